@@ -27,7 +27,7 @@ use lightloom_emulator::{RunSettings, emulate_with};
 use lightloom_units::seed::Seed;
 
 use crate::output::{self, VerbOutcome, WrongUsage};
-use crate::result::{ResultArguments, ResultFormat};
+use crate::result::ResultArguments;
 use crate::second::Needed;
 use crate::{files, plan};
 pub use ci::Reports;
@@ -137,12 +137,8 @@ fn run_once(
     scenario: &Scenario,
     control: &dyn MakeControl,
 ) -> anyhow::Result<VerbOutcome> {
-    let begun = Instant::now();
     let start = scenario::plan(scenario)?;
-    let took = plan::Took { planned: begun.elapsed(), proven: None };
-    if arguments.result.format == ResultFormat::Text {
-        output::print(&heading(scenario, &start, took))?;
-    }
+    let heading = heading(scenario, &start);
     arguments.look.refuse_packets(scenario)?;
     let watch = arguments.look.watch(&start.substrate)?;
     let threads = usize::from(arguments.threads);
@@ -158,12 +154,12 @@ fn run_once(
     if let Some(engine) = finished.engine.engine() {
         arguments.look.write(&result, engine, (&finished.substrate, &finished.series))?;
     }
-    conclude(arguments, source, &result)
+    conclude(arguments, source, &result, &heading)
 }
 
-fn heading(scenario: &Scenario, start: &RunStart, took: plan::Took) -> String {
+fn heading(scenario: &Scenario, start: &RunStart) -> String {
     match (&scenario.on, &start.plan) {
-        (On::Fabric(fabric), Some((plan, verdict))) => plan::describe(fabric, plan, verdict, took),
+        (On::Fabric(fabric), Some((plan, _))) => plan::heading(fabric, plan),
         _ => text::network(&start.substrate),
     }
 }
@@ -172,6 +168,7 @@ fn conclude(
     arguments: &Arguments,
     source: &ScenarioSource,
     result: &RunOutcome,
+    heading: &str,
 ) -> anyhow::Result<VerbOutcome> {
     if let Some(path) = &arguments.flows_out {
         files::write(path, flows_csv(&result.flow_records).as_bytes())?;
@@ -185,7 +182,7 @@ fn conclude(
         true => "steps",
         false => "workloads",
     };
-    arguments.result.show(result, rows, || text::describe(result))?;
+    arguments.result.show(result, rows, || text::describe(result, heading))?;
     Ok(if result.passed() { VerbOutcome::Good } else { VerbOutcome::Bad })
 }
 

@@ -30,7 +30,7 @@ use serde::Serialize;
 use crate::output::{self, VerbOutcome};
 use crate::plan_rfabric::{self, SOLVER_LIMITS};
 use crate::result::ResultFormat;
-use crate::table::TextTable;
+use crate::table::{TextTable, rounded, separated};
 use crate::{fabric, files, replan, trace};
 use against::Against;
 use pricing::Pricing;
@@ -278,16 +278,8 @@ pub fn write(path: Option<&Path>, plan: &Plan) -> anyhow::Result<()> {
 /// Returns a one-page text description: allocations and waste, rank placement, traffic and
 /// circuits, the gain of joint planning, and the verification result.
 pub fn describe(fabric: &Fabric, plan: &Plan, verdict: &Verdict, took: Took) -> String {
-    let hbd = &fabric.hbd;
-    let heading = format!(
-        "{}: {} nodes of {} GPUs, {}; {}; {}\n\n",
-        fabric.name,
-        hbd.nodes(),
-        hbd.gpus_per_node(),
-        hbd.name(),
-        fabric.dcn.name(),
-        broken_parts(plan.faults.len()),
-    );
+    let heading =
+        format!("{}\n{}\n{}", answer(plan), heading(fabric, plan), proof(plan, verdict, took));
     let placed = fabric.jobs.iter().any(Job::is_placed) || fabric.jobs.is_empty();
     let groups = if placed { groups_text(fabric, plan) } else { String::new() };
     let network = match plan.phases.is_empty() {
@@ -301,7 +293,55 @@ pub fn describe(fabric: &Fabric, plan: &Plan, verdict: &Verdict, took: Took) -> 
             assumed_text(fabric)
         ),
     };
-    format!("{heading}{groups}{}{network}{}", ranks_text(fabric, plan), proof(plan, verdict, took))
+    format!("{heading}\n{groups}{}{network}", ranks_text(fabric, plan))
+}
+
+/// Returns the fabric, its faults and the name of the plan in one line.
+pub fn heading(fabric: &Fabric, plan: &Plan) -> String {
+    let hbd = &fabric.hbd;
+    // A written plan contains its digest; computing it takes as long as serialising the plan.
+    let name = if plan.digest.is_empty() { digest(plan) } else { plan.digest.clone() };
+    separated(&format!(
+        "{}: {} nodes of {} GPUs, {}; {}; {}; plan {}",
+        fabric.name,
+        hbd.nodes(),
+        hbd.gpus_per_node(),
+        hbd.name(),
+        fabric.dcn.name(),
+        broken_parts(plan.faults.len()),
+        &name[..name.len().min(12)],
+    ))
+}
+
+/// Returns the result of planning in one line: how the GPUs are used and how long a step
+/// communicates.
+fn answer(plan: &Plan) -> String {
+    let metrics = &plan.metrics;
+    let short =
+        plan.jobs.iter().filter(|job| job.gpus_wanted.is_some_and(|wanted| job.gpus < wanted));
+    let short: String = short.map(|job| format!("; job {} lacks GPUs", job.name)).collect();
+    let jobs = match plan.jobs.len() {
+        1 => "1 job".to_owned(),
+        jobs => format!("{jobs} jobs"),
+    };
+    let spare = match metrics.gpus_spare {
+        0 => String::new(),
+        spare => format!(", {spare} are in spare rings"),
+    };
+    let faulty = match metrics.gpus_faulty {
+        0 => String::new(),
+        faulty => format!(", {faulty} are on failed nodes"),
+    };
+    let step = metrics
+        .step_time_ps
+        .map_or(String::new(), |step| format!("; a step communicates for {}", rounded(step)));
+    separated(&format!(
+        "{} of {} GPUs work for {jobs}{spare}{faulty}, {} are wasted ({}){short}{step}",
+        metrics.gpus_used,
+        metrics.gpus_total,
+        metrics.gpus_wasted,
+        percent(metrics.waste_ratio),
+    ))
 }
 
 fn groups_text(fabric: &Fabric, plan: &Plan) -> String {
@@ -492,13 +532,11 @@ fn proof(plan: &Plan, verdict: &Verdict, took: Took) -> String {
     let cost =
         metrics.cost_per_gpu_usd.map_or(String::new(), |usd| match metrics.power_per_gpu_w {
             Some(power) => {
-                format!("transceivers and cables of the rings: {usd} and {power} per GPU; ")
+                format!("transceivers and cables of the rings: {usd} and {power} per GPU\n")
             }
-            None => format!("network and cards cost {usd} per GPU; "),
+            None => format!("network and cards cost {usd} per GPU\n"),
         });
-    // A written plan contains its digest; computing it takes as long as serialising the plan.
-    let name = if plan.digest.is_empty() { digest(plan) } else { plan.digest.clone() };
-    format!("proven: {}\n{cost}{took}\nplan {name}\n", proven.join("; "))
+    separated(&format!("proven: {}; {took}\n{cost}", proven.join("; ")))
 }
 
 fn broken_parts(count: usize) -> String {

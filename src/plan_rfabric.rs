@@ -10,7 +10,7 @@ use lightloom_planner::rfabric::phases::Phase;
 use lightloom_planner::rfabric::{self, Options};
 use lightloom_units::Picoseconds;
 
-use crate::table::TextTable;
+use crate::table::{TextTable, rounded};
 
 pub const SOLVER_LIMITS: Limits = Limits { gap: 1e-3, seconds: 20.0 };
 
@@ -242,9 +242,3 @@ fn best_text(
 
 /// Times within this ratio count as equal.
 const ALIKE: f64 = 1.005;
-
-/// Formats a time in seconds or milliseconds with four digits.
-pub fn rounded(time: Picoseconds) -> String {
-    let seconds = time.as_secs_f64();
-    if seconds >= 1.0 { format!("{seconds:.3} s") } else { format!("{:.3} ms", seconds * 1e3) }
-}

@@ -439,6 +439,10 @@ pub struct TransitionPlan {
     pub dark_time_ps: Picoseconds,
     /// Part of that time that the slack before the phase does not hide.
     pub exposed_ps: Picoseconds,
+    /// Duration of the next phase if the circuits of the previous phase stayed; absent if they cannot
+    /// serve it.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub without_ps: Option<Picoseconds>,
     /// Smallest fraction of the current demand's rate that remains available in any stage.
     pub floor: f64,
 }

@@ -182,7 +182,8 @@ fn describe(document: &BuyResult) -> String {
     let answer = &document.answer;
     let mut text = format!(
         "{}\n\n{}: {} GPUs, {:.0} days, seed {}; nodes out of service: mean {:.2} %\n",
-        answer.verdict.sentence,
+        // One condition per line.
+        answer.verdict.sentence.replace("; ", ";\n"),
         document.name,
         document.gpus,
         document.days,

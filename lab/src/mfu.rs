@@ -34,7 +34,7 @@ use lightloom::files;
 use lightloom::output::{self, VerbOutcome};
 use lightloom::progress::Progress;
 use lightloom::result::ResultArguments;
-use lightloom::table::TextTable;
+use lightloom::table::{TextTable, separated};
 
 /// Compute training-step time and MFU, and find the best mapping.
 #[derive(Debug, Args)]
@@ -328,7 +328,83 @@ fn asked(
     }
 }
 
+/// Returns the whole text: the fastest step first, then mappings, where their time goes, and the
+/// model that was used.
 fn text(report: &MfuReport<PacketStep>, convention: Convention) -> String {
+    let Some(answer) = answer(report, convention) else { return String::new() };
+    let rows = &report.rows;
+    let mut run = rows
+        .iter()
+        .filter_map(|row| Some((&row.arch[..], row.gpus, row.packets.as_ref()?)))
+        .peekable();
+    let run = match run.peek() {
+        Some(_) => packets::table(run, report.software.features),
+        None => String::new(),
+    };
+    let mut left = rows
+        .iter()
+        .filter_map(|row| Some((&row.arch[..], row.gpus, row.tp, row.goodput.as_ref()?)))
+        .peekable();
+    let left = if left.peek().is_some() { operation::table(left) } else { String::new() };
+    let fitted = if report.constants_fitted_on_this_accelerator {
+        "fitted on this accelerator"
+    } else {
+        "not fitted on this accelerator: its shares of peak are scaled"
+    };
+    let features = report.software.features.to_string();
+    let source = report.features_from.map_or_else(String::new, |source| format!(", from {source}"));
+    let features = match features.as_str() {
+        "none" => String::new(),
+        _ => format!("features {features}{source}\n"),
+    };
+    format!(
+        "{answer}\n{}\n{}{run}{left}\nconstants {}, from {} ({fitted})\n{features}",
+        mappings(rows, convention),
+        parts(rows),
+        report.constants,
+        report.constants_origin,
+    )
+}
+
+/// Returns the fastest step in one line, and what it computes in another.
+fn answer(report: &MfuReport<PacketStep>, convention: Convention) -> Option<String> {
+    let fastest =
+        report.rows.iter().min_by(|one, other| one.step_seconds.total_cmp(&other.step_seconds))?;
+    let band = fastest.validated.map_or("not validated".to_owned(), |band| {
+        format!(
+            "± {:.1} %, the mean error of {} runs of its class",
+            100.0 * band.mean_error,
+            band.runs
+        )
+    });
+    let of = match report.rows.len() {
+        1 => String::new(),
+        rows => format!(", the fastest of {rows}"),
+    };
+    let label = convention.label();
+    let (ratio, attention) = label.split_once(", ").unwrap_or((label, "as stated"));
+    let text = format!(
+        "{} s a step ({band}), {ratio} {:.2} % ({attention}){of}: {} GPUs on {}\n{} on {}, {} sequences of {} tokens per step; {} \
+         mappings tried\n",
+        seconds(fastest.step_seconds),
+        100.0 * fastest.mfu,
+        fastest.gpus,
+        fastest.arch,
+        report.model,
+        report.accelerator,
+        report.batch_sequences,
+        report.sequence_tokens,
+        report.mappings_tried,
+    );
+    Some(separated(&text))
+}
+
+/// Formats seconds with three decimals; zero has none.
+fn seconds(seconds: f64) -> String {
+    if seconds == 0.0 { "-".to_owned() } else { format!("{seconds:.3}") }
+}
+
+fn mappings(rows: &[Row<PacketStep>], convention: Convention) -> TextTable {
     let mut table = TextTable::new([
         "arch",
         "GPUs",
@@ -345,17 +421,8 @@ fn text(report: &MfuReport<PacketStep>, convention: Convention) -> String {
         "error in its class",
         convention.label(),
         "memory GB",
-        "compute s",
-        "TP s",
-        "CP s",
-        "EP s",
-        "DP s",
-        "bubble s",
-        "transfer s",
-        "other s",
     ]);
-    for row in &report.rows {
-        let seconds = |seconds: f64| format!("{seconds:.3}");
+    for row in rows {
         table.row([
             row.arch.clone(),
             row.gpus.to_string(),
@@ -375,6 +442,31 @@ fn text(report: &MfuReport<PacketStep>, convention: Convention) -> String {
             ),
             format!("{:.2} %", 100.0 * row.mfu),
             format!("{:.1}", row.memory_bytes as f64 / 1e9),
+        ]);
+    }
+    table
+}
+
+/// Returns the parts of each step.
+fn parts(rows: &[Row<PacketStep>]) -> TextTable {
+    let mut table = TextTable::new([
+        "arch",
+        "GPUs",
+        "step s",
+        "compute s",
+        "TP s",
+        "CP s",
+        "EP s",
+        "DP s",
+        "bubble s",
+        "transfer s",
+        "other s",
+    ]);
+    for row in rows {
+        table.row([
+            row.arch.clone(),
+            row.gpus.to_string(),
+            seconds(row.step_seconds),
             seconds(row.compute_seconds),
             seconds(row.tp_exposed_seconds),
             seconds(row.cp_exposed_seconds),
@@ -385,42 +477,7 @@ fn text(report: &MfuReport<PacketStep>, convention: Convention) -> String {
             seconds(row.optimizer_seconds + row.jitter_seconds),
         ]);
     }
-    if report.rows.is_empty() {
-        return String::new();
-    }
-    let fitted = if report.constants_fitted_on_this_accelerator {
-        "fitted on this accelerator"
-    } else {
-        "not fitted on this accelerator: its shares of peak are scaled"
-    };
-    let mut left = report
-        .rows
-        .iter()
-        .filter_map(|row| Some((&row.arch[..], row.gpus, row.tp, row.goodput.as_ref()?)))
-        .peekable();
-    let left = if left.peek().is_some() { operation::table(left) } else { String::new() };
-    let mut run = report
-        .rows
-        .iter()
-        .filter_map(|row| Some((&row.arch[..], row.gpus, row.packets.as_ref()?)))
-        .peekable();
-    let run = if run.peek().is_some() {
-        packets::table(run, report.software.features)
-    } else {
-        String::new()
-    };
-    format!(
-        "{} on {}, {} sequences of {} tokens per step\nconstants {}, from {} ({fitted}); {} mappings tried\nfeatures {}{}\n\n{table}{run}{left}",
-        report.model,
-        report.accelerator,
-        report.batch_sequences,
-        report.sequence_tokens,
-        report.constants,
-        report.constants_origin,
-        report.mappings_tried,
-        report.software.features,
-        report.features_from.map_or_else(String::new, |source| format!(", from {source}")),
-    )
+    table
 }
 
 fn explain(search: &Search<'_>, outcome: &SearchOutcome) {

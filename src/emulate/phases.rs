@@ -7,17 +7,14 @@ use lightloom_emulator::outcome::Outcome as Run;
 use lightloom_emulator::scenario::InFlight;
 use lightloom_units::Picoseconds;
 
-use crate::plan_rfabric;
-use crate::table::TextTable;
+use crate::table::{TextTable, rounded};
 
 /// Returns the phases of every step next to the models; empty without phases.
 pub(super) fn describe(result: &Run) -> String {
     if result.phases.is_empty() {
         return String::new();
     }
-    let gap = if result.workloads.is_empty() { "" } else { "\n" };
-    let mut text =
-        format!("{gap}{}\n{}\n{}", scale(result), phase_table(result), step_table(result));
+    let mut text = format!("{}\n{}\n{}", scale(result), phase_table(result), step_table(result));
     if let Some(ports) = &result.ports {
         let faults = match result.faults.is_empty() {
             true => String::new(),
@@ -53,53 +50,60 @@ fn scale(result: &Run) -> String {
 }
 
 fn phase_table(result: &Run) -> TextTable {
-    let faulty = !result.faults.is_empty();
-    let mut headings = vec!["step", "phase", "bytes", "circuits", "change", "packets"];
-    if faulty {
-        headings.push("no faults");
-    }
-    headings.extend(["fluid", "closed form", "÷", "sent twice"]);
-    let mut table = TextTable::with_headings(headings.into_iter().map(str::to_owned));
+    let mut table = TextTable::new([
+        "step",
+        "phase",
+        "bytes",
+        "circuits",
+        "change",
+        "packets",
+        "no faults",
+        "fluid",
+        "closed form",
+        "÷",
+        "sent twice",
+    ]);
     for phase in &result.phases {
-        let mut row = vec![
+        table.row([
             phase.step.to_string(),
             phase.name.clone(),
             phase.demand_bytes.to_string(),
             format!("{} of {}", phase.circuits_up, phase.circuits_planned),
             if phase.change_missed { "missed".to_owned() } else { time(Some(phase.transition)) },
             time(phase.times.packets),
-        ];
-        if faulty {
-            row.push(time(phase.times.packets_without_faults));
-        }
-        row.extend([
+            match result.faults.is_empty() {
+                true => "-".to_owned(),
+                false => time(phase.times.packets_without_faults),
+            },
             fluid(result, phase.times.fluid),
             time(Some(phase.times.closed_form)),
             ratio(phase.times.packets, phase.times.closed_form),
-            phase.resent_bytes.to_string(),
+            match phase.resent_bytes.0 {
+                0 => "-".to_owned(),
+                _ => phase.resent_bytes.to_string(),
+            },
         ]);
-        table.row(row);
     }
     table
 }
 
-fn step_table(result: &Run) -> String {
-    let faulty = !result.faults.is_empty();
-    let mut text = String::new();
+fn step_table(result: &Run) -> TextTable {
+    let headings = ["step", "packets", "no faults", "fluid", "closed form", "÷"];
+    let mut table = TextTable::new(headings);
     for step in result.steps.of_phases() {
-        let _ = write!(text, "step {}: packets {}", step.step, time(step.times.packets));
-        if faulty {
-            let _ = write!(text, " (without faults {})", time(step.times.packets_without_faults));
-        }
-        let _ = writeln!(
-            text,
-            ", fluid {}, closed form {}; packets ÷ closed form {}",
+        table.row([
+            step.step.to_string(),
+            time(step.times.packets),
+            match result.faults.is_empty() {
+                true => "-".to_owned(),
+                false => time(step.times.packets_without_faults),
+            },
             fluid(result, step.times.fluid),
             time(Some(step.times.closed_form)),
             ratio(step.times.packets, step.times.closed_form),
-        );
+        ]);
     }
-    text
+    table
 }
 
 /// The fluid model applies only to circuits.
@@ -108,7 +112,7 @@ fn fluid(result: &Run, fluid: Option<Picoseconds>) -> String {
 }
 
 fn time(time: Option<Picoseconds>) -> String {
-    time.map_or("never".to_owned(), plan_rfabric::rounded)
+    time.map_or("never".to_owned(), rounded)
 }
 
 fn ratio(time: Option<Picoseconds>, reference: Picoseconds) -> String {

@@ -6,7 +6,7 @@ use std::fmt::Write as _;
 use lightloom_emulator::outcome::{JobStep, Outcome as Run};
 use lightloom_units::Picoseconds;
 
-use crate::table::TextTable;
+use crate::table::{TextTable, rounded};
 
 const COLUMNS: [&str; 19] = [
     "job",
@@ -30,22 +30,14 @@ const COLUMNS: [&str; 19] = [
     "restart",
 ];
 
-const POOL_COLUMNS: [&str; 3] = ["generation", "samples", "weights"];
-
 /// Returns one line per step of each job; empty if no job trains.
 pub(super) fn describe(result: &Run) -> String {
     let steps = result.steps.of_jobs();
     if steps.is_empty() {
         return String::new();
     }
-    // Omit the pool columns for jobs that only train.
-    let generates = steps.iter().any(|step| step.closed_form_parts.generation.0 > 0);
-    let pool = |name: &&&str| generates || !POOL_COLUMNS.contains(*name);
-    let mut table = TextTable::with_headings(COLUMNS.iter().filter(pool).map(ToString::to_string));
-    for step in steps {
-        let cells = COLUMNS.iter().zip(row(step));
-        table.row(cells.filter(|(name, _)| pool(name)).map(|(_, cell)| cell));
-    }
+    let mut table = TextTable::new(COLUMNS);
+    steps.iter().for_each(|step| table.row(row(step)));
     let mut text = format!("{table}");
     if let Some(reused) = result.exchanges_reused.filter(|reused| *reused > 0) {
         let _ = writeln!(
@@ -90,10 +82,6 @@ fn row(step: &JobStep) -> Vec<String> {
     row
 }
 
-/// Formats milliseconds with microsecond resolution, so that readers can add up the parts.
 fn time(time: Picoseconds) -> String {
-    match time.0 {
-        0 => "0".to_owned(),
-        some => format!("{:.3}ms", some as f64 / 1e9),
-    }
+    if time.0 == 0 { "-".to_owned() } else { rounded(time) }
 }

@@ -12,7 +12,7 @@ use lightloom_emulator::substrate::Substrate;
 use lightloom_units::Picoseconds;
 
 use super::{daemon, phases, steps};
-use crate::table::TextTable;
+use crate::table::{TextTable, rounded, separated};
 
 pub(super) fn expectations(results: &[ExpectationResult]) -> String {
     let mut text = String::new();
@@ -23,14 +23,21 @@ pub(super) fn expectations(results: &[ExpectationResult]) -> String {
     text
 }
 
-pub(crate) fn describe(result: &Run) -> String {
+/// Returns the whole text. Its first lines state the answer: the verdict, then `fabric`, then the
+/// simulated time.
+pub(crate) fn describe(result: &Run, fabric: &str) -> String {
     let mut text = format!(
-        "\nrun `{}`, seed {}\n\n{}{}",
-        result.head.scenario,
+        "{}\n{fabric}\nsimulated {} in {:.2} s, seed {}\n\n{}",
+        answer(result),
+        rounded(Picoseconds(result.head.simulated.0)),
+        result.head.wall_seconds,
         result.head.seed.0,
-        workloads(result),
-        phases::describe(result) + &steps::describe(result),
+        expectations(&result.expectations),
     );
+    let tables = [workloads(result), phases::describe(result), steps::describe(result)];
+    for table in tables.iter().filter(|table| !table.is_empty()) {
+        let _ = write!(text, "{}{table}", if text.ends_with("\n\n") { "" } else { "\n" });
+    }
     for fault in &result.faults {
         text.push_str(&describe_fault(result, fault));
     }
@@ -38,19 +45,85 @@ pub(crate) fn describe(result: &Run) -> String {
         let _ = writeln!(text, "\n{unaffected}");
     }
     text.push_str(&daemon::describe(result));
-    let packets = &result.head.packets;
-    let _ = writeln!(
-        text,
-        "\npackets: {} sent, {} delivered, {} dropped, {} lost on links, {} in flight at the end; \
-         {} sent again, {} marked",
-        packets.sent,
-        packets.delivered,
-        packets.dropped,
-        packets.lost,
-        packets.in_flight,
-        packets.retransmitted,
-        packets.marked,
+    let _ = writeln!(text, "\n{}\n{}", links(result), traffic(result));
+    if !result.faults.is_empty() {
+        let _ = writeln!(
+            text,
+            "availability {}, goodput {}",
+            percent(result.metrics.availability),
+            percent(result.metrics.goodput)
+        );
+    }
+    if let Some(stop) = &result.stop {
+        let _ = writeln!(text, "stopped at {stop} with work left:");
+        for sentence in &result.waiting {
+            let _ = writeln!(text, "  {sentence}");
+        }
+    }
+    text
+}
+
+/// Returns the verdict in one line: the expectations, the longest work and what it is compared with,
+/// and the effect of the faults.
+fn answer(result: &Run) -> String {
+    let (all, failed) = (
+        result.expectations.len(),
+        result.expectations.iter().filter(|expectation| !expectation.passed).count(),
     );
+    let verdict = match (all, failed) {
+        _ if result.never_ended => "DID NOT END".to_owned(),
+        (0, _) => "ended".to_owned(),
+        (_, 0) => format!("passed, {all} of {all} expectations"),
+        _ => format!("FAILED, {failed} of {all} expectations"),
+    };
+    let unaffected = result.groups.iter().filter_map(|group| group.unaffected);
+    let (working, unaffected) = unaffected.fold((0, 0), |(working, unaffected), is_unaffected| {
+        (working + 1, unaffected + u32::from(is_unaffected))
+    });
+    let faults = match result.faults.len() {
+        0 => String::new(),
+        _ if working == 0 => String::new(),
+        1 => format!("; 1 fault affects {} of {working} groups", working - unaffected),
+        faults => format!("; {faults} faults affect {} of {working} groups", working - unaffected),
+    };
+    separated(&format!("{}: {verdict}{}{faults}", result.head.scenario, longest(result)))
+}
+
+/// Returns the longest step or collective as a multiple of its reference.
+fn longest(result: &Run) -> String {
+    let of_jobs = result.steps.of_jobs();
+    let of_jobs = of_jobs.iter().filter_map(|step| Some((step.took()?, step.closed_form)));
+    let of_phases = result.steps.of_phases();
+    let of_phases =
+        of_phases.iter().filter_map(|step| Some((step.times.packets?, step.times.closed_form)));
+    let collectives = result
+        .workloads
+        .iter()
+        .filter_map(|one| Some((one.end?.since(one.start), one.lower_bound)));
+    let (what, reference, longest) = match (of_jobs.chain(of_phases).max(), collectives.max()) {
+        (Some(step), _) => ("step", "closed form", step),
+        (None, Some(collective)) => ("collective", "lower bound", collective),
+        (None, None) => return String::new(),
+    };
+    let (took, expected) = longest;
+    let ratio = took.0 as f64 / expected.0.max(1) as f64;
+    format!("; longest {what} {}, {ratio:.3} × its {reference}", rounded(took))
+}
+
+/// Returns the counts of packets and flows. Counts of zero are left out.
+fn traffic(result: &Run) -> String {
+    let packets = &result.head.packets;
+    let counts = [
+        (packets.sent, "sent"),
+        (packets.delivered, "delivered"),
+        (packets.dropped, "dropped"),
+        (packets.lost, "lost on links"),
+        (packets.in_flight, "in flight at the end"),
+        (packets.retransmitted, "sent again"),
+        (packets.marked, "marked"),
+        (packets.trimmed, "trimmed"),
+    ];
+    let mut text = format!("packets: {}\n", nonzero(&counts));
     let first = result.flows.first_with_duplicates;
     if let Some(first) = first.filter(|_| packets.duplicates > 0) {
         let flow = &result.flow_records[first as usize];
@@ -60,27 +133,21 @@ pub(crate) fn describe(result: &Run) -> String {
             packets.duplicates, flow.source, flow.destination,
         );
     }
-    if !result.drops_by_priority.is_empty() {
-        let _ = writeln!(text, "{}", queues(result));
-    }
+    text.push_str(&queues(result));
     let FlowFigures { count, cancelled, fct_p50, fct_p99, fct_max, .. } = &result.flows;
-    let _ = match count {
-        0 => writeln!(text, "flows: none ended, {cancelled} given up"),
-        _ => writeln!(
-            text,
-            "flows: {count} ended (median {fct_p50}, P99 {fct_p99}, longest {fct_max}), {cancelled} given up",
-        ),
-    };
+    let _ = writeln!(text, "flows: {}", nonzero(&[(*count, "ended"), (*cancelled, "given up")]));
+    if *count > 0 {
+        let [median, p99, longest] = [fct_p50, fct_p99, fct_max].map(|time| rounded(*time));
+        let _ = writeln!(text, "time of a flow: median {median}, P99 {p99}, longest {longest}");
+    }
     let _ = writeln!(
         text,
-        "simulated {} in {:.2} s: {} packet-hops, {:.1} million a second{}",
-        result.head.simulated,
-        result.head.wall_seconds,
+        "speed: {} packet-hops, {:.1} million a second{}",
         result.head.packet_hops,
         result.head.packet_hops_per_second / 1e6,
         if result.faults.is_empty() { "" } else { " (excluding the run without faults)" },
     );
-    if let Some(reuse) = &result.reuse {
+    if let Some(reuse) = result.reuse.as_ref().filter(|reuse| reuse.islands > reuse.simulated) {
         let _ = writeln!(
             text,
             "{1} of {0} independent islands were simulated; {2} reused the result of an identical one",
@@ -88,28 +155,22 @@ pub(crate) fn describe(result: &Run) -> String {
             reuse.simulated,
             reuse.islands - reuse.simulated
         );
-        if reuse.leapt_packet_hops > 0 {
-            let _ = writeln!(
-                text,
-                "{} of these packet-hops were skipped, because the packets repeat the previous one",
-                reuse.leapt_packet_hops
-            );
-        }
     }
-    let _ = writeln!(
-        text,
-        "availability {}, goodput {}",
-        percent(result.metrics.availability),
-        percent(result.metrics.goodput)
-    );
-    if let Some(stop) = &result.stop {
-        let _ = writeln!(text, "stopped at {stop} with work left:");
-        for sentence in &result.waiting {
-            let _ = writeln!(text, "  {sentence}");
-        }
+    if let Some(reuse) = result.reuse.as_ref().filter(|reuse| reuse.leapt_packet_hops > 0) {
+        let _ = writeln!(
+            text,
+            "{} of these packet-hops were skipped, because the packets repeat the previous one",
+            reuse.leapt_packet_hops
+        );
     }
-    text.push_str(&format!("\n{}{}", links(result), expectations(&result.expectations)));
-    text
+    separated(&text)
+}
+
+/// Lists the counts that are not zero.
+fn nonzero(counts: &[(u64, &str)]) -> String {
+    let counts = counts.iter().filter(|(count, _)| *count > 0);
+    let counts: Vec<String> = counts.map(|(count, what)| format!("{count} {what}")).collect();
+    if counts.is_empty() { "none".to_owned() } else { counts.join(", ") }
 }
 
 /// Returns the actual value, with fractions as percentages.
@@ -126,20 +187,14 @@ fn percent(share: f64) -> String {
     format!("{:.3} %", share * 100.0)
 }
 
+/// Returns the pauses and drops of switches with queues by priority; empty if there were none.
 fn queues(result: &Run) -> String {
     let drops = result.drops_by_priority.iter().enumerate().filter(|(_, drops)| **drops > 0);
-    let drops: Vec<String> =
-        drops.map(|(priority, drops)| format!("{drops} on priority {priority}")).collect();
-    format!(
-        "switches: {} pauses asked, {} packets trimmed, {}",
-        result.head.packets.pauses,
-        result.head.packets.trimmed,
-        if drops.is_empty() {
-            "no drops".to_owned()
-        } else {
-            format!("drops: {}", drops.join(", "))
-        },
-    )
+    let pauses = Some(result.head.packets.pauses).filter(|pauses| *pauses > 0);
+    let pauses = pauses.map(|pauses| format!("{pauses} pauses requested"));
+    let drops = drops.map(|(priority, drops)| format!("{drops} drops on priority {priority}"));
+    let events: Vec<String> = pauses.into_iter().chain(drops).collect();
+    if events.is_empty() { String::new() } else { format!("switches: {}\n", events.join(", ")) }
 }
 
 /// Returns why a run without a time limit was stopped.
@@ -161,7 +216,7 @@ pub(crate) fn never_ended(result: &Run) -> String {
 pub(crate) fn network(substrate: &Substrate) -> String {
     let (hosts, all) = (substrate.hosts.len(), substrate.network.vertex_count());
     format!(
-        "network: {hosts} hosts, {} switches, {} cables{}\n",
+        "network: {hosts} hosts, {} switches, {} cables{}",
         all - hosts,
         substrate.network.links().len() / 2,
         match substrate.patched.len() {
@@ -194,7 +249,7 @@ fn links(result: &Run) -> String {
             class.queue.max_bytes.to_string(),
         ]);
     }
-    format!("{table}\n")
+    table.to_string()
 }
 
 /// Returns one line per workload of the scenario, over all groups and repetitions.
@@ -233,7 +288,7 @@ fn workloads(result: &Run) -> String {
         times.sort_unstable();
         let groups: BTreeSet<_> = all.iter().filter_map(|c| c.group).collect();
         let undisturbed = all.iter().filter(|c| c.restarts == 0).map(|c| c.busbw_bytes_per_s);
-        let show = |time: Option<&Picoseconds>| time.map_or("-".to_owned(), ToString::to_string);
+        let show = |time: Option<&Picoseconds>| time.map_or("-".to_owned(), |time| rounded(*time));
         table.row([
             name.to_owned(),
             all[0].kind.to_owned(),
@@ -249,11 +304,14 @@ fn workloads(result: &Run) -> String {
             show(times.get(times.len() / 2)),
             show(times.last()),
             match all[0].lower_bound_of.as_str() {
-                "path" => all[0].lower_bound.to_string(),
-                of => format!("{} ({of})", all[0].lower_bound),
+                "path" => rounded(all[0].lower_bound),
+                of => format!("{} ({of})", rounded(all[0].lower_bound)),
             },
             format!("{:.1}", undisturbed.fold(0.0, f64::max) / 1e9),
-            all.iter().map(|c| c.restarts).sum::<u32>().to_string(),
+            match all.iter().map(|c| c.restarts).sum::<u32>() {
+                0 => "-".to_owned(),
+                restarts => restarts.to_string(),
+            },
         ]);
     }
     format!("{table}{}", flows_of(result))
@@ -270,10 +328,13 @@ fn flows_of(result: &Run) -> String {
         table.row([
             one.name.clone(),
             flows.count.to_string(),
-            flows.cancelled.to_string(),
-            flows.fct_p50.to_string(),
-            flows.fct_p99.to_string(),
-            flows.fct_max.to_string(),
+            match flows.cancelled {
+                0 => "-".to_owned(),
+                cancelled => cancelled.to_string(),
+            },
+            rounded(flows.fct_p50),
+            rounded(flows.fct_p99),
+            rounded(flows.fct_max),
         ]);
     }
     let more = match with_flows.len().saturating_sub(MOST_WORKLOADS) {

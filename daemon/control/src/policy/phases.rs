@@ -106,6 +106,22 @@ fn hidden(plan: &Plan, from: &PhasePlan, to: &PhasePlan) -> Micros {
     Micros(hidden.unwrap_or(0) / 1_000_000)
 }
 
+/// Returns the duration of a phase from which its own circuits save as much time as they cost. The
+/// plan states how long the phase would take on the circuits of before, at its planned duration; a
+/// phase of half its planned duration saves half as much. If those circuits cannot serve the phase,
+/// every transition is worth it.
+fn worth(plan: &Plan, from: Option<&str>, phase: &PhasePlan, cost: Micros) -> Micros {
+    let from = from.and_then(|name| plan.phases.iter().find(|phase| phase.name == name));
+    let Some(way) = from.and_then(|from| way(plan, from, phase)) else { return cost };
+    let Some(without) = way.without_ps else { return Micros(0) };
+    let saved = u128::from(without.get().saturating_sub(phase.duration_ps.get()));
+    let planned = u128::from(phase.duration_ps.get());
+    match saved {
+        0 => cost,
+        saved => Micros((u128::from(cost.0) * planned).div_ceil(saved) as u64),
+    }
+}
+
 fn way<'a>(plan: &'a Plan, from: &PhasePlan, to: &PhasePlan) -> Option<&'a TransitionPlan> {
     let same = |name: &str, phase: &PhasePlan| {
         let named = plan.phases.iter().find(|other| other.name == name);
@@ -288,9 +304,9 @@ impl Control {
         self.expected(plan, from, to) - planned.max(ahead)
     }
 
-    /// A phase is worth its transition if its light lasts longer than the transitions darken used
-    /// circuits: the transition into it, less the idle time before it, plus the extra time of the
-    /// next transition compared with the one from the current phase.
+    /// Returns the least duration of a phase that is worth its transition. The cost is the time for which
+    /// used circuits are dark: the transition into the phase, less the idle time before it, plus the extra
+    /// time of the next transition compared with the one from the current phase. The gain is the plan's.
     fn needs(
         &self,
         plan: &Plan,
@@ -307,7 +323,7 @@ impl Control {
         let onward = next.map_or(Micros(0), |next| {
             self.exposed(plan, Some(&to.name), next) - self.exposed(plan, from, next)
         });
-        into + onward
+        worth(plan, from, to, into + onward)
     }
 
     /// The phase has no circuits, its circuits are lit, or it is too short.

@@ -380,7 +380,11 @@ fn check_packets(raw: &TransportFile, check: &mut Check<'_>) {
     }
     if raw.timeout.is_some_and(|timeout| timeout.0 == Picoseconds::ZERO) {
         check
-            .error(codes::BAD_PACKET, "/transport/timeout", "a timeout of nothing resends for ever")
+            .error(
+                codes::BAD_PACKET,
+                "/transport/timeout",
+                "a timeout of zero would resend packets without end",
+            )
             .help("write 500us");
     }
     if raw.window_packets.is_some() && check.is_written("/transport/window_percent") {

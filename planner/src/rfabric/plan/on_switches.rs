@@ -185,12 +185,14 @@ impl Planner<'_> {
         let timing = self.fabric.spec().timing.total();
         let dark_time_ps = timing * stages.len() as u64;
         let removed: usize = stages.iter().map(|stage| stage.remove.len()).sum();
+        let without = 1.0 / live.lambda(&topology_of(self.fabric.leaves(), from));
         TransitionPlan {
             from: self.phases[before].name.clone(),
             to: self.phases[at].name.clone(),
             circuits_kept: from.len() - removed,
             dark_time_ps,
             exposed_ps: dark_time_ps.saturating_sub(self.phases[at].slack),
+            without_ps: without.is_finite().then(|| picoseconds(without)),
             stages,
             floor,
         }
