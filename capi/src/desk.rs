@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-//! Matches receives with arrived bytes by source, destination and tag, in the order of sending.
+//! Matches arrived bytes to receives by source, destination and tag, in send order.
 
 use std::collections::VecDeque;
 use std::ffi::c_void;
@@ -27,10 +27,10 @@ pub(crate) struct MessageStream {
 /// Sent messages and pending receives of a stream.
 #[derive(Debug, Default)]
 struct StreamTraffic {
-    /// Number within the stream of the first message in `sent`.
+    /// Position in the stream of the first message in `sent`.
     first: u64,
-    /// Messages after the last one that arrived together with all its predecessors: length, and
-    /// whether it has arrived.
+    /// Messages that follow the contiguous arrived prefix: the length of each, and whether it has
+    /// arrived.
     sent: VecDeque<(u64, bool)>,
     /// Arrived bytes that no receive has consumed.
     arrived: u128,
@@ -127,7 +127,7 @@ impl OrderDesk {
         served
     }
 
-    /// Returns pending receives by stream: their number and the bytes missing for the first.
+    /// Returns the pending receives of each stream: how many there are, and how many bytes the first one still lacks.
     pub(crate) fn waiting(&self) -> Vec<(MessageStream, usize, u128)> {
         let waits = |(stream, traffic): (&MessageStream, &StreamTraffic)| {
             let (first, _) = traffic.receives.front()?;

@@ -8,8 +8,8 @@
 //!       └───────────────── callbacks, only from lightloom_run ◀────────────────────────┘
 //! ```
 //!
-//! A handle is the number of a network of the calling thread, never an address. Closed, invalid and
-//! other threads' handles are rejected. No panic unwinds out of a call.
+//! A handle is an index into the calling thread's networks, never an address. Handles that are
+//! closed, invalid or from another thread are rejected. No panic unwinds out of a call.
 
 mod desk;
 mod failure;
@@ -33,7 +33,7 @@ pub use failure::ErrorCode;
 /// `LIGHTLOOM_ABI_VERSION` of `lightloom.h`.
 pub const ABI_VERSION: u32 = 1;
 
-/// Pointee type of `lightloom_network *`; there is no actual object.
+/// The type behind `lightloom_network *`. No such object exists.
 #[repr(C)]
 pub struct Handle {
     _private: [u8; 0],
@@ -55,7 +55,7 @@ fn network(handle: *mut Handle) -> Result<Rc<OpenNetwork>, CallFailure> {
     found.ok_or_else(|| CallFailure::argument("no network of this thread has this handle"))
 }
 
-/// Returns a network on which no run has failed.
+/// Returns the network, unless one of its runs has failed.
 fn sound(handle: *mut Handle) -> Result<Rc<OpenNetwork>, CallFailure> {
     let network = network(handle)?;
     match network.is_broken.get() && !network.is_running() {
@@ -142,7 +142,7 @@ pub unsafe extern "C" fn lightloom_last_error(buffer: *mut c_char, size: usize) 
         if !buffer.is_null() && size > 0 {
             let fits = |length: &usize| text.is_char_boundary(*length);
             let copied = (0..=text.len().min(size - 1)).rev().find(fits).unwrap_or(0);
-            // SAFETY: the caller guarantees room for `size` bytes, more than are copied.
+            // SAFETY: the caller guarantees room for `size` bytes, and fewer are copied.
             unsafe {
                 text.as_ptr().copy_to_nonoverlapping(buffer.cast(), copied);
                 buffer.add(copied).write(0);

@@ -74,7 +74,7 @@ impl Drop for OwnedRun {
     }
 }
 
-/// The program as seen by the run.
+/// The run's view of the program.
 struct Program {
     desk: Rc<RefCell<OrderDesk>>,
 }

@@ -9,8 +9,8 @@
 //!              systems", IEEE TPDS 1997, section 3): few steps, pieces travel several times
 //!   binary     step k: exchanges half of everything with r xor 2^k; N is a power of two
 //! ```
-//! Alternatively, all pieces are sent at the start, which leaves the order to the network. A rank
-//! starts its next step once it has received everything that it may have to forward.
+//! If all pieces are sent at the start instead, the network determines their order. A rank starts
+//! its next step once it has received everything that it may have to forward.
 
 use lightloom_units::Bytes;
 
@@ -39,7 +39,7 @@ pub enum Exchange {
 pub struct Shift {
     /// Distance to the partner: added to the rank, or XORed ([`Exchange::Binary`]).
     pub distance: usize,
-    /// Pieces to send, as distances from their source to their destination.
+    /// Pieces to send. Each is given as the distance from its source to its destination.
     pub ways: Vec<usize>,
 }
 
@@ -56,7 +56,7 @@ impl Exchange {
     /// Returns the steps for `ranks` ranks.
     ///
     /// # Errors
-    /// If a power of two is required and `ranks` is not one.
+    /// Fails if the algorithm requires a power of two and `ranks` is not one.
     pub fn steps(self, ranks: usize) -> Result<Vec<Shift>, CollectiveError> {
         if self == Self::Binary && !ranks.is_power_of_two() {
             return Err(CollectiveError::NoPowerOfTwo { ranks });
@@ -89,13 +89,13 @@ impl AllToAll {
     /// Returns the schedule.
     ///
     /// # Errors
-    /// If there are fewer than two ranks, or the order does not support this number.
+    /// Fails if there are fewer than two ranks, or if the algorithm does not support this number.
     pub fn schedule(&self) -> Result<Schedule, CollectiveError> {
         let ranks = self.ranks;
         let steps = self.exchange.steps(ranks)?;
         let mut schedule = Schedule::chained(CollectiveKind::AllToAll, ranks, self.size)?;
         let piece = part_of(self.size, ranks as u64);
-        // For each rank, the data that must arrive before its next step.
+        // The data that each rank needs before its next step.
         let mut awaited: Vec<Vec<Await>> = vec![Vec::new(); ranks];
         for Shift { distance, ways } in steps {
             let mut came = vec![None; ranks];
@@ -108,7 +108,7 @@ impl AllToAll {
                 match self.exchange {
                     Exchange::AtOnce => {}
                     Exchange::Pairwise => *awaits = came.into_iter().collect(),
-                    // Any earlier piece may be among those to forward.
+                    // Any piece received so far may have to be forwarded.
                     Exchange::Bruck | Exchange::Binary => awaits.extend(came),
                 }
             }

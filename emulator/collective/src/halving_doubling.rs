@@ -23,7 +23,7 @@ impl HalvingDoubling {
     /// Returns the schedule.
     ///
     /// # Errors
-    /// If the number of ranks is one or not a power of two.
+    /// Fails if the number of ranks is one or is not a power of two.
     pub fn schedule(&self) -> Result<Schedule, CollectiveError> {
         let ranks = self.ranks;
         if !ranks.is_power_of_two() {

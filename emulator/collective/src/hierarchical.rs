@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 //! All-reduce over several groups: reduce-scatter inside each group, all-reduce of each share
-//! between the groups, all-gather inside.
+//! between the groups, then all-gather inside each group.
 //!
 //! ```text
 //!   group 0:  r0 r1 r2 r3   ── reduce-scatter ──▶ share 0..3 ┐         ┌─ all-gather ──▶ everything
@@ -19,7 +19,7 @@ use super::{CollectiveError, CollectiveKind, part_of};
 /// An all-reduce over groups of equal size. Ranks are numbered group by group.
 #[derive(Clone, Debug)]
 pub struct Hierarchical {
-    /// Number of ranks of each group.
+    /// Number of ranks in each group.
     pub groups: Vec<usize>,
     /// Size of each rank's data before and after.
     pub size: Bytes,
@@ -29,7 +29,7 @@ impl Hierarchical {
     /// Returns the schedule.
     ///
     /// # Errors
-    /// If there are fewer than two groups or two ranks per group, or if groups differ in size.
+    /// Fails if there are fewer than two groups or fewer than two ranks per group, or if groups differ in size.
     pub fn schedule(&self) -> Result<Schedule, CollectiveError> {
         let of_group = self.check()?;
         let groups = self.groups.len();

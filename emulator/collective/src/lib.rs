@@ -1,10 +1,10 @@
 // SPDX-License-Identifier: Apache-2.0
-//! Collective operations as schedules of messages, with their dependencies and a lower bound of
-//! their time.
+//! Collective operations as schedules of messages, with dependencies and a lower bound on their
+//! duration.
 //!
 //! Each algorithm (ring, binary trees, halving-doubling, all-to-all, torus, hierarchical) produces
 //! a [`Schedule`]: messages with their dependencies, in the order of a real implementation. An
-//! engine sends a schedule packet by packet; its closed form is a lower bound of the time.
+//! engine sends a schedule packet by packet; the closed form is a lower bound on the duration.
 //!
 //! Ranks are numbers from 0, sizes are bytes, times are picoseconds. The size of a collective is
 //! defined as in NCCL's tests: the data of each rank before all-reduce and reduce-scatter, and
@@ -37,11 +37,11 @@ pub use tree::{Tree, TreeOperation};
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum CollectiveKind {
-    /// Every rank ends with the sum of all.
+    /// Every rank ends with the sum over all ranks.
     AllReduce,
     /// Every rank ends with its share of the sum.
     ReduceScatter,
-    /// Every rank ends with the shares of all.
+    /// Every rank ends with all ranks' shares.
     AllGather,
     /// Every rank ends with the pieces that all ranks had for it.
     AllToAll,
@@ -63,8 +63,8 @@ impl CollectiveKind {
             Self::Flows => "flows",
         }
     }
-    /// Returns the bytes that every rank must send, as a fraction of the size: NCCL's factor from
-    /// algorithm to bus bandwidth (nccl-tests, doc/PERFORMANCE.md).
+    /// Returns the bytes that every rank must send, as a fraction of the size. NCCL uses this
+    /// factor to convert algorithm bandwidth to bus bandwidth (nccl-tests, doc/PERFORMANCE.md).
     #[must_use]
     pub fn bus_factor(self, ranks: usize) -> f64 {
         let share = (ranks as f64 - 1.0) / ranks as f64;

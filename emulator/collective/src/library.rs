@@ -1,15 +1,15 @@
 // SPDX-License-Identifier: Apache-2.0
-//! Times of collectives in a communication library, for every algorithm and protocol, and the
-//! library's choice.
+//! Models how long a communication library takes for a collective with each algorithm and protocol,
+//! and which it chooses.
 //!
 //! ```text
 //!   seconds = launch + steps × step + depth × chunk ÷ channel rate + bytes ÷ min(domain, cards)
 //! ```
 //! A pipeline is limited by its slowest stage, not by the sum of its stages. Latencies, lane rates,
-//! LL limits and NVLS fractions are taken from NCCL's own choice (NCCL, `src/graph/tuning.cc` of
-//! 2.27), and tree chunks from its `src/enqueue.cc`. [`LAUNCH`], [`TREE_LAUNCH`], [`TREE_STEP`],
-//! [`CHANNEL_RATE`], [`CARD_SHARES`], [`FILL`] and [`PAIRWISE_SHARES`] are fitted to the fitting
-//! rows of docs/validation-collectives.md; [`PAIRWISE_STEP`] is assumed.
+//! LL limits and NVLS fractions are taken from NCCL's own tuning model (`src/graph/tuning.cc` in
+//! NCCL 2.27), and tree chunks from its `src/enqueue.cc`. [`LAUNCH`], [`TREE_LAUNCH`],
+//! [`TREE_STEP`], [`CHANNEL_RATE`], [`CARD_SHARES`], [`FILL`] and [`PAIRWISE_SHARES`] are fitted to
+//! the rows marked for fitting in docs/validation-collectives.md; [`PAIRWISE_STEP`] is assumed.
 //!
 //! Not modelled: groups whose domains hold different numbers of ranks, and hosts without exactly
 //! one NIC per GPU.
@@ -24,22 +24,22 @@ pub use plan::{Joined, LibraryPlan};
 
 /// Launch time of a collective (host and kernel), in seconds.
 const LAUNCH: [f64; 3] = [34e-6, 25e-6, 25e-6];
-/// Launch time of a tree of switches, in seconds.
+/// Launch time of a tree across in-switch domains, in seconds.
 const TREE_LAUNCH: f64 = 15e-6;
 /// Time of a step between the switches of two domains, in seconds.
 const TREE_STEP: f64 = 11.3e-6;
-/// Channels of a tree.
+/// Number of channels per tree.
 const CHANNELS: f64 = 16.0;
 /// Forwarding rate of one channel, in bytes per second.
 const CHANNEL_RATE: f64 = 2e9;
-/// Fractions of the cards' rate achieved by rings and trees.
+/// Fractions of the network cards' rate that rings and trees achieve.
 const CARD_SHARES: [f64; 2] = [0.96, 0.931];
 /// Time that a ring loses because its channels are not full at first: a fraction of the total
 /// inside a domain, and a fixed time over a switch.
 const FILL: RingFill = RingFill { share: 0.2, bytes: 256.0 * MEBIBYTE, switch_seconds: 35e-6 };
-/// Fractions of the domain's and the cards' rate achieved by an all-to-all.
+/// Fractions of the domain's and the network cards' rate that an all-to-all achieves.
 const PAIRWISE_SHARES: [f64; 2] = [0.87, 0.75];
-/// Additional time of an all-to-all per further domain, in seconds.
+/// Time that each domain beyond the first adds to an all-to-all, in seconds.
 const PAIRWISE_STEP: f64 = 2e-6;
 const MEBIBYTE: f64 = 1_048_576.0;
 
@@ -49,7 +49,7 @@ struct RingFill {
     switch_seconds: f64,
 }
 
-/// A GPU generation, as distinguished by the library.
+/// A GPU generation that the library distinguishes.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize)]
 #[serde(rename_all = "kebab-case")]
 pub enum Generation {
@@ -62,21 +62,21 @@ pub enum Generation {
 }
 
 impl Generation {
-    /// Returns the fraction of the domain's data-sheet rate that its lanes carry: 20.0, 20.6 and
-    /// 40.1 GB/s each.
+    /// Returns the fraction of the domain's data-sheet rate that its lanes carry (20.0, 20.6 and
+    /// 40.1 GB/s per lane).
     fn lanes(self) -> f64 {
         [0.8, 0.824, 0.802][self as usize]
     }
-    /// Returns the fraction of the lane rate that collectives in the switch reach. `None` if the
-    /// switch cannot compute them.
+    /// Returns the fraction of the lane rate that in-switch collectives reach. `None` if the switch
+    /// cannot compute them.
     fn in_switch(self) -> Option<f64> {
         [None, Some(0.85), Some(0.74)][self as usize]
     }
-    /// Returns the minimum ranks per domain for collectives in the switch.
+    /// Returns the minimum number of ranks per domain for in-switch collectives.
     fn least_in_switch(self) -> u64 {
         [u64::MAX, 5, 6][self as usize]
     }
-    /// Returns the maximum rate of LL in one, two and more domains, in bytes per second.
+    /// Returns LL's maximum rate in bytes per second, which depends on whether there are one, two or more domains.
     fn low_latency(self, domains: u64) -> f64 {
         let most = [[87.7e9, 22.5e9, 19e9], [141e9, 45e9, 35e9], [282e9, 90e9, 70e9]];
         most[self as usize][domains.clamp(1, 3) as usize - 1]
@@ -94,7 +94,7 @@ pub enum Shape {
 }
 
 impl Shape {
-    /// Returns the mean number of links crossed by a byte of an all-to-all of `ranks`.
+    /// Returns the mean number of links that a byte crosses in an all-to-all between `ranks` ranks.
     #[must_use]
     pub fn links(self, ranks: f64) -> f64 {
         match self {
@@ -118,7 +118,7 @@ pub enum Algorithm {
     Nvls,
     /// NVLS inside domains, two binary trees between domains.
     NvlsTree,
-    /// NVLS inside domains, and the network's switches add between domains.
+    /// NVLS inside domains, with additions in the network's switches between domains.
     Sharp,
     /// Each rank sends to each other rank.
     Pairwise,
@@ -147,20 +147,20 @@ pub struct LibraryTime {
 pub struct Site {
     pub generation: Generation,
     pub ranks: u64,
-    /// Number of domains. All have the same number of ranks.
+    /// Number of domains, which all have the same number of ranks.
     pub domains: u64,
     /// Topology of a domain; only a switch adds and copies.
     pub shape: Shape,
-    /// One-way rate of a GPU into its domain in bytes per second, from the data sheet.
+    /// Data-sheet rate of a GPU into its domain, in bytes per second and direction.
     pub domain_rate: f64,
-    /// One-way rate of a GPU's network card in bytes per second, from the data sheet.
+    /// Data-sheet rate of a GPU's network card, in bytes per second and direction.
     pub card_rate: f64,
-    /// Whether the host launches the collective ahead, as in a training step, so that only the
-    /// start of its kernel counts.
+    /// Whether the host launches the collective in advance, as in a training step, so that only the
+    /// kernel's start-up time counts.
     pub is_queued: bool,
 }
 
-/// Send rates of ranks and step times between two of them, inside a domain and between domains.
+/// Send rates and step times of ranks, inside a domain and between domains.
 #[derive(Clone, Copy, Debug)]
 pub struct Hops {
     pub ranks: u64,
@@ -178,15 +178,15 @@ impl Hops {
     pub fn ring(&self, bytes: f64) -> f64 {
         let (n, domains) = (self.ranks as f64, self.domains as f64);
         let [inside, between] = self.steps;
-        // The piece with the longest path leaves every domain, if possible also the domains of the
-        // first and last rank.
+        // The piece with the longest path leaves every domain, including the first and last rank's
+        // domains where possible.
         let leaves = if self.domains == 1 { 0.0 } else { domains.min(n - 1.0) };
         let steps = (n - 1.0 - leaves) * inside + leaves * between;
         steps + (n - 1.0) / n * bytes / self.slowest()
     }
 
     /// Returns the duration of an all-to-all in seconds. Traffic inside the domain and traffic
-    /// through cards are concurrent.
+    /// through network cards overlap.
     #[must_use]
     pub fn pairwise(&self, bytes: f64, links: f64) -> f64 {
         let (n, domains) = (self.ranks as f64, self.domains as f64);
@@ -214,8 +214,8 @@ impl Hops {
     }
 }
 
-/// Latencies of LL, LL128 and Simple in seconds: before the first step, per step inside a domain,
-/// and per step between domains.
+/// Latencies of LL, LL128 and Simple in seconds: once before the first step, per step inside a
+/// domain, and per step between domains.
 type Latencies = [(Protocol, f64, f64, f64); 3];
 const RING: Latencies = [
     (Protocol::Ll, 6.6e-6, 0.6e-6, 2.7e-6),
@@ -227,7 +227,7 @@ const TREE: Latencies = [
     (Protocol::Ll128, 14e-6, 1.25e-6, 8.5e-6),
     (Protocol::Simple, 8.4e-6, 4e-6, 14e-6),
 ];
-/// Duration in seconds of a collective in the switch of one domain.
+/// Fixed duration of an in-switch collective in one domain, in seconds.
 const IN_SWITCH: f64 = 25e-6;
 
 impl Site {
@@ -244,7 +244,7 @@ impl Site {
             .min_by(|one, other| one.seconds.total_cmp(&other.seconds))
     }
 
-    /// Returns the time with every algorithm and protocol for a collective of `bytes`; the crate
+    /// Returns the duration of a collective of `bytes` for every algorithm and protocol. The crate
     /// documentation defines the size.
     #[must_use]
     pub fn ways(&self, kind: CollectiveKind, bytes: f64) -> Vec<LibraryTime> {
@@ -305,7 +305,7 @@ impl Site {
         self.launch() + base + rounds * hops.ring(bytes * self.filling(protocol, bytes))
     }
 
-    /// Returns a ring's latencies. A ring over several domains has longer steps.
+    /// Returns the latencies of a ring, whose steps are longer if it spans several domains.
     fn stretched(
         &self,
         (protocol, base, inside, between): (Protocol, f64, f64, f64),
@@ -325,7 +325,7 @@ impl Site {
         1.0 + FILL.share * (FILL.bytes / bytes).min(1.0)
     }
 
-    /// Returns the usable part of `rate` for a protocol; LL is limited to `part` of its maximum.
+    /// Returns the part of `rate` that a protocol can use. LL is limited to the fraction `part` of its maximum.
     fn limit(&self, protocol: Protocol, rate: f64, part: f64) -> f64 {
         match protocol {
             Protocol::Ll => (0.5 * rate).min(part * self.generation.low_latency(self.domains)),
@@ -349,14 +349,14 @@ impl Site {
         self.launch() + base + 2.0 * chain + trees
     }
 
-    /// Returns how often a domain sends each byte of double trees. Each of two domains is the root of
-    /// one tree and the leaf of the other and sends each byte once, first the halves up and then the
-    /// sums down. More domains send each byte twice: up one tree and down both.
+    /// Returns how often a domain sends each byte in a double tree. Each of two domains is the root of
+    /// one tree and the leaf of the other and sends each byte once, first its half upward and then the
+    /// sum downward. With more domains, each byte is sent twice: up one tree and down both.
     const fn tree_sends(&self) -> f64 {
         if self.domains == 2 { 1.0 } else { 2.0 }
     }
 
-    /// Returns the time of messages of double trees in chunks.
+    /// Returns the time that a double tree's messages take when sent in chunks.
     fn in_trees(&self, bytes: f64, chunk: f64, rate: f64, step: f64) -> f64 {
         let passed = step + chunk / CHANNEL_RATE;
         let seconds = bytes / rate;
@@ -367,14 +367,14 @@ impl Site {
         passed + seconds.max((seconds + piece) / 2.0 + passed)
     }
 
-    /// Returns the number of pieces of double trees. Each channel forwards a chunk for every rank of
-    /// a domain at the same time.
+    /// Returns the number of pieces into which a double tree divides its data. Each channel
+    /// forwards a chunk for every rank of a domain at the same time.
     fn pieces(&self, bytes: f64, chunk: f64, rate: f64) -> f64 {
         let most = (CHANNELS * self.inside() * chunk).min(rate * chunk / CHANNEL_RATE);
         (bytes / most).ceil().max(1.0)
     }
 
-    /// Returns the rate of a collective in the switch of a domain, in bytes per second.
+    /// Returns the rate of an in-switch collective in one domain, in bytes per second.
     fn in_switch_rate(&self) -> Option<f64> {
         if self.shape != Shape::Switch {
             return None;

@@ -8,7 +8,7 @@
 //!      ┌─▶ r0 ──▶ r1 ──▶ r2 ─┐    one flow per rank and direction; its message k (the piece of step k)
 //!      └──────── r3 ◀────────┘    is sent once message k-1 has arrived from the previous neighbour
 //! ```
-//! With both directions, each carries half of the data concurrently.
+//! If both directions are used, each carries half of the data, concurrently.
 
 use lightloom_units::Bytes;
 
@@ -46,12 +46,12 @@ pub struct Ring {
 }
 
 impl Ring {
-    /// Returns the messages of each rank per direction.
+    /// Returns the number of messages that each rank sends per direction.
     fn steps(&self) -> u32 {
         let once = self.ranks as u32 - 1;
         if self.kind == CollectiveKind::AllReduce { 2 * once } else { once }
     }
-    /// Returns the piece size of one step and direction.
+    /// Returns the size of the piece sent per step and direction.
     fn piece(&self) -> Bytes {
         part_of(self.size, self.ranks as u64 * self.directions.count())
     }
@@ -59,7 +59,7 @@ impl Ring {
     /// Returns the schedule.
     ///
     /// # Errors
-    /// If there are fewer than two ranks.
+    /// Fails if there are fewer than two ranks.
     pub fn schedule(&self) -> Result<Schedule, CollectiveError> {
         let mut sendings = Vec::new();
         let ranks: Vec<usize> = (0..self.ranks).collect();
@@ -68,8 +68,8 @@ impl Ring {
         Ok(Schedule { kind, ranks, size, sendings, form: laid.form })
     }
 
-    /// Appends the sendings of a ring of ranks with these names. At position `p` they wait for all
-    /// of `waits[p]`, if present.
+    /// Appends the sendings of a ring of these ranks. The sendings at position `p` wait for all of
+    /// `waits[p]`, if present.
     pub(crate) fn lay_out(
         &self,
         sendings: &mut Vec<Sending>,

@@ -1,12 +1,12 @@
 // SPDX-License-Identifier: Apache-2.0
-//! A collective as messages between ranks with their dependencies, and its time without other
+//! A collective as messages between ranks with their dependencies, and its duration without other
 //! traffic.
 
 use lightloom_units::{Bytes, Picoseconds};
 
 use super::{CollectiveError, CollectiveKind};
 
-/// Network that carries a message of a collective over several groups.
+/// The network that carries a message of a collective that spans several groups.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub enum NetworkLevel {
     /// The network of one group, or the only one.
@@ -17,7 +17,7 @@ pub enum NetworkLevel {
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Await {
-    /// Index in [`Schedule::sendings`] of the awaited sending. It ends at the rank where the
+    /// Index in [`Schedule::sendings`] of the awaited sending, which must end at the rank where the
     /// waiting one begins.
     pub sending: usize,
     /// Message `k` (from 0) may be sent once the awaited sending has delivered at least `k + 1 -
@@ -55,8 +55,8 @@ pub struct Sending {
 pub struct MessageTime {
     /// From the start of sending until the message has fully arrived.
     pub arrives: Picoseconds,
-    /// Occupation of the slowest link on its path: the earliest distance to the arrival of the next
-    /// message of the sending on the same path.
+    /// Time for which the message occupies the slowest link on its path. This is the shortest
+    /// interval until the sending's next message can arrive over the same path.
     pub occupies: Picoseconds,
     /// Number of parallel paths for messages of one sending, at least 1.
     pub ways: u32,
@@ -75,18 +75,18 @@ pub struct Schedule {
 /// A closed form over the times of individual messages.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) enum TimeForm {
-    /// The longest chain of dependencies through all sendings, which are ordered after their
-    /// dependencies.
+    /// The longest dependency chain through all sendings. Each sending must come after its
+    /// dependencies in the list.
     LongestChain,
     Around(RingStride),
     InTurn(Vec<TimeForm>),
     AtOnce(Vec<TimeForm>),
 }
 
-/// One direction around a ring: rank `r` sends to `r + step`.
+/// One direction around a ring, in which rank `r` sends to `r + step`.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) struct RingStride {
-    /// Index of rank 0's sending; the other ranks follow.
+    /// Index of rank 0's sending, which the other ranks' sendings follow.
     pub(crate) first: usize,
     pub(crate) ranks: usize,
     pub(crate) step: usize,
@@ -94,7 +94,7 @@ pub(crate) struct RingStride {
 }
 
 impl Schedule {
-    /// Creates an empty schedule whose sendings must be added after their dependencies.
+    /// Creates an empty schedule. Each sending must be added after its dependencies.
     pub(crate) fn chained(
         kind: CollectiveKind,
         ranks: usize,
@@ -106,7 +106,7 @@ impl Schedule {
         Ok(Self { kind, ranks, size, sendings: Vec::new(), form: TimeForm::LongestChain })
     }
 
-    /// Adds `messages` messages of size `message` from one rank to another. Returns their index.
+    /// Adds `messages` messages of size `message` from one rank to another. Returns the index of this sending.
     pub(crate) fn send(
         &mut self,
         (from, to): (usize, usize),
@@ -118,11 +118,11 @@ impl Schedule {
         self.sendings.len() - 1
     }
 
-    /// Returns the time of the collective if messages never queue behind those of another sending.
-    /// This is a lower bound for the given message times.
+    /// Returns the collective's duration if no message ever queues behind another sending's
+    /// message. This is a lower bound for the given message times.
     ///
     /// # Panics
-    /// If `times` does not have one entry per sending, in order.
+    /// Panics if `times` does not have exactly one entry per sending.
     #[must_use]
     pub fn ideal(&self, times: &[MessageTime]) -> Picoseconds {
         assert_eq!(times.len(), self.sendings.len(), "one time for each sending");
@@ -145,8 +145,8 @@ impl TimeForm {
 }
 
 impl RingStride {
-    /// Returns the longer of two times: one piece forwarded step by step, from the worst rank, and
-    /// all pieces over the slowest edge.
+    /// Returns the longer of two times: the time to forward one piece step by step from the worst
+    /// rank, and the time to send all pieces over the slowest edge.
     fn time(&self, times: &[MessageTime]) -> Picoseconds {
         let edges = &times[self.first..self.first + self.ranks];
         let (rounds, rest) = (self.messages / edges.len(), self.messages % edges.len());
@@ -164,8 +164,8 @@ impl RingStride {
 }
 
 /// Returns the arrival of the last message if no message waits for another sending. Message `k`
-/// arrives at the later of (its dependencies) + (its path time) and (message `k-1` of the sending,
-/// or with several paths that many messages earlier) + (its time on the slowest link).
+/// arrives at the later of two times: its dependencies' arrival plus its path time, and the arrival
+/// of message `k-1` of the sending (`k-n` with `n` paths) plus its time on the slowest link.
 fn longest_chain(sendings: &[Sending], times: &[MessageTime]) -> Picoseconds {
     let mut arrivals: Vec<Vec<Picoseconds>> = vec![Vec::new(); sendings.len()];
     let rounds = sendings.iter().map(|sending| sending.messages).max().unwrap_or(0);

@@ -1,15 +1,15 @@
 // SPDX-License-Identifier: Apache-2.0
-//! All-reduce on a torus along all its dimensions concurrently.
+//! All-reduce along all dimensions of a torus concurrently.
 //!
 //! ```text
 //!   share 0:  ⇄x  ⇄y  ⇄z  reduce-scatter, then  ⇄z  ⇄y  ⇄x  all-gather
 //!   share 1:  ⇄y  ⇄z  ⇄x                        ⇄x  ⇄z  ⇄y       every dimension is always busy
 //!   share 2:  ⇄z  ⇄x  ⇄y                        ⇄y  ⇄x  ⇄z       with another share
 //! ```
-//! The data is split into as many shares as there are dimensions. Each share traverses the
-//! dimensions in a different order, on the rings along them in both directions (the multi-ring
-//! all-reduce of Jain, Sabharwal, "Optimal bucket algorithms for large MPI collectives on torus
-//! interconnects", ICS 2010, section 4). A rank continues as soon as it has the required data.
+//! The data is split into one share per dimension. Each share traverses the dimensions in a
+//! different order and uses the rings of each in both directions (the multi-ring all-reduce of
+//! Jain, Sabharwal, "Optimal bucket algorithms for large MPI collectives on torus interconnects",
+//! ICS 2010, section 4). A rank continues as soon as it has the required data.
 
 use lightloom_units::Bytes;
 
@@ -19,8 +19,8 @@ use super::{CollectiveError, CollectiveKind, part_of};
 
 #[derive(Clone, Debug)]
 pub struct TorusAllReduce {
-    /// The rings of each dimension, which together contain every rank from 0 once. All rings of a
-    /// dimension have equal length; dimensions of one rank are omitted.
+    /// The rings of each dimension. Together, a dimension's rings must contain every rank exactly
+    /// once. All rings of a dimension have equal length; dimensions of one rank are omitted.
     pub rings: Vec<Vec<Vec<usize>>>,
     /// Size of each rank's data before and after.
     pub size: Bytes,
@@ -37,7 +37,7 @@ impl TorusAllReduce {
     /// Returns the schedule.
     ///
     /// # Errors
-    /// If the list of dimensions is empty, or a ring has only one rank.
+    /// Fails if the list of dimensions is empty or a ring has only one rank.
     pub fn schedule(&self) -> Result<Schedule, CollectiveError> {
         let dimensions = self.rings.len();
         let ranks = self.rings.first().map_or(0, |rings| rings.iter().map(Vec::len).sum());
@@ -74,7 +74,7 @@ impl TorusAllReduce {
         let long = rings.first().map_or(1, Vec::len);
         let size =
             if kind == CollectiveKind::AllGather { share.size * long as u64 } else { share.size };
-        // Two ranks have one cable, which carries each direction once.
+        // Two ranks share a single cable, which carries each direction once.
         let directions = if long == 2 { Directions::One } else { Directions::Both };
         let mut into = vec![Vec::new(); share.into.len()];
         let mut forms = Vec::new();

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-//! All-reduce over binary trees, and broadcast: pieces move up, are added, and move down again.
+//! All-reduce over binary trees, and broadcast. Pieces are summed on their way up the tree and then sent back down.
 //!
 //! ```text
 //!   one tree of 8 ranks:                  the second tree is the same with all ranks shifted by one:
@@ -42,7 +42,7 @@ impl Tree {
     /// Returns the schedule.
     ///
     /// # Errors
-    /// If there are fewer than two ranks.
+    /// Fails if there are fewer than two ranks.
     pub fn schedule(&self) -> Result<Schedule, CollectiveError> {
         let kind = match self.operation {
             TreeOperation::Broadcast => CollectiveKind::Broadcast,
@@ -87,7 +87,7 @@ impl Tree {
 /// half is a subtree.
 struct InOrderTree {
     parent: Vec<Option<usize>>,
-    /// All positions. Each comes after its parent.
+    /// All positions, each listed after its parent.
     top_down: Vec<usize>,
 }
 

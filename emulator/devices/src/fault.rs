@@ -1,9 +1,9 @@
 // SPDX-License-Identifier: Apache-2.0
 //! Device faults, in the syntax used by device lists and the control socket.
 //!
-//! Faults of the line (bytes) and of the device (light) are in one list, because users think of
-//! both as faults of "the device". Each is a word with an optional argument: `lose 1%`, `late 5ms`,
-//! `stuck 3`, `clear`.
+//! Line faults (bytes) and device faults (light) share one list, because users think of both as
+//! faults of "the device". Each is a word with an optional argument: `lose 1%`, `late 5ms`, `stuck
+//! 3`, `clear`.
 
 use std::fmt;
 use std::str::FromStr;
@@ -22,23 +22,23 @@ impl PartsPerMillion {
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum DeviceFault {
-    /// This share of bytes is lost, in each direction.
+    /// The line loses this share of bytes in each direction.
     Lose(PartsPerMillion),
-    /// This share of bytes arrives twice.
+    /// The line delivers this share of bytes twice.
     Duplicate(PartsPerMillion),
-    /// This share of bytes arrives with one bit flipped.
+    /// The line flips one bit in this share of bytes.
     Garble(PartsPerMillion),
-    /// Every byte is delayed by this much, in order.
+    /// The line delays every byte by this much without reordering.
     Late(Picoseconds),
-    /// The connection stays up and carries nothing in either direction.
+    /// The connection stays up but carries nothing in either direction.
     HalfOpen,
     /// The device has no power: it does not answer and sends no light.
     Dead,
     /// The fibre of this external path is unplugged: no light in either direction.
     Unplug(u8),
-    /// The far ends of this external path's fibre and of that port's are swapped.
+    /// The far ends of two fibres are swapped: this external path's and the port's.
     Cross(u8, Port),
-    /// The mirrors of a port (a group of a transceiver) do not move; without a port, none does.
+    /// The mirrors of a port (in a transceiver, of a group) do not move. Without a port, no mirror moves.
     Stuck(Option<u16>),
     /// Changes are confirmed but not executed.
     Lie,
@@ -46,13 +46,13 @@ pub enum DeviceFault {
     Misdirect,
     /// Switching takes this many times as long.
     Slow(u16),
-    /// Received light is reduced by this much, in hundredths of a decibel.
+    /// Received power is lower by this many hundredths of a decibel.
     Droop(u16),
-    /// A switch delays its next change by this much, and executes it even if its client has
-    /// disconnected. Commands of other clients continue meanwhile. Applies once.
+    /// A switch delays its next change by this much and executes it even if its client has
+    /// disconnected. It continues to execute other clients' commands. Affects only one change.
     Defer(Picoseconds),
     Reboot,
-    /// The software of a switch restarts now; its light stays.
+    /// The switch's software restarts immediately. Its light is unaffected.
     WarmRestart,
     /// The device restarts in the middle of the next change.
     RebootInCommit,
@@ -164,17 +164,17 @@ pub(crate) struct LightFaults {
     pub(crate) stuck_port: Option<u16>,
     pub(crate) lies: bool,
     pub(crate) misdirects: bool,
-    /// 0 and 1 both mean normal speed.
+    /// Factor by which switching is slower. Both 0 and 1 mean normal speed.
     pub(crate) slow: u16,
     pub(crate) droop: u16,
     pub(crate) reboots_in_commit: bool,
-    /// Delay of the next change of circuits.
+    /// Delay before the next circuit change.
     pub(crate) defers: Option<Picoseconds>,
     pub(crate) misbehaves: Misbehaviours,
 }
 
 impl LightFaults {
-    /// Applies a fault of the light. Ignores other faults.
+    /// Applies a fault that affects light, and ignores other faults.
     pub(crate) fn apply(&mut self, fault: DeviceFault) {
         match fault {
             DeviceFault::Dead => self.dead = true,
@@ -201,7 +201,7 @@ impl LightFaults {
         self.all_stuck || self.stuck_port == Some(port)
     }
 
-    /// Returns the duration of `span` under these faults.
+    /// Returns how long a switching time of `span` becomes under these faults.
     pub(crate) fn stretch(&self, span: Picoseconds) -> Picoseconds {
         span * u64::from(self.slow.max(1))
     }

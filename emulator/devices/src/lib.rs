@@ -2,10 +2,10 @@
 //! Emulated optical devices that speak the protocols of real ones, with injectable faults.
 //!
 //! A [`Transceiver`] has an integrated optical switch and a serial line, an [`OpticalSwitch`]
-//! speaks SCPI and TL1, a [`GnmiSwitch`] the OCP model over gNMI. Each is an [`EmulatedDevice`]: a
-//! state machine without I/O that takes bytes and the time, and returns the bytes to send. A
-//! [`Rack`] holds many devices under one clock, and [`load`] creates one from a device list. Only
-//! `serve` does I/O.
+//! speaks SCPI and TL1, and a [`GnmiSwitch`] offers the OCP model over gNMI. Each is an
+//! [`EmulatedDevice`]: a state machine without I/O that takes bytes and the time, and returns the
+//! bytes to send. A [`Rack`] holds many devices under one clock, and [`load`] creates one from a
+//! device list. Only `serve` does I/O.
 //!
 //! Outputs depend only on the seed and the sequence of calls. The daemon's drivers share no code
 //! with these devices except the definition of the serial protocol.
@@ -49,9 +49,9 @@ pub struct Line(pub u32);
 pub enum Port {
     /// The framed serial protocol of docs/firmware-api.md.
     Frames,
-    /// SCPI over TCP: one client at a time, answers end with a line feed.
+    /// SCPI over TCP, for one client at a time. Answers end with a line feed.
     Scpi,
-    /// SCPI over a serial line: answers end with a carriage return.
+    /// SCPI over a serial line. Answers end with a carriage return.
     ScpiSerial,
     /// TL1 over TCP.
     Tl1,
@@ -67,16 +67,16 @@ pub enum Output {
 }
 
 pub trait EmulatedDevice {
-    /// A device that serves one client at a time may answer with [`Output::Close`].
+    /// Opens a line. A device that serves only one client at a time may respond with [`Output::Close`].
     fn open(&mut self, now: SimTime, line: Line, port: Port, out: &mut Vec<Output>);
 
-    /// Processes bytes received on `line`, split anywhere.
+    /// Processes bytes received on `line`, which may be split at any position.
     fn on_bytes(&mut self, now: SimTime, line: Line, input: &[u8], out: &mut Vec<Output>);
 
     fn close(&mut self, now: SimTime, line: Line);
 
     fn on_time(&mut self, now: SimTime, out: &mut Vec<Output>);
 
-    /// `None` means never, if nothing arrives before.
+    /// Returns when the device must run next, or `None` if it need not run until something arrives.
     fn next_wakeup(&self) -> Option<SimTime>;
 }

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 //! Tracks which fibres carry light in both directions. Light in one direction is not enough,
-//! because no receiver locks to a far end that does not receive it.
+//! because a receiver does not lock while the far end receives no light.
 
 use std::collections::{BTreeMap, BTreeSet};
 
@@ -12,7 +12,7 @@ use super::rack::{AnyDevice, Rack, RackSlot};
 pub struct LightChange {
     /// The bundle, such as `n3/b0`.
     pub bundle: String,
-    /// Its far end. `None` if it has no light or is in loopback, or if the far end sends nothing.
+    /// The bundle at the far end. `None` if this bundle is dark or in loopback, or if the far end sends nothing.
     pub far: Option<String>,
 }
 
@@ -23,17 +23,17 @@ pub(super) struct LightWatchers {
 }
 
 impl Rack {
-    /// Enables [`Rack::light_changes`]; the first result contains every transceiver.
+    /// Enables [`Rack::light_changes`], whose first result contains every transceiver.
     pub fn watch_light(&mut self) {
         let called = (0..self.devices().count()).map(RackSlot).collect();
         self.watched = Some(LightWatchers { called, joined: BTreeMap::new() });
     }
 
-    /// Transceivers whose far end has changed since the last call. Empty unless light is watched.
+    /// Returns the transceivers whose far end has changed since the last call. Empty unless light is watched.
     pub fn light_changes(&mut self, now: SimTime) -> Vec<LightChange> {
         let Some(watched) = &mut self.watched else { return Vec::new() };
         let called = std::mem::take(&mut watched.called);
-        // The device at the other end of a fibre is affected as well.
+        // A change also affects the device at the other end of the fibre.
         let fibres = called.iter().flat_map(|slot| (1..=2).map(move |number| (*slot, number)));
         let far = fibres.filter_map(|port| self.fibres.get(&port).map(|(slot, _)| *slot));
         let asked: BTreeSet<RackSlot> = called.iter().copied().chain(far).collect();

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
-//! A faulty line between a client and a device. Delays keep the order of bytes. Random draws come
-//! from one seeded stream per device, one draw per byte and fault, so the same bytes always suffer
-//! the same faults.
+//! A faulty line between a client and a device. Delays do not reorder bytes. Each device has its
+//! own seeded random stream with one draw per byte and fault, so the same bytes always suffer the
+//! same faults.
 
 use std::collections::VecDeque;
 
@@ -16,7 +16,7 @@ use super::optoe::Bus;
 use super::transceiver::Transceiver;
 use super::{EmulatedDevice, Line, Output, Port};
 
-/// Maximum number of delayed bytes. Further ones are lost, as in any finite buffer.
+/// Maximum number of delayed bytes. Bytes beyond it are lost, as in any finite buffer.
 const LATE_BYTES_MAX: usize = 1 << 20;
 
 #[derive(Clone, Copy, Debug, Default)]
@@ -157,7 +157,7 @@ impl<D: EmulatedDevice + FaultyLight> Faulty<D> {
 }
 
 impl<D> Faulty<D> {
-    /// Returns the duration of a bus transfer, which a delay also affects.
+    /// Returns the duration of a bus transfer, which includes the line's delay.
     pub const fn bus_delay(&self) -> Picoseconds {
         self.faults.late
     }

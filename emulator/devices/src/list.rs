@@ -206,7 +206,7 @@ pub fn load(file: &str, bytes: &[u8]) -> (Option<DeviceList>, Vec<Diagnostic>) {
     load_beside(file, bytes, &mut |name| Err(format!("{name}: no other file is read here")))
 }
 
-/// Parses a device list that may name a fabric file, which `read` loads.
+/// Parses a device list. If it names a fabric file, `read` loads that file.
 #[must_use]
 pub fn load_beside(
     file: &str,

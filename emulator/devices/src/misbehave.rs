@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
-//! Deliberate protocol violations that a conformance suite must detect. The device does not report
-//! them, unlike a fault. Each line of the table below defines one: its name in files (`misbehave
-//! half-a-set`), the device family, and the violated rule.
+//! Deliberate protocol violations that a conformance suite must detect. Unlike a fault, the device
+//! does not report them. Each line of the table below defines one: its name in files (as in
+//! `misbehave half-a-set`), the device family, and the violated rule.
 
 use std::fmt;
 use std::str::FromStr;

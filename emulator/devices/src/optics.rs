@@ -11,10 +11,10 @@ use rand::RngExt;
 
 use super::fault::LightFaults;
 
-/// Launch power of a lane, in tenths of a microwatt: 1 mW.
+/// Launch power per lane, in tenths of a microwatt (1 mW).
 const LAUNCH_TENTHS_UW: f64 = 10_000.0;
 
-/// Bias of an active laser in steps of 2 µA: 70 mA, a design value.
+/// Bias current of an active laser in steps of 2 µA (70 mA, a design value).
 const BIAS_2_UA: u16 = 35_000;
 
 #[derive(Clone, Debug)]
@@ -22,12 +22,12 @@ pub struct Optics {
     draws: Stream,
     at: [Path; GROUPS_MAX],
     going: [Option<(Path, Micros)>; GROUPS_MAX],
-    /// Power on paths 1 to 8 before faults, in tenths of a microwatt, while the far end sends.
+    /// Power received on paths 1 to 8 while the far end sends, without faults, in tenths of a microwatt.
     incoming: [f64; 8],
     far_end_sends: [bool; 8],
     far_end_names: [Neighbour; 8],
     link_name: LinkName,
-    /// Fraction of the launched light that returns over the loopback.
+    /// Fraction of the launched power that returns through the loopback.
     loopback_transmission: f64,
     transmitters: u8,
     power_on: Paths,
@@ -36,7 +36,7 @@ pub struct Optics {
 }
 
 impl Optics {
-    /// 0.4 to 0.7 mW arrive on each external path until [`Optics::set_far_end`] changes that.
+    /// Each external path receives 0.4 to 0.7 mW until [`Optics::set_far_end`] changes it.
     #[must_use]
     pub fn new(seed: Seed, index: u64, power_on: Paths) -> Self {
         let mut draws = seed.stream("module optics", index);
@@ -114,7 +114,7 @@ impl Hardware for Optics {
             return;
         }
         let path = if self.faults.misdirects { another(path) } else { path };
-        // Published value for OCS transceivers: 60 to 80 µs.
+        // OCS transceivers take 60 to 80 µs according to published values.
         let typical = Picoseconds::from_micros(self.draws.random_range(60..=80));
         let takes = Micros(self.faults.stretch(typical).get() / 1_000_000);
         self.going[group] = Some((path, now + takes));

@@ -3,9 +3,9 @@
 //!
 //! Lower memory is at 0 to 127; bytes 128 to 255 of page p start at 128 · (p + 1). Bus transfers
 //! follow the driver's order: past byte 255 it reads byte 2 first, selects the page, transfers, and
-//! selects page 0 again. Reads have at most 128 bytes, writes one. A transfer that the module does
-//! not acknowledge is repeated every millisecond for 25 ms; then the access fails with
-//! [`Failed::TimedOut`]. Every access therefore ends.
+//! selects page 0 again. A read transfers at most 128 bytes, a write one. A transfer that the
+//! module does not acknowledge is repeated every millisecond for 25 ms. Then the access fails with
+//! [`Failed::TimedOut`], so every access ends.
 //!
 //! Source: `optoe.c` of opencomputeproject/oom (`optoe_read_write`, `optoe_eeprom_update_client`,
 //! `optoe_regmap_rw`).
@@ -38,7 +38,7 @@ pub enum Failed {
     Busy,
 }
 
-/// Result of an access. A read at the end of the file may be short.
+/// Result of an access. A read near the end of the file may return fewer bytes than requested.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum AccessDone {
     Read(Vec<u8>),
@@ -81,7 +81,8 @@ pub struct Optoe {
 }
 
 impl Optoe {
-    /// [`Optoe::advance`] returns the result under `number`. Fails with [`Failed::Busy`].
+    /// Starts an access, whose result [`Optoe::advance`] returns under `number`. Fails with [`Failed::Busy`] if another access
+    /// is open.
     pub fn ask(&mut self, number: u64, access: EepromAccess) -> Result<(), Failed> {
         if self.waiting.len() >= WAITING_MAX {
             return Err(Failed::Busy);
@@ -96,7 +97,7 @@ impl Optoe {
         self.running.as_ref().map(|running| running.next).or(now)
     }
 
-    /// Also returns completed accesses through `on`. A transfer takes `delay`.
+    /// Performs the due transfers, each of which takes `delay`, and passes completed accesses to `on`.
     pub fn advance(
         &mut self,
         now: SimTime,
@@ -147,7 +148,7 @@ impl RunningAccess {
         *offset + self.done as u64
     }
 
-    /// Returns the page of the next transfer, if it must be selected.
+    /// Returns the page that the next transfer needs, if it must be selected first.
     fn page(&self) -> Option<u8> {
         let page = (self.offset() / HALF).saturating_sub(1);
         u8::try_from(page).ok().filter(|&page| page > 0)
@@ -158,14 +159,14 @@ impl RunningAccess {
         (upper + self.offset() % HALF) as u8
     }
 
-    /// Ends the access at the end of the file, which is longer if the module has pages.
+    /// Shortens the access to the end of the file, which is longer if the module has pages.
     fn cut(&mut self, pages: bool) {
         let end = if pages { FILE_BYTES } else { 2 * HALF };
         let left = end.saturating_sub(self.offset());
         self.limit = self.limit.min(usize::try_from(left).unwrap_or(usize::MAX));
     }
 
-    /// Performs one transfer, and returns the result if the access has ended.
+    /// Performs one transfer. Returns the result if it completes the access.
     fn turn(
         &mut self,
         now: SimTime,
@@ -247,7 +248,7 @@ impl RunningAccess {
         Ok(())
     }
 
-    /// Completed transfers count, regardless of a later failure.
+    /// Ends the access. Transfers that completed before a failure count.
     fn end(&mut self) -> Result<AccessDone, Failed> {
         match (&self.access, self.failed) {
             (_, Some(failed)) if self.done == 0 => Err(failed),
@@ -264,7 +265,7 @@ impl RunningAccess {
 mod tests {
     use super::*;
 
-    /// A module with lower memory and uniform pages that holds off after each write.
+    /// A module with lower memory and uniform pages that does not acknowledge for a while after each write.
     struct Plain {
         lower: [u8; 128],
         upper: std::collections::BTreeMap<u8, [u8; 128]>,

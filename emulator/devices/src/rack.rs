@@ -57,7 +57,7 @@ impl AnyDevice {
         }
     }
 
-    /// Sets the light that enters an ingress port, in dBm. Ignored for a transceiver.
+    /// Sets the power that enters an ingress port, in dBm. Ignored for a transceiver.
     pub fn set_input_dbm(&mut self, ingress: u16, dbm: f64) {
         match self {
             Self::Transceiver(_) => {}
@@ -109,7 +109,7 @@ impl Rack {
         self.by_name.get(name).copied()
     }
 
-    /// A node stands for all its devices: `n17` for `n17/b0`, `n17/b1` and so on.
+    /// Returns the slots of a device, or those of all devices in a node: `n17` means `n17/b0`, `n17/b1` and so on.
     #[must_use]
     pub fn slots_of(&self, name: &str) -> Vec<RackSlot> {
         let of_node = |of: &str| of.strip_prefix(name).is_some_and(|rest| rest.starts_with('/'));
@@ -141,7 +141,7 @@ impl Rack {
     }
 
     /// Updates the light at the far ends of this device's fibres, and returns the far ends that
-    /// changed. A module runs at the latest when its light settles, so the update is in time.
+    /// changed. A module runs no later than its light settles, so the update is never late.
     fn spread_light(&mut self, now: SimTime, slot: RackSlot) -> Vec<RackSlot> {
         let mut changed = Vec::new();
         for number in 1..=2 {
@@ -199,7 +199,7 @@ impl Rack {
         Some((self.slot(&port.bundle.to_string())?, port.path))
     }
 
-    /// A second call reverts it. Does nothing if [`Rack::objection`] returns a reason.
+    /// Swaps the far ends of two fibres; a second call reverts the swap. Does nothing if [`Rack::objection`] returns a reason.
     fn cross(
         &mut self,
         now: SimTime,
@@ -231,7 +231,7 @@ impl Rack {
             return self.cross(now, slot, (number, other), out);
         }
         self.devices[slot.0].1.apply(now, fault, out);
-        // Its own comparators may detect the fault.
+        // The device's own comparators may detect the fault.
         self.devices[slot.0].1.as_device().on_time(now, out);
         self.called(now, slot, out);
     }
@@ -259,7 +259,7 @@ impl Rack {
         self.called(now, slot, out);
     }
 
-    /// Performs due bus transfers of a module's memory. Ignored for an optical switch.
+    /// Performs bus transfers to a module's memory that are due. Ignored for an optical switch.
     pub fn on_bus(
         &mut self,
         now: SimTime,

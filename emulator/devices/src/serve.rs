@@ -37,10 +37,10 @@ use super::list::{DeviceList, Endpoint};
 use super::rack::{Rack, RackSlot};
 use super::{Line, Output, Port};
 
-/// Limit on unread output per client. Beyond it the connection ends; on a pty, bytes are lost.
+/// Limit on unread output per client. If it is exceeded, a connection is closed, whereas a pty loses bytes.
 const PENDING_BYTES_MAX: usize = 8 << 20;
 const CONTROL_LINE_BYTES_MAX: usize = 4096;
-/// Limit on TCP and control clients, in addition to the limits of each device.
+/// Limit on the number of TCP and control clients, in addition to each device's own limit.
 const CLIENTS_MAX: usize = 1024;
 const EVENTS_PER_WAIT: usize = 256;
 
@@ -150,8 +150,8 @@ impl Server {
         &self.addresses
     }
 
-    /// Sets a callback for changes of light. The first call contains every bundle. The callback
-    /// runs on the thread that serves the devices, so it must return quickly.
+    /// Sets a callback for light changes. Its first call reports every bundle. The callback runs on
+    /// the thread that serves the devices, so it must return quickly.
     pub fn watch_light(&mut self, watcher: Watcher) {
         self.rack.watch_light();
         self.watcher = Some(watcher);
@@ -199,7 +199,7 @@ impl Server {
         grantpt(&master)?;
         unlockpt(&master)?;
         rustix::fs::fcntl_setfl(&master, OFlags::RDWR | OFlags::NONBLOCK)?;
-        // Held open, so that the line does not hang up between two clients.
+        // Kept open so that the line does not hang up between two clients.
         let client_side = ioctl_tiocgptpeer(&master, flags)?;
         let mut mode = tcgetattr(&client_side)?;
         mode.make_raw();
@@ -237,7 +237,7 @@ impl Server {
         Ok(())
     }
 
-    /// Performs due transfers for the files, and returns when the next one is due.
+    /// Performs due transfers for the module files. Returns when the next one is due.
     fn advance_eeproms(&mut self, now: SimTime, out: &mut Vec<Output>) -> Option<SimTime> {
         let Some(Channel::Eeproms(eeproms)) = self.channels.get_mut(&self.eeproms?) else {
             return None;
@@ -259,7 +259,7 @@ impl Server {
         SimTime::START + Picoseconds::from_nanos(u64::try_from(nanos).unwrap_or(u64::MAX / 1_000))
     }
 
-    /// Errors of single clients only end those.
+    /// Serves clients until an error that concerns all of them. An error of one client ends only that client.
     pub fn run(&mut self) -> io::Result<()> {
         let mut events = Vec::with_capacity(EVENTS_PER_WAIT);
         loop {
@@ -306,7 +306,7 @@ impl Server {
             Some(Channel::Stop(_)) | None => {}
             Some(Channel::Eeproms(_)) => {
                 let Some(Channel::Eeproms(eeproms)) = self.channels.get_mut(&id) else { return };
-                // Unmounted or ended by the kernel. Other channels continue.
+                // The folder was unmounted or the kernel ended the connection. Other channels continue.
                 if !eeproms.take() {
                     self.hang_up(id);
                 }
@@ -511,7 +511,7 @@ fn now_instant() -> Instant {
     Instant::now()
 }
 
-/// A pty needs two file descriptors; the usual soft limit of 1,024 would allow only 500 modules.
+/// Raises the soft limit on open files: each pty needs two, so the usual limit of 1,024 would allow only 500 modules.
 fn raise_file_limit() {
     use rustix::process::{Resource, getrlimit, setrlimit};
     let mut limit = getrlimit(Resource::Nofile);
@@ -520,7 +520,7 @@ fn raise_file_limit() {
 }
 
 fn timespec(picoseconds: u64) -> Timespec {
-    // Rounded up, because waking too early would only mean to sleep again.
+    // Rounded up, because a thread that wakes too early would only have to sleep again.
     let nanos = picoseconds.div_ceil(1_000);
     Timespec {
         tv_sec: i64::try_from(nanos / 1_000_000_000).unwrap_or(i64::MAX),

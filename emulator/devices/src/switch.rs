@@ -7,8 +7,8 @@
 //!  Port::Tl1 ───────┘ `;`    in order           time        └─▶ Matrix
 //! ```
 //!
-//! Commands of all clients are executed one at a time, in order of arrival. A reply that waits for
-//! light to settle delays everything after it.
+//! The switch executes all clients' commands one at a time, in order of arrival. A reply that waits
+//! for light to settle delays everything after it.
 
 pub(crate) mod matrix;
 mod scpi;
@@ -28,17 +28,17 @@ use matrix::{Matrix, Pair};
 use scpi::{Executed, OVERRUN, ScpiState};
 use tl1::{Login, Tl1State};
 
-/// Limit on a command; a list of 4,096 ports fits.
+/// Limit on a command's length, which leaves room for a list of 4,096 ports.
 const COMMAND_BYTES_MAX: usize = 1 << 16;
 
-/// Maximum number of queued commands. Further ones are lost.
+/// Maximum number of queued commands. Commands beyond it are lost.
 const QUEUE_MAX: usize = 4096;
 
 const TL1_CLIENTS_MAX: usize = 8;
 
 #[derive(Clone, Debug)]
 pub struct SwitchSpec {
-    /// TL1 source id, and the serial number in `*IDN?`. If empty, TL1 shows `( nil )`.
+    /// TL1 source id, which is also the serial number in `*IDN?`. If it is empty, TL1 shows `( nil )`.
     pub name: String,
     /// Number of ingress ports, numbered from 1.
     pub ingress: u16,
@@ -52,12 +52,12 @@ pub struct SwitchSpec {
     pub has_power_monitors: bool,
     /// Whether TL1 clients receive autonomous messages about changes.
     pub is_autonomous: bool,
-    /// Whether slow TL1 commands are acknowledged first.
+    /// Whether the switch acknowledges slow TL1 commands before it executes them.
     pub acknowledges: bool,
 }
 
 impl Default for SwitchSpec {
-    /// A 24×24 switch with our design value of 20 ms for switching.
+    /// Returns a 24×24 switch with a switching time of 20 ms (our design value).
     fn default() -> Self {
         Self {
             name: "POLATIS".to_owned(),
@@ -80,7 +80,7 @@ struct SwitchClient {
     buffer: Vec<u8>,
     overflowed: bool,
     login: Login,
-    /// Answers of the units of one SCPI line, sent together.
+    /// Answers to the units of one SCPI line, which are sent together.
     answers: Vec<String>,
 }
 
@@ -153,7 +153,7 @@ impl OpticalSwitch {
         self.matrix.light(now)
     }
 
-    /// Moves a circuit by hand, without any client.
+    /// Moves a circuit manually, without any client.
     pub fn connect_by_hand(&mut self, now: SimTime, ingress: u16, egress: u16) {
         self.matrix.disconnect(now, &[(ingress, None)]);
         self.matrix.connect(now, &[(ingress, egress)]);
@@ -398,7 +398,7 @@ impl EmulatedDevice for OpticalSwitch {
         if now < self.answers_from {
             return;
         }
-        // Processed in pieces, so that the limit applies within a large input.
+        // A large input is processed in pieces so that the limit applies within it.
         for piece in input.chunks(COMMAND_BYTES_MAX) {
             if let Some(client) = self.clients.get_mut(&line) {
                 client.buffer.extend_from_slice(piece);

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-//! The firmware of `lightloom-firmware-api` on emulated optics, accessed over its serial line.
+//! Runs the firmware of `lightloom-firmware-api` on emulated optics, accessed over a serial line.
 
 mod misread;
 
@@ -26,12 +26,12 @@ const MICROSECOND: u64 = 1_000_000;
 pub struct TransceiverSpec {
     pub profile: Profile,
     pub power_on: Paths,
-    /// Time since power-on when the run starts. An [`Profile::OCSTRX_800G`] is up from 0.65 s.
+    /// Time since power-on when the run starts. A module with [`Profile::OCSTRX_800G`] is up after 0.65 s.
     pub powered_for: Picoseconds,
 }
 
 impl Default for TransceiverSpec {
-    /// An 800G module in loopback, powered for a second.
+    /// Returns an 800G module in loopback that has been powered for one second.
     fn default() -> Self {
         Self {
             profile: Profile::OCSTRX_800G,
@@ -117,8 +117,8 @@ impl Transceiver {
         self.firmware.module_mut().bus_read(at, offset, out)
     }
 
-    /// See [`Module::bus_write`]. Remembers the paths of an arm, which a lying module later
-    /// reports.
+    /// See [`Module::bus_write`]. Stores the paths of an arm request, because a lying module
+    /// reports them later.
     pub fn bus_write(
         &mut self,
         now: SimTime,
@@ -135,7 +135,7 @@ impl Transceiver {
         Micros(now.0 / MICROSECOND + self.age)
     }
 
-    /// Runs the firmware up to `now`, including a reboot that is due.
+    /// Runs the firmware up to `now`, including any reboot that is due.
     fn catch_up(&mut self, now: SimTime, sent: &mut Vec<Vec<u8>>) {
         if let Some(at) = self.reboot_at.filter(|&at| at <= now) {
             self.reboot_at = None;
@@ -172,7 +172,7 @@ impl Transceiver {
         });
     }
 
-    /// Forges the report of a fire as if everything had gone well.
+    /// Forges a fire report that claims success.
     fn forge(&self, frame: &[u8]) -> Option<Vec<u8>> {
         let mut forged = None;
         with_reply(frame, |original, reply| {
@@ -200,13 +200,13 @@ impl Transceiver {
     }
 }
 
-/// Returns the paths in the registers of the last arm.
+/// Returns the paths in the registers of the last arm request.
 fn wanted_paths(module: &Module<Optics>) -> Paths {
     use lightloom_firmware_api::cmis::page_b0;
     std::array::from_fn(|group| page_b0::wanted(group).get(module).unwrap_or(Path::DARK))
 }
 
-/// Calls `on` with the reply in `frame`, if it answers an arm, a fire or both in one.
+/// Calls `on` with the reply in `frame` if it answers an arm, a fire, or a combined arm and fire.
 fn with_reply(frame: &[u8], mut on: impl FnMut(&Frame<'_>, &Reply<'_>)) {
     let mut reassembler = Reassembler::new();
     for &byte in frame {

@@ -16,7 +16,7 @@ pub use pcapng::write_pcapng;
 pub use queues::QueueHistograms;
 pub use timeline::{Counter, Slice, TimelineTrack, host_tracks, link_tracks, write_timeline};
 
-/// A probe that keeps the packets arriving over chosen links, up to a limit.
+/// A probe that records packets arriving over chosen links, up to a limit.
 #[derive(Clone, Debug, Default)]
 pub struct Tap {
     watched: Vec<bool>,
@@ -25,7 +25,7 @@ pub struct Tap {
 }
 
 impl Tap {
-    /// Each shard keeps at most `most` packets, which bounds the memory of a long run.
+    /// Creates a probe in which each shard records at most `most` packets, so that a long run has bounded memory.
     #[must_use]
     pub fn new(links: &[LinkId], most: usize) -> Self {
         let length = links.iter().map(|link| link.index() + 1).max().unwrap_or(0);
@@ -59,7 +59,7 @@ impl Probe for Tap {
 pub struct Watch {
     tap: Option<Tap>,
     queues: QueueHistograms,
-    /// Checksum of the arrivals of each link; empty unless two runs are to be compared.
+    /// Checksum of each link's arrivals. Empty unless two runs are to be compared.
     sums: Vec<u64>,
     looks: bool,
 }
@@ -146,7 +146,7 @@ impl LocalProbe for Watch {
     }
 }
 
-/// Converts to nanoseconds, rounded down: the unit of capture files and timelines.
+/// Converts to nanoseconds, the unit of capture files and timelines, rounding down.
 fn nanoseconds(at: SimTime) -> u64 {
     at.0 / 1_000
 }

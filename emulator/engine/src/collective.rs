@@ -2,8 +2,8 @@
 //! Runs collectives on an emulated network.
 //!
 //! Each sending of a [`Schedule`] becomes a flow, whose messages are gated by the messages that its
-//! rank must receive first. The flows are added once; the engine then runs them without further
-//! help.
+//! rank must receive first. The caller adds all flows at once, and the engine then runs them
+//! without further calls.
 
 mod bag;
 
@@ -29,9 +29,9 @@ pub struct StartedCollective {
     pub ranks: usize,
     pub size: Bytes,
     pub start: SimTime,
-    /// Duration if no packet waits for another flow's packet: a lower bound on these paths.
+    /// Duration if no packet waits for another flow's packet. This is a lower bound for these paths.
     pub ideal: Picoseconds,
-    /// Busy time of the most loaded link next to a host, sometimes the tighter lower bound.
+    /// Busy time of the most loaded link next to a host. Sometimes this is the tighter lower bound.
     pub interface: Picoseconds,
     pub batch: BatchId,
     pub flows: Vec<FlowId>,
@@ -77,7 +77,7 @@ pub struct Placement {
     pub between: Route,
     pub priority: u8,
     pub start: SimTime,
-    /// Routes of single pairs of hosts, which override `inside` and `between`.
+    /// Routes for individual host pairs, which override `inside` and `between`.
     pub ways: BTreeMap<(VertexId, VertexId), Route>,
 }
 
@@ -107,8 +107,8 @@ impl Placement {
         self
     }
 
-    /// Fails if the engine rejects a flow; flows added before it remain. Panics if the schedule has
-    /// more ranks than there are members.
+    /// Fails if the engine rejects a flow; flows added before that one remain. Panics if the
+    /// schedule has more ranks than there are members.
     pub fn start<S: Stage>(
         &self,
         schedule: &Schedule,
@@ -123,7 +123,7 @@ impl Placement {
             let flow = stage.add_flow(self.flow(sending, gates, batch))?;
             flows.push(flow);
         }
-        // Gates on later sendings. They occur in rings, where each flow waits for another one.
+        // Add gates that refer to later sendings. They occur in rings, where each flow waits for another.
         for (place, sending) in schedule.sendings.iter().enumerate() {
             for awaits in sending.awaits.iter().filter(|awaits| awaits.sending >= place) {
                 stage.add_gate(flows[place], gate(&flows, awaits))?;

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-//! The packet engine. It advances window by window and vertex by vertex, without a global event
+//! The packet engine. It advances window by window and vertex by vertex and has no global event
 //! queue.
 //!
 //! ```

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-//! Converts the model of [`super::Site::ways`] to messages with the same steps, chunks and rates.
+//! Converts the model behind [`super::Site::ways`] to messages with the same steps, chunks and rates.
 
 use lightloom_units::Bytes;
 
@@ -11,20 +11,20 @@ use crate::{CollectiveError, CollectiveKind, Directions, Ring, Schedule, Tree, T
 
 #[derive(Clone, Debug)]
 pub struct LibraryPlan {
-    /// The messages, between domains for a tree and between ranks for a ring.
+    /// The messages, exchanged between domains in a tree and between ranks in a ring.
     pub schedule: Schedule,
     pub joined: Joined,
     pub start_seconds: f64,
-    /// Send rate of a member in bytes per second.
+    /// Send rate of each member, in bytes per second.
     pub rate: f64,
 }
 
-/// Connection between the members of a [`LibraryPlan`].
+/// How the members of a [`LibraryPlan`] are connected.
 #[derive(Clone, Debug)]
 pub enum Joined {
     /// A link from each member to the next, with the step time in seconds.
     Ring(Vec<f64>),
-    /// A switch, with the seconds from a message's arrival to the start of dependent messages.
+    /// A switch, with the delay in seconds between a message's arrival and the start of the messages that depend on it.
     Switch(f64),
 }
 
@@ -33,7 +33,7 @@ impl Site {
     /// or in the network, and for all-to-alls.
     ///
     /// # Errors
-    /// If there are fewer than two ranks.
+    /// Fails if there are fewer than two ranks.
     pub fn plan(
         &self,
         kind: CollectiveKind,
@@ -91,10 +91,10 @@ impl Site {
         let passing = size / CHANNEL_RATE;
         let pieces = self.pieces(bytes, size, rate);
         let piece = bytes / pieces / rate;
-        // Half of a piece is in each tree. In half of the cases it waits for the other child's half,
-        // except between two domains, where none has two children.
+        // Each tree carries half of a piece. In half of the cases, that half waits for the other
+        // child's half. Between two domains it never waits, because no domain has two children.
         let on_links = if self.domains == 2 { 0.5 } else { 0.75 } * piece;
-        // The first piece also takes time on links, a part of it in each step.
+        // The first piece's transmission time is spread evenly over the steps.
         let first = sends * piece / (2.0 * self.depth());
         let schedule = Tree {
             operation: TreeOperation::DoubleAllReduce,

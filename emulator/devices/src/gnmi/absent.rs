@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-//! Replaces the gNMI switch in programs that read device lists without serving them. It accepts
-//! faults and answers nothing. Used without the feature `gnmi`, so that HTTP/2 is not compiled.
+//! Replaces the gNMI switch in programs that read device lists without serving them. It accepts faults
+//! but never replies. Without the feature `gnmi` it is used so that HTTP/2 need not be compiled.
 
 pub(crate) mod file;
 

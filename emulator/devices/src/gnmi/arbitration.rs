@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-//! Master arbitration (document of 2018, section 3.2): a Set needs the largest election id of its
-//! role. A restart of the program forgets them.
+//! Master arbitration (2018 specification, section 3.2): a Set must carry the largest election id
+//! seen for its role. The ids are lost when the program restarts.
 
 use lightloom_gnmi::Status;
 use lightloom_gnmi::extension::{MasterArbitration, Uint128};

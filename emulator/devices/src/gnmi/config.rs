@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-//! A Set is applied to a copy: deletes, replaces, updates. The copy is adopted if it is valid.
+//! Applies a Set to a copy: first deletes, then replaces, then updates. The copy is adopted if it is valid.
 
 use std::collections::BTreeMap;
 
@@ -55,7 +55,7 @@ enum Change<'a> {
 type Wrong = String;
 
 impl SwitchConfig {
-    /// Does not validate. Fails with the first malformed part.
+    /// Returns the changed copy without validating it. Fails at the first malformed part.
     pub(crate) fn changed(&self, request: &SetRequest) -> Result<Self, Status> {
         if !request.union_replace.is_empty() {
             return Err(Status::unimplemented("union_replace: use delete, replace and update"));
@@ -195,7 +195,7 @@ impl SwitchConfig {
         }
     }
 
-    /// Applies list entries given in one value: an array, or a single entry.
+    /// Applies the list entries in one value, which is an array or a single entry.
     fn entries(&mut self, value: Option<&Json>) -> Result<(), Wrong> {
         let one = |this: &mut Self, entry: &Json| {
             let name = key_of(entry)?;
@@ -222,7 +222,7 @@ impl SwitchConfig {
         let names: Vec<_> = steps.iter().map(|step| bare(&step.name)).collect();
         let value = match (names.as_slice(), change) {
             ([], Change::Delete) => {
-                // Deleting a missing node is allowed: gNMI, 3.4.6.
+                // Deleting a missing node is allowed (gNMI specification, 3.4.6).
                 self.connections.remove(name);
                 return Ok(());
             }

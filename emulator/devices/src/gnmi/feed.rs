@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-//! Subscriptions to the switch's data. Subscribers of the same path and encoding share a feed.
+//! Subscriptions to the switch's data. Subscribers with the same path and encoding share a feed.
 
 use std::collections::BTreeMap;
 
@@ -18,7 +18,7 @@ use super::tree::flat;
 use crate::misbehave::Misbehaviour;
 
 pub(crate) const SUBSCRIBERS_MAX: usize = 256;
-/// Maximum number of unread messages. One more ends the subscription.
+/// Maximum number of unread messages. Exceeding it ends the subscription.
 pub(crate) const UNREAD_MAX: usize = 1_024;
 const SAMPLE_LEAST: Picoseconds = Picoseconds::from_millis(100);
 const SAMPLE_USUAL: Picoseconds = Picoseconds::from_millis(1_000);

@@ -34,7 +34,7 @@ struct Job {
     at: SimTime,
     request: SetRequest,
     reply: oneshot::Sender<Result<SetResponse, Status>>,
-    /// Executed even if its client has disconnected.
+    /// Whether the change is executed even if its client has disconnected.
     is_deferred: bool,
 }
 
@@ -112,7 +112,7 @@ impl State {
         let (reply, receiver) = oneshot::channel();
         if self.jobs.len() >= JOBS_MAX {
             let why = format!("{JOBS_MAX} changes are already waiting; nothing was changed");
-            // If it cannot be sent, the caller has stopped waiting.
+            // Sending fails only if the caller has stopped waiting.
             let _ = reply.send(Err(Status::resource_exhausted(why)));
             return receiver;
         }
@@ -195,7 +195,7 @@ impl State {
         self.feeds.are_stale = true;
     }
 
-    /// Executes a change completely or not at all.
+    /// Executes a change atomically.
     pub(crate) fn set(&mut self, request: &SetRequest) -> Result<SetResponse, Status> {
         self.arbitrate(request)?;
         let mut understood = request.clone();
@@ -269,14 +269,14 @@ impl State {
         Ok(())
     }
 
-    /// Removals come first; unchanged connections are not touched. A misbehaving switch may disturb
-    /// those `named` in the Set, or the others.
+    /// Removes connections first and leaves unchanged ones alone. A misbehaving switch may disturb
+    /// the connections `named` in the Set, or the others.
     pub(crate) fn apply(&mut self, next: SwitchConfig, named: &BTreeSet<String>) {
         let now = self.now;
         for port in next.ports.keys().chain(self.config.ports.keys()) {
             let enabled = next.ports.get(port).is_none_or(|port| port.enabled);
             if let Some(number) = self.spec.port(port) {
-                // The port exists, which is the only condition.
+                // This fails only for a missing port, and the port exists.
                 let _ = self.matrix.set_enabled(number, enabled);
             }
         }

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-//! A data tree according to a model: selected by path, encoded as JSON or as leaves.
+//! A data tree that follows a model. It can be selected by path and encoded as JSON or as leaves.
 
 use std::collections::BTreeMap;
 
@@ -26,7 +26,7 @@ pub(crate) enum TreeNode {
     List(&'static str, BTreeMap<String, TreeNode>),
 }
 
-/// Optional leaves. Reading a missing one is not an error.
+/// Optional leaves. Reading one that is missing is not an error.
 const OPTIONAL: [&str; 7] = [
     "alias",
     "description",
@@ -142,7 +142,8 @@ impl TreeNode {
         }
     }
 
-    /// `*` matches any entry. Fails on a path outside the model, or a missing entry.
+    /// Selects the nodes at a path, in which `*` matches any entry. Fails if the path is outside the model or an entry is
+    /// missing.
     pub(crate) fn select(&self, wanted: &Path) -> Result<Vec<(Path, &Self)>, Status> {
         let mut found = Vec::new();
         let is_open = wanted
@@ -223,7 +224,7 @@ pub(crate) fn values(at: Path, node: &TreeNode, encoding: Encoding) -> Vec<(Path
     }
 }
 
-/// Returns every leaf of a node by path text, for comparison with earlier data.
+/// Returns every leaf below a node, keyed by its path as text, for comparison with earlier data.
 pub(crate) fn flat(
     at: &Path,
     node: &TreeNode,

@@ -202,7 +202,7 @@ impl State {
     }
 }
 
-/// The switch detects no such errors, and the model then requires zeros.
+/// Returns zeros, which the model requires because the switch cannot detect such errors.
 fn counters() -> TreeNode {
     tree([
         ("correctable-error-count", TreeNode::Leaf(LeafValue::Counter(0))),

@@ -1,9 +1,9 @@
 // SPDX-License-Identifier: Apache-2.0
-//! Modules as files of a mounted folder, like those of the `optoe` driver.
+//! Presents modules as files in a mounted folder, like those of the `optoe` driver.
 //!
-//! Only this process serves the mount, and it never reads below it. When it ends for any reason,
-//! the kernel answers every reader with an error. The dead mount remains until the next server
-//! unmounts it.
+//! Only this process serves the mount, and it never reads below it. When the process ends for any
+//! reason, the kernel returns an error to every reader. The dead mount remains until the next
+//! server unmounts it.
 
 use std::fs::File;
 use std::io;
@@ -82,7 +82,7 @@ impl Eeproms {
         for _ in 0..REQUESTS_PER_TURN {
             match rustix::io::read(&self.connection, &mut *self.buffer) {
                 Ok(length) => self.take_one(length),
-                // Interrupted before it was read; there may be another one.
+                // The request was interrupted before it was read, but there may be another one.
                 Err(Errno::INTR | Errno::NOENT) => {}
                 Err(error) => return error == Errno::AGAIN,
             }

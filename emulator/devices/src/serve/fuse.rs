@@ -2,7 +2,7 @@
 //! The part of the FUSE protocol (`linux/fuse.h`) for a folder of files without a cache.
 //!
 //! No reader waits forever: the kernel ends the connection if a request is not answered within
-//! [`REQUEST_WITHIN`]. With older kernels, it ends with the serving process.
+//! [`REQUEST_WITHIN`]. On older kernels, the connection ends only with the serving process.
 
 use std::time::Duration;
 
@@ -17,7 +17,7 @@ const FOLDER_MODE: u32 = 0o040_755;
 const FILE_MODE: u32 = 0o100_644;
 const OPEN_DIRECT: u32 = 1;
 const INIT_EXTENDED: u32 = 1 << 30;
-/// Bit 42, in the second word.
+/// This is bit 42, which lies in the second word.
 const REQUEST_TIMEOUT: u32 = 1 << 10;
 const MINOR_KNOWN: u32 = 43;
 
@@ -47,7 +47,7 @@ pub(super) struct EepromFolder {
 }
 
 impl EepromFolder {
-    /// Decodes a request, and answers everything except reads and writes.
+    /// Decodes a request and answers it unless it is a read or a write.
     pub(super) fn asked(&self, request: &[u8]) -> KernelAsks {
         let Some((head, body)) = request.split_at_checked(HEADER_BYTES) else {
             return KernelAsks::Nothing;
@@ -99,7 +99,7 @@ impl EepromFolder {
         }
     }
 
-    /// The node of a file is its index plus two; 1 is the folder.
+    /// Returns the file of a node. Node 1 is the folder, and a file's node is its index plus two.
     fn file(&self, node: u64) -> Result<FileIndex, i32> {
         let index = node.checked_sub(2).and_then(|index| usize::try_from(index).ok());
         index.filter(|index| *index < self.names.len()).map(FileIndex).ok_or(errno::NO_ENTRY)
@@ -191,7 +191,7 @@ const INTERRUPT: u32 = 36;
 const DESTROY: u32 = 38;
 const BATCH_FORGET: u32 = 42;
 
-/// Reads integers from the front; returns zero past the end.
+/// Reads integers from the front. Past the end, it returns zero.
 struct Fields<'a>(&'a [u8]);
 
 impl Fields<'_> {

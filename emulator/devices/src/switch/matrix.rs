@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-//! The matrix of an optical circuit switch. Ports are numbered as on Polatis switches: ingress 1 to
-//! N, then egress N+1 to N+M.
+//! The matrix of an optical circuit switch. Ports are numbered as on Polatis switches: ingress
+//! ports 1 to N, then egress ports N+1 to N+M.
 
 use std::collections::{BTreeMap, BTreeSet};
 
@@ -38,9 +38,9 @@ struct MatrixCircuit {
 
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct PassedLight {
-    /// Ingress and egress port of each, sorted by ingress port.
+    /// Ingress and egress port of each connection, sorted by ingress port.
     pub pairs: Vec<(u16, u16)>,
-    /// When the next connection that is still moving settles. `None` if all have settled.
+    /// When the next moving connection settles. `None` if all have settled.
     pub more_at: Option<SimTime>,
 }
 
@@ -148,7 +148,7 @@ impl Matrix {
         Ok(())
     }
 
-    /// Returns another free egress port, or the same without one.
+    /// Returns another free egress port, or `egress` itself if there is none.
     fn another(&self, egress: u16) -> u16 {
         let first = self.ingress + 1;
         (1..self.egress)
@@ -157,7 +157,7 @@ impl Matrix {
             .unwrap_or(egress)
     }
 
-    /// Removes connections in order until one is refused. An egress of `None` matches any.
+    /// Removes connections in order until one is refused. An egress of `None` matches any port.
     pub(crate) fn disconnect(&mut self, now: SimTime, pairs: &[(u16, Option<u16>)]) -> Progress {
         let mut progress = Progress::default();
         for &(ingress, egress) in pairs {
@@ -210,7 +210,7 @@ impl Matrix {
         self.disconnect(now, &held);
     }
 
-    /// Releases every mirror, as without power.
+    /// Releases every mirror, as a loss of power would.
     #[cfg(feature = "gnmi")]
     pub(crate) fn darken(&mut self) {
         self.circuits.clear();
@@ -286,7 +286,7 @@ impl Matrix {
         }
     }
 
-    /// −4 to −2 dBm minus the fault's loss, unless set explicitly.
+    /// Returns the input power, which is −4 to −2 dBm minus the fault's loss unless it was set explicitly.
     fn input_dbm(&self, ingress: u16) -> f64 {
         let input = self.inputs_dbm.get(&ingress).copied().unwrap_or_else(|| {
             self.seed.stream("input power", u64::from(ingress)).random_range(-4.0..-2.0)
@@ -294,7 +294,7 @@ impl Matrix {
         (input - f64::from(self.faults.droop) / 100.0).max(DARK_DBM)
     }
 
-    /// 0.5 to 1.5 dB, depending on the pair.
+    /// Returns the loss of a pair, 0.5 to 1.5 dB.
     fn loss_db(&self, ingress: u16, egress: u16) -> f64 {
         let pair = u64::from(ingress) << 16 | u64::from(egress);
         self.seed.stream("insertion loss", pair).random_range(0.5..1.5)

@@ -1,8 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
 //! SCPI of Polatis optical switches.
 //!
-//! Syntax and replies follow what public drivers send and expect. Error numbers come from SCPI-99;
-//! the vendor's actual choice is unknown.
+//! Syntax and replies follow what public drivers send and expect. Error numbers are those of
+//! SCPI-99, because the vendor's own are unknown.
 
 use lightloom_units::SimTime;
 
@@ -11,10 +11,10 @@ use crate::misbehave::{Misbehaviour, Misbehaviours};
 
 const POWER_PORTS_MAX: usize = 256;
 
-/// Size of the error queue. The last entry then reports an overflow.
+/// Size of the error queue. On overflow, the last entry reports it.
 const ERRORS_MAX: usize = 32;
 
-/// Action by command header: short form in capitals, `?` for queries.
+/// Action for each command header. Capitals are the short form, and `?` marks a query.
 const HEADERS: [(&str, Verb); 24] = [
     ("*IDN?", Verb::Identify),
     ("*OPC?", Verb::AllDone),
@@ -80,7 +80,7 @@ pub(crate) const OVERRUN: ScpiError = (-363, "Input buffer overrun");
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub(crate) struct Executed {
     pub(crate) reply: Option<String>,
-    /// The answer waits until all light has settled.
+    /// Whether the answer waits until all light has settled.
     pub(crate) waits_for_light: bool,
 }
 
@@ -114,7 +114,7 @@ impl ScpiState {
         }
     }
 
-    /// Without a leading colon, the header continues at the branch of the preceding unit.
+    /// Returns the absolute header of a unit. A header without a leading colon continues from the preceding unit's branch.
     pub(crate) fn absolute(unit: &str, before: &str) -> String {
         let unit = unit.trim();
         if let Some(absolute) = unit.strip_prefix(':') {
@@ -335,7 +335,7 @@ fn word_fits(word: &str, pattern: &str) -> bool {
     word.eq_ignore_ascii_case(pattern) || word.chars().map(|c| c.to_ascii_uppercase()).eq(short)
 }
 
-/// Parses `(@1,2,5:8)`; empty: `(@)`.
+/// Parses `(@1,2,5:8)`. An empty list is `(@)`.
 fn list(text: &str) -> Result<Vec<u16>, ScpiError> {
     let inner = text.trim().strip_prefix("(@").and_then(|rest| rest.strip_suffix(')'));
     let inner = inner.ok_or(SYNTAX)?.trim();

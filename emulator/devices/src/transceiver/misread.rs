@@ -1,12 +1,12 @@
 // SPDX-License-Identifier: Apache-2.0
-//! Misbehaviours of a module: modifies encoded frames and replies; the firmware is unchanged.
+//! Misbehaviours of a module, implemented by changing encoded frames and replies. The firmware itself is unmodified.
 
 use lightloom_firmware_api::frame::{ENCODED_BYTES_MAX, Frame, FrameError, FrameKind, Reassembler};
 use lightloom_firmware_api::message::command;
 
 use crate::misbehave::{Misbehaviour as M, Misbehaviours};
 
-/// Sequence number of fires that no host requested.
+/// Sequence number for fires that no host requested.
 const OWN_SEQUENCE: u16 = 0xfffe;
 
 #[derive(Clone, Debug, Default)]
@@ -30,7 +30,7 @@ fn encoded(frame: &Frame<'_>) -> Vec<u8> {
 }
 
 impl Misread {
-    /// Returns the bytes passed to the firmware. Other answers are appended to `sent`.
+    /// Returns the bytes to pass to the firmware. Appends forged answers to `sent`.
     pub(super) fn request(
         &mut self,
         breaks: Misbehaviours,

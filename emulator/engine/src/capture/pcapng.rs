@@ -2,11 +2,11 @@
 //! Writes packets as a pcapng file (IETF draft-ietf-opsawg-pcapng) with one interface per watched
 //! link.
 //!
-//! Packets have the form of RoCEv2: Ethernet, IPv4 (`10.0.0.0/8`, with the vertex in the lower 24
+//! Packets are written as RoCEv2: Ethernet, IPv4 (`10.0.0.0/8`, with the vertex in the lower 24
 //! bits), UDP port 4791, the base transport header with the flow's queue pair and the packet's
-//! number, and for an acknowledgement the acknowledge header. The invariant checksum is zero.
-//! Congestion marks are in the ECN bits. The payload of zeros is written in full length, because
-//! dissectors report shorter records as malformed. Times are in nanoseconds, rounded down.
+//! number, and in acknowledgements the acknowledge header. The invariant checksum is zero.
+//! Congestion marks are in the ECN bits. The payload consists of zeros and is written in full,
+//! because dissectors report shorter records as malformed. Times are in nanoseconds, rounded down.
 
 use std::io::{self, Write};
 
@@ -123,7 +123,7 @@ fn headers(
     bytes.extend(ROCE_PORT.to_be_bytes());
     bytes.extend((wire_bytes as u16 - 34).to_be_bytes());
     bytes.extend([0, 0]);
-    // Dissectors expect a whole message in a single send, which a trimmed packet does not have.
+    // Dissectors expect a single send to contain a whole message, but a trimmed packet does not.
     let opcode = match wire_bytes as usize {
         _ if arrival.acknowledgement => ACKNOWLEDGE,
         ..SHORTEST_MESSAGE => SEND_FIRST,

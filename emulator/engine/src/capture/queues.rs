@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-//! Histograms (HdrHistogram) of the backlogs that packets meet before links, one per link class.
+//! Histograms (HdrHistogram) of the backlogs that packets meet ahead of links, one per link class.
 
 use std::sync::Arc;
 
@@ -8,11 +8,11 @@ use lightloom_units::Bytes;
 
 use crate::engine::LinkId;
 
-/// Largest backlog distinguished, in bytes. Larger ones count as this one.
+/// Largest recorded backlog in bytes. Larger backlogs are recorded as this value.
 const MOST_BYTES: u64 = 1 << 32;
 const DIGITS: u8 = 3;
-/// Log2 of half the linear range: a histogram of three digits resolves single bytes up to 2¹¹, and
-/// each further factor of two at half the resolution.
+/// Log2 of half the linear range. A three-digit histogram resolves single bytes up to 2¹¹, and its
+/// resolution halves with each further factor of two.
 const HALF_BITS: u32 = 10;
 
 /// Histograms of the bytes waiting ahead of each packet that arrives at an output port.
@@ -66,7 +66,7 @@ impl QueueHistograms {
         all
     }
 
-    /// Includes packets that met an empty queue. `None` if no packet arrived.
+    /// Returns the histogram of a class, including packets that met an empty queue. `None` if no packet arrived.
     #[must_use]
     pub fn of_class(&self, class: usize) -> Option<Histogram<u64>> {
         let of_class = self.packets.iter().skip(class).step_by(self.count.max(1));

@@ -1,8 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
 //! Writes a run in the Trace Event Format, which Perfetto and Chrome open.
 //!
-//! There is a track per host with the flows it sends, a track per watched link with its busy
-//! periods, and counters such as the queue of a port. Callers may add tracks.
+//! Each host has a track with the flows it sends, and each watched link has a track with its busy
+//! periods. Counters show values such as a port's queue. Callers may add tracks.
 
 use std::io::{self, Write};
 
@@ -12,7 +12,7 @@ use crate::engine::{Engine, LinkId, PacketArrival, Probe, VertexId};
 
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct TimelineTrack {
-    /// Group of tracks it is shown under, such as `ranks` or `ports`.
+    /// Group of tracks under which this track is shown, such as `ranks` or `ports`.
     pub process: &'static str,
     pub name: String,
     pub slices: Vec<Slice>,
@@ -30,7 +30,7 @@ pub struct Counter {
     pub process: &'static str,
     pub name: String,
     pub unit: &'static str,
-    /// Each value holds from its time onwards. In order of time.
+    /// Times in ascending order, each with the value that holds from then on.
     pub points: Vec<(SimTime, u64)>,
 }
 
@@ -54,7 +54,7 @@ pub fn host_tracks<P: Probe>(
     used.map(track).collect()
 }
 
-/// Shows periods of gapless transmission. `arrivals` must be in order of time.
+/// Creates tracks that show periods of gapless transmission. `arrivals` must be in order of time.
 pub fn link_tracks<P: Probe>(
     engine: &Engine<P>,
     arrivals: &[PacketArrival],

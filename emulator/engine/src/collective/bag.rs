@@ -12,13 +12,13 @@ use crate::steady::Stage;
 pub struct BagWait {
     pub flow: usize,
     pub awaited: usize,
-    /// If set, the flow waits until the other's data is acknowledged; both must start at the same
-    /// host. Otherwise it waits until the data is received, at the host where the other one ends.
+    /// If set, the flow waits until the other flow's data is acknowledged, and both must start at the same
+    /// host. Otherwise the flow waits until that data is received, and must start where the other one ends.
     pub acknowledged: bool,
 }
 
-/// Adds `specs` as one batch. The lower bound of its duration counts from the first start: the
-/// longest single flow or the most loaded link next to a host.
+/// Adds `specs` as one batch. The lower bound on its duration is counted from the first start. It is
+/// the longer of the longest single flow and the busy time of the most loaded link next to a host.
 pub fn start_bag<S: Stage>(
     stage: &mut S,
     specs: Vec<FlowSpec>,

@@ -15,7 +15,7 @@ pub enum Event {
         at: SimTime,
         token: u64,
     },
-    /// Reported one shortest link delay after the last byte of the batch arrived.
+    /// A batch is reported as complete one shortest link delay after its last byte arrives.
     BatchDone {
         batch: BatchId,
         at: SimTime,
@@ -25,23 +25,23 @@ pub enum Event {
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub enum LinkChange {
     /// Drops everything queued or in flight, and everything that arrives until the link is up
-    /// again. A host keeps its data while its own link is down.
+    /// again. A host does not lose its data while its own link is down.
     Down,
     /// Restores the link with an empty queue.
     Up,
     /// The packet in transmission finishes at the old rate; queued packets leave at the new one.
     Rate(BitsPerSecond),
-    /// Corrupts bits. A packet with a corrupted bit is lost at the end of the link.
+    /// Corrupts bits. The end of the link discards every packet with a corrupted bit.
     BitErrors(BitErrors),
-    /// Loses this share of packets at the end of the link, regardless of their size.
+    /// Discards this share of packets at the end of the link, regardless of their size.
     PacketLoss(PacketLoss),
     /// Adds up to this delay to each packet without reordering. The added delay is linear between
     /// values drawn at intervals of twice its maximum.
     Jitter(Picoseconds),
-    /// Restores the rate as built and removes errors, losses and jitter.
+    /// Restores the original rate and removes errors, losses and jitter.
     Healthy,
-    /// Makes the far end pause these priorities permanently, one bit each, as in a pause storm. An
-    /// empty set ends it. Affects only switches with bounded queues.
+    /// Makes the far end pause these priorities (one bit each) until further notice, as in a pause
+    /// storm. An empty set ends the pause. Affects only switches with bounded queues.
     Paused(u8),
 }
 

@@ -15,13 +15,13 @@ dense_index! {
     FlowId
 }
 dense_index! {
-    /// A set of flows whose common end is reported once.
+    /// A set of flows whose completion is reported once.
     BatchId
 }
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub struct FlowGate {
-    /// It must end at the waiting flow's source, because a host knows only of its own arrivals.
+    /// This flow must end at the waiting flow's source, because a host knows only its own arrivals.
     pub flow: FlowId,
     /// Message `k` (from 0) may start once `flow` has delivered at least `k + 1 - ahead` messages,
     /// or all of them. In a ring, where each message forwards the previous one, `ahead` is 1.
@@ -46,13 +46,13 @@ pub struct FlowSpec {
     pub priority: u8,
     pub route: Route,
     pub gates: Vec<FlowGate>,
-    /// Flows from the same host whose data must all be acknowledged before this one sends.
+    /// Flows from the same host. All their data must be acknowledged before this flow sends.
     pub after_acknowledged: Vec<FlowId>,
     pub batch: Option<BatchId>,
 }
 
 impl FlowSpec {
-    /// Returns a flow of one message of `size` over a shortest path, at the beginning of the run.
+    /// Returns a flow that sends one message of `size` over a shortest path at the start of the run.
     #[must_use]
     pub fn new(source: VertexId, destination: VertexId, size: Bytes) -> Self {
         Self {
@@ -93,7 +93,7 @@ pub struct FlowRecord {
     pub sent: Bytes,
     pub delivered: Bytes,
     pub start: SimTime,
-    /// When the receiver had the last byte, including its
+    /// When the receiver had the last byte, including the
     /// [`host_delay`](super::EngineSettings::host_delay). `None` while unfinished or if cancelled.
     pub end: Option<SimTime>,
     pub acknowledged: Option<SimTime>,

@@ -14,7 +14,7 @@ pub struct VertexGroups {
     between: BTreeMap<(u32, u32), Vec<LinkId>>,
 }
 
-/// How a flow crosses between groups (Kim, Dally, Scott, Abts, ISCA 2008).
+/// How a flow travels between groups (Kim, Dally, Scott, Abts, ISCA 2008).
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub enum Crossing {
     Minimal,
@@ -38,7 +38,7 @@ impl VertexGroups {
         Self { of, count, between }
     }
 
-    /// Returns the groups that a path traverses in order. Only one if both ends are in it.
+    /// Returns the groups that a path traverses, in order. There is only one if it contains both ends.
     pub(super) fn way(
         &self,
         ends: (VertexId, VertexId),

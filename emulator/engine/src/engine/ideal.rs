@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-//! Message times on an idle network in closed form, to compare with simulated times.
+//! Message times on an idle network in closed form, for comparison with simulated times.
 
 use lightloom_units::{Bytes, Picoseconds};
 
@@ -7,14 +7,14 @@ use super::network::{Link, LinkId, Network};
 use super::settings::EngineSettings;
 use crate::transport::Transport;
 
-/// Returns the time until the far host has the last byte, over an idle path with a large enough
-/// window.
+/// Returns the time until the far host has the last byte, if the path is idle and the window large
+/// enough.
 ///
 /// Of `k` full packets that take `f_h` on hop `h`, the last leaves hop `h` at `Σ f + (k-1)·max f +
-/// Σ delay`, with sums and maximum over the hops so far: servers in series with fixed service
-/// times. A short last packet follows the one before it. Where a switch cuts through
+/// Σ delay`, with sums and maximum over the hops so far, because hops act as servers in series with
+/// fixed service times. A short last packet follows the one before it. Where a switch cuts through
 /// ([`Switching`](crate::engine::Switching)), a packet starts on hop `h` before it has fully
-/// arrived, which reduces the sum by that head start. Panics if the path is empty.
+/// arrived, which reduces the sum. Panics if the path is empty.
 #[must_use]
 pub fn message_time(
     network: &Network,
@@ -70,7 +70,7 @@ pub fn soonest(
     unlike.iter().map(by).min().expect("a flow has a path")
 }
 
-/// Returns the least share of the busiest interface. `ways` holds a path per interface.
+/// Returns the smallest share that the busiest interface can have. `ways` contains one path per interface.
 #[must_use]
 pub fn share_of(
     network: &Network,

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-//! Maps vertices, ports and wires of a network to shards and indices in them.
+//! Maps a network's vertices, ports and wires to shards and to indices within those shards.
 
 use std::cmp::Reverse;
 use std::collections::BinaryHeap;
@@ -25,7 +25,7 @@ pub(crate) struct Layout {
     pub(crate) vertices: Vec<Place>,
     pub(crate) ports: Vec<Place>,
     pub(crate) places: Vec<u16>,
-    /// Wire of each link, in the shard of its far end.
+    /// Wire of each link, which is in the shard of the link's far end.
     pub(crate) wires: Vec<Place>,
     pub(crate) links: Vec<Vec<LinkId>>,
 }
@@ -81,7 +81,7 @@ impl Layout {
             let link = network.link(out);
             let line = lines.of(link.spec, role, settings);
             shard.ports.push(Port::new((out, link), role, line, settings));
-            // In order of link ids, which break ties between arrivals.
+            // Follow the order of link ids, which break ties between arrivals.
             let link = out.reverse();
             let index = shard.wires.len() as u32;
             self.wires[link.index()] = Place { shard: shard.index, index };
@@ -125,7 +125,7 @@ impl LineTable {
     }
 }
 
-/// Partitions the network into `count` parts of about equal work with few links between them. Each
+/// Partitions the network into `count` parts with about equal work and few links between them. Each
 /// part grows from a vertex along its strongest ties. A host costs about twice as much per packet
 /// as a switch. A single part is ordered by pods.
 fn cut(network: &Network, count: usize) -> (Vec<Vec<VertexId>>, Pods) {
@@ -151,7 +151,7 @@ fn cut(network: &Network, count: usize) -> (Vec<Vec<VertexId>>, Pods) {
     (parts, Pods::default())
 }
 
-/// Orders vertices: the next has the largest share of its links to those already placed.
+/// Orders vertices so that the next one always has the largest share of its links to those already placed.
 fn by_ties(network: &Network) -> Vec<VertexId> {
     let vertices = network.vertex_count();
     let mut tied = vec![0u64; vertices];
@@ -198,8 +198,8 @@ mod tests {
         assert_eq!(all.len(), network.vertex_count(), "each vertex is in one part");
         let first = |vertex: VertexId| parts[0].contains(&vertex);
         let between = network.links().iter().filter(|link| first(link.from) != first(link.to));
-        // Each part holds four of eight pods. Half of the core links, in both directions, cross the
-        // cut.
+        // Each part contains four of the eight pods. Half of the core links, in both directions,
+        // cross the cut.
         assert!(between.count() <= 128 + 16, "of {} links", network.links().len());
     }
 }

@@ -1,10 +1,10 @@
 // SPDX-License-Identifier: Apache-2.0
-//! Groups the arrivals of a window by output port and sorts them by time without branches. The
-//! lists are short, so a mispredicted branch costs more than the comparison itself.
+//! Groups the arrivals of a window by output port and sorts them by time without branches. Because
+//! the lists are short, a mispredicted branch costs more than the comparison itself.
 
 use std::hint::select_unpredictable;
 
-/// A list of keys per port. A key has a time in its upper half and an index in its lower half.
+/// One list of keys per port. A key contains a time in its upper half and an index in its lower half.
 #[derive(Clone, Debug)]
 pub(crate) struct Lists {
     keys: Vec<u64>,
@@ -97,7 +97,7 @@ impl Adding<'_> {
     }
 }
 
-/// Up to sixteen keys are sorted by a network (Knuth, TAOCP 3, 5.3.4), whose padding must fit.
+/// Sorts keys. Up to sixteen are sorted by a network (Knuth, TAOCP 3, 5.3.4), which needs room for padding.
 #[inline(always)]
 fn sort(keys: &mut [u64], length: usize) {
     match length {

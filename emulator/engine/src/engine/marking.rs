@@ -9,15 +9,15 @@ use super::network::LinkId;
 
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash)]
 pub enum Marking {
-    /// Marks every packet that meets at least that backlog, as switches do for DCTCP.
+    /// Marks every packet that meets a backlog of at least the threshold, as switches do for DCTCP.
     #[default]
     Threshold,
     /// Marks with a probability that rises linearly with the backlog: from zero at the threshold
-    /// (Kmin) to Pmax at a second one (Kmax), above which every packet is marked. See Zhu et al.,
-    /// "Congestion control for large-scale RDMA deployments", SIGCOMM 2015, section 3.1. Draws
+    /// (Kmin) to Pmax at a second threshold (Kmax), above which every packet is marked. See Zhu et
+    /// al., "Congestion control for large-scale RDMA deployments", SIGCOMM 2015, section 3.1. Draws
     /// depend on the seed, the link and the number of the packet on it.
     Ramp {
-        /// Kmax in percent of the threshold. Up to 100 it acts like a plain threshold.
+        /// Kmax as a percentage of the threshold. A value of up to 100 acts like a plain threshold.
         full_at_percent: u32,
         most_percent: u32,
     },
@@ -34,7 +34,7 @@ pub(crate) struct Ramp {
 }
 
 impl Ramp {
-    /// `None` unless the link marks by a ramp. `measure` converts a backlog to the unit used.
+    /// Creates a ramp, or `None` if the link does not mark by one. `measure` converts a backlog to the ramp's unit.
     pub(crate) fn new(
         (marking, seed): (Marking, Seed),
         (link, mark_from): (LinkId, Option<Bytes>),

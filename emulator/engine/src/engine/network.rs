@@ -1,9 +1,9 @@
 // SPDX-License-Identifier: Apache-2.0
 //! The network graph: hosts and switches joined by cables, each of two directed links.
 //!
-//! A link is an output queue at its sending end followed by a wire. The output queue of a host is
-//! its memory, which never drops and never marks. Hosts do not forward packets unless configured
-//! to, so shortest paths run over switches only.
+//! A link consists of an output queue at its sending end and a wire. A host's output queue is its
+//! memory, which never drops or marks packets. Hosts do not forward packets unless configured to,
+//! so shortest paths run over switches only.
 
 use lightloom_units::{BitsPerSecond, Bytes, Picoseconds};
 use rustc_hash::FxHashMap;
@@ -19,7 +19,7 @@ macro_rules! dense_index {
             pub const fn index(self) -> usize {
                 self.0 as usize
             }
-            /// Panics if `index` does not fit 32 bits.
+            /// Panics if `index` does not fit in 32 bits.
             #[must_use]
             pub fn from_index(index: usize) -> Self {
                 Self(u32::try_from(index).expect("a run holds fewer than 2^32 of anything"))
@@ -34,7 +34,7 @@ dense_index! {
     VertexId
 }
 dense_index! {
-    /// One direction of a cable. The ids of the two directions differ in the lowest bit.
+    /// One direction of a cable. The ids of both directions differ only in the lowest bit.
     LinkId
 }
 
@@ -73,12 +73,12 @@ pub struct Plane(pub u8);
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub struct LinkSpec {
     pub rate: BitsPerSecond,
-    /// Propagation delay. The shortest one in a network limits the length of the engine's windows.
+    /// Propagation delay. The shortest delay in a network limits the length of the engine's windows.
     pub delay: Picoseconds,
     /// Capacity of the queue, including the packet in transmission. Packets that do not fit are
-    /// dropped. `None` means the bytes sent in two seconds. Ignored at hosts.
+    /// dropped. `None` means as many bytes as the link sends in two seconds. Ignored at hosts.
     pub queue: Option<Bytes>,
-    /// Backlog on arrival from which packets get an ECN mark. Ignored at hosts.
+    /// Packets that meet at least this backlog on arrival get an ECN mark. Ignored at hosts.
     pub mark_from: Option<Bytes>,
     pub plane: Plane,
 }
@@ -112,13 +112,13 @@ pub(crate) const LONGEST_DELAY: Picoseconds = Picoseconds::from_micros(1_000_000
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
 pub enum NetworkError {
-    /// A window of the engine is as long as the shortest delay, so zero is not allowed.
+    /// The engine's windows are as long as the shortest delay, so a delay of zero is not allowed.
     #[error("link {} has no propagation delay: give it at least 1 ps", link.0)]
     NoDelay { link: LinkId },
     /// Packets carry their times modulo 4.4 s.
     #[error("link {} takes {delay} from end to end: delays up to {LONGEST_DELAY} can be emulated", link.0)]
     TooLong { link: LinkId, delay: Picoseconds },
-    /// Transmission times are kept in 32 bits where possible.
+    /// Transmission times are stored in 32 bits where possible.
     #[error("link {} runs at {rate}: rates from 10 Mb/s can be emulated", link.0)]
     TooSlow { link: LinkId, rate: BitsPerSecond },
     #[error("link {} leads from vertex {} to itself", link.0, vertex.0)]
@@ -240,7 +240,7 @@ impl Network {
         let kind = |link: &LinkId| self.kinds[link.index()];
         one.iter().map(kind).eq(other.iter().map(kind))
     }
-    /// Returns the links that leave `vertex`, in order of ids. Their reverses enter it.
+    /// Returns the links that leave `vertex`, in order of ids. The reverse links enter it.
     #[must_use]
     pub fn outgoing(&self, vertex: VertexId) -> &[LinkId] {
         &self.outgoing[vertex.index()]

@@ -1,9 +1,9 @@
 // SPDX-License-Identifier: Apache-2.0
-//! Processes one port of a switch with bounded queues, independently of its other ports. Most
-//! packets pass through this loop.
+//! Processes one port of a switch with bounded queues, independently of the switch's other ports.
+//! Most packets pass through this loop.
 //!
-//! The port decides what to send next when the previous packet is out, and only its own arrivals
-//! can change that. So it catches up with time only when a packet arrives.
+//! The port chooses the next packet when the previous one has left, and only the port's own
+//! arrivals affect this choice. It therefore catches up with time only when a packet arrives.
 
 use lightloom_units::{BitsPerSecond, Bytes};
 
@@ -36,8 +36,8 @@ pub(crate) struct CutThrough<'s> {
 }
 
 impl OnePort<'_> {
-    /// `arrivals` are in order: the time, and the packet with its ingress port in the time field.
-    /// `queued` is called before each packet is admitted.
+    /// Processes `arrivals`, which must be in order of time. Each is a time and a packet with its
+    /// ingress port in the time field. `queued` is called before each packet is admitted.
     #[inline(always)]
     pub(crate) fn advance(
         &mut self,
@@ -94,8 +94,8 @@ impl OnePort<'_> {
         let free = self.sending.free <= now;
         let begin = if free { self.begin_of(now, &packet) } else { now };
         let may_go = *self.paused & (1 << priority) == 0;
-        // Everything that waits is paused, or the port would be busy. The weighted schedule keeps
-        // its counts in the queues.
+        // The port is idle, so all waiting packets are paused and this one can bypass the queues.
+        // Under the weighted schedule it cannot, because the queues count bytes per round.
         if free & may_go & matches!(self.schedule, Schedule::Strict) {
             return self.send(begin, packet, room, sink);
         }

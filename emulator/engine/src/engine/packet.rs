@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-//! A packet in the network: 16 bytes, copied from queue to queue.
+//! A packet in the network. It has 16 bytes and is copied from queue to queue.
 
 use super::queueing::CONTROL_PRIORITY;
 use super::shard::again::StateLag;
@@ -16,12 +16,12 @@ pub(crate) mod flag {
     pub(crate) const RESENT: u16 = 1 << 4;
     /// Data trimmed to its header, or the acknowledgement that requests its retransmission.
     pub(crate) const TRIMMED: u16 = 1 << 5;
-    /// On data together with [`TRIMMED`]: a bare header that probes whether its path works, with
-    /// the path index in `sequence`. Its acknowledgement carries [`RESENT`].
+    /// On data with [`TRIMMED`]: a bare header that probes whether its path works. Its `sequence`
+    /// is the path index. Its acknowledgement carries [`RESENT`].
     pub(crate) const PROBE: u16 = ECHO;
-    /// Asks the receiving port to pause a priority. `sequence` is the priority, `cursor` the port.
+    /// Asks the receiving port to pause a priority. `sequence` is the priority and `cursor` the port.
     pub(crate) const PAUSE: u16 = 1 << 6;
-    /// Cancels a pause. Fields as for [`PAUSE`].
+    /// Cancels a pause. The fields are the same as for [`PAUSE`].
     pub(crate) const RESUME: u16 = 1 << 7;
     /// On an acknowledgement: permits one more packet. With [`RESENT`] it acknowledges nothing. The
     /// bit is one of those that hold the priority on data packets.
@@ -32,20 +32,20 @@ pub(crate) mod flag {
     pub(crate) const PRIORITY_SHIFT: u32 = 8;
 }
 
-/// How far ahead of the window a packet may arrive. Times in packets are modulo 2⁴² ps, or 4.4 s.
+/// Limits how far ahead of the window a packet may arrive. Times in packets are modulo 2⁴² ps, or 4.4 s.
 pub(crate) const HORIZON_BITS: u32 = 42;
 const TIME_SHIFT: u32 = 64 - HORIZON_BITS;
 const LOW_FLAGS: u32 = 16;
 const HIGH_FLAGS: u32 = 59;
 const LOW_FLAG_COUNT: u32 = 6;
 const CURSOR_BITS: u32 = 28;
-/// Limit on the entries of a route table, including ports.
+/// Limit on the number of entries in a route table, including ports.
 pub(crate) const MOST_CURSORS: u32 = 1 << CURSOR_BITS;
 
 /// A packet between two vertices.
 ///
-/// It is kept to two words because packets in flight exceed the fastest caches and the engine moves
-/// them in registers.
+/// It is limited to two words because packets in flight exceed the fastest caches and the engine
+/// moves them in registers.
 ///
 /// ```text
 ///   when   42 bits arrival, modulo 2⁴² ps │ 6 bits flags │ 16 bits size or distance
@@ -61,10 +61,10 @@ pub(crate) struct Packet {
 pub(crate) struct Contents {
     /// Index of its next hop in the route table. For a pause frame, the paused port.
     pub(crate) cursor: u32,
-    /// Data: number of the packet in its flow. Acknowledgement: the lowest number not yet received.
+    /// For data: number of the packet in its flow. For an acknowledgement: lowest number not yet received.
     pub(crate) sequence: u32,
-    /// Data: wire size in bytes. Acknowledgement: distance of the acknowledged packet, beyond
-    /// `sequence` after a gap, otherwise before `sequence - 1`.
+    /// For data: wire size in bytes. For an acknowledgement: distance of the acknowledged packet,
+    /// counted upward from `sequence` after a gap and otherwise downward from `sequence - 1`.
     pub(crate) extra: u16,
     pub(crate) flags: u16,
 }
@@ -135,12 +135,12 @@ impl Packet {
         let rest = self.when & ((1 << TIME_SHIFT) - 1);
         Self { when: time << TIME_SHIFT | rest, ..self }
     }
-    /// Shifts the packet, which arrives at `now` or later, by a time and a number of packets.
+    /// Shifts a packet that arrives at `now` or later by a time and a number of packets.
     pub(crate) fn moved(self, now: u64, by: StateLag) -> Self {
         let what = self.what + (u64::from(by.packets) << CURSOR_BITS);
         Self { what, ..self }.at(now + self.after(now) + by.time)
     }
-    /// Stores the ingress port in the place of the arrival time.
+    /// Stores the ingress port in place of the arrival time.
     #[inline(always)]
     pub(crate) const fn came_by(self, place: u32) -> Self {
         self.at(place as u64)
@@ -165,7 +165,7 @@ impl Packet {
         let rest = self.when & !0xFFFF | words_of(flag::TRIMMED).0;
         Self { when: rest | bytes as u64, ..self }
     }
-    /// Updates `paused`, a bit per priority. Returns whether the frame resumes one.
+    /// Updates `paused`, which has a bit per priority. Returns whether the frame resumes a priority.
     pub(crate) const fn obeyed_by(&self, paused: &mut u8) -> bool {
         let bit = 1 << self.sequence();
         let resumes = self.has(flag::RESUME);

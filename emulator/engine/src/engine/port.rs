@@ -7,7 +7,7 @@
 //!   dropped when backlog + size/rate > capacity; marked when backlog ≥ threshold
 //! ```
 //! A switch that cuts through may start before the last bit arrives ([`Switching`]). A packet costs
-//! one event per hop: there are no dequeue events and no queue to traverse.
+//! one event per hop, because there are no dequeue events and no queue to traverse.
 
 mod quirks;
 mod rate_change;
@@ -25,11 +25,11 @@ use super::switching::Switching;
 use quirks::{Jitter, Quirks};
 pub(crate) use rate_change::RateChange;
 
-/// Longest queueing time; packets that would wait longer are dropped. Together with the longest
-/// link delay it stays within the range of packet times.
+/// Longest queueing time, beyond which packets are dropped. Its sum with the longest link delay
+/// stays within the range of packet times.
 const LONGEST_WAIT_PS: u64 = 1 << (HORIZON_BITS - 1);
 
-/// Holds only what every packet needs, because ports of large networks exceed the caches.
+/// An output port. It contains only fields that every packet needs, because the ports of large networks exceed the caches.
 #[derive(Clone, Debug)]
 pub(crate) struct Port {
     pub(crate) free: u64,
@@ -95,7 +95,7 @@ impl Line {
         ))
     }
 
-    /// Data and acknowledgements alternate unpredictably, so this avoids branches.
+    /// Returns a packet's transmission times without branches, because data and acknowledgements alternate unpredictably.
     #[inline(always)]
     fn measure(&self, packet: &Packet) -> (u64, u64) {
         let usual = self.usual[usize::from(packet.is_acknowledgement())];
@@ -114,7 +114,7 @@ impl Line {
         self.rate.bytes_in(Picoseconds(free.saturating_sub(now)))
     }
 
-    /// Returns the backlog while a packet that began before a change of the rate leaves.
+    /// Returns the backlog while a packet that began before a rate change is still leaving.
     #[cold]
     fn backlog_at_two_rates(&self, free: u64, now: u64) -> Bytes {
         let (until, rate) = self.changed;
@@ -143,7 +143,7 @@ impl Line {
 
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct PortCount {
-    /// Packets put on the wire, which are packet-hops.
+    /// Number of packets put on the wire (packet-hops).
     pub packets: u64,
     pub bytes: u64,
     pub dropped: u64,
@@ -151,8 +151,8 @@ pub struct PortCount {
     pub lost: u64,
     pub trimmed: u64,
     pub pauses: u64,
-    /// Picoseconds during which at least one priority was paused by the far end. During a pause,
-    /// the sum so far minus the start time of the pause.
+    /// Picoseconds during which at least one priority was paused by the far end. While a pause
+    /// lasts, this is the sum so far minus the start time of the pause.
     pub paused_ps: u64,
 }
 
@@ -209,7 +209,7 @@ impl Port {
         Ramp::new((settings.marking, settings.seed), (id, threshold), time)
     }
 
-    /// Takes the rate of `link` at `now`. The packet in transmission finishes at the old rate.
+    /// Adopts the rate of `link` at `now`. The packet in transmission finishes at the old rate.
     pub(crate) fn take_rate(
         &mut self,
         link: (LinkId, &Link),
@@ -236,19 +236,19 @@ impl Port {
         }
     }
 
-    /// Corrupts this share of bits, in units of 2⁻⁶⁴, with draws from `salt`.
+    /// Sets the share of corrupted bits, in units of 2⁻⁶⁴. `salt` seeds the draws.
     pub(crate) fn take_errors(&mut self, errors: u64, salt: u64) {
         let quirks = self.quirks.take().map_or_else(Quirks::default, |quirks| *quirks);
         self.quirks = Quirks { errors, salt, ..quirks }.boxed();
     }
 
-    /// Loses this share of packets, in units of 2⁻⁶⁴, with draws from `salt`.
+    /// Sets the share of lost packets, in units of 2⁻⁶⁴. `salt` seeds the draws.
     pub(crate) fn take_loss(&mut self, loss: u64, salt: u64) {
         let quirks = self.quirks.take().map_or_else(Quirks::default, |quirks| *quirks);
         self.quirks = Quirks { loss, salt, ..quirks }.boxed();
     }
 
-    /// Delays packets sent from `now` on by up to `most` picoseconds, with draws from `salt`.
+    /// Delays packets sent from `now` on by up to `most` picoseconds. `salt` seeds the draws.
     pub(crate) fn take_jitter(&mut self, most: u64, salt: u64, now: u64) {
         let quirks = self.quirks.take().map_or_else(Quirks::default, |quirks| *quirks);
         let before = quirks.jitter;
@@ -291,7 +291,7 @@ impl Port {
         u64::from(self.line.usual[0].time)
     }
 
-    /// Returns how long before its last bit `packet` may start, if it arrived at `rate`.
+    /// Returns how long before its last bit arrives `packet` may start to leave, if it arrives at `rate`.
     #[inline(always)]
     pub(crate) fn head_start(&self, packet: &Packet, rate: BitsPerSecond, header: Bytes) -> u64 {
         self.line.head_start(packet, rate, header)
@@ -324,7 +324,7 @@ impl Port {
         }
     }
 
-    /// `until` stores the end of the last transmission. Also returns the paused priorities.
+    /// Opens a port with queues. `until` stores the end of the last transmission. Also returns the paused priorities.
     #[inline(always)]
     pub(crate) fn open_queued<'p>(
         &'p mut self,
@@ -343,7 +343,7 @@ impl Port {
     }
 }
 
-/// Values that change with every packet are kept in registers until the port is closed.
+/// An open port. Values that change with every packet stay in registers until the port is closed.
 pub(crate) struct SendingPort<'p> {
     pub(crate) free: u64,
     line: &'p Line,
@@ -353,7 +353,7 @@ pub(crate) struct SendingPort<'p> {
     kept: &'p mut PortCount,
 }
 
-/// Returns `one - other` or zero, without branches: whether a port is busy is unpredictable.
+/// Returns `one - other`, or zero if that is negative. It avoids branches because whether a port is busy is unpredictable.
 #[inline(always)]
 pub(super) fn excess(one: u64, other: u64) -> u64 {
     let (difference, is_less) = one.overflowing_sub(other);
@@ -368,7 +368,7 @@ struct SentCount {
 }
 
 impl SendingPort<'_> {
-    /// The packet may start up to `head_start` earlier. `None` if it is dropped or lost.
+    /// Sends a packet, which may start up to `head_start` earlier. `None` if it is dropped or lost.
     #[inline(always)]
     pub(crate) fn send(&mut self, (now, head_start): (u64, u64), packet: Packet) -> Option<Packet> {
         let (size, occupies) = self.line.measure(&packet);
@@ -404,7 +404,7 @@ impl SendingPort<'_> {
         Some(packet.sent(self.free + self.line.delay + late, marked))
     }
 
-    /// Returns the packet as it will arrive. `None` if it is lost, which requires `may_be_lost`.
+    /// Returns the packet as it will arrive. `None` if it is lost, which is possible only with `may_be_lost`.
     #[inline(always)]
     pub(crate) fn begin(&mut self, now: u64, packet: Packet, may_be_lost: bool) -> Option<Packet> {
         let (size, occupies) = self.line.measure(&packet);

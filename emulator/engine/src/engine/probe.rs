@@ -9,12 +9,12 @@ use super::network::LinkId;
 pub struct PacketArrival {
     pub at: SimTime,
     pub link: LinkId,
-    /// Number of the packet in its flow; for an acknowledgement, the first one not received.
+    /// Number of the packet in its flow. For an acknowledgement, the number of the first packet not received.
     pub sequence: u32,
     pub acknowledgement: bool,
     pub marked: bool,
     pub wire_bytes: u16,
-    /// Identifies its flow, through [`Engine::flow_of`](super::Engine::flow_of).
+    /// Identifies the packet's flow through [`Engine::flow_of`](super::Engine::flow_of).
     pub way: Way,
 }
 
@@ -23,7 +23,7 @@ pub struct PacketArrival {
 pub struct Way(pub(crate) u32);
 
 /// Observes all arrivals of one shard, link by link as the shard processes them. Arrivals on one
-/// link are in order of time. Sort by (time, link) for the order in the whole network.
+/// link are in order of time. For the order in the whole network, sort by (time, link).
 pub trait Probe: Clone + Send {
     const SEES_QUEUES: bool = false;
 
@@ -33,7 +33,7 @@ pub trait Probe: Clone + Send {
     #[inline(always)]
     fn queued(&mut self, _link: LinkId, _backlog: Bytes) {}
 
-    /// Whether counts can be extrapolated without seeing each packet, in any order of vertices.
+    /// Returns whether the probe's counts can be extrapolated without seeing each packet and for any order of vertices.
     fn may_leap(&self) -> bool {
         false
     }

@@ -1,8 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
 //! Settings of switches with bounded queues: priorities, a shared buffer, pauses and trimming.
 //!
-//! Without these settings a switch has one first-in first-out queue per port. Departure times are
-//! then known on arrival (see `port`), which is faster.
+//! Without these settings, a switch has one first-in first-out queue per port, which is faster
+//! because departure times are known on arrival (see `port`).
 
 use lightloom_units::Bytes;
 
@@ -15,17 +15,17 @@ pub const CONTROL_PRIORITY: u8 = 7;
 /// Size of a pause frame on the wire (IEEE Std 802.3-2022, annex 31D: the shortest frame).
 pub const PAUSE_FRAME: Bytes = Bytes(64);
 
-/// A port has one queue per priority. [`LinkSpec::queue`](super::LinkSpec) limits each of them and
-/// [`LinkSpec::mark_from`](super::LinkSpec) marks by each, without the packet in transmission.
+/// A port has one queue per priority. [`LinkSpec::queue`](super::LinkSpec) limits each queue, and
+/// [`LinkSpec::mark_from`](super::LinkSpec) applies to each queue. Neither counts the packet in transmission.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Queueing {
     pub schedule: Schedule,
-    /// A buffer shared by all ports. `None` means that it holds everything the queues can.
+    /// A buffer shared by all ports. `None` means that it is large enough for all queues.
     pub buffer: Option<Buffer>,
     pub pause: Option<Pause>,
-    /// Trims data that finds no room to its header, which has the control priority, so that the
-    /// receiver can request it again (Handley et al., NDP, SIGCOMM 2017; packet trimming of Ultra
-    /// Ethernet 1.0).
+    /// Trims a data packet that finds no room to its header, which travels at the control priority,
+    /// so that the receiver can request the data again (Handley et al., NDP, SIGCOMM 2017; packet
+    /// trimming in Ultra Ethernet 1.0).
     pub trim: bool,
 }
 
@@ -41,7 +41,7 @@ pub enum Schedule {
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Buffer {
     pub size: Bytes,
-    /// Limit of a queue in percent of the free buffer (dynamic thresholds: Choudhury, Hahne,
+    /// Limit of a queue as a percentage of the free buffer (dynamic thresholds: Choudhury, Hahne,
     /// IEEE/ACM Transactions on Networking 6(2), 1998). Lossless priorities may use all of it.
     pub alpha_percent: u32,
 }
@@ -54,14 +54,14 @@ pub struct Pause {
     pub priorities: u8,
     pub pause_above: Bytes,
     pub resume_at: Bytes,
-    /// Room for packets in flight until the sender stops. Packets that find it full are dropped.
+    /// Room for packets that arrive until the sender stops. Packets that find it full are dropped.
     pub headroom: Bytes,
 }
 
 impl Pause {
-    /// Returns all bytes that the sender transmits until the pause frame has arrived: the packet
-    /// that crosses the limit, a round trip of the wire, the packet ahead of the frame, the frame,
-    /// and its last packet.
+    /// Returns the bytes that arrive before a pause takes effect: the packet that crosses the
+    /// limit, one round trip on the wire, the packet ahead of the pause frame, the frame itself,
+    /// and the sender's last packet.
     #[must_use]
     pub fn headroom_for(link: &super::LinkSpec, packet: Bytes) -> Bytes {
         let wire = u128::from(link.delay.get()) * 2 * u128::from(link.rate.0);

@@ -1,20 +1,20 @@
 // SPDX-License-Identifier: Apache-2.0
-//! The queues of one port, one class per priority plus one for pause frames, and their scheduler.
+//! The queues of one port and their scheduler. There is one class per priority and one for pause frames.
 
 use super::marking::Ramp;
 use super::packet::Packet;
 use super::queueing::{CONTROL_PRIORITY, PRIORITIES, Schedule};
 use super::ring::PacketFifo;
 
-/// Class of pause frames. It is above all priorities, so that they leave first.
+/// Class of pause frames, which is above all priorities so that pause frames leave first.
 pub(crate) const FRAMES: usize = PRIORITIES;
 
-/// Packets of one priority. A waiting packet stores its ingress port instead of the arrival time.
+/// Packets with one priority. A waiting packet stores its ingress port instead of its arrival time.
 #[derive(Clone, Debug, Default)]
 struct PriorityQueue {
     queue: PacketFifo,
     bytes: u64,
-    /// Bytes it may still send in this round, for the weighted schedule.
+    /// Bytes that this priority may still send in the current round of the weighted schedule.
     deficit: u64,
 }
 
@@ -23,7 +23,7 @@ struct PriorityQueue {
 pub(super) struct Queues {
     occupied: u16,
     waiting: u32,
-    /// Weighted schedule: the current class, and whether it has received its share for this round.
+    /// For the weighted schedule: the current class, and whether it has received its share for this round.
     turn: u8,
     granted: bool,
     pub(super) capacity: u64,
@@ -104,7 +104,7 @@ impl Queues {
         self.occupied |= 1 << class;
     }
 
-    /// Also returns the packet's class. `size` gives a packet's bytes.
+    /// Removes the next packet and returns it with its class. `size` returns a packet's size in bytes.
     #[inline]
     pub(super) fn pop(
         &mut self,
@@ -174,7 +174,7 @@ impl Queues {
         }
     }
 
-    /// Drops pause frames first, then by class. `lost` gets class, ingress port and packet.
+    /// Drops all packets: pause frames first, then class by class. `lost` receives the class, ingress port and packet.
     pub(super) fn cut(&mut self, mut lost: impl FnMut(usize, u32, Packet)) {
         for (place, class) in self.classes.iter_mut().enumerate() {
             class.queue.iter().for_each(|packet| lost(place, packet.ingress(), *packet));

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-//! A packet queue in a ring buffer with a power-of-two size. Wires consist of these.
+//! A packet queue in a ring buffer whose size is a power of two. Wires use these queues.
 
 use super::packet::Packet;
 
@@ -24,7 +24,7 @@ impl PacketFifo {
         &self.slots[(self.head as usize + place) & (self.slots.len() - 1)]
     }
 
-    /// Reads memory at `place` whether or not it holds a packet, to bring it into the cache.
+    /// Reads the slot at `place` to bring it into the cache, whether or not it contains a packet.
     #[inline(always)]
     pub(crate) fn peek(&self, place: usize) -> u64 {
         let mask = self.slots.len().wrapping_sub(1);
@@ -55,8 +55,8 @@ impl PacketFifo {
         FifoTail { slots: &mut self.slots, first: next, next, len: &mut self.len }
     }
 
-    /// Removes packets that arrive less than `length` after `start` and passes each to `give` with
-    /// its time after `start`. Returns when the next one arrives, or [`u64::MAX`].
+    /// Removes the packets that arrive less than `length` after `start` and passes each to `give`
+    /// with its offset from `start`. Returns when the next one arrives, or [`u64::MAX`].
     #[inline(always)]
     pub(crate) fn take_due(
         &mut self,
@@ -79,7 +79,7 @@ impl PacketFifo {
         next
     }
 
-    /// Returns the packets in order, in the two contiguous slices of memory that hold them.
+    /// Returns the packets in order, as the two contiguous slices that contain them.
     #[inline(always)]
     pub(crate) fn stretches(&self) -> [&[Packet]; 2] {
         let (begun, rest) = self.slots.split_at(self.head as usize);
@@ -90,7 +90,7 @@ impl PacketFifo {
     #[inline(always)]
     pub(crate) fn forget(&mut self, count: usize) {
         self.len -= count as u32;
-        // An empty ring restarts at its beginning, which is still in the cache.
+        // An empty ring restarts at its first slot, which is still in the cache.
         let head = (self.head + count as u32) & (self.slots.len() as u32).wrapping_sub(1);
         self.head = if self.len == 0 { 0 } else { head };
     }

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 //! Routes: equal-cost shortest paths or routes between groups, selected per flow by a seeded hash.
 //!
-//! Distances to a destination are computed when a flow first needs them, and kept until a link
+//! Distances to a destination are computed when a flow first needs them and cached until a link
 //! changes state. Hosts behind one switch share the distances of that switch.
 
 mod hops;
@@ -32,13 +32,13 @@ pub enum Route {
     Within(Plane),
     /// Exactly these links, in order. They may be down.
     Links(Vec<LinkId>),
-    /// From group to group over the links between them, on shortest paths inside. Falls back to the
-    /// shortest path if that is impossible.
+    /// From group to group over the links between them, with shortest paths inside each group.
+    /// Falls back to the shortest path if that is impossible.
     Across(Arc<VertexGroups>, Crossing),
 }
 
 impl Route {
-    /// Returns the plane of shortest paths, where an inner `None` means any.
+    /// Returns the plane to which shortest paths are confined. An inner `None` means any plane.
     pub(crate) fn plane(&self) -> Option<Option<Plane>> {
         match self {
             Self::Shortest => Some(None),
@@ -81,15 +81,15 @@ impl FlowName {
 pub struct Choice {
     pub at: VertexId,
     pub links: Vec<LinkId>,
-    /// Seed of the draws between equal backlogs.
+    /// Seed for random choices between equal backlogs.
     pub salt: u32,
 }
 
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct WantedPaths {
-    /// All shortest paths if there are no more than this and they are not hashed.
+    /// Number of paths to find. If there are no more shortest paths than this and they are not hashed, all are used.
     pub(crate) count: u16,
-    /// Draws each path from all, like a hash at each switch.
+    /// Whether each path is drawn from all shortest paths, like a hash at each switch.
     pub(crate) hashed: bool,
 }
 
@@ -97,7 +97,7 @@ impl WantedPaths {
     pub(crate) const ONE: Self = Self { count: 1, hashed: false };
 }
 
-/// An attempt can fail when links are down.
+/// Number of attempts to draw a path. An attempt can fail while links are down.
 const ATTEMPTS: usize = 8;
 
 #[derive(Clone, Debug)]
@@ -105,9 +105,9 @@ pub(crate) struct Router {
     seed: Seed,
     up: Vec<bool>,
     flows_between: FxHashMap<(VertexId, VertexId), u32>,
-    /// Distances within a plane, or in any.
+    /// Distances within one plane or over all planes.
     maps: FxHashMap<Option<Plane>, HopMap>,
-    /// Used for directly connected ends, which need no distances.
+    /// An empty map for directly connected ends, which need no distances.
     no_map: HopMap,
 }
 
@@ -133,7 +133,7 @@ impl Router {
         }
     }
 
-    /// Names a flow such that other flows do not affect the choice of its paths.
+    /// Assigns the flow a name that makes the choice of its paths independent of other flows.
     pub(crate) fn name_flow(&mut self, ends: (VertexId, VertexId)) -> FlowName {
         let before = self.flows_between.entry(ends).or_default();
         let name = FlowName { ends, number: *before };
@@ -141,8 +141,8 @@ impl Router {
         name
     }
 
-    /// All paths share their first link. If there are no more shortest paths than wanted and they
-    /// are not hashed, returns all in random order, else draws that many with repetitions.
+    /// Returns paths that share their first link. If there are no more shortest paths than wanted and they
+    /// are not hashed, returns all in random order; otherwise draws the wanted number with repetition.
     pub(crate) fn find(
         &mut self,
         network: &Network,
@@ -172,7 +172,7 @@ impl Router {
                     return Ok(one);
                 }
                 if hashed {
-                    // The host has selected the interface; switches hash over the rest.
+                    // The host has selected the interface, and switches hash over the remaining hops.
                     let first = [one[0][0]];
                     return drawn(count, |draw, path| shortest(&first, draw, path));
                 }
@@ -262,8 +262,8 @@ impl Router {
         drawn.map_err(|NoPath| RouteError::Unreachable { from, to })
     }
 
-    /// Returns where packets of a flow may choose: each vertex on a shortest path behind the
-    /// `first` link, with its next links, in breadth-first order. Empty if there is no choice.
+    /// Returns the vertices at which a flow's packets may choose between links: those on a shortest path
+    /// behind the `first` link, with their next links, in breadth-first order. Empty if there is no choice.
     pub(crate) fn choices(
         &mut self,
         network: &Network,
@@ -315,7 +315,7 @@ impl FlowDraws {
     }
 }
 
-/// Draws `count` paths, and keeps those that start with the same link as the first.
+/// Draws `count` paths and returns those that start with the same link as the first one.
 fn drawn(
     count: u16,
     mut draw: impl FnMut(u16, &mut Vec<LinkId>) -> Result<(), RouteError>,
@@ -361,8 +361,8 @@ mod tests {
     use super::*;
     use crate::engine::network::{LinkSpec, NetworkBuilder, VertexRole};
 
-    /// Regression test: distances to each of 131,072 GPUs on rings took 24 GB, though each GPU
-    /// sends only to its neighbour.
+    /// Regression test: with 131,072 GPUs on rings, distances to every GPU took 24 GB although each
+    /// GPU sends only to its neighbour.
     #[test]
     fn routes_to_neighbours_need_no_distance_maps() {
         let spec = LinkSpec::new(BitsPerSecond::from_gbps(400), Picoseconds::from_micros(1));

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-//! The engine: owns the shards, advances windows and keeps records.
+//! The engine, which owns the shards, advances windows and keeps records.
 
 mod batches;
 mod counts;
@@ -37,14 +37,14 @@ use crate::transport::{CongestionControl, Transport};
 const LONGEST_WINDOW_PS: u64 = 4_000_000_000;
 /// With fewer arrivals than this in a window, waking another thread does not pay off.
 const WORTH_SHARING_ARRIVALS: u64 = 2_000;
-/// Empty outboxes in circulation per pair of shards. A freshly read outbox is in the cache of
-/// another processor, so reusing it immediately would stall.
+/// Empty outboxes in circulation per pair of shards. A freshly read outbox is still in another
+/// processor's cache, so reusing it immediately would stall.
 const SPARES: usize = 16;
 
 /// Runs flows over a network packet by packet.
 ///
-/// The caller adds flows and timers, then repeatedly calls [`next_event`](Self::next_event). At
-/// each event time stands still, and flows, timers and link changes may be added.
+/// The caller adds flows and timers, then repeatedly calls [`next_event`](Self::next_event).
+/// Simulated time stops at each event, so that the caller can add flows, timers and link changes.
 #[derive(Clone, Debug)]
 pub struct Engine<P = NoProbe> {
     network: Network,
@@ -52,7 +52,7 @@ pub struct Engine<P = NoProbe> {
     layout: Layout,
     shards: Vec<Shard<P>>,
     shared: Shared,
-    /// Regions of the route table: start and flow, in ascending order.
+    /// Regions of the route table, in ascending order: the start of each and its flow.
     ways: Vec<(u32, FlowId)>,
     spare: SpareRegions,
     router: Router,
@@ -76,7 +76,7 @@ impl Engine<NoProbe> {
 }
 
 impl<P: Probe> Engine<P> {
-    /// Each shard gets a copy of `probe`. Fails if packet sizes or delays cannot be emulated.
+    /// Creates an engine in which each shard gets a copy of `probe`. Fails if packet sizes or delays cannot be emulated.
     pub fn with_probe(
         network: Network,
         settings: EngineSettings,
@@ -156,7 +156,7 @@ impl<P: Probe> Engine<P> {
         self.windows
     }
 
-    /// Schedules an [`Event::Timer`] with this token, at the present at the earliest.
+    /// Schedules an [`Event::Timer`] with this token. A time in the past means now.
     pub fn set_timer(&mut self, at: SimTime, token: u64) {
         self.control.plan(at.max(self.now), Act::Timer(token));
     }
@@ -173,7 +173,7 @@ impl<P: Probe> Engine<P> {
         (due != u64::MAX).then_some(SimTime(due))
     }
 
-    /// Whether no packet is in flight and every flow is fully acknowledged or cancelled.
+    /// Returns whether no packet is in flight and every flow is fully acknowledged or cancelled.
     #[must_use]
     pub fn is_quiet(&self) -> bool {
         self.control.next_due() == u64::MAX && self.shards.iter().all(Shard::is_quiet)

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-//! Properties that few ports have: random marks, bit errors, packet loss and jitter.
+//! Properties that only few ports have: random marks, bit errors, packet loss and jitter.
 
 use std::collections::VecDeque;
 
@@ -14,7 +14,7 @@ pub(super) struct Quirks {
     pub(super) loss: u64,
     pub(super) salt: u64,
     pub(super) jitter: Jitter,
-    /// Lost packets that may still be queued: departure of the last bit, and size.
+    /// Lost packets that may still be queued, each with its size and the departure time of its last bit.
     pub(super) corrupted: VecDeque<(u64, u64)>,
 }
 
@@ -23,7 +23,7 @@ pub(super) struct Jitter {
     /// Maximum in picoseconds.
     pub(super) most: u64,
     pub(super) salt: u64,
-    /// After the end of an earlier jitter: packets sent until `held_from` arrive up to
+    /// Remainder of an earlier jitter. Packets sent before `held_from` arrive no later than
     /// `held_until`, and later packets must arrive after them.
     pub(super) held_from: u64,
     pub(super) held_until: u64,
@@ -62,7 +62,7 @@ impl Jitter {
         (self.held_until + sent.saturating_sub(self.held_from) / 2).saturating_sub(sent)
     }
 
-    /// The delay falls by at most half a picosecond per picosecond, so packets stay in order.
+    /// Returns the delay of a packet sent now. It falls by at most half a picosecond per picosecond, so packets stay in order.
     pub(super) fn late(&self, sent: u64) -> u64 {
         let held = self.held(sent);
         if self.most == 0 {
@@ -85,8 +85,8 @@ fn either(a: u64, b: u64) -> u64 {
     u64::try_from(u128::from(a) + u128::from(b) - both).unwrap_or(u64::MAX)
 }
 
-/// Returns the probability 1 − (1 − p)ⁿ that any of `bits` is wrong, given the probability p of
-/// `one` bit, both in units of 2⁻⁶⁴. Integer arithmetic gives the same result on every machine.
+/// Returns the probability 1 − (1 − p)ⁿ that any of n `bits` is wrong, where `one` is the probability p for a
+/// single bit. Both are in units of 2⁻⁶⁴. Integer arithmetic gives the same result on every machine.
 fn chance_of_any(one: u64, bits: u64) -> u64 {
     let (mut chance, mut of_power, mut left) = (0, one, bits);
     while left > 0 {
@@ -103,7 +103,7 @@ fn chance_of_any(one: u64, bits: u64) -> u64 {
 mod tests {
     use super::*;
 
-    /// No packet overtakes another, and no packet is delayed by more than the largest jitter.
+    /// Checks that no packet overtakes another and that none is delayed by more than the maximum jitter.
     #[test]
     fn varying_jitter_keeps_packets_in_order() {
         for most in [1, 7, 1_000, 250_000] {

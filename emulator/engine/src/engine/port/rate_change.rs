@@ -14,7 +14,7 @@ pub(crate) struct RateChange {
     pub(super) corrupted: VecDeque<(u64, u64)>,
 }
 
-/// Records that `port` finishes the packet in transmission at `until`, still at its original rate.
+/// Records that `port` finishes the packet in transmission at `until`, at the packet's original rate.
 fn note_sending(before: &Line, port: &mut Port, until: u64, now: u64) {
     let (last, rate) = before.changed;
     let rate = if until == last { rate } else { before.rate };
@@ -22,7 +22,7 @@ fn note_sending(before: &Line, port: &mut Port, until: u64, now: u64) {
 }
 
 impl RateChange {
-    /// Handles a switch with bounded queues: its waiting packets have no departure times yet.
+    /// Handles a switch with bounded queues, whose waiting packets have no departure times yet.
     pub(crate) fn settle_queued(self, port: &mut Port, until: u64) {
         note_sending(&self.before, port, until, self.now);
     }
@@ -31,7 +31,7 @@ impl RateChange {
     /// are dropped because they would wait longer than packet times can express.
     pub(crate) fn settle(self, port: &mut Port, on_wire: &mut PacketFifo) -> u64 {
         let Self { now, before, mut corrupted } = self;
-        // Queued packets leave back to back; the last one when the port is free.
+        // Queued packets leave back to back, and the port becomes free when the last one has left.
         let (mut end, mut waiting, mut left) = (port.free, VecDeque::new(), on_wire.len());
         let until = loop {
             let wrong = corrupted.back().copied().filter(|(wrong, _)| *wrong == end);

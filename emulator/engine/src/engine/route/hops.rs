@@ -1,9 +1,9 @@
 // SPDX-License-Identifier: Apache-2.0
-//! Hop counts from every forwarding vertex to the destinations of routes.
+//! Hop counts from every forwarding vertex to the destinations of flows.
 //!
-//! Hosts, nine of ten vertices, are left out because they do not forward; they are neighbours of
-//! those in the map. One search covers up to 64 destinations, a bit each, because a link is often
-//! on shortest paths to many of them.
+//! Hosts, which are nine in ten vertices, are left out because they do not forward; each is next to
+//! a vertex in the map. One search covers up to 64 destinations, with one bit each, because a link
+//! is often on shortest paths to many of them.
 
 use rustc_hash::FxHashMap;
 
@@ -13,13 +13,13 @@ pub(super) const FAR: u16 = u16::MAX;
 const NONE: u32 = u32::MAX;
 const AT_ONCE: usize = 64;
 
-/// Hop counts over links that are up between forwarding vertices, in one plane or in all.
+/// Hop counts between forwarding vertices over links that are up, in one plane or in all.
 #[derive(Clone, Debug, Default)]
 pub(super) struct HopMap {
     numbers: Vec<u32>,
     vertices: Vec<VertexId>,
     out: Adjacent<NextStep>,
-    /// Incoming links of each vertex: the vertex before and the link's index there.
+    /// Incoming links of each vertex: the vertex at the other end and the link's index at that vertex.
     entering: Adjacent<(u32, u16)>,
     is_leaf: Vec<bool>,
     rows: FxHashMap<VertexId, Box<[Onward]>>,
@@ -28,7 +28,7 @@ pub(super) struct HopMap {
 #[derive(Clone, Copy, Debug)]
 pub(super) struct Onward {
     pub(super) hops: u16,
-    /// Index of the next link at the vertex if it is unique, else [`SEVERAL`].
+    /// Index of the next link at the vertex if there is only one, otherwise [`SEVERAL`].
     pub(super) only: u16,
 }
 
@@ -55,7 +55,7 @@ impl<T> Adjacent<T> {
 }
 
 impl Adjacent<NextStep> {
-    /// For each vertex, the vertices with links to it and the index of the link there.
+    /// Returns, for each vertex, the vertices that have links to it and the index of each link at its own vertex.
     fn turned(&self) -> Adjacent<(u32, u16)> {
         let count = self.ends.len();
         let mut ends = vec![0; count];
@@ -117,13 +117,13 @@ impl HopMap {
         self.out.of(number)
     }
 
-    /// Returns the distances to `root` by number, once [measured](Self::measure).
+    /// Returns the distances to `root` by vertex number. They must have been [measured](Self::measure).
     pub(super) fn row(&self, root: VertexId) -> &[Onward] {
         self.rows.get(&root).map_or(&[], |row| row)
     }
 
-    /// Computes the distances to `root`. If it does not forward, `before` returns its neighbours
-    /// that do. Each search also covers likely later destinations, more with every search.
+    /// Computes the distances to `root`. If it does not forward, `before` returns its neighbours that do.
+    /// Each search also covers destinations that are likely to follow, and covers more of them every time.
     pub(super) fn measure(
         &mut self,
         network: &Network,
@@ -139,7 +139,7 @@ impl HopMap {
             self.rows.insert(root, row.into());
             return;
         };
-        // Ring topologies have many forwarding GPUs, but routes lead to few of them.
+        // Ring topologies have many forwarding GPUs, but few of them are destinations.
         let most = if network.role(root).is_host() { 1 } else { AT_ONCE.min(self.rows.len() + 1) };
         let is_alike = |vertex: VertexId| network.role(vertex) == network.role(root);
         let later = (number + 1..self.vertices.len() as u32).filter(|next| {
@@ -154,8 +154,8 @@ impl HopMap {
         }
     }
 
-    /// Runs a breadth-first search backwards from `next`: vertices with the destinations, a bit
-    /// each, that are `hops` away. Returns a row per destination.
+    /// Runs a breadth-first search backwards from `next`, which lists vertices with a bit for each
+    /// destination that is `hops` away. Returns a row per destination.
     fn search(&self, count: usize, mut next: Vec<(u32, u64)>, mut hops: u16) -> Vec<Onward> {
         let vertices = self.vertices.len();
         let mut rows = vec![Onward { hops: FAR, only: SEVERAL }; count * vertices];

@@ -4,12 +4,12 @@ use std::ops::Index;
 
 use crate::engine::network::LinkId;
 
-/// The paths of a flow in one allocation; a flow may have hundreds.
+/// The paths of a flow in a single allocation, because a flow may have hundreds of paths.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Paths {
     links: Vec<LinkId>,
     count: u32,
-    /// End of each path in `links`. Empty while all have equal length, as shortest paths do.
+    /// Position in `links` where each path ends. Empty while all paths have equal length, as shortest paths do.
     ends: Vec<u32>,
 }
 

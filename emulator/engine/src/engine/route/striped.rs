@@ -9,7 +9,7 @@ type First = (LinkId, Option<Plane>);
 
 impl Router {
     /// Returns paths for a flow over every interface with a shortest path to the destination, at
-    /// least one for each. Paths of one interface are adjacent.
+    /// least one for each. Paths over the same interface are adjacent.
     pub(crate) fn find_all(
         &mut self,
         network: &Network,
@@ -52,7 +52,7 @@ impl Router {
     }
 
     /// Returns the first links of shortest paths. If every interface is in a different plane,
-    /// searches plane by plane: distances to a leaf of a plane then serve all its hosts.
+    /// searches plane by plane, because distances to a leaf then serve all its hosts.
     fn first_links(
         &mut self,
         network: &Network,

@@ -10,7 +10,7 @@ use super::hops::{FAR, HopMap, NextStep, Onward, SEVERAL};
 use super::paths::Paths;
 use crate::engine::network::{Link, LinkId, Network, Plane, VertexId};
 
-/// Links that paths may use: those that are up, in one plane or in any.
+/// Links that paths may use: those that are up, in one plane or in all.
 #[derive(Clone, Copy)]
 pub(super) struct UsableLinks<'n> {
     pub(super) network: &'n Network,
@@ -46,8 +46,8 @@ impl UsableLinks<'_> {
             .collect()
     }
 
-    /// Returns the vertex whose distance row serves for `to`: its only forwarding neighbour if it
-    /// has just one, else `to` itself. Neighbouring hosts send to it directly.
+    /// Returns the vertex whose distance row applies to `to`: its forwarding neighbour if it has
+    /// exactly one, otherwise `to` itself. Neighbouring hosts send to `to` directly.
     pub(super) fn root_of(&self, to: VertexId) -> VertexId {
         match &self.before(to)[..] {
             [first, rest @ ..] if rest.iter().all(|vertex| vertex == first) => *first,
@@ -62,7 +62,7 @@ pub(super) struct Towards<'n> {
     row: &'n [Onward],
     to: VertexId,
     root: VertexId,
-    /// Links from the root to the vertex; empty if they are the same.
+    /// Links from the root to the vertex. Empty if both are the same.
     last: Vec<LinkId>,
 }
 
@@ -137,11 +137,11 @@ impl<'n> Towards<'n> {
         }
     }
 
-    /// `None` unless the vertex is next to the destination or to a root that is a host.
+    /// Returns the last links. `None` unless the vertex is next to the destination or to a root that is a host.
     fn last_links(&self, number: u32) -> Option<Cow<'_, [LinkId]>> {
         match self.row[number as usize].hops {
             0 => Some(Cow::Borrowed(&self.last)),
-            // The root may be a host, which is not in the map.
+            // The root may be a host, and hosts are not in the map.
             1 if self.map.number(self.root).is_none() => {
                 let at = self.map.vertex(number);
                 Some(Cow::Owned(self.links.from(at, |next| next == self.root)))
@@ -150,7 +150,7 @@ impl<'n> Towards<'n> {
         }
     }
 
-    /// Returns the first links of paths from `from`, a direct link if there is one.
+    /// Returns the first links of paths from `from`. If a direct link exists, returns only that.
     pub(super) fn begin(&self, from: VertexId) -> Vec<LinkId> {
         let direct = self.links.from(from, |next| next == self.to);
         if direct.is_empty() { self.leading_on(from) } else { direct }
