@@ -9,7 +9,7 @@
 //! ```
 //!
 //! The event loop is that of [`run`](crate::run): faults, other traffic and the control plane
-//! continue alongside the program. It pauses when the program has nothing under way, and resumes
+//! continue alongside the program. It pauses when the program has no open order, and later resumes
 //! from there.
 
 use lightloom_engine::FlowRecord;
@@ -23,7 +23,7 @@ pub use crate::run::{Caller, ProgramOrder};
 use crate::run::{IslandReuse, Run, RunError, Stop, Waiting};
 use crate::scenario::{RunStart, Scenario};
 
-/// The inputs of a session.
+/// The inputs to a session.
 pub struct PreparedProgram<'a> {
     making: Making<'a>,
     start: &'a RunStart,
@@ -34,15 +34,15 @@ impl<'a> PreparedProgram<'a> {
     /// [`load_called`](crate::scenario::file::load_called) and its start.
     ///
     /// # Errors
-    /// If the other workloads of the scenario cannot be set up.
+    /// Fails if the scenario's other workloads cannot be set up.
     pub fn new(scenario: &'a Scenario, start: &'a RunStart) -> Result<Self, EmulateError> {
-        // With one part, the end of a message is reported at once.
+        // With a single part, the end of a message is reported immediately.
         let making = Making::new(scenario, start, (1, 1, IslandReuse::Whole))?;
         Ok(Self { making, start })
     }
 }
 
-/// Why a program waits for ever.
+/// Why a program waits forever.
 #[derive(Clone, Debug)]
 pub struct Stalled {
     /// The limit that was reached. `None` if no events are left.
@@ -71,7 +71,7 @@ impl<'a> ProgramSession<'a> {
     /// Opens a session at time zero, with its faults scheduled.
     ///
     /// # Errors
-    /// If the network cannot be emulated.
+    /// Fails if the network cannot be emulated.
     pub fn open(
         prepared: &'a PreparedProgram<'a>,
         caller: Box<dyn Caller + 'a>,
@@ -85,10 +85,10 @@ impl<'a> ProgramSession<'a> {
         Ok(Self { run, program })
     }
 
-    /// Runs until the program has nothing under way. Returns `Ok(Some)` if that never happens.
+    /// Runs until the program has no open order. Returns `Ok(Some)` if that never happens.
     ///
     /// # Errors
-    /// If the engine rejects an operation, or no next plan can be made.
+    /// Fails if the engine rejects an operation or no next plan can be made.
     pub fn run(&mut self) -> Result<Option<Stalled>, RunError> {
         let stop = self.run.until_idle(self.program)?;
         let waiting = self.run.waiting(self.program);
@@ -102,18 +102,18 @@ impl<'a> ProgramSession<'a> {
         self.run.context().now()
     }
 
-    /// Returns the number of packets put on a wire so far, counted once per link.
+    /// Returns the number of packets sent so far, counted once per link.
     #[must_use]
     pub fn packet_hops(&self) -> u64 {
         self.run.context().engine.hops()
     }
 
-    /// Returns the bytes of all messages so far, and how many have arrived in order.
+    /// Returns how many bytes all messages so far contain, and how many of them have arrived in order.
     #[must_use]
     pub fn moved(&self) -> [Bytes; 2] {
         let records = self.run.context().engine.records();
         let sum = |[all, arrived]: [Bytes; 2], (size, delivered)| [all + size, arrived + delivered];
-        // The rest of a cancelled flow is carried by another flow.
+        // Another flow carries the rest of a cancelled one.
         let size = |record: &FlowRecord| match record.cancelled {
             true => record.delivered,
             false => record.size,

@@ -6,25 +6,25 @@ use serde::{Deserialize, Serialize};
 
 use crate::scenario::SwitchLanguage;
 
-/// Assumed processing times of the daemon, because its processor is not emulated.
+/// Assumed processing times of the daemon, whose processor is not emulated.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct CostModel {
-    /// Per message from a device.
+    /// Time to process a message from a device.
     #[serde(rename = "per_input_ps")]
     pub per_input: Picoseconds,
     /// Additional time per message for each device.
     #[serde(rename = "per_input_and_device_ps")]
     pub per_input_and_device: Picoseconds,
-    /// To begin a bypass: the plan around a fault, its check, the moves, and the intent.
+    /// Time to begin a bypass: plan around the fault, check the plan, and record the moves and the intent.
     #[serde(rename = "per_plan_ps")]
     pub per_plan: Picoseconds,
     /// Additional time per bypass for each node.
     #[serde(rename = "per_plan_and_node_ps")]
     pub per_plan_and_node: Picoseconds,
-    /// For the end of a change, per node.
+    /// Time to complete a change, for each node.
     #[serde(rename = "per_end_and_node_ps", default)]
     pub per_end_and_node: Picoseconds,
-    /// Kernel time from a serial line to the daemon's task, and from the task to the line.
+    /// Kernel time between a serial line and the daemon's task, in either direction.
     #[serde(rename = "handoff_ps", default)]
     pub handoff: Picoseconds,
     /// Maximum additional time per wake-up, drawn from the seed.
@@ -35,22 +35,22 @@ pub struct CostModel {
 /// Results of the shipped control plane in a run.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct DaemonResult {
-    /// The number of transceivers that it drives.
+    /// The number of transceivers that the daemon drives.
     pub devices: usize,
-    /// The number of optical switches that it drives.
+    /// The number of optical switches that the daemon drives.
     #[serde(default, skip_serializing_if = "is_zero")]
     pub switches: usize,
-    /// The language of the optical switches.
+    /// The protocol of the optical switches.
     #[serde(default)]
     pub switch_language: SwitchLanguage,
     /// The interval between two readings of a device.
     #[serde(rename = "poll_every_ps")]
     pub poll_every: Picoseconds,
-    /// Whether they report lost light.
+    /// Whether devices report lost light on their own.
     pub events: bool,
-    /// The number of bypasses that it began.
+    /// The number of bypasses that the daemon began.
     pub bypasses: u64,
-    /// The number of bypasses of parts that no fault had broken.
+    /// The number of bypasses around parts that had no fault.
     pub false_bypasses: u64,
     /// The number of committed changes.
     pub committed: u64,
@@ -64,7 +64,7 @@ pub struct DaemonResult {
     /// The SHA-256 digest of the final plan.
     #[serde(default)]
     pub plan_sha256: String,
-    /// The number of records in its journal.
+    /// The number of records in the daemon's journal.
     pub journal_records: u64,
     /// Bytes on all serial lines, in both directions.
     pub line_bytes: u64,
@@ -73,7 +73,7 @@ pub struct DaemonResult {
     pub violations: Vec<String>,
     /// Assumed processing times of the daemon.
     pub assumed: CostModel,
-    /// Assumed time of the packet network to move flows to other paths.
+    /// Time that the packet network is assumed to need to move flows to other paths.
     #[serde(rename = "reroute_ps", default)]
     pub reroute: Picoseconds,
 }

@@ -33,11 +33,11 @@ use crate::substrate::{Members, OpticalCircuits, RingCables, Substrate};
 pub struct RunSettings {
     /// Number of threads. The result does not depend on it.
     pub threads: usize,
-    /// What to record.
+    /// Selects the observations to record.
     pub watch: Watch,
-    /// Whether equal parts are simulated once. The result does not depend on it.
+    /// Whether identical parts are simulated only once. The result does not depend on it.
     pub sharing: IslandReuse,
-    /// The samples to take over time. `None` for no time series.
+    /// The samples to take over time. `None` means no time series.
     pub series: Option<Looks>,
 }
 
@@ -65,7 +65,7 @@ pub enum EmulateError {
     /// The run cannot continue.
     #[error(transparent)]
     Run(#[from] RunError),
-    /// Sharing changed the result, which is a bug in this program.
+    /// Sharing changed the result, which indicates a bug in this program.
     #[error("the exact shortcut is not exact (a mistake in the engine, please report it): {0}")]
     NotTheSame(#[from] Difference),
     /// Jobs over a span do not finish even without failures.
@@ -82,7 +82,7 @@ pub enum EmulateError {
         /// The number of groups.
         groups: usize,
     },
-    /// At this scale a phase is shorter than twenty round trips.
+    /// A phase is shorter than twenty round trips at this scale.
     #[error(
         "at a scale of {scale} the phase `{phase}` lasts {time}, less than twenty round trips; \
          choose a scale of at most {scale_max}"
@@ -99,10 +99,10 @@ pub enum EmulateError {
     },
 }
 
-/// Plans the fabric of `scenario` and runs it with its faults and without.
+/// Plans the fabric of `scenario` and runs the scenario with and without its faults.
 ///
 /// # Errors
-/// If the scenario does not match its fabric, or no plan can be made.
+/// Fails if the scenario does not match its fabric or no plan can be made.
 pub fn emulate(
     scenario: &Scenario,
     threads: usize,
@@ -114,7 +114,7 @@ pub fn emulate(
     emulate_from(scenario, &start, settings, progress).map(|finished| finished.outcome)
 }
 
-/// Runs `scenario` from its start with its faults and without. Rejects control planes that are not
+/// Runs `scenario` from its start with and without its faults. Rejects control planes that are not
 /// modelled.
 ///
 /// # Errors
@@ -128,11 +128,11 @@ pub fn emulate_from(
     emulate_with(scenario, start, settings, &NoDaemon, progress)
 }
 
-/// Runs `scenario` from its start with its faults and without. `maker` creates the control plane if
+/// Runs `scenario` from its start with and without its faults. `maker` creates the control plane if
 /// it is not modelled.
 ///
 /// # Errors
-/// If a later plan cannot be made, or the engine rejects an operation.
+/// Fails if a later plan cannot be made or the engine rejects an operation.
 pub fn emulate_with(
     scenario: &Scenario,
     start: &RunStart,
@@ -152,7 +152,7 @@ pub fn emulate_with(
         return Err(EmulateError::NothingSpared("parts of the run grew together"));
     }
     let calm = || (Watch::default(), None);
-    // Faults from the start that the first plan ignores are also present in the run without faults.
+    // The run without faults still contains faults from the start that the first plan ignores.
     let is_old = |event: &&FaultEvent| event.from_start && event.planned().is_empty();
     let old: Vec<FaultEvent> = events.iter().filter(is_old).cloned().collect();
     let is_calm = events.iter().all(|event| is_old(&event));
@@ -187,7 +187,7 @@ pub(crate) fn run_alone(
     Ok(making.run(events, (Watch::default(), None), &mut ())?)
 }
 
-/// The inputs of the runs of a scenario.
+/// The inputs to a scenario's runs.
 pub(crate) struct Making<'a> {
     scenario: &'a Scenario,
     start: &'a RunStart,
@@ -228,12 +228,12 @@ impl<'a> Making<'a> {
         })
     }
 
-    /// Scales a time of the fabric to the run.
+    /// Scales a fabric time to the run.
     fn shorter(&self, time: Picoseconds) -> Picoseconds {
         Picoseconds(time.0 / self.scale)
     }
 
-    /// Scales the times of faults to the run.
+    /// Scales fault times to the run.
     fn events(&self, events: &[FaultEvent]) -> Vec<FaultEvent> {
         let shorter = |event: &FaultEvent| {
             let when = match event.when {
@@ -317,8 +317,8 @@ impl<'a> Making<'a> {
         })
     }
 
-    /// Returns the control plane for rings and circuits, modelled or the shipped daemon. `None` if
-    /// nothing fails and no circuit changes.
+    /// Returns the control plane for rings and circuits, which is either modelled or the shipped
+    /// daemon. `None` if nothing fails and no circuit changes.
     fn light_control<'b>(
         &'b self,
         rings: Option<Replanner<'b>>,
@@ -341,7 +341,7 @@ impl<'a> Making<'a> {
         Ok(vec![Box::new(Shipped::new(rings, circuits, side, (daemon, self.scale)))])
     }
 
-    /// Returns the circuits of phases and the order for their changes.
+    /// Returns the circuits of the phases, and the order in which they change.
     fn circuit_order(&self) -> Option<(&OpticalCircuits, CircuitOrder<'_>)> {
         let circuits = self.start.substrate.circuits.as_ref()?;
         let CircuitPlan { plan, phases, floor, .. } = self.start.circuits.as_ref()?;
@@ -420,10 +420,10 @@ fn trains<'a>(
     Ok((members, orders))
 }
 
-/// Twenty round trips between hosts of two leaves.
+/// Twenty round trips between hosts under different leaves.
 const SHORTEST_PHASE: Picoseconds = Picoseconds::from_micros(80);
 
-/// Returns the scale of the run: the fabric's sizes and times divided by those of the run.
+/// Returns the scale of the run, which is the ratio of the fabric's sizes and times to the run's.
 fn scale_of(scenario: &Scenario, start: &RunStart) -> Result<u64, EmulateError> {
     let (Some(run), Some(circuits)) = (scenario.phases, &start.circuits) else { return Ok(1) };
     let total = |phase: &lightloom_planner::rfabric::phases::Phase| {
@@ -459,8 +459,8 @@ fn require_groups(scenario: &Scenario, start: &RunStart) -> Result<(), EmulateEr
     missing.map_or(Ok(()), |group| Err(EmulateError::NoSuchGroup { group, groups }))
 }
 
-/// Returns why sharing is impossible, or `None`. Rings of groups can be shared unless link names
-/// determine random draws or single packets are recorded.
+/// Returns why sharing is impossible, or `None`. Group rings can be shared unless random draws
+/// depend on link names or individual packets are recorded.
 fn whole_because(
     scenario: &Scenario,
     start: &RunStart,

@@ -1,9 +1,9 @@
 // SPDX-License-Identifier: Apache-2.0
-//! Turns the log of a run into its result: which fault affected what, and which expectations held.
+//! Turns the log of a run into its result: the effects of each fault, and the expectations that held.
 //!
-//! A group or flow is affected if it ends at another picosecond than in the run without faults. The
-//! log of the run shows which faults caused that ([`account`]), so two runs are enough for any
-//! number of faults.
+//! A group or flow is affected if its end differs, even by a picosecond, from the run without
+//! faults. The run's log shows which faults caused the difference ([`account`]), so two runs are
+//! enough for any number of faults.
 
 mod account;
 mod bounds;
@@ -37,7 +37,7 @@ use crate::scenario::{FaultEvent, On, RunStart, Scenario, Traffic};
 use flows::Compared;
 use groups::GroupImpact;
 
-/// A run and everything it is compared with.
+/// A run and everything with which it is compared.
 pub(crate) struct JudgedRun<'a> {
     pub(crate) scenario: &'a Scenario,
     pub(crate) start: &'a RunStart,
@@ -50,7 +50,7 @@ pub(crate) struct JudgedRun<'a> {
 }
 
 impl<'a> JudgedRun<'a> {
-    /// Converts a duration of the scaled run to full size.
+    /// Converts a duration in the scaled run to full size.
     fn longer(&self, time: Picoseconds) -> Picoseconds {
         Picoseconds(time.0.saturating_mul(self.scale))
     }
@@ -64,7 +64,7 @@ impl<'a> JudgedRun<'a> {
         self.start.events.iter().zip(&self.log.faults)
     }
 
-    /// Returns how long the far end of a link paused at least one priority.
+    /// Returns how long a link's far end paused at least one priority.
     fn paused(&self, link: LinkId) -> Picoseconds {
         self.longer(Picoseconds(self.log.engine().port_count(link).paused_ps))
     }

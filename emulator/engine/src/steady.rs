@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-//! Exact shortcuts: parts that cannot affect each other run separately, and identical parts once.
+//! Exact shortcuts: parts that cannot affect each other are simulated separately, and identical parts only once.
 
 mod apart;
 mod class;

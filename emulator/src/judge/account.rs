@@ -1,8 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
-//! Finds the fault to which an interval of a run belongs: the earliest one still in effect.
+//! Attributes intervals of a run to faults, usually to the earliest fault still in effect.
 //!
-//! The run is compared with the same run without faults. These two are enough for any number of
-//! faults, and the parts add up to the difference.
+//! The run is compared with the same run without faults. Two runs are enough for any number of
+//! faults, and the attributed parts add up to the difference.
 
 use std::cmp::Reverse;
 use std::collections::BTreeMap;
@@ -23,10 +23,10 @@ impl JudgedRun<'_> {
         self.log.faults[fault].over() <= at
     }
 
-    /// Returns the fault that caused a change in the interval `from..to`. The `able` ones come
-    /// first, then those that began in the interval, those in effect and those that are over;
-    /// within each of these the `likely` ones, and of them the earliest, or the last one that is
-    /// over. `None` if none began by `to`.
+    /// Returns the fault that caused a change in the interval `from..to`. Prefers `able` faults.
+    /// Next come faults that began in the interval, then those in effect, then those that are over.
+    /// Within each class, `likely` faults come first, and then the earliest (the latest among those
+    /// that are over). `None` if no fault began by `to`.
     pub(super) fn culprit(
         &self,
         from: SimTime,
@@ -45,15 +45,15 @@ impl JudgedRun<'_> {
     }
 }
 
-/// For each fault, by how much it makes a step or phase longer now, in `N` parts. A fault keeps its
-/// share until a later step or phase is shorter again.
+/// The time that each fault currently adds to a step or phase, divided into `N` parts. A fault
+/// keeps its share until a later step or phase is shorter again.
 #[derive(Default)]
 pub(super) struct Levels<const N: usize>(BTreeMap<usize, [i64; N]>);
 
 impl<const N: usize> Levels<N> {
-    /// Takes the next step or phase, which began at `from` and took `more` than without faults.
-    /// What a fault that is over added goes first, then what the last one added; the rest of the
-    /// change belongs to `culprit`. Returns the parts of each fault.
+    /// Accounts for the next step or phase, which began at `from` and took `more` time than without
+    /// faults. A decrease first reduces the shares of faults that are over, then those of the
+    /// latest faults. The rest of the change belongs to `culprit`. Returns each fault's parts.
     pub(super) fn next(
         &mut self,
         ran: &JudgedRun<'_>,

@@ -10,7 +10,7 @@
 //! Traffic between hosts inside and outside a set crosses the links at its edge on any route, so
 //! every set gives a bound. The sets used here are tight for the network shapes that this crate
 //! builds. `emulator/tests/it/bounds.rs` compares them with the maximum flow through every set of
-//! hosts of small networks.
+//! hosts in small networks.
 
 use std::collections::BTreeSet;
 
@@ -21,13 +21,13 @@ use crate::substrate::Substrate;
 pub(super) struct Cut {
     pub(super) name: String,
     pub(super) hosts: usize,
-    /// Rates of the links that lead out, and of those that lead in, in bits per second.
+    /// Total rates of outgoing and incoming links, in bits per second.
     pub(super) rates: [u128; 2],
 }
 
 pub(super) struct Cuts {
     pub(super) all: Vec<Cut>,
-    /// For each vertex, the cuts that contain it, in order.
+    /// The cuts that contain each vertex, in order.
     pub(super) around: Vec<Vec<u32>>,
 }
 
@@ -70,7 +70,7 @@ impl Cuts {
     }
 }
 
-/// Names the hosts at these places.
+/// Returns a name for the hosts at these positions.
 fn name(substrate: &Substrate, places: &[u32]) -> String {
     let host = |place: u32| substrate.name(substrate.hosts[place as usize]);
     let (first, last) = (places[0], places[places.len() - 1]);
@@ -135,7 +135,7 @@ impl<'a> Usable<'a> {
         (0..highest.unwrap_or(0)).flat_map(below).collect()
     }
 
-    /// Returns the connected sets of vertices of the selected tiers.
+    /// Returns the connected sets of vertices in the selected tiers.
     fn together(&self, is_in: impl Fn(u32) -> bool) -> Vec<Vec<VertexId>> {
         let mut seen = vec![false; self.tiers.len()];
         let mut sets = Vec::new();
@@ -175,8 +175,8 @@ impl<'a> Usable<'a> {
     }
 }
 
-/// Returns the first half of the hosts of a network without switches; for a grid, one half per
-/// dimension.
+/// Returns the first half of the hosts in a network without switches. In a grid, returns one half
+/// per dimension.
 fn halves(substrate: &Substrate, usable: &Usable<'_>) -> Vec<Vec<VertexId>> {
     let half = |mut set: Vec<VertexId>| {
         set.sort_unstable();

@@ -11,7 +11,7 @@ use crate::nearest_rank::nearest_rank;
 use crate::outcome::{ExpectationResult, Outcome, Percentiles, Stop};
 use crate::scenario::{Comparison, Expectation, FaultEvent, Figure, When};
 
-/// Whether an expectation holds, the measured value, and the margin to its bound.
+/// Whether an expectation holds, the measured value, and the margin to the bound.
 pub(super) type Found = (bool, String, Option<f64>);
 
 pub(super) struct ExpectationJudge<'a> {
@@ -128,22 +128,22 @@ impl ExpectationJudge<'_> {
             Figure::PausedMax => outcome.queues.paused_max.0 as f64,
             Figure::BusBandwidth => {
                 let whole = outcome.workloads.iter().filter(|one| one.restarts == 0);
-                // A collective that never ended counts as 0; one that took no time is left out.
+                // A collective that never ended counts as 0, and one that took no time is left out.
                 let says = whole.filter(|one| one.end.is_none() || one.busbw_bytes_per_s > 0.0);
                 says.map(|one| one.busbw_bytes_per_s).reduce(f64::min).unwrap_or(0.0)
             }
         }
     }
 
-    /// Returns the completion time, in picoseconds, that `per_cent` of 100 flows do not exceed.
-    /// Flows that never arrived count as infinite.
+    /// Returns the completion time, in picoseconds, that `per_cent` percent of the flows do not
+    /// exceed. Flows that never arrived count as infinite.
     fn fct(&self, outcome: &Outcome, per_cent: usize) -> f64 {
         let open = self.traffic.map_or(0, |traffic| traffic.open().count());
         let ends = outcome.flow_records.iter();
         least(ends.filter_map(|flow| Some(flow.end?.since(flow.start))), open, per_cent)
     }
 
-    /// Returns such a percentile over the flows of one workload.
+    /// Returns a percentile of the completion times of one workload's flows.
     fn fct_of(&self, name: &str, figure: Figure, outcome: &Outcome) -> f64 {
         let per_cent = match figure {
             Figure::FctP50 => 50,
@@ -156,8 +156,8 @@ impl ExpectationJudge<'_> {
         least(own().filter_map(|flow| Some(flow.end?.since(flow.start))), open, per_cent)
     }
 
-    /// Returns a failed result if every fault begins after the end of the run, since restoration
-    /// was not tested then.
+    /// Returns a failed result if every fault begins after the end of the run, since the run then
+    /// did not test restoration.
     fn all_came_too_late(&self, end: SimTime) -> Option<Found> {
         let mut events = self.ran.faults().map(|(event, _)| event);
         let is_late = |event: &FaultEvent| {
@@ -172,8 +172,8 @@ impl ExpectationJudge<'_> {
         events.all(is_late).then_some((false, why, None))
     }
 
-    /// Returns the faults that left something to restore. Faults of the control plane itself are
-    /// excluded, as are those that affected no group, host or phase.
+    /// Returns the faults that require restoration. This excludes faults of the control plane
+    /// itself and faults that affected no group, host or phase.
     fn restorable(&self, outcome: &Outcome) -> Vec<Restorable> {
         let begun = self.ran.faults().enumerate().filter(|(_, (event, _))| !event.from_start);
         let mut restorable = Vec::new();
@@ -200,7 +200,7 @@ fn step(outcome: &Outcome, pick: fn(&Percentiles) -> Picoseconds) -> f64 {
 struct Restorable {
     fault: usize,
     what: String,
-    /// The time to restoration, or `None` if it never came.
+    /// The time until restoration, or `None` if it never happened.
     took: Option<Picoseconds>,
 }
 
@@ -225,7 +225,7 @@ fn no_workload(name: &str) -> Found {
     (false, format!("the run has no workload `{name}`"), None)
 }
 
-/// Returns whether no packets, or no packets of one priority, were dropped at a full queue.
+/// Returns whether full queues dropped no packets, or none with the given priority.
 fn no_drops(outcome: &Outcome, priority: Option<u8>) -> Found {
     let (drops, of) = match priority {
         None => (outcome.head.packets.dropped, String::new()),
@@ -246,7 +246,7 @@ fn no_deadlock(outcome: &Outcome) -> Found {
 }
 
 /// Returns whether all work was done within `span`. Phases that begin with the run are compared by
-/// their step times. `ended` is the end of the run if the phases wait for something.
+/// their step times. If the phases wait for other work, `ended` is the end of the run.
 fn completes(outcome: &Outcome, ended: Option<SimTime>, span: Picoseconds) -> Found {
     let unfinished = outcome.workloads.iter().find(|workload| workload.end.is_none());
     if let Some(workload) = unfinished {
@@ -279,8 +279,8 @@ pub(super) fn ended_by(last: SimTime, span: Picoseconds) -> Found {
     (took <= span, format!("the last ended at {last}"), Some(time_margin(took, span)))
 }
 
-/// Returns the time, in picoseconds, that `per_cent` of 100 entries do not exceed, where `open`
-/// entries are infinite.
+/// Returns the time, in picoseconds, that `per_cent` percent of the entries do not exceed. The
+/// `open` entries count as infinite.
 fn least(took: impl Iterator<Item = Picoseconds>, open: usize, per_cent: usize) -> f64 {
     let mut took: Vec<Picoseconds> = took.collect();
     took.sort_unstable();

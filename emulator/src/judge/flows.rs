@@ -2,8 +2,8 @@
 //! Effects of faults on traffic between hosts, found by comparing each flow with the run without
 //! faults.
 //!
-//! A flow is affected if it ends at another picosecond than in the run without faults. It is
-//! attributed to the faults in effect on its route; if there are none, to the earliest fault in
+//! A flow is affected if its end differs, even by a picosecond, from the run without faults. It is
+//! attributed to the faults in effect on its route or, if there are none, to the earliest fault in
 //! effect that hit other flows.
 
 use std::cell::LazyCell;
@@ -37,8 +37,8 @@ impl<'a> WorkloadEnds<'a> {
     }
 }
 
-/// A flow that ended at another time than in the run without faults, with its workload and the
-/// earlier end.
+/// A flow whose end differs from the run without faults, with its workload and the earlier of both
+/// ends.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct MovedFlow {
     pub(super) flow: FlowId,
@@ -78,7 +78,7 @@ impl<'a> Compared<'a> {
         let workload = &self.workloads[place];
         let records: Vec<FlowRecord> =
             step.flows().map(|flow| self.here.engine.record(flow)).collect();
-        // If a flow was abandoned, the repetition as a whole never ends.
+        // A repetition with an abandoned flow never ends as a whole.
         let end = step.end.filter(|_| given_up(self.here, step) == 0);
         let took = end.map(|end| end.since(step.start)).filter(|took| *took > Picoseconds::ZERO);
         let bound = bounds::tightest(&self.cuts, self.here.engine, step);
@@ -123,7 +123,7 @@ impl<'a> Compared<'a> {
             };
             let mut faults: Vec<usize> = (0..links.len()).filter(is_hit).collect();
             if faults.is_empty() {
-                // It shared links with a flow that was hit, or waited for one.
+                // The flow shared links with a flow that was hit, or waited for such a flow.
                 let hits = |fault: usize| !hit[fault].is_empty();
                 faults.extend(ran.culprit(start.min(moved.at), moved.at, &hits, &|_| true));
             }
@@ -132,7 +132,7 @@ impl<'a> Compared<'a> {
         affected
     }
 
-    /// Returns the impact of a fault that caused the flows in `moved` to end at another time.
+    /// Returns the impact of a fault that changed when the flows in `moved` ended.
     pub(super) fn impact(
         &self,
         (hit, given_up): (&[FlowId], &[FlowId]),
@@ -157,8 +157,8 @@ impl<'a> Compared<'a> {
         records.flat_map(|record| [record.source, record.destination]).collect()
     }
 
-    /// Returns how much later than without faults the slowest workload of these flows ended. `None`
-    /// if one did not end.
+    /// Returns how much later than without faults the slowest of these flows' workloads ended.
+    /// `None` if one did not end.
     pub(super) fn delay(&self, moved: &[MovedFlow]) -> Option<Picoseconds> {
         let end = |ran: WorkloadEnds<'_>, place: usize| {
             let job = &ran.jobs[place];
@@ -185,8 +185,8 @@ impl<'a> Compared<'a> {
         flows.filter(|flow| self.here.engine.record(*flow).end.is_none())
     }
 
-    /// Returns a failed result if a selected workload never ended or had flows abandoned. A
-    /// workload that waits for one that never ends has not begun, so it has no result.
+    /// Returns a failed result if a selected workload never ended or had abandoned flows. A
+    /// workload that waits for one that never ends has not begun and therefore has no result.
     pub(super) fn incomplete(&self, of: impl Fn(&Traffic) -> bool) -> Option<Found> {
         let mine = || self.here.jobs.iter().zip(self.workloads).filter(|(_, one)| of(one));
         let open = mine().find(|(job, _)| !job.done);
@@ -200,7 +200,7 @@ impl<'a> Compared<'a> {
         open.map(|(_, one)| never(one)).or_else(|| mine().find_map(cut))
     }
 
-    /// Returns whether a workload completed within `within` of the start of the run.
+    /// Returns whether a workload completed within `within` after the start of the run.
     pub(super) fn completes(&self, name: &str, within: Picoseconds) -> Found {
         let jobs = self.here.jobs.iter().zip(self.workloads).filter(|(_, one)| one.name == name);
         let last = jobs.flat_map(|(job, _)| &job.steps).filter_map(|step| step.end).max();
@@ -225,7 +225,7 @@ impl<'a> Compared<'a> {
         }
     }
 
-    /// Returns whether a workload sent nothing and so cannot be compared.
+    /// Returns whether a workload sent nothing and therefore cannot be compared.
     fn is_silent(&self, name: &str) -> bool {
         let jobs = self.here.jobs.iter().zip(self.workloads);
         let mut mine = jobs.filter(|(_, workload)| workload.name == name);
@@ -251,7 +251,7 @@ fn moved(here: WorkloadEnds<'_>, calm: WorkloadEnds<'_>) -> Vec<MovedFlow> {
     moved
 }
 
-/// Counts the flows of a repetition that were abandoned because no path was left.
+/// Counts a repetition's flows that were abandoned because no path was left.
 fn given_up(ran: WorkloadEnds<'_>, step: &Repetition) -> usize {
     step.flows().filter(|flow| ran.engine.record(*flow).cancelled).count()
 }

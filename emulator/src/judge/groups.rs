@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-//! Effects of faults on each group: delay, downtime, and the remaining share of useful time.
+//! Computes the effects of faults on each group: delay, downtime, and the remaining share of useful time.
 
 use std::collections::{BTreeMap, BTreeSet};
 
@@ -39,7 +39,7 @@ pub(super) fn results(log: &RunLog, baseline: &RunLog) -> Vec<GroupResult> {
     log.groups.iter().enumerate().map(result).collect()
 }
 
-/// Returns the collectives of a group and those between its job's groups, in order.
+/// Returns, in order, the collectives within a group and those between its job's groups.
 fn steps<'a>(log: &'a RunLog, group: &'a GroupLog) -> impl Iterator<Item = &'a StepLog> {
     group.steps.iter().chain(&log.between[group.job as usize])
 }
@@ -50,8 +50,8 @@ fn end(log: &RunLog, group: &GroupLog) -> Option<SimTime> {
     all_done.then(|| steps(log, group).filter_map(|step| step.end).max()).flatten()
 }
 
-/// Returns the end of the time counted for a group: its own end, or the end of the run if it has
-/// work left.
+/// Returns when the time counted for a group ends: at its own end, or at the end of the run if it
+/// has work left.
 fn counted_until(log: &RunLog, group: &GroupLog) -> SimTime {
     end(log, group).unwrap_or(log.ended)
 }
@@ -61,7 +61,7 @@ fn is_idle(log: &RunLog, group: &GroupLog) -> bool {
     group.is_through(log.program_length) && steps(log, group).next().is_none()
 }
 
-/// Returns the share of the groups' time without downtime caused by faults, weighted by GPUs.
+/// Returns the share of the groups' time that is free of downtime due to faults, weighted by GPUs.
 pub(super) fn availability(log: &RunLog) -> Share {
     let mut share = Share::default();
     for group in log.groups.iter().filter(|group| !is_idle(log, group)) {
@@ -73,7 +73,7 @@ pub(super) fn availability(log: &RunLog) -> Share {
     share
 }
 
-/// Returns the share of the groups' time that the same work takes without faults, weighted by GPUs.
+/// Returns the time that the same work takes without faults as a share of the groups' time, weighted by GPUs.
 pub(super) fn goodput(log: &RunLog, baseline: &RunLog) -> Share {
     let mut share = Share::default();
     let both = log.groups.iter().zip(&baseline.groups);
@@ -90,8 +90,8 @@ pub(super) fn goodput(log: &RunLog, baseline: &RunLog) -> Share {
     share
 }
 
-/// Returns, by group, when it first differed from the run without faults, or `None` if it never
-/// did. A group that was formed only after a repair cannot differ.
+/// Returns when each group first differed from the run without faults, or `None` if it never did. A
+/// group that was formed only after a repair cannot differ.
 pub(super) fn moved(log: &RunLog, baseline: &RunLog) -> Vec<Option<SimTime>> {
     let differs = |here: &[StepLog], there: &[StepLog]| {
         let calm_end = |step: &StepLog| at_place(there, step.place).and_then(|step| step.end);
@@ -120,15 +120,15 @@ fn at_place(steps: &[StepLog], place: usize) -> Option<&StepLog> {
 pub(super) struct GroupImpact {
     pub(super) groups: Vec<GroupId>,
     pub(super) gpus: u64,
-    /// How much later the slowest of them ended. `None` if one has work left.
+    /// How much later the slowest affected group ended. `None` if one has work left.
     pub(super) delay: Option<Picoseconds>,
     /// The other groups of training jobs that have work. `None` if no job trains.
     pub(super) unaffected: Option<Vec<GroupId>>,
 }
 
-/// Returns, by fault, its impact on groups. A changed group is affected by the faults that hit its
-/// links or moved it and by those that cost its job time; a group that only waited for others, by the
-/// earliest fault in effect at its first changed end, of those that hit its job if any did.
+/// Returns the impact of each fault on groups. A changed group is affected by the faults that hit
+/// its links, moved it or cost its job time. A group that only waited for others is affected by the
+/// earliest fault in effect at its first changed end, preferably one that hit its job.
 pub(super) fn impacts(
     ran: &JudgedRun<'_>,
     results: &[GroupResult],
@@ -182,12 +182,12 @@ pub(super) fn impacts(
     affected.into_iter().enumerate().map(impact).collect()
 }
 
-/// Returns, by fault, the groups that ended differently and that it hit or moved, and those that
-/// waited for others because of it.
+/// Returns, for each fault, the groups whose end changed and that the fault hit or moved, and those
+/// that waited for others because of it.
 fn by_hits(ran: &JudgedRun<'_>, moved: &[Option<SimTime>]) -> Vec<BTreeSet<usize>> {
     let log = ran.log;
     let hit: BTreeSet<usize> = log.faults.iter().flat_map(|fault| fault.groups.clone()).collect();
-    // A plan moves groups even if they have no work.
+    // A plan may also move groups that have no work.
     let is_affected = |group: &&usize| {
         moved.get(**group).is_some_and(|moved| moved.is_some() || log.groups[**group].lost)
     };
@@ -206,7 +206,7 @@ fn by_hits(ran: &JudgedRun<'_>, moved: &[Option<SimTime>]) -> Vec<BTreeSet<usize
     affected
 }
 
-/// Returns one result for every collective of every group and for every collective between groups.
+/// Returns one result for each collective within a group and for each collective between groups.
 pub(super) fn workloads(ran: &JudgedRun<'_>) -> Vec<WorkloadResult> {
     let (log, baseline) = (ran.log, ran.baseline);
     let mut results = Vec::new();

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-//! How busy the links were, and how full the queues before them.
+//! Computes how busy the links were and how full the queues ahead of them were.
 
 use hdrhistogram::Histogram;
 use lightloom_engine::capture::{QueueHistograms as Histograms, Watch};
@@ -13,8 +13,8 @@ use crate::outcome::{LinkClass, LinkResult, QueueFigures, QueueResult, QueueRow}
 /// Number of links listed individually in each class.
 const BUSIEST: usize = 10;
 
-/// Returns the links of a run by class, and the queues of all links together. Classes without
-/// packets are left out.
+/// Returns a run's links by class, and the queues of all links combined. Classes without packets
+/// are left out.
 pub(super) fn results(ran: &JudgedRun<'_>) -> (Vec<LinkClass>, QueueFigures) {
     let substrate = &ran.start.substrate;
     let (classes, names) = (substrate.classes(), substrate.class_names());
@@ -99,7 +99,7 @@ fn class_result(
     }
 }
 
-/// Returns the share of `time` that the bytes of a link take at its rate.
+/// Returns the share of `time` that a link needs for its bytes at its rate.
 fn utilisation(ran: &JudgedRun<'_>, link: LinkId, count: &PortCount, time: Picoseconds) -> f64 {
     let busy = ran.start.substrate.network.link(link).spec.rate.time_for(Bytes(count.bytes));
     if time == Picoseconds::ZERO { 0.0 } else { busy.as_secs_f64() / time.as_secs_f64() }

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-//! Time that each fault cost each training job, by cause. Over all faults it adds up to the delay of
-//! the job.
+//! Computes the time that each fault cost each training job, by cause. The sum over all faults is
+//! the job's delay.
 
 use std::collections::BTreeMap;
 
@@ -9,7 +9,7 @@ use super::account::Levels;
 use crate::outcome::JobLoss;
 use crate::run::workload::{StepBreakdown, TrainLog, TrainStepLog};
 
-/// Returns, by fault, the losses of all jobs. A job with steps left has none.
+/// Returns the losses of all jobs for each fault. A job with steps left has no losses.
 pub(super) fn of_faults(ran: &JudgedRun<'_>) -> Vec<Vec<JobLoss>> {
     let mut losses = vec![Vec::new(); ran.start.events.len()];
     for (log, calm) in ran.log.trained.iter().zip(&ran.baseline.trained) {
@@ -22,7 +22,7 @@ pub(super) fn of_faults(ran: &JudgedRun<'_>) -> Vec<Vec<JobLoss>> {
     losses
 }
 
-/// Returns the loss of one job, by fault. `None` if the job has steps left.
+/// Returns one job's loss for each fault. `None` if the job has steps left.
 fn of_job(
     ran: &JudgedRun<'_>,
     log: &TrainLog,
@@ -38,7 +38,7 @@ fn of_job(
     for (step, calm) in log.steps.iter().zip(&calm.steps) {
         let end = step.end?;
         let more = took(step)? - took(calm)?;
-        // A step as long as without faults lost nothing.
+        // A step that took as long as without faults lost nothing.
         let why = if more == 0 { &calm.why } else { &step.why };
         let mut lost = 0;
         for (fault, [outage, redone]) in &why.by_fault {

@@ -194,8 +194,8 @@ impl<P: Probe> Engine<P> {
         while self.next_event(limit).is_some() {}
     }
 
-    /// Runs to the next event at or before `limit`. `None` means that no event is left before it.
-    /// Everything at `limit` itself has then been processed.
+    /// Runs to the next event at or before `limit`. `None` means that no event is left by then and
+    /// that everything up to `limit` has been processed.
     pub fn next_event(&mut self, limit: SimTime) -> Option<Event> {
         self.look_away();
         loop {
@@ -214,7 +214,7 @@ impl<P: Probe> Engine<P> {
             self.now = self.now.max(SimTime(next));
             if control > packets {
                 if self.is_worth_sharing && rayon::current_thread_index().is_none() {
-                    // Inside the pool, its threads need not be woken for every window.
+                    // Running inside the pool avoids waking its threads for every window.
                     return rayon::scope(|_| self.next_event(limit));
                 }
                 let end =

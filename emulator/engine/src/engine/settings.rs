@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-//! Settings of an engine, and its errors.
+//! An engine's settings and errors.
 
 use lightloom_units::seed::Seed;
 use lightloom_units::{Bytes, Picoseconds};
@@ -15,7 +15,7 @@ use crate::transport::Transport;
 
 const LARGEST_PACKET: Bytes = Bytes(65_535);
 
-/// Largest window in packets: 1.3 s at 400 Gb/s and 4 KiB.
+/// Largest window in packets, which is 1.3 s of 4 KiB packets at 400 Gb/s.
 pub(super) const MOST_IN_FLIGHT: u64 = 1 << 24;
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -27,13 +27,13 @@ pub struct EngineSettings {
     pub queueing: Option<Queueing>,
     pub marking: Marking,
     pub switching: Switching,
-    /// Time from the last bit of a packet for one of the host's flows to its reaction: an
-    /// acknowledgement is queued or processed, or a gate opens. It delays the end of a flow
-    /// ([`FlowRecord::end`](super::FlowRecord::end)), and [`PacketCount`](super::PacketCount)
-    /// counts the packet as in flight until then. Hosts process packets in a pipeline at full rate,
-    /// so delays do not add up. Pauses and packets in transit are not delayed.
+    /// Time that a host takes to react to the last bit of a packet for one of its flows. The reaction
+    /// is that an acknowledgement is queued or processed, or that a gate opens. It delays the end of a
+    /// flow ([`FlowRecord::end`](super::FlowRecord::end)), and [`PacketCount`](super::PacketCount)
+    /// counts the packet as in flight until then. Hosts process packets in a pipeline at full rate, so
+    /// delays do not add up. Pauses and packets in transit are not delayed.
     pub host_delay: Picoseconds,
-    /// They run in parallel on the current rayon pool and do not affect the result.
+    /// Number of threads, which run on the current rayon pool and do not affect the result.
     pub threads: usize,
 }
 
@@ -52,7 +52,7 @@ impl Default for EngineSettings {
 }
 
 impl EngineSettings {
-    /// Returns how long before its last bit a packet may leave over the second link.
+    /// Returns how long before its last bit arrives a packet may start to leave over the second link.
     pub(crate) fn head_start(
         &self,
         network: &Network,
@@ -94,7 +94,7 @@ impl EngineSettings {
 pub enum EngineError {
     #[error("packets of {size} cannot be emulated: data and header together must be 1 to 65,535 B")]
     PacketSize { size: Bytes },
-    /// Port indices have 14 bits.
+    /// The vertex has more ports than 14-bit port indices can distinguish.
     #[error("vertex {} has {ports} links: at most {MOST_PORTS} can be emulated", vertex.0)]
     TooManyPorts { vertex: VertexId, ports: usize },
     /// Packets carry their times modulo 4.4 s.
@@ -110,10 +110,10 @@ pub enum EngineError {
     GateElsewhere { source_vertex: VertexId, gate: FlowId },
     #[error("a flow from vertex {} cannot wait for acknowledgements of flow {}, which begins elsewhere", source_vertex.0, awaited.0)]
     AwaitsElsewhere { source_vertex: VertexId, awaited: FlowId },
-    /// Packet numbers have 31 bits.
+    /// The flow has more packets than 31-bit packet numbers can distinguish.
     #[error("a flow of {packets} packets is too long: fewer than 2^31 are possible")]
     TooLong { packets: u64 },
-    /// Both ends keep a record of packets in flight.
+    /// The window exceeds the record of packets in flight that both ends keep.
     #[error("a window of {packets} packets is too large: at most {MOST_IN_FLIGHT}")]
     WindowTooLarge { packets: u64 },
 }

@@ -1,20 +1,20 @@
 // SPDX-License-Identifier: Apache-2.0
-//! A shard: a part of the network with all its state, the unit of parallel work.
+//! A shard is a part of the network with all its state. It is the unit of parallel work.
 //!
 //! A shard owns its vertices, their output ports, the wires that end at them and the flow ends at
-//! its hosts. In a window no longer than the shortest delay, nothing it sends can affect it, so it
-//! advances independently, vertex by vertex:
+//! its hosts. Within a window no longer than the shortest delay, nothing that it sends can come
+//! back to it, so it advances independently, vertex by vertex:
 //!
 //! ```text
 //!   wires in ──▶ arrivals of the window ──▶ one list per output port ──▶ sorted ──▶ ports ──▶ wires
 //!                (host: one list, processed in order of time with its flow starts and timers)
 //! ```
-//! Events at a vertex are ordered by time. At one instant, flow starts come first, then arrivals,
-//! timeouts and data put on free ports. Arrivals of one instant are ordered by link id, starts and
+//! Events at a vertex are ordered by time. At one instant, flow starts come first, followed by arrivals,
+//! timeouts and the sending of data on free ports. Simultaneous arrivals are ordered by link id, starts and
 //! timeouts by flow id. Packets for another shard wait in an outbox until the end of the window.
 //!
-//! A host's data waits in its memory and not in the port. When a port is free, its flows take turns
-//! of one packet each. Acknowledgements precede them and go directly to the port.
+//! A host's data waits in its memory, not in the port. When a port is free, its flows take turns
+//! with one packet each. Acknowledgements take precedence and go directly to the port.
 
 pub(crate) mod again;
 mod agenda;
@@ -48,7 +48,7 @@ use crate::transport::{Receiver, Sender};
 use agenda::{Agenda, Due};
 pub(crate) use pods::Pods;
 
-/// State that all shards read and none changes during a window.
+/// State that all shards read and that none changes during a window.
 #[derive(Clone, Debug, Default)]
 pub(crate) struct Shared {
     pub(crate) routes: Routes,
@@ -103,7 +103,7 @@ pub(crate) struct HostState {
     pacer: credit::Pacer,
     /// Pending flow starts, and flows that wait until their rate permits: time, flow, sender.
     starts: BinaryHeap<Reverse<(u64, u32, u32)>>,
-    /// Arrived packets in order of the time when the host processes them, which they carry.
+    /// Arrived packets, in order of the time at which the host processes them. Each packet carries that time.
     inside: VecDeque<Packet>,
 }
 
@@ -144,7 +144,7 @@ impl Default for Outbox {
 }
 
 impl Outbox {
-    /// The first of the packets added since there were `before` arrives at `time`.
+    /// Ends a run of packets for `wire`: those added since there were `before`, of which the first arrives at `time`.
     #[inline(always)]
     fn close(&mut self, before: usize, wire: u32, time: u64) {
         self.earliest = self.earliest.min(time);
@@ -192,17 +192,17 @@ pub(crate) struct Shard<P> {
 #[derive(Clone, Debug)]
 struct Scratch {
     arrivals: Vec<Packet>,
-    /// Replaces `arrivals` at a host with a delay.
+    /// Takes the place of `arrivals` at a host with a delay.
     acted_on: Vec<Packet>,
     sent: Vec<Vec<Packet>>,
-    /// Upper bound on the bytes that arrived over each port's cable.
+    /// Upper bound on the bytes that have arrived over each port's cable.
     came: Vec<u64>,
-    /// Arrivals by output port, as time in the window and index. The index grows with the link id,
-    /// so sorting breaks ties by link. Switches with bounded queues have two lists per port; the
-    /// second is for control packets.
+    /// Arrivals by output port, each a time in the window and an index. The index grows with the
+    /// link id, so sorting breaks ties by link. Switches with bounded queues have two lists per
+    /// port, the second for control packets.
     by_port: Lists,
     all: Vec<u64>,
-    /// Result of [`touch`], kept so that its reads are not optimized away.
+    /// Result of [`touch`], stored so that the reads are not optimized away.
     touched: u64,
 }
 
@@ -300,7 +300,7 @@ impl<P: Probe> Shard<P> {
         self.switches.iter().flatten().for_each(|switch| switch.see_waiting(see));
     }
 
-    /// Whether no packet is in flight and no flow from here has data left to send.
+    /// Returns whether no packet is in flight and no flow that starts here has data left to send.
     pub(crate) fn is_quiet(&self) -> bool {
         let idle = |host: &HostState| host.active.is_empty() && host.starts.is_empty();
         self.in_flight() == 0 && self.hosts.iter().all(idle)
@@ -358,8 +358,8 @@ impl<P: Probe> Shard<P> {
     }
 }
 
-/// The target of a port: its wire with the event time of the vertex there, or the outbox for
-/// another shard. Only the first packet on a wire affects that event time.
+/// The target of a port: either its wire, with the event time of the vertex at the far end, or the
+/// outbox for another shard. Only the first packet on a wire affects that event time.
 pub(crate) enum Exit<'s> {
     Wire(&'s mut PacketFifo, Due<'s>),
     Outbox(&'s mut Outbox, u32),
@@ -429,7 +429,7 @@ impl<'s> Exit<'s> {
 }
 
 /// Prefetches the heads of all wires. These reads are independent, so memory serves them in
-/// parallel; the following loops would wait for each separately.
+/// parallel, whereas the following loops would wait for each one.
 #[inline]
 fn touch(wires: &[LinkWire]) -> u64 {
     const PACKETS_PER_LINE: usize = 64 / size_of::<Packet>();

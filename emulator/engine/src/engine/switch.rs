@@ -1,18 +1,18 @@
 // SPDX-License-Identifier: Apache-2.0
-//! A switch with bounded queues: buffer, admission and scheduling.
+//! A switch with bounded queues: its buffer, admission and scheduling.
 //!
 //! ```text
 //!   ingress k ──▶ room? ──▶ queue (port, priority) ──▶ schedule ──▶ wire
 //!      ▲            │ no: trim or drop                                │ sent: buffer space is freed
 //!      └── pause ◀──┴── counted by ingress and priority ◀─────────────┘
 //! ```
-//! At one instant, transmissions end first, in order of ports, then arrivals are processed in order
-//! of links. A transmission is never interrupted, so a packet is on its wire from the start.
+//! At one instant, transmissions end first (in order of ports), and then arrivals are processed (in order of
+//! links). A transmission is never interrupted, so a packet is on its wire as soon as its transmission starts.
 //!
 //! Ports share the buffer and the counts that trigger pauses. While these cannot reach a limit
-//! ([`SwitchQueues::ports_are_apart`]), each port is processed separately ([`OnePort`]). Packets in
-//! transmission are then not counted as buffered, so that a packet that need not wait changes no
-//! shared count. They are counted while ports are processed together
+//! ([`SwitchQueues::ports_are_apart`]), each port is processed separately ([`OnePort`]). In that
+//! case, packets in transmission do not count as buffered, so that a packet that need not wait
+//! changes no shared count. They count while ports are processed together
 //! ([`SwitchQueues::begin_together`]).
 
 use lightloom_units::Bytes;
@@ -28,23 +28,23 @@ use super::queueing::{PAUSE_FRAME, Queueing, Schedule};
 use super::queues::{FRAMES, Queues};
 use super::store::{Room, Store};
 
-/// End time of a port without a transmission, while ports are processed together.
+/// End time that marks an idle port while ports are processed together.
 const IDLE: u64 = u64::MAX;
 
-/// Index `k` stands for the `k`th port and the incoming link of the same cable.
+/// The queues of a switch. Index `k` refers to the `k`th port and to the incoming link in the same cable.
 #[derive(Clone, Debug)]
 pub(crate) struct SwitchQueues {
     schedule: Schedule,
     store: Store,
     ports: Vec<Queues>,
-    /// Whether packets wait at each port, while ports are processed separately. A compact copy,
-    /// because most ports of a wide switch are idle in most windows.
+    /// For each port, whether packets wait there while ports are processed separately. This is a
+    /// compact copy, because most ports of a wide switch are idle in most windows.
     waiting: Vec<bool>,
     asked: u32,
-    /// End of each port's transmission, past or future, and the buffer space that it frees.
+    /// End of each port's latest transmission (past or future), and the buffer space that it frees.
     ends: Vec<u64>,
     sending: Vec<Room>,
-    /// End of each port's last transmission, while ports are processed together and it is idle.
+    /// End of each idle port's last transmission while ports are processed together.
     freed: Vec<u64>,
     /// The earliest of `ends`, while ports are processed together.
     earliest: Earliest,
@@ -52,7 +52,7 @@ pub(crate) struct SwitchQueues {
 
 pub(crate) trait Outlet {
     fn port(&mut self, place: u32) -> (&mut Port, &mut PortCount);
-    /// Puts a packet on the wire of port `place`; it arrives at `arrival`.
+    /// Puts a packet that arrives at `arrival` on the wire of port `place`.
     fn launch(&mut self, place: u32, packet: Packet, arrival: u64);
     fn frame_made(&mut self);
     fn head_start(&self, place: u32, packet: &Packet) -> u64;
@@ -84,7 +84,7 @@ impl SwitchQueues {
         }
     }
 
-    /// Valid while ports are processed together. [`u64::MAX`] if nothing is in transmission.
+    /// Returns the next end of a transmission, or [`u64::MAX`] if there is none. Valid while ports are processed together.
     pub(crate) fn next_end(&self) -> u64 {
         self.earliest.time()
     }
@@ -134,8 +134,9 @@ impl SwitchQueues {
         self.ends[place as usize] < end
     }
 
-    /// The window starts at `start` and brings up to `came` bytes to each port. In any order, no
-    /// sender is paused or resumed and no packet is dropped for lack of shared space.
+    /// Returns whether ports can be processed separately in a window from `start` on in which up to `came` bytes arrive at each
+    /// port. It must be impossible in any order that a sender is paused or resumed, or that a packet is dropped for lack of
+    /// shared space.
     pub(crate) fn ports_are_apart(&self, start: u64, came: &mut [u64]) -> bool {
         if self.asked > 0 {
             return false;
@@ -173,14 +174,14 @@ impl SwitchQueues {
         }
     }
 
-    /// Includes the packet in transmission. Valid while ports are processed together.
+    /// Returns the bytes at a port, including the packet in transmission. Valid while ports are processed together.
     pub(crate) fn holds(&self, place: u32) -> u64 {
         let place = place as usize;
         let sending = if self.ends[place] == IDLE { 0 } else { self.sending[place].size };
         u64::from(sending) + self.ports[place].all_bytes()
     }
 
-    /// Also returns the end of the transmission. Valid while ports are processed together.
+    /// Returns the backlog of a port and the end of its transmission. Valid while ports are processed together.
     pub(crate) fn stands_before(&self, place: u32) -> (u64, u64) {
         let place = place as usize;
         let end = self.ends[place];
@@ -192,14 +193,14 @@ impl SwitchQueues {
         self.ports[place as usize].packets()
     }
 
-    /// Assumes that no sender is paused. [`u64::MAX`] if only arrivals are left.
+    /// Returns a port's next event time if no sender is paused, or [`u64::MAX`] if only arrivals are left.
     #[inline(always)]
     pub(crate) fn due_at(&self, place: u32, paused: u8) -> u64 {
         let waits = self.ports[place as usize].has_something(paused);
         if waits { self.ends[place as usize] } else { IDLE }
     }
 
-    /// Switches to processing ports together from `now` on.
+    /// Processes ports together from `now` on.
     pub(crate) fn begin_together(&mut self, now: u64) {
         for place in 0..self.ends.len() {
             let room = self.sending[place];
@@ -235,7 +236,7 @@ impl SwitchQueues {
         self.send_next(place, now, out);
     }
 
-    /// The packet has its ingress port in the time field.
+    /// Queues a packet, which must have its ingress port in the time field.
     pub(crate) fn enqueue(&mut self, place: u32, now: u64, packet: Packet, out: &mut impl Outlet) {
         let header_bytes = out.header_bytes();
         let (port, count) = out.port(place);
@@ -337,7 +338,7 @@ impl SwitchQueues {
         }
     }
 
-    /// Also cancels the pauses that the port requested. Returns the number of packets.
+    /// Drops a port's packets and cancels the pauses that the port requested. Returns the number of dropped packets.
     pub(crate) fn cut(&mut self, place: u32, now: u64, out: &mut impl Outlet) -> u64 {
         let asked = std::mem::take(&mut self.store.asked[place as usize]);
         self.asked -= asked.count_ones();

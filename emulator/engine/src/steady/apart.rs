@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-//! State of a run split into islands, and the requests that have yet to reach the engines.
+//! The state of a run that is split into islands, and the requests that have yet to reach the engines.
 
 use lightloom_units::{Bytes, Picoseconds, SimTime};
 use rayon::prelude::*;
@@ -48,7 +48,7 @@ pub(super) struct IslandBatch {
     pub(super) flows: Vec<FlowId>,
     /// The island with the local batch id.
     pub(super) place: Option<(u32, BatchId)>,
-    /// Whether it ended by cancellation, which is reported here rather than by an engine.
+    /// Whether the flow was cancelled, which is reported here rather than by an engine.
     pub(super) given_up: bool,
 }
 
@@ -58,7 +58,7 @@ pub(super) struct Island {
     pub(super) links: Vec<LinkId>,
     pub(super) flows: Vec<FlowId>,
     pub(super) batches: Vec<BatchId>,
-    /// Whether nothing happens there any more, so that its links are free for other islands.
+    /// Whether the island is permanently idle, so that other islands can use its links.
     pub(super) retired: bool,
     pub(super) superseded: bool,
     pub(super) shift: u64,
@@ -75,7 +75,7 @@ pub(super) struct LinkCopy {
     pub(super) link: LinkId,
 }
 
-/// A request of the caller at the present instant, to be handed over before time advances.
+/// A request that the caller made at the present instant. It is handed over before time advances.
 #[derive(Clone, Copy, Debug)]
 pub(super) enum Asked {
     Flow(FlowId),
@@ -85,8 +85,8 @@ pub(super) enum Asked {
     Reroute(FlowId, u32),
 }
 
-/// Inputs that decide whether a flow fits an engine: a path's links in both directions, message
-/// size and number of messages.
+/// Inputs that decide whether an engine accepts a flow: a path's links in both directions, the
+/// message size and the number of messages.
 type PathSizes = (Vec<(LinkSpec, LinkSpec)>, Bytes, u32);
 
 #[derive(Debug)]
@@ -101,7 +101,7 @@ pub(super) struct Apart<P> {
     pub(super) batches: Vec<IslandBatch>,
     pub(super) islands: Vec<Island>,
     pub(super) classes: Vec<Class<P>>,
-    /// For each cable, the islands that it belonged to. The last one may still hold it.
+    /// For each cable, the islands that have contained it. The last one may still contain it.
     pub(super) copies: FxHashMap<u32, Vec<LinkCopy>>,
     pub(super) asked: Vec<Asked>,
     pub(super) now: SimTime,
@@ -112,15 +112,15 @@ pub(super) struct Apart<P> {
     pub(super) live: Vec<u32>,
     /// Classes by the description that they were built from.
     pub(super) memory: FxHashMap<Description, u32>,
-    /// Changes of each link, with the number of requests before each.
+    /// Changes to each link, with the number of requests that preceded each change.
     pub(super) changes: FxHashMap<LinkId, Vec<(SimTime, u64, LinkChange)>>,
     pub(super) done: u64,
-    /// Islands that have run ahead have events until this time.
+    /// Time of the last event of the islands that have run ahead.
     pub(super) busy_until: u64,
-    /// Packet-hops simulated for the first time, and again.
+    /// Packet-hops simulated for the first time, followed by repeated ones.
     pub(super) ran: u64,
     pub(super) redone: u64,
-    /// Limit on repeated packet-hops until the next comparison.
+    /// Number of repeated packet-hops at which the next comparison is due.
     pub(super) redone_limit: u64,
 }
 
@@ -155,7 +155,7 @@ impl<P: LocalProbe> Apart<P> {
         }
     }
 
-    /// Builds a single engine in the present state by replaying all requests.
+    /// Builds a single engine and brings it to the present state by replaying all requests.
     pub(super) fn together(&self) -> Engine<P> {
         let mut engine =
             Engine::with_probe(self.network.clone(), self.settings, self.probe.clone())
@@ -296,7 +296,7 @@ impl<P: LocalProbe> Apart<P> {
         (0..self.flows.len()).map(FlowId::from_index).filter(hit).collect()
     }
 
-    /// Everything before this time has been processed, and no further request can apply.
+    /// Returns the time before which everything has been processed and no further request can apply.
     pub(super) fn present(&self) -> u64 {
         self.now.0 + u64::from(self.through)
     }
@@ -306,7 +306,7 @@ impl<P: LocalProbe> Apart<P> {
         &self.classes[island.class as usize].engine
     }
 
-    /// Processes control events of an instant first, then packets until the next control event.
+    /// Returns the next event. At each instant, control events are processed first, then packets until the next control event.
     pub(super) fn next_event(&mut self, limit: SimTime) -> Result<Option<Event>, Entangled> {
         let answer = self.until_event(limit)?;
         self.log.note(StageCall::Until(limit, answer));
@@ -421,7 +421,7 @@ impl<P: LocalProbe> Apart<P> {
             LinkChange::Up => self.router.set_up(link, true),
             LinkChange::Rate(_) => drop(self.rates.insert(link, change)),
             LinkChange::Healthy => drop(self.rates.remove(&link)),
-            // Random effects are drawn by global link id, which islands do not have.
+            // Random effects are drawn by global link id, but islands have only local ids.
             LinkChange::BitErrors(BitErrors(0))
             | LinkChange::PacketLoss(PacketLoss(0))
             | LinkChange::Jitter(Picoseconds::ZERO)
@@ -446,7 +446,7 @@ impl<P: LocalProbe> Apart<P> {
         let packets = self.live.iter().map(|class| self.classes[*class as usize].due);
         let starts = self.asked.iter().filter_map(|asked| match asked {
             Asked::Flow(flow) => Some(self.flows[flow.index()].spec.start.0),
-            // A rerouted flow continues at the present.
+            // A rerouted flow continues at the present time.
             Asked::Reroute(..) => Some(self.now.0),
             _ => None,
         });
@@ -495,7 +495,7 @@ impl<P: LocalProbe> Apart<P> {
         FlowRecord { start: later(record.start), end, acknowledged, delivered, ..record }
     }
 
-    /// Whether an island on this link reuses a result from another time.
+    /// Returns whether an island on this link reuses a result from another time.
     pub(super) fn was_shifted(&self, link: LinkId) -> bool {
         let mut copies = self.copies.get(&(link.0 >> 1)).into_iter().flatten();
         copies.any(|copy| self.islands[copy.island as usize].shift > 0)

@@ -6,7 +6,7 @@ use lightloom_units::{Picoseconds, SimTime};
 use super::description::IslandChange;
 use crate::engine::{BatchId, Engine, Event, FlowId, PacketCount, Probe};
 
-/// Simulated time between checks for completion while running ahead, initially and at most.
+/// Initial and maximum simulated time between completion checks while running ahead.
 const SHORTEST_STRIDE: Picoseconds = Picoseconds::from_micros(10);
 const STRIDE: Picoseconds = Picoseconds::from_millis(1);
 
@@ -27,7 +27,7 @@ pub(super) struct Class<P> {
     pub(super) due: u64,
     control: Option<SimTime>,
     pub(super) until: u64,
-    /// Members that have yet to receive the current event. The class pauses until it is zero.
+    /// Number of members that have yet to receive the current event. The class pauses until it is zero.
     pub(super) untold: u32,
     pub(super) begin: u64,
     pub(super) news: Vec<News>,
@@ -87,8 +87,8 @@ impl<P: Probe> Class<P> {
         self.until = self.until.max(now.0);
         // Completions up to now have already been reported.
         self.news.retain(|news| news.reported > now);
-        // Strides start small. If flows were abandoned, only polling reveals when their last packet
-        // is gone.
+        // Strides start small, because only polling reveals when the last packet of an abandoned
+        // flow is gone.
         let (mut bound, mut stride) = (now, SHORTEST_STRIDE);
         while bound < limit && self.ended.is_none() {
             bound = limit.min(bound + stride);
@@ -183,8 +183,8 @@ impl<P: Probe> Class<P> {
         self.untold == 0 && (self.due < next.0 || self.control == Some(next))
     }
 
-    /// Runs to the next events, all of one instant, or to the end of `bound`. Events of the instant
-    /// after `bound` are also returned because they precede its packets.
+    /// Runs to the next events, which all share one instant, or to the end of `bound`. Also returns
+    /// events of the instant after `bound`, because they precede that instant's packets.
     pub(super) fn advance(&mut self, bound: SimTime) -> Vec<News> {
         let mut news = Vec::new();
         self.until = bound.0.saturating_add(1);

@@ -1,12 +1,12 @@
 // SPDX-License-Identifier: Apache-2.0
-//! A canonical description of an island: everything its simulation depends on, in local numbers.
+//! A canonical description of an island, which contains everything that its simulation depends on, in local numbers.
 //!
-//! Islands with equal descriptions have equal runs. The engine is built from the description only,
-//! so the comparison cannot miss a relevant input.
+//! Islands with equal descriptions have equal runs. The comparison cannot miss a relevant input,
+//! because the engine is built only from the description.
 //!
-//! Link numbers keep, at each vertex, the order they have in the whole network, because the engine
-//! breaks ties between links of a vertex by number. Otherwise they are numbered in the order that
-//! traffic reaches them.
+//! At each vertex, local link numbers preserve the order of links in the whole network, because the
+//! engine breaks ties between a vertex's links by number. Otherwise links are numbered in the order
+//! in which traffic reaches them.
 
 use std::cmp::Reverse;
 use std::collections::BinaryHeap;
@@ -32,7 +32,7 @@ pub(super) enum IslandChange {
 pub(super) struct Description {
     pub(super) roles: Vec<VertexRole>,
     pub(super) cables: Vec<CableLinks>,
-    /// Changes with their time since the island's start. Flow start times are relative as well.
+    /// Changes, with times relative to the island's start. Flow start times are relative as well.
     pub(super) acts: Vec<(u64, IslandChange)>,
 }
 
@@ -52,7 +52,7 @@ pub(super) struct GlobalNames {
 }
 
 impl GlobalNames {
-    /// Numbers the cables of `links`, given in the order that traffic reaches them.
+    /// Numbers the cables of `links`, which are in the order in which traffic reaches them.
     pub(super) fn of(network: &Network, links: &[LinkId]) -> Self {
         let mut names = Self::default();
         let mut places: FxHashMap<VertexId, ()> = FxHashMap::default();
@@ -77,7 +77,7 @@ impl GlobalNames {
             VertexId::from_index(index.expect("links end at vertices of the island"))
         };
         let places: FxHashMap<VertexId, VertexId> = match self.vertices.len() {
-            // A linear search over few vertices is cheaper than a table per island.
+            // With few vertices, a linear search is cheaper than a table for each island.
             0..=8 => FxHashMap::default(),
             _ => (0u32..).zip(&self.vertices).map(|(i, v)| (*v, VertexId(i))).collect(),
         };
@@ -102,7 +102,7 @@ fn ends(network: &Network, link: LinkId) -> [VertexId; 2] {
     [ends.from, ends.to]
 }
 
-/// Returns an order that agrees with the cable numbers at each vertex, close to `links`.
+/// Returns an order that is close to `links` and agrees with the cable numbers at each vertex.
 fn ordered(network: &Network, links: &[LinkId]) -> Vec<usize> {
     let mut at: FxHashMap<VertexId, Vec<usize>> = FxHashMap::default();
     for (place, link) in links.iter().enumerate() {
@@ -136,7 +136,7 @@ fn ordered(network: &Network, links: &[LinkId]) -> Vec<usize> {
 
 impl Description {
     /// Builds the island's network. Batch completions are reported after the shortest delay of the
-    /// whole network, so an unused cable of that delay is added if the island has none.
+    /// whole network, so an unused cable with that delay is added if the island has none.
     pub(super) fn network(&self, shortest: Picoseconds) -> Network {
         let mut builder = NetworkBuilder::new();
         for role in &self.roles {

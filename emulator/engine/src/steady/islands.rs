@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-//! Many small engines behind the interface of one.
+//! Many small engines that present the interface of a single one.
 
 use std::hash::{Hash, Hasher};
 
@@ -17,7 +17,7 @@ use crate::engine::{
 use crate::transport::{Balance, CongestionControl, FlowInterfaces};
 
 pub trait LocalProbe: Probe {
-    /// Islands are identical only if their links have equal classes.
+    /// Returns a link's class. Islands are identical only if their links have equal classes.
     fn kind(&self, _link: LinkId) -> u8 {
         0
     }
@@ -25,7 +25,7 @@ pub trait LocalProbe: Probe {
     fn local(&self, _links: &[LinkId]) -> Self {
         self.clone()
     }
-    /// Returns a checksum over all arrivals on a link, to compare two runs; see [`arrival_sum`].
+    /// Returns a checksum over all arrivals on a link, for comparing two runs. See [`arrival_sum`].
     fn sum(&self, _link: LinkId) -> u64 {
         0
     }
@@ -69,11 +69,11 @@ pub(super) struct Entangled;
 
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, serde::Serialize)]
 pub struct ReuseCount {
-    /// Parts that did not affect each other.
+    /// Number of parts that did not affect each other.
     pub islands: usize,
-    /// Islands simulated. The others reused the result of an identical one.
+    /// Number of simulated islands. The others reused the result of an identical one.
     pub simulated: usize,
-    /// Packet-hops of simulated islands that were skipped as periodic.
+    /// Packet-hops in simulated islands that were skipped as periodic.
     pub leapt_packet_hops: u64,
 }
 
@@ -90,8 +90,8 @@ enum Mode<P: LocalProbe> {
 }
 
 impl<P: LocalProbe> IslandEngine<P> {
-    /// Uses islands if the settings permit: not with several paths per flow, because the draws of
-    /// those depend on vertex ids, nor with receiver credit.
+    /// Uses islands if the settings permit. They do not permit several paths per flow, because
+    /// their random draws depend on vertex ids, or receiver credit.
     pub fn new(network: Network, settings: EngineSettings, probe: P) -> Result<Self, EngineError> {
         let transport = &settings.transport;
         let gives_credit = transport.congestion == CongestionControl::ReceiverCredit;
@@ -105,9 +105,9 @@ impl<P: LocalProbe> IslandEngine<P> {
         Ok(Self { mode: Mode::Apart(Box::new(Apart::new(network, settings, probe))) })
     }
 
-    /// Islands run ahead of time, and one that starts like an earlier one reuses its result,
-    /// shifted in time. A disturbed island is simulated again from its start, so the result is
-    /// exact. Pays off if little of the traffic interacts.
+    /// Makes islands run ahead of time. An island that starts like an earlier one reuses its
+    /// result, shifted in time. A disturbed island is resimulated from its start, so results are
+    /// exact. This pays off if little traffic interacts.
     #[must_use]
     pub fn remembering(mut self) -> Self {
         if let Mode::Apart(apart) = &mut self.mode {
@@ -141,7 +141,7 @@ impl<P: LocalProbe> IslandEngine<P> {
         }
     }
 
-    /// Returns how much simulation was saved. `None` if the run is not split.
+    /// Returns how much simulation was avoided. `None` if the run is not split.
     #[must_use]
     pub fn reuse(&self) -> Option<ReuseCount> {
         match &self.mode {
@@ -153,7 +153,7 @@ impl<P: LocalProbe> IslandEngine<P> {
         }
     }
 
-    /// A probe repeats for each island that shares it. Link ids are local to the island.
+    /// Returns the probes. A probe occurs once for each island that shares it. Link ids are local to the island.
     pub fn probes(&self) -> impl Iterator<Item = &P> {
         let (apart, whole) = match &self.mode {
             Mode::Apart(apart) => (Some(apart), None),
@@ -165,8 +165,8 @@ impl<P: LocalProbe> IslandEngine<P> {
         of_islands.chain(whole.into_iter().flat_map(|engine| engine.probes()))
     }
 
-    /// Repeats the run on a single engine, which it returns, and compares events, flows, link
-    /// counts and checksums of arrivals. `None` if the run is not split.
+    /// Repeats the run on a single engine, compares events, flows, link counts and arrival
+    /// checksums, and returns that engine. `None` if the run is not split.
     pub fn prove(&self) -> Result<Option<Engine<P>>, Difference> {
         let Mode::Apart(apart) = &self.mode else { return Ok(None) };
         if let Some(island) = apart.foretold_wrongly() {
@@ -183,7 +183,7 @@ impl<P: LocalProbe> IslandEngine<P> {
         }
         for link in (0..apart.network.links().len()).map(LinkId::from_index) {
             let sum = engine.probes().fold(0, |sum: u64, probe| sum.wrapping_add(probe.sum(link)));
-            // Arrivals of a result reused at another time cannot match.
+            // Arrivals cannot match if a result was reused at another time.
             let same = apart.was_shifted(link) || sum == apart.arrival_sum(link);
             if engine.port_count(link) != apart.port_count(link) || !same {
                 return Err(Difference::Link(link));

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-//! Hands the requests of one instant to the engines: finds the affected islands, creates new ones
-//! and splits classes whose members diverge.
+//! Hands all requests made at one instant to the engines: finds the affected islands, creates new
+//! ones and splits classes whose members diverge.
 
 use lightloom_units::SimTime;
 use rustc_hash::{FxHashMap, FxHashSet};
@@ -75,7 +75,7 @@ impl<P: LocalProbe> Apart<P> {
             let home = match asked {
                 Asked::Change(link, _) => match self.copy_of(link) {
                     Some(copy) => Some(copy.island),
-                    // Its island has been retired since.
+                    // The flow's island has been retired since then.
                     None => continue,
                 },
                 Asked::Flow(flow)
@@ -109,8 +109,8 @@ impl<P: LocalProbe> Apart<P> {
         Ok(())
     }
 
-    /// Shared buffers and pauses couple flows without common links. Random marking is drawn by link
-    /// id and makes every part different.
+    /// Rejects switches whose shared buffers and pauses couple flows without common links, and
+    /// random marking, which is drawn by link id and therefore makes every part different.
     fn refuse_switches(&self, asked: &[Asked]) -> Result<(), Entangled> {
         let over_switch = |asked: &Asked| match asked {
             Asked::Flow(flow) => self.flows[flow.index()]
@@ -226,7 +226,7 @@ impl<P: LocalProbe> Apart<P> {
         Ok(homes)
     }
 
-    /// Hands requests to existing islands, and splits classes whose members get different requests.
+    /// Hands requests to existing islands and splits classes whose members receive different ones.
     fn go_on(&mut self, asked: Vec<(u32, Asked)>) -> Result<(), Entangled> {
         let mut by_island: FxHashMap<u32, Vec<IslandChange>> = FxHashMap::default();
         let mut touched: Vec<u32> = Vec::new();
@@ -276,7 +276,7 @@ impl<P: LocalProbe> Apart<P> {
         }
     }
 
-    /// Converts a request to local ids, and assigns ids to new items.
+    /// Converts a request to local ids and assigns ids to new items.
     fn act_on(&mut self, island: u32, asked: Asked) -> IslandChange {
         match asked {
             Asked::Flow(id) => {
@@ -390,7 +390,7 @@ impl<P: LocalProbe> Apart<P> {
         let names = GlobalNames::of(&self.network, &links);
         let (roles, cables) = names.describe(&self.network, |link| self.probe.kind(link));
         for (index, link) in names.links.iter().enumerate().step_by(2) {
-            // The cable's even global link may be its odd local link.
+            // The cable's even global link may be the odd local one.
             let link_there = LinkId((index as u32) ^ (link.0 & 1));
             self.copies.entry(link.0 >> 1).or_default().push(LinkCopy { island, link: link_there });
         }
@@ -433,7 +433,7 @@ impl<P: LocalProbe> Apart<P> {
         Description { roles, cables, acts: acts.into_iter().map(relative).collect() }
     }
 
-    /// Returns the state at `begin`, and later changes. Link ids are local.
+    /// Returns the links' state at `begin` and their later changes, with local link ids.
     fn changes_of(&self, links: &[LinkId], begin: SimTime) -> Vec<(SimTime, u64, IslandChange)> {
         let mut acts = Vec::new();
         for (index, link) in links.iter().enumerate() {

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-//! A log of all calls and their results, for replay on a single engine.
+//! A log of all calls and their results, which can be replayed on a single engine.
 
 use lightloom_units::SimTime;
 
@@ -35,12 +35,12 @@ impl CallLog {
         self.0.push(call);
     }
 
-    /// Fails with the first event that differs.
+    /// Replays all calls. Fails at the first event that differs.
     pub(super) fn replay(&self, stage: &mut impl Stage) -> Result<(), OtherEvent> {
         for call in &self.0 {
             match call {
                 StageCall::Batch => drop(stage.add_batch()),
-                // A rejected call is rejected again.
+                // A call that was rejected before is rejected again.
                 StageCall::Flow(spec) => drop(stage.add_flow(FlowSpec::clone(spec))),
                 StageCall::Gate(flow, gate) => drop(stage.add_gate(*flow, *gate)),
                 StageCall::Timer(at, token) => stage.set_timer(*at, *token),

@@ -1,9 +1,9 @@
 // SPDX-License-Identifier: Apache-2.0
-//! Queue of all events except packets, in the order that a single engine would process them.
+//! A queue of all events except packets, in the order in which a single engine would process them.
 //!
-//! Events of one instant keep their planning order. The completion of a batch counts as planned
-//! when its last byte arrives, after everything the caller plans at that instant. Several
-//! completions of one instant are ordered by the ids of their last flows.
+//! Simultaneous events keep the order in which they were planned. A batch's completion counts as
+//! planned when its last byte arrives, after everything that the caller plans at that instant.
+//! Simultaneous completions are ordered by the ids of their last flows.
 
 use std::cmp::Reverse;
 use std::collections::BinaryHeap;
@@ -22,12 +22,12 @@ pub(super) enum PlannedAct {
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum From {
     Caller,
-    /// An island whose class is paused at the completion.
+    /// An island whose class is paused at this completion.
     Held(u32),
     Ahead(u32),
 }
 
-/// Time due, time planned, planned by the caller (0) or by packets (1), number.
+/// Due time, planning time, origin (0 for the caller, 1 for packets) and number.
 type Key = (u64, u64, u8, u64);
 
 #[derive(Debug, Default)]

@@ -6,8 +6,8 @@
 //!                      └──no──▶ run ahead to the end ──▶ plan its completions, cache the result
 //!   disturbed, or meets others ──▶ one island from the earliest start: rerun up to now, then ahead
 //! ```
-//! This is exact because an engine is a function of its description and depends on time only
-//! relative to its start. Results beyond a disturbance are discarded.
+//! This is exact because a run depends only on the engine's description and on time since its
+//! start. Results after a disturbance are discarded.
 
 use std::collections::BTreeSet;
 
@@ -22,9 +22,9 @@ use super::landing::{Knots, Tie, acts_from};
 use super::queue::From;
 use super::{Entangled, LocalProbe};
 
-/// How far islands run ahead: beyond the end of any flow that has a path.
+/// How far islands run ahead. This exceeds the end of any flow that has a path.
 const AHEAD: Picoseconds = Picoseconds::from_millis(2_000);
-/// If the repeated ones exceed both this and the first-time ones, a single engine is faster.
+/// If there are more repeated packet-hops than this and than first-time ones, a single engine is faster.
 const MOST_REDONE: u64 = 100_000_000;
 /// Repeated packet-hops below this number are ignored.
 pub(super) const FEW_REDONE: u64 = 1_000_000;
@@ -38,7 +38,7 @@ impl<P: LocalProbe> Apart<P> {
         quiet.is_some_and(|from| from + island.shift <= self.present())
     }
 
-    /// Whether a request has an effect. A change of a link without flows does not.
+    /// Returns whether a request has an effect. Changing a link without flows has none.
     pub(super) fn matters(&mut self, asked: Asked) -> bool {
         let Asked::Change(link, _) = asked else { return true };
         let Some(copy) = self.copy_of(link) else { return false };
@@ -208,7 +208,7 @@ impl<P: LocalProbe> Apart<P> {
         }
     }
 
-    /// Returns the earliest start and all changes including `asked`.
+    /// Returns the earliest start and all changes, including `asked`.
     fn supersede(
         &mut self,
         islands: &BTreeSet<u32>,
@@ -233,7 +233,7 @@ impl<P: LocalProbe> Apart<P> {
                 self.batches[batch.index()].place = None;
             }
         }
-        // Link changes come from the history of each link instead.
+        // Link changes are taken from each link's history instead.
         past.extend(asked);
         past.retain(|(.., asked)| !matches!(asked, Asked::Change(..)));
         past.sort_by_key(|(at, number, _)| (*at, *number));

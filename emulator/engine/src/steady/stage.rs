@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-//! The common interface of one engine and of many small ones that replace it.
+//! The common interface of a single engine and of the many small ones that replace it.
 
 use lightloom_units::SimTime;
 
@@ -10,7 +10,7 @@ use crate::engine::{
 use crate::transport::Transport;
 
 /// Runs flows over a network. [`Engine`] and [`IslandEngine`](super::IslandEngine) produce the same
-/// results and differ only in speed. Methods are documented at [`Engine`].
+/// results and differ only in speed. [`Engine`] documents the methods.
 pub trait Stage {
     type Probe: Probe;
 
@@ -33,7 +33,7 @@ pub trait Stage {
     fn path(&self, flow: FlowId) -> &[LinkId];
     fn ways(&self, flow: FlowId) -> Vec<&[LinkId]>;
     fn paths(&self, flow: FlowId) -> Vec<&[LinkId]>;
-    /// Whether all data of a flow takes the same links.
+    /// Returns whether all of a flow's data takes the same links.
     fn takes_one_path(&self, flow: FlowId) -> bool;
     fn record(&self, flow: FlowId) -> FlowRecord;
     fn flow_count(&self) -> usize;

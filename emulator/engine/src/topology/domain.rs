@@ -1,9 +1,9 @@
 // SPDX-License-Identifier: Apache-2.0
-//! Single-tier networks: GPUs under switches, and hosts with a fibre per step of a binary exchange.
+//! Single-tier networks: GPUs under switches, and hosts with one fibre per step of a binary exchange.
 
 use crate::engine::{LinkId, LinkSpec, NetworkBuilder, VertexId, VertexRole};
 
-/// GPUs with a cable to each of several switches (NVL72: 72 GPUs and 18 switch chips).
+/// GPUs with a cable to each of several switches (as in NVL72, which has 72 GPUs and 18 switch chips).
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct SwitchedDomain {
     pub gpus: u32,
@@ -24,8 +24,8 @@ impl SwitchedDomain {
     }
 }
 
-/// A hypercube of `2^steps` hosts. In step `k`, a host exchanges data with the one that differs in
-/// bit `k` of its number.
+/// A hypercube of `2^steps` hosts. In step `k`, each host exchanges data with the host whose number
+/// differs in bit `k`.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct ExchangeFibres {
     pub steps: u32,

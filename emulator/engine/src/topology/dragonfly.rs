@@ -4,27 +4,27 @@
 
 use crate::engine::{LinkSpec, NetworkBuilder, VertexId, VertexRole};
 
-/// A dragonfly of maximum size: `a·h + 1` groups.
+/// A dragonfly of maximum size, which is `a·h + 1` groups.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Dragonfly {
     /// Hosts per router (`p`).
     pub hosts_per_router: u32,
     /// Routers per group (`a`).
     pub routers_per_group: u32,
-    /// Cables to other groups per router (`h`).
+    /// Number of cables from each router to other groups (`h`).
     pub global_per_router: u32,
     pub local: LinkSpec,
     pub global: LinkSpec,
 }
 
 impl Dragonfly {
-    /// Returns the number of groups, one more than each group has cables to others.
+    /// Returns the number of groups: one more than the number of cables from a group to others.
     #[must_use]
     pub const fn groups(&self) -> u32 {
         self.routers_per_group * self.global_per_router + 1
     }
 
-    /// Valid only if [`build_into`](Self::build_into) started with an empty builder.
+    /// Returns the group of a vertex. Valid only if [`build_into`](Self::build_into) started with an empty builder.
     #[must_use]
     pub const fn group_of(&self, vertex: VertexId) -> u32 {
         vertex.0 / (self.routers_per_group * (self.hosts_per_router + 1))
@@ -36,7 +36,7 @@ impl Dragonfly {
             (0..self.groups()).map(|_| self.group(builder, &mut hosts)).collect();
         for (i, here) in groups.iter().enumerate() {
             for (j, there) in groups.iter().enumerate().skip(i + 1) {
-                // The k-th cable of group i leads to group i + 1 + k, modulo the number of groups.
+                // Cable k of group i leads to group i + 1 + k, modulo the number of groups.
                 let router = |cable: usize| cable / self.global_per_router as usize;
                 let (from, back) = (router(j - i - 1), router(groups.len() - (j - i) - 1));
                 builder.connect(here[from], there[back], self.global);

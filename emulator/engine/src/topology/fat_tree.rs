@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 //! Fat-trees with three tiers (Al-Fares, Loukissas, Vahdat: "A scalable, commodity data center
-//! network architecture", SIGCOMM 2008, section 3.1) and with two (leaf and spine).
+//! network architecture", SIGCOMM 2008, section 3.1) and with two tiers (leaf and spine).
 
 use crate::engine::{LinkSpec, NetworkBuilder, VertexId, VertexRole};
 
@@ -10,21 +10,21 @@ use crate::engine::{LinkSpec, NetworkBuilder, VertexId, VertexRole};
 pub struct FatTree {
     /// Ports of an aggregation or core switch. Must be even.
     pub radix: u32,
-    /// `radix`/2 gives full bisection bandwidth, twice that 2:1 oversubscription.
+    /// Hosts per edge switch. `radix`/2 gives full bisection bandwidth, and twice that gives 2:1 oversubscription.
     pub hosts_per_edge: u32,
     pub host_link: LinkSpec,
     pub switch_link: LinkSpec,
 }
 
 impl FatTree {
-    /// Returns a fat-tree with full bisection bandwidth: `radix`³/4 hosts, all cables equal.
+    /// Returns a fat-tree with full bisection bandwidth, `radix`³/4 hosts and identical cables.
     #[must_use]
     pub const fn full(radix: u32, link: LinkSpec) -> Self {
         Self { radix, hosts_per_edge: radix / 2, host_link: link, switch_link: link }
     }
 
     /// Adds the network to `builder` pod by pod, which keeps neighbours close in memory. Returns
-    /// the hosts in order of pod and edge switch.
+    /// the hosts by pod and edge switch.
     pub fn build_into(&self, builder: &mut NetworkBuilder) -> Vec<VertexId> {
         let half = self.radix / 2;
         let pods: Vec<Pod> = (0..self.radix).map(|_| self.pod(builder)).collect();
@@ -74,7 +74,7 @@ struct Pod {
 pub struct LeafSpine {
     pub leaves: u32,
     pub spines: u32,
-    /// Hosts per leaf. More than `spines` at equal rates means oversubscription.
+    /// Hosts per leaf. At equal rates, more hosts than `spines` mean oversubscription.
     pub hosts_per_leaf: u32,
     pub host_link: LinkSpec,
     pub spine_link: LinkSpec,
@@ -88,7 +88,7 @@ impl LeafSpine {
         hosts
     }
 
-    /// Existing hosts get `hosts_per_leaf` per leaf in order. Panics if there are too many.
+    /// Connects existing hosts in order, `hosts_per_leaf` to each leaf. Panics if there are too many hosts.
     pub fn build_over(&self, builder: &mut NetworkBuilder, hosts: &[VertexId]) {
         let places = self.leaves as usize * self.hosts_per_leaf as usize;
         assert!(hosts.len() <= places, "{} hosts do not fit {places} places", hosts.len());

@@ -1,10 +1,10 @@
 // SPDX-License-Identifier: Apache-2.0
-//! Rail networks of GPU servers: GPUs with the same index share a switch, their rail.
+//! Rail networks of GPU servers. GPUs with the same index share a switch, which is called their rail.
 
 use crate::engine::{LinkSpec, NetworkBuilder, VertexId, VertexRole};
 
-/// Every rail switch connects to every spine (NVIDIA: "DGX SuperPOD reference architecture",
-/// compute fabric). A switch connects the GPUs inside a server.
+/// A network in which every rail switch connects to every spine (NVIDIA: "DGX SuperPOD reference
+/// architecture", compute fabric). Within a server, a switch connects the GPUs.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct RailOptimised {
     pub servers: u32,
@@ -28,9 +28,9 @@ impl RailOptimised {
     }
 }
 
-/// No spine: paths between rails lead through a GPU that forwards inside its domain (Wang et al.:
-/// "Rail-only: a low-cost high-performance network for training LLMs with trillion parameters",
-/// HOTI 2024).
+/// A network without a spine, in which paths between rails lead through a GPU that forwards inside
+/// its domain (Wang et al.: "Rail-only: a low-cost high-performance network for training LLMs with
+/// trillion parameters", HOTI 2024).
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct RailOnly {
     pub domains: u32,
@@ -46,7 +46,7 @@ impl RailOnly {
     }
 }
 
-/// Adds GPUs with a switch per server and one per rail. Returns the GPUs and the rail switches.
+/// Adds GPUs with one switch per server and one per rail. Returns the GPUs and the rail switches.
 fn rails(
     builder: &mut NetworkBuilder,
     role: VertexRole,

@@ -12,13 +12,13 @@ pub enum RingShape {
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Ring {
     pub members: Vec<VertexId>,
-    /// `links[i]` leads from member `i` to the next one; its reverse leads back.
+    /// `links[i]` leads from member `i` to the next member, and its reverse leads back.
     pub links: Vec<LinkId>,
 }
 
 impl Ring {
-    /// `edge(i)` is the cable after member `i`. Panics with fewer than two members, or three for a
-    /// ring.
+    /// Connects `members`, where `edge(i)` is the cable after member `i`. Panics with fewer than
+    /// two members, or fewer than three for a ring.
     pub fn build_into(
         builder: &mut NetworkBuilder,
         members: &[VertexId],

@@ -1,10 +1,10 @@
 // SPDX-License-Identifier: Apache-2.0
 //! Selects one of several equal-cost paths for each packet.
 //!
-//! The sender selects the path, like an entropy value in the header; switches only hash, unless
-//! they choose themselves ([`Balance::Adaptive`]). All paths of a lane start with the same link.
-//! Acknowledgements take the reverse of their packet's path if its sender selected it, otherwise
-//! that of the first path.
+//! The sender selects the path, as with an entropy value in the header. Switches only hash it,
+//! unless they choose the path themselves ([`Balance::Adaptive`]). All paths of a lane start with
+//! the same link. Acknowledgements take the reverse of their packet's path if its sender selected
+//! it, otherwise that of the first path.
 
 use lightloom_units::Picoseconds;
 
@@ -16,35 +16,35 @@ pub enum Balance {
     /// One path for the whole flow (ECMP).
     #[default]
     PerFlow,
-    /// Draws a path for each packet, each once per round, like NDP senders (Handley et al., SIGCOMM
-    /// 2017). A path that lost a packet and delivered none sent later is not used until a probe, a
-    /// bare header, is acknowledged.
+    /// Draws a path for each packet, and each path once per round, like NDP senders (Handley et
+    /// al., SIGCOMM 2017). If a path lost a packet and delivered no later one, it is not used until
+    /// a probe (a bare header) is acknowledged.
     Spray {
-        /// Number of paths to draw from. All paths are used if there are no more.
+        /// Number of paths to draw from. If there are no more than this, all are used.
         paths: u16,
     },
     /// Rotates over entropy values. A value whose packet was marked or trimmed skips its next turn,
-    /// at most one in four. A value that lost a packet is retired until a probe, or the lost packet
-    /// itself, is acknowledged. Modelled on the public description of OCP's Multipath Reliable
-    /// Connection 1.0; not a conforming implementation.
+    /// but at most one turn in four. A value that lost a packet is retired until a probe, or the
+    /// lost packet itself, is acknowledged. Modelled on the public description of OCP's Multipath
+    /// Reliable Connection 1.0; not a conforming implementation.
     Entropy {
-        /// Number of values; each selects a path.
+        /// Number of values, each of which selects a path.
         values: u16,
-        /// Switches hash the values, as Ethernet switches do: several may select one path. Otherwise each selects a path of
-        /// its own, if there are enough.
+        /// Whether switches hash the values, as Ethernet switches do, so that several may select
+        /// the same path. Otherwise each value selects a different path if there are enough.
         hashed: bool,
-        /// Interval of probes of a retired value, starting at its loss.
+        /// Interval between probes of a retired value, starting at its loss.
         probe: Picoseconds,
     },
-    /// Switches draw one of the working ports whose backlog, as time to send, exceeds the least by
-    /// at most eight packets: adaptive routing by quantized output queues. Queue state exchanged
-    /// between switches is not modelled.
+    /// Switches draw one of the working ports whose backlog (as time to send) exceeds the smallest
+    /// by at most eight packets. This is adaptive routing by quantized output queues. Queue state
+    /// exchanged between switches is not modelled.
     Adaptive,
 }
 
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub enum FlowInterfaces {
-    /// One interface, drawn for the flow.
+    /// A single interface, drawn for each flow.
     #[default]
     One,
     /// All interfaces with a shortest path to the destination. Each takes the next packet when it
@@ -76,7 +76,7 @@ impl Balance {
         (0..count).collect()
     }
 
-    /// Returns the interval of probes of a retired path. Zero if paths are never retired.
+    /// Returns the interval between probes of a retired path. Zero if paths are never retired.
     const fn probe_interval(self) -> u64 {
         match self {
             Self::Spray { .. } => SPRAY_PROBE.get(),
@@ -86,7 +86,7 @@ impl Balance {
     }
 }
 
-/// An assumption, since no source describes the handling of dark paths.
+/// Assumed interval, since no source describes the handling of dark paths.
 const SPRAY_PROBE: Picoseconds = Picoseconds::from_micros(50);
 
 #[derive(Clone, Debug)]
@@ -96,15 +96,15 @@ pub(crate) struct Balancer {
     lanes: Box<[SenderLane]>,
     salt: u64,
     drawn: u64,
-    /// For spraying: the paths grouped by lane, with those already drawn in this round first.
+    /// For spraying: the paths, grouped by lane and with those already drawn in this round first.
     order: Box<[u16]>,
     known: Box<[PathHistory]>,
     retired: Vec<RetiredPath>,
     taken: Box<[u16]>,
 }
 
-/// A path skips at most one in this many turns. Otherwise all flows would leave a lightly marking
-/// path at the same time, and it would be idle before they learn of it.
+/// A path skips at most one turn in this many. Otherwise all flows would leave a lightly marking
+/// path at the same time, and it would be idle before they noticed.
 const CAUTIOUS: u8 = 4;
 
 #[derive(Clone, Copy, Debug, Default)]
@@ -156,12 +156,12 @@ impl Balancer {
         &mut self.lanes
     }
 
-    /// Whether every loss retires its path.
+    /// Returns whether every loss retires its path.
     pub(crate) const fn retires(&self) -> bool {
         matches!(self.balance, Balance::Entropy { .. })
     }
 
-    /// Whether the loss of this packet indicates a fault of its path rather than congestion.
+    /// Returns whether the loss of this packet indicates a faulty path rather than congestion.
     pub(crate) fn blames_path(&self, sequence: u32) -> bool {
         self.path_of(sequence).is_some_and(|path| self.takes_for_dark(path, sequence))
     }
@@ -199,7 +199,7 @@ impl Balancer {
             },
             Balance::Entropy { .. } => {
                 lane.step();
-                // At most one full rotation: if all paths are marked, any will do.
+                // One full rotation is enough, because any path will do if all are marked.
                 for _ in 0..lane.width() {
                     let known = &mut self.known[usize::from(lane.turn)];
                     let misses = known.cautious == CAUTIOUS;
@@ -248,7 +248,7 @@ impl Balancer {
         else {
             return;
         };
-        // Behind the last path are paths of other flows and earlier ones of this flow.
+        // The last path is followed by paths of other flows and earlier ones of this flow.
         let reach = self.cursors.windows(2).map(|two| two[1] - two[0]).max();
         if reach.is_none_or(|reach| cursor - self.cursors[path] >= reach) {
             return;
@@ -315,7 +315,7 @@ impl Balancer {
     }
 
     pub(crate) fn returned(&mut self, path: u32) {
-        // The path may have been replaced since the probe.
+        // The path may have been replaced since the probe was sent.
         let Some(place) = self.retired.iter().position(|at| u32::from(at.path) == path) else {
             return;
         };
@@ -372,7 +372,7 @@ mod tests {
         assert_eq!(paths(&mut entropy, 2).len(), 2);
     }
 
-    /// If a packet sent later on the path was acknowledged, the loss is due to congestion.
+    /// A loss is due to congestion if a packet sent later on the same path was acknowledged.
     #[test]
     fn path_without_answers_after_a_loss_is_not_drawn() {
         let mut spray = single(Balance::Spray { paths: 2 }, vec![10, 20], (64, 7));
@@ -395,7 +395,7 @@ mod tests {
         assert!((80..120).any(|number| spray.next(number, 0) == 20), "it answers");
     }
 
-    /// A path that returns is empty while others have queues, so packets on those seem lost.
+    /// A path that returns is empty while others have queues, so packets on the others seem lost.
     #[test]
     fn late_arrival_of_a_lost_packet_restores_its_value() {
         let balance = Balance::Entropy { values: 2, hashed: false, probe: Picoseconds(100) };

@@ -1,9 +1,9 @@
 // SPDX-License-Identifier: Apache-2.0
 //! Congestion control: limits the window and the rate of flows.
 //!
-//! There is one module per scheme, which lists what it omits from its source. None looks at the
-//! network. All except DCTCP, which is a TCP, start at full speed like RDMA adapters. None exceeds
-//! the transport's window.
+//! Each scheme has a module that lists what it omits from its source. No scheme inspects the
+//! network or exceeds the transport's window. All except DCTCP, which is a TCP, start at full speed
+//! like RDMA adapters.
 
 mod credit;
 mod dcqcn;
@@ -31,23 +31,23 @@ pub enum CongestionControl {
     Swift(Swift),
     /// Adjusts the window to marks and delay.
     Nscc(Nscc),
-    /// Credits granted by the receiving host at the rate of its interfaces. The window is the
-    /// initial credit. Needs switches that trim, and
+    /// The receiving host grants credits at the rate of its interfaces, and the window is the
+    /// initial credit. Requires switches that trim, and
     /// [`LossRecovery::SelectiveRepeat`](super::LossRecovery::SelectiveRepeat).
     ReceiverCredit,
 }
 
 impl CongestionControl {
-    /// Minimum timeout of flows that measure round trips.
+    /// Returns the minimum timeout of flows that measure round trips.
     #[must_use]
     pub const fn least_timeout(self) -> Picoseconds {
         match self {
-            // An assumption: RoCEv2 adapters have fixed timeouts of 4.096 µs times a power of two,
-            // and the hosts of the DCTCP paper use 10 ms.
+            // This is an assumption. RoCEv2 adapters have fixed timeouts of 4.096 µs times a power
+            // of two, and the hosts in the DCTCP paper use 10 ms.
             Self::FixedWindow | Self::Dcqcn(_) | Self::Dctcp(_) => Picoseconds::from_micros(500),
-            // From csg-htsim for Swift, and uet-htsim for NSCC.
+            // csg-htsim uses this value for Swift, and uet-htsim for NSCC.
             Self::Swift(_) | Self::Nscc(_) => Picoseconds::from_micros(100),
-            // From csg-htsim for NDP.
+            // csg-htsim uses this value for NDP.
             Self::ReceiverCredit => Picoseconds::from_millis(5),
         }
     }
@@ -80,7 +80,7 @@ pub(crate) struct IdlePath {
 #[derive(Clone, Debug)]
 pub(crate) struct CongestionController {
     scheme: SchemeState,
-    /// Last sending time of each packet, by number modulo the length.
+    /// Time when each packet was last sent, indexed by packet number modulo the length.
     sent_at: Box<[u64]>,
     largest_window: u32,
 }
@@ -95,7 +95,7 @@ enum SchemeState {
 }
 
 impl CongestionController {
-    /// Creates the state of a flow of `packets` packets. `None` for a fixed window.
+    /// Creates the state of a flow with `packets` packets. `None` for a fixed window.
     pub(crate) fn new(
         control: CongestionControl,
         path: IdlePath,
@@ -176,14 +176,14 @@ impl CongestionController {
         }
     }
 
-    /// Adds a credit: one from the receiver, or that of a lost packet for its retransmission.
+    /// Adds a credit, either from the receiver or from a lost packet for its retransmission.
     pub(crate) fn credit(&mut self) {
         if let SchemeState::Credit(state) = &mut self.scheme {
             state.credits += 1;
         }
     }
 
-    /// `packets` are those in flight and those left to send.
+    /// Processes an acknowledgement's credit state. `packets` are the numbers of packets in flight and left to send.
     pub(crate) fn settle(&mut self, now: u64, is_settled: bool, packets: (u32, u32)) {
         if let SchemeState::Credit(state) = &mut self.scheme {
             state.settle(now, is_settled, packets);

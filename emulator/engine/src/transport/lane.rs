@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
-//! The interfaces over which a flow leaves its host, one lane each.
+//! The interfaces over which a flow leaves its host. Each is one lane.
 //!
-//! A lane takes the next packet of the flow when its interface is free, so faster and less loaded
+//! A lane takes the flow's next packet when its interface is free, so faster and less loaded
 //! interfaces carry more. The balancer chooses the path behind the interface.
 
 use std::ops::Range;
@@ -13,7 +13,7 @@ pub(crate) struct SenderLane {
     pub(crate) end: u16,
     pub(crate) enlisted: bool,
     pub(crate) turn: u16,
-    /// Time of the next probe of a retired path; `u64::MAX` if none is retired.
+    /// Time of the next probe of a retired path, or `u64::MAX` if none is retired.
     pub(crate) probe_due: u64,
     pub(crate) retired: u16,
 }
@@ -43,7 +43,7 @@ impl SenderLane {
     }
 
     /// Returns the time before which the lane cannot send because all paths are retired and no
-    /// probe is due. 0 if a path is in use.
+    /// probe is due. Returns 0 if a path is in use.
     pub(crate) fn rests_until(&self) -> u64 {
         if self.retired < self.width() { 0 } else { self.probe_due }
     }

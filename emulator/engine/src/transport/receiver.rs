@@ -13,15 +13,15 @@ pub(crate) struct Receiver {
     expected: u32,
     total: u32,
     per_message: u32,
-    /// One more than the number of the current message's last packet.
+    /// Number of the current message's last packet, plus one.
     message_end: u32,
     delivered: u32,
     keeps: Option<SequenceSet>,
-    /// New packets that will still earn credit. Earlier ones are covered by the initial window.
+    /// Number of new packets that will still earn credit. The initial window covers earlier ones.
     unpaid: u32,
     waiting: u32,
     duplicates: u32,
-    /// Senders at the same host that wait for messages of this flow.
+    /// Senders at the same host that wait for this flow's messages.
     pub(crate) dependents: Vec<u32>,
 }
 
@@ -84,7 +84,7 @@ impl Receiver {
             if packet.is_probe() {
                 return (self.answer_probe(packet), false);
             }
-            // Only the header arrived: request the data unless it has arrived meanwhile.
+            // Only the header arrived, so request the data unless it has arrived meanwhile.
             if packet.sequence() >= self.expected {
                 let keeps = self.keeps.as_ref();
                 let kept = keeps.is_some_and(|keeps| keeps.contains(packet.sequence()));
@@ -97,7 +97,7 @@ impl Receiver {
             if let Some(keeps) = &mut self.keeps {
                 let beyond = packet.sequence() - self.expected;
                 if beyond > u32::from(u16::MAX) {
-                    // Acknowledgements cannot express this distance: count it as lost.
+                    // Acknowledgements cannot express this distance, so the packet counts as lost.
                     flags = flag::ACKNOWLEDGEMENT;
                 } else {
                     debug_assert!(beyond < keeps.span(), "the sender keeps to its window");
@@ -128,7 +128,7 @@ impl Receiver {
         self.unpaid = self.total.saturating_sub(initial);
     }
 
-    /// Whether this is complete data that has not arrived before.
+    /// Returns whether this is complete data that has not arrived before.
     pub(crate) fn is_new(&self, packet: &Packet) -> bool {
         let kept = |keeps: &SequenceSet| keeps.contains(packet.sequence());
         !packet.has(flag::TRIMMED)
@@ -136,8 +136,8 @@ impl Receiver {
             && !self.keeps.as_ref().is_some_and(kept)
     }
 
-    /// Whether an arrival earns credit. Retransmissions and duplicates earn it in addition to the
-    /// packets of the flow's length.
+    /// Returns whether an arrival earns credit. Retransmissions and duplicates earn credit in
+    /// addition to that for the flow's own packets.
     pub(crate) fn earns_credit(&mut self, is_new: bool) -> bool {
         let earns = !self.is_done() && (!is_new || self.unpaid > 0);
         self.unpaid -= u32::from(earns && is_new);
@@ -171,7 +171,7 @@ impl Receiver {
         Packet::new(Contents { cursor, sequence, extra: 0, flags })
     }
 
-    /// Whether `later` is this receiver shifted by `pace`, without out-of-order packets.
+    /// Returns whether `later` is this receiver shifted by `pace`, without out-of-order packets.
     pub(crate) fn becomes(&self, later: &Self, pace: StateLag) -> bool {
         let in_order = |end: &Self| end.keeps.as_ref().is_none_or(SequenceSet::is_empty);
         let counts = |end: &Self| (end.delivered, end.total, end.duplicates);

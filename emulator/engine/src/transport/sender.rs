@@ -41,11 +41,11 @@ pub(crate) struct Outgoing {
 pub(crate) struct Sender {
     pub(crate) flow: u32,
     pub(crate) priority: u8,
-    /// Start of the first path in the route table. The only path if there is no `balancer`.
+    /// Start of the first path in the route table. Without a `balancer`, this is the only path.
     pub(crate) cursor: u32,
     pub(crate) balancer: Option<Box<Balancer>>,
     controller: Option<Box<CongestionController>>,
-    /// Whether the receiver controls it by credit.
+    /// Whether the receiver controls the flow by credit.
     by_credit: bool,
     is_settled: bool,
     acked: u32,
@@ -55,31 +55,31 @@ pub(crate) struct Sender {
     /// One more than the highest number ever sent.
     sent: u32,
     window: u32,
-    /// Limit on the distance between packets in flight, which both ends track.
+    /// Limit on the distance between packets in flight, since both ends track them.
     span: u32,
-    /// One more than the last packet of the message that `next` belongs to.
+    /// Number of the last packet in the message that contains `next`, plus one.
     message_end: u32,
     per_message: u32,
     full_bytes: u16,
     last_bytes: u16,
     timeouts: u32,
     recovery: LossRecovery,
-    /// Selective repeat: a packet counts as lost if one this much later has arrived.
+    /// For selective repeat: a packet counts as lost once a packet this much later has arrived.
     reordering: u32,
     answered: u32,
-    /// Selective repeat: packets in `repair..repair_end` that are not in `held` are resent.
+    /// For selective repeat: packets in `repair..repair_end` that are not in `held` are resent.
     repair: u32,
     repair_end: u32,
     held: SequenceSet,
     trimmed: VecDeque<u32>,
     /// Packets sent without any response. Trimmed packets are resent only while this is below the
-    /// window; otherwise they would be trimmed again and again.
+    /// window; otherwise they would be trimmed repeatedly.
     in_flight: u32,
     timer: RetransmissionTimer,
     pub(crate) backs_off: bool,
     /// Adaptive switches avoid full queues, so a lost packet indicates a dark link.
     pub(crate) switches_choose: bool,
-    /// When everything in flight counts as lost; `u64::MAX` with nothing in flight.
+    /// Time when everything in flight counts as lost, or `u64::MAX` if nothing is in flight.
     pub(crate) deadline: u64,
     tail: TailProbe,
     pub(crate) resent: u32,
@@ -87,9 +87,9 @@ pub(crate) struct Sender {
     pub(crate) enlisted: bool,
     /// State used only at the start or end of a message or flow.
     pub(crate) waits: Box<Waits>,
-    /// When everything was acknowledged; `u64::MAX` before.
+    /// Time when everything had been acknowledged, or `u64::MAX` until then.
     finished: u64,
-    /// Earliest planned wake-up of a striped flow; `u64::MAX` if there is none.
+    /// Earliest planned wake-up of a striped flow, or `u64::MAX` if there is none.
     wakes_at: u64,
 }
 
@@ -173,7 +173,7 @@ impl Sender {
         self.released = self.released.max(released);
     }
 
-    /// Stops permanently and discards the state of packets in flight.
+    /// Stops the flow permanently and discards the state of packets in flight.
     pub(crate) fn cancel(&mut self) {
         self.total = self.acked;
         self.released = self.acked;
@@ -212,7 +212,7 @@ impl Sender {
         !self.trimmed.is_empty() && self.has_room()
     }
 
-    /// Flows over a single interface have one lane.
+    /// Returns the next packet for a lane. Flows over a single interface have one lane.
     #[inline(always)]
     pub(crate) fn poll(&mut self, now: u64, lane: usize) -> Option<Outgoing> {
         let repairs = self.has_repairs();
@@ -286,7 +286,7 @@ impl Sender {
         self.balancer.as_mut().map_or(&mut [], |balancer| balancer.lanes())
     }
 
-    /// Whether a wake-up at `at` must be planned because none is as early.
+    /// Returns whether a wake-up at `at` must be planned because none is planned as early.
     pub(crate) fn plans_wake(&mut self, at: u64) -> bool {
         let earlier = at < self.wakes_at;
         self.wakes_at = self.wakes_at.min(at);
@@ -307,7 +307,7 @@ impl Sender {
     #[cold]
     fn poll_repair(&mut self, now: u64, lane: usize) -> Outgoing {
         if let Some(sequence) = self.tail.go() {
-            // It may be a second copy, for which the receiver grants no credit.
+            // The packet may be a second copy, for which the receiver grants no credit.
             self.bring_credit();
             return self.send_again((now, lane), sequence);
         }
@@ -492,7 +492,7 @@ impl Sender {
         }
     }
 
-    /// Restarts the timeout after a sign of life of the receiver.
+    /// Restarts the timeout after any response from the receiver.
     pub(super) fn wait_anew(&mut self, now: u64) {
         if self.deadline != u64::MAX {
             (self.deadline, self.timeouts) = (now + self.timer.timeout, 0);
@@ -504,12 +504,12 @@ impl Sender {
         self.deadline.min(self.tail.due())
     }
 
-    /// Resends everything in flight, or after a shorter silence only the last packet.
+    /// Resends everything in flight, or only the last packet after a shorter silence.
     #[cold]
     pub(crate) fn timed_out(&mut self, now: u64) {
         if now < self.deadline {
             let mut missing = (self.acked..self.next).rev();
-            // A receiver with deferred credit will send it.
+            // If the receiver has deferred credit, it will send it.
             let last = missing.find(|sequence| !self.held.contains(*sequence));
             return self.tail.ask(last.filter(|_| self.is_settled));
         }
@@ -532,7 +532,7 @@ impl Sender {
         self.deadline = now + self.backoff(self.timeouts);
     }
 
-    /// Doubles the timeout with each consecutive one up to 64-fold, if it backs off.
+    /// Returns the timeout, which doubles with each consecutive timeout up to 64-fold if the transport backs off.
     fn backoff(&self, timeouts: u32) -> u64 {
         self.timer.timeout << if self.backs_off { timeouts.min(6) } else { 0 }
     }

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-//! Bitmap over a sliding window of the packets received beyond the first missing one.
+//! A bitmap, over a sliding window, of packets received beyond the first missing one.
 
 #[derive(Clone, Debug, Default)]
 pub(crate) struct SequenceSet {

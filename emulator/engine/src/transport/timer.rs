@@ -1,9 +1,9 @@
 // SPDX-License-Identifier: Apache-2.0
 //! The retransmission timeout, computed from measured round trips (RFC 6298).
 //!
-//! One packet at a time is timed, from sending to its cumulative acknowledgement, unless a packet is resent meanwhile
-//! (Karn's algorithm). The timeout is the smoothed round trip plus four times its variation, at least the transport's
-//! minimum. It starts from the round trip of the idle path, which the connection's handshake has measured.
+//! One packet at a time is timed from its sending to its cumulative acknowledgement, unless a packet is resent meanwhile
+//! (Karn's algorithm). The timeout is the smoothed round trip plus four times its variation, but at least the transport's
+//! minimum. Initially the round trip is that of the idle path, which the connection's handshake has measured.
 
 use super::Picoseconds;
 
@@ -26,7 +26,8 @@ pub(crate) struct RetransmissionTimer {
 }
 
 impl RetransmissionTimer {
-    /// With a `fixed` timeout, or measured from the idle `round_trip` on. About one packet per `window` is timed.
+    /// Creates a timer with a `fixed` timeout, or one that measures, starting from the idle `round_trip`. About one packet per
+    /// `window` is timed.
     pub(crate) fn new(
         fixed: Option<Picoseconds>,
         least: Picoseconds,
@@ -64,7 +65,7 @@ impl RetransmissionTimer {
         }
     }
 
-    /// Stops the measurement: the next acknowledgement may belong to either copy.
+    /// Stops the measurement, because the next acknowledgement may belong to either copy.
     #[inline(always)]
     pub(crate) fn sent_again(&mut self) {
         self.timed = NONE;
@@ -95,7 +96,7 @@ impl RetransmissionTimer {
         }
     }
 
-    /// Whether `later` equals this timer, moved by `time`, with the same timed packet.
+    /// Returns whether `later` equals this timer shifted by `time`, with the same timed packet.
     pub(crate) fn becomes(&self, later: &Self, time: u64) -> bool {
         let moved = Self {
             last_sent: self.last_sent + time,
@@ -133,7 +134,7 @@ impl RetransmissionTimer {
 mod tests {
     use super::*;
 
-    /// Computed by hand from RFC 6298, section 2.
+    /// The expected values are computed by hand from RFC 6298, section 2.
     #[test]
     fn timeout_is_smoothed_round_trip_plus_four_times_its_variation() {
         let mut timer = RetransmissionTimer::new(None, Picoseconds(100), 800, 1);

@@ -25,7 +25,7 @@ pub struct PacketCount {
     pub marked: u64,
     pub retransmitted: u64,
     pub duplicates: u64,
-    /// Packets put on a wire, the unit of the engine's speed.
+    /// Packets put on a wire, which is the unit for the engine's speed.
     pub hops: u64,
 }
 
@@ -61,7 +61,7 @@ impl PacketCount {
 }
 
 impl<P: Probe> Engine<P> {
-    /// Includes an ongoing pause and the part sent of a packet in transmission.
+    /// Returns a port's counters, including an ongoing pause and the bytes already sent of a packet in transmission.
     #[must_use]
     pub fn port_count(&self, link: LinkId) -> PortCount {
         let Place { shard, index } = self.layout.ports[link.index()];
@@ -85,7 +85,7 @@ impl<P: Probe> Engine<P> {
         }
     }
 
-    /// Returns the arrival of the last bit sent so far, lost packets included.
+    /// Returns when the last bit sent so far arrives, including bits of lost packets.
     #[must_use]
     pub fn last_arrival(&self) -> SimTime {
         let links = (0..self.network.links().len()).map(LinkId::from_index);
@@ -118,7 +118,8 @@ impl<P: Probe> Engine<P> {
         total
     }
 
-    /// The last one includes acknowledgements and trimmed packets. Zero without bounded queues.
+    /// Returns the dropped packets per priority. The last entry includes acknowledgements and trimmed packets. All are zero
+    /// without bounded queues.
     #[must_use]
     pub fn dropped_by_priority(&self) -> [u64; PRIORITIES] {
         let mut total = [0; PRIORITIES];

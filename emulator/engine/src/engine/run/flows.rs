@@ -26,8 +26,8 @@ pub(super) struct FlowState {
     pub(super) batch: Option<BatchId>,
     pub(super) route: Route,
     pub(super) paths: Paths,
-    /// With adaptive routing: the choices of switches for each interface, for data and for
-    /// acknowledgements. The path is then only one of those possible. Empty otherwise.
+    /// With adaptive routing: the switches' choices for each interface, for data and for
+    /// acknowledgements. In that case the flow's path is only one of several. Empty otherwise.
     pub(super) choices: Vec<[Vec<Choice>; 2]>,
     pub(super) region: u32,
     pub(super) sender: Place,
@@ -73,8 +73,8 @@ impl FlowSpec {
 }
 
 impl<P: Probe> Engine<P> {
-    /// The flow starts at its start time or now, whichever is later. Fails if an end is not a host,
-    /// no path exists, a gate is on a flow that ends elsewhere, or the flow has too many packets.
+    /// Adds a flow, which starts at its start time or now, whichever is later. Fails if an end is not a host,
+    /// no path exists, a gate refers to a flow that ends elsewhere, or the flow has too many packets.
     pub fn add_flow(&mut self, spec: FlowSpec) -> Result<FlowId, EngineError> {
         let id = FlowId::from_index(self.flows.len());
         spec.check_ends(&self.network)?;
@@ -132,8 +132,8 @@ impl<P: Probe> Engine<P> {
         }
     }
 
-    /// The awaited flow may have been added later; it must end at this flow's host. Panics if
-    /// `flow` has started, because it may have sent messages that the gate should hold.
+    /// Adds a gate. The awaited flow may have been added later, but must end at this flow's host.
+    /// Panics if `flow` has started, because it may have sent messages that the gate should hold.
     pub fn add_gate(&mut self, flow: FlowId, gate: FlowGate) -> Result<(), EngineError> {
         self.check_gate(self.flows[flow.index()].source(), gate.flow)?;
         let Place { shard, index } = self.flows[flow.index()].sender;
@@ -146,8 +146,8 @@ impl<P: Probe> Engine<P> {
         Ok(())
     }
 
-    /// Waits for another flow from the same host. Panics if `flow` has started, because it may have
-    /// sent data that should be held.
+    /// Makes a flow wait for another flow from the same host. Panics if `flow` has started, because
+    /// it may have sent data that should be held.
     pub fn wait_for_acknowledgements(
         &mut self,
         flow: FlowId,
@@ -203,7 +203,7 @@ impl<P: Probe> Engine<P> {
         }
     }
 
-    /// Returns the time of a packet and its acknowledgement on an idle path, in picoseconds.
+    /// Returns the time that a packet and its acknowledgement take on an idle path, in picoseconds.
     fn round_trip(&self, path: &[LinkId]) -> u64 {
         let transport = &self.settings.transport;
         let there = self.one_way(path.iter().copied(), transport.packet());
@@ -212,7 +212,7 @@ impl<P: Probe> Engine<P> {
         there + self.one_way(back, transport.acknowledgement) + hosts
     }
 
-    /// Returns the time of a packet on an idle path from its first bit sent to its last received.
+    /// Returns the time on an idle path from sending a packet's first bit to receiving its last.
     fn one_way(&self, path: impl Iterator<Item = LinkId>, size: Bytes) -> u64 {
         let (mut time, mut came) = (0, None);
         for link in path {
@@ -247,7 +247,7 @@ impl<P: Probe> Engine<P> {
         let sender_index = self.shards[from as usize].senders.len() as u32;
         let receiver_index = self.shards[to as usize].receivers.len() as u32;
         let (cursors, answer) = self.lay_routes(ways, [sender_index, receiver_index]);
-        // Trimmed packets may be far behind the highest packet that the receiver permits.
+        // Trimmed packets may be far behind the highest packet number that the receiver permits.
         let gives_credit = congestion == CongestionControl::ReceiverCredit;
         let (initial, window) = (window, if gives_credit { 2 * window } else { window });
         let idle = self.round_trip(&ways.0[0]);
@@ -266,7 +266,7 @@ impl<P: Probe> Engine<P> {
         let packets = load.messages * load.per_message;
         let path = self.idle_path(ways.0, initial);
         sender.control_by(CongestionController::new(congestion, path, packets));
-        // A flow with one path may get several when it is rerouted.
+        // A flow that has one path may have several after rerouting.
         let spreads =
             balance.paths() > 1 || self.settings.transport.interfaces == FlowInterfaces::All;
         let may_spread = spreads && !matches!(spec.route, Route::Links(_));
@@ -308,8 +308,8 @@ impl<P: Probe> Engine<P> {
         self.leave_batch(batch, self.now);
     }
 
-    /// Packets in flight keep their paths. Fails if no path exists; the flow then keeps its old
-    /// ones.
+    /// Reroutes a flow. Packets in flight keep their paths. If no path exists, fails and leaves the
+    /// flow on its old paths.
     pub fn reroute_flow(&mut self, flow: FlowId) -> Result<(), RouteError> {
         let state = &self.flows[flow.index()];
         let (name, route) = (state.name, state.route.clone());
@@ -342,14 +342,14 @@ impl<P: Probe> Engine<P> {
         Ok(())
     }
 
-    /// Packets in flight keep their path. Fails if the links are not a path.
+    /// Moves a flow to these links, except for packets in flight. Fails if the links do not form a path.
     pub(crate) fn lead(&mut self, flow: FlowId, links: Vec<LinkId>) -> Result<(), RouteError> {
         self.look_away();
         self.flows[flow.index()].route = Route::Links(links);
         self.reroute_flow(flow)
     }
 
-    /// Includes links of reverse paths.
+    /// Returns flows that use a dark link, also on their reverse paths.
     #[must_use]
     pub fn flows_on_dark_links(&self) -> Vec<FlowId> {
         let dark = |link: &LinkId| !self.is_up(*link) || !self.is_up(link.reverse());
@@ -377,7 +377,7 @@ impl<P: Probe> Engine<P> {
         &self.flows[flow.index()].paths
     }
 
-    /// Returns the choices of switches for each interface, for data and for acknowledgements, in
+    /// Returns the switches' choices for each interface, for data and for acknowledgements, in
     /// breadth-first order. Empty except with [`Balance::Adaptive`].
     #[must_use]
     pub fn choices(&self, flow: FlowId) -> &[[Vec<Choice>; 2]] {

@@ -1,8 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
-//! Writes the paths of flows to the route table.
+//! Writes flows' paths to the route table.
 //!
-//! A rerouted flow gets a new region, because packets in flight keep the old one. When the table has grown, the engine
-//! scans the packets in flight, and regions without packets are reused by their flow.
+//! A rerouted flow gets a new region, because packets in flight keep the old one. When the table has grown,
+//! the engine scans the packets in flight, and each flow then reuses its regions that no packet needs.
 
 use lightloom_units::SimTime;
 use rustc_hash::{FxHashMap, FxHashSet};
@@ -18,11 +18,11 @@ use crate::engine::route::{Choice, FlowName, Paths, Route, RouteError};
 use crate::engine::routes::{Routes, words_of_choice, words_of_way};
 use crate::transport::Balance;
 
-/// Delay until adaptive switches avoid ports behind which another switch has no link left: an assumption. Switches for GPU
-/// clusters notify each other in hardware (NVIDIA: adaptive routing notification).
+/// Assumed delay until adaptive switches avoid a port behind which another switch has no link left.
+/// Switches for GPU clusters notify each other in hardware (NVIDIA: adaptive routing notification).
 pub(super) const NEWS_PS: u64 = 10_000_000;
 
-/// Words written, plus a quarter of the table, between two scans of the packets in flight.
+/// The packets in flight are scanned after this many written words plus a quarter of the table.
 const BETWEEN_LOOKS: u64 = 1 << 16;
 
 #[derive(Clone, Debug)]
@@ -109,7 +109,7 @@ impl<P: Probe> Engine<P> {
         self.spare.of.get_mut(&flow).map(|spare| spare.swap_remove(place))
     }
 
-    /// Regions stay with their flows, so that cursors in probes still identify the flow.
+    /// Finds regions that can be reused. A region stays with its flow, so that cursors in probes still identify the flow.
     fn look_for_spare_regions(&mut self) {
         let mut used = vec![false; self.ways.len()];
         self.flows.iter().for_each(|flow| used[flow.region as usize] = true);
@@ -133,8 +133,8 @@ impl<P: Probe> Engine<P> {
         self.spare.written = 0;
     }
 
-    /// Writes paths, and the reverse path of the first or of each, for the ends with these indices. Returns the starts of the
-    /// paths and of the first reverse path.
+    /// Writes paths between the ends with these indices, and the reverse of the first path or of
+    /// every path. Returns where the paths and the first reverse path start.
     pub(super) fn lay_routes(
         &mut self,
         (paths, choices, region): (&Paths, &[[Vec<Choice>; 2]], u32),
@@ -163,7 +163,8 @@ impl<P: Probe> Engine<P> {
         (data, answer.expect("a flow has a path"))
     }
 
-    /// Writes a path that starts like `path` and continues by choice, and the same for acknowledgements. Returns both starts.
+    /// Writes a path that starts like `path` and continues with choices, and one like it for acknowledgements. Returns the
+    /// starts of both.
     fn lay_choices(
         &mut self,
         (path, [data, answers]): (&[LinkId], &[Vec<Choice>; 2]),
@@ -174,7 +175,7 @@ impl<P: Probe> Engine<P> {
         let answered = self.lay_route(std::iter::empty(), sender);
         let mut behind = Behind::new(answered);
         self.lay_later(&answers[1..], &mut behind);
-        // An acknowledgement starts behind the end of the data's path, whichever that was.
+        // An acknowledgement starts at the end of the data's path, whichever path that was.
         let delivery = self.lay_route(std::iter::empty(), receiver);
         let answer = self.shared.routes.at();
         debug_assert_eq!(answer, Routes::answer(delivery));
@@ -234,7 +235,7 @@ impl<P: Probe> Engine<P> {
     pub(super) fn hear_news(&mut self) {
         for flow in 0..self.flows.len() {
             let state: &mut FlowState = &mut self.flows[flow];
-            // Finished flows included: their acknowledgements may be in flight.
+            // Finished flows are included because their acknowledgements may still be in flight.
             if state.choices.is_empty() {
                 continue;
             }
@@ -310,7 +311,7 @@ mod tests {
         (engine.shared.routes.words(), format!("{records:?} {:?}", engine.packets()))
     }
 
-    /// Regression test: after 40 repairs of 8,192 sprayed flows the table was full and the run
+    /// Regression test: after 40 repairs with 8,192 sprayed flows, the table was full and the run
     /// panicked.
     #[test]
     fn reuses_path_regions_without_packets() {

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-//! Applies scheduled changes of links.
+//! Applies scheduled link changes.
 
 use lightloom_units::{BitsPerSecond, Picoseconds, SimTime};
 use rand::Rng;
@@ -13,7 +13,7 @@ use crate::engine::probe::Probe;
 use crate::engine::queueing::CONTROL_PRIORITY;
 
 impl<P: Probe> Engine<P> {
-    /// Schedules a change, at the present at the earliest, before all packets of that instant.
+    /// Schedules a change, which takes effect before all packets at that instant. A time in the past means now.
     pub fn change_link(&mut self, at: SimTime, link: LinkId, change: LinkChange) {
         let act = match change {
             LinkChange::Down => Act::LinkDown(link),
@@ -179,7 +179,7 @@ impl<P: Probe> Engine<P> {
         } else {
             shard.leave_cut_port(&self.shared, from.index, port.index, self.now.0);
         }
-        // Resumed packets and resume frames may go to other shards.
+        // Resumed packets and resume frames may be bound for other shards.
         self.exchange();
     }
 }

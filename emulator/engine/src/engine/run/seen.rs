@@ -25,7 +25,7 @@ impl<P: Probe> Engine<P> {
         self.flows.len()
     }
 
-    /// `None` before the flow starts and after its last packet arrived.
+    /// Returns the sender's state. `None` before the flow starts and after its last packet has arrived.
     #[must_use]
     pub fn sending_end(&self, flow: FlowId) -> Option<SendingEnd> {
         let state = &self.flows[flow.index()];

@@ -1,6 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-//! Fast-forwards over periodic traffic: if the state repeats with every packet, the engine skips
-//! ahead.
+//! Skips periodic traffic: if the state repeats with every packet, the engine jumps ahead.
 //!
 //! ```text
 //!   state at t ──── one packet time T ────▶ state at t+T = the same, every number one higher
@@ -8,18 +7,18 @@
 //! ```
 //! The next state is a function of the current one. It depends on absolute times and packet numbers
 //! only where a message ends, a flow starts or a timer expires. Until the next such event, `n`
-//! repetitions are as certain as one. The comparison covers the whole state: all packets on wires,
-//! all ports, flows and hosts.
+//! repetitions follow as surely as one. The comparison covers the whole state: all packets on
+//! wires, all ports, flows and hosts.
 //!
-//! If the probe must see each packet, the engine does not skip. It predicts the state at `t+nT`,
-//! continues packet by packet and compares. So each run with such a probe tests the argument.
+//! If the probe must see each packet, the engine does not skip. Instead it predicts the state at `t+nT`,
+//! continues packet by packet and compares. Each run with such a probe therefore tests this reasoning.
 
 use super::Engine;
 use crate::engine::probe::Probe;
 use crate::engine::shard::Shard;
 use crate::engine::shard::again::StateLag;
 
-/// Windows between two comparisons, initially and at most.
+/// Initial and maximum number of windows between two comparisons.
 const FIRST_PAUSE: u64 = 8;
 const LONGEST_PAUSE: u64 = 128;
 /// Shortest skip that pays off, in packets.
@@ -27,7 +26,7 @@ const SHORTEST_LEAP: u32 = 16;
 
 #[derive(Clone, Debug)]
 pub(super) struct Trains<P> {
-    /// Window of the next comparison, and the wait after an unsuccessful one.
+    /// Window of the next comparison, followed by the wait after an unsuccessful one.
     next: u64,
     pause: u64,
     look: Option<PendingComparison<P>>,
@@ -35,7 +34,7 @@ pub(super) struct Trains<P> {
     is_wrong: bool,
 }
 
-/// A state with the time of its comparison. The window ends before `until`.
+/// A recorded state to compare with a later one. The comparison must happen before `until`.
 #[derive(Clone, Debug)]
 struct PendingComparison<P> {
     seen: Box<Shard<P>>,
@@ -57,7 +56,7 @@ impl<P> Trains<P> {
 }
 
 impl<P: Probe> Engine<P> {
-    /// Enables skipping over periodic traffic. Results do not change.
+    /// Enables skipping periodic traffic, which does not change results.
     pub(crate) fn form_trains(&mut self) {
         self.trains = Some(Box::new(Trains::new()));
     }
@@ -83,7 +82,7 @@ impl<P: Probe> Engine<P> {
         look.map_or(u64::MAX, |look| look.until)
     }
 
-    /// All events before `now` are processed, and only packets are due before `until`.
+    /// Compares states. All events before `now` have been processed, and only packets are due before `until`.
     pub(super) fn look(&mut self, now: u64, until: u64) {
         let [shard] = &mut self.shards[..] else { return };
         let Some(trains) = &mut self.trains else { return };

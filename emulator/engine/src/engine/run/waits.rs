@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-//! Diagnosis of unfinished flows: the cause of a wait, and the backlog of a port.
+//! Diagnoses unfinished flows: finds why a flow waits and how large a port's backlog is.
 
 use lightloom_units::{Bytes, SimTime};
 
@@ -12,19 +12,19 @@ use crate::engine::probe::Probe;
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum FlowWait {
     Start,
-    /// A link of its path, or of the reverse path, that is down.
+    /// This link on its path or reverse path, which is down.
     Dark(LinkId),
-    /// Messages of this flow that have not reached the waiting flow's host.
+    /// This flow's messages, which have not reached the waiting flow's host.
     Messages(FlowId),
-    /// The paused priority of the interface before this link.
+    /// The interface ahead of this link, where the flow's priority is paused.
     Paused(LinkId),
-    /// The interface before this link, which is serving other flows.
+    /// The interface ahead of this link, which is serving other flows.
     Turn(LinkId),
     Acknowledgements,
 }
 
 impl<P: Probe> Engine<P> {
-    /// Also returns when its last acknowledgement arrived; `None` with nothing in flight.
+    /// Returns what a flow waits for, and when its last acknowledgement arrived (`None` if nothing is in flight).
     #[must_use]
     pub fn awaits(&self, flow: FlowId) -> (FlowWait, Option<SimTime>) {
         let state = &self.flows[flow.index()];

@@ -1,12 +1,12 @@
 // SPDX-License-Identifier: Apache-2.0
-//! Detects that a shard repeats its state one packet later, and extrapolates it.
+//! Detects that a shard's state repeats one packet later, and extrapolates it.
 
 use super::{EndCount, HostState, Probe, Shard};
 use crate::engine::packet::Packet;
 use crate::engine::port::PortCount;
 use crate::engine::ring::PacketFifo;
 
-/// The difference between two states: a time, and a number of packets per advancing flow.
+/// The difference between two states: a time, and the number of packets by which active flows advance.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct StateLag {
     pub(crate) time: u64,
@@ -22,14 +22,14 @@ impl StateLag {
 }
 
 impl<P: Probe> Shard<P> {
-    /// The shard must not use random draws, choices among ports or out-of-order bookkeeping.
+    /// Returns whether the state can repeat: it must not involve random draws, choices among ports or out-of-order bookkeeping.
     pub(crate) fn may_repeat(&self) -> bool {
         self.switches.iter().all(Option::is_none)
             && self.ports.iter().all(|port| port.paused == 0 && !port.has_quirks())
             && self.senders.iter().all(|sender| sender.is_plain())
     }
 
-    /// Returns the time between two consecutive packets of a flow, if some wire holds two.
+    /// Returns the interval between two consecutive packets of a flow if both are on the same wire.
     pub(crate) fn pace(&self, now: u64) -> Option<StateLag> {
         let follows = |one: &Packet, next: &Packet| {
             !next.is_acknowledgement()
@@ -44,7 +44,7 @@ impl<P: Probe> Shard<P> {
         self.wires.iter().find_map(|wire| of_wire(&wire.queue))
     }
 
-    /// Checks that `later` is this state, seen at `now`, shifted by `pace`.
+    /// Returns whether `later` is this state (seen at `now`) shifted by `pace`.
     pub(crate) fn becomes(&self, later: &Self, now: u64, pace: StateLag) -> bool {
         let then = now + pace.time;
         let hosts = self.hosts.iter().zip(&later.hosts);
@@ -70,8 +70,8 @@ impl<P: Probe> Shard<P> {
         self.counts == other.counts && self.ends == other.ends
     }
 
-    /// Returns how often the change since `before` repeats until something else happens: a message
-    /// ends, a flow starts, a timer expires, or `until` is reached.
+    /// Returns how often the change since `before` repeats before a message ends, a flow starts, a
+    /// timer expires or `until` is reached.
     pub(crate) fn times(&self, before: &Self, (now, until): (u64, u64), pace: StateLag) -> u32 {
         let starts = self.hosts.iter().map(HostState::next_start);
         let mut until = starts.min().unwrap_or(u64::MAX).min(until);
@@ -92,7 +92,7 @@ impl<P: Probe> Shard<P> {
         u32::try_from(times).unwrap_or(u32::MAX).min(packets / pace.packets)
     }
 
-    /// Repeats the change since `before` another `times` times, starting at `now`.
+    /// Applies the change since `before` another `times` times, starting at `now`.
     pub(crate) fn leap(&mut self, before: &Self, now: u64, (pace, times): (StateLag, u32)) {
         let far = pace.times(times);
         for (one, sender) in before.senders.iter().zip(&mut self.senders) {
@@ -178,7 +178,7 @@ fn repeated(before: PortCount, now: PortCount, times: u32) -> PortCount {
         lost: more(now.lost, before.lost),
         trimmed: more(now.trimmed, before.trimmed),
         pauses: more(now.pauses, before.pauses),
-        // No skipping takes place while a port is paused.
+        // The engine does not skip while a port is paused.
         paused_ps: now.paused_ps,
     }
 }
@@ -186,7 +186,7 @@ fn repeated(before: PortCount, now: PortCount, times: u32) -> PortCount {
 pub(crate) trait End {
     fn reached(&self) -> u32;
 
-    /// Returns its expected change until `later`: `pace` if it made progress, otherwise none.
+    /// Returns the expected change until `later`, which is `pace` if there was progress and otherwise zero.
     fn pace_to(&self, later: &Self, pace: StateLag) -> StateLag {
         if self.reached() == later.reached() { StateLag::NONE } else { pace }
     }

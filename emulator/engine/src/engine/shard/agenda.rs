@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-//! Keeps the next event time of each vertex, so that a mostly idle shard costs little.
+//! Tracks the next event time of each vertex, so that a mostly idle shard costs little.
 
 use std::ops::Range;
 
@@ -9,7 +9,7 @@ const BLOCK: usize = 32;
 #[derive(Clone, Debug, Default)]
 pub(crate) struct Agenda {
     due: Vec<u64>,
-    /// Earliest time in each block. Until the block is settled it may be too early.
+    /// Earliest time in each block. It may be too early until the block is settled.
     blocks: Vec<u64>,
 }
 
@@ -26,7 +26,7 @@ impl Agenda {
         vertices.start / BLOCK..vertices.end.div_ceil(BLOCK)
     }
 
-    /// Returns an empty range if the block has no event before `end`.
+    /// Returns a block's vertices, or an empty range if the block has no event before `end`.
     #[inline(always)]
     pub(super) fn vertices_before(
         &self,
@@ -50,7 +50,7 @@ impl Agenda {
         Due { own: &mut self.due[vertex], block: &mut self.blocks[vertex / BLOCK] }
     }
 
-    /// Sets the next event time of `vertex`. If the time moves back, its block must be settled.
+    /// Sets the next event time of `vertex`. If the new time is later, the block must be settled afterwards.
     #[inline(always)]
     pub(super) fn set(&mut self, vertex: usize, time: u64) {
         let Due { own, block } = self.of(vertex);

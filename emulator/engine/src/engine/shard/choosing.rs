@@ -2,7 +2,7 @@
 //! Adaptive routing: switches that choose the port with the least backlog.
 //!
 //! The backlog that a packet meets depends on earlier choices, so all arrivals at a vertex are
-//! processed in one order.
+//! processed in order of time.
 
 use lightloom_units::Bytes;
 
@@ -14,8 +14,8 @@ use crate::engine::port::Port;
 use crate::engine::routes::{NextHop, Routes};
 use crate::engine::switching::Switching;
 
-/// Draws one of the ports with about the least `backlog`. A port that is down, or leads to a switch
-/// whose next ports are all down, is used only if all are.
+/// Draws one of the ports with about the smallest `backlog`. A port that is down, or leads to a
+/// switch whose next ports are all down, is used only if all ports are like this.
 #[inline]
 pub(super) fn step(
     routes: &Routes,
@@ -41,14 +41,14 @@ pub(super) fn step(
 }
 
 /// Queues that differ by at most this many packets count as equal, like quantized queue lengths.
-/// Otherwise periodic flows of a busy switch would keep choosing the same port.
+/// Otherwise a busy switch's periodic flows would keep choosing the same port.
 const ABOUT: u64 = 8;
-/// More than any backlog, yet far from overflow.
+/// Larger than any backlog, but far from overflow.
 const DOWN: u64 = u64::MAX / 2;
 
 #[derive(Clone, Copy)]
 pub(super) struct Backlog {
-    /// Time to send it, or [`DOWN`] if the port is down.
+    /// Time to send the backlog, or [`DOWN`] if the port is down.
     time: u64,
     packet: u64,
 }
@@ -95,7 +95,7 @@ impl<P: Probe> Shard<P> {
         self.scratch.all = keys;
     }
 
-    /// The packet may start up to `head_start` earlier if it cuts through.
+    /// Transmits a packet, which may start up to `head_start` earlier if it cuts through.
     fn transmit(&mut self, place: usize, times: (u64, u64), packet: Packet) {
         let (port, count) = (&mut self.ports[place], &mut self.counts[place]);
         let sent = put((port, count, self.port_links[place]), times, packet, &mut self.probe);
@@ -106,8 +106,8 @@ impl<P: Probe> Shard<P> {
         }
     }
 
-    /// Collects all arrivals of the window, each with its wire in the time field. Returns the time
-    /// of the first arrival after the window.
+    /// Collects all arrivals in the window, each with its wire in the time field. Returns when the
+    /// first packet after the window arrives.
     fn collect_all(&mut self, shared: &Shared, index: usize, span: SimSpan) -> u64 {
         let vertex = self.vertices[index];
         self.scratch.touched ^= touch(&self.wires[vertex.wires()]);

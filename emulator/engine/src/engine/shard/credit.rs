@@ -1,9 +1,9 @@
 // SPDX-License-Identifier: Apache-2.0
-//! Paces credits at a receiving host. Each credit allows one packet, at the rate of the host's
-//! interfaces and round robin among flows.
+//! Paces credits at a receiving host. Each credit allows one packet. Credits are granted at the
+//! rate of the host's interfaces, round robin among flows.
 //!
-//! While no flow waits, a credit travels on the acknowledgement of the packet that earned it, so a
-//! single flow needs no extra packets. Otherwise it waits for its turn and becomes a packet.
+//! While no flow waits, a credit travels on the acknowledgement of the packet that earned it, so a single
+//! flow needs no extra packets. Otherwise the credit waits for its turn and is sent as a separate packet.
 
 use std::collections::VecDeque;
 
@@ -41,14 +41,14 @@ impl Pacer {
 }
 
 impl<P> Shard<P> {
-    /// Matches the credit rate of each host to its link rates, for packets of `bits`.
+    /// Sets each host's credit rate to match its link rates, for packets of `bits` bits.
     pub(crate) fn pace_credits(&mut self, bits: u64) {
         for (vertex, host) in self.vertices.iter().zip(&mut self.hosts) {
             let rates = &self.wire_rates[vertex.wires()];
             let rate: u128 = rates.iter().map(|rate| u128::from(rate.get())).sum();
             let gap = u128::from(bits) * 1_000_000_000_000 / rate.max(1);
             host.pacer.gap = u64::try_from(gap).unwrap_or(u64::MAX / 4);
-            // Packets that arrive on all interfaces at one instant are credited at one instant.
+            // Packets that arrive on all interfaces simultaneously are credited simultaneously.
             host.pacer.burst = host.pacer.gap * (rates.len() as u64).saturating_sub(1);
         }
     }

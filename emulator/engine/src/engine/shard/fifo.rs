@@ -9,7 +9,7 @@ use crate::engine::packet::Packet;
 use crate::engine::port::SendingPort;
 
 impl<P: Probe> Shard<P> {
-    /// Processes a window of a switch. Store-and-forward and cut-through switches get separate
+    /// Processes a window for a switch. Store-and-forward and cut-through switches have separate
     /// loops, which saves a test per packet.
     pub(super) fn advance_switch<const CUTS_THROUGH: bool>(
         &mut self,
@@ -37,7 +37,7 @@ impl<P: Probe> Shard<P> {
             });
             due = due.min(next);
             if CUTS_THROUGH {
-                // The packet's time is also in its key, so the field can hold the ingress port.
+                // The key also contains the packet's time, so the time field can hold the ingress port.
                 arrivals[before..count]
                     .iter_mut()
                     .for_each(|packet| *packet = packet.came_by(number));

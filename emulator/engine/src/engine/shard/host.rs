@@ -61,7 +61,7 @@ impl<P: Probe> Shard<P> {
         }
     }
 
-    /// Requires a single wire and no host delay.
+    /// Returns whether packets need no merging or delay, which requires a single wire and no host delay.
     fn comes_straight(&mut self, shared: &Shared, index: usize, span: SimSpan) -> Option<usize> {
         let wires = self.vertices[index].wires();
         if wires.len() != 1 || shared.host_delay > 0 {
@@ -137,8 +137,8 @@ impl<P: Probe> Shard<P> {
         Some(*time)
     }
 
-    /// Delays packets for this host by its host delay and collects those due in this window. The
-    /// interface forwards transit packets and applies pause frames without delay.
+    /// Delays packets for this host by the host delay and collects those due in this window.
+    /// Transit packets and pause frames are not delayed.
     fn hold_back(&mut self, shared: &Shared, index: usize, span: SimSpan) {
         let Scratch { arrivals, acted_on, .. } = &mut self.scratch;
         let inside = &mut self.hosts[index].inside;
@@ -194,15 +194,15 @@ impl<P: Probe> Shard<P> {
         }
     }
 
-    /// Reassigns the flows that wait for a port that went down to the ports on their new routes.
+    /// Moves flows that wait for a port that went down to the ports on their new routes.
     pub(crate) fn leave_cut_port(&mut self, shared: &Shared, vertex: u32, port: u32, now: u64) {
         if self.ready[port as usize].is_empty() {
             return;
         }
         for sender in std::mem::take(&mut self.ready[port as usize]) {
             if self.senders[sender as usize].is_striped() {
-                // A striped flow continues on its other interfaces and waits here until this one
-                // returns.
+                // A striped flow continues on its other interfaces, and waits here until this one
+                // is up again.
                 self.ready[port as usize].push_back(sender);
                 continue;
             }

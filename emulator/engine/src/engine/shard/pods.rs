@@ -7,9 +7,9 @@
 //!   pod 1                   ────▶ s+L ────▶ s+2L
 //!   pod 2                                     ────▶ s+L ────▶ s+2L
 //! ```
-//! Pods meet only through the spine, over links with a delay of at least L. A packet sent by one
-//! pod at t reaches another no earlier than t + 2L. Once the spine has been processed up to s + L,
-//! each pod therefore has every arrival before s + 2L, except those it sends itself.
+//! Pods are connected only through the spine, over links with a delay of at least L. A packet sent by
+//! one pod at t reaches another no earlier than t + 2L. Once the spine has been processed up to s + L,
+//! each pod therefore knows every arrival before s + 2L, except for packets that it sends itself.
 
 use std::collections::VecDeque;
 use std::ops::Range;
@@ -19,14 +19,14 @@ use crate::engine::network::{Network, VertexId};
 
 #[derive(Clone, Debug, Default)]
 pub(crate) struct Pods {
-    /// Empty if the network has no pods or is partitioned otherwise.
+    /// Empty if the network has no pods or is partitioned differently.
     pods: Vec<Range<usize>>,
     spine: Range<usize>,
 }
 
 impl Pods {
-    /// Returns the vertices pod by pod, the spine last. The spine is the set of vertices farthest
-    /// from all hosts. Pods are the connected components without it.
+    /// Returns the vertices pod by pod, with the spine last. The spine consists of the vertices
+    /// farthest from any host, and pods are the connected components that remain without it.
     pub(crate) fn of(network: &Network) -> (Vec<VertexId>, Self) {
         let all = || (0..network.vertex_count()).map(VertexId::from_index);
         let far = distances(network);
@@ -73,7 +73,7 @@ fn distances(network: &Network) -> Vec<u32> {
     far.iter().map(|far| if *far == u32::MAX { 0 } else { *far }).collect()
 }
 
-/// Numbers components by their first vertices. Vertices that are not `kept` get `u32::MAX`.
+/// Numbers components in order of their first vertices. Vertices that are not `kept` get `u32::MAX`.
 fn components(network: &Network, kept: impl Fn(VertexId) -> bool) -> Vec<u32> {
     let mut number = vec![u32::MAX; network.vertex_count()];
     let mut count = 0;
@@ -98,7 +98,7 @@ fn components(network: &Network, kept: impl Fn(VertexId) -> bool) -> Vec<u32> {
 }
 
 impl<P: Probe> Shard<P> {
-    /// Processes `span`, which is one window up to `middle` and at most a second one.
+    /// Processes `span`, which consists of one window up to `middle` and at most one more.
     pub(crate) fn advance_by_pods(&mut self, shared: &Shared, span: SimSpan, middle: u64) {
         let windows = [SimSpan { end: middle, ..span }, SimSpan { start: middle, ..span }];
         let Pods { pods, spine } = std::mem::take(&mut self.pods);

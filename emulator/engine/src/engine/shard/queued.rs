@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-//! Switches with bounded queues. Each port is processed separately unless shared state can matter;
-//! otherwise arrivals and departures of all ports are processed in order of time.
+//! Switches with bounded queues. Each port is processed separately unless shared state can matter.
+//! In that case, arrivals and departures at all ports are processed in order of time.
 
 use std::ops::Range;
 
@@ -51,8 +51,8 @@ impl<P: Probe> Shard<P> {
         self.switches[index] = Some(switch);
     }
 
-    /// Lists the arrivals of the window by port. Returns the time of the first arrival after it,
-    /// and the classes of all packets except control packets, a bit each.
+    /// Lists the window's arrivals by port. Returns the time of the first arrival after the window,
+    /// and the classes of all packets except control packets, with one bit per class.
     fn sort_out(&mut self, shared: &Shared, index: usize, span: SimSpan) -> (u64, u16) {
         let vertex = self.vertices[index];
         self.scratch.touched ^= touch(&self.wires[vertex.wires()]);
@@ -80,7 +80,7 @@ impl<P: Probe> Shard<P> {
                     self.probe.arrived(seen(&packet, at, wire.link, short));
                     match shared.routes.next(packet.cursor()) {
                         NextHop::Port(place) => place,
-                        // With choices, all ports are processed together and the list does not
+                        // With choices, all ports are processed together, so the list does not
                         // matter.
                         NextHop::Choice(_) => 0,
                     }
@@ -95,7 +95,7 @@ impl<P: Probe> Shard<P> {
                 count += 1;
             });
             due = due.min(next);
-            // An acknowledgement uses its size field otherwise. The sum is slightly too high.
+            // An acknowledgement uses its size field for something else, so the sum is slightly too high.
             came[ingress as usize] = bytes + (count - before) as u64 * u64::from(short);
         }
         self.worked += count as u64;
@@ -216,7 +216,7 @@ impl<P: Probe> Shard<P> {
         }
     }
 
-    /// Drops the queues of the port and cancels the pauses it requested.
+    /// Drops everything queued at the port and cancels the pauses that the port requested.
     pub(crate) fn cut_port(&mut self, shared: &Shared, vertex: u32, port: u32, now: u64) {
         let Some(mut switch) = self.switches[vertex as usize].take() else { return };
         let place = port - self.vertices[vertex as usize].first_port;
@@ -246,7 +246,7 @@ impl<P: Probe> Shard<P> {
     }
 }
 
-/// Pause frames are rare, so this is kept out of the packet loop.
+/// Counts a pause frame. Because these are rare, this function is kept out of the packet loop.
 #[cold]
 fn frame_delivered(ends: &mut EndCount) {
     ends.delivered += 1;
@@ -259,7 +259,7 @@ impl Scratch {
         !self.by_port.is_empty(list) || !self.by_port.is_empty(list + 1)
     }
 
-    /// Returns a bit per class, control excepted. `classes` are those of all packets.
+    /// Returns a bit for each class except control. `classes` are those of all packets.
     #[inline(always)]
     fn classes_at(&self, place: u32, classes: u16) -> u16 {
         let keys = self.by_port.keys(2 * place as usize);

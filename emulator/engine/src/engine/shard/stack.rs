@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-//! The network stack of a host during one window: its reactions to arrivals, flow starts, timeouts
-//! and free ports.
+//! A host's network stack during one window, which reacts to arrivals, flow starts, timeouts and
+//! free ports.
 //!
 //! Outgoing packets are collected per port and put on the wires after the window.
 
@@ -32,8 +32,8 @@ impl<'s, P> Stack<'s, P, ()> {
 }
 
 impl<P: Probe, I: Interfaces> Stack<'_, P, I> {
-    /// Processes all events in `span`, including those of `arrivals` that fall into it. Arrivals
-    /// are in order, and the first slice precedes the second. Returns how many it processed.
+    /// Processes all events in `span`, including the arrivals that fall within it. Arrivals are in
+    /// order of time, with the first slice before the second. Returns how many arrivals it processed.
     pub(super) fn work_off(mut self, [first, second]: [&[Packet]; 2], span: SimSpan) -> usize {
         let mut arrivals = first.iter().chain(second);
         let (mut next, mut taken) = (arrivals.next(), 0);
@@ -170,7 +170,7 @@ impl<P: Probe, I: Interfaces> Stack<'_, P, I> {
             for index in 0..self.receivers[end as usize].dependents.len() {
                 let sender = self.receivers[end as usize].dependents[index];
                 self.release(sender);
-                // A flow that has not started checks its gates when it does.
+                // A flow that has not started will check its gates when it starts.
                 if self.senders[sender as usize].started {
                     self.enlist(sender, now);
                 }
@@ -236,7 +236,7 @@ impl<P: Probe, I: Interfaces> Stack<'_, P, I> {
         let goes_on = outgoing.is_some() && sender.wants_to_send();
         let waits = goes_on && sender.next_send() > now;
         sender.enlisted = goes_on;
-        // A single flow keeps its place in the queue.
+        // If there is only one flow, it keeps its place in the queue.
         if !goes_on || waits || ready.len() > 1 {
             if turn == 0 {
                 ready.pop_front()

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-//! Flows striped over several interfaces of their host. They wait at each interface, and each takes
+//! Flows striped over several interfaces of their host. They wait at each interface, which takes
 //! the next packet when it is free.
 
 use std::cmp::Reverse;
@@ -60,7 +60,7 @@ impl<P: Probe, I: Interfaces> Stack<'_, P, I> {
             self.send(place, index, outgoing, now);
         }
         if !stays && wants {
-            // Its rate or a pending probe may delay it.
+            // The flow may have to wait for its rate limit or a pending probe.
             self.enlist_striped(index, now);
         }
     }

@@ -8,12 +8,12 @@
 //! The credit of a lost packet is used for its retransmission, and a timeout restores a full
 //! window.
 //!
-//! Packets in flight and available credits add up to a full window, except for credits that wait at
-//! the receiver or are in transit. If none waits and the window stays short for half a round trip,
+//! Packets in flight and available credits add up to a full window, minus credits that wait at the
+//! receiver or are in transit. If no credit waits and the window stays short for half a round trip,
 //! the missing credits were lost and are replaced.
 //!
-//! Two simplifications: the receiver knows the length of the flow from its first packet; and the
-//! credit rate follows the link rates as built, even if links change.
+//! There are two simplifications: the receiver knows the flow's length from the first packet on,
+//! and the credit rate follows the original link rates even if links change.
 
 use super::IdlePath;
 
@@ -21,9 +21,9 @@ use super::IdlePath;
 pub(super) struct State {
     pub(super) credits: u32,
     initial: u32,
-    /// How long credits may be in transit, in picoseconds.
+    /// Time for which credits may be in transit, in picoseconds.
     patience: u64,
-    /// Since when the window has been short although no credit waited, and its largest size since.
+    /// Time since which the window has been short although no credit waited, and its largest size since then.
     short: Option<(u64, u32)>,
 }
 
@@ -33,7 +33,7 @@ impl State {
         Self { credits: initial, initial, patience, short: None }
     }
 
-    /// The acknowledgement says whether all earned credit has been granted. Replaces lost credits.
+    /// Replaces lost credits. `is_settled` is the acknowledgement's statement that all earned credit has been granted.
     pub(super) fn settle(&mut self, now: u64, is_settled: bool, (in_flight, left): (u32, u32)) {
         let window = self.credits + in_flight;
         if !is_settled || window >= self.initial || self.credits >= left {

@@ -1,25 +1,25 @@
 // SPDX-License-Identifier: Apache-2.0
-//! DCQCN: a rate per flow, cut by congestion notifications and raised by a timer and a byte
-//! counter.
+//! DCQCN gives each flow a rate, which congestion notifications cut and a timer and a byte counter
+//! raise.
 //!
 //! Zhu et al.: "Congestion control for large-scale RDMA deployments", SIGCOMM 2015, section 3.2 and
 //! figure 5. A notification sets the target to the current rate, cuts the current rate by `α/2` and
 //! raises `α`. Without notifications, `α` decays every `alpha_timer`. The timer and the byte
-//! counter each count steps since the last cut. The first `fast_steps` of either close half the gap
-//! to the target. Later steps raise the target by `additive` or, once both counters are past that
-//! number, by `hyper`. Notifications are derived from acknowledgements of marked packets, at most
-//! one per `notification_interval` and flow, rather than sent as packets.
+//! counter each count steps since the last cut. The first `fast_steps` steps of either each close
+//! half the gap to the target. Later steps raise the target by `additive` or, once both counters
+//! are past that number, by `hyper`. Notifications are derived from acknowledgements of marked
+//! packets, at most one per `notification_interval` and flow, rather than sent as packets.
 //!
-//! Real adapters, and simulators modelled on them (`decrease_interval`), differ: the first
-//! notification only starts the timers. Then the rate is cut after every `decrease_interval` with a
-//! notification, and `α` changes every `alpha_timer`, up with a notification and down without. The
-//! target follows a cut only if the rate has been raised since the previous one.
+//! Real adapters, and simulators modelled on them, behave differently (`decrease_interval`). The first
+//! notification only starts the timers. After that, the rate is cut after every `decrease_interval`
+//! with a notification, and every `alpha_timer` raises `α` if there was a notification and lowers it
+//! otherwise. The target follows a cut only if the rate has been raised since the previous one.
 
 use lightloom_units::{BitsPerSecond, Bytes, Picoseconds};
 
 use super::{Feedback, IdlePath};
 
-/// A rate within this many bits per second of the line rate is rounded up to it.
+/// A rate within this many bits per second of the line rate is rounded up to the line rate.
 const NEARLY: f64 = 10e6;
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -46,20 +46,20 @@ pub struct Dcqcn {
     pub inverse_gain: u32,
     pub notification_interval: Picoseconds,
     pub timer: Picoseconds,
-    /// Update period of `α`. `None` uses `timer`, as in the paper.
+    /// Update period of `α`. `None` means `timer`, as in the paper.
     pub alpha_timer: Option<Picoseconds>,
-    /// Steps of fast recovery, before the target is raised.
+    /// Number of fast-recovery steps before the target is raised.
     pub fast_steps: u32,
-    /// Bytes per step of the byte counter. `None`: only the timer raises the rate.
+    /// Bytes per step of the byte counter. With `None`, only the timer raises the rate.
     pub byte_counter: Option<Bytes>,
     pub additive: RateStep,
     pub hyper: RateStep,
-    /// Minimum time between rate cuts, as in adapters. `None`: every notification cuts the rate.
+    /// Minimum time between rate cuts, as in adapters. With `None`, every notification cuts the rate.
     pub decrease_interval: Option<Picoseconds>,
-    /// Each cut lowers the target to the rate before it. Only used with `decrease_interval`.
+    /// Whether each cut lowers the target to the previous rate. Used only with `decrease_interval`.
     pub clamp_target: bool,
     pub least_rate: BitsPerSecond,
-    /// Whether the window is scaled by the ratio of current rate to line rate.
+    /// Whether the window is scaled by the ratio of the current rate to the line rate.
     pub window_follows_rate: bool,
 }
 
@@ -118,7 +118,7 @@ impl Dcqcn {
         window_follows_rate: false,
     };
 
-    /// csg-htsim (`dcqcn.cpp`) uses the defaults with increments of 1/20 and 1/10 of the line rate.
+    /// Returns the settings of csg-htsim (`dcqcn.cpp`): the defaults with increments of 1/20 and 1/10 of the line rate.
     #[must_use]
     pub fn htsim() -> Self {
         let (additive, hyper) = (RateStep::LineOver(20), RateStep::LineOver(10));
@@ -136,11 +136,11 @@ pub(super) struct State {
     hyper: f64,
     alpha: f64,
     last_notification: Option<u64>,
-    /// Due times of `α`, cut and increase. [`u64::MAX`] means not before the next notification.
+    /// When `α`, the cut and the increase are due. [`u64::MAX`] means not before the next notification.
     alpha_due: u64,
     cut_due: u64,
     raise_due: u64,
-    /// Notified since the last change of `α`, and since the last chance to cut.
+    /// Whether a notification has come since the last change of `α`, and since the last chance to cut.
     came: [bool; 2],
     timers_due: u64,
     timer_steps: u32,
@@ -173,7 +173,7 @@ impl State {
         }
     }
 
-    /// Returns the rate in bits per second as of the last update.
+    /// Returns the rate at the last update, in bits per second.
     pub(super) fn pace(&self) -> u64 {
         self.current as u64
     }
@@ -239,7 +239,7 @@ impl State {
         }
     }
 
-    /// Applies timer steps up to `now`, lazily because nothing read the rate since.
+    /// Applies timer steps up to `now`. This can be done late because nothing has read the rate since.
     #[inline]
     fn run_timers(&mut self, now: u64) {
         if now >= self.timers_due {
@@ -281,7 +281,7 @@ impl State {
 
     fn raise(&mut self) {
         let (timer, fast) = (self.timer_steps, self.settings.fast_steps);
-        // Without a byte counter there is one additive step, as in adapters.
+        // Without a byte counter, there is one additive step as in adapters.
         let bytes = self.settings.byte_counter.map_or(timer.saturating_sub(1), |_| self.byte_steps);
         if timer.min(bytes) > fast {
             self.target += self.hyper;

@@ -3,10 +3,10 @@
 //!
 //! Alizadeh et al.: "Data center TCP (DCTCP)", SIGCOMM 2010, section 3.1. Once per window, the
 //! share `F` of marked packets updates an estimate `α ← (1-g)·α + g·F`. A window with marks shrinks
-//! to `w·(1 - α/2)`; one without marks grows by a packet. A loss halves it. Like TCP, whose slow
-//! start it keeps (RFC 8257, section 3), a flow starts with ten packets (RFC 6928) and grows by a
-//! packet with each acknowledgement until the first mark or loss. Flows that all started at full
-//! speed also lost their retransmissions and waited for timeouts.
+//! to `w·(1 - α/2)`, one without marks grows by a packet, and a loss halves it. DCTCP keeps TCP's
+//! slow start (RFC 8257, section 3): a flow starts with ten packets (RFC 6928) and grows by a
+//! packet with each acknowledgement until the first mark or loss. If all flows started at full
+//! speed, they also lost their retransmissions and waited for timeouts.
 
 use super::{Feedback, IdlePath};
 
@@ -15,7 +15,7 @@ const INITIAL_WINDOW: u32 = 10;
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Dctcp {
-    /// `1/g`; the paper uses 16.
+    /// The value of `1/g`, which is 16 in the paper.
     pub inverse_gain: u32,
 }
 
@@ -36,7 +36,7 @@ pub(super) struct State {
     left: u32,
     round_trip: u64,
     last_cut: u64,
-    /// Whether no mark and no loss has occurred yet.
+    /// Whether neither a mark nor a loss has occurred yet.
     slow_start: bool,
 }
 
@@ -63,7 +63,7 @@ impl State {
         if self.slow_start {
             self.slow_start = !feedback.marked;
             self.window = (self.window + f64::from(feedback.acked)).min(self.largest);
-            // The first mark ends its window.
+            // The first mark ends the current window.
             self.left = self.left.min(if feedback.marked { 0 } else { u32::MAX });
         }
         if self.left > 0 {

@@ -1,8 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
 //! An NSCC-style control that combines ECN marks and delay.
 //!
-//! It follows the network-signal congestion control of the Ultra Ethernet specification 1.0 from
-//! memory. The text was not available, so this control is of that style and does not conform to it.
+//! It imitates the network-signal congestion control in the Ultra Ethernet specification 1.0. The
+//! text of the specification was not available, so this control does not claim to conform to it.
 //!
 //! |            | delay below target            | delay above target                |
 //! | ---------- | ----------------------------- | --------------------------------- |
@@ -10,10 +10,10 @@
 //! | marked     | keep it: the queue drains     | shrink in proportion to the excess, once per round trip |
 //!
 //! Proportional growth is limited to an eighth of the window per round trip. This limit is an
-//! assumption: without it, many flows with small windows together fill and empty the queue in
-//! alternation (32 flows to one host left its link idle for 2.4 %). A loss reduces the window to
-//! the arrivals of the last round trip. A trimmed packet reduces it by one packet and does not
-//! count as an arrival, because its header bypassed the queue and says nothing about it.
+//! assumption: without it, many flows with small windows fill and empty the queue in unison (with
+//! 32 flows to one host, its link was idle for 2.4 % of the time). A loss reduces the window to the
+//! arrivals of the last round trip. A trimmed packet reduces it by one packet and does not count as
+//! an arrival, because its header bypassed the queue and so carries no information about it.
 
 use lightloom_units::Picoseconds;
 
@@ -21,14 +21,14 @@ use super::{Feedback, IdlePath};
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Nscc {
-    /// Queueing delay allowed on top of the idle path's delay.
+    /// Queueing delay that is allowed in addition to the idle path's delay.
     pub queueing_target: Picoseconds,
-    /// Packets added per round trip while nothing is marked.
+    /// Packets added to the window per round trip while no packet is marked.
     pub fair_increase: u32,
-    /// Packets added per round trip on an idle path, at most an eighth of the window, and fewer the
-    /// closer the delay is to the target.
+    /// Packets added to the window per round trip on an idle path, up to an eighth of the window.
+    /// The closer the delay is to the target, the fewer are added.
     pub proportional_increase: u32,
-    /// Reduction of the window per round trip at twice the target delay, in percent.
+    /// Percentage by which the window shrinks per round trip at twice the target delay.
     pub decrease_percent: u32,
 }
 
@@ -60,7 +60,7 @@ pub(super) struct State {
     counting_since: u64,
     last_round: u32,
     last_decrease: u64,
-    /// When a queue last reduced the window.
+    /// Time when a queue last caused a reduction of the window.
     last_shrink: u64,
 }
 
@@ -101,7 +101,7 @@ impl State {
                 self.window = (self.window + self.fair * per_packet).min(self.largest);
             }
             (true, false) => {}
-            // Acknowledgements within a round trip of a decrease are for packets sent before it.
+            // Acknowledgements within a round trip after a decrease are for packets sent before it.
             (true, true) if feedback.now >= self.last_shrink + feedback.round_trip => {
                 let excess = ((queueing - self.slack) / self.slack).min(1.0);
                 self.window = (self.window * (1.0 - self.decrease * excess)).max(1.0);

@@ -13,9 +13,9 @@ use super::{Feedback, IdlePath};
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Swift {
-    /// Queueing delay allowed on top of the idle path's delay.
+    /// Queueing delay that is allowed in addition to the idle path's delay.
     pub queueing_target: Picoseconds,
-    /// Added to the target per link, like the paper's topology scaling.
+    /// Increase of the target per link, like the paper's topology scaling.
     pub per_hop: Picoseconds,
     pub increase: u32,
     /// `β` in percent.

@@ -1,11 +1,11 @@
 // SPDX-License-Identifier: Apache-2.0
-//! Detects and extrapolates a sender that repeats its state one packet later.
+//! Detects that a sender's state repeats one packet later, and extrapolates it.
 
 use super::Sender;
 use crate::engine::shard::again::{End, StateLag};
 
 impl Sender {
-    /// Whether the sender's behaviour depends only on the order of arrivals (no pacing, no timers).
+    /// Returns whether the sender's behaviour depends only on the order of arrivals (no pacing, no timers).
     pub(crate) fn is_plain(&self) -> bool {
         self.controller.is_none()
             && self.balancer.is_none()

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-//! The sender's use of receiver credits, one packet each.
+//! The sender's use of receiver credits, each of which allows one packet.
 //!
 //! The window of such a flow is the sum of packets in flight and credits, so sending needs no
 //! further check.
@@ -15,7 +15,7 @@ impl Sender {
         }
     }
 
-    /// Adds a credit for a retransmission, whose original credit was lost or has already returned.
+    /// Adds a credit for a retransmission, because its original credit was lost or has already returned.
     pub(super) fn bring_credit(&mut self) {
         if let Some(controller) = &mut self.controller {
             controller.credit();
@@ -31,7 +31,8 @@ impl Sender {
         self.fit_window();
     }
 
-    /// Credits may be lost, so it then keeps a deadline even with nothing in flight.
+    /// Returns whether the sender is waiting for credit. Credits may be lost, so it then keeps a deadline even with nothing in
+    /// flight.
     #[inline(always)]
     pub(super) fn is_out_of_credit(&self) -> bool {
         self.by_credit && self.waits_for_credit()
@@ -58,7 +59,7 @@ impl Sender {
             self.bring_credit();
         }
         self.is_settled = packet.has(flag::SETTLED);
-        // Deferred credit is not lost, however long it waits, and trimmed packets are in no queue.
+        // Deferred credit is not lost, however long it waits, and trimmed packets are not in any queue.
         self.wait_anew(now);
         // Acknowledgements missing for packets known to have arrived were lost with their credits.
         let known = self.held.len() + self.trimmed.len() as u32;

@@ -10,13 +10,13 @@ impl Sender {
         }
     }
 
-    /// Congestion shows otherwise: in marks, delays and trimmed packets.
+    /// Returns whether a loss indicates a faulty path. Here congestion causes marks, delays and trimmed packets instead.
     pub(super) fn blames_path(&self, sequence: u32) -> bool {
         self.switches_choose
             || self.balancer.as_ref().is_some_and(|balancer| balancer.blames_path(sequence))
     }
 
-    /// Returns whether any path was retired; the timeout is then not a sign of congestion.
+    /// Retires paths without responses. Returns whether there were any; the timeout is then not a sign of congestion.
     pub(super) fn retire_unheard(&mut self, now: u64) -> bool {
         let Some(balancer) = self.balancer.as_mut().filter(|balancer| balancer.retires()) else {
             return false;
