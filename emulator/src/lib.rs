@@ -1,19 +1,19 @@
 // SPDX-License-Identifier: Apache-2.0
 //! Runs a scenario on a fabric or a network and reports the result.
 //!
-//! A [`scenario`] defines the workloads, faults and expectations. The [`substrate`] is the fabric
-//! as vertices and links of the engine. [`run`] is the only event loop: workloads send, faults
-//! begin and end, and a control plane reacts. Comparing the log of a run with the same run without
-//! faults gives the [`outcome`]. [`sweep`] runs many seeds, and [`months`] draws the cost of
-//! failures over a long span from such runs. [`called`] lets a program send over a network during a
-//! run. [`training`] runs steps of a training job packet by packet, and [`shipped`] attaches a
-//! control plane that is executed instead of modelled by delays.
+//! A [`scenario`] defines the workloads, faults and expectations. The [`substrate`] represents the
+//! fabric as vertices and links of the engine. [`run`] is the only event loop: workloads send,
+//! faults begin and end, and a control plane reacts. Comparing the log of a run with the same run
+//! without faults gives the [`outcome`]. [`sweep`] runs many seeds, and [`months`] samples such
+//! runs to find the cost of failures over a long span. [`called`] lets a program send over a
+//! network during a run. [`training`] runs steps of a training job packet by packet, and
+//! [`shipped`] attaches a control plane that is executed rather than modelled by delays.
 //!
 //! Times are integers in picoseconds and sizes are in bytes; docs/metrics.md defines every figure.
 //! The same seed always gives the same outcome.
 //!
-//! Packets are in `lightloom-engine`, plans in `lightloom-planner`, and the real controller in
-//! `lightloom-twin`.
+//! `lightloom-engine` simulates packets, `lightloom-planner` makes plans, and `lightloom-twin`
+//! contains the real controller.
 
 #![warn(missing_docs)]
 

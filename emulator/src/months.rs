@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-//! Months of training: the cost of failures, as a bill of GPU-hours by cause.
+//! Computes the cost of failures over months of training as a bill of GPU-hours by cause.
 //!
 //! ```text
 //!   scenario ─▶ Prepared ─cases─▶ a run of some steps each ─▶ LossTable ─┐
@@ -7,15 +7,15 @@
 //!   failures (trace, or rates and a seed) ─▶ changes of parts, in order ─┘
 //! ```
 //!
-//! The loss of a failure is always measured: [`Prepared`] draws parts and instants of a step, and
-//! every [`Case`] is a run of the scenario under its own control plane. A [`Month`] draws from the
-//! table of these runs. Losses outside any run are computed as separate causes: waiting for nodes,
-//! writing and reading checkpoints, and whole steps since the last checkpoint.
+//! The loss of a failure is always measured: [`Prepared`] draws which part fails and when within a
+//! step, and every [`Case`] is a run of the scenario with its control plane. A [`Month`] draws from
+//! the table of these runs. Losses that no run contains are computed as separate causes: waiting
+//! for nodes, writing and reading checkpoints, and whole steps since the last checkpoint.
 //!
-//! Time is counted in picoseconds with 128 bits, so that causes add up exactly to the loss over any
-//! number of years.
+//! Times are 128-bit picoseconds, so that causes add up exactly to the loss over any number of
+//! years.
 //!
-//! Files and threads are left to the caller, which runs the cases in any order.
+//! The caller handles files and threads and runs the cases in any order.
 
 mod alternatives;
 mod bill;

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-//! Percentiles by nearest rank, without interpolation: the smallest value that the given percentage
-//! of values does not exceed.
+//! Computes percentiles by nearest rank, without interpolation: the smallest value that the given
+//! percentage of values does not exceed.
 
 /// Returns the index of a percentile in a sorted list of `count` values.
 pub(crate) fn nearest_rank(count: usize, per_cent: usize) -> usize {

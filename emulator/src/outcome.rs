@@ -36,19 +36,19 @@ pub struct Outcome {
     /// The scenario, the duration, and the packet counts.
     #[serde(flatten)]
     pub head: OutcomeHead,
-    /// Dropped packets by priority, if switches have priority queues. Acknowledgements and trimmed
-    /// packets come last.
+    /// Dropped packets by priority, if switches have priority queues. The last entry is for
+    /// acknowledgements and trimmed packets.
     pub drops_by_priority: Vec<u64>,
-    /// How much of the run was shared, exactly. `None` if everything was simulated.
+    /// How much simulation was avoided by exact sharing. `None` if everything was simulated.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub reuse: Option<ReuseCount>,
-    /// The fabric's sizes and times divided by those of the run. All sizes and times here are the
+    /// The ratio of the fabric's sizes and times to the run's. All sizes and times here are the
     /// fabric's.
     pub scale: u64,
-    /// Handling of packets on a circuit that a change removes. `None` without phases.
+    /// What happens to packets on a circuit that a change removes. `None` without phases.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub in_flight: Option<InFlight>,
-    /// Every collective of every group and every repetition of every other workload.
+    /// Every collective in every group, and every repetition of every other workload.
     pub workloads: Vec<WorkloadResult>,
     /// Every phase of every step.
     #[serde(skip_serializing_if = "Vec::is_empty")]
@@ -63,7 +63,7 @@ pub struct Outcome {
     /// Percentiles of the step times. `None` if no step ended.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub step_percentiles: Option<Percentiles>,
-    /// The time of the optical ports by use. `None` without phases.
+    /// How the optical ports spent their time. `None` without phases.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub ports: Option<PortTime>,
     /// Flow completion times.
@@ -75,7 +75,7 @@ pub struct Outcome {
     pub lightloomd: Option<Box<DaemonResult>>,
     /// The effects of each fault.
     pub faults: Vec<FaultResult>,
-    /// Every group of every job, with losses and delay.
+    /// Every group in every job, with its losses and delay.
     #[serde(skip_serializing_if = "Vec::is_empty")]
     pub groups: Vec<GroupResult>,
     /// Metrics of the final plan. `None` on a network without a plan.
@@ -87,10 +87,10 @@ pub struct Outcome {
     pub links: Vec<LinkClass>,
     /// Why the run was stopped before its work was done. `None` if it finished.
     pub stop: Option<Stop>,
-    /// Whether a limit stopped the run although the scenario does not intend that.
+    /// Whether the run was stopped in a way that the scenario does not intend.
     pub never_ended: bool,
-    /// Unfinished work when the run was stopped, since when it had made no progress, and its
-    /// dependencies.
+    /// Work that was unfinished when the run was stopped, when it last made progress, and what it
+    /// depends on.
     pub waiting: Vec<Waiting>,
     /// The expectations and whether they held.
     pub expectations: Vec<ExpectationResult>,
@@ -114,12 +114,12 @@ pub struct FlowRow {
     pub end: Option<SimTime>,
     /// Whether it was abandoned.
     pub cancelled: bool,
-    /// The workload of `traffic` that it belongs to. `None` for flows of groups, steps and phases.
+    /// The workload in `traffic` to which it belongs. `None` for flows of groups, steps and phases.
     pub workload: Option<Arc<str>>,
 }
 
 impl FlowRow {
-    /// Creates the row of a flow. `name` returns the displayed name of a vertex.
+    /// Creates a flow's row. `name` returns the displayed name of a vertex.
     pub(crate) fn new(
         flow: &FlowRecord,
         name: impl Fn(VertexId) -> Arc<str>,
@@ -145,7 +145,7 @@ impl Outcome {
     }
 }
 
-/// One collective of one group, or of one job for a collective between groups.
+/// One collective within a group, or one between a job's groups.
 #[derive(Clone, Debug, PartialEq, Serialize)]
 pub struct WorkloadResult {
     /// The name in the scenario.
@@ -156,20 +156,20 @@ pub struct WorkloadResult {
     pub kind: &'static str,
     /// The size as in NCCL's tests: the whole buffer of one rank.
     pub bytes: Bytes,
-    /// When it began; after a restart, when it first began.
+    /// When it began (for the first time, if it was restarted).
     #[serde(rename = "start_ps")]
     pub start: SimTime,
     /// When its last byte arrived. `None` if it never ended.
     #[serde(rename = "end_ps")]
     pub end: Option<SimTime>,
-    /// The closed form of the undisturbed collective.
+    /// The closed form for the undisturbed collective.
     #[serde(rename = "ideal_ps")]
     pub ideal: Picoseconds,
-    /// The tightest lower bound of the time.
+    /// The tightest lower bound on its time.
     #[serde(rename = "lower_bound_ps")]
     pub lower_bound: Picoseconds,
     /// The source of that bound: `path` for the closed form of the messages, or a loaded interface,
-    /// such as `h3 receives`. For a single group, `an interface`.
+    /// such as `h3 receives`. For a collective within a group, it is `an interface`.
     pub lower_bound_of: String,
     /// When the same collective ended in the run without faults.
     #[serde(rename = "end_without_faults_ps")]
@@ -181,9 +181,9 @@ pub struct WorkloadResult {
     pub busbw_bytes_per_s: f64,
     /// Number of restarts.
     pub restarts: u32,
-    /// Number of ranks of the ring, or of groups for a collective between groups.
+    /// Number of ranks in the ring, or number of groups for a collective between groups.
     pub ranks: u32,
-    /// Completion times of the flows. `None` for collectives of groups.
+    /// Completion times of the flows. `None` for collectives in groups.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub flows: Option<FlowFigures>,
 }
@@ -204,7 +204,7 @@ pub struct FlowFigures {
     /// The maximum.
     #[serde(rename = "fct_max_ps")]
     pub fct_max: Picoseconds,
-    /// Index of the first flow with packets received more than once.
+    /// Index of the first flow of which some packet was received more than once.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub first_with_duplicates: Option<u64>,
 }
@@ -240,8 +240,8 @@ pub struct GroupResult {
     /// When its last collective ended. `None` if work is left.
     #[serde(rename = "end_ps")]
     pub end: Option<SimTime>,
-    /// When it ended in the run without faults. `None` for a group that only a repair made
-    /// possible.
+    /// When it ended in the run without faults. `None` for a group that exists only thanks to a
+    /// repair.
     #[serde(rename = "end_without_faults_ps")]
     pub end_without_faults: Option<SimTime>,
     /// How much later it ended. `None` if work is left.
@@ -250,13 +250,13 @@ pub struct GroupResult {
     /// Downtime caused by faults.
     #[serde(rename = "down_ps")]
     pub down: Picoseconds,
-    /// Whether it was lost and never formed again.
+    /// Whether the group was lost and never re-formed.
     pub lost: bool,
     /// Whether every step and collective ended at the same picosecond as in the run without faults.
     /// `None` for a group without work.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub unaffected: Option<bool>,
-    /// For a training job, when its last task of each step ended. `None` for a step that never did.
+    /// For a training job, when the group's last task in each step ended. `None` for a step that never ended.
     #[serde(rename = "step_ends_ps", skip_serializing_if = "Vec::is_empty")]
     pub step_ends: Vec<Option<SimTime>>,
 }
@@ -287,11 +287,11 @@ impl Percentiles {
 /// Queue lengths that packets found.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize)]
 pub struct QueueFigures {
-    /// Half of the packets found no more, in bytes.
+    /// Median queue length that packets found, in bytes.
     pub p50_bytes: Bytes,
-    /// 99 % of the packets found no more, in bytes.
+    /// 99th percentile of the queue length that packets found, in bytes.
     pub p99_bytes: Bytes,
-    /// The longest queue that a packet found, to three digits, in bytes.
+    /// The longest queue that a packet found, in bytes and to three digits.
     pub max_bytes: Bytes,
     /// Pause time summed over all ports, as defined in docs/metrics.md.
     #[serde(rename = "paused_ps")]
@@ -301,12 +301,12 @@ pub struct QueueFigures {
     pub paused_max: Picoseconds,
 }
 
-/// Shares of the time of a run.
+/// Shares of a run's time.
 #[derive(Clone, Copy, Debug, PartialEq, Serialize, Deserialize)]
 pub struct Metrics {
-    /// Share of the workers' time without downtime caused by faults.
+    /// Share of the workers' time that is free of downtime due to faults.
     pub availability: f64,
-    /// Share of the workers' time that the same work takes without faults.
+    /// Time that the same work takes without faults, as a share of the workers' time.
     pub goodput: f64,
 }
 
@@ -316,7 +316,7 @@ pub struct Times {
     /// The measured time. `None` if some packets never arrived.
     #[serde(rename = "packets_ps")]
     pub packets: Option<Picoseconds>,
-    /// The measured time without the scenario's faults.
+    /// The time measured without the scenario's faults.
     #[serde(rename = "packets_without_faults_ps")]
     pub packets_without_faults: Option<Picoseconds>,
     /// The prediction of the fluid model for the plan without faults.
@@ -327,7 +327,7 @@ pub struct Times {
     pub closed_form: Picoseconds,
 }
 
-/// One phase of one step. Times of a phase start at the end of its slack.
+/// One phase in one step. Its times count from the end of its slack.
 #[derive(Clone, Debug, PartialEq, Serialize)]
 pub struct PhaseResult {
     /// Index of the step, from 0.
@@ -346,12 +346,12 @@ pub struct PhaseResult {
     /// Measured and predicted times.
     #[serde(flatten)]
     pub times: Times,
-    /// From the first command of the previous change to the last circuit up.
+    /// Time from the first command of the previous change until the last circuit is up.
     #[serde(rename = "transition_ps")]
     pub transition: Picoseconds,
-    /// Bytes of this phase sent more than once because circuits changed, at full size.
+    /// Bytes of this phase that were sent more than once because circuits changed, at full size.
     pub resent_bytes: Bytes,
-    /// Packets lost on links dedicated to phases: circuits, and interfaces of leaves.
+    /// Packets lost on links dedicated to phases, which are circuits and leaf interfaces.
     pub packets_lost: u64,
     /// Bytes that never had a path.
     pub held_bytes: Bytes,
@@ -369,12 +369,12 @@ pub struct StepResult {
     pub times: Times,
 }
 
-/// The time of the optical ports by use, as shares of all ports over the whole run.
+/// How the optical ports spent their time, as shares of all ports' time over the whole run.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Serialize)]
 pub struct PortTime {
-    /// Drained, switching or training in a planned change.
+    /// Share spent drained, switching or training in a planned change.
     pub switching_share: f64,
-    /// Dark or drained because of a failure.
+    /// Share spent dark or drained because of a failure.
     pub fault_share: f64,
 }
 
@@ -383,7 +383,7 @@ pub struct PortTime {
 pub struct PlanResult {
     /// Number of GPUs working for jobs.
     pub gpus_used: u64,
-    /// Share of all GPUs that are healthy but in no complete ring.
+    /// Share of all GPUs that are healthy but not in a complete ring.
     pub waste_ratio: f64,
     /// Waste ratio of an ideal switch.
     pub waste_ratio_lower_bound: f64,
@@ -400,8 +400,8 @@ pub struct ExpectationResult {
     pub passed: bool,
     /// The measured value, in words.
     pub value: String,
-    /// The margin to the bound as a share of the bound (of 1 if the bound is 0); negative if the
-    /// bound was exceeded. `None` if there is no figure to measure.
+    /// The margin to the bound as a share of the bound (or of 1 if the bound is 0), which is
+    /// negative if the bound was exceeded. `None` if the expectation has no measurable figure.
     pub margin: Option<f64>,
     /// Indices in the list of faults that exceeded the bound.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]

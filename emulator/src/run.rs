@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-//! One run: workloads send, parts fail, and the control plane reacts. This is the only event loop.
+//! Performs one run, in which workloads send, parts fail and the control plane reacts. This is the only event loop.
 //!
 //! ```text
 //!            ┌────────────────────────── Context ──────────────────────────┐
@@ -9,10 +9,10 @@
 //!                              steps of tasks, phases       rerouter, circuits
 //! ```
 //!
-//! A workload is a source of flows with dependencies and names ranks. A control plane decides how
-//! to recover from a fault. Neither calls the other: each posts its changes as a `Notice`, which
-//! all parts receive before time advances. A new workload or control plane is one file that
-//! implements its trait.
+//! A workload is a source of flows with dependencies, and it refers to ranks. A control plane
+//! decides how to recover from a fault. Neither calls the other: each posts its changes as a
+//! `Notice`, which all parts receive before time advances. To add a workload or control plane,
+//! write one file that implements its trait.
 
 mod context;
 pub(crate) mod control;
@@ -69,13 +69,13 @@ impl Progress for () {
 /// Simulated time between two checks of the limits while packets move.
 const SLICE: Picoseconds = Picoseconds::from_micros(20);
 
-/// Whether identical parts of the run are simulated once; see [`steady`](lightloom_engine::steady).
+/// Whether identical parts of the run are simulated only once. See [`steady`](lightloom_engine::steady).
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub enum IslandReuse {
     /// Shares identical parts if that is exact.
     #[default]
     Reuse,
-    /// As [`IslandReuse::Reuse`], but also simulates the whole run and compares every arrival.
+    /// Like [`IslandReuse::Reuse`], but also simulates the whole run and compares every arrival.
     Proven,
     /// Simulates everything.
     Whole,
@@ -90,13 +90,13 @@ pub enum RunError {
     /// A part of the network cannot be built separately.
     #[error(transparent)]
     Network(#[from] lightloom_engine::NetworkError),
-    /// The fabric does not have a part.
+    /// The fabric does not contain a part.
     #[error(transparent)]
     Part(#[from] lightloom_fabric::fault::FaultError),
     /// The shipped control plane cannot run here.
     #[error("`control: lightloomd`: {0}")]
     Control(String),
-    /// A later plan is wrong, which is a bug in this program.
+    /// A later plan is invalid, which indicates a bug in this program.
     #[error("the plan is not sound (a mistake in the planner, please report it): {}", .0[0])]
     Unsound(Vec<Violation>),
     /// A collective cannot be started.
@@ -105,7 +105,7 @@ pub enum RunError {
     /// Times of rings cannot be reused.
     #[error(transparent)]
     Reuse(#[from] ReuseError),
-    /// A task names a rank or ring that the machine does not have.
+    /// A task refers to a rank or ring that the machine does not have.
     #[error(
         "task `{task}` is of a rank or a ring that the machine, of {ranks} ranks, does not have"
     )]
@@ -134,9 +134,9 @@ pub(crate) struct RunOrder<'a> {
     pub(crate) settings: EngineSettings,
     pub(crate) watch: Watch,
     pub(crate) sharing: IslandReuse,
-    /// Whether to cache repeated results, because much of the run repeats.
+    /// Whether to cache results because much of the run repeats.
     pub(crate) remembers: bool,
-    /// The sampling interval and targets. `None` for no time series.
+    /// The sampling interval and targets. `None` means no time series.
     pub(crate) series: Option<Looks>,
     /// Time limit of the run.
     pub(crate) time_limit: SimTime,
@@ -151,19 +151,19 @@ pub(crate) struct Run<'a> {
     control: Vec<Box<dyn ControlPlane + 'a>>,
     time_limit: SimTime,
     packet_limit: u64,
-    /// The number of delivered packets, and since when it has not changed.
+    /// The number of delivered packets, and the time when it last changed.
     still: (u64, SimTime),
     looker: Option<Looker>,
-    /// An upper bound of timeouts without backoff or long queues.
+    /// An upper bound on timeouts without backoff or long queues.
     patience: Picoseconds,
-    /// The workload that pauses the run when it ends. `None` to run until all workloads are done.
+    /// The workload whose end pauses the run. `None` means to run until all workloads are done.
     awaited: Option<usize>,
 }
 
 /// Runs an order to its end.
 ///
 /// # Errors
-/// If the engine rejects an operation, or no next plan can be made.
+/// Fails if the engine rejects an operation or no next plan can be made.
 pub(crate) fn run(order: RunOrder<'_>, progress: &mut dyn Progress) -> Result<RunLog, RunError> {
     let mut run = Run::new(order)?;
     run.begin()?;
@@ -179,7 +179,7 @@ impl<'a> Run<'a> {
         let links = network.links().len();
         let longest = network.links().iter().map(|link| link.spec.delay).max().unwrap_or_default();
         let transport = &settings.transport;
-        // Three round trips over two such links.
+        // This equals three round trips over two such links.
         let patience =
             transport.timeout.unwrap_or(transport.congestion.least_timeout().max(longest * 12));
         let watch = watch.over(substrate.classes().to_vec());
@@ -264,7 +264,7 @@ impl<'a> Run<'a> {
         Ok(self.workloads.iter().any(|one| one.stands_still()).then_some(Stop::Standstill))
     }
 
-    /// Runs until the workload with this index, a program that sends, has nothing in flight.
+    /// Runs until the workload with this index, which is a program, has no open order.
     pub(crate) fn until_idle(&mut self, workload: usize) -> Result<Option<Stop>, RunError> {
         self.awaited = Some(workload);
         self.context.post(Notice::Called);
@@ -313,7 +313,7 @@ impl<'a> Run<'a> {
         self.workloads.iter().all(|workload| workload.is_done())
     }
 
-    /// Returns whether only the endless polling of a control plane is left.
+    /// Returns whether only a control plane's endless polling is left.
     fn only_polls(&self) -> bool {
         self.control.iter().any(|plane| plane.only_polls(&self.context)) && self.is_done()
     }
@@ -325,14 +325,14 @@ impl<'a> Run<'a> {
     }
 
     fn deadlock(&self) -> Option<Stop> {
-        // Only switches with priority queues pause, and they are never split into parts.
+        // Only switches with priority queues pause, and runs with them are never split into parts.
         let ports = self.context.engine.engine()?.deadlock()?;
         let name = |link| self.context.substrate.link_name(link);
         Some(Stop::Deadlock { ports: ports.into_iter().map(name).collect() })
     }
 
     /// Returns whether no more packets will be delivered because the remaining ones are resent into
-    /// dark links for ever.
+    /// dark links forever.
     fn is_stranded(&mut self) -> bool {
         let context = &self.context;
         let may = self.workloads.iter().all(|one| one.is_done() || one.can_strand());

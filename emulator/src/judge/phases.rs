@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-//! Times of the phases of a step, the model's predictions for them, and the effects of faults on
-//! them.
+//! Computes how long each phase of a step took, what the models predict, and how faults affected
+//! it.
 
 use lightloom_planner::rfabric::fluid;
 use lightloom_units::Picoseconds;
@@ -47,7 +47,7 @@ pub(super) fn results(ran: &JudgedRun<'_>) -> Vec<PhaseResult> {
     ran.log.phases.iter().enumerate().map(result).collect()
 }
 
-/// Returns the steps: the sums over their phases.
+/// Returns the steps as sums over their phases.
 pub(super) fn steps(ran: &JudgedRun<'_>, phases: &[PhaseResult]) -> Vec<StepResult> {
     let circuits = ran.start.circuits.as_ref().zip(ran.scenario.phases);
     let Some((CircuitPlan { plan, .. }, run)) = circuits else { return Vec::new() };
@@ -71,7 +71,7 @@ pub(super) fn steps(ran: &JudgedRun<'_>, phases: &[PhaseResult]) -> Vec<StepResu
     (0..run.steps).map(step).collect()
 }
 
-/// Returns how the time of the optical ports was spent.
+/// Returns how the optical ports spent their time.
 pub(super) fn port_time(ran: &JudgedRun<'_>) -> Option<PortTime> {
     let all = (optical_ports(ran)? * ran.log.ended.0 as f64).max(1.0);
     Some(PortTime {
@@ -80,7 +80,7 @@ pub(super) fn port_time(ran: &JudgedRun<'_>) -> Option<PortTime> {
     })
 }
 
-/// Returns, by fault, its impact on phases, or `None` without phases.
+/// Returns the impact of each fault on phases, or `None` without phases.
 pub(super) fn impacts(ran: &JudgedRun<'_>) -> Option<Vec<PhaseImpact>> {
     let planned = &ran.start.circuits.as_ref()?.plan.phases;
     let impact = |log: &FaultLog| PhaseImpact {

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-//! Steps of training jobs, with their closed form and the run without faults.
+//! Compares the steps of training jobs with their closed form and with the run without faults.
 
 use lightloom_training::step::StepTime;
 use lightloom_units::Picoseconds;
@@ -34,7 +34,7 @@ fn step(
         start: step.start,
         end: step.end,
         end_without_faults: there.and_then(|step| step.end),
-        // Nine digits, so that JSON preserves the value.
+        // Rounded to nine digits so that JSON preserves the value.
         mfu: took.map(|took| (log.step.mfu(took) * 1e9).round() / 1e9),
         closed_form: picoseconds(log.closed_form.step_seconds),
         closed_form_parts,

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-//! Single changes of a scenario over a span: the same months, repeated with each change.
+//! Recomputes the same months with each of several single changes to the scenario.
 
 use lightloom_units::{Milliseconds, Picoseconds};
 use serde::Serialize;
@@ -11,27 +11,27 @@ use crate::scenario::{ControlDelays, DaemonSetup, FailureSource, Scenario};
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize)]
 #[serde(rename_all = "snake_case")]
 pub enum Change {
-    /// The control plane detects a failure in half the time; its runs are repeated.
+    /// The control plane detects a failure in half the time, which requires new runs.
     DetectionHalved,
-    /// One more spare node.
+    /// There is one more spare node.
     OneSpareMore,
-    /// One spare node fewer.
+    /// There is one spare node fewer.
     OneSpareFewer,
-    /// Checkpoints at the optimal period by Young and Daly: the square root of twice the product of
-    /// the write time and the mean time between failures.
+    /// Checkpoints are written at Young and Daly's optimal period: the square root of twice the
+    /// product of write time and mean time between failures.
     CheckpointAtOptimum,
-    /// Checkpoints twice as often.
+    /// Checkpoints are written twice as often.
     CheckpointTwiceAsOften,
     /// Checkpoints are read in half the time.
     LoadHalved,
-    /// Copies in memory are read, nodes are replaced, and replicas are left out and added again in
-    /// half the time.
+    /// Reading in-memory copies, replacing nodes, and removing and re-adding replicas take half the
+    /// time.
     AnswerHalved,
     /// Parts are repaired in half the time.
     RepairHalved,
 }
 
-/// A change and its result. GPU-hours are means over the seeds.
+/// A change and its result, with GPU-hours as means over the seeds.
 #[derive(Clone, Debug, PartialEq, Serialize)]
 pub struct Alternative {
     /// The change.
@@ -47,7 +47,7 @@ pub struct Alternative {
     pub saves_usd: Option<f64>,
 }
 
-/// Returns the control plane with half its detection delay, or `None` if it has no delay to halve.
+/// Returns the control plane with its detection delay halved, or `None` if there is no delay to halve.
 pub(super) fn faster(control: &ControlDelays) -> Option<(ControlDelays, String)> {
     let half = |time: Picoseconds| Picoseconds(time.0 / 2);
     match control.lightloomd {
@@ -103,7 +103,7 @@ pub(super) fn of_table(
 
 fn spares(table: &LossTable) -> Vec<(Change, String, LossTable)> {
     let spare = table.spare_nodes();
-    // Without a spare, no run shows how a job continues with one; for elastic jobs that is
+    // Without a spare node, no run shows how a job continues with one. For elastic jobs this is
     // computed.
     if spare == 0 && !table.jobs.iter().all(|job| job.policy.answer.is_elastic()) {
         return Vec::new();
@@ -131,7 +131,7 @@ fn checkpoints(
     let between = time / hits.max(1) as f64;
     let (mut other, mut words) = (table.clone(), Vec::new());
     let mut writes = false;
-    // Other jobs read a checkpoint only if nothing else is left.
+    // Other jobs read a checkpoint only as a last resort.
     let restarts = |job: &&mut TrainedJob| job.policy.answer == Answer::Restart;
     for job in other.jobs.iter_mut().filter(restarts) {
         let policy = &mut job.policy;
@@ -155,7 +155,7 @@ fn checkpoints(
     (!words.is_empty()).then(|| (change, words.join(", "), other))
 }
 
-/// Returns the scenario with repairs in half the time, or `None` if a trace gives the repair times.
+/// Returns the scenario with repair times halved, or `None` if they come from a trace.
 pub(super) fn repaired_sooner(scenario: &Scenario) -> Option<Scenario> {
     let mut other = scenario.clone();
     match &mut other.span.as_mut()?.failures {

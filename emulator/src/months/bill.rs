@@ -1,6 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-//! The result of months: the losses by cause over many seeds, and the single change that saves
-//! most.
+//! The result over months: losses by cause over many seeds, and the single change that saves most.
 
 use std::collections::{BTreeMap, BTreeSet};
 
@@ -26,7 +25,7 @@ pub const MONTHS_SCHEMA: &str = "lightloom.month/v1";
 
 const HOUR: f64 = 3.6e15;
 
-/// A figure over all seeds, with percentiles by nearest rank.
+/// Statistics of a figure over all seeds, with percentiles by nearest rank.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Serialize)]
 pub struct Figure {
     /// The mean.
@@ -65,14 +64,14 @@ pub struct BillRow {
     pub usd: Option<f64>,
 }
 
-/// Returns the factors of goodput, as means over months.
+/// Returns the factors of goodput as means over months.
 fn goodput(months: &[Month]) -> Goodput {
     let mean =
         |of: fn(&Month) -> f64| months.iter().map(of).sum::<f64>() / months.len().max(1) as f64;
     Goodput::new(mean(Month::scheduling), mean(Month::runtime), mean(Month::program))
 }
 
-/// A job of the span.
+/// A job in the span.
 #[derive(Clone, Debug, PartialEq, Serialize)]
 pub struct JobRow {
     /// Its name.
@@ -89,7 +88,7 @@ pub struct JobRow {
     pub mfu: f64,
     /// Number of steps between two checkpoints.
     pub saved_every_steps: u32,
-    /// Its response to a lost node before it reads a checkpoint; `restart` if it reads one
+    /// Its response to a lost node before it reads a checkpoint, or `restart` if it reads one
     /// immediately.
     pub answer: &'static str,
     /// Number of data-parallel replicas.
@@ -113,7 +112,7 @@ pub struct FailureRow {
     /// Mean hours to repair. `None` for a trace.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub repair_hours: Option<f64>,
-    /// The source of the rate or `assumed`, or the file of a trace.
+    /// The source of the rate, `assumed`, or the file name of a trace.
     pub source: String,
 }
 
@@ -128,9 +127,9 @@ pub struct TableRow {
     pub runs: usize,
     /// The number of runs that left a job unable to continue.
     pub stopped: usize,
-    /// GPU-seconds lost once, over the other runs.
+    /// One-time loss in GPU-seconds, over the other runs.
     pub once_gpu_seconds: Figure,
-    /// Additional GPU-seconds of each later step, compared with a step without failures.
+    /// Additional GPU-seconds that each later step takes, compared with a step without failures.
     pub each_step_gpu_seconds: Figure,
 }
 
@@ -186,7 +185,7 @@ pub struct MonthRow {
 /// The result of a scenario over a span.
 #[derive(Clone, Debug, PartialEq, Serialize)]
 pub struct MonthsResult {
-    /// The schema and the input files, filled in by the reader of the files.
+    /// The schema and the input files. The code that reads the files fills this in.
     #[serde(flatten)]
     pub made: Provenance,
     /// The name of the scenario.
@@ -207,22 +206,22 @@ pub struct MonthsResult {
     pub jobs: Vec<JobRow>,
     /// The kinds of failures.
     pub failures: Vec<FailureRow>,
-    /// All GPU-hours of a seed.
+    /// All GPU-hours in the span, per seed.
     pub capacity_gpu_hours: f64,
     /// Lost GPU-hours.
     pub lost_gpu_hours: Figure,
     /// Mean loss in dollars. `None` if GPU-hours have no price.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub lost_usd: Option<f64>,
-    /// The losses by cause; the means add up to the total.
+    /// The losses by cause. Their means add up to the total.
     pub bill: Vec<BillRow>,
     /// Goodput, as means over the seeds.
     pub goodput: Goodput,
-    /// Single changes, sorted by savings with the largest first.
+    /// Single changes in order of decreasing savings.
     pub alternatives: Vec<Alternative>,
     /// The change that saves most. `None` if none saves anything.
     pub saves_most: Option<Change>,
-    /// The source of the losses. `None` if they come from runs of this scenario.
+    /// Where the losses come from. `None` if they come from runs of this scenario.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub losses_from: Option<LossesFrom>,
     /// Results of the runs by kind of failure.
@@ -236,10 +235,10 @@ pub struct MonthsResult {
 /// Runs cases, in any order and on any number of threads.
 pub type RunCases<'a> = dyn Fn(&Prepared) -> Result<Vec<CaseRun>, EmulateError> + 'a;
 
-/// Computes the months of `prepared` under these seeds, and again with each single change.
+/// Computes the months of `prepared` with these seeds, and recomputes them with each single change.
 ///
 /// # Errors
-/// If a case cannot be run.
+/// Fails if a case cannot be run.
 pub fn months(
     prepared: &Prepared,
     seeds: SeedRange,
@@ -261,7 +260,7 @@ pub fn months(
         let words = "parts repaired in half the time".to_owned();
         add(Change::RepairHalved, words, &run_all(&sooner, &table, &all)?);
     }
-    // The effect of half the delay is only known from new runs.
+    // Only new runs can show the effect of half the delay.
     let faster = alternatives::faster(&prepared.scenario().control);
     if let Some((control, words)) = faster.filter(|_| prepared.losses_from().is_none()) {
         let faster = prepared.with_control(control, maker)?;
@@ -363,7 +362,7 @@ fn result(
     }
 }
 
-/// Returns every cause in any month, with its figures over all months.
+/// Returns every cause that occurs in some month, with its figures over all months.
 fn bill(prepared: &Prepared, months: &[Month]) -> Vec<BillRow> {
     let causes: BTreeSet<Cause> =
         months.iter().flat_map(|month| month.lost.keys()).copied().collect();

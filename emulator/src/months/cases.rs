@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-//! Runs for the table of losses: a few steps, with a part that fails at a drawn instant of the
-//! second step, and nodes that failed at the start.
+//! Runs for the table of losses. Each run has a few steps. A part fails at a random instant in the
+//! second step, and some nodes have failed at the start.
 
 use std::sync::Arc;
 
@@ -30,14 +30,14 @@ use crate::shipped::MakeControl;
 use crate::stages::StageName;
 use crate::substrate::AnyPart;
 
-/// Number of steps of a run. Nodes that are already out fail in the first step and the measured
-/// part in the second. Recovery that extends into the third ends there, and the last step shows the
-/// slowdown until the repair.
+/// Number of steps in a run. Nodes that are already out fail in the first step, and the measured
+/// part fails in the second. Recovery ends in the third step at the latest, and the last step shows
+/// the slowdown until the repair.
 const STEPS: u32 = 4;
 /// Index of the step with the failure.
 const FAILS_IN: usize = 1;
 
-/// Maximum number of nodes out in a run; runs with this number also stand for more.
+/// Maximum number of nodes out in a run. Runs with this number also represent higher numbers.
 const OUT_MAX: usize = 1;
 
 /// A run to be made.
@@ -82,8 +82,8 @@ pub struct CaseRun {
 #[derive(Clone, Debug)]
 pub struct Prepared {
     scenario: Scenario,
-    /// The scenario of a single run of a few steps. Whole steps since a checkpoint and the reading
-    /// of it are left to the month.
+    /// The scenario of a single run with a few steps. The month accounts for whole steps since a
+    /// checkpoint and for reading the checkpoint.
     short: Scenario,
     start: RunStart,
     /// The logs of the jobs without failures.
@@ -95,11 +95,11 @@ pub struct Prepared {
 }
 
 impl Prepared {
-    /// Plans the fabric and runs its jobs once without failures. `None` if the scenario has no
-    /// span.
+    /// Plans the fabric and runs its jobs once without failures. Returns `None` if the scenario has
+    /// no span.
     ///
     /// # Errors
-    /// If it cannot be planned or run.
+    /// Fails if the scenario cannot be planned or run.
     pub fn of(scenario: &Scenario, maker: &dyn MakeControl) -> Result<Option<Self>, EmulateError> {
         let (Some(span), On::Fabric(_)) = (&scenario.span, &scenario.on) else {
             return Ok(None);
@@ -142,7 +142,7 @@ impl Prepared {
         Ok(Some(Self { scenario, short, start, calm, jobs, gpus, gpus_per_node, losses_from }))
     }
 
-    /// Prepares a scenario with known losses, without a run.
+    /// Prepares a scenario whose losses are known, without running it.
     fn of_known(
         scenario: &Scenario,
         (short, start): (Scenario, RunStart),
@@ -205,7 +205,7 @@ impl Prepared {
     /// Returns the same scenario with another control plane.
     ///
     /// # Errors
-    /// If that cannot be run.
+    /// Fails if the scenario cannot be run with it.
     pub fn with_control(
         &self,
         control: ControlDelays,
@@ -232,13 +232,13 @@ impl Prepared {
     /// Returns the span.
     ///
     /// # Panics
-    /// Never, because only scenarios with a span are prepared.
+    /// Never panics, because only scenarios with a span are prepared.
     #[must_use]
     pub fn span(&self) -> &Span {
         self.scenario.span.as_ref().expect("a span is what it was prepared for")
     }
 
-    /// Returns a table of the jobs without runs.
+    /// Returns a table of the jobs that contains no runs yet.
     #[must_use]
     pub fn table(&self) -> LossTable {
         LossTable::new(self.jobs.clone(), self.gpus, self.gpus_per_node)
@@ -247,14 +247,14 @@ impl Prepared {
     /// Returns the failures and repairs under a seed.
     ///
     /// # Errors
-    /// If the trace does not match the fabric.
+    /// Fails if the trace does not match the fabric.
     pub fn changes(&self, seed: Seed) -> Result<Vec<PartChange>, NodesError> {
         let count = |part| self.start.substrate.count(part);
         changes(self.span(), &count, self.gpus_per_node as u32, seed)
     }
 
-    /// Returns every case of the table. Without spare nodes no case for nodes is needed, because a
-    /// job then waits, unless it is elastic.
+    /// Returns every case for the table. Without spare nodes, only elastic jobs need cases for
+    /// nodes, because other jobs wait.
     #[must_use]
     pub fn cases(&self) -> Vec<Case> {
         let parts = match &self.span().failures {
@@ -278,10 +278,10 @@ impl Prepared {
     /// Runs a case.
     ///
     /// # Errors
-    /// If the engine or the control plane rejects an operation.
+    /// Fails if the engine or the control plane rejects an operation.
     pub fn run(&self, case: &Case, maker: &dyn MakeControl) -> Result<CaseRun, EmulateError> {
         let label = format!("cases of {} with {} out", case.part.name(), case.out);
-        // Take the parts in rotation, so that all are run equally often.
+        // Take the parts in rotation, so that all fail equally often.
         let mut places: Vec<usize> = (0..self.start.substrate.count(case.part)).collect();
         places.shuffle(&mut self.short.seed.stream(&label, u64::MAX));
         let place = places[case.number as usize % places.len()];
@@ -315,7 +315,7 @@ impl Prepared {
             true => self.calm.clone(),
             false => run_alone((&self.short, &self.start), &events, maker)?.trained,
         };
-        // If there are several jobs, use the longest of their steps.
+        // If there are several jobs, use the longest step among them.
         let step = before.iter().filter_map(|log| log.steps.get(FAILS_IN));
         let step = step.filter_map(|step| Some((step.start, took(step)?)));
         let (begins, takes) = step.max_by_key(|(_, takes)| *takes).unwrap_or_default();
@@ -337,8 +337,8 @@ impl Prepared {
         })
     }
 
-    /// Returns the losses of the jobs to the last fault of a run, compared with the run without it,
-    /// and the slowdown of later steps compared with the run without any fault.
+    /// Returns what the last fault of a run cost each job, compared with the run without it, and
+    /// how much slower later steps are than in the run without any fault.
     fn sample(
         &self,
         (part, place): (AnyPart, usize),
@@ -370,7 +370,7 @@ fn took(step: &TrainStepLog) -> Option<Picoseconds> {
     step.end.map(|end| end.since(step.start))
 }
 
-/// Returns the number of GPUs in the bill, including spare ones, and the number per node.
+/// Returns the number of GPUs in the bill (including spare ones) and the number per node.
 fn gpus_of_bill(scenario: &Scenario, start: &RunStart, trained: &[u32]) -> (u64, u64) {
     let On::Fabric(fabric) = &scenario.on else { return (0, 1) };
     let ranks = start.plan.iter().flat_map(|(plan, _)| &plan.ranks);
@@ -393,7 +393,7 @@ fn replicas(trained: &TrainStep, start: &RunStart, step: Picoseconds) -> Replica
     Replicas { count, step_with_fewer: step.0.into(), of_node }
 }
 
-/// Adds the step time with one replica fewer, measured in a run with that many GPUs fewer.
+/// Adds the step time with one replica fewer, measured in a run without that replica's GPUs.
 fn with_fewer(
     short: &Scenario,
     (log, replicas): (&TrainLog, Replicas),
@@ -416,15 +416,15 @@ fn with_fewer(
 }
 
 /// Returns the loss of an elastic job to a node failure. The job continues without the node's
-/// replicas once the failure is detected, so it loses the time until then and the current step.
-/// Nothing if the node is not part of the job.
+/// replicas once the failure is detected, so it loses the time until then and the current step. It
+/// loses nothing if the node is not part of the job.
 fn loss_of_elastic(
     log: &TrainLog,
     (before, calm): (&TrainLog, &TrainLog),
     fault: &FaultLog,
     is_hit: bool,
 ) -> Option<JobLossSample> {
-    // Its steps can be slower because of other nodes.
+    // The job's steps can still be slower because of other nodes.
     let slower = loss(log, (before, calm), fault).map_or(0, |loss| loss.slower);
     if !is_hit {
         return Some(JobLossSample { once: Vec::new(), slower });
@@ -461,7 +461,7 @@ fn loss(
     let length = |log: &TrainLog| Some(i128::from(took(log.steps.last()?)?.0));
     let step = length(log)?;
     let slower = step - length(before)?;
-    // Steps after the job's restart are as long as the last one.
+    // After the job's restart, steps take as long as the last one.
     let is_in_next = |step: &TrainStepLog| {
         step.restarts > 0 || fault.restored.is_some_and(|restored| restored > step.start)
     };
@@ -480,7 +480,7 @@ fn loss(
     Some(JobLossSample { once: causes, slower: step - length(calm)? })
 }
 
-/// Returns an outage by stage, with the time beyond the stages last.
+/// Returns an outage by stage, followed by the time that no stage covers.
 fn stages(fault: &FaultLog, outage: i128) -> Vec<(Cause, i128)> {
     let assumed = [
         (StageName::Detected, fault.detected),

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-//! Failures and repairs of parts over a span.
+//! Draws failures and repairs of parts over a span.
 
 use lightloom_fabric::trace::{Health, NodesError, TraceTime};
 use lightloom_units::Milliseconds;
@@ -18,15 +18,15 @@ pub struct PartChange {
     pub part: AnyPart,
     /// The index of the part within its kind.
     pub place: usize,
-    /// Whether it fails.
+    /// Whether the part fails; otherwise it is repaired.
     pub fails: bool,
 }
 
-/// Returns every change over a span in order, under a seed. `count` returns the number of parts of
-/// a kind; `gpus_per_node` is the number of GPUs of a node.
+/// Returns every change over a span for a seed, in order. `count` returns the number of parts of a
+/// kind, and `gpus_per_node` is the number of GPUs per node.
 ///
 /// # Errors
-/// If a trace does not match these nodes.
+/// Fails if a trace does not match these nodes.
 pub fn changes(
     span: &Span,
     count: &dyn Fn(AnyPart) -> usize,
@@ -77,7 +77,7 @@ fn of_part(
     let (mut at, mut changes) = (Milliseconds::ZERO, Vec::new());
     let mut fails = true;
     loop {
-        // A repair in zero time would undo the failure.
+        // A repair that takes no time would undo the failure.
         let time = if fails { exponential(rate.mtbf) } else { exponential(rate.repair) };
         at = Milliseconds(at.get().saturating_add(time.get().max(1)));
         if at >= length {

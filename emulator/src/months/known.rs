@@ -1,23 +1,23 @@
 // SPDX-License-Identifier: Apache-2.0
-//! Losses from an earlier result of months, which let other months of the same jobs do without
-//! runs. On another fabric or with more GPUs they are an approximation: losses in steps are scaled
-//! with the closed forms of the steps, and the result records that.
+//! Reuses losses from an earlier result, so that other months with the same jobs need no runs. On
+//! another fabric or with more GPUs they are an approximation: losses in steps are scaled by the
+//! closed forms of the steps, and the result says so.
 
 use serde::Serialize;
 
 use super::{Case, CaseRun, Cause, JobLossSample, LossSample, TrainedJob};
 use crate::scenario::{KnownLosses, KnownRun, LossPart, RunLoss};
 
-/// The source of losses that are not from runs of this scenario.
+/// The source of losses that do not come from runs of this scenario.
 #[derive(Clone, Debug, PartialEq, Serialize)]
 pub struct LossesFrom {
     /// The file.
     pub file: String,
     /// The control plane of the runs.
     pub control: String,
-    /// GPUs of the jobs in that result, in the order of the jobs here.
+    /// GPUs of each job in that result, in this scenario's order of jobs.
     pub gpus: Vec<u64>,
-    /// The scale factor for the steps of each job.
+    /// The scale factor for each job's steps.
     pub stretched: Vec<f64>,
     /// Whether they come from another fabric and are only assumed to apply to this one.
     pub stand_in: bool,
@@ -38,13 +38,13 @@ pub(super) fn written(job: &TrainedJob, loss: &JobLossSample) -> RunLoss {
     }
 }
 
-/// Converts picoseconds to their form in documents, which holds more than a hundred days.
+/// Converts picoseconds to the type used in documents, which can represent more than a hundred days.
 fn saturated(time: i128) -> i64 {
     i64::try_from(time).unwrap_or(if time < 0 { i64::MIN } else { i64::MAX })
 }
 
-/// Converts a loss from its form in documents and scales it by `stretch`. Parts with unknown causes
-/// are left out.
+/// Converts a loss from its form in documents and scales it by `stretch`. Parts of the loss with
+/// unknown causes are left out.
 fn read(loss: &RunLoss, stretch: f64) -> JobLossSample {
     let stretched = |time: i64| (time as f64 * stretch) as i128;
     let part = |part: &LossPart| {
@@ -57,7 +57,7 @@ fn read(loss: &RunLoss, stretch: f64) -> JobLossSample {
     JobLossSample { once, slower: stretched(loss.slower_ps) }
 }
 
-/// Returns every run for these jobs. On another fabric, parts have other indices.
+/// Returns every run for these jobs. On another fabric, parts have different indices.
 pub(super) fn runs(known: &KnownLosses, jobs: &[TrainedJob], from: &LossesFrom) -> Vec<CaseRun> {
     let run = |run: &KnownRun| {
         let of = |(job, stretch): (&TrainedJob, &f64)| {

@@ -1,8 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
-//! One month: jobs train through failures and repairs, and every GPU-hour has a cause.
+//! Simulates one month, in which jobs train through failures and repairs and every lost GPU-hour has a cause.
 //!
-//! Work is counted continuously, including fractions of steps, in the time that it takes without
-//! failures.
+//! Work is measured as the time that it takes without failures, including fractions of steps.
 
 use std::collections::BTreeMap;
 
@@ -21,11 +20,11 @@ const MILLISECOND: i128 = 1_000_000_000;
 /// The result of a month. Times are in GPU-picoseconds.
 #[derive(Clone, Debug, Default, PartialEq)]
 pub struct Month {
-    /// The time of all GPUs.
+    /// The total time of all GPUs.
     pub capacity: i128,
-    /// Useful work, in the time that it takes without failures.
+    /// Useful work, measured as the time that it takes without failures.
     pub useful: i128,
-    /// Useful work multiplied by the utilisation of each step.
+    /// Useful work weighted by the utilisation of each step.
     pub utilised: f64,
     /// Time of jobs while they had all their GPUs.
     pub allocated: i128,
@@ -51,7 +50,7 @@ impl Month {
         self.useful + self.lost.get(&Cause::SlowerSteps).copied().unwrap_or(0)
     }
 
-    /// Returns the share of all GPU time that jobs with all their GPUs used.
+    /// Returns the share of all GPU time that was allocated to jobs with all their GPUs.
     #[must_use]
     pub fn scheduling(&self) -> f64 {
         ratio(self.allocated, self.capacity)
@@ -77,7 +76,7 @@ fn ratio(part: i128, whole: i128) -> f64 {
 struct Out {
     part: AnyPart,
     place: usize,
-    /// For each job, the additional step time if no other part of the same kind is out.
+    /// The additional step time for each job if no other part of the same kind is out.
     alone: Vec<i128>,
 }
 
@@ -89,7 +88,7 @@ struct Cluster<'a> {
     /// Picoseconds since the start of the span.
     now: i128,
     open: Vec<Out>,
-    /// For each job, the additional step time with the nodes that are out, if there are several.
+    /// The additional step time for each job if several nodes are out together.
     together: Vec<i128>,
     month: Month,
 }
@@ -104,7 +103,7 @@ impl Cluster<'_> {
         self.jobs.iter().filter(|one| one.waits.is_none()).map(Training::held).sum()
     }
 
-    /// Counts the working GPUs of replicas that their jobs leave out.
+    /// Counts the working GPUs in replicas that their jobs leave out.
     fn left_out(&self) -> i128 {
         let of = |(at, one): (usize, &Training<'_>)| {
             let vacant = self.seats.vacant(at) as i128 * i128::from(self.table.gpus_per_node);
@@ -118,7 +117,7 @@ impl Cluster<'_> {
         gpus.min(i128::from(self.table.gpus))
     }
 
-    /// Counts the working GPUs that no running job has.
+    /// Counts the working GPUs that belong to no running job.
     fn free(&self) -> i128 {
         i128::from(self.table.gpus) - self.gpus_out() - self.held() - self.left_out()
     }
@@ -173,7 +172,7 @@ impl Cluster<'_> {
             self.together = self.slower(sample);
         }
         self.open.push(Out { part: change.part, place: change.place, alone });
-        // Repeated work takes steps with the new slowdown.
+        // Steps that are repeated take place with the new slowdown.
         self.set_steps();
         let is_node = change.part == AnyPart::Node;
         let mut cost = is_node && self.leave_out(change.place, choice);
@@ -205,8 +204,8 @@ impl Cluster<'_> {
         self.month.hits += u64::from(cost);
     }
 
-    /// Handles the failure of a node of an elastic job, which continues without the node's replicas
-    /// or waits. Returns whether that cost time.
+    /// Handles a node failure in an elastic job, which continues without the node's replicas or
+    /// waits. Returns whether that cost time.
     fn leave_out(&mut self, node: usize, choice: f64) -> bool {
         let Some((at, is_news)) = self.seats.fails(node) else { return false };
         self.jobs[at].left_out = self.seats.left_out(at).0;
@@ -231,7 +230,7 @@ impl Cluster<'_> {
         self.seats.fill(idle as usize, self.now);
     }
 
-    /// Counts the working GPUs outside of jobs that run or that keep their nodes while they wait.
+    /// Counts the working GPUs that belong neither to running jobs nor to waiting jobs that keep their nodes.
     fn idle(&self) -> i128 {
         let kept = |(at, one): (usize, &Training<'_>)| {
             let vacant = self.seats.vacant(at) as i128 * i128::from(self.table.gpus_per_node);
@@ -254,7 +253,7 @@ impl Cluster<'_> {
         one.resume();
     }
 
-    /// Returns, by job, the additional time of a step after a run.
+    /// Returns each job's additional step time after a run.
     fn slower(&self, sample: Option<&LossSample>) -> Vec<i128> {
         let of = |at: usize| {
             let loss = sample.and_then(|sample| sample.jobs[at].as_ref());
@@ -263,7 +262,7 @@ impl Cluster<'_> {
         (0..self.jobs.len()).map(of).collect()
     }
 
-    /// Updates the slowdown of steps: the nodes that are out together, plus each other part.
+    /// Updates the slowdown of steps, which is that of all failed nodes together plus that of each other failed part.
     fn set_steps(&mut self) {
         let nodes = self.nodes_out();
         for (at, one) in self.jobs.iter_mut().enumerate() {
@@ -277,8 +276,8 @@ impl Cluster<'_> {
         }
     }
 
-    /// Makes one job wait because there are too few nodes for all. Its probability grows with its
-    /// GPUs.
+    /// Makes one job wait because there are too few nodes for all jobs. The more GPUs a job has,
+    /// the more likely it is chosen.
     fn stop_one(&mut self, choice: f64) {
         let mut left = (self.held() as f64 * choice) as i128;
         let running = self.jobs.iter_mut().filter(|one| one.waits.is_none());
@@ -315,8 +314,8 @@ impl Cluster<'_> {
     }
 }
 
-/// Simulates the jobs for `length` over these changes. The cost of each failure is drawn from the
-/// table with the seed.
+/// Simulates the jobs for `length` with these changes. The seed determines which cost is drawn from
+/// the table for each failure.
 #[must_use]
 pub fn month(table: &LossTable, changes: &[PartChange], length: Milliseconds, seed: Seed) -> Month {
     let mut cluster = Cluster {

@@ -1,12 +1,12 @@
 // SPDX-License-Identifier: Apache-2.0
-//! The nodes of the replicas of elastic jobs: which replicas are left out, and when they are ready
+//! Tracks the nodes of elastic jobs' replicas: which replicas are left out, and when they are ready
 //! again.
 
 use std::collections::{BTreeMap, BTreeSet};
 
 use super::{Answer, LossTable, TrainedJob};
 
-/// The GPUs of one node, as their job and replicas.
+/// The GPUs in one node, identified by their job and replicas.
 type Seat = (usize, Vec<u32>);
 
 /// A replica that its job leaves out.
@@ -14,8 +14,8 @@ type Seat = (usize, Vec<u32>);
 struct LeftOut {
     /// The number of seats without a node.
     vacant: usize,
-    /// When it is ready, in picoseconds since the start of the span. `None` while nodes are
-    /// missing.
+    /// When the replica is ready, in picoseconds since the start of the span. `None` while nodes
+    /// are missing.
     ready: Option<i128>,
 }
 
@@ -24,7 +24,7 @@ pub(super) struct Seats {
     broken: BTreeSet<usize>,
     vacant: Vec<Seat>,
     left_out: BTreeMap<(usize, u32), LeftOut>,
-    /// For each job, how long a replica takes to get ready. `None` if the job is not elastic.
+    /// How long a replica of each job takes to get ready. `None` if the job is not elastic.
     start: Vec<Option<i128>>,
 }
 
@@ -98,7 +98,7 @@ impl Seats {
         self.left_out.values().filter_map(|out| out.ready).min()
     }
 
-    /// Makes the replicas that are ready by `now` part of their jobs again. Returns these jobs.
+    /// Returns replicas that are ready by `now` to their jobs. Returns the affected jobs.
     pub(super) fn take_up(&mut self, now: i128) -> BTreeSet<usize> {
         let is_ready = |out: &LeftOut| out.ready.is_some_and(|ready| ready <= now);
         let ready = self.left_out.iter().filter(|(_, out)| is_ready(out));

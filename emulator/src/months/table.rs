@@ -1,23 +1,23 @@
 // SPDX-License-Identifier: Apache-2.0
-//! The table that months draw from: the cost of each kind of failure, measured in runs.
+//! The table from which months draw: the cost of each kind of failure, measured in runs.
 
 use super::{Case, Cause, TrainedJob};
 use crate::substrate::AnyPart;
 
-/// The cost of a failure for a job in a run, in picoseconds.
+/// What a failure cost one job in a run, in picoseconds.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct JobLossSample {
-    /// The one-time losses by cause, in order of time.
+    /// The one-time losses by cause, in chronological order.
     pub once: Vec<(Cause, i128)>,
-    /// The additional time of every later step compared with a step without failures, for all parts
-    /// that are out.
+    /// The additional time that every later step takes compared with a step without failures, due
+    /// to all parts that are out.
     pub slower: i128,
 }
 
 /// The cost of a failure in a run.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct LossSample {
-    /// By job. `None` for a job that could not continue.
+    /// The cost for each job. `None` for a job that could not continue.
     pub jobs: Vec<Option<JobLossSample>>,
 }
 
@@ -38,12 +38,12 @@ pub struct LossTable {
 struct CaseKind {
     part: AnyPart,
     out: usize,
-    /// Each run with the index of the failed part.
+    /// The runs, each with the index of the failed part.
     runs: Vec<(usize, LossSample)>,
 }
 
 impl LossTable {
-    /// Creates a table of these jobs without any run.
+    /// Creates a table for these jobs that contains no runs.
     #[must_use]
     pub fn new(jobs: Vec<TrainedJob>, gpus: u64, gpus_per_node: u64) -> Self {
         Self { jobs, gpus, gpus_per_node, rows: Vec::new() }
@@ -59,8 +59,8 @@ impl LossTable {
     }
 
     /// Returns the runs for a part with this number of nodes out, or with the nearest lower number
-    /// that was run. If this very part failed in some of them, returns only those, otherwise all
-    /// runs for its kind.
+    /// that was run. If exactly this part failed in some of them, returns only those; otherwise
+    /// returns all runs for its kind.
     #[must_use]
     pub fn samples(&self, (part, place): (AnyPart, usize), out: usize) -> Vec<&LossSample> {
         let fits = self.rows.iter().filter(|row| row.part == part && row.out <= out);
@@ -87,7 +87,7 @@ impl LossTable {
         })
     }
 
-    /// Returns the number of GPUs of all jobs.
+    /// Returns the total number of GPUs in jobs.
     #[must_use]
     pub fn gpus_of_jobs(&self) -> u64 {
         self.jobs.iter().map(|job| job.gpus).sum()

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-//! Effects of each fault on groups, flows and phases, and their line of text.
+//! Effects of each fault on groups, flows and phases, and a line of text for each fault.
 
 use std::fmt;
 
@@ -25,8 +25,8 @@ pub struct FaultResult {
     /// When the next plan was ready.
     #[serde(rename = "replanned_ps")]
     pub replanned: Option<SimTime>,
-    /// When the last transceiver was lit again and the last group continued. `None` if that never
-    /// happened.
+    /// When the last transceiver had light again and the last group had resumed. `None` if that
+    /// never happened.
     #[serde(rename = "restored_ps")]
     pub restored: Option<SimTime>,
     /// Why groups still wait for restoration. `None` if it was restored or no group waits.
@@ -40,8 +40,8 @@ pub struct FaultResult {
     /// Shortest and longest dark time of a bundle.
     #[serde(rename = "dark_ps")]
     pub dark: Option<[Picoseconds; 2]>,
-    /// How long the receivers needed to lock afterwards, according to the fabric. `None` if no
-    /// bundle switched.
+    /// How long the receivers then took to lock, according to the fabric. `None` if no bundle
+    /// switched.
     #[serde(rename = "relock_ps", default, skip_serializing_if = "Option::is_none")]
     pub relock: Option<Picoseconds>,
     /// Groups whose collectives it stopped or delayed.
@@ -49,14 +49,14 @@ pub struct FaultResult {
     /// Groups that lost no time to this fault. `None` if no job trains.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub groups_unaffected: Option<Vec<GroupId>>,
-    /// The unit of the next two figures: hosts if the number of GPUs per host is unknown.
+    /// The unit for the next two figures, which is hosts if the number of GPUs per host is unknown.
     #[serde(default, skip_serializing_if = "EndpointKind::is_gpus")]
     pub counted: EndpointKind,
     /// GPUs of the affected groups.
     pub gpus_affected: u64,
-    /// GPUs that went out of service with the broken part or with lost groups.
+    /// GPUs that went out of service because of the broken part or because their groups were lost.
     pub gpus_lost: u64,
-    /// How much later than without faults the slowest affected group or workload ended. `None` if
+    /// How much later the slowest affected group or workload ended than without faults. `None` if
     /// one of them has work left.
     #[serde(rename = "delay_ps")]
     pub delay: Option<Picoseconds>,
@@ -78,8 +78,8 @@ pub struct FaultResult {
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
 pub enum NotRestored {
-    /// A bundle in loopback stopped responding. Its light reaches no neighbour that could miss it,
-    /// and for the daemon silence is not enough to detect a failure, because a working module
+    /// A bundle in loopback stopped responding. No neighbour receives its light and could notice
+    /// the loss, and a missing response alone does not prove a failure, because a working module
     /// behind a cut management line looks the same.
     InLoopback,
     /// The fault was detected, but too few nodes are left to form its groups again.
@@ -127,17 +127,17 @@ impl EndpointKind {
 /// Effects of a fault on the phases of a step.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct PhaseImpact {
-    /// Circuits that lost their light or failed their test because of it, over the whole run.
+    /// Circuits that lost their light or failed their test because of the fault, over the whole run.
     pub circuits_lost: usize,
     /// Changes missed because the control plane was down.
     pub changes_missed: u32,
     /// Leaves at the ends of these circuits.
     pub leaves_affected: Vec<LeafId>,
-    /// Packets lost in phases that it affected, beyond those lost without faults.
+    /// Packets lost in phases that the fault affected, in addition to those lost without faults.
     pub packets_lost: u64,
-    /// Phases that took at least a thousandth longer because of it, as `step/phase`.
+    /// Phases that took at least 0.1 % longer because of the fault, as `step/phase`.
     pub phases_slowed: Vec<String>,
-    /// How much longer all steps took because of it. `None` if they never ended.
+    /// How much longer all steps together took because of the fault. `None` if they never ended.
     #[serde(rename = "delay_ps")]
     pub delay: Option<Picoseconds>,
 }
@@ -145,11 +145,11 @@ pub struct PhaseImpact {
 /// Effects of a fault on flows.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct TrafficImpact {
-    /// Flows on its links when it began.
+    /// Flows on the fault's links when it began.
     pub flows_hit: u64,
-    /// Flows that, because of it, never ended or ended at another picosecond than without faults.
+    /// Flows that never ended because of the fault, or whose end it changed, even by a picosecond.
     pub flows_moved: u64,
-    /// Flows that were abandoned because no path around it exists.
+    /// Flows that were abandoned because no path around the fault exists.
     pub flows_given_up: u64,
     /// Workloads of the moved flows.
     pub workloads: Vec<String>,
@@ -180,8 +180,8 @@ pub fn listed(groups: &[GroupId]) -> String {
 }
 
 impl FaultResult {
-    /// Returns whether a group, a host, a phase or a circuit was affected, or a bundle switched. Idle GPUs that it takes are
-    /// missed by nobody.
+    /// Returns whether a group, a host, a phase or a circuit was affected, or a bundle switched.
+    /// Losing idle GPUs has no effect.
     pub(crate) fn had_effect(&self) -> bool {
         let is_late = self.delay != Some(Picoseconds::ZERO);
         let is_affected = !self.groups_affected.is_empty() || self.gpus_affected > 0;
@@ -190,7 +190,7 @@ impl FaultResult {
     }
 }
 
-/// Writes one line: when the fault was detected, planned around and restored, and its effects.
+/// Writes one line with the times of detection, replanning and restoration, and with the effects.
 impl fmt::Display for FaultResult {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         let what = self.what();

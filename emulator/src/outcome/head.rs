@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-//! The common head of every result: the scenario, the duration, and the packet counts.
+//! The head that every result has: the scenario, the duration, and the packet counts.
 
 use lightloom_fabric::provenance::{Inputs, Provenance};
 use lightloom_units::SimTime;
@@ -8,13 +8,13 @@ use serde::Serialize;
 
 use lightloom_engine::PacketCount;
 
-/// Version of the result of one run.
+/// Version of the document for one run.
 pub const RUN_SCHEMA: &str = "lightloom.run/v2";
 
 /// The first keys of a result.
 #[derive(Clone, Debug, PartialEq, Serialize)]
 pub struct OutcomeHead {
-    /// The schema and the input files, filled in by the reader of the files.
+    /// The schema and the input files. The code that reads the files fills this in.
     #[serde(flatten)]
     pub made: Provenance,
     /// The name of the scenario.
@@ -25,14 +25,14 @@ pub struct OutcomeHead {
     pub seed: Seed,
     /// Number of threads.
     pub threads: usize,
-    /// Real time of the run in seconds, filled in by the owner of the clock.
+    /// Real duration of the run in seconds. The caller that reads the clock fills this in.
     pub wall_seconds: f64,
     /// The simulated time of the last event.
     #[serde(rename = "simulated_ps")]
     pub simulated: SimTime,
     /// Packets put on a wire.
     pub packet_hops: u64,
-    /// `packet_hops / wall_seconds`, filled in by the owner of the clock.
+    /// `packet_hops / wall_seconds`. The caller that reads the clock fills this in.
     pub packet_hops_per_second: f64,
     /// The control plane of the run, such as `assumed` delays.
     pub control: &'static str,
@@ -41,7 +41,7 @@ pub struct OutcomeHead {
 }
 
 impl OutcomeHead {
-    /// Creates the head of a run with the packet counts in `count`. The clock is read elsewhere.
+    /// Creates the head of a run with the packet counts in `count`. The caller reads the clock.
     pub(crate) fn new(of: RunIdentity<'_>, simulated: SimTime, count: &PacketCount) -> Self {
         Self {
             made: Provenance::of(RUN_SCHEMA, Inputs::new()),
@@ -76,22 +76,22 @@ pub(crate) struct RunIdentity<'a> {
 /// Packet counts.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize)]
 pub struct Packets {
-    /// Data packets and acknowledgements handed to the network.
+    /// Data packets and acknowledgements passed to the network.
     pub sent: u64,
     /// Packets that arrived.
     pub delivered: u64,
     /// Packets dropped at a full queue.
     pub dropped: u64,
-    /// Packets lost on a dark link or a link that went dark.
+    /// Packets lost on a link that was dark or went dark.
     pub lost: u64,
-    /// Packets still in flight at the end of the run: `sent = delivered + dropped + lost +
+    /// Packets still in flight at the end of the run, so that `sent = delivered + dropped + lost +
     /// in_flight`.
     pub in_flight: u64,
     /// Marks set by queues.
     pub marked: u64,
     /// Resent data packets.
     pub retransmitted: u64,
-    /// Data packets received more than once: resent although they were not lost.
+    /// Data packets received more than once because they were resent although not lost.
     pub duplicates: u64,
     /// Data packets trimmed to their headers.
     pub trimmed: u64,

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-//! Utilisation of links, and the queues before them.
+//! Utilisation of links, and the queues ahead of them.
 
 use lightloom_units::{Bytes, Picoseconds};
 use serde::Serialize;
@@ -13,7 +13,7 @@ pub struct LinkClass {
     pub links: usize,
     /// The number of links that carried packets.
     pub links_used: usize,
-    /// Mean utilisation over the whole run of the links that carried packets.
+    /// Mean utilisation, over the whole run, of the links that carried packets.
     pub utilisation_mean: f64,
     /// Utilisation of the busiest link.
     pub utilisation_max: f64,
@@ -26,19 +26,19 @@ pub struct LinkClass {
 /// The queue that packets found at a class of links.
 #[derive(Clone, Debug, Default, PartialEq, Serialize)]
 pub struct QueueResult {
-    /// The number of packets counted. Hosts hold data back in memory, so only their
+    /// The number of packets counted. Hosts keep waiting data in memory, so only their
     /// acknowledgements queue.
     pub packets: u64,
-    /// Half of the packets found no more, in bytes.
+    /// Median queue length that packets found, in bytes.
     pub p50_bytes: Bytes,
-    /// 99 % of the packets found no more, in bytes.
+    /// 99th percentile of the queue length that packets found, in bytes.
     pub p99_bytes: Bytes,
-    /// 99.9 % of the packets found no more, in bytes.
+    /// 99.9th percentile of the queue length that packets found, in bytes.
     pub p999_bytes: Bytes,
-    /// The longest queue that a packet found, to three digits, in bytes.
+    /// The longest queue that a packet found, in bytes and to three digits.
     pub max_bytes: Bytes,
-    /// Packets by the queue they found. Row limits are powers of two; a row excludes the rows
-    /// before it.
+    /// Packets by the queue length that they found. Row limits are powers of two, and a row
+    /// excludes the packets in earlier rows.
     pub histogram: Vec<QueueRow>,
 }
 
@@ -56,7 +56,7 @@ pub struct QueueRow {
 pub struct LinkResult {
     /// Its ends.
     pub link: String,
-    /// Share of the run that it spent sending.
+    /// Share of the run during which it was sending.
     pub utilisation: f64,
     /// Bytes put on the wire.
     pub bytes: Bytes,
@@ -64,7 +64,7 @@ pub struct LinkResult {
     pub dropped: u64,
     /// Marked packets.
     pub marked: u64,
-    /// Packets lost on it while it was dark or faulty.
+    /// Packets lost on the link while it was dark or faulty.
     pub lost: u64,
     /// How long its far end paused at least one priority.
     #[serde(rename = "paused_ps")]

@@ -8,9 +8,9 @@ use serde::{Deserialize, Serialize};
 
 const HOUR: f64 = 3.6e15;
 
-/// The cost of a fault for a job, in picoseconds. The causes add up to `late`, and over all faults
-/// `late` adds up to the delay of the job relative to the run without faults. Only the change in
-/// contention can be negative.
+/// The cost of a fault for a job, in picoseconds. The causes add up to `late`, and the `late`
+/// values of all faults add up to the job's delay relative to the run without faults. Only the
+/// change in contention can be negative.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 pub struct JobLoss {
     /// The job.
@@ -20,17 +20,17 @@ pub struct JobLoss {
     /// How much later its last step ended.
     #[serde(rename = "late_ps")]
     pub late: i64,
-    /// Waiting for the control plane and for light after the fault.
+    /// Time spent waiting for the control plane and for light after the fault.
     #[serde(rename = "outage_ps")]
     pub outage: i64,
-    /// Lost work that is repeated.
+    /// Time to repeat lost work.
     #[serde(rename = "redone_ps")]
     pub redone: i64,
-    /// Change in contention: sharing links on the critical path of the step, which another path may
-    /// have replaced. It includes other causes that take less time than without faults.
+    /// Change in contention, which is the cost of sharing links on the step's critical path. The fault may have
+    /// made another path critical. It also includes other causes that took less time than without faults.
     #[serde(rename = "contention_ps")]
     pub contention: i64,
-    /// Waiting for changes of circuits.
+    /// Time spent waiting for circuit changes.
     #[serde(rename = "transition_ps")]
     pub transition: i64,
     /// Exchange without contention.
@@ -39,8 +39,8 @@ pub struct JobLoss {
     /// Computation.
     #[serde(rename = "compute_ps")]
     pub compute: i64,
-    /// Generation: weights and caches that a replica fetches and processes before it continues.
-    /// Absent without generation.
+    /// Generation, which includes the weights and caches that a replica fetches and processes
+    /// before it continues. Absent without generation.
     #[serde(rename = "generation_ps", default, skip_serializing_if = "is_nothing")]
     pub generation: i64,
 }
@@ -50,7 +50,7 @@ fn is_nothing(time: &i64) -> bool {
 }
 
 impl JobLoss {
-    /// Adds up the causes. One that takes less time than without faults counts as a change in
+    /// Adds up the causes. A cause that takes less time than without faults counts as a change in
     /// contention.
     pub(crate) fn settle(&mut self) {
         let mut shorter = 0;

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-//! Steps of a result: of a fabric's phases or of training jobs.
+//! The steps in a result, which are those of a fabric's phases or of training jobs.
 
 use lightloom_units::{Picoseconds, SimTime};
 use serde::Serialize;
@@ -17,7 +17,7 @@ pub enum Steps {
 }
 
 impl Steps {
-    /// Returns whether there are none.
+    /// Returns whether there are no steps.
     #[must_use]
     pub fn is_empty(&self) -> bool {
         match self {
@@ -73,10 +73,10 @@ pub struct JobStep {
     /// When it ended in the run without faults.
     #[serde(rename = "end_without_faults_ps")]
     pub end_without_faults: Option<SimTime>,
-    /// Model FLOPs utilisation, counting attention over the full mask. `None` if the step never
+    /// Model FLOPs utilisation, which counts attention over the full mask. `None` if the step never
     /// ended.
     pub mfu: Option<f64>,
-    /// Its closed form: nothing overlapped, no contention, no faults.
+    /// Its closed form, without overlap, contention or faults.
     #[serde(rename = "closed_form_ps")]
     pub closed_form: Picoseconds,
     /// The closed form by part.
@@ -98,7 +98,7 @@ impl JobStep {
 /// The closed form of a step by part.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize)]
 pub struct ClosedForm {
-    /// Computation on the slowest stage, the optimizer, and pipeline waiting.
+    /// Computation on the slowest stage, the optimizer, and waiting in the pipeline.
     #[serde(rename = "compute_ps")]
     pub compute: Picoseconds,
     /// Generation of the samples, which may overlap with training. Absent in a job that only
@@ -110,7 +110,7 @@ pub struct ClosedForm {
     pub exposed: Exposed,
 }
 
-/// Exchange of a step, by dimension of the mapping.
+/// Exchange time in a step, by dimension of the mapping.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize)]
 pub struct Exposed {
     /// Tensor parallelism.
@@ -123,10 +123,10 @@ pub struct Exposed {
     pub cp: Picoseconds,
     /// Expert parallelism.
     pub ep: Picoseconds,
-    /// Samples to the trainer and caches between replicas. Absent in a job that only trains.
+    /// Transfer of samples to the trainer and of caches between replicas. Absent in a job that only trains.
     #[serde(skip_serializing_if = "is_nothing")]
     pub samples: Picoseconds,
-    /// New weights to replicas. Absent in a job that only trains.
+    /// Transfer of new weights to replicas. Absent in a job that only trains.
     #[serde(skip_serializing_if = "is_nothing")]
     pub weights: Picoseconds,
 }
@@ -135,10 +135,10 @@ fn is_nothing(time: &Picoseconds) -> bool {
     time.0 == 0
 }
 
-/// The time of a step by cause, along its critical path. The parts add up exactly to the step.
+/// The time of a step by cause, along its critical path. The parts add up exactly to the step's time.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize)]
 pub struct WhyResult {
-    /// Computation on the critical path, including other stages that a stage waits for.
+    /// Computation on the critical path, including that of stages for which another stage waits.
     #[serde(rename = "compute_ps")]
     pub compute: Picoseconds,
     /// Generation on the critical path. Absent without generation.
@@ -147,14 +147,14 @@ pub struct WhyResult {
     /// Exchange on the critical path, at its time without contention.
     #[serde(rename = "exposed_ps")]
     pub exposed: Exposed,
-    /// Additional time of exchange because of contention, outside of faults.
+    /// Additional exchange time due to contention, except during faults.
     #[serde(rename = "contention_ps")]
     pub contention: Picoseconds,
-    /// Waiting for a change of circuits.
+    /// Time spent waiting for a circuit change.
     #[serde(rename = "transition_ps")]
     pub transition: Picoseconds,
-    /// From a fault until the groups it hit could continue, and the additional time of exchange
-    /// during a fault.
+    /// Time from a fault until the groups that it hit could continue, plus the additional exchange
+    /// time during a fault.
     #[serde(rename = "fault_ps")]
     pub fault: Picoseconds,
     /// Lost work that was repeated.

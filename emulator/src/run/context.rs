@@ -39,12 +39,12 @@ pub(crate) struct GroupMove {
     pub(crate) resumes: SimTime,
 }
 
-/// A change by one part of a run that other parts may react to.
+/// A change by one part of a run to which other parts may react.
 #[derive(Clone, Debug)]
 pub(crate) enum Notice {
     /// A new plan moves groups.
     Groups(Vec<GroupMove>),
-    /// Flows without a path may have one now.
+    /// Flows that had no path may have one now.
     Routes,
     PhaseBegan {
         step: u32,
@@ -87,9 +87,9 @@ pub(crate) struct Context<'a> {
     free_flows: Vec<Range<u32>>,
     /// Whether some flows of workloads have prescribed paths.
     pub(crate) has_fixed_flows: bool,
-    /// For each host, since when all its cables have been dark.
+    /// Time since which all cables of each host have been dark.
     pub(super) out_since: Vec<Option<SimTime>>,
-    /// Intervals with a host out of service.
+    /// Intervals during which a host was out of service.
     pub(super) out_of_service: Vec<(SimTime, SimTime)>,
 }
 
@@ -124,7 +124,7 @@ impl<'a> Context<'a> {
         self.engine.now()
     }
 
-    /// Wakes `owner` at `time`; `act` is a number that the owner chooses.
+    /// Wakes `owner` at `time` with `act`, a number that the owner chooses.
     pub(crate) fn at(&mut self, time: SimTime, owner: Owner, act: u64) {
         self.acts.push((owner, act));
         self.open_acts += 1;
@@ -148,12 +148,12 @@ impl<'a> Context<'a> {
         self.notices.pop_front()
     }
 
-    /// Makes `owner` the owner of a batch, to be notified when it ends.
+    /// Makes `owner` the owner of a batch, which is notified when the batch ends.
     pub(crate) fn own(&mut self, batch: BatchId, owner: Owner) {
         self.owners.insert(batch, owner);
     }
 
-    /// Removes a batch that no workload waits for any more.
+    /// Removes a batch for which no workload waits any more.
     pub(crate) fn disown(&mut self, batch: BatchId) {
         self.owners.remove(&batch);
     }
@@ -224,7 +224,7 @@ impl<'a> Context<'a> {
         self.control_down > 0
     }
 
-    /// Returns the factor of the control plane's current slowdown.
+    /// Returns the factor by which the control plane is currently slowed down.
     pub(crate) fn slowness(&self) -> u64 {
         let slower = |(event, active): (&FaultEvent, &bool)| match event.effect {
             Effect::Slower(times) if *active => Some(u64::from(times)),
@@ -233,17 +233,17 @@ impl<'a> Context<'a> {
         self.events.iter().zip(&self.active).filter_map(slower).product()
     }
 
-    /// Returns how long the control plane takes now for something that normally takes `delay`.
+    /// Returns how long the control plane currently takes for something that normally takes `delay`.
     pub(crate) fn slowed(&self, delay: Picoseconds) -> Picoseconds {
         Picoseconds(delay.get() * self.slowness())
     }
 
-    /// Returns whether a repair of an active fault is pending or happens at this instant.
+    /// Returns whether the repair of an active fault is pending or happens at this instant.
     pub(crate) fn repairs_come(&self) -> bool {
         let now = self.now();
         self.events.iter().any(|event| {
             let began = event.at().is_some_and(|at| at <= now);
-            // Links come up a moment after the repair.
+            // Links come up shortly after the repair.
             began && event.repaired_at().is_some_and(|repaired| repaired >= now)
         })
     }

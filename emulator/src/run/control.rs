@@ -16,8 +16,8 @@ pub(crate) use replan::{Delays, Replanner};
 pub(crate) use reroute::Rerouter;
 pub(crate) use shipped::Shipped;
 
-/// A control plane. While it is down it does nothing, but keeps its pending actions and takes them
-/// when it is back.
+/// A control plane. While it is down, it does nothing but remembers its pending actions, which it
+/// takes when it is back.
 pub(crate) trait ControlPlane {
     /// Applies the initial plan.
     fn begin(&mut self, _context: &mut Context<'_>, _me: Owner) -> Result<(), RunError> {
@@ -35,12 +35,12 @@ pub(crate) trait ControlPlane {
     fn fault_ended(&mut self, _context: &mut Context<'_>, _fault: usize) -> Result<(), RunError> {
         Ok(())
     }
-    /// Called when a part begins to ignore commands, report wrong states or respond late, which
-    /// changes no link.
+    /// Called when a part begins to ignore commands, to report wrong states or to respond late.
+    /// This changes no link.
     fn latent_began(&mut self, _context: &mut Context<'_>, _fault: usize) -> Result<(), RunError> {
         Ok(())
     }
-    /// Called when a flapping part goes dark or comes back.
+    /// Called when a flapping part goes dark or recovers.
     fn blinked(
         &mut self,
         _context: &mut Context<'_>,

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-//! Fault injection: links go down, degrade and recover, independent of the control plane.
+//! Injects faults: links go down, degrade and recover independently of the control plane.
 
 use std::collections::BTreeSet;
 
@@ -34,7 +34,7 @@ impl Run<'_> {
         for (fault, event) in context.events.iter().enumerate() {
             let Some(at) = event.at() else { continue };
             if event.from_start && context.is_planned_around(fault) {
-                // The initial plan respects it.
+                // The initial plan already avoids this fault.
                 context.active[fault] = true;
                 context.faults[fault].out = true;
             } else {
@@ -44,7 +44,7 @@ impl Run<'_> {
         }
     }
 
-    /// Schedules the faults of a phase, which count from the end of the phase before.
+    /// Schedules the faults of a phase, whose times count from the end of the previous phase.
     pub(super) fn plan_faults_of_phase(&mut self, now_step: u32, now_phase: usize) {
         let context = &mut self.context;
         for (fault, event) in context.events.iter().enumerate() {
@@ -149,7 +149,7 @@ impl Context<'_> {
         }
     }
 
-    /// Returns whether the initial plan respects a fault.
+    /// Returns whether the initial plan already avoids a fault.
     fn is_planned_around(&self, fault: usize) -> bool {
         !self.events[fault].planned().is_empty()
     }
@@ -169,7 +169,7 @@ impl Context<'_> {
         self.degrade(fault, links);
     }
 
-    /// Lets links send at the rate, or with the losses or the jitter, of a fault.
+    /// Applies a fault's rate, losses or jitter to links.
     fn degrade(&mut self, fault: usize, links: &[LinkId]) {
         for link in links {
             let full = self.substrate.network.link(*link).spec.rate;
@@ -197,8 +197,8 @@ impl Context<'_> {
         }
     }
 
-    /// Takes the other direction of cables out of service if a fault turned one direction dark, as
-    /// routers do.
+    /// If a fault turned one direction of a cable dark, takes the other direction out of service
+    /// too, as routers do.
     pub(super) fn close_other_direction(&mut self, fault: usize) {
         let links = self.events[fault].links();
         let log = &self.faults[fault];
@@ -211,7 +211,7 @@ impl Context<'_> {
         }
     }
 
-    /// Turns a part dark or back on, unless it already is.
+    /// Turns a part dark or back on, unless it is already in that state.
     fn blink(&mut self, fault: usize, goes: bool) {
         if self.faults[fault].out == goes {
             return;
@@ -236,8 +236,8 @@ impl Context<'_> {
         nodes * u64::from(rings.fabric().hbd.gpus_per_node())
     }
 
-    /// Returns the nodes that active faults put out of service. Only faults that satisfy `counts`
-    /// are considered.
+    /// Returns the nodes that active faults put out of service, considering only faults that
+    /// satisfy `counts`.
     pub(super) fn failed_nodes(&self, counts: impl Fn(usize) -> bool) -> BTreeSet<NodeId> {
         let Some(rings) = &self.substrate.rings else { return BTreeSet::new() };
         let active = (0..self.faults.len()).filter(|fault| self.active[*fault] && counts(*fault));
@@ -246,7 +246,7 @@ impl Context<'_> {
         faults.failed_nodes(&rings.fabric().hbd)
     }
 
-    /// Records which hosts go out of service, because all their cables are dark, and which return.
+    /// Records which hosts go out of service because all their cables are dark, and which return to service.
     fn note_service(&mut self, fault: usize, links: &[LinkId]) {
         if self.substrate.rings.is_some() {
             return;

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-//! Which links carry packets: those that the plan selects and no fault keeps dark.
+//! Tracks which links carry packets: those that the plan selects and that no fault keeps dark.
 
 use lightloom_engine::steady::Stage;
 use lightloom_engine::{LinkChange, LinkId};
@@ -21,7 +21,7 @@ impl Context<'_> {
         !self.links.unlit.contains(&link) && self.links.faulted.get(&link).is_none_or(|n| *n == 0)
     }
 
-    /// Returns whether a link is selected, failed or not.
+    /// Returns whether a link is selected, whether or not it has failed.
     pub(crate) fn is_lit(&self, link: LinkId) -> bool {
         !self.links.unlit.contains(&link)
     }
@@ -37,8 +37,8 @@ impl Context<'_> {
         }
     }
 
-    /// Records whether a link is selected, without telling the engine. For use before anything has
-    /// begun.
+    /// Records whether a link is selected without notifying the engine. Use this only before the
+    /// run begins.
     pub(crate) fn select(&mut self, link: LinkId, is_lit: bool) {
         if is_lit {
             self.links.unlit.remove(&link);
@@ -60,7 +60,7 @@ impl Context<'_> {
         }
     }
 
-    /// Counts one more fault on these links, without telling the engine.
+    /// Counts one more fault on these links without notifying the engine.
     pub(crate) fn count_fault(&mut self, links: &[LinkId]) {
         for link in links {
             *self.links.faulted.entry(*link).or_default() += 1;

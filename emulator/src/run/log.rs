@@ -32,23 +32,23 @@ pub(crate) struct RunLog {
     pub(crate) groups: Vec<GroupLog>,
     /// For each job, the collectives between its groups.
     pub(crate) between: Vec<Vec<StepLog>>,
-    /// Number of collectives of a job, with repetitions unrolled.
+    /// Number of collectives in a job, with repetitions unrolled.
     pub(crate) program_length: usize,
     /// One entry for each workload between hosts.
     pub(crate) jobs: Vec<Job>,
     /// Training jobs.
     pub(crate) trained: Vec<TrainLog>,
-    /// Counts of reused times of idle rings.
+    /// How often times of idle rings were reused.
     pub(crate) rings: RingCounts,
     /// Phases of steps, in order.
     pub(crate) phases: Vec<PhaseLog>,
-    /// The final groups and paths, and the faults known to the control plane. `None` without
-    /// planned rings.
+    /// The final groups and paths, and the faults known to the control plane. `None` if no rings
+    /// were planned.
     pub(crate) layout: Option<(Layout, FaultSet)>,
-    /// Port time of optical ports in changes, and dark because of faults.
+    /// Time that optical ports spent in changes, and dark because of faults.
     pub(crate) switching: u128,
     pub(crate) broken: u128,
-    /// Intervals with a host out of service.
+    /// Intervals during which a host was out of service.
     pub(crate) out_of_service: Vec<(SimTime, SimTime)>,
     /// The result of the shipped control plane. `None` if the control plane is modelled.
     pub(crate) daemon: Option<Box<DaemonResult>>,
@@ -86,7 +86,7 @@ impl RunLog {
         self.engine.as_ref().expect("a run that has ended has its engine")
     }
 
-    /// Returns the engine after the run, by value.
+    /// Returns the engine after the run and consumes the log.
     pub(crate) fn into_engine(self) -> IslandEngine<Watch> {
         self.engine.expect("a run that has ended has its engine")
     }
@@ -97,7 +97,7 @@ impl RunLog {
 pub(crate) struct FaultLog {
     /// When it began. `None` if the run ended before.
     pub(crate) at: Option<SimTime>,
-    /// When it took effect: for a stuck bundle, at its first command.
+    /// When it took effect. A stuck bundle takes effect at its first command.
     pub(crate) mattered: Option<SimTime>,
     pub(crate) detected: Option<SimTime>,
     pub(crate) replanned: Option<SimTime>,
@@ -105,7 +105,7 @@ pub(crate) struct FaultLog {
     pub(crate) repaired: Option<SimTime>,
     /// Whether its links are dark now.
     pub(super) out: bool,
-    /// Opposite directions of its links that routers do not use.
+    /// Opposite directions of its links, which routers do not use.
     pub(super) closed: Vec<LinkId>,
     pub(crate) bundles: usize,
     pub(crate) dark: Option<[Picoseconds; 2]>,
@@ -118,7 +118,7 @@ pub(crate) struct FaultLog {
     pub(crate) flows_hit: Vec<FlowId>,
     /// Flows abandoned because of it.
     pub(crate) flows_given_up: Vec<FlowId>,
-    /// Hosts that lost their last cable to it.
+    /// Hosts that lost their last cable because of it.
     pub(crate) hosts_lost: BTreeSet<VertexId>,
     /// Circuits that lost their light or failed their test because of it.
     pub(crate) circuits: BTreeSet<CrossConnect>,
@@ -133,7 +133,7 @@ impl FaultLog {
         Self { at: event.at(), ..Self::default() }
     }
 
-    /// Returns the time from its effect to its restoration.
+    /// Returns the time from when it took effect to its restoration.
     pub(crate) fn took(&self) -> Option<Picoseconds> {
         Some(self.restored?.since(self.mattered?))
     }
@@ -154,7 +154,7 @@ impl FaultLog {
 #[derive(Clone, Debug, Default)]
 pub(crate) struct PhaseLog {
     pub(crate) start: SimTime,
-    /// From the end of the slack to the last byte and the last circuit.
+    /// Time from the end of the slack until the last byte has arrived and the last circuit is up.
     pub(crate) time: Option<Picoseconds>,
     pub(crate) transition: Picoseconds,
     pub(crate) circuits_up: usize,
@@ -181,15 +181,15 @@ pub enum Stop {
     },
     /// Work is left, but no packets are in flight and no repair is pending.
     Standstill,
-    /// Ports pause each other in a cycle for ever.
+    /// Ports pause each other in a cycle forever.
     Deadlock {
-        /// The ports of the cycle; each waits for the next one, the last for the first.
+        /// The ports in the cycle. Each waits for the next one, and the last for the first.
         ports: Vec<String>,
     },
 }
 
 impl Stop {
-    /// Returns whether the scenario did not ask for this stop.
+    /// Returns whether the scenario did not request this stop.
     pub(crate) fn is_unwanted(&self, ends_at_limit: bool) -> bool {
         match self {
             Self::Time { .. } => !ends_at_limit,

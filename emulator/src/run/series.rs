@@ -2,7 +2,7 @@
 //! Activity of ports and flows over time, sampled at equal intervals: queues, pauses, marks,
 //! losses, rates, and windows.
 //!
-//! Sampling does not affect the run: the engine only stops at a time and continues.
+//! Sampling does not affect the run, because the engine only stops at the sampling time and then continues.
 
 use lightloom_engine::steady::Stage;
 use lightloom_engine::{FlowId, LinkId, PortCount, SendingEnd};
@@ -21,7 +21,7 @@ pub struct Looks {
     pub flows: bool,
 }
 
-/// Maximum number of rows of ports, and of flows, to limit the memory of a long run.
+/// Maximum number of rows for ports, and for flows, which limits the memory that a long run needs.
 const MOST_ROWS: usize = 5_000_000;
 
 /// Activity of one port since the previous row, and its state at this time.
@@ -31,7 +31,7 @@ pub struct SeriesRow {
     pub at: SimTime,
     /// The link behind the port.
     pub link: LinkId,
-    /// Bytes that wait before the link or are being sent.
+    /// Bytes that are waiting for the link or being sent.
     pub queue: Bytes,
     /// Bytes put on the wire.
     pub sent: Bytes,
@@ -72,7 +72,7 @@ pub struct Series {
     /// Sorted by time, then by flow. Contains only flows that have begun and had not ended at the
     /// previous sample.
     pub flows: Vec<FlowSeriesRow>,
-    /// The time after which the maximum number of rows was reached and no samples were kept.
+    /// The time when the maximum number of rows was reached. No later samples were recorded.
     pub full_at: Option<SimTime>,
 }
 
@@ -84,7 +84,7 @@ fn rate(bytes: Bytes, time: Picoseconds) -> BitsPerSecond {
 pub(super) struct Looker {
     looks: Looks,
     last: SimTime,
-    /// For each link, the counts and queue of its port at the previous sample.
+    /// The counts and queue of each link's port at the previous sample.
     before: Vec<(PortCount, Bytes)>,
     /// Open flows, with the bytes that had arrived and the packets that had been retransmitted at
     /// the previous sample.
@@ -191,7 +191,7 @@ impl Looker {
         }
     }
 
-    /// Takes the last sample at the end of the run, after the last packet has arrived.
+    /// Takes the last sample at the end of the run, when the last packet has arrived.
     pub(super) fn finish(mut self, context: &Context<'_>) -> Series {
         let engine = context.engine.engine().filter(|engine| engine.next_due().is_none());
         let now = engine.map_or_else(|| context.engine.now(), |engine| engine.last_arrival());

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-//! Unfinished work of a stopped run, since when it has made no progress, and its dependencies.
+//! Lists unfinished work in a stopped run, when it last made progress, and what it depends on.
 
 use std::fmt;
 
@@ -13,10 +13,10 @@ pub(super) const MOST_LISTED: usize = 10;
 /// Unfinished work when a run was stopped.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Waiting {
-    /// A workload, a flow of one, a group with its collective, or a phase.
+    /// A workload, one of its flows, a group with its collective, or a phase.
     pub what: String,
-    /// Since when it has made no progress. `None` if it progresses, has not begun, or has nothing
-    /// in flight.
+    /// Time since which it has made no progress. `None` if it is progressing, has not begun, or has
+    /// nothing in flight.
     #[serde(rename = "since_ps")]
     pub since: Option<SimTime>,
     /// What it waits for.
@@ -27,9 +27,9 @@ pub struct Waiting {
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
 pub enum WaitsFor {
-    /// This workload has to finish first.
+    /// It waits until this workload has finished.
     Workload(String),
-    /// A collective of the groups has to finish first, given by its index in the scenario.
+    /// It waits until the groups have finished the collective with this index in the scenario.
     Collective(usize),
     /// Another group of the same job.
     Group(GroupId),
@@ -42,9 +42,9 @@ pub enum WaitsFor {
         /// Whether it is not bypassed because the control plane is down.
         control_is_gone: bool,
     },
-    /// Light on the ring of a group.
+    /// Light on a group's ring.
     Light,
-    /// Nodes to form the group again.
+    /// Nodes that allow the group to be re-formed.
     Nodes,
     /// A path between its hosts.
     Way,
@@ -81,7 +81,7 @@ pub enum WaitsFor {
     Packets,
     /// Bytes without a path.
     Held(Bytes),
-    /// This number of entries is not listed.
+    /// This number of entries was left out of the list.
     More(usize),
 }
 

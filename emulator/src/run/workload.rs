@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-//! Workloads: sources of flows with dependencies. They name ranks, never links.
+//! Workloads are sources of flows with dependencies. They refer to ranks, never to links.
 
 mod called;
 mod exchange;
@@ -38,7 +38,7 @@ pub(crate) trait Workload {
     fn begin(&mut self, context: &mut Context<'_>, me: Owner) -> Result<(), RunError>;
     /// Called when a timer of this workload expires.
     fn timer(&mut self, context: &mut Context<'_>, act: u64) -> Result<(), RunError>;
-    /// Called when a batch of this workload has ended; its last byte arrived at `at`.
+    /// Called when a batch of this workload has ended. Its last byte arrived at `at`.
     fn batch_done(
         &mut self,
         context: &mut Context<'_>,
@@ -64,15 +64,15 @@ pub(crate) trait Workload {
     }
     /// Returns whether all its work is done.
     fn is_done(&self) -> bool;
-    /// Returns whether work is left when no more events happen.
+    /// Returns whether work is left although no more events will happen.
     fn stands_still(&self) -> bool {
         !self.is_done()
     }
-    /// Returns whether its remaining data can be resent endlessly into a dark link.
+    /// Returns whether its remaining data can be resent into a dark link endlessly.
     fn can_strand(&self) -> bool {
         false
     }
-    /// Returns whether the run lasts until faults are restored.
+    /// Returns whether the run must last until faults are restored.
     fn waits_for_restoration(&self) -> bool {
         false
     }
@@ -86,7 +86,7 @@ pub(crate) trait Workload {
     fn finish(self: Box<Self>, context: &mut Context<'_>, log: &mut RunLog);
 }
 
-/// Returns the first entries of `all`, and the number of the others.
+/// Returns the first entries of `all` and the number of those left out.
 fn shortened(of: &str, mut all: Vec<Waiting>) -> Vec<Waiting> {
     let more = all.len().saturating_sub(MOST_LISTED);
     if more > 0 {

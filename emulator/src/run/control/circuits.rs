@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-//! Changes of circuits between phases, in stages: commanded, switched, trained, tested.
+//! Changes circuits between phases in stages: commanded, switched, trained and tested.
 //!
 //! ```text
 //!   phase before ends
@@ -37,14 +37,14 @@ enum CircuitTimer {
     TestAgain(Vec<CrossConnect>),
 }
 
-/// The plan to apply, in the time and bytes of the scaled run.
+/// The plan to apply, with times and bytes at the scale of the run.
 pub(crate) struct CircuitOrder<'a> {
     pub(crate) plan: &'a Plan,
     pub(crate) demands: &'a [Demand],
     /// How long each phase waits before it sends.
     pub(crate) slacks: Vec<Picoseconds>,
     pub(crate) timing: SwitchTiming,
-    /// The share of the live demand's rate that every stage of a change must keep.
+    /// The share of the live demand's rate that every stage of a change must preserve.
     pub(crate) floor: f64,
     pub(crate) in_flight: InFlight,
 }
@@ -64,7 +64,7 @@ pub(crate) struct CircuitChanges<'a> {
 }
 
 impl<'a> CircuitChanges<'a> {
-    /// Creates the control plane, with switches that hold the circuits of the last phase.
+    /// Creates the control plane. The switches initially hold the circuits of the last phase.
     pub(crate) fn new(circuits: &'a OpticalCircuits, order: CircuitOrder<'a>) -> Self {
         let held = order.plan.phases.last().map_or(&[][..], |phase| &phase.circuits[..]);
         Self {
@@ -128,8 +128,8 @@ impl<'a> CircuitChanges<'a> {
         self.next_stage(context);
     }
 
-    /// Returns the stages of the plan if the switches hold the state that the plan assumes,
-    /// otherwise newly computed stages.
+    /// Returns the plan's stages if the switches are in the state that the plan assumes, otherwise
+    /// newly computed stages.
     fn stages(&self, from: &[CrossConnect], phase: usize) -> Vec<Stage> {
         let phases = &self.order.plan.phases;
         let to = &phases[phase].circuits;

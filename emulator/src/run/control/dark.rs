@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-//! Dark time of optical-switch ports, for a change or because of a fault.
+//! Measures how long ports of optical switches are dark for a change or because of a fault.
 
 use std::collections::BTreeMap;
 
@@ -12,14 +12,14 @@ use crate::substrate::OpticalPort as Port;
 /// The dark ports, and the accumulated port time in picoseconds.
 #[derive(Debug, Default)]
 pub(super) struct DarkPorts {
-    /// For each dark port, since when, and whether because of a fault.
+    /// When each dark port went dark, and whether a fault caused it.
     since: BTreeMap<Port, (SimTime, bool)>,
     pub(super) switching: u128,
     pub(super) broken: u128,
 }
 
 impl DarkPorts {
-    /// Both ports of a circuit go dark.
+    /// Records that both ports of a circuit go dark.
     pub(super) fn begin(&mut self, circuit: &CrossConnect, now: SimTime, is_fault: bool) {
         for port in ends(circuit) {
             self.end_port(port, now);
@@ -27,7 +27,7 @@ impl DarkPorts {
         }
     }
 
-    /// Both ports of a circuit are in use again or no longer needed.
+    /// Records that both ports of a circuit are in use again or no longer needed.
     pub(super) fn end(&mut self, circuit: &CrossConnect, now: SimTime) {
         ends(circuit).into_iter().for_each(|port| self.end_port(port, now));
     }
@@ -39,7 +39,7 @@ impl DarkPorts {
         }
     }
 
-    /// Ends the dark time of all ports of a finished change, except those whose links still train.
+    /// Ends the dark time of all ports in a finished change, except those whose links are still training.
     pub(super) fn end_moves<T>(&mut self, now: SimTime, training: &BTreeMap<CrossConnect, T>) {
         let trains = |port: &Port| training.keys().any(|circuit| ends(circuit).contains(port));
         let over = self.since.iter().filter(|(port, (_, fault))| !fault && !trains(port));

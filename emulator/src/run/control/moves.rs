@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-//! Applies a new plan to the groups: which move, where and when they continue, and which faults
-//! caused it.
+//! Applies a new plan to the groups: determines which groups move, where and when they continue,
+//! and which faults caused the moves.
 
 use std::collections::BTreeMap;
 
@@ -14,8 +14,8 @@ use super::replan::{Placed, Replanner};
 use crate::scenario::Effect;
 
 impl Replanner<'_> {
-    /// Moves the groups that changed and returns when they continue. `before` holds the previous
-    /// nodes of each group in rank order; `lit_at` holds when each switched bundle is lit.
+    /// Moves the groups that changed and returns when they continue. `before` contains each group's
+    /// previous nodes in rank order, and `lit_at` the time when each switched bundle has light.
     pub(super) fn move_groups(
         &mut self,
         context: &mut Context<'_>,
@@ -26,7 +26,7 @@ impl Replanner<'_> {
     ) {
         let mut restored = lit_at.values().copied().max().unwrap_or(context.now());
         let mut moves = Vec::new();
-        // Look up all groups first: one may take nodes that another leaves by the same change.
+        // Look up all groups first, because a group may take nodes that another group leaves in the same change.
         let at = |nodes: &Vec<NodeId>| {
             self.groups.iter().position(|group| !group.is_lost && group.nodes == *nodes)
         };
@@ -52,7 +52,7 @@ impl Replanner<'_> {
             }
             moves.push(GroupMove { group, members: None, is_formed, resumes });
         }
-        // The final members are only available after all moves.
+        // The final members are known only after all moves.
         for moved in &mut moves {
             let is_lost = self.groups[moved.group].is_lost;
             moved.members = (!is_lost).then(|| self.members_of(moved.group));
@@ -65,9 +65,9 @@ impl Replanner<'_> {
         }
     }
 
-    /// Marks a fault as restored when its own groups continue. One plan answers all faults of an
-    /// instant: a group lost because of one fault does not delay another fault, and moves for a
-    /// later fault count when that fault's groups continue.
+    /// Marks a fault as restored at the time when its own groups continue. One plan responds to all
+    /// simultaneous faults, but a group lost because of one fault does not delay the restoration of
+    /// another.
     fn restore(&self, context: &mut Context<'_>, fault: usize, moved: SimTime) {
         let own = || context.faults[fault].groups.iter().map(|group| &self.groups[*group]);
         if own().any(|group| group.is_lost) {
@@ -77,7 +77,7 @@ impl Replanner<'_> {
         context.faults[fault].restored = Some(moved.max(on_their_way));
     }
 
-    /// Returns the group of a change and its new nodes, which are `None` if it is lost.
+    /// Returns the group that a change affects and its new nodes, which are `None` if the group is lost.
     fn moved(
         &mut self,
         change: &GroupChange,
@@ -104,7 +104,7 @@ impl Replanner<'_> {
         Some((places[group]?, to))
     }
 
-    /// Returns the group whose work a newly possible group takes up: a lost one if there is one,
+    /// Returns the group whose work a newly formed group takes over: a lost group if there is one,
     /// otherwise a new one.
     fn group_to_fill(&mut self, job: u32, to: &[NodeId]) -> usize {
         let lost = self.groups.iter().position(|group| group.is_lost && group.job == job);
@@ -119,7 +119,7 @@ impl Replanner<'_> {
         })
     }
 
-    /// Marks faults as restored when a lost group is formed again and they wait for no other group.
+    /// Marks faults as restored when a lost group is re-formed and they wait for no other group.
     fn credit(&self, context: &mut Context<'_>, group: usize, resumes: SimTime) {
         for log in &mut context.faults {
             let waits = log.groups.iter().any(|other| self.groups[*other].is_lost);
@@ -148,8 +148,8 @@ impl Replanner<'_> {
         lit.unwrap_or(context.now() + software)
     }
 
-    /// Attributes the move of a group to the faults that hit it and to stuck bundles in it,
-    /// otherwise to the fault that caused the new plan.
+    /// Attributes a group's move to the faults that hit it and to stuck bundles in it. If there are
+    /// none, attributes it to the fault that caused the new plan.
     fn attribute(
         &self,
         context: &mut Context<'_>,
@@ -168,8 +168,8 @@ impl Replanner<'_> {
         for fault in &causes {
             context.faults[*fault].groups.insert(group);
         }
-        // GPUs of a lost group count once, for the first fault, and exclude those on failed nodes,
-        // which count for the fault that broke them. A daemon knows these nodes by their bundles.
+        // A lost group's GPUs count once, for the first fault. GPUs on failed nodes count for the
+        // fault that broke the node instead. A daemon knows these nodes by their bundles.
         if let (true, Some(first)) = (is_lost, causes.first()) {
             let placed = &self.groups[group];
             let failed = context.failed_nodes(|_| true);
@@ -181,7 +181,7 @@ impl Replanner<'_> {
         }
     }
 
-    /// Returns whether a fault is a stuck bundle of the group's nodes.
+    /// Returns whether a fault is a stuck bundle in one of the group's nodes.
     fn is_stuck_in(&self, context: &Context<'_>, fault: usize, group: usize) -> bool {
         let event = &context.events[fault];
         let nodes = &self.groups[group].nodes;

@@ -7,7 +7,7 @@
 //! ```
 //!
 //! A circuit needs a working mirror and driver at both ports. A failed circuit stays commanded,
-//! because the controller does not know of the failure, and has light again after a repair.
+//! because the controller is unaware of the failure, and has light again after the repair.
 
 use std::collections::{BTreeMap, BTreeSet};
 
@@ -26,14 +26,14 @@ pub(super) struct OpticalSwitches {
     /// The commanded circuits and their states.
     states: BTreeMap<CrossConnect, CircuitState>,
     dead: BTreeMap<Port, u32>,
-    /// Ports with a stuck mirror, and the circuit along which it points.
+    /// Ports with a stuck mirror, and the circuit to which each mirror points.
     stuck: BTreeMap<Port, Option<CrossConnect>>,
     /// Ports whose links fail their test.
     unfit: BTreeSet<Port>,
 }
 
 impl OpticalSwitches {
-    /// Creates switches that hold these circuits, all of them up.
+    /// Creates switches with these circuits, all of which are up.
     pub(super) fn holding(circuits: &[CrossConnect]) -> Self {
         let states = circuits.iter().map(|circuit| (*circuit, CircuitState::Up)).collect();
         Self { states, ..Self::default() }
@@ -48,7 +48,7 @@ impl OpticalSwitches {
         self.states.iter().filter(|(_, state)| **state == CircuitState::Up).map(|(c, _)| c)
     }
 
-    /// Returns the state of a circuit: dark if it was never commanded.
+    /// Returns the state of a circuit, which is dark if the circuit was never commanded.
     pub(super) fn state(&self, circuit: &CrossConnect) -> CircuitState {
         self.states.get(circuit).copied().unwrap_or(CircuitState::Dark)
     }
@@ -72,7 +72,7 @@ impl OpticalSwitches {
         }
     }
 
-    /// Ends the mirror movement of a stage: links with two working ports begin to train.
+    /// Ends the mirror movement of a stage. Links with two working ports then begin to train.
     pub(super) fn end_moving(&mut self, stage: &Stage) {
         for circuit in &stage.add {
             let state =

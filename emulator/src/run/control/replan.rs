@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-//! The planner of rings: it learns of faults, computes a new plan, and switches bundles.
+//! Replans rings: learns of faults, computes a new plan, and switches bundles.
 //!
 //! ```text
 //!   fault ──detection──▶ known ──planning──▶ replanned ──software──▶ dark ──60…80 µs──▶ lit
@@ -30,24 +30,24 @@ use crate::substrate::{Carrier, Members, RingCables};
 /// The delays of an undisturbed control plane.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) struct Delays {
-    /// From the fault to its detection.
+    /// Delay from a fault to its detection.
     pub(crate) detection: Picoseconds,
-    /// From detection to the next plan.
+    /// Delay from detection to the next plan.
     pub(crate) planning: Picoseconds,
 }
 
 #[derive(Clone, Copy)]
 enum ReplanTimer {
     Detect(usize),
-    /// The control plane learns that a part works again.
+    /// The control plane is informed that a part works again.
     Trust(usize),
-    /// Plan for this fault, or for a repair if `None`.
+    /// A new plan is due for this fault, or for a repair if `None`.
     Replan(Option<usize>),
     Dark(BundleId),
     Lit(BundleId, Path),
 }
 
-/// A group of a job and its place.
+/// A job's group and its place.
 #[derive(Clone, Debug)]
 pub(super) struct Placed {
     pub(super) job: u32,
@@ -62,26 +62,25 @@ pub(super) struct Placed {
 pub(crate) struct Replanner<'a> {
     pub(super) fabric: &'a Fabric,
     pub(super) rings: &'a RingCables,
-    /// The fabric without the steps of jobs, for checking plans of rings only.
+    /// The fabric without steps of jobs, used to check ring plans.
     without_steps: Fabric,
     seed: Seed,
     delays: Delays,
     pub(super) layout: Layout,
     /// The faults that the control plane knows of.
     pub(super) known: FaultSet,
-    /// The faults that the current plan respects. A run can end before every known fault is planned
-    /// for.
+    /// The faults that the current plan respects. A run can end before the plan respects every
+    /// known fault.
     pub(super) respected: FaultSet,
     for_good: FaultSet,
     /// Whether the control plane knows of each fault.
     knows: Vec<bool>,
-    /// For each bundle that was ever switched, the path it holds in hardware, or `None` while it is
-    /// dark.
+    /// The hardware path of each bundle that was ever switched, or `None` while the bundle is dark.
     pub(super) held: BTreeMap<BundleId, Option<Path>>,
     pub(super) groups: Vec<Placed>,
     /// Actions postponed while the control plane was down.
     postponed: Vec<ReplanTimer>,
-    /// The number of commands to each bundle. Switching times are drawn from it, so that they do
+    /// The number of commands sent to each bundle. It seeds the switching times, so that they do
     /// not depend on other bundles.
     commands: BTreeMap<BundleId, u64>,
     acts: Vec<ReplanTimer>,
@@ -142,7 +141,7 @@ impl<'a> Replanner<'a> {
         let hbd = &self.fabric.hbd;
         let gpus = self.fabric.hbd.gpus_per_node();
         let range = ring_group.segment.map_or(0..gpus, |s| s.first..s.first + s.gpus);
-        // Without a domain the network carries the group's exchanges and a ring is not needed.
+        // Without a domain, the network carries the group's exchanges and no ring is needed.
         let has_domain = hbd.grouping() != Grouping::Anywhere;
         let ring = |gpus: Vec<GpuId>| if has_domain { vertices(gpus) } else { Vec::new() };
         let ranks = ring_group
@@ -154,8 +153,8 @@ impl<'a> Replanner<'a> {
             gpus: self.groups[group].gpus,
             ring: ring(self.layout.ring(hbd, &ring_group)),
             light: ring(self.layout.way_of_light(hbd, &ring_group)),
-            // A group inside a node of a line counts as closed: its ends are joined over its own
-            // links.
+            // A group inside one node of a line counts as closed, because its own links join its
+            // ends.
             is_closed: hbd.ring().is_none() || ring_group.segment.is_none(),
             ranks: ranks.map(|gpu| self.rings.vertex(gpu)).collect(),
         }
@@ -164,7 +163,7 @@ impl<'a> Replanner<'a> {
     fn group_of(&self, group: usize) -> RingGroup {
         let placed = &self.groups[group];
         let is_it = |g: &&RingGroup| g.job == Some(placed.job) && g.ranks == placed.nodes;
-        // Groups inside one node share it, so take the one at this group's index among them.
+        // Several groups share a node, so take the one at this group's index among them.
         let same: Vec<&RingGroup> = self.layout.groups.iter().filter(is_it).collect();
         let is_twin = |other: &&Placed| other.job == placed.job && other.nodes == placed.nodes;
         let place = self.groups[..group].iter().filter(is_twin).count();
@@ -178,7 +177,7 @@ impl<'a> Replanner<'a> {
 
     fn detect(&mut self, context: &mut Context<'_>, fault: usize) -> Result<(), RunError> {
         context.faults[fault].detected = Some(context.now());
-        // Even if the fault has ended before detection, stalled groups need a plan.
+        // Stalled groups need a plan even if the fault ended before its detection.
         self.learn(context, fault, context.active[fault])?;
         self.plan_later(context, Some(fault));
         Ok(())
@@ -189,7 +188,7 @@ impl<'a> Replanner<'a> {
         self.at(context, replanned, ReplanTimer::Replan(fault));
     }
 
-    /// Records whether a fault is present as far as the control plane knows.
+    /// Records whether the control plane believes that a fault is present.
     fn learn(
         &mut self,
         context: &Context<'_>,
@@ -227,8 +226,8 @@ impl<'a> Replanner<'a> {
         Ok(())
     }
 
-    /// Commands the new paths. Each bundle is dark for its own time and then its receivers lock.
-    /// Returns when each carries packets.
+    /// Commands the new paths. Each bundle is dark for its own switching time, after which its
+    /// receivers lock. Returns when each bundle carries packets.
     fn command(
         &mut self,
         context: &mut Context<'_>,
@@ -274,7 +273,7 @@ impl<'a> Replanner<'a> {
         }
     }
 
-    /// Handles a bundle that did not obey its command and is found on read-back.
+    /// Handles a bundle that did not execute its command, which read-back reveals.
     fn find_stuck(&mut self, context: &mut Context<'_>, fault: usize) {
         if context.faults[fault].mattered.is_none() {
             context.faults[fault].mattered = Some(context.now());
@@ -305,7 +304,7 @@ impl<'a> Replanner<'a> {
         }
     }
 
-    /// Sets bundles that could not be commanded while their node was failed to their planned paths.
+    /// Sets bundles to their planned paths if they could not be commanded while their node was down.
     fn settle_bundles(&mut self, context: &mut Context<'_>, fault: usize) {
         for part in context.events[fault].planned() {
             let bundles: Vec<BundleId> = match part {
@@ -338,8 +337,7 @@ impl<'a> Replanner<'a> {
 }
 
 impl ControlPlane for Replanner<'_> {
-    /// Turns off the links that the first plan does not light and the parts that are broken from
-    /// the start.
+    /// Turns off links that the first plan does not light and parts that are broken from the start.
     fn begin(&mut self, context: &mut Context<'_>, me: Owner) -> Result<(), RunError> {
         self.me = me;
         self.knows = context.events.iter().map(|event| event.from_start).collect();
@@ -372,8 +370,8 @@ impl ControlPlane for Replanner<'_> {
         Ok(())
     }
 
-    /// Sets a repaired part to its planned state: unchanged if the plan is still the same,
-    /// otherwise with its node in loopback.
+    /// Sets a repaired part to its planned state, which is its previous one if the plan has not
+    /// changed. Otherwise its node is in loopback.
     fn fault_ends(&mut self, context: &mut Context<'_>, fault: usize) -> Result<(), RunError> {
         match context.events[fault].effect {
             Effect::Stuck => self.free_stuck(context, fault),
@@ -391,7 +389,7 @@ impl ControlPlane for Replanner<'_> {
         Ok(())
     }
 
-    /// Repeats postponed actions with their delays, because the control plane first reads the
+    /// Repeats postponed actions with their full delays, because the control plane first reads the
     /// current state.
     fn control_returned(&mut self, context: &mut Context<'_>) -> Result<(), RunError> {
         for act in std::mem::take(&mut self.postponed) {
@@ -431,7 +429,7 @@ impl ControlPlane for Replanner<'_> {
     }
 }
 
-/// Returns the active fault that keeps a bundle from obeying, if any.
+/// Returns the active fault, if any, that keeps a bundle from executing commands.
 fn stuck_by(context: &Context<'_>, bundle: BundleId) -> Option<usize> {
     let is_it = |fault: &usize| {
         let event = &context.events[*fault];

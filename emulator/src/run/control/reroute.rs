@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-//! The router of flows: after a fault, and when circuits change, it moves flows to other paths and
-//! abandons those without one.
+//! Reroutes flows: after a fault, and when circuits change, moves flows to other paths and abandons
+//! flows that have none.
 
 use lightloom_engine::steady::Stage;
 use lightloom_engine::transport::{Balance, FlowInterfaces};
@@ -12,7 +12,7 @@ use super::ControlPlane;
 use crate::scenario::Effect;
 
 pub(crate) struct Rerouter {
-    /// From a fault or repair to the new paths.
+    /// Delay from a fault or repair to the new paths.
     delay: Picoseconds,
     /// Timers postponed while the control plane was down.
     postponed: Vec<u64>,
@@ -63,7 +63,7 @@ impl ControlPlane for Rerouter {
     }
 
     fn hear(&mut self, context: &mut Context<'_>, notice: &Notice) -> Result<(), RunError> {
-        // The controller of circuits moves their flows immediately, without a detection delay.
+        // The circuit controller moves flows immediately, without a detection delay.
         if matches!(notice, Notice::Circuits) && !context.control_is_gone() {
             reroute(context, false);
         }
@@ -90,7 +90,7 @@ impl ControlPlane for Rerouter {
         if act == FOR_REPAIR {
             spread_again(context);
         }
-        // Abandoned flows never continue, and neither do flows that wait on a prescribed path.
+        // Neither abandoned flows nor flows that wait on a prescribed path ever continue.
         let is_over = |fault: &usize| match is_hopeless {
             true => context.faults[*fault].flows_given_up.is_empty(),
             false => !is_stranded,
@@ -105,8 +105,8 @@ impl ControlPlane for Rerouter {
     }
 }
 
-/// Returns whether a flow with a prescribed path, such as one of a phase, waits on a link of a
-/// fault.
+/// Returns whether a flow with a prescribed path, such as a phase's flow, waits on one of the
+/// fault's links.
 fn is_waited_for(context: &Context<'_>, fault: usize) -> bool {
     let links = context.events[fault].links();
     if links.is_empty() {
@@ -136,7 +136,7 @@ fn spread_again(context: &mut Context<'_>) {
     for flow in mine {
         let record = context.engine.record(flow);
         if record.end.is_none() && !record.cancelled {
-            // If there is no path now, the flow keeps its old one.
+            // If there is no path at present, the flow keeps its old one.
             drop(context.engine.reroute_flow(flow));
         }
     }
@@ -149,7 +149,7 @@ fn has_path_left(context: &mut Context<'_>, flow: FlowId) -> bool {
     engine.paths(flow).iter().any(|path| path.iter().all(is_up))
 }
 
-/// Returns the fault that caused a flow to be abandoned: the last one that hit it, or that was
+/// Returns the fault because of which a flow was abandoned: the last one that hit it, or that was
 /// active when it began.
 fn why_given_up(context: &Context<'_>, flow: FlowId) -> Option<usize> {
     let hit = context.faults.iter().rposition(|log| log.flows_hit.contains(&flow));
@@ -163,8 +163,8 @@ fn why_given_up(context: &Context<'_>, flow: FlowId) -> Option<usize> {
     })
 }
 
-/// Moves flows on dark links to other paths, and abandons those without one if no repair is
-/// pending. Returns whether some flow had no path.
+/// Moves flows on dark links to other paths. If no repair is pending, abandons flows without a
+/// path. Returns whether some flow had no path.
 fn reroute(context: &mut Context<'_>, is_hopeless: bool) -> bool {
     let mine: Vec<FlowId> = context.flows().collect();
     let mut is_stranded = false;

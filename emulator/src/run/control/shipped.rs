@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-//! The shipped control plane in a run. Its devices light the links that carry packets, its
+//! Connects the shipped control plane to a run. Its devices light the links that carry packets, its
 //! committed plans place the groups, and jobs wait for the phases that they request from it.
 //!
 //! ```text
@@ -31,7 +31,7 @@ use crate::substrate::OpticalCircuits;
 use circuits::ShippedCircuits;
 use rings::ShippedRings;
 
-/// How long after a fault a bypass is still attributed to it.
+/// Time after a fault within which a bypass is still attributed to it.
 const RESPONSE_MAX: Picoseconds = Picoseconds::from_millis(10_000);
 
 #[derive(Clone)]
@@ -40,13 +40,13 @@ enum ControlTimer {
     Wake,
     /// A newly lit link carries packets.
     Relocked(LinkId),
-    /// The link of a newly lit circuit has trained.
+    /// The link over a newly lit circuit has trained.
     Trained(CrossConnect),
     Ended(Option<Box<Plan>>),
     Settled(PhaseAnswer),
 }
 
-/// The finished stages of a response of the daemon.
+/// The completed stages of a response by the daemon.
 #[derive(Default)]
 struct Answer {
     faults: Vec<usize>,
@@ -54,7 +54,7 @@ struct Answer {
 }
 
 impl Answer {
-    /// Records the end of a stage; of repeated stages the last one counts.
+    /// Records the end of a stage. If a stage is repeated, the last one counts.
     fn reached(&mut self, stage: StageName, at: SimTime) {
         match self.stages.iter_mut().find(|(name, _)| *name == stage) {
             Some((_, end)) => *end = at,
@@ -68,20 +68,20 @@ pub(crate) struct Shipped<'a> {
     circuits: Option<ShippedCircuits<'a>>,
     side: Box<dyn ControlSide>,
     daemon: DaemonSetup,
-    /// How many times as fast the daemon's clock runs as the clock of the run.
+    /// The speed of the daemon's clock relative to the run's clock.
     scale: u64,
     acts: Vec<ControlTimer>,
     me: Owner,
     wakes_at: Option<SimTime>,
-    /// When the daemon received the first sign of a fault that it has not answered yet.
+    /// When the daemon received the first sign of a fault to which it has not yet responded.
     noticed: Option<SimTime>,
     answer: Option<Answer>,
     false_bypasses: u64,
 }
 
 impl<'a> Shipped<'a> {
-    /// Creates the control plane. `side` drives these rings and circuits; its clock runs `scale`
-    /// times as fast as that of the run.
+    /// Creates the control plane. `side` drives these rings and circuits, and its clock runs
+    /// `scale` times as fast as the run's.
     pub(crate) fn new(
         rings: Option<Replanner<'a>>,
         circuits: Option<(&'a OpticalCircuits, CircuitOrder<'a>)>,
@@ -103,7 +103,7 @@ impl<'a> Shipped<'a> {
         }
     }
 
-    /// Converts a time of the run to the daemon's clock.
+    /// Converts a time on the run's clock to the daemon's clock.
     fn to_side(&self, time: SimTime) -> SimTime {
         SimTime(time.0 * self.scale)
     }
@@ -113,7 +113,7 @@ impl<'a> Shipped<'a> {
         context.at(time, self.me, self.acts.len() as u64 - 1);
     }
 
-    /// Schedules a wake-up for the next action of the control side.
+    /// Schedules a wake-up for the control side's next action.
     fn sleep(&mut self, context: &mut Context<'_>) {
         let Some(due) = self.side.next_due() else { return };
         let due = SimTime(due.0.div_ceil(self.scale)).max(context.now());
@@ -166,14 +166,14 @@ impl<'a> Shipped<'a> {
         }
     }
 
-    /// Schedules the end of training for links of circuits.
+    /// Schedules the end of training for links over circuits.
     fn train(&mut self, context: &mut Context<'_>, training: Vec<(SimTime, CrossConnect)>) {
         for (until, circuit) in training {
             self.at(context, until, ControlTimer::Trained(circuit));
         }
     }
 
-    /// Handles a bundle whose light rests on another path, or moves.
+    /// Handles a bundle whose light has settled on another path or is moving.
     fn light(&mut self, context: &mut Context<'_>, bundle: BundleId, path: Option<Path>) {
         let Some(rings) = &mut self.rings else { return };
         let (dark, locking) = rings.light(context, bundle, path);
@@ -192,7 +192,7 @@ impl<'a> Shipped<'a> {
         }
     }
 
-    /// Handles a bypass of `parts` by the daemon: finds the faults that it answers.
+    /// Handles the daemon's bypass of `parts` by finding the faults to which it responds.
     fn bypassing(&mut self, context: &mut Context<'_>, at: SimTime, parts: &[PlannedPart]) {
         let mut faults = Vec::new();
         for (fault, event) in context.events.iter().enumerate() {
@@ -201,7 +201,7 @@ impl<'a> Shipped<'a> {
             let meets = |part: &PlannedPart| {
                 rings.is_some_and(|rings| broken.clone().any(|of| rings.meets(*of, *part)))
             };
-            // A transceiver that is only late still works, so bypassing it is false.
+            // A transceiver that is only late still works, so bypassing it is a mistake.
             let works = matches!(event.effect, Effect::Late(_));
             if context.active[fault] && !works && parts.iter().any(meets) {
                 faults.push(fault);
@@ -222,7 +222,7 @@ impl<'a> Shipped<'a> {
         self.answer = Some(answer);
     }
 
-    /// Handles the end of a change. If it was committed, groups continue as its plan says.
+    /// Handles the end of a change. If it was committed, groups continue as specified in its plan.
     fn ended(
         &mut self,
         context: &mut Context<'_>,
@@ -283,8 +283,8 @@ impl<'a> Shipped<'a> {
     }
 }
 
-/// Returns the stages in order, each ending no earlier than the one before: a stage hidden behind
-/// another takes no time.
+/// Returns the stages in order, each ending no earlier than the one before, so that a stage hidden
+/// behind another takes no time.
 fn in_order(stages: &[(StageName, SimTime)], began: Option<SimTime>) -> Vec<(StageName, SimTime)> {
     let mut stages = stages.to_vec();
     stages.sort_by_key(|(name, _)| *name);
@@ -305,7 +305,7 @@ impl ControlPlane for Shipped<'_> {
         if let Some(circuits) = &mut self.circuits {
             circuits.begin(context);
         }
-        // The plan on the devices already avoids these faults; now they take effect on the devices.
+        // The plan on the devices already avoids these faults. Now the faults take effect on the devices.
         let mut out = Vec::new();
         for event in context.events.iter().filter(|event| event.from_start) {
             self.side.fault(SimTime::START, event, true, &mut out);

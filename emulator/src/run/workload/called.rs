@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-//! Traffic of a program that runs alongside the emulator: it orders messages and timers, and is
-//! called when each is done.
+//! Traffic from a program that runs alongside the emulator. The program orders messages and timers,
+//! and is called when each is complete.
 
 use std::collections::VecDeque;
 
@@ -16,7 +16,7 @@ use crate::substrate::{HBD, Substrate};
 /// An order of the program, with a number that the program chooses.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum ProgramOrder {
-    /// A message from one host to another, by their places.
+    /// A message from one host to another, identified by their indices.
     Send {
         /// Passed to [`Caller::is_over`] when the last byte has arrived.
         number: u64,
@@ -52,7 +52,7 @@ impl ProgramOrder {
 
 /// The program.
 pub trait Caller {
-    /// Reports that the order with this number is done.
+    /// Reports that the order with this number is complete.
     fn is_over(&mut self, now: SimTime, number: u64);
 
     /// Appends the orders made since the last call.
@@ -63,9 +63,9 @@ pub(crate) struct Called<'a> {
     caller: Box<dyn Caller + 'a>,
     /// Pending orders of the caller.
     orders: VecDeque<ProgramOrder>,
-    /// Messages between hosts that have no path now.
+    /// Messages between hosts that currently have no path.
     blocked: Vec<ProgramOrder>,
-    /// For each open batch, the caller's number and the flow.
+    /// The caller's number and the flow of each open batch.
     open: FxHashMap<BatchId, (u64, FlowId)>,
     /// For each timer, the caller's number.
     timers: Vec<u64>,
@@ -134,7 +134,7 @@ impl<'a> Called<'a> {
         let mut dark = context.engine.flows_on_dark_links();
         dark.retain(|flow| mine.contains(flow));
         for flow in dark {
-            // Without another path, the flow waits for its current one.
+            // Without another path, the flow waits for its current one to return.
             let _ = context.engine.reroute_flow(flow);
         }
         for order in std::mem::take(&mut self.blocked) {
@@ -144,8 +144,8 @@ impl<'a> Called<'a> {
     }
 }
 
-/// Returns the cables of the domain if a lit cable or one switch joins the two hosts, otherwise the
-/// usual route.
+/// Returns a route over the domain's cables if a lit cable or a single switch joins the two hosts,
+/// otherwise the usual route.
 fn route(context: &Context<'_>, [from, to]: [VertexId; 2]) -> Route {
     let substrate = context.substrate;
     if substrate.rings.is_none() {
@@ -191,7 +191,7 @@ impl Workload for Called<'_> {
     ) -> Result<(), RunError> {
         match self.open.remove(&batch) {
             Some((number, flow)) => match context.engine.record(flow) {
-                // No path of the original kind is left: send the rest over another kind.
+                // No path of the original kind is left, so send the rest over another kind.
                 record if record.cancelled => self.send(context, rest(context, number, &record)),
                 _ => self.over(context, number),
             },

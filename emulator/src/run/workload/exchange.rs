@@ -4,11 +4,11 @@
 //! ```text
 //!   step 0: i ↔ i xor 1   ──dark──▶   step 1: i ↔ i xor 2   ──dark──▶   step 2: i ↔ i xor 4 …
 //! ```
-//! This is an interpretation of what the InfiniteHBD paper sketches in its discussion of expert
-//! parallelism, not its specification. In step `k` a host exchanges half of its data with the host
-//! whose number differs in bit `k`. When both directions of a pair are done, each host switches its
-//! transceiver to the fibre of its next partner, and the next step of a pair begins when both hosts
-//! are ready. Pairs therefore progress independently. Every step needs fibres with a span of `2^k`.
+//! This interprets a sketch in the InfiniteHBD paper's discussion of expert parallelism; the paper
+//! gives no specification. In step `k`, a host exchanges half of its data with the host whose
+//! number differs in bit `k`. When both directions of a pair are done, each host switches its
+//! transceiver to the fibre of its next partner, and a pair's next step begins when both hosts are
+//! ready. Pairs therefore progress independently. Every step needs fibres with a span of `2^k`.
 
 use lightloom_collective::{CollectiveError, Exchange};
 use lightloom_engine::collective::CollectiveStartError;
@@ -25,11 +25,11 @@ pub(super) struct HostCircuits {
     hosts: Vec<VertexId>,
     /// Indexed by step, then by pair.
     fibres: Vec<Vec<LinkId>>,
-    /// How long a host is dark when it changes its circuit.
+    /// How long a host is dark while it changes its circuit.
     pub(super) switching: Picoseconds,
-    /// The step whose fibre each host holds, or `None` while the host is dark.
+    /// The step whose fibre each host is on, or `None` while the host is dark.
     holds: Vec<Option<usize>>,
-    /// The step that each host waits for.
+    /// The step for which each host waits.
     wants: Vec<Option<usize>>,
     /// The number of faults that keep each host from switching.
     stuck: Vec<u32>,
@@ -38,9 +38,9 @@ pub(super) struct HostCircuits {
 /// The next action of a host or pair.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum NextTurn {
-    /// A host is dark and will hold the fibre of this step after the switching time.
+    /// A host is dark and will be on the fibre of this step after the switching time.
     Dark { host: usize, step: usize },
-    /// Both hosts of a pair hold their fibre.
+    /// Both hosts of a pair are on their fibre.
     Joined {
         /// The host with the lower number.
         host: usize,
@@ -49,7 +49,7 @@ pub(super) enum NextTurn {
 }
 
 impl HostCircuits {
-    /// Puts all hosts on the fibre of step 0 and makes all other fibres dark. `None` if hosts have
+    /// Puts all hosts on the fibre of step 0 and turns all other fibres dark. `None` if hosts have
     /// no circuits.
     pub(super) fn of(context: &mut Context<'_>) -> Option<Self> {
         let (fibres, switching) = context.substrate.exchange.clone()?;
@@ -72,15 +72,15 @@ impl HostCircuits {
         self.hosts.len()
     }
 
-    /// Returns the fibre between a host and its partner of a step.
+    /// Returns the fibre between a host and its partner in a step.
     pub(super) fn fibre(&self, host: usize, step: usize) -> LinkId {
         let lower = host & !(1 << step);
-        // Lower hosts have a zero in the bit of the step, so their index leaves that bit out.
+        // Lower hosts have a zero in the bit for the step, so their index omits that bit.
         let (above, below) = (lower >> (step + 1), lower & ((1 << step) - 1));
         self.fibres[step][above << step | below]
     }
 
-    /// Returns whether both hosts of a fibre hold it, or `true` if the link is not a fibre.
+    /// Returns whether both hosts are on a fibre, or `true` if the link is not a fibre.
     fn lights(&self, link: LinkId) -> bool {
         let cable = LinkId(link.0 & !1);
         let found = self.fibres.iter().enumerate().find_map(|(step, fibres)| {
@@ -92,8 +92,8 @@ impl HostCircuits {
         [host, host | 1 << step].iter().all(|host| self.holds[*host] == Some(step))
     }
 
-    /// Requests the fibre of a step for a host. Returns the next action, taken immediately or after
-    /// the switching time.
+    /// Requests the fibre of a step for a host. Returns the next action, which is due immediately
+    /// or after the switching time.
     pub(super) fn want(&mut self, host: usize, step: usize) -> Option<NextTurn> {
         self.wants[host] = Some(step);
         match self.holds[host] {
@@ -106,8 +106,8 @@ impl HostCircuits {
         }
     }
 
-    /// Adds or removes one reason why a host cannot switch. When it can switch again, returns the
-    /// move to the fibre that it waits for.
+    /// Adds or removes one reason why a host cannot switch. If the host can switch again, returns
+    /// the move to the fibre for which it waits.
     pub(super) fn set_stuck(&mut self, host: usize, stuck: bool) -> Option<NextTurn> {
         let count = &mut self.stuck[host];
         *count = if stuck { *count + 1 } else { *count - 1 };
@@ -121,7 +121,7 @@ impl HostCircuits {
         self.joined(host, step)
     }
 
-    /// Returns the pair of a host if both hold their fibre and wait for it, and ends their wait.
+    /// Returns a host's pair if both hosts are on their fibre and wait for it, and ends their wait.
     fn joined(&mut self, host: usize, step: usize) -> Option<NextTurn> {
         let pair = [host & !(1 << step), host | 1 << step];
         let is_ready = |h: &usize| self.holds[*h] == Some(step) && self.wants[*h] == Some(step);
@@ -132,7 +132,7 @@ impl HostCircuits {
         Some(NextTurn::Joined { host: pair[0], step })
     }
 
-    /// Adds the two flows of a pair's step to `engine`, starting now.
+    /// Adds the two flows of a pair's step to `engine`, which start immediately.
     fn exchange<S: Stage>(
         &self,
         engine: &mut S,
@@ -154,7 +154,7 @@ impl HostCircuits {
         Ok(batch)
     }
 
-    /// Returns the bytes that a host sends per step in an exchange of `size` per host.
+    /// Returns the number of bytes that a host sends per step in an exchange of `size` per host.
     pub(super) fn half(&self, size: Bytes) -> Result<Bytes, CollectiveError> {
         let steps = Exchange::Binary.steps(self.count())?;
         let pieces = steps.first().map_or(0, |step| step.ways.len()) as u64;
@@ -203,7 +203,7 @@ impl<'a> Jobs<'a> {
         self.follow(context, next)
     }
 
-    /// Carries out the action that follows when a host requests or gets a circuit.
+    /// Performs the action that follows when a host requests or gets a circuit.
     fn follow(
         &mut self,
         context: &mut Context<'_>,
@@ -222,7 +222,7 @@ impl<'a> Jobs<'a> {
         }
     }
 
-    /// Starts the exchange of a pair whose hosts both hold their fibre.
+    /// Starts the exchange between a pair of hosts that are both on their fibre.
     fn join(
         &mut self,
         context: &mut Context<'_>,
@@ -266,7 +266,7 @@ impl<'a> Jobs<'a> {
         }
     }
 
-    /// Handles a pair with both directions done: its hosts move to their next fibre.
+    /// Handles a pair that is done in both directions. Its hosts move to their next fibre.
     pub(super) fn pair_done(
         &mut self,
         context: &mut Context<'_>,

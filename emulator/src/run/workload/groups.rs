@@ -1,8 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
-//! Collectives of jobs. Each group runs its job's collectives independently; a collective between
-//! groups waits for all of them.
+//! Runs the collectives of jobs. Each group runs its job's collectives independently, but a
+//! collective between groups waits for all groups.
 //!
-//! Paths of packets and members of groups are decided by a control plane, which posts them.
+//! A control plane determines the paths of packets and the members of groups, and posts them.
 
 use std::collections::BTreeMap;
 
@@ -35,21 +35,21 @@ pub(crate) struct JobGroups<'a> {
     groups: Vec<GroupProgress>,
     between: Vec<Between>,
     parts: BTreeMap<BatchId, BatchOwner>,
-    /// The number of nodes below a top-of-rack switch.
+    /// The number of nodes under a top-of-rack switch.
     per_set: usize,
     done_steps: usize,
-    /// Unfinished collectives that others wait for.
+    /// Unfinished collectives for which others wait.
     awaited: Vec<usize>,
     me: Owner,
 }
 
-/// Timer kinds: a group may continue, or checks whether it can.
+/// Timer kinds: a group may continue, or must check whether it can.
 const RESUME: u64 = 0;
 const WAKE: u64 = 1;
 
 impl<'a> JobGroups<'a> {
     /// Creates the groups of `jobs` jobs at the start of `collectives`. A collective between groups
-    /// runs first within sets of `per_set`.
+    /// first runs within sets of `per_set`.
     pub(crate) fn new(
         collectives: &'a [Collective],
         members: Vec<Members>,
@@ -83,7 +83,7 @@ impl<'a> JobGroups<'a> {
         let place = group.log.next;
         let next = self.program.get(place).filter(|(_, next)| !next.kind.is_between_groups());
         let Some(&(number, collective)) = next else { return Ok(()) };
-        // It failed again during restoration, so the next plan will handle it.
+        // The group failed again during restoration, so the next plan will handle it.
         if !is_ready(context, &group.members) {
             return Ok(());
         }
@@ -187,7 +187,7 @@ impl<'a> JobGroups<'a> {
         self.advance_between(context, job)
     }
 
-    /// Applies the move of a group by a new plan.
+    /// Applies a new plan's move of a group.
     fn move_group(&mut self, context: &mut Context<'_>, moved: &GroupMove) -> Result<(), RunError> {
         let index = moved.group;
         if moved.is_formed {
@@ -203,13 +203,13 @@ impl<'a> JobGroups<'a> {
         };
         self.groups[index].members = members.clone();
         self.groups[index].log.lost = false;
-        // Links come up at that instant, and routes over them exist right after it.
+        // Links come up at that instant, and routes over them exist immediately afterwards.
         let resumes = moved.resumes + Picoseconds(1);
         context.at(resumes, self.me, index as u64 * 2 + RESUME);
         Ok(())
     }
 
-    /// Adds a group that a repair makes possible to its job, at the place of the other groups.
+    /// Adds a group that a repair makes possible to its job, at the same point in the program as the other groups.
     fn take_up(&mut self, moved: &GroupMove) {
         let Some(members) = &moved.members else { return };
         if moved.group == self.groups.len() {
@@ -250,7 +250,7 @@ impl<'a> JobGroups<'a> {
         self.advance_between(context, self.groups[index].log.job as usize)
     }
 
-    /// Lets a group that no plan moved continue if all the links that it needs have light again.
+    /// Lets a group that no plan moved continue once all the links that it needs have light again.
     fn wake(&mut self, context: &mut Context<'_>, index: usize) -> Result<(), RunError> {
         let group = &self.groups[index];
         let is_lit = group.links.iter().all(|link| context.carries(*link));
@@ -303,7 +303,7 @@ impl<'a> JobGroups<'a> {
         }
     }
 
-    /// Returns the wait of a group with work left.
+    /// Returns why a group with work left is waiting.
     fn waits(&self, context: &Context<'_>, index: usize) -> Waiting {
         let group = &self.groups[index];
         let (_, collective) = self.program[group.log.next];
@@ -313,7 +313,7 @@ impl<'a> JobGroups<'a> {
         Waiting { what, since, waits_for: self.reason(context, index) }
     }
 
-    /// Announces collectives that all remaining groups have done.
+    /// Announces collectives that all remaining groups have completed.
     fn announce(&mut self, context: &mut Context<'_>) {
         let Self { awaited, program, groups, .. } = self;
         awaited.retain(|number| {
@@ -405,7 +405,7 @@ impl Workload for JobGroups<'_> {
         Ok(())
     }
 
-    /// Once links are up again, groups that were hit check whether they can continue.
+    /// When links are up again, groups that were hit check whether they can continue.
     fn fault_ended(&mut self, context: &mut Context<'_>, fault: usize) -> Result<(), RunError> {
         let soon = context.now() + Picoseconds(1);
         for index in context.faults[fault].groups.clone() {
@@ -448,7 +448,7 @@ impl Workload for JobGroups<'_> {
     }
 }
 
-/// Begins an all-reduce between equal ranks of `groups`, now.
+/// Begins an all-reduce between equal ranks in `groups` immediately.
 ///
 /// Groups form sets of `per_set`, the nodes below a top-of-rack switch; the reduction runs first
 /// within each set, then between sets. If groups do not fill whole sets, or there is only one set,

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-//! Circuits of a run under the shipped control plane: what the optical switches pass, which links
-//! train, and which carry traffic.
+//! Tracks circuits in a run under the shipped control plane: which ones the optical switches
+//! connect, which links train, and which carry traffic.
 //!
 //! ```text
 //!   phase ─▶ daemon ─▶ mirrors ─▶ light both ways ─▶ link trains ─▶ up        daemon: read back, qualified ─▶ settled
@@ -27,11 +27,11 @@ pub(super) struct ShippedCircuits<'a> {
     /// The phases of the current plan.
     phases: Vec<PhasePlan>,
     circuits: &'a OpticalCircuits,
-    /// The circuits by switch and ports, the lower port first.
+    /// The circuits by switch and ports, with the lower port first.
     by_ports: BTreeMap<(OcsId, u32, u32), CrossConnect>,
-    /// The circuits that switches pass in both directions.
+    /// The circuits that switches connect in both directions.
     passed: BTreeSet<CrossConnect>,
-    /// For each training circuit, when it is trained.
+    /// When the training of each circuit ends.
     training: BTreeMap<CrossConnect, SimTime>,
     up: BTreeSet<CrossConnect>,
     /// Circuits that the current change removes; they get no new traffic.
@@ -40,7 +40,7 @@ pub(super) struct ShippedCircuits<'a> {
     dead: BTreeMap<Port, u32>,
     unfit: BTreeSet<Port>,
     dark: DarkPorts,
-    /// The requested phase that is not settled yet, and when its change began or it was requested.
+    /// The requested phase that is not yet settled, and the time when its change began or it was requested.
     asked: Option<(usize, SimTime)>,
 }
 
@@ -91,13 +91,13 @@ impl<'a> ShippedCircuits<'a> {
         }
     }
 
-    /// Returns whether both ports of a passed circuit have light.
+    /// Returns whether both ports of a connected circuit have light.
     fn has_light(&self, circuit: &CrossConnect) -> bool {
         !ends(circuit).iter().any(|port| self.dead.contains_key(port))
     }
 
-    /// Sets the port pairs that a switch connects. Returns the links that begin to train, and until
-    /// when.
+    /// Sets the port pairs that a switch connects. Returns the links that begin to train and when
+    /// each will be trained.
     pub(super) fn passes(
         &mut self,
         context: &mut Context<'_>,
@@ -152,8 +152,8 @@ impl<'a> ShippedCircuits<'a> {
         self.publish(context);
     }
 
-    /// Returns a job's request to the daemon for a phase, or `None` if its circuits are set or it
-    /// needs none.
+    /// Returns a job's request to the daemon for a phase, or `None` if the phase needs no circuits
+    /// or they are already set.
     pub(super) fn wish(&mut self, context: &mut Context<'_>, phase: usize) -> Option<PhaseWish> {
         let planned = &self.phases[phase];
         let wanted: BTreeSet<CrossConnect> = planned.circuits.iter().copied().collect();
@@ -169,7 +169,7 @@ impl<'a> ShippedCircuits<'a> {
         })
     }
 
-    /// Adopts a new plan. Its phases are the same as before, over other circuits.
+    /// Adopts a new plan, which has the same phases over other circuits.
     pub(super) fn replanned(&mut self, plan: &Plan) {
         for phase in &mut self.phases {
             if let Some(next) = plan.phases.iter().find(|next| next.name == phase.name) {
@@ -178,7 +178,7 @@ impl<'a> ShippedCircuits<'a> {
         }
     }
 
-    /// Handles the daemon's record that it moves the circuits of the phase.
+    /// Handles the daemon's record that it is moving the circuits of the phase.
     pub(super) fn moves(&mut self, context: &mut Context<'_>) {
         let Some((phase, began)) = &mut self.asked else { return };
         *began = context.now();
@@ -190,7 +190,7 @@ impl<'a> ShippedCircuits<'a> {
         }
     }
 
-    /// Handles a settled phase: its job continues.
+    /// Handles a settled phase, whose job then continues.
     pub(super) fn settled(&mut self, context: &mut Context<'_>, answer: &PhaseAnswer) {
         let Some((_, began)) = self.asked.take() else { return };
         let now = context.now();
@@ -210,7 +210,7 @@ impl<'a> ShippedCircuits<'a> {
         self.publish(context);
     }
 
-    /// Breaks or repairs ports. Returns the links that begin to train, and until when.
+    /// Breaks or repairs ports. Returns the links that begin to train and when each will be trained.
     pub(super) fn fault(
         &mut self,
         context: &mut Context<'_>,

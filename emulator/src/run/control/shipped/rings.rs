@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-//! Rings of a run under the shipped control plane: transceivers light the links that carry packets,
-//! and the daemon's committed plan places the groups.
+//! Tracks rings in a run under the shipped control plane. Transceivers light the links that carry
+//! packets, and the daemon's committed plan places the groups.
 
 use std::collections::BTreeMap;
 
@@ -16,12 +16,12 @@ use super::super::super::Context;
 use super::super::replan::Replanner;
 use crate::substrate::{HBD, Members};
 
-/// The members of each group and the path that each bundle holds.
+/// The members of each group and the path of each bundle.
 pub(super) struct ShippedRings<'a> {
     pub(super) inner: Replanner<'a>,
-    /// For each bundle without light at rest, since when.
+    /// Time since which each bundle has had no settled light.
     dark_since: BTreeMap<BundleId, SimTime>,
-    /// When the last lit link locks.
+    /// Time when the last lit link locks.
     pub(super) locked_at: SimTime,
 }
 
@@ -30,8 +30,8 @@ impl<'a> ShippedRings<'a> {
         Self { inner, dark_since: BTreeMap::new(), locked_at: SimTime::START }
     }
 
-    /// Handles a bundle whose light rests on another path, or moves. Returns how long it was dark,
-    /// and the links that begin to lock, each with the time when it carries packets.
+    /// Handles a bundle whose light has settled on another path or is moving. Returns how long it
+    /// was dark, and the links that begin to lock, each with the time when it will carry packets.
     pub(super) fn light(
         &mut self,
         context: &mut Context<'_>,
@@ -62,15 +62,15 @@ impl<'a> ShippedRings<'a> {
         (dark, locking)
     }
 
-    /// Brings up a link that has locked, unless its light is gone again.
+    /// Brings up a link that has locked, unless it has lost its light again.
     pub(super) fn locked(&self, context: &mut Context<'_>, link: LinkId) {
         if self.inner.selects(link) && !context.is_lit(link) {
             context.light(link, true);
         }
     }
 
-    /// Returns whether the part that the daemon found is the broken part, a piece of it, or its far
-    /// end.
+    /// Returns whether the part that the daemon identified is the broken part, a piece of it, or
+    /// its far end.
     pub(super) fn meets(&self, broken: PlannedPart, found: PlannedPart) -> bool {
         let hbd = &self.inner.fabric.hbd;
         let ends = |part: PlannedPart| match part {
@@ -95,7 +95,7 @@ impl<'a> ShippedRings<'a> {
         }
     }
 
-    /// Returns how long the first packet of the groups that a fault hit takes to its first hop.
+    /// Returns how long the first packet takes for its first hop, in a group that the fault hit.
     pub(super) fn first_packet(&self, context: &Context<'_>, fault: usize) -> Option<Picoseconds> {
         let groups = context.faults[fault].groups.iter();
         let mut alive = groups.filter(|group| !self.inner.groups[**group].is_lost);
@@ -108,7 +108,7 @@ impl<'a> ShippedRings<'a> {
         Some(spec.rate.time_for(packet) + spec.delay)
     }
 
-    /// Moves the groups that the new plan places elsewhere.
+    /// Moves groups that the new plan places elsewhere.
     pub(super) fn follow(
         &mut self,
         context: &mut Context<'_>,
@@ -134,8 +134,8 @@ impl<'a> ShippedRings<'a> {
         }
     }
 
-    /// Returns the groups that the new plan places elsewhere. A group is matched with the one that
-    /// shares most members.
+    /// Returns the groups that the new plan places elsewhere. A group is matched with the new group
+    /// with which it shares most members.
     fn changes(&self, old: &Layout, members: &[Option<Members>]) -> Vec<GroupChange> {
         let of_jobs = |layout: &Layout| -> Vec<RingGroup> {
             layout.groups.iter().filter(|group| group.job.is_some()).cloned().collect()
