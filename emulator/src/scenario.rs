@@ -60,11 +60,11 @@ pub struct Scenario {
     pub seed: Seed,
     /// Parts that are broken from the start.
     pub broken: Vec<Part>,
-    /// The day of a fault trace that lists more parts broken from the start.
+    /// The day in a fault trace that provides further parts that are broken from the start.
     pub broken_by: Option<TraceDay>,
-    /// The collectives of the groups of every job, in order.
+    /// The collectives that the groups of every job run, in order.
     pub collectives: Vec<Collective>,
-    /// Traffic between hosts in addition.
+    /// Additional traffic between hosts.
     pub traffic: Vec<Traffic>,
     /// Training jobs.
     pub train: Vec<Train>,
@@ -72,21 +72,21 @@ pub struct Scenario {
     pub phases: Option<PhaseRun>,
     /// Prerequisites of the first phase.
     pub phases_after: Vec<Prior>,
-    /// Faults during the run, before the seed draws their parts and times.
+    /// Faults during the run, whose parts and times have yet to be drawn.
     pub faults: Vec<ScenarioFault>,
-    /// Days of a fault trace with additional faults.
+    /// Days in a fault trace that provide additional faults.
     pub replay: Option<Replay>,
-    /// Whether a program sends in addition.
+    /// Whether a program also sends traffic.
     pub is_called: bool,
-    /// How long its jobs train, and the failures during that time. `None` for a run of a few steps.
+    /// How long its jobs train, and the failures during that time. `None` for a run with a few steps.
     pub span: Option<Span>,
     /// The delays of the control plane.
     pub control: ControlDelays,
-    /// How data is divided into packets and losses are repaired.
+    /// How data is divided into packets and how losses are repaired.
     pub transport: Transport,
     /// Queues of the packet switches.
     pub switches: PacketSwitches,
-    /// Delay of a host from the last bit of a packet to its reaction.
+    /// Time that a host takes to react to the last bit of a packet.
     pub host_delay: Picoseconds,
     /// Time limit of the run.
     pub time_limit: SimTime,
@@ -99,7 +99,7 @@ pub struct Scenario {
 }
 
 impl Scenario {
-    /// Returns the indices of the collectives that something waits for.
+    /// Returns the indices of the collectives for which something waits.
     pub(crate) fn awaited_collectives(&self) -> Vec<usize> {
         let all = self.traffic.iter().flat_map(|one| &one.after).chain(&self.phases_after);
         let place = |prior: &Prior| match prior {
@@ -129,12 +129,12 @@ pub struct PhaseRun {
     pub steps: u32,
     /// Handling of packets on a circuit that a change removes.
     pub in_flight: InFlight,
-    /// The fabric's sizes and times divided by those of the run. `None` chooses a scale that keeps
+    /// The ratio of the fabric's sizes and times to the run's. `None` chooses a scale that keeps
     /// the run within about [`PACKETS_MAX`] packets.
     pub scale: Option<u64>,
 }
 
-/// Maximum number of data packets in a run whose file gives no scale.
+/// Maximum number of data packets in a run whose file does not specify a scale.
 pub const PACKETS_MAX: u64 = 12_000_000;
 
 /// Handling of packets on a circuit that a change removes.
@@ -159,7 +159,7 @@ pub struct Collective {
     pub kind: CollectiveOperation,
     /// The buffer of one rank.
     pub bytes: Bytes,
-    /// How many times it runs, one after another.
+    /// How many times in succession it runs.
     pub repeat: u32,
     /// Its priority at switches with priority queues.
     pub priority: u8,
@@ -170,13 +170,13 @@ pub struct Collective {
 /// A collective operation.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum CollectiveOperation {
-    /// Every rank of the group gets the sum.
+    /// Every rank in the group gets the sum.
     AllReduce,
-    /// Every rank of the group gets its part of the sum.
+    /// Every rank in the group gets its part of the sum.
     ReduceScatter,
-    /// Every rank of the group gets all parts.
+    /// Every rank in the group gets all parts.
     AllGather,
-    /// Equal ranks of all groups of the job get the sum.
+    /// Corresponding ranks in all of the job's groups get the sum.
     DataParallelAllReduce,
 }
 
@@ -204,7 +204,7 @@ impl CollectiveOperation {
     pub const fn is_between_groups(self) -> bool {
         self.of_group().is_none()
     }
-    /// Returns NCCL's factor from algorithm to bus bandwidth for this number of ranks.
+    /// Returns NCCL's ratio of bus bandwidth to algorithm bandwidth for this number of ranks.
     #[must_use]
     pub fn bus_factor(self, ranks: u32) -> f64 {
         self.of_group().unwrap_or(collective::CollectiveKind::AllReduce).bus_factor(ranks as usize)
@@ -214,14 +214,14 @@ impl CollectiveOperation {
 /// The delays of the control plane.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct ControlDelays {
-    /// From the fault to its detection.
+    /// Delay from a fault to its detection.
     pub detection_delay: Picoseconds,
-    /// From detection to the next plan.
+    /// Delay from detection to the next plan.
     pub planning_delay: Picoseconds,
-    /// From a fault or repair until flows have new paths.
+    /// Delay from a fault or repair until flows have new paths.
     pub reroute_delay: Picoseconds,
-    /// The settings of the shipped daemon, which then runs instead. `None` if these delays are
-    /// assumed.
+    /// The settings of the shipped daemon if it runs. `None` means that the delays above are
+    /// assumed instead.
     pub lightloomd: Option<DaemonSetup>,
 }
 

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-//! The interface to a control plane that is executed instead of modelled: the shipped daemon over
-//! emulated devices, in virtual time.
+//! The interface to a control plane that is executed rather than modelled: the shipped daemon,
+//! which drives emulated devices in virtual time.
 //!
 //! ```text
 //!   faults ──▶ ControlSide (daemon, serial lines, transceivers, disk) ──▶ Happened: light, stages of a bypass, plans
@@ -26,11 +26,11 @@ pub use crate::scenario::{DaemonSetup, SwitchLanguage};
 /// An event of the control side.
 #[derive(Clone, Debug)]
 pub enum Happened {
-    /// The light of a transceiver rests on another path. `None` while it moves or the transceiver
-    /// sends none.
+    /// A transceiver's light has settled on another path. `None` while it is moving or the
+    /// transceiver sends no light.
     Light(BundleId, Option<Path>),
-    /// The pairs of ports, the lower one first, that an optical switch connects in both directions
-    /// from now on.
+    /// The port pairs (lower port first) that an optical switch connects in both directions from
+    /// now on.
     Passes(OcsId, Vec<(u32, u32)>),
     /// The circuits of the requested phase begin to move.
     PhaseMoves,
@@ -40,9 +40,9 @@ pub enum Happened {
     Noticed,
     /// The daemon bypasses these parts.
     Bypassing(Vec<Part>),
-    /// The plan around them is made and checked.
+    /// The plan around them has been made and checked.
     Planned,
-    /// The intent is durable.
+    /// The intent is durable in the journal.
     Journalled,
     /// The last command that moves light has reached its transceiver.
     Sent,
@@ -55,7 +55,7 @@ pub enum Happened {
 pub struct PhaseWish {
     /// Its name in the plan.
     pub phase: String,
-    /// The time until its circuits are wanted.
+    /// The time until its circuits are needed.
     pub within: Picoseconds,
     /// The planned duration.
     pub lasts: Picoseconds,
@@ -66,7 +66,7 @@ pub struct PhaseWish {
 pub enum PhaseAnswer {
     /// Its circuits are qualified.
     Lit,
-    /// The previous circuits stay because the phase is too short for a change.
+    /// The previous circuits remain because the phase is too short for a change.
     Kept,
     /// The phase was not set up, for this reason.
     Missed(String),
@@ -76,8 +76,8 @@ pub enum PhaseAnswer {
 pub trait ControlSide {
     /// Returns the time of the next action.
     fn next_due(&self) -> Option<SimTime>;
-    /// Advances time to `now` and appends the events to `out`, each with its time. Light and
-    /// commands happen at `now` or before; results of the daemon's computation may lie ahead.
+    /// Advances time to `now` and appends the events, with their times, to `out`. Light and commands
+    /// happen no later than `now`, but results of the daemon's computation may lie in the future.
     fn advance(&mut self, now: SimTime, out: &mut Vec<(SimTime, Happened)>);
     /// Begins or ends a fault.
     fn fault(
@@ -87,9 +87,9 @@ pub trait ControlSide {
         begins: bool,
         out: &mut Vec<(SimTime, Happened)>,
     );
-    /// Passes on a job's request for a phase of the plan. The answer is [`Happened::PhaseSettled`].
+    /// Forwards a job's request for a phase of the plan. The answer is [`Happened::PhaseSettled`].
     fn ask(&mut self, now: SimTime, wish: PhaseWish, out: &mut Vec<(SimTime, Happened)>);
-    /// Returns whether a change is under way.
+    /// Returns whether a change is in progress.
     fn is_busy(&self) -> bool;
     /// Returns its results.
     fn result(&self) -> DaemonResult;
@@ -100,8 +100,8 @@ pub trait MakeControl: Sync {
     /// Creates the control side.
     ///
     /// # Errors
-    /// If it cannot be created, for example because the fabric has no transceivers that a daemon
-    /// could drive, or the plan is rejected.
+    /// Fails if it cannot be created, for example because the fabric has no transceivers that a
+    /// daemon could drive or because the plan is rejected.
     fn make(
         &self,
         fabric: &Fabric,

@@ -13,13 +13,13 @@ pub struct Stage {
     /// When it ended.
     #[serde(rename = "end_ps")]
     pub end: SimTime,
-    /// How long it took after the end of the previous stage.
+    /// Time that it took after the end of the previous stage.
     #[serde(rename = "took_ps")]
     pub took: Picoseconds,
 }
 
 impl Stage {
-    /// Returns the stages with these ends, of a fault that took effect at `began`.
+    /// Returns the stages with these ends for a fault that took effect at `began`.
     pub(crate) fn bars(began: SimTime, ends: &[(StageName, SimTime)]) -> Vec<Self> {
         let mut last = began;
         let bar = |(stage, end): &(StageName, SimTime)| {

@@ -7,7 +7,7 @@
 //!   network in place ──▶ lay ──┘
 //! ```
 //!
-//! A fault names a part and obtains its links, whatever kind of fabric the part belongs to.
+//! A fault names a part and obtains its links, regardless of the kind of fabric to which the part belongs.
 
 mod circuits;
 mod machine;
@@ -44,17 +44,17 @@ pub const OPTICAL: Plane = Plane(2);
 pub struct Substrate {
     /// The graph.
     pub network: Network,
-    /// The hosts that workloads may name, in order of rank.
+    /// The hosts to which workloads may refer, in rank order.
     pub hosts: Vec<VertexId>,
-    /// Number of consecutive hosts per server; 1 without servers.
+    /// Number of consecutive hosts per server, or 1 without servers.
     pub hosts_per_server: usize,
     /// The route of workload flows.
     pub route: Route,
-    /// For each optical switch that is never commanded, the cables through it.
+    /// The cables through each optical switch that is never commanded.
     pub patched: Vec<Vec<LinkId>>,
     /// The grid of the hosts, if any.
     pub grid: Option<Grid>,
-    /// For each step, the fibres of a binary exchange; and the time of a change.
+    /// The fibres for each step of a binary exchange, and the time that a change takes.
     pub exchange: Option<(Vec<Vec<LinkId>>, Picoseconds)>,
     /// The domains of a machine that runs a single step.
     pub domains: Option<Domains>,
@@ -70,7 +70,7 @@ pub struct Substrate {
 }
 
 impl Substrate {
-    /// Returns the name of a vertex: `h3`, `n4/g2`, `t7`.
+    /// Returns the name of a vertex, such as `h3`, `n4/g2` or `t7`.
     #[must_use]
     pub fn name(&self, vertex: VertexId) -> &str {
         &self.names[vertex.index()]
@@ -89,7 +89,7 @@ impl Substrate {
         self.names.iter().position(|known| known == name).map(VertexId::from_index)
     }
 
-    /// Returns the indices of a host, or of all GPUs of a node of a fabric: `h3`, `n4/g2`, `n4`.
+    /// Returns the indices of a host, or of all GPUs in a fabric's node, by a name such as `h3`, `n4/g2` or `n4`.
     #[must_use]
     pub fn stretch(&self, name: &str) -> Option<Range<usize>> {
         let place = |name: &str| Some(self.place_of(self.vertex(name)?)? as usize);
@@ -110,7 +110,7 @@ impl Substrate {
         self.places[vertex.index()]
     }
 
-    /// Returns the name of a link: `h3→s0`, `leaf3→leaf7 ocs2:14-15`.
+    /// Returns the name of a link, such as `h3→s0` or `leaf3→leaf7 ocs2:14-15`.
     #[must_use]
     pub fn link_name(&self, link: LinkId) -> String {
         let ends = self.network.link(link);
@@ -123,7 +123,7 @@ impl Substrate {
         }
     }
 
-    /// Returns the class of each link, an index into [`class_names`](Self::class_names).
+    /// Returns the class of each link as an index into [`class_names`](Self::class_names).
     #[must_use]
     pub fn classes(&self) -> &[u8] {
         &self.classes

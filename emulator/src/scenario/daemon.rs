@@ -24,33 +24,33 @@ pub enum SwitchLanguage {
 pub struct DaemonSetup {
     /// Polling interval of each transceiver.
     pub poll_every: Picoseconds,
-    /// Period of silence that counts as a failure of a transceiver.
+    /// Period without any response after which a transceiver counts as failed.
     pub heartbeat: Picoseconds,
     /// Rate of the serial lines.
     pub bits_per_second: u32,
-    /// Whether these lines have a transmission time; on ptys they have none.
+    /// Whether bytes take time on these lines. On ptys they take none.
     pub line_time: bool,
     /// Whether transceivers report loss of light (firmware protocol 1.2) or are only polled (1.1).
     pub events: bool,
     /// Number of consecutive good power readings needed to establish a path.
     pub power_samples: u32,
-    /// Maximum settling time of light. `None` if it follows from the transceivers' specification.
+    /// Maximum settling time of light. `None` means that the transceivers' specification determines it.
     pub settle_within: Option<Picoseconds>,
-    /// Maximum response time of a transceiver. `None` if it follows from the transceivers'
-    /// specification.
+    /// Maximum response time of a transceiver. `None` means that the transceivers' specification
+    /// determines it.
     pub reply_within: Option<Picoseconds>,
     /// Time to make a journal record durable on disk.
     pub flush: Picoseconds,
-    /// From the end of a bypass until a moved group tries to send its first packet.
+    /// Time from the end of a bypass until a moved group tries to send its first packet.
     pub restart: Picoseconds,
     /// Protocol of the optical switches.
     pub switches: SwitchLanguage,
-    /// From a fault or repair in the packet network until its flows are rerouted.
+    /// Time from a fault or repair in the packet network until its flows are rerouted.
     pub reroute: Picoseconds,
 }
 
 impl Default for DaemonSetup {
-    /// The settings of `topologies/daemon.yaml`. Flush, restart and rerouting times are
+    /// Returns the settings in `topologies/daemon.yaml`. The flush, restart and rerouting times are
     /// assumptions.
     fn default() -> Self {
         Self {

@@ -60,7 +60,7 @@ impl FaultEvent {
         names.join(", ")
     }
 
-    /// Returns the start, if it is given as a time of the run.
+    /// Returns the start if it is given as a time in the run.
     #[must_use]
     pub const fn at(&self) -> Option<SimTime> {
         match self.when {
@@ -75,7 +75,7 @@ impl FaultEvent {
         self.lasts.map(|lasts| at + lasts)
     }
 
-    /// Returns the repair time, if the start is given as a time of the run.
+    /// Returns the repair time if the start is given as a time in the run.
     #[must_use]
     pub fn repaired_at(&self) -> Option<SimTime> {
         self.at().and_then(|at| self.ends(at))
@@ -87,8 +87,8 @@ impl FaultEvent {
         self.parts.iter().any(|part| part.is_control)
     }
 
-    /// Whether its parts go dark or stop responding to commands, so that a plan takes them out of
-    /// service.
+    /// Returns whether its parts go dark or stop responding to commands, so that a plan takes them
+    /// out of service.
     fn is_outage(&self) -> bool {
         self.effect.goes_dark() || self.effect == Effect::Stuck
     }
@@ -104,7 +104,7 @@ impl FaultEvent {
         self.effect.needs_daemon() || self.effect == Effect::Stuck && !self.planned().is_empty()
     }
 
-    /// Returns its ports of optical switches.
+    /// Returns the ports of optical switches that it affects.
     pub(crate) fn ports(&self) -> impl Iterator<Item = OpticalPort> + '_ {
         self.parts.iter().flat_map(|part| part.ports.iter().copied())
     }

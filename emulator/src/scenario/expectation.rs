@@ -37,7 +37,7 @@ pub enum Expectation {
     },
     /// Every fault is restored within this time.
     RestoredWithin(Picoseconds),
-    /// Every collective ends by this time of the run.
+    /// Every collective ends by this time in the run.
     CompletesWithin(Picoseconds),
     /// A group's completion times equal those without faults, to the picosecond.
     Unaffected(GroupId),
@@ -50,7 +50,7 @@ pub enum Expectation {
     NoDeadlock,
     /// Flows of a workload end as without faults, to the picosecond.
     WorkloadUnaffected(String),
-    /// A workload with all its repetitions ends by this time of the run.
+    /// A workload ends with all its repetitions by this time in the run.
     WorkloadCompletes {
         /// Workload name.
         name: String,
@@ -157,7 +157,7 @@ impl Figure {
         }
     }
 
-    /// Returns the unit of its values.
+    /// Returns the unit of the figure's values.
     #[must_use]
     pub const fn unit(self) -> FigureUnit {
         match self {
@@ -252,7 +252,7 @@ pub enum FigureUnit {
     Time,
     /// Size in bytes.
     Size,
-    /// Rate in bytes per second; written in bits.
+    /// Rate in bytes per second, which is written in bits per second.
     Rate,
 }
 
@@ -291,8 +291,8 @@ impl Comparison {
         }
     }
 
-    /// Returns whether every value from 0 to `most` satisfies the comparison (`true`) or none does
-    /// (`false`); `None` if only some do.
+    /// Returns `true` if every value from 0 to `most` satisfies the comparison, `false` if none
+    /// does, and `None` if only some do.
     #[must_use]
     pub fn over(self, bound: f64, most: f64) -> Option<bool> {
         let (all, none) = match self {
@@ -305,8 +305,8 @@ impl Comparison {
         (all || none).then_some(all)
     }
 
-    /// Returns the distance of the value inside `bound`, as a fraction of the bound (or of one if
-    /// the bound is zero); negative outside.
+    /// Returns how far the value is within `bound`, as a fraction of the bound (or of 1 if the
+    /// bound is zero). Negative if the value is beyond the bound.
     #[must_use]
     pub fn margin(self, value: f64, bound: f64) -> f64 {
         let scale = if bound == 0.0 { 1.0 } else { bound.abs() };
@@ -315,7 +315,7 @@ impl Comparison {
             Self::AtLeast | Self::Above => value - bound,
             Self::Equal => -(value - bound).abs(),
         };
-        // Six digits round-trip through JSON; adding zero turns negative zero into positive zero.
+        // Six digits survive a round trip through JSON, and adding zero turns negative zero into positive zero.
         (inside / scale * 1e6).round() / 1e6 + 0.0
     }
 }
@@ -323,7 +323,7 @@ impl Comparison {
 /// Error of parsing an expectation.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 pub enum ExpectationError {
-    /// The sentence has no known form.
+    /// The sentence does not have a known form.
     #[error(
         "`{0}` is not an expectation: write `FIGURE < NUMBER`, `restored within TIME`, `completes within TIME`, \
          `group gN unaffected`, `workload NAME unaffected`, `workload NAME completes within TIME`, `workload NAME fct_p99 < TIME`, `no drops`, `no drops on priority N` or \
@@ -365,7 +365,7 @@ fn known_figures() -> String {
 }
 
 impl Expectation {
-    /// Returns the workload that the expectation is about.
+    /// Returns the workload to which the expectation refers.
     #[must_use]
     pub fn workload(&self) -> Option<&str> {
         match self {

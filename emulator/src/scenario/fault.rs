@@ -55,7 +55,7 @@ pub enum Effect {
     /// The part goes dark.
     Down,
     /// The part goes dark and recovers repeatedly. The control plane takes it out of service the
-    /// first time and uses it again after the last.
+    /// first time and uses it again after the last recovery.
     Flapping {
         /// Dark time per cycle.
         down: Picoseconds,
@@ -72,14 +72,14 @@ pub enum Effect {
     Rate(BitsPerSecond),
     /// Its links send at this percentage of their rate. No plan bypasses it.
     RatePercent(u32),
-    /// Its links lose packets at this residual bit error rate after error correction. No plan
-    /// bypasses it.
+    /// Its links lose packets because of this residual bit error rate after error correction. No
+    /// plan bypasses it.
     BitErrors(f64),
     /// Its links lose this share of packets. No plan bypasses it.
     PacketLoss(f64),
-    /// Its links add up to this delay to each packet and keep their order. No plan bypasses it.
+    /// Its links delay each packet by up to this much without reordering. No plan bypasses it.
     Jitter(Picoseconds),
-    /// A switch restarts: it is dark for this time and loses its queues.
+    /// A switch restarts. It is dark for this time and loses its queues.
     Reboots(Picoseconds),
     /// The control plane takes this many times as long.
     Slower(u32),
@@ -91,7 +91,7 @@ pub enum Effect {
     /// The line of a transceiver or optical switch delays every byte by this time. Needs `control:
     /// lightloomd`.
     Late(Picoseconds),
-    /// The disk of the daemon's journal takes this long for a flush. Needs `control: lightloomd`.
+    /// The disk with the daemon's journal takes this long for a flush. Needs `control: lightloomd`.
     SlowDisk(Picoseconds),
 }
 
@@ -114,7 +114,7 @@ impl Effect {
         matches!(self, Self::BitErrors(_) | Self::PacketLoss(_) | Self::Jitter(_))
     }
 
-    /// Returns whether its links carry packets, but degraded.
+    /// Returns whether its links still carry packets, but in a degraded state.
     const fn is_of_links(&self) -> bool {
         self.is_drawn() || matches!(self, Self::Rate(_) | Self::RatePercent(_))
     }
@@ -125,7 +125,7 @@ impl Effect {
         self.is_of_links() || matches!(self, Self::Down | Self::Flapping { .. })
     }
 
-    /// Returns the change of a link with this rate. `None` if links do not change.
+    /// Returns how a link with this rate changes. `None` if links do not change.
     #[must_use]
     pub fn change(&self, full: BitsPerSecond) -> Option<LinkChange> {
         Some(match *self {
@@ -172,7 +172,7 @@ impl Effect {
     /// Checks whether the effect applies to this part.
     ///
     /// # Errors
-    /// Returns the parts that the effect applies to.
+    /// Fails with the parts to which the effect applies.
     pub fn suits(&self, part: &NetworkPart) -> Result<(), &'static str> {
         let is_optical = !part.ports.is_empty();
         match self {
@@ -224,9 +224,9 @@ pub struct ScenarioFault {
     pub effect: Effect,
     /// Earliest start.
     pub when: When,
-    /// Length of the interval for the seed's draw of the start, after the earliest start.
+    /// Length of the interval, from the earliest start on, in which the seed draws the start.
     pub within: Picoseconds,
-    /// The end of a cable towards which it affects packets. `None` for both directions.
+    /// The end of a cable towards which packets are affected. `None` for both directions.
     pub towards: Option<String>,
     /// Duration. `None` if permanent.
     pub lasts: Option<Picoseconds>,
@@ -235,7 +235,7 @@ pub struct ScenarioFault {
 }
 
 impl ScenarioFault {
-    /// Creates a certain, permanent fault of one part.
+    /// Creates a permanent fault of one part that occurs with certainty.
     #[must_use]
     pub fn of(part: &str, at: lightloom_units::SimTime) -> Self {
         Self {
@@ -255,8 +255,8 @@ impl ScenarioFault {
         self.parts.iter().any(|part| part.0.trim() == "control")
     }
 
-    /// Makes the random choices for the `index`-th fault of a scenario. `None` if it does not
-    /// occur. `works` says whether a node works at the start.
+    /// Makes the random choices for the `index`-th fault of a scenario. `None` if the fault does
+    /// not occur. `works` returns whether a node works at the start.
     #[must_use]
     pub fn draw(
         &self,
@@ -266,7 +266,7 @@ impl ScenarioFault {
         works: &dyn Fn(&NetworkPart) -> bool,
     ) -> Option<FaultEvent> {
         let mut draws = seed.stream("fault", index);
-        // Always make all draws, so that changing one value of a fault does not change the others.
+        // Always make all draws, so that changing one of a fault's values does not change the others.
         let (chance, late, choice): (f64, f64, f64) =
             (draws.random(), draws.random(), draws.random());
         if chance >= self.probability {
@@ -293,7 +293,7 @@ impl ScenarioFault {
     }
 }
 
-/// Draws a part for one that leaves the choice to the seed; `choice` is below one.
+/// Draws a part if the fault leaves the choice to the seed. `choice` is less than one.
 fn drawn(
     any: AnyPart,
     substrate: &Substrate,

@@ -1,8 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
-//! Scenario files: the network, the workloads, the faults, and the expectations.
+//! Reads scenario files, which contain the network, the workloads, the faults and the expectations.
 //!
-//! Reading a scenario also reads and plans its fabric, to check that every named part and group
-//! exists.
+//! Reading a scenario also reads and plans its fabric in order to check that every named part and
+//! group exists.
 
 pub mod codes;
 mod collectives;
@@ -207,8 +207,8 @@ pub fn is_earlier_version(keys: &[String]) -> bool {
     !has("on") && EARLIER.iter().any(|(key, _)| has(key)) && marks.iter().any(|mark| has(mark))
 }
 
-/// Reads a scenario file, its fabric and the other files that it names. Returns all errors if there
-/// are any.
+/// Reads a scenario file, its fabric and the other files that it references. Returns all errors if
+/// there are any.
 #[must_use]
 pub fn load(
     file: &str,
@@ -218,7 +218,7 @@ pub fn load(
     load_under(None, file, bytes, read)
 }
 
-/// Reads a scenario file like [`load`], with the given plan instead of the plan in the file.
+/// Reads a scenario file like [`load`], but uses the given plan instead of the plan in the file.
 #[must_use]
 pub fn load_under(
     in_force: Option<Arc<Plan>>,
@@ -229,8 +229,8 @@ pub fn load_under(
     load_for((in_force, false), file, bytes, read)
 }
 
-/// Reads the network for a program that sends: a scenario file without expectations, and with or
-/// without workloads.
+/// Reads the network for a program that sends. The scenario file must not contain expectations but
+/// may contain workloads.
 #[must_use]
 pub fn load_called(
     file: &str,
@@ -365,16 +365,16 @@ fn lower(
     scenario.filter(|_| !check.has_errors() && !neighbours.have_errors())
 }
 
-/// Returns the transport. Phases without other workloads are long, so their defaults are large
-/// packets, a tenth of the data in flight on a circuit, and a window of twice what fills the path,
-/// so that a burst of other flows at a leaf's interface leaves no circuit idle.
+/// Returns the transport. Phases without other workloads are long, so their default packets are
+/// large: a tenth of the data in flight on a circuit. The default window is twice what fills the
+/// path, so that a burst of other flows at a leaf's interface leaves no circuit idle.
 fn lower_transport(raw: &ScenarioFile, check: &mut Check<'_>) -> Transport {
     if !is_long(raw) || check.is_written("/transport") {
         return transport::lower(&raw.transport, network::host_ports(raw), check);
     }
-    // Data that phases lose with a circuit is redistributed immediately. Phases have unbounded
-    // queues, so that an acknowledgement may be milliseconds late. Other workloads need a timeout
-    // to recover, so with them the usual one applies.
+    // Data that phases lose with a circuit is redistributed immediately, and because phases have
+    // unbounded queues, an acknowledgement may be milliseconds late. Other workloads need a timeout
+    // to recover, so the usual one applies if there are any.
     let timeout = is_alone(raw).then_some(Picoseconds::from_millis(20));
     Transport {
         payload: Bytes(60 << 10),
@@ -385,7 +385,7 @@ fn lower_transport(raw: &ScenarioFile, check: &mut Check<'_>) -> Transport {
 }
 
 /// Returns the switches. If circuits carry phases and the file sets no limits, queues are
-/// unbounded, so that only lost light loses packets.
+/// unbounded, so that packets are lost only when light is lost.
 fn lower_switches(
     raw: &ScenarioFile,
     fabric: Option<&Fabric>,
@@ -446,7 +446,7 @@ fn lower_phases_after(
     traffic::lower_after(after, (&raw.traffic, collectives), "/phases", check)
 }
 
-/// Returns the properties of a scenario that expectations can refer to.
+/// Returns the properties of a scenario to which expectations can refer.
 fn ground<'a>(raw: &ScenarioFile, scenario: &'a Scenario, start: &RunStart) -> Ground<'a> {
     let between = scenario.collectives.iter().filter(|one| one.kind.is_between_groups());
     let mut priorities: BTreeSet<u8> = between.map(|one| one.priority).collect();
@@ -481,7 +481,7 @@ fn ground<'a>(raw: &ScenarioFile, scenario: &'a Scenario, start: &RunStart) -> G
     }
 }
 
-/// Returns the parts that the fabric has. The others have already been reported.
+/// Returns the parts that exist in the fabric. The others have already been reported.
 fn existing(broken: &[Part], fabric: &Fabric, check: &mut Check<'_>) -> Vec<Part> {
     let mut parts = Vec::new();
     for (index, part) in broken.iter().enumerate() {
@@ -495,11 +495,11 @@ fn existing(broken: &[Part], fabric: &Fabric, check: &mut Check<'_>) -> Vec<Part
     parts
 }
 
-/// Keys that the first plan depends on.
+/// Keys on which the first plan depends.
 const PLANNED_FROM: [&str; 4] = ["/on", "/broken", "/broken_by", "/replay"];
 
-/// Plans the initial state of the fabric. Faults during the run, which may have errors, are left
-/// out.
+/// Plans the initial state of the fabric. Faults during the run are left out because they may
+/// contain errors.
 fn require_plan(base: &Scenario, raw: &ScenarioFile, check: &mut Check<'_>) -> Option<RunStart> {
     let key = match (&base.on, &base.replay) {
         _ if raw.on.plan.is_some() => "/on/plan",

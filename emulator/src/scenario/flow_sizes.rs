@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-//! Service traffic: flow sizes from a published distribution, with random starts at a given load.
+//! Generates service traffic: flows with sizes from a published distribution and random starts at a given load.
 
 use lightloom_units::seed::Seed;
 use lightloom_units::{BitsPerSecond, Bytes, Picoseconds, SimTime};
@@ -7,16 +7,16 @@ use rand::RngExt;
 
 use lightloom_engine::{FlowSpec, VertexId};
 
-/// A point of a distribution: the fraction of flows up to this size.
+/// A point of a distribution, which gives the fraction of flows up to this size.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub struct SizeRow {
     /// The size.
     pub bytes: Bytes,
-    /// Fraction in per cent.
+    /// Fraction of flows in percent.
     pub percent: f64,
 }
 
-/// A distribution of flow sizes, uniform between two points.
+/// A distribution of flow sizes that is uniform between any two adjacent points.
 #[derive(Clone, Debug, PartialEq)]
 pub struct FlowSizes {
     rows: Vec<SizeRow>,
@@ -80,8 +80,8 @@ impl FlowSizes {
         Self { rows: rows.iter().map(row).collect() }
     }
 
-    /// Returns the distribution through these points; `None` if they do not increase from 0 to 100
-    /// per cent.
+    /// Returns the distribution through these points. `None` if they do not increase from 0 to 100
+    /// percent.
     #[must_use]
     pub fn through(rows: Vec<SizeRow>) -> Option<Self> {
         let rises = rows
@@ -92,7 +92,7 @@ impl FlowSizes {
         (rises && begins && ends).then_some(Self { rows })
     }
 
-    /// Returns the size at quantile `share`, below one; at least one byte.
+    /// Returns the size at quantile `share`, which must be less than one. The size is at least one byte.
     #[must_use]
     pub fn at(&self, share: f64) -> Bytes {
         let percent = share * 100.0;
@@ -117,8 +117,8 @@ impl FlowSizes {
         first + self.rows.windows(2).map(part).sum::<f64>()
     }
 
-    /// Returns flows that start within a period from `start` on, as a Poisson process per host with
-    /// the rate that uses the fraction `load` of `rate`. Destinations are drawn from the other
+    /// Returns flows that start within a period from `start` on. Each host's flows form a Poisson
+    /// process that uses the fraction `load` of `rate`. Destinations are drawn from the other
     /// hosts.
     #[must_use]
     pub fn flows(
@@ -127,7 +127,7 @@ impl FlowSizes {
         (load, rate): (f64, BitsPerSecond),
         (start, lasts): (SimTime, Picoseconds),
     ) -> Vec<FlowSpec> {
-        // The load refers to data, without protocol overhead.
+        // The load refers to data without protocol overhead.
         let gap_ps = self.mean() * 8.0 / (load * rate.0 as f64) * 1e12;
         let mut flows = Vec::new();
         for (place, &source) in hosts.iter().enumerate() {
@@ -172,7 +172,7 @@ mod tests {
                 assert!((percent - row.percent).abs() < 0.5, "{percent} % up to {}", row.bytes);
             }
         }
-        // The mean of the published points, computed by hand: 1.7 MB.
+        // The mean of the published points, computed by hand, is 1.7 MB.
         assert!((FlowSizes::web_search().mean() / 1.7115e6 - 1.0).abs() < 0.02);
     }
 

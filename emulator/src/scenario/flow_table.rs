@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-//! Flows in a table: `start,src,dst,bytes` and optionally `priority`, `id` and `after`.
+//! Reads flows from a table with the columns `start,src,dst,bytes` and optionally `priority`, `id` and `after`.
 
 mod order;
 
@@ -21,18 +21,18 @@ pub struct ListedFlow {
     pub destination: VertexId,
     /// Size of the data.
     pub bytes: Bytes,
-    /// Priority; `None` for the workload's priority.
+    /// Priority. `None` means the workload's priority.
     pub priority: Option<u8>,
     /// Dependencies.
     pub after: Vec<FlowDependency>,
 }
 
-/// A flow that another one waits for.
+/// A flow for which another one waits.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct FlowDependency {
     /// Index in the table.
     pub flow: usize,
-    /// Whether to wait for the acknowledgement of its data instead of the reception.
+    /// Whether to wait until its data is acknowledged rather than received.
     pub acknowledged: bool,
 }
 

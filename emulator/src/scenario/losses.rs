@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-//! Losses from an earlier result over months: the cost of each run to each job.
+//! Losses from an earlier result over months, that is, the cost of each run to each job.
 
 use lightloom_units::SimTime;
 use serde::{Deserialize, Deserializer, Serialize, de};
@@ -15,7 +15,7 @@ pub struct RunLoss {
     pub job: String,
     /// Number of GPUs of the job.
     pub gpus: u64,
-    /// One-time losses by cause, in order of occurrence.
+    /// One-time losses by cause, in chronological order.
     pub once: Vec<LossPart>,
     /// Additional time per step from then on.
     pub slower_ps: i64,
@@ -52,7 +52,7 @@ pub struct KnownJob {
 }
 
 impl KnownJob {
-    /// Returns whether both are elastic or both are not, because their runs are not comparable
+    /// Returns whether both are elastic or neither is, because their runs are not comparable
     /// otherwise.
     pub(crate) fn fits(&self, restart: Restart) -> bool {
         (self.answer == "elastic") == matches!(restart, Restart::Elastic { .. })

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-//! A reinforcement-learning job: the trainer as a training job, and the work of the generation
-//! pool.
+//! Describes a reinforcement-learning job as a training job for its trainer and the work of its
+//! generation pool.
 
 use lightloom_fabric::fabric::{Fabric, Job as FabricJob};
 use lightloom_fabric::file::{MappingFile, RlFile, ShardingFile};
@@ -15,16 +15,16 @@ use lightloom_units::seed::Seed;
 
 use super::TrainError;
 
-/// How the pool of a job generates.
+/// How a job's pool generates samples.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Rollout {
     /// The order of generation and training.
     pub training_loop: TrainingLoop,
-    /// Tokens of a prompt.
+    /// Number of tokens in a prompt.
     pub prompt: u32,
     /// Standard deviation of the logarithm of a response's length in tokens.
     pub sigma: f64,
-    /// Tokens of the longest response.
+    /// Number of tokens in the longest response.
     pub longest: u32,
     /// Number of forward passes over all samples before training.
     pub forward_passes: u32,
@@ -63,14 +63,14 @@ pub(super) fn trainer_of(rl: &RlFile) -> MappingFile {
     }
 }
 
-/// Returns the leaves of the GPUs of a job's trainer and pool in `plan`, in rank order.
+/// Returns the leaves of the GPUs in a job's trainer and pool according to `plan`, in rank order.
 fn leaves(fabric: &Fabric, plan: &Plan, job: u32) -> Vec<u32> {
     let mut own: Vec<&Rank> = plan.ranks.iter().filter(|rank| rank.job == Some(job)).collect();
     own.sort_by_key(|rank| (rank.dp, rank.tp));
     own.into_iter().map(|rank| fabric.dcn.leaf_of(rank.gpu).0).collect()
 }
 
-/// Returns the work of the pool alongside the trainer `bare`.
+/// Returns the work of the pool that runs alongside the trainer `bare`.
 pub(super) fn pool_step(
     (fabric, plan): (&Fabric, &Plan),
     (index, job, rl): (u32, &FabricJob, &RlFile),

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-//! Days of a fault trace in a run: node outages with start and end.
+//! Replays days of a fault trace in a run, as node outages with start and end.
 
 use std::sync::Arc;
 
@@ -9,7 +9,7 @@ use lightloom_units::id::NodeId;
 use lightloom_units::seed::Seed;
 use lightloom_units::{Picoseconds, SimTime};
 
-/// One moment of a fault trace, whose open faults exist from the start.
+/// A moment in a fault trace. Faults that are open at that moment exist from the start.
 #[derive(Clone, Debug, PartialEq)]
 pub struct TraceDay {
     /// Trace.
@@ -32,7 +32,7 @@ impl TraceDay {
 pub struct Replay {
     /// Trace.
     pub trace: Arc<FaultTrace>,
-    /// First day; faults open at its start exist from the start of the run.
+    /// First day. Faults that are open at its beginning exist from the start of the run.
     pub from_day: f64,
     /// End of the period.
     pub to_day: f64,
@@ -47,12 +47,12 @@ pub(crate) struct Outage {
     pub(crate) node: NodeId,
     pub(crate) at: SimTime,
     pub(crate) repaired_at: Option<SimTime>,
-    /// Whether it was open at the start of the first day.
+    /// Whether the outage was already open at the start of the first day.
     pub(crate) from_start: bool,
 }
 
 impl Replay {
-    /// Returns every outage between the two days in compressed time, for `nodes` nodes with
+    /// Returns every outage between the two days in compressed time. There are `nodes` nodes with
     /// `gpus_per_node` GPUs each.
     pub(crate) fn outages(
         &self,

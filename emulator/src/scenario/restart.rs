@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-//! Responses of a job to the loss of a node: policies of real products, each with its own times.
+//! A job's responses to the loss of a node. These are policies of real products, each with its own times.
 
 use lightloom_planner::goodput::{Answer, Policy};
 use lightloom_units::Picoseconds;
@@ -7,37 +7,36 @@ use lightloom_units::Picoseconds;
 /// Response of a job to the loss of a node.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Restart {
-    /// Its groups restart at the last barrier, the end of the previous step, together with all
-    /// groups that exchange anything other than gradients with them. The state comes from their
-    /// replicas and takes no time.
+    /// The node's groups restart at the last barrier (the end of the previous step), together with
+    /// all groups that exchange anything other than gradients with them. Copying the state from
+    /// their replicas takes no time.
     Barrier,
-    /// The whole job restarts at its last checkpoint.
+    /// The whole job restarts from its last checkpoint.
     Checkpoint(Checkpoints),
-    /// The whole job restarts at its last copy in the memory of other nodes.
+    /// The whole job restarts from its last copy in other nodes' memory.
     InMemory {
         /// In-memory copies.
         memory: MemoryCopies,
         /// Fallback if all copies of a node are lost.
         checkpoint: Checkpoints,
     },
-    /// The groups of the node move to a spare node with the state of their replicas, while the job
-    /// pauses.
+    /// The node's groups move to a spare node and take over the state of their replicas while the
+    /// job pauses.
     Migrate {
         /// Duration of the move.
         takes: Picoseconds,
         /// Fallback if no replica is left.
         checkpoint: Checkpoints,
     },
-    /// The job continues without the replicas of the node, and includes them again once they have a
-    /// node.
+    /// The job continues without the node's replicas and includes them again once they have a node.
     Elastic {
-        /// Time for the others to continue without them.
+        /// Time until the other replicas continue without them.
         reform: Picoseconds,
-        /// Time for a replica with all its nodes to get ready, while the others continue.
+        /// Time that a replica with all its nodes takes to get ready while the others continue.
         start: Picoseconds,
-        /// Time for all to continue together.
+        /// Time until all replicas continue together.
         rejoin: Picoseconds,
-        /// Minimum number of replicas; with fewer, the job waits.
+        /// Minimum number of replicas. With fewer, the job waits.
         least: u32,
         /// Fallback in that case.
         checkpoint: Checkpoints,
@@ -70,14 +69,14 @@ impl Restart {
     }
 }
 
-/// Checkpoints of a whole job; the first exists at the start.
+/// Checkpoints of a whole job. The first one exists at the start.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Checkpoints {
     /// Steps between checkpoints.
     pub every: u32,
     /// Time to read one.
     pub load: Picoseconds,
-    /// Job time for writing one; only counted over a span.
+    /// Time that a job spends writing a checkpoint. Counted only over a span.
     pub write: Picoseconds,
 }
 
@@ -88,10 +87,10 @@ pub struct MemoryCopies {
     pub every: u32,
     /// Time to read one.
     pub load: Picoseconds,
-    /// Job time for making them.
+    /// Time that a job spends making the copies.
     pub write: Picoseconds,
-    /// Number of nodes that hold the state of one node, including itself. It is lost if all of them
-    /// fail.
+    /// Number of nodes that hold a node's state, including that node. The state is lost if all of
+    /// them fail.
     pub copies: u32,
 }
 

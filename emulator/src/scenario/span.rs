@@ -18,7 +18,7 @@ pub struct Span {
     pub failures: FailureSource,
     /// Number of runs that determine the loss of each kind of failure.
     pub samples: u32,
-    /// Losses of an earlier result. `None` if runs are made.
+    /// Losses from an earlier result. `None` if new runs are made.
     pub losses: Option<Arc<KnownLosses>>,
     /// Price of a GPU-hour, if given.
     pub gpu_hour: Option<Dollars>,
@@ -27,7 +27,7 @@ pub struct Span {
 /// Source of failures.
 #[derive(Clone, Debug, PartialEq)]
 pub enum FailureSource {
-    /// A fault trace from one of its days on.
+    /// A fault trace, from one of its days on.
     Trace {
         /// Trace.
         trace: Arc<FaultTrace>,
@@ -40,7 +40,7 @@ pub enum FailureSource {
     Rates(Vec<FailureRate>),
 }
 
-/// Failure and repair rate of one kind of part, both exponentially distributed.
+/// Failure rate and repair time of one kind of part. Times to failure and to repair are exponentially distributed.
 #[derive(Clone, Debug, PartialEq)]
 pub struct FailureRate {
     /// Kind of part.

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-//! The start of a run: parts already broken, faults to come, the plan for them, and the network.
+//! Determines the start of a run: parts already broken, the plan around them, faults to come, and the network.
 
 use std::sync::Arc;
 
@@ -28,9 +28,9 @@ pub struct RunStart {
     pub substrate: Arc<Substrate>,
     /// Parts broken from the start.
     pub faults: FaultSet,
-    /// The faults drawn with the seed. Those that a replay has broken from the start come last.
+    /// The faults drawn with the seed. Faults that a replay has open from the start come last.
     pub events: Vec<FaultEvent>,
-    /// The plan as the fabric reads it, and the verdict of the checker. `None` on a network defined
+    /// The plan as read back for the fabric, and the checker's verdict. `None` on a network defined
     /// in the scenario.
     pub plan: Option<(Plan, Verdict)>,
     /// Its groups and paths.
@@ -44,9 +44,9 @@ pub struct RunStart {
 pub struct CircuitPlan {
     /// The plan with only these phases.
     pub plan: Plan,
-    /// The phases that send something, in the order of the plan.
+    /// The phases that send something, in plan order.
     pub phases: Vec<Phase>,
-    /// The share of the live demand's rate that every stage of a change must keep.
+    /// The share of the live demand's rate that every stage of a change must preserve.
     pub floor: f64,
 }
 
@@ -62,10 +62,10 @@ pub enum StartError {
     /// The given plan does not match the current state of this fabric.
     #[error("the plan in force does not fit this fabric as it is: {}{}", .0[0], others(.0))]
     Misfit(Vec<Violation>),
-    /// The plan is wrong, which is a bug in this program.
+    /// The plan is invalid, which indicates a bug in this program.
     #[error("the plan is not sound (a mistake in the planner, please report it): {}", .0[0])]
     Unsound(Vec<Violation>),
-    /// The plan cannot be read back, which is a bug in this program.
+    /// The plan cannot be read back, which indicates a bug in this program.
     #[error("the plan cannot be read back (a mistake in the planner, please report it): {0}")]
     Document(#[from] DocumentError),
     /// The fabric cannot be emulated.
@@ -79,18 +79,18 @@ pub enum StartError {
         /// The error.
         error: NodesError,
     },
-    /// The fabric lacks a domain for the rings of groups.
+    /// The fabric has no domain for group rings.
     #[error(
         "this fabric has no domain, so there are no rings for `collectives`; `traffic` runs on any fabric with packet \
          switches or circuits"
     )]
     NoRings,
-    /// The fabric has no job, or no group of a job can be formed.
+    /// The fabric has no job, or none of a job's groups can be formed.
     #[error("no group of any job can be formed: give the fabric a job, or fewer faults")]
     NothingRuns,
 }
 
-/// Returns a note on the number of violations after the first.
+/// Returns a note about how many violations follow the first.
 fn others(violations: &[Violation]) -> String {
     match violations.len() {
         1 => String::new(),
@@ -99,7 +99,7 @@ fn others(violations: &[Violation]) -> String {
 }
 
 impl RunStart {
-    /// Returns the number of groups of jobs in the plan.
+    /// Returns the number of job groups in the plan.
     #[must_use]
     pub fn groups(&self) -> usize {
         let groups = self.layout.iter().flat_map(|layout| &layout.groups);
@@ -120,7 +120,7 @@ impl RunStart {
 }
 
 impl RunStart {
-    /// Returns the members of each TP group of a job, in the order of the step's lanes.
+    /// Returns the members of each of a job's TP groups, in the order of the step's lanes.
     pub(crate) fn seats(&self, step: &TrainStep, groups: &[Members]) -> Vec<Members> {
         let (Some((plan, _)), Some(gpus)) = (&self.plan, &self.substrate.rings) else {
             return Vec::new();
@@ -144,7 +144,7 @@ impl RunStart {
 /// Draws the faults of `scenario`, and makes and checks a plan for the fabric's initial state.
 ///
 /// # Errors
-/// If a part does not exist, the trace does not match, or no group can be formed.
+/// Fails if a part does not exist, the trace does not match, or no group can be formed.
 pub fn plan(scenario: &Scenario) -> Result<RunStart, StartError> {
     match &scenario.on {
         On::Network(substrate) => {
@@ -197,8 +197,8 @@ fn plan_fabric(scenario: &Scenario, fabric: &Arc<Fabric>) -> Result<RunStart, St
     };
     let layout = layout_of(scenario, fabric, &document)?;
     let circuits = circuits_of(scenario, fabric, &document)?;
-    // If the daemon makes plans, one around a failed node can use other circuits than the initial
-    // plan.
+    // If the daemon makes plans, a plan around a failed node can use circuits that the initial plan
+    // does not.
     let replans = scenario.control.lightloomd.is_some() && fabric.hbd.ring().is_some();
     let lit: Vec<CrossConnect> =
         match fabric.dcn.circuits().filter(|_| replans && circuits.is_some()) {
@@ -259,8 +259,8 @@ fn circuits_of(
         Some(_) => joint::phases_between_gpus(fabric, &document.ranks)?,
         None => joint::phases(fabric, &document.ranks)?,
     };
-    // Without optical switches only GPUs send. With them, phases without traffic between leaves
-    // have no circuits and take no part in changes.
+    // Without optical switches, only phases with traffic between GPUs count. With optical switches,
+    // phases without traffic between leaves have no circuits and do not take part in changes.
     let is_sent = |phase: &&Phase| match is_optical {
         true => phase.demand.total() > lightloom_units::Bytes::ZERO,
         false => phase.demand.exchanges().is_some(),
@@ -285,7 +285,7 @@ fn drawn(
         .collect()
 }
 
-/// Returns every outage of a host, or of all GPUs of a server together, on a network defined in the
+/// Returns every outage of a host, or of all GPUs in a server together, on a network defined in the
 /// scenario.
 fn outages(scenario: &Scenario, substrate: &Substrate) -> Result<Vec<FaultEvent>, StartError> {
     let Some(replay) = &scenario.replay else { return Ok(Vec::new()) };
@@ -301,7 +301,7 @@ fn outages(scenario: &Scenario, substrate: &Substrate) -> Result<Vec<FaultEvent>
     Ok(outages.into_iter().map(|outage| event(outage, parts(outage.node))).collect())
 }
 
-/// Returns the fault of these parts of a node for an outage in a trace.
+/// Returns the fault that an outage in a trace causes in these parts of a node.
 fn event(outage: Outage, parts: Vec<NetworkPart>) -> FaultEvent {
     let Outage { at, repaired_at, from_start, .. } = outage;
     let lasts = repaired_at.map(|repaired: SimTime| repaired.since(at));

@@ -22,11 +22,11 @@ pub struct Traffic {
     pub run: Pattern,
     /// Participants in rank order.
     pub hosts: Vec<VertexId>,
-    /// Size: for a collective as in NCCL's tests, for a flow pattern that of each flow.
+    /// Size, which for a collective is defined as in NCCL's tests and for a flow pattern is the size of each flow.
     pub bytes: Bytes,
     /// Directions around its ring, if it uses one.
     pub directions: Directions,
-    /// Priority at switches with real queues.
+    /// Priority at switches with priority queues.
     pub priority: u8,
     /// Delay after the start of the run, or after its dependencies.
     pub delay: Picoseconds,
@@ -41,20 +41,20 @@ pub struct Traffic {
 pub enum Prior {
     /// The traffic at this index, with all its repetitions.
     Traffic(usize),
-    /// The collective at this index, with all its repetitions, in every group that is not lost.
+    /// The collective at this index with all its repetitions, in every group that is not lost.
     Collective(usize),
 }
 
 /// Kind of workload.
 #[derive(Clone, Debug, PartialEq)]
 pub enum Pattern {
-    /// Every host sends to one host and receives from one: a random cycle through all, or a fixed
-    /// shift.
+    /// Every host sends to one host and receives from one, in a random cycle through all hosts or
+    /// with a fixed shift.
     Permutation {
-        /// Shift in places; `None` for the random cycle.
+        /// Shift in positions. `None` means the random cycle.
         by: Option<u32>,
     },
-    /// All other hosts send to one.
+    /// All other hosts send to one host.
     Incast {
         /// Destination.
         into: VertexId,
@@ -63,11 +63,11 @@ pub enum Pattern {
     AllToAll(Exchange),
     /// Every host ends with the sum.
     AllReduce(AllReduceWay),
-    /// Every host ends with its part of the sum, on a ring.
+    /// Every host ends with its part of the sum, computed on a ring.
     ReduceScatter,
-    /// Every host ends with all parts, on a ring.
+    /// Every host ends with all parts, gathered on a ring.
     AllGather,
-    /// From the middle host to all others, down a binary tree.
+    /// The middle host sends to all others down a binary tree.
     Broadcast {
         /// Number of pieces.
         pieces: u32,
@@ -110,7 +110,7 @@ pub enum AllReduceWay {
 }
 
 impl Pattern {
-    /// Returns whether hosts are repeatedly halved, which requires a power of two.
+    /// Returns whether the pattern repeatedly halves the set of hosts, which requires a power of two.
     #[must_use]
     pub(crate) fn halves(&self) -> bool {
         matches!(
@@ -137,7 +137,7 @@ impl Pattern {
         }
     }
 
-    /// Returns NCCL's factor from algorithm to bus bandwidth for this many ranks.
+    /// Returns NCCL's ratio of bus bandwidth to algorithm bandwidth for this many ranks.
     #[must_use]
     pub fn bus_factor(&self, ranks: usize) -> f64 {
         let kind = match self {

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-//! A training job of the fabric: its number of steps, accelerator and restart policy, and the
-//! computation and traffic of one step, from its mapping and the ranks of the plan.
+//! A training job on the fabric: its number of steps, accelerator and restart policy, and the
+//! computation and traffic of one step, which follow from its mapping and the plan's ranks.
 
 use std::collections::BTreeMap;
 
@@ -26,7 +26,7 @@ use lightloom_units::{Bytes, Picoseconds};
 use super::Restart;
 use super::pool::{Rollout, pool_step, trainer_of};
 
-/// A training job of the fabric.
+/// A training job on the fabric.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Train {
     /// The job's name.
@@ -35,11 +35,11 @@ pub struct Train {
     pub steps: u32,
     /// The accelerator.
     pub accelerator: Accelerator,
-    /// The fitted constants to use. `None` selects the software most used with the accelerator.
+    /// The fitted constants to use. `None` selects those for the software most commonly used with the accelerator.
     pub constants: Option<String>,
-    /// Tokens of a sequence. `None` means one sequence per micro-batch.
+    /// Number of tokens in a sequence. `None` means one sequence per micro-batch.
     pub sequence: Option<u32>,
-    /// How it generates, if its step is one of reinforcement learning.
+    /// How it generates samples, if it is a reinforcement-learning job.
     pub rollout: Rollout,
     /// Where groups with lost state restart.
     pub restart: Restart,
@@ -85,7 +85,7 @@ pub enum TrainError {
         /// Tokens of a sample.
         tokens: u32,
     },
-    /// The heads of the model cannot be divided over the GPUs of a replica.
+    /// The model's heads cannot be divided over the GPUs in a replica.
     #[error(
         "the {heads} heads of the model of job `{job}` cannot be shared out over replicas of {gpus} GPUs: write a divisor of {heads} as \
          `replica_gpus`"
@@ -108,7 +108,7 @@ pub enum TrainError {
         job: String,
         /// GPUs of a replica.
         gpus: u32,
-        /// Tokens of the longest sample.
+        /// Number of tokens in the longest sample.
         tokens: u64,
     },
     /// The model cannot be read.
@@ -165,7 +165,7 @@ impl TrainStep {
     /// Returns the step of `train` on `fabric`, with the ranks of `plan`.
     ///
     /// # Errors
-    /// If the job, its model or its constants are missing, or the step does not fit the plan.
+    /// Fails if the job, its model or its constants are missing, or if the step does not match the plan.
     pub fn of(train: &Train, fabric: &Fabric, plan: &Plan) -> Result<Self, TrainError> {
         let place = fabric.jobs.iter().position(|job| job.name == train.job);
         let place = place.ok_or_else(|| TrainError::NoJob {
@@ -234,7 +234,7 @@ impl TrainStep {
         }
     }
 
-    /// Returns its closed form: nothing overlapped, no stragglers, no faults.
+    /// Returns its closed form, without overlap, stragglers or faults.
     #[must_use]
     pub fn closed_form(&self) -> StepTime {
         let mut time = self.bare.time();
@@ -249,8 +249,8 @@ impl TrainStep {
         time
     }
 
-    /// Returns the closed forms of generation and of new weights, in seconds. `None` for a job that
-    /// only trains.
+    /// Returns the closed forms of generation and of weight transfer, in seconds. `None` for a job
+    /// that only trains.
     #[must_use]
     pub fn pool_seconds(&self) -> Option<[f64; 2]> {
         let pool = self.pool.as_ref()?;
@@ -266,7 +266,7 @@ impl TrainStep {
         }
     }
 
-    /// Returns the model FLOPs utilisation of a step that takes `took`, counting attention over the
+    /// Returns the model FLOPs utilisation of a step that takes `took`. Attention counts over the
     /// full mask.
     #[must_use]
     pub fn mfu(&self, took: Picoseconds) -> f64 {
@@ -276,7 +276,7 @@ impl TrainStep {
         Convention::MfuFull.utilisation(model, *batch, recompute, gpus, peak, seconds)
     }
 
-    /// Returns the effective share and delay of links for its software under `transport`.
+    /// Returns the share of links that the job's software can use under `transport`, and the delay that it adds.
     #[must_use]
     pub fn pace(&self, fabric: &Fabric, transport: &Transport) -> LinkShare {
         let share =
@@ -285,7 +285,7 @@ impl TrainStep {
         let lag = |seconds: f64, there: Picoseconds| {
             Picoseconds(((seconds * 1e12) as u64).saturating_sub(there.0))
         };
-        // Between GPUs there is one cable, or two through the switch of an island.
+        // Between two GPUs there is one cable, or two through an island's switch.
         let cables = if fabric.hbd.ring().is_some() { 1 } else { 2 };
         let scale_out_lag = lag(links.scale_out_step_seconds, fabric.dcn.link_latency() * 2);
         let has_domain = fabric.hbd.grouping() != Grouping::Anywhere;
@@ -304,8 +304,8 @@ impl TrainStep {
     }
 }
 
-/// How a job's software slows its links. It does not fill them, which is modelled as more bytes, and
-/// each step of an exchange takes additional time.
+/// How a job's software slows down its links. The software does not fill them, which is modelled as
+/// additional bytes, and each step of an exchange takes additional time.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub struct LinkShare {
     /// Whether there is a domain. Without one, TP also goes over the network.
@@ -333,7 +333,7 @@ impl LinkShare {
     }
 }
 
-/// Returns the number of ranks of a job in a dimension.
+/// Returns the number of ranks that a job has in a dimension.
 fn count(plan: &Plan, job: u32, of: fn(&Rank) -> u32) -> u32 {
     let own = plan.ranks.iter().filter(|rank| rank.job == Some(job));
     own.map(of).max().map_or(0, |last| last + 1)

@@ -1,16 +1,16 @@
 // SPDX-License-Identifier: Apache-2.0
-//! The leaves of a reconfigurable fat-tree: hosts below, a packet core above, and every circuit
-//! that a plan makes between them, lit or not.
+//! The leaves of a reconfigurable fat-tree, with hosts below them, a packet core above, and every
+//! circuit between them that a plan makes, whether or not it is lit.
 //!
 //! ```text
 //!   hosts of leaf i ══ leaf i ── circuits, one link each ── leaf j ══ hosts of leaf j
 //!                         └────── electrical core ──────────┘
 //! ```
 //!
-//! All traffic of a leaf leaves by one host with the joint rate of the leaf's GPUs. The core is one
-//! switch whose links have the joint rate of the leaf's uplinks. This is the planner's model, so
-//! any difference between the two comes from packets. A circuit is a link from leaf to leaf at the
-//! circuit's own rate, not the electrical path with a delay.
+//! A single host, with the total rate of the leaf's GPUs, sends all of a leaf's traffic. The core
+//! is one switch whose links have the total rate of a leaf's uplinks. The planner uses the same
+//! model, so any difference in results is due to packets. A circuit is a link from leaf to leaf at
+//! the circuit's own rate, not the electrical path with a delay.
 
 use std::collections::BTreeMap;
 
@@ -21,13 +21,13 @@ use lightloom_units::{BitsPerSecond, Picoseconds};
 
 use super::{DCN, OPTICAL, PacketSwitches, both_ways};
 
-/// Delay from a host's interface to its leaf, including the latency of the leaf. Assumed.
+/// Assumed delay from a host's interface to its leaf, including the leaf's latency.
 const HOST_DELAY: Picoseconds = Picoseconds::from_nanos(500);
-/// Delay from leaf to leaf through an optical switch, and from leaf to core: 100 m of fibre and the
-/// latency of a switch. Assumed.
+/// Assumed delay from leaf to leaf through an optical switch, and from leaf to core. It consists of
+/// 100 m of fibre and a switch's latency.
 const FIBRE_DELAY: Picoseconds = Picoseconds::from_micros(1);
 
-/// Rate of the uplinks of a leaf without uplinks, in bit/s: no plan uses them.
+/// Nominal uplink rate, in bit/s, of a leaf without uplinks. No plan uses it.
 const NO_RATE: f64 = 1.0;
 
 /// One hop of a flow's path.
@@ -43,7 +43,7 @@ pub(crate) struct LaneHop {
 pub(crate) enum Lane {
     Circuit(CrossConnect),
     Core,
-    /// A cable from leaf to leaf, as the link from the lower leaf to the higher.
+    /// A cable from leaf to leaf, represented by the link from the lower leaf to the higher.
     Cable(LinkId),
 }
 
@@ -54,11 +54,11 @@ pub struct OpticalCircuits {
     hosts: Vec<VertexId>,
     leaves: Vec<VertexId>,
     core: Option<VertexId>,
-    /// For each leaf, the link up from its hosts.
+    /// The link up from each leaf's hosts.
     interfaces: Vec<LinkId>,
-    /// For each leaf, the link into the core. Empty without a core.
+    /// The link from each leaf into the core. Empty without a core.
     uplinks: Vec<LinkId>,
-    /// For each circuit, the link from leaf `a` to leaf `b`.
+    /// The link from leaf `a` to leaf `b` for each circuit.
     circuits: BTreeMap<CrossConnect, LinkId>,
     by_cable: BTreeMap<LinkId, CrossConnect>,
 }
@@ -152,7 +152,7 @@ impl OpticalCircuits {
         both_ways(self.circuits[circuit])
     }
 
-    /// Returns every circuit with a link, lit or not.
+    /// Returns every circuit that has a link, whether or not it is lit.
     pub(crate) fn circuits(&self) -> impl Iterator<Item = &CrossConnect> {
         self.circuits.keys()
     }

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-//! The machine for a single step: ranks in rings or below switches, with rails between them.
+//! The machine for a single step, with ranks in rings or under switches and rails between them.
 
 use lightloom_engine::topology::{Ring, RingShape};
 use lightloom_engine::{
@@ -10,7 +10,7 @@ use lightloom_training::machine::{Cable, Domain, Machine};
 
 use super::{DCN, HBD, Substrate};
 
-/// The ranks of a machine that exchange inside a domain.
+/// The domains in which a machine's ranks exchange data.
 #[derive(Clone, Debug)]
 pub struct Domains {
     ring_of: Vec<Option<u32>>,
@@ -18,7 +18,7 @@ pub struct Domains {
     domain_of: Vec<Option<u32>>,
     /// Whether rings are cables between neighbours.
     pub(crate) are_wired: bool,
-    /// The excess over its share that the first rank of an all-to-all receives: 0.2 is 20 %.
+    /// The fraction by which the first rank in an all-to-all receives more than its share (0.2 means 20 %).
     pub(crate) imbalance: f64,
 }
 
@@ -26,7 +26,7 @@ impl Substrate {
     /// Builds a machine whose ranks are the hosts.
     ///
     /// # Errors
-    /// If a cable cannot be emulated.
+    /// Fails if a cable cannot be emulated.
     pub fn of_machine(machine: &Machine) -> Result<Self, NetworkError> {
         let (network, hosts) = lay_out(machine)?;
         let domains = Domains {
@@ -41,8 +41,8 @@ impl Substrate {
 }
 
 impl Domains {
-    /// Returns whether all of these ranks are below the switch of one domain. Cables between
-    /// neighbours carry only their ring.
+    /// Returns whether all of these ranks are under one domain's switch. Cables between neighbours
+    /// carry only ring traffic.
     pub(crate) fn is_inside(&self, ranks: &[u32]) -> bool {
         let domain = |rank: &u32| self.domain_of[*rank as usize];
         let first = ranks.first().and_then(domain);

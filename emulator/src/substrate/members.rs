@@ -3,14 +3,14 @@
 
 use lightloom_engine::VertexId;
 
-/// The current members of a group, as its collectives need them.
+/// The current members of a group, in the form that its collectives need.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) struct Members {
     pub(crate) job: u32,
     pub(crate) gpus: u32,
     /// In the order of the ring.
     pub(crate) ring: Vec<VertexId>,
-    /// The vertices along its light in order, including those that only pass it on.
+    /// The vertices along the group's light in order, including those that only pass it on.
     pub(crate) light: Vec<VertexId>,
     /// Whether the last member is joined to the first.
     pub(crate) is_closed: bool,

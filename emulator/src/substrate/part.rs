@@ -1,9 +1,9 @@
 // SPDX-License-Identifier: Apache-2.0
-//! Parts by name: their links, and the other properties needed to break and repair them.
+//! Finds parts by name, with their links and the other properties needed to break and repair them.
 //!
-//! A [`NetworkPart`] holds these properties so that code outside this file need not distinguish
-//! kinds of parts: an effect acts on its `links`, a planner of rings takes its `planned` parts out
-//! of service, and a controller of circuits its `ports`.
+//! A [`NetworkPart`] contains these properties so that code outside this file need not distinguish
+//! kinds of parts. An effect acts on its `links`, a ring planner takes its `planned` parts out of
+//! service, and a circuit controller does so with its `ports`.
 
 use std::collections::BTreeSet;
 
@@ -25,7 +25,7 @@ pub struct NetworkPart {
     pub links: Vec<LinkId>,
     /// The links that end at the interface of a host.
     pub interfaces: Vec<LinkId>,
-    /// The parts that a planner of rings takes out of service for it.
+    /// The parts that a ring planner takes out of service when it fails.
     pub planned: Vec<PlannedPart>,
     /// Its ports on optical switches that a controller commands.
     pub ports: Vec<OpticalPort>,
@@ -33,7 +33,7 @@ pub struct NetworkPart {
     pub hosts: Vec<u32>,
     /// The leaves whose hosts it contains.
     pub leaves: Vec<LeafId>,
-    /// Whether it can ignore commands: a bundle, a host or a port that changes its circuit.
+    /// Whether it can ignore commands, as a bundle, a host or a port that changes its circuit can.
     pub is_commanded: bool,
     /// Whether it is a packet switch.
     pub is_switch: bool,
@@ -63,7 +63,7 @@ impl NetworkPart {
     }
 }
 
-/// A kind of part that the seed draws from.
+/// A kind of part from which the seed draws.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum AnyPart {
     /// A node that works at the start.
@@ -137,7 +137,7 @@ pub enum NoSuchPart {
         /// The index of the host's last interface.
         last: usize,
     },
-    /// No bundle has this fibre.
+    /// No bundle has a fibre with this name.
     #[error(transparent)]
     Fibre(fault::PartError),
     /// The top-of-rack switch does not exist.
@@ -180,7 +180,7 @@ impl Substrate {
     /// Returns the part with this name.
     ///
     /// # Errors
-    /// If there is none; the error lists what exists.
+    /// Fails if there is no such part. The error lists the parts that exist.
     pub fn part(&self, text: &str) -> Result<NetworkPart, NoSuchPart> {
         let text = text.trim();
         if text == "control" {
@@ -317,7 +317,7 @@ impl Substrate {
         part.name = format!("{} towards {end}", part.name);
     }
 
-    /// Returns the ends of the links of a part, by name.
+    /// Returns the names of the ends of a part's links.
     pub(crate) fn ends_of(&self, part: &NetworkPart) -> BTreeSet<&str> {
         part.links.iter().map(|link| self.name(self.network.link(*link).to)).collect()
     }
@@ -367,7 +367,7 @@ impl Substrate {
         let leads = |link: &&LinkId| self.network.link(**link).to == other;
         let cable = self.network.outgoing(one).iter().find(leads);
         let cable = cable.ok_or_else(|| self.no_cable((one, from), to))?;
-        // A GPU that is cut off from the island's switch takes its node out of the plan.
+        // If a GPU is cut off from the island's switch, its node leaves the plan.
         let is_of_island = |at: &&VertexId| {
             self.rings.as_ref().is_some_and(|rings| !rings.nodes_of_island(**at).is_empty())
         };

@@ -1,9 +1,9 @@
 // SPDX-License-Identifier: Apache-2.0
-//! A fabric as cabled: GPUs on their rings, interfaces below leaves, and the links between leaves.
+//! A fabric as it is cabled: GPUs on their rings, interfaces under leaves, and the links between leaves.
 //!
 //! A GPU is one vertex with two ring edges in the high-bandwidth domain and one interface in the
-//! data-centre network. All fibres exist from the start; those that no bundle selects are dark.
-//! Switching a transceiver then only sets links down and up.
+//! data-centre network. All fibres exist from the start, and those that no bundle selects are dark.
+//! Switching a transceiver therefore only takes links down and brings them up.
 
 use std::sync::Arc;
 
@@ -22,15 +22,15 @@ use lightloom_units::id::{BundleId, GpuId, LeafId, NodeId, TorId, UplinkId};
 use super::circuits::OpticalCircuits;
 use super::{DCN, HBD, PacketSwitches, Substrate, both_ways};
 
-/// Classes of links of a fabric with packet switches above its GPUs.
+/// Link classes in a fabric with packet switches above its GPUs.
 const CLASSES: [&str; 5] = ["gpu-gpu", "fibre", "gpu-tor", "tor-gpu", "switch-switch"];
 
-/// The condition for light on a cable that is not broken.
+/// The condition under which an unbroken cable has light.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Carrier {
-    /// Always lit: copper between GPUs, and the data-centre network.
+    /// Always lit, like copper between GPUs and the data-centre network.
     Always,
-    /// The ring edge below a bundle, lit while the bundle is in loopback.
+    /// The ring edge behind a bundle, lit while the bundle is in loopback.
     Loopback(BundleId),
     /// A fibre, lit while the bundles at both ends select it.
     Fibre(Port, Port),
@@ -48,15 +48,15 @@ pub struct RingCables {
     /// The vertex of each GPU, in order of nodes and then of GPUs in a node.
     pub(super) gpus: Vec<VertexId>,
     gpus_per_node: u8,
-    /// For each GPU, the ring edge to the next GPU of its node.
+    /// The ring edge from each GPU to the next GPU in its node.
     ring_edges: Vec<LinkId>,
-    /// Every fibre with its two cables, between the lower halves and between the upper ones, each
-    /// from the lower end up.
+    /// Every fibre with its two cables (one between the lower halves, one between the upper
+    /// halves), each from the lower end to the higher.
     fibres: Vec<(Fibre, [LinkId; 2])>,
 }
 
 impl Substrate {
-    /// Builds every cable of `fabric` except permanently broken uplinks, and a link for every
+    /// Builds every cable in `fabric` except permanently broken uplinks, and a link for every
     /// circuit that a plan may make.
     ///
     /// # Errors

@@ -450,9 +450,9 @@ impl Workload for JobGroups<'_> {
 
 /// Begins an all-reduce between equal ranks in `groups` immediately.
 ///
-/// Groups form sets of `per_set`, the nodes below a top-of-rack switch; the reduction runs first
-/// within each set, then between sets. If groups do not fill whole sets, or there is only one set,
-/// it runs as one flat ring.
+/// Groups form sets of `per_set`, the number of nodes under a top-of-rack switch. The reduction
+/// runs within each set first and then between sets. If the groups do not fill whole sets, or if
+/// there is only one set, it runs as one flat ring.
 fn start_between(
     engine: &mut IslandEngine<Watch>,
     collective: &Collective,
@@ -484,8 +484,8 @@ fn is_ready(context: &Context<'_>, members: &Members) -> bool {
     context.is_calm() || ring_links(context, members).is_some()
 }
 
-/// Returns the links of a group's ring in one direction: one per hop, or two through the switch of
-/// an island. `None` while one of them is dark.
+/// Returns the links of a group's ring in one direction: one per hop, or two per hop through an
+/// island's switch. `None` while any of them is dark.
 pub(super) fn ring_links(context: &Context<'_>, members: &Members) -> Option<Vec<LinkId>> {
     let light = &members.light;
     let hops = if members.is_closed { light.len() } else { light.len() - 1 };
@@ -494,8 +494,8 @@ pub(super) fn ring_links(context: &Context<'_>, members: &Members) -> Option<Vec
     hops.map(|hops| hops.concat())
 }
 
-/// Returns the routes, in both directions, between GPUs of a ring whose light passes other GPUs.
-/// `None` while one is dark.
+/// Returns the routes, in both directions, between GPUs in a ring whose light passes other GPUs.
+/// `None` while any of them is dark.
 pub(super) fn ways_past(
     context: &Context<'_>,
     members: &Members,
@@ -509,8 +509,8 @@ pub(super) fn ways_past(
     Some(ways_along(light, &ranks, |at| links[at]))
 }
 
-/// Returns the routes between ranks, given by their places along the light, that pass other places.
-/// `link` returns the link from a place to the next.
+/// Returns the routes between ranks that pass other places. Ranks are given by their places along
+/// the light, and `link` returns the link from a place to the next.
 pub(super) fn ways_along(
     light: &[VertexId],
     ranks: &[usize],

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-//! Traffic between hosts. Each workload begins when its prerequisites are done, and runs for its
-//! number of repetitions.
+//! Runs traffic between hosts. Each workload begins when its prerequisites are complete and runs
+//! for its number of repetitions.
 
 use std::collections::BTreeMap;
 use std::ops::Range;
@@ -31,9 +31,9 @@ pub(crate) struct Jobs<'a> {
     /// The circuits of all hosts, if hosts have one circuit at a time.
     pub(super) circuits: Option<HostCircuits>,
     pub(super) pairs: BTreeMap<BatchId, Pair>,
-    /// Recorded steps under way, by workload.
+    /// Recorded steps in progress, by workload.
     pub(super) playing: BTreeMap<usize, Playing>,
-    /// Known times of collectives on rings of a machine.
+    /// Known durations of collectives on a machine's rings.
     pub(super) times: RingTimes,
     /// Finished collectives of groups, by index.
     collectives: Vec<usize>,
@@ -42,7 +42,7 @@ pub(crate) struct Jobs<'a> {
     pub(super) me: Owner,
 }
 
-/// A pair of an exchange: its workload, its lower host, and the step.
+/// A pair in an exchange: its workload, its lower host and the step.
 #[derive(Clone, Copy)]
 pub(super) struct Pair(pub(super) usize, pub(super) usize, pub(super) usize);
 
@@ -52,9 +52,9 @@ pub(super) enum JobTurn {
     /// It begins its first or next repetition.
     Begin(usize),
     Computed(usize),
-    /// A task of a recorded step that sends nothing ends.
+    /// A task in a recorded step ends that sends nothing.
     Worked(usize, TaskId),
-    /// The circuit of a host reaches the fibre of a step.
+    /// A host's circuit reaches the fibre of a step.
     Come(usize, usize),
 }
 
@@ -63,7 +63,7 @@ pub(super) enum JobTurn {
 pub(crate) struct Job {
     pub(crate) steps: Vec<Repetition>,
     pub(super) running: bool,
-    /// It could not begin because a host had no path.
+    /// Whether it could not begin because a host had no path.
     blocked: bool,
     pub(crate) done: bool,
     pub(super) open: usize,
@@ -76,15 +76,15 @@ pub(crate) struct Repetition {
     pub(crate) ideal: Picoseconds,
     pub(crate) size: Bytes,
     pub(crate) ranks: u32,
-    /// Its flows as ranges: in order of start for an exchange over circuits, by task for a recorded
-    /// step.
+    /// Its flows as ranges, in order of start for an exchange over circuits and by task for a
+    /// recorded step.
     pub(crate) flows: Vec<Range<u32>>,
-    /// The start and end of each task of a recorded step.
+    /// The start and end of each task in a recorded step.
     pub(crate) spans: Vec<(SimTime, SimTime)>,
 }
 
 impl Repetition {
-    /// Creates a repetition that begins now, without flows yet.
+    /// Creates a repetition that begins now and has no flows yet.
     pub(super) fn begun(traffic: &Traffic, now: SimTime) -> Self {
         Self {
             start: now,
@@ -103,7 +103,7 @@ impl Repetition {
 }
 
 impl<'a> Jobs<'a> {
-    /// Creates the workloads. Those without prerequisites are scheduled.
+    /// Creates the workloads and schedules those without prerequisites.
     pub(crate) fn new(traffic: &'a [Traffic], seed: Seed) -> Self {
         let first = traffic.iter().enumerate().filter(|(_, one)| one.after.is_empty());
         let begin =
@@ -125,7 +125,7 @@ impl<'a> Jobs<'a> {
         }
     }
 
-    /// Sets whether times of rings of a machine are reused.
+    /// Sets whether durations on a machine's rings are reused.
     pub(crate) fn reusing(mut self, reuse: RingReuse) -> Self {
         self.times = RingTimes::new(reuse);
         self
@@ -233,7 +233,7 @@ impl<'a> Jobs<'a> {
         self.begin_after(Prior::Traffic(place), now);
     }
 
-    /// Begins the workloads that waited for `done` if it was their last prerequisite.
+    /// Begins workloads whose last open prerequisite was `done`.
     fn begin_after(&mut self, done: Prior, now: SimTime) {
         for (next, traffic) in self.traffic.iter().enumerate() {
             let waits = traffic.after.contains(&done);

@@ -1,8 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
-//! The lanes of phases: hosts below leaves, and the lit lanes from leaf to leaf.
+//! The lanes that phases use: hosts under leaves, and the lit lanes from leaf to leaf.
 //!
-//! If the plan places ranks, a phase runs from GPU to GPU. If it only names leaves, it runs from
-//! the joint host of a leaf, at the rate of all of the leaf's GPUs.
+//! If the plan places ranks, a phase runs from GPU to GPU. If it only names leaves, a phase runs
+//! between joint hosts, one per leaf, each at the total rate of the leaf's GPUs.
 
 use std::collections::BTreeMap;
 
@@ -25,19 +25,19 @@ pub(super) struct End {
 }
 
 pub(crate) struct Leaves<'a> {
-    /// `None` if only packet switches or cables join the leaves.
+    /// The circuits. `None` if only packet switches or cables join the leaves.
     pub(super) circuits: Option<&'a OpticalCircuits>,
     pub(super) count: usize,
-    /// The GPU of each rank of the plan.
+    /// The GPU of each rank in the plan.
     gpus: Vec<Option<End>>,
-    /// For each pair of directly joined leaves, the cables from the lower to the higher.
+    /// The cables between each pair of directly joined leaves, from the lower leaf to the higher.
     cables: BTreeMap<LeafPair, Vec<Lane>>,
     /// Rate of one circuit or cable, in bytes per second.
     lane_bytes: f64,
 }
 
 impl<'a> Leaves<'a> {
-    /// Creates the leaves of a substrate, with the GPUs of `ranks` below them.
+    /// Creates the leaves of a substrate, with the GPUs of `ranks` under them.
     pub(crate) fn of(substrate: &'a Substrate, ranks: &[Rank]) -> Self {
         let circuits = substrate.circuits.as_ref();
         let rings = substrate.rings.as_ref();
@@ -68,7 +68,7 @@ impl<'a> Leaves<'a> {
         }
     }
 
-    /// Returns the GPU of a rank of the plan, or `None` if only leaves have hosts.
+    /// Returns the GPU of a rank in the plan, or `None` if only leaves have hosts.
     pub(super) fn gpu(&self, place: u32) -> Option<End> {
         *self.gpus.get(place as usize)?
     }
@@ -80,7 +80,7 @@ impl<'a> Leaves<'a> {
         Some(End { host: circuits.host(leaf), leaf, up })
     }
 
-    /// Returns the route of a flow over these hops; without hops the switches choose it.
+    /// Returns the route of a flow over these hops. Without hops, the switches choose the route.
     pub(super) fn way(
         &self,
         substrate: &Substrate,
@@ -127,7 +127,7 @@ fn cables(substrate: &Substrate) -> BTreeMap<LeafPair, Vec<Lane>> {
     cables
 }
 
-/// Returns, by hop, its two leaves and whether it uses the core.
+/// Returns, for each hop, its two leaves and whether it uses the core.
 pub(super) fn hops_of(route: &RoutePlan) -> impl Iterator<Item = (usize, usize, bool)> + '_ {
     let starts = std::iter::once(&route.from).chain(&route.via);
     let ends = route.via.iter().chain([&route.to]);
@@ -135,8 +135,8 @@ pub(super) fn hops_of(route: &RoutePlan) -> impl Iterator<Item = (usize, usize, 
     (0..).zip(starts.zip(ends)).map(move |(at, (a, b))| (a.index(), b.index(), is_core(at)))
 }
 
-/// The bytes that one host has left for another, and those that its leaf has left for the leaf of
-/// the other.
+/// The bytes that one host has left to send to another, and those that its leaf has left for the
+/// other's leaf.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct Left {
     pub(super) from: usize,
@@ -149,7 +149,7 @@ pub(super) struct Lanes {
     pub(super) topology: Topology,
     lanes: BTreeMap<LeafPair, Vec<Lane>>,
     has_core: bool,
-    /// Whether only packet switches, which choose paths themselves, join the leaves.
+    /// Whether the leaves are joined only by packet switches, which choose paths themselves.
     pub(super) are_switched: bool,
     lane_bytes: f64,
 }
@@ -200,7 +200,7 @@ impl Lanes {
         self.has_core || !self.between((from, to, false)).is_empty()
     }
 
-    /// Divides bytes over these routes by their weights, and evenly over the lanes of each hop.
+    /// Divides bytes over these routes by weight, and evenly over the lanes of each hop.
     pub(super) fn over(&self, left: Left, routes: &[RoutePlan]) -> Vec<(Vec<LaneHop>, u64)> {
         let is_own =
             |route: &&RoutePlan| (route.from.index(), route.to.index()) == (left.from, left.to);
@@ -228,8 +228,7 @@ impl Lanes {
         shares
     }
 
-    /// Divides bytes over lanes. The bytes that circuits can carry until the planned end stay on
-    /// them.
+    /// Divides bytes over lanes. Circuits keep the bytes that they can carry until the planned end.
     pub(super) fn shares(&self, left: Left, lambda: f64) -> Vec<(Vec<LaneHop>, u64)> {
         let circuits = self.between((left.from, left.to, false));
         let carried = circuits.len() as f64 * self.lane_bytes / lambda;
@@ -254,17 +253,17 @@ impl Lanes {
     }
 }
 
-/// A part of a route's bytes that takes one lane of each hop.
+/// A part of a route's bytes that uses one lane on each hop.
 #[derive(Clone, Debug, PartialEq)]
 struct Piece {
-    /// The fraction of the bytes of the route.
+    /// The fraction of the route's bytes.
     share: f64,
     /// The index of the lane of each hop.
     lane_of: Vec<usize>,
 }
 
-/// Returns the bytes of a route as consecutive pieces, cut wherever a hop changes to its next lane.
-/// `widths` holds the number of lanes of each hop.
+/// Returns a route's bytes as consecutive pieces, with a cut wherever a hop changes to its next
+/// lane. `widths` contains the number of lanes of each hop.
 fn pieces(widths: &[usize]) -> Vec<Piece> {
     let ends = |width: &usize| {
         let width = *width;
@@ -282,7 +281,7 @@ fn pieces(widths: &[usize]) -> Vec<Piece> {
     cuts.into_iter().map(piece).collect()
 }
 
-/// Cuts closer than this are one, because fractions such as thirds are not exact.
+/// Cuts closer together than this count as one, because fractions such as thirds are not exact.
 const ONE_CUT: f64 = 1e-9;
 
 #[cfg(test)]

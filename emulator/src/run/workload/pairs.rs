@@ -1,12 +1,12 @@
 // SPDX-License-Identifier: Apache-2.0
-//! Assigns the bytes of one phase to lanes, by pair of leaves.
+//! Assigns the bytes of a phase to lanes, separately for each pair of leaves.
 //!
-//! A pair's bytes are divided as by the planner (`planner::rfabric::evaluate`): its circuits carry
-//! what they can until the planned end of the phase, and the electrical core carries the rest. When
-//! circuits come or go, the remaining bytes are divided again; a flow whose share hardly changes
-//! continues undisturbed. A phase with planned multi-hop routes uses them by their weights while
-//! all their lanes have light, and otherwise newly found routes. Over packet switches each pair is
-//! one flow, which the transport spreads.
+//! A pair's bytes are divided as in the planner (`planner::rfabric::evaluate`): its circuits carry
+//! as much as they can until the planned end of the phase, and the electrical core carries the
+//! rest. When circuits come up or go dark, the remaining bytes are redistributed, but a flow whose
+//! share hardly changes continues undisturbed. A phase with planned multi-hop routes uses them by
+//! weight while all their lanes have light, and otherwise uses newly found routes. Over packet
+//! switches, each pair has a single flow, which the transport spreads.
 
 use std::collections::{BTreeMap, BTreeSet};
 
@@ -24,11 +24,10 @@ use super::super::{Context, Owner};
 use super::lanes::{End, Lanes, Leaves, Left};
 use crate::substrate::{Lane, LaneHop};
 
-/// Flows of a pair stay unchanged unless more than this share of the pair's bytes belongs on
-/// another lane.
+/// A pair's flows stay unchanged unless more than this share of its bytes belongs on another lane.
 const WORTH_MOVING: f64 = 0.05;
 
-/// The traffic of one host to another in a phase.
+/// The traffic from one host to another in a phase.
 #[derive(Debug)]
 struct Pair {
     ends: [End; 2],
@@ -37,24 +36,24 @@ struct Pair {
     flows: Vec<(FlowId, Vec<LaneHop>)>,
     batch: Option<BatchId>,
     ended: Option<SimTime>,
-    /// Whether a link on the flows' path went dark and lost packets silently.
+    /// Whether a link on the flows' path went dark and silently lost packets.
     is_cut: bool,
 }
 
 #[derive(Debug)]
 pub(super) struct PhaseTraffic {
     pairs: Vec<Pair>,
-    /// The planned routes. Empty if every pair takes one hop.
+    /// The planned routes. Empty if every pair uses a single hop.
     routes: Vec<RoutePlan>,
     pair_of: BTreeMap<BatchId, usize>,
     open: usize,
     ended: SimTime,
-    /// Bytes that stopped flows had sent and that had not arrived; other flows send them again.
+    /// Bytes that stopped flows had sent but that had not arrived. Other flows resend them.
     stopped: Bytes,
 }
 
 impl PhaseTraffic {
-    /// Creates the traffic of a phase with nothing sent yet.
+    /// Creates the traffic of a phase, none of which has been sent.
     pub(super) fn waiting(leaves: &Leaves<'_>, demand: &Demand, routes: &[RoutePlan]) -> Self {
         let of_gpus = demand.exchanges().and_then(|all| {
             all.map(|((from, to), bytes)| Some(([leaves.gpu(from)?, leaves.gpu(to)?], bytes)))
@@ -91,7 +90,7 @@ impl PhaseTraffic {
         Bytes(self.pairs.iter().map(|pair| pair.held).sum())
     }
 
-    /// Returns the bytes sent more than once, by stopped flows and because of losses.
+    /// Returns the bytes sent more than once because of stopped flows and losses.
     pub(super) fn sent_twice(&self, engine: &IslandEngine<Watch>) -> Bytes {
         let flows = self.pairs.iter().flat_map(|pair| &pair.flows);
         let again = flows.map(|(flow, _)| again(engine, *flow)).fold(Bytes::ZERO, |a, b| a + b);
@@ -107,7 +106,7 @@ impl PhaseTraffic {
         on.flat_map(Pair::leaves).map(LeafId::from_index).collect()
     }
 
-    /// Marks the pairs with a flow over one of these links, which go dark.
+    /// Marks the pairs that have a flow over one of these links, which are going dark.
     pub(super) fn cut(&mut self, context: &Context<'_>, links: &[LinkId]) {
         let crosses = |link: &LinkId| links.contains(link) || links.contains(&link.reverse());
         // Switches reroute their own flows, or the transport resends their packets.
@@ -138,7 +137,7 @@ impl PhaseTraffic {
     /// Divides the remaining bytes of every pair over the current lanes.
     ///
     /// # Errors
-    /// If the engine rejects a flow.
+    /// Fails if the engine rejects a flow.
     pub(super) fn divide(
         &mut self,
         context: &mut Context<'_>,
@@ -182,7 +181,7 @@ impl PhaseTraffic {
     }
 
     /// Returns the planned routes while they have light, otherwise the best ones for the remaining
-    /// bytes. Empty if traffic takes one hop or switches choose the paths.
+    /// bytes. Empty if traffic uses a single hop or switches choose the paths.
     fn routes_now(&self, lanes: &Lanes, evaluator: Option<&Evaluator>) -> Vec<RoutePlan> {
         if self.routes.iter().all(|route| lanes.carry(route)) {
             return self.routes.clone();
@@ -193,7 +192,7 @@ impl PhaseTraffic {
         evaluator.map(found).unwrap_or_default()
     }
 
-    /// Returns an evaluator of the remaining bytes over the current circuits, or `None` without
+    /// Returns an evaluator for the remaining bytes over the current circuits, or `None` without
     /// optical switches.
     fn evaluator(
         &self,
@@ -263,14 +262,14 @@ type Shares = Vec<(Vec<LaneHop>, u64)>;
 /// Maximum number of flows on the longest path of a pair.
 const FLOWS: u32 = 8;
 
-/// Minimum number of packets of a flow on a divided path.
+/// Minimum number of packets in a flow on a divided path.
 const PACKETS: u64 = 64;
 
-/// Tolerated difference between shares of links and shares of bytes, as a fraction.
+/// Tolerated relative difference between shares of links and shares of bytes.
 const UNEVEN: f64 = 0.1;
 
-/// Returns the bytes per flow. Flows that meet on a link share it evenly, so larger transfers get
-/// more flows; equal transfers get one flow each.
+/// Returns the bytes per flow. Flows that meet on a link share it evenly, so larger transfers are
+/// given more flows, and equal transfers one flow each.
 fn unit(least: f64, sizes: impl Iterator<Item = u64> + Clone) -> f64 {
     let longest = sizes.clone().max().unwrap_or(1).max(1) as f64;
     let all: f64 = sizes.clone().map(|size| size as f64).sum();

@@ -20,13 +20,13 @@ use crate::substrate::Substrate;
 const TREE_PIECES: u32 = 16;
 
 impl Traffic {
-    /// Adds its flows to `engine`, starting now. `round` is the number of the repetition.
+    /// Adds the pattern's flows to `engine`, which start immediately. `round` is the number of the repetition.
     ///
     /// # Errors
-    /// Errors of the collective or the engine.
+    /// Returns errors from the collective or the engine.
     ///
     /// # Panics
-    /// If the pattern is not a set of flows: a computation or an exchange over circuits.
+    /// Panics if the pattern is not a set of flows, as for a computation or an exchange over circuits.
     pub(super) fn start<P: Probe>(
         &self,
         engine: &mut Engine<P>,
@@ -44,7 +44,7 @@ impl Traffic {
         start_ordered(engine, flows, &self.waits())
     }
 
-    /// Returns the schedule of a collective, or `None` if it is not one.
+    /// Returns the schedule of a collective, or `None` if the pattern is not a collective.
     fn schedule(&self, substrate: &Substrate) -> Result<Option<Schedule>, CollectiveError> {
         let (ranks, size, directions) = (self.hosts.len(), self.bytes, self.directions);
         let ring = |kind| Ring { kind, ranks, size, directions }.schedule();
@@ -75,7 +75,7 @@ impl Traffic {
         .map(Some)
     }
 
-    /// Returns the host of each rank. On a grid, ranks are the places of the grid.
+    /// Returns the host of each rank. On a grid, ranks are grid positions.
     fn hosts_of(&self, substrate: &Substrate) -> Vec<VertexId> {
         match (&self.run, &substrate.grid) {
             (Pattern::AllReduce(AllReduceWay::Torus), Some(grid)) => grid.hosts.clone(),
@@ -128,7 +128,7 @@ impl Traffic {
                     Route::Within(plane) => spec.plane == *plane,
                     _ => true,
                 });
-                // Cables inside a server are faster than the interface that most flows use.
+                // Most flows use the interface, and cables inside a server are faster.
                 let rate = usable.map(|spec| spec.rate).min().expect("hosts have cables");
                 let mut flows = sizes.flows((seed, &self.hosts), (*load, rate), (now, *lasts));
                 flows.iter_mut().for_each(|flow| flow.priority = self.priority);
@@ -144,7 +144,7 @@ impl Traffic {
     }
 }
 
-/// Returns a seeded random cycle through all places (Sattolo: "An algorithm to generate a random
+/// Returns a seeded random cycle through all positions (Sattolo: "An algorithm to generate a random
 /// cyclic permutation", Information Processing Letters 22, 1986).
 fn cycle(count: usize, seed: Seed) -> Vec<usize> {
     let mut draws = seed.stream("permutation", 0);
@@ -156,7 +156,7 @@ fn cycle(count: usize, seed: Seed) -> Vec<usize> {
     to
 }
 
-/// Returns, by dimension with more than one host, its rings of places.
+/// Returns the rings of positions in each dimension that has more than one host.
 fn rings_of(grid: &Grid) -> Vec<Vec<Vec<usize>>> {
     let long = (0..grid.sides.len()).filter(|dimension| grid.sides[*dimension] > 1);
     long.map(|dimension| grid.rings(dimension)).collect()

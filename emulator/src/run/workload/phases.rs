@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-//! Runs the phases of a step in order, and repeats the step. A phase is the traffic from each leaf
-//! to every other.
+//! Runs the phases of a step in order, and repeats the step. A phase consists of the traffic from
+//! each leaf to every other leaf.
 
 use lightloom_engine::steady::Stage;
 use lightloom_engine::{BatchId, LinkId};
@@ -17,7 +17,7 @@ use super::{Waiting, WaitsFor, Workload};
 use crate::scenario::{Effect, Prior};
 use crate::substrate::Lane;
 
-/// The traffic, in the time and bytes of the scaled run.
+/// The traffic, with times and bytes at the scale of the run.
 pub(crate) struct PhaseProgram<'a> {
     pub(crate) demands: &'a [Demand],
     /// The planned routes of each phase.
@@ -35,12 +35,12 @@ pub(crate) struct Phases<'a> {
     order: PhaseProgram<'a>,
     leaves: Leaves<'a>,
     traffic: Option<PhaseTraffic>,
-    /// Whether a change of circuits is under way.
+    /// Whether a circuit change is in progress.
     is_changing: bool,
     /// Start and end of the last change.
     change: (SimTime, SimTime),
     logs: Vec<PhaseLog>,
-    /// Packets lost on its links before this phase began.
+    /// Packets lost on the phases' links before this phase began.
     lost_before: u64,
     /// When the last phase of the last step ended.
     ended: Option<SimTime>,
@@ -85,7 +85,7 @@ impl<'a> Phases<'a> {
         context.post(Notice::PhaseBegan { step, phase });
     }
 
-    /// Ends the phase if every byte has arrived and no change is under way, and begins the next.
+    /// If every byte has arrived and no change is in progress, ends the phase and begins the next one.
     fn end_if_over(&mut self, context: &mut Context<'_>) {
         let end = self.traffic.as_ref().and_then(PhaseTraffic::end);
         let Some(end) = end.filter(|_| !self.is_changing) else { return };
@@ -137,7 +137,7 @@ impl Workload for Phases<'_> {
         Ok(())
     }
 
-    /// Starts the traffic after the slack, and restarts it after dark links have light.
+    /// Starts the traffic after the slack, and restarts it when dark links have light again.
     fn timer(&mut self, context: &mut Context<'_>, act: u64) -> Result<(), RunError> {
         if act == SLACK_OVER {
             let phase = self.phase();
@@ -197,7 +197,7 @@ impl Workload for Phases<'_> {
         if let Some(traffic) = self.traffic.as_mut().filter(|_| effect.goes_dark()) {
             traffic.cut(context, links);
         }
-        // The removed circuits are not decided yet, so take those at the ports of the fault.
+        // It is not yet known which circuits will be removed, so take those at the fault's ports.
         let ports: Vec<_> = context.events[fault].ports().collect();
         let goes = |(ocs, port): (lightloom_units::id::OcsId, u32)| ports.contains(&(ocs, port));
         let hit = context.circuits_up.iter().filter(|circuit| {
@@ -211,7 +211,7 @@ impl Workload for Phases<'_> {
         Ok(())
     }
 
-    /// Resends lost traffic right after its links have light.
+    /// Resends lost traffic as soon as its links have light again.
     fn fault_ended(&mut self, context: &mut Context<'_>, _: usize) -> Result<(), RunError> {
         if self.traffic.as_ref().is_some_and(PhaseTraffic::is_cut) {
             context.at(context.now() + Picoseconds(1), self.me, LIT_AGAIN);

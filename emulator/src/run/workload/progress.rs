@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-//! The progress of a group, and of a job between its groups, through the collectives.
+//! Tracks how far each group, and each job between its groups, has progressed through the collectives.
 
 use lightloom_engine::LinkId;
 use lightloom_engine::collective::StartedCollective as Flows;
@@ -7,11 +7,11 @@ use lightloom_units::{Picoseconds, SimTime};
 
 use crate::substrate::Members;
 
-/// A collective under way: one for a group, or one for each rank between groups.
+/// A collective in progress: one for a group, or one for each rank between groups.
 pub(super) struct Running {
     pub(super) parts: Vec<Flows>,
     pub(super) open: usize,
-    /// The closed form of the undisturbed collective.
+    /// The closed form for the undisturbed collective.
     pub(super) ideal: Picoseconds,
     /// The time of the most loaded host interface.
     pub(super) interface: Picoseconds,
@@ -42,7 +42,7 @@ pub(crate) struct GroupLog {
     pub(crate) gpus: u32,
     /// One entry for each collective begun.
     pub(crate) steps: Vec<StepLog>,
-    /// Whether it could not be formed again.
+    /// Whether the group could not be re-formed.
     pub(crate) lost: bool,
     pub(crate) down: Picoseconds,
     /// The index of the current or next collective in the job's program.
@@ -50,14 +50,14 @@ pub(crate) struct GroupLog {
 }
 
 impl GroupLog {
-    /// Returns whether it has finished its program.
+    /// Returns whether the group has finished its program.
     pub(crate) const fn is_through(&self, program_length: usize) -> bool {
         self.next >= program_length
     }
 }
 
 impl GroupProgress {
-    /// Creates a group that has begun nothing.
+    /// Creates a group that has not begun any collective.
     pub(super) fn of(members: Members) -> Self {
         let log = GroupLog {
             job: members.job,
@@ -71,7 +71,7 @@ impl GroupProgress {
         Self { members, log, down_since, running, stopped, links }
     }
 
-    /// Starts its downtime, if it has work left.
+    /// Starts the group's downtime if it has work left.
     pub(super) fn goes_down(&mut self, now: SimTime, program_length: usize) {
         if !self.log.is_through(program_length) {
             self.down_since.get_or_insert(now);
@@ -90,7 +90,7 @@ impl GroupProgress {
 pub(super) struct Between {
     pub(super) steps: Vec<StepLog>,
     pub(super) running: Option<Running>,
-    /// The index in the program after the last finished collective.
+    /// The index in the program that follows the last finished collective.
     pub(super) passed: usize,
 }
 

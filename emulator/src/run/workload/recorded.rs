@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
-//! A step of tasks, with or without other traffic. Computation takes its recorded time, and
-//! exchanges run packet by packet over the network of the run. On a machine, collectives on rings
-//! can take the time measured on an otherwise idle ring.
+//! Runs a step that consists of tasks, with or without other traffic. Computation takes its
+//! recorded time, and exchanges run packet by packet over the network of the run. On a machine,
+//! ring collectives can take the time measured on an otherwise idle ring.
 
 use std::collections::BTreeMap;
 
@@ -22,14 +22,14 @@ use crate::substrate::{Domains, HBD, Members};
 
 pub(super) struct Playing {
     schedule: graph::Schedule,
-    /// For each task, the earliest possible end, with every message alone on its path.
+    /// The earliest possible end of each task, with every message alone on its path.
     earliest: Vec<Picoseconds>,
     /// Tasks that could not begin because a host had no path.
     blocked: Vec<TaskId>,
     batches: BTreeMap<BatchId, TaskId>,
-    /// Rings with a collective on them, if times of idle rings are reused.
+    /// Rings that a collective is using, if times of idle rings are reused.
     busy: BTreeMap<u32, (u32, bool)>,
-    /// For each ring of a machine, its class if times are reused.
+    /// The class of each of the machine's rings, if times are reused.
     classes: BTreeMap<u32, Option<RingClass>>,
 }
 
@@ -100,7 +100,7 @@ impl<'a> Jobs<'a> {
         let sends = self.sends_of(context, place, &task.work);
         let timed = match (&task.work, &sends) {
             (TaskWork::Compute { took, .. }, _) => Some((*took, Picoseconds::ZERO)),
-            // A single rank has no other to send to.
+            // A single rank has no other rank to which it could send.
             (_, None) => Some((Picoseconds::ZERO, Picoseconds::ZERO)),
             (work, Some(sends)) => {
                 let took = self.ring_time(context, (place, id), (work, sends))?;
@@ -147,7 +147,7 @@ impl<'a> Jobs<'a> {
         step.ideal = step.ideal.max(end);
     }
 
-    /// Returns what a task sends, or `None` if it computes or has one rank.
+    /// Returns a task's traffic, or `None` if the task computes or has only one rank.
     fn sends_of(&self, context: &Context<'_>, place: usize, work: &TaskWork) -> Option<Sends> {
         let (traffic, described) = (&self.traffic[place], self.described(place));
         let (kind, ranks, bytes) = match work {
@@ -170,8 +170,8 @@ impl<'a> Jobs<'a> {
         Some(sends)
     }
 
-    /// Returns the known time of a collective on an idle ring of a machine, or `None` if it has to
-    /// be run.
+    /// Returns the known duration of a collective on an idle ring of a machine, or `None` if the
+    /// collective must be run.
     fn ring_time(
         &mut self,
         context: &Context<'_>,
@@ -184,8 +184,8 @@ impl<'a> Jobs<'a> {
         if self.times.reuse == RingReuse::Never {
             return Ok(None);
         }
-        // Traffic that runs packet by packet may share links, whereas a reused time requires an
-        // idle ring.
+        // Traffic that runs packet by packet may share links, but a reused time requires an idle
+        // ring.
         let is_ring = matches!(work, TaskWork::Ring { .. });
         for ring in domains.rings_under(work) {
             let (users, is_reused) = playing.busy.entry(ring).or_default();
@@ -226,7 +226,7 @@ impl<'a> Jobs<'a> {
         self.worked(context, (place, id))
     }
 
-    /// Checks that a collective on a ring with a known time took that time.
+    /// Checks that a ring collective with a known duration took exactly that long.
     fn check_time(
         &mut self,
         context: &Context<'_>,
@@ -245,7 +245,7 @@ impl<'a> Jobs<'a> {
         })
     }
 
-    /// Handles the end of a task: tasks with no other open prerequisite begin.
+    /// Handles the end of a task by beginning the tasks that have no other open prerequisite.
     pub(super) fn worked(
         &mut self,
         context: &mut Context<'_>,
@@ -285,8 +285,8 @@ impl<'a> Jobs<'a> {
     }
 }
 
-/// Sets the routes of traffic inside a machine's domains: rings in both directions if cables join
-/// more than two ranks, and exchanges of ranks below one switch.
+/// Sets routes for traffic inside a machine's domains: rings in both directions if cables join more
+/// than two ranks, and exchanges between ranks under one switch.
 fn stay_inside(sends: &mut Sends, domains: &Domains, (work, ranks): (&TaskWork, &[u32])) {
     sends.imbalance = domains.imbalance;
     let is_ring = matches!(work, TaskWork::Ring { .. });

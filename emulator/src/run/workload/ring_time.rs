@@ -1,10 +1,10 @@
 // SPDX-License-Identifier: Apache-2.0
-//! Times of collectives on rings that are otherwise idle. Each is run once, packet by packet, on a
-//! separate copy of the ring, and is then reused for every identical ring.
+//! Measures collectives on otherwise idle rings. Each is run once, packet by packet, on a separate
+//! copy of the ring, and its duration is then reused for every identical ring.
 //!
-//! The reuse is exact. The rings of a fabric share no link, nor do groups on the switch of an
-//! island. A collective on an idle ring takes the same time whenever it starts, and its end is
-//! reported after one shortest delay of the whole network in either case.
+//! The reuse is exact. The rings of a fabric have no link in common, and neither do the groups on
+//! an island's switch. A collective on an idle ring takes the same time whenever it starts, and in
+//! either case its end is reported one shortest delay of the whole network later.
 
 use std::collections::BTreeMap;
 
@@ -22,19 +22,19 @@ use super::super::context::Context;
 use super::groups::{ring_links, ways_along};
 use crate::substrate::Members;
 
-/// Whether times of rings are reused.
+/// Whether durations on rings are reused.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum RingReuse {
-    /// Every packet of every task is run.
+    /// Every packet of every task is simulated.
     Never,
     /// A collective on an idle ring is run once for each kind and size.
     IdleRings,
-    /// As [`RingReuse::IdleRings`], but the second, fourth, eighth … use of a time is also run
-    /// packet by packet and has to take the same time.
+    /// Like [`RingReuse::IdleRings`], but the second, fourth, eighth … use of a duration is also
+    /// simulated packet by packet and must take equally long.
     Checked,
 }
 
-/// Why times of rings cannot be reused.
+/// Why durations on rings cannot be reused.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 pub enum ReuseError {
     /// The ring is not idle.
@@ -47,7 +47,7 @@ pub enum ReuseError {
         /// The ring.
         ring: u32,
     },
-    /// A repeated collective took another time than the first one.
+    /// A repeated collective did not take as long as the first one.
     #[error("task `{task}` took {now} on an idle ring, where its like took {first}")]
     Changed {
         /// The task.
@@ -59,12 +59,12 @@ pub enum ReuseError {
     },
 }
 
-/// Counts of reused and checked times of rings.
+/// How often durations on rings were reused and checked.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub(crate) struct RingCounts {
-    /// Collectives with a known time.
+    /// Number of collectives whose duration was known.
     pub(crate) reused: u64,
-    /// Collectives that were run to check their known time.
+    /// Number of collectives that were run to check their known duration.
     pub(crate) checked: u64,
     /// Packets put on the wires of copied rings.
     pub(crate) hops: u64,
@@ -83,7 +83,7 @@ struct KnownTime {
 struct Built {
     /// Links in order: one per hop, or two through a switch.
     specs: Vec<LinkSpec>,
-    /// The number of places along the light, and the places of the ranks.
+    /// The number of places along the light, and which of them the ranks occupy.
     length: usize,
     ranks: Vec<usize>,
     /// Whether two ranks share one cable.
@@ -93,7 +93,7 @@ struct Built {
 /// Index of a class of identical rings in [`RingTimes`].
 pub(super) type RingClass = usize;
 
-/// Times of collectives by ring, kind and size.
+/// Durations of collectives by ring, kind and size.
 pub(super) struct RingTimes {
     pub(super) reuse: RingReuse,
     classes: Vec<Built>,
@@ -107,8 +107,8 @@ impl RingTimes {
         Self { reuse, classes, known, counts: RingCounts::default() }
     }
 
-    /// Returns the class of the ring of `members`, or `None` if the ring is not fully lit or times
-    /// are not reused.
+    /// Returns the class of the ring that `members` form, or `None` if the ring is not fully lit or
+    /// durations are not reused.
     pub(super) fn class_of(
         &mut self,
         context: &Context<'_>,
@@ -124,7 +124,7 @@ impl RingTimes {
             false => members.ring.iter().map(place).collect::<Option<_>>()?,
         };
         let links = ring_links(context, members)?;
-        // Light goes up the places, and through a switch past no other place.
+        // Light passes the places in ascending order. Through a switch, it passes no other place.
         if !ranks.is_sorted() || ranks.len() < length && links.len() > length {
             return None;
         }
@@ -151,8 +151,8 @@ impl RingTimes {
         }))
     }
 
-    /// Returns the time of a collective on a ring of a class, or `None` if it has to be run as a
-    /// check.
+    /// Returns the duration of a collective on a ring of this class, or `None` if the collective
+    /// must be run as a check.
     pub(super) fn time_of(
         &mut self,
         settings: &EngineSettings,
@@ -173,8 +173,8 @@ impl RingTimes {
         Ok(Some(took))
     }
 
-    /// Compares the time `now` of a collective that was run with the known one. Returns the known
-    /// time if they differ.
+    /// Compares `now`, the duration of a collective that was run, with the known duration. Returns
+    /// the known one if they differ.
     pub(super) fn check(
         &mut self,
         class: RingClass,
@@ -193,7 +193,7 @@ fn key(
     (class, kind.name(), bytes.0, directions == Directions::Both)
 }
 
-/// A network with all places along the light of a ring, in order, and the places of the ranks.
+/// A network that contains all places along a ring's light in order, and the places of the ranks.
 type RingNetwork = (Network, Vec<VertexId>, Vec<usize>);
 
 impl Built {
@@ -219,8 +219,8 @@ impl Built {
     }
 }
 
-/// Runs a collective on a network with only its ring. Returns its time and the packets put on
-/// wires.
+/// Runs a collective on a network that contains only its ring. Returns its duration and the number
+/// of packets sent.
 fn run_alone(
     (network, light, ranks): RingNetwork,
     settings: &EngineSettings,

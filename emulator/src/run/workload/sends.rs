@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-//! The traffic of a task between its hosts: one flow, a collective around their ring, or all pieces
-//! at once.
+//! The traffic that a task sends between its hosts: one flow, a collective around their ring, or
+//! all pieces simultaneously.
 
 use std::collections::BTreeMap;
 
@@ -13,18 +13,18 @@ use lightloom_units::Bytes;
 use super::ring_time::RingExchange;
 
 pub(super) struct Sends {
-    /// The collective. `None` for one flow from the first host to the second.
+    /// The collective. `None` means one flow from the first host to the second.
     pub(super) kind: Option<CollectiveKind>,
     pub(super) hosts: Vec<VertexId>,
     pub(super) bytes: Bytes,
     pub(super) directions: Directions,
     /// The route of flows that are not in `ways`.
     pub(super) route: Route,
-    /// The routes of pairs of hosts that differ from `route`.
+    /// The routes of host pairs that do not use `route`.
     pub(super) ways: BTreeMap<(VertexId, VertexId), Route>,
     /// Priority at switches with priority queues.
     pub(super) priority: u8,
-    /// The excess over its share that the first host of an all-to-all receives: 0.2 is 20 %.
+    /// The fraction by which the first host in an all-to-all receives more than its share (0.2 means 20 %).
     pub(super) imbalance: f64,
 }
 
@@ -40,15 +40,15 @@ impl Sends {
         Self { kind, hosts, bytes, directions, route, ways, priority: 0, imbalance: 0.0 }
     }
 
-    /// Returns the collective around a ring, or `None` for one flow.
+    /// Returns the collective around a ring, or `None` for a single flow.
     pub(super) fn around(&self) -> Option<RingExchange> {
         Some((self.kind?, self.bytes, self.directions))
     }
 
-    /// Adds its flows, starting now.
+    /// Adds the flows, which start immediately.
     ///
     /// # Errors
-    /// Errors of the collective or the engine.
+    /// Returns errors from the collective or the engine.
     pub(super) fn start<S: Stage>(
         self,
         stage: &mut S,

@@ -3,13 +3,13 @@
 
 lightloom_fabric::document::codes! {
     BAD_EXPECTATION = "LL0301", "a sentence that is not an expectation";
-    /// A fault has no part or several, or is repaired before it starts.
+    /// A fault names no part or several parts, or is repaired before it starts.
     REPAIR_BEFORE_FAULT = "LL0302", "a part is repaired before it fails";
     NOTHING_TO_RUN = "LL0303", "a scenario runs nothing";
     BAD_PACKET = "LL0304", "packets cannot have this size";
     COLLECTIVE_TWICE = "LL0305", "two collectives have the same name";
     BAD_NEIGHBOUR = "LL0306", "a referenced file cannot be used";
-    /// The fabric does not have the part, or the plan does not have the group.
+    /// The part does not exist in the fabric, or the group does not exist in the plan.
     NO_SUCH_THING = "LL0307", "a name that the fabric does not have";
     /// The effect does not apply to this part, or is malformed.
     BAD_FAULT = "LL0308", "a fault that cannot happen to this part";
@@ -17,7 +17,7 @@ lightloom_fabric::document::codes! {
     NO_PLAN = "LL0310", "the fabric cannot be planned in its initial state";
     NO_SUCH_PHASE = "LL0311", "a phase that the step does not have";
     BAD_QUEUE = "LL0313", "impossible settings of queues";
-    /// The settings belong to an unused congestion control, or cannot work.
+    /// The settings belong to a congestion control that is not in use, or cannot work.
     BAD_CONGESTION = "LL0314", "settings of congestion control that cannot be used";
     /// The file has version 1.
     EARLIER_VERSION = "LL0315", "a scenario of an earlier version";

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-//! Congestion control in scenario files: the scheme, and parameters that differ from those of its
+//! Congestion control in scenario files: the scheme, and parameters that differ from the scheme's
 //! source.
 //!
 //! ```yaml
@@ -213,7 +213,7 @@ pub(super) fn lower_congestion(
     }
 }
 
-/// Rejects parameters of other schemes than the selected one.
+/// Rejects parameters that belong to a scheme other than the selected one.
 fn refuse_others(raw: &TransportFile, check: &mut Check<'_>) {
     let written = [
         ("dctcp", raw.dctcp.is_some(), CongestionFile::Dctcp),
@@ -244,7 +244,7 @@ fn require_some(is_nothing: bool, key: &str, example: &str, check: &mut Check<'_
     }
 }
 
-/// Maximum time in which additive increases must restore half of the rate.
+/// Maximum time that additive increases may take to restore half of the rate.
 const SLOWEST_RETURN: Picoseconds = Picoseconds::from_millis(1_000);
 
 fn dcqcn(raw: &DcqcnFile, rate: Option<BitsPerSecond>, check: &mut Check<'_>) -> Dcqcn {
@@ -293,7 +293,8 @@ fn dcqcn(raw: &DcqcnFile, rate: Option<BitsPerSecond>, check: &mut Check<'_>) ->
     figures
 }
 
-/// Published parameters for slower links have this problem and are used unchanged.
+/// Warns about additive increases that are too slow. Published parameters for slower links have this problem and are used
+/// unchanged.
 fn warn_of_slow_return(
     figures: &Dcqcn,
     rate: Option<BitsPerSecond>,

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-//! The network of a reconfigurable fat-tree in one phase: hosts below leaves, leaves joined by the
-//! phase's planned circuits, and the packet core above.
+//! The network of a reconfigurable fat-tree in one phase: hosts under leaves, leaves joined by the
+//! circuits planned for the phase, and the packet core above them.
 //!
 //! ```text
 //!   h0 ── leaf0 ── circuits ── leaf1 ── h1        hN represents all GPUs of a leaf, with their combined rate
@@ -19,7 +19,7 @@ use super::neighbours::NamedFiles;
 use super::network::DirectConnectFile;
 use crate::substrate::CableGraph;
 
-/// Returns the graph; `None` after an error has been reported.
+/// Returns the graph, or `None` after reporting an error.
 pub(super) fn lower(
     raw: &DirectConnectFile,
     delay: Picoseconds,

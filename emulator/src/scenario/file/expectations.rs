@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-//! Checks the expectations of a file: rejects invalid sentences, and those that no run could meet
-//! or none could fail.
+//! Checks the expectations in a file. Rejects invalid sentences, and expectations that no run could
+//! meet or that no run could fail.
 
 use std::collections::BTreeSet;
 
@@ -11,13 +11,13 @@ use crate::scenario::expectation::Needs;
 use crate::scenario::{Comparison, Expectation, ExpectationError, Figure, FigureUnit};
 use crate::substrate::PacketSwitches;
 
-/// Properties of a scenario that expectations depend on.
+/// Properties of a scenario on which expectations depend.
 pub(crate) struct Ground<'a> {
     pub(crate) switches: &'a PacketSwitches,
     pub(crate) breaks: Breaks,
-    /// Priorities of data that crosses switches; empty if nothing does.
+    /// Priorities of data that crosses switches. Empty if no data does.
     pub(crate) priorities: BTreeSet<u8>,
-    /// Whether groups of jobs run collectives.
+    /// Whether job groups run collectives.
     pub(crate) has_groups: bool,
     pub(crate) has_plan: bool,
     /// Whether phases of a step run.
@@ -28,23 +28,23 @@ pub(crate) struct Ground<'a> {
 
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub(crate) struct Breaks {
-    /// Some fault occurs with some seed.
+    /// Whether some fault occurs with some seed.
     pub(crate) anything: bool,
     pub(crate) restorable: bool,
-    /// Some fault is permanent with every seed.
+    /// Whether some fault is permanent with every seed.
     pub(crate) forever: bool,
 }
 
 impl Breaks {
-    /// Adds a fault; `is_restored` says whether it counts for `restored within`.
+    /// Adds a fault. `is_restored` specifies whether it counts for `restored within`.
     pub(crate) fn add(&mut self, probability: f64, is_restored: bool) {
         self.anything |= probability > 0.0;
         self.restorable |= probability > 0.0 && is_restored;
     }
 }
 
-/// Keys that determine whether an expectation is meaningful. While one of them is unreadable, such
-/// errors are suppressed.
+/// Keys that determine whether an expectation is meaningful. If one of them is unreadable, errors
+/// about meaningless expectations are suppressed.
 const GROUND: [&str; 8] =
     ["/switches", "/faults", "/faults_in", "/replay", "/collectives", "/traffic", "/phases", "/on"];
 
@@ -96,7 +96,7 @@ const ASK_FOR_PAUSES: &str =
     "write `switches: {pause: {priorities: [3], above: 100KiB}}`, or leave the sentence out";
 
 impl Ground<'_> {
-    /// Returns a reason and a fix if the sentence is about something that the scenario does not
+    /// Returns a reason and a fix if the sentence refers to something that the scenario does not
     /// have.
     fn stranger(&self, expectation: &Expectation) -> Option<Idle> {
         let says = |message: String, help: &str| Some((message, help.to_owned()));

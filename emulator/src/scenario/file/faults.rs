@@ -120,11 +120,11 @@ pub struct FlappingFile {
     pub times: u32,
 }
 
-/// Scenario properties that faults are checked against.
+/// Scenario properties against which faults are checked.
 pub(super) struct FaultContext<'a> {
     substrate: &'a Substrate,
     switches: &'a PacketSwitches,
-    /// Phases of the step by name, and its repetitions.
+    /// Names of the step's phases, and the number of repetitions.
     phases: Vec<&'a str>,
     steps: u32,
     /// Whether phases or steps of jobs use circuits.
@@ -132,7 +132,7 @@ pub(super) struct FaultContext<'a> {
 }
 
 impl<'a> FaultContext<'a> {
-    /// Returns the context of a scenario with this start. `None` if it is unknown.
+    /// Returns the context for a scenario with this start. `None` if it is unknown.
     pub(super) fn of(
         start: Option<&'a RunStart>,
         switches: &'a PacketSwitches,
@@ -151,7 +151,7 @@ impl<'a> FaultContext<'a> {
     }
 }
 
-/// Returns all errors of a fault file without a scenario.
+/// Returns all errors in a fault file that can be found without a scenario.
 #[must_use]
 pub fn check(file: &str, bytes: &[u8]) -> Vec<Diagnostic> {
     load(file, bytes, None).1
@@ -216,7 +216,7 @@ pub(super) fn lower(
     faults
 }
 
-/// Reports a part that does not exist or that the effect does not apply to.
+/// Reports a part that does not exist or to which the effect does not apply.
 fn require(
     name: &PartName,
     fault: &FaultFile,
@@ -271,7 +271,7 @@ fn require(
     }
 }
 
-/// Rejects a direction that no cable of a part has.
+/// Rejects a direction that none of the part's cables has.
 fn require_end(
     name: &PartName,
     end: &str,
@@ -310,7 +310,7 @@ fn require_priorities(
     }
 }
 
-/// Returns the start of a fault: after the start of the run, or in a phase.
+/// Returns the start of a fault, which is relative to the run or to a phase.
 fn lower_time(
     fault: &FaultFile,
     ground: Option<&FaultContext<'_>>,
@@ -466,8 +466,8 @@ const JITTER_MAX: Picoseconds = Picoseconds::from_millis(10);
 
 const LONGEST_FRAME: Bytes = Bytes(9_216);
 
-/// A single bit error loses a whole packet, and large emulated packets therefore lose more data
-/// than real frames would.
+/// Warns about large packets. A single bit error loses a whole packet, so large emulated packets
+/// lose more data than real frames would.
 pub(super) fn warn_of_large_packets(
     faults: &[FaultFile],
     transport: &Transport,

@@ -89,7 +89,7 @@ fn check_names(raw: &GraphFile, names: &[&String], check: &mut Check<'_>) {
     }
 }
 
-/// Returns the part named by one end of the cable at `own`.
+/// Returns the vertex that one end of the cable at `own` names.
 fn place_of(
     name: &str,
     names: &[&String],

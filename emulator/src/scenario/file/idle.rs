@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-//! Rejects keys that have no effect given the rest of the file, with alternatives.
+//! Rejects keys that have no effect given the rest of the file, and suggests alternatives.
 
 use lightloom_fabric::document::Check;
 
@@ -55,8 +55,8 @@ pub(super) fn require_something(raw: &ScenarioFile, is_called: bool, check: &mut
     }
 }
 
-/// Rejects keys without effect in a run controlled by a program, which has no end of its own and is
-/// not judged.
+/// Rejects keys without effect in a run that a program controls, because such a run does not end by
+/// itself and has no expectations.
 fn refuse_judged(raw: &ScenarioFile, check: &mut Check<'_>) {
     let keys = [
         ("/collectives", !raw.collectives.is_empty()),
@@ -121,7 +121,7 @@ fn refuse_switches(ground: &Ground<'_>, check: &mut Check<'_>) {
     }
 }
 
-/// Rejects queue limits and trimming if all data has pausing priorities, whose queues are bounded
+/// Rejects queue limits and trimming if all data has lossless priorities, whose queues are bounded
 /// by pauses.
 fn refuse_queue(raw: &ScenarioFile, ground: &Ground<'_>, check: &mut Check<'_>) {
     let Some(pause) = &raw.switches.pause else { return };

@@ -26,7 +26,7 @@ pub struct LinksFile {
 }
 
 impl Default for LinksFile {
-    /// 400 Gb/s and 1 µs; inside a server 3.6 Tb/s and 250 ns, an assumption.
+    /// Returns 400 Gb/s and 1 µs, and inside a server 3.6 Tb/s and 250 ns (an assumption).
     fn default() -> Self {
         Self {
             rate: Text(BitsPerSecond::from_gbps(400)),
@@ -54,7 +54,7 @@ impl LinksFile {
     }
 }
 
-/// Returns the cables of a file. Impossible values are replaced, so that the names of the network
+/// Returns the cables of a file. Impossible values are replaced, so that the names in the network
 /// are still known.
 pub(super) fn lower(raw: &LinksFile, check: &mut Check<'_>) -> LinksFile {
     LinksFile {

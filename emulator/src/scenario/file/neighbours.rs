@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-//! Reads files referenced by a file and collects their errors with its own.
+//! Reads files that another file references, and collects their errors together with its own.
 
 use std::path::Path;
 use std::sync::Arc;
@@ -21,7 +21,7 @@ pub struct NamedFile {
     pub bytes: Vec<u8>,
 }
 
-/// Reads a referenced file by name, or returns the reason of the failure.
+/// Reads a referenced file by name, or returns the reason for the failure.
 pub type ReadNeighbour<'a> = dyn FnMut(&str) -> Result<NamedFile, String> + 'a;
 
 /// Reads referenced files and collects their errors.

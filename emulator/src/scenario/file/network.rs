@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-//! Where a scenario runs: a fabric file, or a network shape.
+//! Where a scenario runs, which is a fabric file or a network shape.
 
 use lightloom_engine::LinkSpec;
 use lightloom_engine::topology::{
@@ -206,7 +206,7 @@ fn one() -> u32 {
     1
 }
 
-/// Returns the shape in the file; `None` after an error has been reported.
+/// Returns the shape in the file, or `None` after reporting an error.
 pub(super) fn lower(
     raw: &OnFile,
     links: &LinksFile,
@@ -364,7 +364,7 @@ fn hosts_of(raw: &OnFile) -> u64 {
         OnFile::SwitchedDomain(raw) => u64::from(raw.gpus),
         OnFile::Ring(raw) | OnFile::Line(raw) => u64::from(raw.hosts),
         OnFile::Exchange(raw) => 1 << raw.steps.min(63),
-        // Limited by the fat-tree's own file.
+        // The fat-tree's own file limits the number of hosts.
         OnFile::DirectConnect(_) | OnFile::Fabric(_) => 0,
         OnFile::Graph(raw) => raw.hosts.len() as u64,
     }

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-//! Where a scenario runs: one of the shapes of [`OnFile`], and next to a fabric its active plan.
+//! Where a scenario runs: one of the shapes in [`OnFile`] and, for a fabric, its active plan.
 
 use std::borrow::Cow;
 use std::fmt;
@@ -12,7 +12,7 @@ use serde::{Deserialize, Deserializer, forward_to_deserialize_any};
 
 use super::network::OnFile;
 
-/// Where a scenario runs, and next to a fabric its active plan.
+/// Where a scenario runs and, for a fabric, its active plan.
 #[derive(Clone, Debug)]
 pub struct PlaceFile {
     /// Fabric or network.
@@ -52,7 +52,7 @@ impl<'de> Deserialize<'de> for PlaceFile {
     }
 }
 
-/// One key of a map with its value, presented as an enum variant.
+/// One key of a map and its value, presented as an enum variant.
 struct Keyed<'a, A> {
     key: String,
     keys: &'a mut A,
@@ -114,7 +114,7 @@ impl JsonSchema for PlaceFile {
         OnFile::schema_name()
     }
 
-    /// Returns the schema of [`OnFile`], with `plan` next to `fabric`.
+    /// Returns the schema of [`OnFile`], with `plan` as a sibling of `fabric`.
     fn json_schema(generator: &mut SchemaGenerator) -> Schema {
         let mut schema = OnFile::json_schema(generator);
         let shapes = schema.get_mut("oneOf").and_then(|shapes| shapes.as_array_mut());

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-//! Fault traces in scenario files: the outages of one day, and several days in compressed time.
+//! Fault traces in scenario files: the outages on one day, or several days in compressed time.
 
 use lightloom_fabric::document::Check;
 use lightloom_fabric::trace::FaultTrace;
@@ -44,7 +44,7 @@ pub struct TraceDayFile {
     pub day: f64,
 }
 
-/// Returns the day, if the trace contains it.
+/// Returns the day if the trace contains it.
 pub(super) fn lower_day(
     raw: &TraceDayFile,
     check: &mut Check<'_>,
@@ -63,7 +63,7 @@ fn require_day(trace: &FaultTrace, day: f64, path: &str, check: &mut Check<'_>) 
     }
 }
 
-/// Returns the days, if the trace contains them.
+/// Returns the days if the trace contains them.
 pub(super) fn lower(
     raw: &ReplayFile,
     check: &mut Check<'_>,

@@ -138,7 +138,7 @@ impl From<RestartFile> for Restart {
     }
 }
 
-/// Returns the location and an alternative of a setting that needs a span, or `None`.
+/// Returns the location of, and an alternative to, a setting that needs a span. `None` if there is no such setting.
 pub(super) fn of_span(at: usize, file: RestartFile) -> Option<(String, &'static str)> {
     let key = |name: &str| format!("/train/{at}/restart/{name}");
     let help = match file {

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-//! Months in scenario files: `span`, its failures, the number of runs that determine the losses,
-//! and a price.
+//! Months in scenario files: `span` with its failures, the number of runs that determine the
+//! losses, and a price.
 
 use std::fmt;
 use std::str::FromStr;
@@ -66,7 +66,7 @@ fn key_of(part: AnyPart) -> &'static str {
     none.rates().iter().find(|(_, any, _)| *any == part).map_or("", |(key, ..)| *key)
 }
 
-/// Price of a GPU-hour: `2.5 USD`.
+/// Price of a GPU-hour, such as `2.5 USD`.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub struct GpuHourFile(pub Dollars);
 
@@ -116,7 +116,7 @@ impl JsonSchema for GpuHourFile {
 /// Default number of runs per loss.
 const SAMPLES: u32 = 16;
 
-/// Returns the span of a file. `None` without one, or after an error.
+/// Returns the span in a file. `None` if there is none, or after an error.
 pub(super) fn lower(
     raw: &ScenarioFile,
     check: &mut Check<'_>,
@@ -179,7 +179,7 @@ fn refuse_without(raw: &ScenarioFile, check: &mut Check<'_>) {
     }
 }
 
-/// Rejects keys that a span draws itself or does not support.
+/// Rejects keys whose values a span draws itself or that it does not support.
 fn refuse_beside(raw: &ScenarioFile, check: &mut Check<'_>) {
     let keys = ["/faults", "/faults_in", "/replay", "/broken", "/broken_by", "/expect", "/traffic"];
     let steps = (0..raw.train.len()).map(|at| format!("/train/{at}/steps"));
@@ -240,7 +240,7 @@ fn lower_failures(
     Some(FailureSource::Trace { trace, file: file.clone(), from_day })
 }
 
-/// Reads losses of an earlier result.
+/// Reads the losses in an earlier result.
 fn lower_losses(
     file: &str,
     has_samples: bool,

@@ -105,7 +105,7 @@ pub struct PauseFile {
     pub headroom: Option<Text<Bytes>>,
 }
 
-/// Returns the switches of a file. `cable` is the one that needs the most headroom, if known.
+/// Returns the switches in a file. `cable` is the one that needs the most headroom, if known.
 pub(super) fn lower(
     raw: &SwitchesFile,
     cable: Option<&LinkSpec>,
@@ -164,7 +164,7 @@ pub(super) fn lower(
     PacketSwitches { queue: Some(queue), mark_from, marking, queueing, switching }
 }
 
-/// Rejects a buffer that holds no packet beyond the headroom of one cable.
+/// Rejects a buffer that has no room for a packet beyond the headroom of one cable.
 fn require_headroom(buffer: &Buffer, pause: &Pause, packet: Bytes, check: &mut Check<'_>) {
     if buffer.size < pause.headroom + packet {
         let message = format!(

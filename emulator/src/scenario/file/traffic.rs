@@ -181,8 +181,7 @@ pub(super) fn lower(
     workloads
 }
 
-/// Returns what must complete before the workload at `path` starts: some of `above`, or
-/// collectives.
+/// Returns the prerequisites of the workload at `path`, which are some of `above` or collectives.
 pub(super) fn lower_after(
     names: &[String],
     (above, collectives): (&[TrafficFile], &[Collective]),
@@ -242,7 +241,7 @@ pub(super) fn refuse_sentences(raw: &[String], workloads: &[TrafficFile], check:
     }
 }
 
-/// Returns the participants; `None` after an unknown name has been reported.
+/// Returns the participants, or `None` after reporting an unknown name.
 fn lower_hosts(
     file: &TrafficFile,
     path: &str,
@@ -302,7 +301,7 @@ impl Lowering<'_, '_, '_, '_, '_> {
         self.check.error(codes::BAD_WORKLOAD, &path, message).help(help);
     }
 
-    /// Returns its kind; `None` after an error has been reported.
+    /// Returns the workload's kind, or `None` after reporting an error.
     fn run(&mut self) -> Option<Pattern> {
         Some(match &self.file.run {
             PatternFile::Permutation => Pattern::Permutation { by: None },

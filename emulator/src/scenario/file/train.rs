@@ -139,7 +139,7 @@ pub(super) fn lower(raw: &ScenarioFile, check: &mut Check<'_>) -> Vec<Train> {
     trains
 }
 
-/// Rejects jobs that the fabric or its plan does not have, or that cannot be trained on it.
+/// Rejects jobs that do not exist in the fabric or its plan, or that cannot be trained on the fabric.
 pub(super) fn require(
     raw: &ScenarioFile,
     scenario: &Scenario,

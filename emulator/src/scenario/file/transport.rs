@@ -13,11 +13,11 @@ use serde::Deserialize;
 use super::codes;
 use super::congestion::*;
 
-/// Default limit on reordering of packets of a spread flow before one counts as lost.
+/// Default distance by which packets of a spread flow may be reordered before one counts as lost.
 const REORDERING: Reordering = Reordering::WindowPercent(50);
 
-/// Default silence before the last packet of a spread flow is sent again. Assumed: four round trips
-/// of a three-tier fat-tree with 1 us per link.
+/// Default silence before the last packet of a spread flow is resent. This assumes four round trips
+/// in a three-tier fat-tree with 1 us per link.
 const TAIL_PROBE: Picoseconds = Picoseconds::from_micros(50);
 
 /// How data is divided into packets, sent, and retransmitted.
@@ -150,12 +150,12 @@ pub enum EntropyPaths {
     Even,
 }
 
-/// Default number of hashed values per path: an assumption.
+/// Default number of hashed values per path, which is an assumption.
 const VALUES_A_PATH: u64 = 4;
-/// Maximum number of entropy values, and their number if the number of paths is unknown.
+/// Maximum number of entropy values, which is also the default if the number of paths is unknown.
 const MOST_VALUES: u64 = 1_024;
 const USUAL_VALUES: u64 = 128;
-/// With this number of drawn paths, flows that draw a path for each packet rarely collide.
+/// Number of drawn paths with which flows that draw a path for each packet rarely collide.
 const MANY_PATHS: u64 = 64;
 
 fn fifty_microseconds() -> Text<Picoseconds> {
@@ -190,15 +190,15 @@ pub struct ReorderingFile {
     pub reordering: u32,
 }
 
-/// Properties of the network that the transport depends on.
+/// Properties of the network on which the transport depends.
 #[derive(Clone, Copy, Debug, Default)]
 pub(super) struct HostPorts {
-    /// Number of interfaces of a host that a flow may use. `None` if it differs between hosts.
+    /// Number of a host's interfaces that a flow may use. `None` if it differs between hosts.
     pub(super) count: Option<u32>,
-    /// Number of shortest paths from a host to a distant one over all these interfaces. `None` if
+    /// Number of shortest paths from a host to a distant host over all these interfaces. `None` if
     /// unknown.
     pub(super) paths: Option<u64>,
-    /// Rate of one interface. `None` if the file does not give it.
+    /// Rate of one interface. `None` if the file does not specify it.
     pub(super) rate: Option<BitsPerSecond>,
     pub(super) pauses: bool,
 }
@@ -246,7 +246,7 @@ pub(super) fn lower(raw: &TransportFile, ports: HostPorts, check: &mut Check<'_>
     }
 }
 
-/// Returns the silence before the last packet of a flow is sent again.
+/// Returns the silence before a flow's last packet is resent.
 fn tail_probe(
     raw: &TransportFile,
     recovery: LossRecovery,
@@ -311,7 +311,7 @@ fn interfaces(raw: &TransportFile, ports: HostPorts, check: &mut Check<'_>) -> F
     if all { FlowInterfaces::All } else { FlowInterfaces::One }
 }
 
-/// Warns about too few values: they load some links twice and leave others unused.
+/// Warns about too few values, which would load some links twice and leave others unused.
 fn warn_of_few_values(
     raw: &TransportFile,
     ports: HostPorts,
@@ -341,9 +341,9 @@ fn warn_of_few_values(
     }
 }
 
-/// Warns about a timeout shorter than a packet's transmission. A packet is stored and forwarded
-/// over the links of a host, a switch and those between, at least four times with more than one
-/// switch.
+/// Warns about a timeout shorter than a packet's transmission. A packet is stored and forwarded on
+/// every link of its path and its acknowledgement's path, which is at least four times with more
+/// than one switch.
 fn warn_of_short_timeout(raw: &TransportFile, rate: Option<BitsPerSecond>, check: &mut Check<'_>) {
     const LINKS: u64 = 4;
     let Some((rate, Text(timeout))) = rate.zip(raw.timeout) else { return };

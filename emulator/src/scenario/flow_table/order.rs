@@ -7,7 +7,7 @@ use lightloom_fabric::document::Diagnostic;
 
 use super::{CsvCell, FlowDependency, ListedFlow, codes};
 
-/// Cells with names and dependencies, by row.
+/// The cells with names and dependencies in each row.
 #[derive(Default)]
 pub(super) struct CellOrder<'a> {
     rows: Vec<Vec<CsvCell<'a>>>,
@@ -19,7 +19,7 @@ impl<'a> CellOrder<'a> {
         self.rows.push(cells);
     }
 
-    /// Sets the dependencies of the flows, or returns all errors. `more` contains the column names.
+    /// Sets the flows' dependencies, or returns all errors. `more` contains the names of the optional columns.
     pub(super) fn settle(&self, flows: &mut [ListedFlow], more: &[&str]) -> Vec<Diagnostic> {
         let column = |name: &str| more.iter().position(|at| *at == name);
         let (mut names, mut mistakes) = (BTreeMap::new(), Vec::new());
@@ -99,9 +99,9 @@ fn awaited(
     Ok(FlowDependency { flow, acknowledged })
 }
 
-/// Returns a cycle of flows that wait for each other, starting with the first in the table.
+/// Returns a cycle of flows that wait for each other, starting with the one that comes first in the table.
 fn circle(flows: &[ListedFlow]) -> Option<Vec<usize>> {
-    // 0: unvisited; 1: on the current path; 2: not part of a cycle.
+    // 0 means unvisited, 1 on the current path, and 2 not part of a cycle.
     let mut state = vec![0_u8; flows.len()];
     for begin in 0..flows.len() {
         let mut way: Vec<(usize, usize)> = Vec::new();
