@@ -10,10 +10,10 @@
 //! [`shipped`] attaches a control plane that is executed rather than modelled by delays.
 //!
 //! Times are integers in picoseconds and sizes are in bytes; docs/metrics.md defines every figure.
-//! The same seed always gives the same outcome.
+//! The same seed always gives the same outcome, except for two wall-clock figures.
 //!
-//! `lightloom-engine` simulates packets, `lightloom-planner` makes plans, and `lightloom-twin`
-//! contains the real controller.
+//! `lightloom-engine` simulates packets, and `lightloom-planner` makes plans. The real controller is
+//! in `lightloom-control`; `lightloom-twin` runs it under the clock of a run.
 
 #![warn(missing_docs)]
 

@@ -54,7 +54,7 @@
 //! assert_eq!(mistakes[0].help.as_deref(), Some("did you mean `boards`?"));
 //! ```
 //!
-//! Only [`take`] touches the file system: it reads the file and stops at the size limit.
+//! The caller opens files; [`take`] reads one to its end or to the size limit.
 
 pub mod codes;
 mod conform;

@@ -2,8 +2,9 @@
 //! The data model of lightloom: fabrics, jobs, faults and plans, and the documents that describe
 //! them.
 //!
-//! The crate touches no file, clock or socket: documents are parsed from byte slices. Every
-//! constructor validates its input, so a [`Fabric`](fabric::Fabric) value is always valid.
+//! The crate opens no file, clock or socket: documents are parsed from byte slices. A
+//! [`Fabric`](fabric::Fabric) loaded from a document is valid. One that a program builds from its
+//! public fields is not checked.
 
 #![warn(missing_docs)]
 

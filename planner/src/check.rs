@@ -9,7 +9,8 @@
 //! * The ranks are complete.
 //! * The metrics agree with the plan.
 //!
-//! It shares no code with the planner, so that a planner bug cannot hide here.
+//! It shares with the planner only the readers of models and of the traffic of described steps, so
+//! that a bug of the search cannot hide here.
 
 pub(crate) mod circuits;
 mod claims;

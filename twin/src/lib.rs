@@ -2,10 +2,11 @@
 //! The virtual twin: the shipped controller, policies and drivers run against emulated transceivers
 //! under the clock of a simulation.
 //!
-//! The emulator reports a fault as a loss of light. The twin transfers bytes over serial lines at
-//! their rate, models the time of devices and disk, and answers with the circuits that the daemon
-//! establishes. [`World`] is that side of a run; [`COST`] is the assumed CPU time of the daemon.
-//! Times are integer picoseconds, and equal seeds give equal runs.
+//! The emulator passes on the faults of the scenario, and the twin applies them to the emulated
+//! devices, the light at ports of optical switches, the daemon or its disk. It transfers bytes over
+//! serial lines at their rate, models the time of devices and disk, and answers with the circuits
+//! that the daemon establishes. [`World`] is that side of a run; [`COST`] is the assumed CPU time of
+//! the daemon. Times are integer picoseconds, and equal seeds give equal runs.
 //!
 //! Packets are simulated by `lightloom-engine`; real programs run in `lightloom-live`. docs/twin.md
 //! separates measured from assumed figures.

@@ -2,7 +2,7 @@
 //! A packet-level network simulator in which hosts send flows over a transport and switches queue and forward packets.
 //!
 //! The inputs of an [`Engine`] are a [`Network`], flows, and timed link changes. It returns events
-//! in order of time: completed flows and batches, and timers. [`transport`] implements the hosts,
+//! in order of time: completed batches and timers. [`transport`] implements the hosts,
 //! [`topology`] builds networks of common shapes, [`collective`] runs collective schedules, and
 //! [`capture`] writes packet captures and timelines. [`steady`] simulates identical and idle parts
 //! only once and gets the same result.
