@@ -27,7 +27,7 @@ pub use recoveries::Recoveries;
 /// Version of the document.
 pub const SWEEP_SCHEMA: &str = "lightloom.sweep/v1";
 
-/// The seeds from `first` to `last`, inclusive: `0..99` is a hundred seeds.
+/// The seeds from `first` to `last`, inclusive. For example, `0..99` means a hundred seeds.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct SeedRange {
     /// The first seed.
@@ -41,7 +41,7 @@ pub struct SeedRange {
 #[error("`{0}` is neither a seed nor a range of seeds: write `7` or `0..99` (both ends are run)")]
 pub struct SeedRangeError(String);
 
-/// Maximum number of seeds of a sweep: at one run per minute, more than a year.
+/// Maximum number of seeds in a sweep. At one run per minute, this takes more than a year.
 const MOST_SEEDS: u64 = 1_000_000;
 
 impl FromStr for SeedRange {
@@ -102,14 +102,14 @@ impl SeedRange {
         self.first != self.last
     }
 
-    /// Returns the seeds of `shard`, which are dealt out in rotation, or all seeds without a shard.
+    /// Returns the seeds of `shard`, which are assigned in rotation, or all seeds without a shard.
     pub fn share(self, shard: Option<SweepShard>) -> impl Iterator<Item = Seed> {
         let SweepShard { index, count } = shard.unwrap_or(SweepShard { index: 0, count: 1 });
         (self.first..=self.last).filter(move |seed| (seed - self.first) % count == index).map(Seed)
     }
 }
 
-/// The results kept of the run of one seed.
+/// The results that a sweep keeps for one seed.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 pub struct SeedRun {
     /// The seed.
@@ -121,11 +121,11 @@ pub struct SeedRun {
     pub simulated: SimTime,
     /// Packets put on a wire.
     pub packet_hops: u64,
-    /// Share of the workers' time without downtime caused by faults.
+    /// Share of the workers' time that is free of downtime due to faults.
     pub availability: f64,
-    /// Share of the workers' time that the same work takes without faults.
+    /// Time that the same work takes without faults, as a share of the workers' time.
     pub goodput: f64,
-    /// The cost of faults for the steps of training jobs. `None` without such jobs.
+    /// What faults cost the steps of training jobs. `None` without training jobs.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub step_losses: Option<StepLosses>,
     /// The effects of each fault.
@@ -168,15 +168,15 @@ pub struct ExpectationTally {
     pub expect: String,
     /// The number of seeds that met the expectation.
     pub passed: usize,
-    /// The number of seeds that did not.
+    /// The number of seeds that did not meet it.
     pub failed: usize,
-    /// The seed that came nearest to its bound, or went furthest beyond it.
+    /// The seed whose value came nearest to the bound or exceeded it most.
     pub worst_seed: Seed,
     /// The value measured under that seed.
     pub worst_value: String,
 }
 
-/// The runs of a scenario under many seeds: the result document of a sweep.
+/// The result document of a sweep, which contains the runs of a scenario with many seeds.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 pub struct Sweep {
     /// [`SWEEP_SCHEMA`].
@@ -184,7 +184,7 @@ pub struct Sweep {
     /// Version of the program. Empty in results of earlier versions.
     #[serde(default)]
     pub version: String,
-    /// The scenario file and all files that it names, filled in by the reader of the files.
+    /// The scenario file and all files that it references. The code that reads the files fills this in.
     #[serde(default)]
     pub inputs: Inputs,
     /// The scenario of the sweep.
@@ -197,14 +197,14 @@ pub struct Sweep {
     pub seeds_missing: Vec<Seed>,
     /// The results of each expectation.
     pub expectations: Vec<ExpectationTally>,
-    /// The losses of the steps of jobs over all seeds. Empty if no job trains.
+    /// The losses of job steps over all seeds. Empty if no job trains.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub distributions: Vec<Distribution>,
     /// Recovery times by kind of fault. Empty without faults.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub recoveries: Vec<Recoveries>,
-    /// The seed with the most failed expectations; among equals, the one that came nearest to
-    /// failing.
+    /// The seed with the most failed expectations. Among equal seeds, the one that came nearest to
+    /// failing another.
     pub worst_seed: Option<Seed>,
     /// Every run, by seed.
     pub runs: Vec<SeedRun>,
@@ -230,7 +230,7 @@ pub enum MergeError {
         /// The name of the scenario.
         scenario: String,
     },
-    /// The same seed has two results, which come from different programs or files.
+    /// The same seed has two different results, which must come from different programs or files.
     #[error("seed {} has two different results: were they made by different versions?", .0.0)]
     Disagreement(Seed),
 }
@@ -263,10 +263,10 @@ impl Sweep {
         }
     }
 
-    /// Merges the parts of one sweep. A seed may occur twice if its results are the same.
+    /// Merges the parts of one sweep. A seed may occur twice if both results are equal.
     ///
     /// # Errors
-    /// If the parts are not of one scenario on one fabric, or disagree.
+    /// Fails if the parts have different scenarios or fabrics, or if they disagree.
     pub fn merge(parts: Vec<Self>) -> Result<Self, MergeError> {
         let first = parts.first().ok_or(MergeError::Nothing)?;
         let (subject, inputs) = (first.subject.clone(), first.inputs.clone());
@@ -292,21 +292,21 @@ impl Sweep {
         Ok(Self { inputs, ..Self::new(subject, seeds, None, runs) })
     }
 
-    /// Returns the run with the most failed expectations; among equals, the one that came nearest
-    /// to failing.
+    /// Returns the run with the most failed expectations. Among equal runs, returns the one that
+    /// came nearest to failing another.
     #[must_use]
     pub fn worst(runs: &[SeedRun]) -> Option<&SeedRun> {
         runs.iter().min_by_key(|run| rank(run))
     }
 
-    /// Returns the losses of the steps of jobs over `runs`, which must be of one scenario. Empty if
-    /// no job trains.
+    /// Returns the losses of job steps over `runs`, which must have the same scenario. Empty if no
+    /// job trains.
     #[must_use]
     pub fn distributions(runs: &[SeedRun]) -> Vec<Distribution> {
         losses::distributions(runs)
     }
 
-    /// Returns the results of each expectation over `runs`, which must be of one scenario.
+    /// Returns the results of each expectation over `runs`, which must have the same scenario.
     #[must_use]
     pub fn tally(runs: &[SeedRun]) -> Vec<ExpectationTally> {
         let Some(first) = runs.first() else { return Vec::new() };
@@ -329,15 +329,15 @@ impl Sweep {
         first.expectations.iter().enumerate().map(tally).collect()
     }
 
-    /// Returns whether every seed was run and every expectation held under all of them.
+    /// Returns whether every seed was run and every expectation held for all of them.
     #[must_use]
     pub fn passed(&self) -> bool {
         self.seeds_missing.is_empty() && self.runs.iter().all(|run| run.passed)
     }
 }
 
-/// Ranks a run; lower is worse. Failed expectations count first, then the smallest margin, then the
-/// next smallest, because an equation that holds has a margin of 0 under every seed.
+/// Ranks a run, where lower is worse. Failed expectations count first, then the smallest margin, then the
+/// next smallest. One margin is not enough, because an equation that holds has a margin of 0 for every seed.
 fn rank(run: &SeedRun) -> (Reverse<usize>, Vec<TotalOrder>) {
     let failed = run.expectations.iter().filter(|result| !result.passed).count();
     let mut margins: Vec<TotalOrder> =
@@ -346,8 +346,8 @@ fn rank(run: &SeedRun) -> (Reverse<usize>, Vec<TotalOrder>) {
     (Reverse(failed), margins)
 }
 
-/// Returns the margin of an expectation. Without a margin it is infinite: positive if the
-/// expectation held, otherwise negative.
+/// Returns the margin of an expectation. If it has none, returns positive infinity if the
+/// expectation held and negative infinity otherwise.
 fn margin_of(result: &ExpectationResult) -> f64 {
     let without = if result.passed { f64::INFINITY } else { f64::NEG_INFINITY };
     result.margin.unwrap_or(without)
@@ -434,8 +434,8 @@ mod tests {
         assert!(!half.passed(), "a sweep with holes is not passed");
     }
 
-    /// Regression: the worst seed was always the first, because an equation has no margin under any
-    /// seed.
+    /// Regression test: the worst seed was always the first, because an equation has no margin for
+    /// any seed.
     #[test]
     fn equality_expectation_does_not_hide_the_worst_seed() {
         let runs: Vec<SeedRun> = [0.5, 0.2, 0.4]

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-//! Training steps packet by packet. `lightloom-training` computes them in closed form.
+//! Simulates training steps packet by packet. `lightloom-training` computes them in closed form.
 
 pub mod library;
 pub mod packets;

@@ -1,9 +1,9 @@
 // SPDX-License-Identifier: Apache-2.0
-//! Canonical JSON: equal content has equal bytes and therefore one digest.
+//! Writes canonical JSON, in which equal content has equal bytes and therefore the same digest.
 //!
-//! The format is RFC 8785 (JSON Canonicalization Scheme): no white space, object members sorted by
-//! name in UTF-16 code units, minimal string escapes, and numbers in ECMAScript notation (`1.0`
-//! becomes `1`). One exception: integers keep all digits beyond 2^53, because seeds have 64 bits.
+//! The format is RFC 8785 (JSON Canonicalization Scheme): no white space, object members sorted by name
+//! in UTF-16 code units, minimal string escapes, and numbers in ECMAScript notation (`1.0` becomes
+//! `1`). The only exception is that integers beyond 2^53 keep all digits, because seeds have 64 bits.
 
 mod number;
 
@@ -14,11 +14,11 @@ use std::ops::Range;
 use serde::Serialize;
 use serde_json::ser::{CharEscape, Formatter, Serializer};
 
-/// Returns the canonical bytes of a document, without its members at the given paths, for example
+/// Returns the canonical bytes of a document without the members at the given paths, such as
 /// `["metrics", "plan_seconds"]`.
 ///
 /// # Errors
-/// If an object has keys that are not strings.
+/// Fails if an object has keys that are not strings.
 pub fn bytes(document: &impl Serialize, without: &[&[&str]]) -> serde_json::Result<Vec<u8>> {
     let mut spelling = Spelling { without, ..Spelling::default() };
     document.serialize(&mut Serializer::with_formatter(io::sink(), &mut spelling))?;
@@ -92,7 +92,7 @@ impl Spelling<'_> {
     }
 }
 
-/// Compares two quoted names by UTF-16 code unit, which for ASCII equals byte order.
+/// Compares two quoted names by UTF-16 code unit, which is byte order for ASCII.
 fn compare(a: &[u8], b: &[u8]) -> Ordering {
     let is_plain = |name: &[u8]| name.is_ascii() && !name.contains(&b'\\');
     if is_plain(a) && is_plain(b) {
@@ -204,7 +204,7 @@ impl Formatter for &mut Spelling<'_> {
     }
 
     fn begin_object_key<W: ?Sized + io::Write>(&mut self, _: &mut W, _: bool) -> io::Result<()> {
-        // No comma before the first kept member, which need not be the first member.
+        // Omit the comma before the first kept member, which is not necessarily the first member.
         if self.open.last().is_some_and(|open| open.first < self.members.len()) {
             self.put(b",");
         }

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-//! The data-centre network (DCN): nodes below leaves, and the network that joins the leaves.
+//! The data-centre network (DCN): nodes under leaves, and the network that joins the leaves.
 //!
 //! A leaf is a ToR or a rail switch. [`Dcn`] covers every design behind one interface, so that
 //! callers do not match on the design.
@@ -81,7 +81,7 @@ impl Dcn {
         TorId(node.0 / self.nodes_per_tor())
     }
 
-    /// Returns the leaf that a GPU's network card connects to.
+    /// Returns the leaf to which a GPU's network card connects.
     #[must_use]
     pub fn leaf_of(&self, gpu: GpuId) -> LeafId {
         let group = self.tor_of(gpu.node).0;
@@ -99,13 +99,13 @@ impl Dcn {
         tor.0 / self.tors_per_domain()
     }
 
-    /// Returns the racks needed for `nodes` nodes; the last one may be partly filled.
+    /// Returns the number of racks needed for `nodes` nodes, of which the last may be partly filled.
     #[must_use]
     pub fn tors(&self, nodes: u32) -> u32 {
         nodes.div_ceil(self.nodes_per_tor())
     }
 
-    /// Returns the number of leaves of a network with `nodes` nodes.
+    /// Returns the number of leaves in a network with `nodes` nodes.
     #[must_use]
     pub fn leaves(&self, nodes: u32) -> u32 {
         match self {
@@ -116,7 +116,7 @@ impl Dcn {
         }
     }
 
-    /// Returns the ratio of downlink to packet uplink bandwidth of a leaf; 1 is non-blocking.
+    /// Returns a leaf's ratio of downlink bandwidth to packet uplink bandwidth, where 1 is non-blocking.
     #[must_use]
     pub fn oversubscription(&self) -> u32 {
         match self {
@@ -144,7 +144,7 @@ impl Dcn {
         }
     }
 
-    /// Returns the rate between domains in bit/s. `None` if never below that of its ToRs.
+    /// Returns a domain's rate to other domains in bit/s. `None` if it is never lower than the rate of the domain's ToRs.
     #[must_use]
     pub fn rate_of_domain(&self, gpus_per_node: u8) -> Option<f64> {
         let tree = self.packet_tree().filter(|tree| tree.core_oversubscription > 1)?;
@@ -206,14 +206,14 @@ impl Dcn {
         }
     }
 
-    /// Returns the uplinks of `leaf` to packet switches or to other leaves; 0 if it has none.
+    /// Returns the number of uplinks from `leaf` to packet switches or to other leaves.
     #[must_use]
     pub fn uplinks_at(&self, leaf: LeafId, gpus_per_node: u8) -> u32 {
         self.direct()
             .map_or_else(|| self.uplinks_of_leaf(gpus_per_node), |network| network.cables_of(leaf))
     }
 
-    /// Returns the uplinks of a leaf, or the most cables of a leaf to others. 0 if there are none.
+    /// Returns the number of uplinks per leaf, or the largest number of cables from a leaf to others.
     #[must_use]
     pub fn uplinks_of_leaf(&self, gpus_per_node: u8) -> u32 {
         match self {
@@ -231,7 +231,7 @@ impl Dcn {
         }
     }
 
-    /// Returns the [`packet_rate_of_leaf`](Self::packet_rate_of_leaf) over working uplinks.
+    /// Returns the [`packet_rate_of_leaf`](Self::packet_rate_of_leaf) over the working uplinks.
     #[must_use]
     pub fn packet_rate_left(&self, leaf: LeafId, gpus_per_node: u8, faults: &FaultSet) -> f64 {
         if let Some(network) = self.direct() {
@@ -245,7 +245,7 @@ impl Dcn {
         self.packet_rate_of_leaf(gpus_per_node) * f64::from(left) / f64::from(uplinks)
     }
 
-    /// Returns the rate of a leaf through packet switches, in bit/s. The mean if leaves differ.
+    /// Returns the rate of a leaf through packet switches in bit/s, or the mean if leaves differ.
     #[must_use]
     pub fn packet_rate_of_leaf(&self, gpus_per_node: u8) -> f64 {
         match self {
@@ -264,7 +264,7 @@ impl Dcn {
     }
 }
 
-/// In every plane, GPU i of each node of a group connects to the group's leaf i.
+/// In every plane, GPU i of each node in a group connects to the group's leaf i.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Rails {
     /// Nodes per group (nodes that share rail switches), at least 1.
@@ -293,7 +293,7 @@ impl Default for Dcn {
     }
 }
 
-/// A fat-tree with two tiers (one aggregation domain) or three.
+/// A fat-tree with two tiers (one aggregation domain) or three tiers.
 #[derive(Clone, Debug, PartialEq)]
 pub struct FatTree {
     /// Design name. A two-tier tree is called leaf-spine if the file declares it so.
@@ -315,7 +315,7 @@ pub struct FatTree {
 }
 
 impl FatTree {
-    /// Returns the core switches connected to one aggregation switch of each domain.
+    /// Returns the number of core switches connected to one aggregation switch in each domain.
     #[must_use]
     pub fn cores_of_plane(&self) -> u32 {
         self.tors_per_domain.div_ceil(self.core_oversubscription.max(1))
@@ -345,7 +345,7 @@ pub enum Order {
 }
 
 impl Order {
-    /// Returns the line order (position → node) of `nodes` nodes.
+    /// Returns the order of `nodes` nodes on the line, as a map from position to node.
     #[must_use]
     pub fn line(self, nodes: u32, nodes_per_tor: u32) -> Vec<NodeId> {
         match self {
@@ -376,7 +376,7 @@ mod tests {
         assert_eq!((leaf(0, 1), leaf(7, 1), leaf(7, 2), leaf(8, 1)), (1, 1, 2, 5));
         assert_eq!(rails.leaves(20), 12);
         assert_eq!(rails.link_rate(), BitsPerSecond::from_gbps(800));
-        // Eight GPU ports in two planes, with half of their rate as uplinks.
+        // There are eight GPU ports in two planes, and the uplinks have half of their rate.
         assert!((rails.packet_rate_of_leaf(4) - 8.0 * 400e9).abs() < 1.0);
     }
 

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-//! Networks that join leaves directly, without spine switches: a dragonfly, a torus of leaves, or
-//! any graph.
+//! Networks that join leaves directly, without spine switches, such as a dragonfly, a torus of
+//! leaves, or any graph.
 //!
 //! | design | cables |
 //! | --- | --- |
@@ -14,7 +14,7 @@ use crate::fault::FaultSet;
 use lightloom_units::id::{LeafId, UplinkId};
 use lightloom_units::{BitsPerSecond, Picoseconds};
 
-/// Maximum number of leaves. Routes are computed between all pairs.
+/// Maximum number of leaves, which is limited because routes are computed between all pairs.
 pub const MAX_DIRECT_LEAVES: u32 = 2_048;
 
 /// The two ends of a cable between leaves.
@@ -33,14 +33,14 @@ pub struct DirectNetwork {
     leaves: u32,
     /// Nodes per leaf, at least 1.
     pub nodes_per_leaf: u32,
-    /// GPUs of a node.
+    /// GPUs per node.
     pub gpus_per_node: u8,
     /// Rate of a GPU's network interface and of every cable.
     pub link_rate: BitsPerSecond,
     /// Propagation delay of one cable.
     pub link_latency: Picoseconds,
     cables: Vec<LeafCable>,
-    /// Cable indices by leaf, in the order of the leaf's uplink numbers.
+    /// Cable indices of each leaf, in the order of its uplink numbers.
     of_leaf: Vec<Vec<u32>>,
 }
 
@@ -152,18 +152,18 @@ impl DirectNetwork {
     pub fn cables_of(&self, leaf: LeafId) -> u32 {
         self.of_leaf.get(leaf.index()).map_or(0, |cables| cables.len() as u32)
     }
-    /// Returns the largest number of cables of any leaf.
+    /// Returns the largest number of cables that any leaf has.
     #[must_use]
     pub fn most_cables(&self) -> u32 {
         self.of_leaf.iter().map(|cables| cables.len() as u32).max().unwrap_or(0)
     }
-    /// Returns the combined send rate of all GPUs below one leaf, in bit/s.
+    /// Returns the combined send rate of all GPUs under one leaf, in bit/s.
     #[must_use]
     pub fn interface_rate(&self) -> f64 {
         f64::from(self.nodes_per_leaf) * f64::from(self.gpus_per_node) * self.link_rate.0 as f64
     }
 
-    /// Returns the name at the lower-numbered leaf, so that a cable fault has one name.
+    /// Returns the cable's name at the lower-numbered leaf, so that a cable fault has a unique name.
     #[must_use]
     pub fn lower_end(&self, uplink: UplinkId) -> Option<UplinkId> {
         let cable = *self.of_leaf.get(uplink.leaf.index())?.get(uplink.uplink as usize)?;
@@ -172,7 +172,7 @@ impl DirectNetwork {
         Some(UplinkId { leaf, uplink: u32::try_from(place).ok()? })
     }
 
-    /// Returns the number of working cables of every pair of leaves that has any.
+    /// Returns the number of working cables between every pair of leaves that has any.
     #[must_use]
     pub fn working(&self, faults: &FaultSet) -> BTreeMap<LeafCable, u32> {
         let mut pairs = BTreeMap::new();
@@ -224,7 +224,7 @@ mod tests {
 
     #[test]
     fn balanced_dragonfly_joins_every_two_groups_once() {
-        // a = 4 leaves per group with h = 2 global cables each: g = a·h + 1 = 9 groups.
+        // With a = 4 leaves per group and h = 2 global cables each, there are g = a·h + 1 = 9 groups.
         let network = DirectNetwork::new("d".into(), 36, LEAF, &DirectNetwork::dragonfly(9, 4, 1));
         assert!((0..36).all(|leaf| network.cables_of(LeafId(leaf)) == 3 + 2));
         assert_eq!(network.cables().len(), 9 * 6 + 36);

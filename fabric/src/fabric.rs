@@ -21,7 +21,7 @@ pub struct Fabric {
     pub sha256: String,
     /// High-bandwidth domain.
     pub hbd: Hbd,
-    /// Nodes of each ring that only forward light: 0 or 1.
+    /// Number of nodes in each ring that only forward light (0 or 1).
     pub spare_per_ring: u8,
     /// Rates and delays inside the high-bandwidth domain.
     pub hbd_links: HbdLinks,
@@ -35,16 +35,16 @@ pub struct Fabric {
     pub jobs: Vec<Job>,
     /// Unit prices and power of the interconnect parts.
     pub parts: Parts,
-    /// Smallest fraction of the demand's rate that every stage of a circuit change must keep.
+    /// Smallest fraction of the demand's rate that every stage of a circuit change must preserve.
     pub floor: f64,
-    /// Contents of the files that steps reference (matrices, models), or the read error.
+    /// Contents of the files that steps reference (matrices and models), or the error from reading them.
     pub files: BTreeMap<String, Result<String, String>>,
 }
 
 /// Rates and delays of the GPU ring.
 #[derive(Clone, Debug, PartialEq)]
 pub struct HbdLinks {
-    /// Rate of one ring edge per direction: half of a GPU's bandwidth.
+    /// Rate of one ring edge per direction, which is half of a GPU's bandwidth.
     pub edge_rate: BitsPerSecond,
     /// Propagation delay inside a node, over copper or a loopback bundle.
     pub inside_latency: Picoseconds,
@@ -83,7 +83,7 @@ pub struct Job {
     pub name: String,
     /// Requested GPUs.
     pub size: JobSize,
-    /// GPUs per tensor-parallel group. 0 if the step defines traffic between leaves directly.
+    /// GPUs per tensor-parallel group, or 0 if the step defines traffic between leaves directly.
     pub tp: u32,
     /// The repeated step and its traffic. `None` if only rings are planned.
     pub step: Option<StepFile>,
@@ -104,11 +104,11 @@ impl Job {
 pub enum JobSize {
     /// All GPUs that form complete groups.
     All,
-    /// A fixed number, a multiple of the group size.
+    /// A fixed number, which is a multiple of the group size.
     Gpus(u64),
 }
 
-/// Unit prices and power of the parts of a k-hop ring.
+/// Unit prices and power of the parts in a k-hop ring.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Parts {
     /// Price of one OCSTrx module.
@@ -123,12 +123,12 @@ pub struct Parts {
     pub dac_power: Watts,
 }
 
-/// OCSTrx modules per bundle, half of them on each of the two GPUs.
+/// Number of OCSTrx modules per bundle. Each of the two GPUs has half of them.
 pub const MODULES_PER_BUNDLE: u32 = 8;
 const DACS_PER_EDGE: u32 = 2;
 
 impl Fabric {
-    /// Creates a k-hop ring or line below a fat-tree, with defaults for everything else.
+    /// Creates a k-hop ring or line under a fat-tree, with defaults for everything else.
     #[must_use]
     pub fn of_ring(
         name: &str,
@@ -164,11 +164,11 @@ impl Fabric {
     /// Returns the contents of a file that a step references.
     ///
     /// # Errors
-    /// If the file could not be read.
+    /// Fails if the file could not be read.
     pub fn neighbour(&self, name: &str) -> Result<String, String> {
         self.files.get(name).cloned().unwrap_or_else(|| Err(format!("cannot read {name}")))
     }
-    /// Returns the interconnect cost per GPU: 8K/R modules with fibre and 2(R-K)/R cables.
+    /// Returns the interconnect cost per GPU, which is that of 8K/R modules with fibre and 2(R-K)/R cables.
     #[must_use]
     pub fn cost_per_gpu(&self) -> Dollars {
         let (modules, cables) = self.parts_per_gpu();
@@ -190,7 +190,7 @@ impl Fabric {
 }
 
 impl Default for HbdLinks {
-    /// 3.2 Tb/s per ring edge and direction, 100 ns inside a node, 200 ns between nodes.
+    /// Returns 3.2 Tb/s per ring edge and direction, 100 ns inside a node and 200 ns between nodes.
     fn default() -> Self {
         Self {
             edge_rate: BitsPerSecond::from_gbps(3200),
@@ -201,8 +201,8 @@ impl Default for HbdLinks {
 }
 
 impl Default for Transceiver {
-    /// 60 to 80 µs switching time (published for InfiniteHBD). The 1 ms software delay and
-    /// receivers that keep lock are assumptions.
+    /// Returns a switching time of 60 to 80 µs (published for InfiniteHBD). The software delay of 1
+    /// ms and receivers that keep lock are assumptions.
     fn default() -> Self {
         Self {
             switch_min: Picoseconds::from_micros(60),
@@ -215,7 +215,7 @@ impl Default for Transceiver {
 }
 
 impl Default for Parts {
-    /// Unit prices recalled from the InfiniteHBD study; they reproduce its totals per GPU exactly.
+    /// Returns unit prices recalled from the InfiniteHBD study, whose totals per GPU they reproduce exactly.
     fn default() -> Self {
         Self {
             ocstrx: Dollars(600.0),
@@ -228,7 +228,7 @@ impl Default for Parts {
 }
 
 impl Default for FatTree {
-    /// Four nodes per ToR, 64 ToRs per domain, non-blocking, 400 Gb/s, 1 µs per cable.
+    /// Returns a non-blocking fat-tree with four nodes per ToR, 64 ToRs per domain, and cables of 400 Gb/s and 1 µs.
     fn default() -> Self {
         Self {
             design: "fat-tree",

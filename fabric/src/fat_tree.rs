@@ -2,18 +2,18 @@
 //! The reconfigurable fat-tree: leaves joined by an always-on electrical core and by banks of
 //! optical circuit switches that are reconfigured for each phase.
 //!
-//! The model has three layers. This file holds the lowest, the *wiring*: the switch port of every
-//! leaf port, which changes only when fibres are moved. Above it are the *cross-connects* of each
-//! switch ([`CrossConnect`]), and above those the *circuits* between leaves, whose [`CircuitState`]
-//! says whether they have light and a link.
+//! The model has three layers. This file contains the lowest, the *wiring*, which assigns a switch
+//! port to every leaf port and changes only when fibres are moved. Above it are the
+//! *cross-connects* of each switch ([`CrossConnect`]), and above those the *circuits* between
+//! leaves, whose [`CircuitState`] says whether they have light and a link.
 //!
 //! ```text
 //!   leaf i ── uplinks ─────────────── electrical core (thin, always up)
 //!        └── r ports on every switch ─ ocs0 … ocsK-1  (r even: see below)
 //! ```
 //!
-//! Every leaf has the same even number of ports on every switch of a bank. Then *any* set of
-//! circuits that respects the port count of each leaf can be realised (Petersen; an Euler tour
+//! Every leaf has the same even number of ports on every switch in a bank. This makes it possible
+//! to realise *any* set of circuits that respects each leaf's port count (Petersen; an Euler tour
 //! halves each degree and Kőnig's theorem splits the rest). With an odd number this may be
 //! impossible, so odd numbers are rejected here, before planning.
 
@@ -32,7 +32,7 @@ use lightloom_units::{BitsPerSecond, Picoseconds};
 pub use problems::FatTreeProblem;
 use reach::Reaches;
 
-/// Two different leaves, smaller id first. A circuit between them carries both directions.
+/// Two different leaves, with the smaller id first. A circuit between them carries both directions.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize)]
 pub struct LeafPair {
     /// The leaf with the smaller id.
@@ -49,7 +49,7 @@ impl LeafPair {
     }
 }
 
-/// A row of equal optical switches, each wired identically to every leaf.
+/// A row of identical optical switches, each wired to every leaf in the same manner.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 pub struct OcsBank {
     /// Operator's name, for example `aggregation` or `core`.
@@ -58,7 +58,7 @@ pub struct OcsBank {
     pub switches: u32,
     /// Ports of one switch.
     pub ports_per_switch: u32,
-    /// Ports of each leaf on each switch of the bank. Even.
+    /// Number of ports that each leaf has on each switch in the bank. Must be even.
     pub ports_per_leaf: u32,
     /// Insertion loss of one pass through a switch, in dB.
     pub insertion_loss_db: f64,
@@ -71,7 +71,7 @@ pub struct SwitchTiming {
     pub control: Picoseconds,
     /// Movement of the mirrors, crystals or actuators.
     pub switching: Picoseconds,
-    /// Receiver lock, link training and driver, until the port carries traffic again.
+    /// Time for receiver lock, link training and the driver, until the port carries traffic again.
     pub bring_up: Picoseconds,
 }
 
@@ -90,7 +90,7 @@ pub struct LossBudget {
     pub budget_db: f64,
     /// Loss of the connectors and fibre common to every path, in dB.
     pub path_db: f64,
-    /// Additional loss of individual leaves (a longer run, a patch panel), in dB.
+    /// Additional loss of individual leaves (for example from a longer run or a patch panel), in dB.
     pub extra_db: Vec<(LeafId, f64)>,
 }
 
@@ -99,11 +99,11 @@ pub struct LossBudget {
 pub struct ElectricalCore {
     /// Uplink rate of one leaf into the core.
     pub rate_per_leaf: BitsPerSecond,
-    /// Ratio of that rate to the core's capacity per leaf when all leaves send. At least 1.
+    /// Ratio of that rate to the core's capacity per leaf when all leaves send, which is at least 1.
     pub oversubscription: f64,
 }
 
-/// A cross-connect of one switch: two of its ports and the leaves wired to them.
+/// A cross-connect in one switch, with two of its ports and the leaves wired to them.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize)]
 pub struct CrossConnect {
     /// The switch.
@@ -139,9 +139,9 @@ pub enum CircuitState {
 pub struct FatTreeSpec {
     /// Number of leaves (ToRs or rail switches).
     pub leaves: u32,
-    /// GPUs below one leaf.
+    /// GPUs under one leaf.
     pub gpus_per_leaf: u32,
-    /// Rate of one GPU's network interface. It bounds the traffic of a leaf.
+    /// Rate of one GPU's network interface, which limits the traffic of a leaf.
     pub gpu_rate: BitsPerSecond,
     /// Rate of one circuit per direction.
     pub circuit_rate: BitsPerSecond,
@@ -185,7 +185,7 @@ impl ReconfigurableFatTree {
     /// Validates `spec`.
     ///
     /// # Errors
-    /// All problems found.
+    /// Returns all problems found.
     pub fn new(spec: FatTreeSpec) -> Result<Self, Vec<FatTreeProblem>> {
         let problems = problems::of(&spec);
         if !problems.is_empty() {
@@ -198,8 +198,8 @@ impl ReconfigurableFatTree {
         Ok(Self { spec, reaches, dead: BTreeSet::new(), fewer_uplinks: BTreeMap::new() })
     }
 
-    /// Returns the fabric without its failed parts. If a leaf then has an odd number of ports on a
-    /// switch, some circuits may not be realisable; the planner detects that.
+    /// Returns the fabric without its failed parts. If this leaves a leaf with an odd number of
+    /// ports on a switch, some circuits may not be realisable, which the planner detects.
     #[must_use]
     pub fn without(&self, faults: &FaultSet) -> Self {
         let mut dead = self.dead.clone();
@@ -229,7 +229,7 @@ impl ReconfigurableFatTree {
         self.dead.range(port(0)..=port(u32::MAX)).map(|dead| dead.port)
     }
 
-    /// Returns the number of unusable ports of `leaf` on `ocs`.
+    /// Returns the number of unusable ports that `leaf` has on `ocs`.
     #[must_use]
     pub fn dead_ports_of(&self, ocs: OcsId, leaf: LeafId) -> u32 {
         let ports = self.ports_per_leaf(ocs);
@@ -238,7 +238,7 @@ impl ReconfigurableFatTree {
         u32::try_from(own.count()).unwrap_or(u32::MAX)
     }
 
-    /// Returns the parameters that the fabric was built from.
+    /// Returns the parameters from which the fabric was built.
     #[must_use]
     pub fn spec(&self) -> &FatTreeSpec {
         &self.spec
@@ -256,7 +256,7 @@ impl ReconfigurableFatTree {
         self.spec.banks.iter().map(|bank| bank.switches as usize).sum()
     }
 
-    /// Returns the ports of each leaf on switch `ocs`, an even number. Panics on an unknown switch.
+    /// Returns the number of ports that each leaf has on switch `ocs`, which is even. Panics on an unknown switch.
     #[must_use]
     pub fn ports_per_leaf(&self, ocs: OcsId) -> u32 {
         self.bank(ocs).ports_per_leaf
@@ -268,19 +268,19 @@ impl ReconfigurableFatTree {
         self.spec.bank(ocs).expect("switch ids run below the number of switches")
     }
 
-    /// Returns the optical ports of one leaf on all switches.
+    /// Returns the number of optical ports that one leaf has on all switches.
     #[must_use]
     pub fn optical_ports(&self) -> u32 {
         self.spec.banks.iter().map(|bank| bank.switches * bank.ports_per_leaf).sum()
     }
 
-    /// Returns how many sets of leaf pairs the banks permit. Each is a subset of the previous.
+    /// Returns how many different sets of leaf pairs the banks permit. Each set is a subset of the previous one.
     #[must_use]
     pub fn reaches(&self) -> usize {
         self.reaches.count()
     }
 
-    /// Returns the index among the [`reaches`](Self::reaches). Panics on an unknown switch.
+    /// Returns a switch's index among the [`reaches`](Self::reaches). Panics on an unknown switch.
     #[must_use]
     pub fn reach_of(&self, ocs: OcsId) -> usize {
         let mut first = 0;
@@ -291,7 +291,7 @@ impl ReconfigurableFatTree {
         self.reaches.of_bank(bank.expect("switch ids run below the number of switches"))
     }
 
-    /// Returns the optical ports of `leaf` that no other job uses, if they can join another leaf.
+    /// Returns the number of optical ports of `leaf` that no other job uses and that can join another leaf.
     #[must_use]
     pub fn free_ports(&self, leaf: LeafId) -> u32 {
         (0..self.reaches()).map(|reach| self.free_ports_within(reach, leaf)).sum()
@@ -327,7 +327,7 @@ impl ReconfigurableFatTree {
         all - u32::try_from(held).unwrap_or(u32::MAX) - dead
     }
 
-    /// Returns the uplinks of one leaf to the core, each at the rate of a GPU's network card.
+    /// Returns the number of uplinks from one leaf to the core, each at the rate of a GPU's network card.
     #[must_use]
     pub fn uplinks_of_leaf(&self) -> u32 {
         let uplinks = self.spec.electrical.rate_per_leaf.0.div_ceil(self.spec.gpu_rate.0.max(1));
@@ -342,31 +342,31 @@ impl ReconfigurableFatTree {
         self.electrical_rate() * f64::from(uplinks.saturating_sub(fewer)) / f64::from(uplinks)
     }
 
-    /// Returns the rate of a leaf with all uplinks through the core, in bit/s.
+    /// Returns the rate of a leaf through the core over all its uplinks, in bit/s.
     #[must_use]
     pub fn electrical_rate(&self) -> f64 {
         self.spec.electrical.rate_per_leaf.0 as f64 / self.spec.electrical.oversubscription
     }
 
-    /// Returns the combined send (and receive) rate of the GPUs below one leaf, in bit/s.
+    /// Returns the combined send (and receive) rate of the GPUs under one leaf, in bit/s.
     #[must_use]
     pub fn host_rate(&self) -> f64 {
         f64::from(self.spec.gpus_per_leaf) * self.spec.gpu_rate.0 as f64
     }
 
-    /// Returns whether a circuit of some bank may join the pair.
+    /// Returns whether a circuit in some bank may join the pair.
     #[must_use]
     pub fn permits(&self, pair: LeafPair) -> bool {
         self.permits_within(0, pair)
     }
 
-    /// Returns whether a circuit over switches of this reach may join the pair.
+    /// Returns whether a circuit over switches with this reach may join the pair.
     #[must_use]
     pub fn permits_within(&self, reach: usize, pair: LeafPair) -> bool {
         self.reaches.permits(reach, pair)
     }
 
-    /// Returns the loss over the bank with the least loss, in dB. `None` if the pair is forbidden.
+    /// Returns the pair's loss over the bank with the lowest loss, in dB. `None` if the pair is forbidden.
     #[must_use]
     pub fn least_loss_db(&self, pair: LeafPair) -> Option<f64> {
         let banks = self.spec.banks.iter().map(|bank| bank.insertion_loss_db);
@@ -374,7 +374,7 @@ impl ReconfigurableFatTree {
         self.reaches.extra_db(pair).map(|extra| common + extra)
     }
 
-    /// Returns the least loss of any pair over a bank, in dB. `None` if all are forbidden.
+    /// Returns the lowest loss that any pair has over a bank, in dB. `None` if all pairs are forbidden.
     #[must_use]
     pub fn least_loss_over(&self, bank: usize) -> Option<f64> {
         let common = self.spec.banks[bank].insertion_loss_db + self.spec.loss.path_db;

@@ -15,15 +15,15 @@ use crate::khop::{Fibre, Port, Position, hop_for_port};
 /// A part that can fail.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub enum Part {
-    /// A node. None of its GPUs and bundles is usable; a single failed GPU takes out its node.
+    /// A node. None of its GPUs and bundles is usable. A single failed GPU takes out its node.
     Node(NodeId),
-    /// A bundle. Its node's GPU ring is open at this edge and joins no ring of whole nodes.
+    /// A bundle. Its node's GPU ring is open at this edge and cannot join a ring of whole nodes.
     Bundle(BundleId),
     /// The fibre in this port. Only this link is lost; the node remains usable.
     Fibre(Port),
-    /// An optical switch. It can make no circuits.
+    /// An optical switch, which can no longer make circuits.
     Ocs(OcsId),
-    /// A port of an optical switch. Its leaf has one port fewer there.
+    /// A port of an optical switch. Its leaf has one port fewer on that switch.
     OcsPort(OcsPortId),
     /// An uplink of a leaf, which reduces the leaf's rate through packet switches.
     Uplink(UplinkId),
@@ -169,7 +169,7 @@ impl FaultSet {
     /// Returns the set of `parts`.
     ///
     /// # Errors
-    /// If a part does not exist in this fabric; the error names the first one.
+    /// Fails if a part does not exist in this fabric. The error names the first such part.
     pub fn of(fabric: &Fabric, parts: impl IntoIterator<Item = Part>) -> Result<Self, FaultError> {
         let mut faults = Self::none();
         for part in parts {
@@ -181,7 +181,7 @@ impl FaultSet {
     /// Marks `part` as failed. Returns `false` if it had already failed.
     ///
     /// # Errors
-    /// If the part does not exist in this fabric.
+    /// Fails if the part does not exist in this fabric.
     pub fn insert(&mut self, fabric: &Fabric, part: Part) -> Result<bool, FaultError> {
         Ok(match resolve(fabric, part)? {
             Resolved::Node(node) => self.nodes.insert(node),
@@ -193,7 +193,7 @@ impl FaultSet {
         })
     }
 
-    /// Marks `part` as repaired. Returns whether it had failed; repairing a working part is not an
+    /// Marks `part` as repaired. Returns whether it had failed. Repairing a working part is not an
     /// error.
     ///
     /// # Errors

@@ -6,7 +6,7 @@
 //! ```
 //!
 //! Cabling has two forms. The generator form gives counts (`nodes: 720`). The explicit form lists
-//! `nodes:` and `links:`, and a link that is not listed is a fibre that is not installed.
+//! `nodes:` and `links:`, and fibres that are not listed are not installed.
 //!
 //! ```
 //! let text = b"kind: fabric\nversion: 2\nname: ring-demo\nhbd: {khop: {nodes: 720, gpus_per_node: 4, k: 3}}\n";
@@ -47,14 +47,14 @@ use crate::provenance;
 
 /// Reads a fabric file that references no other files. Returns the fabric or all errors.
 ///
-/// `file` is the name in messages.
+/// `file` is the name used in messages.
 #[must_use]
 pub fn load(file: &str, bytes: &[u8]) -> (Option<Fabric>, Vec<Diagnostic>) {
     load_with(file, bytes, &mut |name| Err(format!("cannot read {name} from here")), |_, _| ())
 }
 
-/// Reads a fabric file. Returns the fabric or all errors, including those reported by `also`, which
-/// may also fill in values that the file leaves to a search. `read` returns the contents of
+/// Reads a fabric file. Returns the fabric or all errors, including those that `also` reports.
+/// `also` may fill in values that the file leaves to a search, and `read` returns the contents of
 /// referenced files.
 pub fn load_with(
     file: &str,

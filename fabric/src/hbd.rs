@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-//! The high-bandwidth domain (HBD): the GPUs connected by more than the data-centre network.
+//! The high-bandwidth domain (HBD): GPUs that are connected by more than the data-centre network.
 //!
 //! [`Hbd`] covers every design behind one interface, so that callers do not match on the design. A
 //! design without transceivers has no bundles (K = 0) and no fibres. A design without a line of
@@ -11,13 +11,13 @@ use lightloom_units::id::{GpuId, NodeId};
 /// A high-bandwidth domain.
 #[derive(Clone, Debug, PartialEq)]
 pub enum Hbd {
-    /// A line of nodes cabled to neighbours up to K places away. Groups are rings.
+    /// A line of nodes, each cabled to neighbours up to K places away. Groups are rings.
     Khop(KhopRing),
-    /// Islands of nodes with all-to-all connectivity between the GPUs of an island.
+    /// Islands of nodes, with all-to-all connectivity between the GPUs in an island.
     Islands(Islands),
 }
 
-/// Equal islands of nodes: switch domains, torus cubes, or single nodes without any domain.
+/// Islands of equal size: switch domains, torus cubes, or single nodes without any domain.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Islands {
     /// Design name in text output.
@@ -26,21 +26,21 @@ pub struct Islands {
     pub nodes: u32,
     /// GPUs per node.
     pub gpus_per_node: u8,
-    /// Nodes per island; the last island may be smaller. 0 if GPUs have only their network cards.
+    /// Nodes per island (the last island may be smaller), or 0 if GPUs have only their network cards.
     pub nodes_per_island: u32,
 }
 
 /// Constraint on the placement of a GPU group.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Grouping {
-    /// Along the line of nodes, within fibre reach.
+    /// The group must lie along the line of nodes, within fibre reach.
     Line,
-    /// Within one island.
+    /// The group must lie within one island.
     Island {
         /// Nodes per island.
         nodes: u32,
     },
-    /// Anywhere: the group communicates over the network.
+    /// The group can be anywhere, because it communicates over the network.
     Anywhere,
 }
 
@@ -74,8 +74,8 @@ impl Hbd {
         }
     }
 
-    /// Returns the ring or island of `gpu`, a member of `group`. Traffic between two GPUs with the
-    /// same value stays off the data-centre network. `None` if the design has no domain.
+    /// Returns the ring or island of `gpu`, which is a member of `group`. Traffic between two GPUs with
+    /// the same value does not use the data-centre network. `None` if the design has no domain.
     #[must_use]
     pub fn island_of(&self, gpu: GpuId, group: u32) -> Option<u32> {
         match self {
@@ -85,7 +85,7 @@ impl Hbd {
         }
     }
 
-    /// Returns the GPUs of the largest possible group.
+    /// Returns the number of GPUs in the largest possible group.
     #[must_use]
     pub fn largest_group(&self) -> u64 {
         match self {
@@ -128,12 +128,12 @@ impl Hbd {
     pub fn gpus(&self) -> u64 {
         u64::from(self.nodes()) * u64::from(self.gpus_per_node())
     }
-    /// Returns the transceiver bundles per node (K); 0 for designs without transceivers.
+    /// Returns the number of transceiver bundles per node (K), or 0 for designs without transceivers.
     #[must_use]
     pub fn k(&self) -> u8 {
         self.ring().map_or(0, KhopRing::k)
     }
-    /// Returns the shape of the line; `Line` for islands.
+    /// Returns the shape of the line, or `Line` for islands.
     #[must_use]
     pub fn shape(&self) -> Shape {
         self.ring().map_or(Shape::Line, KhopRing::shape)
@@ -143,12 +143,12 @@ impl Hbd {
     pub fn is_fully_cabled(&self) -> bool {
         self.ring().is_none_or(KhopRing::is_fully_cabled)
     }
-    /// Returns the node at `position` of the line.
+    /// Returns the node at `position` on the line.
     #[must_use]
     pub fn node_at(&self, position: Position) -> NodeId {
         self.ring().map_or(NodeId(position.0), |ring| ring.node_at(position))
     }
-    /// Returns the position of `node` in the line.
+    /// Returns the position of `node` on the line.
     #[must_use]
     pub fn position_of(&self, node: NodeId) -> Position {
         self.ring().map_or(Position(node.0), |ring| ring.position_of(node))
@@ -173,16 +173,16 @@ impl Hbd {
     pub fn port(&self, node: NodeId, hop: Hop) -> Port {
         self.ring().expect("a hop is over a fibre").port(node, hop)
     }
-    /// Returns the two ports of a fibre of this domain, lower end first. Panics on another fibre.
+    /// Returns the two ports of a fibre in this domain, lower end first. Panics if the fibre is not in this domain.
     #[must_use]
     pub fn ports(&self, fibre: Fibre) -> (Port, Port) {
         self.ring().expect("the fibre is part of this domain").ports(fibre)
     }
-    /// Returns all installed fibres, ordered by lower end, then by length.
+    /// Returns all installed fibres, ordered by lower end and then by length.
     pub fn fibres(&self) -> impl Iterator<Item = Fibre> + '_ {
         self.ring().into_iter().flat_map(KhopRing::fibres)
     }
-    /// Returns the edge of the node's GPU ring that `bundle` implements.
+    /// Returns the edge that `bundle` implements in the node's GPU ring.
     #[must_use]
     pub fn ring_edge(&self, bundle: u8) -> u8 {
         self.ring().map_or(bundle, |ring| ring.ring_edge(bundle))

@@ -1,8 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
-//! The k-hop ring: the fibres and the transceivers that they join (InfiniteHBD, arXiv 2502.03885).
+//! The k-hop ring, with its fibres and the transceivers that they join (InfiniteHBD, arXiv 2502.03885).
 //!
-//! N nodes form one line. Inside a node, R GPUs form a ring `g0-g1-…-g(R-1)-g0`. K of the R ring
-//! edges are OCSTrx *bundles*, the others plain copper. A bundle is set to exactly one path:
+//! N nodes form one line. Inside a node, R GPUs form a ring `g0-g1-…-g(R-1)-g0`. K of the R ring edges
+//! are OCSTrx *bundles*, and the others are plain copper. A bundle is set to exactly one path:
 //!
 //! ```text
 //!   loopback      g0 ══════ g1        the bundle is the ring edge
@@ -12,7 +12,7 @@
 //! ```
 //!
 //! A node is cabled to its neighbours 1…K places up and down the line. [`port_for_hop`] defines the
-//! bundle and path of each hop. The table is a derivation that satisfies every published property;
+//! bundle and path of each hop. This table was derived to satisfy every published property, because
 //! the paper's own table was not available (see docs/khop.md).
 
 use std::fmt;
@@ -55,7 +55,7 @@ pub enum Path {
     /// To the second fibre pair.
     #[serde(rename = "external-2")]
     External2,
-    /// Back into the node: the bundle acts as a copper edge of the GPU ring.
+    /// Back into the node, so that the bundle acts as a copper edge of the GPU ring.
     Loopback,
 }
 
@@ -69,7 +69,7 @@ impl fmt::Display for Path {
     }
 }
 
-/// A place in the line of nodes, from 0. Not a [`NodeId`], which follows the rack order.
+/// A place on the line of nodes, counted from 0. It differs from a [`NodeId`], which follows the rack order.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub struct Position(pub u32);
 
@@ -81,10 +81,10 @@ impl Position {
     }
 }
 
-/// A signed, nonzero distance along the line: `+d` towards higher positions.
+/// A signed, nonzero distance along the line, where `+d` leads towards higher positions.
 pub type Hop = i8;
 
-/// One external fibre port of a bundle, written `n17/b0.2` (bundle 0, path 2).
+/// One external fibre port of a bundle, written as in `n17/b0.2` (bundle 0, path 2).
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub struct Port {
     /// The bundle.
@@ -146,8 +146,8 @@ impl<'de> Deserialize<'de> for Port {
 /// Returns the bundle index and external path (1 or 2) that carry `hop` in a fabric with reach `k`.
 ///
 /// A ring may need forward and backward links at the same time, so these are on different bundles.
-/// Bundles come in pairs: the even one faces up the line, the odd one down, with two hop lengths
-/// each. An odd K leaves one bundle that carries `+K` on path 1 and `-K` on path 2, so a node
+/// Bundles come in pairs with two hop lengths each: the even bundle faces up the line, the odd one
+/// down. If K is odd, the remaining bundle carries `+K` on path 1 and `-K` on path 2, so a node
 /// cannot use both at the same time. Planners avoid that pair, and the plan check rejects it.
 ///
 /// | K | b0 | b1 | b2 | b3 |
@@ -157,7 +157,7 @@ impl<'de> Deserialize<'de> for Port {
 /// | 4 | +1, +2 | -1, -2 | +3, +4 | -3, -4 |
 ///
 /// # Panics
-/// If `hop` is zero or longer than `k`.
+/// Panics if `hop` is zero or longer than `k`.
 #[must_use]
 pub fn port_for_hop(k: u8, hop: Hop) -> (u8, u8) {
     let length = hop.unsigned_abs();
@@ -192,7 +192,7 @@ pub fn hops_are_compatible(k: u8, a: Hop, b: Hop) -> bool {
 /// A fibre between the node at `from` and the node `hops` places further up the line.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub struct Fibre {
-    /// Lower end (in a ring: the end whose upward hop uses the fibre).
+    /// Lower end (in a ring, the end whose upward hop uses the fibre).
     pub from: Position,
     /// Length in places, 1 to K.
     pub hops: u8,
@@ -229,11 +229,11 @@ pub struct KhopRing {
 }
 
 impl KhopRing {
-    /// Creates a fully cabled line with R GPUs per node and reach K. Panics if `node_at`, which
-    /// maps positions to nodes, is not a permutation of `0..N`.
+    /// Creates a fully cabled line with R GPUs per node and reach K. `node_at` maps positions to
+    /// nodes; panics if it is not a permutation of `0..N`.
     ///
     /// # Errors
-    /// If R is not in 2…64, K not in 2…R, or N not in 1…4,000,000.
+    /// Fails if R is not in 2…64, K not in 2…R, or N not in 1…4,000,000.
     pub fn new(
         gpus_per_node: u8,
         k: u8,
@@ -311,14 +311,14 @@ impl KhopRing {
     pub fn node_at(&self, position: Position) -> NodeId {
         self.node_at[position.index()]
     }
-    /// Returns the position of `node` in the line.
+    /// Returns the position of `node` on the line.
     #[must_use]
     pub fn position_of(&self, node: NodeId) -> Position {
         self.position_of[node.index()]
     }
 
-    /// Returns the position `hop` places away, or `None` beyond the end of the line. Hops of N
-    /// places or more would end at the same node or lap the ring, so they are not cabled.
+    /// Returns the position `hop` places away, or `None` beyond the end of the line. Hops of N or
+    /// more places would end at the same node or go round the ring, so they are not cabled.
     #[must_use]
     pub fn neighbour(&self, position: Position, hop: Hop) -> Option<Position> {
         let nodes = i64::from(self.nodes());
@@ -350,7 +350,7 @@ impl KhopRing {
         Port { bundle: BundleId { node, bundle }, path }
     }
 
-    /// Returns the two ports of a fibre of this line, lower end first. Panics on another fibre.
+    /// Returns the two ports of a fibre on this line, lower end first. Panics if the fibre is not on this line.
     #[must_use]
     pub fn ports(&self, fibre: Fibre) -> (Port, Port) {
         let hop = Hop::try_from(fibre.hops).expect("K is at most 64");
@@ -368,7 +368,7 @@ impl KhopRing {
         Some(self.port(self.node_at(other), -hop))
     }
 
-    /// Returns all installed fibres, ordered by lower end, then by length.
+    /// Returns all installed fibres, ordered by lower end and then by length.
     pub fn fibres(&self) -> impl Iterator<Item = Fibre> + '_ {
         let longest = Hop::try_from(self.k).expect("K is at most 64");
         (0..self.nodes()).flat_map(move |from| {
@@ -376,8 +376,8 @@ impl KhopRing {
         })
     }
 
-    /// Returns the ring edge `e` (between GPU `e` and GPU `e + 1 mod R`) that `bundle` implements.
-    /// The first two bundles, with the ±1 links, are on opposite edges. The others fill the rest.
+    /// Returns the ring edge `e` (between GPU `e` and GPU `e + 1 mod R`) that `bundle` implements. The first
+    /// two bundles, which have the ±1 links, are on opposite edges. The others fill the remaining edges.
     #[must_use]
     pub fn ring_edge(&self, bundle: u8) -> u8 {
         let opposite = self.gpus_per_node / 2;

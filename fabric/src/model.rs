@@ -96,7 +96,7 @@ pub enum Activation {
 }
 
 impl Activation {
-    /// Returns the number of matrices of a feed-forward block.
+    /// Returns the number of matrices in a feed-forward block.
     #[must_use]
     pub fn matrices(self) -> f64 {
         match self {
@@ -150,12 +150,12 @@ impl StateSpace {
     pub fn convolved(&self) -> f64 {
         self.inner() + 2.0 * f64::from(self.groups) * f64::from(self.state_size)
     }
-    /// Returns the input projection's width: gate, convolution input and a step size per head.
+    /// Returns the width of the input projection, which contains the gate, the convolution input and a step size per head.
     #[must_use]
     pub fn projected(&self) -> f64 {
         self.inner() + self.convolved() + f64::from(self.heads)
     }
-    /// Returns the parameters of one layer.
+    /// Returns the number of parameters in one layer.
     #[must_use]
     pub fn parameters(&self, hidden: u32) -> f64 {
         let h = f64::from(hidden);
@@ -164,13 +164,13 @@ impl StateSpace {
             + 3.0 * f64::from(self.heads)
             + self.inner()
     }
-    /// Returns the forward operations of the scan per token (Megatron-LM, `mamba_layer_flops`).
+    /// Returns the number of forward operations per token in the scan (Megatron-LM, `mamba_layer_flops`).
     #[must_use]
     pub fn scan_operations(&self) -> f64 {
         7.0 * self.inner() * f64::from(self.state_size)
     }
     /// Returns the bytes that convolution, scan and gate move per token in the forward pass. Chunk
-    /// states are written and read twice in four bytes.
+    /// states are written and read twice, with four bytes per element.
     #[must_use]
     pub fn moved_bytes(&self) -> f64 {
         4.0 * self.convolved()
@@ -179,7 +179,7 @@ impl StateSpace {
     }
 }
 
-/// Mean number of attention, Mamba-2 and feed-forward blocks per layer.
+/// Mean numbers of attention, Mamba-2 and feed-forward blocks per layer.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub struct LayerShares {
     /// Attention blocks.
@@ -191,7 +191,7 @@ pub struct LayerShares {
 }
 
 impl LayerShares {
-    /// Returns the blocks with a norm and a residual addition, relative to a transformer's two.
+    /// Returns the number of blocks with a norm and a residual addition, relative to the two in a transformer.
     #[must_use]
     pub fn parts(&self) -> f64 {
         (self.attention + self.state_space + self.feed_forward) / 2.0
@@ -217,7 +217,7 @@ pub struct Experts {
 }
 
 impl Attention {
-    /// Returns the parameters of one layer's projections.
+    /// Returns the number of parameters in one layer's projections.
     #[must_use]
     pub fn parameters(&self, hidden: u32) -> f64 {
         let h = f64::from(hidden);
@@ -245,8 +245,8 @@ impl Attention {
         }
     }
 
-    /// Returns the width of all query heads plus that of all value heads. The attention core does
-    /// `2·s` operations per token and unit of this width under a full mask.
+    /// Returns the width of all query heads plus that of all value heads. Under a full mask, the
+    /// attention core does `2·s` operations per token and unit of this width.
     #[must_use]
     pub fn core_width(&self) -> f64 {
         match *self {
@@ -269,7 +269,7 @@ impl Attention {
         }
     }
 
-    /// Returns the elements that one token adds to the key-value cache of one layer.
+    /// Returns the number of elements that one token adds to one layer's key-value cache.
     #[must_use]
     pub fn cache_elements(&self) -> u32 {
         match *self {
@@ -282,7 +282,7 @@ impl Attention {
         }
     }
 
-    /// Returns the elements of keys and values per token that context parallelism exchanges.
+    /// Returns the number of key and value elements per token that context parallelism exchanges.
     #[must_use]
     pub fn key_value_width(&self) -> f64 {
         match *self {
@@ -313,7 +313,7 @@ impl Model {
         self.layers - self.expert_layers()
     }
 
-    /// Returns the mean blocks per layer: 1 attention and 1 feed-forward, except in hybrids.
+    /// Returns the mean numbers of blocks per layer, which are 1 attention and 1 feed-forward block except in hybrids.
     #[must_use]
     pub fn shares(&self) -> LayerShares {
         let Some(state_space) = &self.state_space else {
@@ -328,7 +328,7 @@ impl Model {
         }
     }
 
-    /// Returns the parameters of a dense feed-forward block. All counts are means over layers.
+    /// Returns the number of parameters in a dense feed-forward block. All parameter counts are means over layers.
     #[must_use]
     pub fn dense_parameters(&self) -> f64 {
         self.shares().feed_forward
@@ -337,7 +337,7 @@ impl Model {
             * f64::from(self.feed_forward.width)
     }
 
-    /// Returns the parameters of one expert.
+    /// Returns the number of parameters in one expert.
     #[must_use]
     pub fn expert_parameters(&self) -> f64 {
         self.feed_forward.experts.as_ref().map_or(0.0, |experts| {
@@ -348,7 +348,7 @@ impl Model {
         })
     }
 
-    /// Returns the parameters of the shared experts and the router of one layer.
+    /// Returns the number of parameters in one layer's shared experts and router.
     #[must_use]
     pub fn shared_parameters(&self) -> f64 {
         let h = f64::from(self.hidden);
@@ -359,7 +359,7 @@ impl Model {
         })
     }
 
-    /// Returns the parameters of attention (and Mamba-2) blocks and norms of one layer.
+    /// Returns the number of parameters in one layer's attention (and Mamba-2) blocks and norms.
     #[must_use]
     pub fn attention_parameters(&self) -> f64 {
         let shares = self.shares();
@@ -369,13 +369,13 @@ impl Model {
             + 2.0 * shares.parts() * f64::from(self.hidden)
     }
 
-    /// Returns the parameters of the embedding, which equal those of the output layer.
+    /// Returns the number of parameters in the embedding, which equals that in the output layer.
     #[must_use]
     pub fn embedding_parameters(&self) -> f64 {
         f64::from(self.hidden) * f64::from(self.vocabulary)
     }
 
-    /// Returns all parameters, with separate embeddings, without multi-token prediction.
+    /// Returns the total number of parameters with separate embeddings and without multi-token prediction.
     #[must_use]
     pub fn parameters(&self) -> f64 {
         let experts = self.feed_forward.experts.as_ref().map_or(0.0, |e| f64::from(e.count));
@@ -386,7 +386,7 @@ impl Model {
             + 2.0 * self.embedding_parameters()
     }
 
-    /// Returns the parameters active per token, with separate embedding and output layers.
+    /// Returns the number of parameters active per token with separate embedding and output layers.
     #[must_use]
     pub fn active_parameters(&self) -> f64 {
         let idle = self

@@ -1,10 +1,10 @@
 // SPDX-License-Identifier: Apache-2.0
 //! The plan document: the path of every transceiver, the ring of every group, the GPU of every
-//! rank, the circuits of every phase of a step, and the transitions between phases. The planner
-//! writes it; the daemon, the emulator and the report read it.
+//! rank, the circuits for every phase of a step, and the transitions between phases. The planner
+//! writes it, and the daemon, the emulator and the report read it.
 //!
-//! Sections that do not apply to a fabric are omitted: phases of a network without optical switches
-//! have no circuits, and a fabric without transceivers has no `transceivers`.
+//! Sections that do not apply to a fabric are omitted. For example, phases have no circuits without
+//! optical switches, and a fabric without transceivers has no `transceivers`.
 
 use serde::de::IgnoredAny;
 use serde::{Deserialize, Deserializer, Serialize};
@@ -41,11 +41,11 @@ const NOT_IDENTITY: &[&[&str]] = &[
 ];
 
 /// Returns the SHA-256, in hex, of a plan's canonical JSON (docs/plan.md) without the members that
-/// describe how it was made. It is the same for a plan in memory, for its file in any formatting,
-/// and for the document that a client sends.
+/// describe how it was made. The digest is the same for a plan in memory, for its file regardless
+/// of formatting, and for the document that a client sends.
 #[must_use]
 pub fn digest(plan: &impl Serialize) -> String {
-    // Serialisation fails only for objects with non-string keys, which no plan contains.
+    // Serialisation fails only for objects with non-string keys, and a plan contains none.
     provenance::sha256(&canonical::bytes(plan, NOT_IDENTITY).unwrap_or_default())
 }
 
@@ -55,10 +55,10 @@ pub fn digest(plan: &impl Serialize) -> String {
 pub struct Plan {
     /// Always [`SCHEMA`].
     pub schema: String,
-    /// Version of the program that wrote it; empty if a program did not write it.
+    /// Version of the program that wrote the plan. Empty if no program wrote it.
     #[serde(default, skip_serializing_if = "String::is_empty")]
     pub version: String,
-    /// [Digest](digest) of the written plan; empty before writing and in files of earlier versions.
+    /// [Digest](digest) of the written plan. Empty before writing and in files of earlier versions.
     #[serde(default, skip_serializing_if = "String::is_empty")]
     pub digest: String,
     /// Input files of the plan.
@@ -75,7 +75,7 @@ pub struct Plan {
     pub faults: Vec<Part>,
     /// Request and allocation of each job, in order of placement.
     pub jobs: Vec<JobPlan>,
-    /// All groups: those of jobs first, in rank order, then the spares.
+    /// All groups. Those of jobs come first, in rank order, followed by the spares.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub groups: Vec<Group>,
     /// The path of every working bundle of every working node.
@@ -87,10 +87,10 @@ pub struct Plan {
     /// GPU of every rank.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub ranks: Vec<Rank>,
-    /// Traffic between leaves and circuits of each phase of the step.
+    /// Traffic between leaves, and circuits, for each phase of the step.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub phases: Vec<PhasePlan>,
-    /// Transitions between phases with different circuits, including the last to the first.
+    /// Transitions between phases with different circuits, including the one from the last phase to the first.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub transitions: Vec<TransitionPlan>,
     /// Methods compared for each reinforcement learning step. Empty after a replan around faults.
@@ -104,7 +104,7 @@ pub struct Plan {
 }
 
 impl Plan {
-    /// Returns the plan for writing, with its input files, the program version and its digest.
+    /// Returns the plan in the form to write, with its input files, the program version and its digest.
     #[must_use]
     pub fn sealed(mut self, inputs: Inputs) -> Self {
         self.inputs = inputs;
@@ -113,7 +113,7 @@ impl Plan {
         self
     }
 
-    /// Returns whether the plan matches its digest. True for a plan without one.
+    /// Returns whether the plan matches its digest. Returns true for a plan without a digest.
     #[must_use]
     pub fn is_as_written(&self) -> bool {
         self.digest.is_empty() || digest(self) == self.digest
@@ -128,13 +128,13 @@ pub struct JobPlan {
     pub name: String,
     /// GPUs per group.
     pub tp: u32,
-    /// Requested GPUs; `None` if the job requests all.
+    /// Requested GPUs. `None` if the job requests all GPUs.
     pub gpus_wanted: Option<u64>,
     /// Allocated GPUs.
     pub gpus: u64,
     /// Fraction of its inner data-parallel hops that cross ToRs (docs/metrics.md).
     pub cross_tor_share: f64,
-    /// Lower bound for any placement with as many rings (docs/khop.md); `None` after a replan.
+    /// Lower bound for any placement with as many rings (docs/khop.md). `None` after a replan.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub cross_tor_share_lower_bound: Option<f64>,
     /// Result of the exact search for the most rings. `None` if there was no exact search.
@@ -143,13 +143,13 @@ pub struct JobPlan {
     /// How its mapping was found, if the fabric file asks for a search.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub searched: Option<Searched>,
-    /// Placement constraints kept, in files of earlier versions. Otherwise unused.
+    /// Number of placement constraints that were kept. Used only in files of earlier versions.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub constraints_kept: Option<u32>,
-    /// Like `constraints_kept`: the total number of constraints.
+    /// Total number of placement constraints. Used only where `constraints_kept` is.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub constraints_total: Option<u32>,
-    /// Like `constraints_kept`: the cross-ToR fraction of a plain placement along the line.
+    /// Cross-ToR fraction of a plain placement along the line. Used only where `constraints_kept` is.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub cross_tor_share_greedy: Option<f64>,
 }
@@ -188,11 +188,11 @@ pub struct Searched {
     pub recompute: String,
     /// Step duration in seconds.
     pub step_seconds: f64,
-    /// Model FLOPs utilisation, counting attention over the full mask.
+    /// Model FLOPs utilisation, which counts attention over the full mask.
     pub mfu: f64,
 }
 
-/// Number of rings of one size that a search found on the nodes left by earlier jobs, with a bound.
+/// Number of rings of one size that a search found on the nodes left by earlier jobs, with an upper bound.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct RingProof {
@@ -222,11 +222,11 @@ pub enum RingSearch {
 pub struct Group {
     /// Ring id.
     pub id: GroupId,
-    /// Index into `jobs` of its job; `None` for a spare ring.
+    /// Index of its job in `jobs`. `None` for a spare ring.
     pub job: Option<u32>,
     /// Nodes in line order.
     pub nodes: Vec<NodeId>,
-    /// Nodes between or next to them that hold no rank and only forward the ring's light.
+    /// Nodes between or next to those nodes that have no rank and only forward the ring's light.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub passing: Vec<NodeId>,
     /// GPUs in ring order.
@@ -264,7 +264,7 @@ pub struct Rank {
     /// Index into `jobs`. `None` in a spare group.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub job: Option<u32>,
-    /// Tensor-parallel rank (rank within the group). Version 1 calls it `rank`.
+    /// Tensor-parallel rank (the rank within the group), which version 1 calls `rank`.
     #[serde(alias = "rank")]
     pub tp: u32,
     /// Pipeline stage.
@@ -296,34 +296,34 @@ pub struct PhasePlan {
     pub topology: String,
     /// Bytes sent between leaves.
     pub demand_bytes: Bytes,
-    /// Bytes carried by rings or islands of the high-bandwidth domain instead.
+    /// Bytes that rings or islands of the high-bandwidth domain carry instead.
     #[serde(default)]
     pub ring_bytes: Bytes,
-    /// Bytes between GPUs below the same leaf, which use no link between leaves.
+    /// Bytes sent between GPUs under the same leaf, which use no link between leaves.
     #[serde(default)]
     pub leaf_bytes: Bytes,
     /// Circuits, by switch and port.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub circuits: Vec<CrossConnect>,
-    /// Routes between leaves, if leaves are directly connected or if traffic over circuits transits
+    /// Routes between leaves if leaves are directly connected or traffic over circuits transits
     /// other leaves. Empty if each pair uses only its own circuits and the packet core.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub routes: Vec<RoutePlan>,
-    /// Number of times per second that the network can carry the demand.
+    /// How many times per second the network can carry the demand.
     pub lambda: f64,
-    /// Upper bound of `lambda` for any choice of circuits and routes.
+    /// Upper bound on `lambda` for any choice of circuits and routes.
     pub lambda_upper_bound: f64,
     /// Dual prices that prove the bound. `None` if the GPU interfaces or a solver prove it.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub prices: Option<Prices>,
     /// `1 - lambda / lambda_upper_bound`.
     pub gap: f64,
-    /// Duration: 1 / lambda plus the switching time before it that no slack hides. The slowest of
-    /// circuits, uplinks, core and GPU interfaces determines it. Version 1 calls it `time_ps`.
+    /// Duration, which is 1 / lambda plus the preceding switching time that no slack hides. The slowest
+    /// of circuits, uplinks, core and GPU interfaces determines it. Version 1 calls it `time_ps`.
     #[serde(alias = "time_ps")]
     pub duration_ps: Picoseconds,
-    /// Minimum time of the busiest GPU's network interfaces for traffic outside rings and islands,
-    /// a lower bound of the duration. `None` if the step addresses leaves instead of GPUs.
+    /// Minimum time that the busiest GPU's network interfaces need for traffic outside rings and islands,
+    /// which is a lower bound on the duration. `None` if the step refers to leaves instead of GPUs.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub interface_ps: Option<Picoseconds>,
     /// Result of the solver, if one was used.
@@ -349,8 +349,8 @@ pub struct RoutePlan {
     pub weight: f64,
 }
 
-/// Dual prices that bound the rate of a phase: each pair's demand times the price of its cheapest
-/// path costs no more than all ports and uplinks together (docs/rfabric.md).
+/// Dual prices that bound the rate of a phase. Each pair's demand, multiplied by the price of its
+/// cheapest path, costs no more in total than all ports and uplinks together (docs/rfabric.md).
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct Prices {
@@ -375,7 +375,7 @@ pub struct PortPrice {
     pub leaf: LeafId,
     /// Price of each of the leaf's ports.
     pub price: f64,
-    /// Fraction of the price charged to traffic that the leaf sends; receiving pays the rest.
+    /// Fraction of the price charged to traffic that the leaf sends. Traffic that it receives pays the rest.
     pub sending: f64,
 }
 
@@ -391,7 +391,7 @@ pub struct CorePrice {
     pub down: f64,
 }
 
-/// The fraction of a circuit's price charged to one direction; the other pays the rest.
+/// The fraction of a circuit's price charged to one direction. The other direction pays the rest.
 #[derive(Clone, Copy, Debug, PartialEq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct PairShare {
@@ -409,16 +409,16 @@ pub struct PairShare {
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct SolverReport {
-    /// Rate of the best topology found; `None` if the solver found none in time.
+    /// Rate of the best topology found. `None` if the solver found none in time.
     pub lambda: Option<f64>,
-    /// The solver's upper bound if it finished, otherwise the bound known before.
+    /// The solver's upper bound if it finished, otherwise the previously known bound.
     pub lambda_upper_bound: f64,
-    /// Whether the solver hit its time limit. Then `lambda` depends on the machine.
+    /// Whether the solver hit its time limit, in which case `lambda` depends on the machine.
     pub hit_time_limit: bool,
     /// Whether the model allows only single-hop routes, so that the bound holds only for them.
     #[serde(default, skip_serializing_if = "std::ops::Not::not")]
     pub is_one_hop: bool,
-    /// Rate with multi-hop routes in plans of earlier versions. Newer plans store routes per phase.
+    /// Rate with multi-hop routes in plans from earlier versions. Newer plans contain routes for each phase.
     #[serde(default, skip_serializing)]
     pub lambda_multi_hop: Option<f64>,
 }
@@ -437,7 +437,7 @@ pub struct TransitionPlan {
     pub circuits_kept: usize,
     /// Time from the first command until the last circuit is up.
     pub dark_time_ps: Picoseconds,
-    /// Part of that time that the slack before the phase does not hide.
+    /// Part of that time that is not hidden by the slack before the phase.
     pub exposed_ps: Picoseconds,
     /// Duration of the next phase if the circuits of the previous phase stayed; absent if they cannot
     /// serve it.
@@ -447,7 +447,7 @@ pub struct TransitionPlan {
     pub floor: f64,
 }
 
-/// One stage: circuits to remove, then circuits to add, all in one failure domain.
+/// One stage, with circuits to remove and then circuits to add, all in one failure domain.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Stage {
     /// Circuits to remove.
@@ -482,10 +482,10 @@ pub struct Metrics {
     pub gpus_spare: u64,
     /// Healthy GPUs without a rank in a complete ring.
     pub gpus_wasted: u64,
-    /// Wasted GPUs on nodes that forward a ring's light. `None` if no ring has such a node.
+    /// Wasted GPUs in nodes that forward a ring's light. `None` if no ring has such a node.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub gpus_passing: Option<u64>,
-    /// Rings without a forwarding node or a fibre past a node. `None` like `gpus_passing`.
+    /// Rings without a forwarding node or a fibre past a node. `None` under the same condition as `gpus_passing`.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub rings_without_spare: Option<u64>,
     /// `gpus_wasted / gpus_total`.
@@ -503,22 +503,22 @@ pub struct Metrics {
     /// Interconnect power per GPU.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub power_per_gpu_w: Option<Watts>,
-    /// Communication time between leaves per step, including switching that no slack hides.
+    /// Time per step for communication between leaves, including switching that no slack hides.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub step_time_ps: Option<Picoseconds>,
-    /// The same with the best fixed set of circuits. `None` if no fixed set serves all phases.
+    /// Step time with the best fixed set of circuits. `None` if no fixed set serves all phases.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub static_step_time_ps: Option<Picoseconds>,
-    /// Fraction of port-time without light over one step, including slack.
+    /// Fraction of all ports' time in one step, including slack, that is spent without light.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub dark_port_time_share: Option<f64>,
     /// Fraction of the step's communication time saved by planning both layers jointly.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub orchestration_gain: Option<f64>,
-    /// Upper bound of the gain for any placement.
+    /// Upper bound on the gain for any placement.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub orchestration_gain_upper_bound: Option<f64>,
-    /// Ignored. Files of earlier versions contain the planning time here.
+    /// Ignored, because files of earlier versions contain the planning time here.
     #[serde(default, skip_serializing, deserialize_with = "dropped")]
     pub plan_seconds: (),
 }

@@ -60,7 +60,7 @@ impl Substrate {
     /// circuit that a plan may make.
     ///
     /// # Errors
-    /// If a delay or rate of the fabric cannot be emulated.
+    /// Fails if one of the fabric's delays or rates cannot be emulated.
     pub fn of_fabric(
         fabric: &Arc<Fabric>,
         switches: &PacketSwitches,
@@ -189,8 +189,8 @@ impl RingCables {
         }
     }
 
-    /// Adds a switch above the GPUs of every island. Each GPU reaches it at the rate of two edges,
-    /// and the switch loses nothing.
+    /// Adds a switch above the GPUs of every island. Each GPU is connected to it at the rate of two
+    /// edges, and the switch drops nothing.
     fn cable_islands(&mut self, builder: &mut NetworkBuilder) {
         let fabric = self.fabric.clone();
         let Grouping::Island { nodes } = fabric.hbd.grouping() else { return };
@@ -208,8 +208,7 @@ impl RingCables {
         }
     }
 
-    /// Returns the nodes of an island by the switch that joins their GPUs. Empty for any other
-    /// vertex.
+    /// Returns the nodes of the island whose GPUs this switch joins. Empty for any other vertex.
     pub(super) fn nodes_of_island(&self, switch: VertexId) -> Vec<NodeId> {
         let Grouping::Island { nodes } = self.fabric.hbd.grouping() else { return Vec::new() };
         let Ok(island) = self.islands.binary_search(&switch) else { return Vec::new() };
@@ -223,7 +222,7 @@ impl RingCables {
         GpuId { node: port.bundle.node, gpu: (edge + half) % self.gpus_per_node }
     }
 
-    /// Adds interfaces of the GPUs below existing leaves.
+    /// Adds the GPUs' interfaces under existing leaves.
     fn cable_interfaces(
         &mut self,
         leaves: &[VertexId],
@@ -304,7 +303,7 @@ impl RingCables {
         gpu.node.index() * usize::from(self.gpus_per_node) + usize::from(gpu.gpu)
     }
 
-    /// Returns the links, in both directions, that `bundle` forms while it holds `path`.
+    /// Returns the links, in both directions, that `bundle` forms while it is set to `path`.
     #[must_use]
     pub fn links_of(&self, bundle: BundleId, path: Path) -> Vec<LinkId> {
         let hbd = &self.fabric.hbd;
@@ -365,7 +364,7 @@ impl RingCables {
             .or_else(|| Some(format!("hbd{}", island()?)))
     }
 
-    /// Returns the condition for light on a link.
+    /// Returns the condition under which a link has light.
     #[must_use]
     pub fn carrier(&self, link: LinkId) -> Carrier {
         self.carriers.get(link.index() / 2).copied().unwrap_or(Carrier::Always)

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-//! Networks defined in a scenario: their shapes, built as vertices and links.
+//! Builds networks that a scenario defines by their shape as vertices and links.
 
 use std::sync::Arc;
 
@@ -38,7 +38,7 @@ pub enum Shape {
     Domain(SwitchedDomain),
     /// Hosts in a row.
     Row(RingShape, u32, LinkSpec),
-    /// Hosts with fibres for a binary exchange, one of them lit, and the time of a change.
+    /// Hosts with fibres for a binary exchange, of which one is lit, and the time that a change takes.
     Exchange(ExchangeFibres, Picoseconds),
     /// The graph given in the file.
     Graph(CableGraph),
@@ -67,7 +67,7 @@ pub struct CableGraph {
     pub switches: Vec<String>,
     /// Cables, with the indices of both ends among hosts followed by switches.
     pub cables: Vec<(usize, usize, LinkSpec)>,
-    /// For each optical switch, the indices of the cables through it.
+    /// The indices of the cables through each optical switch.
     pub circuits: Vec<Vec<usize>>,
 }
 
@@ -88,11 +88,11 @@ impl LaidShape {
 }
 
 impl Substrate {
-    /// Builds a shape whose cables all have the queues of `switches`. `nic_delay` is added to a
-    /// cable for each end that is a host.
+    /// Builds a shape whose cables all have the queues of `switches`. For each end that is a host,
+    /// `nic_delay` is added to the cable.
     ///
     /// # Errors
-    /// If a cable cannot be emulated.
+    /// Fails if a cable cannot be emulated.
     pub fn of_shape(
         shape: &Shape,
         switches: &PacketSwitches,
@@ -137,7 +137,7 @@ impl Substrate {
     }
 }
 
-/// Classes of links, by the roles of both ends.
+/// Link classes by the roles of both ends.
 const CLASSES: [&str; 4] = ["host-host", "host-switch", "switch-host", "switch-switch"];
 
 /// Returns the class of each link, and the names of the classes.
@@ -175,7 +175,7 @@ fn numbered(places: &[Option<u32>]) -> Vec<String> {
     places.iter().map(&mut name).collect()
 }
 
-/// Returns the network with the queues of `switches` and the delay of interfaces.
+/// Returns the network with the queues of `switches` and the interfaces' delay.
 fn equipped(
     bare: &Network,
     switches: &PacketSwitches,

@@ -8,9 +8,9 @@ use lightloom_units::Bytes;
 /// The packet switches of a run.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct PacketSwitches {
-    /// Capacity of one queue. `None` means the data of two seconds at the link rate.
+    /// Capacity of one queue. `None` means two seconds of data at the link rate.
     pub queue: Option<Bytes>,
-    /// The queue length that starts marking.
+    /// The queue length at which marking starts.
     pub mark_from: Bytes,
     /// Which packets are marked.
     pub marking: Marking,
@@ -21,8 +21,8 @@ pub struct PacketSwitches {
 }
 
 impl Default for PacketSwitches {
-    /// 1 MiB per port, marked from an eighth of it: the order of a 100 µs buffer share of a 51.2
-    /// Tb/s switch. Assumed.
+    /// Returns 1 MiB per port, with marking from an eighth of it on. This is an assumption of the
+    /// same order as a 100 µs buffer share in a 51.2 Tb/s switch.
     fn default() -> Self {
         Self {
             queue: Some(Bytes(1 << 20)),

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-//! The cost of faults for the steps of jobs: in one run, and its distribution over the seeds of a
-//! sweep.
+//! Computes what faults cost the steps of jobs, both in one run and as a distribution over a
+//! sweep's seeds.
 
 use lightloom_units::seed::Seed;
 use lightloom_units::{Picoseconds, SimTime};
@@ -10,20 +10,20 @@ use super::SeedRun;
 use crate::nearest_rank::percentile;
 use crate::outcome::{JobStep, Outcome};
 
-/// The losses of the jobs of one run.
+/// The losses of all jobs in one run.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct StepLosses {
-    /// How much later than without faults the last step of a job ended, for the job that lost most.
-    /// `None` if a job did not finish its steps.
+    /// How much later than without faults the last step ended, for the job that lost most. `None`
+    /// if a job did not finish its steps.
     #[serde(rename = "time_lost_ps")]
     pub time_lost: Option<Picoseconds>,
     /// The largest additional time of a single step compared with the same step without faults.
     /// `None` if a job did not finish its steps.
     #[serde(rename = "worst_step_lost_ps")]
     pub worst_step_lost: Option<Picoseconds>,
-    /// The number of groups that ended some step at another picosecond than without faults.
+    /// The number of groups for which the end of some step changed, even by a picosecond.
     pub groups_affected: u64,
-    /// The number of groups that were lost and never formed again.
+    /// The number of groups that were lost and never re-formed.
     #[serde(default)]
     pub groups_lost: u64,
     /// The losses of all jobs, in GPU-picoseconds. `None` if a job did not finish its steps.
@@ -32,7 +32,7 @@ pub struct StepLosses {
 }
 
 impl StepLosses {
-    /// Returns the losses of a run, or `None` if no job trains in it.
+    /// Returns the losses in a run, or `None` if no job trains in it.
     pub(super) fn of(outcome: &Outcome) -> Option<Self> {
         let steps = outcome.steps.of_jobs();
         if steps.is_empty() {
@@ -69,8 +69,8 @@ fn late(steps: &[JobStep]) -> Option<u64> {
     Some(last.end?.0.saturating_sub(last.end_without_faults?.0))
 }
 
-/// Returns the largest additional time of one of a job's steps compared with the same step without
-/// faults.
+/// Returns the largest additional time that one of a job's steps took compared with the same step
+/// without faults.
 fn longest(steps: &[JobStep]) -> Option<u64> {
     let (mut calm_start, mut most) = (SimTime::START, 0);
     for step in steps {
@@ -86,8 +86,8 @@ fn longest(steps: &[JobStep]) -> Option<u64> {
 pub struct Distribution {
     /// The figure.
     pub figure: LossFigure,
-    /// The median. A percentile is `None` if, under the seed of that rank, a job never finishes its
-    /// steps.
+    /// The median. A percentile is `None` if a job never finishes its steps for the seed at that
+    /// rank.
     pub p50: Option<f64>,
     /// The 90th percentile.
     pub p90: Option<f64>,
@@ -103,15 +103,15 @@ pub struct Distribution {
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
 pub enum LossFigure {
-    /// How much later the last step of a job ends, for the job that loses most, in picoseconds.
+    /// How much later the last step ends, for the job that loses most, in picoseconds.
     TimeLostPs,
     /// The largest additional time of a single step, in picoseconds.
     WorstStepLostPs,
-    /// 1 minus goodput, as a share.
+    /// One minus goodput, as a share.
     GoodputLost,
-    /// Groups that end some step at another time.
+    /// Groups for which the end of some step changes.
     GroupsAffected,
-    /// Groups that are never formed again.
+    /// Groups that are never re-formed.
     GroupsLost,
     /// The losses of all jobs, in GPU-hours.
     GpuHoursLost,
@@ -153,7 +153,7 @@ impl LossFigure {
         }
     }
 
-    /// Formats a value with its unit; `None` means that a job never ended.
+    /// Formats a value with its unit. `None` means that a job never ended.
     #[must_use]
     pub fn show(self, value: Option<f64>) -> String {
         match (self, value) {
@@ -167,15 +167,15 @@ impl LossFigure {
         }
     }
 
-    /// Returns its value under a seed, infinite if a job never finishes its steps. `None` if no job
-    /// trains.
+    /// Returns its value for a seed, which is infinite if a job never finishes its steps. `None` if
+    /// no job trains.
     fn of(self, run: &SeedRun) -> Option<f64> {
         let lost = run.step_losses?;
         let time = |time: Option<Picoseconds>| time.map_or(f64::INFINITY, |time| time.0 as f64);
         Some(match self {
             Self::TimeLostPs => time(lost.time_lost),
             Self::WorstStepLostPs => time(lost.worst_step_lost),
-            // Nine digits, so that JSON preserves the value.
+            // Rounded to nine digits so that JSON preserves the value.
             Self::GoodputLost => ((1.0 - run.goodput) * 1e9).round() / 1e9,
             Self::GroupsAffected => lost.groups_affected as f64,
             Self::GroupsLost => lost.groups_lost as f64,
@@ -186,12 +186,12 @@ impl LossFigure {
     }
 }
 
-/// Returns the losses of the steps of jobs over these seeds. Empty if no job trains.
+/// Returns the losses of job steps over these seeds. Empty if no job trains.
 pub(super) fn distributions(runs: &[SeedRun]) -> Vec<Distribution> {
     let distribution = |figure: LossFigure| {
         let value = |run: &SeedRun| Some((figure.of(run)?, run.seed));
         let mut values: Vec<(f64, Seed)> = runs.iter().filter_map(value).collect();
-        // Among equal seeds, the first is the worst.
+        // Among seeds with equal losses, the first counts as the worst.
         values.sort_by(|a, b| a.0.total_cmp(&b.0).then(b.1.0.cmp(&a.1.0)));
         let at = |per_cent| {
             let value = percentile(&values, per_cent).map(|(value, _)| value);

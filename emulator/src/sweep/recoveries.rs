@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-//! Recovery times over all seeds of a sweep by kind of fault, as a basis for guarantees.
+//! Computes recovery times by kind of fault over all seeds in a sweep, as a basis for guarantees.
 
 use std::collections::BTreeMap;
 
@@ -12,18 +12,18 @@ use super::SeedRun;
 use crate::nearest_rank::percentile;
 use crate::outcome::{FaultResult, NotRestored};
 
-/// The time from a fault of one kind until everything that it hit continues, with percentiles by
+/// The time from a fault of one kind until everything that it hit has resumed, with percentiles by
 /// nearest rank.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Recoveries {
-    /// The kind: the broken part, its effect, and whether another part was already broken.
+    /// The kind, which consists of the broken part, the effect, and whether another part was already broken.
     pub kind: String,
     /// The number of faults of this kind.
     pub faults: u64,
-    /// The number of faults that were recovered from. The others hit nothing that waits for
-    /// recovery, or were never recovered from.
+    /// The number of faults from which the run recovered. The others hit nothing that waits for
+    /// recovery, or had no recovery.
     pub recovered: u64,
-    /// The number of faults without recovery that groups or flows still wait for.
+    /// The number of faults without recovery for which groups or flows still wait.
     pub never: u64,
     /// The number of these faults by reason.
     #[serde(default)]
@@ -40,7 +40,7 @@ pub struct Recoveries {
     /// The maximum.
     #[serde(rename = "max_ps")]
     pub max: Option<Picoseconds>,
-    /// The seed of the longest recovery, or of one that never came.
+    /// The seed with the longest recovery, or with one that never came.
     pub worst_seed: Option<Seed>,
 }
 
@@ -67,7 +67,7 @@ fn kind(fault: &FaultResult, others: &[FaultResult]) -> Option<String> {
             && other.at.is_some_and(|began| began <= at)
             && over.is_none_or(|over| over > at)
     };
-    // The first word of the effect: `{late: 20ms}` becomes `late`.
+    // The first word of the effect, so that `{late: 20ms}` becomes `late`.
     let effect = fault.effect.split([':', ' ', '{']).find(|word| !word.is_empty()).unwrap_or("");
     let beside = others.iter().find(broken).and_then(|other| other.parts.first());
     Some(match beside {
@@ -78,7 +78,7 @@ fn kind(fault: &FaultResult, others: &[FaultResult]) -> Option<String> {
 
 struct Ended {
     took: Option<u64>,
-    /// Whether something waits for a recovery that never came.
+    /// Whether something still waits for a recovery that never came.
     waits: bool,
     why: Option<NotRestored>,
     seed: Seed,
@@ -102,7 +102,7 @@ pub(super) fn of(runs: &[SeedRun]) -> Vec<Recoveries> {
 fn recoveries(kind: String, faults: &[Ended]) -> Recoveries {
     let mut took: Vec<(u64, Seed)> =
         faults.iter().filter_map(|fault| Some((fault.took?, fault.seed))).collect();
-    // Among equal recoveries, the first seed is the worst.
+    // Among equal recoveries, the first seed counts as the worst.
     took.sort_by(|a, b| a.0.cmp(&b.0).then(b.1.0.cmp(&a.1.0)));
     let at = |per_cent| percentile(&took, per_cent).map(|(time, _)| Picoseconds(time));
     let never: Vec<&Ended> = faults.iter().filter(|fault| fault.waits).collect();

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-//! One collective of a communication library, packet by packet. It runs the plan whose closed form
-//! `lightloom-collective` computes, on links with the plan's rates.
+//! Simulates one collective of a communication library packet by packet. It runs the plan whose
+//! closed form `lightloom-collective` computes, on links with the plan's rates.
 
 use lightloom_collective::{CollectiveKind, Joined, LibraryPlan, LibraryTime, Site};
 use lightloom_engine::collective::Placement;
@@ -11,14 +11,14 @@ use lightloom_engine::{
 };
 use lightloom_units::{BitsPerSecond, Bytes, Picoseconds, SimTime};
 
-/// Maximum number of packets of a run.
+/// Maximum number of packets in a run.
 const MOST_PACKETS: f64 = 3e8;
 
 /// Returns the simulated time of `way` in seconds, or `None` if it has no plan or needs too many
 /// packets.
 ///
 /// # Panics
-/// If a network of one ring or one switch cannot be built, which would be a bug.
+/// Panics if a network with one ring or one switch cannot be built, which would be a bug.
 #[must_use]
 pub fn seconds(site: &Site, kind: CollectiveKind, bytes: f64, way: LibraryTime) -> Option<f64> {
     let plan = site.plan(kind, bytes, way).ok()??;
@@ -49,8 +49,8 @@ pub fn seconds(site: &Site, kind: CollectiveKind, bytes: f64, way: LibraryTime) 
     Some(plan.start_seconds + took.as_secs_f64())
 }
 
-/// Builds the links that join the members. The plan's rates count only data: headers are added to
-/// them, and acknowledgements have no size.
+/// Builds the links that join the members. The plan's rates count only data, so headers are added
+/// to them and acknowledgements have no size.
 fn join(
     plan: &LibraryPlan,
     builder: &mut NetworkBuilder,

@@ -1,12 +1,12 @@
 // SPDX-License-Identifier: Apache-2.0
-//! A step in both modes: packet by packet, and by formula under the same assumptions.
+//! Computes a step in both modes: packet by packet, and by formula with the same assumptions.
 //!
-//! A job of thousands of GPUs is repetitive in its replicas, layers and micro-batches. An excerpt
-//! keeps the mapping of a replica and reduces the repetitions (first replicas, then micro-batches,
-//! then layers) until its packets fit a budget. Both modes then compute the excerpt, with nothing
-//! overlapped, no stragglers, and links at the fitted shares of their data-sheet rates. The
-//! remaining difference comes from effects that a formula does not model: flows that meet on a
-//! card, pieces that wait for each other, and packet headers.
+//! A job with thousands of GPUs consists of many similar replicas, layers and micro-batches. An
+//! excerpt keeps the mapping of a replica and reduces the repetitions (first replicas, then
+//! micro-batches, then layers) until its packets fit in a budget. Both modes then compute the
+//! excerpt without overlap or stragglers and with links at the fitted shares of their data-sheet
+//! rates. The remaining difference is due to effects that the formula does not model: flows that
+//! meet at a network card, pieces that wait for each other, and packet headers.
 
 use lightloom_engine::transport::Transport;
 use lightloom_training::graph::{TaskGraph, TaskWork};
@@ -22,11 +22,11 @@ use serde::Serialize;
 use super::replay::{ReuseError, RingReuse, TaskTimes, replay};
 use crate::run::{Progress, RunError};
 
-/// Maximum number of packet-hops of an excerpt when times of idle rings are reused.
+/// Maximum number of packet-hops in an excerpt if times of idle rings are reused.
 pub const HOPS_BUDGET: f64 = 6e8;
-/// Maximum number of packet-hops of a proof that also runs the whole excerpt without reuse.
+/// Maximum number of packet-hops in a proof that also runs the whole excerpt without reuse.
 pub const PROOF_BUDGET: f64 = 5e8;
-/// Maximum number of tasks of an excerpt.
+/// Maximum number of tasks in an excerpt.
 const TASKS_BUDGET: f64 = 2e6;
 
 /// Why a job has no packet mode.
@@ -85,17 +85,17 @@ pub struct PacketStep {
     pub layers: u32,
     /// Micro-batches of a replica.
     pub micro_batches: u64,
-    /// Number of tasks of the graph.
+    /// Number of tasks in the graph.
     pub tasks: usize,
-    /// The step by formula, with nothing overlapped, in seconds.
+    /// The step's duration by formula, without overlap, in seconds.
     pub analytic_seconds: f64,
-    /// The step packet by packet, in seconds.
+    /// The step's duration packet by packet, in seconds.
     pub packet_seconds: f64,
     /// `analytic ÷ packets − 1`.
     pub difference: f64,
     /// Packets put on wires.
     pub packet_hops: u64,
-    /// Collectives whose time was reused.
+    /// Number of collectives whose duration was reused.
     pub reused: u64,
     /// The proof that reuse changed nothing, if requested.
     pub proof: Option<Proof>,
@@ -118,15 +118,15 @@ pub struct ExcerptRun {
 #[derive(Clone, Debug, PartialEq, Eq, Serialize)]
 #[serde(rename_all = "kebab-case", tag = "kind")]
 pub enum Proof {
-    /// Everything was also run without reuse: every task begins and ends at the same picosecond.
+    /// Everything was also run without reuse, and every task begins and ends at the same picosecond.
     BothWays {
         /// Packets put on wires without reuse.
         packet_hops: u64,
     },
-    /// The second, fourth, eighth … use of each time was run again in place and took the same time
-    /// to the picosecond.
+    /// The second, fourth, eighth … use of each duration was also simulated in place and took
+    /// equally long to the picosecond.
     Sampled {
-        /// Number of collectives that were run again.
+        /// Number of collectives that were rerun.
         checked: u64,
     },
 }
@@ -136,11 +136,11 @@ pub enum Proof {
 pub enum Prove {
     /// No proof.
     Nothing,
-    /// A run in both modes if it fits [`PROOF_BUDGET`], otherwise samples.
+    /// Run with and without reuse if that fits in [`PROOF_BUDGET`], otherwise check samples.
     Reuse,
 }
 
-/// The part of a job that fits the budget.
+/// The part of a job that fits in the budget.
 struct JobExcerpt(BareStep);
 
 impl JobExcerpt {
@@ -151,7 +151,7 @@ impl JobExcerpt {
             let network = job.network.name.clone();
             return Err(PacketsError::SpansDomains { tensor: mapping.tensor, domain, network });
         }
-        // EP needs its lanes, and a second replica shows the exchange between replicas.
+        // EP needs all its lanes, and a second replica is needed for the exchange between replicas.
         let lanes_of_experts = mapping.expert / gcd(mapping.expert, mapping.context);
         let replicas = lanes_of_experts.max(2).min(mapping.data).max(lanes_of_experts);
         let micro_batches = mapping.micro_batches(job.batch).max(1);
@@ -188,8 +188,8 @@ impl JobExcerpt {
         Err(PacketsError::PartialRound { micro_batches, stages: mapping.pipeline, nearest })
     }
 
-    /// Reduces micro-batches by whole rounds of the pipeline, then layers by as many for each
-    /// piece.
+    /// Reduces micro-batches by whole rounds of the pipeline, then layers by the same number in
+    /// each piece.
     fn shrink(&mut self) -> Result<(), PacketsError> {
         let round = u64::from(self.0.mapping.pipeline);
         let places = self.0.mapping.pipeline * self.0.mapping.virtual_stages;
@@ -221,7 +221,7 @@ impl JobExcerpt {
 /// Runs the excerpt of `job` in both modes.
 ///
 /// # Errors
-/// If the job has no packet mode.
+/// Fails if the job has no packet mode.
 pub fn run(
     job: &Job<'_>,
     prove: Prove,
@@ -263,7 +263,7 @@ pub fn run(
     Ok(ExcerptRun { step, graph, machine, spans: timeline.spans })
 }
 
-/// Requires equal times in both runs.
+/// Fails unless both runs have equal times.
 fn both_ways(
     graph: &TaskGraph,
     reused: &TaskTimes,
@@ -284,7 +284,7 @@ fn gcd(a: u32, b: u32) -> u32 {
     if b == 0 { a } else { gcd(b, a % b) }
 }
 
-/// Returns cables with the effective data rates and the delays of the formulas.
+/// Returns cables with the effective data rates and delays that the formulas use.
 fn links(network: &Network, efficiency: &Efficiency) -> [Cable; 2] {
     let transport = Transport::default();
     let data = transport.payload.0 as f64 / (transport.payload.0 + transport.header.0) as f64;
@@ -295,7 +295,7 @@ fn links(network: &Network, efficiency: &Efficiency) -> [Cable; 2] {
     let (domain_rate, domain_step) =
         (network.domain_rate * efficiency.domain, efficiency.domain_step_seconds);
     let domain = match network.shape {
-        // Half in each direction.
+        // Each direction has half of the rate.
         Shape::Ring | Shape::Torus => link(domain_rate / 2.0, domain_step),
         Shape::Switch => link(domain_rate, domain_step / 2.0),
     };
@@ -306,11 +306,11 @@ fn links(network: &Network, efficiency: &Efficiency) -> [Cable; 2] {
     [domain, rail]
 }
 
-/// Returns the machine of a workload on `network`: `ranks` in consecutive TP groups of `tensor`,
-/// and one switch beyond the domains.
+/// Returns the machine for a workload on `network`, which has `ranks` in consecutive TP groups of
+/// `tensor` and one switch beyond the domains.
 ///
 /// # Errors
-/// If a group does not fit a domain.
+/// Fails if a group does not fit in a domain.
 pub fn machine(
     network: &Network,
     efficiency: &Efficiency,
@@ -344,13 +344,13 @@ pub fn machine(
     })
 }
 
-/// Returns the packets and acknowledgements of `bytes` over one link.
+/// Returns the number of packets and acknowledgements that `bytes` need on one link.
 fn hops_of(bytes: f64) -> f64 {
     2.0 * (bytes / Transport::default().payload.0 as f64).ceil()
 }
 
-/// Returns the packet-hops of the step between domains, and of the first collective of each kind on
-/// a ring, rounded up.
+/// Returns the packet-hops of the step between domains plus those of the first collective of each
+/// kind on a ring, rounded up.
 fn cut_hops(job: &Job<'_>) -> f64 {
     let (mapping, pieces) = (&job.mapping, job.pieces());
     let lanes = f64::from(mapping.data * mapping.context);

@@ -1,13 +1,13 @@
 // SPDX-License-Identifier: Apache-2.0
-//! Runs a task graph on a machine without other traffic: a scenario with one recorded step, its own
-//! network and no faults.
+//! Runs a task graph on a machine without other traffic, like a scenario with one recorded step,
+//! its own network and no faults.
 //!
-//! Every ring of the high-bandwidth domain has its own cables, so nothing outside can disturb a
+//! Every ring in the high-bandwidth domain has its own cables, so no other traffic can disturb a
 //! collective on it, and a collective on an idle ring takes the same time whenever it starts. With
-//! [`RingReuse::IdleRings`], each kind and size is therefore run packet by packet once for all
-//! identical rings, and its time is reused. The conditions for an exact result are checked: a
+//! [`RingReuse::IdleRings`], each kind and size is therefore run packet by packet only once for all
+//! identical rings, and its duration is reused. The conditions for an exact result are checked: a
 //! collective that would start on a busy ring is rejected, and tests compare both modes to the
-//! picosecond. Traffic over the data-centre network contends and is never reused.
+//! picosecond. Traffic over the data-centre network can contend, so its times are never reused.
 
 use std::sync::Arc;
 
@@ -31,25 +31,25 @@ use crate::substrate::Substrate;
 /// The start and end of each task.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct TaskTimes {
-    /// Start and end, by task.
+    /// Start and end of each task.
     pub spans: Vec<(SimTime, SimTime)>,
     /// The end of the last task.
     pub end: SimTime,
     /// Packets put on wires.
     pub packet_hops: u64,
-    /// Collectives whose time was reused.
+    /// Number of collectives whose duration was reused.
     pub reused: u64,
-    /// Collectives that were run again to check the reused time.
+    /// Number of collectives that were rerun to check a reused duration.
     pub checked: u64,
 }
 
 /// Runs `graph` on `machine`.
 ///
 /// # Errors
-/// If the graph names something that the machine lacks, or reuse would not be exact.
+/// Fails if the graph refers to something that the machine lacks, or if reuse would not be exact.
 ///
 /// # Panics
-/// If nothing joins ranks that exchange data.
+/// Panics if nothing joins ranks that exchange data.
 pub fn replay(
     graph: &TaskGraph,
     machine: &Machine,

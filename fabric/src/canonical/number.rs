@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
-//! ECMAScript number formatting (ECMA-262, Number::toString), which RFC 8785 adopts.
+//! Formats numbers as ECMAScript does (ECMA-262, Number::toString), which RFC 8785 adopts.
 
-/// Returns the shortest digits that parse back to `value`; plain notation from 1e-6 to 1e21.
+/// Returns the shortest digits that parse back to `value`, in plain notation from 1e-6 to 1e21.
 pub(super) fn spelled(value: f64) -> String {
     if value == 0.0 {
         return "0".to_owned();
@@ -15,7 +15,7 @@ pub(super) fn spelled(value: f64) -> String {
     let digits = all.trim_start_matches('0');
     let leading = all.len() - digits.len();
     let digits = digits.trim_end_matches('0');
-    // Position of the decimal point; 0 is before the first digit.
+    // Position of the decimal point, where 0 is before the first digit.
     let point = i32::try_from(whole.len()).unwrap_or(0) - i32::try_from(leading).unwrap_or(0)
         + exponent.parse::<i32>().unwrap_or(0);
     let count = i32::try_from(digits.len()).unwrap_or(i32::MAX);
@@ -40,7 +40,7 @@ pub(super) fn spelled(value: f64) -> String {
 mod tests {
     use super::*;
 
-    /// RFC 8785, appendix B: bits of a double and its text.
+    /// Bits of a double and its text, from RFC 8785, appendix B.
     const VECTORS: [(u64, &str); 22] = [
         (0x0000_0000_0000_0000, "0"),
         (0x8000_0000_0000_0000, "0"),

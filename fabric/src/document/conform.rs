@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-//! Compares a document with the shape of its kind and reports every difference.
+//! Compares a document with the shape for its kind and reports every difference.
 
 use std::cmp::Reverse;
 
@@ -9,7 +9,7 @@ use super::shape::{Bounds, Form, Key, ROOT, Record, Shape, ShapeId, Shapes, lowe
 use super::tree::{Kind, Meaning, Repairs, Span, Tree, View};
 use super::{closest, quote};
 
-/// The repairs make the tree readable despite its errors. `None` if that is impossible.
+/// Returns repairs that make the tree readable despite its errors. `None` if that is impossible.
 pub(crate) fn check(tree: &Tree<'_>, shapes: &Shapes, problems: &mut Problems) -> Option<Repairs> {
     let root = tree.root();
     let mut repairs = Repairs::default();
@@ -59,8 +59,8 @@ struct Walk<'a> {
 }
 
 impl<'a> Walk<'a> {
-    /// Checks one value. Returns whether it is readable, possibly with repairs. `place` is the
-    /// location for reports about something missing in it: its key.
+    /// Checks one value. Returns whether it is readable, possibly with repairs. `place` is its key,
+    /// where reports about something missing in the value are located.
     fn value(&mut self, node: View<'_>, id: ShapeId, place: Span) -> bool {
         let shapes = self.shapes;
         let shape = shapes.get(id);
@@ -176,7 +176,7 @@ impl<'a> Walk<'a> {
         if value.is_some_and(|value| bounds.hold(value)) {
             return true;
         }
-        // Omit the maximum of the integer type if the value is below the minimum.
+        // If the value is below the minimum, the maximum of the integer type is not mentioned.
         let below = bounds.minimum.zip(value).is_some_and(|(minimum, value)| value < minimum);
         let maximum = bounds.maximum.filter(|maximum| !below || *maximum < u32::MAX.into());
         self.out_of_range(node, &Bounds { maximum, ..bounds })
@@ -227,7 +227,7 @@ impl<'a> Walk<'a> {
         self.refuse(Problem::new(codes::UNKNOWN_WORD, node.span(), message).with_help(help))
     }
 
-    /// Unreadable items are skipped, unless their positions carry meaning.
+    /// Checks a list. Unreadable items are skipped unless their positions carry meaning.
     fn list(&mut self, node: View<'_>, shape: &Shape, place: Span) -> bool {
         let Form::List { first, rest, length } = &shape.form else { return true };
         let is_fixed = !first.is_empty() || length.minimum.is_some();
@@ -289,7 +289,7 @@ impl<'a> Walk<'a> {
         self.check_length(count, &record.length, "entries", place) && readable
     }
 
-    /// An unreadable value falls back to the default of its key, if there is one.
+    /// Checks the value of a known key. If the value is unreadable, the key's default (if any) takes its place.
     fn known_entry(&mut self, key: View<'_>, value: View<'_>, known: &Key) -> bool {
         let readable = self.value(value, known.shape, key.span());
         if !readable {
@@ -312,7 +312,8 @@ impl<'a> Walk<'a> {
         }
     }
 
-    /// A misspelled key is treated as the key it resembles, so that one typo yields one error.
+    /// Reports an unknown key. A misspelled key is treated as the key that it resembles, so that one typo causes only one
+    /// error.
     fn unknown_key(
         &mut self,
         key: View<'_>,
@@ -381,7 +382,7 @@ impl<'a> Walk<'a> {
         self.refuse(problem.with_help(help))
     }
 
-    /// Checks the alternative that fits this type of value. If none fits, reports all of them.
+    /// Checks the alternative that accepts this type of value. If there is none, reports all alternatives.
     fn either(
         &mut self,
         node: View<'_>,
@@ -396,7 +397,7 @@ impl<'a> Walk<'a> {
             [] => self.no_alternative(node, shape, alternatives, found, place),
             [only] => self.value(node, *only, place),
             several => {
-                // If several alternatives match in type but none is valid, assume the one that
+                // If several alternatives accept the type but none is valid, assume the one that
                 // knows most of the keys.
                 let wrong = |id: &&ShapeId| self.mistakes(node, **id, place);
                 let meant = |id: &&ShapeId| (Reverse(self.known_keys(node, **id)), wrong(id));

@@ -39,7 +39,7 @@ impl de::Error for Failure {
 }
 
 impl<'de> View<'de> {
-    /// The schema did not detect this error.
+    /// Reports an error that the schema did not detect.
     #[cold]
     fn misfit(self, expected: &dyn de::Expected) -> Failure {
         let found = match self.meaning() {
@@ -96,7 +96,7 @@ fn too_large() -> Failure {
     de::Error::custom("the number is too large")
 }
 
-/// Each method handles only the types that its callers accept, which avoids compiling the others.
+/// Each method handles only types that its callers accept, so that the others need not be compiled.
 impl<'de> de::Deserializer<'de> for View<'de> {
     type Error = Failure;
 

@@ -1,8 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
-//! Self-contained error reports: one [`Diagnostic`] per error.
+//! Self-contained error reports, with one [`Diagnostic`] per error.
 //!
-//! A diagnostic carries its own source excerpt, so that it can be shown without the file (in a
-//! daemon's reply or in a report).
+//! A diagnostic contains its own source excerpt, so that it can be shown without the file (for
+//! example in a daemon's reply or in a report).
 
 use std::fmt;
 use std::ops::Range;
@@ -32,8 +32,8 @@ impl Serialize for Code {
     }
 }
 
-/// Declares [`Code`]s and the ordered list `ALL`, which the documentation is checked against. A
-/// code's title is its documentation; a doc comment may add to it.
+/// Declares [`Code`]s and the ordered list `ALL`, against which the documentation is checked. A
+/// code's title is its documentation, and a doc comment may add to it.
 ///
 /// ```
 /// lightloom_fabric::document::codes! {
@@ -167,7 +167,7 @@ const CONTEXT_BEFORE: usize = 90;
 const CONTEXT_AFTER: usize = 100;
 
 impl Place {
-    /// Returns the location of `span` in `source`. A span of several lines is cut after the first.
+    /// Returns the location of `span` in `source`. A span of several lines is cut off after the first line.
     pub(crate) fn of(source: &str, span: Span) -> Self {
         let start = floor_char_boundary(source, span.start as usize);
         let line_start = source[..start].rfind('\n').map_or(0, |newline| newline + 1);

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-//! First checks of a file: size limit, encoding and control characters.
+//! Performs the first checks of a file, which concern its size, encoding and control characters.
 
 use std::io::Read;
 
@@ -18,12 +18,13 @@ pub struct Limits {
     pub nodes: usize,
     /// Maximum number of anchors (`&name`).
     pub anchors: usize,
-    /// Maximum number of values that all aliases expand to.
+    /// Maximum number of values to which all aliases together expand.
     pub alias_nodes: usize,
 }
 
 impl Default for Limits {
-    /// Enough for a million GPUs with one link per line; rejecting takes less than 0.5 s and 64 MB.
+    /// Returns limits that are sufficient for a million GPUs with one link per line. Rejecting a file takes less than 0.5 s and
+    /// 64 MB.
     fn default() -> Self {
         Self { bytes: 16 << 20, depth: 64, nodes: 1_000_000, anchors: 10_000, alias_nodes: 100_000 }
     }
@@ -31,11 +32,11 @@ impl Default for Limits {
 
 /// Reads `reader` to the end, but at most one byte beyond the limit.
 ///
-/// The caller opens the file. A known `size` (of a regular file) allows rejecting it without
-/// reading.
+/// The caller opens the file. If `size` is known (for a regular file), an oversized file is
+/// rejected without reading it.
 ///
 /// # Errors
-/// If reading fails or the input exceeds the default [`Limits::bytes`].
+/// Fails if reading fails or the input exceeds the default [`Limits::bytes`].
 pub fn take(file: &str, size: Option<u64>, reader: impl Read) -> Result<Vec<u8>, Box<Diagnostic>> {
     let limit = Limits::default().bytes;
     if size.is_some_and(|size| size > limit as u64) {

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-//! Error messages for JSON files in the user's terms instead of the parser's.
+//! Translates error messages for JSON files from the parser's terms to the user's.
 
 use serde_json::error::Category;
 

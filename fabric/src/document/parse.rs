@@ -53,7 +53,7 @@ pub(crate) fn top_keys(source: &str, limits: &Limits) -> Vec<String> {
     keys
 }
 
-/// Parses `source`, whose length must fit 32 bits.
+/// Parses `source`, whose length must fit in 32 bits.
 pub(crate) fn parse<'s>(source: &'s str, limits: &Limits) -> Result<Tree<'s>, Box<Problem>> {
     let mut builder = Builder::new(source, limits);
     for event in Parser::new_from_str_with_options(source, options(limits)) {

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-//! Errors during checking, with spans and paths instead of line numbers.
+//! Errors found during checking, with spans and paths instead of line numbers.
 
 use super::Severity;
 use super::diagnostic::{Code, Diagnostic, Place, Related};
@@ -85,7 +85,7 @@ impl Problems {
         }
     }
 
-    /// Adds an error whose text is computed only if it will be shown.
+    /// Adds an error. Its text is computed only if it will be shown.
     pub(crate) fn add_error(&mut self, problem: impl FnOnce() -> Problem) {
         if self.is_full() {
             self.errors += 1;
@@ -95,7 +95,7 @@ impl Problems {
         }
     }
 
-    /// Returns whether locations of further errors are not needed.
+    /// Returns whether further errors need no location.
     pub(crate) fn is_full(&self) -> bool {
         self.kept.len() >= KEPT
     }

@@ -1,8 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
 //! The allowed structure of a document, compiled from the JSON Schema of its Rust type.
 //!
-//! serde reads the type and schemars describes it. This module turns the description into a form
-//! for fast checks and good messages. It supports what schemars generates for structs, maps, lists,
+//! serde reads the type and schemars describes it. This module turns the description into a form that
+//! allows fast checks and good messages. It supports what schemars generates for structs, maps, lists,
 //! options, numbers, text and externally tagged enums. Objects with named keys reject unknown keys.
 
 use regex_lite::Regex;
@@ -19,7 +19,7 @@ pub(crate) type ShapeId = usize;
 
 #[derive(Debug, Default)]
 pub(crate) struct Shape {
-    /// First sentence of the documentation of the key or type.
+    /// First sentence of the key's or type's documentation.
     pub(crate) description: String,
     pub(crate) what: String,
     pub(crate) example: Option<String>,
@@ -65,7 +65,7 @@ impl<T: PartialOrd + Copy> Bounds<T> {
 #[derive(Debug)]
 pub(crate) struct Record {
     pub(crate) keys: Vec<Key>,
-    /// Shape of the values of other keys; `None` if other keys are not allowed.
+    /// Shape of values under other keys. `None` if other keys are not allowed.
     pub(crate) others: Option<ShapeId>,
     pub(crate) other_keys: Option<Regex>,
     pub(crate) length: Bounds<usize>,
@@ -238,7 +238,7 @@ impl<'v> Compiler<'v> {
         }
     }
 
-    /// Merges the words and one-key mappings of an enum; other schemas remain alternatives.
+    /// Merges an enum's words and one-key mappings into one form. Other schemas remain alternatives.
     fn alternatives(&mut self, schemas: &'v [Value]) -> Form {
         let ids: Vec<ShapeId> = schemas.iter().map(|schema| self.compile(schema)).collect();
         let (mut words, mut tags, mut rest) = (Vec::new(), Vec::new(), Vec::new());
@@ -272,7 +272,7 @@ fn text<'v>(schema: &'v Value, key: &str) -> Option<&'v str> {
     schema.get(key).and_then(Value::as_str)
 }
 
-/// Patterns that the small engine does not support are left to serde.
+/// Compiles a pattern. Patterns that the small engine does not support are left to serde.
 fn compile_pattern(pattern: &str) -> Option<Regex> {
     Regex::new(pattern).ok()
 }
@@ -300,7 +300,7 @@ fn lengths(object: &Map<String, Value>, minimum: &str, maximum: &str) -> Bounds<
     Bounds { minimum: bound(minimum), maximum: bound(maximum) }
 }
 
-/// Returns the schema's own bounds, or otherwise those of the integer type in its format.
+/// Returns the schema's own bounds, or those of the integer type in its format if it has none.
 fn integer_bounds(object: &Map<String, Value>) -> Bounds<i128> {
     let bound = |key| {
         let value = object.get(key)?;

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-//! A parsed YAML document: a flat array of nodes with their source locations.
+//! A parsed YAML document as a flat array of nodes with their source locations.
 //!
 //! ```text
 //! {a: 1, b: [x, y]}
@@ -9,7 +9,7 @@
 //! end     7        2      3      4      7         6      7        (index after the subtree)
 //! ```
 //!
-//! A node takes 24 bytes without a separate allocation: a file of 65,540 lines has 280,000 nodes.
+//! A node takes 24 bytes and has no separate allocation, because a file with 65,540 lines has 280,000 nodes.
 
 use rustc_hash::{FxHashMap, FxHashSet};
 
@@ -30,7 +30,7 @@ pub(crate) enum Kind {
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Node {
     pub(crate) kind: Kind,
-    /// Whether `text` refers to the decoded texts instead of the source.
+    /// Whether `text` refers to the decoded texts rather than the source.
     pub(crate) decoded: bool,
     pub(crate) span: Span,
     pub(crate) text: Span,
@@ -46,10 +46,10 @@ pub(crate) struct Tree<'s> {
     pub(crate) repairs: Repairs,
 }
 
-/// Deviations that make a file with schema errors readable, so that later checks report as well.
+/// Changes that make a file with schema errors readable, so that later checks can report errors as well.
 #[derive(Debug, Default)]
 pub(crate) struct Repairs {
-    /// Keys of entries, and items, to skip.
+    /// Items, and keys of entries, to skip.
     pub(crate) hidden: FxHashSet<u32>,
     /// Misspelled keys with their likely intended names.
     pub(crate) renamed: FxHashMap<u32, String>,
@@ -101,7 +101,7 @@ impl<'s> Tree<'s> {
 pub(crate) struct Found {
     pub(crate) span: Span,
     pub(crate) is_whole: bool,
-    /// Whether part of it is skipped, so that checks of it are unreliable.
+    /// Whether part of the value is skipped, which makes checks of it unreliable.
     pub(crate) is_doubtful: bool,
 }
 
@@ -195,13 +195,13 @@ impl<'t> Iterator for Children<'t> {
     }
 }
 
-/// A value in YAML 1.2's core schema (section 10.3.2). Numbers with a leading zero are text,
-/// because YAML 1.1 reads them as octal. So are `.inf` and `.nan`: no quantity here is infinite.
+/// A value in YAML 1.2's core schema (section 10.3.2). Numbers with a leading zero are text, because
+/// YAML 1.1 reads them as octal. `.inf` and `.nan` are also text, because no quantity here is infinite.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub(crate) enum Meaning<'t> {
     Nothing,
     Boolean(bool),
-    /// A whole number; `None` if it exceeds 128 bits.
+    /// A whole number, or `None` if it exceeds 128 bits.
     Integer(Option<i128>),
     Number(f64),
     Text(&'t str),

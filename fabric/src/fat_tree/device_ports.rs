@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-//! Converts a plan's circuits to cross-connects of a device. This is the only place that maps a
+//! Converts a plan's circuits to a device's cross-connects. This is the only code that maps a
 //! plan's port numbers to those of optical switches.
 //!
 //! A plan numbers the ports of a switch from 0, and its ports are duplex: the leaf sends into the
@@ -13,12 +13,12 @@
 
 use super::CrossConnect;
 
-/// A device's numbering of the inputs and outputs of a plan's duplex ports.
+/// How a device numbers the inputs and outputs of a plan's duplex ports.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub enum DevicePorts {
-    /// One number for both sides of a port, from 1: SONiC's `1A` and `1B`.
+    /// Both sides of a port have the same number, counted from 1, as in SONiC's `1A` and `1B`.
     Sides,
-    /// Ingress ports from 1, followed by as many egress ports: SCPI and TL1.
+    /// Ingress ports are numbered from 1 and followed by as many egress ports, as in SCPI and TL1.
     IngressThenEgress {
         /// Number of ingress ports.
         ingress: u32,
@@ -56,7 +56,7 @@ impl DevicePorts {
         }
     }
 
-    /// Returns the two one-way cross-connects of a circuit: `a` to `b`, then `b` to `a`.
+    /// Returns the two one-way cross-connects of a circuit, first `a` to `b` and then `b` to `a`.
     #[must_use]
     pub fn ways(self, circuit: &CrossConnect) -> [OneWay; 2] {
         let way = |from, to| OneWay { input: self.input(from), output: self.output(to) };
@@ -69,15 +69,15 @@ mod tests {
     use super::*;
     use lightloom_units::id::{LeafId, OcsId};
 
-    /// Hand-written vectors: ports 0 and 6 of the plan on each kind of device.
+    /// Checks hand-written values for ports 0 and 6 of the plan on each kind of device.
     #[test]
     fn circuit_has_two_directions_in_the_numbering_of_each_device() {
         let circuit =
             CrossConnect { ocs: OcsId(0), a_port: 0, b_port: 6, a: LeafId(0), b: LeafId(3) };
         let ways = |ports: DevicePorts| ports.ways(&circuit).map(|way| (way.input, way.output));
-        // SONiC: 1A-7B and 7A-1B.
+        // In SONiC's notation, these are 1A-7B and 7A-1B.
         assert_eq!(ways(DevicePorts::Sides), [(1, 7), (7, 1)]);
-        // A 32 × 32 switch: ingress 1 to 32, egress 33 to 64.
+        // A 32 × 32 switch has ingress ports 1 to 32 and egress ports 33 to 64.
         assert_eq!(ways(DevicePorts::IngressThenEgress { ingress: 32 }), [(1, 39), (7, 33)]);
         // The last port of a 320 × 320 switch.
         let last = CrossConnect { a_port: 318, b_port: 319, ..circuit };

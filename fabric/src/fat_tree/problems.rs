@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-//! Validation of a [`FatTreeSpec`]: finds every problem, with its field, reason and fix.
+//! Validates a [`FatTreeSpec`] and finds every problem, with its field, reason and fix.
 
 use std::collections::BTreeSet;
 
@@ -24,10 +24,10 @@ impl std::fmt::Display for FatTreeProblem {
     }
 }
 
-/// Above any real installation; keeps dense leaf-pair tables within memory.
+/// Maximum number of leaves. It exceeds any real installation and keeps dense leaf-pair tables small enough for memory.
 const LEAVES_MAX: u32 = 4096;
 
-/// Limit for switches, GPUs per leaf and ports per leaf, above any real installation.
+/// Maximum number of switches, GPUs per leaf and ports per leaf, which exceeds any real installation.
 const COUNT_MAX: u32 = 4096;
 
 pub(super) fn of(spec: &FatTreeSpec) -> Vec<FatTreeProblem> {

@@ -1,9 +1,9 @@
 // SPDX-License-Identifier: Apache-2.0
-//! The leaf pairs that each bank may join within the loss budget.
+//! Determines the leaf pairs that each bank may join within the loss budget.
 //!
 //! A path's loss is the sum of the losses of its bank, its fibre and its two leaves. Therefore, a
-//! bank with less loss can join every pair that a bank with more loss can. Banks that join the same
-//! pairs share one *reach*.
+//! bank with less loss can join every pair that a bank with more loss can join. Banks that join the
+//! same pairs have the same *reach*.
 
 use std::collections::BTreeSet;
 
@@ -16,7 +16,7 @@ pub(super) struct Reaches {
     forbidden: BTreeSet<LeafPair>,
     extra_db: Vec<f64>,
     reaches: Vec<Reach>,
-    /// One entry per bank. `None` if the bank joins no pair.
+    /// The reach of each bank, or `None` if the bank joins no pair.
     of_bank: Vec<Option<usize>>,
 }
 
@@ -88,7 +88,7 @@ impl Reaches {
         self.reaches.is_empty()
     }
 
-    /// Returns the reach of a bank; the number of reaches for a bank that joins nothing.
+    /// Returns the reach of a bank, or the number of reaches if the bank joins nothing.
     pub(super) fn of_bank(&self, bank: usize) -> usize {
         self.of_bank[bank].unwrap_or(self.reaches.len())
     }

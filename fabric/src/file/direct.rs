@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-//! Fabric file sections of networks that join leaves directly.
+//! Fabric file sections for networks that join leaves directly.
 
 use std::collections::BTreeMap;
 

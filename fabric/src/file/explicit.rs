@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
-//! The explicit form: nodes in line order, and every fibre with its two ports.
+//! Reads the explicit form, which lists nodes in line order and every fibre with its two ports.
 //!
-//! Each link is checked against the wiring table ([`port_for_hop`]): it must join two ports that a
+//! Each link is checked against the wiring table ([`port_for_hop`]) and must join two ports that a
 //! complete cabling would join. Fibres that are not listed are absent.
 
 use lightloom_units::id::{BundleId, NodeId, TorId};
@@ -15,7 +15,7 @@ use crate::khop::{Fibre, Hop, KhopRing, Port, Shape, hop_for_port, port_for_hop}
 
 const MAX_FIBRES: u64 = 1_000_000;
 
-/// Returns the listed line order if the names are n0 to n(N-1), each once.
+/// Returns the listed line order if the names are n0 to n(N-1) and each occurs once.
 pub(super) fn line(
     nodes: &[(NodeId, Option<NodeFile>)],
     nodes_per_tor: u32,
@@ -58,7 +58,7 @@ fn check_tor(node: NodeId, stated: Option<TorId>, nodes_per_tor: u32, check: &mu
     }
 }
 
-/// A custom order counts as one sub-line.
+/// Returns the order of a line. A custom order counts as a single sub-line.
 pub(super) fn order_of(line: &[NodeId], nodes_per_tor: u32) -> Order {
     let count = u32::try_from(line.len()).unwrap_or(u32::MAX);
     if Order::SubLines.line(count, nodes_per_tor) == line {
@@ -68,7 +68,7 @@ pub(super) fn order_of(line: &[NodeId], nodes_per_tor: u32) -> Order {
     }
 }
 
-/// Removes all unlisted fibres. Returns false if a link is wrong, including those in `twice`.
+/// Removes all unlisted fibres. Returns false if a link is wrong or is in `twice`.
 pub(super) fn cable(
     ring: &mut KhopRing,
     links: &[LinkFile],
@@ -102,7 +102,8 @@ pub(super) fn cable(
     good
 }
 
-/// Independent of nodes, so it runs even if nodes are wrong. Returns the later links.
+/// Reports ports that are cabled twice, and returns the later link of each. The check does not depend on nodes, so it runs even
+/// if nodes are wrong.
 pub(super) fn cabled_twice(links: &[LinkFile], check: &mut Check<'_>) -> FxHashSet<usize> {
     let mut link_of: FxHashMap<Port, usize> = FxHashMap::default();
     let mut twice = FxHashSet::default();
@@ -186,7 +187,7 @@ fn report_mismatch(ring: &KhopRing, index: usize, a: Port, b: Port, check: &mut 
     check.error(codes::WRONG_PORTS, &path, message).help(help).depends_on("/hbd/khop");
 }
 
-/// Returns the distance from `from` up the line to `to`; in a ring, the shorter direction.
+/// Returns the distance from `from` up the line to `to`. In a ring, returns the distance in the shorter direction.
 fn places_apart(ring: &KhopRing, from: NodeId, to: NodeId) -> i64 {
     let position = |node| i64::from(ring.position_of(node).0);
     let apart = position(to) - position(from);

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-//! Rejects keys that would have no effect in this file and says what would make them effective.
-//! Keys at their default values are allowed because programs write them.
+//! Rejects keys that would have no effect in this file and explains what would make them effective.
+//! Keys with default values are allowed because programs write them.
 
 use super::codes;
 use super::raw::{DcnFile, FabricFile, HbdFile};
@@ -8,7 +8,7 @@ use super::step::{PlanningFile, StepFile};
 use crate::document::Check;
 use crate::model::shipped_model;
 
-/// Circuit keys need optical switches, prices need priced parts, expert keys need experts.
+/// Rejects such keys: circuit keys need optical switches, prices need priced parts, and expert keys need experts.
 pub(super) fn refuse(raw: &FabricFile, check: &mut Check<'_>) {
     let has_rings = matches!(raw.hbd, Some(HbdFile::Khop(_)));
     if !has_rings && check.is_written("/parts") {

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-//! Checks of the jobs in a fabric file: against each other and against the available GPUs.
+//! Checks the jobs in a fabric file against each other and against the available GPUs.
 
 use rustc_hash::FxHashMap;
 
@@ -11,8 +11,8 @@ use crate::document::{self, Check, quote};
 use crate::fabric::{Job, JobSize};
 use crate::khop::{MAX_GPUS_PER_NODE, MAX_NODES};
 
-/// GPU counts according to the file, independent of other errors in it, so that job errors are
-/// reported together with those of the domain. `None` if the counts themselves are wrong.
+/// GPU counts according to the file, regardless of other errors in it, so that job errors are
+/// reported together with domain errors. `None` if the counts themselves are wrong.
 pub(super) struct Sizes {
     gpus_per_node: Option<u32>,
     gpus: Option<u64>,
@@ -132,7 +132,7 @@ fn lower_job(raw: &JobFile) -> Job {
     }
 }
 
-/// Checks a job without `tp`. Its step must name leaves directly.
+/// Checks a job without `tp`, whose step must refer to leaves directly.
 fn check_unplaced(job: &JobFile, path: &str, check: &mut Check<'_>) {
     if !job.step.as_ref().is_some_and(StepFile::names_leaves) {
         check
@@ -186,7 +186,7 @@ fn check_mapping(job: &JobFile, tp: u32, path: &str, check: &mut Check<'_>) {
     }
 }
 
-/// The trainer's groups come first, then the generation groups.
+/// Checks a reinforcement-learning job. The trainer's groups come first, then the generation groups.
 fn check_placed_rl(job: &JobFile, (rl, tp): (&RlFile, u32), path: &str, check: &mut Check<'_>) {
     let step = format!("{path}/step/rl");
     if rl.tp != tp {

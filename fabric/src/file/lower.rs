@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-//! Converts a fabric file to a fabric, including all checks that involve more than one key.
+//! Converts a fabric file to a fabric and performs all checks that involve more than one key.
 
 use super::codes;
 use super::direct::{self, Direct};
@@ -332,7 +332,7 @@ fn check_khop(khop: &KhopFile, check: &mut Check<'_>) {
     }
 }
 
-/// A forwarding node requires rings of whole nodes and is bypassed with a hop of two.
+/// Checks forwarding nodes, which require rings of whole nodes and are bypassed with a hop of two.
 fn check_spares(raw: &FabricFile, khop: &KhopFile, ring: &KhopRing, check: &mut Check<'_>) {
     const SPARES: &str = "/hbd/khop/spare_per_ring";
     let per_node = u32::from(khop.gpus_per_node);
@@ -359,7 +359,7 @@ fn check_spares(raw: &FabricFile, khop: &KhopFile, ring: &KhopRing, check: &mut 
     }
 }
 
-/// An implausibly slow rate is probably a wrong unit.
+/// Warns about an implausibly slow rate, which probably has a wrong unit.
 pub(super) fn warn_of_slow(path: &str, rate: BitsPerSecond, check: &mut Check<'_>) {
     if rate.0 > 0 && rate < BitsPerSecond::from_gbps(1) {
         check

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-//! The reconfigurable fat-tree section of the fabric file and its conversion.
+//! The section of the fabric file for a reconfigurable fat-tree, and its conversion.
 
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
@@ -102,7 +102,7 @@ pub struct LossFile {
 }
 
 impl Default for LossFile {
-    /// 4 dB, as for 400GBASE-FR4 with its fibre, and 1 dB for connectors.
+    /// Returns 4 dB, as for 400GBASE-FR4 with its fibre, and 1 dB for connectors.
     fn default() -> Self {
         Self { budget_db: 4.0, path_db: 1.0, extra_db: Vec::new() }
     }
@@ -192,7 +192,7 @@ pub(super) fn lower(
     fabric
 }
 
-/// Port count of the largest optical switch sold or announced.
+/// Port count of the largest optical switch that is sold or announced.
 const LARGEST_SWITCH: u32 = 1024;
 
 fn warn_of_implausible(raw: &ReconfigurableFile, check: &mut Check<'_>) {
@@ -213,7 +213,7 @@ fn warn_of_implausible(raw: &ReconfigurableFile, check: &mut Check<'_>) {
     }
 }
 
-/// A bank whose loss exceeds the budget for every path is never used, which is probably unintended.
+/// Warns about a bank whose loss exceeds the budget for every path. It is never used, which is probably unintended.
 fn warn_of_dark_banks(fabric: &ReconfigurableFatTree, check: &mut Check<'_>) {
     let spec = fabric.spec();
     for index in fabric.banks_without_circuits() {
@@ -230,7 +230,7 @@ fn warn_of_dark_banks(fabric: &ReconfigurableFatTree, check: &mut Check<'_>) {
     }
 }
 
-/// Leaves that no circuit can reach use only the core, which is probably unintended.
+/// Warns about leaves that no circuit can reach. They use only the core, which is probably unintended.
 fn warn_of_lonely_leaves(
     fabric: &ReconfigurableFatTree,
     extra: &[(LeafId, f64)],

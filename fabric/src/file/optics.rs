@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-//! Optical loss between the nodes of a k-hop line, and the hops that exceed the budget.
+//! Computes the optical loss between nodes on a k-hop line, and removes hops that exceed the budget.
 
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
@@ -40,7 +40,7 @@ pub struct HopFile {
     pub connectors: u32,
 }
 
-/// Single-mode fibre at 1,310 nm.
+/// Returns the loss of single-mode fibre at 1,310 nm.
 fn fibre_db_per_km() -> f64 {
     0.4
 }
@@ -64,7 +64,7 @@ impl OpticsFile {
     }
 }
 
-/// Removes fibres that exceed the loss budget from `ring`, so that no ring is planned over them.
+/// Removes fibres that exceed the loss budget from `ring`, so that no ring is planned to use them.
 pub(super) fn cut(ring: &mut KhopRing, optics: &OpticsFile, check: &mut Check<'_>) {
     if !is_sound(ring.k(), optics, check) {
         return;

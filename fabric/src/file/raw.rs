@@ -1,8 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
-//! The fabric file as written. These types define its documentation, its JSON Schema and its
+//! The fabric file as it is written. These types define its documentation, its JSON Schema and its
 //! parser.
 //!
-//! They hold the literal content of the file; `lower` converts them to a [`Fabric`].
+//! They contain the literal content of the file, which `lower` converts to a [`Fabric`].
 //!
 //! [`Fabric`]: crate::fabric::Fabric
 
@@ -185,7 +185,7 @@ pub struct LinkFile {
     pub endpoints: [Endpoint; 2],
 }
 
-/// A fibre port, written `n17:b0.2`: external path 2 of bundle 0 of node 17.
+/// A fibre port, such as `n17:b0.2` for external path 2 of bundle 0 in node 17.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Endpoint(pub Port);
 

@@ -278,7 +278,7 @@ pub struct MappingFile {
     pub usable_share: f64,
 }
 
-/// Measured utilisation of exchanges between H100 and later GPUs.
+/// Returns the measured utilisation in exchanges between H100 and later GPUs.
 fn usable_share() -> f64 {
     0.85
 }
@@ -326,7 +326,7 @@ fn h100() -> String {
 }
 
 impl StepFile {
-    /// Returns the files that the step references: matrices and models.
+    /// Returns the files that the step references, which are matrices and models.
     #[must_use]
     pub fn files(&self) -> Vec<&str> {
         match self {
@@ -337,7 +337,7 @@ impl StepFile {
         }
     }
 
-    /// Returns whether the step names leaves directly, so that no GPUs need to be placed.
+    /// Returns whether the step refers to leaves directly, so that no GPUs need to be placed.
     #[must_use]
     pub fn names_leaves(&self) -> bool {
         !matches!(self, Self::Training(_) | Self::Search(_))

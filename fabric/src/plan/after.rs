@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
-//! Incremental plans: the difference between a plan and a similar predecessor, and its digest
-//! without serialising the whole plan again. A bypass leaves most ranks, paths, circuits and groups
-//! unchanged, so the digest uses the cached canonical text of unchanged entries.
+//! Incremental plans: computes the difference between a plan and a similar predecessor, and the
+//! plan's digest without reserialising the whole plan. A bypass leaves most ranks, paths, circuits
+//! and groups unchanged, so the digest uses the cached canonical text of unchanged entries.
 
 use std::collections::BTreeMap;
 
