@@ -1,8 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
-//! User-written YAML files: a Rust value or all errors of the file.
+//! Reads user-written YAML files, and returns either a Rust value or all errors in the file.
 //!
 //! Every kind of file (fabric, scenario, prices, daemon) is a Rust type with serde's `Deserialize`
-//! and schemars' `JsonSchema`. That is enough to report every error of a file in one pass, each
+//! and schemars' `JsonSchema`. That is enough to report every error in a file in one pass, each
 //! with line, column, stable code, cause and fix.
 //!
 //! ```text
@@ -12,7 +12,7 @@
 //! characters
 //! ```
 //!
-//! An enum is written as a mapping with one key (`hbd: {khop: {…}}`), serde's default. `tag`,
+//! An enum is written as a mapping with one key (`hbd: {khop: {…}}`), as is serde's default. `tag`,
 //! `flatten` and `untagged` are not supported because they lose the position of an error.
 //!
 //! ```
@@ -93,10 +93,10 @@ pub fn read<T: DeserializeOwned + JsonSchema>(
 }
 
 /// Reads a file of kind `T` and passes it to `check`, which reports errors beyond the schema and
-/// converts the value. The result is `None` exactly if some diagnostic is an error.
+/// converts the value. The result is `None` if and only if some diagnostic is an error.
 ///
-/// `file` is the name in messages; it is not opened. `check` must report an error before it returns
-/// `None`.
+/// `file` is only the name used in messages; no file is opened. `check` must report an error before
+/// it returns `None`.
 pub fn load<T, U>(
     file: &str,
     bytes: &[u8],
@@ -119,8 +119,8 @@ where
     (value, problems.into_diagnostics(file, source))
 }
 
-/// If possible, a file with schema errors is still deserialized without the faulty parts and passed
-/// to the caller's checks, so that all its errors appear together.
+/// If possible, a file with schema errors is still deserialized without its faulty parts and passed
+/// to the caller's checks, so that all errors are reported together.
 fn read_tree<T, U>(
     tree: &mut Tree<'_>,
     problems: &mut Problems,
@@ -140,7 +140,7 @@ where
     }
 }
 
-/// Returns the first top-level keys of a file, to detect its kind; empty if it is not a mapping.
+/// Returns the first top-level keys of a file, which determine its kind. Empty if the file is not a mapping.
 ///
 /// Only the beginning of a long file is parsed, so detecting the kind first costs little.
 #[must_use]
@@ -158,13 +158,13 @@ pub fn schema<T: JsonSchema>() -> serde_json::Value {
 
 /// Collects errors that go beyond the schema of a file.
 ///
-/// Locations are JSON pointers such as `/links/3/endpoints/0`. If the file lacks part of a pointer
-/// (a default), the location is its nearest written parent.
+/// Locations are JSON pointers such as `/links/3/endpoints/0`. If the file does not contain the
+/// value because it is a default, the location is its nearest parent in the file.
 ///
-/// The checked value may come from a file with schema errors: an unreadable value is replaced by
-/// its default, and an unreadable item or entry is omitted. Reports about such a location are
-/// dropped. A check must therefore name every location that it depends on, with [`Report::also`] or
-/// [`Report::depends_on`].
+/// The checked value may come from a file with schema errors, in which an unreadable value is
+/// replaced by its default and an unreadable item or entry is omitted. Reports about such a
+/// location are dropped. A check must therefore name every location on which it depends, with
+/// [`Report::also`] or [`Report::depends_on`].
 #[derive(Debug)]
 pub struct Check<'d> {
     tree: &'d Tree<'d>,
@@ -211,7 +211,7 @@ pub struct Report<'d> {
 }
 
 impl Report<'_> {
-    /// Slow in long lists, so it is skipped once further errors are only counted.
+    /// Returns the location of a path. This is slow in long lists, so it is skipped once further errors are only counted.
     fn place(&self, path: &str) -> (Span, bool) {
         if self.problems.is_full() {
             return (Span::default(), true);
@@ -235,13 +235,13 @@ impl Report<'_> {
         self.edit(|problem| problem.with_help(help))
     }
 
-    /// Adds a related location that the error depends on.
+    /// Adds a related location on which the error depends.
     pub fn also(self, path: &str, message: impl Into<String>) -> Self {
         let span = self.place(path).0;
         self.depends_on(path).edit(|problem| problem.with_related(span, message))
     }
 
-    /// Adds a location without showing it. The report is dropped if that has a schema error.
+    /// Adds a location without showing it. If that location has a schema error, the report is dropped.
     pub fn depends_on(mut self, path: &str) -> Self {
         if !self.place(path).1 {
             self.problem = None;
@@ -258,7 +258,7 @@ impl Drop for Report<'_> {
     }
 }
 
-/// Returns the name most similar to `written`, if it is close enough to be the likely intent.
+/// Returns the name most similar to `written` if it is close enough to be what the user probably meant.
 #[must_use]
 pub fn closest<'n>(written: &str, names: impl IntoIterator<Item = &'n str>) -> Option<&'n str> {
     const LONGEST: usize = 64;

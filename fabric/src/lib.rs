@@ -2,8 +2,8 @@
 //! The data model of lightloom: fabrics, jobs, faults and plans, and the documents that describe
 //! them.
 //!
-//! The crate opens no file, clock or socket: documents are parsed from byte slices. A
-//! [`Fabric`](fabric::Fabric) loaded from a document is valid. One that a program builds from its
+//! The crate does not use files, clocks or sockets, and it parses documents from byte slices. A
+//! [`Fabric`](fabric::Fabric) loaded from a document is valid, but one that a program builds from its
 //! public fields is not checked.
 
 #![warn(missing_docs)]

@@ -1,20 +1,20 @@
 // SPDX-License-Identifier: Apache-2.0
-//! Starter fabric files: a preset and a size yield a commented file that loads and plans unchanged.
+//! Creates starter fabric files: a preset and a size result in a commented file that can be loaded and planned unchanged.
 
 use std::fmt::Write as _;
 
 /// Design of a new fabric file.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Preset {
-    /// Rings of transceivers with an integrated optical switch, below a packet network.
+    /// Rings of transceivers with an integrated optical switch, under a packet network.
     Khop,
-    /// Switch domains below a network of packet switches and optical switches.
+    /// Switch domains under a network of packet switches and optical switches.
     ReconfigurableFatTree,
-    /// Rings below a network whose circuits follow the phases of the job.
+    /// Rings under a network whose circuits follow the phases of the job.
     Pod,
-    /// Switch domains below a fat-tree of packet switches.
+    /// Switch domains under a fat-tree of packet switches.
     SwitchDomain,
-    /// Switch domains below rail switches.
+    /// Switch domains under rail switches.
     Rails,
 }
 
@@ -23,7 +23,7 @@ pub enum Preset {
 pub struct Size {
     /// GPUs of the cluster.
     pub gpus: u32,
-    /// GPUs per tensor-parallel group; `None` selects a size that suits the preset.
+    /// GPUs per tensor-parallel group. `None` selects a size that suits the preset.
     pub tp: Option<u32>,
 }
 
@@ -34,7 +34,7 @@ pub struct Misfit(String);
 
 const RING_NODE: u32 = 4;
 const DOMAIN_NODE: u32 = 8;
-/// Largest port count of optical switches on the market; beyond it, leaves get larger.
+/// Largest port count of optical switches on the market. Clusters that would need more leaves get larger leaves.
 const MOST_LEAVES: u32 = 256;
 const MOST_GPUS: u32 = 4_000_000;
 
@@ -57,7 +57,7 @@ impl Preset {
     /// Returns a commented fabric file.
     ///
     /// # Errors
-    /// If the preset does not support this size; the error suggests the nearest supported one.
+    /// Fails if the preset does not support this size. The error suggests the nearest supported size.
     pub fn file(self, size: Size) -> Result<String, Misfit> {
         if size.gpus > MOST_GPUS {
             return Err(Misfit(format!(
@@ -103,7 +103,7 @@ fn whole(gpus: u32, unit: u32, least: u32, what: &str) -> Result<u32, Misfit> {
     )))
 }
 
-/// Returns the GPUs of the job: whole groups, with a sixteenth of the cluster left as spares.
+/// Returns the number of GPUs for the job, which is a whole number of groups and leaves a sixteenth of the cluster as spares.
 fn job_of(gpus: u32, group: u32) -> Result<u32, Misfit> {
     let spare = gpus - gpus / 16;
     match spare / group * group {
@@ -115,7 +115,7 @@ fn job_of(gpus: u32, group: u32) -> Result<u32, Misfit> {
     }
 }
 
-/// Returns the tensor-parallel group size: `size.tp`, or 32 for clusters of at least 128 GPUs.
+/// Returns the tensor-parallel group size, which is `size.tp` or, by default for clusters of at least 128 GPUs, 32.
 fn group(size: Size, node: u32) -> Result<u32, Misfit> {
     let tp = size.tp.unwrap_or(if size.gpus >= 128 { 32 } else { 2 * node });
     let fits = tp > 0 && (tp.is_multiple_of(node) || node.is_multiple_of(tp));
@@ -163,7 +163,7 @@ fn spares(used: u32, gpus: u32) -> String {
     }
 }
 
-/// Optical switches stay within [`MOST_LEAVES`] ports.
+/// Returns the number of leaves and their size, chosen so that optical switches need at most [`MOST_LEAVES`] ports.
 fn leaves(gpus: u32, unit: u32) -> Result<(u32, u32), Misfit> {
     let mut per_leaf = 32;
     while gpus / per_leaf > MOST_LEAVES {

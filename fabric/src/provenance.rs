@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-//! Provenance of a result: the program version and the hash of every input file.
+//! The provenance of a result, which is the program version and the hash of every input file.
 
 use std::collections::BTreeMap;
 
@@ -27,7 +27,7 @@ impl Input {
     }
 }
 
-/// Input files of a result, keyed by their role: `fabric`, `scenario`, `trace`, `prices`.
+/// Input files of a result, keyed by role, such as `fabric`, `scenario`, `trace` or `prices`.
 pub type Inputs = BTreeMap<String, Input>;
 
 /// The header of every JSON result.

@@ -1,8 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
-//! Fault traces: which server was out of service, and when.
+//! Fault traces, which record when each server was out of service.
 //!
-//! A trace describes servers as an operator counts them, whereas plans, comparisons and emulations
-//! need the nodes of a fabric. [`FaultTrace::on_nodes`] maps one to the other:
+//! A trace describes an operator's servers, whereas plans, comparisons and emulations need the
+//! nodes of a fabric. [`FaultTrace::on_nodes`] maps one to the other:
 //!
 //! ```text
 //!   bytes ──read──▶ FaultTrace ──on_nodes──▶ Timeline of node changes ──▶ compare, plan, emulate
@@ -33,7 +33,7 @@ pub use synth::{PUBLISHED_SERVERS, Synthesis};
 pub use timeline::{Change, Health, Timeline};
 pub use write::{node_changes_csv, public_json, server_faults_csv};
 
-/// Milliseconds since the start of observation.
+/// A time in milliseconds since the start of observation.
 #[derive(
     Clone, Copy, Debug, Default, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize,
 )]
@@ -71,7 +71,7 @@ impl fmt::Display for TraceTime {
     }
 }
 
-/// A server of a trace, numbered by first fault.
+/// A server in a trace. Servers are numbered in order of their first fault.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize)]
 #[serde(transparent)]
 pub struct ServerId(pub u32);
@@ -90,7 +90,7 @@ pub struct FaultKind {
     /// `Hardware Failure`, `Software Failure` or `Other Failure`.
     #[serde(rename = "Level")]
     pub level: String,
-    /// The failed part: `GPU`, `NIC`, `Power Supply`, ….
+    /// The failed part, such as `GPU`, `NIC` or `Power Supply`.
     #[serde(rename = "Class")]
     pub class: String,
     /// The symptom.
@@ -98,12 +98,12 @@ pub struct FaultKind {
     pub description: String,
 }
 
-/// A fault of one server. Faults of a server may overlap and nest.
+/// A fault of one server. A server's faults may overlap and nest.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub struct Fault {
     /// Start of the outage.
     pub start: TraceTime,
-    /// End of the outage; equal to `start` for an instantaneous fault.
+    /// End of the outage, which equals `start` for an instantaneous fault.
     pub end: TraceTime,
     /// Failed server.
     pub server: ServerId,
@@ -126,7 +126,7 @@ pub struct FaultTrace {
     pub kinds: Vec<FaultKind>,
     /// Names of the servers that failed. Servers from `names.len()` on never failed.
     pub names: Vec<String>,
-    /// Faults without an end in the file. They are assumed to last until its last event.
+    /// Number of faults without an end in the file, which are assumed to last until the last event.
     pub open_faults: u32,
 }
 

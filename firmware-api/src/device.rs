@@ -1,10 +1,10 @@
 // SPDX-License-Identifier: Apache-2.0
-//! The device side of the serial line: takes bytes and time, and returns bytes to send.
+//! The device side of the serial line. It takes bytes and the time, and returns bytes to send.
 //!
 //! [`SerialModule`] connects a [`Module`] to the framing. Firmware passes bytes from the UART to
 //! [`SerialModule::on_bytes`], calls [`SerialModule::poll`] at [`SerialModule::next_wakeup`], and
-//! sends the frames passed to `out`. A module does not reply while it boots. Incomplete frames are
-//! counted and not answered.
+//! sends the frames passed to `out`. A module does not reply while it boots, and it counts
+//! incomplete frames but does not answer them.
 //!
 //! A firmware main loop with simulated optics:
 //!
@@ -60,13 +60,13 @@ use crate::time::Micros;
 /// Counters of the line since power-on.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct LineCounters {
-    /// Requests answered, including refused ones.
+    /// Number of requests answered, including refused ones.
     pub requests: u32,
-    /// Byte sequences between delimiters that were not valid frames.
+    /// Number of byte sequences between delimiters that were not valid frames.
     pub errors: u32,
     /// The last frame error.
     pub last_error: Option<FrameError>,
-    /// Valid frames that were neither requests nor acknowledgements.
+    /// Number of valid frames that were neither requests nor acknowledgements.
     pub not_requests: u32,
 }
 
@@ -118,7 +118,7 @@ impl<H: Hardware> SerialModule<H> {
         &self.module
     }
 
-    /// Returns the module, for its I2C side and for the driver of its optics.
+    /// Returns the module, for access by I2C and by the driver of its optics.
     pub const fn module_mut(&mut self) -> &mut Module<H> {
         &mut self.module
     }
@@ -171,7 +171,7 @@ impl<H: Hardware> SerialModule<H> {
         self.send_event(now, &mut out);
     }
 
-    /// Returns the time of the next [`SerialModule::poll`] if no bytes arrive before.
+    /// Returns when [`SerialModule::poll`] must be called next if no bytes arrive before.
     #[must_use]
     pub fn next_wakeup(&self) -> Option<Micros> {
         let again = self.event.map(|event| event.again_at);

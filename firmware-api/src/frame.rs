@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-//! Framing of the serial line: one frame is `00 COBS(header payload CRC-32) 00`.
+//! Framing on the serial line. A frame is `00 COBS(header payload CRC-32) 00`.
 //!
 //! ```text
 //!  0        1      2..4       4         5        6..8     8..8+n    8+n..12+n
@@ -8,16 +8,16 @@
 //! └─────────┴──────┴──────────┴─────────┴────────┴────────┴─────────┴────────┘
 //! ```
 //!
-//! COBS removes all zero bytes from a frame, so a receiver resynchronises at the next zero; the
+//! COBS removes all zero bytes from a frame, so a receiver resynchronises at the next zero. The
 //! leading zero terminates any preceding noise. The CRC is CRC-32/ISO-HDLC (IEEE 802.3) over header
-//! and payload. Lengths are bounded: a receiver never needs more than [`ENCODED_BYTES_MAX`] bytes
-//! of memory.
+//! and payload. Lengths are bounded, so a receiver never needs more than [`ENCODED_BYTES_MAX`]
+//! bytes of memory.
 
 use crc::{CRC_32_ISO_HDLC, Crc};
 
 use crate::wire::{Reader, Writer};
 
-/// Default rate of a serial line, 8N1. Both ends use it unless configured otherwise.
+/// Default rate of a serial line (8N1), which both ends use unless configured otherwise.
 pub const BITS_PER_SECOND: u32 = 921_600;
 
 /// Protocol version of this crate.
@@ -26,7 +26,7 @@ pub const VERSION: u8 = 1;
 /// Header size.
 pub const HEADER_BYTES: usize = 8;
 
-/// Maximum payload size: fits a read of a whole 128-byte page with its address.
+/// Maximum payload size, which is enough for a whole 128-byte page with its address.
 pub const PAYLOAD_BYTES_MAX: usize = 136;
 
 /// Size of the CRC after the payload.
@@ -49,9 +49,9 @@ pub enum FrameKind {
     Request,
     /// From device to host, with the sequence number of its request.
     Reply,
-    /// From device to host, unsolicited and numbered by the device. Since 1.2.
+    /// From device to host, unsolicited and with a number that the device chooses. Since 1.2.
     Event,
-    /// From host to device: acknowledges the event with this number. Since 1.2.
+    /// From host to device, acknowledging the event with this number. Since 1.2.
     Acknowledge,
 }
 
@@ -82,21 +82,21 @@ pub struct Frame<'a> {
     pub version: u8,
     /// Request, reply, event or acknowledgement.
     pub kind: FrameKind,
-    /// Chosen by the host and repeated by the device; the reverse for events.
+    /// Sequence number, which the host chooses and the device repeats. For events it is the reverse.
     pub sequence: u16,
-    /// Command of the request, also in its reply; see [`crate::message`].
+    /// Command of the request, repeated in its reply (see [`crate::message`]).
     pub command: u8,
-    /// Zero in a request. In a reply, zero or the reason of a refusal.
+    /// Zero in a request. In a reply, zero or the reason for a refusal.
     pub status: u8,
     /// At most [`PAYLOAD_BYTES_MAX`] bytes.
     pub payload: &'a [u8],
 }
 
-/// Error of an invalid frame. The receiver never answers one; the sender notices only by its
-/// timeout. A corrupted request can therefore never be mistaken for another one.
+/// Why a frame is invalid. The receiver never answers an invalid frame, so the sender notices only
+/// by its timeout. A corrupted request can therefore never be mistaken for another one.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum FrameError {
-    /// More bytes without a zero than the longest frame has.
+    /// The frame has more bytes without a zero than the longest frame.
     TooLong,
     /// Shorter than header and CRC.
     TooShort,
@@ -129,7 +129,7 @@ impl<'a> Frame<'a> {
     /// Writes the frame with both delimiters and returns its length on the line.
     ///
     /// # Panics
-    /// If the payload exceeds [`PAYLOAD_BYTES_MAX`], which no message of this crate does.
+    /// Panics if the payload exceeds [`PAYLOAD_BYTES_MAX`], which no message in this crate does.
     pub fn encode(&self, out: &mut EncodedBuffer) -> usize {
         assert!(self.payload.len() <= PAYLOAD_BYTES_MAX, "payloads are bounded");
         let mut plain = [0; FRAME_BYTES_MAX];
@@ -191,7 +191,7 @@ impl Reassembler {
         }
     }
 
-    /// Adds one byte. A delimiter may complete a frame or reveal an error; two are neither.
+    /// Adds one byte. A delimiter may complete a frame or reveal an error, but two in succession do neither.
     pub fn push(&mut self, byte: u8) -> Option<Result<Frame<'_>, FrameError>> {
         if byte != 0 {
             match self.buffer.get_mut(self.length) {
@@ -263,7 +263,7 @@ mod tests {
 
     #[test]
     fn frame_encoding_unchanged() {
-        // CRC-32 of 01 01 12 34 07 00 00 02 AB 00 as computed by zlib.
+        // The CRC-32 of 01 01 12 34 07 00 00 02 AB 00 was computed with zlib.
         let expected = [
             0x00, 0x06, 0x01, 0x01, 0x12, 0x34, 0x07, 0x01, 0x03, 0x02, 0xab, 0x05, 0x2a, 0xf3,
             0x21, 0xe8, 0x00,
@@ -303,7 +303,7 @@ mod tests {
             line[bit / 8] ^= 1 << (bit % 8);
             for result in received(&line) {
                 // A flipped bit in the leading delimiter can merge noise with the frame, which is
-                // then lost. Any frame that does arrive is the one that was sent.
+                // then lost. Any frame that does arrive is identical to the one sent.
                 prop_assert!(result.is_err() || result == Ok((9, 7, payload.clone())));
             }
         }

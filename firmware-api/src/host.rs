@@ -1,13 +1,13 @@
 // SPDX-License-Identifier: Apache-2.0
 //! The host side of the serial line: encodes requests and decodes replies.
 //!
-//! [`Host`] numbers requests and matches replies; the caller, which owns the clock, handles
+//! [`Host`] numbers requests and matches replies, and the caller, which owns the clock, handles
 //! timeouts and repeats. These rules prevent an unknown outcome from causing a wrong circuit:
 //!
-//! 1. One request in flight per line. A reply with another number is late: drop it.
-//! 2. Without a reply in time, send [`Request::Status`] and compare; assume neither outcome.
-//!    Repeating the same fire is harmless; arming a new transaction before the state of the old one
-//!    is known is not.
+//! 1. Have only one request in flight per line. A reply with another number is late, so drop it.
+//! 2. If there is no reply in time, do not assume either outcome, but send [`Request::Status`] and
+//!    compare. Repeating the same fire is harmless, but arming a new transaction before the state
+//!    of the old one is known is not.
 //! 3. Success means *the generation advanced and the active path equals the wanted one*, never
 //!    merely the absence of an error.
 //!
@@ -52,7 +52,7 @@ pub struct Answer<'a> {
 pub enum Received<'a> {
     /// A reply to a request.
     Answer(Answer<'a>),
-    /// An unsolicited event. [Acknowledge](acknowledge) its number, even if it is a duplicate.
+    /// An unsolicited event. The host must [acknowledge](acknowledge) its number, even if it is a duplicate.
     Event(Sequence, Event),
 }
 
@@ -100,17 +100,17 @@ impl Host {
         Self { last_sequence: last.0, reassembler: Reassembler::new() }
     }
 
-    /// Encodes `request` as a frame. Returns its number and its length on the line.
+    /// Encodes `request` as a frame. Returns the frame's number and its length on the line.
     ///
     /// # Panics
-    /// If a register write exceeds [`crate::message::REGISTER_BYTES_MAX`].
+    /// Panics if a register write exceeds [`crate::message::REGISTER_BYTES_MAX`].
     pub fn request(&mut self, request: &Request<'_>, out: &mut EncodedBuffer) -> (Sequence, usize) {
         self.last_sequence = self.last_sequence.wrapping_add(1);
         let sequence = Sequence(self.last_sequence);
         (sequence, encode_request(sequence, request, out))
     }
 
-    /// Decodes received bytes and passes on each answer or error; events are errors.
+    /// Decodes received bytes and passes each answer or error to `on`. Events count as errors.
     pub fn receive(&mut self, input: &[u8], mut on: impl FnMut(Result<Answer<'_>, ReceiveError>)) {
         self.receive_all(input, |received| match received {
             Ok(Received::Answer(answer)) => on(Ok(answer)),
@@ -119,7 +119,7 @@ impl Host {
         });
     }
 
-    /// Decodes received bytes and passes on each answer, event or error.
+    /// Decodes received bytes and passes each answer, event or error to `on`.
     pub fn receive_all(
         &mut self,
         input: &[u8],
@@ -138,7 +138,7 @@ impl Host {
     }
 }
 
-/// Encodes `request` with this number. A repeat keeps its number, so that either reply counts.
+/// Encodes `request` with this number. A repeated request keeps its number, so that either reply counts.
 ///
 /// # Panics
 /// If a register write exceeds [`crate::message::REGISTER_BYTES_MAX`].
@@ -148,11 +148,11 @@ pub fn encode_request(sequence: Sequence, request: &Request<'_>, out: &mut Encod
     encode_payload(sequence, request.command(), &payload[..length], out)
 }
 
-/// Encodes `request` with an epoch. A device that has accepted a request of a later epoch refuses
+/// Encodes `request` with an epoch. A device that has accepted a request from a later epoch refuses
 /// it. For modules since 1.4.
 ///
 /// # Panics
-/// If the request leaves no space for an epoch: register writes and module names carry none.
+/// Panics if the request has no space for an epoch, which is the case for register writes and module names.
 pub fn encode_in_epoch(
     sequence: Sequence,
     epoch: Epoch,

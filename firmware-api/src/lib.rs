@@ -1,15 +1,15 @@
 // SPDX-License-Identifier: Apache-2.0
-//! Both ends of the protocol between a host and an optical transceiver with an integrated switch.
+//! Implements both ends of the protocol between a host and an optical transceiver with an integrated switch.
 //!
-//! Firmware links the device side: [`device`] for the serial line, [`module`] for the behaviour of
-//! the module, and the trait `Hardware` for its optics. A daemon links the host side: [`host`].
-//! [`frame`] and [`message`] define the bytes on the serial line, [`cmis`] the register map of CMIS
-//! 5.x with the vendor page B0h, and [`path`] the positions of a switch group.
+//! Firmware links the device side, which consists of [`device`] for the serial line, [`module`] for
+//! the behaviour of the module, and the trait `Hardware` for its optics. A daemon links the host
+//! side in [`host`]. [`frame`] and [`message`] define the bytes on the serial line, [`cmis`] the
+//! register map of CMIS 5.x with the vendor page B0h, and [`path`] the positions of a switch group.
 //!
 //! The crate is `no_std`, does not allocate and contains no `unsafe`. Times are microseconds since
 //! power-on on the caller's clock.
 //!
-//! Serial ports, retries and host policy are left to the daemon. `docs/firmware-api.md` is the
+//! The daemon handles serial ports, retries and host policy. `docs/firmware-api.md` is the
 //! specification for firmware engineers.
 #![no_std]
 #![forbid(unsafe_code)]

@@ -1,9 +1,9 @@
 // SPDX-License-Identifier: Apache-2.0
 //! Requests and replies inside a frame.
 //!
-//! Every request may be repeated if its reply was lost: reads change nothing, writes and arms set
-//! the same values again, and a fire acts once per transaction (see [`Request::Fire`]). Multi-byte
-//! fields are big-endian, as in CMIS. docs/firmware-api.md lists the offsets.
+//! Every request may be repeated if its reply was lost, because reads change nothing, writes and arms
+//! set the same values again, and a fire acts only once per transaction (see [`Request::Fire`]).
+//! Multi-byte fields are big-endian, as in CMIS. docs/firmware-api.md lists the offsets.
 //!
 //! ```text
 //!   host ── Request ──▶ module        Hello, Read, Write, Arm, Fire, Disarm, Status, Links, …
@@ -30,7 +30,7 @@ pub use report::{
 };
 pub use request::{Arm, Request};
 
-/// Maximum size of a register read or write in one message: half of the 256-byte window.
+/// Maximum size of a register read or write in one message, which is half of the 256-byte window.
 pub const REGISTER_BYTES_MAX: usize = 128;
 
 /// Maximum length of a module's name at an agent.
@@ -39,10 +39,10 @@ pub const MODULE_NAME_BYTES_MAX: usize = 64;
 /// Buffer for the payload of any message.
 pub type PayloadBuffer = [u8; PAYLOAD_BYTES_MAX];
 
-/// The host's identifier of one change of paths.
+/// The host's identifier for one change of paths.
 ///
-/// The host must not reuse a number on a module while the earlier change could still arrive. A
-/// counter or a hash of plan and step works.
+/// The host must not reuse a number on a module while the earlier change could still arrive. It can
+/// use a counter or a hash of plan and step.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub struct TransactionId(pub u32);
 
@@ -51,13 +51,13 @@ impl TransactionId {
     pub const NONE: Self = Self(0);
 }
 
-/// The term of a leading host; its successor uses a larger number. Since 1.4.
+/// The term of a leading host, whose successor uses a larger number. Since 1.4.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub struct Epoch(pub u64);
 
 /// Command codes in frames.
 pub mod command {
-    /// Flag in the command code: the payload begins with the host's [`super::Epoch`]. Since 1.4.
+    /// Flag in the command code, which means that the payload begins with the host's [`super::Epoch`]. Since 1.4.
     pub const IN_EPOCH: u8 = 0x80;
     /// [`super::Request::Hello`].
     pub const HELLO: u8 = 0x01;

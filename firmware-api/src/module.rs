@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-//! The module behind the serial line and the I2C bus: registers, state machines, path switch and
-//! CDB.
+//! The module behind the serial line and the I2C bus, with its registers, state machines, path
+//! switch and CDB.
 //!
 //! [`Module`] is a state machine without clock or interrupts. Call [`Module::poll`] with the
 //! current time at [`Module::next_wakeup`] or more often, and before any other method. It uses no
@@ -97,7 +97,7 @@ impl<H: Hardware> Module<H> {
         module
     }
 
-    /// Restarts the firmware: volatile state is lost, and the light moves to its power-on paths.
+    /// Restarts the firmware. Volatile state is lost, and the light moves to its power-on paths.
     pub fn reset(&mut self, now: Micros) {
         self.switch = SwitchGroups::power_on(&self.profile, &mut self.hardware, now);
         self.boots = self.hardware.count_boot();
@@ -130,7 +130,7 @@ impl<H: Hardware> Module<H> {
         self.answers_from
     }
 
-    /// Returns the boots since manufacture, modulo 2¹⁶.
+    /// Returns the number of boots since manufacture, modulo 2¹⁶.
     #[must_use]
     pub const fn boots(&self) -> u16 {
         self.boots
@@ -160,7 +160,7 @@ impl<H: Hardware> Module<H> {
         self.poll(now);
     }
 
-    /// Advances to `now`, executing everything due since the last call at its own time.
+    /// Advances to `now` and executes everything that became due since the last call, each at its own time.
     pub fn poll(&mut self, now: Micros) {
         while let Some(at) = self.next_wakeup().filter(|&at| at <= now) {
             self.step(at.max(self.now));
@@ -189,7 +189,7 @@ impl<H: Hardware> Module<H> {
         self.watch.advance(&self.profile, &self.switch, &self.hardware, now);
     }
 
-    /// Returns the time of the next [`Module::poll`] if nothing else happens.
+    /// Returns when [`Module::poll`] must be called next if nothing else happens.
     #[must_use]
     pub fn next_wakeup(&self) -> Option<Micros> {
         if !self.answers(self.now) {
@@ -240,11 +240,11 @@ impl<H: Hardware> Module<H> {
         Ok(())
     }
 
-    /// Writes over I2C; the module acts at the end of the write. Read-only bytes are ignored.
+    /// Writes over I2C. The module acts at the end of the write and ignores read-only bytes.
     ///
     /// # Errors
-    /// [`NotAcknowledged`] while booting or within a hold-off, and for a write of several bytes
-    /// that touches the apply registers 10h:143 and 144.
+    /// Returns [`NotAcknowledged`] while booting or within a hold-off, and for a write of several
+    /// bytes that includes the apply register 10h:143 or 144.
     pub fn bus_write(
         &mut self,
         now: Micros,
@@ -295,7 +295,7 @@ impl<H: Hardware> Module<H> {
         }
     }
 
-    /// Reads registers as the serial line does. The error is [`RequestRefusal::NoSuchRegister`].
+    /// Reads registers as the serial line does. Fails with [`RequestRefusal::NoSuchRegister`].
     pub fn read(
         &mut self,
         now: Micros,
@@ -316,8 +316,8 @@ impl<H: Hardware> Module<H> {
     /// Writes registers independently of the page selection, as the serial line does.
     ///
     /// # Errors
-    /// [`RequestRefusal::NoSuchRegister`] if one of the bytes is not writable,
-    /// [`RequestRefusal::Locked`] without the password. Nothing is written in either case.
+    /// Returns [`RequestRefusal::NoSuchRegister`] if one of the bytes is not writable, and
+    /// [`RequestRefusal::Locked`] without the password. In either case, nothing is written.
     pub fn write(
         &mut self,
         now: Micros,
@@ -344,18 +344,18 @@ impl<H: Hardware> Module<H> {
         Ok(())
     }
 
-    /// Processes the epoch of a request, before the request itself. A larger epoch disarms the
-    /// change of the former host.
+    /// Processes the epoch of a request before the request itself. A larger epoch disarms the
+    /// previous host's change.
     ///
     /// # Errors
-    /// [`RequestRefusal::EarlierEpoch`] after a request of a later epoch.
+    /// Returns [`RequestRefusal::EarlierEpoch`] after a request from a later epoch.
     pub fn enter(&mut self, now: Micros, epoch: Epoch) -> Result<(), RequestRefusal> {
         if epoch < self.epoch {
             return Err(RequestRefusal::EarlierEpoch);
         }
         if epoch > self.epoch {
             self.epoch = epoch;
-            // A change in motion completes and stays armed, but its host can send nothing more.
+            // A change whose light is moving completes and stays armed, but its host can no longer send requests.
             let armed = self.switch.armed();
             let _still_moving = self.disarm(now, armed);
         }
@@ -365,7 +365,7 @@ impl<H: Hardware> Module<H> {
     /// Checks and stores a change of paths without moving light.
     ///
     /// # Errors
-    /// [`RequestRefusal::Busy`] while light moves.
+    /// Returns [`RequestRefusal::Busy`] while light moves.
     pub fn arm(&mut self, now: Micros, arm: Arm) -> Result<ArmReport, RequestRefusal> {
         self.poll(now);
         self.arm_now(arm)
@@ -378,11 +378,11 @@ impl<H: Hardware> Module<H> {
         Ok(report)
     }
 
-    /// Starts the armed change; [`Module::moving`] returns false once it has ended.
+    /// Starts the armed change. [`Module::moving`] returns false once it has ended.
     ///
     /// # Errors
-    /// [`RequestRefusal::NotArmed`]. A group that may not move at this time is not an error; see
-    /// the report.
+    /// Returns [`RequestRefusal::NotArmed`] if the transaction is not armed. A group that may not
+    /// move at this time is not an error; the report contains its outcome.
     pub fn fire(
         &mut self,
         now: Micros,
@@ -410,12 +410,12 @@ impl<H: Hardware> Module<H> {
         fired
     }
 
-    /// Arms and starts a change in one step; [`Module::moving`] returns false once it has ended.
+    /// Arms and starts a change in one step. [`Module::moving`] returns false once it has ended.
     ///
     /// # Errors
-    /// [`RequestRefusal::UnknownCommand`] if the module lacks this capability,
+    /// Returns [`RequestRefusal::UnknownCommand`] if the module lacks this capability, and
     /// [`RequestRefusal::Busy`] while the light of another change moves. A group that may not move
-    /// at this time is not an error; see the report.
+    /// at this time is not an error; the report contains its outcome.
     pub fn go(&mut self, now: Micros, arm: Arm, groups: Groups) -> Result<(), RequestRefusal> {
         self.poll(now);
         if !self.profile.capabilities.has(Capabilities::GO) {
@@ -428,10 +428,10 @@ impl<H: Hardware> Module<H> {
         self.fire_now(now, arm.transaction, groups)
     }
 
-    /// Enables or disables events. The current state at enabling does not produce events.
+    /// Enables or disables events. Enabling them does not produce events about the current state.
     ///
     /// # Errors
-    /// [`RequestRefusal::UnknownCommand`] if the module has no events.
+    /// Returns [`RequestRefusal::UnknownCommand`] if the module does not support events.
     pub fn set_events(
         &mut self,
         now: Micros,
@@ -456,7 +456,7 @@ impl<H: Hardware> Module<H> {
         Some(Event { kind, group, active, power, boots: self.boots, uptime_ms, skipped })
     }
 
-    /// Returns when [`Module::take_event`] returns an event if nothing else happens.
+    /// Returns when [`Module::take_event`] will return an event if nothing else happens.
     #[must_use]
     pub fn next_event(&self) -> Option<Micros> {
         self.watch.next_event()
@@ -477,7 +477,7 @@ impl<H: Hardware> Module<H> {
     /// Discards `transaction` if it is armed.
     ///
     /// # Errors
-    /// [`RequestRefusal::Busy`] while its light moves.
+    /// Returns [`RequestRefusal::Busy`] while its light moves.
     pub fn disarm(
         &mut self,
         now: Micros,
@@ -494,8 +494,8 @@ impl<H: Hardware> Module<H> {
     /// Stores the power-on paths.
     ///
     /// # Errors
-    /// [`RequestRefusal::Locked`] for a wrong password, [`RequestRefusal::Malformed`] for paths
-    /// that the module does not have.
+    /// Returns [`RequestRefusal::Locked`] for a wrong password, and [`RequestRefusal::Malformed`]
+    /// for paths that the module does not have.
     pub fn set_power_on_paths(
         &mut self,
         now: Micros,
@@ -538,13 +538,13 @@ impl<H: Hardware> Module<H> {
         }
     }
 
-    /// Returns all state that a host checks after a change. Clears no flag.
+    /// Returns all state that a host checks after a change. Does not clear any flags.
     pub fn status(&mut self, now: Micros) -> StatusReport {
         self.poll(now);
         self.status_now(now)
     }
 
-    /// Returns the module's own link name and its neighbours'. Clears nothing.
+    /// Returns the link names of the module and its neighbours. Does not clear any flags.
     pub fn links(&mut self, now: Micros) -> LinksReport {
         self.poll(now);
         LinksReport {

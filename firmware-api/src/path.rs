@@ -1,13 +1,13 @@
 // SPDX-License-Identifier: Apache-2.0
 //! The paths of a switch group and the outcomes of changing them.
 //!
-//! A *group* is the set of lanes that one switch element moves together; an OCSTrx has one. A
+//! A *group* is the set of lanes that one switch element moves together. An OCSTrx has one group. A
 //! *path* is the destination of a group's light: nowhere, one of the external fibres, or back into
 //! the module. Codes are those of register page B0h (docs/firmware-api.md).
 
 use core::fmt;
 
-/// Maximum number of switch groups: the eight lanes of a bank.
+/// Maximum number of switch groups, one for each of a bank's eight lanes.
 pub const GROUPS_MAX: usize = 8;
 
 /// Maximum number of external paths, limited by the power taps of page B0h.
@@ -36,7 +36,7 @@ impl Path {
         if number >= 1 && number <= EXTERNAL_PATHS_MAX { Some(Self(number)) } else { None }
     }
 
-    /// Returns the path of a register code; `None` for an undefined code.
+    /// Returns the path of a register code, or `None` for an undefined code.
     #[must_use]
     pub const fn from_code(code: u8) -> Option<Self> {
         match code {
@@ -71,7 +71,7 @@ impl fmt::Display for Path {
 /// One path per group. Groups that a module does not have are [`Path::DARK`].
 pub type Paths = [Path; GROUPS_MAX];
 
-/// A set of groups of a module: bit n is group n.
+/// A set of a module's groups, in which bit n represents group n.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash)]
 pub struct Groups(pub u8);
 
@@ -119,7 +119,7 @@ impl Groups {
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash)]
 pub enum DataPathPolicy {
     /// Every data path must be Deactivated, so that a host unaware of paths sees a normal
-    /// re-initialisation. The default.
+    /// re-initialisation. This is the default.
     #[default]
     RequireDeactivated,
     /// The module mutes its transmitters while light moves.
@@ -129,7 +129,7 @@ pub enum DataPathPolicy {
 }
 
 impl DataPathPolicy {
-    /// Returns the policy of register byte B0h:216; `None` for an undefined code.
+    /// Returns the policy for register byte B0h:216, or `None` for an undefined code.
     #[must_use]
     pub const fn from_code(code: u8) -> Option<Self> {
         match code {
@@ -151,7 +151,7 @@ impl DataPathPolicy {
     }
 }
 
-/// Outcome for one group. Codes 0 to 6 are those of CMIS page 6Dh; 128 and up are this project's.
+/// Outcome for one group. Codes 0 to 6 are those of CMIS page 6Dh, and codes from 128 on are this project's own.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash)]
 pub enum GroupOutcome {
     /// The group was not part of the request.
@@ -161,7 +161,7 @@ pub enum GroupOutcome {
     Success,
     /// The light is moving.
     InProgress,
-    /// Refused at this time: the minimum dwell has not passed, or the module is not ready.
+    /// Refused at this time because the minimum dwell time has not passed or the module is not ready.
     Rejected,
     /// The wanted path does not exist.
     Invalid,
@@ -191,7 +191,7 @@ impl GroupOutcome {
         (130, Self::PowerLow),
     ];
 
-    /// Returns the outcome of a register code; `None` for an undefined code.
+    /// Returns the outcome of a register code, or `None` for an undefined code.
     #[must_use]
     pub fn from_code(code: u8) -> Option<Self> {
         Self::CODES.iter().find(|(known, _)| *known == code).map(|&(_, outcome)| outcome)

@@ -6,7 +6,7 @@
 
 use core::ops::Add;
 
-/// Microseconds: an instant since power-on, or a duration.
+/// A time in microseconds, which is an instant since power-on or a duration.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub struct Micros(pub u64);
 

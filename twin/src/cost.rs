@@ -1,16 +1,16 @@
 // SPDX-License-Identifier: Apache-2.0
-//! Assumed CPU time of the daemon. Its processor is not emulated, so these are constants, printed
-//! with every result.
+//! Assumed CPU time of the daemon. Its processor is not emulated, so these are constants that are
+//! printed with every result.
 
 use lightloom_emulator::outcome::CostModel;
 use lightloom_units::Picoseconds;
 use lightloom_units::seed::Stream;
 use rand::RngExt;
 
-/// Measured at 32 nodes and 64 transceivers by `tests/it/cost.rs` (figures in docs/twin.md). The
-/// cost per device is the slope to 720 nodes, the cost per node the share of one at 32 nodes. The
-/// hand-off is half of the additional time of a read over a pty, on the machine of docs/twin.md.
-/// The jitter is an assumption.
+/// `tests/it/cost.rs` measured these costs with 32 nodes and 64 transceivers (figures in
+/// docs/twin.md). The cost per device is the slope up to 720 nodes, and the cost per node is one
+/// node's share at 32 nodes. The hand-off is half of the additional time that a read over a pty
+/// takes on the machine in docs/twin.md. The jitter is an assumption.
 pub const COST: CostModel = CostModel {
     per_input: Picoseconds::from_micros(9),
     per_input_and_device: Picoseconds::from_nanos(2),

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-//! The daemon of the twin: the shipped control core and journal on one processor, which blocks
-//! during a flush.
+//! The daemon in the twin, which consists of the shipped control core and journal on one processor.
+//! The processor blocks during a flush.
 
 use lightloom_control::controller::{Action, Answer, Event, Note, ReplyTo, Request};
 use lightloom_control::desired::{self, Wanted};
@@ -120,7 +120,7 @@ impl TwinDaemon {
         Some(SimTime(deadline.0.saturating_mul(1_000_000)).max(self.busy_until))
     }
 
-    /// Returns the digest of the plan in force; empty while the daemon is down.
+    /// Returns the digest of the plan in force. Empty while the daemon is down.
     pub(crate) fn plan_sha256(&self) -> String {
         let ledger = |control: &Control| control.controller().ledger().plan_sha256.clone();
         self.control.as_ref().map_or_else(String::new, ledger)
@@ -244,7 +244,7 @@ impl TwinDaemon {
         let control = self.control.as_ref();
         let past = control.and_then(|control| control.controller().ledger().history.back());
         if past.is_some_and(|past| past.cause == Cause::Phase) {
-            // The job learns the result from the request's state. No ring changes.
+            // The job learns the result from the state of its request, and no ring changes.
             return;
         }
         self.committed += u64::from(is_committed);

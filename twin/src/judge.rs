@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 //! Checks the daemon against the invariants I1 to I9 of docs/reliability.md, using the actual
-//! faults and the actual light. Independent of the daemon's policies.
+//! faults and the actual light. The checks do not depend on the daemon's policies.
 
 use std::collections::{BTreeMap, BTreeSet};
 
@@ -11,8 +11,8 @@ use lightloom_units::{Picoseconds, SimTime};
 
 const LISTED_MAX: usize = 20;
 
-/// Time limit for a change after its intent. A device is waited for at most 30 s, both forward and
-/// during a rollback.
+/// Time limit for a change after its intent. The daemon waits for a device for at most 30 s when it
+/// applies a change and again when it rolls the change back.
 const OVER_WITHIN: Picoseconds = Picoseconds::from_millis(90_000);
 
 /// The durable ledger, and the violations.
@@ -20,9 +20,9 @@ const OVER_WITHIN: Picoseconds = Picoseconds::from_millis(90_000);
 pub(crate) struct Judge {
     durable: Ledger,
     intents: BTreeMap<String, u32>,
-    /// Committed changes that are not checked against the light yet.
+    /// Committed changes that have not yet been checked against the light.
     pub(crate) committed: Vec<Fabric>,
-    /// Changes with another result that are not checked yet.
+    /// Changes with another result that have not yet been checked.
     pub(crate) undone: Vec<Fabric>,
     /// The open change and its start.
     open: Option<(Txn, SimTime)>,
@@ -42,7 +42,7 @@ impl Judge {
         &self.violations
     }
 
-    /// I3: records acknowledged as durable survive a crash.
+    /// Checks I3: records that were acknowledged as durable survive a crash.
     pub(crate) fn restarted(&mut self, read: &Ledger, now: SimTime) {
         let durable = &self.durable;
         if read.version < durable.version || read.last_txn < durable.last_txn {
@@ -53,7 +53,7 @@ impl Judge {
         self.unknown.clear();
     }
 
-    /// I7: every change ends.
+    /// Checks I7: every change ends.
     pub(crate) fn overdue(&self, now: SimTime) -> Option<String> {
         let (txn, since) = self.open.filter(|(_, since)| now > *since + OVER_WITHIN)?;
         Some(format!("I7: {txn}, begun at {since}, is not over at {now}"))
@@ -98,7 +98,7 @@ impl Judge {
     /// Checks write-ahead, no blind retry, I1, I4 and I5 for each command.
     pub(crate) fn sends(&mut self, device: &DeviceName, op: &Op, now: SimTime) {
         let Op::Switch { txn, moves } = op else {
-            // An arm includes a reading.
+            // An arm also reads the device.
             if matches!(op, Op::Observe { .. } | Op::Arm { .. }) {
                 self.unknown.remove(device);
             }
@@ -125,7 +125,7 @@ impl Judge {
         }
     }
 
-    /// I3: a committed change is in effect, if the light is known at all.
+    /// Checks I3: a committed change is in effect if the light is known at all.
     pub(crate) fn holds(&mut self, goal: &Fabric, truths: &BTreeMap<DeviceName, Positions>) {
         for (device, wanted) in goal {
             let Some(true_one) = truths.get(device) else { continue };

@@ -1,15 +1,15 @@
 // SPDX-License-Identifier: Apache-2.0
-//! The virtual twin: the shipped controller, policies and drivers run against emulated transceivers
-//! under the clock of a simulation.
+//! The virtual twin, in which the shipped controller, policies and drivers run against emulated
+//! transceivers on a simulation's clock.
 //!
-//! The emulator passes on the faults of the scenario, and the twin applies them to the emulated
-//! devices, the light at ports of optical switches, the daemon or its disk. It transfers bytes over
-//! serial lines at their rate, models the time of devices and disk, and answers with the circuits
-//! that the daemon establishes. [`World`] is that side of a run; [`COST`] is the assumed CPU time of
-//! the daemon. Times are integer picoseconds, and equal seeds give equal runs.
+//! The emulator passes on a scenario's faults, and the twin applies them to the emulated devices,
+//! the light at ports of optical switches, the daemon or its disk. It transfers bytes over serial
+//! lines at their rate, models the time of devices and disk, and answers with the circuits that the
+//! daemon establishes. [`World`] is the twin's side of a run, and [`COST`] is the daemon's assumed
+//! CPU time. Times are integer picoseconds, and equal seeds give equal runs.
 //!
-//! Packets are simulated by `lightloom-engine`; real programs run in `lightloom-live`. docs/twin.md
-//! separates measured from assumed figures.
+//! `lightloom-engine` simulates packets, and `lightloom-live` runs real programs. docs/twin.md
+//! separates measured figures from assumed ones.
 
 mod cost;
 mod daemon;

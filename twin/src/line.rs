@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-//! The line to a device. On a serial line, bytes take time, ten bits each; over TCP they take none.
+//! The line to a device. On a serial line, each byte takes the time of ten bits. Over TCP, bytes take no time.
 
 use lightloom_devices::{Line, RackSlot};
 use lightloom_drivers::tender::Tender;
@@ -8,10 +8,10 @@ use lightloom_units::{Picoseconds, SimTime};
 
 use crate::setup::Installed;
 
-/// Bits per byte: start, eight data bits, stop.
+/// Bits per byte: a start bit, eight data bits and a stop bit.
 const BITS: u64 = 10;
 
-/// A device with its line, and the daemon's task at the other end.
+/// A device with its line and the daemon's task at the other end.
 pub(crate) struct TwinDevice {
     pub(crate) installed: Installed,
     pub(crate) slot: RackSlot,
@@ -23,9 +23,9 @@ pub(crate) struct TwinDevice {
     pub(crate) bytes: u64,
     /// Last known path of a transceiver.
     pub(crate) light: Option<Path>,
-    /// Last known connections of an optical switch that pass light: ingress and egress.
+    /// Last known connections that pass light through an optical switch, as ingress and egress ports.
     pub(crate) passes: Vec<(u16, u16)>,
-    /// When its light is checked again.
+    /// When its light will be checked again.
     pub(crate) wakes_at: Option<SimTime>,
 }
 
@@ -45,14 +45,14 @@ impl TwinDevice {
         }
     }
 
-    /// Returns when the last of these bytes, sent at `at`, arrives at the device.
+    /// Returns when the last of these bytes arrives at the device if they are sent at `at`.
     pub(crate) fn sends(&mut self, at: SimTime, bytes: usize, rate: u32) -> SimTime {
         self.bytes += bytes as u64;
         self.to_free = self.to_free.max(at) + takes(bytes, rate);
         self.to_free
     }
 
-    /// Returns when the last of these bytes, answered at `at`, arrives at the daemon.
+    /// Returns when the last of these bytes arrives at the daemon if the device sends them at `at`.
     pub(crate) fn answers(&mut self, at: SimTime, bytes: usize, rate: u32) -> SimTime {
         self.bytes += bytes as u64;
         self.from_free = self.from_free.max(at) + takes(bytes, rate);
@@ -60,7 +60,7 @@ impl TwinDevice {
     }
 }
 
-/// A rate of 0 means no transfer time.
+/// Returns the transfer time, which is zero for a rate of 0.
 fn takes(bytes: usize, bits_per_second: u32) -> Picoseconds {
     if bits_per_second == 0 {
         return Picoseconds::ZERO;

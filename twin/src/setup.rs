@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-//! The installation, for the daemon and for the emulated rack. Every bundle of the fabric is a
-//! transceiver, cabled according to the fabric, and every optical switch a switch.
+//! Sets up the installation for the daemon and for the emulated rack. Every bundle in the fabric
+//! becomes a transceiver with the fabric's cabling, and every optical switch becomes a switch.
 
 use std::collections::BTreeMap;
 
@@ -29,11 +29,11 @@ use lightloom_units::id::{BundleId, NodeId, OcsId};
 use lightloom_units::seed::Seed;
 use lightloom_units::{Picoseconds, SimTime};
 
-/// Limit on simultaneously dark links: the default of the configuration file.
+/// Limit on simultaneously dark links, which is the default in the configuration file.
 const DARK_LINKS_MAX: usize = 1024;
 
-/// Time after the end of a session within which an optical switch may still execute a command: the
-/// default of the configuration file.
+/// Time after the end of a session within which an optical switch may still execute a command. This
+/// is the default in the configuration file.
 const LATE_WITHIN: Micros = Micros::from_secs(2);
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -50,7 +50,7 @@ impl Installed {
         }
     }
 
-    /// Creates the daemon's task. Tasks start one after the other.
+    /// Creates the daemon's task for a device. Tasks start one after the other.
     pub(crate) fn tender(
         self,
         index: usize,
@@ -101,7 +101,7 @@ pub(crate) fn bundles(fabric: &Fabric) -> Vec<BundleId> {
         .collect()
 }
 
-/// Builds the inventory that the daemon's configuration would result in.
+/// Builds the inventory that would result from the daemon's configuration.
 pub(crate) fn inventory(fabric: &Fabric, daemon: &DaemonSetup) -> (Inventory, Setup) {
     let mut inventory = Inventory {
         devices: BTreeMap::new(),
@@ -198,8 +198,8 @@ fn switch(
     AnyDevice::Switch(Box::new(Faulty::new(device, seed, index)))
 }
 
-/// Creates the emulated transceivers, lit in loopback, with the fibres between them, and the
-/// optical switches, dark.
+/// Creates the emulated transceivers (lit, in loopback), the fibres between them, and the optical
+/// switches (dark).
 pub(crate) fn rack(
     fabric: &Fabric,
     daemon: &DaemonSetup,

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-//! The event queue: arriving bytes, timers of device tasks, turns of the daemon, light that
-//! settles.
+//! The event queue, which contains arriving bytes, timers of device tasks, turns of the daemon, and
+//! light that settles.
 
 mod begin;
 mod faults;
@@ -29,7 +29,7 @@ use crate::line::TwinDevice;
 use crate::setup::{self, Installed};
 use phases::AskedPhase;
 
-/// Readings below this count as missing light, in thousandths of a dBm.
+/// Readings below this value, in thousandths of a dBm, count as missing light.
 const DARK_MDBM: i32 = -20_000;
 
 enum WorldEvent {
@@ -42,7 +42,7 @@ enum WorldEvent {
     Rests(usize),
     /// A job's phase request arrives at the daemon.
     Asks(u64),
-    /// A command, with the daemon's start count.
+    /// A command with the daemon's start count.
     Command(u64, TaskCommand),
 }
 
@@ -65,12 +65,12 @@ pub struct World {
     answer: Option<Answer>,
     /// The unsettled phase request of a job.
     asked: Option<AskedPhase>,
-    /// Number of phase requests, and their results: lit, kept, missed.
+    /// Number of phase requests, and how many were lit, kept or missed.
     phases: PhaseCounts,
     active: Vec<(RackSlot, DeviceFault)>,
     /// Every part that failed in this run.
     broken: BTreeSet<Part>,
-    /// A fault has started that the daemon has not handled.
+    /// Whether a fault has started that the daemon has not yet handled.
     is_watched: bool,
     life: u64,
 }
@@ -242,7 +242,7 @@ impl World {
         }
     }
 
-    /// Bytes arrive at the daemon, which reads them when its processor is free.
+    /// Handles bytes that arrive at the daemon, which reads them when its processor is free.
     fn hear(&mut self, line: Line, bytes: Option<Vec<u8>>) {
         let Some(index) = self.end_of(line).filter(|_| self.daemon.control.is_some()) else {
             return;
@@ -295,7 +295,7 @@ impl World {
         }
     }
 
-    /// Returns the rate of a line; 0 if bytes take no time.
+    /// Returns the rate of a line, or 0 if bytes take no time.
     fn rate(&self, index: usize) -> u32 {
         let is_serial = matches!(self.devices[index].installed, Installed::Module(_));
         if is_serial && self.settings.line_time { self.settings.bits_per_second } else { 0 }
@@ -342,8 +342,8 @@ impl World {
         self.plan_turn(deadline);
     }
 
-    /// Returns whether a device lost power in this run. The light of a transceiver moved when power
-    /// returned.
+    /// Returns whether a device lost power in this run. In that case, a transceiver's light moved
+    /// when power returned.
     fn was_off(&self, name: &DeviceName) -> bool {
         let Some(index) = self.by_name.get(name) else { return false };
         self.broken.iter().any(|part| match self.devices[*index].installed {
@@ -372,7 +372,7 @@ impl World {
         }
     }
 
-    /// I9: a bypassed part failed, or had failed, or is at the far end of a failed part.
+    /// Checks I9: a bypassed part has failed, had failed before, or is at the far end of a failed part.
     fn judge_bypass(&mut self, parts: &[Part]) {
         for part in parts {
             if !self.broken.iter().any(|broken| self.is_beside(*broken, *part)) {

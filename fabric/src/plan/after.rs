@@ -46,7 +46,7 @@ impl PlanChange {
         }
     }
 
-    /// Applies the change to `before`. `None` if an index is out of range for `before`.
+    /// Applies the change to `before`. Returns `None` if an index is out of range.
     #[must_use]
     pub fn of(&self, before: &Plan) -> Option<Plan> {
         Some(Plan {
@@ -82,7 +82,7 @@ fn rest(plan: &Plan) -> Plan {
     }
 }
 
-/// Aligns two lists as runs of (equal entries, removed entries, new entries).
+/// Aligns two lists as runs, each with the number of equal, removed and new entries.
 fn runs<T: PartialEq>(before: &[T], next: &[T]) -> Vec<[usize; 3]> {
     let (mut at, mut to, mut found) = (0, 0, Vec::new());
     while at < before.len() || to < next.len() {
@@ -180,7 +180,7 @@ impl SpelledList {
     }
 }
 
-/// The canonical text of a plan, kept to compute the digests of its successors.
+/// The canonical text of a plan, which is kept to compute its successors' digests.
 #[derive(Clone, Debug)]
 pub struct Spelled {
     circuits: SpelledList,

@@ -15,7 +15,7 @@ pub fn is_plan(bytes: &[u8]) -> bool {
     schema_of(bytes).is_some_and(|schema| schema.starts_with("lightloom.plan/"))
 }
 
-/// Parsing stops at the schema, which comes first: plans of large fabrics have megabytes.
+/// Returns the schema. Parsing stops there because plans of large fabrics have megabytes and the schema comes first.
 fn schema_of(bytes: &[u8]) -> Option<String> {
     struct Look<'a>(&'a mut Option<String>);
     impl<'de> Visitor<'de> for Look<'_> {
@@ -37,15 +37,15 @@ fn schema_of(bytes: &[u8]) -> Option<String> {
         }
     }
     let mut schema = None;
-    // Stopping early makes the parser report trailing data; ignore that error.
+    // Stopping early makes the parser report trailing data, so ignore that error.
     let _ = serde_json::Deserializer::from_slice(bytes).deserialize_map(Look(&mut schema));
     schema
 }
 
-/// Reads a plan. The planner's checker proves it for a fabric.
+/// Reads a plan without checking it. The planner's checker proves that it is valid for a fabric.
 ///
 /// # Errors
-/// If the bytes are not a plan document of this version.
+/// Fails if the bytes are not a plan document of this version.
 pub fn read(bytes: &[u8]) -> Result<Plan, serde_json::Error> {
     serde_json::from_slice(bytes)
 }

@@ -1,12 +1,12 @@
 // SPDX-License-Identifier: Apache-2.0
-//! Compares methods that distribute new weights to the replicas of a reinforcement learning step.
+//! Compares methods of distributing new weights to the replicas in a reinforcement-learning step.
 
 use serde::{Deserialize, Serialize};
 
 use crate::file::step::SyncMethod;
 use lightloom_units::{Bytes, Picoseconds};
 
-/// The methods for one job, side by side.
+/// The comparison of all methods for one job.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct SyncChoice {
@@ -19,14 +19,14 @@ pub struct SyncChoice {
     /// Duration of one circuit change.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub switching_ps: Option<Picoseconds>,
-    /// Network idle time before the phase, from the fabric file, which hides switching.
+    /// Network idle time before the phase, during which switching is hidden. The fabric file specifies it.
     pub slack_ps: Picoseconds,
     /// Results by method.
     pub methods: Vec<MethodTimes>,
-    /// Method with the smallest `planned_ps`. `None` if the network serves none.
+    /// Method with the smallest `planned_ps`. `None` if the network cannot serve any method.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub best: Option<SyncMethod>,
-    /// Method with the smallest `packets_ps`. `None` if the packet network serves none.
+    /// Method with the smallest `packets_ps`. `None` if the packet network cannot serve any method.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub best_on_packets: Option<SyncMethod>,
     /// Assumptions behind the times.
@@ -41,23 +41,23 @@ pub struct MethodTimes {
     pub method: SyncMethod,
     /// Bytes carried by rings or islands.
     pub ring_bytes: Bytes,
-    /// Bytes between GPUs below the same leaf.
+    /// Bytes sent between GPUs under the same leaf.
     pub leaf_bytes: Bytes,
     /// Bytes between leaves.
     pub demand_bytes: Bytes,
     /// The trainer's share of these bytes.
     pub trainer_bytes: Bytes,
-    /// Duration on circuits planned for it, or on packets. `None` if the demand is not served.
+    /// Duration on circuits planned for the method, or on packets. `None` if the demand cannot be served.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub planned_ps: Option<Picoseconds>,
     /// Duration on the packet network only. `None` if the demand cannot be served.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub packets_ps: Option<Picoseconds>,
     /// Smallest fraction of the weights' bytes for which dedicated circuits beat those of the
-    /// previous phase. `None` if it never does, or if there are no circuits.
+    /// previous phase. `None` if they never do or if there are no circuits.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub change_pays_from: Option<f64>,
-    /// The same without slack.
+    /// The value of `change_pays_from` without slack.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub change_pays_from_without_slack: Option<f64>,
 }

@@ -43,7 +43,7 @@ pub enum TraceProblem {
 /// An error with its position.
 #[derive(Clone, Debug, PartialEq)]
 pub struct TraceError {
-    /// Line from 1; 0 if the error has no position.
+    /// Line number, counted from 1. 0 if the error has no position.
     pub line: usize,
     /// Column in bytes, from 1.
     pub column: usize,
@@ -65,7 +65,7 @@ impl fmt::Display for TraceError {
     }
 }
 
-/// All errors of a trace, in file order.
+/// All errors in a trace, in file order.
 #[derive(Clone, Debug, PartialEq, thiserror::Error)]
 pub struct TraceErrors(pub Vec<TraceError>);
 

@@ -1,18 +1,18 @@
 // SPDX-License-Identifier: Apache-2.0
 //! Reads fault traces from JSON and locates their errors.
 //!
-//! There are two formats. The public one is an array of events:
+//! There are two formats. The public format is an array of events:
 //!
 //! ```json
 //! [{"node_id": "6f24…", "event_time": 3.8955, "event_type": "fault_start",
 //!   "fault_type": {"Level": "Hardware Failure", "Class": "GPU", "Desc": "…"}}, …]
 //! ```
 //!
-//! It gives neither the number of servers nor the length of observation. The other format does:
-//! `{"servers": 400, "gpus_per_server": 8, "days": 348, "events": […]}`.
+//! It contains neither the number of servers nor the length of observation. The other format
+//! contains both: `{"servers": 400, "gpus_per_server": 8, "days": 348, "events": […]}`.
 //!
-//! A start and an end match if node and fault type are equal. If several faults are open, the
-//! oldest ends first. Reading continues after an error, so that all errors are reported together.
+//! A start and an end event match if their node and fault type are equal. If several faults are open,
+//! the oldest ends first. Reading continues after an error, so that all errors are reported together.
 
 use std::borrow::Cow;
 use std::collections::VecDeque;
@@ -26,20 +26,20 @@ use crate::document::explain_json;
 use super::problem::{TraceError, TraceErrors, TraceProblem};
 use super::{Fault, FaultKind, FaultTrace, PUBLISHED_SERVERS, ServerId, TraceTime};
 
-/// Larger files are rejected without reading.
+/// Maximum file size. Larger files are rejected without reading.
 pub const MAX_TRACE_BYTES: usize = 256 << 20;
-/// Larger times are treated as a wrong unit.
+/// Maximum time. Larger times are assumed to have the wrong unit.
 const MAX_DAYS: f64 = 36_525.0;
 const MAX_ERRORS: usize = 100;
 
-/// Facts about a trace that its file may lack. Values given here take precedence.
+/// Facts about a trace that its file may lack. Values given here take precedence over the file.
 #[derive(Clone, Copy, Debug, Default, PartialEq)]
 pub struct Observation {
-    /// Observed servers. Default: the value in the file, or the public trace's 400.
+    /// Observed servers. The default is the value in the file, or the public trace's 400.
     pub servers: Option<u32>,
-    /// GPUs per server. Default: the value in the file, or 8.
+    /// GPUs per server. The default is the value in the file, or 8.
     pub gpus_per_server: Option<u32>,
-    /// Days of observation. Default: the value in the file, or whole days up to the last event.
+    /// Days of observation. The default is the value in the file, or whole days up to the last event.
     pub days: Option<f64>,
 }
 
@@ -72,10 +72,10 @@ struct Record<'a> {
 }
 
 impl FaultTrace {
-    /// Reads a trace. `known` supplements or overrides what the file declares.
+    /// Reads a trace. `known` supplements or overrides values in the file.
     ///
     /// # Errors
-    /// Up to 100 errors, each with line, column and record.
+    /// Returns up to 100 errors, each with line, column and record.
     pub fn read(bytes: &[u8], known: Observation) -> Result<Self, TraceErrors> {
         let described = open(bytes).map_err(|error| TraceErrors(vec![error]))?;
         let mut pairing = Pairing { bytes, ..Pairing::default() };
@@ -160,7 +160,7 @@ impl Pairing<'_> {
         self.pair(key, record.event_type, half);
     }
 
-    /// Matches an event with the oldest unmatched event of the other type, or queues it.
+    /// Matches an event with the oldest unmatched event of the other type. If there is none, queues the event.
     fn pair(&mut self, key: (ServerId, u32), event: EventType, half: Half) {
         if event == EventType::FaultStart {
             self.ever_started[key.0.index()] = true;
@@ -237,7 +237,7 @@ impl Pairing<'_> {
         self.report_not_positive("servers", u64::from(servers));
         self.report_not_positive("gpus_per_server", u64::from(gpus_per_server));
         if self.errors.is_empty() {
-            // Without declared days, the window follows from the events, which were not all
+            // Without declared days, the window follows from the events, not all of which were
             // readable.
             self.report_not_positive("days", window.0);
             self.report_late_start(said);
@@ -269,7 +269,7 @@ impl Pairing<'_> {
         }
     }
 
-    /// A fault without an end event lasts until the last event of the file.
+    /// Ends open faults: a fault without an end event lasts until the last event in the file.
     fn close_open_faults(&mut self) -> u32 {
         let closed = self.faults.len();
         for (&(server, kind), halves) in &self.starts {
@@ -291,7 +291,7 @@ impl Pairing<'_> {
         }
     }
 
-    /// Observation is counted in whole days, so faults during the started last day are valid.
+    /// Reports faults after the observation. It is counted in whole days, so faults on the last, partial day are valid.
     fn report_late_start(&mut self, days: Option<f64>) {
         if let (Some(days), Some(last)) = (days, self.last_start)
             && last.days >= days + 1.0

@@ -28,12 +28,12 @@ pub struct Concurrency {
     pub max_servers: u32,
 }
 
-/// Durations of faults in days; each fault counts once.
+/// Durations of faults in days. Each fault counts once.
 #[derive(Clone, Debug, Default, PartialEq, Serialize)]
 pub struct Durations {
     /// Mean duration.
     pub mean_days: f64,
-    /// Quantiles as (fraction of the faults, days).
+    /// Quantiles as pairs (fraction of the faults, days).
     pub quantiles_days: Vec<(f64, f64)>,
     /// Number of faults with equal start and end.
     pub zero_length: u32,
@@ -67,7 +67,7 @@ pub struct Statistics {
     pub open_faults: u32,
     /// Faults per server and year.
     pub faults_per_server_year: f64,
-    /// Server-days out of service. Overlapping faults of a server count once.
+    /// Server-days out of service. Overlapping faults of the same server count once.
     pub server_days: f64,
     /// Servers out of service at the same time.
     pub concurrency: Concurrency,

@@ -1,9 +1,9 @@
 // SPDX-License-Identifier: Apache-2.0
-//! Synthesises a trace that resembles the public one of the InfiniteHBD paper
+//! Synthesises a trace that resembles the InfiniteHBD paper's public trace
 //! (github.com/stepfun-ai/InfiniteHBD-Trace, 400 servers, 348 days) in fault rate, duration
-//! quantiles, mean failed servers per 30 days, and fault classes. Not reproduced are durations by
-//! class, batches of simultaneous faults, faults of zero length, and the few servers that are out
-//! for months (ten of them account for 32 % of the public downtime).
+//! quantiles, mean failed servers per 30 days, and fault classes. It does not reproduce durations
+//! by class, batches of simultaneous faults, faults of zero length, or the few servers that are out
+//! for months (ten of which account for 32 % of the public downtime).
 
 use lightloom_units::seed::{Seed, Stream};
 use rand::RngExt;
@@ -11,13 +11,13 @@ use rand::seq::SliceRandom;
 
 use super::{Fault, FaultKind, FaultTrace, ServerId, TraceTime};
 
-/// Servers of the public trace.
+/// Number of servers in the public trace.
 pub const PUBLISHED_SERVERS: u32 = 400;
 const PUBLISHED_DAYS: u32 = 348;
 const PUBLISHED_FAULTS: f64 = 584.0;
 const DAYS_PER_YEAR: f64 = 365.25;
 
-/// Quantiles in days, interpolated by logarithm. The mean is 5.7 days (public trace: 5.5).
+/// Quantiles of the duration in days, interpolated by logarithm. The mean is 5.7 days (5.5 days in the public trace).
 const DURATION_DAYS: [(f64, f64); 10] = [
     (0.0, 0.0005),
     (0.05, 0.008),
@@ -35,7 +35,7 @@ const DURATION_DAYS: [(f64, f64); 10] = [
 const LEVEL_BY_TWELFTH: [f64; 12] =
     [0.82, 1.91, 6.31, 5.04, 1.24, 1.79, 1.64, 2.50, 2.68, 1.48, 1.07, 0.73];
 
-/// Faults of the public trace by level and class. Rare classes are summed under their level.
+/// Faults in the public trace by level and class. Rare classes are summed under their level.
 const FAULTS_BY_KIND: [(u32, &str, &str); 10] = [
     (158, "Hardware Failure", "GPU"),
     (144, "Other Failure", "Unknown Error"),
@@ -52,7 +52,7 @@ const FAULTS_BY_KIND: [(u32, &str, &str); 10] = [
 /// Parameters of a synthetic trace.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub struct Synthesis {
-    /// Servers, each with 8 GPUs as in the public trace.
+    /// Number of servers, each with 8 GPUs as in the public trace.
     pub servers: u32,
     /// Length of the window in days.
     pub days: f64,
@@ -63,7 +63,7 @@ pub struct Synthesis {
 }
 
 impl Synthesis {
-    /// Returns the public trace's number of servers, days and fault rate.
+    /// Returns the public trace's parameters: number of servers, days and fault rate.
     #[must_use]
     pub fn published(seed: Seed) -> Self {
         let days = f64::from(PUBLISHED_DAYS);
@@ -78,8 +78,8 @@ impl Synthesis {
         Self { servers, ..self }
     }
 
-    /// Generates the trace. One duration is drawn from each of equal slices of the distribution, so
-    /// that even a small trace has the published mix of short and long faults.
+    /// Generates the trace. The distribution of durations is divided into equal slices and one duration
+    /// is drawn from each, so that even a small trace has the published mix of short and long faults.
     #[must_use]
     pub fn trace(self) -> FaultTrace {
         let years = f64::from(self.servers) * self.days / DAYS_PER_YEAR;
@@ -144,8 +144,8 @@ impl Centres {
     /// Number of bins: eight per twelfth of the window.
     const PIECES: usize = 96;
 
-    /// A long fault smears the failure level over its length. Richardson-Lucy iteration (JOSA 62,
-    /// 1972) finds the weights whose smeared sum matches the published level.
+    /// Fits the weights. A long fault smears the failure level over its length, so Richardson-Lucy
+    /// iteration (JOSA 62, 1972) finds the weights whose smeared sum matches the published level.
     fn fit(days: f64) -> Self {
         let piece_days = days / Self::PIECES as f64;
         let smear = smear(days);
@@ -179,7 +179,7 @@ impl Centres {
     }
 }
 
-/// `smear[from][to]`: fraction of the downtime of faults centred in `from` that falls into `to`.
+/// Returns `smear[from][to]`, the fraction of the downtime of faults centred in `from` that falls into `to`.
 fn smear(days: f64) -> Vec<Vec<f64>> {
     let piece_days = days / Centres::PIECES as f64;
     let durations: Vec<f64> = (0..200).map(|i| duration_at((f64::from(i) + 0.5) / 200.0)).collect();
@@ -199,8 +199,8 @@ fn smear(days: f64) -> Vec<Vec<f64>> {
     (0..Centres::PIECES).map(row).collect()
 }
 
-/// Servers with unequal fault rates, each drawn from an exponential distribution. This leaves 41 %
-/// of the servers without a fault; equal rates would leave 23 %, and the public trace has 42 %.
+/// Servers with unequal fault rates, each drawn from an exponential distribution. This leaves 41 % of
+/// the servers without a fault, whereas equal rates would leave 23 %. In the public trace it is 42 %.
 struct UnequalServers {
     cumulative: Vec<f64>,
 }
@@ -246,7 +246,7 @@ fn kind(level: &str, class: &str) -> FaultKind {
     }
 }
 
-/// Renumbers the servers by first fault, as reading the written trace does.
+/// Renumbers the servers in order of their first fault, as reading the written trace does.
 fn number_by_first_fault(faults: &mut [Fault]) -> Vec<String> {
     let mut order: Vec<ServerId> = Vec::new();
     let mut number = rustc_hash::FxHashMap::default();

@@ -30,7 +30,7 @@ pub struct Change {
 }
 
 /// Health changes, ordered by time. All nodes start healthy, and each changes at most once per
-/// instant: overlapping, nested or adjacent faults form a single outage.
+/// instant, because overlapping, nested or adjacent faults form a single outage.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Timeline {
     nodes: u32,
@@ -47,7 +47,7 @@ enum Edge {
 
 impl Timeline {
     /// Merges intervals by counting the open faults per node. Times outside `[0, window)` are cut
-    /// off. Panics if a node is not below `nodes`.
+    /// off. Panics if a node's index is not less than `nodes`.
     pub fn from_intervals(
         nodes: u32,
         window: TraceTime,
@@ -80,7 +80,7 @@ impl Timeline {
         Self { nodes, window, changes }
     }
 
-    /// Creates a snapshot: nodes that are faulty during a window of one millisecond.
+    /// Creates a snapshot in which these nodes are faulty for a window of one millisecond.
     pub fn constant(nodes: u32, faulty: impl IntoIterator<Item = NodeId>) -> Self {
         let window = TraceTime(1);
         let intervals = faulty.into_iter().map(|node| (node, TraceTime::START, window));
@@ -99,7 +99,7 @@ impl Timeline {
         self.window
     }
 
-    /// Returns the changes, ordered by time, then by node.
+    /// Returns the changes, ordered by time and then by node.
     #[must_use]
     pub fn changes(&self) -> &[Change] {
         &self.changes
@@ -158,7 +158,7 @@ impl Timeline {
 }
 
 impl FaultTrace {
-    /// Returns the timeline with each server as one node, cut off at `end` instead of the window.
+    /// Returns the timeline in which each server is one node, cut off at `end` instead of the window's end.
     #[must_use]
     pub fn server_timeline(&self, end: TraceTime) -> Timeline {
         let intervals =
@@ -202,7 +202,7 @@ mod tests {
     }
 
     proptest! {
-        /// Compares with the definition at every instant.
+        /// Compares the timeline with the definition at every instant.
         #[test]
         fn node_is_faulty_while_any_of_its_faults_is_open(
             intervals in prop::collection::vec((0_u32..8, 0_u64..110, 0_u64..40), 0..40)

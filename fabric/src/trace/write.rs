@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-//! Writes traces in the public format, and as CSV for spreadsheets and other simulators.
+//! Writes traces in the public format, or as CSV for spreadsheets and other simulators.
 
 use std::fmt::Write;
 
@@ -15,8 +15,8 @@ struct Event<'a> {
     fault_type: &'a FaultKind,
 }
 
-/// Returns the trace as JSON: the events of the public format ordered by time, one per line, with
-/// the number of servers and days at the top. `source` states the origin of the trace.
+/// Returns the trace as JSON, with the numbers of servers and days at the top and then the events
+/// in the public format, one per line and ordered by time. `source` states the origin of the trace.
 #[must_use]
 pub fn public_json(trace: &FaultTrace, source: &str) -> String {
     let mut text = format!(
@@ -34,7 +34,7 @@ pub fn public_json(trace: &FaultTrace, source: &str) -> String {
     text
 }
 
-/// Sorts starts before ends by a rank.
+/// Returns the events in order. A rank sorts starts before ends.
 fn events(trace: &FaultTrace) -> Vec<(TraceTime, u8, Event<'_>)> {
     let both = |fault| {
         let Fault { start, end, server, kind } = fault;
@@ -55,7 +55,7 @@ fn json(value: &impl Serialize) -> String {
     serde_json::to_string(value).expect("strings and finite numbers are JSON")
 }
 
-/// Returns one line per fault: `server,start_days,end_days,level,class,description`.
+/// Returns one line per fault with the columns `server,start_days,end_days,level,class,description`.
 #[must_use]
 pub fn server_faults_csv(trace: &FaultTrace) -> String {
     let mut text = String::from("server,start_days,end_days,level,class,description\n");
@@ -70,7 +70,7 @@ pub fn server_faults_csv(trace: &FaultTrace) -> String {
     text
 }
 
-/// Returns one line per change: `days,node,health`.
+/// Returns one line per change with the columns `days,node,health`.
 #[must_use]
 pub fn node_changes_csv(timeline: &Timeline) -> String {
     let mut text = String::from("days,node,health\n");

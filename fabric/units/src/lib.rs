@@ -1,8 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
 //! Units, instants, seeds and ids shared by all lightloom crates.
 //!
-//! Units and instants are types at the crate root, ids are in [`id`], and all randomness comes from
-//! [`seed`].
+//! The crate root contains units and instants, [`id`] contains ids, and [`seed`] is the source of
+//! all randomness.
 
 pub mod id;
 pub mod seed;

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-//! Random number generation: one seed per run, split into named streams.
+//! Random number generation with one seed per run, which is split into named streams.
 //!
 //! A stream is identified by its purpose and an index. An additional draw in one place therefore
 //! never changes the numbers elsewhere, and work split over threads draws the same numbers as
@@ -9,7 +9,7 @@ use rand_core::SeedableRng;
 use rand_xoshiro::Xoshiro256PlusPlus;
 use serde::{Deserialize, Serialize};
 
-/// The generator of all streams: small, fast, and with output fixed by its algorithm.
+/// The generator behind all streams. It is small and fast, and its algorithm fixes its output.
 pub type Stream = Xoshiro256PlusPlus;
 
 /// The seed of a run, printed with every result that depends on it.

@@ -1,12 +1,12 @@
 // SPDX-License-Identifier: Apache-2.0
-//! Units as types, so that a duration cannot be confused with a size or a rate with a price.
+//! Units as types, so that a duration cannot be confused with a size, or a rate with a price.
 //!
-//! Quantities of the engine are integers. Sums therefore do not depend on their order, and one byte
-//! at 100, 200, 400, 800 or 1600 Gb/s takes a whole number of picoseconds (80, 40, 20, 10, 5).
-//! Money and power are averages over many parts and use floating point.
+//! The engine's quantities are integers. Sums therefore do not depend on the order of their terms,
+//! and one byte at 100, 200, 400, 800 or 1600 Gb/s takes a whole number of picoseconds (80, 40, 20,
+//! 10, 5). Money and power are averages over many parts and use floating point.
 //!
 //! In JSON, a quantity is a plain number, and the field name carries the unit (`dark_time_ps`). In
-//! user-written files it is text with a unit (`60us`, `400Gbps`, `4KiB`): see [`Text`].
+//! user-written files, it is text with a unit such as `60us`, `400Gbps` or `4KiB` (see [`Text`]).
 
 use std::fmt;
 use std::iter::Sum;
@@ -21,7 +21,7 @@ pub trait Quantity: Sized + Copy + fmt::Display {
     const KIND: &'static str;
     /// Valid example for messages and schemas.
     const EXAMPLE: &'static str;
-    /// Accepted suffixes with their factor to the base unit, as (numerator, denominator).
+    /// Accepted suffixes and their factors to the base unit, as (numerator, denominator).
     const SUFFIXES: &'static [(&'static str, u128, u128)];
     fn from_base(base: u64) -> Self;
     fn base(self) -> u64;
@@ -144,7 +144,7 @@ impl Picoseconds {
     pub const fn from_millis(millis: u64) -> Self {
         Self(millis * 1_000_000_000)
     }
-    /// Returns seconds, for display and for formulas that yield a ratio.
+    /// Returns seconds, for display and for formulas whose result is a ratio.
     #[must_use]
     pub fn as_secs_f64(self) -> f64 {
         self.0 as f64 / 1e12
@@ -152,7 +152,7 @@ impl Picoseconds {
 }
 
 impl Milliseconds {
-    /// Returns hours, for display and for formulas that yield a ratio.
+    /// Returns hours, for display and for formulas whose result is a ratio.
     #[must_use]
     pub fn as_hours(self) -> f64 {
         self.0 as f64 / 3.6e6
@@ -167,12 +167,13 @@ impl BitsPerSecond {
     pub const fn from_gbps(gbps: u64) -> Self {
         Self(gbps * 1_000_000_000)
     }
-    /// Rounds up to a whole picosecond. Panics if the rate is zero, which fabrics reject.
+    /// Returns the transmission time of `size`, rounded up to a whole picosecond. Panics if the rate is zero, which fabrics
+    /// reject.
     #[inline]
     #[must_use]
     pub fn time_for(self, size: Bytes) -> Picoseconds {
         assert!(self.0 > 0, "a link has a rate");
-        // Up to 2.3 MB this fits 64 bits, whose division is much faster.
+        // Up to 2.3 MB, this fits in 64 bits, where division is much faster.
         if let Some(scaled) = size.0.checked_mul(PS_OF_A_BYTE) {
             return Picoseconds(scaled.div_ceil(self.0));
         }
@@ -184,7 +185,7 @@ impl BitsPerSecond {
     #[inline]
     #[must_use]
     pub fn bytes_in(self, time: Picoseconds) -> Bytes {
-        // Up to 46 µs at 400 Gb/s this fits 64 bits, where division by a constant is fast.
+        // Up to 46 µs at 400 Gb/s, this fits in 64 bits, where division by a constant is fast.
         if let Some(scaled) = time.0.checked_mul(self.0) {
             return Bytes(scaled / PS_OF_A_BYTE);
         }
@@ -197,7 +198,7 @@ impl BitsPerSecond {
     }
 }
 
-/// An instant of simulated time: picoseconds since the start of the run.
+/// An instant of simulated time, in picoseconds since the start of the run.
 #[derive(
     Clone, Copy, Debug, Default, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize,
 )]
@@ -322,17 +323,17 @@ impl fmt::Display for BitsPerSecond {
 /// Error of parsing a quantity.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 pub enum QuantityError {
-    /// The unit is missing or unknown for this kind of quantity.
+    /// The unit is missing or is not known for this kind of quantity.
     #[error(
         "`{text}` is not {kind}: write a number and a unit, such as `{example}` (units: {units})"
     )]
     Spelling { text: String, kind: &'static str, example: &'static str, units: String },
-    /// The value exceeds the integer representation.
+    /// The value is too large for the integer representation.
     #[error("`{text}` is too large for {kind}")]
     TooLarge { text: String, kind: &'static str },
 }
 
-/// Accepts decimal digits with at most one point, optional spaces and a known suffix.
+/// Parses decimal digits with at most one point, followed by optional spaces and a known suffix.
 fn parse_quantity<Q: Quantity>(text: &str) -> Result<Q, QuantityError> {
     let spelling = || QuantityError::Spelling {
         text: text.to_owned(),
@@ -360,7 +361,7 @@ fn parse_quantity<Q: Quantity>(text: &str) -> Result<Q, QuantityError> {
     u64::try_from(scaled / divisor).map(Q::from_base).map_err(|_| too_large())
 }
 
-/// Text with a unit, for file types only; internal types hold the bare quantity.
+/// Text with a unit, used only in file types. Internal types contain the bare quantity.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub struct Text<Q>(pub Q);
 

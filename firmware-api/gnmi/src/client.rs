@@ -25,7 +25,7 @@ use crate::message::{
 use crate::wire::{Pipe, Spawner, Tasks, locked};
 
 const MESSAGE_BYTES_MAX: usize = 16 << 20;
-/// Flow control window of the device: fits a whole answer.
+/// Flow control window for the device, which is large enough for a whole answer.
 const WINDOW_BYTES: u32 = 4 << 20;
 
 /// A call to a device.
@@ -76,7 +76,7 @@ impl fmt::Debug for GnmiLogin {
 }
 
 impl GnmiLogin {
-    /// Checks that user name and password are valid in HTTP headers; names the invalid one.
+    /// Checks that user name and password are valid in HTTP headers. The error names the invalid one.
     pub fn check(&self) -> Result<(), String> {
         self.metadata().map(drop)
     }
@@ -134,7 +134,7 @@ impl GnmiClient {
         Ok(Self { pipe, tasks, calls, answers, ended })
     }
 
-    /// Starts a call; its answers carry `number`.
+    /// Starts a call, whose answers carry `number`.
     pub fn call(&mut self, number: u32, call: GnmiCall) {
         // This fails only if the connection has ended, which `ended` reports.
         let _ = self.calls.send((number, call));
@@ -158,7 +158,7 @@ impl GnmiClient {
         locked(&self.answers).pop_front()
     }
 
-    /// Returns the reason the connection is unusable; `None` while it works.
+    /// Returns why the connection is unusable. `None` while it works.
     #[must_use]
     pub fn ended(&self) -> Option<String> {
         locked(&self.ended).clone()
@@ -200,7 +200,7 @@ fn asked<T>(metadata: MetadataMap, message: T) -> Request<T> {
     Request::from_parts(metadata, tonic::Extensions::default(), message)
 }
 
-/// Removes the password from a status message: some devices echo it, and messages are logged.
+/// Removes the password from a status message, because some devices echo it and messages are logged.
 fn without_password(status: Status, sent: &MetadataMap) -> Status {
     let password = sent.get("password").and_then(|password| password.to_str().ok());
     match password {
@@ -255,7 +255,7 @@ async fn subscribe(
 ) -> Result<Answer, Status> {
     use tokio_stream::StreamExt;
     let ask = SubscribeRequest { request: Some(SubscribeAsk::Subscribe(list)) };
-    // Keep the request stream open: some devices treat its end as the end of the subscription.
+    // Keep the request stream open, because some devices treat its end as the end of the subscription.
     let asks = tokio_stream::once(ask).chain(tokio_stream::pending());
     let codec = ProstCodec::<SubscribeRequest, SubscribeResponse>::default();
     let path = PathAndQuery::from_static("/gnmi.gNMI/Subscribe");

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-//! Master arbitration, the only supported extension of the public `gnmi_ext.proto`: among clients
-//! with the same role, the one with the largest election id may change a device.
+//! Master arbitration, which is the only supported extension in the public `gnmi_ext.proto`. Among
+//! clients with the same role, the one with the largest election id may change a device.
 
 use std::fmt;
 
@@ -9,7 +9,7 @@ use prost::Message;
 /// An extension of a request. Contents other than master arbitration are skipped.
 #[derive(Clone, PartialEq, Eq, Message)]
 pub struct Extension {
-    /// Arbitration of the right to change the device.
+    /// Arbitrates the right to change the device.
     #[prost(message, optional, tag = "2")]
     pub master_arbitration: Option<MasterArbitration>,
 }
@@ -17,10 +17,10 @@ pub struct Extension {
 /// A client's identity in master arbitration.
 #[derive(Clone, PartialEq, Eq, Message)]
 pub struct MasterArbitration {
-    /// Role of the client; `None` for the default role.
+    /// Role of the client. `None` means the default role.
     #[prost(message, optional, tag = "1")]
     pub role: Option<ArbitrationRole>,
-    /// Election id; the client with the largest one is master.
+    /// Election id. The client with the largest one is master.
     #[prost(message, optional, tag = "2")]
     pub election_id: Option<Uint128>,
 }
@@ -62,9 +62,9 @@ impl From<u128> for Uint128 {
 /// A client's candidacy for master.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Candidacy {
-    /// Role; `None` for the default role.
+    /// Role. `None` means the default role.
     pub role: Option<String>,
-    /// Election id, larger for each successive master.
+    /// Election id, which is larger for each successive master.
     pub election_id: u128,
 }
 
@@ -98,8 +98,8 @@ mod tests {
     use super::*;
     use crate::message::SetRequest;
 
-    /// Field numbers of `gnmi.proto` (5) and `gnmi_ext.proto` (2; 1 and 2; 1; 1 and 2),
-    /// hand-written.
+    /// The expected field numbers are written by hand from `gnmi.proto` (5) and `gnmi_ext.proto`
+    /// (2; 1 and 2; 1; 1 and 2).
     #[test]
     fn set_carries_role_and_election_id_in_the_published_fields() {
         let candidacy = Candidacy { role: Some("ocs".into()), election_id: 3 << 64 | 7 };

@@ -2,12 +2,12 @@
 //! gNMI without a socket, for the daemon's driver and the emulated switch.
 //!
 //! [`client`] converts a [`client::GnmiCall`] to bytes and bytes to a [`client::Answer`];
-//! [`server`] is the other end, in front of a [`server::Target`]. [`message`] defines the messages,
-//! [`extension`] master arbitration, [`path`](mod@path) their paths as text, and [`model`] the
-//! names in the OCP model of optical circuit switches. HTTP/2 and gRPC come from public libraries,
-//! driven manually ([`wire`]).
+//! [`server`] is the other end, which serves a [`server::Target`]. [`message`] defines the
+//! messages, [`extension`] master arbitration, [`path`](mod@path) the text form of paths, and
+//! [`model`] the names in the OCP model for optical circuit switches. HTTP/2 and gRPC come from
+//! public libraries, which [`wire`] drives manually.
 //!
-//! Connections, TLS and timeouts are left to the caller. A daemon carries the bytes over sockets; a
+//! The caller handles connections, TLS and timeouts. A daemon sends the bytes over sockets, and a
 //! test passes them directly.
 
 #![warn(missing_docs)]

@@ -2,8 +2,8 @@
 //! The messages of gNMI 0.10 that a switch needs, with the field numbers of the public
 //! `gnmi.proto`.
 //!
-//! Hand-written with prost's derive macros, so that the build needs no `protoc`. Deprecated fields
-//! are omitted and skipped when received.
+//! They are written by hand with prost's derive macros, so that the build needs no `protoc`.
+//! Deprecated fields are not sent and are ignored when received.
 
 use std::collections::BTreeMap;
 
@@ -17,13 +17,13 @@ pub const GNMI_VERSION: &str = "0.10.0";
 /// A path in the tree of a device.
 #[derive(Clone, PartialEq, Message)]
 pub struct Path {
-    /// Origin (schema) of the tree; empty for the device's default.
+    /// Origin (schema) of the tree. Empty for the device's default.
     #[prost(string, tag = "2")]
     pub origin: String,
     /// Elements from the root down.
     #[prost(message, repeated, tag = "3")]
     pub elem: Vec<PathElem>,
-    /// Device, if behind a collector.
+    /// Name of the device if it is behind a collector.
     #[prost(string, tag = "4")]
     pub target: String,
 }
@@ -102,7 +102,7 @@ pub struct Update {
     /// Value.
     #[prost(message, optional, tag = "3")]
     pub val: Option<TypedValue>,
-    /// Number of coalesced updates before this one.
+    /// Number of earlier updates that were merged into this one.
     #[prost(uint32, tag = "4")]
     pub duplicates: u32,
 }
@@ -318,7 +318,7 @@ pub struct Subscription {
     /// Omits samples equal to the previous one.
     #[prost(bool, tag = "4")]
     pub suppress_redundant: bool,
-    /// Longest interval between updates in nanoseconds; 0 for no limit.
+    /// Longest interval between updates in nanoseconds, or 0 for no limit.
     #[prost(uint64, tag = "5")]
     pub heartbeat_interval: u64,
 }
@@ -343,7 +343,7 @@ pub struct SubscriptionList {
     pub updates_only: bool,
 }
 
-/// Requests another answer of a subscription with polls.
+/// Requests the next answer from a polled subscription.
 #[derive(Clone, Copy, PartialEq, Eq, Message)]
 pub struct Poll {}
 

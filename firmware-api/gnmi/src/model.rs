@@ -1,18 +1,18 @@
 // SPDX-License-Identifier: Apache-2.0
-//! The OCP model of optical circuit switches: its modules, version, node names and states.
+//! The OCP model for optical circuit switches, with its modules, version, node names and states.
 //!
 //! The model is published as a strawman (revision 2026-08-28). As published, its connections module
 //! does not compile: the key leaf `name` of the configuration list `port-connection` is marked
 //! `config false`, whereas RFC 6020, 7.8.2 requires the same `config` as its list. This crate reads
-//! it like every other OpenConfig list: as a reference to `config/name` that can be written as the
-//! key of a path. docs/hardware.md contains a report for the authors.
+//! it as in every other OpenConfig list: as a reference to `config/name` that can be written as the
+//! key in a path. docs/hardware.md contains a report for the authors.
 
 use std::fmt;
 use std::str::FromStr;
 
 /// Version of the model that this crate implements.
 pub const VERSION: &str = "0.8.0";
-/// Modules of the model: the switch, its connections, its ports.
+/// Modules in the model, for the switch, its connections and its ports.
 pub const MODULES: [&str; 3] =
     ["ocp-ocs-optical-switch", "ocp-ocs-optical-switch-connections", "ocp-ocs-optical-switch-port"];
 /// Module that defines the components of ports.
@@ -72,7 +72,7 @@ impl FromStr for ConnectionStatus {
     }
 }
 
-/// Behaviour of connections at a cold start, least harmful last.
+/// Behaviour of connections at a cold start. The least harmful comes last.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub enum ColdStartRecovery {
     /// Connections are removed.

@@ -1,18 +1,18 @@
 // SPDX-License-Identifier: Apache-2.0
-//! Paths in the text form of gNMI tools: `/connections/port-connection[name=a]/config`.
+//! Paths in the text form that gNMI tools use, such as `/connections/port-connection[name=a]/config`.
 //!
-//! A backslash escapes `]` and `\` in key values, and also `/` and `[` in names.
+//! A backslash escapes `]` and `\` in key values, as well as `/` and `[` in names.
 
 use std::fmt::Write;
 
 use crate::message::{Path, PathElem};
 
-/// Maximum number of path elements, more than twice what any of the models uses.
+/// Maximum number of path elements, which is more than twice the number in any of the models.
 pub const STEPS_MAX: usize = 32;
 /// Maximum length of a key in bytes.
 pub const KEY_BYTES_MAX: usize = 256;
 
-/// Parses a path. The error has the position of the mistake.
+/// Parses a path. The error contains the position of the mistake.
 pub fn parse(text: &str) -> Result<Path, String> {
     let mut elem = Vec::new();
     let mut rest = text.strip_prefix('/').unwrap_or(text);
@@ -100,7 +100,7 @@ pub fn named(list: &str, name: &str) -> PathElem {
     PathElem { name: list.into(), key: [("name".to_owned(), name.to_owned())].into() }
 }
 
-/// Returns a node name without its module prefix: `a:b` becomes `b`.
+/// Returns a node name without its module prefix, so that `a:b` becomes `b`.
 #[must_use]
 pub fn bare(name: &str) -> &str {
     name.rsplit_once(':').map_or(name, |(_, bare)| bare)

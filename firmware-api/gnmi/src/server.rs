@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-//! A gNMI server without a socket: bytes in, bytes out, with a [`Target`] that answers the calls.
+//! A gNMI server without a socket. It takes and returns bytes, and a [`Target`] answers the calls.
 
 use std::convert::Infallible;
 use std::pin::Pin;
@@ -31,12 +31,12 @@ const CALLS_MAX: u32 = 128;
 
 /// A future that a trait object can return.
 pub type Boxed<T> = Pin<Box<dyn Future<Output = T> + Send>>;
-/// Updates for a subscriber; a status ends the subscription.
+/// Updates for a subscriber. A status ends the subscription.
 pub type SubscriptionItem = Receiver<Result<SubscribeResponse, Status>>;
 
 /// The device behind a server.
 pub trait Target: Send + Sync + 'static {
-    /// Returns the account required to read and set; `None` if no account is required.
+    /// Returns the account required for reading and setting. `None` if no account is required.
     fn login(&self) -> Option<(String, String)> {
         None
     }
@@ -46,7 +46,7 @@ pub trait Target: Send + Sync + 'static {
     fn get(&self, request: GetRequest) -> Boxed<Result<GetResponse, Status>>;
     /// Changes values.
     fn set(&self, request: SetRequest) -> Boxed<Result<SetResponse, Status>>;
-    /// Starts a subscription with the given stream of requests; returns its updates.
+    /// Starts a subscription with the given stream of requests and returns its updates.
     fn subscribe(
         &self,
         asks: Streaming<SubscribeRequest>,

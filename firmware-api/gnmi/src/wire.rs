@@ -1,9 +1,9 @@
 // SPDX-License-Identifier: Apache-2.0
-//! HTTP/2 without a socket: a manually filled and drained pipe, and manually run tasks.
+//! HTTP/2 without a socket, using a pipe that is filled and drained manually and tasks that are run manually.
 //!
 //! hyper and tonic are written for a runtime that owns sockets. Here they run inside a state
 //! machine: the caller pushes bytes in, runs every task that can make progress, and takes bytes
-//! out. There is no clock and no thread, and the order is deterministic.
+//! out. There are no clocks or threads, and the order of execution is deterministic.
 
 use std::collections::VecDeque;
 use std::fmt;
@@ -14,7 +14,7 @@ use std::task::{Context, Poll, Wake, Waker};
 
 use hyper::rt::{Executor, Read, ReadBufCursor, Write};
 
-/// Maximum bytes buffered for a peer that does not read; more ends the connection.
+/// Maximum number of bytes buffered for a peer that does not read. Exceeding it ends the connection.
 pub const UNREAD_BYTES_MAX: usize = 16 << 20;
 
 /// Locks a mutex. No code here panics while holding a lock.
@@ -30,7 +30,7 @@ struct WireEnds {
     reader: Option<Waker>,
 }
 
-/// A connection whose far end is held by the owner of a clone.
+/// A connection. The owner of a clone holds the far end.
 #[derive(Clone, Default)]
 pub struct Pipe(Arc<Mutex<WireEnds>>);
 
@@ -123,7 +123,7 @@ pub struct Spawner(Arc<Mutex<Vec<WireTask>>>);
 impl Spawner {
     /// Adds a task.
     pub fn spawn(&self, task: impl Future<Output = ()> + Send + 'static) {
-        // Inside a runtime, cooperative budgeting would pause a task, and nothing here would wake
+        // Inside a runtime, cooperative budgeting would pause the task, and nothing here would wake
         // it.
         locked(&self.0).push(Box::pin(tokio::task::unconstrained(task)));
     }

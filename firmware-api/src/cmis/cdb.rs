@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
-//! CDB: commands through page 9Fh, with check codes.
+//! CDB, which sends commands with check codes through page 9Fh.
 //!
-//! A host writes the body first and the two bytes of the command id last; that write starts the
+//! A host writes the body first and the two bytes of the command id last. The last write starts the
 //! command. The module is then busy (lower memory byte 37) until it shows a result.
 
 use super::field::{Coded, RegisterAddress};
@@ -10,7 +10,7 @@ use super::field::{Coded, RegisterAddress};
 pub const PAGE: u8 = 0x9f;
 /// Address of the command id, which is written last.
 pub const COMMAND: RegisterAddress = RegisterAddress::page(PAGE, 128);
-/// Header size: id, extended length, local length, check code, reply length, reply check code.
+/// Size of the header, which contains id, extended length, local length, check code, reply length and reply check code.
 pub const HEADER_BYTES: usize = 8;
 /// Maximum size of the local payload.
 pub const PAYLOAD_BYTES_MAX: usize = 120;
@@ -35,13 +35,13 @@ pub mod command {
     pub const FIRMWARE_INFO: u16 = 0x0100;
     /// Vendor-specific: capabilities, B0h:192 to 206. Other vendors use 8000h for other purposes.
     pub const PATH_CAPABILITIES: u16 = 0x8000;
-    /// Vendor-specific: arm; payload as in the serial request.
+    /// Vendor-specific arm, with the same payload as the serial request.
     pub const PATH_ARM: u16 = 0x8001;
-    /// Vendor-specific: fire; completes when the fire is accepted.
+    /// Vendor-specific fire, which completes when the fire is accepted.
     pub const PATH_FIRE: u16 = 0x8002;
-    /// Vendor-specific: disarm; payload as in the serial request.
+    /// Vendor-specific disarm, with the same payload as the serial request.
     pub const PATH_DISARM: u16 = 0x8003;
-    /// Vendor-specific: status; reply as on the serial line.
+    /// Vendor-specific status, with the same reply as on the serial line.
     pub const PATH_STATUS: u16 = 0x8004;
 }
 
@@ -135,8 +135,8 @@ fn check_code(bytes: impl Iterator<Item = u8>) -> u8 {
     0xff - bytes.fold(0, u8::wrapping_add)
 }
 
-/// Returns the page that a host writes for `command`: header, payload and zero padding. `None` if
-/// the payload exceeds [`PAYLOAD_BYTES_MAX`].
+/// Returns the page that a host writes for `command`, with header, payload and zero padding. `None`
+/// if the payload exceeds [`PAYLOAD_BYTES_MAX`].
 ///
 /// ```
 /// use lightloom_firmware_api::cmis::cdb;
@@ -158,7 +158,7 @@ pub fn request(command: u16, payload: &[u8]) -> Option<[u8; MESSAGE_BYTES]> {
 /// Returns the command and its payload after validation, for the device.
 ///
 /// # Errors
-/// [`CdbFailure::Parameter`] for invalid lengths, [`CdbFailure::CheckCode`].
+/// Returns [`CdbFailure::Parameter`] for invalid lengths and [`CdbFailure::CheckCode`] for a wrong check code.
 pub fn parse_request(page: &[u8; MESSAGE_BYTES]) -> Result<(u16, &[u8]), CdbFailure> {
     let payload_bytes = usize::from(page[4]);
     let payload =
@@ -169,10 +169,10 @@ pub fn parse_request(page: &[u8; MESSAGE_BYTES]) -> Result<(u16, &[u8]), CdbFail
     Ok((u16::from_be_bytes([page[0], page[1]]), payload))
 }
 
-/// Writes a reply to the page: its length, check code and payload, for the device.
+/// Writes a reply's length, check code and payload to the page, for the device.
 ///
 /// # Panics
-/// If the payload exceeds [`PAYLOAD_BYTES_MAX`].
+/// Panics if the payload exceeds [`PAYLOAD_BYTES_MAX`].
 pub fn put_reply(page: &mut [u8; MESSAGE_BYTES], payload: &[u8]) {
     assert!(payload.len() <= PAYLOAD_BYTES_MAX, "replies are bounded");
     page[6] = payload.len() as u8;

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-//! Page checksums: the low eight bits of the plain sum of the bytes.
+//! Page checksums, which are the low eight bits of the plain sum of the bytes.
 
 use super::field::{RegisterAddress, Registers, RegistersMut};
 
@@ -10,7 +10,7 @@ pub struct Checksum {
     pub page: u8,
     /// First byte covered.
     pub first: u8,
-    /// Last byte covered; the checksum is the next one.
+    /// Last byte covered. The checksum is in the next byte.
     pub last: u8,
 }
 
@@ -38,11 +38,11 @@ impl Checksum {
     }
 }
 
-/// Page 00h: bytes 128 to 221, checksum in 222.
+/// Covers bytes 128 to 221 of page 00h, with the checksum in 222.
 pub const PAGE_00: Checksum = Checksum { page: 0x00, first: 128, last: 221 };
-/// Page 01h: bytes 130 to 254, checksum in 255. The version of the inactive firmware is excluded.
+/// Covers bytes 130 to 254 of page 01h, with the checksum in 255. The version of the inactive firmware is excluded.
 pub const PAGE_01: Checksum = Checksum { page: 0x01, first: 130, last: 254 };
-/// Page 02h: bytes 128 to 254, checksum in 255.
+/// Covers bytes 128 to 254 of page 02h, with the checksum in 255.
 pub const PAGE_02: Checksum = Checksum { page: 0x02, first: 128, last: 254 };
-/// Page B0h (vendor-specific): bytes 192 to 206, checksum in 207.
+/// Covers bytes 192 to 206 of the vendor-specific page B0h, with the checksum in 207.
 pub const PAGE_B0: Checksum = Checksum { page: 0xb0, first: 192, last: 206 };

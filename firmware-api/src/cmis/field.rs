@@ -37,19 +37,19 @@ impl RegisterAddress {
 
 /// A source of register values: a module, or a host's copy.
 pub trait Registers {
-    /// Returns the byte at `at`; zero if it does not exist.
+    /// Returns the byte at `at`, or zero if it does not exist.
     fn byte(&self, at: RegisterAddress) -> u8;
 }
 
 /// A writable set of registers.
 pub trait RegistersMut: Registers {
-    /// Sets the byte at `at`; has no effect if it does not exist.
+    /// Sets the byte at `at`. Has no effect if it does not exist.
     fn set_byte(&mut self, at: RegisterAddress, value: u8);
 }
 
 /// A value with a register code.
 pub trait Coded: Sized {
-    /// Returns the value of a code; `None` for reserved codes.
+    /// Returns the value of a code, or `None` for a reserved code.
     fn from_code(code: u8) -> Option<Self>;
     /// Returns the code.
     fn code(self) -> u8;
@@ -99,7 +99,7 @@ impl<T> BitField<T> {
 }
 
 impl<T: Coded> BitField<T> {
-    /// Returns the value; `None` for a reserved code.
+    /// Returns the value, or `None` for a reserved code.
     pub fn get(&self, registers: &impl Registers) -> Option<T> {
         T::from_code((registers.byte(self.at) & self.mask()) >> self.low)
     }
@@ -145,7 +145,7 @@ impl FlagBit {
     }
 }
 
-/// One bit for each of eight lanes; lane 1 is the lowest bit.
+/// One bit for each of eight lanes. Lane 1 is the lowest bit.
 #[derive(Clone, Copy, Debug)]
 pub struct LaneFlags {
     /// Address of the byte.
@@ -246,7 +246,7 @@ impl<const N: usize> TextField<N> {
     }
 }
 
-/// Eight nibbles; lane 1 is the low half of the first byte.
+/// Eight nibbles. Lane 1 is the low half of the first byte.
 #[derive(Debug)]
 pub struct Nibbles<T> {
     at: RegisterAddress,
@@ -266,7 +266,7 @@ impl<T: Coded> Nibbles<T> {
         self.at
     }
 
-    /// Returns the value of lane `lane`, 0 to 7; `None` for a reserved code.
+    /// Returns the value of lane `lane` (0 to 7), or `None` for a reserved code.
     pub fn get(&self, registers: &impl Registers, lane: usize) -> Option<T> {
         let byte = registers.byte(self.at.plus(lane as u8 / 2));
         T::from_code(if lane.is_multiple_of(2) { byte & 0x0f } else { byte >> 4 })

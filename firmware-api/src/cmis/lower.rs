@@ -1,16 +1,16 @@
 // SPDX-License-Identifier: Apache-2.0
-//! Lower memory, bytes 0 to 127, accessible without a page change.
+//! Lower memory (bytes 0 to 127), which is accessible without a page change.
 
 use super::field::{BitField, FlagBit, LaneFlags, Nibbles, Number, RegisterAddress};
 use super::state::{ModuleState, PathCode};
 
 /// Module type: see [`identifier`].
 pub const IDENTIFIER: BitField<u8> = BitField::byte(RegisterAddress::lower(0));
-/// CMIS revision: major and minor nibble.
+/// CMIS revision, with the major and minor number in one nibble each.
 pub const REVISION: BitField<u8> = BitField::byte(RegisterAddress::lower(1));
 /// The module has no pages.
 pub const FLAT_MEMORY: FlagBit = FlagBit::new(RegisterAddress::lower(2), 7);
-/// An application can only be changed on deactivated data paths.
+/// Applications can be changed only on deactivated data paths.
 pub const STEPPED_CONFIG_ONLY: FlagBit = FlagBit::new(RegisterAddress::lower(2), 6);
 /// State of the module state machine.
 pub const MODULE_STATE: BitField<ModuleState> = BitField::bits(RegisterAddress::lower(3), 3, 1);
@@ -22,7 +22,7 @@ pub const SUMMARY_PAGE_11: FlagBit = FlagBit::new(RegisterAddress::lower(4), 0);
 pub const CDB_COMPLETE: FlagBit = FlagBit::new(RegisterAddress::lower(8), 6);
 /// Latched: the module state has changed.
 pub const MODULE_STATE_CHANGED: FlagBit = FlagBit::new(RegisterAddress::lower(8), 0);
-/// Latched custom flags; [`super::page_b0::flag`] lists this project's.
+/// Latched custom flags. [`super::page_b0::flag`] lists those that this project uses.
 pub const CUSTOM_FLAGS: LaneFlags = LaneFlags::new(RegisterAddress::lower(13));
 /// Case temperature, 1/256 °C.
 pub const TEMPERATURE: Number<i16> = Number::new(RegisterAddress::lower(14));
@@ -32,7 +32,7 @@ pub const SUPPLY: Number<u16> = Number::new(RegisterAddress::lower(16));
 pub const LOW_POWER_ALLOW_HARDWARE: FlagBit = FlagBit::new(RegisterAddress::lower(26), 6);
 /// Software requests low power.
 pub const LOW_POWER_REQUEST: FlagBit = FlagBit::new(RegisterAddress::lower(26), 4);
-/// Writing one restarts the module; reads as zero.
+/// Writing a one restarts the module. Reads as zero.
 pub const SOFTWARE_RESET: FlagBit = FlagBit::new(RegisterAddress::lower(26), 3);
 /// Status of CDB instance 1: see [`super::cdb::CdbStatus`].
 pub const CDB_STATUS: BitField<u8> = BitField::byte(RegisterAddress::lower(37));
@@ -42,22 +42,22 @@ pub const FIRMWARE: [BitField<u8>; 2] =
 /// Cause of the fault state.
 pub const FAULT_CAUSE: BitField<u8> = BitField::byte(RegisterAddress::lower(41));
 
-/// Vendor-specific, in the custom bytes: groups to fire (fast form), the first of four bytes.
+/// Vendor-specific, in the custom bytes: the first of the four bytes of a fast fire, which selects the groups.
 pub const FAST_FIRE: RegisterAddress = RegisterAddress::lower(64);
-/// Vendor-specific: active path of each group; group 0 is the low half of the first byte.
+/// Vendor-specific: active path of each group. Group 0 is the low half of the first byte.
 pub const ACTIVE_PATHS: Nibbles<PathCode> = Nibbles::new(RegisterAddress::lower(68));
 /// Vendor-specific: groups whose light is moving.
 pub const BUSY_GROUPS: LaneFlags = LaneFlags::new(RegisterAddress::lower(72));
 /// Vendor-specific: worst outcome of the last fire ([`super::page_b0::short_outcome`]).
 pub const FIRE_OUTCOME: BitField<u8> = BitField::bits(RegisterAddress::lower(73), 6, 0);
-/// Vendor-specific, cleared by reading: the module has restarted since this byte was last read.
+/// Vendor-specific: the module has restarted since this byte was last read. Reading clears the flag.
 pub const RESTARTED: FlagBit = FlagBit::new(RegisterAddress::lower(73), 7);
-/// Vendor-specific: completed switches since power-on.
+/// Vendor-specific: number of completed switches since power-on.
 pub const GENERATION: Number<u32> = Number::new(RegisterAddress::lower(74));
 
-/// Media type, which determines the meaning of media ids: see [`media_type`].
+/// Media type, which determines the meaning of media ids (see [`media_type`]).
 pub const MEDIA_TYPE: BitField<u8> = BitField::byte(RegisterAddress::lower(85));
-/// Returns the address of application descriptor `number` (from 0), four bytes.
+/// Returns the address of application descriptor `number` (from 0), which has four bytes.
 #[must_use]
 pub const fn application(number: u8) -> RegisterAddress {
     assert!(number < 8, "eight descriptors are in lower memory");
@@ -69,7 +69,7 @@ pub const APPLICATIONS_END: u8 = 0xff;
 pub const PASSWORD: Number<u32> = Number::new(RegisterAddress::lower(122));
 /// Bank select.
 pub const BANK_SELECT: BitField<u8> = BitField::byte(RegisterAddress::lower(126));
-/// Page select; writing it performs the page change.
+/// Page select. Writing it performs the page change.
 pub const PAGE_SELECT: BitField<u8> = BitField::byte(RegisterAddress::lower(127));
 
 /// Media type codes (SFF-8024). A host finds no application on a module with an undefined type.
@@ -100,5 +100,5 @@ pub const RESET_TO_READY_MAX_MS: u64 = 2_000;
 pub const VOLATILE_WRITE_MAX_MS: u64 = 10;
 /// Maximum hold-off after a write to non-volatile bytes.
 pub const NON_VOLATILE_WRITE_MAX_MS: u64 = 80;
-/// Maximum time from a condition to its raised flag. Before then, a clear flag proves nothing.
+/// Maximum time from a condition until its flag is raised. Before then, a clear flag proves nothing.
 pub const FLAG_MAX_MS: u64 = 200;

@@ -19,7 +19,7 @@ pub const REVISION: TextField<2> = TextField::new(at(164));
 pub const SERIAL: TextField<16> = TextField::new(at(166));
 /// Manufacturing date as YYMMDD, and two characters for the lot.
 pub const DATE: TextField<8> = TextField::new(at(182));
-/// Power class of the form factor, 0 for class 1 up to 7 for class 8: [`power_class`].
+/// Power class of the form factor, from 0 for class 1 to 7 for class 8 (see [`power_class`]).
 pub const POWER_CLASS: BitField<u8> = BitField::bits(at(200), 7, 5);
 /// Maximum power, in steps of 0.25 W.
 pub const POWER_MAX: BitField<u8> = BitField::byte(at(201));

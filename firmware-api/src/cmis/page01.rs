@@ -24,7 +24,7 @@ pub const RX_LOS_SUPPORTED: FlagBit = FlagBit::new(at(158), 1);
 pub const TEMPERATURE_SUPPORTED: FlagBit = FlagBit::new(at(159), 0);
 /// Supply voltage is measured (lower memory, 16).
 pub const SUPPLY_SUPPORTED: FlagBit = FlagBit::new(at(159), 1);
-/// Laser bias is measured (11h:170), in steps of 2 µA: the scale in bits 4:3 is 0.
+/// Laser bias is measured (11h:170) in steps of 2 µA, because the scale in bits 4:3 is 0.
 pub const TX_BIAS_SUPPORTED: FlagBit = FlagBit::new(at(160), 0);
 /// Transmitted power is measured (11h:154).
 pub const TX_POWER_SUPPORTED: FlagBit = FlagBit::new(at(160), 1);
@@ -32,11 +32,11 @@ pub const TX_POWER_SUPPORTED: FlagBit = FlagBit::new(at(160), 1);
 pub const RX_POWER_SUPPORTED: FlagBit = FlagBit::new(at(160), 2);
 /// Number of CDB instances, 0 to 2.
 pub const CDB_INSTANCES: BitField<u8> = BitField::bits(at(163), 7, 6);
-/// CDB commands run in the background, so that other registers stay readable.
+/// CDB commands run in the background, so other registers remain readable.
 pub const CDB_BACKGROUND: FlagBit = FlagBit::new(at(163), 5);
 /// CDB busy time in the form `max(1, X) · 160 ms`.
 pub const CDB_BUSY_LONG: BitField<u8> = BitField::bits(at(165), 4, 0);
-/// Selects one of the two busy-time forms: see [`super::rules::cdb_busy_bound`].
+/// Selects one of the two busy-time forms (see [`super::rules::cdb_busy_bound`]).
 pub const CDB_BUSY_SELECT: FlagBit = FlagBit::new(at(166), 7);
 /// CDB busy time in the form `80 − min(80, X) ms`.
 pub const CDB_BUSY_SHORT: BitField<u8> = BitField::bits(at(166), 6, 0);
@@ -48,7 +48,7 @@ pub const MODULE_POWER_UP: BitField<Duration> = BitField::bits(at(167), 3, 0);
 pub const TX_TURN_OFF: BitField<Duration> = BitField::bits(at(168), 7, 4);
 /// Maximum duration of turning a transmitter on.
 pub const TX_TURN_ON: BitField<Duration> = BitField::bits(at(168), 3, 0);
-/// Page change time, as a number of halvings of 10 ms: see [`super::rules::page_change_bound`].
+/// Page change time as the number of times that 10 ms is halved (see [`super::rules::page_change_bound`]).
 pub const PAGE_CHANGE: BitField<u8> = BitField::bits(at(169), 3, 0);
 /// Returns the address of the media lanes where application `number` (from 0) may begin.
 #[must_use]
@@ -58,5 +58,5 @@ pub const fn media_lanes(number: u8) -> RegisterAddress {
 }
 /// Host lane switching is supported (page 1Dh).
 pub const HOST_LANE_SWITCHING: FlagBit = FlagBit::new(at(252), 7);
-/// Media lane switching (page 6Dh). Clear on an OCSTrx: its paths are not a permutation of lanes.
+/// Media lane switching (page 6Dh). Clear on an OCSTrx, because its paths are not a permutation of lanes.
 pub const MEDIA_LANE_SWITCHING: FlagBit = FlagBit::new(at(252), 5);

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-//! Page 02h: four thresholds per monitor: high alarm, low alarm, high warning, low warning.
+//! Page 02h, with four thresholds per monitor: high alarm, low alarm, high warning and low warning.
 
 use super::field::{Number, RegisterAddress, RegistersMut};
 
@@ -7,7 +7,7 @@ const fn at(offset: u8) -> RegisterAddress {
     RegisterAddress::page(0x02, offset)
 }
 
-/// The four thresholds of one monitor, in its unit.
+/// The four thresholds of one monitor, in the monitor's unit.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Limits<T> {
     /// Readings above this raise an alarm.
@@ -23,7 +23,7 @@ pub struct Limits<T> {
 /// Registers of a monitor's thresholds.
 #[derive(Debug)]
 pub struct Thresholds<T> {
-    /// High alarm; the others follow in order.
+    /// High alarm. The other thresholds follow in order.
     pub alarm_high: Number<T>,
     /// Low alarm.
     pub alarm_low: Number<T>,

@@ -2,7 +2,7 @@
 //! Page 11h: lane status. Flags are latched and cleared by reading, so there must be only one
 //! reader.
 //!
-//! Offsets are those of four independent implementations; a fifth has the flags one byte higher
+//! Offsets are those of four independent implementations. A fifth has the flags one byte higher
 //! (docs/firmware-api.md, disagreement 1).
 
 use super::field::{BitField, LaneFlags, Nibbles, RegisterAddress, U16s};

@@ -2,8 +2,8 @@
 //! Page B0h, bank 0: path selection. **Vendor-specific, not part of CMIS.**
 //!
 //! Offsets 128 to 191 and outcome codes 0 to 6 are those of CMIS page 6Dh (media lane switching),
-//! with *lane* read as *switch group* and *redirection* as *path*, so that a host with support for
-//! 6Dh needs few changes. The rest is new. Custom pages use bank 0 only.
+//! with *lane* read as *switch group* and *redirection* as *path*, so that a host that supports 6Dh
+//! needs few changes. The rest is new. Custom pages use only bank 0.
 
 use super::duration::Duration;
 use super::field::{BitField, FlagBit, Number, RegisterAddress, TextField, U16s};
@@ -31,14 +31,14 @@ pub const fn wanted(group: usize) -> BitField<Path> {
 }
 /// Arms when set, disarms when cleared.
 pub const ENABLE: FlagBit = FlagBit::new(at(152), 0);
-/// Slow fire: write one; reads as zero. Has no effect and writes no outcome while not enabled.
+/// Slow fire, started by writing a one. Reads as zero. While not enabled, a write has no effect and causes no outcome.
 pub const COMMIT: FlagBit = FlagBit::new(at(160), 0);
 /// Returns the outcome of the last fire for `group`.
 #[must_use]
 pub const fn fire_outcome(group: usize) -> BitField<GroupOutcome> {
     BitField::byte(of_group(168, group))
 }
-/// Returns the outcome of the arm for `group`; [`GroupOutcome::Success`] means armed.
+/// Returns the outcome of the arm for `group`. [`GroupOutcome::Success`] means armed.
 #[must_use]
 pub const fn arm_outcome(group: usize) -> BitField<GroupOutcome> {
     BitField::byte(of_group(176, group))
@@ -48,13 +48,13 @@ pub const fn arm_outcome(group: usize) -> BitField<GroupOutcome> {
 pub const fn committed(group: usize) -> BitField<Path> {
     BitField::byte(of_group(184, group))
 }
-/// [`MAGIC_TEXT`] on modules with this page.
+/// Contains [`MAGIC_TEXT`] on modules with this page.
 pub const MAGIC: TextField<4> = TextField::new(at(192));
 /// Value that identifies the page.
 pub const MAGIC_TEXT: [u8; 4] = *b"OCS1";
-/// Layout version: major and minor nibble.
+/// Layout version, with the major and minor number in one nibble each.
 pub const LAYOUT: BitField<u8> = BitField::byte(at(196));
-/// Layout version described by this file.
+/// Layout version that this file describes.
 pub const LAYOUT_VERSION: u8 = 0x12;
 /// Number of groups.
 pub const GROUPS: BitField<u8> = BitField::byte(at(197));
@@ -68,23 +68,23 @@ pub const SWITCH_US: Number<u16> = Number::new(at(200));
 pub const SETTLE_US: Number<u16> = Number::new(at(202));
 /// Minimum time between two switches of a group, µs.
 pub const DWELL_US: Number<u16> = Number::new(at(204));
-/// Endurance: 10ⁿ switches in a lifetime; 0 if unspecified.
+/// Endurance as the exponent n of 10ⁿ switches in a lifetime, or 0 if unspecified.
 pub const ENDURANCE: BitField<u8> = BitField::byte(at(206));
-/// Completed switches since power-on.
+/// Number of completed switches since power-on.
 pub const GENERATION: Number<u32> = Number::new(at(208));
-/// The host's transaction id; part of an arm.
+/// The host's transaction id, which is part of an arm.
 pub const TRANSACTION: Number<u32> = Number::new(at(212));
-/// Required state of the data paths; part of an arm.
+/// Required state of the data paths, which is part of an arm.
 pub const POLICY: BitField<DataPathPolicy> = BitField::byte(at(216));
-/// Received power on each external path, 0.1 µW, path 1 first.
+/// Received power on each external path in 0.1 µW, starting with path 1.
 pub const TAPS: U16s = U16s::new(at(217));
-/// The module's own link name; 0 after a restart. Since layout 1.1.
+/// The module's own link name, which is 0 after a restart. Available since layout 1.1.
 pub const LINK_NAME: Number<u32> = Number::new(at(233));
-/// Link name received over the selected path of group 0; 0 without a signal. Since layout 1.1.
+/// Link name received over the selected path of group 0, or 0 without a signal. Available since layout 1.1.
 pub const NEIGHBOUR_NAME: Number<u32> = Number::new(at(248));
-/// External path that the neighbour sends on. Since layout 1.1.
+/// External path on which the neighbour sends. Available since layout 1.1.
 pub const NEIGHBOUR_PATH: BitField<u8> = BitField::byte(at(252));
-/// Returns the power-on path of `group`; writable only with the password.
+/// Returns the power-on path of `group`, which is writable only with the password.
 #[must_use]
 pub const fn power_on_path(group: usize) -> BitField<Path> {
     BitField::byte(of_group(240, group))
@@ -109,19 +109,19 @@ pub mod flag {
     pub const UNEXPECTED_PATH: u8 = 1 << 2;
     /// The light is on its wanted path but too weak.
     pub const POWER_LOW: u8 = 1 << 3;
-    /// A fire was ignored because of a wrong check byte, a wrong transaction, or nothing armed.
+    /// A fire was ignored because of a wrong check byte or transaction, or because nothing was armed.
     pub const FIRE_IGNORED: u8 = 1 << 4;
 }
 
-/// Encodes an outcome in the seven bits of lower memory byte 73: bit 6 marks codes from 128 on.
+/// Encodes an outcome in the seven bits of lower memory byte 73, where bit 6 marks codes from 128 on.
 #[must_use]
 pub fn short_outcome(outcome: GroupOutcome) -> u8 {
     let code = outcome.code();
     code & 0x3f | code >> 7 << 6
 }
 
-/// Returns the four bytes of a fast fire, for a single write at lower memory byte 64: groups, the
-/// low half of the transaction, and 0xFF minus the sum of these three bytes.
+/// Returns the four bytes of a fast fire for a single write at lower memory byte 64. They contain
+/// the groups, the low half of the transaction, and 0xFF minus the sum of these three bytes.
 #[must_use]
 pub const fn fast_fire(groups: u8, transaction: u32) -> [u8; 4] {
     let [_, _, high, low] = transaction.to_be_bytes();

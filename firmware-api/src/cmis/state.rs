@@ -28,17 +28,17 @@ macro_rules! codes {
 }
 
 codes! {
-    /// LowPower → PowerUp → Ready → PowerDown → LowPower; Fault from any state.
+    /// Module state. Its order is LowPower → PowerUp → Ready → PowerDown → LowPower, and Fault can follow any state.
     ModuleState {
         /// Only management is active.
         LowPower = 1,
         /// Transition to full power.
         PowerUp = 2,
-        /// Full power; data paths may start.
+        /// The module has full power and data paths may start.
         Ready = 3,
         /// Transition to low power.
         PowerDown = 4,
-        /// Fault; only a reset leaves this state.
+        /// A fault occurred. Only a reset leaves this state.
         Fault = 5,
     }
 }
@@ -58,7 +58,7 @@ codes! {
         TxTurnOn = 5,
         /// Transmitters are turning off.
         TxTurnOff = 6,
-        /// Initialised, with transmitters off.
+        /// Initialised with the transmitters off.
         Initialized = 7,
     }
 }

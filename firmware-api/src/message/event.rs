@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-//! Unsolicited events of a module (since 1.2). An event reports the state at the time of sending,
-//! so a host that missed events has missed nothing that is still true.
+//! Unsolicited events from a module (since 1.2). An event reports the state at the time of sending,
+//! so a host that missed events still learns the current state from the next one.
 
 use super::{PayloadBuffer, Power};
 use crate::path::{GROUPS_MAX, Path};
@@ -46,17 +46,17 @@ impl EventKind {
 pub struct Event {
     /// Kind.
     pub kind: EventKind,
-    /// Affected group; 0 if the event concerns the whole module.
+    /// Affected group, or 0 if the event concerns the whole module.
     pub group: u8,
-    /// Current path of the group; dark while it moves.
+    /// Current path of the group, which is dark while it moves.
     pub active: Path,
     /// Received power on that path.
     pub power: Power,
-    /// Restarts since manufacture, as in the status. Event numbers are unique per restart.
+    /// Number of restarts since manufacture, as in the status. Event numbers are unique between restarts.
     pub boots: u16,
     /// Time of the event, in milliseconds since the last restart.
     pub uptime_ms: u32,
-    /// Changes of light since the previous event that ended before they could be reported.
+    /// Number of light changes since the previous event that ended before they could be reported.
     pub skipped: u16,
 }
 
@@ -95,7 +95,7 @@ pub struct EventsReport {
     pub debounce_us: u16,
     /// Interval until an unacknowledged event is repeated, in ms. It doubles with each repeat.
     pub repeat_ms: u16,
-    /// Maximum time to answer a status request, in µs; 0 if not guaranteed.
+    /// Maximum time to answer a status request in µs, or 0 if not guaranteed.
     pub answer_us: u32,
 }
 

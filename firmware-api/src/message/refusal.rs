@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 
-/// Reason for refusing a request. Only [`RequestRefusal::BusFailed`] may have changed something.
+/// Reason for refusing a request. After any reason except [`RequestRefusal::BusFailed`], nothing has changed.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub enum RequestRefusal {
     /// The command code is unknown.
@@ -19,15 +19,15 @@ pub enum RequestRefusal {
     Version,
     /// The register does not exist or is not writable.
     NoSuchRegister,
-    /// From an agent: it has no module with this name. Since 1.3.
+    /// An agent has no module with this name. Since 1.3.
     NoSuchModule,
-    /// From an agent: the module was replaced, or its serial number is not unique. Since 1.3.
+    /// The agent's module was replaced, or its serial number is not unique. Since 1.3.
     OtherModule,
-    /// From an agent: it only permits reads, not switching. Since 1.3.
+    /// The agent permits only reads, not switching. Since 1.3.
     ReadOnly,
-    /// From an agent: the bus does not answer; the request may have been executed. Since 1.3.
+    /// The agent's bus does not answer, and the request may have been executed. Since 1.3.
     BusFailed,
-    /// The module has accepted a request of a later epoch. Since 1.4.
+    /// The module has accepted a request from a later epoch. Since 1.4.
     EarlierEpoch,
 }
 
@@ -58,7 +58,7 @@ impl RequestRefusal {
         *code
     }
 
-    /// Returns the refusal of a status byte.
+    /// Returns the refusal that a status byte represents.
     #[must_use]
     pub fn from_code(code: u8) -> Option<Self> {
         Self::CODES.iter().find(|(known, _)| *known == code).map(|&(_, refusal)| refusal)

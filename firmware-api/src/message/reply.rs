@@ -9,23 +9,23 @@ use crate::wire::{Reader, Writer};
 /// A reply of a device.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Reply<'a> {
-    /// To [`Request::Hello`](super::Request::Hello).
+    /// Answers [`Request::Hello`](super::Request::Hello).
     Identity(Identity),
-    /// To [`Request::Read`](super::Request::Read).
+    /// Answers [`Request::Read`](super::Request::Read).
     Registers(&'a [u8]),
-    /// To requests without a result.
+    /// Answers requests without a result.
     Done,
-    /// To [`Request::Arm`](super::Request::Arm).
+    /// Answers [`Request::Arm`](super::Request::Arm).
     Armed(ArmReport),
-    /// To [`Request::Fire`](super::Request::Fire) and [`Request::Go`](super::Request::Go).
+    /// Answers [`Request::Fire`](super::Request::Fire) and [`Request::Go`](super::Request::Go).
     Fired(FireReport),
-    /// To [`Request::Status`](super::Request::Status).
+    /// Answers [`Request::Status`](super::Request::Status).
     Status(StatusReport),
-    /// To [`Request::Links`](super::Request::Links).
+    /// Answers [`Request::Links`](super::Request::Links).
     Links(LinksReport),
-    /// To [`Request::Events`](super::Request::Events).
+    /// Answers [`Request::Events`](super::Request::Events).
     Events(EventsReport),
-    /// To any request. The device has changed nothing.
+    /// Refuses any request. The device has changed nothing.
     Refused(RequestRefusal),
 }
 

@@ -7,7 +7,7 @@ use crate::wire::{Reader, Writer};
 /// Identity and capabilities of a module.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Identity {
-    /// Oldest and newest supported protocol version.
+    /// Oldest and newest supported protocol versions.
     pub versions: (u8, u8),
     /// Vendor name from CMIS page 00h, padded with spaces.
     pub vendor: [u8; 16],
@@ -17,13 +17,13 @@ pub struct Identity {
     pub serial: [u8; 16],
     /// Major and minor version of the running firmware.
     pub firmware: (u8, u8),
-    /// Layout version of page B0h, major and minor nibble.
+    /// Layout version of page B0h, with the major and minor number in one nibble each.
     pub layout: u8,
     /// Number of independently switching groups.
     pub groups: u8,
     /// External paths per group.
     pub external_paths: u8,
-    /// Capability bits of B0h:199.
+    /// Capability bits in B0h:199.
     pub capabilities: Capabilities,
     /// Typical time from fire until the light is on its new path, in µs.
     pub switch_us: u16,
@@ -67,7 +67,7 @@ impl Identity {
     }
 }
 
-/// Capability bits of register B0h:199.
+/// Capability bits in register B0h:199.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Capabilities(pub u8);
 
@@ -78,11 +78,11 @@ impl Capabilities {
     pub const LOOPBACK: Self = Self(2);
     /// The module permits [`DataPathPolicy::Hot`](crate::path::DataPathPolicy::Hot).
     pub const HOT: Self = Self(4);
-    /// Fire without paging, through lower memory 64 to 67.
+    /// A fire needs no page change, because it can use lower memory 64 to 67.
     pub const FAST_FIRE: Self = Self(8);
     /// Every external path has a power tap.
     pub const TAPS: Self = Self(16);
-    /// The module sends its link name over its light and reports the received one.
+    /// The module sends its link name over its light and reports the name that it receives.
     pub const NEIGHBOURS: Self = Self(32);
     /// The module sends events to hosts that enable them. Since 1.2.
     pub const EVENTS: Self = Self(64);
@@ -139,7 +139,7 @@ impl ArmReport {
 pub struct FireReport {
     /// Transaction.
     pub transaction: TransactionId,
-    /// Completed switches since power-on, including this one.
+    /// Number of completed switches since power-on, including this one.
     pub generation: u32,
     /// Outcome of each requested group.
     pub outcomes: Outcomes,
@@ -166,7 +166,7 @@ impl FireReport {
 /// All state that a host checks after a change.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct StatusReport {
-    /// Restarts since manufacture, modulo 2¹⁶. A change means that armed transactions were lost.
+    /// Number of restarts since manufacture, modulo 2¹⁶. If it changes, armed transactions were lost.
     pub boots: u16,
     /// Milliseconds since the last restart.
     pub uptime_ms: u32,
@@ -176,7 +176,7 @@ pub struct StatusReport {
     pub armed: TransactionId,
     /// Last fired transaction, or [`TransactionId::NONE`].
     pub fired: TransactionId,
-    /// Completed switches since power-on.
+    /// Number of completed switches since power-on.
     pub generation: u32,
     /// Groups whose light is moving.
     pub busy: Groups,
@@ -260,7 +260,7 @@ impl LinksReport {
     }
 }
 
-/// The name that the host assigned to a module, sent over its light. Zero means no name.
+/// The name that the host assigned to a module, which the module sends over its light. Zero means no name.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub struct LinkName(pub u32);
 
@@ -272,8 +272,8 @@ impl LinkName {
 /// The sender of the received light.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Neighbour {
-    /// Its name; [`LinkName::NONE`] without a readable signal.
+    /// Its name, or [`LinkName::NONE`] without a readable signal.
     pub name: LinkName,
-    /// External path that it sends on.
+    /// External path on which it sends.
     pub path: u8,
 }

@@ -27,7 +27,7 @@ pub enum Request<'a> {
         /// Values, 1 to [`REGISTER_BYTES_MAX`].
         bytes: &'a [u8],
     },
-    /// Checks wanted paths; moves nothing. Answered by [`Reply::Armed`](super::Reply::Armed).
+    /// Checks wanted paths without moving anything. Answered by [`Reply::Armed`](super::Reply::Armed).
     Arm(Arm),
     /// Moves the light as armed. Answered by [`Reply::Fired`](super::Reply::Fired) once the light
     /// has settled or failed to settle, so the host's timeout must be the maximum commit time plus
@@ -42,7 +42,7 @@ pub enum Request<'a> {
     },
     /// Discards an armed change. Answered by [`Reply::Done`](super::Reply::Done).
     Disarm {
-        /// Transaction to discard; any other one stays armed.
+        /// Transaction to discard. Any other transaction stays armed.
         transaction: TransactionId,
     },
     /// Asks for paths and outcomes. Answered by [`Reply::Status`](super::Reply::Status).
@@ -55,7 +55,7 @@ pub enum Request<'a> {
     Events {
         /// Whether to send events.
         enabled: bool,
-        /// Debounce time for loss and return of light, in µs; 0 selects the module's default.
+        /// Debounce time for loss and return of light in µs. 0 selects the module's default.
         debounce_us: u16,
     },
     /// Arms and fires in one request, to save a round trip. Answered by
@@ -74,12 +74,12 @@ pub enum Request<'a> {
         /// Path of each group.
         paths: Paths,
     },
-    /// Restarts the firmware after the answer, [`Reply::Done`](super::Reply::Done).
+    /// Restarts the firmware after answering with [`Reply::Done`](super::Reply::Done).
     Reset,
-    /// To an agent, as the first request: selects the module of the connection. Answered by
+    /// Selects the module for a connection to an agent, and must be its first request. Answered by
     /// [`Reply::Done`](super::Reply::Done). Since 1.3.
     Module {
-        /// Name at the agent, 1 to [`MODULE_NAME_BYTES_MAX`] bytes.
+        /// Name at the agent, which has 1 to [`MODULE_NAME_BYTES_MAX`] bytes.
         name: &'a [u8],
     },
 }
@@ -87,9 +87,9 @@ pub enum Request<'a> {
 /// The wanted paths of a change.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Arm {
-    /// Transaction; not [`TransactionId::NONE`].
+    /// Transaction, which must not be [`TransactionId::NONE`].
     pub transaction: TransactionId,
-    /// Required state of the data paths at the fire.
+    /// State that the data paths must have at the fire.
     pub policy: DataPathPolicy,
     /// Path of each group.
     pub paths: Paths,
@@ -119,7 +119,7 @@ impl<'a> Request<'a> {
     /// Writes the payload and returns its length.
     ///
     /// # Panics
-    /// If a write exceeds [`REGISTER_BYTES_MAX`] bytes, or a name [`MODULE_NAME_BYTES_MAX`].
+    /// Panics if a write exceeds [`REGISTER_BYTES_MAX`] bytes or a name exceeds [`MODULE_NAME_BYTES_MAX`].
     pub fn encode(&self, out: &mut PayloadBuffer) -> usize {
         let mut writer = Writer::new(out);
         match self {
@@ -177,8 +177,8 @@ impl<'a> Request<'a> {
     /// Decodes a request without an epoch.
     ///
     /// # Errors
-    /// [`RequestRefusal::UnknownCommand`] or [`RequestRefusal::Malformed`], which the device sends
-    /// as its answer.
+    /// Returns [`RequestRefusal::UnknownCommand`] or [`RequestRefusal::Malformed`], which the
+    /// device sends as its answer.
     pub fn decode(command: u8, payload: &'a [u8]) -> Result<Self, RequestRefusal> {
         let mut reader = Reader(payload);
         let request = match command {

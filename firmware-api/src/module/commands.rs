@@ -86,7 +86,7 @@ impl<H: Hardware> Module<H> {
         (transaction != TransactionId::NONE).then_some(Arm { transaction, policy, paths })
     }
 
-    /// While light moves, this waits until it stops.
+    /// Arms a change. While light is moving, this waits until it stops.
     pub(super) fn put_arm(&mut self) {
         self.arm_waits = self.moving();
         if self.arm_waits {
@@ -169,7 +169,7 @@ impl<H: Hardware> Module<H> {
             }
             cdb::command::ABORT => Ok(0),
             cdb::command::MODULE_FEATURES => Ok(put(reply, &[0; 4])),
-            // No firmware update: firmware is loaded with the manufacturer's tools.
+            // There is no firmware update, because firmware is loaded with the manufacturer's tools.
             cdb::command::FIRMWARE_FEATURES => Ok(put(reply, &[0; 8])),
             cdb::command::FIRMWARE_INFO => {
                 let (major, minor) = self.profile.firmware;

@@ -109,7 +109,7 @@ impl PowerAndLanes {
         true
     }
 
-    /// Returns the lanes that reached a steady state; `None` if no lane changed.
+    /// Returns the lanes that reached a steady state, or `None` if no lane changed.
     fn step_lanes(
         &mut self,
         timing: &Timing,
@@ -137,7 +137,7 @@ impl PowerAndLanes {
         steady
     }
 
-    /// The configuration is checked immediately; the result appears after `configure_us`.
+    /// Applies a configuration. It is checked immediately, but the result appears only after `configure_us`.
     pub(crate) fn apply(
         &mut self,
         profile: &Profile,

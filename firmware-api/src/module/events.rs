@@ -24,7 +24,7 @@ const DEBOUNCE_US: (u16, u16) = (10, 10_000);
 
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 enum Light {
-    /// Not measured since it moved, or the path has no fibre.
+    /// The light has not been measured since it moved, or the path has no fibre.
     #[default]
     Unknown,
     Arrives,
@@ -48,7 +48,7 @@ pub(super) struct ComparatorWatch {
     groups: [Group; GROUPS_MAX],
     restarted: bool,
     skipped: u16,
-    /// Each event advances this by [`EVENT_EVERY`]; none is sent while it is a burst ahead of now.
+    /// Each event advances this time by [`EVENT_EVERY`]. No event is sent while it is a whole burst ahead of now.
     paid_until: Micros,
 }
 

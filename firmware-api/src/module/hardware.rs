@@ -13,29 +13,29 @@ pub enum Position {
     Moving,
 }
 
-/// The optics and the non-volatile memory of a module. Calls return immediately; the module polls
-/// the position of a switch element that takes time to move.
+/// The optics and the non-volatile memory of a module. Calls return immediately, and the module
+/// polls the position of switch elements that take time to move.
 pub trait Hardware {
     /// Starts moving `group` to `path`.
     fn drive(&mut self, now: Micros, group: usize, path: Path);
     /// Returns the position of `group`.
     fn position(&self, now: Micros, group: usize) -> Position;
-    /// Returns the received power on external path `number`, 1 to 8, whether or not it is selected.
+    /// Returns the received power on external path `number` (1 to 8), whether or not it is selected.
     fn tap(&self, now: Micros, number: u8) -> Power;
-    /// Returns the received power of `lane`, 0 to 7, over the selected path.
+    /// Returns the power that `lane` (0 to 7) receives over the selected path.
     fn received(&self, now: Micros, lane: usize) -> Power;
     /// Turns on the transmitters of exactly these lanes, one bit per lane.
     fn set_transmitters(&mut self, now: Micros, lanes: u8);
     /// Returns the transmitted power of `lane`.
     fn transmitted(&self, now: Micros, lane: usize) -> Power;
-    /// Returns the laser bias of `lane` in units of 2 µA; `None` if it is not measured.
+    /// Returns the laser bias of `lane` in units of 2 µA, or `None` if it is not measured.
     fn bias(&self, _now: Micros, _lane: usize) -> Option<u16> {
         None
     }
-    /// Sets the name that is sent over the light alongside the traffic. No name is sent after a
-    /// restart. For modules with [`crate::message::Capabilities::NEIGHBOURS`].
+    /// Sets the name that the module sends over its light alongside the traffic. After a restart,
+    /// no name is sent. For modules with [`crate::message::Capabilities::NEIGHBOURS`].
     fn set_link_name(&mut self, _name: LinkName) {}
-    /// Returns the name received over the path of `group`, and the path that it was sent on.
+    /// Returns the name received over the path of `group`, and the path on which it was sent.
     fn neighbour(&self, _now: Micros, _group: usize) -> Neighbour {
         Neighbour::default()
     }

@@ -11,7 +11,7 @@ pub struct Application {
     pub host: u8,
     /// Media interface id (SFF-8024).
     pub media: u8,
-    /// Host lanes per data path: 1, 2, 4 or 8.
+    /// Number of host lanes per data path (1, 2, 4 or 8).
     pub host_lanes: u8,
     /// Media lanes per data path.
     pub media_lanes: u8,
@@ -24,11 +24,11 @@ pub struct Application {
 /// Durations in microseconds. The module advertises the CMIS duration codes that cover them.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Timing {
-    /// From power-on or reset until the bus and the serial line answer.
+    /// Time from power-on or reset until the bus and the serial line answer.
     pub boot_us: u32,
     /// Module state PowerUp.
     pub power_up_us: u32,
-    /// Module state PowerDown, after the data paths have stopped.
+    /// Module state PowerDown, once the data paths have stopped.
     pub power_down_us: u32,
     /// Data-path state Init.
     pub data_path_init_us: u32,
@@ -48,7 +48,7 @@ pub struct Timing {
     pub non_volatile_write_us: u32,
     /// A CDB command, from trigger to result.
     pub cdb_us: u32,
-    /// From a condition to its flag.
+    /// Time from a condition to its flag.
     pub flag_us: u32,
     /// Typical time from fire until the light is on its new path.
     pub switch_us: u16,
@@ -64,7 +64,7 @@ pub struct Timing {
     pub answer_us: u32,
 }
 
-/// Monitor thresholds. The host compares with them; layouts 1.0 to 1.2 raise no flags from them.
+/// Monitor thresholds, with which the host compares readings. Layouts 1.0 to 1.2 do not raise flags for them.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct MonitorLimits {
     /// Case temperature, 1/256 °C.
@@ -118,14 +118,14 @@ pub struct Profile {
     pub power_max_watts: u8,
     /// Durations.
     pub timing: Timing,
-    /// Offered applications, best first; at most eight.
+    /// Offered applications (at most eight), the best one first.
     pub applications: &'static [Application],
 }
 
 /// Returns `text` padded with spaces, for the names in a profile.
 ///
 /// # Panics
-/// At compile time, if `text` is longer than `N`.
+/// Panics at compile time if `text` is longer than `N`.
 #[must_use]
 pub const fn padded<const N: usize>(text: &str) -> [u8; N] {
     let bytes = text.as_bytes();

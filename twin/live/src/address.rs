@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-//! Names and addresses of the twin, as programs in a node see them.
+//! Names and addresses in the twin, as programs in a node see them.
 //!
 //! | network | host name | address |
 //! | --- | --- | --- |
@@ -15,8 +15,8 @@ pub const BUNDLES_MAX: u8 = 16;
 /// Data-centre network interface in every node.
 pub const DCN: &str = "eth0";
 
-/// Interface with the address that every node of a group reaches over light. It is a bridge without
-/// ports.
+/// Interface with the address at which every node in the group reaches this node over light. It is
+/// a bridge without ports.
 pub const LIGHT: &str = "light";
 
 #[must_use]
@@ -52,7 +52,7 @@ pub fn hardware(address: Ipv4Addr) -> [u8; 6] {
     [0x02, 0x6c, a, b, c, d]
 }
 
-/// Returns the contents of `/etc/hosts`, the same for every node.
+/// Returns the contents of `/etc/hosts`, which are the same for every node.
 #[must_use]
 pub fn hosts(nodes: u32, bundles: u8) -> String {
     let mut text = "127.0.0.1 localhost\n::1 localhost\n".to_owned();

@@ -8,7 +8,7 @@ use crate::netlink::{Kernel, RequestBatch};
 use crate::record::{Folder, RECORD, Record};
 use crate::{Error, link};
 
-/// Memory per namespace with its interfaces, in KiB; above the highest measured value.
+/// Memory per namespace with its interfaces, in KiB. This exceeds the highest measured value.
 const NODE_KIB: u64 = 1_500;
 /// Memory of the daemon and the holder, in KiB.
 const BASE_KIB: u64 = 200_000;
@@ -29,7 +29,7 @@ pub fn machine(folder: &Folder, record: &Record, own: &std::path::Path) -> Resul
             )));
         }
     }
-    // The path of a Unix socket has at most 108 bytes.
+    // The path of a Unix socket may have at most 108 bytes.
     if folder.daemon_socket().as_os_str().len() > 100 {
         let shown = folder.path().display();
         return Err(Error::Refused(format!(

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-//! Runs programs in nodes: one in place of this process, or one on each node with a log.
+//! Runs programs in nodes, either in place of this process or on each node with a log.
 
 use std::fs::{self, File};
 use std::os::unix::fs::MetadataExt;
@@ -22,7 +22,7 @@ const INIT: u32 = 1;
 const LEAST_FAVOURED: i32 = 19;
 const LOOK_EVERY: Duration = Duration::from_millis(5);
 
-/// Moves this process into node `name`: its network, host name, `/etc/hosts` and processes. Child
+/// Moves this process into node `name`, with its network, host name, `/etc/hosts` and processes. Child
 /// processes started afterwards are also in the node. Fails if this process has several threads.
 pub fn enter(folder: &Folder, name: &str) -> Result<(), Error> {
     let record = folder.record()?;
@@ -40,8 +40,8 @@ pub(crate) fn network(holder: u32, ready: &Ready, node: u32) -> Result<File, Err
     open(format!("/proc/{holder}/fd/{fd}"))
 }
 
-/// Moves this process into the holder's namespaces and the network of the fibres. A process already
-/// inside only changes its network.
+/// Moves this process into the holder's namespaces and the network of the fibres. A process that is
+/// already inside only changes its network.
 pub(crate) fn enter_holder(pid: u32, network: Option<&File>) -> Result<(), Error> {
     if pid == INIT {
         let fibres = open(format!("/proc/{pid}/ns/net"))?;
@@ -104,7 +104,7 @@ pub struct Ended {
     pub signal: Option<i32>,
     pub timed_out: bool,
     pub ran_ms: f64,
-    /// Standard output; standard error has the extension `.err`.
+    /// File for standard output. Standard error goes to a file with the extension `.err`.
     pub log: PathBuf,
 }
 
@@ -186,7 +186,7 @@ pub fn run(
 ) -> Result<ExitStatus, Error> {
     enter(folder, node)?;
     let environment = environment::of(folder, node)?;
-    // Real nodes have their own processors. Here they share them with the daemon and the
+    // Real nodes have their own processors. Here, programs share processors with the daemon and the
     // transceivers, which take priority.
     rustix::process::nice(LEAST_FAVOURED)
         .map_err(|error| Error::system("let the daemon go first", error))?;

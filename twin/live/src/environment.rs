@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-//! Environment variables that make collective libraries send over light. Set for every program in a
-//! node.
+//! Environment variables that make collective libraries send over light. They are set for every
+//! program in a node.
 //!
 //! | for | variables |
 //! | --- | --- |
@@ -42,7 +42,7 @@ pub(crate) fn of(folder: &Folder, node: &str) -> Result<Vec<(&'static str, Strin
         ("GLOO_SOCKET_IFNAME", LIGHT.to_owned()),
         ("OMPI_MCA_btl", "tcp,self".to_owned()),
         ("OMPI_MCA_btl_tcp_if_include", LIGHT.to_owned()),
-        // Nodes are not reached through the interface that has the address.
+        // Nodes are not reached through the interface that has their address.
         ("OMPI_MCA_reachable", "weighted".to_owned()),
         ("OMPI_MCA_oob_tcp_if_include", DCN.to_owned()),
         ("OMPI_MCA_plm_rsh_agent", agent),

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-//! Node failures: the transceivers lose their light, the network its carrier, and the programs are
-//! killed.
+//! Injects node failures: the transceivers lose their light, the network loses its carrier, and the
+//! programs are killed.
 
 use std::fs;
 use std::io::{BufRead, BufReader, Write};
@@ -23,7 +23,7 @@ pub struct InjectedFault {
     pub part: String,
     /// Fault in the syntax of `lightloom device fault`.
     pub fault: String,
-    /// Unix time in microseconds when the light was gone.
+    /// Unix time, in microseconds, at which the light was gone.
     pub unix_us: u64,
     pub killed: u32,
 }

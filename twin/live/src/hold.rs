@@ -7,8 +7,8 @@
 //!                └▶ twin init (first process inside): nodes, transceivers on ptys, wiring, lightloomd
 //! ```
 //!
-//! When the first process of a process namespace ends, all others are killed. It ends with its
-//! parent.
+//! When the first process in a process namespace ends, all others are killed. That process ends
+//! with its parent.
 
 use std::fs;
 use std::io::{self, Read, Write};
@@ -28,10 +28,10 @@ use nix::unistd::{getegid, geteuid, setsid};
 use crate::record::{Folder, Holder, Process, Ready};
 use crate::{Error, enter, nodes, wiring};
 
-/// Description of how fibres are joined.
+/// Describes how fibres are joined.
 pub const WAY: &str = "u32 and mirred at tc ingress, in an unprivileged user namespace";
 
-/// Sent to the first process to start; it ends if its parent does.
+/// Tells the first process to start. That process ends if its parent does.
 const GO: &[u8] = b"go\n";
 
 /// Creates the namespaces and starts the first process in them. Returns when that process ends.

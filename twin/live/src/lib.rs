@@ -2,14 +2,14 @@
 //! The live twin: real programs in network namespaces that are connected where emulated
 //! transceivers have light.
 //!
-//! [`up`] starts the daemon, the emulated devices and a namespace per node. The interfaces of a
-//! namespace are the fibres of its transceivers and the data-centre network. [`enter`] runs
+//! [`up`] starts the daemon, the emulated devices and one namespace per node. A namespace's
+//! interfaces represent its transceivers' fibres and the data-centre network. [`enter`] runs
 //! programs on nodes, [`fault`] injects faults, and [`report`] compares the measured effects with
 //! the emulator. When light moves, links are rewired over netlink.
 //!
-//! One process holds everything: the first of a process namespace inside a user namespace. When it
-//! ends, every program, namespace and pty is removed. All files are in one folder. Time is real
-//! time.
+//! One process holds everything. It is the first process in a process namespace inside a user
+//! namespace. When it ends, every program, namespace and pty is removed. All files are in one
+//! folder. Time is real time.
 
 pub mod address;
 pub mod check;
@@ -39,7 +39,7 @@ pub enum Error {
     Refused(String),
     #[error("cannot {what}: {error}")]
     System { what: String, error: std::io::Error },
-    /// A file of the twin is malformed or of another version.
+    /// One of the twin's files is malformed or has another version.
     #[error("{}: {error}", .file.display())]
     File { file: PathBuf, error: serde_json::Error },
 }

@@ -81,8 +81,8 @@ pub(crate) fn add_bridge(batch: &mut RequestBatch, name: &str, index: u32) {
     batch.add(format!("make the bridge {name}"), RouteNetlinkMessage::NewLink(message), NEW);
 }
 
-/// Sets an interface up or down; the peer's carrier follows. `bridge` makes it a port of that
-/// bridge.
+/// Sets an interface up or down, which the peer's carrier follows. `bridge` makes the interface a
+/// port of that bridge.
 pub(crate) fn set(batch: &mut RequestBatch, index: u32, up: bool, bridge: Option<u32>) {
     let mut message = link(index);
     set_up(&mut message, up);
@@ -215,7 +215,7 @@ pub(crate) fn part(batch: &mut RequestBatch, index: u32) {
 
 /// Limits the rate of interface `index` with a token bucket.
 pub(crate) fn limit(batch: &mut RequestBatch, index: u32, bytes_per_second: u64) {
-    // struct tc_tbf_qopt: rate, peak rate (12 bytes each), limit, buffer in ticks of 64 ns, mtu.
+    // struct tc_tbf_qopt contains rate and peak rate (12 bytes each), limit, buffer in ticks of 64 ns, and mtu.
     let burst = (bytes_per_second / 250).clamp(128 << 10, 16 << 20);
     let ticks = burst.saturating_mul(1_000_000_000) / bytes_per_second.max(1) / 64;
     let rate = u32::try_from(bytes_per_second).unwrap_or(u32::MAX);

@@ -13,7 +13,7 @@ use crate::Error;
 
 /// Maximum size of a piece of a batch, which is the kernel's default limit.
 const PIECE_BYTES: usize = 32 << 10;
-/// Maximum number of requests per piece. Their answers must fit the socket's receive buffer.
+/// Maximum number of requests per piece. Their answers must fit in the socket's receive buffer.
 const PIECE_REQUESTS: usize = 64;
 
 /// Requests that are sent together, in order.
@@ -74,7 +74,7 @@ impl Kernel {
         Ok(Self { socket, sequence: 0 })
     }
 
-    /// Executes a batch. Fails at the first refused request; later ones may have been executed.
+    /// Executes a batch. Fails at the first refused request, but later requests may have been executed.
     pub(crate) fn run(&mut self, batch: RequestBatch) -> Result<(), Error> {
         let mut piece: Vec<(u32, Request)> = Vec::new();
         let mut bytes = Vec::new();

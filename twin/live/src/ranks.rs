@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-//! The rank file: the groups with their members and neighbours over light, rewritten for jobs after
-//! every change of circuits.
+//! The rank file contains the groups with their members and neighbours over light. It is rewritten
+//! for jobs after every circuit change.
 
 use std::collections::BTreeMap;
 use std::net::Ipv4Addr;
@@ -17,7 +17,7 @@ pub const FILE: &str = "ranks.json";
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Ranks {
     pub generation: u64,
-    /// Time of writing, Unix time in microseconds.
+    /// Unix time of writing, in microseconds.
     pub unix_us: u64,
     pub plan: String,
     /// Groups of jobs, followed by spare groups.
@@ -32,7 +32,7 @@ pub struct Group {
     pub members: Vec<RankMember>,
 }
 
-/// A node of a group and its neighbours over light.
+/// A node in a group and its neighbours over light.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct RankMember {
     pub node: String,
@@ -72,7 +72,7 @@ impl Ranks {
     }
 
     /// Updates the routes along the lines of light, then writes the rank file with the next
-    /// generation and host files for MPI.
+    /// generation number, and host files for MPI.
     pub fn write(folder: &Folder, plan: &Plan) -> Result<Self, Error> {
         let before: Self = folder.read(FILE)?.unwrap_or_default();
         let mut ranks = Self::of(plan, before.generation + 1);

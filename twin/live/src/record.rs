@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-//! A record of everything that belongs to a twin, written before it is created, so that `twin down`
-//! can always remove it.
+//! A record of everything that belongs to a twin. It is written before the twin is created, so that
+//! `twin down` can always remove the twin.
 
 use std::fs;
 use std::io::{self, Write};
@@ -14,7 +14,7 @@ use crate::Error;
 /// Launch agent that Open MPI uses to start ranks on a node.
 pub(crate) const AGENT: &str = "mpi-agent";
 
-/// Marks a folder as a twin.
+/// Name of the file that marks a folder as a twin.
 pub const RECORD: &str = "twin.json";
 const SCHEMA: &str = "lightloom.live-twin/v1";
 
@@ -109,12 +109,12 @@ impl Folder {
 #[derive(Clone, Debug, Serialize, Deserialize)]
 pub struct Record {
     pub schema: String,
-    /// Time of the request, Unix time in microseconds.
+    /// Unix time of the request, in microseconds.
     pub unix_us: u64,
     pub fabric: String,
     /// Number of nodes with a namespace, counted from n0.
     pub nodes: u32,
-    /// Number of nodes of the fabric. Each has emulated transceivers.
+    /// Number of nodes in the fabric, each of which has emulated transceivers.
     pub fabric_nodes: u32,
     pub bundles: u8,
     /// Rate limit of a fibre. `None` means as fast as the machine allows.
@@ -167,7 +167,7 @@ impl Record {
     }
 }
 
-/// A process, identified by id and start time, so that a reused id is not mistaken for it.
+/// A process. It is identified by id and start time, so that a reused id is not mistaken for it.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Process {
     pub pid: u32,

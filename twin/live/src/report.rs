@@ -1,8 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
-//! Report about the effect of a fault on a job of the twin.
+//! Reports the effect of a fault on a job in the twin.
 //!
-//! All figures are measured: the light comes from `wiring.jsonl`, the ranks from the daemon's hook,
-//! and the steps from the job's output. All timestamps are from the clock of one machine.
+//! All figures are measured: light from `wiring.jsonl`, ranks from the daemon's hook, and steps
+//! from the job's output. All timestamps come from the same machine's clock.
 
 mod model;
 
@@ -29,8 +29,8 @@ pub struct FaultReport {
     pub schema: &'static str,
     pub part: String,
     pub fault: String,
-    /// Time from the fault until packets take the last of the new circuits, in milliseconds. `None`
-    /// if no light moved.
+    /// Time from the fault until packets can use the last of the new circuits, in milliseconds.
+    /// `None` if no light moved.
     pub dark_ms: Option<f64>,
     /// Time from the fault until the daemon has committed and the rank file is complete, in
     /// milliseconds. `None` if this did not happen.
@@ -38,9 +38,9 @@ pub struct FaultReport {
     /// Time from the last rewiring request of a device until the kernel executed it, in
     /// milliseconds.
     pub rewired_ms: Option<f64>,
-    /// Groups of the job, the longest interruption first.
+    /// The job's groups, ordered by decreasing interruption.
     pub groups: Vec<GroupReport>,
-    /// The same node failure in packet runs. Other faults have none.
+    /// The same node failure in packet runs. Empty for other faults.
     pub modelled: Vec<Modelled>,
 }
 
@@ -53,8 +53,8 @@ pub struct GroupReport {
     pub gap_ms: f64,
     /// Median step time before the fault, in milliseconds.
     pub before_ms: Option<f64>,
-    /// Longest step after the fault, in milliseconds. A step that was restarted is measured from
-    /// its restart.
+    /// Longest step after the fault, in milliseconds. A restarted step is measured from its
+    /// restart.
     pub during_ms: Option<f64>,
     /// Median step time after the interruption, in milliseconds.
     pub after_ms: Option<f64>,

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-//! Routes along a line of light: each node reaches every other node of the group through the nodes
-//! in between.
+//! Sets routes along a line of light, over which each node reaches every other node in the group
+//! through the nodes in between.
 //!
 //! ```text
 //!   n0 ── n4 ── n8 ── n12      n0: n4-light, n8-light, n12-light via n4's port
@@ -8,7 +8,7 @@
 //! ```
 //!
 //! Routes are derived from the ranks, so a change updates only the difference between two rank
-//! files. No other route leads to these addresses: without light they are unreachable.
+//! files. No other route leads to these addresses, so they are unreachable without light.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::fs::File;
@@ -22,7 +22,7 @@ use crate::ranks::{Group, Ranks};
 use crate::record::Folder;
 use crate::{Error, address, enter, link};
 
-/// The first fibre of a route: its interface, and the port at its far end.
+/// The first fibre of a route, identified by its interface and the port at its far end.
 type FirstHop = (u32, Ipv4Addr);
 type Ways = BTreeMap<Ipv4Addr, FirstHop>;
 
@@ -36,7 +36,7 @@ pub(crate) fn rewrite(folder: &Folder, old: &Ranks, new: &Ranks) -> Result<(), E
     for name in nodes {
         let ways = |of: &BTreeMap<&str, Ways>| of.get(name).unwrap_or(&none).clone();
         let (old, new) = (ways(&old), ways(&new));
-        // Nodes without a namespace forward nothing.
+        // Nodes without a namespace do not forward packets.
         let Ok(node) = record.node(name) else { continue };
         let batch = difference(node, &old, &new);
         if !batch.is_empty() {
@@ -78,15 +78,15 @@ fn all(ranks: &Ranks) -> BTreeMap<&str, Ways> {
     all
 }
 
-/// Returns the routes of the member at index `at` in both directions of the line, as far as there
-/// is light.
+/// Returns the routes of the member at index `at` in both directions along the line, as far as
+/// there is light.
 fn ways(group: &Group, at: usize) -> Ways {
     let members = &group.members;
     let light = |at: usize| members[at].node.strip_prefix('n')?.parse().ok().map(address::light);
     let mut ways = Ways::new();
     let outward = (at + 1..members.len()).take_while(|far| members[far - 1].next.is_some());
     let back = (0..at).rev().take_while(|far| members[far + 1].previous.is_some());
-    // A neighbour's entry names this node's port, and vice versa.
+    // A neighbour's entry contains this node's port, and vice versa.
     let neighbour = |far: Option<usize>| far.and_then(|far| members.get(far));
     let next = neighbour(Some(at + 1)).and_then(|next| Some((next.previous?, members[at].next?)));
     let previous =

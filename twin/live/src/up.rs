@@ -20,7 +20,7 @@ const CTL_WITHIN: Duration = Duration::from_secs(120);
 #[derive(Clone, Debug)]
 pub struct Wanted {
     pub fabric: PathBuf,
-    /// Plan to apply. If omitted, one is computed.
+    /// Plan to apply. If it is omitted, a plan is computed.
     pub plan: Option<PathBuf>,
     /// Number of nodes with a namespace, counted from n0.
     pub nodes: Option<u32>,
@@ -75,7 +75,7 @@ pub struct UpReport {
     pub total_ms: f64,
 }
 
-/// Starts a twin. Removes everything again if that fails.
+/// Starts a twin. If that fails, removes everything that it created.
 pub fn up(folder: &Folder, wanted: &Wanted, programs: &Programs) -> Result<UpReport, Error> {
     let start = Instant::now();
     let bytes = fs::read(&wanted.fabric)

@@ -1,8 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
-//! Connects interfaces according to the light of the emulated transceivers, and records the times.
+//! Connects interfaces according to the emulated transceivers' light, and records the times.
 //!
-//! Redirections are updated first. Carriers follow only if no further change of light has arrived,
-//! so a move that is shorter than the kernel's work on a carrier causes no loss of carrier.
+//! Redirections are updated first. Carriers follow only if no further light change has arrived, so
+//! a move that is shorter than the kernel's work on a carrier causes no loss of carrier.
 
 use std::collections::BTreeMap;
 use std::sync::mpsc::{Receiver, Sender, channel};
@@ -23,17 +23,17 @@ struct LightMove {
     changes: Vec<LightChange>,
 }
 
-/// A rewiring, one line of `wiring.jsonl`.
+/// A rewiring, which is one line in `wiring.jsonl`.
 #[derive(Clone, Debug, Serialize, Deserialize)]
 pub struct Rewired {
-    /// Time of the first reported change, Unix time in microseconds.
+    /// Unix time of the first reported change, in microseconds.
     pub light_unix_us: u64,
-    /// When the kernel used the new connections, Unix time in microseconds.
+    /// Unix time, in microseconds, at which the kernel used the new connections.
     pub done_unix_us: u64,
     /// Time from the last reported change until the kernel used the new connections, in
     /// microseconds.
     pub paths_us: u64,
-    /// Further time to update carriers, in microseconds; 0 if none changed.
+    /// Additional time to update carriers, in microseconds. 0 if no carrier changed.
     pub carriers_us: u64,
     /// Connected bundles with their far ends.
     pub joined: Vec<(String, String)>,

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-//! Translates the faults of a scenario to faults of devices, of the daemon and of its disk.
+//! Translates a scenario's faults to faults of devices, of the daemon and of its disk.
 
 use lightloom_devices::{DeviceFault, RackSlot};
 use lightloom_emulator::scenario::Effect;
@@ -9,7 +9,7 @@ use lightloom_units::id::{BundleId, OcsId};
 use super::World;
 use crate::setup::Installed;
 
-/// Light entering a port, in dBm: none, and normal.
+/// Power entering a port, in dBm, without light and with normal light.
 const DARK_DBM: f64 = -60.0;
 const LIT_DBM: f64 = -3.0;
 
@@ -40,7 +40,7 @@ impl World {
                 let slot = self.rack.slot(&ocs.to_string());
                 slot.map(|slot| (slot, fault)).into_iter().collect()
             }
-            // Only the light at the port is affected: see `shine`.
+            // These affect only the light at the port (see `shine`).
             Part::OcsPort(_) | Part::Uplink(_) => Vec::new(),
         }
     }
@@ -77,7 +77,7 @@ impl World {
         }
     }
 
-    /// Ends faults; other faults of the same devices remain. Devices that were without power
+    /// Ends faults, except other faults of the same devices. Devices that were without power
     /// restart.
     pub(super) fn end_faults(&mut self, faults: Vec<(RackSlot, DeviceFault)>) {
         for (slot, fault) in faults {

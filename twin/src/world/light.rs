@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-//! The actual light of every device, and its comparison with the ledger.
+//! Determines the actual light of every device and compares it with the ledger.
 
 use std::collections::BTreeSet;
 
@@ -88,7 +88,7 @@ impl World {
         }
     }
 
-    /// I2: settled light matches the ledger, or the device is listed as needing attention.
+    /// Checks I2: settled light matches the ledger, or the device is listed as needing attention.
     pub(super) fn at_rest(&self, is_meant: impl Fn(&DeviceName) -> bool) -> Vec<String> {
         let mut wrong = Vec::new();
         let Some(control) = self.daemon.control.as_ref().filter(|_| !self.daemon.is_busy()) else {

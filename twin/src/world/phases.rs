@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-//! Phase requests of a job, like those over `POST /v1/phases`, and their results.
+//! Handles a job's phase requests, which are like those over `POST /v1/phases`, and their results.
 
 use lightloom_control::controller::Answer;
 use lightloom_control::policy::phases::{Standing, Wish};
@@ -10,7 +10,7 @@ use super::{World, WorldEvent};
 use crate::cost::COST;
 use crate::setup::micros;
 
-/// Longest duration of a phase that the daemon accepts.
+/// Longest phase duration that the daemon accepts.
 const LASTS_MAX: Picoseconds = Picoseconds::from_millis(86_400_000);
 
 pub(super) struct AskedPhase {
@@ -21,7 +21,7 @@ pub(super) struct AskedPhase {
 }
 
 impl World {
-    /// A job requests a phase and abandons its unsettled request.
+    /// Handles a job's request for a phase, which replaces its unsettled request.
     pub(super) fn wishes(&mut self, wish: PhaseWish) {
         self.phases.asked += 1;
         let id = format!("phase-{}", self.phases.asked);

@@ -14,13 +14,13 @@ use crate::up::Programs;
 
 #[derive(Clone, Debug, Serialize)]
 pub struct Modelled {
-    /// `lightloomd` or `assumed`, as in a scenario.
+    /// Control plane, which is `lightloomd` or `assumed` as in a scenario.
     pub control: &'static str,
     /// Time from the fault until the new light has settled, in milliseconds. `None` if the model
     /// does not report it.
     pub switched_ms: Option<f64>,
-    /// Time from the fault until the groups may continue, in milliseconds. `None` if they never
-    /// may.
+    /// Time from the fault until the groups may continue, in milliseconds. `None` if they never may
+    /// continue.
     pub restored_ms: Option<f64>,
 }
 

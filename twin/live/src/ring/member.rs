@@ -26,8 +26,8 @@ pub struct Options {
     pub pause: Duration,
 }
 
-/// Takes part as `node` until the steps are done. A node without a group waits until every group is
-/// done. Each step is reported to `done`.
+/// Takes part as `node` until the steps are done, and reports each step to `done`. A node without a
+/// group waits until every group is done.
 pub fn run(
     folder: &Folder,
     node: &str,
@@ -105,7 +105,7 @@ impl Job<'_> {
         }
     }
 
-    /// Runs the steps of one generation with both members of this node.
+    /// Runs the steps of one generation with both members in this node.
     fn round(
         &self,
         ranks: &Ranks,

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-//! Ring all-reduce, and the agreement of a ring on its next step.
+//! Implements the ring all-reduce, and the agreement of a ring's members on the next step.
 
 use std::io;
 
@@ -33,7 +33,7 @@ pub(super) fn all_reduce(
     let mut received = vec![0_u8; 4 * share];
     let piece = |number: usize| (number % members) * share..(number % members + 1) * share;
     for round in 0..2 * (members - 1) {
-        // Reduce-scatter in the first half, all-gather in the second.
+        // The first half of the rounds is a reduce-scatter, the second an all-gather.
         let sends = piece(index + 2 * members - round);
         let hears = piece(index + 2 * members - 1 - round);
         let bytes: Vec<u8> = data[sends].iter().flat_map(|value| value.to_ne_bytes()).collect();
@@ -46,7 +46,7 @@ pub(super) fn all_reduce(
     Ok(())
 }
 
-/// Returns the next step of the ring: the smallest step that any started member has yet to do.
+/// Returns the ring's next step, which is the smallest step that any started member has yet to do.
 pub(super) fn agree(
     own: u64,
     members: usize,
@@ -126,7 +126,7 @@ mod tests {
                 all_reduce(&mut data, (index, members), exchange).unwrap();
                 data
             });
-            // The expected sums are added up directly, without the closed form.
+            // The expected sums are computed directly, without the closed form.
             let all = |at| (0..members).map(|index| brings(index, 5, at)).sum::<u32>();
             let expected: Vec<u32> = (0..members * 3).map(all).collect();
             assert!(sums.iter().all(|found| *found == expected), "{members}");
