@@ -2,6 +2,7 @@
 //! docs/job-step.md shows the actual output of its commands, and its sums use the parts in that
 //! output.
 
+use std::collections::BTreeMap;
 use std::process::Command;
 
 const ROOT: &str = env!("CARGO_MANIFEST_DIR");
@@ -10,13 +11,28 @@ fn page(name: &str) -> String {
     std::fs::read_to_string(format!("{ROOT}/{name}")).unwrap()
 }
 
-/// Returns the words of each line that is a job step, by position.
-fn steps(text: &str) -> Vec<Vec<&str>> {
-    let words = text.lines().map(|line| line.split_whitespace().collect::<Vec<_>>());
-    let is_step = |words: &Vec<&str>| {
-        words.len() > 10 && words[1].parse::<u32>().is_ok() && words[2].ends_with("ms")
-    };
-    words.filter(is_step).collect()
+/// A line of a job step: its cells by heading.
+type Step = BTreeMap<String, String>;
+
+/// Returns the job steps of all tables in a text.
+fn steps(text: &str) -> Vec<Step> {
+    let mut steps = Vec::new();
+    let mut headings: Vec<&str> = Vec::new();
+    for line in text.lines() {
+        let cells: Vec<&str> =
+            line.split("  ").map(str::trim).filter(|cell| !cell.is_empty()).collect();
+        if cells.starts_with(&["job", "step"]) {
+            headings = cells;
+        } else if cells.len() == headings.len()
+            && cells.get(1).is_some_and(|step| step.parse::<u32>().is_ok())
+        {
+            let row = headings.iter().zip(cells);
+            steps.push(row.map(|(name, cell)| ((*name).to_owned(), cell.to_owned())).collect());
+        } else {
+            headings.clear();
+        }
+    }
+    steps
 }
 
 /// Returns the output of a command on the page.
@@ -26,7 +42,7 @@ fn emulate(scenario: &str) -> String {
     String::from_utf8(output.stdout).unwrap()
 }
 
-fn require_printed(page: &[Vec<&str>], scenario: &str) {
+fn require_printed(page: &[Step], scenario: &str) {
     let printed = emulate(scenario);
     let printed = steps(&printed);
     assert!(!page.is_empty());
@@ -80,18 +96,35 @@ fn printed_parts_add_up_and_are_explained_on_the_page() {
     let (page, readme) = (page("docs/job-step.md"), page("README.md"));
     let all = steps(&page);
     assert_eq!(all[0], steps(&readme)[0], "the README has the same line");
-    let number = |word: &str| word.trim_end_matches("ms").parse::<f64>().unwrap();
     for line in &all {
-        // Job, step, took, closed form, ratio, MFU and its sign; then compute to restart.
-        let (took, parts) = (number(line[2]), &line[7..]);
-        assert_eq!(parts.len(), 10, "{line:?}");
-        let sum: f64 = parts.iter().map(|part| number(part)).sum();
-        assert!((sum - took).abs() < 0.0045, "{line:?} adds up to {sum:.3}");
+        let parts = line.iter().filter(|(name, _)| PARTS.contains(&name.as_str()));
+        let sum: f64 = parts.map(|(_, cell)| milliseconds(cell)).sum();
+        let took = milliseconds(&line["took"]);
+        // Each part is printed with four digits.
+        assert!((sum / took - 1.0).abs() < 0.001, "{line:?} adds up to {sum:.3} ms");
     }
     for line in [&all[0], &all[2]] {
-        for part in line[7..].iter().filter(|part| part.ends_with("ms")) {
-            let explained = format!(", {} ms.**", part.trim_end_matches("ms"));
+        for part in
+            line.iter().filter(|(name, cell)| PARTS.contains(&name.as_str()) && *cell != "-")
+        {
+            let explained = format!(", {}.**", part.1);
             assert!(page.contains(&explained), "no point begins with {explained}");
         }
     }
+}
+
+/// Headings of the parts of a step.
+const PARTS: [&str; 10] =
+    ["compute", "TP", "PP", "DP", "CP", "EP", "contention", "transition", "fault", "restart"];
+
+fn milliseconds(cell: &str) -> f64 {
+    let Some((number, unit)) = cell.split_once(' ') else { return 0.0 };
+    let unit = match unit {
+        "s" => 1e3,
+        "ms" => 1.0,
+        "µs" => 1e-3,
+        "ns" => 1e-6,
+        _ => panic!("{cell}: unit"),
+    };
+    number.parse::<f64>().unwrap() * unit
 }

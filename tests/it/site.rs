@@ -322,7 +322,7 @@ fn readme_matches_the_output_of_its_first_command() {
     let shown = text(&output.stdout);
     // The first block is a drawing.
     let lines: Vec<&String> =
-        lines.iter().filter(|line| line.contains(':') || line.contains("ms ")).collect();
+        lines.iter().filter(|line| line.contains(':') || line.contains(" ms ")).collect();
     let lines: Vec<&&String> = lines.iter().filter(|line| !line.contains('▶')).collect();
     assert!(lines.len() >= 2);
     for line in lines {
