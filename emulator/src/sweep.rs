@@ -20,7 +20,7 @@ use lightloom_units::SimTime;
 use lightloom_units::seed::Seed;
 use serde::{Deserialize, Serialize};
 
-use crate::outcome::{ExpectationResult, FaultResult, Outcome};
+use crate::outcome::{ExpectationResult, FaultResult, Outcome, Stop};
 pub use losses::{Distribution, LossFigure, StepLosses};
 pub use recoveries::Recoveries;
 
@@ -114,8 +114,11 @@ impl SeedRange {
 pub struct SeedRun {
     /// The seed.
     pub seed: Seed,
-    /// Whether every expectation held.
+    /// Whether every expectation held and no unintended limit stopped the run.
     pub passed: bool,
+    /// The unintended limit that stopped the run. `None` if it ended as intended.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub stop: Option<Stop>,
     /// The simulated time of the last event.
     #[serde(rename = "simulated_ps")]
     pub simulated: SimTime,
@@ -139,6 +142,7 @@ impl From<&Outcome> for SeedRun {
         Self {
             seed: outcome.head.seed,
             passed: outcome.passed(),
+            stop: outcome.stop.clone().filter(|_| outcome.never_ended),
             simulated: outcome.head.simulated,
             packet_hops: outcome.head.packet_hops,
             availability: outcome.metrics.availability,
@@ -292,8 +296,8 @@ impl Sweep {
         Ok(Self { inputs, ..Self::new(subject, seeds, None, runs) })
     }
 
-    /// Returns the run with the most failed expectations. Among equal runs, returns the one that
-    /// came nearest to failing another.
+    /// Returns the run with the most failed expectations, where an unintended stop counts as one;
+    /// among equals, the one that came nearest to failing.
     #[must_use]
     pub fn worst(runs: &[SeedRun]) -> Option<&SeedRun> {
         runs.iter().min_by_key(|run| rank(run))
@@ -329,17 +333,18 @@ impl Sweep {
         first.expectations.iter().enumerate().map(tally).collect()
     }
 
-    /// Returns whether every seed was run and every expectation held for all of them.
+    /// Returns whether every seed was run and passed.
     #[must_use]
     pub fn passed(&self) -> bool {
         self.seeds_missing.is_empty() && self.runs.iter().all(|run| run.passed)
     }
 }
 
-/// Ranks a run, where lower is worse. Failed expectations count first, then the smallest margin, then the
-/// next smallest. One margin is not enough, because an equation that holds has a margin of 0 for every seed.
+/// Ranks a run; lower is worse. Failed expectations and stops count first, then the smallest margin,
+/// then the next smallest, because an equation that holds has a margin of 0 under every seed.
 fn rank(run: &SeedRun) -> (Reverse<usize>, Vec<TotalOrder>) {
-    let failed = run.expectations.iter().filter(|result| !result.passed).count();
+    let failed = run.expectations.iter().filter(|result| !result.passed).count()
+        + usize::from(run.stop.is_some());
     let mut margins: Vec<TotalOrder> =
         run.expectations.iter().map(margin_of).map(TotalOrder).collect();
     margins.sort_unstable();
@@ -379,6 +384,7 @@ mod tests {
         SeedRun {
             seed: Seed(seed),
             passed: margin >= 0.0,
+            stop: None,
             simulated: SimTime(1),
             packet_hops: 1,
             availability: 1.0,

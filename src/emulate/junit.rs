@@ -5,8 +5,9 @@
 //! Times are simulated, so that a seed always produces the same file. A suite's time is that of its
 //! run; a fault's time lasts until all affected traffic has resumed.
 //!
-//! A fault's case fails if an expectation about restoration fails because of it. The file therefore
-//! reports a failure exactly if the exit status does.
+//! A fault's case fails if an expectation about restoration fails because of it. A run that an
+//! unintended limit stopped has an additional failed case `ended`. The file therefore reports a
+//! failure exactly if the exit status does.
 
 use std::time::Duration;
 
@@ -59,6 +60,10 @@ fn suite(subject: &SweepSubject, run: &SeedRun) -> Suite {
     let class = format!("lightloom.{}", subject.scenario);
     for result in &run.expectations {
         suite.add(expectation_case(result, run, &replay, &class));
+    }
+    if let Some(stop) = &run.stop {
+        let ended = failure(&format!("the run ended at {stop}"), run, &replay);
+        suite.add(JunitCase::new("ended", &class, ended));
     }
     for (number, fault) in run.faults.iter().enumerate() {
         suite.add(fault_case(number, fault, run, &replay, &class));

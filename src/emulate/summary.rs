@@ -29,6 +29,7 @@ pub(crate) fn markdown(subject: &SweepSubject, runs: &[SeedRun]) -> String {
             .iter()
             .filter(|result| !result.passed)
             .map(|result| format!("{} ({})", result.expect, result.value))
+            .chain(run.stop.iter().map(|stop| format!("the run ended at {stop}")))
             .collect();
         let _ = writeln!(text, "- seed {}: {}", run.seed.0, escaped(&sentences.join("; ")));
         let _ = writeln!(text, "  `{}`", replay_command(subject, run));

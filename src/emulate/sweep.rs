@@ -140,6 +140,9 @@ fn describe(sweep: &Sweep) -> String {
     if let Some(worst) = Sweep::worst(&sweep.runs) {
         let replay = replay_command(&sweep.subject, worst);
         text.push_str(&format!("\nworst seed: {}; replay: {replay}\n", worst.seed.0));
+        if let Some(stop) = &worst.stop {
+            text.push_str(&format!("  the run ended at {stop}\n"));
+        }
         for fault in &worst.faults {
             text.push_str(&format!("  {fault}\n"));
         }

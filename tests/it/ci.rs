@@ -29,6 +29,33 @@ fn junit_lists_every_expectation_and_fault_with_a_replay_command() {
     assert!(read(good.path(), "j.xml").contains(r#"tests="3" failures="0""#));
 }
 
+/// Regression: the run failed with the exit status, but the file had no failed case.
+#[test]
+fn junit_and_summary_name_the_limit_that_stopped_a_run() {
+    let folder = small("waste_ratio < 0.5");
+    let scenario = read(folder.path(), "run.yaml");
+    std::fs::write(folder.path().join("run.yaml"), scenario + "packet_limit: 1000\n").unwrap();
+    let emulate = |seeds: &str| {
+        let files = ["--junit", "j.xml", "--summary", "page.md"];
+        let fixed = ["emulate", "run.yaml", "--seed", seeds];
+        let run = lightloom(folder.path(), &[&fixed[..], &files].concat());
+        assert_eq!(run.status.code(), Some(1), "{}", text(&run.stderr));
+        let printed = text(&run.stdout).to_owned();
+        (read(folder.path(), "j.xml"), read(folder.path(), "page.md"), printed)
+    };
+    let stopped = "the run ended at its limit of 1000 packet-hops";
+    let (xml, page, _) = emulate("1");
+    assert!(xml.contains(r#"tests="3" failures="1""#), "{xml}");
+    assert!(xml.contains(r#"testcase name="ended""#) && xml.contains(stopped), "{xml}");
+    assert!(xml.contains("replay: lightloom emulate run.yaml --seed 1"), "{xml}");
+    assert!(page.contains(&format!("- seed 1: {stopped}")), "{page}");
+
+    let (xml, page, printed) = emulate("1..2");
+    assert!(xml.contains(r#"tests="6" failures="2""#), "{xml}");
+    assert!(page.contains(&format!("- seed 2: {stopped}")), "{page}");
+    assert!(printed.contains(stopped), "{printed}");
+}
+
 #[test]
 fn summary_appends_to_a_github_job_page_and_replaces_other_files() {
     let folder = small("restored within 120us, waste_ratio < 0.5");

@@ -213,6 +213,7 @@ mod tests {
         SeedRun {
             seed: Seed(seed),
             passed: true,
+            stop: None,
             simulated: SimTime(1),
             packet_hops: 1,
             availability: 1.0,
