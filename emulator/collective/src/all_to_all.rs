@@ -86,8 +86,6 @@ pub struct AllToAll {
 }
 
 impl AllToAll {
-    /// Returns the schedule.
-    ///
     /// # Errors
     /// Fails if there are fewer than two ranks, or if the algorithm does not support this number.
     pub fn schedule(&self) -> Result<Schedule, CollectiveError> {

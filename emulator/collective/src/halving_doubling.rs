@@ -20,8 +20,6 @@ pub struct HalvingDoubling {
 }
 
 impl HalvingDoubling {
-    /// Returns the schedule.
-    ///
     /// # Errors
     /// Fails if the number of ranks is one or is not a power of two.
     pub fn schedule(&self) -> Result<Schedule, CollectiveError> {

@@ -26,8 +26,6 @@ pub struct Hierarchical {
 }
 
 impl Hierarchical {
-    /// Returns the schedule.
-    ///
     /// # Errors
     /// Fails if there are fewer than two groups or fewer than two ranks per group, or if groups differ in size.
     pub fn schedule(&self) -> Result<Schedule, CollectiveError> {

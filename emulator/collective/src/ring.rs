@@ -56,8 +56,6 @@ impl Ring {
         part_of(self.size, self.ranks as u64 * self.directions.count())
     }
 
-    /// Returns the schedule.
-    ///
     /// # Errors
     /// Fails if there are fewer than two ranks.
     pub fn schedule(&self) -> Result<Schedule, CollectiveError> {

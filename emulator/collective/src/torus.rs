@@ -34,8 +34,6 @@ struct ShareProgress {
 }
 
 impl TorusAllReduce {
-    /// Returns the schedule.
-    ///
     /// # Errors
     /// Fails if the list of dimensions is empty or a ring has only one rank.
     pub fn schedule(&self) -> Result<Schedule, CollectiveError> {

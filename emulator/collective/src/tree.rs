@@ -39,8 +39,6 @@ pub struct Tree {
 }
 
 impl Tree {
-    /// Returns the schedule.
-    ///
     /// # Errors
     /// Fails if there are fewer than two ranks.
     pub fn schedule(&self) -> Result<Schedule, CollectiveError> {

@@ -102,7 +102,7 @@ impl<'a> Compared<'a> {
         }
     }
 
-    /// Returns, by fault, the flows attributed to it.
+    /// Returns the flows attributed to each fault.
     pub(super) fn attributed(&self, ran: &Whole<'_>) -> Vec<Vec<MovedFlow>> {
         let links: Vec<Vec<LinkId>> = ran.start.events.iter().map(FaultEvent::links).collect();
         let logs = &ran.log.faults;

@@ -172,7 +172,7 @@ impl Cluster<'_> {
             self.together = self.slower(sample);
         }
         self.open.push(Out { part: change.part, place: change.place, alone });
-        // Steps that are repeated take place with the new slowdown.
+        // Repeated steps have the new slowdown.
         self.set_steps();
         let is_node = change.part == AnyPart::Node;
         let mut cost = is_node && self.leave_out(change.place, choice);

@@ -52,7 +52,7 @@ pub struct Event {
     pub active: Path,
     /// Received power on that path.
     pub power: Power,
-    /// Number of restarts since manufacture, as in the status. Event numbers are unique between restarts.
+    /// Number of restarts since manufacture, as in the status. Event numbers are unique until the next restart.
     pub boots: u16,
     /// Time of the event, in milliseconds since the last restart.
     pub uptime_ms: u32,

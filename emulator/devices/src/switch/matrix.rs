@@ -23,7 +23,7 @@ pub(crate) enum MatrixRefusal {
     NotConnected(u16),
 }
 
-/// Progress of a list of changes. Lists are not atomic, since no vendor promises that.
+/// Progress of a list of changes. Lists are not atomic, because no vendor promises atomicity.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub(crate) struct Progress {
     pub(crate) done: Vec<Pair>,

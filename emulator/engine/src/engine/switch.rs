@@ -193,7 +193,7 @@ impl SwitchQueues {
         self.ports[place as usize].packets()
     }
 
-    /// Returns a port's next event time if no sender is paused, or [`u64::MAX`] if only arrivals are left.
+    /// Returns a port's next event time on the assumption that no sender is paused. [`u64::MAX`] if only arrivals are left.
     #[inline(always)]
     pub(crate) fn due_at(&self, place: u32, paused: u8) -> u64 {
         let waits = self.ports[place as usize].has_something(paused);

@@ -341,9 +341,8 @@ fn warn_of_few_values(
     }
 }
 
-/// Warns about a timeout shorter than a packet's transmission. A packet is stored and forwarded on
-/// every link of its path and its acknowledgement's path, which is at least four times with more
-/// than one switch.
+/// Warns about a timeout shorter than a packet's transmission. The check assumes that a packet is
+/// stored and forwarded over four links: one at each host and two between switches.
 fn warn_of_short_timeout(raw: &TransportFile, rate: Option<BitsPerSecond>, check: &mut Check<'_>) {
     const LINKS: u64 = 4;
     let Some((rate, Text(timeout))) = rate.zip(raw.timeout) else { return };

@@ -61,7 +61,8 @@ impl<P: Probe> Shard<P> {
         }
     }
 
-    /// Returns whether packets need no merging or delay, which requires a single wire and no host delay.
+    /// Returns the wire from which packets can be processed directly, which requires that it is the
+    /// only wire and that there is no host delay.
     fn comes_straight(&mut self, shared: &Shared, index: usize, span: SimSpan) -> Option<usize> {
         let wires = self.vertices[index].wires();
         if wires.len() != 1 || shared.host_delay > 0 {
