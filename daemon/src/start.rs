@@ -5,7 +5,7 @@ use std::path::{Path, PathBuf};
 use std::{fs, io};
 
 use anyhow::{Context, bail};
-use lightloom_fabric::document;
+use lightloom_fabric::document::{self, Style};
 use lightloom_fabric::fabric::Fabric;
 use lightloom_units::seed::Seed;
 use tokio::sync::{mpsc, watch};
@@ -66,27 +66,7 @@ fn checked<T>(
     }
     let bytes = fs::read(path).with_context(|| format!("cannot read {shown}"))?;
     let (value, mistakes) = load(&shown, &bytes);
-    value.with_context(|| mistakes.iter().map(mistake).collect::<Vec<_>>().join("\n"))
-}
-
-fn mistake(mistake: &document::Diagnostic) -> String {
-    let mut text = mistake.to_string();
-    if let Some(place) = &mistake.place {
-        let line = place.excerpt.text.trim_end();
-        let (before, marked) = (place.excerpt.marked.start, place.excerpt.marked.len());
-        let before = line.get(..before).map_or(0, |text| text.chars().count());
-        let number = place.line.to_string();
-        let margin = " ".repeat(number.len());
-        let mark = "^".repeat(marked.clamp(1, 80));
-        text += &format!("\n {number} | {line}\n {margin} | {}{mark}", " ".repeat(before));
-        if !mistake.label.is_empty() {
-            text += &format!(" {}", mistake.label);
-        }
-    }
-    if let Some(help) = &mistake.help {
-        text += &format!("\n  = help: {help}");
-    }
-    text
+    value.with_context(|| document::render(&mistakes, Style::Plain).trim_end().to_owned())
 }
 
 /// Returns the number of journal records and the resulting state. Changes nothing, not even a torn

@@ -328,7 +328,7 @@ impl<'a> Making<'a> {
         let daemon = self.scenario.control.lightloomd;
         let daemon = daemon.filter(|_| !events.is_empty() || circuits.is_some());
         let (Some(daemon), Some((plan, _)), On::Fabric(fabric)) =
-            (daemon, &self.start.plan, &self.scenario.on)
+            (daemon, self.start.plan.as_deref(), &self.scenario.on)
         else {
             let mut planes: Vec<Box<dyn ControlPlane + 'b>> = Vec::new();
             planes.extend(rings.map(|rings| Box::new(rings) as Box<dyn ControlPlane>));
@@ -403,7 +403,7 @@ fn trains<'a>(
     start: &RunStart,
 ) -> Result<(Vec<Members>, Vec<TrainOrder<'a>>), EmulateError> {
     let (On::Fabric(fabric), Some((plan, _)), false) =
-        (&scenario.on, &start.plan, scenario.train.is_empty())
+        (&scenario.on, start.plan.as_deref(), scenario.train.is_empty())
     else {
         return Ok((Vec::new(), Vec::new()));
     };

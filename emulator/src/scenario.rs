@@ -39,7 +39,7 @@ pub use pool::Rollout;
 pub use replay::{Replay, TraceDay};
 pub use restart::{Checkpoints, MemoryCopies, Restart};
 pub use span::{FailureRate, FailureSource, Span};
-pub use start::{CircuitPlan, RunStart, StartError, plan};
+pub use start::{CircuitPlan, FirstPlan, RunStart, StartError, plan};
 pub use traffic::{AllReduceWay, Pattern, Prior, Traffic};
 pub use train::{LinkShare, Train, TrainError, TrainStep};
 
@@ -56,6 +56,8 @@ pub struct Scenario {
     pub on: On,
     /// The plan to use. `None` makes a plan for the initial state of the fabric.
     pub plan: Option<Arc<Plan>>,
+    /// The plan made when the file was loaded, which a run of the same seed and faults takes.
+    pub first: Option<FirstPlan>,
     /// Seed of every random draw.
     pub seed: Seed,
     /// Parts that are broken from the start.

@@ -36,8 +36,8 @@ pub use raw::{
     PartsFile, RailsFile, TransceiverFile,
 };
 pub use step::{
-    AllReduceFile, DemandFile, MappingFile, PhaseFile, PlanningFile, RlFile, SearchFile, SeedFile,
-    ShapeFile, SlackFile, StepFile, SyncMethod, WeightSyncFile,
+    AllReduceFile, DemandFile, LeavesFile, MappingFile, PhaseFile, PlanningFile, RlFile,
+    SearchFile, SeedFile, ShapeFile, SlackFile, StepFile, SyncMethod, TransferFile, WeightSyncFile,
 };
 pub use workload::*;
 

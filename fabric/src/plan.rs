@@ -6,8 +6,7 @@
 //! Sections that do not apply to a fabric are omitted. For example, phases have no circuits without
 //! optical switches, and a fabric without transceivers has no `transceivers`.
 
-use serde::de::IgnoredAny;
-use serde::{Deserialize, Deserializer, Serialize};
+use serde::{Deserialize, Serialize};
 
 use crate::canonical;
 use crate::fat_tree::CrossConnect;
@@ -30,15 +29,8 @@ pub use sync::{MethodTimes, SyncChoice};
 pub const SCHEMA: &str = "lightloom.plan/v2";
 
 /// Members that describe how a plan was made and are excluded from its digest.
-const NOT_IDENTITY: &[&[&str]] = &[
-    &["digest"],
-    &["inputs"],
-    &["metrics", "plan_seconds"],
-    &["seed"],
-    &["sensitivity"],
-    &["version"],
-    &["weight_sync"],
-];
+const NOT_IDENTITY: &[&[&str]] =
+    &[&["digest"], &["inputs"], &["seed"], &["sensitivity"], &["version"], &["weight_sync"]];
 
 /// Returns the SHA-256, in hex, of a plan's canonical JSON (docs/plan.md) without the members that
 /// describe how it was made. The digest is the same for a plan in memory, for its file regardless
@@ -58,7 +50,7 @@ pub struct Plan {
     /// Version of the program that wrote the plan. Empty if no program wrote it.
     #[serde(default, skip_serializing_if = "String::is_empty")]
     pub version: String,
-    /// [Digest](digest) of the written plan. Empty before writing and in files of earlier versions.
+    /// [Digest](digest) of the written plan; empty before writing.
     #[serde(default, skip_serializing_if = "String::is_empty")]
     pub digest: String,
     /// Input files of the plan.
@@ -143,15 +135,6 @@ pub struct JobPlan {
     /// How its mapping was found, if the fabric file asks for a search.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub searched: Option<Searched>,
-    /// Number of placement constraints that were kept. Used only in files of earlier versions.
-    #[serde(default, skip_serializing_if = "Option::is_none")]
-    pub constraints_kept: Option<u32>,
-    /// Total number of placement constraints. Used only where `constraints_kept` is.
-    #[serde(default, skip_serializing_if = "Option::is_none")]
-    pub constraints_total: Option<u32>,
-    /// Cross-ToR fraction of a plain placement along the line. Used only where `constraints_kept` is.
-    #[serde(default, skip_serializing_if = "Option::is_none")]
-    pub cross_tor_share_greedy: Option<f64>,
 }
 
 /// How the mapping of a job was found, and its performance by the closed form of `lightloom mfu`.
@@ -264,8 +247,7 @@ pub struct Rank {
     /// Index into `jobs`. `None` in a spare group.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub job: Option<u32>,
-    /// Tensor-parallel rank (the rank within the group), which version 1 calls `rank`.
-    #[serde(alias = "rank")]
+    /// Tensor-parallel rank (rank within the group).
     pub tp: u32,
     /// Pipeline stage.
     #[serde(default)]
@@ -318,9 +300,8 @@ pub struct PhasePlan {
     pub prices: Option<Prices>,
     /// `1 - lambda / lambda_upper_bound`.
     pub gap: f64,
-    /// Duration, which is 1 / lambda plus the preceding switching time that no slack hides. The slowest
-    /// of circuits, uplinks, core and GPU interfaces determines it. Version 1 calls it `time_ps`.
-    #[serde(alias = "time_ps")]
+    /// Duration: 1 / lambda plus the switching time before it that no slack hides. The slowest of
+    /// circuits, uplinks, core and GPU interfaces determines it.
     pub duration_ps: Picoseconds,
     /// Minimum time that the busiest GPU's network interfaces need for traffic outside rings and islands,
     /// which is a lower bound on the duration. `None` if the step refers to leaves instead of GPUs.
@@ -418,9 +399,6 @@ pub struct SolverReport {
     /// Whether the model allows only single-hop routes, so that the bound holds only for them.
     #[serde(default, skip_serializing_if = "std::ops::Not::not")]
     pub is_one_hop: bool,
-    /// Rate with multi-hop routes in plans from earlier versions. Newer plans contain routes for each phase.
-    #[serde(default, skip_serializing)]
-    pub lambda_multi_hop: Option<f64>,
 }
 
 /// The change from the circuits of one phase to those of the next.
@@ -518,13 +496,6 @@ pub struct Metrics {
     /// Upper bound on the gain for any placement.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub orchestration_gain_upper_bound: Option<f64>,
-    /// Ignored, because files of earlier versions contain the planning time here.
-    #[serde(default, skip_serializing, deserialize_with = "dropped")]
-    pub plan_seconds: (),
-}
-
-fn dropped<'de, D: Deserializer<'de>>(deserializer: D) -> Result<(), D::Error> {
-    IgnoredAny::deserialize(deserializer).map(drop)
 }
 
 #[cfg(test)]

@@ -239,17 +239,7 @@ pub(crate) fn run(arguments: &Arguments) -> anyhow::Result<VerbOutcome> {
         Verb::Apply(ApplyArguments { wanted, dry_run: true, .. }) => {
             session.diff("diff", &wanted.body()?, wanted.preview())
         }
-        Verb::Apply(apply) => {
-            let body = apply.body(fresh_id)?;
-            let cuts = || {
-                let diff = session.previewed("diff", &apply.wanted.body()?)?;
-                anyhow::Ok(diff.and_then(light_cut_by))
-            };
-            match if apply.cut_light { None } else { cuts()? } {
-                Some(cuts) => session.refused_to_cut(&cuts),
-                None => session.change("apply", &body, &DoneAtOnce::Moved),
-            }
-        }
+        Verb::Apply(apply) => session.apply(apply),
         Verb::Phase(phase) => session.phase(phase),
         Verb::Confirm { txn } => {
             let body = TxnBody { request_id: fresh_id("confirm"), txn: *txn };
@@ -258,22 +248,7 @@ pub(crate) fn run(arguments: &Arguments) -> anyhow::Result<VerbOutcome> {
         Verb::Rollback(back) if back.dry_run => {
             session.diff("rollback/diff", &back.body(String::new())?, back.preview())
         }
-        Verb::Rollback(back) => {
-            // Cutting light is expected when rolling back to a plan, but not when rolling back to
-            // none.
-            let cuts = || {
-                let diff = session.previewed("rollback/diff", &back.body(String::new())?)?;
-                anyhow::Ok(diff.filter(|diff| diff.no_plan_after).and_then(light_cut_by))
-            };
-            match if back.cut_light { None } else { cuts()? } {
-                Some(cuts) => session.refused_to_cut(&cuts),
-                None => session.change(
-                    "rollback",
-                    &back.body(fresh_id("rollback"))?,
-                    &DoneAtOnce::Moved,
-                ),
-            }
-        }
+        Verb::Rollback(back) => session.rollback(back),
         Verb::Drain(devices) => {
             let body = devices.body("drain");
             session.change("drain", &body, &DoneAtOnce::Drained(&body.devices))
@@ -391,6 +366,34 @@ impl CtlSession {
     fn previewed(&self, path: &str, body: &impl Serialize) -> anyhow::Result<Option<Diff>> {
         let response = self.client.post(&format!("/v1/{path}"), body)?;
         response.is_good().then(|| response.read()).transpose()
+    }
+
+    fn apply(&self, apply: &ApplyArguments) -> anyhow::Result<VerbOutcome> {
+        let body = apply.body(fresh_id)?;
+        let cuts = match apply.cut_light {
+            true => None,
+            false => self.previewed("diff", &apply.wanted.body()?)?.and_then(light_cut_by),
+        };
+        match cuts {
+            Some(cuts) => self.refused_to_cut(&cuts),
+            None => self.change("apply", &body, &DoneAtOnce::Moved),
+        }
+    }
+
+    fn rollback(&self, back: &RollbackArguments) -> anyhow::Result<VerbOutcome> {
+        // Cutting light is expected when rolling back to a plan, but not when rolling back to none.
+        let cuts = match back.cut_light {
+            true => None,
+            false => self
+                .previewed("rollback/diff", &back.body(String::new())?)?
+                .filter(|diff| diff.no_plan_after)
+                .and_then(light_cut_by),
+        };
+        let body = back.body(fresh_id("rollback"))?;
+        match cuts {
+            Some(cuts) => self.refused_to_cut(&cuts),
+            None => self.change("rollback", &body, &DoneAtOnce::Moved),
+        }
     }
 
     /// A manual change interrupts circuits only with `--cut-light`.

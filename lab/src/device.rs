@@ -8,11 +8,11 @@ use std::path::{Path, PathBuf};
 use anyhow::Context;
 use clap::{Args, Subcommand};
 use lightloom_devices as device;
-use lightloom_devices::serve::{Options, ServedAddress, Server, Stopper};
+use lightloom_devices::serve::{Options, ServedAddress, Server};
 use lightloom_fabric::document::{self, Diagnostic, codes};
 use serde_json::json;
-use tokio::signal::unix::{SignalKind, signal};
 
+use crate::signals;
 use lightloom::output::{self, Format, FormatArgument, InputRefused, VerbOutcome};
 
 /// Emulate transceivers and optical switches, with their faults.
@@ -105,30 +105,13 @@ fn serve(arguments: &Serve) -> anyhow::Result<VerbOutcome> {
     };
     let mut server = Server::start(list, &options).context("cannot serve the devices")?;
     if arguments.eeproms.is_some() {
-        stop_when_asked(server.stopper())?;
+        // A mounted folder has to be unmounted at the end.
+        let stopper = server.stopper();
+        signals::watch(&signals::STOPS, move || stopper.stop())?;
     }
     show(server.addresses(), arguments.format.format)?;
     server.run().context("the server stopped")?;
     Ok(VerbOutcome::Good)
-}
-
-/// Stops the server on a signal, because a mounted folder has to be unmounted at the end.
-fn stop_when_asked(stopper: Stopper) -> anyhow::Result<()> {
-    let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build()?;
-    let mut terminate = {
-        let _inside = runtime.enter();
-        signal(SignalKind::terminate())?
-    };
-    std::thread::spawn(move || {
-        runtime.block_on(async {
-            tokio::select! {
-                _ = terminate.recv() => {}
-                _ = tokio::signal::ctrl_c() => {}
-            }
-        });
-        stopper.stop();
-    });
-    Ok(())
 }
 
 /// Returns the name of a file for messages; `-` is standard input.

@@ -21,6 +21,7 @@ mod report;
 mod reproduce;
 mod rl;
 mod serve;
+mod signals;
 mod twin;
 mod verb;
 mod workload;

@@ -7,13 +7,10 @@ use serde::Serialize;
 
 use lightloom_fabric::provenance::Inputs;
 use lightloom_training::architecture::with_rates;
-use lightloom_training::batching::PrefixSharing;
 use lightloom_training::calibration::Precision;
 use lightloom_training::cards;
 use lightloom_training::rollout::Lengths;
-use lightloom_training::serving::{
-    DecodeGroups, Layout, Objective, ServingJob, ServingResult, SharedPrefixes,
-};
+use lightloom_training::serving::{DecodeGroups, Layout, Objective, ServingJob, ServingResult};
 use lightloom_training::step::Formats;
 use lightloom_units::seed::Seed;
 use lightloom_units::{Bytes, Picoseconds};
@@ -29,7 +26,6 @@ use lightloom::table::TextTable;
   lightloom serve --model llama-3.1-70b --gpus 64 --per-minute 1000
   lightloom serve --model llama-3.1-70b --gpus 256 --per-minute 10000 --for 24h
   lightloom serve --model deepseek-v3 --accelerator h200 --gpus 64 --per-minute 600 --first 5s --token 80ms
-  lightloom serve --model llama-3.1-70b --gpus 64 --per-minute 1000 --prefixes 2000 --prefix-tokens 4000
   lightloom serve --model step-3 --accelerator h800 --gpus 64 --per-minute 2000 --precision fp8 --cache-bits 8 --attention-ffn
 
 Exit status 1 if no layout keeps the objective for the requested share of requests.")]
@@ -87,21 +83,6 @@ pub(crate) struct Arguments {
     /// Also try to decode with attention and feed-forward parts on separate GPUs.
     #[arg(long)]
     attention_ffn: bool,
-    /// Prefixes that prompts share; each prompt begins with one [default: none].
-    #[arg(long, value_name = "N", value_parser = clap::value_parser!(u32).range(1..=1_000_000))]
-    prefixes: Option<u32>,
-    /// Mean tokens of a prefix, with the spread of prompts.
-    #[arg(long, default_value_t = 2000, value_name = "N", requires = "prefixes", value_parser = clap::value_parser!(u32).range(1..=1_000_000))]
-    prefix_tokens: u32,
-    /// Exponent of the popularity of prefixes (Zipf); 0 if all are equally likely.
-    #[arg(long, default_value_t = 1.0, value_name = "S", requires = "prefixes", value_parser = crate::rl::sigma, allow_negative_numbers = true)]
-    zipf: f64,
-    /// Tokens of a segment of a prefix.
-    #[arg(long, default_value_t = 256, value_name = "N", requires = "prefixes", value_parser = clap::value_parser!(u32).range(1..=65_536))]
-    segment: u32,
-    /// Share of the caches that is kept for prefixes, in percent.
-    #[arg(long, default_value_t = 30, value_name = "PERCENT", requires = "prefixes", value_parser = clap::value_parser!(u32).range(0..=90))]
-    prefix_room: u32,
     /// The seed of arrivals and lengths.
     #[arg(long, value_name = "N", default_value_t = 1)]
     seed: u64,
@@ -128,8 +109,6 @@ struct ServeResult {
     precision: Precision,
     cache_bits: u32,
     seed: u64,
-    #[serde(skip_serializing_if = "Option::is_none")]
-    prefixes: Option<SharedPrefixes>,
     objective: Objective,
     /// The share of requests that must keep it, in percent.
     share_percent: f64,
@@ -137,11 +116,10 @@ struct ServeResult {
     layouts: Vec<ServingResult>,
 }
 
-pub(crate) fn run(arguments: &Arguments) -> anyhow::Result<VerbOutcome> {
-    let mut inputs = Inputs::new();
-    let model = card(("model", &arguments.model), cards::model, cards::read_model, &mut inputs)?;
+fn job_of(arguments: &Arguments, inputs: &mut Inputs) -> anyhow::Result<ServingJob> {
+    let model = card(("model", &arguments.model), cards::model, cards::read_model, inputs)?;
     let accelerator = ("accelerator", &*arguments.accelerator);
-    let card = card(accelerator, cards::accelerator, cards::read_accelerator, &mut inputs)?;
+    let card = card(accelerator, cards::accelerator, cards::read_accelerator, inputs)?;
     let own = card.network();
     let network = match &arguments.arch {
         Some(arch) => with_rates(arch, [own.domain_rate, own.scale_out_rate])?,
@@ -172,7 +150,7 @@ pub(crate) fn run(arguments: &Arguments) -> anyhow::Result<VerbOutcome> {
         precision.label(),
         card.name
     );
-    let job = ServingJob {
+    Ok(ServingJob {
         model,
         card,
         network,
@@ -187,16 +165,14 @@ pub(crate) fn run(arguments: &Arguments) -> anyhow::Result<VerbOutcome> {
             cache_value_bytes: f64::from(arguments.cache_bits) / 8.0,
         },
         tries_attention_ffn: arguments.attention_ffn,
-        prefixes: arguments.prefixes.map(|count| SharedPrefixes {
-            count,
-            tokens: length(arguments.prefix_tokens),
-            zipf: arguments.zipf,
-            segment: arguments.segment,
-            room: f64::from(arguments.prefix_room) / 100.0,
-        }),
         objective,
         seed: Seed(arguments.seed),
-    };
+    })
+}
+
+pub(crate) fn run(arguments: &Arguments) -> anyhow::Result<VerbOutcome> {
+    let mut inputs = Inputs::new();
+    let job = job_of(arguments, &mut inputs)?;
     let layouts = job.report();
     anyhow::ensure!(
         !layouts.is_empty(),
@@ -213,17 +189,16 @@ pub(crate) fn run(arguments: &Arguments) -> anyhow::Result<VerbOutcome> {
         arch: job.network.name.clone(),
         gpus: job.gpus,
         requests_per_minute: arguments.per_minute,
-        seconds: lasts,
+        seconds: job.seconds,
         prompt_tokens: arguments.prompt,
         response_tokens: arguments.response,
         sigma: arguments.sigma,
         batch: arguments.batch,
         host_seconds: job.host_seconds,
-        precision,
+        precision: job.formats.weights,
         cache_bits: arguments.cache_bits,
         seed: arguments.seed,
-        prefixes: job.prefixes,
-        objective,
+        objective: job.objective,
         share_percent: arguments.share,
         is_kept: layouts[0].within >= arguments.share / 100.0,
         layouts,
@@ -235,12 +210,7 @@ pub(crate) fn run(arguments: &Arguments) -> anyhow::Result<VerbOutcome> {
 }
 
 fn layout(result: &ServingResult, all: u32) -> String {
-    let prefixes = match result.prefixes.map(|prefixes| prefixes.sharing) {
-        None => "",
-        Some(PrefixSharing::Local) => ", prefixes local",
-        Some(PrefixSharing::Pool) => ", prefix pool",
-    };
-    let layout = match result.layout {
+    match result.layout {
         Layout::Colocated { replica_gpus } => {
             format!("colocated, {}×TP{replica_gpus}", all / replica_gpus)
         }
@@ -266,29 +236,7 @@ fn layout(result: &ServingResult, all: u32) -> String {
                 feed_forward.gpus
             )
         }
-    };
-    layout + prefixes
-}
-
-fn prefixes(result: &ServeResult) -> String {
-    let mut table = TextTable::new([
-        "prefixes",
-        "found",
-        "prefixes moved",
-        "busiest by prompts",
-        "busiest by sending",
-    ]);
-    for one in &result.layouts {
-        let Some(prefixes) = one.prefixes else { return String::new() };
-        table.row([
-            layout(one, result.gpus),
-            format!("{:.1} %", 100.0 * prefixes.hit_share),
-            Bytes(prefixes.moved_bytes).to_string(),
-            format!("{:.2}×", prefixes.busiest_prefill),
-            prefixes.busiest_sender.map_or("–".to_owned(), |times| format!("{times:.2}×")),
-        ]);
     }
-    format!("{table}\n")
 }
 
 fn text(result: &ServeResult, arguments: &Arguments) -> String {
@@ -333,9 +281,8 @@ fn text(result: &ServeResult, arguments: &Arguments) -> String {
         (Precision::Bf16, 16) => "16-bit weights, caches and products".to_owned(),
         (weights, caches) => format!("{} in linear layers, {caches}-bit caches", weights.label()),
     };
-    let prefixes = prefixes(result);
     format!(
-        "{} on {} {} ({}), {} requests per minute:\n{:.2} % within {} and {} per token, {} {} %\n\n{table}\n{prefixes}{refused}{exchanged}\
+        "{} on {} {} ({}), {} requests per minute:\n{:.2} % within {} and {} per token, {} {} %\n\n{table}\n{refused}{exchanged}\
          Assumed: in closed form; {formats}; a non-blocking network; a cache\n\
          reserved for a whole request; no chunked prefill; decode times follow from training's constants and\n\
          were not compared with measured serving. TPOT includes the wait for decoding.\n",

@@ -15,6 +15,7 @@ use lightloom_lab::conform::profile::ProfileLink;
 use lightloom_lab::conform::report::SuiteReport;
 use lightloom_lab::conform::target::{self, Options, Protocol, Target, Tls};
 
+use crate::signals;
 use lightloom::output::{self, VerbOutcome, WrongUsage};
 
 /// Test whether a device follows its protocol.
@@ -187,22 +188,11 @@ fn secret(path: &Path) -> anyhow::Result<String> {
 
 /// Returns a flag that Ctrl-C and SIGTERM set. The suite then ends and reverts its moves.
 fn watch_for_interrupts() -> anyhow::Result<Arc<AtomicBool>> {
-    use tokio::signal::unix::{SignalKind, signal};
     let flag = Arc::new(AtomicBool::new(false));
-    let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build()?;
-    let (mut interrupt, mut terminate) = {
-        let _within = runtime.enter();
-        (signal(SignalKind::interrupt())?, signal(SignalKind::terminate())?)
-    };
     let set = Arc::clone(&flag);
-    std::thread::spawn(move || {
-        runtime.block_on(async {
-            loop {
-                tokio::select! { _ = interrupt.recv() => {}, _ = terminate.recv() => {} }
-                set.store(true, Ordering::Relaxed);
-                output::note("stopping: restoring the moved circuits");
-            }
-        });
-    });
+    signals::watch(&signals::STOPS, move || {
+        set.store(true, Ordering::Relaxed);
+        output::note("stopping: restoring the moved circuits");
+    })?;
     Ok(flag)
 }

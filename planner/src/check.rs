@@ -128,8 +128,6 @@ pub struct Verdict {
     pub phases: usize,
     /// Cross-connects of optical switches, over all phases.
     pub cross_connects: usize,
-    /// Phases with an unproven bound, as earlier versions wrote them.
-    pub unproven_bounds: usize,
 }
 
 /// Checks `plan` for `fabric` with `faults`.
@@ -151,8 +149,7 @@ pub fn check(fabric: &Fabric, faults: &FaultSet, plan: &Plan) -> Result<Verdict,
     rings::check(fabric, faults, plan, &lit, &mut found);
     let cannot_stand_in = spares::check(fabric, faults, plan, &lit, &mut found);
     numbers::check(fabric, faults, plan, cannot_stand_in, &mut found);
-    let mut unproven_bounds = 0;
-    network::check(fabric, faults, plan, (&mut found, &mut unproven_bounds));
+    network::check(fabric, faults, plan, &mut found);
     claims::check(fabric, plan, &mut found);
     if !plan.is_as_written() {
         let (stated, found_now) = (plan.digest.clone(), digest(plan));
@@ -169,6 +166,5 @@ pub fn check(fabric: &Fabric, faults: &FaultSet, plan: &Plan) -> Result<Verdict,
         ranks: plan.ranks.len(),
         phases: plan.phases.len(),
         cross_connects: plan.phases.iter().map(|phase| phase.circuits.len()).sum(),
-        unproven_bounds,
     })
 }

@@ -5,6 +5,7 @@
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
+use lightloom_emulator::scenario::file::LoadPurpose;
 use lightloom_emulator::scenario::{self, Scenario};
 use lightloom_emulator::sweep::SweepSubject;
 use lightloom_fabric::document::{self, Diagnostic};
@@ -63,21 +64,28 @@ impl ScenarioSource {
 
     /// Reads the scenario and its referenced files and prints all errors.
     pub fn read(path: &Path) -> anyhow::Result<Self> {
-        let (source, mistakes) = Self::read_under(None, path);
+        let (source, mistakes) = Self::read_under(None, None, path);
         output::diagnostics(&mistakes);
         source.ok_or(output::InputRefused.into())
     }
 
-    /// Reads the scenario and its referenced files, with `plan` as the active plan if given.
-    /// Returns all errors without printing them.
-    pub(super) fn read_under(plan: Option<&Path>, path: &Path) -> (Option<Self>, Vec<Diagnostic>) {
+    /// Reads the scenario and its referenced files, with `plan` as the active plan and `seed` if
+    /// given. Returns all errors without printing them.
+    pub(super) fn read_under(
+        plan: Option<&Path>,
+        seed: Option<Seed>,
+        path: &Path,
+    ) -> (Option<Self>, Vec<Diagnostic>) {
         let mut inputs = Inputs::new();
         let plan = match plan.map(|plan| read_plan(plan, &mut inputs)).transpose() {
             Ok(plan) => plan,
             Err(mistake) => return (None, vec![*mistake]),
         };
         let (scenario, mistakes) = match files::read_document(path) {
-            Ok(bytes) => Self::load(plan, path, &bytes, &mut inputs),
+            Ok(bytes) => {
+                let purpose = LoadPurpose { in_force: plan, seed, is_called: false };
+                Self::load(purpose, path, &bytes, &mut inputs)
+            }
             Err(mistake) => (None, vec![*mistake]),
         };
         let source = scenario.map(|scenario| Self { path: path.to_owned(), scenario, inputs });
@@ -85,7 +93,7 @@ impl ScenarioSource {
     }
 
     fn load(
-        plan: Option<Arc<Plan>>,
+        purpose: LoadPurpose,
         path: &Path,
         bytes: &[u8],
         inputs: &mut Inputs,
@@ -103,7 +111,7 @@ impl ScenarioSource {
             let unwritten = format!("the step of {file}");
             let text = of_step(&last);
             let (loaded, mistakes) =
-                scenario::file::load_under(plan, &unwritten, text.as_bytes(), &mut beside);
+                scenario::file::load_for(purpose, &unwritten, text.as_bytes(), &mut beside);
             let of_fabric = |mistake: Diagnostic| match mistake.file == unwritten {
                 true => without_place(mistake, &file),
                 false => mistake,
@@ -131,7 +139,7 @@ impl ScenarioSource {
             files::note_input(inputs, kinds::role_of(&there.bytes), &there.name, &there.bytes);
             Ok(there)
         };
-        scenario::file::load_under(plan, &file, bytes, &mut beside)
+        scenario::file::load_for(purpose, &file, bytes, &mut beside)
     }
 
     /// Returns the scenario with this seed, which also assigns trace servers to nodes.

@@ -171,9 +171,9 @@ fn talk(store: &Mutex<Store>, mut stream: &TcpStream) -> std::io::Result<()> {
         reader.read_line(&mut line)?;
         match line.trim_end().split_once(": ") {
             None => break,
-            Some(("Content-Length", value)) => length = value.parse().unwrap(),
-            Some(("Content-Type", value)) => is_apply = value == "application/apply-patch+yaml",
-            Some(("Authorization", value)) => is_known = value == format!("Bearer {TOKEN}"),
+            Some(("content-length", value)) => length = value.parse().unwrap(),
+            Some(("content-type", value)) => is_apply = value == "application/apply-patch+yaml",
+            Some(("authorization", value)) => is_known = value == format!("Bearer {TOKEN}"),
             Some(_) => {}
         }
     }

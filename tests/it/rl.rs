@@ -78,10 +78,10 @@ fn study_ranges_match_the_page() {
         assert!(why["within"] == 0 || page.contains(&within), "{within}");
     }
     assert_eq!(document["why"][0]["within"], 0);
-    for at in 0..5 {
+    for at in 0..3 {
         let sentence = &document["sentences"][at];
         let said = format!("*{}*", sentence["verdict"].as_str().unwrap());
         assert!(page.contains(&said), "{sentence}");
     }
-    assert_eq!(document["sentences"].as_array().unwrap().len(), 11);
+    assert_eq!(document["sentences"].as_array().unwrap().len(), 3);
 }

@@ -268,10 +268,6 @@ impl<D: Dialect> Session<D> {
         std::mem::take(&mut self.foreign)
     }
 
-    pub fn has_reports(&self) -> bool {
-        !self.foreign.is_empty() || !self.signals.is_empty()
-    }
-
     pub fn signals(&mut self) -> Vec<Signal> {
         self.collect();
         std::mem::take(&mut self.signals)

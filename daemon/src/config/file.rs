@@ -278,7 +278,7 @@ pub struct DeviceFile {
     pub limits: LimitsFile,
     /// Drain controls that take traffic off its slots before their light moves: one group of a
     /// Linux switch per slot.
-    #[serde(default, rename = "drain_controls", alias = "levers")]
+    #[serde(default, rename = "drain_controls")]
     pub levers: Vec<LeverFile>,
     /// Fault injection for drills.
     #[serde(default)]

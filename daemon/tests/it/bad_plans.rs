@@ -81,10 +81,13 @@ fn rejects_daemon_file_with_modules_outside_the_fabric() {
     std::fs::write(folder.path().join("ring.yaml"), fabric).unwrap();
     let error = start::read_files(&folder.path().join("daemon.yaml")).unwrap_err().to_string();
     for line in [
-        "daemon.yaml:4:11: error[LL0606]: n99 is not in the fabric",
-        "daemon.yaml:4:29: error[LL0606]: a node has no 9 bundles in the fabric",
-        "daemon.yaml:6:10: error[LL0606]: n200/b0 is not in the fabric",
-        " 6 | - {name: n200/b0, driver: {ocstrx: {serial: y}}}",
+        "error[LL0606]: n99 is not in the fabric",
+        "daemon.yaml:4:11",
+        "error[LL0606]: a node has no 9 bundles in the fabric",
+        "daemon.yaml:4:29",
+        "error[LL0606]: n200/b0 is not in the fabric",
+        "daemon.yaml:6:10",
+        "6 | - {name: n200/b0, driver: {ocstrx: {serial: y}}}",
         "  = help: the fabric `r` has nodes n0 to n15 with bundles b0 to b1 each",
     ] {
         assert!(error.contains(line), "{line} is not in:\n{error}");
@@ -100,10 +103,13 @@ fn rejects_management_inventory_with_unknown_names() {
     std::fs::write(folder.path().join("daemon.yaml"), file).unwrap();
     let error = start::read_files(&folder.path().join("daemon.yaml")).unwrap_err().to_string();
     for line in [
-        "daemon.yaml:5:48: error[LL0607]: `n9` is neither a device nor a node with modules here",
-        "daemon.yaml:5:52: error[LL0607]: `ocs7` is neither a device nor a node with modules here",
+        "error[LL0607]: `n9` is neither a device nor a node with modules here",
+        "daemon.yaml:5:48",
+        "error[LL0607]: `ocs7` is neither a device nor a node with modules here",
+        "daemon.yaml:5:52",
         "  = help: write the name of a device, such as `n0/b0`, or of a node, such as `n0`",
-        "daemon.yaml:6:10: error[LL0601]: `ts0` is already defined",
+        "error[LL0601]: `ts0` is already defined",
+        "daemon.yaml:6:10",
     ] {
         assert!(error.contains(line), "{line} is not in:\n{error}");
     }

@@ -10,6 +10,8 @@
 //! An idle rack makes no system calls. The control socket accepts lines `DEVICE FAULT` and answers
 //! each with `ok` or an error.
 
+#![expect(clippy::disallowed_methods, reason = "the edge opens sockets and reads the clock")]
+
 mod eeproms;
 mod fuse;
 
@@ -506,7 +508,6 @@ const fn speaks(port: Port) -> &'static str {
     }
 }
 
-#[expect(clippy::disallowed_methods, reason = "the edge is where the clock is read")]
 fn now_instant() -> Instant {
     Instant::now()
 }

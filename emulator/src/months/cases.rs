@@ -148,7 +148,7 @@ impl Prepared {
         (short, start): (Scenario, RunStart),
         known: &KnownLosses,
     ) -> Result<Self, EmulateError> {
-        let (On::Fabric(fabric), Some((plan, _))) = (&scenario.on, &start.plan) else {
+        let (On::Fabric(fabric), Some((plan, _))) = (&scenario.on, start.plan.as_deref()) else {
             return Err(EmulateError::NeverEnds);
         };
         let is_own = known.fabric_sha256 == scenario.sha256;
@@ -373,7 +373,7 @@ fn took(step: &TrainStepLog) -> Option<Picoseconds> {
 /// Returns the number of GPUs in the bill (including spare ones) and the number per node.
 fn gpus_of_bill(scenario: &Scenario, start: &RunStart, trained: &[u32]) -> (u64, u64) {
     let On::Fabric(fabric) = &scenario.on else { return (0, 1) };
-    let ranks = start.plan.iter().flat_map(|(plan, _)| &plan.ranks);
+    let ranks = start.plan.iter().flat_map(|plan| &plan.0.ranks);
     let others = ranks.filter(|rank| rank.job.is_some_and(|job| !trained.contains(&job)));
     let gpus = fabric.hbd.gpus() - others.count() as u64;
     (gpus, u64::from(fabric.hbd.gpus_per_node()))
@@ -382,7 +382,7 @@ fn gpus_of_bill(scenario: &Scenario, start: &RunStart, trained: &[u32]) -> (u64,
 /// Returns the initial nodes of a job's replicas.
 fn replicas(trained: &TrainStep, start: &RunStart, step: Picoseconds) -> Replicas {
     let mut of_node = vec![Vec::new(); start.substrate.count(AnyPart::Node)];
-    let ranks = start.plan.iter().flat_map(|(plan, _)| &plan.ranks);
+    let ranks = start.plan.iter().flat_map(|plan| &plan.0.ranks);
     for rank in ranks.filter(|rank| rank.job == Some(trained.job)) {
         let replicas: &mut Vec<u32> = &mut of_node[rank.gpu.node.index()];
         if !replicas.contains(&rank.dp) {

@@ -183,50 +183,26 @@ fn packet_limit() -> u64 {
     10_000_000_000
 }
 
-/// Top-level keys of the first version, and their replacements.
-const EARLIER: [(&str, &str); 3] = [
-    ("fabric", "write `on: {fabric: FILE}` instead of `fabric: FILE`"),
-    (
-        "network",
-        "write `on: {SHAPE: …}` instead of `network: {SHAPE: …}`, and `control: {reroute_delay: …}` instead of \
-         `reroute_delay`",
-    ),
-    (
-        "rfabric",
-        "write `on: {fabric: FILE}` and `phases: {steps: …, in_flight: …}` instead of `rfabric: FILE`, `steps` and \
-         `in_flight`, `- {part: ocs0/p0..p15, phase: NAME, at: …}` instead of `what: {driver_board: …}` with \
-         `after`, and `transport: {payload: …}` instead of `payload`",
-    ),
-];
-
-/// Returns whether a file with these top-level keys is a scenario of an earlier version.
-#[must_use]
-pub fn is_earlier_version(keys: &[String]) -> bool {
-    let has = |name: &str| keys.iter().any(|key| key == name);
-    let marks = ["collectives", "traffic", "expect", "faults", "steps", "scale"];
-    !has("on") && EARLIER.iter().any(|(key, _)| has(key)) && marks.iter().any(|mark| has(mark))
-}
-
-/// Reads a scenario file, its fabric and the other files that it references. Returns all errors if
-/// there are any.
+/// Reads a scenario file, its fabric and the other files that it names. Returns all errors if there
+/// are any.
 #[must_use]
 pub fn load(
     file: &str,
     bytes: &[u8],
     read: &mut ReadNeighbour<'_>,
 ) -> (Option<Scenario>, Vec<Diagnostic>) {
-    load_under(None, file, bytes, read)
+    load_for(LoadPurpose::default(), file, bytes, read)
 }
 
-/// Reads a scenario file like [`load`], but uses the given plan instead of the plan in the file.
-#[must_use]
-pub fn load_under(
-    in_force: Option<Arc<Plan>>,
-    file: &str,
-    bytes: &[u8],
-    read: &mut ReadNeighbour<'_>,
-) -> (Option<Scenario>, Vec<Diagnostic>) {
-    load_for((in_force, false), file, bytes, read)
+/// What a scenario is loaded for.
+#[derive(Clone, Debug, Default)]
+pub struct LoadPurpose {
+    /// The plan to use instead of the plan in the file.
+    pub in_force: Option<Arc<Plan>>,
+    /// The seed to use instead of the seed in the file.
+    pub seed: Option<Seed>,
+    /// Whether a program sends, so that the file needs no workloads.
+    pub is_called: bool,
 }
 
 /// Reads the network for a program that sends. The scenario file must not contain expectations but
@@ -237,23 +213,17 @@ pub fn load_called(
     bytes: &[u8],
     read: &mut ReadNeighbour<'_>,
 ) -> (Option<Scenario>, Vec<Diagnostic>) {
-    load_for((None, true), file, bytes, read)
+    load_for(LoadPurpose { is_called: true, ..Default::default() }, file, bytes, read)
 }
 
-fn load_for(
-    purpose: (Option<Arc<Plan>>, bool),
+/// Reads a scenario file like [`load`], for a purpose.
+#[must_use]
+pub fn load_for(
+    purpose: LoadPurpose,
     file: &str,
     bytes: &[u8],
     read: &mut ReadNeighbour<'_>,
 ) -> (Option<Scenario>, Vec<Diagnostic>) {
-    let keys = document::top_keys(bytes);
-    if is_earlier_version(&keys) {
-        let message = "this is a scenario of version 1";
-        let helps = EARLIER.iter().filter(|(old, _)| keys.iter().any(|key| key == old));
-        let help: Vec<&str> = helps.map(|(_, help)| *help).collect();
-        let mistake = Diagnostic::whole_file(codes::EARLIER_VERSION, file, message);
-        return (None, vec![mistake.with_help(help.join("; "))]);
-    }
     let mut beside = Vec::new();
     let sha256 = lightloom_fabric::provenance::sha256(bytes);
     let (loaded, mut mistakes) = document::load(file, bytes, |raw: ScenarioFile, check| {
@@ -265,7 +235,7 @@ fn load_for(
 
 fn lower(
     raw: ScenarioFile,
-    (in_force, is_called): (Option<Arc<Plan>>, bool),
+    LoadPurpose { in_force, seed, is_called }: LoadPurpose,
     sha256: String,
     check: &mut Check<'_>,
     neighbours: &mut NamedFiles<'_, '_>,
@@ -302,7 +272,8 @@ fn lower(
     };
     let base = on.map(|on| Scenario {
         sha256: fabric.as_ref().map_or(sha256, |fabric| fabric.sha256.clone()),
-        seed: Seed(raw.seed),
+        // Over a span, another seed draws other failures of the same measured losses.
+        seed: seed.filter(|_| raw.span.is_none()).unwrap_or(Seed(raw.seed)),
         broken: fabric.as_ref().map_or_else(Vec::new, |f| existing(&raw.broken, f, check)),
         phases: raw.phases.as_ref().map(|phases| lower_phases(phases, &raw)),
         phases_after: Vec::new(),
@@ -320,6 +291,7 @@ fn lower(
         expectations: Vec::new(),
         on,
         plan,
+        first: None,
         broken_by,
         collectives,
         replay,
@@ -341,6 +313,7 @@ fn lower(
         traffic: traffic.unwrap_or_default(),
         faults,
         phases_after,
+        first: start.as_ref().and_then(|start| start.first(&base)),
         ..base
     });
     if let Some((scenario, start)) = scenario.as_mut().zip(start.as_ref()) {

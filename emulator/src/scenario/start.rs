@@ -16,6 +16,7 @@ use lightloom_planner::khop::{DocumentError, Layout, from_document};
 use lightloom_planner::rfabric::phases::Phase;
 use lightloom_units::SimTime;
 use lightloom_units::id::NodeId;
+use lightloom_units::seed::Seed;
 
 use super::replay::Outage;
 use super::{Effect, FaultEvent, On, Scenario, Traffic, TrainStep, When};
@@ -32,11 +33,39 @@ pub struct RunStart {
     pub events: Vec<FaultEvent>,
     /// The plan as read back for the fabric, and the checker's verdict. `None` on a network defined
     /// in the scenario.
-    pub plan: Option<(Plan, Verdict)>,
+    pub plan: Option<Arc<(Plan, Verdict)>>,
     /// Its groups and paths.
     pub(crate) layout: Option<Layout>,
     /// Its circuits and their traffic. `None` if no job has phases over circuits.
     pub circuits: Option<CircuitPlan>,
+}
+
+/// The plan of a fabric's initial state, with what it follows from.
+#[derive(Clone, Debug)]
+pub struct FirstPlan {
+    fabric: Arc<Fabric>,
+    faults: FaultSet,
+    seed: Seed,
+    in_force: Option<Arc<Plan>>,
+    proven: Arc<(Plan, Verdict)>,
+}
+
+impl FirstPlan {
+    /// Returns the plan and its verdict, if `scenario` with these faults has the same one.
+    fn of(
+        &self,
+        scenario: &Scenario,
+        fabric: &Arc<Fabric>,
+        faults: &FaultSet,
+    ) -> Option<&Arc<(Plan, Verdict)>> {
+        let is_same_plan = match (&self.in_force, &scenario.plan) {
+            (Some(own), Some(other)) => Arc::ptr_eq(own, other),
+            (None, None) => self.seed == scenario.seed,
+            _ => false,
+        };
+        let is_same = is_same_plan && Arc::ptr_eq(&self.fabric, fabric) && self.faults == *faults;
+        is_same.then_some(&self.proven)
+    }
 }
 
 /// Circuits for the phases of a step.
@@ -99,7 +128,19 @@ fn others(violations: &[Violation]) -> String {
 }
 
 impl RunStart {
-    /// Returns the number of job groups in the plan.
+    /// Returns the first plan for later starts of `scenario`. `None` without a fabric.
+    pub(crate) fn first(&self, scenario: &Scenario) -> Option<FirstPlan> {
+        let On::Fabric(fabric) = &scenario.on else { return None };
+        Some(FirstPlan {
+            fabric: fabric.clone(),
+            faults: self.faults.clone(),
+            seed: scenario.seed,
+            in_force: scenario.plan.clone(),
+            proven: self.plan.clone()?,
+        })
+    }
+
+    /// Returns the number of groups of jobs in the plan.
     #[must_use]
     pub fn groups(&self) -> usize {
         let groups = self.layout.iter().flat_map(|layout| &layout.groups);
@@ -122,7 +163,7 @@ impl RunStart {
 impl RunStart {
     /// Returns the members of each of a job's TP groups, in the order of the step's lanes.
     pub(crate) fn seats(&self, step: &TrainStep, groups: &[Members]) -> Vec<Members> {
-        let (Some((plan, _)), Some(gpus)) = (&self.plan, &self.substrate.rings) else {
+        let (Some((plan, _)), Some(gpus)) = (self.plan.as_deref(), &self.substrate.rings) else {
             return Vec::new();
         };
         let mapping = &step.bare.mapping;
@@ -183,22 +224,25 @@ fn plan_fabric(scenario: &Scenario, fabric: &Arc<Fabric>) -> Result<RunStart, St
     for outage in outages.iter().filter(|outage| outage.from_start) {
         faults.insert(fabric, PlannedPart::Node(outage.node))?;
     }
-    let (document, verdict) = match in_force {
-        Some(plan) => {
+    let known = scenario.first.as_ref().and_then(|first| first.of(scenario, fabric, &faults));
+    let proven = match (known, in_force) {
+        (Some(proven), _) => proven.clone(),
+        (None, Some(plan)) => {
             let verdict = check(fabric, &faults, plan).map_err(StartError::Misfit)?;
-            (plan.clone(), verdict)
+            Arc::new((plan.clone(), verdict))
         }
-        None => {
+        (None, None) => {
             let options = joint::Options { seed: scenario.seed, ..Default::default() };
             let plan = joint::plan(fabric, &faults, options)?;
             let verdict = check(fabric, &faults, &plan).map_err(StartError::Unsound)?;
-            (plan, verdict)
+            Arc::new((plan, verdict))
         }
     };
-    let layout = layout_of(scenario, fabric, &document)?;
-    let circuits = circuits_of(scenario, fabric, &document)?;
-    // If the daemon makes plans, a plan around a failed node can use circuits that the initial plan
-    // does not.
+    let document = &proven.0;
+    let layout = layout_of(scenario, fabric, document)?;
+    let circuits = circuits_of(scenario, fabric, document)?;
+    // If the daemon makes plans, one around a failed node can use other circuits than the initial
+    // plan.
     let replans = scenario.control.lightloomd.is_some() && fabric.hbd.ring().is_some();
     let lit: Vec<CrossConnect> =
         match fabric.dcn.circuits().filter(|_| replans && circuits.is_some()) {
@@ -219,7 +263,7 @@ fn plan_fabric(scenario: &Scenario, fabric: &Arc<Fabric>) -> Result<RunStart, St
     let node_part = |node: NodeId| substrate.part(&node.to_string()).into_iter().collect();
     events.extend(outages.into_iter().map(|outage| event(outage, node_part(outage.node))));
     events.sort_by_key(|event| event.from_start);
-    Ok(RunStart { substrate, faults, events, plan: Some((document, verdict)), layout, circuits })
+    Ok(RunStart { substrate, faults, events, plan: Some(proven), layout, circuits })
 }
 
 fn layout_of(

@@ -540,20 +540,6 @@ fn rejects_keys_without_effect_and_suggests_others() {
 }
 
 #[test]
-fn rejects_version_1_files_with_the_required_changes() {
-    for (text, wanted) in [
-        ("name: x\nfabric: f.yaml\ncollectives: []\n", "on: {fabric: FILE}"),
-        ("name: x\nnetwork: {ring: {hosts: 8}}\ntraffic: []\n", "on: {SHAPE: …}"),
-        ("name: x\nrfabric: f.yaml\nsteps: 2\n", "phases: {steps"),
-    ] {
-        let (scenario, mistakes) = load(text);
-        let [mistake] = mistakes.as_slice() else { panic!("{mistakes:?}") };
-        assert!(scenario.is_none() && mistake.code.id == "LL0315", "{mistake}");
-        assert!(mistake.help.as_ref().unwrap().contains(wanted), "{mistake:?}");
-    }
-}
-
-#[test]
 fn fault_after_the_end_of_the_run_fails_its_restoration() {
     let on = |at: &str| {
         let text = format!(

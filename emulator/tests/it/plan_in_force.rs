@@ -1,13 +1,16 @@
 // SPDX-License-Identifier: Apache-2.0
 //! A scenario runs under the given plan and no other.
 
+use std::sync::Arc;
+
 use lightloom_emulator::emulate;
-use lightloom_emulator::scenario::file::NamedFile;
+use lightloom_emulator::scenario::file::{LoadPurpose, NamedFile};
 use lightloom_emulator::scenario::{self, RunStart, Scenario};
 use lightloom_fabric::fabric::Fabric;
 use lightloom_fabric::fault::{FaultSet, Part};
 use lightloom_fabric::plan::Plan;
 use lightloom_planner::Options;
+use lightloom_units::seed::Seed;
 
 fn fabric_text(name: &str) -> String {
     format!(
@@ -86,4 +89,29 @@ fn rejects_plan_for_inline_network_and_multiple_targets() {
         assert!(scenario.is_none());
         assert!(mistakes.iter().any(|mistake| mistake.contains(wanted)), "{on}: {mistakes:?}");
     }
+}
+
+/// Loading plans the fabric, and a run of the loaded scenario makes no second plan.
+#[test]
+fn run_takes_the_plan_from_loading_unless_seed_or_faults_differ() {
+    let mut read = |name: &str| {
+        Ok(NamedFile { name: name.to_owned(), bytes: fabric_text("small").into_bytes() })
+    };
+    let text = "name: once\non: {fabric: fabric.yaml}\n\
+                collectives: [{all_reduce: {name: tensor, bytes: 64KiB}}]\n";
+    let purpose = LoadPurpose { seed: Some(Seed(5)), ..LoadPurpose::default() };
+    let (scenario, mistakes) =
+        scenario::file::load_for(purpose, "s.yaml", text.as_bytes(), &mut read);
+    let scenario = scenario.unwrap_or_else(|| panic!("{mistakes:?}"));
+    assert_eq!(scenario.seed, Seed(5));
+    let plan_of = |scenario: &Scenario| scenario::plan(scenario).unwrap().plan.unwrap();
+    let first = plan_of(&scenario);
+    assert!(Arc::ptr_eq(&first, &plan_of(&scenario)), "the plan of loading");
+    let other = Scenario { seed: Seed(6), ..scenario.clone() };
+    assert!(!Arc::ptr_eq(&first, &plan_of(&other)), "another seed");
+    let broken = Scenario { broken: vec!["n3".parse().unwrap()], ..scenario.clone() };
+    assert_ne!(plan_of(&broken).0.faults, first.0.faults);
+    let again = Scenario { first: None, ..scenario };
+    let again = plan_of(&again);
+    assert!(!Arc::ptr_eq(&first, &again) && again == first, "the same plan, made again");
 }

@@ -56,7 +56,7 @@ fn planned(fabric: &str, text: &str) -> (RunStart, TrainStep) {
     let (loaded, mistakes) = load(fabric, text);
     let scenario = loaded.unwrap_or_else(|| panic!("{mistakes:?}"));
     let start = scenario::plan(&scenario).unwrap();
-    let (On::Fabric(on), Some((plan, _))) = (&scenario.on, &start.plan) else {
+    let (On::Fabric(on), Some((plan, _))) = (&scenario.on, start.plan.as_deref()) else {
         panic!("a fabric is planned")
     };
     let step = TrainStep::of(&scenario.train[0], on, plan).unwrap();
@@ -65,7 +65,7 @@ fn planned(fabric: &str, text: &str) -> (RunStart, TrainStep) {
 
 /// Returns the planned node of a rank of the job.
 fn node_of(start: &RunStart, rank: u32) -> NodeId {
-    let (plan, _) = start.plan.as_ref().unwrap();
+    let (plan, _) = start.plan.as_deref().unwrap();
     let mut own = plan.ranks.iter().filter(|one| one.job == Some(0));
     own.find(|one| one.dp * 8 + one.tp == rank).unwrap().gpu.node
 }
@@ -172,7 +172,7 @@ fn run_uses_the_same_plan_as_the_plan_command() {
     for fabric in [optical(rl).replace("oversubscription: 4", "oversubscription: 64"), fabric(rl)] {
         let scenario = load(&fabric, &scenario("steps: 1", "")).0.unwrap();
         let start = scenario::plan(&scenario).unwrap();
-        let (On::Fabric(fabric), Some((run, _))) = (&scenario.on, &start.plan) else {
+        let (On::Fabric(fabric), Some((run, _))) = (&scenario.on, start.plan.as_deref()) else {
             panic!("a fabric is planned")
         };
         let options = Options { seed: scenario.seed, ..Options::default() };

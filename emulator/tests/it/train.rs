@@ -82,7 +82,7 @@ fn excerpt_step_matches_the_job_on_its_fabric() {
         let fabric = one_tor(*gpus, *tp, training);
         let scenario = load(&fabric, CALM).0.unwrap();
         let start = scenario::plan(&scenario).unwrap();
-        let (On::Fabric(fabric), Some((plan, _))) = (&scenario.on, &start.plan) else {
+        let (On::Fabric(fabric), Some((plan, _))) = (&scenario.on, start.plan.as_deref()) else {
             panic!("a fabric is planned")
         };
         let step = TrainStep::of(&scenario.train[0], fabric, plan).unwrap();

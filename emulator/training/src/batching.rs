@@ -12,17 +12,13 @@
 //! in closed form, so the run time grows with the number of requests, not of tokens.
 
 mod costs;
-mod prefixes;
 mod staged;
 
 use std::cmp::Reverse;
 use std::collections::{BinaryHeap, VecDeque};
 
 pub use costs::{ReplicaCosts, StepCosts};
-pub use prefixes::{Prefix, PrefixCounts, PrefixSetup, PrefixSharing};
 pub use staged::StagedCosts;
-
-use prefixes::PrefixCaches;
 
 #[derive(Clone, Copy, Debug, Default, PartialEq)]
 pub struct Request {
@@ -72,8 +68,6 @@ pub struct Served {
     pub left: Vec<Request>,
     /// Requests larger than the cache of any replica.
     pub refused: usize,
-    /// Counters of shared prefixes; `None` if prefix caching is off.
-    pub prefixes: Option<PrefixCounts>,
 }
 
 /// Runs `requests`, sorted by arrival, on `replicas` replicas until at most `stop_at` of them are
@@ -91,25 +85,6 @@ pub fn serve<C: StepCosts>(
     assert!(replicas > 0, "something has to serve");
     let mut pool = Pool::new(costs, replicas, requests);
     pool.run(stop_at, f64::INFINITY);
-    pool.end()
-}
-
-/// Like [`serve`] to the end, with prefix caching. `prefixes` gives the beginning of each request's
-/// prompt.
-///
-/// # Panics
-/// If `replicas` is 0, or there are more requests than prefixes.
-#[must_use]
-pub fn serve_prefixes<C: StepCosts>(
-    costs: &C,
-    replicas: u32,
-    (requests, prefixes): (&[Request], &[Prefix]),
-    setup: PrefixSetup,
-) -> Served {
-    assert!(replicas > 0 && prefixes.len() >= requests.len(), "something serves, each has one");
-    let mut pool = Pool::new(costs, replicas, requests);
-    pool.prefixes = Some((PrefixCaches::new(setup, replicas as usize), prefixes));
-    pool.run(0, f64::INFINITY);
     pool.end()
 }
 
@@ -175,7 +150,6 @@ struct Pool<'a, C> {
     now: f64,
     inside: usize,
     open: usize,
-    prefixes: Option<(PrefixCaches, &'a [Prefix])>,
     served: Served,
 }
 
@@ -192,7 +166,6 @@ impl<'a, C: StepCosts> Pool<'a, C> {
             now: 0.0,
             inside: 0,
             open: requests.len(),
-            prefixes: None,
             served: Served {
                 first: none.clone(),
                 ended: none,
@@ -249,7 +222,7 @@ impl<'a, C: StepCosts> Pool<'a, C> {
                 continue;
             }
             self.inside += 1;
-            let chosen = request.replica.map(|seat| seat as usize).or_else(|| self.route(one));
+            let chosen = request.replica.map(|seat| seat as usize);
             let seat = match chosen {
                 Some(seat) => {
                     self.seats[seat].own.push_back(one);
@@ -271,13 +244,6 @@ impl<'a, C: StepCosts> Pool<'a, C> {
             self.admit(seat, 1);
         }
         changed.into_iter().for_each(|seat| self.plan(seat));
-    }
-
-    /// Chooses the replica that this request must use because of its prefix; `None` for any.
-    fn route(&mut self, one: usize) -> Option<usize> {
-        let (caches, prefixes) = self.prefixes.as_mut()?;
-        let load = |seat: &Seat| seat.ends.len() + seat.own.len();
-        caches.route(prefixes[one], &self.seats.iter().map(load).collect::<Vec<_>>())
     }
 
     /// Completes the step in progress, since a batch can change only between steps.
@@ -315,11 +281,12 @@ impl<'a, C: StepCosts> Pool<'a, C> {
                 None => self.queue.pop_front(),
             };
             let request = &self.requests[one];
-            let prompt = self.work_on_prompt(seat, one);
+            let is_new = request.done == 0;
+            let prompt = if is_new { self.costs.prompt_seconds(request.prompt) } else { 0.0 };
             let here = &mut self.seats[seat];
             here.since += prompt;
             self.served.busy += prompt;
-            if request.done == 0 {
+            if is_new {
                 self.served.first[one] = here.since;
                 self.served.tokens += 1;
             }
@@ -332,24 +299,6 @@ impl<'a, C: StepCosts> Pool<'a, C> {
             self.taken[one] = Some(here.step);
             self.served.replica[one] = seat as u32;
         }
-    }
-
-    /// Returns the time until the admitted request can decode.
-    fn work_on_prompt(&mut self, seat: usize, one: usize) -> f64 {
-        let request = &self.requests[one];
-        if request.done > 0 {
-            return 0.0;
-        }
-        let Some((caches, prefixes)) = &mut self.prefixes else {
-            return self.costs.prompt_seconds(request.prompt, 0);
-        };
-        let begins = self.seats[seat].since;
-        let (found, there) = caches.take(seat, prefixes[one], [self.now, begins]);
-        caches.counts.prefilled[seat] += u64::from(request.prompt - found);
-        let waits = (there - begins).max(0.0);
-        let seconds = waits + self.costs.prompt_seconds(request.prompt, found);
-        caches.keep(seat, prefixes[one], found, begins + seconds);
-        seconds
     }
 
     /// Advances the replica until its next request ends.
@@ -422,7 +371,6 @@ impl<'a, C: StepCosts> Pool<'a, C> {
             }
             self.served.seconds = end;
         }
-        self.served.prefixes = self.prefixes.map(|(caches, _)| caches.counts);
         self.served
     }
 }

@@ -13,23 +13,17 @@
 //! decoding side without blocking the prefill side.
 
 mod attention_ffn;
-mod prefixes;
 
 use lightloom_units::seed::Seed;
 use rand::RngExt;
 use serde::Serialize;
 
-use crate::batching::{
-    Prefix, PrefixSetup, PrefixSharing, ReplicaCosts, Request, Served, StagedCosts, StepCosts,
-    serve, serve_prefixes,
-};
+use crate::batching::{ReplicaCosts, Request, Served, StagedCosts, StepCosts, serve};
 use crate::cards::Accelerator;
 use crate::model::Model;
 use crate::network::Network;
 use crate::rollout::Lengths;
 use crate::step::{AttentionFfn, Formats, Instances, Replica, Server};
-
-pub use prefixes::{PrefixResult, SharedPrefixes};
 
 /// A model to serve, its load and its hardware.
 #[derive(Clone, Debug)]
@@ -47,7 +41,6 @@ pub struct ServingJob {
     pub formats: Formats,
     /// Whether to also try layouts with separate GPUs for attention and feed-forward parts.
     pub tries_attention_ffn: bool,
-    pub prefixes: Option<SharedPrefixes>,
     pub objective: Objective,
     pub seed: Seed,
 }
@@ -123,9 +116,6 @@ pub struct ServingResult {
     pub activation_bytes: u64,
     /// Mean number of requests in the pool.
     pub mean_requests: f64,
-    /// Counters of shared prefixes, if there are any.
-    #[serde(skip_serializing_if = "Option::is_none")]
-    pub prefixes: Option<PrefixResult>,
 }
 
 const SIZES: [u32; 5] = [1, 2, 4, 8, 16];
@@ -166,8 +156,8 @@ impl ServingJob {
         SIZES.into_iter().filter(fits).filter_map(of).collect()
     }
 
-    /// Draws the requests that arrive within `seconds`, and their prefixes.
-    fn requests(&self, seconds: f64) -> (Vec<Request>, Vec<Prefix>) {
+    /// Draws the requests that arrive within `seconds`.
+    fn requests(&self, seconds: f64) -> Vec<Request> {
         let mut stream = self.seed.stream("serving.arrivals", 0);
         let mut arrivals = Vec::with_capacity((self.rate * seconds) as usize);
         let mut at = 0.0;
@@ -185,30 +175,7 @@ impl ServingJob {
         let all = arrivals.into_iter().zip(lengths);
         let request =
             |(arrives, (prompt, output))| Request { arrives, prompt, output, ..Request::default() };
-        let mut requests: Vec<Request> = all.map(request).collect();
-        let draw = |shared: SharedPrefixes| shared.draw(requests.len(), self.seed);
-        let prefixes = self.prefixes.map_or(Vec::new(), draw);
-        for (request, prefix) in requests.iter_mut().zip(&prefixes) {
-            request.prompt += prefix.tokens;
-        }
-        (requests, prefixes)
-    }
-
-    fn serve(
-        &self,
-        (costs, moves): &(ReplicaCosts, f64),
-        replicas: u32,
-        (requests, prefixes): (&[Request], &[Prefix]),
-        sharing: Option<PrefixSharing>,
-    ) -> Served {
-        let (Some(shared), Some(sharing)) = (self.prefixes, sharing) else {
-            return serve(costs, replicas, requests, 0);
-        };
-        let tokens = (shared.room * costs.cache_tokens as f64) as u64;
-        let costs = ReplicaCosts { cache_tokens: costs.cache_tokens - tokens, ..costs.clone() };
-        let segment = shared.segment;
-        let setup = PrefixSetup { sharing, segment, tokens, token_seconds: *moves };
-        serve_prefixes(&costs, replicas, (requests, prefixes), setup)
+        all.map(request).collect()
     }
 
     /// Returns the best layout of each kind, best first. Empty if no replica holds the model.
@@ -217,11 +184,11 @@ impl ServingJob {
         let costs = self.costs();
         let trial = self.requests(self.seconds.min(TRIAL_SECONDS));
         let cost = |gpus: u32| costs.iter().find(|(costs, _)| costs.gpus == gpus);
-        let run = |layout: Layout, sharing, asked: &(Vec<Request>, Vec<Prefix>)| match layout {
+        let run = |layout: Layout, asked: &[Request]| match layout {
             Layout::Colocated { replica_gpus } => {
                 let costs = cost(replica_gpus)?;
                 let fits = self.gpus.is_multiple_of(replica_gpus);
-                fits.then(|| self.together(costs, asked, sharing))
+                fits.then(|| self.together(costs, asked))
             }
             Layout::Disaggregated {
                 prefill_gpus: all,
@@ -232,8 +199,7 @@ impl ServingJob {
                 let fits = all >= one && all.is_multiple_of(one) && rest.is_multiple_of(other);
                 let (from, to) = (cost(one)?, cost(other)?);
                 let decodes = (&to.0, rest / other);
-                (fits && rest >= other)
-                    .then(|| self.apart(layout, (from, all), decodes, (asked, sharing)))
+                (fits && rest >= other).then(|| self.apart(layout, (from, all), decodes, asked))
             }
             Layout::AttentionFfn { prefill_gpus, prefill_replica_gpus, decodes } => {
                 let from = cost(prefill_replica_gpus)?;
@@ -243,7 +209,7 @@ impl ServingJob {
                     Some((StagedCosts::of(&group, most)?, group.bytes_per_token()))
                 })?;
                 let to = (&costs, decodes.groups);
-                let result = self.apart(layout, (from, prefill_gpus), to, (asked, sharing));
+                let result = self.apart(layout, (from, prefill_gpus), to, asked);
                 let decoded = result.tokens - result.requests as u64;
                 Some(ServingResult { activation_bytes: (bytes * decoded as f64) as u64, ..result })
             }
@@ -276,70 +242,34 @@ impl ServingJob {
         };
         let halved =
             if self.tries_attention_ffn { self.attention_ffn_layouts(&sizes) } else { Vec::new() };
-        let best = |layouts: &Vec<Layout>, sharing: Option<PrefixSharing>| {
-            let tried = layouts.iter().filter_map(|layout| run(*layout, sharing, &trial));
+        let best = |layouts: &Vec<Layout>| {
+            let tried = layouts.iter().filter_map(|layout| run(*layout, &trial));
             let best = tried.min_by(better)?;
             let is_whole = self.seconds <= TRIAL_SECONDS;
-            let asked = || self.requests(self.seconds);
-            if is_whole { Some(best) } else { run(best.layout, sharing, &asked()) }
+            if is_whole { Some(best) } else { run(best.layout, &self.requests(self.seconds)) }
         };
         let kinds: [Vec<Layout>; 3] = [together, apart(), halved];
-        let sharings = self.sharings();
-        let of = |layouts| sharings.iter().filter_map(move |sharing| best(layouts, *sharing));
-        let mut all: Vec<ServingResult> = kinds.iter().flat_map(of).collect();
+        let mut all: Vec<ServingResult> = kinds.iter().filter_map(best).collect();
         all.sort_by(better);
         all
     }
 
-    /// Returns colocated replicas of one size, for each method of prefix sharing. Empty if they
-    /// cannot hold the model.
-    #[must_use]
-    pub fn colocated(&self, replica_gpus: u32) -> Vec<ServingResult> {
-        let costs = self.costs();
-        let Some(costs) = costs.iter().find(|(costs, _)| costs.gpus == replica_gpus) else {
-            return Vec::new();
-        };
-        let asked = self.requests(self.seconds);
-        self.sharings().iter().map(|sharing| self.together(costs, &asked, *sharing)).collect()
-    }
-
-    /// Returns the methods of prefix sharing to try.
-    fn sharings(&self) -> &'static [Option<PrefixSharing>] {
-        match self.prefixes {
-            Some(_) => &[Some(PrefixSharing::Local), Some(PrefixSharing::Pool)],
-            None => &[None],
-        }
-    }
-
-    fn together(
-        &self,
-        costs: &(ReplicaCosts, f64),
-        (requests, prefixes): &(Vec<Request>, Vec<Prefix>),
-        sharing: Option<PrefixSharing>,
-    ) -> ServingResult {
-        let gpus = costs.0.gpus;
-        let served = self.serve(costs, self.gpus / gpus, (requests, prefixes), sharing);
-        let layout = Layout::Colocated { replica_gpus: gpus };
-        self.judge(
-            layout,
-            requests,
-            [&served.first, &served.ended],
-            [&served, &served],
-            (0, sharing),
-        )
+    fn together(&self, (costs, _): &(ReplicaCosts, f64), requests: &[Request]) -> ServingResult {
+        let served = serve(costs, self.gpus / costs.gpus, requests, 0);
+        let layout = Layout::Colocated { replica_gpus: costs.gpus };
+        self.judge(layout, requests, [&served.first, &served.ended], [&served, &served], 0)
     }
 
     fn apart<C: StepCosts>(
         &self,
         layout: Layout,
-        (prefills, prefill_gpus): (&(ReplicaCosts, f64), u32),
+        ((prompts, moves), prefill_gpus): (&(ReplicaCosts, f64), u32),
         (decodes, replicas): (&C, u32),
-        ((requests, prefixes), sharing): (&(Vec<Request>, Vec<Prefix>), Option<PrefixSharing>),
+        requests: &[Request],
     ) -> ServingResult {
-        let (prompts, moves) = prefills;
         let only_prompt = |one: &Request| Request { output: 1, ..*one };
         let first: Vec<Request> = requests.iter().map(only_prompt).collect();
-        let first = self.serve(prefills, prefill_gpus / prompts.gpus, (&first, prefixes), sharing);
+        let first = serve(prompts, prefill_gpus / prompts.gpus, &first, 0);
         // A replica sends one cache at a time, in the order its prompts end.
         let mut order: Vec<usize> =
             (0..requests.len()).filter(|one| first.first[*one].is_finite()).collect();
@@ -372,7 +302,7 @@ impl ServingJob {
         }
         let rate = self.card_rate() * f64::from(prompts.gpus);
         let bytes = (moved as f64 * moves * rate).round() as u64;
-        self.judge(layout, requests, [&first.first, &ended], [&first, &second], (bytes, sharing))
+        self.judge(layout, requests, [&first.first, &ended], [&first, &second], bytes)
     }
 
     fn judge(
@@ -381,7 +311,7 @@ impl ServingJob {
         requests: &[Request],
         [first, ended]: [&[f64]; 2],
         served: [&Served; 2],
-        (moved_bytes, sharing): (u64, Option<PrefixSharing>),
+        moved_bytes: u64,
     ) -> ServingResult {
         let (mut waits, mut tokens) = (Vec::new(), Vec::new());
         let (mut within, mut all, mut stays, mut last) = (0, 0, 0.0, 0.0_f64);
@@ -428,10 +358,6 @@ impl ServingJob {
             moved_bytes,
             activation_bytes: 0,
             mean_requests: stays / lasts,
-            prefixes: sharing.zip(one.prefixes.as_ref()).map(|(sharing, counts)| {
-                let bytes = self.with_server(1, |server| server.cache_bytes());
-                PrefixResult::of(sharing, counts, bytes)
-            }),
         }
     }
 }

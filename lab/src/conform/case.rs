@@ -13,6 +13,10 @@ pub struct Case {
     pub says: &'static str,
 }
 
+pub const fn case(id: &'static str, clause: &'static str, says: &'static str) -> Case {
+    Case { id, clause, says }
+}
+
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum CaseVerdict {
     Passed,
@@ -102,6 +106,51 @@ impl SuiteResults {
     pub fn skip(&mut self, case: Case, why: impl Into<String>) {
         self.cases.push((case, CaseVerdict::NotTested(why.into())));
     }
+}
+
+/// Pairs of an input port and an output port.
+pub type Pairs = Vec<(u32, u32)>;
+
+/// Returns the inputs and the outputs that may be moved, in drawn order. Outputs are numbered after
+/// inputs. `unread` is the reason if `before` is missing.
+///
+/// # Errors
+/// Returns the reason why nothing can be moved.
+pub fn free_ports(
+    plan: &SuiteScope<'_>,
+    [inputs, outputs]: [u32; 2],
+    before: Option<&Pairs>,
+    unread: &str,
+    results: &mut SuiteResults,
+) -> Result<(Vec<u32>, Vec<u32>), String> {
+    let before = before.ok_or(unread)?;
+    if plan.ports.is_empty() {
+        return Err("read-only: give --may-move with two inputs and two outputs".into());
+    }
+    let (mut from, mut to) = (Vec::new(), Vec::new());
+    for text in plan.ports {
+        let Ok(port) = text.parse::<u32>() else {
+            return Err(format!("--may-move: `{text}` is not a port number"));
+        };
+        if let Some(pair) = before.iter().find(|pair| pair.0 == port || pair.1 == port) {
+            return Err(format!("--may-move: port {port} is in {pair:?}: name dark ports"));
+        }
+        match port {
+            _ if port >= 1 && port <= inputs => from.push(port),
+            _ if port > inputs && port <= inputs + outputs => to.push(port),
+            _ => return Err(format!("--may-move: unknown port {port}")),
+        }
+    }
+    results.shuffle(&mut from);
+    results.shuffle(&mut to);
+    if from.len() < 2 || to.len() < 2 {
+        return Err(format!(
+            "--may-move names {} inputs and {} outputs: two of each are needed",
+            from.len(),
+            to.len()
+        ));
+    }
+    Ok((from, to))
 }
 
 /// A case with its test function for a session of type `S`.

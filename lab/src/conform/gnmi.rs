@@ -22,7 +22,7 @@ use lightloom_gnmi::{Code, Status};
 use serde_json::json;
 
 use super::case::{
-    Case, CaseVerdict, PUT_BACK, SuiteResults, SuiteScope, SuiteSession, found, run_all,
+    Case, CaseVerdict, PUT_BACK, SuiteResults, SuiteScope, SuiteSession, case, found, run_all,
 };
 use super::link::{ExchangeError, Link};
 use super::{ANSWER_WITHIN, REST_WITHIN};
@@ -477,10 +477,6 @@ impl SuiteSession for GnmiSuite {
 }
 
 const LOG_IN: Case = case("log-in", "gNMI 3.1", "the account may read");
-
-const fn case(id: &'static str, clause: &'static str, says: &'static str) -> Case {
-    Case { id, clause, says }
-}
 
 /// Returns whether the initial values are complete.
 fn is_synced(heard: &[Answer]) -> bool {

@@ -12,8 +12,8 @@ use lightloom_firmware_api::message::command;
 
 use super::ANSWER_WITHIN;
 use super::case::{
-    Case, CaseResult, CaseVerdict, PUT_BACK, SuiteResults, SuiteScope, SuiteSession, Tested, found,
-    holds, run_all,
+    Case, CaseResult, CaseVerdict, PUT_BACK, SuiteResults, SuiteScope, SuiteSession, Tested, case,
+    found, holds, run_all,
 };
 use super::link::{ExchangeError, Link};
 
@@ -77,10 +77,6 @@ struct StatusFields {
     generation: u32,
     busy: u8,
     active: [u8; 8],
-}
-
-const fn case(id: &'static str, clause: &'static str, says: &'static str) -> Case {
-    Case { id, clause, says }
 }
 
 pub fn run(

@@ -6,8 +6,8 @@ mod cases;
 use std::time::Duration;
 
 use super::case::{
-    Case, CaseResult, CaseVerdict, PUT_BACK, SuiteResults, SuiteScope, SuiteSession, Tested, found,
-    holds, run_all,
+    CaseResult, CaseVerdict, PUT_BACK, Pairs, SuiteResults, SuiteScope, SuiteSession, Tested, case,
+    found, free_ports, holds, run_all,
 };
 use super::link::{ExchangeError, Link};
 use super::{ANSWER_WITHIN, REST_WITHIN};
@@ -37,12 +37,6 @@ pub struct ScpiSuite {
     set_ups: Vec<Duration>,
 }
 
-type Pairs = Vec<(u32, u32)>;
-
-const fn case(id: &'static str, clause: &'static str, says: &'static str) -> Case {
-    Case { id, clause, says }
-}
-
 pub fn run(
     link: Box<dyn Link>,
     plan: &SuiteScope<'_>,
@@ -64,10 +58,12 @@ pub fn run(
     results.untestable.extend(UNTESTABLE);
     let before = session.pairs();
     run_all(&mut session, cases::STILL, results);
-    let why = session.choose(plan, before.as_ref().ok(), results);
-    match why {
-        Some(why) => cases::MOVING.iter().for_each(|(case, _)| results.skip(*case, &*why)),
-        None => {
+    let ports = [session.inputs, session.outputs];
+    let unread = "its connections could not be read";
+    match free_ports(plan, ports, before.as_ref().ok(), unread, results) {
+        Err(why) => cases::MOVING.iter().for_each(|(case, _)| results.skip(*case, &*why)),
+        Ok(free) => {
+            session.free = free;
             run_all(&mut session, cases::MOVING, results);
             session.put_back(before.ok(), results);
         }
@@ -190,41 +186,6 @@ impl ScpiSuite {
         values
             .map(Some)
             .ok_or_else(|| ExchangeError::Nonsense(format!("`pmon:pow?` answered with `{line}`")))
-    }
-
-    fn choose(
-        &mut self,
-        plan: &SuiteScope<'_>,
-        before: Option<&Pairs>,
-        results: &mut SuiteResults,
-    ) -> Option<String> {
-        let Some(before) = before else { return Some("its connections could not be read".into()) };
-        if plan.ports.is_empty() {
-            return Some("read-only: give --may-move with two inputs and two outputs".into());
-        }
-        for text in plan.ports {
-            let Ok(port) = text.parse::<u32>() else {
-                return Some(format!("--may-move: `{text}` is not a port number"));
-            };
-            if let Some(pair) = before.iter().find(|pair| pair.0 == port || pair.1 == port) {
-                return Some(format!("--may-move: port {port} is in {pair:?}: name dark ports"));
-            }
-            match port {
-                _ if port >= 1 && port <= self.inputs => self.free.0.push(port),
-                _ if port > self.inputs && port <= self.inputs + self.outputs => {
-                    self.free.1.push(port)
-                }
-                _ => return Some(format!("--may-move: unknown port {port}")),
-            }
-        }
-        results.shuffle(&mut self.free.0);
-        results.shuffle(&mut self.free.1);
-        let (inputs, outputs) = (self.free.0.len(), self.free.1.len());
-        (inputs < 2 || outputs < 2).then(|| {
-            format!(
-                "--may-move names {inputs} inputs and {outputs} outputs: two of each are needed"
-            )
-        })
     }
 
     fn put_back(&mut self, before: Option<Pairs>, results: &mut SuiteResults) {

@@ -10,8 +10,8 @@ use std::time::Duration;
 use lightloom_daemon::protocol::tl1::check_parameter;
 
 use super::case::{
-    Case, CaseResult, CaseVerdict, PUT_BACK, SuiteResults, SuiteScope, SuiteSession, Tested, found,
-    holds, run_all,
+    CaseResult, CaseVerdict, PUT_BACK, Pairs, SuiteResults, SuiteScope, SuiteSession, Tested, case,
+    found, free_ports, holds, run_all,
 };
 use super::link::{ExchangeError, Link};
 use super::{ANSWER_WITHIN, REST_WITHIN};
@@ -41,8 +41,6 @@ pub struct Tl1Suite {
     rounds: u32,
     set_ups: Vec<Duration>,
 }
-
-type Pairs = Vec<(u32, u32)>;
 
 #[derive(Clone, Debug, Default)]
 struct Reply {
@@ -83,10 +81,6 @@ impl Reply {
     fn items(&self) -> impl Iterator<Item = &str> {
         self.body.iter().map(|line| line.trim_matches('"'))
     }
-}
-
-const fn case(id: &'static str, clause: &'static str, says: &'static str) -> Case {
-    Case { id, clause, says }
 }
 
 pub fn run(
@@ -133,9 +127,12 @@ pub fn run(
         .ok()
         .and_then(|reply| reply.items().next().map(str::to_owned));
     let before = session.patches();
-    match session.choose(plan, before.as_ref().ok(), results) {
-        Some(why) => cases::MOVING.iter().for_each(|(case, _)| results.skip(*case, &*why)),
-        None => {
+    let ports = [session.inputs, session.outputs];
+    let unread = "its patches could not be read";
+    match free_ports(plan, ports, before.as_ref().ok(), unread, results) {
+        Err(why) => cases::MOVING.iter().for_each(|(case, _)| results.skip(*case, &*why)),
+        Ok(free) => {
+            session.free = free;
             run_all(&mut session, cases::MOVING, results);
             session.put_back(before.ok(), results);
         }
@@ -225,41 +222,6 @@ impl Tl1Suite {
 
     fn pair(&self, index: usize) -> (u32, u32) {
         (self.free.0[index], self.free.1[index])
-    }
-
-    fn choose(
-        &mut self,
-        plan: &SuiteScope<'_>,
-        before: Option<&Pairs>,
-        results: &mut SuiteResults,
-    ) -> Option<String> {
-        let Some(before) = before else { return Some("its patches could not be read".into()) };
-        if plan.ports.is_empty() {
-            return Some("read-only: give --may-move with two inputs and two outputs".into());
-        }
-        for text in plan.ports {
-            let Ok(port) = text.parse::<u32>() else {
-                return Some(format!("--may-move: `{text}` is not a port number"));
-            };
-            if let Some(pair) = before.iter().find(|pair| pair.0 == port || pair.1 == port) {
-                return Some(format!("--may-move: port {port} is in {pair:?}: name dark ports"));
-            }
-            match port {
-                _ if port >= 1 && port <= self.inputs => self.free.0.push(port),
-                _ if port > self.inputs && port <= self.inputs + self.outputs => {
-                    self.free.1.push(port)
-                }
-                _ => return Some(format!("--may-move: unknown port {port}")),
-            }
-        }
-        results.shuffle(&mut self.free.0);
-        results.shuffle(&mut self.free.1);
-        let (inputs, outputs) = (self.free.0.len(), self.free.1.len());
-        (inputs < 2 || outputs < 2).then(|| {
-            format!(
-                "--may-move names {inputs} inputs and {outputs} outputs: two of each are needed"
-            )
-        })
     }
 
     fn put_back(&mut self, before: Option<Pairs>, results: &mut SuiteResults) {

@@ -108,7 +108,6 @@ impl DaemonAddress {
 
 pub(super) enum Connection {
     Unix(UnixStream),
-    Tcp(TcpStream),
     Tls(Box<StreamOwned<ClientConnection, TcpStream>>),
 }
 
@@ -116,7 +115,6 @@ impl Connection {
     pub(super) fn patience(&self, within: Duration) -> io::Result<()> {
         match self {
             Self::Unix(stream) => stream.set_read_timeout(Some(within)),
-            Self::Tcp(stream) => stream.set_read_timeout(Some(within)),
             Self::Tls(stream) => stream.sock.set_read_timeout(Some(within)),
         }
     }
@@ -126,7 +124,6 @@ impl Read for Connection {
     fn read(&mut self, buffer: &mut [u8]) -> io::Result<usize> {
         match self {
             Self::Unix(stream) => stream.read(buffer),
-            Self::Tcp(stream) => stream.read(buffer),
             // Treat a missing TLS close_notify as a normal end.
             Self::Tls(stream) => match stream.read(buffer) {
                 Err(error) if error.kind() == io::ErrorKind::UnexpectedEof => Ok(0),
@@ -140,7 +137,6 @@ impl Write for Connection {
     fn write(&mut self, bytes: &[u8]) -> io::Result<usize> {
         match self {
             Self::Unix(stream) => stream.write(bytes),
-            Self::Tcp(stream) => stream.write(bytes),
             Self::Tls(stream) => stream.write(bytes),
         }
     }
@@ -148,7 +144,6 @@ impl Write for Connection {
     fn flush(&mut self) -> io::Result<()> {
         match self {
             Self::Unix(stream) => stream.flush(),
-            Self::Tcp(stream) => stream.flush(),
             Self::Tls(stream) => stream.flush(),
         }
     }

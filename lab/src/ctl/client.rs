@@ -254,7 +254,7 @@ fn is_late(error: &std::io::Error) -> bool {
     matches!(error.kind(), std::io::ErrorKind::WouldBlock | std::io::ErrorKind::TimedOut)
 }
 
-pub(super) fn parse(answer: &[u8]) -> anyhow::Result<Response> {
+fn parse(answer: &[u8]) -> anyhow::Result<Response> {
     let end = answer.windows(4).position(|bytes| bytes == b"\r\n\r\n");
     let Some(end) = end else {
         bail!("the daemon closed the connection in the middle of an answer")

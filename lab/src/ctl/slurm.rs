@@ -11,7 +11,7 @@ pub(crate) mod agree;
 pub(super) mod kubernetes;
 pub(crate) mod read;
 #[cfg(test)]
-mod worlds;
+mod tests;
 
 use std::path::PathBuf;
 use std::process::Command as Process;

@@ -10,7 +10,9 @@ use std::time::{Duration, Instant};
 
 use anyhow::{Context, bail, ensure};
 use rustix::process::{Pid, Signal, WaitOptions};
-use tokio::signal::unix::{SignalKind, signal};
+use tokio::signal::unix::SignalKind;
+
+use crate::signals;
 
 const LOOK_EVERY: Duration = Duration::from_millis(5);
 /// How long all processes may take to end.
@@ -27,24 +29,9 @@ impl Processes {
     pub(super) fn new() -> anyhow::Result<Self> {
         rustix::process::set_child_subreaper(Some(rustix::process::getpid()))?;
         let stopped = Arc::new(AtomicBool::new(false));
-        let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build()?;
-        let kinds = [SignalKind::interrupt(), SignalKind::terminate(), SignalKind::hangup()];
-        let [mut interrupt, mut terminate, mut hangup] = {
-            let _inside = runtime.enter();
-            let [a, b, c] = kinds.map(signal);
-            [a?, b?, c?]
-        };
         let heard = Arc::clone(&stopped);
-        std::thread::spawn(move || {
-            runtime.block_on(async {
-                tokio::select! {
-                    _ = interrupt.recv() => {}
-                    _ = terminate.recv() => {}
-                    _ = hangup.recv() => {}
-                }
-            });
-            heard.store(true, Ordering::Relaxed);
-        });
+        let kinds = [SignalKind::interrupt(), SignalKind::terminate(), SignalKind::hangup()];
+        signals::watch(&kinds, move || heard.store(true, Ordering::Relaxed))?;
         Ok(Self { stopped, children: Vec::new() })
     }
 

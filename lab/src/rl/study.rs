@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-//! Published gains of OrchestrRL, StreamRL and TokenLake, and Step-3's tokens per second,
+//! Published gains of OrchestrRL and StreamRL, and Step-3's tokens per second,
 //! recomputed over the choices that their abstracts leave open.
 //!
 //! OrchestrRL (arXiv 2601.01209, second version), read: 64 H800, up to 1.42 times the throughput of
@@ -20,24 +20,16 @@
 //! of feed-forward parts, 128 tokens of each attention GPU in a micro-batch. Our own choices, fixed
 //! before the study was run, are the numbers of nodes behind the figure, whether caches have eight
 //! bits, the meaning of 4K, and what software adds.
-//!
-//! TokenLake (arXiv 2508.17219), read: up to 2.6 times the throughput and 2.0 times the hit rate of
-//! cache-aware routing. Our own choices are models, GPUs, the shared prefixes, their popularity and
-//! the room for them: eight replicas with ten times the requests that they can serve. Single
-//! settings at other rates had been tried before.
 
 use std::collections::BTreeMap;
-use std::sync::Mutex;
 
 use lightloom_study::reproduce::{
-    ORCHESTRRL, PublishedRange, STEP3, STREAMRL, TOKENLAKE, TOKENLAKE_HITS, Why, assumption,
-    explain,
+    ORCHESTRRL, PublishedRange, STEP3, STREAMRL, Why, assumption, combinations, explain,
 };
 use lightloom_training::calibration::Precision;
 use lightloom_training::cards;
 use lightloom_training::reinforcement::{ReinforcementJob, ReinforcementReport, TrainingLoop, Way};
 use lightloom_training::rollout::Lengths;
-use lightloom_training::serving::{Objective, ServingJob, ServingResult, SharedPrefixes};
 use lightloom_training::step::{AttentionFfn, Formats, Instances, Replica, Server};
 use lightloom_units::seed::Seed;
 
@@ -98,7 +90,6 @@ pub(crate) fn why_seeds() -> Vec<Why> {
     let mut all = why_orchestrrl();
     all.push(why_streamrl());
     all.extend(why_step3());
-    all.extend(why_tokenlake());
     all
 }
 
@@ -211,79 +202,6 @@ fn step3(choice: &[usize], reads_while_computing: bool) -> Option<f64> {
     group.most_tokens(0.05, CONTEXTS[choice[3]].0, 65_536).map(|(_, rate)| rate)
 }
 
-/// Models, with GPUs per replica and requests per second.
-const SERVED: [((&str, u32, f64), &str); 2] = [
-    (("llama-3.1-70b", 8, 400.0), "Llama-3.1-70B on 64 H100"),
-    (("llama-3.1-8b", 1, 400.0), "Llama-3.1-8B on 8 H100"),
-];
-const PREFIXES: [(u32, &str); 3] = [(2_000, "2,000"), (200, "200"), (20_000, "20,000")];
-const PREFIX_TOKENS: [(f64, &str); 2] = [(16_000.0, "16,000 in the mean"), (4_000.0, "4,000")];
-const ZIPF: [(f64, &str); 3] = [(1.0, "Zipf's law"), (0.8, "exponent 0.8"), (1.2, "exponent 1.2")];
-const ROOM: [(f64, &str); 2] = [(0.3, "30 % of the caches"), (0.1, "10 %")];
-
-/// Explains the throughput and the hit rate of a shared pool, relative to separate replicas, all
-/// overloaded.
-fn why_tokenlake() -> [Why; 2] {
-    let open = || {
-        vec![
-            assumption("the model", &SERVED),
-            assumption("prefixes", &PREFIXES),
-            assumption("tokens of a prefix", &PREFIX_TOKENS),
-            assumption("popularity", &ZIPF),
-            assumption("room for prefixes", &ROOM),
-        ]
-    };
-    let known = Mutex::new(BTreeMap::new());
-    let claim = "TokenLake: throughput of a pool ÷ that of cache-aware routing, at most";
-    let agrees = PublishedRange::times(2.5, 2.7);
-    let throughput = explain(claim, Some(TOKENLAKE), agrees, open(), |choice| {
-        let gains = tokenlake(choice).unwrap_or([f64::NAN; 2]);
-        if let Ok(mut known) = known.lock() {
-            known.insert(choice.to_vec(), gains[1]);
-        }
-        gains[0]
-    });
-    let known = known.into_inner().unwrap_or_default();
-    let claim = "TokenLake: hit rate of a pool ÷ that of cache-aware routing";
-    let agrees = PublishedRange::times(1.9, 2.1);
-    let hits = explain(claim, Some(TOKENLAKE_HITS), agrees, open(), |choice| {
-        known.get(choice).copied().unwrap_or(f64::NAN)
-    });
-    [throughput, hits]
-}
-
-fn tokenlake(choice: &[usize]) -> Option<[f64; 2]> {
-    let card = cards::accelerator("h100").ok()?;
-    let (model, replica_gpus, rate) = SERVED[choice[0]].0;
-    let length = |mean: f64| Lengths { mean, sigma: 0.8, most: 16 * mean as u32 };
-    let job = ServingJob {
-        model: cards::model(model).ok()?,
-        network: card.network(),
-        card,
-        gpus: 8 * replica_gpus,
-        rate,
-        seconds: 5.0,
-        lengths: [length(1_000.0), length(250.0)],
-        batch: 256,
-        host_seconds: 0.0,
-        formats: Formats::SIXTEEN_BITS,
-        tries_attention_ffn: false,
-        prefixes: Some(SharedPrefixes {
-            count: PREFIXES[choice[1]].0,
-            tokens: length(PREFIX_TOKENS[choice[2]].0),
-            zipf: ZIPF[choice[3]].0,
-            segment: 1024,
-            room: ROOM[choice[4]].0,
-        }),
-        objective: Objective { first_seconds: 2.0, token_seconds: 0.05 },
-        seed: Seed::USUAL,
-    };
-    let results = job.colocated(replica_gpus);
-    let [local, pool] = &results[..] else { return None };
-    let hit = |one: &ServingResult| one.prefixes.map(|prefixes| prefixes.hit_share);
-    Some([pool.tokens_per_second / local.tokens_per_second, hit(pool)? / hit(local)?])
-}
-
 fn gain(report: &ReinforcementReport, baseline: Baseline) -> f64 {
     let rate = |way| {
         let step = report.steps.iter().find(|step| step.way == way);
@@ -304,16 +222,7 @@ fn gain(report: &ReinforcementReport, baseline: Baseline) -> f64 {
 /// Computes the reports for all choices but the baseline.
 fn reports() -> Option<BTreeMap<Vec<usize>, Option<ReinforcementReport>>> {
     let sizes = [MODELS.len(), SPLITS.len(), SAMPLES.len(), ANSWERS.len(), HOSTS.len()];
-    let all: Vec<Vec<usize>> = (0..sizes.iter().product())
-        .map(|mut number: usize| {
-            let digit = |size: &usize| {
-                let choice = number % size;
-                number /= size;
-                choice
-            };
-            sizes.iter().map(digit).collect()
-        })
-        .collect();
+    let all = combinations(&sizes);
     let jobs: Option<Vec<ReinforcementJob>> = all.iter().map(|choice| job(choice)).collect();
     let reports = lightloom_training::reinforcement::reports(&jobs?);
     Some(all.into_iter().zip(reports).collect())

@@ -76,12 +76,7 @@ impl Sent {
 
 pub(super) type Named = Vec<(String, Sent)>;
 
-pub(super) fn check(
-    fabric: &Fabric,
-    faults: &FaultSet,
-    plan: &Plan,
-    (found, unproven): (&mut Vec<Violation>, &mut usize),
-) {
+pub(super) fn check(fabric: &Fabric, faults: &FaultSet, plan: &Plan, found: &mut Vec<Violation>) {
     let Some(by_job) = expected(fabric, plan, found) else { return };
     let several = by_job.len() > 1;
     let lengths: Vec<usize> = by_job.iter().map(|(_, phases)| phases.len()).collect();
@@ -112,7 +107,7 @@ pub(super) fn check(
     match fabric.dcn.circuits() {
         Some(network) => {
             let network = network.without(faults);
-            let findings = check_step(&network, &asked, &plan.phases, &plan.transitions, unproven);
+            let findings = check_step(&network, &asked, &plan.phases, &plan.transitions);
             found.extend(findings.into_iter().map(Violation::Network));
         }
         None => match fabric.dcn.direct() {

@@ -52,9 +52,6 @@ fn job_plan(fabric: &Fabric, layout: &Layout, index: u32, job: &JobOutcome) -> J
         cross_tor_share_lower_bound: job.cross_tor_bound,
         most_rings: job.most_rings,
         searched: fabric.jobs.get(index as usize).and_then(|job| job.searched.clone()),
-        constraints_kept: None,
-        constraints_total: None,
-        cross_tor_share_greedy: None,
     }
 }
 
@@ -178,7 +175,6 @@ fn metrics(fabric: &Fabric, faults: &FaultSet, layout: &Layout) -> Metrics {
         dark_port_time_share: None,
         orchestration_gain: None,
         orchestration_gain_upper_bound: None,
-        plan_seconds: (),
     }
 }
 

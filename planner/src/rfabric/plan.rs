@@ -260,7 +260,6 @@ fn solve(
                 lambda_upper_bound: exact.plan.lambda_upper_bound,
                 hit_time_limit: exact.hit_time_limit,
                 is_one_hop: exact.is_one_hop,
-                lambda_multi_hop: None,
             }
         }
         Err(_) => SolverReport {
@@ -268,7 +267,6 @@ fn solve(
             lambda_upper_bound: Evaluator::new(fabric, &phase.demand).upper_bound(fabric),
             hit_time_limit: true,
             is_one_hop: true,
-            lambda_multi_hop: None,
         },
     };
     let reports = phases.iter().map(solve_one).collect();

@@ -19,6 +19,7 @@ mod run;
 mod speed;
 mod verdict;
 
+use std::collections::BTreeSet;
 use std::sync::Arc;
 
 use lightloom_fabric::trace::{FaultTrace, NodesError};
@@ -345,21 +346,16 @@ pub fn buy(
     verdict::mark_pareto(&mut rows);
     rows.sort_by(verdict::cheaper);
     left_out.sort_by(|a, b| (&a.design, &a.why).cmp(&(&b.design, &b.why)));
-    let mut parts: Vec<String> = priced
-        .iter()
-        .flat_map(|priced| priced.figures.parts_without_watts.iter())
-        .chain(priced.iter().flat_map(|p| &p.network).flat_map(|n| &n.parts_without_watts))
-        .cloned()
-        .collect();
-    parts.sort();
-    parts.dedup();
+    let of_designs = priced.iter().flat_map(|priced| &priced.figures.parts_without_watts);
+    let of_networks = priced.iter().flat_map(|p| &p.network).flat_map(|n| &n.parts_without_watts);
+    let parts: BTreeSet<&String> = of_designs.chain(of_networks).collect();
     let verdict = verdict::judge(question, &rows, &elsewhere, prices);
     Ok(Answer {
         verdict,
         node_fault_ratio: fault_ratio,
         rows,
         left_out,
-        parts_without_watts: parts,
+        parts_without_watts: parts.into_iter().cloned().collect(),
     })
 }
 

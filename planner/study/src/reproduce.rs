@@ -15,12 +15,12 @@ mod sentences;
 mod why;
 
 pub use claims::{Claim, Label, Published, Unit, Verdict};
-pub use infinitehbd::{
-    Inputs, MEAN_WASTE_PERCENT, MEAN_WASTE_TP, MFU, StudyError, infinitehbd, why as why_infinitehbd,
-};
+pub use infinitehbd::{Inputs, MFU, StudyError, infinitehbd, why as why_infinitehbd};
 pub use mixnet::{mixnet, why as why_mixnet};
 pub use opus::{opus, why as why_opus};
 pub use rfabric::{rfabric, why as why_rfabric};
-pub use seeds::{ORCHESTRRL, STEP3, STREAMRL, TOKENLAKE, TOKENLAKE_HITS, seeds};
+pub use seeds::{ORCHESTRRL, STEP3, STREAMRL, seeds};
 pub use sentences::{Sentence, SentenceVerdict, sentence_of, sentences, summary};
-pub use why::{Assumption, Departure, Outcome, PublishedRange, Why, assumption, explain};
+pub use why::{
+    Assumption, Departure, Outcome, PublishedRange, Why, assumption, combinations, explain,
+};

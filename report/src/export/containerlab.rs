@@ -10,7 +10,7 @@ use lightloom_fabric::fat_tree::CrossConnect;
 use lightloom_fabric::khop::Port;
 use lightloom_fabric::plan::Circuit;
 
-use super::write::quoted;
+use super::write::{ANY_TEXT, quoted};
 use super::{Export, ExportError, ExportFormat, FatTreePlan, RingPlan, Seat};
 
 pub(super) const FORMAT: ExportFormat = ExportFormat {
@@ -19,8 +19,6 @@ pub(super) const FORMAT: ExportFormat = ExportFormat {
     ring: Ok(ring),
     fat_tree: Ok(fat_tree),
 };
-
-const ANY_TEXT: &str = "a string takes any text";
 
 fn ring(plan: &RingPlan<'_>) -> Result<Export, ExportError> {
     let mut text = heading(&plan.fabric.name);

@@ -9,7 +9,7 @@ use std::fmt::Write;
 
 use lightloom_units::id::LeafId;
 
-use super::write::quoted;
+use super::write::{ANY_TEXT, quoted};
 use super::{Export, ExportError, ExportFormat, FatTreePlan, RingPlan, Seat};
 
 pub(super) const FORMAT: ExportFormat = ExportFormat {
@@ -18,8 +18,6 @@ pub(super) const FORMAT: ExportFormat = ExportFormat {
     ring: Ok(ring),
     fat_tree: Ok(fat_tree),
 };
-
-const ANY_TEXT: &str = "a string takes any text";
 
 /// Colours that are distinguishable in print and with colour blindness (Okabe and Ito, 2008).
 const COLOURS: [&str; 7] =

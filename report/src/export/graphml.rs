@@ -11,7 +11,7 @@ use lightloom_units::id::{LeafId, NodeId};
 
 use rustc_hash::FxHashSet;
 
-use super::write::xml;
+use super::write::{ANY_TEXT, xml};
 use super::{Export, ExportError, ExportFormat, FatTreePlan, RingPlan, Seat};
 
 pub(super) const FORMAT: ExportFormat = ExportFormat {
@@ -71,8 +71,6 @@ impl Document {
         Export::one("plan.graphml", self.text, lost)
     }
 }
-
-const ANY_TEXT: &str = "a string takes any text";
 
 fn ring(plan: &RingPlan<'_>) -> Result<Export, ExportError> {
     let mut document = Document::new(

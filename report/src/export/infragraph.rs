@@ -12,7 +12,7 @@ use lightloom_fabric::hbd::{Grouping, Hbd};
 use lightloom_fabric::khop::Port;
 use lightloom_units::{BitsPerSecond, Picoseconds};
 
-use super::write::quoted;
+use super::write::{ANY_TEXT, quoted};
 use super::{Export, ExportError, ExportFormat, RingPlan};
 
 pub(super) const FORMAT: ExportFormat = ExportFormat {
@@ -22,15 +22,9 @@ pub(super) const FORMAT: ExportFormat = ExportFormat {
     fat_tree: Err("its file describes leaves and not the hosts below them"),
 };
 
-const ANY_TEXT: &str = "a string takes any text";
-
 fn export(plan: &RingPlan<'_>) -> Result<Export, ExportError> {
     let (hbd, dcn) = (&plan.fabric.hbd, &plan.fabric.dcn);
     let (nodes, gpus) = (hbd.nodes(), u32::from(hbd.gpus_per_node()));
-    let island = match hbd.grouping() {
-        Grouping::Island { nodes } => nodes,
-        _ => 0,
-    };
     let direct = dcn.direct();
     let (tors, domains) = (dcn.tors(nodes), plan.domains());
     let mut text = format!("name: {}\nlinks:\n", quoted(&plan.fabric.name));
@@ -61,7 +55,7 @@ fn export(plan: &RingPlan<'_>) -> Result<Export, ExportError> {
         switch("aggregation", dcn.tors_per_domain().min(tors) + 1);
         switch("core", domains);
     }
-    if island > 0 {
+    if let Some(island) = island(hbd) {
         switch("domain", island * gpus);
     }
     writeln!(text, "instances:\n  - {{name: n, device: node, count: {nodes}}}").expect(ANY_TEXT);
@@ -75,41 +69,59 @@ fn export(plan: &RingPlan<'_>) -> Result<Export, ExportError> {
             instances("core", "core", 1);
         }
     }
-    if island > 0 {
+    if let Some(island) = island(hbd) {
         instances("domain", "domain", nodes.div_ceil(island));
     }
+    write_edges(&mut text, plan);
+    Ok(Export::one("infragraph.yaml", text, lost(plan)))
+}
+
+/// Returns the nodes of a switched domain. `None` without one.
+fn island(hbd: &Hbd) -> Option<u32> {
+    match hbd.grouping() {
+        Grouping::Island { nodes } => Some(nodes),
+        _ => None,
+    }
+}
+
+fn write_edges(text: &mut String, plan: &RingPlan<'_>) {
+    let (hbd, dcn) = (&plan.fabric.hbd, &plan.fabric.dcn);
+    let (nodes, gpus) = (hbd.nodes(), u32::from(hbd.gpus_per_node()));
+    let (tors, domains, per_tor) = (dcn.tors(nodes), plan.domains(), dcn.nodes_per_tor());
+    let direct = dcn.direct();
     text.push_str("edges:\n");
     for tor in 0..tors {
         let to = nodes.min((tor + 1) * per_tor);
         let low = (format!("n[{}:{to}]", tor * per_tor), "nic".to_owned());
         let ports = (to - tor * per_tor) * gpus;
-        edge(&mut text, low, (format!("t[{tor}]"), format!("port[0:{ports}]")), "packet");
+        edge(text, low, (format!("t[{tor}]"), format!("port[0:{ports}]")), "packet");
     }
     for domain in (0..domains).filter(|_| direct.is_none()) {
         let from = domain * dcn.tors_per_domain();
         let to = tors.min(from.saturating_add(dcn.tors_per_domain()));
         let low = (format!("t[{from}:{to}]"), format!("port[{}]", per_tor * gpus));
-        edge(&mut text, low, (format!("d[{domain}]"), format!("port[0:{}]", to - from)), "packet");
+        edge(text, low, (format!("d[{domain}]"), format!("port[0:{}]", to - from)), "packet");
         if domains > 1 {
             let uplink = dcn.tors_per_domain().min(tors);
             let low = (format!("d[{domain}]"), format!("port[{uplink}]"));
-            edge(&mut text, low, ("core[0]".to_owned(), format!("port[{domain}]")), "packet");
+            edge(text, low, ("core[0]".to_owned(), format!("port[{domain}]")), "packet");
         }
     }
-    for domain in 0..nodes.checked_div(island).map_or(0, |_| nodes.div_ceil(island)) {
-        let (from, to) = (domain * island, nodes.min((domain + 1) * island));
-        let low = (format!("n[{from}:{to}]"), "gpu".to_owned());
-        let ports = format!("port[0:{}]", (to - from) * gpus);
-        edge(&mut text, low, (format!("domain[{domain}]"), ports), "domain");
+    if let Some(island) = island(hbd) {
+        for domain in 0..nodes.div_ceil(island) {
+            let (from, to) = (domain * island, nodes.min((domain + 1) * island));
+            let low = (format!("n[{from}:{to}]"), "gpu".to_owned());
+            let ports = format!("port[0:{}]", (to - from) * gpus);
+            edge(text, low, (format!("domain[{domain}]"), ports), "domain");
+        }
     }
     let end = |port: Port| {
         let bundle = port.bundle;
         (format!("n[{}]", bundle.node.0), format!("b{}[{}]", bundle.bundle, port.path))
     };
     for circuit in &plan.plan.circuits {
-        edge(&mut text, end(circuit.a), end(circuit.b), "lit");
+        edge(text, end(circuit.a), end(circuit.b), "lit");
     }
-    Ok(Export::one("infragraph.yaml", text, lost(plan)))
 }
 
 /// Returns the paths of each bundle of a node that fibres use.

@@ -12,7 +12,7 @@ use std::fmt::Write;
 use lightloom_units::id::NodeId;
 
 use super::topograph;
-use super::write::{label_value, quoted};
+use super::write::{ANY_TEXT, label_value, quoted};
 use super::{Export, ExportError, ExportFormat, RingPlan, Seat};
 
 pub(super) const PREFIX: &str = "lightloom.github.io/";
@@ -44,8 +44,6 @@ fn export(plan: &RingPlan<'_>) -> Result<Export, ExportError> {
     }
     Ok(Export::one("node-labels.yaml", text, lost))
 }
-
-const ANY_TEXT: &str = "a string takes any text";
 
 /// Returns the labels of a node.
 pub fn node_labels(plan: &RingPlan<'_>, node: NodeId) -> BTreeMap<String, String> {

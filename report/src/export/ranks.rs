@@ -15,6 +15,7 @@ use std::net::IpAddr;
 use lightloom_fabric::plan::Rank;
 use lightloom_units::id::{GroupId, NodeId};
 
+use super::write::ANY_TEXT;
 use super::{Export, ExportError, ExportFormat, ExportedFile, RingPlan};
 
 pub(super) const FORMAT: ExportFormat = ExportFormat {
@@ -23,8 +24,6 @@ pub(super) const FORMAT: ExportFormat = ExportFormat {
     ring: Ok(export),
     fat_tree: Err("its file describes leaves and not the hosts below them"),
 };
-
-const ANY_TEXT: &str = "a string takes any text";
 
 fn export(plan: &RingPlan<'_>) -> Result<Export, ExportError> {
     let ranks = plan.chosen_ranks();

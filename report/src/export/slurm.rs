@@ -13,7 +13,7 @@ use std::fmt::Write;
 
 use lightloom_units::id::NodeId;
 
-use super::write::{host_list, quoted};
+use super::write::{ANY_TEXT, host_list, quoted};
 use super::{Export, ExportError, ExportFormat, RingPlan, Seat};
 
 /// Maximum nodes per ring (`MAX_RING_SIZE`).
@@ -56,11 +56,10 @@ fn tree(plan: &RingPlan<'_>) -> Result<Export, ExportError> {
         format!("# Rings of {of} that lightloom planned, as leaf switches of one tree.\n");
     for unit in &units {
         let nodes = host_list(unit.nodes.iter().map(|node| plan.name(*node)));
-        writeln!(text, "SwitchName={} Nodes={nodes}", unit.name).expect("a string takes any text");
+        writeln!(text, "SwitchName={} Nodes={nodes}", unit.name).expect(ANY_TEXT);
     }
     let names: Vec<&str> = units.iter().map(|unit| unit.name.as_str()).collect();
-    writeln!(text, "SwitchName=rings Switches={}", names.join(","))
-        .expect("a string takes any text");
+    writeln!(text, "SwitchName=rings Switches={}", names.join(",")).expect(ANY_TEXT);
     let mut lost = vec![
         "the neighbours of a node in its ring: a switch has no order".to_owned(),
         "ToRs: a Slurm tree holds each node once, here below its ring".to_owned(),
@@ -154,7 +153,7 @@ fn write_topology(
     units: &[TopologyUnit],
 ) {
     let put = |text: &mut String, line: std::fmt::Arguments<'_>| {
-        text.write_fmt(line).expect("a string takes any text");
+        text.write_fmt(line).expect(ANY_TEXT);
     };
     let default = matches!(kind, TopologyKind::Block { default: true });
     put(text, format_args!("- topology: {name}\n  cluster_default: {default}\n"));

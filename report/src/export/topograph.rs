@@ -12,7 +12,7 @@ use std::fmt::Write;
 use lightloom_units::id::{NodeId, TorId};
 use serde::Serialize;
 
-use super::write::host_list;
+use super::write::{ANY_TEXT, host_list};
 use super::{Export, ExportError, ExportFormat, RingPlan, Seat};
 
 /// Label of a node in a ring.
@@ -100,8 +100,6 @@ fn blocks(plan: &RingPlan<'_>) -> Vec<TorBlock> {
 fn working<'p>(plan: &'p RingPlan<'_>) -> impl Iterator<Item = NodeId> + 'p {
     plan.nodes().filter(|node| plan.seat(*node) != Seat::Broken)
 }
-
-const ANY_TEXT: &str = "a string takes any text";
 
 /// Formats a host list as a YAML list with one item per name or bracket.
 fn host_items(list: &str) -> String {

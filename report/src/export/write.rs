@@ -3,6 +3,9 @@
 
 use std::fmt::Write;
 
+/// Why `write!` into a string cannot fail.
+pub(super) const ANY_TEXT: &str = "a string takes any text";
+
 /// Returns `text` in double quotes, valid in both JSON and YAML 1.2 (YAML 1.2.2, section 1.3).
 pub(super) fn quoted(text: &str) -> String {
     serde_json::Value::from(text).to_string()
@@ -110,7 +113,7 @@ impl<'n> NameRange<'n> {
                 0 => write!(list, "{first:0width$}"),
                 _ => write!(list, "{first:0width$}-{last:0width$}"),
             };
-            written.expect("a string takes any text");
+            written.expect(ANY_TEXT);
         }
         list.push(']');
     }

@@ -18,24 +18,16 @@ pub(super) fn compose(results: &Results<'_>) -> PageDocument {
         steps::add_live(&mut report, live);
     }
     fabric::add(&mut report, &results.subject, results.comparison.as_ref());
-    for (index, billed) in results.bills.iter().enumerate() {
-        bill::add(&mut report, billed, index);
-    }
-    for (index, swept) in results.sweeps.iter().enumerate() {
-        run::add_sweep(&mut report, swept, index);
-    }
-    for (index, emulated) in results.runs.iter().enumerate() {
-        run::add(&mut report, emulated, index);
-    }
+    results.bills.iter().for_each(|billed| bill::add(&mut report, billed));
+    results.sweeps.iter().for_each(|swept| run::add_sweep(&mut report, swept));
+    results.runs.iter().for_each(|emulated| run::add(&mut report, emulated));
     if let Some(comparison) = &results.comparison {
         waste::add(&mut report, comparison);
     }
     if let Some(costs) = &results.cost {
         cost::add(&mut report, costs);
     }
-    for (index, training) in results.training.iter().enumerate() {
-        steps::add_training(&mut report, training, index);
-    }
+    results.training.iter().for_each(|training| steps::add_training(&mut report, training));
     published::add(&mut report, &results.claims);
     let definitions = definitions::table(&report);
     if !definitions.rows.is_empty() {

@@ -139,8 +139,14 @@ pub(super) enum Cell {
 }
 
 impl PageDocument {
-    /// Adds a section. The first one with a verdict becomes the first screen.
+    /// Adds a section, with a number in its id if there are several of a kind. The first one with a
+    /// verdict becomes the first screen.
     pub(super) fn add(&mut self, first: FirstScreen, mut section: PageSection) {
+        let of_kind = |other: &&PageSection| other.id.split('-').next() == Some(&*section.id);
+        match self.sections.iter().filter(of_kind).count() {
+            0 => {}
+            before => section.id = format!("{}-{}", section.id, before + 1),
+        }
         if self.first.verdict.is_empty() {
             self.first = first;
         } else {
@@ -154,12 +160,6 @@ impl PageDocument {
 impl PageSection {
     pub(super) fn new(id: &str, title: impl Into<String>) -> Self {
         Self { id: id.to_owned(), title: title.into(), ..Self::default() }
-    }
-
-    /// Appends the index to the id, if there are several sections of a kind.
-    pub(super) fn numbered(id: &str, index: usize, title: String) -> Self {
-        let id = if index == 0 { id.to_owned() } else { format!("{id}-{}", index + 1) };
-        Self { id, title, ..Self::default() }
     }
 
     /// Adds a table unless it is empty.

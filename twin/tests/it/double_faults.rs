@@ -68,7 +68,7 @@ fn check(seed: u64, outcome: &Outcome, start: &RunStart, touched: &[NodeId]) {
     let packets = &outcome.head.packets;
     let known = packets.delivered + packets.dropped + packets.lost + packets.in_flight;
     assert_eq!(packets.sent, known, "seed {seed}: {packets:?}");
-    let (plan, _) = start.plan.as_ref().unwrap();
+    let (plan, _) = start.plan.as_deref().unwrap();
     let groups = plan.groups.iter().filter(|group| group.job.is_some());
     for (place, group) in groups.enumerate() {
         if group.ring.iter().any(|gpu| touched.contains(&gpu.node)) {

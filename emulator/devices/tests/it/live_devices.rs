@@ -1,5 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 //! Emulated devices on real ptys and loopback TCP ports.
+
+#![expect(clippy::disallowed_methods, reason = "a live test connects to the devices")]
 #![cfg(target_os = "linux")]
 use crate::live;
 use std::io::{BufRead, BufReader, Write};

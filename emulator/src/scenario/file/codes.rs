@@ -19,8 +19,6 @@ lightloom_fabric::document::codes! {
     BAD_QUEUE = "LL0313", "impossible settings of queues";
     /// The settings belong to a congestion control that is not in use, or cannot work.
     BAD_CONGESTION = "LL0314", "settings of congestion control that cannot be used";
-    /// The file has version 1.
-    EARLIER_VERSION = "LL0315", "a scenario of an earlier version";
     NO_EFFECT = "LL0316", "a key that has no effect here";
     BAD_CONTROL = "LL0317", "a control plane that cannot run here";
     BAD_NETWORK = "LL0321", "a network that cannot be built";

@@ -173,7 +173,9 @@ pub(super) fn require(
     start: &RunStart,
     check: &mut Check<'_>,
 ) {
-    let (On::Fabric(fabric), Some((plan, _))) = (&scenario.on, &start.plan) else { return };
+    let (On::Fabric(fabric), Some((plan, _))) = (&scenario.on, start.plan.as_deref()) else {
+        return;
+    };
     for (at, file) in raw.train.iter().enumerate() {
         let Some(train) = scenario.train.iter().find(|train| train.job == file.job) else {
             continue;

@@ -149,7 +149,9 @@ pub(super) fn require(
     for train in &scenario.train {
         let at = raw.train.iter().position(|file| file.job == train.job);
         let path = format!("/train/{}", at.unwrap_or(0));
-        let (On::Fabric(fabric), Some((plan, _))) = (&scenario.on, &start.plan) else { continue };
+        let (On::Fabric(fabric), Some((plan, _))) = (&scenario.on, start.plan.as_deref()) else {
+            continue;
+        };
         let step = match TrainStep::of(train, fabric, plan) {
             Ok(step) => step,
             Err(error) => {
@@ -216,7 +218,7 @@ pub(super) fn time_limit(scenario: &Scenario, start: &RunStart) -> SimTime {
     if scenario.ends_at_limit {
         return scenario.time_limit;
     }
-    let Some((plan, _)) = &start.plan else { return scenario.time_limit };
+    let Some((plan, _)) = start.plan.as_deref() else { return scenario.time_limit };
     let seconds = |train: &Train| {
         let step = TrainStep::of(train, fabric, plan).ok()?;
         Some(step.closed_form().step_seconds * f64::from(train.steps))

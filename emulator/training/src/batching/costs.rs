@@ -68,9 +68,8 @@ pub trait StepCosts {
     fn longest(&self) -> u64 {
         self.cache_tokens()
     }
-    /// Returns the prefill time of a prompt of `tokens` tokens if its first `cached` tokens are
-    /// already in the cache.
-    fn prompt_seconds(&self, tokens: u32, cached: u32) -> f64;
+    /// Returns the prefill time of a prompt of `tokens` tokens.
+    fn prompt_seconds(&self, tokens: u32) -> f64;
     /// Returns the duration of `steps` decode steps of `batch` requests that start with `cached`
     /// tokens in total.
     fn steps_seconds(&self, steps: u64, batch: usize, cached: u64) -> f64;
@@ -100,13 +99,8 @@ impl StepCosts for ReplicaCosts {
         self.cache_tokens
     }
 
-    fn prompt_seconds(&self, tokens: u32, cached: u32) -> f64 {
-        if cached == 0 {
-            return self.prompt_seconds(tokens);
-        }
-        let [constant, linear, square] = self.prompt;
-        let (tokens, cached) = (f64::from(tokens), f64::from(cached));
-        constant + (tokens - cached) * (linear + (tokens + cached) * square)
+    fn prompt_seconds(&self, tokens: u32) -> f64 {
+        self.prompt_seconds(tokens)
     }
 
     fn steps_seconds(&self, steps: u64, batch: usize, cached: u64) -> f64 {

@@ -111,7 +111,7 @@ impl StepCosts for StagedCosts {
         self.longest
     }
 
-    fn prompt_seconds(&self, _tokens: u32, _cached: u32) -> f64 {
+    fn prompt_seconds(&self, _tokens: u32) -> f64 {
         0.0
     }
 

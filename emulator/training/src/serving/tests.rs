@@ -19,7 +19,6 @@ fn job() -> ServingJob {
         host_seconds: 0.0,
         formats: Formats::SIXTEEN_BITS,
         tries_attention_ffn: false,
-        prefixes: None,
         objective: Objective { first_seconds: 1.0, token_seconds: 0.05 },
         seed: Seed(1),
     }
@@ -30,7 +29,7 @@ fn job() -> ServingJob {
 #[test]
 fn every_layout_conserves_tokens_and_bytes() {
     let job = ServingJob { tries_attention_ffn: true, ..job() };
-    let (requests, _) = job.requests(job.seconds);
+    let requests = job.requests(job.seconds);
     let results = job.report();
     assert_eq!(results.len(), 3);
     let tokens: u64 = requests.iter().map(|one| u64::from(one.output)).sum();
@@ -100,8 +99,8 @@ fn single_request_matches_its_closed_form_in_both_layouts() {
     let costs = job.costs();
     let one = Request { prompt: 1_000, output: 101, ..Request::default() };
     let (two, _) = &costs[1];
-    let alone = (vec![one], Vec::new());
-    let together = job.together(&costs[1], &alone, None);
+    let alone = [one];
+    let together = job.together(&costs[1], &alone);
     let prompt = two.prompt_seconds(1_000);
     let steps = two.steps_seconds(100, 1, 1_001);
     assert!((together.ttft_p50_seconds - prompt).abs() < 1e-12);
@@ -112,42 +111,11 @@ fn single_request_matches_its_closed_form_in_both_layouts() {
         decode_gpus: 4,
         decode_replica_gpus: 2,
     };
-    let apart = job.apart(layout, (&costs[1], 4), (two, 2), (&alone, None));
+    let apart = job.apart(layout, (&costs[1], 4), (two, 2), &alone);
     let moves = 1_000.0 * 131_072.0 / (2.0 * 50e9 * 0.85);
     assert!((apart.ttft_p50_seconds - prompt).abs() < 1e-12);
     let expected = (moves + steps) / 100.0;
     assert!((apart.tpot_p50_seconds.unwrap() - expected).abs() < 1e-9, "{apart:?} {expected}");
-}
-
-/// With shared prefixes, tokens found plus tokens prefilled equal the prompt tokens, popular
-/// prefixes are found, and only the pool moves caches.
-#[test]
-fn finds_shared_prefixes_in_every_layout() {
-    let tokens = Lengths { mean: 2_000.0, sigma: 0.0, most: 2_000 };
-    let shared = SharedPrefixes { count: 200, tokens, zipf: 1.0, segment: 250, room: 0.3 };
-    let job = ServingJob { prefixes: Some(shared), tries_attention_ffn: true, ..job() };
-    let (requests, prefixes) = job.requests(job.seconds);
-    let asked: u64 = requests.iter().map(|one| u64::from(one.prompt)).sum();
-    // Of 200 prefixes with popularity 1/rank, the first has the share 1 ÷ (1 + 1/2 + … + 1/200) of
-    // the requests.
-    let first = prefixes.iter().filter(|one| one.id == 0).count() as f64;
-    assert!((first / requests.len() as f64 / 0.17 - 1.0).abs() < 0.2, "{first}");
-    let results = job.report();
-    assert_eq!(results.len(), 6);
-    for one in &results {
-        let found = one.prefixes.unwrap();
-        assert_eq!(found.hit_tokens + found.prefilled_tokens, asked, "{one:?}");
-        assert!(found.hit_share > 0.3 && found.busiest_prefill >= 1.0, "{found:?}");
-        assert_eq!(found.moved_bytes > 0, found.busiest_sender.is_some());
-        assert!(found.sharing == PrefixSharing::Pool || found.moved_bytes == 0);
-    }
-    // Adding prefixes does not change the arrivals and answers.
-    let plain = ServingJob { prefixes: None, ..job.clone() };
-    let (without, _) = plain.requests(plain.seconds);
-    for ((one, prefix), other) in requests.iter().zip(&prefixes).zip(&without) {
-        assert_eq!((one.arrives, one.output), (other.arrives, other.output));
-        assert_eq!(one.prompt, other.prompt + prefix.tokens);
-    }
 }
 
 /// Regression test: the rate used to be a negative zero.

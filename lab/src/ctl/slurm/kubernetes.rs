@@ -147,7 +147,7 @@ impl Kubernetes {
         let force = if self.force { "&force=true" } else { "" };
         let path =
             format!("/api/v1/nodes/{host}?fieldManager={MANAGER}&fieldValidation=Strict{force}");
-        let (code, answer) = self.api.ask("PATCH", &path, Some(&node))?;
+        let (code, answer) = self.api.ask(&path, Some(&node))?;
         let why = answer["message"].as_str().unwrap_or("no reason given");
         match code {
             200 => Ok(()),
@@ -180,7 +180,7 @@ impl Scheduler for Kubernetes {
         let mut after = String::new();
         loop {
             let path = format!("/api/v1/nodes?limit={PAGE}{after}");
-            let (code, list) = self.api.ask("GET", &path, None)?;
+            let (code, list) = self.api.ask(&path, None)?;
             let why = list["message"].as_str().unwrap_or_default();
             ensure!(code == 200, "the API server does not list nodes ({code}): {why}");
             let items = list["items"].as_array().context("the API server lists no nodes")?;

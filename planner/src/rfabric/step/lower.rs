@@ -4,7 +4,7 @@
 use lightloom_fabric::document::{self, Diagnostic};
 use lightloom_fabric::fat_tree::ReconfigurableFatTree;
 use lightloom_fabric::model::{MODEL_FILES, read_model};
-use lightloom_units::Picoseconds;
+use lightloom_units::Bytes;
 use lightloom_units::id::LeafId;
 use lightloom_units::seed::Seed;
 
@@ -17,7 +17,7 @@ use super::super::workload::place::Seats;
 use super::super::workload::rl_step::{RlStep, RlStepError, Slack, leaf_after_leaf};
 use super::super::workload::shapes;
 use super::lower_workload;
-use super::{AllReduceFile, DemandFile, PhaseFile, RlFile, ShapeFile};
+use super::{AllReduceFile, DemandFile, LeavesFile, PhaseFile, RlFile, ShapeFile, TransferFile};
 
 pub(super) fn lower_rl(
     raw: &RlFile,
@@ -134,8 +134,8 @@ pub(super) fn lower_phases(
             mistake(format!("{place}/name"), message, String::new());
         }
         match lower_demand(phase.demand.clone(), phase.times, fabric, read) {
-            Ok((demand, idle)) => {
-                let slack = phase.slack.0 + idle;
+            Ok(demand) => {
+                let slack = phase.slack.0;
                 phases.push(Phase { job: None, name: phase.name.clone(), demand, slack });
             }
             Err(within) => {
@@ -189,15 +189,13 @@ impl Mistake {
     }
 }
 
-/// Also returns the network's idle time before it, in addition to the file's slack.
 fn lower_demand(
     raw: DemandFile,
     times: u32,
     fabric: &ReconfigurableFatTree,
     read: &mut dyn FnMut(&str) -> Result<String, String>,
-) -> Result<(Demand, Picoseconds), Vec<Mistake>> {
+) -> Result<Demand, Vec<Mistake>> {
     let leaves = fabric.leaves();
-    let mut idle = Picoseconds::ZERO;
     let mut text = |file: &str, one: &str| {
         let fix = format!("name {one}, relative to this file");
         read(file).map_err(|error| Mistake::of_whole(error, fix))
@@ -214,11 +212,10 @@ fn lower_demand(
         DemandFile::Matrix(rows) => Demand::from_numbers(&rows).map_err(Mistake::in_rows)?,
         DemandFile::Workload(workload) => {
             let name = workload.key();
-            let (demand, before) = lower_workload::lower(workload, fabric, read)
-                .map_err(|mistakes| Mistake::within(&format!("/workload/{name}"), mistakes))?;
-            idle = before;
-            demand
+            lower_workload::lower(&workload, fabric, read)
+                .map_err(|mistakes| Mistake::within(&format!("/workload/{name}"), mistakes))?
         }
+        DemandFile::Transfers(transfers) => lower_transfers(&transfers, fabric)?,
         DemandFile::AllReduce(all_reduce) => lower_all_reduce(&all_reduce, fabric)?,
         DemandFile::Shape(ShapeFile::Moe(from)) => shapes::moe(leaves, Seed(from.seed)),
         DemandFile::Shape(ShapeFile::WeightSync(from)) => {
@@ -231,22 +228,57 @@ fn lower_demand(
         let fix = "remove it and add its slack to the next";
         return Err(Mistake::of_whole("the phase sends nothing", fix));
     }
-    Ok((demand.times(times), idle))
+    Ok(demand.times(times))
+}
+
+fn lower_transfers(
+    raw: &[TransferFile],
+    fabric: &ReconfigurableFatTree,
+) -> Result<Demand, Vec<Mistake>> {
+    let mut demand = Demand::none(fabric.leaves());
+    for (at, TransferFile { from, to, bytes }) in raw.iter().enumerate() {
+        let members = |field: &str, leaves: &LeavesFile| {
+            members(*leaves, 1, fabric)
+                .map_err(|found| Mistake::within(&format!("/transfers/{at}/{field}"), found))
+        };
+        let (from, to) = (members("from", from)?, members("to", to)?);
+        if let Some(both) = to.iter().find(|leaf| from.contains(leaf)) {
+            let place = format!("/transfers/{at}/to");
+            let message = format!("{both} sends and receives");
+            let fix = "name receivers that do not send".to_owned();
+            return Err(vec![Mistake { place, message, fix }]);
+        }
+        let each = Bytes(bytes.0.0 / (from.len() * to.len()) as u64);
+        for from in from {
+            to.iter().for_each(|to| demand.add(from, *to, each));
+        }
+    }
+    Ok(demand)
+}
+
+/// Returns consecutive leaves, at least `least` of them.
+fn members(
+    LeavesFile { first_leaf, leaves }: LeavesFile,
+    least: u32,
+    fabric: &ReconfigurableFatTree,
+) -> Result<Vec<LeafId>, Vec<Mistake>> {
+    let there = fabric.spec().leaves;
+    if leaves < least || u64::from(first_leaf.0) + u64::from(leaves) > u64::from(there) {
+        let s = if least == 1 { "leaf" } else { "leaves" };
+        return Err(Mistake::of_whole(
+            format!("the fabric has fewer than {leaves} leaves from {first_leaf} on"),
+            format!("write at least {least} {s} among leaf0 to leaf{}", there - 1),
+        ));
+    }
+    Ok((first_leaf.0..first_leaf.0 + leaves).map(LeafId).collect())
 }
 
 fn lower_all_reduce(
     raw: &AllReduceFile,
     fabric: &ReconfigurableFatTree,
 ) -> Result<Demand, Vec<Mistake>> {
-    let there = fabric.spec().leaves;
     let AllReduceFile { first_leaf, leaves, bytes } = *raw;
-    if leaves < 2 || u64::from(first_leaf.0) + u64::from(leaves) > u64::from(there) {
-        return Err(Mistake::of_whole(
-            format!("the fabric has fewer than {leaves} leaves from {first_leaf} on"),
-            format!("write at least 2 leaves among leaf0 to leaf{}", there - 1),
-        ));
-    }
-    let members: Vec<LeafId> = (first_leaf.0..first_leaf.0 + leaves).map(LeafId).collect();
+    let members = members(LeavesFile { first_leaf, leaves }, 2, fabric)?;
     let none = Demand::none(fabric.leaves());
     let (strides, _) = rings::plan(fabric, &none, &members, bytes.0, Options::default().effort);
     Ok(rings::demand(fabric.leaves(), &members, bytes.0, &strides))

@@ -32,17 +32,6 @@ impl Place {
     pub fn leaves(&self) -> u32 {
         self.gpus.div_ceil(self.gpus_per_leaf)
     }
-
-    /// Returns the place of `gpus` GPUs starting at GPU `first`.
-    ///
-    /// # Panics
-    /// Panics if `first` is not the first GPU of a leaf or the job has too few GPUs.
-    #[must_use]
-    pub fn part(&self, first: u32, gpus: u32) -> Self {
-        assert!(first.is_multiple_of(self.gpus_per_leaf), "a part begins with a leaf");
-        assert!(first + gpus <= self.gpus, "a part lies within the job");
-        Self { first_leaf: self.first_leaf + first / self.gpus_per_leaf, gpus, ..*self }
-    }
 }
 
 /// The seat of each rank of a job, in rank order.

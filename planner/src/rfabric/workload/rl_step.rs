@@ -21,7 +21,6 @@ use super::card::ModelCard;
 use super::generation::Generation;
 use super::parallelism_switch;
 use super::place::{Place, Seats};
-use super::streamrl;
 use super::training::{Sharding, Training};
 use super::weight_sync::{self, FanOut};
 use lightloom_units::seed::Seed;
@@ -155,8 +154,7 @@ impl RlStep {
         let (trainer, pool) = (self.training(), self.pool());
         let mut train = trainer.micro_batch_traffic(Demand::none(leaves));
         train.add_all(&pool.traffic(leaves));
-        let samples = u64::from(self.samples) * u64::from(self.tokens_per_sample);
-        train.add_all(&streamrl::samples(leaves, &self.pool, &self.trainer, samples));
+        self.add_samples(&mut train);
         let fan_out = match sync.method {
             SyncMethod::Relay => FanOut::Tree(2),
             SyncMethod::Broadcast => FanOut::Star,
@@ -183,6 +181,20 @@ impl RlStep {
             .filter(|(_, demand, _)| *demand != Demand::none(leaves))
             .map(|(name, demand, slack)| Phase { job: None, name: name.into(), demand, slack })
             .collect())
+    }
+
+    /// Streams the samples of a step to the trainer: 4 bytes of id and 4 of log-probability per
+    /// token, divided evenly among all pairs of a generating and a training leaf.
+    fn add_samples(&self, demand: &mut Demand) {
+        const BYTES_PER_TOKEN: u64 = 8;
+        let (pool, trainer) = (self.pool.leaves(), self.trainer.leaves());
+        let tokens = u64::from(self.samples) * u64::from(self.tokens_per_sample);
+        let pairs = (pool.len() * trainer.len()).max(1) as u64;
+        for from in &pool {
+            for to in &trainer {
+                demand.send(*from, *to, Bytes(tokens * BYTES_PER_TOKEN / pairs));
+            }
+        }
     }
 
     fn refuse_bad_sizes(&self) -> Result<(), RlStepError> {

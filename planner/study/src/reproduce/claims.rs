@@ -14,22 +14,10 @@ pub enum Label {
     ReadBandOurs,
     /// Computed earlier by others from the authors' public fault trace.
     Trace,
-    /// Recalled from the paper, and reproduced earlier by an independent calculation.
-    RecalledReproduced,
-    /// Not from the paper: an earlier derivation or simulation of our own, by another program.
-    Derived,
 }
 
 impl Label {
-    pub const ALL: [Self; 5] =
-        [Self::Read, Self::ReadBandOurs, Self::Trace, Self::RecalledReproduced, Self::Derived];
-
-    /// Returns whether readers see the claim, because it was published or is based on public data.
-    /// Other claims are test targets.
-    #[must_use]
-    pub const fn is_public(self) -> bool {
-        matches!(self, Self::Read | Self::ReadBandOurs | Self::Trace)
-    }
+    pub const ALL: [Self; 3] = [Self::Read, Self::ReadBandOurs, Self::Trace];
 
     #[must_use]
     pub const fn name(self) -> &'static str {
@@ -37,8 +25,6 @@ impl Label {
             Self::Read => "read",
             Self::ReadBandOurs => "read in words, range ours",
             Self::Trace => "from the public trace",
-            Self::RecalledReproduced => "recalled, reproduced",
-            Self::Derived => "derived, not the paper's",
         }
     }
 }
@@ -52,10 +38,6 @@ pub enum Unit {
     Count,
     /// Days of servers out of service.
     ServerDays,
-    Gpus,
-    UsdPerGpu,
-    UsdPerGbytesPerS,
-    WattsPerGpu,
     Times,
     Days,
 }
@@ -65,10 +47,8 @@ impl Unit {
     pub fn show(self, figure: f64) -> String {
         match self {
             Self::Ratio => format!("{:.3} %", 100.0 * figure + 0.0),
-            Self::Count | Self::Gpus => format!("{}", (figure * 1e3).round() / 1e3),
+            Self::Count => format!("{}", (figure * 1e3).round() / 1e3),
             Self::ServerDays => format!("{figure:.1}"),
-            Self::UsdPerGpu | Self::UsdPerGbytesPerS => format!("${figure:.2}"),
-            Self::WattsPerGpu => format!("{figure:.2} W"),
             Self::Times => format!("{figure:.2}×"),
             Self::Days => format!("{figure:.2} d"),
         }
@@ -127,8 +107,6 @@ pub enum Verdict {
     /// Our figure agrees within the tolerance.
     Reproduced,
     Differs,
-    /// Not computed; the note states the reason.
-    NotComputed,
     /// Not computed, because the public fault trace was not given.
     NeedsFaults,
 }
@@ -138,7 +116,7 @@ impl fmt::Display for Verdict {
         f.pad(match self {
             Self::Reproduced => "reproduced",
             Self::Differs => "DIFFERS",
-            Self::NotComputed | Self::NeedsFaults => "not computed",
+            Self::NeedsFaults => "not computed",
         })
     }
 }
@@ -201,17 +179,6 @@ impl Section {
     ) -> &mut Claim {
         let verdict = if published.agrees(ours) { Verdict::Reproduced } else { Verdict::Differs };
         self.push(claim.into(), unit, published, Some(ours), verdict)
-    }
-
-    pub(super) fn not_computed(
-        &mut self,
-        claim: impl Into<String>,
-        unit: Unit,
-        published: Published,
-        why: &str,
-    ) {
-        let claim = self.push(claim.into(), unit, published, None, Verdict::NotComputed);
-        claim.note = Some(why.to_owned());
     }
 
     pub(super) fn needs_faults(

@@ -6,13 +6,12 @@
 //! its rate and prices, and whether modules and network cards are included. Every combination is
 //! computed.
 
-use super::claims::{Claim, Label, Published, Section, Unit, near};
+use super::claims::{Claim, Label, Section, Unit, near};
 use super::why::{Assumption, PublishedRange, Why, assumption, explain};
 use crate::cost::PriceList;
 
 const COST: &str = "Opus: a network of photonic rails costs a quarter";
 const POWER: &str = "Opus: a network of photonic rails takes 23 times less power";
-const TIME: &str = "Opus: a step is less than 6 % longer";
 
 /// Rounding of a quotient that is published as a whole number.
 const HALF: f64 = 0.5;
@@ -100,7 +99,7 @@ pub fn why(prices: &PriceList) -> Vec<Why> {
     vec![cost, power]
 }
 
-/// Returns the claims of the three sentences, with our figure at the first choice of every open
+/// Returns the claims of the two sentences, with our figure at the first choice of every open
 /// parameter.
 #[must_use]
 pub fn opus(whys: &[Why]) -> Vec<Claim> {
@@ -109,12 +108,5 @@ pub fn opus(whys: &[Why]) -> Vec<Claim> {
         section.stands_for(sentence);
         section.add(&why.claim, Unit::Times, near(value, HALF), why.ours);
     }
-    section.stands_for(TIME);
-    section.not_computed(
-        "time of a step on rails ÷ on a packet network",
-        Unit::Times,
-        Published::AtMost { value: 1.06 },
-        "measured on their own steps and switches, which the abstract does not describe",
-    );
     section.claims
 }

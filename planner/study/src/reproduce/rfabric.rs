@@ -26,16 +26,14 @@ pub fn rfabric(
 ) -> Vec<Claim> {
     let mut read = Section::new("Reconfigurable fabrics, as papers report them", Label::Read);
     let mut bands = Section::new("Reconfigurable fabrics, claims in words", Label::ReadBandOurs);
-    let mut ours = Section::new("Reconfigurable fabrics, derived before", Label::Derived);
     for claim in acceptance_list(network, phases, prices) {
         let section = match claim.source {
             Source::Read => &mut read,
             Source::BandOurs => &mut bands,
-            Source::Derived => &mut ours,
         };
         add(section, claim);
     }
-    [read.claims, bands.claims, ours.claims].concat()
+    [read.claims, bands.claims].concat()
 }
 
 fn add(section: &mut Section, claim: RfabricClaim) {

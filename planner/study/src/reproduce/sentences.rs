@@ -21,20 +21,13 @@ pub enum SentenceVerdict {
     /// The range includes "no effect", so the outcome depends on assumptions that the paper does
     /// not state.
     Undetermined,
-    /// It cannot be computed here; the note of its row states the reason.
-    NotByOurMeans,
-    /// No verdict, because the public fault trace was not given.
-    NeedsFaults,
+    /// No verdict, because an input was not given.
+    NotComputed,
 }
 
 impl SentenceVerdict {
-    pub const ALL: [Self; 5] = [
-        Self::Reproduced,
-        Self::InPart,
-        Self::Contradicted,
-        Self::Undetermined,
-        Self::NotByOurMeans,
-    ];
+    pub const ALL: [Self; 5] =
+        [Self::Reproduced, Self::InPart, Self::Contradicted, Self::Undetermined, Self::NotComputed];
 
     /// Returns the definition of the verdict, for documentation pages.
     #[must_use]
@@ -48,8 +41,9 @@ impl SentenceVerdict {
             Self::Undetermined => {
                 "not every case does, and their range contains “no effect” (a ratio of 1, a change of 0 %), or no case does and their range contains the published figure: the result depends on cases that the paper leaves open"
             }
-            Self::NotByOurMeans => "nothing here can compute it",
-            Self::NeedsFaults => "no verdict: `--faults FILE` was not given",
+            Self::NotComputed => {
+                "no verdict: `--faults FILE` was not given, or the price file lacks a part"
+            }
         }
     }
 }
@@ -61,8 +55,7 @@ impl fmt::Display for SentenceVerdict {
             Self::InPart => "in part",
             Self::Contradicted => "contradicted",
             Self::Undetermined => "undetermined",
-            Self::NotByOurMeans => "not by our means",
-            Self::NeedsFaults => "not computed: needs --faults FILE",
+            Self::NotComputed => "not computed",
         })
     }
 }
@@ -101,12 +94,13 @@ impl fmt::Display for Sentence {
     }
 }
 
-/// Returns the published sentences in the order of the claims. `whys` vary what their papers leave
-/// open.
+/// Returns the published sentences in the order of the claims, then of `whys`, which vary what
+/// their papers leave open.
 #[must_use]
 pub fn sentences(claims: &[Claim], whys: &[Why]) -> Vec<Sentence> {
     let mut names: Vec<&'static str> = Vec::new();
-    for sentence in claims.iter().filter_map(|claim| claim.sentence) {
+    let of_claims = claims.iter().filter_map(|claim| claim.sentence);
+    for sentence in of_claims.chain(whys.iter().filter_map(|why| why.sentence)) {
         if !names.contains(&sentence) {
             names.push(sentence);
         }
@@ -124,8 +118,7 @@ fn of_rows(name: &'static str, claims: &[Claim]) -> Sentence {
     let with = |verdict| rows().filter(|claim| claim.verdict == verdict).count();
     let (agree, differ) = (with(Verdict::Reproduced), with(Verdict::Differs));
     let verdict = match (agree, differ) {
-        (0, 0) if with(Verdict::NeedsFaults) > 0 => SentenceVerdict::NeedsFaults,
-        (0, 0) => SentenceVerdict::NotByOurMeans,
+        (0, 0) => SentenceVerdict::NotComputed,
         (0, _) => SentenceVerdict::Contradicted,
         (_, 0) if agree == rows().count() => SentenceVerdict::Reproduced,
         _ => SentenceVerdict::InPart,
@@ -141,7 +134,7 @@ pub fn sentence_of(name: &str, why: &Why) -> Sentence {
     let has_no_effect = published.no_effect.is_some_and(|none| (least..=most).contains(&none));
     let spans = least <= published.high && published.low <= most;
     let verdict = match within {
-        _ if combinations == 0 => SentenceVerdict::NotByOurMeans,
+        _ if combinations == 0 => SentenceVerdict::NotComputed,
         _ if within == combinations => SentenceVerdict::Reproduced,
         _ if has_no_effect => SentenceVerdict::Undetermined,
         0 if spans => SentenceVerdict::Undetermined,
@@ -158,12 +151,7 @@ pub fn summary(sentences: &[Sentence]) -> String {
     let with = |verdict| sentences.iter().filter(|sentence| sentence.verdict == verdict).count();
     let counts = SentenceVerdict::ALL.map(|verdict| (with(verdict), verdict));
     let some = counts.iter().filter(|(count, _)| *count > 0);
-    let mut counts: Vec<String> =
-        some.map(|(count, verdict)| format!("{count} {verdict}")).collect();
-    let needs = SentenceVerdict::NeedsFaults;
-    if with(needs) > 0 {
-        counts.push(format!("{} {needs}", with(needs)));
-    }
+    let counts: Vec<String> = some.map(|(count, verdict)| format!("{count} {verdict}")).collect();
     let s = if sentences.len() == 1 { "" } else { "s" };
     format!("{} published sentence{s}: {}", sentences.len(), counts.join(", "))
 }
@@ -193,7 +181,7 @@ mod tests {
         assert_eq!(verdict_of([1.9, 1.5, 1.7], Some(1.0)), SentenceVerdict::Contradicted);
         // No case is within 2 to 3, but the range includes it.
         assert_eq!(verdict_of([1.9, 3.5, 1.7], Some(1.0)), SentenceVerdict::Undetermined);
-        assert_eq!(verdict_of([f64::NAN; 3], None), SentenceVerdict::NotByOurMeans);
+        assert_eq!(verdict_of([f64::NAN; 3], None), SentenceVerdict::NotComputed);
         let shown = of_figures([1.9, 1.5, 1.7], Some(1.0)).to_string();
         assert_eq!(shown, "contradicted: t (1.50× to 1.90× in 3 cases, 0 as published)");
     }
@@ -205,8 +193,8 @@ mod tests {
         section.stands_for("t");
         section.needs_faults("c", Unit::Times, near(1.0, 0.1));
         let sentences = sentences(&section.claims, &[]);
-        assert_eq!(sentences[0].to_string(), "not computed: needs --faults FILE: t");
-        let line = "1 published sentence: 1 not computed: needs --faults FILE";
+        assert_eq!(sentences[0].to_string(), "not computed: t");
+        let line = "1 published sentence: 1 not computed";
         assert_eq!(summary(&sentences), line);
     }
 }

@@ -82,16 +82,7 @@ pub fn explain(
     figure: impl Fn(&[usize]) -> f64 + Sync,
 ) -> Why {
     let sizes: Vec<usize> = assumptions.iter().map(|one| one.choices.len()).collect();
-    let all: Vec<Vec<usize>> = (0..sizes.iter().product())
-        .map(|mut number: usize| {
-            let digit = |size: &usize| {
-                let choice = number % size;
-                number /= size;
-                choice
-            };
-            sizes.iter().map(digit).collect()
-        })
-        .collect();
+    let all = combinations(&sizes);
     let figures: Vec<f64> = all.par_iter().map(|choices| figure(choices)).collect();
     let is_within = |figure: f64| (published.low..=published.high).contains(&figure);
     let departures = |choices: &[usize]| -> Vec<Departure> {
@@ -134,6 +125,20 @@ pub fn explain(
         never,
         assumptions,
     }
+}
+
+/// Returns every combination of indices below `sizes`; the first index changes fastest.
+#[must_use]
+pub fn combinations(sizes: &[usize]) -> Vec<Vec<usize>> {
+    let one = |mut number: usize| {
+        let digit = |size: &usize| {
+            let choice = number % size;
+            number /= size;
+            choice
+        };
+        sizes.iter().map(digit).collect()
+    };
+    (0..sizes.iter().product()).map(one).collect()
 }
 
 #[must_use]

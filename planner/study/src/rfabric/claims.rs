@@ -36,8 +36,6 @@ pub enum Source {
     Read,
     /// The direction of the effect was read in a paper; the range that counts as agreement is ours.
     BandOurs,
-    /// Not from a paper: derived earlier with another program.
-    Derived,
 }
 
 #[derive(Clone, Debug, PartialEq, Serialize)]
@@ -67,7 +65,6 @@ pub fn rfabric(
     prices: &PriceList,
 ) -> Vec<RfabricClaim> {
     let mut claims = Vec::new();
-    claims.extend(mesh_claims(base));
     claims.extend(delay_claims(base.spec()));
     claims.push(one_shot_claim(
         &mixnet_region(),
@@ -87,33 +84,6 @@ pub fn rfabric(
     claims.extend(actina_claims(base.spec()));
     claims.extend(performance_per_cost::claims(base, phases, prices));
     claims
-}
-
-fn mesh_claims(base: &ReconfigurableFatTree) -> Vec<RfabricClaim> {
-    type Shape = fn(usize, Seed) -> Demand;
-    let shapes: [(&str, Shape); 2] =
-        [("expert all-to-all", shapes::moe), ("weight synchronisation", shapes::weight_sync)];
-    shapes
-        .into_iter()
-        .map(|(name, shape)| {
-            let demand = shape(base.leaves(), Seed(1));
-            let plan = one_hop::plan(base, &demand, Effort::default());
-            let phase = Phase { job: None, name: name.into(), demand, slack: Picoseconds::ZERO };
-            let evaluator = &evaluators(base, &[phase])[0];
-            RfabricClaim {
-                claim: format!("planned ÷ uniform mesh, {name} (derived, not a paper's)"),
-                source: Source::Derived,
-                low: 2.0,
-                high: Some(10.0),
-                ours: plan.lambda / evaluator.lambda(&Topology::uniform_mesh(base)),
-                note: format!(
-                    "{} leaves; gap to the bound {:.1} %",
-                    base.leaves(),
-                    100.0 * plan.gap()
-                ),
-            }
-        })
-        .collect()
 }
 
 /// Returns layers of a mixture with separate gates, each after 100 ms of expert computation.

@@ -7,12 +7,28 @@ use lightloom_study::architecture::{Architecture, Cluster, parse};
 use lightloom_study::compare::{
     FaultSource, Figures, NodeFaultRatio, Row, RowOutcome, Study, compare,
 };
-use lightloom_study::reproduce::{MEAN_WASTE_PERCENT, MEAN_WASTE_TP};
 use lightloom_units::seed::Seed;
 
 const PUBLIC_TRACE: &str =
     concat!(env!("CARGO_MANIFEST_DIR"), "/../../../shared/data/fault_trace.json");
 
+/// TP sizes of [`MEAN_WASTE_PERCENT`].
+const MEAN_WASTE_TP: [u32; 4] = [8, 16, 32, 64];
+/// Mean waste on the public trace in percent, by design and TP size: nodes of four GPUs, 40 random
+/// draws by another program. NaN if the design never holds such a group.
+const MEAN_WASTE_PERCENT: [(&str, [f64; 4]); 11] = [
+    ("big-switch", [0.069, 0.209, 0.518, 1.332]),
+    ("khop:3", [0.069, 0.209, 0.518, 1.332]),
+    ("khop:2", [0.071, 0.215, 0.532, 1.361]),
+    ("khop:2:line", [0.080, 0.241, 0.598, 1.498]),
+    ("khop:1", [0.58, 1.74, 3.94, 8.25]),
+    ("nvl:36", [10.08, 10.23, 10.54, f64::NAN]),
+    ("nvl:72", [0.90, 9.99, 10.06, 10.20]),
+    ("nvl:576", [0.31, 1.03, 2.77, 6.66]),
+    ("tpuv4", [1.16, 3.43, 7.70, 15.45]),
+    ("sip-ring", [1.16, 3.43, 7.70, 15.45]),
+    ("tpuv4:strict", [15.45, 15.45, 15.45, 15.45]),
+];
 const R4: Cluster = Cluster { nodes: 720, gpus_per_node: 4 };
 const R8: Cluster = Cluster { nodes: 360, gpus_per_node: 8 };
 

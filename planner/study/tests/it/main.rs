@@ -14,5 +14,4 @@ mod compare;
 mod compare_naive;
 mod cost;
 mod cross_tor;
-mod published;
 mod rfabric_claims;

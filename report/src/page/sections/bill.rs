@@ -17,9 +17,9 @@ const LEAST_PS: i64 = 1000;
 /// Maximum number of causes in the picture; the table contains all.
 const MOST_BARS: usize = 10;
 
-pub(in super::super) fn add(report: &mut PageDocument, billed: &Billed, index: usize) {
+pub(in super::super) fn add(report: &mut PageDocument, billed: &Billed) {
     let title = format!("What failures cost: {}", billed.scenario);
-    let mut section = PageSection::numbered("bill", index, title);
+    let mut section = PageSection::new("bill", title);
     let mut causes = tables::table("bill", &billed.bill);
     let all = json!({"words": "all of them", "gpu_hours": billed.lost_gpu_hours, "usd": billed.lost_usd,
         "share": share(billed, billed.lost_gpu_hours.mean).value});

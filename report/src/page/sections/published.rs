@@ -11,7 +11,7 @@ use super::super::tables;
 
 /// Adds the section on published figures, if there are any.
 pub(in super::super) fn add(report: &mut PageDocument, claims: &[Claim]) {
-    let claims: Vec<&Claim> = claims.iter().filter(|claim| is_shown(claim)).collect();
+    let claims: Vec<&Claim> = claims.iter().filter(|claim| claim.ours.is_some()).collect();
     if claims.is_empty() {
         return;
     }
@@ -28,27 +28,16 @@ pub(in super::super) fn add(report: &mut PageDocument, claims: &[Claim]) {
     }
     for label in Label::ALL.into_iter().filter(|label| claims.iter().any(|one| one.label == *label))
     {
-        if let Some(meaning) = meaning(label) {
-            section.note(format!("{}: {meaning}", label.name()));
-        }
+        section.note(format!("{}: {}", label.name(), meaning(label)));
     }
     report.sections.push(section);
 }
 
-/// Only figures that were read or derive from public sources, and that were computed here.
-fn is_shown(claim: &Claim) -> bool {
-    meaning(claim.label).is_some() && claim.ours.is_some()
-}
-
-/// Returns the meaning of a label. `None` for figures that are unpublished or recalled from memory.
-const fn meaning(label: Label) -> Option<&'static str> {
+const fn meaning(label: Label) -> &'static str {
     match label {
-        Label::Read => Some("read in a public source (abstract, data sheet)"),
-        Label::ReadBandOurs => {
-            Some("a statement read in a public source; the range that agrees is ours")
-        }
-        Label::Trace => Some("computed from the authors' public fault trace by another program"),
-        Label::RecalledReproduced | Label::Derived => None,
+        Label::Read => "read in a public source (abstract, data sheet)",
+        Label::ReadBandOurs => "a statement read in a public source; the range that agrees is ours",
+        Label::Trace => "computed from the authors' public fault trace by another program",
     }
 }
 
@@ -81,10 +70,6 @@ const fn unit(unit: Unit) -> &'static str {
         Unit::Ratio => "fraction",
         Unit::Count => "count",
         Unit::ServerDays => "server-days",
-        Unit::Gpus => "GPUs",
-        Unit::UsdPerGpu => "USD per GPU",
-        Unit::UsdPerGbytesPerS => "USD per GB/s",
-        Unit::WattsPerGpu => "W per GPU",
         Unit::Times => "ratio",
         Unit::Days => "d",
     }

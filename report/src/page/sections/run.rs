@@ -11,9 +11,9 @@ use super::super::quantity::{ShownQuantity, ShownUnit, fixed};
 use super::super::results::{EmulatedCollective, EmulatedFault, EmulatedRun, Swept};
 use super::super::tables;
 
-pub(in super::super) fn add(report: &mut PageDocument, run: &EmulatedRun, index: usize) {
+pub(in super::super) fn add(report: &mut PageDocument, run: &EmulatedRun) {
     let title = format!("Run: {}", run.scenario);
-    let mut section = PageSection::numbered("run", index, title);
+    let mut section = PageSection::new("run", title);
     let sets = alike(&run.workloads);
     section.table(tables::table("expectations", &run.expectations));
     section.table(tables::table("faults", &run.faults));
@@ -223,9 +223,9 @@ fn collectives(sets: &[AlikeSet<'_>]) -> FigureTable {
 }
 
 /// Adds a scenario over many seeds.
-pub(in super::super) fn add_sweep(report: &mut PageDocument, swept: &Swept, index: usize) {
+pub(in super::super) fn add_sweep(report: &mut PageDocument, swept: &Swept) {
     let title = format!("Seeds: {}", swept.subject.scenario);
-    let mut section = PageSection::numbered("seeds", index, title);
+    let mut section = PageSection::new("seeds", title);
     section.table(tables::table("seeds-expectations", &swept.expectations));
     section.table(tables::table("seeds-recoveries", &swept.recoveries));
     if !swept.distributions.is_empty() {

@@ -28,13 +28,9 @@ fn bar(name: &str, tone: Tone, seconds: f64) -> Bar {
     Bar { name: name.to_owned(), tone, length: seconds, label, ..Bar::default() }
 }
 
-pub(in super::super) fn add_training(
-    report: &mut PageDocument,
-    training: &TrainingResult,
-    index: usize,
-) {
+pub(in super::super) fn add_training(report: &mut PageDocument, training: &TrainingResult) {
     let title = format!("Training {} on {}", training.model, training.accelerator);
-    let mut section = PageSection::numbered("training", index, title);
+    let mut section = PageSection::new("training", title);
     section.table(tables::table("training", training.rows.iter().take(MOST_ROWS)));
     section.note(format!(
         "A step is {} sequences of {} tokens; {} mappings were tried.",

@@ -1,9 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-//! A client of the Kubernetes API over HTTP/1.1, with one request per connection and bounded
-//! answers.
+//! A client of the Kubernetes API with bounded answers.
 
-use std::io::{Read, Write};
-use std::net::{TcpStream, ToSocketAddrs};
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 use std::time::Duration;
@@ -11,11 +8,10 @@ use std::time::Duration;
 use anyhow::{Context, bail};
 use lightloom_daemon::protocol::tls;
 use serde_json::Value;
-use tokio_rustls::rustls::pki_types::ServerName;
-use tokio_rustls::rustls::{ClientConfig, ClientConnection, StreamOwned};
-
-use crate::ctl::address::Connection;
-use crate::ctl::client;
+use tokio_rustls::rustls::crypto::ring;
+use ureq::Agent;
+use ureq::http::Request;
+use ureq::tls::{Certificate, RootCerts, TlsConfig};
 
 /// The folder of a pod's service account.
 const POD: &str = "/var/run/secrets/kubernetes.io/serviceaccount";
@@ -24,8 +20,8 @@ const ANSWER_WITHIN: Duration = Duration::from_secs(30);
 const ANSWER_BYTES_MAX: u64 = 256 << 20;
 
 pub(super) struct ApiServer {
-    address: String,
-    tls: Option<(ServerName<'static>, Arc<ClientConfig>)>,
+    url: String,
+    agent: Agent,
     token: Option<PathBuf>,
 }
 
@@ -50,93 +46,71 @@ impl ApiServer {
         };
         let (token, ca) = (file(token, "token"), file(ca, "ca.crt"));
         let (scheme, address) = url.split_once("://").unwrap_or_default();
-        let address = address.trim_end_matches('/').to_owned();
+        let address = address.trim_end_matches('/');
         let has_port =
             address.rsplit_once(':').is_some_and(|(_, port)| port.parse::<u16>().is_ok());
-        let tls = match scheme {
+        let config = Agent::config_builder()
+            .timeout_connect(Some(CONNECT_WITHIN))
+            .timeout_global(Some(ANSWER_WITHIN))
+            .max_idle_connections(0)
+            .http_status_as_error(false)
+            .proxy(None);
+        let config = match scheme {
             "http" | "https" if !has_port => {
                 bail!("`{url}` has no port: write `{scheme}://HOST:PORT`")
             }
-            "http" => None,
+            "http" => config,
             "https" => {
                 let ca = ca.context("https requires a trusted authority: give --api-ca FILE")?;
-                let config = tls::client(tls::authorities(&ca)?, None)?;
-                Some((tls::server_name(None, &address)?, Arc::new(config)))
+                let roots: Vec<_> = tls::certificates(&ca)?
+                    .iter()
+                    .map(|one| Certificate::from_der(one).to_owned())
+                    .collect();
+                let tls = TlsConfig::builder()
+                    .root_certs(RootCerts::new_with_certs(&roots))
+                    .unversioned_rustls_crypto_provider(Arc::new(ring::default_provider()));
+                config.tls_config(tls.build())
             }
             _ => bail!("`{url}` is not the address of an API server: write `https://HOST:PORT`"),
         };
-        Ok(Self { address, tls, token })
+        let url = format!("{scheme}://{address}");
+        Ok(Self { url, agent: config.build().into(), token })
     }
 
-    pub(super) fn ask(
+    /// Returns the status and body of a GET, or of a PATCH with `patch`.
+    pub(super) fn ask(&self, path: &str, patch: Option<&Value>) -> anyhow::Result<(u16, Value)> {
+        let token = self.token.as_ref().map(|file| {
+            let token = std::fs::read_to_string(file);
+            token.with_context(|| format!("cannot read {}", file.display()))
+        });
+        let account = token.transpose()?.map(|token| format!("Bearer {}", token.trim()));
+        let (code, body) = self.talk(path, patch, account.as_deref()).with_context(|| {
+            let address = self.url.split_once("://").unwrap_or_default().1;
+            format!("the API server at {address} does not answer")
+        })?;
+        let text = || Value::String(String::from_utf8_lossy(&body).trim().to_owned());
+        Ok((code, serde_json::from_slice(&body).unwrap_or_else(|_| text())))
+    }
+
+    fn talk(
         &self,
-        method: &str,
         path: &str,
-        body: Option<&Value>,
-    ) -> anyhow::Result<(u16, Value)> {
-        let body = body.map_or_else(String::new, Value::to_string);
-        let mut head = format!(
-            "{method} {path} HTTP/1.1\r\nHost: {}\r\nConnection: close\r\nAccept: application/json\r\n",
-            self.address
-        );
-        if let Some(file) = &self.token {
-            let token = std::fs::read_to_string(file)
-                .with_context(|| format!("cannot read {}", file.display()))?;
-            head += &format!("Authorization: Bearer {}\r\n", token.trim());
+        patch: Option<&Value>,
+        account: Option<&str>,
+    ) -> anyhow::Result<(u16, Vec<u8>)> {
+        let mut request = Request::builder().uri(format!("{}{path}", self.url));
+        if let Some(account) = account {
+            request = request.header("Authorization", account);
         }
-        if !body.is_empty() {
-            // JSON is valid YAML.
-            let length = body.len();
-            head += &format!(
-                "Content-Type: application/apply-patch+yaml\r\nContent-Length: {length}\r\n"
-            );
-        }
-        let context = || format!("the API server at {} does not answer", self.address);
-        let answer = self.talk(format!("{head}\r\n{body}").as_bytes()).with_context(context)?;
-        let answer = client::parse(&unchunked(answer))?;
-        Ok((answer.code, answer.body))
-    }
-
-    fn talk(&self, request: &[u8]) -> anyhow::Result<Vec<u8>> {
-        let found = self.address.to_socket_addrs()?.next().context("no such host")?;
-        let stream = TcpStream::connect_timeout(&found, CONNECT_WITHIN)?;
-        let mut connection = match &self.tls {
-            None => Connection::Tcp(stream),
-            Some((name, config)) => {
-                let session = ClientConnection::new(Arc::clone(config), name.clone())?;
-                Connection::Tls(Box::new(StreamOwned::new(session, stream)))
+        let mut answer = match patch {
+            None => self.agent.run(request.body(())?)?,
+            Some(patch) => {
+                // JSON is valid YAML.
+                let request = request.header("Content-Type", "application/apply-patch+yaml");
+                self.agent.run(request.method("PATCH").body(patch.to_string())?)?
             }
         };
-        connection.patience(ANSWER_WITHIN)?;
-        connection.write_all(request)?;
-        connection.flush()?;
-        let mut answer = Vec::new();
-        connection.take(ANSWER_BYTES_MAX).read_to_end(&mut answer)?;
-        Ok(answer)
+        let body = answer.body_mut().with_config().limit(ANSWER_BYTES_MAX).read_to_vec()?;
+        Ok((answer.status().as_u16(), body))
     }
-}
-
-/// Joins the chunks of an answer's body.
-fn unchunked(answer: Vec<u8>) -> Vec<u8> {
-    let find =
-        |bytes: &[u8], what: &[u8]| bytes.windows(what.len()).position(|bytes| bytes == what);
-    let Some(end) = find(&answer, b"\r\n\r\n").map(|end| end + 4) else { return answer };
-    let head = String::from_utf8_lossy(&answer[..end]).to_ascii_lowercase();
-    if !head.contains("transfer-encoding: chunked") {
-        return answer;
-    }
-    let (mut whole, mut rest) = (answer[..end].to_vec(), &answer[end..]);
-    while let Some(line) = find(rest, b"\r\n") {
-        let size = String::from_utf8_lossy(&rest[..line]);
-        let size = size.split(';').next().unwrap_or_default().trim();
-        let (from, Ok(size)) = (line + 2, usize::from_str_radix(size, 16)) else { break };
-        let Some(chunk) =
-            rest.get(from..from.saturating_add(size)).filter(|chunk| !chunk.is_empty())
-        else {
-            break;
-        };
-        whole.extend_from_slice(chunk);
-        rest = rest.get(from + size + 2..).unwrap_or_default();
-    }
-    whole
 }
