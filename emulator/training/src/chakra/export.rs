@@ -3,14 +3,12 @@
 
 use std::collections::BTreeSet;
 
-use lightloom_collective::CollectiveKind;
-use lightloom_units::Bytes;
-
 use super::messages::{
     AttributeValue, COMM_COLL_NODE, COMM_RECV_NODE, COMM_SEND_NODE, COMP_NODE, ChakraNode,
     GlobalMetadata, attribute,
 };
 use super::{PICOSECONDS_PER_MICROSECOND, code};
+use crate::exchange::Exchange;
 use crate::graph::{Task, TaskGraph, TaskId, TaskWork};
 use crate::machine::Machine;
 
@@ -40,7 +38,7 @@ pub fn export(graph: &TaskGraph, machine: &Machine) -> Vec<Vec<u8>> {
             *own == rank || (ring.is_some() && ring == ring_of[rank as usize])
         }
         TaskWork::Ring { ring, .. } => machine.rings[*ring as usize].contains(&rank),
-        TaskWork::Across { ranks, .. } => ranks.contains(&rank),
+        TaskWork::Across { ranks, .. } | TaskWork::Pairs { ranks, .. } => ranks.contains(&rank),
         TaskWork::Transfer { from, to, .. } => *from == rank || *to == rank,
     };
     let groups = groups(graph, machine);
@@ -72,7 +70,7 @@ pub fn groups(graph: &TaskGraph, machine: &Machine) -> Vec<Vec<u32>> {
 fn members<'m>(task: &'m Task, machine: &'m Machine) -> Option<&'m Vec<u32>> {
     match &task.work {
         TaskWork::Ring { ring, .. } => machine.rings.get(*ring as usize),
-        TaskWork::Across { ranks, .. } => Some(ranks),
+        TaskWork::Across { ranks, .. } | TaskWork::Pairs { ranks, .. } => Some(ranks),
         TaskWork::Compute { .. } | TaskWork::Transfer { .. } => None,
     }
 }
@@ -89,21 +87,23 @@ fn node(
     let group = members(task, machine)
         .and_then(|ranks| groups.binary_search(ranks).ok())
         .map_or_else(String::new, |place| place.to_string());
-    let collective = |kind: CollectiveKind, bytes: Bytes| {
-        [
-            attribute("comm_type", AttributeValue::Int64(code(kind).unwrap_or_default())),
-            attribute("comm_size", AttributeValue::Int64(bytes.0 as i64)),
-            attribute("pg_name", AttributeValue::Text(group.clone())),
-        ]
-    };
+    let exchange = Exchange::of(&task.work, machine);
     let kind = match &task.work {
         TaskWork::Compute { took, .. } => {
             duration_micros =
                 (took.0 + PICOSECONDS_PER_MICROSECOND / 2) / PICOSECONDS_PER_MICROSECOND;
             COMP_NODE
         }
-        TaskWork::Ring { kind, bytes, .. } | TaskWork::Across { kind, bytes, .. } => {
-            attr.extend(collective(*kind, *bytes));
+        TaskWork::Ring { .. } | TaskWork::Across { .. } | TaskWork::Pairs { .. } => {
+            if let Some(exchange) = exchange {
+                let member = exchange.members.iter().position(|own| *own == rank);
+                let size = exchange.input(member.unwrap_or_default());
+                attr.extend([
+                    attribute("comm_type", AttributeValue::Int64(code(exchange.operation))),
+                    attribute("comm_size", AttributeValue::Int64(size as i64)),
+                    attribute("pg_name", AttributeValue::Text(group)),
+                ]);
+            }
             COMM_COLL_NODE
         }
         TaskWork::Transfer { from, to, bytes } => {
