@@ -8,8 +8,7 @@ use serde_json::{Map, Value, json};
 
 /// Returns a configuration as the text of a model file, or `None` for any other file. A dimension
 /// that the configuration lacks is absent from the text.
-#[must_use]
-pub fn model_file(bytes: &[u8]) -> Option<String> {
+pub(super) fn model_file(bytes: &[u8]) -> Option<String> {
     let whole: Map<String, Value> = serde_json::from_slice(bytes).ok()?;
     let of_text = whole.get("text_config").and_then(Value::as_object);
     let config = Config(of_text.unwrap_or(&whole));

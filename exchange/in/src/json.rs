@@ -44,7 +44,8 @@ pub(crate) fn records<'f>(file: &LogFile<'f>, logs: &mut Logs) -> Vec<JsonRecord
         let broken = file.bytes[good..].trim_ascii_start();
         let length = broken.iter().position(|byte| *byte == b'\n').unwrap_or(broken.len());
         let (line, rest) = broken.split_at(length);
-        let number = lines.line_at(file.bytes.len() - broken.len());
+        let start = file.bytes.len() - broken.len();
+        let number = lines.line_at(start);
         let goes_on = rest.trim_ascii_start().starts_with(b"{");
         match with_nulls(line) {
             Some(text) => found.push(JsonRecord { line: number, text: Cow::Owned(text) }),
@@ -54,7 +55,10 @@ pub(crate) fn records<'f>(file: &LogFile<'f>, logs: &mut Logs) -> Vec<JsonRecord
             }
             None => {
                 let trouble = LogTrouble::Malformed(format!("not JSON from here on: {error}"));
-                logs.problem(file.line(number + error.line().saturating_sub(1)), trouble);
+                // The parser counts lines from where it began.
+                let before = file.bytes[at..start].iter().filter(|byte| **byte == b'\n').count();
+                let line = number + error.line().saturating_sub(1 + before);
+                logs.problem(file.line(line), trouble);
                 return found;
             }
         }

@@ -18,94 +18,29 @@ pub(crate) enum Fact {
     Faults,
 }
 
-const SPELLINGS: &[(Fact, &[&str])] = &[
+/// The spellings of each fact, one a line.
+const SPELLINGS: &[(Fact, &str)] = &[
     (
         Fact::Switches,
-        &[
-            "SwitchName",
-            "switch:",
-            "switches:",
-            "\"switches\"",
-            "choice: switch",
-            "\"switch\"",
-            "tier-0",
-            "topology-rack",
-            "topology-block",
-            "network-node-layer",
-            "network_layers",
-            "leaf",
-            "topology.kubernetes.io/rack",
-        ],
+        "SwitchName\nswitch:\nswitches:\n\"switches\"\nchoice: switch\n\"switch\"\ntier-0\ntopology-rack\ntopology-block\nnetwork-node-layer\nnetwork_layers\nleaf\ntopology.kubernetes.io/rack",
     ),
     (
         Fact::Rate,
-        &[
-            "gigabits_per_second",
-            "gigabytes_per_second",
-            "bandwidth",
-            "LinkSpeed=",
-            "link_rate",
-            "speed=\"",
-            "Gbps",
-            "Gb/s",
-            "GT/s",
-        ],
+        "gigabits_per_second\ngigabytes_per_second\nbandwidth\nLinkSpeed=\nlink_rate\nspeed=\"\nGbps\nGb/s\nGT/s",
     ),
     (
         Fact::Accelerators,
-        &[
-            "nvidia.com/gpu.product",
-            "amd.com/gpu.product-name",
-            "deviceProperties",
-            "choice: xpu",
-            "\"xpu\"",
-            "<gpu ",
-            "gres/gpu:",
-            "NVIDIA",
-            "INSTINCT",
-            "Gaudi",
-            "TPU",
-        ],
+        "nvidia.com/gpu.product\namd.com/gpu.product-name\ndeviceProperties\nchoice: xpu\n\"xpu\"\n<gpu \ngres/gpu:\nNVIDIA\nINSTINCT\nGaudi\nTPU",
     ),
     (
         Fact::GpusPerHost,
-        &[
-            "nvidia.com/gpu",
-            "amd.com/gpu",
-            "deviceProperties",
-            "choice: xpu",
-            "\"xpu\"",
-            "<gpu ",
-            "gres/gpu",
-            "Gres=gpu",
-        ],
+        "nvidia.com/gpu\namd.com/gpu\ndeviceProperties\nchoice: xpu\n\"xpu\"\n<gpu \ngres/gpu\nGres=gpu",
     ),
-    (
-        Fact::Hosts,
-        &[
-            "NodeName=",
-            "nodes:",
-            "\"nodes\"",
-            "Nodes=",
-            "hostname",
-            "nodeName",
-            "\"kind\": \"Node\"",
-        ],
-    ),
-    (Fact::Jobs, &["JobID", "job_id", "JobName", "\"jobs\""]),
+    (Fact::Hosts, "NodeName=\nnodes:\n\"nodes\"\nNodes=\nhostname\nnodeName\n\"kind\": \"Node\""),
+    (Fact::Jobs, "JobID\njob_id\nJobName\n\"jobs\""),
     (
         Fact::Faults,
-        &[
-            "NODE_FAIL",
-            "NotReady",
-            "XID",
-            "Xid",
-            "isFatal",
-            "isfatal",
-            "BOOT_FAIL",
-            "State=DOWN",
-            "NodeHasDiskPressure",
-        ],
+        "NODE_FAIL\nNotReady\nXID\nXid\nisFatal\nisfatal\nBOOT_FAIL\nState=DOWN\nNodeHasDiskPressure",
     ),
 ];
 
@@ -116,7 +51,7 @@ pub(crate) fn of(files: &[LogFile<'_>]) -> BTreeMap<Fact, String> {
         let text = file.text();
         for (fact, spellings) in SPELLINGS {
             let Entry::Vacant(entry) = found.entry(*fact) else { continue };
-            if let Some(said) = spellings.iter().find(|spelling| text.contains(**spelling)) {
+            if let Some(said) = spellings.lines().find(|spelling| text.contains(spelling)) {
                 entry.insert(format!("`{said}` in {}", file.name));
             }
         }

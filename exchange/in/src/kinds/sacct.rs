@@ -76,10 +76,7 @@ fn table(file: &LogFile<'_>, logs: &mut Logs) -> Vec<SacctRow> {
     for (line, number) in lines.filter(|(line, _)| !line.trim().is_empty()) {
         let (mut fields, place) = (cut(&line), file.line(number));
         if let Some(surplus) = fields.len().checked_sub(columns.len()).filter(|more| *more > 0) {
-            // A `|` at the end of each line (`sacct -p`) is no further field.
-            let is_end = surplus == 1 && fields.last().is_some_and(|last| last.trim().is_empty());
             match name {
-                _ if is_end => drop(fields.pop()),
                 Some(at) => {
                     let whole = fields.drain(at..=at + surplus).collect::<Vec<_>>().join("|");
                     fields.insert(at, whole);

@@ -165,7 +165,7 @@ fn every_form_of_sacct_is_one_job() {
     let shifted = SACCT.replace("Pretrain 70B", "Pretrain|70B");
     let latin = SACCT.replace("Pretrain 70B", "Pr\u{e9}train 70B");
     let latin: Vec<u8> = latin.chars().map(|c| u8::try_from(u32::from(c)).unwrap()).collect();
-    let plain = "JobID           JobName      State               Start                 End NNodes     NodeList  AllocTRES    FailedNode\n\
+    let plain = "JobID           JobName      State               Start                 End NNodes     NodeList  AllocTRES FailedNode\n\
                  ------------ ---------- ---------- ------------------- ------------------- ------ ------------ ---------- ----------\n\
                  101          Pretrain + NODE_FAIL  2026-03-01T00:00:00 2026-03-04T06:00:00      6 gpu[001-006] gres/gpu=+ gpu003\n\
                  103                eval  COMPLETED 2026-03-05T00:00:00 2026-03-05T02:00:00      1       gpu003 gres/gpu=8\n";
@@ -298,7 +298,7 @@ fn fact_in_an_unknown_form_is_not_understood() {
     for (key, field) in [
         ("dcn.fat_tree.nodes_per_tor", "not understood: `leaf` in wiring.txt"),
         ("dcn.fat_tree.link_rate", "not understood: `Gb/s` in wiring.txt"),
-        ("workload.peak_tflops", "not understood: `gres/gpu:` in jobs"),
+        ("workload.peak_tflops", "not understood: `NVIDIA` in wiring.txt"),
     ] {
         let (_, why) = drafted(&logs, key);
         assert!(why.contains(field), "{key}: {why}");
@@ -310,17 +310,27 @@ fn fact_in_an_unknown_form_is_not_understood() {
 #[test]
 fn reads_steps_and_batch_of_an_mlperf_log() {
     let line = |key: &str, value: &str| {
-        format!("0: :::MLLOG {{\"namespace\": \"\", \"time_ms\": 1, \"event_type\": \"POINT_IN_TIME\", \"key\": \"{key}\", \"value\": {value}, \"metadata\": {{}}}} tail\n")
+        format!(
+            "0: :::MLLOG {{\"namespace\": \"\", \"time_ms\": 1, \"event_type\": \"POINT_IN_TIME\", \"key\": \"{key}\", \"value\": {value}, \"metadata\": {{}}}} tail\n"
+        )
     };
-    let step = |seconds: &str| line("tracked_stats", &format!("{{\"train_step_time\": {seconds}}}"));
-    let head = "a banner\n".to_owned() + &line("global_batch_size", "1152") + &line("max_sequence_length", "8192");
+    let step =
+        |seconds: &str| line("tracked_stats", &format!("{{\"train_step_time\": {seconds}}}"));
+    let head = "a banner\n".to_owned()
+        + &line("global_batch_size", "1152")
+        + &line("max_sequence_length", "8192");
     let timed = head.clone() + &step("99.0") + &step("8.5") + &step("9.5") + &step("9.0");
-    let rated = head + &line("tracked_stats", "{\"throughput\": 1.0}") + &line("tracked_stats", "{\"throughput\": 128.0}");
+    let rated = head
+        + &line("tracked_stats", "{\"throughput\": 1.0}")
+        + &line("tracked_stats", "{\"throughput\": 128.0}");
     for text in [timed, rated] {
         let logs = logs(&[("run.log", &text)]);
         assert_eq!(problems(&logs), Vec::<String>::new());
         let profile = &logs.profiles[0];
-        assert_eq!((profile.step_seconds, profile.batch, profile.sequence), (Some(9.0), Some(1152), Some(8192)));
+        assert_eq!(
+            (profile.step_seconds, profile.batch, profile.sequence),
+            (Some(9.0), Some(1152), Some(8192))
+        );
         let runs = crate::draft(&logs, &|file| file.to_owned()).files.pop().unwrap();
         assert!(runs.text.ends_with(",bf16,8192,1152,,8,9.000000\n"), "{}", runs.text);
     }
