@@ -11,7 +11,6 @@
 mod export;
 mod import;
 mod messages;
-mod wire;
 
 use super::exchange::Operation;
 use super::graph::GraphError;

@@ -4,87 +4,67 @@
 //! Source: the configuration classes of huggingface/transformers: Llama, Mixtral, Qwen, DeepSeek,
 //! Gemma, GPT-2 and those that share their keys.
 
-use serde_json::{Map, Value, json};
+use serde_json::{Value, json};
 
 /// Returns a configuration as the text of a model file, or `None` for any other file. A dimension
 /// that the configuration lacks is absent from the text.
 pub(super) fn model_file(bytes: &[u8]) -> Option<String> {
-    let whole: Map<String, Value> = serde_json::from_slice(bytes).ok()?;
-    let of_text = whole.get("text_config").and_then(Value::as_object);
-    let config = Config(of_text.unwrap_or(&whole));
+    let whole: Value = serde_json::from_slice(bytes).ok()?;
+    let config = Config(whole.get("text_config").unwrap_or(&whole));
     let hidden = config.number(&["hidden_size", "n_embd"])?;
     let layers = config.number(&["num_hidden_layers", "n_layer"]);
-    let heads = config.number(&["num_attention_heads", "n_head"]);
-    let kind = config.text("model_type").unwrap_or("model");
     let width = config.number(&["intermediate_size", "ffn_hidden_size", "n_inner"]);
+    let width = width.or(config.number(&["n_embd"]).map(|hidden| 4 * hidden));
+    let kind = config.0["model_type"].as_str().unwrap_or("model");
     let mut file = json!({
         "name": kind,
         "source": "a config.json of Hugging Face",
-        "attention": config.attention(hidden, heads),
-        "feed_forward": { "activation": config.activation(kind) },
+        "layers": layers,
+        "hidden": hidden,
+        "vocabulary": config.number(&["vocab_size"]),
+        "attention": config.attention(hidden),
+        "feed_forward": {
+            "activation": config.activation(kind),
+            "width": width,
+            "experts": config.experts(layers.unwrap_or(0), width),
+        },
         "prediction_depths": config.number(&["num_nextn_predict_layers"]).unwrap_or(0),
     });
-    let experts = config.experts(layers.unwrap_or(0), width);
-    let dense = if config.has("n_inner") || config.has("n_embd") { Some(4 * hidden) } else { None };
-    for (key, value) in [
-        ("layers", layers),
-        ("hidden", Some(hidden)),
-        ("vocabulary", config.number(&["vocab_size"])),
-    ] {
-        if let Some(value) = value {
-            file[key] = value.into();
-        }
-    }
-    if let Some(width) = width.or(dense) {
-        file["feed_forward"]["width"] = width.into();
-    }
-    if let Some(experts) = experts {
-        file["feed_forward"]["experts"] = experts;
-    }
+    file["feed_forward"].as_object_mut()?.retain(|_, value| !value.is_null());
+    file.as_object_mut()?.retain(|_, value| !value.is_null());
     Some(file.to_string())
 }
 
-struct Config<'c>(&'c Map<String, Value>);
+struct Config<'c>(&'c Value);
 
 impl Config<'_> {
-    fn has(&self, key: &str) -> bool {
-        self.0.contains_key(key)
-    }
-
     fn number(&self, keys: &[&str]) -> Option<u64> {
-        keys.iter().find_map(|key| self.0.get(*key)?.as_u64())
+        keys.iter().find_map(|key| self.0[*key].as_u64())
     }
 
-    fn text(&self, key: &str) -> Option<&str> {
-        self.0.get(key)?.as_str()
-    }
-
-    fn attention(&self, hidden: u64, heads: Option<u64>) -> Value {
-        let heads = heads.unwrap_or(0);
+    fn attention(&self, hidden: u64) -> Value {
+        let heads = self.number(&["num_attention_heads", "n_head"]).unwrap_or(0);
         if let Some(rank) = self.number(&["kv_lora_rank"]) {
-            let size = |key| self.number(&[key]).unwrap_or(0);
             return json!({ "latent": {
                 "heads": heads,
-                "query_rank": size("q_lora_rank"),
+                "query_rank": self.0["q_lora_rank"].as_u64().unwrap_or(0),
                 "key_value_rank": rank,
-                "plain_size": size("qk_nope_head_dim"),
-                "rotary_size": size("qk_rope_head_dim"),
-                "value_size": size("v_head_dim"),
+                "plain_size": self.0["qk_nope_head_dim"],
+                "rotary_size": self.0["qk_rope_head_dim"],
+                "value_size": self.0["v_head_dim"],
             } });
         }
-        let is_multi_query = self.0.get("multi_query") == Some(&Value::Bool(true));
         let shared = self.number(&["num_key_value_heads", "num_kv_heads"]);
         json!({ "grouped": {
             "query_heads": heads,
-            "key_value_heads": shared.unwrap_or(if is_multi_query { 1 } else { heads }),
+            "key_value_heads": shared.unwrap_or(if self.0["multi_query"] == true { 1 } else { heads }),
             "head_size": self.number(&["head_dim"]).unwrap_or(hidden / heads.max(1)),
         } })
     }
 
     fn activation(&self, kind: &str) -> &'static str {
         let named = ["hidden_act", "hidden_activation", "activation_function"];
-        let named = named.iter().find_map(|key| self.text(key)).unwrap_or("silu");
-        match named {
+        match named.iter().find_map(|key| self.0[*key].as_str()).unwrap_or("silu") {
             // Gemma gates its GELU, which is three matrices, too.
             _ if kind.starts_with("gemma") => "swiglu",
             "relu2" => "squared-relu",
@@ -102,10 +82,8 @@ impl Config<'_> {
         let shared = shared.or(self.number(&["n_shared_experts"]).map(|experts| experts * own));
         // Every n-th layer has experts, except the first and those listed.
         let every = self.number(&["decoder_sparse_step", "moe_layer_freq"]).unwrap_or(1).max(1);
-        let listed = self.0.get("mlp_only_layers").and_then(Value::as_array);
-        let listed = listed.map_or(0, |list| list.len() as u64);
+        let listed = self.0["mlp_only_layers"].as_array().map_or(0, Vec::len) as u64;
         let first = self.number(&["first_k_dense_replace"]).unwrap_or(0);
-        let dense = (layers - layers / every).max(first) + listed;
         let top_k =
             self.number(&["num_experts_per_tok", "num_experts_per_token", "moe_topk", "moe_top_k"]);
         Some(json!({
@@ -113,7 +91,7 @@ impl Config<'_> {
             "top_k": top_k.unwrap_or(1),
             "width": own,
             "shared_width": shared.unwrap_or(0),
-            "dense_layers": dense,
+            "dense_layers": (layers - layers / every).max(first) + listed,
         }))
     }
 }

@@ -8,7 +8,6 @@ mod inspector;
 mod kineto;
 mod kubernetes_events;
 mod kubernetes_nodes;
-mod mlperf;
 mod nccl_topology;
 mod nvsentinel;
 mod sacct;
@@ -48,7 +47,6 @@ pub const KINDS: &[LogKind] = &[
     kineto::KIND,
     flight_recorder::KIND,
     inspector::KIND,
-    mlperf::KIND,
 ];
 
 /// Files are recognised by their beginning, or else by the whole.

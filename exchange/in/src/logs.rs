@@ -100,9 +100,6 @@ pub struct TrainingProfile {
     pub accelerators: Option<(u32, String)>,
     /// Median duration of the recorded steps in seconds. `None` if no step is marked.
     pub step_seconds: Option<f64>,
-    /// Sequences of a step, and tokens of a sequence. `None` if unknown.
-    pub batch: Option<u64>,
-    pub sequence: Option<u64>,
     /// Sizes of process groups by name.
     pub groups: BTreeMap<String, u32>,
     /// Bytes of a rank's buffers per step (or per file, if no step is marked), by group size.
@@ -120,8 +117,6 @@ impl TrainingProfile {
             ranks_per_host: None,
             accelerators: None,
             step_seconds: None,
-            batch: None,
-            sequence: None,
             groups: BTreeMap::new(),
             exchanged: BTreeMap::new(),
             bandwidth: BTreeMap::new(),

@@ -3,6 +3,8 @@
 
 use std::collections::BTreeSet;
 
+use prost::Message;
+
 use super::messages::{
     AttributeValue, COMM_COLL_NODE, COMM_RECV_NODE, COMM_SEND_NODE, COMP_NODE, ChakraNode,
     GlobalMetadata, attribute,
@@ -45,14 +47,14 @@ pub fn export(graph: &TaskGraph, machine: &Machine) -> Vec<Vec<u8>> {
     (0..machine.ranks)
         .map(|rank| {
             let metadata = GlobalMetadata { version: VERSION.to_owned(), attr: Vec::new() };
-            let mut stream = metadata.write();
+            let mut stream = metadata.encode_length_delimited_to_vec();
             for (id, task) in
                 graph.tasks().iter().enumerate().filter(|(_, task)| shares(task, rank))
             {
                 let own = |id: &&TaskId| shares(&graph.tasks()[id.index()], rank);
                 let deps = task.after.iter().filter(own).map(|id| u64::from(id.0)).collect();
                 let node = node(id as u64, task, rank, (deps, machine, &groups));
-                stream.extend(node.write());
+                stream.extend(node.encode_length_delimited_to_vec());
             }
             stream
         })
@@ -122,7 +124,6 @@ fn node(
         kind,
         ctrl_deps: Vec::new(),
         data_deps,
-        start_time_micros: 0,
         duration_micros,
         attr,
     }

@@ -5,12 +5,12 @@ use std::collections::{BTreeMap, BTreeSet};
 
 use lightloom_collective::CollectiveKind;
 use lightloom_units::{Bytes, Picoseconds};
+use prost::{DecodeError, Message};
 
 use super::messages::{
     COMM_COLL_NODE, COMM_RECV_NODE, COMM_SEND_NODE, COMP_NODE, ChakraNode, GlobalMetadata,
     METADATA_NODE, number, text,
 };
-use super::wire::WireError;
 use super::{CODES, ChakraError, PICOSECONDS_PER_MICROSECOND, operation_of};
 use crate::exchange::{Exchange, Operation, Share, Size, pairs};
 use crate::graph::{Task, TaskGraph, TaskId, TaskWork};
@@ -79,19 +79,21 @@ struct Reader {
 impl Reader {
     fn read(&mut self, rank: u32, mut stream: &[u8]) -> Result<(), ChakraError> {
         let mut messages = 0;
-        let broken = |messages: usize, error: WireError| ChakraError::Broken {
+        let broken = |messages: usize, error: DecodeError| ChakraError::Broken {
             rank,
             messages,
             reason: error.to_string(),
         };
-        let metadata = GlobalMetadata::read(&mut stream).map_err(|e| broken(messages, e))?;
+        let metadata = GlobalMetadata::decode_length_delimited(&mut stream)
+            .map_err(|e| broken(messages, e))?;
         if text(&metadata.attr, "schema").is_some() {
             self.observed.insert(rank);
         }
         let mut seen = BTreeMap::new();
         while !stream.is_empty() {
             messages += 1;
-            let node = ChakraNode::read(&mut stream).map_err(|e| broken(messages, e))?;
+            let node = ChakraNode::decode_length_delimited(&mut stream)
+                .map_err(|e| broken(messages, e))?;
             self.place(rank, node, &mut seen)?;
         }
         Ok(())

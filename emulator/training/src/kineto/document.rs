@@ -115,23 +115,16 @@ pub(super) struct Event {
 
 const _: () = assert!(size_of::<Event>() <= 64);
 
-#[derive(Deserialize)]
+#[derive(Default, Deserialize)]
+#[serde(default)]
 struct WrittenEvent {
-    #[serde(default)]
     ph: String,
-    #[serde(default)]
     cat: String,
-    #[serde(default)]
     name: String,
-    #[serde(default)]
     pid: Value,
-    #[serde(default)]
     tid: Value,
-    #[serde(default)]
     ts: f64,
-    #[serde(default)]
     dur: f64,
-    #[serde(default)]
     args: Arguments,
 }
 

@@ -152,14 +152,10 @@ pub(super) fn write_runs(logs: &Logs, cluster: &ClusterDraft, draft: &mut Draft)
     let measured = logs.profiles.iter().find_map(|profile| Some((profile, profile.step_seconds?)));
     let Some((profile, seconds)) = measured else { return };
     let ranks = profile.world.unwrap_or(cluster.job_gpus.value);
-    let known = |number: Option<u64>| number.map_or(String::new(), |number| number.to_string());
     let text = format!(
         "id,accelerator,num_accel,model,precision,seq,gbs_seqs,software,tp,step_time_s\n\
-         own,{},{ranks},,bf16,{},{},,{},{seconds:.6}\n",
-        cluster.accelerator.value,
-        known(profile.sequence),
-        known(profile.batch),
-        cluster.tp.value
+         own,{},{ranks},,bf16,,,,{},{seconds:.6}\n",
+        cluster.accelerator.value, cluster.tp.value
     );
     draft.files.push(DraftFile { name: "runs.csv", text });
     let known = Sourced::stated(

@@ -35,36 +35,27 @@ struct RecorderDump {
     entries: Vec<RecordedCollective>,
 }
 
-#[derive(Deserialize)]
+#[derive(Default, Deserialize)]
+#[serde(default)]
 struct RecordedGroup {
-    #[serde(default)]
     name: String,
-    #[serde(default)]
     desc: String,
     /// A list, or its text form.
-    #[serde(default)]
     ranks: Value,
 }
 
-#[derive(Deserialize)]
+#[derive(Default, Deserialize)]
+#[serde(default)]
 struct RecordedCollective {
     /// Name and description of its group.
-    #[serde(default)]
     process_group: Vec<String>,
-    #[serde(default)]
     profiling_name: String,
-    #[serde(default)]
     collective_seq_id: u64,
-    #[serde(default)]
     input_sizes: Vec<Vec<u64>>,
-    #[serde(default)]
     output_sizes: Vec<Vec<u64>>,
     /// One for each tensor, or in older versions one text.
-    #[serde(default)]
     input_dtypes: Value,
-    #[serde(default)]
     output_dtypes: Value,
-    #[serde(default)]
     state: String,
 }
 

@@ -31,15 +31,12 @@ pub(super) const KIND: LogKind = LogKind {
     },
 };
 
-#[derive(Deserialize)]
+#[derive(Default, Deserialize)]
+#[serde(default)]
 struct Infrastructure {
-    #[serde(default)]
     devices: Vec<InfraDevice>,
-    #[serde(default)]
     links: Vec<InfraLink>,
-    #[serde(default)]
     instances: Vec<InfraInstance>,
-    #[serde(default)]
     edges: Vec<InfraEdge>,
 }
 
@@ -53,7 +50,6 @@ struct InfraDevice {
 #[derive(Deserialize)]
 struct InfraComponent {
     name: String,
-    #[serde(default)]
     description: Option<String>,
     count: u32,
     choice: String,
@@ -71,7 +67,6 @@ struct InfraEdge {
     ep1: InfraEndpoint,
     ep2: InfraEndpoint,
     scheme: String,
-    #[serde(default)]
     link: Option<String>,
 }
 
@@ -84,24 +79,19 @@ struct InfraEndpoint {
 #[derive(Deserialize)]
 struct InfraLink {
     name: String,
-    #[serde(default)]
     physical: Option<InfraPhysical>,
     /// As in earlier versions.
-    #[serde(default)]
     bandwidth: Option<InfraBandwidth>,
 }
 
 #[derive(Deserialize)]
 struct InfraPhysical {
-    #[serde(default)]
     bandwidth: Option<InfraBandwidth>,
 }
 
 #[derive(Deserialize)]
 struct InfraBandwidth {
-    #[serde(default)]
     gigabits_per_second: Option<f64>,
-    #[serde(default)]
     gigabytes_per_second: Option<f64>,
 }
 

@@ -44,14 +44,12 @@ struct InspectorMetadata {
     hostname: String,
 }
 
-#[derive(Deserialize)]
+#[derive(Default, Deserialize)]
+#[serde(default)]
 struct InspectorCollective {
-    #[serde(default)]
     coll: String,
-    #[serde(default)]
     coll_msg_size_bytes: u64,
     /// A number, a text such as `nan`, or nothing.
-    #[serde(default)]
     coll_busbw_gbs: Value,
 }
 

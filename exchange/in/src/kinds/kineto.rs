@@ -45,23 +45,19 @@ struct ProfiledDevice {
     name: String,
 }
 
-#[derive(Deserialize)]
+#[derive(Default, Deserialize)]
+#[serde(default)]
 struct ProfiledGroup {
-    #[serde(default)]
     pg_name: String,
-    #[serde(default)]
     pg_desc: String,
-    #[serde(default)]
     pg_size: u32,
 }
 
-#[derive(Deserialize)]
+#[derive(Default, Deserialize)]
+#[serde(default)]
 struct MarkedEvent {
-    #[serde(default)]
     name: String,
-    #[serde(default)]
     cat: String,
-    #[serde(default)]
     dur: f64,
 }
 

@@ -79,16 +79,13 @@ fn is_kind(text: &str, kind: &str) -> bool {
     after.any(|rest| !rest.starts_with(|c: char| c.is_alphanumeric()))
 }
 
-#[derive(Deserialize)]
+#[derive(Default, Deserialize)]
+#[serde(default)]
 struct ClusterNode {
-    #[serde(default)]
     kind: String,
-    #[serde(default)]
     metadata: NodeMetadata,
-    #[serde(default)]
     status: NodeStatus,
     /// Entries of a YAML node list.
-    #[serde(default)]
     items: Vec<ClusterNode>,
 }
 

@@ -4,14 +4,12 @@
 //! Source: `pkg/models/model.go` and `pkg/topology/instance.go` of NVIDIA/topograph 1.0. Switches are
 //! a map or a list, and hosts are in blocks (`blocks`, earlier `capacity_blocks`), as host lists.
 
-use std::collections::BTreeMap;
-
 use serde::Deserialize;
+use serde_json::Value;
 
 use super::LogKind;
 use super::kubernetes_nodes::Labels;
-use super::topology_conf::{TopologyUnit, place};
-use crate::host_list::expand;
+use super::topology_conf::{TopologyUnit, hosts, place};
 use crate::json::{parse, records};
 use crate::logs::{HostRecord, LogFile, Logs};
 use crate::problem::LogTrouble;
@@ -33,85 +31,49 @@ pub(super) const GRAPH: LogKind = LogKind {
     read: |files, logs| files.iter().for_each(|file| read_graph(file, logs)),
 };
 
-#[derive(Deserialize)]
-struct TopographModel {
-    switches: Named,
-    #[serde(default, alias = "capacity_blocks")]
-    blocks: Vec<TopographBlock>,
-}
-
-#[derive(Deserialize)]
-#[serde(untagged)]
-enum Named {
-    Map(BTreeMap<String, TopographSwitch>),
-    List(Vec<TopographSwitch>),
-}
-
-#[derive(Deserialize)]
-struct TopographSwitch {
-    #[serde(default)]
-    name: String,
-    #[serde(default)]
-    switches: Vec<String>,
-    #[serde(default, alias = "capacity_blocks")]
-    blocks: Vec<String>,
-    #[serde(default)]
-    nodes: Vec<String>,
-}
-
-#[derive(Deserialize)]
-struct TopographBlock {
-    #[serde(default)]
-    name: String,
-    #[serde(default)]
-    switch: String,
-    #[serde(default)]
-    nodes: Vec<String>,
-    #[serde(default)]
-    nvlink: Option<String>,
-    #[serde(default, alias = "labels")]
-    annotations: BTreeMap<String, String>,
-}
-
 fn read(file: &LogFile<'_>, logs: &mut Logs) {
-    let model: TopographModel = match serde_saphyr::from_str(&file.text()) {
+    let model: Value = match serde_saphyr::from_str(&file.text()) {
         Ok(model) => model,
         Err(error) => {
             return logs.problem(file.whole(), LogTrouble::Unreadable(error.to_string()));
         }
     };
-    let switches = match model.switches {
-        Named::List(list) => list,
-        Named::Map(map) => {
-            map.into_iter().map(|(name, switch)| TopographSwitch { name, ..switch }).collect()
-        }
-    };
-    let mut list = |items: &[String]| {
-        expand(&items.join(",")).unwrap_or_else(|error| {
-            logs.problem(file.whole(), LogTrouble::Malformed(error));
-            Vec::new()
-        })
-    };
+    let mut list = |of: &Value| hosts(&words(of).join(","), &file.whole(), logs);
+    let blocks = named(&model["blocks"]).chain(named(&model["capacity_blocks"]));
+    let blocks: Vec<(&str, &Value)> = blocks.collect();
     let mut units = Vec::new();
-    for switch in &switches {
-        let mut nodes = list(&switch.nodes);
-        for block in &model.blocks {
-            if block.switch == switch.name || switch.blocks.contains(&block.name) {
-                nodes.extend(list(&block.nodes));
+    for (name, switch) in named(&model["switches"]) {
+        let below = [words(&switch["blocks"]), words(&switch["capacity_blocks"])].concat();
+        let mut nodes = list(&switch["nodes"]);
+        for (block, of) in &blocks {
+            if of["switch"] == *name || below.contains(block) {
+                nodes.extend(list(&of["nodes"]));
             }
         }
-        let (name, switches) = (switch.name.clone(), list(&switch.switches));
+        let (name, switches) = (name.to_owned(), list(&switch["switches"]));
         units.push(TopologyUnit { place: file.whole(), name, is_block: false, nodes, switches });
     }
-    for block in model.blocks {
-        let is_domain = |(key, _): &(&String, &String)| key.ends_with("/domain");
-        let said = block.annotations.iter().find(is_domain).map(|(_, domain)| domain.clone());
-        if let Some(name) = said.or(block.nvlink) {
-            let (place, nodes) = (file.whole(), list(&block.nodes));
+    for (_, block) in blocks {
+        let labels = ["annotations", "labels"].map(|key| block[key].as_object());
+        let mut labels = labels.into_iter().flatten().flatten();
+        let domain = labels.find(|(key, _)| key.ends_with("/domain")).map(|(_, domain)| domain);
+        if let Some(name) = domain.unwrap_or(&block["nvlink"]).as_str() {
+            let (place, name, nodes) = (file.whole(), name.to_owned(), list(&block["nodes"]));
             units.push(TopologyUnit { place, name, is_block: true, nodes, switches: Vec::new() });
         }
     }
     place(units, logs);
+}
+
+/// Returns the objects of a map, or of a list of objects with a `name`, by their names.
+fn named(of: &Value) -> impl Iterator<Item = (&str, &Value)> {
+    let map = of.as_object().into_iter().flatten().map(|(name, object)| (&**name, object));
+    let list = of.as_array().into_iter().flatten();
+    map.chain(list.map(|object| (object["name"].as_str().unwrap_or_default(), object)))
+}
+
+fn words(of: &Value) -> Vec<&str> {
+    of.as_array().into_iter().flatten().filter_map(Value::as_str).collect()
 }
 
 #[derive(Deserialize)]

@@ -68,23 +68,27 @@ fn read(file: &LogFile<'_>, logs: &mut Logs) {
         let value = |wanted: &str| {
             keys.iter().find(|(key, _)| key == wanted).map_or("", |(_, value)| value)
         };
-        let mut list = |wanted: &str| {
-            expand(value(wanted)).unwrap_or_else(|error| {
-                logs.problem(file.line(line), LogTrouble::Malformed(error));
-                Vec::new()
-            })
-        };
-        let (nodes, switches) = (list("nodes"), list("switches"));
+        let place = file.line(line);
+        let [nodes, switches] =
+            ["nodes", "switches"].map(|wanted| hosts(value(wanted), &place, logs));
         let (is_block, name) = match (value("blockname"), value("switchname")) {
             ("", switch) => (false, switch),
             (block, _) => (true, block),
         };
         if !name.is_empty() {
-            let (place, name) = (file.line(line), name.to_owned());
+            let name = name.to_owned();
             units.push(TopologyUnit { place, name, is_block, nodes, switches });
         }
     }
     place(units, logs);
+}
+
+/// Returns the hosts of a list, or records the error.
+pub(super) fn hosts(list: &str, place: &LogPlace, logs: &mut Logs) -> Vec<String> {
+    expand(list).unwrap_or_else(|error| {
+        logs.problem(place.clone(), LogTrouble::Malformed(error));
+        Vec::new()
+    })
 }
 
 /// A switch with its children, or a block of hosts.

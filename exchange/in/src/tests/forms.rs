@@ -306,32 +306,3 @@ fn fact_in_an_unknown_form_is_not_understood() {
     let alone = super::logs(&[("topology.conf", TOPOLOGY)]);
     assert_eq!(drafted(&alone, "dcn.fat_tree.link_rate").1, "no log has the rate of an interface");
 }
-
-#[test]
-fn reads_steps_and_batch_of_an_mlperf_log() {
-    let line = |key: &str, value: &str| {
-        format!(
-            "0: :::MLLOG {{\"namespace\": \"\", \"time_ms\": 1, \"event_type\": \"POINT_IN_TIME\", \"key\": \"{key}\", \"value\": {value}, \"metadata\": {{}}}} tail\n"
-        )
-    };
-    let step =
-        |seconds: &str| line("tracked_stats", &format!("{{\"train_step_time\": {seconds}}}"));
-    let head = "a banner\n".to_owned()
-        + &line("global_batch_size", "1152")
-        + &line("max_sequence_length", "8192");
-    let timed = head.clone() + &step("99.0") + &step("8.5") + &step("9.5") + &step("9.0");
-    let rated = head
-        + &line("tracked_stats", "{\"throughput\": 1.0}")
-        + &line("tracked_stats", "{\"throughput\": 128.0}");
-    for text in [timed, rated] {
-        let logs = logs(&[("run.log", &text)]);
-        assert_eq!(problems(&logs), Vec::<String>::new());
-        let profile = &logs.profiles[0];
-        assert_eq!(
-            (profile.step_seconds, profile.batch, profile.sequence),
-            (Some(9.0), Some(1152), Some(8192))
-        );
-        let runs = crate::draft(&logs, &|file| file.to_owned()).files.pop().unwrap();
-        assert!(runs.text.ends_with(",bf16,8192,1152,,8,9.000000\n"), "{}", runs.text);
-    }
-}
