@@ -14,7 +14,7 @@ use std::fmt::Write;
 
 use lightloom_fabric::fat_tree::device_ports::DevicePorts;
 
-use crate::ports::{Ports, Task};
+use crate::ports::{PORTS_MAX, Ports, Task};
 use crate::{Awaits, Dialect, Input, Progress, Request, take_line, without_telnet};
 use lightloom_control::state::{Op, Outcome};
 
@@ -62,7 +62,10 @@ impl Scpi {
     }
 
     fn take_positions(&mut self, line: &str) -> Option<()> {
-        let (slots, ports) = line.trim().split_once("),(")?;
+        // Firmware writes blanks between lists, or a word instead of two empty ones.
+        let line: String = line.split_whitespace().collect();
+        let lists = if line == "<none>" { "(@),(@)" } else { &line };
+        let (slots, ports) = lists.split_once("),(")?;
         let slots = parse_list(slots.strip_prefix("(@")?)?;
         let ports = parse_list(ports.strip_prefix('@')?.strip_suffix(')')?)?;
         if slots.len() != ports.len() {
@@ -191,11 +194,15 @@ fn list(ports: impl Iterator<Item = u32>) -> String {
     text
 }
 
+/// Parses ports and ranges of ports, such as `1,4:6`.
 fn parse_list(text: &str) -> Option<Vec<u32>> {
-    if text.trim().is_empty() {
-        return Some(Vec::new());
+    let mut ports: Vec<u32> = Vec::new();
+    for item in text.split(',').filter(|item| !item.is_empty()) {
+        let (first, last) = item.split_once(':').unwrap_or((item, item));
+        let (first, last): (u32, u32) = (first.parse().ok()?, last.parse().ok()?);
+        ports.extend((first..=last).take(PORTS_MAX as usize));
     }
-    text.split(',').map(|port| port.trim().parse().ok()).collect()
+    Some(ports)
 }
 
 pub(super) fn millis(text: &str) -> Option<i32> {
@@ -271,6 +278,25 @@ mod tests {
                 }
             }
             assert!(matches!(&reached[..], [_, Reached::Ended(Outcome::Done(_))]), "{reached:?}");
+        }
+    }
+
+    #[test]
+    fn circuits_are_read_in_every_form_of_a_list() {
+        for (line, circuits) in [
+            ("(@1,2,3),(@9,10,11)\n", vec![(1, 9), (2, 10), (3, 11)]),
+            ("(@1:3), (@9:10, 11)\n", vec![(1, 9), (2, 10), (3, 11)]),
+            ("(@),(@)\n", vec![]),
+            ("<none>\n", vec![]),
+        ] {
+            let mut scpi = Scpi::new(false);
+            scpi.ports.take_size("8", "8").unwrap();
+            let look = scpi.look(Vec::new());
+            assert_eq!(answer(&mut scpi, &look, line), Progress::Answered, "{line}");
+            let read = Op::Observe { power: Vec::new(), neighbours: Neighbours::Never };
+            let Outcome::Done(Some(seen)) = scpi.finish(&read) else { panic!("{line}") };
+            let found = seen.positions.iter().map(|(slot, position)| (slot.0, position.0));
+            assert_eq!(found.collect::<Vec<(u32, u32)>>(), circuits, "{line}");
         }
     }
 

@@ -34,6 +34,7 @@ pub struct LogKind {
 
 pub const KINDS: &[LogKind] = &[
     topology_conf::KIND,
+    topology_conf::NODES,
     topology_yaml::KIND,
     topograph::MODEL,
     topograph::GRAPH,

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 //! Slurm's `topology.conf`: switches and their children, or blocks of hosts; and the text of
-//! `scontrol show topology`.
+//! `scontrol show topology`. Nodes with their GPUs, as in `slurm.conf` and `scontrol show node`.
 //!
 //! Source: topology.conf(5) of Slurm 22.05 and 25.05: a line `SwitchName=` with `Switches=` or
 //! `Nodes=`, or a line `BlockName=` with `Nodes=`; keys in any case, blanks around `=`, values in
@@ -20,6 +20,40 @@ pub(super) const KIND: LogKind = LogKind {
     is: |text| keyed_lines(text).any(|(_, keys)| keys.iter().any(|(key, _)| names_unit(key))),
     read: |files, logs| files.iter().for_each(|file| read(file, logs)),
 };
+
+pub(super) const NODES: LogKind = LogKind {
+    name: "Slurm nodes",
+    from: "scontrol show node, or /etc/slurm/slurm.conf",
+    is: |text| keyed_lines(text).any(|(_, keys)| keys.iter().any(|(key, _)| key == "nodename")),
+    read: |files, logs| files.iter().for_each(|file| read_nodes(file, logs)),
+};
+
+/// Reads the GPUs of `NodeName=gpu[1-4] … Gres=gpu:h100:8(S:0-1)`, on one line or on several.
+fn read_nodes(file: &LogFile<'_>, logs: &mut Logs) {
+    let mut nodes = Vec::new();
+    for (line, keys) in keyed_lines(&file.text()) {
+        for (key, value) in keys {
+            let place = file.line(line);
+            if key == "nodename" {
+                nodes = hosts(&value, &place, logs);
+            } else if key == "gres" && value.starts_with("gpu:") {
+                let listed = value.split(',').filter_map(|one| one.strip_prefix("gpu:"));
+                let listed = listed.map(|one| one.split('(').next().unwrap_or_default());
+                let listed: Vec<(&str, &str)> =
+                    listed.map(|one| one.rsplit_once(':').unwrap_or(("", one))).collect();
+                let gpus = listed.iter().filter_map(|(_, count)| count.parse::<u32>().ok()).sum();
+                let product = listed.first().map(|(name, _)| (*name).to_owned());
+                let product = product.filter(|name| !name.is_empty());
+                for host in nodes.iter().filter(|host| *host != "DEFAULT") {
+                    let (gpus, product, place) = (Some(gpus), product.clone(), place.clone());
+                    let found =
+                        HostRecord { gpus, product, place: Some(place), ..HostRecord::default() };
+                    logs.host(host, found);
+                }
+            }
+        }
+    }
+}
 
 fn names_unit(key: &str) -> bool {
     key == "switchname" || key == "blockname"

@@ -2,6 +2,11 @@
 //! Forms in which other programs write the same facts: several spellings, encodings and positions in
 //! a file, damaged lines, and records that one sibling reader refused.
 
+use lightloom_training::collectives::CollectiveKind;
+use lightloom_training::graph::{Task, TaskGraph, TaskWork};
+use lightloom_training::kineto::{self, RankProfile};
+use lightloom_training::{chakra, goal, simai};
+
 use super::{SACCT, TOPOLOGY, logs, problems};
 use crate::{LogFile, Logs, read};
 
@@ -56,6 +61,19 @@ fn topograph_files_give_switches_and_domains() {
         assert_eq!(problems(&logs), Vec::<String>::new());
         assert_eq!(logs.hosts["n4"].switches, ["t1", "s0"], "{}", logs.read[0].kind);
         assert_eq!((logs.hosts.len(), logs.hosts["n2"].domain.as_deref()), (6, Some("g0")));
+    }
+}
+
+/// As in slurm.conf(5) and printed by `scontrol show node`: typed or plain GPUs with their sockets.
+#[test]
+fn slurm_nodes_give_their_gpus() {
+    let conf = "NodeName=cpu1 CPUs=8\nNodeName=gpu[1-2] Gres=gpu:h100:8 CPUs=96 State=UNKNOWN\nPartitionName=a Nodes=ALL\n";
+    let shown = "NodeName=gpu1 Arch=x86_64 \n   Gres=gpu:h100:4(S:0),gpu:h100:4(S:1)\n   CfgTRES=cpu=96,gres/gpu=8\n\nNodeName=gpu2\n   Gres=gpu:8(S:0-1)\n";
+    for text in [conf, shown] {
+        let logs = logs(&[("x", text)]);
+        assert_eq!((problems(&logs), logs.hosts.len()), (Vec::new(), 2));
+        assert_eq!(logs.hosts["gpu1"].product.as_deref(), Some("h100"));
+        assert!(logs.hosts.values().all(|host| host.gpus == Some(8)), "{:?}", logs.hosts);
     }
 }
 
@@ -305,4 +323,123 @@ fn fact_in_an_unknown_form_is_not_understood() {
     }
     let alone = super::logs(&[("topology.conf", TOPOLOGY)]);
     assert_eq!(drafted(&alone, "dcn.fat_tree.link_rate").1, "no log has the rate of an interface");
+}
+
+const MIB: u64 = 1 << 20;
+/// The collectives of a step of 8 ranks that each put in 1 MiB, as ASTRA-sim's examples do: the name,
+/// Chakra's `comm_type`, and what a rank has afterwards.
+const STEP: [(&str, u8, u64); 4] = [
+    ("AllGather", 2, 8 * MIB),
+    ("ReduceScatter", 7, MIB / 8),
+    ("AllReduce", 0, MIB),
+    ("AllToAll", 6, MIB),
+];
+
+/// Returns the sum of the whole sizes, and the bytes that all ranks send.
+fn totals(graph: &TaskGraph) -> [u64; 2] {
+    let one = |task: &Task| match &task.work {
+        TaskWork::Across { kind, ranks, bytes } => {
+            let rounds = if *kind == CollectiveKind::AllReduce { 2 } else { 1 };
+            [bytes.0, rounds * (ranks.len() as u64 - 1) * bytes.0]
+        }
+        TaskWork::Transfer { bytes, .. } => [0, bytes.0],
+        TaskWork::Compute { .. } => [0, 0],
+        other => panic!("{other:?}"),
+    };
+    graph.tasks().iter().map(one).fold([0, 0], |sum, of| [sum[0] + of[0], sum[1] + of[1]])
+}
+
+/// Returns a rank's trace in the form of `et_def.proto`.
+fn chakra_stream() -> Vec<u8> {
+    let field = |number: u8, bytes: &[u8]| [&[number << 3 | 2, bytes.len() as u8], bytes].concat();
+    let mut stream = vec![0];
+    for (place, (_, code, _)) in (1u8..).zip(STEP) {
+        // 1 MiB as a variable-length number.
+        let [kind, size] =
+            [("comm_type", &[code][..]), ("comm_size", b"\x80\x80\x40")].map(|(name, value)| {
+                field(10, &[&field(1, name.as_bytes()), &[9 << 3][..], value].concat())
+            });
+        let node = [&[8, place, 24, 7][..], &kind, &size].concat();
+        stream.extend([&[node.len() as u8], &node[..]].concat());
+    }
+    stream
+}
+
+/// Returns the step as the messages of rings, and of each pair for the all-to-all.
+fn goal_text() -> String {
+    let rank = |rank: u64| {
+        let mut lines = String::new();
+        let mut exchange = |place: u64, [to, from]: [u64; 2], bytes: u64| {
+            lines += &format!(
+                "s{place}: send {bytes}b to {to} tag {place}\nr{place}: recv {bytes}b from {from} tag {place}\n"
+            );
+        };
+        let ring = [(rank + 1) % 8, (rank + 7) % 8];
+        for round in 0..7 {
+            exchange(round, ring, MIB);
+            for place in [7, 14, 21] {
+                exchange(place + round, ring, MIB / 8);
+            }
+            exchange(28 + round, [(rank + round + 1) % 8, (rank + 7 - round) % 8], MIB / 8);
+        }
+        format!("rank {rank} {{\n{lines}}}\n")
+    };
+    "num_ranks 8\n".to_owned() + &(0..8).map(rank).collect::<String>()
+}
+
+/// Each program counts the same exchange in its own way.
+#[test]
+fn one_step_in_six_formats_has_one_byte_total() {
+    let stream = chakra_stream();
+    let chakra = chakra::import(&[&*stream; 8], &[]).unwrap();
+    let profile = |rank: u64| {
+        let kernel = |(name, _, output): (&str, u8, u64)| {
+            format!(
+                "{{\"ph\": \"X\", \"cat\": \"kernel\", \"name\": \"ncclDevKernel\", \"ts\": 1.0, \"dur\": 1.0, \"args\": {{\"Collective name\": \"{name}\", \
+                     \"In msg nelems\": {}, \"Out msg nelems\": {}, \"dtype\": \"BFloat16\", \"Process Group Ranks\": \"[0, 1, 2, 3, 4, 5, 6, 7]\"}}}}",
+                MIB / 2,
+                output / 2
+            )
+        };
+        let events = STEP.map(kernel).join(", ");
+        format!(
+            "{{\"schemaVersion\": 1, \"distributedInfo\": {{\"rank\": {rank}}}, \"traceEvents\": [{events}]}}"
+        )
+    };
+    let profiles: Vec<String> = (0..8).map(profile).collect();
+    let files = profiles.iter().map(|text| RankProfile { name: "k", text: text.as_bytes() });
+    let kineto = kineto::read(&files.collect::<Vec<_>>()).unwrap().recorded.graph;
+    let row = |(name, _, output): (&str, u8, u64)| {
+        let whole = output.max(MIB);
+        format!("layer -1 1 {}_EP {whole} 1 NONE 0 1 NONE 0 1\n", name.to_ascii_uppercase())
+    };
+    let rows = STEP.map(row).concat();
+    let simai = simai::read(&format!(
+        "HYBRID model_parallel_NPU_group: 1 ep: 8 pp: 1 all_gpus: 8\n4\n{rows}"
+    ));
+    for graph in [&chakra, &kineto, &simai.unwrap().graph] {
+        assert_eq!(totals(graph), [11 * MIB, 84 * MIB]);
+    }
+    assert_eq!(totals(&goal::read(&goal_text()).unwrap().graph)[1], 84 * MIB);
+    let entry = |(name, _, output): (&str, u8, u64)| {
+        format!(
+            "{{\"profiling_name\": \"nccl:{name}\", \"process_group\": [\"0\"], \"input_sizes\": [[{}]], \"output_sizes\": [[{}]], \
+                 \"input_dtypes\": [\"Half\"], \"output_dtypes\": [\"Half\"]}}",
+            MIB / 2,
+            output / 2
+        )
+    };
+    let entries = STEP.map(entry).join(", ");
+    let recorder = format!(
+        "{{\"pg_config\": {{\"0\": {{\"ranks\": \"[0, 1, 2, 3, 4, 5, 6, 7]\"}}}}, \"entries\": [{entries}]}}"
+    );
+    let count = |(name, _, output): (&str, u8, u64)| {
+        let bytes = if name == "AllToAll" { MIB / 8 } else { output.min(MIB) };
+        format!(
+            "{{\"header\": {{\"n_ranks\": 8}}, \"coll_perf\": {{\"coll\": \"{name}\", \"coll_msg_size_bytes\": {bytes}}}}}\n"
+        )
+    };
+    for text in [recorder, STEP.map(count).concat()] {
+        assert_eq!(logs(&[("x", &text)]).profiles[0].exchanged[&8], 11 * MIB);
+    }
 }
