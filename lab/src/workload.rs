@@ -69,8 +69,8 @@ struct RunArguments {
     /// Also write the step as Chakra execution traces into this folder, one file per rank.
     #[arg(long, value_name = "FOLDER")]
     chakra_out: Option<PathBuf>,
-    /// Also write the step as GOAL, in binary form if the name ends in `.bin`; collectives become the
-    /// messages of a ring.
+    /// Also write the step as GOAL, in binary form if the name ends in `.bin`; the format only has
+    /// transfers and computation.
     #[arg(long, value_name = "FILE")]
     goal_out: Option<PathBuf>,
     #[command(flatten)]
@@ -196,7 +196,9 @@ fn run_described(arguments: &RunArguments) -> anyhow::Result<VerbOutcome> {
         write_chakra(folder, &graph, &machine)?;
     }
     if let Some(path) = &arguments.goal_out {
-        let text = goal::write(&graph, &machine)?;
+        let text = goal::write(&graph, ranks).map_err(|name| {
+            anyhow::anyhow!("`{name}` is a collective, but GOAL only has sends, receives and computation: leave out --goal-out")
+        })?;
         match path.extension().is_some_and(|extension| extension == "bin") {
             true => files::write(path, &goal::binary::bytes_of(&text)?)?,
             false => files::write(path, text.as_bytes())?,

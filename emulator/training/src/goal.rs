@@ -13,12 +13,10 @@
 //! a send after it (`LogGOPSim.cpp`: "local o not available"). A rank has one interface here.
 
 pub mod binary;
-mod lowered;
 mod processors;
 
 use std::collections::BTreeMap;
-
-pub use lowered::write;
+use std::fmt::Write;
 
 use lightloom_units::{Bytes, Picoseconds};
 
@@ -329,6 +327,62 @@ fn what(words: &[&str]) -> Option<GoalVerb> {
     }
 }
 
+/// Writes a graph of transfers and computing as GOAL. An operation runs on the processor whose last
+/// operation it waits for, or on a further one, so that it waits for no other.
+///
+/// # Errors
+/// If the graph has a collective task, which must be lowered to sends and receives first. The error
+/// names it.
+pub fn write(graph: &TaskGraph, ranks: u32) -> Result<String, String> {
+    // Write all labels before the dependencies, because a task may wait for one with a higher id.
+    let mut of_rank: Vec<[Vec<String>; 2]> = vec![Default::default(); ranks as usize];
+    // The last operation on each of at most 256 processors.
+    let mut processors: Vec<Vec<TaskId>> = vec![Vec::new(); ranks as usize];
+    let ends = |work: &TaskWork| match work {
+        TaskWork::Compute { rank, .. } => vec![*rank],
+        TaskWork::Transfer { from, to, .. } => vec![*from, *to],
+        TaskWork::Ring { .. } | TaskWork::Across { .. } | TaskWork::Pairs { .. } => Vec::new(),
+    };
+    for (place, task) in graph.tasks().iter().enumerate() {
+        let own = ends(&task.work);
+        if own.is_empty() {
+            return Err(task.name.clone());
+        }
+        for rank in own {
+            let [operations, waits] = &mut of_rank[rank as usize];
+            let what = match &task.work {
+                TaskWork::Transfer { from, to, bytes } if *from == rank => {
+                    format!("send {}b to {to} tag {place}", bytes.0)
+                }
+                TaskWork::Transfer { from, bytes, .. } => {
+                    format!("recv {}b from {from} tag {place}", bytes.0)
+                }
+                TaskWork::Compute { took, .. } => format!("calc {}", took.0 / 1000),
+                _ => String::new(),
+            };
+            let last = &mut processors[rank as usize];
+            let cpu = last
+                .iter()
+                .position(|last| task.after.contains(last))
+                .unwrap_or(last.len().min(255));
+            last.resize(last.len().max(cpu + 1), TaskId(0));
+            last[cpu] = TaskId(place as u32);
+            let on = if cpu > 0 { format!(" cpu {}", cpu) } else { String::new() };
+            operations.push(format!("t{place}: {what}{on}"));
+            for before in &task.after {
+                if ends(&graph.tasks()[before.index()].work).contains(&rank) {
+                    waits.push(format!("t{place} requires t{}", before.0));
+                }
+            }
+        }
+    }
+    let mut text = format!("num_ranks {ranks}\n");
+    for (rank, lines) in of_rank.iter().enumerate() {
+        let _ = write!(text, "\nrank {rank} {{\n{}\n}}\n", lines.concat().join("\n"));
+    }
+    Ok(text)
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;
@@ -344,6 +398,41 @@ mod tests {
         assert_eq!(transfer.work, TaskWork::Transfer { from: 0, to: 1, bytes: Bytes(8) });
         assert_eq!(transfer.after, [TaskId(0)]);
         assert_eq!(graph.tasks()[2].after, [TaskId(1)]);
+    }
+
+    #[test]
+    fn goal_text_round_trips() {
+        let step = read(PING).unwrap();
+        let again = read(&write(&step.graph, step.ranks).unwrap()).unwrap().graph;
+        let works = |graph: &TaskGraph| -> Vec<String> {
+            let mut all: Vec<String> =
+                graph.tasks().iter().map(|task| format!("{:?}", task.work)).collect();
+            all.sort();
+            all
+        };
+        assert_eq!(works(&step.graph), works(&again));
+    }
+
+    /// A task may wait for a later one, and computations that wait for nothing run at the same time.
+    #[test]
+    fn waits_round_trip_as_text_and_as_bytes() {
+        for waits in [&[&[1][..], &[]][..], &[&[], &[], &[0], &[1]]] {
+            let compute = |after: &&[u32]| Task {
+                name: String::new(),
+                after: after.iter().copied().map(TaskId).collect(),
+                work: TaskWork::Compute { rank: 0, took: Picoseconds(5000) },
+            };
+            let graph = TaskGraph::new(waits.iter().map(compute).collect()).unwrap();
+            let text = write(&graph, 1).unwrap();
+            let binary = binary::text_of(&binary::bytes_of(&text).unwrap()).unwrap();
+            for text in [text, binary] {
+                let again = read(&text).unwrap().graph;
+                let after = |graph: &TaskGraph| -> Vec<Vec<TaskId>> {
+                    graph.tasks().iter().map(|task| task.after.clone()).collect()
+                };
+                assert_eq!(after(&again), after(&graph), "{text}");
+            }
+        }
     }
 
     #[test]
