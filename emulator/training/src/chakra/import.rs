@@ -3,7 +3,6 @@
 
 use std::collections::{BTreeMap, BTreeSet};
 
-use lightloom_collective::CollectiveKind;
 use lightloom_units::{Bytes, Picoseconds};
 use prost::{DecodeError, Message};
 
@@ -66,8 +65,6 @@ struct Reader {
     streams: u32,
     tasks: Vec<Task>,
     ends: Vec<Vec<NodeEnd>>,
-    /// Duration of each task, as recorded by its first rank.
-    recorded: Vec<Picoseconds>,
     shared: BTreeMap<SharedNode, usize>,
     /// Task of each pair of rank and node id.
     places: BTreeMap<(u32, u64), usize>,
@@ -106,17 +103,16 @@ impl Reader {
         seen: &mut BTreeMap<SharedNode, usize>,
     ) -> Result<(), ChakraError> {
         let wrong = |reason: String| node_error(rank, &node, reason);
-        let (shared, work) = meaning(rank, &node, seen).map_err(wrong)?;
-        let bytes = match work {
-            TaskWork::Across { bytes, .. } | TaskWork::Transfer { bytes, .. } => bytes.0,
-            _ => 0,
-        };
+        let shared = meaning(rank, &node, seen).map_err(wrong)?;
+        let bytes = shared.as_ref().map_or(0, |(_, bytes)| *bytes);
+        let shared = shared.map(|(shared, _)| shared);
         let known = shared.as_ref().and_then(|shared| self.shared.get(shared)).copied();
         let task = known.unwrap_or_else(|| {
+            let micros = if node.kind == METADATA_NODE { 0 } else { node.duration_micros };
+            let took = Picoseconds(micros * PICOSECONDS_PER_MICROSECOND);
+            let work = TaskWork::Compute { rank, took };
             self.tasks.push(Task { name: node.name.clone(), after: Vec::new(), work });
             self.ends.push(Vec::new());
-            let took = Picoseconds(node.duration_micros * PICOSECONDS_PER_MICROSECOND);
-            self.recorded.push(took);
             self.tasks.len() - 1
         });
         self.shared.extend(shared.map(|shared| (shared, task)));
@@ -141,17 +137,20 @@ impl Reader {
             };
             // The streams of the other ranks are missing, so use the duration that this rank
             // recorded.
-            let took = self.recorded[*task];
-            match (&ends[..], self.streams) {
-                ([NodeEnd { rank, .. }], 1) if took > Picoseconds::ZERO => {
-                    own.work = TaskWork::Compute { rank: *rank, took };
-                    continue;
-                }
-                (_, 1) => {}
-                _ => agree(shared, ends, &expected)?,
+            let took =
+                |work: &TaskWork| matches!(work, TaskWork::Compute { took, .. } if took.0 > 0);
+            if self.streams == 1 && took(&own.work) {
+                continue;
             }
-            let SharedNode::Collective { operation, .. } = shared else { continue };
-            own.work = work(*operation, ends, rings);
+            if self.streams > 1 {
+                agree(shared, ends, &expected)?;
+            }
+            own.work = match *shared {
+                SharedNode::Collective { operation, .. } => work(operation, ends, rings),
+                SharedNode::Transfer { from, to, .. } => {
+                    TaskWork::Transfer { from, to, bytes: Bytes(ends[0].bytes) }
+                }
+            };
         }
         Ok(TaskGraph::new(self.tasks)?)
     }
@@ -246,14 +245,13 @@ fn work(operation: Operation, ends: &[NodeEnd], rings: &[Vec<u32>]) -> TaskWork 
     ring.map_or_else(|| exchange.work(), |ring| exchange.on_ring(ring as u32))
 }
 
-/// Returns the work of a node and its identity across ranks. `seen` counts the equal nodes of this
-/// rank. The ranks of a collective and its size are known only when all streams have been read: its
-/// bytes here are those that the rank puts in.
+/// Returns the identity of an exchange across ranks and the bytes that this rank puts in. `None` for
+/// computing. `seen` counts the equal nodes of this rank.
 fn meaning(
     rank: u32,
     node: &ChakraNode,
     seen: &mut BTreeMap<SharedNode, usize>,
-) -> Result<(Option<SharedNode>, TaskWork), String> {
+) -> Result<Option<(SharedNode, u64)>, String> {
     let number = |name: &str| {
         number(&node.attr, name).ok_or_else(|| format!("it has no attribute `{name}`"))
     };
@@ -262,33 +260,26 @@ fn meaning(
         *count += 1;
         *count - 1
     };
-    let took = Picoseconds(node.duration_micros * PICOSECONDS_PER_MICROSECOND);
     Ok(match node.kind {
         // PyTorch marks calls of its communication library with this kind but without the exchanged
         // data.
-        COMM_COLL_NODE if self::number(&node.attr, "comm_type").is_none() => {
-            (None, TaskWork::Compute { rank, took })
-        }
+        COMM_COLL_NODE if number("comm_type").is_err() => None,
         COMM_COLL_NODE => {
             let code = number("comm_type")?;
             let Some(operation) = operation_of(code) else {
                 // A recorded collective that is not known becomes computing of the recorded
                 // duration.
                 if node.duration_micros > 0 {
-                    return Ok((None, TaskWork::Compute { rank, took }));
+                    return Ok(None);
                 }
                 let known = CODES.map(|(code, known)| format!("{} {code}", known.name()));
                 return Err(format!("`comm_type` {code} is not known: {}", known.join(", ")));
             };
-            let bytes = match operation {
-                Operation::Barrier => Bytes(0),
-                _ => Bytes(number("comm_size")?),
-            };
+            let bytes = if operation == Operation::Barrier { 0 } else { number("comm_size")? };
             let group = text(&node.attr, "pg_name").unwrap_or_default();
             let shared = |nth| SharedNode::Collective { group: group.clone(), operation, nth };
             let nth = nth(shared(0));
-            let kind = CollectiveKind::AllReduce;
-            (Some(shared(nth)), TaskWork::Across { kind, ranks: Vec::new(), bytes })
+            Some((shared(nth), bytes))
         }
         COMM_SEND_NODE | COMM_RECV_NODE => {
             let is_send = node.kind == COMM_SEND_NODE;
@@ -299,16 +290,14 @@ fn meaning(
             let (from, to) = (end("comm_src", is_send)?, end("comm_dst", !is_send)?);
             let [from, to] = [from, to].map(|rank| rank as u32);
             let tag = number("comm_tag").unwrap_or_default();
-            let bytes = Bytes(number("comm_size")?);
             let shared = |nth| SharedNode::Transfer { from, to, tag, nth };
             let nth = nth(shared(0));
-            (Some(shared(nth)), TaskWork::Transfer { from, to, bytes })
+            Some((shared(nth), number("comm_size")?))
         }
         COMP_NODE if node.duration_micros == 0 && number("num_ops").is_ok() => {
             return Err("it gives operations (`num_ops`) and no duration".to_owned());
         }
-        METADATA_NODE => (None, TaskWork::Compute { rank, took: Picoseconds::ZERO }),
-        _ => (None, TaskWork::Compute { rank, took }),
+        _ => None,
     })
 }
 
