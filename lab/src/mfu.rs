@@ -8,6 +8,7 @@ pub(crate) mod packets;
 pub(crate) mod study;
 
 use std::collections::BTreeMap;
+use std::ffi::OsStr;
 use std::path::{Path, PathBuf};
 
 use anyhow::Context;
@@ -48,7 +49,7 @@ use lightloom::table::{TextTable, separated};
   lightloom mfu --model mixtral-8x7b --gpus 256 --arch dgx --schedule 1f1b,zero-bubble --zero 2
   lightloom mfu --runs mine/runs.csv")]
 pub(crate) struct Arguments {
-    /// A shipped model, or a YAML file with its dimensions.
+    /// A shipped model, a YAML file with its dimensions, or a `config.json` of Hugging Face.
     #[arg(long, value_name = "NAME|FILE", required_unless_present = "runs")]
     model: Option<String>,
     /// GPUs of the job; several for a sweep.
@@ -241,7 +242,9 @@ pub(crate) fn card<T, E: std::error::Error + Send + Sync + 'static>(
     inputs: &mut Inputs,
 ) -> anyhow::Result<T> {
     let path = Path::new(name);
-    if !path.extension().is_some_and(|extension| extension == "yaml" || extension == "yml") {
+    let is_file =
+        |extension: &OsStr| ["yaml", "yml", "json"].iter().any(|known| extension == *known);
+    if !path.extension().is_some_and(is_file) {
         return Ok(shipped(name)?);
     }
     let (card, mistakes) = match files::read_document(path) {

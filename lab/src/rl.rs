@@ -41,7 +41,7 @@ use lightloom::{fabric, plan};
 
 In closed form; assumptions: docs/rl.md")]
 pub(crate) struct Arguments {
-    /// A shipped model, or a YAML file with its dimensions.
+    /// A shipped model, a YAML file with its dimensions, or a `config.json` of Hugging Face.
     #[arg(long, value_name = "NAME|FILE", required_unless_present = "fabric")]
     model: Option<String>,
     /// A fabric file with a reinforcement-learning job: its model, GPUs and samples; also shows

@@ -30,7 +30,7 @@ use lightloom::table::TextTable;
 
 Exit status 1 if no layout keeps the objective for the requested share of requests.")]
 pub(crate) struct Arguments {
-    /// A shipped model, or a YAML file with its dimensions.
+    /// A shipped model, a YAML file with its dimensions, or a `config.json` of Hugging Face.
     #[arg(long, value_name = "NAME|FILE")]
     model: String,
     /// GPUs of the pool.

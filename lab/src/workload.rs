@@ -17,7 +17,7 @@ use lightloom_training::graph::{TaskGraph, TaskId};
 use lightloom_training::longest_path::{PathShares, critical_path, play};
 use lightloom_training::machine::Machine;
 use lightloom_training::network::Network;
-use lightloom_training::recorded::Recorded;
+use lightloom_training::recorded::{Recorded, Scales, TimedPart};
 use lightloom_training::rescale::RankLayout;
 use lightloom_units::{Picoseconds, SimTime};
 use serde::Serialize;
@@ -89,9 +89,15 @@ struct ReplayArguments {
     files: Vec<PathBuf>,
     #[command(flatten)]
     fabric: FabricArguments,
-    /// What if computation took this many times as long: 0.5 is a chip twice as fast.
+    /// What if kernels took this many times as long: 0.5 is a chip twice as fast.
     #[arg(long, value_name = "FACTOR", default_value_t = 1.0)]
     compute_scale: f64,
+    /// What if copies on the device took this many times as long.
+    #[arg(long, value_name = "FACTOR", default_value_t = 1.0)]
+    copy_scale: f64,
+    /// What if the host took this many times as long between its launches.
+    #[arg(long, value_name = "FACTOR", default_value_t = 1.0)]
+    host_scale: f64,
     /// Pipeline stages of the recorded step; with TP they determine its DP.
     #[arg(long, value_name = "N", default_value_t = 1, value_parser = clap::value_parser!(u32).range(1..=4096))]
     pp: u32,
@@ -133,6 +139,8 @@ struct StepSummary {
     ranks: u32,
     tp: u32,
     tasks: usize,
+    /// Number of consecutive steps, as marked by the profiler. The path is that of all.
+    steps: u32,
     step_seconds: f64,
     #[serde(skip_serializing_if = "Option::is_none")]
     recorded_seconds: Option<f64>,
@@ -178,7 +186,10 @@ fn run_described(arguments: &RunArguments) -> anyhow::Result<VerbOutcome> {
     let network = arguments.fabric.network()?.map_or_else(|| architecture("khop:3"), Ok)?;
     let files = read(&arguments.files)?;
     let described = described::read_described(&as_files(&files), arguments.fabric.tp);
-    let Described { graph, ranks, tensor } = described.map_err(refused)?;
+    let Described { graph, ranks, tensor, note } = described.map_err(refused)?;
+    if let Some(note) = note {
+        output::note(&note);
+    }
     let machine = fabric(&network, ranks, tensor)?;
     let report = emulate(&graph, &machine, &network.name, tensor, None)?;
     if let Some(folder) = &arguments.chakra_out {
@@ -207,13 +218,7 @@ impl FabricArguments {
 
 fn replay_recorded(arguments: &ReplayArguments) -> anyhow::Result<VerbOutcome> {
     let (recorded, tensor) = recorded_step(&arguments.files, arguments.fabric.tp)?;
-    let scale = arguments.compute_scale;
-    anyhow::ensure!(
-        scale > 0.0 && scale <= 1000.0,
-        "--compute-scale must be above 0 and at most 1000, such as 0.5"
-    );
-    let recorded = recorded.with_compute(scale)?;
-    let taken = recorded.recorded.as_secs_f64();
+    let recorded = scaled(arguments, &recorded)?;
     let Some(network) = arguments.fabric.network()? else {
         let asked = [
             (arguments.what_if_tp, "--what-if-tp"),
@@ -226,12 +231,37 @@ fn replay_recorded(arguments: &ReplayArguments) -> anyhow::Result<VerbOutcome> {
             );
             return Err(WrongUsage(message).into());
         }
-        return show(&longest(&recorded, tensor, taken), &arguments.result);
+        return show(&longest(&recorded, tensor), &arguments.result);
     };
     let (recorded, tensor) = rescaled(arguments, recorded, tensor)?;
     let machine = fabric(&network, recorded.ranks.next_multiple_of(tensor), tensor)?;
-    let report = emulate(&recorded.graph, &machine, &network.name, tensor, Some(taken))?;
+    let report = emulate(&recorded.graph, &machine, &network.name, tensor, Some(&recorded))?;
     show(&report, &arguments.result)
+}
+
+/// Returns the step with the requested factors on its times, and says what keeps its time.
+fn scaled(arguments: &ReplayArguments, recorded: &Recorded) -> anyhow::Result<Recorded> {
+    let ReplayArguments { compute_scale: kernel, copy_scale: copy, host_scale: host, .. } =
+        *arguments;
+    let parts = [
+        ("--compute-scale", "kernels", kernel, TimedPart::Kernel),
+        ("--copy-scale", "copies", copy, TimedPart::Copy),
+        ("--host-scale", "time of the host", host, TimedPart::Host),
+        ("", "exchanges", 1.0, TimedPart::Exchange),
+    ];
+    let (mut changed, mut kept) = (Vec::new(), Vec::new());
+    for (option, what, factor, part) in parts {
+        if !(factor > 0.0 && factor <= 1000.0) {
+            anyhow::bail!("{option} must be above 0 and at most 1000, such as 0.5");
+        }
+        let seconds = recorded.time_of(part).as_secs_f64();
+        let said = format!("{what} ({seconds:.6} s over all ranks)");
+        if factor == 1.0 { kept.push(said) } else { changed.push(format!("{said} × {factor}")) }
+    }
+    if !changed.is_empty() {
+        output::note(&format!("{}; unchanged: {}", changed.join(", "), kept.join(", ")));
+    }
+    Ok(recorded.scaled(Scales { kernel, copy, host })?)
 }
 
 /// Rescales the step to the requested ranks. Returns the step and the number of ranks per TP group.
@@ -273,7 +303,7 @@ fn recorded_step(paths: &[PathBuf], tensor: Option<u32>) -> anyhow::Result<(Reco
     }
     if taken.unknown > 0 {
         output::note(&format!(
-            "{} NCCL kernels do not say what they exchange and count as computing",
+            "{} NCCL kernels are not described (`Collective name`, sizes, `dtype`, ranks): they keep their time",
             taken.unknown
         ));
     }
@@ -286,11 +316,11 @@ fn fabric(network: &Network, ranks: u32, tensor: u32) -> anyhow::Result<Machine>
 }
 
 /// Reports the step with every time as recorded.
-fn longest(recorded: &Recorded, tensor: u32, taken: f64) -> StepSummary {
+fn longest(recorded: &Recorded, tensor: u32) -> StepSummary {
     let spans = play(&recorded.graph, &recorded.took);
     let communication = "as recorded".to_owned();
     let empty = (0, 0);
-    report(&recorded.graph, &spans, communication, (recorded.ranks, tensor), empty, Some(taken))
+    report(&recorded.graph, &spans, communication, (recorded.ranks, tensor), empty, Some(recorded))
 }
 
 fn emulate(
@@ -298,12 +328,12 @@ fn emulate(
     machine: &Machine,
     arch: &str,
     tensor: u32,
-    taken: Option<f64>,
+    recorded: Option<&Recorded>,
 ) -> anyhow::Result<StepSummary> {
     let timeline = replay(graph, machine, RingReuse::Never, &mut Live::default())?;
     let communication = format!("packets on {arch}");
     let counts = (timeline.packet_hops, timeline.reused);
-    Ok(report(graph, &timeline.spans, communication, (machine.ranks, tensor), counts, taken))
+    Ok(report(graph, &timeline.spans, communication, (machine.ranks, tensor), counts, recorded))
 }
 
 fn report(
@@ -312,18 +342,23 @@ fn report(
     communication: String,
     (ranks, tp): (u32, u32),
     (packet_hops, collectives_reused): (u64, u64),
-    recorded_seconds: Option<f64>,
+    recorded: Option<&Recorded>,
 ) -> StepSummary {
     let path = critical_path(graph, spans);
     let end = spans.iter().map(|span| span.1).max().unwrap_or(SimTime::START);
+    let end = end.since(SimTime::START);
+    let step = |end: Picoseconds| {
+        recorded.map_or(end.as_secs_f64(), |recorded| recorded.step_seconds(end))
+    };
     StepSummary {
         schema: "lightloom.workload/v1",
         communication,
         ranks,
         tp,
         tasks: graph.tasks().len(),
-        step_seconds: end.since(SimTime::START).as_secs_f64(),
-        recorded_seconds,
+        steps: recorded.map_or(1, |recorded| recorded.steps),
+        step_seconds: step(end),
+        recorded_seconds: recorded.map(|recorded| step(recorded.recorded)),
         packet_hops,
         collectives_reused,
         critical_path: PathShares::of(graph, spans, &path),
@@ -364,6 +399,13 @@ fn text(report: &StepSummary) -> String {
         let change = 100.0 * (report.step_seconds / recorded - 1.0);
         text.push_str(&format!("; recorded {recorded:.6} s: {change:+.2} %"));
     }
+    let whole = report.step_seconds * f64::from(report.steps);
+    if report.steps > 1 {
+        text.push_str(&format!(
+            "\nmean of {} steps marked by the profiler; the path is that of all",
+            report.steps
+        ));
+    }
     let mut shares = TextTable::new(["on the critical path", "s", "of the step"]);
     for (what, seconds) in [
         ("computing", report.critical_path.compute_seconds),
@@ -372,7 +414,7 @@ fn text(report: &StepSummary) -> String {
         ("transfers", report.critical_path.transfer_seconds),
         ("waiting", report.critical_path.waiting_seconds),
     ] {
-        let share = 100.0 * seconds / report.step_seconds.max(f64::MIN_POSITIVE);
+        let share = 100.0 * seconds / whole.max(f64::MIN_POSITIVE);
         shares.row([what.to_owned(), format!("{seconds:.6}"), format!("{share:.1} %")]);
     }
     let mut tasks = TextTable::new(["longest tasks on it", "times", "s"]);

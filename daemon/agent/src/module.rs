@@ -5,7 +5,7 @@ use std::collections::BTreeMap;
 use std::sync::{Arc, Mutex, PoisonError};
 use std::time::Duration;
 
-use lightloom_firmware_api::cmis::{RegisterAddress, page_b0};
+use lightloom_firmware_api::cmis::{RegisterAddress, page_b0, page00};
 use lightloom_firmware_api::frame::VERSION;
 use lightloom_firmware_api::message::{
     Arm, ArmReport, Capabilities, Event, EventsReport, FireReport, Identity, LinkName, LinksReport,
@@ -508,5 +508,5 @@ fn words(bytes: &[u8; 16]) -> [Power; 8] {
 }
 
 fn text(bytes: &[u8]) -> String {
-    String::from_utf8_lossy(bytes).trim().to_owned()
+    page00::characters(bytes).collect::<String>().trim().to_owned()
 }

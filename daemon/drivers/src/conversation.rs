@@ -30,6 +30,10 @@ pub trait Conversation: Send {
         None
     }
     fn closed(&mut self);
+    /// Returns what arrived since the connection was opened, in words, for a report of a failed hello.
+    fn heard(&self) -> String {
+        String::new()
+    }
     fn promise(&self) -> Option<Promise> {
         None
     }
@@ -67,6 +71,9 @@ impl<D: Dialect + Clone> Conversation for Session<D> {
     }
     fn closed(&mut self) {
         self.closed();
+    }
+    fn heard(&self) -> String {
+        self.heard()
     }
     fn promise(&self) -> Option<Promise> {
         self.dialect().promise()

@@ -82,6 +82,10 @@ pub trait Dialect: Send {
         Vec::new()
     }
     fn reply(&mut self, request: &Request, input: &mut Input) -> Progress;
+    /// Returns received text without secrets that the device may have echoed.
+    fn hide(&self, heard: &str) -> String {
+        heard.to_owned()
+    }
     fn finish(&mut self, op: &Op) -> Outcome;
     fn identity(&self) -> String;
     fn promise(&self) -> Option<Promise> {
@@ -123,7 +127,12 @@ pub struct Session<D> {
     foreign: Vec<Foreign>,
     signals: Vec<Signal>,
     was_asked_again: bool,
+    /// The first bytes since the connection was opened.
+    heard: Vec<u8>,
 }
+
+/// Maximum number of received bytes that a failed hello reports.
+const HEARD_BYTES: usize = 160;
 
 #[derive(Debug, PartialEq, Eq)]
 enum Doing {
@@ -154,11 +163,13 @@ impl<D: Dialect> Session<D> {
             foreign,
             signals,
             was_asked_again: false,
+            heard: Vec::new(),
         }
     }
 
     pub fn connected(&mut self, out: &mut Vec<u8>) {
         self.input.bytes.clear();
+        self.heard.clear();
         self.waiting = self.dialect.hello().into();
         (self.doing, self.greeted, self.was_asked_again) = (Doing::Hello, false, false);
         self.send(out);
@@ -225,6 +236,8 @@ impl<D: Dialect> Session<D> {
 
     fn take_in(&mut self, bytes: &[u8], out: &mut Vec<u8>) -> Option<Reached> {
         self.input.bytes.extend_from_slice(bytes);
+        let room = HEARD_BYTES.saturating_sub(self.heard.len());
+        self.heard.extend(bytes.iter().take(room));
         while let Some(request) = self.waiting.front() {
             match self.dialect.reply(request, &mut self.input) {
                 Progress::Wait if self.input.bytes.len() > INPUT_BYTES_MAX => {
@@ -263,6 +276,15 @@ impl<D: Dialect> Session<D> {
         self.input.noise
     }
 
+    /// Returns the first bytes since the connection was opened, in words.
+    pub fn heard(&self) -> String {
+        if self.heard.is_empty() {
+            return "it sent nothing".to_owned();
+        }
+        let shown = self.dialect.hide(&String::from_utf8_lossy(&self.heard));
+        format!("it sent `{}`", shown.escape_debug())
+    }
+
     pub fn foreign(&mut self) -> Vec<Foreign> {
         self.collect();
         std::mem::take(&mut self.foreign)
@@ -294,13 +316,18 @@ impl<D: Dialect> Session<D> {
         self.waiting.clear();
         match std::mem::replace(&mut self.doing, Doing::Idle) {
             Doing::Op(_) | Doing::Look => Reached::Ended(outcome),
-            Doing::Hello | Doing::Idle | Doing::Closed => {
+            doing @ (Doing::Hello | Doing::Idle | Doing::Closed) => {
+                self.doing = doing;
                 self.lost(format!("it does not say who it is: {outcome:?}"))
             }
         }
     }
 
     fn lost(&mut self, why: String) -> Reached {
+        let why = match self.doing {
+            Doing::Hello => format!("{why}; {}", self.heard()),
+            _ => why,
+        };
         self.input.noise += 1;
         self.closed();
         Reached::Lost(why)
@@ -320,6 +347,26 @@ pub fn preview<D: Dialect + Clone>(dialect: &D, ops: &[Op]) -> Result<Vec<Vec<u8
         bytes.extend(dialect.requests(op)?.into_iter().map(|request| request.bytes));
     }
     Ok(bytes)
+}
+
+/// Removes the negotiation of Telnet, which text protocols do not need. Keeps an incomplete command
+/// at the end.
+pub(crate) fn without_telnet(input: &mut Vec<u8>) {
+    const COMMAND: u8 = 255;
+    let mut from = 0;
+    while let Some(at) = input[from..].iter().position(|byte| *byte == COMMAND) {
+        from += at;
+        let rest = &input[from..];
+        let length = match rest.get(1) {
+            // A subnegotiation ends with IAC SE.
+            Some(250) => rest.windows(2).position(|two| two == [COMMAND, 240]).map(|end| end + 2),
+            Some(251..=254) => (rest.len() > 2).then_some(3),
+            Some(_) => Some(2),
+            None => None,
+        };
+        let Some(length) = length else { return };
+        input.drain(from..from + length);
+    }
 }
 
 /// Takes one line from the input, without its terminator (LF, CR LF or CR). Skips empty lines.

@@ -2,7 +2,7 @@
 //! Identity and readings of a transceiver beyond its paths. Read-only.
 
 use lightloom_firmware_api::cmis::state::ModuleState;
-use lightloom_firmware_api::cmis::{RegisterAddress, Registers, lower, page_b0};
+use lightloom_firmware_api::cmis::{RegisterAddress, Registers, lower, page_b0, page00};
 use lightloom_firmware_api::message::{Identity, StatusReport};
 
 use lightloom_control::state::Position;
@@ -52,6 +52,11 @@ impl Registers for Copy<'_> {
     }
 }
 
+/// Returns the text of a field of CMIS, without what pads it.
+pub(crate) fn text(field: &[u8]) -> String {
+    page00::characters(field).collect::<String>().trim().to_owned()
+}
+
 impl Module {
     pub(super) fn of(
         identity: &Identity,
@@ -59,7 +64,6 @@ impl Module {
         registers: Vec<(RegisterAddress, Vec<u8>)>,
     ) -> Self {
         let copy = Copy(&registers);
-        let text = |bytes: &[u8]| String::from_utf8_lossy(bytes).trim().to_owned();
         let nibbles = |byte: u8| (byte >> 4, byte & 0xf);
         let groups = 0..usize::from(identity.groups);
         let position = |code: u8| Position(u32::from(code));

@@ -22,7 +22,7 @@ use lightloom_firmware_api::path::{
 };
 use lightloom_units::id::{BundleId, NodeId};
 
-use crate::module::{self, Module};
+use crate::module::{self, Module, text};
 use crate::{Awaits, Dialect, Input, Progress, Request};
 use lightloom_control::controller::Signal;
 use lightloom_control::mover::Promise;
@@ -272,7 +272,7 @@ impl OcsTrx {
     fn take(&mut self, reply: &Reply<'_>) -> Progress {
         match reply {
             Reply::Identity(identity) => {
-                let serial = String::from_utf8_lossy(&identity.serial).trim().to_owned();
+                let serial = text(&identity.serial);
                 if let Some(expected) = self.serial.as_ref().filter(|expected| **expected != serial)
                 {
                     let why = format!(
@@ -496,7 +496,6 @@ impl Dialect for OcsTrx {
 
     fn identity(&self) -> String {
         let Some(identity) = self.identity else { return String::new() };
-        let text = |bytes: &[u8]| String::from_utf8_lossy(bytes).trim().to_owned();
         let (major, minor) = identity.firmware;
         let (vendor, part) = (text(&identity.vendor), text(&identity.part));
         format!("{vendor},{part},{},{major}.{minor}", text(&identity.serial))

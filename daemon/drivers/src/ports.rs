@@ -8,7 +8,7 @@ use lightloom_fabric::fat_tree::device_ports::DevicePorts;
 
 use lightloom_control::state::{Move, Observation, Op, Outcome, Position, Positions, Slot, at};
 
-const PORTS_MAX: u32 = 1 << 16;
+pub(super) const PORTS_MAX: u32 = 1 << 16;
 
 /// The ports of a switch. Ingress ports are 1 to N, egress ports N+1 to N+M.
 #[derive(Clone, Debug, Default)]

@@ -6,15 +6,16 @@
 //! that create circuits also use `*OPC?` as a barrier. Removals need no barrier: they are refused
 //! or executed immediately, and the next creation need not wait for light to settle. The mover
 //! reads the result back. Answers to the queries of one line arrive on one line, separated by `;`.
-//! `conn:only` would drop all other circuits and is never sent. Ingress ports are 1 to N, egress
+//! A greeting and echoes are left out: the identity is the last line before the size. `conn:only`
+//! would drop all other circuits and is never sent. Ingress ports are 1 to N, egress
 //! ports N+1 to N+M.
 
 use std::fmt::Write;
 
 use lightloom_fabric::fat_tree::device_ports::DevicePorts;
 
-use crate::ports::{Ports, Task};
-use crate::{Awaits, Dialect, Input, Progress, Request, take_line};
+use crate::ports::{PORTS_MAX, Ports, Task};
+use crate::{Awaits, Dialect, Input, Progress, Request, take_line, without_telnet};
 use lightloom_control::state::{Op, Outcome};
 
 const POWER_PORTS_MAX: usize = 256;
@@ -61,7 +62,10 @@ impl Scpi {
     }
 
     fn take_positions(&mut self, line: &str) -> Option<()> {
-        let (slots, ports) = line.trim().split_once("),(")?;
+        // Firmware writes blanks between lists, or a word instead of two empty ones.
+        let line: String = line.split_whitespace().collect();
+        let lists = if line == "<none>" { "(@),(@)" } else { &line };
+        let (slots, ports) = lists.split_once("),(")?;
         let slots = parse_list(slots.strip_prefix("(@")?)?;
         let ports = parse_list(ports.strip_prefix('@')?.strip_suffix(')')?)?;
         if slots.len() != ports.len() {
@@ -110,16 +114,32 @@ impl Dialect for Scpi {
     }
 
     fn reply(&mut self, request: &Request, input: &mut Input) -> Progress {
-        let Some(line) = take_line(&mut input.bytes) else { return Progress::Wait };
-        let line = String::from_utf8_lossy(&line).into_owned();
+        without_telnet(&mut input.bytes);
+        let asked = String::from_utf8_lossy(&request.bytes);
+        let line = loop {
+            let Some(line) = take_line(&mut input.bytes) else { return Progress::Wait };
+            let line = String::from_utf8_lossy(&line).into_owned();
+            // An echo, perhaps behind a prompt.
+            if !line.trim_end().ends_with(asked.trim_end()) {
+                break line;
+            }
+        };
         let understood = match request.awaits {
             Awaits::Identity => {
                 self.identity.clone_from(&line);
                 Some(())
             }
-            Awaits::Size => line
-                .split_once(',')
-                .and_then(|(ingress, egress)| self.ports.take_size(ingress, egress)),
+            Awaits::Size => {
+                let size = line.split_once(',');
+                let size = size.and_then(|(ingress, egress)| self.ports.take_size(ingress, egress));
+                // What came before was a greeting, and this the identity.
+                if size.is_none() {
+                    input.noise += 1;
+                    self.identity = line;
+                    return self.reply(request, input);
+                }
+                size
+            }
             Awaits::Positions => self.take_observation(&line),
             Awaits::Done | Awaits::Errors => match error(&line, request.awaits) {
                 Some((0, _)) => Some(()),
@@ -174,11 +194,15 @@ fn list(ports: impl Iterator<Item = u32>) -> String {
     text
 }
 
+/// Parses ports and ranges of ports, such as `1,4:6`.
 fn parse_list(text: &str) -> Option<Vec<u32>> {
-    if text.trim().is_empty() {
-        return Some(Vec::new());
+    let mut ports: Vec<u32> = Vec::new();
+    for item in text.split(',').filter(|item| !item.is_empty()) {
+        let (first, last) = item.split_once(':').unwrap_or((item, item));
+        let (first, last): (u32, u32) = (first.parse().ok()?, last.parse().ok()?);
+        ports.extend((first..=last).take(PORTS_MAX as usize));
     }
-    text.split(',').map(|port| port.trim().parse().ok()).collect()
+    Some(ports)
 }
 
 pub(super) fn millis(text: &str) -> Option<i32> {
@@ -198,7 +222,8 @@ fn error(line: &str, awaits: Awaits) -> Option<(i32, String)> {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use lightloom_control::state::{Move, Position, Slot, Txn};
+    use crate::{Reached, Session};
+    use lightloom_control::state::{Move, Neighbours, Position, Slot, Txn};
 
     fn switch(from: u32, to: u32) -> (Scpi, Request) {
         let mut scpi = Scpi::new(true);
@@ -224,6 +249,55 @@ mod tests {
         let said = answer(&mut scpi, &remove, "-221, \"Settings conflict\"\n");
         assert_eq!(said, Progress::Ended(failed));
         assert!(matches!(answer(&mut scpi, &remove, "OK\n"), Progress::Lost(_)));
+    }
+
+    /// Regression: a greeting or an echo shifted every answer by one.
+    #[test]
+    fn greeting_and_echo_shift_no_answer() {
+        for (greeting, echoes) in
+            [("", false), ("Polatis switch, SCPI ready\r\n\r\na,b\r\n", false), ("hi\n", true)]
+        {
+            let mut session = Session::new(Scpi::new(false));
+            let (mut out, mut said) = (Vec::new(), greeting.as_bytes().to_vec());
+            session.connected(&mut out);
+            let mut reached = Vec::new();
+            for answer in ["Polatis,N-OST-8x8,1101,6.6.1.7\r\n", "8,8\r\n", "(@1),(@9)\r\n"] {
+                if echoes {
+                    said.extend(b"SCPI> ");
+                    said.append(&mut out);
+                }
+                out.clear();
+                said.extend(answer.bytes());
+                for byte in said.drain(..) {
+                    reached.extend(session.received(&[byte], &mut out));
+                }
+                if let Some(Reached::Ready(identity)) = reached.last() {
+                    assert_eq!(identity, "Polatis,N-OST-8x8,1101,6.6.1.7");
+                    let read = Op::Observe { power: Vec::new(), neighbours: Neighbours::Never };
+                    assert_eq!(session.start(&read, &mut out), None);
+                }
+            }
+            assert!(matches!(&reached[..], [_, Reached::Ended(Outcome::Done(_))]), "{reached:?}");
+        }
+    }
+
+    #[test]
+    fn circuits_are_read_in_every_form_of_a_list() {
+        for (line, circuits) in [
+            ("(@1,2,3),(@9,10,11)\n", vec![(1, 9), (2, 10), (3, 11)]),
+            ("(@1:3), (@9:10, 11)\n", vec![(1, 9), (2, 10), (3, 11)]),
+            ("(@),(@)\n", vec![]),
+            ("<none>\n", vec![]),
+        ] {
+            let mut scpi = Scpi::new(false);
+            scpi.ports.take_size("8", "8").unwrap();
+            let look = scpi.look(Vec::new());
+            assert_eq!(answer(&mut scpi, &look, line), Progress::Answered, "{line}");
+            let read = Op::Observe { power: Vec::new(), neighbours: Neighbours::Never };
+            let Outcome::Done(Some(seen)) = scpi.finish(&read) else { panic!("{line}") };
+            let found = seen.positions.iter().map(|(slot, position)| (slot.0, position.0));
+            assert_eq!(found.collect::<Vec<(u32, u32)>>(), circuits, "{line}");
+        }
     }
 
     #[test]

@@ -111,7 +111,8 @@ impl Tender {
                 self.reached(now, reached, out);
             }
             State::Greeting(at) if at <= now => {
-                self.lost(now, "no answer to hello in time".into(), out);
+                let why = ["no answer to hello in time".to_owned(), self.conversation.heard()];
+                self.lost(now, why.join("; ").trim_end_matches("; ").to_owned(), out);
             }
             State::Resting(at, ..) if at <= now => {
                 if let State::Resting(_, ticket, op) =
@@ -331,7 +332,7 @@ impl Tender {
         self.conversation.closed();
         out.push(Does::Close);
         self.backoff = (self.backoff + self.backoff).min(BACKOFF_MAX);
-        if was_up || self.reported.as_ref() != Some(&why) {
+        if was_up || self.reported.as_ref().is_none_or(|reported| !is_same(reported, &why)) {
             self.reported = (!was_up).then(|| why.clone());
             out.push(event(Event::Down(self.name.clone(), why)));
         }
@@ -354,6 +355,16 @@ fn why_lost(outcome: &Outcome) -> Option<String> {
     match outcome {
         Outcome::Unknown(why) => Some(why.clone()),
         _ => None,
+    }
+}
+
+/// Returns whether two reasons are equal, whatever the device sent.
+fn is_same(one: &Trouble, other: &Trouble) -> bool {
+    match (one, other) {
+        (Trouble::Silent(one), Trouble::Silent(other)) => {
+            one.split("; it sent ").next() == other.split("; it sent ").next()
+        }
+        _ => one == other,
     }
 }
 

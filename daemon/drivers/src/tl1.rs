@@ -1,16 +1,17 @@
 // SPDX-License-Identifier: Apache-2.0
 //! TL1 for Polatis-style optical switches (TCP 3082).
 //!
-//! A reply is a block of lines that ends with `;`, or with `>` if more follows. Autonomous messages
-//! arrive at any time, even between a command and its reply, and `IP`-style acknowledgements may
-//! come first. Replies are therefore matched by ctag, not by order. Denials differ: `SARB` means
+//! A reply is a block of lines that ends with `;`, or with `>` if more follows. Its second line
+//! follows one with the switch's name, date and time, which distinguishes it from a login banner, an
+//! echo or a prompt before it. Autonomous messages arrive at any time, even between a command
+//! and its reply, and `IP`-style acknowledgements may come first. Replies are therefore matched by ctag, not by order. Denials differ: `SARB` means
 //! busy, `SROF` may have moved something, and all others changed nothing.
 
 use lightloom_fabric::fat_tree::device_ports::DevicePorts;
 
 use crate::ports::{Ports, Task};
 use crate::scpi::millis;
-use crate::{Awaits, Dialect, Input, Progress, Request};
+use crate::{Awaits, Dialect, Input, Progress, Request, without_telnet};
 use lightloom_control::controller::Foreign;
 use lightloom_control::state::{Op, Outcome};
 
@@ -174,7 +175,12 @@ impl Dialect for Tl1 {
         })
     }
 
+    fn hide(&self, heard: &str) -> String {
+        if self.password.is_empty() { heard.into() } else { heard.replace(&self.password, "…") }
+    }
+
     fn reply(&mut self, request: &Request, input: &mut Input) -> Progress {
+        without_telnet(&mut input.bytes);
         while let Some(block) = Block::take(&mut input.bytes) {
             match self.block(&block, request) {
                 Some(Progress::Wait) => {}
@@ -242,23 +248,23 @@ impl Block {
 
     fn parse(text: &str) -> Self {
         let mut block = Self::default();
-        let mut lines = text.split(['\r', '\n']).filter(|line| !line.trim().is_empty());
-        for line in lines.by_ref() {
-            // Autonomous messages have `A`, `*`, `**` or `*C` here, and no ctag of this session.
-            if let Some(rest) = line.strip_prefix("M ") {
-                let mut words = rest.split_whitespace();
-                block.ctag = words.next().and_then(|ctag| ctag.parse().ok());
-                block.status = words.next().unwrap_or_default().to_owned();
-                break;
-            }
-            if let Some(rest) = line.strip_prefix(['A', '*']) {
-                let words = rest.trim_start_matches(['*', 'C', ' ']);
-                let event = words.split_once(' ').map_or("", |(_tag, event)| event.trim());
-                event.clone_into(&mut block.event);
-                break;
-            }
+        let lines = text.split(['\r', '\n']).filter(|line| !line.trim().is_empty());
+        let lines: Vec<&str> = lines.collect();
+        let behind = lines.windows(2).position(|two| is_header(two[0]) && begins(two[1]));
+        // The first line of a reply may be absent.
+        let second = behind.map(|at| at + 1).or_else(|| lines.iter().position(|line| begins(line)));
+        let Some(second) = second else { return block };
+        // Autonomous messages have `A`, `*`, `**` or `*C` here, and no ctag of this session.
+        if let Some(rest) = lines[second].strip_prefix("M ") {
+            let mut words = rest.split_whitespace();
+            block.ctag = words.next().and_then(|ctag| ctag.parse().ok());
+            block.status = words.next().unwrap_or_default().to_owned();
+        } else {
+            let words = lines[second].trim_start_matches(['A', '*', 'C', ' ']);
+            let event = words.split_once(' ').map_or("", |(_tag, event)| event.trim());
+            event.clone_into(&mut block.event);
         }
-        for line in lines {
+        for line in &lines[second + 1..] {
             let line = line.trim();
             if let Some(quoted) = line.strip_prefix('"') {
                 block.body.push(quoted.strip_suffix('"').unwrap_or(quoted).to_owned());
@@ -272,6 +278,117 @@ impl Block {
     }
 }
 
+/// Returns whether a line is the first of a reply: `   OCS1 26-11-28 10:00:00`.
+fn is_header(line: &str) -> bool {
+    let is_numbers = |word: Option<&str>, between: char| {
+        word.is_some_and(|word| {
+            let mut parts = word.split(between);
+            parts.clone().count() == 3 && parts.all(|part| part.parse::<u32>().is_ok())
+        })
+    };
+    let mut words = line.split_whitespace().rev();
+    is_numbers(words.next(), ':') && is_numbers(words.next(), '-')
+}
+
+/// Returns whether a line is the second of a reply or an autonomous message.
+fn begins(line: &str) -> bool {
+    line.starts_with("M ") || line.starts_with(['A', '*'])
+}
+
 fn and(ports: &[u32]) -> String {
     ports.iter().map(u32::to_string).collect::<Vec<_>>().join("&")
+}
+
+#[cfg(test)]
+mod tests {
+    use lightloom_control::state::Neighbours;
+
+    use super::*;
+    use crate::{Reached, Session};
+
+    /// A switch with circuit 1 to 9 that puts other text around its replies.
+    struct Switch {
+        greeting: &'static str,
+        echoes: bool,
+        prompt: &'static str,
+        alarm: &'static str,
+    }
+
+    impl Switch {
+        fn answer(&self, request: &str) -> String {
+            let ctag = request.split(':').nth(3).unwrap();
+            let body = match request.split(':').next().unwrap() {
+                "RTRV-NETYPE" => "   \"Polatis,N-OST-8x8\"\r\n",
+                "RTRV-EQPT" => "   \"SYSTEM:SIZE=8x8\"\r\n",
+                "RTRV-PATCH" => "   \"1,9\"\r\n",
+                _ => "",
+            };
+            let echo = if self.echoes { format!("{}\r\n", request.trim()) } else { String::new() };
+            let (alarm, prompt) = (self.alarm, self.prompt);
+            format!(
+                "{echo}{alarm}\r\n\n   OCS \"1\" 26-11-28 10:00:00\r\nM  {ctag} COMPLD\r\n{body};{prompt}"
+            )
+        }
+
+        /// Returns the noise of a session that reads the circuits, byte by byte.
+        fn talk(&self) -> u64 {
+            let mut session = Session::new(Tl1::new("op", "secret", false));
+            let mut out = Vec::new();
+            session.connected(&mut out);
+            let mut said = self.greeting.as_bytes().to_vec();
+            let mut reached = Vec::new();
+            for _ in 0..4 {
+                said.extend(
+                    self.answer(&String::from_utf8(std::mem::take(&mut out)).unwrap()).bytes(),
+                );
+                for byte in said.drain(..) {
+                    reached.extend(session.received(&[byte], &mut out));
+                }
+                if let Some(Reached::Ready(_)) = reached.last() {
+                    let read = Op::Observe { power: Vec::new(), neighbours: Neighbours::Never };
+                    assert_eq!(session.start(&read, &mut out), None);
+                }
+            }
+            assert!(
+                matches!(&reached[..], [Reached::Ready(_), Reached::Ended(Outcome::Done(_))]),
+                "{reached:?}"
+            );
+            session.noise()
+        }
+    }
+
+    const PLAIN: Switch = Switch { greeting: "", echoes: false, prompt: "", alarm: "" };
+
+    /// Regression: text that began with `*` or `A` hid the reply behind it.
+    #[test]
+    fn banner_echo_prompt_and_alarm_hide_no_reply() {
+        let alarm =
+            "\r\n\n   OCS1 26-11-28 10:00:00\r\n*C 17 REPT ALM ENV\r\n   \"FAN:CR,TEMP,SA\"\r\n;";
+        assert_eq!(PLAIN.talk(), 0);
+        for greeting in [
+            "\r\n*** Authorised users only ***\r\nA TL1 session; type HELP.\r\n",
+            "\r\nM 1 switch of 26-11-28\r\nLast login: 26-11-27 09:00:00\r\n",
+            "\u{2}TL1> ",
+        ] {
+            Switch { greeting, ..PLAIN }.talk();
+            Switch { greeting, echoes: true, prompt: "\r\nTL1>> ", alarm }.talk();
+        }
+    }
+
+    #[test]
+    fn negotiation_of_telnet_is_left_out() {
+        let mut bytes = b"\xff\xfd\x18a\xff\xfa\x18\x00x\xff\xf0b\xff\xfb".to_vec();
+        without_telnet(&mut bytes);
+        assert_eq!(bytes, b"ab\xff\xfb");
+    }
+
+    #[test]
+    fn failed_hello_reports_what_arrived_without_the_password() {
+        let mut session = Session::new(Tl1::new("op", "secret", false));
+        session.connected(&mut Vec::new());
+        assert_eq!(session.received(b"ACT-USER::op:1::secret;\r\nwelcome", &mut Vec::new()), None);
+        assert_eq!(session.heard(), "it sent `ACT-USER::op:1::…;\\r\\nwelcome`");
+        session.connected(&mut Vec::new());
+        assert_eq!(session.heard(), "it sent nothing");
+    }
 }

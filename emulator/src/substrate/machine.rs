@@ -53,7 +53,7 @@ impl Domains {
     pub(crate) fn rings_under(&self, work: &TaskWork) -> Vec<u32> {
         let ranks = match work {
             TaskWork::Ring { ring, .. } => return vec![*ring],
-            TaskWork::Across { ranks, .. } => ranks,
+            TaskWork::Across { ranks, .. } | TaskWork::Pairs { ranks, .. } => ranks,
             TaskWork::Compute { .. } | TaskWork::Transfer { .. } => return Vec::new(),
         };
         let meets_another = |rank: &&u32| {

@@ -58,7 +58,7 @@ pub fn replay(
 ) -> Result<TaskTimes, RunError> {
     let substrate = Substrate::of_machine(machine)?;
     let (ranks, tensor) = (machine.ranks, machine.rings.first().map_or(1, Vec::len) as u32);
-    let described = Described { graph: graph.clone(), ranks, tensor };
+    let described = Described { graph: graph.clone(), ranks, tensor, note: None };
     if let Some(task) = described.first_absent() {
         return Err(RunError::Absent { task: task.name.clone(), ranks });
     }

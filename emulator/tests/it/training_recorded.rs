@@ -11,7 +11,7 @@ use lightloom_training::longest_path::play;
 use lightloom_training::machine::Cable;
 use lightloom_training::mapping::{Batch, Mapping};
 use lightloom_training::model::Model;
-use lightloom_training::recorded::{Recorded, read};
+use lightloom_training::recorded::{Recorded, Scales, read};
 use lightloom_training::rescale::RankLayout;
 use lightloom_training::step::Job;
 use lightloom_training::step_graph::{SimulatedRails, step_machine, step_tasks};
@@ -75,7 +75,7 @@ fn waiting_for_a_straggler_is_not_communication() {
     let recorded = read(STRAGGLER.as_bytes(), 8).unwrap();
     assert_eq!((recorded.ranks, recorded.recorded), (2, micros(180)));
     assert_eq!(end(&recorded).since(SimTime::START), micros(180));
-    let faster = recorded.with_compute(0.5).unwrap();
+    let faster = recorded.scaled(Scales { kernel: 0.5, copy: 1.0, host: 1.0 }).unwrap();
     assert_eq!(end(&faster).since(SimTime::START), micros(75 + 30));
 }
 

@@ -13,11 +13,12 @@ use lightloom_units::{BitsPerSecond, Bytes, Text};
 
 use super::calibrated::{CHIPS, Chip, FRAMEWORKS, Framework, compose};
 use super::calibration::{Calibration, Precision, ZeroStage};
+use super::hugging_face;
 use super::model::Model;
 use super::network::{Network, ScaleOutLeaf, Shape};
 use super::step::Compute;
 
-pub use lightloom_fabric::model::{MODEL_FILES, read_model};
+pub use lightloom_fabric::model::MODEL_FILES;
 
 /// An accelerator file.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize, schemars::JsonSchema)]
@@ -273,6 +274,15 @@ fn names<'n>(names: impl Iterator<Item = &'n str>) -> String {
 pub fn all_names() -> [Vec<&'static str>; 3] {
     let of = |files: &[(&'static str, &str)]| files.iter().map(|(name, _)| *name).collect();
     [of(MODEL_FILES), of(ACCELERATOR_FILES), FRAMEWORKS.iter().map(|known| known.name).collect()]
+}
+
+/// Reads a user's model file, or a model's `config.json` of Hugging Face, and reports all errors in
+/// it.
+pub fn read_model(file: &str, bytes: &[u8]) -> (Option<Model>, Vec<Diagnostic>) {
+    match hugging_face::model_file(bytes) {
+        Some(text) => lightloom_fabric::model::read_model(file, text.as_bytes()),
+        None => lightloom_fabric::model::read_model(file, bytes),
+    }
 }
 
 /// Returns the shipped model called `name`.

@@ -3,17 +3,16 @@
 //!
 //! A trace has one stream per rank: a `GlobalMetadata` message, then `Node` messages, each preceded
 //! by its length. A collective is in the stream of every rank that takes part, and the n-th
-//! collective of a kind in a process group is the same one on all ranks. Sizes, peers and groups
-//! are attributes (`comm_type`, `comm_size`, `comm_src`, `comm_dst`, `comm_tag`, `pg_name`), as
+//! collective of a kind in a process group is the same one on all ranks. `comm_size` is what a rank
+//! puts in (`comm_size` of mlcommons/chakra's `pytorch_node.py`, `Ring.cc` of ASTRA-sim). Sizes,
+//! peers and groups are attributes (`comm_type`, `comm_size`, `comm_src`, `comm_dst`, `comm_tag`, `pg_name`), as
 //! ASTRA-sim reads them. Messages and attributes without an equivalent in a task graph are ignored.
 
 mod export;
 mod import;
 mod messages;
-mod wire;
 
-use lightloom_collective::CollectiveKind;
-
+use super::exchange::Operation;
 use super::graph::GraphError;
 
 pub use export::{export, groups};
@@ -29,27 +28,47 @@ pub enum ChakraError {
     /// A node lacks an attribute that its kind requires, or is inconsistent.
     #[error("rank {rank}, node {id} `{name}`: {reason}")]
     Node { rank: u32, id: u64, name: String, reason: String },
+    /// A rank of a group has a file and lacks one of the group's exchanges.
+    #[error(
+        "{exchange}: rank {with} has it, node {id}, and rank {lacking} has a file and no such node"
+    )]
+    Lacking { exchange: String, with: u32, id: u64, lacking: u32 },
+    /// Two ranks give one exchange different sizes.
+    #[error(
+        "{exchange}: rank {rank}, node {id}, has {bytes} B, and rank {other}, node {other_id}, {others} B"
+    )]
+    Sizes {
+        exchange: String,
+        rank: u32,
+        id: u64,
+        bytes: u64,
+        other: u32,
+        other_id: u64,
+        others: u64,
+    },
     #[error(transparent)]
     Graph(#[from] GraphError),
 }
 
-fn code(kind: CollectiveKind) -> Option<i64> {
-    match kind {
-        CollectiveKind::AllReduce => Some(0),
-        CollectiveKind::AllGather => Some(2),
-        CollectiveKind::AllToAll => Some(6),
-        CollectiveKind::ReduceScatter => Some(7),
-        CollectiveKind::Broadcast | CollectiveKind::Flows => None,
-    }
+/// Values of `comm_type`.
+const CODES: [(i64, Operation); 10] = [
+    (0, Operation::AllReduce),
+    (1, Operation::Reduce),
+    (2, Operation::AllGather),
+    (3, Operation::Gather),
+    (4, Operation::Scatter),
+    (5, Operation::Broadcast),
+    (6, Operation::AllToAll),
+    (7, Operation::ReduceScatter),
+    (8, Operation::ReduceScatter),
+    (9, Operation::Barrier),
+];
+
+fn code(operation: Operation) -> i64 {
+    CODES.iter().find(|(_, known)| *known == operation).map_or(0, |(code, _)| *code)
 }
 
-fn kind_of(code: u64) -> Option<CollectiveKind> {
-    [
-        CollectiveKind::AllReduce,
-        CollectiveKind::AllGather,
-        CollectiveKind::ReduceScatter,
-        CollectiveKind::AllToAll,
-    ]
-    .into_iter()
-    .find(|kind| self::code(*kind) == i64::try_from(code).ok())
+fn operation_of(code: u64) -> Option<Operation> {
+    let code = i64::try_from(code).ok()?;
+    CODES.iter().find(|(known, _)| *known == code).map(|(_, operation)| *operation)
 }

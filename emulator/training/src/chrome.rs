@@ -18,7 +18,7 @@ pub fn trace(graph: &TaskGraph, machine: &Machine, spans: &[(SimTime, SimTime)])
         match &task.work {
             TaskWork::Compute { rank, .. } => vec![*rank],
             TaskWork::Ring { ring, .. } => machine.rings[*ring as usize].clone(),
-            TaskWork::Across { ranks, .. } => ranks.clone(),
+            TaskWork::Across { ranks, .. } | TaskWork::Pairs { ranks, .. } => ranks.clone(),
             TaskWork::Transfer { from, to, .. } => vec![*from, *to],
         }
     };
@@ -57,6 +57,10 @@ fn described(task: &Task, ranks: &[u32], rank: u32) -> (&'static str, Value) {
         }
         TaskWork::Across { kind, bytes, .. } => {
             ("network", json!({ "collective": kind.name(), "group": ranks, "bytes": bytes.0 }))
+        }
+        TaskWork::Pairs { bytes, .. } => {
+            let mean = bytes.iter().sum::<u64>() / ranks.len().max(1) as u64;
+            ("network", json!({ "collective": "all-to-all", "group": ranks, "bytes": mean.max(1) }))
         }
         TaskWork::Transfer { from, to, bytes } if *from == rank => {
             ("send", json!({ "send_to": to, "bytes": bytes.0 }))

@@ -19,6 +19,8 @@ pub struct Described {
     pub ranks: u32,
     /// Size of a TP group, which consists of consecutive ranks.
     pub tensor: u32,
+    /// What the file has and the graph has not.
+    pub note: Option<String>,
 }
 
 #[derive(Clone, Debug)]
@@ -81,7 +83,7 @@ pub fn read(files: &[StepGraphFile<'_>], tensor: Option<u32>) -> Result<Describe
         false => read_described(files, tensor)?,
         true => {
             let Taken { recorded, tensor, .. } = read_recorded(files, tensor)?;
-            Described { graph: recorded.graph, ranks: recorded.ranks, tensor }
+            Described { graph: recorded.graph, ranks: recorded.ranks, tensor, note: None }
         }
     };
     match described.first_absent() {
@@ -114,18 +116,25 @@ pub fn read_described(
         if tensor.is_some_and(|tensor| tensor != own) {
             return Err(DescribedError::OtherTensor { own });
         }
-        return Ok(Described { graph, ranks, tensor: own });
+        return Ok(Described { graph, ranks, tensor: own, note: None });
     }
     if is("goal") || goal::binary::is_binary(first.bytes) {
         alone(files, "a GOAL file has all ranks: give no other file")?;
         let wrong = |error| DescribedError::Goal { file: name(), error };
-        let (graph, ranks) = match goal::binary::is_binary(first.bytes) {
+        let step = match goal::binary::is_binary(first.bytes) {
             true => goal::read(&goal::binary::text_of(first.bytes).map_err(wrong)?),
             false => goal::read(text(first)?),
         }
         .map_err(wrong)?;
+        let goal::GoalStep { graph, ranks, interfaces } = step;
         let tensor = tensor.unwrap_or(TENSOR).min(ranks.max(1));
-        return Ok(Described { graph, ranks, tensor });
+        let note = (interfaces > 1).then(|| {
+            format!(
+                "{}: a rank has {interfaces} interfaces (`nic`) there, and one here",
+                first.name
+            )
+        });
+        return Ok(Described { graph, ranks, tensor, note });
     }
     let streams: Vec<&[u8]> = files.iter().map(|file| file.bytes).collect();
     let ranks = streams.len() as u32;
@@ -137,7 +146,7 @@ pub fn read_described(
         };
         DescribedError::Chakra { file, error }
     })?;
-    Ok(Described { graph, ranks, tensor })
+    Ok(Described { graph, ranks, tensor, note: None })
 }
 
 /// Reads a recorded step: one PyTorch profile (Kineto) per rank, or one Chrome trace with ids and
@@ -196,7 +205,9 @@ impl Described {
         match work {
             TaskWork::Compute { rank, .. } => Some(*rank),
             TaskWork::Transfer { from, to, .. } => Some(*from.max(to)),
-            TaskWork::Across { ranks, .. } => ranks.iter().copied().max(),
+            TaskWork::Across { ranks, .. } | TaskWork::Pairs { ranks, .. } => {
+                ranks.iter().copied().max()
+            }
             TaskWork::Ring { ring, .. } => self.ring(*ring).map(|ranks| ranks.end - 1),
         }
     }

@@ -5,12 +5,15 @@
 //! A file starts with `num_ranks N`, followed for each rank by `rank k { l1: send 8b to 1 tag 0
 //! l2: recv 8b from 0 tag 0 l3: calc 100  l2 requires l1  l3 irequires l2 }`. `calc` is in
 //! nanoseconds, sizes are bytes, −1 matches any source or tag, and comments are `//` and `/* */`.
+//! Each operation may end in `cpu c` and `nic k`, 0 unless written.
 //!
 //! A send and its receive become one transfer, which starts when both ends are ready. Operations
 //! that depend on the send wait for the whole transfer. `a irequires b` makes `a` wait for the
-//! dependencies of `b`.
+//! dependencies of `b`. A processor runs one `calc` at a time, the first ready one first, and begins
+//! a send after it (`LogGOPSim.cpp`: "local o not available"). A rank has one interface here.
 
 pub mod binary;
+mod processors;
 
 use std::collections::BTreeMap;
 use std::fmt::Write;
@@ -64,6 +67,8 @@ struct GoalOperation {
     rank: u32,
     label: String,
     what: GoalVerb,
+    cpu: u8,
+    nic: u8,
     /// Indices of the operations that it waits for.
     after: Vec<usize>,
 }
@@ -75,18 +80,25 @@ enum GoalVerb {
     Calc { nanos: u64 },
 }
 
-/// Returns the task graph of a text and its number of ranks.
+/// The step of a GOAL file.
+#[derive(Clone, Debug)]
+pub struct GoalStep {
+    pub graph: TaskGraph,
+    pub ranks: u32,
+    /// Number of interfaces of a rank that the file uses.
+    pub interfaces: u32,
+}
+
+/// Returns the step of a text.
 ///
 /// # Errors
 /// If a line cannot be parsed, a send or receive has no counterpart, or operations wait for each
 /// other in a cycle.
-pub fn read(text: &str) -> Result<(TaskGraph, u32), GoalError> {
-    let mut reader = Reader::default();
-    for (place, line) in without_comments(text).lines().enumerate() {
-        reader.line(place + 1, line.trim())?;
-    }
+pub fn read(text: &str) -> Result<GoalStep, GoalError> {
+    let reader = Reader::of(text)?;
     let ranks = reader.ranks.unwrap_or(0);
-    Ok((reader.graph()?, ranks))
+    let interfaces = reader.operations.iter().map(|operation| u32::from(operation.nic) + 1).max();
+    Ok(GoalStep { graph: reader.graph()?, ranks, interfaces: interfaces.unwrap_or(0) })
 }
 
 /// Removes comments but keeps the line numbers.
@@ -130,6 +142,14 @@ struct Reader {
 }
 
 impl Reader {
+    fn of(text: &str) -> Result<Self, GoalError> {
+        let mut reader = Self::default();
+        for (place, line) in without_comments(text).lines().enumerate() {
+            reader.line(place + 1, line.trim())?;
+        }
+        Ok(reader)
+    }
+
     fn line(&mut self, line: usize, text: &str) -> Result<(), GoalError> {
         let words: Vec<&str> = text.split_whitespace().collect();
         let wrong = |reason| GoalError::Line { line, text: text.to_owned(), reason };
@@ -169,7 +189,14 @@ impl Reader {
                 if self.labels.insert((rank, label.clone()), place).is_some() {
                     return Err(GoalError::Twice { line, rank, label });
                 }
-                self.operations.push(GoalOperation { line, rank, label, what, after: Vec::new() });
+                let number = |word: &str| match after(operation, word) {
+                    Some(number) => number
+                        .parse()
+                        .map_err(|_| wrong("processors and interfaces are numbers up to 255")),
+                    None => Ok(0),
+                };
+                let (cpu, nic, after) = (number("cpu")?, number("nic")?, Vec::new());
+                self.operations.push(GoalOperation { line, rank, label, what, cpu, nic, after });
             }
             _ => return Err(wrong("not a GOAL statement here")),
         }
@@ -186,8 +213,9 @@ impl Reader {
         place.ok_or_else(|| wrong("it names a label that this rank has not defined before"))
     }
 
-    fn graph(self) -> Result<TaskGraph, GoalError> {
+    fn graph(mut self) -> Result<TaskGraph, GoalError> {
         let pairs = self.pairs()?;
+        processors::wait(&mut self.operations, &pairs);
         let (mut tasks, mut task_of) = (Vec::<Task>::new(), vec![0; self.operations.len()]);
         for (place, operation) in self.operations.iter().enumerate() {
             let work = match operation.what {
@@ -276,13 +304,15 @@ impl Reader {
     }
 }
 
-/// Parses an operation such as `send 8b to 1 tag 0`. Trailing words are ignored.
+/// Returns the word after `word`.
+fn after<'w>(words: &[&'w str], word: &str) -> Option<&'w str> {
+    words.iter().position(|own| *own == word).and_then(|at| words.get(at + 1)).copied()
+}
+
+/// Parses an operation such as `send 8b to 1 tag 0`.
 fn what(words: &[&str]) -> Option<GoalVerb> {
     let bytes = |text: &str| text.strip_suffix('b').and_then(|count| count.parse().ok());
-    let tag = |rest: &[&str]| match rest {
-        ["tag", tag, ..] => tag.parse().ok(),
-        _ => Some(0),
-    };
+    let tag = |rest: &[&str]| after(rest, "tag").map_or(Some(0), |tag| tag.parse().ok());
     match words {
         ["send", size, "to", to, rest @ ..] => {
             Some(GoalVerb::Send { to: to.parse().ok()?, bytes: bytes(size)?, tag: tag(rest)? })
@@ -297,7 +327,8 @@ fn what(words: &[&str]) -> Option<GoalVerb> {
     }
 }
 
-/// Writes a graph of transfers and computing as GOAL.
+/// Writes a graph of transfers and computing as GOAL. An operation runs on the processor whose last
+/// operation it waits for, or on a further one, so that it waits for no other.
 ///
 /// # Errors
 /// If the graph has a collective task, which must be lowered to sends and receives first. The error
@@ -305,29 +336,41 @@ fn what(words: &[&str]) -> Option<GoalVerb> {
 pub fn write(graph: &TaskGraph, ranks: u32) -> Result<String, String> {
     // Write all labels before the dependencies, because a task may wait for one with a higher id.
     let mut of_rank: Vec<[Vec<String>; 2]> = vec![Default::default(); ranks as usize];
+    // The last operation on each of at most 256 processors.
+    let mut processors: Vec<Vec<TaskId>> = vec![Vec::new(); ranks as usize];
     let ends = |work: &TaskWork| match work {
-        TaskWork::Compute { rank, .. } => Some(vec![*rank]),
-        TaskWork::Transfer { from, to, .. } => Some(vec![*from, *to]),
-        TaskWork::Ring { .. } | TaskWork::Across { .. } => None,
+        TaskWork::Compute { rank, .. } => vec![*rank],
+        TaskWork::Transfer { from, to, .. } => vec![*from, *to],
+        TaskWork::Ring { .. } | TaskWork::Across { .. } | TaskWork::Pairs { .. } => Vec::new(),
     };
     for (place, task) in graph.tasks().iter().enumerate() {
-        let Some(own) = ends(&task.work) else { return Err(task.name.clone()) };
+        let own = ends(&task.work);
+        if own.is_empty() {
+            return Err(task.name.clone());
+        }
         for rank in own {
             let [operations, waits] = &mut of_rank[rank as usize];
-            operations.push(match &task.work {
+            let what = match &task.work {
                 TaskWork::Transfer { from, to, bytes } if *from == rank => {
-                    format!("t{place}: send {}b to {to} tag {place}", bytes.0)
+                    format!("send {}b to {to} tag {place}", bytes.0)
                 }
                 TaskWork::Transfer { from, bytes, .. } => {
-                    format!("t{place}: recv {}b from {from} tag {place}", bytes.0)
+                    format!("recv {}b from {from} tag {place}", bytes.0)
                 }
-                TaskWork::Compute { took, .. } => format!("t{place}: calc {}", took.0 / 1000),
-                TaskWork::Ring { .. } | TaskWork::Across { .. } => String::new(),
-            });
+                TaskWork::Compute { took, .. } => format!("calc {}", took.0 / 1000),
+                _ => String::new(),
+            };
+            let last = &mut processors[rank as usize];
+            let cpu = last
+                .iter()
+                .position(|last| task.after.contains(last))
+                .unwrap_or(last.len().min(255));
+            last.resize(last.len().max(cpu + 1), TaskId(0));
+            last[cpu] = TaskId(place as u32);
+            let on = if cpu > 0 { format!(" cpu {}", cpu) } else { String::new() };
+            operations.push(format!("t{place}: {what}{on}"));
             for before in &task.after {
-                let is_own = ends(&graph.tasks()[before.index()].work)
-                    .is_some_and(|ends| ends.contains(&rank));
-                if is_own {
+                if ends(&graph.tasks()[before.index()].work).contains(&rank) {
                     waits.push(format!("t{place} requires t{}", before.0));
                 }
             }
@@ -349,8 +392,8 @@ mod tests {
 
     #[test]
     fn send_and_receive_become_one_transfer() {
-        let (graph, ranks) = read(PING).unwrap();
-        assert_eq!((graph.tasks().len(), ranks), (3, 2));
+        let GoalStep { graph, ranks, interfaces } = read(PING).unwrap();
+        assert_eq!((graph.tasks().len(), ranks, interfaces), (3, 2, 1));
         let transfer = &graph.tasks()[1];
         assert_eq!(transfer.work, TaskWork::Transfer { from: 0, to: 1, bytes: Bytes(8) });
         assert_eq!(transfer.after, [TaskId(0)]);
@@ -359,30 +402,36 @@ mod tests {
 
     #[test]
     fn goal_text_round_trips() {
-        let (graph, ranks) = read(PING).unwrap();
-        let (again, _) = read(&write(&graph, ranks).unwrap()).unwrap();
+        let step = read(PING).unwrap();
+        let again = read(&write(&step.graph, step.ranks).unwrap()).unwrap().graph;
         let works = |graph: &TaskGraph| -> Vec<String> {
             let mut all: Vec<String> =
                 graph.tasks().iter().map(|task| format!("{:?}", task.work)).collect();
             all.sort();
             all
         };
-        assert_eq!(works(&graph), works(&again));
+        assert_eq!(works(&step.graph), works(&again));
     }
 
+    /// A task may wait for a later one, and computations that wait for nothing run at the same time.
     #[test]
-    fn task_that_waits_for_a_later_one_round_trips() {
-        let compute = |after: &[u32]| Task {
-            name: String::new(),
-            after: after.iter().copied().map(TaskId).collect(),
-            work: TaskWork::Compute { rank: 0, took: Picoseconds(5000) },
-        };
-        let graph = TaskGraph::new(vec![compute(&[1]), compute(&[])]).unwrap();
-        let text = write(&graph, 1).unwrap();
-        let binary = binary::text_of(&binary::bytes_of(&text).unwrap()).unwrap();
-        for text in [text, binary] {
-            let (again, _) = read(&text).unwrap();
-            assert_eq!(again.tasks()[0].after, [TaskId(1)], "{text}");
+    fn waits_round_trip_as_text_and_as_bytes() {
+        for waits in [&[&[1][..], &[]][..], &[&[], &[], &[0], &[1]]] {
+            let compute = |after: &&[u32]| Task {
+                name: String::new(),
+                after: after.iter().copied().map(TaskId).collect(),
+                work: TaskWork::Compute { rank: 0, took: Picoseconds(5000) },
+            };
+            let graph = TaskGraph::new(waits.iter().map(compute).collect()).unwrap();
+            let text = write(&graph, 1).unwrap();
+            let binary = binary::text_of(&binary::bytes_of(&text).unwrap()).unwrap();
+            for text in [text, binary] {
+                let again = read(&text).unwrap().graph;
+                let after = |graph: &TaskGraph| -> Vec<Vec<TaskId>> {
+                    graph.tasks().iter().map(|task| task.after.clone()).collect()
+                };
+                assert_eq!(after(&again), after(&graph), "{text}");
+            }
         }
     }
 

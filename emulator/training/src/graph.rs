@@ -9,6 +9,8 @@ use std::sync::Arc;
 use lightloom_collective::CollectiveKind;
 use lightloom_units::{Bytes, Picoseconds};
 
+use super::exchange::PairBytes;
+
 /// Index of a task in its graph.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub struct TaskId(pub u32);
@@ -39,6 +41,11 @@ pub enum TaskWork {
         ranks: Vec<u32>,
         /// Size as defined in [`lightloom_collective`].
         bytes: Bytes,
+    },
+    /// Messages of different sizes between all pairs of ranks, all at once.
+    Pairs {
+        ranks: Vec<u32>,
+        bytes: PairBytes,
     },
     /// A message from one rank to another over the data-centre network.
     Transfer {

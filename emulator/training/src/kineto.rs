@@ -6,8 +6,11 @@
 //! sizes and members of a collective are in its own arguments, or in those of the
 //! `record_param_comms` event with the same `External id`. Collectives of different ranks match if
 //! they have the same members and the same `Seq`, or the same position in order if the file has no
-//! `Seq`. The module `order` derives the dependencies. Clocks of different ranks are never
-//! compared.
+//! `Seq`; sends and receives match in order. The module `order` derives the dependencies. Clocks of
+//! different ranks are never compared.
+//!
+//! Two or more steps marked by `torch.profiler` (`ProfilerStep#4`) are what is read; operations
+//! launched before or after them are left out.
 
 mod communication;
 mod document;
@@ -16,15 +19,18 @@ mod order;
 use std::collections::{BTreeMap, BTreeSet};
 use std::io::Read;
 
-use lightloom_units::{Bytes, Picoseconds};
+use lightloom_units::Picoseconds;
 use serde::Deserialize;
 
-use communication::{Communication, by_external_id, bytes_of, is_exchange, kind_of};
-use document::{Category, Document, Event, Events};
+use communication::{Communication, Described, by_external_id, bytes_of, is_exchange};
+use document::{Category, Document, Event, Events, MarkedSteps};
 use order::{ProfiledOperation, RankWork, walk};
 
+use super::exchange::{Operation, Share, pairs};
 use super::graph::{MOST_RANKS, Task, TaskGraph, TaskId, TaskWork};
-use super::recorded::{Recorded, RecordedError};
+use super::recorded::{Recorded, RecordedError, TimedPart};
+
+pub use communication::element_bytes;
 
 #[derive(Clone, Copy, Debug)]
 pub struct RankProfile<'f> {
@@ -51,9 +57,21 @@ pub enum KinetoError {
         count: u32,
     },
     #[error(
-        "{file}: traceEvents[{event}]: rank {rank} has {bytes} B in collective {nth} of the group, another rank {others} B"
+        "{file}: traceEvents[{event}]: rank {rank} has {bytes} B in collective {nth} of the group, and {other} has {others} B"
     )]
-    Sizes { file: String, event: usize, rank: u32, bytes: u64, others: u64, nth: u64 },
+    Sizes {
+        file: String,
+        event: usize,
+        rank: u32,
+        bytes: u64,
+        other: String,
+        others: u64,
+        nth: u64,
+    },
+    #[error(
+        "all-to-all {nth} of ranks {group:?}: its ranks send {sent} B and receive {received} B"
+    )]
+    Totals { nth: u64, group: Vec<u32>, sent: u64, received: u64 },
     #[error(
         "{file}: no kernels and no operators of the CPU: the file has {found}; record with ProfilerActivity.CUDA or .CPU"
     )]
@@ -75,6 +93,8 @@ pub enum KinetoError {
 pub enum PartialCause {
     #[error("rank {rank} has it with ranks {group:?}: `Process Group Ranks` differ")]
     OtherGroup { rank: u32, group: Vec<u32> },
+    #[error("rank {rank} has {kind} there")]
+    OtherKind { rank: u32, kind: &'static str },
     #[error(
         "traceEvents[{event}] of rank {rank} is a collective whose size, type or ranks cannot be read: see `In msg nelems`, \
          `Out msg nelems`, `dtype` and `Process Group Ranks`"
@@ -97,14 +117,26 @@ pub struct ProfiledStep {
     pub collectives: usize,
 }
 
-/// Returns whether a JSON text is a Kineto profile, judged by keys near its beginning.
+/// Keys of a profile, and categories of its events.
+const SIGNS: [&str; 7] = [
+    "\"deviceProperties\"",
+    "\"distributedInfo\"",
+    "\"schemaVersion\"",
+    "\"cuda_runtime\"",
+    "\"cpu_op\"",
+    "\"gpu_memcpy\"",
+    "\"record_param_comms\"",
+];
+
+/// Returns whether a JSON text, or its beginning and its end, is a Kineto profile.
 #[must_use]
 pub fn is_kineto(text: &[u8]) -> bool {
-    let head = &text[..text.len().min(1 << 16)];
-    let head = String::from_utf8_lossy(head);
-    ["\"deviceProperties\"", "\"distributedInfo\"", "\"schemaVersion\""]
-        .iter()
-        .any(|part| head.contains(part))
+    const ENDS: usize = 1 << 16;
+    let (head, tail) = (&text[..text.len().min(ENDS)], &text[text.len().saturating_sub(ENDS)..]);
+    [head, tail].into_iter().any(|part| {
+        let part = String::from_utf8_lossy(part);
+        SIGNS.iter().any(|sign| part.contains(sign))
+    })
 }
 
 /// Reads the profiles of a job.
@@ -178,37 +210,54 @@ impl Profiles {
     }
 }
 
+/// Members, operation and number.
 type Numbered = (Vec<u32>, &'static str, u64);
+
+/// An exchange that ranks have joined.
+struct Meeting {
+    task: TaskId,
+    /// File and event of the first rank.
+    place: (usize, u32),
+    bytes: u64,
+    ranks: BTreeSet<u32>,
+    /// What each rank sends and receives, in an all-to-all.
+    shares: BTreeMap<u32, Share>,
+}
 
 #[derive(Default)]
 struct Joined {
     ranks: BTreeSet<u32>,
+    files: Vec<String>,
     tasks: Vec<Task>,
     took: Vec<Picoseconds>,
-    /// Task of each collective, and the ranks that took part.
-    known: BTreeMap<Numbered, (TaskId, BTreeSet<u32>)>,
+    parts: Vec<TimedPart>,
+    known: BTreeMap<Numbered, Meeting>,
     recorded: f64,
+    /// Number of marked steps and the shortest time from their begin to the first operation.
+    steps: Option<(u32, f64)>,
     unknown: usize,
     /// First collective of each rank that could not be read.
     unread: BTreeMap<u32, u32>,
-    collectives: usize,
 }
 
 impl Joined {
     fn file(&mut self, name: &str, rank: u32, document: &Document) -> Result<(), KinetoError> {
         let events = &document.events;
-        let named = by_external_id(events);
-        let world = document.info.as_ref().and_then(|info| info.world_size);
-        let operations = operations(events);
-        if operations.is_empty() {
+        let (named, info) = (by_external_id(events), document.info.as_ref());
+        let described = Described { named, info, rank };
+        let steps = events.steps();
+        let operations = operations(events, steps);
+        let Some(first) = operations.first() else {
             let (file, found) = (name.to_owned(), events.found());
             return Err(KinetoError::Nothing { file, found });
-        }
+        };
+        self.files.push(name.to_owned());
         let mut counts = BTreeMap::new();
         let mut emit = |after: Vec<TaskId>, work: RankWork| {
             let place = match work {
                 RankWork::Host(micros) => {
-                    return Ok(self.add("host".to_owned(), after, compute(rank, micros)));
+                    let work = compute(rank, micros);
+                    return Ok(self.add("host".to_owned(), after, work, TimedPart::Host));
                 }
                 RankWork::Operation(place) => place,
             };
@@ -216,65 +265,83 @@ impl Joined {
             let (event, called) = (operation.event, events.name(operation.event));
             let is_exchange = is_exchange(events, event);
             let communication = is_exchange
-                .then(|| Communication::of((event, called), operation.call, &named, world))
+                .then(|| described.exchange(events, event, operation.call))
                 .flatten()
-                .filter(|one| one.group.len() > 1);
+                .filter(|one| one.exchange.members.len() > 1);
             if is_exchange && communication.is_none() {
                 self.unknown += 1;
                 self.unread.entry(rank).or_insert(event.place);
             }
+            let part = match event.category {
+                _ if is_exchange => TimedPart::Exchange,
+                Category::Copy => TimedPart::Copy,
+                _ => TimedPart::Kernel,
+            };
             match communication {
-                Some(one) => self.exchange((name, rank), operation, one, &mut counts, after),
-                None => Ok(self.add(called.to_owned(), after, compute(rank, event.dur))),
+                Some(one) => self.exchange(rank, operation, one, &mut counts, after),
+                None => Ok(self.add(called.to_owned(), after, compute(rank, event.dur), part)),
             }
         };
-        walk(&operations, events, &mut emit)?;
-        let begin = operations.first().map_or(0.0, |operation| operation.event.ts);
+        walk(&operations, events, steps, &mut emit)?;
+        let begin = first.event.ts;
         let ends = operations.iter().map(|operation| operation.end);
-        self.recorded = self.recorded.max(ends.fold(begin, f64::max) - begin);
+        let end = steps.map_or(begin, |steps| steps.end);
+        self.recorded = self.recorded.max(ends.fold(end, f64::max) - begin);
+        if let Some(MarkedSteps { begin: marked, count, .. }) = steps {
+            let before = (begin - marked).max(0.0);
+            let (_, least) = self.steps.unwrap_or((count, before));
+            self.steps = Some((count, least.min(before)));
+        }
         Ok(())
     }
 
-    fn add(&mut self, name: String, after: Vec<TaskId>, work: TaskWork) -> TaskId {
+    fn add(&mut self, name: String, after: Vec<TaskId>, work: TaskWork, part: TimedPart) -> TaskId {
         let took =
             if let TaskWork::Compute { took, .. } = &work { *took } else { Picoseconds::ZERO };
         self.tasks.push(Task { name, after, work });
         self.took.push(took);
+        self.parts.push(part);
         TaskId(self.tasks.len() as u32 - 1)
     }
 
-    /// Returns the task of the collective that an event belongs to, and creates it for the first
-    /// rank.
+    /// Returns the task of the exchange that an event belongs to, and creates it for the first rank.
     fn exchange(
         &mut self,
-        (file, rank): (&str, u32),
+        rank: u32,
         operation: &ProfiledOperation<'_>,
         communication: Communication,
         counts: &mut BTreeMap<(Vec<u32>, &'static str), u64>,
         after: Vec<TaskId>,
     ) -> Result<TaskId, KinetoError> {
-        let Communication { kind, group, bytes, seq } = communication;
-        let count = counts.entry((group.clone(), kind.name())).or_insert(0);
+        let Communication { exchange, share, seq } = communication;
+        let kind = exchange.operation.name();
+        let count = counts.entry((exchange.members.clone(), kind)).or_insert(0);
         *count += 1;
-        let nth = seq.or(operation.number).unwrap_or(*count);
-        let key = (group.clone(), kind.name(), nth);
-        let event = operation.event;
+        let number = operation.number.filter(|_| !exchange.operation.is_between_two());
+        let nth = seq.or(number).unwrap_or(*count);
+        let key = (exchange.members.clone(), kind, nth);
+        let (event, bytes) = (operation.event, exchange.bytes);
         let took = Picoseconds(((operation.end - event.ts) * 1e6).round() as u64);
-        let Some((task, ranks)) = self.known.get_mut(&key) else {
-            let work = TaskWork::Across { kind, ranks: group, bytes: Bytes(bytes) };
-            let task = self.add(format!("{} {bytes} B", kind.name()), after, work);
+        let is_all_to_all = exchange.operation == Operation::AllToAll;
+        let shares = || is_all_to_all.then(|| (rank, share.clone()));
+        let Some(meeting) = self.known.get_mut(&key) else {
+            let name = format!("{kind} {bytes} B");
+            let task = self.add(name, after, exchange.work(), TimedPart::Exchange);
             self.took[task.index()] = took;
-            self.known.insert(key, (task, BTreeSet::from([rank])));
-            self.collectives += 1;
+            let (place, ranks) = ((self.files.len() - 1, event.place), BTreeSet::from([rank]));
+            let shares = shares().into_iter().collect();
+            self.known.insert(key, Meeting { task, place, bytes, ranks, shares });
             return Ok(task);
         };
-        ranks.insert(rank);
-        let task = *task;
-        if let TaskWork::Across { bytes: others, .. } = &self.tasks[task.index()].work
-            && others.0 != bytes
-        {
-            let (file, event, others) = (file.to_owned(), event.place as usize, others.0);
-            return Err(KinetoError::Sizes { file, event, rank, bytes, others, nth });
+        meeting.ranks.insert(rank);
+        meeting.shares.extend(shares());
+        let task = meeting.task;
+        if meeting.bytes != bytes && !is_all_to_all {
+            let (file, event) = (self.files[self.files.len() - 1].clone(), event.place as usize);
+            let other =
+                format!("{}: traceEvents[{}]", self.files[meeting.place.0], meeting.place.1);
+            let others = meeting.bytes;
+            return Err(KinetoError::Sizes { file, event, rank, bytes, other, others, nth });
         }
         // Take the minimum, because the times of ranks that arrive early include waiting for the
         // last one.
@@ -286,32 +353,44 @@ impl Joined {
 
     /// Checks that every collective was recorded by all its members that have a file.
     fn all_take_part(&self) -> Result<(), KinetoError> {
-        for ((group, kind, nth), (_, ranks)) in &self.known {
+        for ((group, kind, nth), Meeting { ranks, shares, .. }) in &self.known {
+            let (kind, nth) = (*kind, *nth);
             let lacks = |rank: &u32| self.ranks.contains(rank) && !ranks.contains(rank);
             let lacking: Vec<u32> = group.iter().copied().filter(lacks).collect();
             if !lacking.is_empty() {
-                let (group, nth) = (group.clone(), *nth);
-                let cause = self.cause((kind, nth), &lacking);
+                let cause = self.cause((kind, nth), (group, &lacking));
+                let group = group.clone();
                 return Err(KinetoError::Partial { kind, nth, group, lacking, cause });
+            }
+            let sum = |of: fn(&Share) -> u64| shares.values().map(of).sum::<u64>();
+            let (sent, received) = (sum(|share| share.sent), sum(|share| share.received));
+            if shares.len() == group.len() && sent != received {
+                return Err(KinetoError::Totals { nth, group: group.clone(), sent, received });
             }
         }
         Ok(())
     }
 
-    fn cause(&self, (kind, nth): (&str, u64), lacking: &[u32]) -> PartialCause {
+    fn cause(&self, (kind, nth): (&str, u64), (group, lacking): (&[u32], &[u32])) -> PartialCause {
+        let of_rank = |rank: u32| {
+            let all = self.known.iter().filter(move |(_, meeting)| meeting.ranks.contains(&rank));
+            all.map(|(key, _)| key).filter(move |(_, _, number)| *number == nth)
+        };
         let with_another = |rank: u32| {
-            let mut all = self.known.iter();
-            let is_it = |((_, other, number), (_, ranks)): &(&Numbered, &(_, BTreeSet<u32>))| {
-                (*other, *number) == (kind, nth) && ranks.contains(&rank)
-            };
-            let ((group, ..), _) = all.find(is_it)?;
+            let (group, ..) = of_rank(rank).find(|(_, other, _)| *other == kind)?;
             Some(PartialCause::OtherGroup { rank, group: group.clone() })
+        };
+        let of_another_kind = |rank: u32| {
+            let (_, kind, _) = of_rank(rank).find(|(other, ..)| other == group)?;
+            Some(PartialCause::OtherKind { rank, kind })
         };
         let unread = |rank: u32| {
             let event = *self.unread.get(&rank)?;
             Some(PartialCause::Unread { rank, event })
         };
-        let mut causes = lacking.iter().map(|rank| unread(*rank).or_else(|| with_another(*rank)));
+        let mut causes = lacking.iter().map(|rank| {
+            unread(*rank).or_else(|| of_another_kind(*rank)).or_else(|| with_another(*rank))
+        });
         causes.find_map(|cause| cause).unwrap_or(PartialCause::OtherSteps)
     }
 
@@ -320,23 +399,34 @@ impl Joined {
             return Err(RecordedError::Empty);
         }
         let mut named: BTreeSet<u32> = self.ranks.clone();
+        for ((group, ..), meeting) in &self.known {
+            named.extend(group);
+            let shares: Vec<Option<Share>> =
+                group.iter().map(|rank| meeting.shares.get(rank).cloned()).collect();
+            if let Some(bytes) = pairs(&shares) {
+                let ranks = group.clone();
+                self.tasks[meeting.task.index()].work = TaskWork::Pairs { ranks, bytes };
+            }
+        }
         for (index, task) in self.tasks.iter_mut().enumerate() {
             task.after.sort_unstable();
             task.after.dedup();
             task.after.retain(|before| before.index() != index);
-            if let TaskWork::Across { ranks, .. } = &task.work {
-                named.extend(ranks);
-            }
         }
         let missing = named.difference(&self.ranks).copied().collect();
+        let picoseconds = |micros: f64| Picoseconds((micros * 1e6).round() as u64);
+        let (steps, before) = self.steps.unwrap_or((1, 0.0));
         let recorded = Recorded {
             ranks: named.last().map_or(0, |last| last + 1),
             graph: TaskGraph::new(self.tasks)?,
             took: self.took,
-            recorded: Picoseconds((self.recorded * 1e6).round() as u64),
+            parts: self.parts,
+            recorded: picoseconds(self.recorded),
+            steps,
+            before: picoseconds(before),
         };
-        let (unknown, collectives) = (self.unknown, self.collectives);
-        Ok(ProfiledStep { recorded, missing, unknown, collectives })
+        let collectives = self.known.len();
+        Ok(ProfiledStep { recorded, missing, unknown: self.unknown, collectives })
     }
 }
 
@@ -344,11 +434,17 @@ fn compute(rank: u32, micros: f64) -> TaskWork {
     TaskWork::Compute { rank, took: Picoseconds((micros.max(0.0) * 1e6).round() as u64) }
 }
 
-/// Returns the operations on the device in order of their start. Without a device, returns the
-/// outermost operators of every host thread and the collectives.
-fn operations(events: &Events) -> Vec<ProfiledOperation<'_>> {
-    let has = |category| events.kept.iter().any(|event| event.category == category);
-    let mut found = if has(Category::Device) { of_device(events) } else { of_host(events) };
+/// Returns the operations on the device in order of their start, of the marked steps. Without a
+/// device, returns the outermost operators of every host thread and the collectives.
+fn operations(events: &Events, steps: Option<MarkedSteps>) -> Vec<ProfiledOperation<'_>> {
+    let has_device = events.kept.iter().any(Event::is_on_device);
+    let mut found = if has_device { of_device(events) } else { of_host(events) };
+    if let Some(MarkedSteps { begin, end, .. }) = steps {
+        found.retain(|operation| {
+            let launched = operation.call.map_or(operation.event.ts, |call| call.ts);
+            (begin..end).contains(&launched)
+        });
+    }
     found.sort_by(|a, b| {
         a.event.ts.total_cmp(&b.event.ts).then(b.event.dur.total_cmp(&a.event.dur))
     });
@@ -356,9 +452,10 @@ fn operations(events: &Events) -> Vec<ProfiledOperation<'_>> {
 }
 
 fn of_device(events: &Events) -> Vec<ProfiledOperation<'_>> {
-    let of = |category| events.kept.iter().filter(move |event| event.category == category);
+    let is_call = |event: &&Event| event.category == Category::Runtime;
+    let calls = events.kept.iter().filter(is_call);
     let calls: BTreeMap<u32, &Event> =
-        of(Category::Runtime).filter_map(|event| Some((event.correlation?, event))).collect();
+        calls.filter_map(|event| Some((event.correlation?, event))).collect();
     let operation = |event| ProfiledOperation {
         event,
         stream: event.thread,
@@ -366,7 +463,7 @@ fn of_device(events: &Events) -> Vec<ProfiledOperation<'_>> {
         call: event.correlation.and_then(|id| calls.get(&id).copied()),
         number: None,
     };
-    of(Category::Device).map(operation).collect()
+    events.kept.iter().filter(|event| event.is_on_device()).map(operation).collect()
 }
 
 fn of_host(events: &Events) -> Vec<ProfiledOperation<'_>> {
@@ -384,9 +481,9 @@ fn of_host(events: &Events) -> Vec<ProfiledOperation<'_>> {
     for event in sorted {
         match event.category {
             Category::Exchange if is_of_gloo(event) == is_gloo => {
-                let kind = kind_of(events.name(event));
+                let kind = Operation::of_name(events.name(event));
                 let started = |call: &&Event| {
-                    is_gloo && call.ts <= event.ts && kind_of(events.name(call)) == kind
+                    is_gloo && call.ts <= event.ts && Operation::of_name(events.name(call)) == kind
                 };
                 // Gloo's threads may start collectives in a different order from the calls.
                 let bytes = event.args.as_deref().and_then(bytes_of);

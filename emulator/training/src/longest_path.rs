@@ -71,7 +71,9 @@ impl PathShares {
             match graph.tasks()[task.index()].work {
                 TaskWork::Compute { .. } => shares.compute_seconds += seconds,
                 TaskWork::Ring { .. } => shares.domain_seconds += seconds,
-                TaskWork::Across { .. } => shares.network_seconds += seconds,
+                TaskWork::Across { .. } | TaskWork::Pairs { .. } => {
+                    shares.network_seconds += seconds
+                }
                 TaskWork::Transfer { .. } => shares.transfer_seconds += seconds,
             }
             shares.waiting_seconds += start.since(before).as_secs_f64();

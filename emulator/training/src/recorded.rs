@@ -31,10 +31,28 @@ pub struct Recorded {
     /// Collectives whose ranks form a TP group run on its ring.
     pub graph: TaskGraph,
     pub took: Vec<Picoseconds>,
+    /// What each task is.
+    pub parts: Vec<TimedPart>,
     /// Number of ranks: one more than the largest rank in the trace.
     pub ranks: u32,
     /// Time from the first start to the last end.
     pub recorded: Picoseconds,
+    /// Number of consecutive steps.
+    pub steps: u32,
+    /// Time from the begin of the first step to the first start.
+    pub before: Picoseconds,
+}
+
+/// What a task of a recorded step is, for questions about other hardware.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
+pub enum TimedPart {
+    Kernel,
+    /// A copy or set on a device.
+    Copy,
+    /// Time of the host.
+    Host,
+    /// A collective or a transfer, or a kernel of one that is not described.
+    Exchange,
 }
 
 #[derive(Debug, thiserror::Error)]
@@ -231,11 +249,12 @@ fn meaning(
     }
 }
 
-const KINDS: [CollectiveKind; 4] = [
+const KINDS: [CollectiveKind; 5] = [
     CollectiveKind::AllReduce,
     CollectiveKind::AllGather,
     CollectiveKind::ReduceScatter,
     CollectiveKind::AllToAll,
+    CollectiveKind::Broadcast,
 ];
 
 fn kind_of(name: &str) -> Option<CollectiveKind> {
@@ -292,11 +311,18 @@ fn join(operations: &[RecordedOperation<'_>]) -> Result<Recorded, RecordedError>
     let first = operations.iter().map(|operation| operation.source.ts).fold(f64::MAX, f64::min);
     let ends = operations.iter().map(|operation| operation.source.ts + operation.source.dur);
     let named = operations.iter().flat_map(|operation| match &operation.work {
-        TaskWork::Across { ranks, .. } => ranks.clone(),
+        TaskWork::Across { ranks, .. } | TaskWork::Pairs { ranks, .. } => ranks.clone(),
         TaskWork::Transfer { from, to, .. } => vec![*from, *to],
         TaskWork::Compute { .. } | TaskWork::Ring { .. } => vec![operation.rank],
     });
+    let part = |task: &Task| match task.work {
+        TaskWork::Compute { .. } => TimedPart::Kernel,
+        _ => TimedPart::Exchange,
+    };
     Ok(Recorded {
+        parts: tasks.iter().map(part).collect(),
+        steps: 1,
+        before: Picoseconds::ZERO,
         ranks: named.max().unwrap_or(0) + 1,
         graph: TaskGraph::new(tasks)?,
         took,
@@ -361,19 +387,46 @@ fn event_error(operation: &RecordedOperation<'_>, reason: String) -> RecordedErr
     }
 }
 
+/// Factors on the times of the parts of a recorded step.
+#[derive(Clone, Copy, Debug)]
+pub struct Scales {
+    pub kernel: f64,
+    pub copy: f64,
+    pub host: f64,
+}
+
 impl Recorded {
-    /// Returns the same step with compute times scaled by `factor`.
+    /// Returns the same step with these factors on its times. Exchanges keep theirs.
     ///
     /// # Errors
     /// Never for a valid recording.
-    pub fn with_compute(&self, factor: f64) -> Result<Self, GraphError> {
+    pub fn scaled(&self, scales: Scales) -> Result<Self, GraphError> {
         let (mut tasks, mut times) = (self.graph.tasks().to_vec(), self.took.clone());
-        for (task, took) in tasks.iter_mut().zip(&mut times) {
+        for ((task, took), part) in tasks.iter_mut().zip(&mut times).zip(&self.parts) {
+            let factor = match part {
+                TimedPart::Kernel => scales.kernel,
+                TimedPart::Copy => scales.copy,
+                TimedPart::Host => scales.host,
+                TimedPart::Exchange => continue,
+            };
             if let TaskWork::Compute { took: own, .. } = &mut task.work {
                 *own = Picoseconds((own.0 as f64 * factor).round() as u64);
                 *took = *own;
             }
         }
         Ok(Self { graph: TaskGraph::new(tasks)?, took: times, ..self.clone() })
+    }
+
+    /// Returns the time of all tasks of a part, over all ranks.
+    #[must_use]
+    pub fn time_of(&self, part: TimedPart) -> Picoseconds {
+        let tasks = self.took.iter().zip(&self.parts).filter(|(_, own)| **own == part);
+        tasks.map(|(took, _)| *took).fold(Picoseconds::ZERO, |sum, took| sum + took)
+    }
+
+    /// Returns the seconds of one step, if all of them end at `end`.
+    #[must_use]
+    pub fn step_seconds(&self, end: Picoseconds) -> f64 {
+        (end + self.before).as_secs_f64() / f64::from(self.steps.max(1))
     }
 }

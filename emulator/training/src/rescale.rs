@@ -16,6 +16,7 @@
 
 use std::collections::BTreeMap;
 
+use lightloom_collective::CollectiveKind;
 use lightloom_units::{Bytes, Picoseconds};
 
 use super::graph::{GraphError, Task, TaskGraph, TaskId, TaskWork};
@@ -85,16 +86,16 @@ impl Recorded {
             let RankLayout { data, tensor, .. } = from;
             return Err(RescaleError::Stages { ranks, data, tensor });
         }
-        let (graph, took) = Rescale { from, to }.tasks(self)?;
-        let ranks = ranks / stage * to.tensor * to.data;
-        Ok(Self { graph, took, ranks, recorded: self.recorded })
+        let mut rescaled = Rescale { from, to }.tasks(self)?;
+        rescaled.ranks = ranks / stage * to.tensor * to.data;
+        Ok(rescaled)
     }
 }
 
 impl Rescale {
-    fn tasks(&self, step: &Recorded) -> Result<(TaskGraph, Vec<Picoseconds>), RescaleError> {
+    fn tasks(&self, step: &Recorded) -> Result<Recorded, RescaleError> {
         let tasks = step.graph.tasks();
-        let (mut made, mut took): (Vec<Task>, Vec<Picoseconds>) = (Vec::new(), Vec::new());
+        let (mut made, mut took, mut parts) = (Vec::<Task>::new(), Vec::new(), Vec::new());
         // New task for each pair of recorded task and new replica.
         let mut of: BTreeMap<(usize, u32), TaskId> = BTreeMap::new();
         let mut members: Vec<(usize, Vec<u32>)> = Vec::new();
@@ -106,6 +107,7 @@ impl Rescale {
                 of.extend(replicas.iter().map(|replica| ((place, *replica), id)));
                 made.push(Task { name: task.name.clone(), after: Vec::new(), work });
                 took.push(time);
+                parts.push(step.parts[place]);
                 members.push((place, replicas));
             }
         }
@@ -117,7 +119,7 @@ impl Rescale {
             task.after.sort_unstable();
             task.after.dedup();
         }
-        Ok((TaskGraph::new(made)?, took))
+        Ok(Recorded { graph: TaskGraph::new(made)?, took, parts, ..step.clone() })
     }
 
     /// Returns the recorded replica that a new one copies.
@@ -133,7 +135,9 @@ impl Rescale {
         let mut replicas: Vec<u32> = match &task.work {
             TaskWork::Compute { rank, .. } => vec![replica(rank)],
             TaskWork::Ring { ring, .. } => vec![ring % data],
-            TaskWork::Across { ranks, .. } => ranks.iter().map(replica).collect(),
+            TaskWork::Across { ranks, .. } | TaskWork::Pairs { ranks, .. } => {
+                ranks.iter().map(replica).collect()
+            }
             TaskWork::Transfer { from, to, .. } => vec![replica(from), replica(to)],
         };
         replicas.sort_unstable();
@@ -217,6 +221,12 @@ impl Rescale {
                     }
                     _ => nothing(sender / from.tensor),
                 }
+            }
+            TaskWork::Pairs { ranks, bytes } => {
+                let mean = bytes.iter().sum::<u64>() / ranks.len().max(1) as u64;
+                let (kind, ranks) = (CollectiveKind::AllToAll, ranks.clone());
+                let even = TaskWork::Across { kind, ranks, bytes: Bytes(mean) };
+                self.work(&even, span, replicas, took)
             }
             TaskWork::Across { kind, ranks, bytes } => {
                 let experts = f64::from(from.expert) / f64::from(to.expert);

@@ -19,9 +19,9 @@
 //! and only the end of the step waits for it. Communication marked `_EP`, and every all-to-all,
 //! runs over the data-centre network between the corresponding ranks of the first `ep` groups.
 
-use lightloom_collective::CollectiveKind;
 use lightloom_units::{Bytes, Picoseconds};
 
+use super::exchange::{Exchange, Operation, Size};
 use super::graph::{GraphError, LONGEST, MOST_RANKS, Task, TaskGraph, TaskId, TaskWork};
 use super::schedule::{PassKind, Pipeline, Schedule};
 
@@ -47,7 +47,7 @@ const MOST_TASKS: usize = 10_000_000;
 #[derive(Clone, Copy)]
 struct LayerPass {
     took: Picoseconds,
-    exchange: Option<(CollectiveKind, Bytes)>,
+    exchange: Option<(Operation, Size)>,
     /// Whether the collective is between experts rather than inside the TP group.
     is_expert: bool,
 }
@@ -165,25 +165,19 @@ fn part(words: &[&str]) -> Result<LayerPass, String> {
         return Err(format!("{nanoseconds} ns is more than a day"));
     }
     let bytes = number(words[2])?;
-    let kind = match words[1].split('_').next().unwrap_or_default() {
+    let operation = match words[1].split('_').next().unwrap_or_default() {
         "NONE" => None,
-        "ALLREDUCE" => Some(CollectiveKind::AllReduce),
-        "ALLGATHER" => Some(CollectiveKind::AllGather),
-        "REDUCESCATTER" => Some(CollectiveKind::ReduceScatter),
-        "ALLTOALL" => Some(CollectiveKind::AllToAll),
-        _ => {
-            return Err(format!(
-                "exchange `{}` cannot be run: all-reduce, all-gather, reduce-scatter and all-to-all can",
-                words[1]
-            ));
-        }
+        name => match Operation::of_name(name).filter(|operation| !operation.is_between_two()) {
+            None => return Err(format!("exchange `{}` is no collective", words[1])),
+            operation => operation,
+        },
     };
-    let is_expert = kind == Some(CollectiveKind::AllToAll)
+    let is_expert = operation == Some(Operation::AllToAll)
         || words[1].ends_with("_EP") && !words[1].ends_with("_DP_EP");
     Ok(LayerPass {
         took,
         is_expert,
-        exchange: kind.filter(|_| bytes > 0).map(|kind| (kind, Bytes(bytes))),
+        exchange: operation.filter(|_| bytes > 0).map(|it| (it, Size::Whole(bytes))),
     })
 }
 
@@ -324,19 +318,24 @@ impl SimaiTasks {
         let work = TaskWork::Compute { rank, took: pass.took };
         let computed = self.add(name.clone(), last, work);
         self.last[stage] = Some(computed);
-        let Some((kind, bytes)) = pass.exchange else { return };
-        let peers = |count: u32| (0..count).map(|group| rank + group * tensor).collect();
+        let Some((operation, size)) = pass.exchange else { return };
+        let peers = |count: u32| {
+            let ranks = (0..count).map(|group| rank + group * tensor).collect();
+            Exchange::new(operation, ranks, size)
+        };
         if is_gradient {
             // Only the end of the step waits for gradient communication.
             if groups > 1 {
-                let work = TaskWork::Across { kind, ranks: peers(groups), bytes };
-                self.add(name, vec![computed], work);
+                self.add(name, vec![computed], peers(groups).work());
             }
             return;
         }
         let work = match pass.is_expert {
-            true if experts > 1 => TaskWork::Across { kind, ranks: peers(experts), bytes },
-            false if tensor > 1 => TaskWork::Ring { kind, ring: rank / tensor, bytes },
+            true if experts > 1 => peers(experts).work(),
+            false if tensor > 1 => {
+                let ring = (rank..rank + tensor).collect();
+                Exchange::new(operation, ring, size).on_ring(rank / tensor)
+            }
             _ => return,
         };
         self.last[stage] = Some(self.add(name, vec![computed], work));
@@ -345,6 +344,8 @@ impl SimaiTasks {
 
 #[cfg(test)]
 mod tests {
+    use lightloom_collective::CollectiveKind;
+
     use super::*;
 
     const HEADER: &str = "HYBRID_TRANSFORMER_FWD_IN_BCKWD model_parallel_NPU_group: 8 ep: 1 pp: 1 ga: 2 all_gpus: 16 checkpoints: 0";
@@ -437,9 +438,9 @@ mod tests {
 
     #[test]
     fn names_unknown_entries_with_their_line() {
-        let line = "moe -1 1 BROADCAST 4096 1 NONE 0 1 NONE 0 1";
+        let line = "moe -1 1 PERMUTE 4096 1 NONE 0 1 NONE 0 1";
         for (text, expected) in [
-            (format!("{HEADER}\n1\n{line}\n"), "line 3: exchange `BROADCAST`"),
+            (format!("{HEADER}\n1\n{line}\n"), "line 3: exchange `PERMUTE` is no collective"),
             (
                 format!("{HEADER}\n1\n{}", row("attention", [1_000_000_000_000_000, 1, 1])),
                 "line 3: 1000000000000000 ns is more than a day",

@@ -2,49 +2,91 @@
 //! JSON records with their line numbers, from an array, an object with a list, or consecutive
 //! objects.
 
+use std::borrow::Cow;
+
 use serde::Deserialize;
 use serde_json::value::RawValue;
 
 use super::logs::{LogFile, Logs};
 use super::problem::LogTrouble;
 
-#[derive(Clone, Copy, Debug)]
+#[derive(Clone, Debug)]
 pub(crate) struct JsonRecord<'f> {
     pub(crate) line: usize,
-    pub(crate) text: &'f str,
+    pub(crate) text: Cow<'f, str>,
 }
 
 /// A document that lists its records.
 #[derive(Deserialize)]
 struct JsonListing<'f> {
-    #[serde(borrow, alias = "events")]
+    #[serde(borrow, alias = "events", alias = "jobs", alias = "instances")]
     items: Vec<&'f RawValue>,
 }
 
-/// Returns all records of a file up to the first JSON error, which is recorded.
+/// Returns all records of a file. A line that is not JSON is recorded, and reading continues on the
+/// next line if that one starts a record.
 pub(crate) fn records<'f>(file: &LogFile<'f>, logs: &mut Logs) -> Vec<JsonRecord<'f>> {
     let mut found = Vec::new();
     let mut lines = LineCounter { bytes: file.bytes, at: 0, line: 1 };
-    for value in serde_json::Deserializer::from_slice(file.bytes).into_iter::<&RawValue>() {
-        let value = match value {
-            Ok(value) => value.get(),
-            Err(error) => {
-                let trouble = LogTrouble::Malformed(format!("not JSON from here on: {error}"));
-                logs.problem(file.line(error.line().max(1)), trouble);
-                break;
+    let mut at = 0;
+    loop {
+        let mut values =
+            serde_json::Deserializer::from_slice(&file.bytes[at..]).into_iter::<&RawValue>();
+        let mut good = at;
+        let error = loop {
+            match values.next() {
+                None => return found,
+                Some(Ok(value)) => listed(value.get(), &mut lines, &mut found),
+                Some(Err(error)) => break error,
             }
+            good = at + values.byte_offset();
         };
-        let listed = if value.starts_with('[') {
-            serde_json::from_str::<Vec<&RawValue>>(value).ok()
-        } else {
-            serde_json::from_str::<JsonListing<'_>>(value).ok().map(|listing| listing.items)
-        };
-        match listed {
-            Some(items) => found.extend(items.into_iter().map(|item| lines.record(item.get()))),
-            None => found.push(lines.record(value)),
+        let broken = file.bytes[good..].trim_ascii_start();
+        let length = broken.iter().position(|byte| *byte == b'\n').unwrap_or(broken.len());
+        let (line, rest) = broken.split_at(length);
+        let start = file.bytes.len() - broken.len();
+        let number = lines.line_at(start);
+        let goes_on = rest.trim_ascii_start().starts_with(b"{");
+        match with_nulls(line) {
+            Some(text) => found.push(JsonRecord { line: number, text: Cow::Owned(text) }),
+            None if goes_on => {
+                let trouble = LogTrouble::Malformed(format!("not JSON: {error}"));
+                logs.problem(file.line(number), trouble);
+            }
+            None => {
+                let trouble = LogTrouble::Malformed(format!("not JSON from here on: {error}"));
+                // The parser counts lines from where it began.
+                let before = file.bytes[at..start].iter().filter(|byte| **byte == b'\n').count();
+                let line = number + error.line().saturating_sub(1 + before);
+                logs.problem(file.line(line), trouble);
+                return found;
+            }
         }
+        at = file.bytes.len() - rest.len();
     }
-    found
+}
+
+/// Returns a line of JSON whose only mistakes are the numbers that C prints for a division by zero,
+/// with `null` for these.
+fn with_nulls(line: &[u8]) -> Option<String> {
+    let mut text = std::str::from_utf8(line).ok()?.to_owned();
+    for number in ["-inf", "inf", "-nan", "nan"] {
+        text =
+            text.replace(&format!(":{number}"), ":null").replace(&format!(": {number}"), ": null");
+    }
+    serde_json::from_str::<&RawValue>(&text).is_ok().then_some(text)
+}
+
+fn listed<'f>(value: &'f str, lines: &mut LineCounter<'f>, found: &mut Vec<JsonRecord<'f>>) {
+    let items = if value.starts_with('[') {
+        serde_json::from_str::<Vec<&RawValue>>(value).ok()
+    } else {
+        serde_json::from_str::<JsonListing<'_>>(value).ok().map(|listing| listing.items)
+    };
+    match items {
+        Some(items) => found.extend(items.into_iter().map(|item| lines.record(item.get()))),
+        None => found.push(lines.record(value)),
+    }
 }
 
 /// Counts lines up to a piece of the file. Pieces must come in order.
@@ -56,21 +98,25 @@ struct LineCounter<'f> {
 
 impl<'f> LineCounter<'f> {
     fn record(&mut self, text: &'f str) -> JsonRecord<'f> {
-        let offset = text.as_ptr() as usize - self.bytes.as_ptr() as usize;
+        let line = self.line_at(text.as_ptr() as usize - self.bytes.as_ptr() as usize);
+        JsonRecord { line, text: Cow::Borrowed(text) }
+    }
+
+    fn line_at(&mut self, offset: usize) -> usize {
         let between = self.bytes.get(self.at..offset).unwrap_or_default();
         self.line += between.iter().filter(|byte| **byte == b'\n').count();
         self.at = self.at.max(offset);
-        JsonRecord { line: self.line, text }
+        self.line
     }
 }
 
 /// Parses a record, or records the error.
-pub(crate) fn parse<'f, T: Deserialize<'f>>(
+pub(crate) fn parse<'r, T: Deserialize<'r>>(
     file: &LogFile<'_>,
-    record: JsonRecord<'f>,
+    record: &'r JsonRecord<'_>,
     logs: &mut Logs,
 ) -> Option<T> {
-    serde_json::from_str(record.text)
+    serde_json::from_str(&record.text)
         .map_err(|error| {
             logs.problem(file.line(record.line), LogTrouble::Malformed(error.to_string()));
         })

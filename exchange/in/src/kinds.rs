@@ -11,25 +11,33 @@ mod kubernetes_nodes;
 mod nccl_topology;
 mod nvsentinel;
 mod sacct;
+mod topograph;
 mod topology_conf;
+mod topology_yaml;
 
-use super::checks;
+use std::borrow::Cow;
+
 use super::logs::{LogFile, Logs, ReadLog};
 use super::problem::LogTrouble;
+use super::{checks, mentions};
 
 #[derive(Clone, Copy, Debug)]
 pub struct LogKind {
     pub name: &'static str,
     /// How to obtain such a log.
     pub from: &'static str,
-    /// Detects a file of this kind.
-    pub(crate) is: fn(&LogFile<'_>) -> bool,
+    /// Detects a file of this kind by its text.
+    pub(crate) is: fn(&str) -> bool,
     /// Records the content of all files of this kind.
     pub(crate) read: fn(&[LogFile<'_>], &mut Logs),
 }
 
 pub const KINDS: &[LogKind] = &[
     topology_conf::KIND,
+    topology_conf::NODES,
+    topology_yaml::KIND,
+    topograph::MODEL,
+    topograph::GRAPH,
     infragraph::KIND,
     nccl_topology::KIND,
     kubernetes_nodes::KIND,
@@ -42,27 +50,62 @@ pub const KINDS: &[LogKind] = &[
     inspector::KIND,
 ];
 
+/// Files are recognised by their beginning, or else by the whole.
+const HEAD: usize = 1 << 16;
+
 /// Reads an operator's files, each according to its content, and checks them against each other.
 #[must_use]
 pub fn read(files: &[LogFile<'_>]) -> Logs {
     let mut logs = Logs::default();
+    let plain: Vec<Cow<'_, [u8]>> = files.iter().map(|file| plain(file.bytes)).collect();
     let mut of_kind: Vec<Vec<LogFile<'_>>> = vec![Vec::new(); KINDS.len()];
-    for file in files {
+    let mut others = Vec::new();
+    for (file, bytes) in files.iter().zip(&plain) {
+        let file = LogFile { name: file.name, bytes };
         if file.bytes.starts_with(&[0x1f, 0x8b]) {
             logs.problem(file.whole(), LogTrouble::Compressed);
-        } else if let Some(kind) = KINDS.iter().position(|kind| (kind.is)(file)) {
+        } else if let Some(kind) = kind_of(&file) {
             logs.read.push(ReadLog { file: file.name.to_owned(), kind: KINDS[kind].name });
-            of_kind[kind].push(*file);
+            of_kind[kind].push(file);
         } else {
             let known = KINDS.iter().map(|kind| kind.name).collect::<Vec<_>>().join(", ");
             logs.problem(file.whole(), LogTrouble::Unrecognised { known });
+            others.push(file);
         }
     }
     for (kind, files) in KINDS.iter().zip(&of_kind) {
         if !files.is_empty() {
             (kind.read)(files, &mut logs);
         }
+        // The fields of a profile are few and all read, and its text is long.
+        if kind.name != kineto::KIND.name {
+            others.extend(files);
+        }
     }
+    logs.mentions = mentions::of(&others);
     checks::check(&mut logs);
     logs
+}
+
+/// Returns the index of a file's kind.
+fn kind_of(file: &LogFile<'_>) -> Option<usize> {
+    let head = String::from_utf8_lossy(&file.bytes[..file.bytes.len().min(HEAD)]);
+    let of = |text: &str| KINDS.iter().position(|kind| (kind.is)(text));
+    of(&head).or_else(|| (file.bytes.len() > HEAD).then(|| of(&file.text())).flatten())
+}
+
+/// Returns a file in UTF-8, as far as it is text, without its byte order mark. Windows PowerShell
+/// redirects text as UTF-16.
+fn plain(bytes: &[u8]) -> Cow<'_, [u8]> {
+    let units = |read: fn([u8; 2]) -> u16| {
+        let units = bytes[2..].chunks_exact(2).map(|pair| read([pair[0], pair[1]]));
+        let text: String = char::decode_utf16(units).map(|c| c.unwrap_or('\u{fffd}')).collect();
+        Cow::Owned(text.into_bytes())
+    };
+    match bytes {
+        [0xff, 0xfe, ..] => units(u16::from_le_bytes),
+        [0xfe, 0xff, ..] => units(u16::from_be_bytes),
+        [0xef, 0xbb, 0xbf, text @ ..] => Cow::Borrowed(text),
+        _ => Cow::Borrowed(bytes),
+    }
 }

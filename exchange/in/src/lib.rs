@@ -22,6 +22,7 @@ mod host_list;
 mod json;
 mod kinds;
 mod logs;
+mod mentions;
 mod problem;
 #[cfg(test)]
 mod tests;

@@ -1,9 +1,11 @@
 // SPDX-License-Identifier: Apache-2.0
 //! The information common to all kinds of logs.
 
+use std::borrow::Cow;
 use std::collections::btree_map::Entry;
 use std::collections::{BTreeMap, BTreeSet};
 
+use super::mentions::Fact;
 use super::problem::{LogPlace, LogProblem, LogTrouble};
 
 #[derive(Clone, Copy, Debug)]
@@ -23,9 +25,9 @@ impl LogFile<'_> {
         LogPlace { file: self.name.to_owned(), line: None }
     }
 
-    /// Returns the beginning as text, for detecting the kind.
-    pub(crate) fn head(&self) -> String {
-        String::from_utf8_lossy(&self.bytes[..self.bytes.len().min(1 << 16)]).into_owned()
+    /// Returns the whole file as text. Bytes that are not UTF-8 are replaced.
+    pub(crate) fn text(&self) -> Cow<'_, str> {
+        String::from_utf8_lossy(self.bytes)
     }
 }
 
@@ -47,8 +49,10 @@ pub struct HostShape {
     pub gpus: u32,
     /// Product name. `None` if not in the file.
     pub product: Option<String>,
-    /// Interface rate. `None` if not in the file, or if rates differ.
+    /// Rate of most interfaces. `None` if not in the file.
     pub bits_per_second: Option<u64>,
+    /// Number of links of an accelerator inside the fast domain. `None` if not in the file.
+    pub domain_links: Option<u32>,
     pub place: LogPlace,
 }
 
@@ -92,6 +96,8 @@ pub struct TrainingProfile {
     pub world: Option<u32>,
     /// Ranks per host. `None` if unknown.
     pub ranks_per_host: Option<u32>,
+    /// Number and product name of the accelerators that a rank saw on its host. `None` if unknown.
+    pub accelerators: Option<(u32, String)>,
     /// Median duration of the recorded steps in seconds. `None` if no step is marked.
     pub step_seconds: Option<f64>,
     /// Sizes of process groups by name.
@@ -109,6 +115,7 @@ impl TrainingProfile {
             files: Vec::new(),
             world: None,
             ranks_per_host: None,
+            accelerators: None,
             step_seconds: None,
             groups: BTreeMap::new(),
             exchanged: BTreeMap::new(),
@@ -133,6 +140,8 @@ pub struct Logs {
     pub outages: Vec<HostOutage>,
     pub profiles: Vec<TrainingProfile>,
     pub problems: Vec<LogProblem>,
+    /// Where a file mentions a fact that no record of it gives.
+    pub(crate) mentions: BTreeMap<Fact, String>,
 }
 
 impl Logs {
@@ -144,6 +153,15 @@ impl Logs {
             && self.jobs.is_empty()
             && self.outages.is_empty()
             && self.profiles.is_empty()
+    }
+
+    /// Returns why a value is assumed: no file has the fact, or one has it in a form that is not
+    /// understood.
+    pub(crate) fn lacks(&self, fact: Fact, absent: &str) -> String {
+        match self.mentions.get(&fact) {
+            Some(place) => format!("not understood: {place}"),
+            None => absent.to_owned(),
+        }
     }
 
     pub(crate) fn problem(&mut self, place: LogPlace, trouble: LogTrouble) {
@@ -188,34 +206,58 @@ impl Logs {
     }
 }
 
+/// Returns the most frequent value, the larger one of equals.
+pub(crate) fn most_common<T: Copy + Ord>(values: impl Iterator<Item = T>) -> Option<T> {
+    let mut counts: BTreeMap<T, usize> = BTreeMap::new();
+    for value in values {
+        *counts.entry(value).or_default() += 1;
+    }
+    counts.into_iter().max_by_key(|(value, count)| (*count, *value)).map(|(value, _)| value)
+}
+
 /// A host observed to fail or recover.
 #[derive(Clone, Debug)]
 pub(crate) struct HostChange {
     pub(crate) host: String,
     pub(crate) at: i64,
-    /// Failed part; the recovery must name the same one.
+    /// What failed; the recovery must name the same.
     pub(crate) class: String,
+    /// All names of the part that failed, such as a GPU's index and UUID. Empty for the host as a
+    /// whole: its recovery is that of every part.
+    pub(crate) part: Vec<String>,
     pub(crate) is_back: bool,
     pub(crate) description: String,
     pub(crate) place: LogPlace,
 }
 
-/// Converts observations in any order to outages. A fault observed again before it ends is the same
-/// fault.
+/// Converts observations in any order to outages. A host is out while any of its parts is. A fault
+/// of a part that is observed again before it ends is the same fault.
 pub(crate) fn outages(mut changes: Vec<HostChange>) -> Vec<HostOutage> {
     changes.sort_by_key(|change| (change.at, change.is_back));
-    let mut open: BTreeMap<(String, String), usize> = BTreeMap::new();
+    let mut open: BTreeMap<(String, String), (usize, Vec<Vec<String>>)> = BTreeMap::new();
     let mut found: Vec<HostOutage> = Vec::new();
     for change in changes {
-        let HostChange { host, at, class, is_back, description, place } = change;
+        let HostChange { host, at, class, part, is_back, description, place } = change;
         let key = (host.clone(), class.clone());
-        if is_back {
-            if let Some(index) = open.remove(&key) {
-                found[index].end = Some(at);
+        let is_same =
+            |other: &Vec<String>| part == *other || part.iter().any(|name| other.contains(name));
+        match open.entry(key) {
+            Entry::Occupied(mut occupied) if is_back => {
+                occupied.get_mut().1.retain(|other| !part.is_empty() && !is_same(other));
+                if occupied.get().1.is_empty() {
+                    found[occupied.remove().0].end = Some(at);
+                }
             }
-        } else if let Entry::Vacant(vacant) = open.entry(key) {
-            vacant.insert(found.len());
-            found.push(HostOutage { host, start: at, end: None, class, description, place });
+            Entry::Occupied(mut occupied) => {
+                if !occupied.get().1.iter().any(is_same) {
+                    occupied.get_mut().1.push(part);
+                }
+            }
+            Entry::Vacant(vacant) if !is_back => {
+                vacant.insert((found.len(), vec![part]));
+                found.push(HostOutage { host, start: at, end: None, class, description, place });
+            }
+            Entry::Vacant(_) => {}
         }
     }
     found

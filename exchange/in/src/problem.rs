@@ -86,6 +86,11 @@ pub enum LogTrouble {
     },
     #[error("it is of {period}, and {other} of {others}: they do not overlap")]
     Periods { period: String, other: String, others: String },
+    /// The API server merged repeated events.
+    #[error("seen {count} times, {between} of them between its first and its last time")]
+    Merged { count: u64, between: u64 },
+    #[error("{found} fields for {columns} columns, and no JobName that could hold a `|`")]
+    Fields { found: usize, columns: usize },
     #[error("its times have no zone")]
     NoZone,
     /// A job ran longer than the period of fault logs.
@@ -113,9 +118,13 @@ impl LogTrouble {
                 "they are not read: which hosts share a fast domain is assumed".into()
             }
             Self::OtherShape { others, .. } => format!("{others} is taken"),
-            Self::Malformed(_) | Self::NoTime(_) | Self::EndsFirst { .. } => {
+            Self::Malformed(_)
+            | Self::Fields { .. }
+            | Self::NoTime(_)
+            | Self::EndsFirst { .. } => {
                 "this record is left out, the others count".into()
             }
+            Self::Merged { .. } => "those between are left out, as nothing has their times".into(),
             Self::NoColumn { help, .. } => format!("it is left out: {help}"),
             Self::TwoPlaces { first, .. } => format!("{first} is taken"),
             Self::NoSwitch(_) => "what is below it counts as below the switch that names it".into(),

@@ -2,6 +2,7 @@
 //! Tests of every log kind with a small sample, of inconsistencies, and of drafts.
 
 mod drafts;
+mod forms;
 mod kinds;
 mod troubles;
 

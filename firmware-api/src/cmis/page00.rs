@@ -3,6 +3,12 @@
 
 use super::field::{BitField, RegisterAddress, TextField};
 
+/// Returns the characters of a text field. Modules also fill the rest of a field with 00h or with
+/// bytes that are no characters.
+pub fn characters(field: &[u8]) -> impl Iterator<Item = char> + '_ {
+    field.iter().map(|byte| char::from(*byte)).filter(|c| (' '..='~').contains(c))
+}
+
 const fn at(offset: u8) -> RegisterAddress {
     RegisterAddress::page(0x00, offset)
 }

@@ -7,6 +7,7 @@ mod cases;
 use std::collections::BTreeSet;
 use std::time::Duration;
 
+use lightloom_firmware_api::cmis::page00;
 use lightloom_firmware_api::frame::{ENCODED_BYTES_MAX, Frame, FrameKind, Reassembler};
 use lightloom_firmware_api::message::command;
 
@@ -114,7 +115,7 @@ pub(super) fn run_but(
     let hello = module.ask(command::HELLO, &[])?;
     let text = |from: usize| {
         let bytes = hello.payload.get(from..from + 16).unwrap_or(&[]);
-        String::from_utf8_lossy(bytes).trim().to_owned()
+        page00::characters(bytes).collect::<String>().trim().to_owned()
     };
     let said = format!("{} {} {}", text(2), text(18), text(34));
     results.untestable.extend(UNTESTABLE);

@@ -3,14 +3,14 @@
 //! only little is kept.
 
 use std::fs::File;
-use std::io::{BufReader, Read};
+use std::io::{BufReader, Read, Seek, SeekFrom};
 use std::path::PathBuf;
 
 use anyhow::Context;
 use lightloom::progress::Progress;
 use lightloom_training::kineto::{self, ProfiledStep, Profiles};
 
-/// The bytes that reveal the kind of a file.
+/// The bytes at either end that reveal the kind of a file.
 const HEAD: usize = 1 << 16;
 const BUFFER: usize = 1 << 20;
 
@@ -42,7 +42,10 @@ pub(super) fn read(paths: &[PathBuf]) -> anyhow::Result<Option<ProfiledStep>> {
         sizes += size;
         let mut head = Vec::new();
         if place == 0 {
+            let mut tail = file.try_clone()?;
             file.take(HEAD as u64).read_to_end(&mut head)?;
+            tail.seek(SeekFrom::Start(size.saturating_sub(HEAD as u64)))?;
+            tail.read_to_end(&mut head)?;
             if !kineto::is_kineto(&head) {
                 return Ok(None);
             }

@@ -5,12 +5,12 @@
 
 use std::collections::BTreeMap;
 
-use lightloom_collective::Directions;
+use lightloom_collective::{CollectiveKind, Directions};
 use lightloom_engine::steady::Stage;
 use lightloom_engine::{BatchId, FlowId, Route, VertexId};
 use lightloom_training::described::Described;
 use lightloom_training::graph::{self, TaskId, TaskWork};
-use lightloom_units::{Picoseconds, SimTime};
+use lightloom_units::{Bytes, Picoseconds, SimTime};
 
 use super::super::RunError;
 use super::super::context::Context;
@@ -157,6 +157,10 @@ impl<'a> Jobs<'a> {
                 (Some(*kind), described.ring(*ring).into_iter().flatten().collect(), *bytes)
             }
             TaskWork::Across { kind, ranks, bytes } => (Some(*kind), ranks.clone(), *bytes),
+            TaskWork::Pairs { ranks, bytes } => {
+                let mean = bytes.iter().sum::<u64>() / ranks.len().max(1) as u64;
+                (Some(CollectiveKind::AllToAll), ranks.clone(), Bytes(mean))
+            }
         };
         let hosts: Vec<VertexId> = ranks.iter().map(|rank| traffic.hosts[*rank as usize]).collect();
         if hosts.len() < 2 || kind.is_none() && hosts[0] == hosts[1] {
@@ -164,6 +168,9 @@ impl<'a> Jobs<'a> {
         }
         let mut sends = Sends::over(context.substrate.route.clone(), kind, (hosts, bytes));
         sends.priority = traffic.priority;
+        if let TaskWork::Pairs { bytes, .. } = work {
+            sends.pairs = Some(bytes.clone());
+        }
         if let Some(domains) = &context.substrate.domains {
             stay_inside(&mut sends, domains, (work, &ranks));
         }

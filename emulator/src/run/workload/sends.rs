@@ -8,6 +8,7 @@ use lightloom_collective::{AllToAll, CollectiveKind, Directions, Exchange, Ring}
 use lightloom_engine::collective::{CollectiveStartError, Placement, StartedCollective, start_bag};
 use lightloom_engine::steady::Stage;
 use lightloom_engine::{FlowSpec, Route, VertexId};
+use lightloom_training::exchange::PairBytes;
 use lightloom_units::Bytes;
 
 use super::ring_time::RingExchange;
@@ -26,6 +27,8 @@ pub(super) struct Sends {
     pub(super) priority: u8,
     /// The fraction by which the first host in an all-to-all receives more than its share (0.2 means 20 %).
     pub(super) imbalance: f64,
+    /// Bytes between each two hosts of an all-to-all, if they differ.
+    pub(super) pairs: Option<PairBytes>,
 }
 
 impl Sends {
@@ -37,7 +40,17 @@ impl Sends {
         (hosts, bytes): (Vec<VertexId>, Bytes),
     ) -> Self {
         let (ways, directions) = (BTreeMap::new(), Directions::One);
-        Self { kind, hosts, bytes, directions, route, ways, priority: 0, imbalance: 0.0 }
+        Self {
+            kind,
+            hosts,
+            bytes,
+            directions,
+            route,
+            ways,
+            priority: 0,
+            imbalance: 0.0,
+            pairs: None,
+        }
     }
 
     /// Returns the collective around a ring, or `None` for a single flow.
@@ -63,7 +76,11 @@ impl Sends {
         };
         let schedule = if kind == CollectiveKind::AllToAll {
             let mut schedule = AllToAll { ranks, size, exchange: Exchange::AtOnce }.schedule()?;
-            if self.imbalance > 0.0 {
+            if let Some(pairs) = self.pairs {
+                for sending in &mut schedule.sendings {
+                    sending.message = Bytes(pairs[sending.from * ranks + sending.to].max(1));
+                }
+            } else if self.imbalance > 0.0 {
                 let even = size.0 as f64 / ranks as f64;
                 let extra = even * self.imbalance;
                 let [most, least] = [even + extra, even - extra / (ranks as f64 - 1.0)];

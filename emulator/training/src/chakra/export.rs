@@ -3,14 +3,14 @@
 
 use std::collections::BTreeSet;
 
-use lightloom_collective::CollectiveKind;
-use lightloom_units::Bytes;
+use prost::Message;
 
 use super::messages::{
     AttributeValue, COMM_COLL_NODE, COMM_RECV_NODE, COMM_SEND_NODE, COMP_NODE, ChakraNode,
     GlobalMetadata, attribute,
 };
 use super::{PICOSECONDS_PER_MICROSECOND, code};
+use crate::exchange::Exchange;
 use crate::graph::{Task, TaskGraph, TaskId, TaskWork};
 use crate::machine::Machine;
 
@@ -40,21 +40,21 @@ pub fn export(graph: &TaskGraph, machine: &Machine) -> Vec<Vec<u8>> {
             *own == rank || (ring.is_some() && ring == ring_of[rank as usize])
         }
         TaskWork::Ring { ring, .. } => machine.rings[*ring as usize].contains(&rank),
-        TaskWork::Across { ranks, .. } => ranks.contains(&rank),
+        TaskWork::Across { ranks, .. } | TaskWork::Pairs { ranks, .. } => ranks.contains(&rank),
         TaskWork::Transfer { from, to, .. } => *from == rank || *to == rank,
     };
     let groups = groups(graph, machine);
     (0..machine.ranks)
         .map(|rank| {
             let metadata = GlobalMetadata { version: VERSION.to_owned(), attr: Vec::new() };
-            let mut stream = metadata.write();
+            let mut stream = metadata.encode_length_delimited_to_vec();
             for (id, task) in
                 graph.tasks().iter().enumerate().filter(|(_, task)| shares(task, rank))
             {
                 let own = |id: &&TaskId| shares(&graph.tasks()[id.index()], rank);
                 let deps = task.after.iter().filter(own).map(|id| u64::from(id.0)).collect();
                 let node = node(id as u64, task, rank, (deps, machine, &groups));
-                stream.extend(node.write());
+                stream.extend(node.encode_length_delimited_to_vec());
             }
             stream
         })
@@ -72,7 +72,7 @@ pub fn groups(graph: &TaskGraph, machine: &Machine) -> Vec<Vec<u32>> {
 fn members<'m>(task: &'m Task, machine: &'m Machine) -> Option<&'m Vec<u32>> {
     match &task.work {
         TaskWork::Ring { ring, .. } => machine.rings.get(*ring as usize),
-        TaskWork::Across { ranks, .. } => Some(ranks),
+        TaskWork::Across { ranks, .. } | TaskWork::Pairs { ranks, .. } => Some(ranks),
         TaskWork::Compute { .. } | TaskWork::Transfer { .. } => None,
     }
 }
@@ -89,21 +89,23 @@ fn node(
     let group = members(task, machine)
         .and_then(|ranks| groups.binary_search(ranks).ok())
         .map_or_else(String::new, |place| place.to_string());
-    let collective = |kind: CollectiveKind, bytes: Bytes| {
-        [
-            attribute("comm_type", AttributeValue::Int64(code(kind).unwrap_or_default())),
-            attribute("comm_size", AttributeValue::Int64(bytes.0 as i64)),
-            attribute("pg_name", AttributeValue::Text(group.clone())),
-        ]
-    };
+    let exchange = Exchange::of(&task.work, machine);
     let kind = match &task.work {
         TaskWork::Compute { took, .. } => {
             duration_micros =
                 (took.0 + PICOSECONDS_PER_MICROSECOND / 2) / PICOSECONDS_PER_MICROSECOND;
             COMP_NODE
         }
-        TaskWork::Ring { kind, bytes, .. } | TaskWork::Across { kind, bytes, .. } => {
-            attr.extend(collective(*kind, *bytes));
+        TaskWork::Ring { .. } | TaskWork::Across { .. } | TaskWork::Pairs { .. } => {
+            if let Some(exchange) = exchange {
+                let member = exchange.members.iter().position(|own| *own == rank);
+                let size = exchange.input(member.unwrap_or_default());
+                attr.extend([
+                    attribute("comm_type", AttributeValue::Int64(code(exchange.operation))),
+                    attribute("comm_size", AttributeValue::Int64(size as i64)),
+                    attribute("pg_name", AttributeValue::Text(group)),
+                ]);
+            }
             COMM_COLL_NODE
         }
         TaskWork::Transfer { from, to, bytes } => {
@@ -122,7 +124,6 @@ fn node(
         kind,
         ctrl_deps: Vec::new(),
         data_deps,
-        start_time_micros: 0,
         duration_micros,
         attr,
     }

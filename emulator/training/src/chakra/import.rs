@@ -3,25 +3,25 @@
 
 use std::collections::{BTreeMap, BTreeSet};
 
-use lightloom_collective::CollectiveKind;
 use lightloom_units::{Bytes, Picoseconds};
+use prost::{DecodeError, Message};
 
 use super::messages::{
     COMM_COLL_NODE, COMM_RECV_NODE, COMM_SEND_NODE, COMP_NODE, ChakraNode, GlobalMetadata,
     METADATA_NODE, number, text,
 };
-use super::wire::WireError;
-use super::{ChakraError, PICOSECONDS_PER_MICROSECOND, kind_of};
+use super::{CODES, ChakraError, PICOSECONDS_PER_MICROSECOND, operation_of};
+use crate::exchange::{Exchange, Operation, Share, Size, pairs};
 use crate::graph::{Task, TaskGraph, TaskId, TaskWork};
 
 /// Builds the graph of a trace, with one stream per rank. A collective whose ranks form one of
 /// `rings` runs on that ring; others run over the data-centre network.
 ///
 /// # Errors
-/// If a stream cannot be decoded, a node lacks a required attribute, or a collective is not
-/// supported.
+/// If a stream cannot be decoded, a node lacks a required attribute, a collective is not supported,
+/// or the ranks of an exchange disagree about it.
 pub fn import(streams: &[&[u8]], rings: &[Vec<u32>]) -> Result<TaskGraph, ChakraError> {
-    let mut reader = Reader::default();
+    let mut reader = Reader { streams: streams.len() as u32, ..Reader::default() };
     for (rank, stream) in streams.iter().enumerate() {
         reader.read(rank as u32, stream)?;
     }
@@ -31,17 +31,40 @@ pub fn import(streams: &[&[u8]], rings: &[Vec<u32>]) -> Result<TaskGraph, Chakra
 /// Identifies the one task that nodes of several ranks share.
 #[derive(Clone, PartialEq, Eq, PartialOrd, Ord)]
 enum SharedNode {
-    Collective { group: String, kind: u64, nth: usize },
-    Transfer { from: u64, to: u64, tag: u64, nth: usize },
+    Collective { group: String, operation: Operation, nth: usize },
+    Transfer { from: u32, to: u32, tag: u64, nth: usize },
+}
+
+impl SharedNode {
+    /// Returns the exchange in words.
+    fn name(&self) -> String {
+        match self {
+            Self::Collective { group, operation, nth } if group.is_empty() => {
+                format!("{} number {} of all ranks", operation.name(), nth + 1)
+            }
+            Self::Collective { group, operation, nth } => {
+                format!("{} number {} of group `{group}`", operation.name(), nth + 1)
+            }
+            Self::Transfer { from, to, tag, nth } => {
+                format!("message number {} from rank {from} to rank {to} with tag {tag}", nth + 1)
+            }
+        }
+    }
+}
+
+/// A node of a rank that takes part in a task.
+#[derive(Clone, Copy)]
+struct NodeEnd {
+    rank: u32,
+    id: u64,
+    bytes: u64,
 }
 
 #[derive(Default)]
 struct Reader {
+    streams: u32,
     tasks: Vec<Task>,
-    /// Ranks that take part in each task.
-    ranks: Vec<Vec<u32>>,
-    /// Duration of each task, as recorded by its first rank.
-    recorded: Vec<Picoseconds>,
+    ends: Vec<Vec<NodeEnd>>,
     shared: BTreeMap<SharedNode, usize>,
     /// Task of each pair of rank and node id.
     places: BTreeMap<(u32, u64), usize>,
@@ -53,19 +76,21 @@ struct Reader {
 impl Reader {
     fn read(&mut self, rank: u32, mut stream: &[u8]) -> Result<(), ChakraError> {
         let mut messages = 0;
-        let broken = |messages: usize, error: WireError| ChakraError::Broken {
+        let broken = |messages: usize, error: DecodeError| ChakraError::Broken {
             rank,
             messages,
             reason: error.to_string(),
         };
-        let metadata = GlobalMetadata::read(&mut stream).map_err(|e| broken(messages, e))?;
+        let metadata = GlobalMetadata::decode_length_delimited(&mut stream)
+            .map_err(|e| broken(messages, e))?;
         if text(&metadata.attr, "schema").is_some() {
             self.observed.insert(rank);
         }
         let mut seen = BTreeMap::new();
         while !stream.is_empty() {
             messages += 1;
-            let node = ChakraNode::read(&mut stream).map_err(|e| broken(messages, e))?;
+            let node = ChakraNode::decode_length_delimited(&mut stream)
+                .map_err(|e| broken(messages, e))?;
             self.place(rank, node, &mut seen)?;
         }
         Ok(())
@@ -78,17 +103,20 @@ impl Reader {
         seen: &mut BTreeMap<SharedNode, usize>,
     ) -> Result<(), ChakraError> {
         let wrong = |reason: String| node_error(rank, &node, reason);
-        let (shared, work) = meaning(rank, &node, seen).map_err(wrong)?;
+        let shared = meaning(rank, &node, seen).map_err(wrong)?;
+        let bytes = shared.as_ref().map_or(0, |(_, bytes)| *bytes);
+        let shared = shared.map(|(shared, _)| shared);
         let known = shared.as_ref().and_then(|shared| self.shared.get(shared)).copied();
         let task = known.unwrap_or_else(|| {
+            let micros = if node.kind == METADATA_NODE { 0 } else { node.duration_micros };
+            let took = Picoseconds(micros * PICOSECONDS_PER_MICROSECOND);
+            let work = TaskWork::Compute { rank, took };
             self.tasks.push(Task { name: node.name.clone(), after: Vec::new(), work });
-            self.ranks.push(Vec::new());
-            let took = Picoseconds(node.duration_micros * PICOSECONDS_PER_MICROSECOND);
-            self.recorded.push(took);
+            self.ends.push(Vec::new());
             self.tasks.len() - 1
         });
         self.shared.extend(shared.map(|shared| (shared, task)));
-        self.ranks[task].push(rank);
+        self.ends[task].push(NodeEnd { rank, id: node.id, bytes });
         if self.places.insert((rank, node.id), task).is_some() {
             return Err(wrong("the same id appears twice in this stream".to_owned()));
         }
@@ -98,6 +126,53 @@ impl Reader {
     }
 
     fn finish(mut self, rings: &[Vec<u32>]) -> Result<TaskGraph, ChakraError> {
+        self.wait()?;
+        let groups = self.groups();
+        for (shared, task) in &self.shared {
+            let ends = &self.ends[*task];
+            let own = &mut self.tasks[*task];
+            let expected: Vec<u32> = match shared {
+                SharedNode::Collective { group, .. } => groups[group].iter().copied().collect(),
+                SharedNode::Transfer { from, to, .. } => vec![*from, *to],
+            };
+            // The streams of the other ranks are missing, so use the duration that this rank
+            // recorded.
+            let took =
+                |work: &TaskWork| matches!(work, TaskWork::Compute { took, .. } if took.0 > 0);
+            if self.streams == 1 && took(&own.work) {
+                continue;
+            }
+            if self.streams > 1 {
+                agree(shared, ends, &expected)?;
+            }
+            own.work = match *shared {
+                SharedNode::Collective { operation, .. } => work(operation, ends, rings),
+                SharedNode::Transfer { from, to, .. } => {
+                    TaskWork::Transfer { from, to, bytes: Bytes(ends[0].bytes) }
+                }
+            };
+        }
+        Ok(TaskGraph::new(self.tasks)?)
+    }
+
+    /// Returns the ranks of each group: those that have one of its collectives. Without a name, all
+    /// ranks are meant.
+    fn groups(&self) -> BTreeMap<String, BTreeSet<u32>> {
+        let mut groups: BTreeMap<String, BTreeSet<u32>> = BTreeMap::new();
+        for (shared, task) in &self.shared {
+            if let SharedNode::Collective { group, .. } = shared {
+                let ranks = groups.entry(group.clone()).or_default();
+                ranks.extend(self.ends[*task].iter().map(|end| end.rank));
+            }
+        }
+        if let Some(all) = groups.get_mut("") {
+            all.extend(0..self.streams);
+        }
+        groups
+    }
+
+    /// Adds the dependencies.
+    fn wait(&mut self) -> Result<(), ChakraError> {
         for (rank, task, waits) in &self.waits {
             for id in waits {
                 let Some(before) = self.places.get(&(*rank, *id)) else {
@@ -120,39 +195,63 @@ impl Reader {
                 }
             }
         }
-        for ((task, ranks), took) in self.tasks.iter_mut().zip(self.ranks).zip(self.recorded) {
+        for task in &mut self.tasks {
             task.after.sort_unstable();
             task.after.dedup();
-            let TaskWork::Across { kind, bytes, .. } = task.work else { continue };
-            if let ([rank], true) = (&ranks[..], took > Picoseconds::ZERO) {
-                // The streams of the other ranks are missing, so use the duration that this rank
-                // recorded.
-                task.work = TaskWork::Compute { rank: *rank, took };
-                continue;
-            }
-            let ring = rings.iter().position(|ring| {
-                let mut sorted = ring.clone();
-                sorted.sort_unstable();
-                sorted == ranks
-            });
-            task.work = match ring {
-                Some(ring) if kind != CollectiveKind::AllToAll => {
-                    TaskWork::Ring { kind, ring: ring as u32, bytes }
-                }
-                _ => TaskWork::Across { kind, ranks, bytes },
-            };
         }
-        Ok(TaskGraph::new(self.tasks)?)
+        Ok(())
     }
 }
 
-/// Returns the work of a node and its identity across ranks. `seen` counts the equal nodes of this
-/// rank.
+/// Checks that all ranks have an exchange and give it one size. The parts of an all-to-all may
+/// differ.
+fn agree(shared: &SharedNode, ends: &[NodeEnd], expected: &[u32]) -> Result<(), ChakraError> {
+    let Some(NodeEnd { rank, id, bytes }) = ends.first().copied() else { return Ok(()) };
+    let has = |rank: &u32| ends.iter().any(|end| end.rank == *rank);
+    if let Some(lacking) = expected.iter().copied().find(|rank| !has(rank)) {
+        return Err(ChakraError::Lacking { exchange: shared.name(), with: rank, id, lacking });
+    }
+    let is_all_to_all =
+        matches!(shared, SharedNode::Collective { operation: Operation::AllToAll, .. });
+    match ends.iter().find(|end| end.bytes != bytes && !is_all_to_all) {
+        Some(NodeEnd { rank: other, id: other_id, bytes: others }) => Err(ChakraError::Sizes {
+            exchange: shared.name(),
+            rank,
+            id,
+            bytes,
+            other: *other,
+            other_id: *other_id,
+            others: *others,
+        }),
+        None => Ok(()),
+    }
+}
+
+/// Returns the work of a collective that these ranks put these bytes in.
+fn work(operation: Operation, ends: &[NodeEnd], rings: &[Vec<u32>]) -> TaskWork {
+    let ranks: Vec<u32> = ends.iter().map(|end| end.rank).collect();
+    let sum: u64 = ends.iter().map(|end| end.bytes).sum();
+    let input = sum / ends.len().max(1) as u64;
+    let mut exchange = Exchange::new(operation, ranks, Size::Input(input));
+    if operation == Operation::AllToAll {
+        let share = |end: &NodeEnd| Some(Share { sent: end.bytes, received: input, parts: vec![] });
+        exchange.pairs = pairs(&ends.iter().map(share).collect::<Vec<_>>());
+    }
+    let ring = rings.iter().position(|ring| {
+        let mut sorted = ring.clone();
+        sorted.sort_unstable();
+        sorted == exchange.members
+    });
+    ring.map_or_else(|| exchange.work(), |ring| exchange.on_ring(ring as u32))
+}
+
+/// Returns the identity of an exchange across ranks and the bytes that this rank puts in. `None` for
+/// computing. `seen` counts the equal nodes of this rank.
 fn meaning(
     rank: u32,
     node: &ChakraNode,
     seen: &mut BTreeMap<SharedNode, usize>,
-) -> Result<(Option<SharedNode>, TaskWork), String> {
+) -> Result<Option<(SharedNode, u64)>, String> {
     let number = |name: &str| {
         number(&node.attr, name).ok_or_else(|| format!("it has no attribute `{name}`"))
     };
@@ -164,26 +263,23 @@ fn meaning(
     Ok(match node.kind {
         // PyTorch marks calls of its communication library with this kind but without the exchanged
         // data.
-        COMM_COLL_NODE if self::number(&node.attr, "comm_type").is_none() => {
-            let took = Picoseconds(node.duration_micros * PICOSECONDS_PER_MICROSECOND);
-            (None, TaskWork::Compute { rank, took })
-        }
+        COMM_COLL_NODE if number("comm_type").is_err() => None,
         COMM_COLL_NODE => {
             let code = number("comm_type")?;
-            if kind_of(code).is_none() && node.duration_micros > 0 {
-                // A recorded collective that is not supported becomes computing of the recorded
+            let Some(operation) = operation_of(code) else {
+                // A recorded collective that is not known becomes computing of the recorded
                 // duration.
-                let took = Picoseconds(node.duration_micros * PICOSECONDS_PER_MICROSECOND);
-                return Ok((None, TaskWork::Compute { rank, took }));
-            }
-            let kind = kind_of(code).ok_or_else(|| {
-                format!("`comm_type` {code} cannot be run: all-reduce 0, all-gather 2, all-to-all 6 and reduce-scatter 7 can")
-            })?;
-            let bytes = Bytes(number("comm_size")?);
+                if node.duration_micros > 0 {
+                    return Ok(None);
+                }
+                let known = CODES.map(|(code, known)| format!("{} {code}", known.name()));
+                return Err(format!("`comm_type` {code} is not known: {}", known.join(", ")));
+            };
+            let bytes = if operation == Operation::Barrier { 0 } else { number("comm_size")? };
             let group = text(&node.attr, "pg_name").unwrap_or_default();
-            let shared = |nth| SharedNode::Collective { group: group.clone(), kind: code, nth };
+            let shared = |nth| SharedNode::Collective { group: group.clone(), operation, nth };
             let nth = nth(shared(0));
-            (Some(shared(nth)), TaskWork::Across { kind, ranks: Vec::new(), bytes })
+            Some((shared(nth), bytes))
         }
         COMM_SEND_NODE | COMM_RECV_NODE => {
             let is_send = node.kind == COMM_SEND_NODE;
@@ -192,21 +288,16 @@ fn meaning(
                 if is_own { number(name).or(Ok(rank.into())) } else { number(name) }
             };
             let (from, to) = (end("comm_src", is_send)?, end("comm_dst", !is_send)?);
+            let [from, to] = [from, to].map(|rank| rank as u32);
             let tag = number("comm_tag").unwrap_or_default();
-            let bytes = Bytes(number("comm_size")?);
             let shared = |nth| SharedNode::Transfer { from, to, tag, nth };
             let nth = nth(shared(0));
-            let work = TaskWork::Transfer { from: from as u32, to: to as u32, bytes };
-            (Some(shared(nth)), work)
+            Some((shared(nth), number("comm_size")?))
         }
         COMP_NODE if node.duration_micros == 0 && number("num_ops").is_ok() => {
             return Err("it gives operations (`num_ops`) and no duration".to_owned());
         }
-        METADATA_NODE => (None, TaskWork::Compute { rank, took: Picoseconds::ZERO }),
-        _ => {
-            let took = Picoseconds(node.duration_micros * PICOSECONDS_PER_MICROSECOND);
-            (None, TaskWork::Compute { rank, took })
-        }
+        _ => None,
     })
 }
 

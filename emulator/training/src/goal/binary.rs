@@ -14,7 +14,7 @@
 use std::collections::BTreeMap;
 use std::fmt::Write;
 
-use super::{GoalError, GoalOperation, GoalVerb, Reader, without_comments};
+use super::{GoalError, GoalOperation, GoalVerb, Reader};
 
 const COOKIE: u64 = 4223;
 const ANY: u32 = u32::MAX;
@@ -92,11 +92,16 @@ fn rank_text(bytes: &mut Bytes<'_>, text: &mut String) -> Result<(), GoalError> 
         bytes.number()?;
         let (kind, peer, size) = (bytes.byte()?, bytes.number()?, bytes.long()?);
         let tag = any(bytes.number()?);
-        bytes.take::<2>()?;
+        let [cpu, nic] = bytes.take::<2>()?;
+        let on = |word: &str, number: u8| match number {
+            0 => String::new(),
+            _ => format!(" {word} {number}"),
+        };
+        let on = on("cpu", cpu) + &on("nic", nic);
         let _ = match kind {
-            SEND => writeln!(text, "l{place}: send {size}b to {peer} tag {tag}"),
-            RECEIVE => writeln!(text, "l{place}: recv {size}b from {} tag {tag}", any(peer)),
-            CALC => writeln!(text, "l{place}: calc {size}"),
+            SEND => writeln!(text, "l{place}: send {size}b to {peer} tag {tag}{on}"),
+            RECEIVE => writeln!(text, "l{place}: recv {size}b from {} tag {tag}{on}", any(peer)),
+            CALC => writeln!(text, "l{place}: calc {size}{on}"),
             _ => return Err(GoalError::Binary { at, reason: "not a send, receive or calc" }),
         };
         for word in ["requires", "irequires"] {
@@ -117,10 +122,7 @@ fn rank_text(bytes: &mut Bytes<'_>, text: &mut String) -> Result<(), GoalError> 
 /// # Errors
 /// If a line cannot be parsed.
 pub fn bytes_of(text: &str) -> Result<Vec<u8>, GoalError> {
-    let mut reader = Reader::default();
-    for (place, line) in without_comments(text).lines().enumerate() {
-        reader.line(place + 1, line.trim())?;
-    }
+    let reader = Reader::of(text)?;
     let ranks = reader.ranks.unwrap_or(0);
     let mut of_rank: BTreeMap<u32, Vec<usize>> = BTreeMap::new();
     for (place, operation) in reader.operations.iter().enumerate() {
@@ -136,7 +138,8 @@ pub fn bytes_of(text: &str) -> Result<Vec<u8>, GoalError> {
     }
     let mut file = COOKIE.to_le_bytes().to_vec();
     file.extend(ranks.to_le_bytes());
-    file.extend([0, 0]);
+    let most = |of: fn(&GoalOperation) -> u8| reader.operations.iter().map(of).max().unwrap_or(0);
+    file.extend([most(|operation| operation.cpu), most(|operation| operation.nic)]);
     file.extend(table);
     file.extend(body);
     Ok(file)
@@ -170,7 +173,7 @@ fn rank_bytes(operations: &[GoalOperation], own: &[usize], out: &mut Vec<u8>) {
         out.extend(peer.to_le_bytes());
         out.extend(size.to_le_bytes());
         out.extend(tag.to_le_bytes());
-        out.extend([0, 0]);
+        out.extend([operation.cpu, operation.nic]);
         let count = dependents.len() as u32;
         for number in [count, listed, 0, listed + count] {
             out.extend(number.to_le_bytes());
@@ -182,10 +185,10 @@ fn rank_bytes(operations: &[GoalOperation], own: &[usize], out: &mut Vec<u8>) {
 
 #[cfg(test)]
 mod tests {
-    use super::super::read;
+    use super::super::{GoalStep, read};
     use super::*;
 
-    const TEXT: &str = "num_ranks 2\nrank 0 {\nl1: calc 100\nl2: send 8b to 1 tag 7\nl2 requires l1\n}\n\
+    const TEXT: &str = "num_ranks 2\nrank 0 {\nl1: calc 100 cpu 2\nl2: send 8b to 1 tag 7 cpu 2 nic 1\nl2 requires l1\n}\n\
                         rank 1 {\na: recv 8b from -1 tag -1\nb: calc 50\nc: calc 5\nb requires a\nc requires b\nc requires a\n}\n";
 
     #[test]
@@ -196,7 +199,7 @@ mod tests {
         assert_eq!(file.len(), 8 + 6 + 32 + (8 + 4 + 2 * 39 + 4) + (8 + 4 + 3 * 39 + 12));
         assert!(is_binary(&file) && !is_binary(TEXT.as_bytes()));
         let works = |text: &str| {
-            let (graph, ranks) = read(text).unwrap();
+            let GoalStep { graph, ranks, .. } = read(text).unwrap();
             let tasks = graph.tasks().iter();
             (ranks, tasks.map(|task| (task.work.clone(), task.after.clone())).collect::<Vec<_>>())
         };

@@ -1,19 +1,23 @@
 // SPDX-License-Identifier: Apache-2.0
-//! Extracts the description of a collective from its own arguments, from the call with the same
+//! Extracts the description of an exchange from its own arguments, from the call with the same
 //! `External id`, or, for gloo, from the shapes of its tensors.
+//!
+//! PyTorch cuts lists of more than 30 entries (`torch/csrc/profiler/util.cpp`, `kTruncatLength`).
+//! The members of a larger group are in `distributedInfo.pg_config` under the same name, or follow
+//! from the first and the distance of its ranks.
 
 use std::collections::BTreeMap;
 
-use lightloom_collective::CollectiveKind;
 use serde_json::Value;
 
+use super::super::exchange::{Exchange, Operation, Share, Size};
 use super::super::graph::MOST_RANKS;
-use super::document::{Arguments, Category, Event, Events};
+use super::document::{Arguments, Category, Event, Events, Info};
 
 pub(super) struct Communication {
-    pub(super) kind: CollectiveKind,
-    pub(super) group: Vec<u32>,
-    pub(super) bytes: u64,
+    pub(super) exchange: Exchange,
+    /// Of an all-to-all, what this rank sends and receives.
+    pub(super) share: Share,
     pub(super) seq: Option<u64>,
 }
 
@@ -27,75 +31,157 @@ pub(super) fn by_external_id(events: &Events) -> BTreeMap<i64, &Arguments> {
         .collect()
 }
 
-/// Returns whether an event is a collective, judged by its name or category.
+/// Returns whether an event is an exchange, judged by its name or category.
 pub(super) fn is_exchange(events: &Events, event: &Event) -> bool {
     event.category == Category::Exchange || events.name(event).starts_with("nccl")
 }
 
-impl Communication {
-    /// Returns the description of a collective, or `None` if the profile has none. `call` is the
-    /// host call that started it; `world` is the size of the job, which forms the group of gloo's
-    /// collectives.
-    pub(super) fn of(
-        (event, name): (&Event, &str),
+/// A file's exchanges: the arguments of its calls, and its job.
+pub(super) struct Described<'e> {
+    pub(super) named: BTreeMap<i64, &'e Arguments>,
+    pub(super) info: Option<&'e Info>,
+    pub(super) rank: u32,
+}
+
+impl Described<'_> {
+    /// Returns the description of an exchange, or `None` if the profile has none. `call` is the host
+    /// call that started it.
+    pub(super) fn exchange(
+        &self,
+        events: &Events,
+        event: &Event,
         call: Option<&Event>,
-        named: &BTreeMap<i64, &Arguments>,
-        world: Option<u32>,
-    ) -> Option<Self> {
+    ) -> Option<Communication> {
         let own = event.args.as_deref()?;
-        let by_id = || own.external_id.and_then(|id| named.get(&id).copied());
+        let by_id = || own.external_id.and_then(|id| self.named.get(&id).copied());
         let arguments = if own.collective.is_some() { Some(own) } else { by_id() };
         let Some(arguments) = arguments else {
-            let kind = kind_of(name.strip_prefix("gloo:")?)?;
+            let operation = Operation::of_name(events.name(event).strip_prefix("gloo:")?)?;
             // An operator that ends after the profile has no shapes, but the call that started it
             // has.
             let called = || bytes_of(call?.args.as_deref()?);
-            let bytes = bytes_of(own).or_else(called)?;
-            let group: Vec<u32> = (0..world?).collect();
-            let bytes =
-                if kind == CollectiveKind::AllGather { bytes * group.len() as u64 } else { bytes };
-            return Some(Self { kind, group, bytes, seq: None });
+            let bytes = match operation {
+                Operation::Barrier => 0,
+                operation if operation.is_between_two() => return None,
+                _ => bytes_of(own).or_else(called)?,
+            };
+            let group: Vec<u32> = (0..self.world()?).collect();
+            let exchange = Exchange::new(operation, group, Size::Input(bytes));
+            let share = Share { sent: bytes, received: bytes, parts: Vec::new() };
+            return Some(Communication { exchange, share, seq: None });
         };
-        let kind = kind_of(arguments.collective.as_ref()?)?;
-        let elements = match kind {
-            CollectiveKind::AllGather => arguments.elements_out,
-            _ => arguments.elements_in,
-        };
-        let group: Vec<u32> = match &arguments.ranks {
-            Some(ranks) => serde_json::from_str(ranks).ok()?,
-            None if event.category == Category::Exchange => (0..world?).collect(),
+        let operation = Operation::of_name(arguments.collective.as_ref()?)?;
+        let group = match self.members(arguments) {
+            Some(group) => group,
+            None if event.category == Category::Exchange => (0..self.world()?).collect(),
             None => return None,
         };
-        if group.iter().any(|rank| *rank >= MOST_RANKS) {
+        let members = match operation.is_between_two() {
+            true => self.ends(operation, arguments, &group)?,
+            false => group,
+        };
+        if members.iter().any(|rank| *rank >= MOST_RANKS) {
             return None;
         }
-        let size = element_bytes(arguments.dtype.as_ref()?)?;
-        let bytes = u64::try_from(elements?).ok()?.checked_mul(size)?;
+        let size = arguments.dtype.as_deref().and_then(element_bytes);
+        let bytes = |elements: Option<i64>| u64::try_from(elements?).ok()?.checked_mul(size?);
+        let (sent, received) = (bytes(arguments.elements_in), bytes(arguments.elements_out));
+        let size = match operation {
+            Operation::Barrier => Size::Whole(0),
+            Operation::AllGather | Operation::Scatter | Operation::Receive => {
+                received.filter(|bytes| *bytes > 0).map(Size::Output).or(sent.map(Size::Input))?
+            }
+            _ => Size::Input(sent?),
+        };
+        let of = if operation == Operation::Receive { Operation::Send } else { operation };
+        let exchange = Exchange::new(of, members, size);
+        let parts = arguments.parts_in.as_deref().and_then(numbers).unwrap_or_default();
+        let share = Share {
+            sent: sent.unwrap_or_default(),
+            received: received.or(sent).unwrap_or_default(),
+            parts,
+        };
         let seq = arguments.seq.and_then(|seq| u64::try_from(seq).ok());
-        Some(Self { kind, group, bytes, seq })
+        // The numbers of sends and receives count different things on the two ranks.
+        Some(Communication { exchange, share, seq: seq.filter(|_| !operation.is_between_two()) })
+    }
+
+    fn world(&self) -> Option<u32> {
+        self.info?.world_size
+    }
+
+    /// Returns the ranks of a group: as listed, or, where the list was cut, from the description of
+    /// the job, from the first rank and the distance between ranks, or as all ranks.
+    fn members(&self, arguments: &Arguments) -> Option<Vec<u32>> {
+        let listed = arguments.ranks.as_deref().unwrap_or("...");
+        let size = arguments.group_size.and_then(|size| u32::try_from(size).ok());
+        let is_whole = |ranks: &Vec<u32>| size.is_none_or(|size| ranks.len() == size as usize);
+        let whole: Option<Vec<u32>> = serde_json::from_str(listed).ok();
+        if whole.is_some() || !listed.contains("...") {
+            return whole;
+        }
+        let configured = || {
+            let name = arguments.group.as_deref()?;
+            let groups = &self.info?.groups;
+            let ranks = groups.iter().find(|group| group.name == name)?.ranks.as_deref()?;
+            serde_json::from_str(ranks).ok().filter(is_whole)
+        };
+        let at_distance = || {
+            let [start, stride] = [arguments.rank_start, arguments.rank_stride]
+                .map(|number| number.and_then(|number| u32::try_from(number).ok()));
+            let known: Vec<u32> = listed
+                .trim_matches(['[', ']'])
+                .split(',')
+                .map_while(|rank| rank.trim().parse().ok())
+                .collect();
+            let start = start.or(known.first().copied())?;
+            let stride = stride.filter(|stride| *stride > 0).or_else(|| {
+                let steps = known.windows(2).map(|two| two[1].checked_sub(two[0]));
+                let mut steps = steps.collect::<Option<Vec<u32>>>()?;
+                steps.dedup();
+                <[u32; 1]>::try_from(steps).ok().map(|[step]| step)
+            })?;
+            let size = size.filter(|size| *size <= MOST_RANKS)?;
+            let last = start.checked_add(stride.checked_mul(size.checked_sub(1)?)?)?;
+            Some((start..=last).step_by(stride as usize).collect())
+        };
+        configured().or_else(at_distance)
+    }
+
+    /// Returns sender and receiver. The profile gives them as ranks of the group.
+    fn ends(&self, operation: Operation, arguments: &Arguments, group: &[u32]) -> Option<Vec<u32>> {
+        let is_send = operation == Operation::Send;
+        let said = if is_send { arguments.to } else { arguments.from };
+        let said = said.and_then(|rank| usize::try_from(rank).ok());
+        let other = match (said.and_then(|rank| group.get(rank)), group) {
+            (Some(other), _) => *other,
+            (None, [a, b]) => {
+                if *a == self.rank {
+                    *b
+                } else {
+                    *a
+                }
+            }
+            _ => return None,
+        };
+        Some(if is_send { vec![self.rank, other] } else { vec![other, self.rank] })
+            .filter(|_| other != self.rank)
     }
 }
 
-pub(super) fn kind_of(name: &str) -> Option<CollectiveKind> {
-    let has = |words: &[&str]| words.iter().any(|word| name.contains(word));
-    if has(&["allreduce", "all_reduce"]) {
-        Some(CollectiveKind::AllReduce)
-    } else if has(&["allgather", "all_gather"]) {
-        Some(CollectiveKind::AllGather)
-    } else if has(&["reduce_scatter"]) {
-        Some(CollectiveKind::ReduceScatter)
-    } else if has(&["all_to_all", "alltoall"]) {
-        Some(CollectiveKind::AllToAll)
-    } else {
-        None
-    }
+/// Parses a list of whole numbers; `None` if it was cut.
+fn numbers(list: &str) -> Option<Vec<u64>> {
+    serde_json::from_str(list).ok().filter(|list: &Vec<u64>| !list.is_empty())
 }
 
-fn element_bytes(dtype: &str) -> Option<u64> {
+/// Returns the bytes of an element of a type of c10 or C++.
+#[must_use]
+pub fn element_bytes(dtype: &str) -> Option<u64> {
     Some(match dtype {
-        "Double" | "Long" | "ComplexFloat" | "double" | "long int" => 8,
-        "Float" | "Int" | "float" | "int" => 4,
-        "Half" | "BFloat16" | "Short" | "c10::Half" | "c10::BFloat16" => 2,
+        "ComplexDouble" => 16,
+        "Double" | "Long" | "ComplexFloat" | "UInt64" | "double" | "long int" => 8,
+        "Float" | "Int" | "UInt32" | "ComplexHalf" | "float" | "int" => 4,
+        "Half" | "BFloat16" | "Short" | "UInt16" | "c10::Half" | "c10::BFloat16" => 2,
         "Byte" | "Char" | "Bool" | "unsigned char" | "signed char" => 1,
         other if other.starts_with("Float8") => 1,
         _ => return None,

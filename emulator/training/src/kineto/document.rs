@@ -2,7 +2,7 @@
 //! Parses the JSON of a profile. Only events that show when operations ran, and what waited for
 //! them, are kept.
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 use std::fmt;
 use std::sync::Arc;
 
@@ -14,7 +14,7 @@ use super::super::recorded::{is_time, no_time};
 
 #[derive(Deserialize)]
 pub(super) struct Document {
-    #[serde(rename = "distributedInfo")]
+    #[serde(default, rename = "distributedInfo")]
     pub(super) info: Option<Info>,
     #[serde(rename = "traceEvents")]
     pub(super) events: Events,
@@ -24,6 +24,21 @@ pub(super) struct Document {
 pub(super) struct Info {
     pub(super) rank: Option<u32>,
     pub(super) world_size: Option<u32>,
+    #[serde(default, rename = "pg_config", deserialize_with = "groups")]
+    pub(super) groups: Vec<ConfiguredGroup>,
+}
+
+#[derive(Deserialize)]
+pub(super) struct ConfiguredGroup {
+    #[serde(default, rename = "pg_name")]
+    pub(super) name: String,
+    #[serde(default, deserialize_with = "words")]
+    pub(super) ranks: Option<String>,
+}
+
+/// Groups in an unexpected form count as absent.
+fn groups<'de, D: Deserializer<'de>>(from: D) -> Result<Vec<ConfiguredGroup>, D::Error> {
+    Ok(serde_json::from_value(Value::deserialize(from)?).unwrap_or_default())
 }
 
 /// The kept events, and the number of events in each category.
@@ -33,6 +48,16 @@ pub(super) struct Events {
     names: SharedWords,
     threads: SharedWords,
     found: BTreeMap<String, usize>,
+}
+
+/// Consecutive steps of a profile, in microseconds.
+#[derive(Clone, Copy)]
+pub(super) struct MarkedSteps {
+    /// The host thread of the marks.
+    pub(super) thread: u32,
+    pub(super) begin: f64,
+    pub(super) end: f64,
+    pub(super) count: u32,
 }
 
 #[derive(Default)]
@@ -55,8 +80,10 @@ impl SharedWords {
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Category {
-    /// A kernel, copy or set on a device.
-    Device,
+    /// A kernel on a device.
+    Kernel,
+    /// A copy or set on a device.
+    Copy,
     /// A host call into the driver.
     Runtime,
     /// A wait of a stream or of the host.
@@ -66,6 +93,8 @@ pub(super) enum Category {
     Exchange,
     /// A host call that starts a collective.
     Call,
+    /// A step as marked by `torch.profiler` on the host.
+    Step,
     Other,
 }
 
@@ -86,23 +115,16 @@ pub(super) struct Event {
 
 const _: () = assert!(size_of::<Event>() <= 64);
 
-#[derive(Deserialize)]
+#[derive(Default, Deserialize)]
+#[serde(default)]
 struct WrittenEvent {
-    #[serde(default)]
     ph: String,
-    #[serde(default)]
     cat: String,
-    #[serde(default)]
     name: String,
-    #[serde(default)]
     pid: Value,
-    #[serde(default)]
     tid: Value,
-    #[serde(default)]
     ts: f64,
-    #[serde(default)]
     dur: f64,
-    #[serde(default)]
     args: Arguments,
 }
 
@@ -120,6 +142,20 @@ pub(super) struct Arguments {
     pub(super) dtype: Option<String>,
     #[serde(rename = "Process Group Ranks", deserialize_with = "words")]
     pub(super) ranks: Option<String>,
+    #[serde(rename = "Process Group Name", deserialize_with = "words")]
+    pub(super) group: Option<String>,
+    #[serde(rename = "Group size", deserialize_with = "whole")]
+    pub(super) group_size: Option<i64>,
+    #[serde(rename = "Global rank start", deserialize_with = "whole")]
+    pub(super) rank_start: Option<i64>,
+    #[serde(rename = "Global rank stride", deserialize_with = "whole")]
+    pub(super) rank_stride: Option<i64>,
+    #[serde(rename = "In split size", deserialize_with = "words")]
+    pub(super) parts_in: Option<String>,
+    #[serde(rename = "Src Rank", deserialize_with = "whole")]
+    pub(super) from: Option<i64>,
+    #[serde(rename = "Dst Rank", deserialize_with = "whole")]
+    pub(super) to: Option<i64>,
     #[serde(rename = "Seq", deserialize_with = "whole")]
     pub(super) seq: Option<i64>,
     #[serde(rename = "External id", deserialize_with = "whole")]
@@ -141,7 +177,8 @@ pub(super) struct Arguments {
 }
 
 fn whole<'de, D: Deserializer<'de>>(from: D) -> Result<Option<i64>, D::Error> {
-    Ok(Value::deserialize(from)?.as_i64())
+    let value = Value::deserialize(from)?;
+    Ok(value.as_i64().or_else(|| value.as_str()?.parse().ok()))
 }
 
 fn words<'de, D: Deserializer<'de>>(from: D) -> Result<Option<String>, D::Error> {
@@ -157,6 +194,10 @@ impl Event {
     pub(super) fn end(&self) -> f64 {
         self.ts + self.dur
     }
+
+    pub(super) fn is_on_device(&self) -> bool {
+        matches!(self.category, Category::Kernel | Category::Copy)
+    }
 }
 
 impl WrittenEvent {
@@ -167,7 +208,12 @@ impl WrittenEvent {
     /// Accepts the capitalized categories that PyTorch wrote in 2020.
     fn category(&self) -> Category {
         match &*self.cat.to_ascii_lowercase() {
-            "kernel" | "gpu_memcpy" | "gpu_memset" | "memcpy" | "memset" => Category::Device,
+            cat if self.name.starts_with("ProfilerStep#") => {
+                // The device's marks repeat those of the host.
+                if cat.starts_with("gpu") { Category::Other } else { Category::Step }
+            }
+            "kernel" => Category::Kernel,
+            "gpu_memcpy" | "gpu_memset" | "memcpy" | "memset" => Category::Copy,
             "cuda_runtime" | "cuda_driver" | "runtime" => Category::Runtime,
             "cuda_sync" => Category::Wait,
             "cpu_op" | "operator" | "user_annotation" if self.is_exchange() => Category::Exchange,
@@ -197,6 +243,17 @@ impl Events {
     pub(super) fn wait_kind<'e>(&'e self, event: &'e Event) -> &'e str {
         let said = event.args.as_ref().and_then(|args| args.cuda_sync_kind.as_deref());
         said.unwrap_or_else(|| self.name(event))
+    }
+
+    /// Returns the first and the last instant of the marked steps and their number. `None` for fewer
+    /// than two: a single step is all that was recorded of it.
+    pub(super) fn steps(&self) -> Option<MarkedSteps> {
+        let marks = self.kept.iter().filter(|event| event.category == Category::Step);
+        let begin = marks.clone().map(|mark| mark.ts).fold(f64::MAX, f64::min);
+        let last = marks.clone().max_by(|a, b| a.end().total_cmp(&b.end()))?;
+        let count = marks.map(|mark| mark.name).collect::<BTreeSet<u32>>().len() as u32;
+        let (thread, end) = (last.thread, last.end());
+        (count > 1).then_some(MarkedSteps { thread, begin, end, count })
     }
 
     /// Adds a complete event. Returns the reason if its duration is invalid.

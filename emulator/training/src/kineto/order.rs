@@ -18,7 +18,7 @@ use std::collections::BTreeMap;
 
 use super::super::graph::TaskId;
 use super::KinetoError;
-use super::document::{Category, Event, Events};
+use super::document::{Category, Event, Events, MarkedSteps};
 use waits::{Launches, ProfiledWaits};
 
 pub(super) struct ProfiledOperation<'e> {
@@ -84,11 +84,12 @@ struct OrderWalk<'w> {
     last: BTreeMap<u32, usize>,
 }
 
-/// Emits the work of a rank in order of time. `operations` are sorted by start; `events` are all
-/// events of the file.
+/// Emits the work of a rank in order of time, up to the end of its marked steps. `operations` are
+/// sorted by start; `events` are all events of the file.
 pub(super) fn walk<'w>(
     operations: &'w [ProfiledOperation<'w>],
     events: &Events,
+    steps: Option<MarkedSteps>,
     emit: &'w mut Emit<'w>,
 ) -> Result<(), KinetoError> {
     let launches = Launches::of(operations, events);
@@ -104,7 +105,8 @@ pub(super) fn walk<'w>(
     }
     let calls = operations.iter().filter_map(|operation| operation.call);
     let last_call = calls.map(|call| call.ts).fold(f64::MIN, f64::max);
-    // Waits after the last launch delay nothing.
+    // Waits after the last launch delay at most the end of the last step.
+    let last_call = steps.map_or(last_call, |steps| last_call.max(steps.end));
     for (place, wait) in waits.host.iter().enumerate().filter(|(_, wait)| wait.end <= last_call) {
         nexts.push((wait.begun, NextInOrder::WaitBegins(place)));
         // Subtract the clock resolution, so that rounding cannot order a wait after the launch that
@@ -136,7 +138,7 @@ pub(super) fn walk<'w>(
             NextInOrder::Begins(operation) => walk.begins(operation)?,
         }
     }
-    Ok(())
+    steps.map_or(Ok(()), |steps| walk.ends(steps))
 }
 
 impl OrderWalk<'_> {
@@ -198,6 +200,19 @@ impl OrderWalk<'_> {
         let took = (call.ts + self.latency - since).max(0.0);
         self.launched[place] = Some(self.host(after, took)?);
         Ok(())
+    }
+
+    /// Emits the host time from the last work of the marking thread to the end of its last step.
+    fn ends(&mut self, steps: MarkedSteps) -> Result<(), KinetoError> {
+        let time = steps.end - self.latency;
+        match self.last.get(&steps.thread).copied() {
+            None => self.host_at(steps.thread, time).map(drop),
+            Some(last) => {
+                let after = self.task_of[last].into_iter().collect();
+                let took = (steps.end - self.operations[last].end).max(0.0);
+                self.host(after, took).map(drop)
+            }
+        }
     }
 
     fn begins(&mut self, place: usize) -> Result<(), KinetoError> {

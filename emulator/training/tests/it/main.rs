@@ -8,6 +8,7 @@
 )]
 
 mod calibrate;
+mod exchanges;
 mod features;
 mod kineto;
 mod kineto_truth;

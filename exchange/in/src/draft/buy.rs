@@ -7,6 +7,7 @@ use std::collections::BTreeMap;
 use super::cluster::ClusterDraft;
 use super::{Draft, DraftFile, DraftPage, Guess, Sourced, trace};
 use crate::logs::{LoggedJob, Logs};
+use crate::mentions::Fact;
 
 const KINDS: usize = 4;
 const SHORTEST_S: i64 = 600;
@@ -36,7 +37,8 @@ pub(super) fn write(logs: &Logs, cluster: &ClusterDraft, days: Option<u32>, draf
     page.put("designs:\n- {design: nvl:72}\n- {design: khop:2}\n- {design: khop:3}");
     page.guess("workload.tp", &cluster.tp);
     page.guess("workload.peak_tflops", &peak(cluster.accelerator.value, &cluster.accelerator.why));
-    let mfu = Sourced::assumed("0.4", "no log has it: `lightloom mfu` computes it for a model");
+    let mfu =
+        Sourced::assumed("0.4", "not read from logs: `lightloom mfu` computes it for a model");
     page.guess("workload.mfu", &mfu);
     let shares =
         Sourced::assumed("0.2 and 0.05", "shares of a step in tensor and data parallelism");
@@ -74,14 +76,17 @@ pub(super) fn write(logs: &Logs, cluster: &ClusterDraft, days: Option<u32>, draf
             number + 1
         ));
     }
-    let checkpoint = Sourced::assumed("30 min, 30 s, 10 min", "no log has checkpoints or restarts");
+    let checkpoint =
+        Sourced::assumed("30 min, 30 s, 10 min", "checkpoints and restarts are not read from logs");
     page.guess("checkpoint", &checkpoint);
     page.put("checkpoint: {every_minutes: 30, seconds: 30, restart_minutes: 10}");
     if days.is_some() {
         page.put(&format!("faults: {{trace: {}}}", trace::NAME));
     } else {
-        let published =
-            Sourced::assumed("published", "no log has a fault: those of a public trace");
+        let published = Sourced::assumed(
+            "published",
+            logs.lacks(Fact::Faults, "no log has a fault") + ": those of a public trace",
+        );
         page.guess("faults", &published);
         page.put("faults: {published: {}}");
     }

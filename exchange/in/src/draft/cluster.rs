@@ -3,8 +3,9 @@
 
 use std::collections::BTreeMap;
 
-use super::Sourced;
-use crate::logs::{LoggedJob, Logs, TrainingProfile};
+use super::{GuessConfidence, Sourced};
+use crate::logs::{LoggedJob, Logs, TrainingProfile, most_common};
+use crate::mentions::Fact;
 
 #[derive(Debug)]
 pub(super) struct ClusterDraft {
@@ -21,6 +22,8 @@ pub(super) struct ClusterDraft {
     pub(super) tp: Sourced<u32>,
     /// Accelerator, by the name of a shipped card.
     pub(super) accelerator: Sourced<&'static str>,
+    /// Rate of an accelerator in its fast domain, in one direction.
+    pub(super) edge_rate: Sourced<String>,
 }
 
 /// Values for logs without information about hosts.
@@ -40,13 +43,15 @@ impl ClusterDraft {
         let total = nodes.value * gpus_per_node.value;
         let tp = tensor_parallel(logs, total, gpus_per_node.value, domain.value);
         let job_gpus = job_gpus(logs, total, tp.value);
+        let accelerator = accelerator(logs);
         Self {
             job: job_name(logs),
             job_gpus,
             tp,
             nodes_per_tor: nodes_per_tor(logs),
             tors_per_domain: tors_per_domain(logs),
-            accelerator: accelerator(logs),
+            edge_rate: edge_rate(logs, &accelerator),
+            accelerator,
             link_rate: link_rate(logs),
             nodes,
             gpus_per_node,
@@ -61,13 +66,10 @@ impl ClusterDraft {
 
 /// Returns the most frequent value (the larger one of equals), its count, and the total count.
 fn usual<T: Copy + Ord>(values: impl Iterator<Item = T>) -> Option<(T, usize, usize)> {
-    let mut counts: BTreeMap<T, usize> = BTreeMap::new();
-    for value in values {
-        *counts.entry(value).or_default() += 1;
-    }
-    let all = counts.values().sum();
-    let (value, count) = counts.into_iter().max_by_key(|(value, count)| (*count, *value))?;
-    Some((value, count, all))
+    let values: Vec<T> = values.collect();
+    let value = most_common(values.iter().copied())?;
+    let count = values.iter().filter(|other| **other == value).count();
+    Some((value, count, values.len()))
 }
 
 fn share(count: usize, all: usize, what: &str) -> String {
@@ -100,7 +102,7 @@ fn nodes(logs: &Logs, gpus_per_node: u32) -> Sourced<u32> {
     if of_world > 1 {
         return Sourced::derived(of_world, format!("{world} ranks of the profile"));
     }
-    Sourced::assumed(USUAL_NODES, "no log says how many hosts there are")
+    Sourced::assumed(USUAL_NODES, logs.lacks(Fact::Hosts, "no log says how many hosts there are"))
 }
 
 /// Returns the most hosts in concurrent use by jobs.
@@ -124,6 +126,11 @@ fn gpus_per_node(logs: &Logs) -> Sourced<u32> {
     if let Some(shape) = logs.shapes.first() {
         return Sourced::stated(shape.gpus, format!("GPUs of the host in {}", shape.place));
     }
+    let shown =
+        logs.profiles.iter().filter_map(|profile| Some((profile, profile.accelerators.as_ref()?)));
+    if let Some((profile, (gpus, _))) = shown.max_by_key(|(_, (gpus, _))| *gpus) {
+        return Sourced::stated(*gpus, format!("`deviceProperties` of {}", profile.place));
+    }
     let of_profiles = logs.profiles.iter().filter_map(|profile| profile.ranks_per_host).max();
     if let Some(gpus) = of_profiles {
         return Sourced::derived(gpus, "the most ranks on one host that NCCL saw");
@@ -135,7 +142,8 @@ fn gpus_per_node(logs: &Logs) -> Sourced<u32> {
     if let Some((gpus, count, all)) = usual(of_jobs) {
         return Sourced::derived(gpus, share(count, all, "jobs of several hosts"));
     }
-    Sourced::assumed(USUAL_GPUS, "no log says how many GPUs a host has")
+    let absent = "no log says how many GPUs a host has";
+    Sourced::assumed(USUAL_GPUS, logs.lacks(Fact::GpusPerHost, absent))
 }
 
 /// Returns the GPUs and hosts per fast domain.
@@ -163,7 +171,10 @@ fn nodes_per_tor(logs: &Logs) -> Sourced<u32> {
     }
     match usual(below.values().copied()) {
         Some((hosts, count, all)) => Sourced::stated(hosts, share(count, all, "leaf switches")),
-        None => Sourced::assumed(USUAL_NODES_PER_TOR, "no log has switches"),
+        None => {
+            let why = logs.lacks(Fact::Switches, "no log has switches");
+            Sourced::assumed(USUAL_NODES_PER_TOR, why)
+        }
     }
 }
 
@@ -235,7 +246,8 @@ fn job_gpus(logs: &Logs, total: u32, tp: u32) -> Sourced<u32> {
         }
         _ => {
             let spared = total - total / 16;
-            Sourced::assumed(whole(spared), "no log has a job; a sixteenth is left for what breaks")
+            let why = logs.lacks(Fact::Jobs, "no log has a job");
+            Sourced::assumed(whole(spared), format!("{why}; a sixteenth is left for what breaks"))
         }
     }
 }
@@ -244,7 +256,10 @@ fn job_name(logs: &Logs) -> Sourced<String> {
     let named =
         largest_job(logs, u32::MAX).and_then(|job| job.name.as_deref().map(|name| (name, job)));
     let Some((name, job)) = named else {
-        return Sourced::assumed("training".to_owned(), "no log names a job");
+        return Sourced::assumed(
+            "training".to_owned(),
+            logs.lacks(Fact::Jobs, "no log names a job"),
+        );
     };
     let allowed = |c: char| if c.is_ascii_alphanumeric() { c.to_ascii_lowercase() } else { '-' };
     let name: String = name.chars().take(40).map(allowed).collect();
@@ -262,7 +277,7 @@ fn link_rate(logs: &Logs) -> Sourced<String> {
         );
     }
     let measured = fastest(logs).map_or(String::new(), |fastest| format!("; {fastest}"));
-    let why = format!("no log has the rate of an interface{measured}");
+    let why = logs.lacks(Fact::Rate, "no log has the rate of an interface") + &measured;
     Sourced::assumed("400Gbps".to_owned(), why)
 }
 
@@ -272,27 +287,59 @@ fn fastest(logs: &Logs) -> Option<String> {
     Some(format!("{:.0} GB/s of bus bandwidth among {ranks} ranks was measured", rate / 1e9))
 }
 
-/// Substrings of product names, with our cards.
-const ACCELERATORS: &[(&str, &str)] = &[
-    ("gb300", "gb300"),
-    ("gb200", "gb200"),
-    ("b300", "b300"),
-    ("b200", "b200"),
-    ("h200", "h200"),
-    ("h100", "h100"),
-    ("h800", "h800"),
-    ("h20", "h20"),
-    ("a100", "a100"),
+/// Substrings of product names, with our cards and the rate of their links inside a domain, in Tb/s
+/// in one direction.
+const ACCELERATORS: &[(&str, &str, f64)] = &[
+    ("gb300", "gb300", 7.2),
+    ("gb200", "gb200", 7.2),
+    ("b300", "b300", 7.2),
+    ("b200", "b200", 7.2),
+    ("h200", "h200", 3.6),
+    ("h100", "h100", 3.6),
+    ("h800", "h800", 1.6),
+    ("h20", "h20", 3.6),
+    ("a100", "a100", 2.4),
 ];
 
-fn accelerator(logs: &Logs) -> Sourced<&'static str> {
+/// Returns the names of accelerators in the logs.
+fn products(logs: &Logs) -> impl Iterator<Item = &str> {
     let of_hosts = logs.hosts.values().filter_map(|host| host.product.as_deref());
     let of_shapes = logs.shapes.iter().filter_map(|shape| shape.product.as_deref());
-    for product in of_hosts.chain(of_shapes) {
+    let of_profiles = logs.profiles.iter().filter_map(|profile| profile.accelerators.as_ref());
+    of_hosts.chain(of_shapes).chain(of_profiles.map(|(_, name)| &**name))
+}
+
+fn accelerator(logs: &Logs) -> Sourced<&'static str> {
+    for product in products(logs) {
         let product = product.to_ascii_lowercase();
-        if let Some((_, card)) = ACCELERATORS.iter().find(|(piece, _)| product.contains(piece)) {
+        if let Some((_, card, _)) = ACCELERATORS.iter().find(|(piece, ..)| product.contains(piece))
+        {
             return Sourced::stated(*card, format!("the product is called {product}"));
         }
     }
-    Sourced::assumed("h100", "no log names the accelerators")
+    let why = match products(logs).find(|product| !product.is_empty()) {
+        Some(product) => format!("not understood: the product `{product}` has no card here"),
+        None => logs.lacks(Fact::Accelerators, "no log names the accelerators"),
+    };
+    Sourced::assumed("h100", why)
+}
+
+/// Returns the rate of an accelerator's links in its domain: as many as a log counts, or those of
+/// the product.
+fn edge_rate(logs: &Logs, accelerator: &Sourced<&'static str>) -> Sourced<String> {
+    let rates = ACCELERATORS.iter().find(|(_, card, _)| *card == accelerator.value);
+    let rate = rates.map_or(3.6, |(.., rate)| *rate);
+    let shown = |terabits: f64| format!("{}Tbps", (terabits * 1000.0).round() / 1000.0);
+    let counted = logs.shapes.iter().find_map(|shape| Some((shape, shape.domain_links?)));
+    if let Some((shape, links)) = counted {
+        // NVLink 3 and 4 have 25 GB/s in one direction, NVLink 5 twice that.
+        let gigabytes = if rate > 3.6 { 50 } else { 25 };
+        let why = format!("{links} NVLinks of {gigabytes} GB/s in {}", shape.place);
+        return Sourced::derived(shown(f64::from(links * gigabytes) * 0.008), why);
+    }
+    let why = format!("NVLink of {} in one direction", accelerator.value);
+    match accelerator.confidence {
+        GuessConfidence::Assumed => Sourced::assumed(shown(rate), why),
+        _ => Sourced::derived(shown(rate), why),
+    }
 }

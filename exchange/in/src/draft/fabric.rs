@@ -17,10 +17,8 @@ pub(super) fn write(cluster: &ClusterDraft, draft: &mut Draft) {
     page.guess("hbd.switch.gpus", domain);
     let (nodes, gpus) = (nodes.value, gpus_per_node.value);
     if domain.value > 1 {
-        let edge =
-            Sourced::assumed("3.6Tbps", "half of an H100's NVLink in one direction: no log has it");
-        page.guess("hbd.switch.edge_rate", &edge);
-        let (domain, edge) = (domain.value, edge.value);
+        page.guess("hbd.switch.edge_rate", &cluster.edge_rate);
+        let (domain, edge) = (domain.value, &cluster.edge_rate.value);
         page.put(&format!(
             "hbd: {{switch: {{nodes: {nodes}, gpus_per_node: {gpus}, gpus: {domain}, edge_rate: {edge}}}}}"
         ));
@@ -33,7 +31,7 @@ pub(super) fn write(cluster: &ClusterDraft, draft: &mut Draft) {
         page.guess("dcn.fat_tree.tors_per_domain", tors);
         keys += &format!(", tors_per_domain: {}", tors.value);
     }
-    let even = Sourced::assumed("1", "no log says what uplinks carry");
+    let even = Sourced::assumed("1", "what uplinks carry is not read from logs");
     page.guess("dcn.fat_tree.oversubscription", &even);
     page.guess("dcn.fat_tree.link_rate", &cluster.link_rate);
     page.put(&format!(

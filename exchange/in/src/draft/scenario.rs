@@ -5,6 +5,7 @@
 use super::cluster::ClusterDraft;
 use super::{Draft, DraftPage, Sourced, fabric, trace};
 use crate::logs::Logs;
+use crate::mentions::Fact;
 
 pub(super) const NAME: &str = "scenario.yaml";
 
@@ -41,14 +42,17 @@ pub(super) fn write(logs: &Logs, cluster: &ClusterDraft, days: Option<u32>, draf
             ));
         }
         None => {
-            let fault = Sourced::assumed("any node", "no log has a fault");
+            let fault =
+                Sourced::assumed("any node", logs.lacks(Fact::Faults, "no log has a fault"));
             page.guess("faults[0].part", &fault);
             page.put("faults:\n  - {part: any node, at: 20us}");
         }
     }
     page.put("# Delays in compressed time: 1 us is half an hour of the trace.");
-    let delay =
-        Sourced::assumed("1us each", "no log says how soon a fault is seen and planned around");
+    let delay = Sourced::assumed(
+        "1us each",
+        "how soon a fault is seen and planned around is not read from logs",
+    );
     page.guess("control", &delay);
     page.put("control: {detection_delay: 1us, planning_delay: 1us}");
     collectives(logs, cluster, run_us, &mut page);

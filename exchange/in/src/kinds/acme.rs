@@ -16,9 +16,8 @@ use crate::problem::LogTrouble;
 pub(super) const KIND: LogKind = LogKind {
     name: "AcmeTrace job table",
     from: "data/job_trace of github.com/InternLM/AcmeTrace",
-    is: |file| {
-        let head = file.head();
-        let header = head.lines().next().unwrap_or_default().to_owned();
+    is: |text| {
+        let header = text.lines().next().unwrap_or_default();
         ["job_id", "node_num", "gpu_num", "start_time"].iter().all(|name| header.contains(name))
     },
     read: |files, logs| files.iter().for_each(|file| read(file, logs)),

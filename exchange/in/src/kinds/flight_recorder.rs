@@ -4,10 +4,12 @@
 //!
 //! Source: `torch/csrc/distributed/c10d/FlightRecorder.hpp`, version 2.10 of the dump: `pg_config`
 //! with the ranks of each group as text, `entries` with `profiling_name`, `process_group` (name and
-//! description), `input_sizes`, `input_dtypes`, `collective_seq_id`, `state`.
+//! description), `input_sizes`, `output_sizes`, `input_dtypes`, `collective_seq_id`, `state`.
 
 use std::collections::BTreeMap;
 
+use lightloom_training::exchange::{Exchange, Operation, Size};
+use lightloom_training::kineto::element_bytes;
 use serde::Deserialize;
 use serde_json::Value;
 
@@ -18,8 +20,9 @@ use crate::problem::LogTrouble;
 pub(super) const KIND: LogKind = LogKind {
     name: "PyTorch flight recorder",
     from: "torch._C._distributed_c10d._dump_fr_trace_json(), with TORCH_FR_BUFFER_SIZE set",
-    is: |file| {
-        file.head().contains("\"pg_config\"") || file.head().contains("\"collective_seq_id\"")
+    is: |text| {
+        let is_profile = text.contains("\"traceEvents\"") || text.contains("\"schemaVersion\"");
+        text.contains("\"collective_seq_id\"") || text.contains("\"pg_config\"") && !is_profile
     },
     read: |files, logs| files.iter().for_each(|file| read(file, logs)),
 };
@@ -32,31 +35,27 @@ struct RecorderDump {
     entries: Vec<RecordedCollective>,
 }
 
-#[derive(Deserialize)]
+#[derive(Default, Deserialize)]
+#[serde(default)]
 struct RecordedGroup {
-    #[serde(default)]
     name: String,
-    #[serde(default)]
     desc: String,
     /// A list, or its text form.
-    #[serde(default)]
     ranks: Value,
 }
 
-#[derive(Deserialize)]
+#[derive(Default, Deserialize)]
+#[serde(default)]
 struct RecordedCollective {
     /// Name and description of its group.
-    #[serde(default)]
     process_group: Vec<String>,
-    #[serde(default)]
     profiling_name: String,
-    #[serde(default)]
     collective_seq_id: u64,
-    #[serde(default)]
     input_sizes: Vec<Vec<u64>>,
-    #[serde(default)]
-    input_dtypes: Vec<String>,
-    #[serde(default)]
+    output_sizes: Vec<Vec<u64>>,
+    /// One for each tensor, or in older versions one text.
+    input_dtypes: Value,
+    output_dtypes: Value,
     state: String,
 }
 
@@ -81,7 +80,10 @@ fn read(file: &LogFile<'_>, logs: &mut Logs) {
     for entry in dump.entries {
         let size =
             entry.process_group.first().and_then(|name| size_of.get(name)).copied().unwrap_or(0);
-        *profile.exchanged.entry(size).or_default() += bytes(&entry);
+        if let Some(exchange) = entry.exchange(size) {
+            let ranks = exchange.members.len() as u32;
+            *profile.exchanged.entry(ranks).or_default() += exchange.bytes;
+        }
         if entry.state != "completed" && !entry.state.is_empty() {
             let (name, number) = (entry.profiling_name, entry.collective_seq_id);
             logs.problem(file.whole(), LogTrouble::Hang { name, number, ranks: size as usize });
@@ -96,18 +98,34 @@ fn members(ranks: &Value) -> u32 {
     text.split(',').filter(|rank| rank.chars().any(|c| c.is_ascii_digit())).count() as u32
 }
 
-fn bytes(entry: &RecordedCollective) -> u64 {
-    let of_types = entry.input_dtypes.iter().map(String::as_str).chain(std::iter::repeat("Float"));
-    let sizes = entry.input_sizes.iter().zip(of_types);
-    sizes.map(|(size, dtype)| size.iter().product::<u64>() * element(dtype)).sum()
+impl RecordedCollective {
+    /// Returns the exchange with its group, of which the size is known. `None` for a call without
+    /// tensors, such as the end of several that were joined.
+    fn exchange(&self, ranks: u32) -> Option<Exchange> {
+        let operation = Operation::of_name(&self.profiling_name)?;
+        let ranks = if operation.is_between_two() { 2 } else { ranks };
+        let put_in = bytes(&self.input_sizes, &self.input_dtypes);
+        let afterwards = bytes(&self.output_sizes, &self.output_dtypes);
+        let by_output =
+            matches!(operation, Operation::AllGather | Operation::Scatter | Operation::Receive);
+        let size = match (put_in, afterwards) {
+            (_, Some(bytes)) if by_output => Size::Output(bytes),
+            (Some(bytes), _) => Size::Input(bytes),
+            (None, Some(bytes)) => Size::Output(bytes),
+            (None, None) => return None,
+        };
+        Some(Exchange::new(operation, (0..ranks).collect(), size))
+    }
 }
 
-/// Returns the bytes per element, by c10 scalar type name.
-fn element(dtype: &str) -> u64 {
-    match dtype {
-        "Byte" | "Char" | "Bool" | "Float8_e4m3fn" | "Float8_e5m2" => 1,
-        "Half" | "BFloat16" | "Short" => 2,
-        "Double" | "Long" | "ComplexFloat" => 8,
-        _ => 4,
-    }
+/// Returns the bytes of tensors of these sizes and types. `None` without a tensor.
+fn bytes(sizes: &[Vec<u64>], dtypes: &Value) -> Option<u64> {
+    let dtype = |place: usize| {
+        let listed = dtypes.as_array().map(|list| list.get(place).or(list.last()));
+        listed.unwrap_or(Some(dtypes)).and_then(Value::as_str).unwrap_or("Float")
+    };
+    let of = |(place, size): (usize, &Vec<u64>)| {
+        size.iter().product::<u64>() * element_bytes(dtype(place)).unwrap_or(4)
+    };
+    (!sizes.is_empty()).then(|| sizes.iter().enumerate().map(of).sum())
 }

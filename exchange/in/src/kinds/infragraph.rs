@@ -6,23 +6,22 @@
 //! Python-style slice (`leaf[0:4]`, `xpu[:]`, none for all); instance and component indices run as
 //! nested loops. `many2many` joins each with each, `one2one` the first with the first. A host is an
 //! instance whose device contains an `xpu`, directly or in a nested `device`; a switch contains a
-//! `switch` and no `xpu`. A switch cabled to a host is a leaf.
+//! `switch`, or ports and no `nic`, and no `xpu`: the package's own switches have a centre of choice
+//! `cpu`. A switch cabled to a host is a leaf.
 
 use std::collections::{BTreeMap, BTreeSet};
+use std::iter::repeat_n;
 
 use serde::Deserialize;
 
 use super::LogKind;
-use crate::logs::{HostRecord, HostShape, LogFile, Logs};
+use crate::logs::{HostRecord, HostShape, LogFile, Logs, most_common};
 use crate::problem::LogTrouble;
 
 pub(super) const KIND: LogKind = LogKind {
     name: "InfraGraph",
     from: "an Infrastructure of infragraph, as YAML or JSON",
-    is: |file| {
-        let text = String::from_utf8_lossy(file.bytes);
-        ["instances", "devices", "edges", "components"].iter().all(|key| text.contains(key))
-    },
+    is: |text| ["instances", "devices", "edges", "components"].iter().all(|key| text.contains(key)),
     read: |files, logs| {
         for file in files {
             if let Err(error) = read(file, logs) {
@@ -32,15 +31,12 @@ pub(super) const KIND: LogKind = LogKind {
     },
 };
 
-#[derive(Deserialize)]
+#[derive(Default, Deserialize)]
+#[serde(default)]
 struct Infrastructure {
-    #[serde(default)]
     devices: Vec<InfraDevice>,
-    #[serde(default)]
     links: Vec<InfraLink>,
-    #[serde(default)]
     instances: Vec<InfraInstance>,
-    #[serde(default)]
     edges: Vec<InfraEdge>,
 }
 
@@ -54,7 +50,6 @@ struct InfraDevice {
 #[derive(Deserialize)]
 struct InfraComponent {
     name: String,
-    #[serde(default)]
     description: Option<String>,
     count: u32,
     choice: String,
@@ -72,7 +67,6 @@ struct InfraEdge {
     ep1: InfraEndpoint,
     ep2: InfraEndpoint,
     scheme: String,
-    #[serde(default)]
     link: Option<String>,
 }
 
@@ -85,21 +79,19 @@ struct InfraEndpoint {
 #[derive(Deserialize)]
 struct InfraLink {
     name: String,
-    #[serde(default)]
     physical: Option<InfraPhysical>,
+    /// As in earlier versions.
+    bandwidth: Option<InfraBandwidth>,
 }
 
 #[derive(Deserialize)]
 struct InfraPhysical {
-    #[serde(default)]
     bandwidth: Option<InfraBandwidth>,
 }
 
 #[derive(Deserialize)]
 struct InfraBandwidth {
-    #[serde(default)]
     gigabits_per_second: Option<f64>,
-    #[serde(default)]
     gigabytes_per_second: Option<f64>,
 }
 
@@ -117,7 +109,7 @@ type Place<'i> = (&'i str, u32);
 const PAIRS_MAX: usize = 1 << 24;
 
 fn read(file: &LogFile<'_>, logs: &mut Logs) -> Result<(), String> {
-    let text = String::from_utf8_lossy(file.bytes);
+    let text = file.text();
     let infra: Infrastructure = if text.trim_start().starts_with('{') {
         serde_json::from_str(&text).map_err(|error| error.to_string())?
     } else {
@@ -130,15 +122,16 @@ fn read(file: &LogFile<'_>, logs: &mut Logs) -> Result<(), String> {
     let role = |name: &str| {
         let name = name.split('[').next().unwrap_or_default();
         let device = instances.get(name).map_or("", |instance| &*instance.device);
-        match held(device, "xpu", &devices, 0) {
-            0 if held(device, "switch", &devices, 0) > 0 => InfraRole::Switch,
-            0 => InfraRole::Other,
-            _ => InfraRole::Host,
+        let has = |kind: &str| held(device, kind, &devices, 0) > 0;
+        match has("xpu") {
+            true => InfraRole::Host,
+            false if has("switch") || has("port") && !has("nic") => InfraRole::Switch,
+            false => InfraRole::Other,
         }
     };
     let mut leaves: BTreeMap<Place<'_>, BTreeSet<Place<'_>>> = BTreeMap::new();
     let mut between: BTreeMap<Place<'_>, BTreeSet<Place<'_>>> = BTreeMap::new();
-    let mut rates: BTreeSet<u64> = BTreeSet::new();
+    let mut rates: Vec<u64> = Vec::new();
     let mut between_hosts = 0;
     for edge in &infra.edges {
         let [first, second] =
@@ -151,6 +144,7 @@ fn read(file: &LogFile<'_>, logs: &mut Logs) -> Result<(), String> {
             _ => continue,
         };
         let is_host = roles.0 == InfraRole::Host || roles.1 == InfraRole::Host;
+        let count = ends[0].len();
         for (low, high) in pairs(&edge.scheme, ends)? {
             if is_host {
                 leaves.entry(low).or_default().insert(high);
@@ -161,7 +155,7 @@ fn read(file: &LogFile<'_>, logs: &mut Logs) -> Result<(), String> {
         }
         if is_host {
             let link = infra.links.iter().find(|link| Some(&link.name) == edge.link.as_ref());
-            rates.extend(link.and_then(rate));
+            rates.extend(link.and_then(rate).into_iter().flat_map(|rate| repeat_n(rate, count)));
         }
     }
     if between_hosts > 0 {
@@ -175,7 +169,8 @@ fn read(file: &LogFile<'_>, logs: &mut Logs) -> Result<(), String> {
         let shape = HostShape {
             gpus,
             product: product.clone(),
-            bits_per_second: if rates.len() == 1 { rates.first().copied() } else { None },
+            bits_per_second: most_common(rates.iter().copied()),
+            domain_links: None,
             place: file.whole(),
         };
         logs.shapes.push(shape);
@@ -229,7 +224,8 @@ fn described(device: &str, devices: &BTreeMap<&str, &InfraDevice>, depth: u32) -
 }
 
 fn rate(link: &InfraLink) -> Option<u64> {
-    let bandwidth = link.physical.as_ref()?.bandwidth.as_ref()?;
+    let physical = link.physical.as_ref().and_then(|physical| physical.bandwidth.as_ref());
+    let bandwidth = physical.or(link.bandwidth.as_ref())?;
     let gigabits = bandwidth.gigabits_per_second;
     let gigabits = gigabits.or(bandwidth.gigabytes_per_second.map(|bytes| bytes * 8.0))?;
     (gigabits > 0.0 && gigabits < 1e6).then(|| (gigabits * 1e9).round() as u64)
@@ -280,7 +276,7 @@ fn places<'i>(
     if indices.len().saturating_mul(components) > PAIRS_MAX {
         return Err(format!("`{}` has {components} of `{}` each", end.instance, end.component));
     }
-    Ok(indices.into_iter().flat_map(|at| std::iter::repeat_n((*name, at), components)).collect())
+    Ok(indices.into_iter().flat_map(|at| repeat_n((*name, at), components)).collect())
 }
 
 /// Returns the indices of `name[1:5:2]` out of `count`, with Python semantics.

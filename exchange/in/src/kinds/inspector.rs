@@ -2,11 +2,15 @@
 //! NCCL Inspector records: sizes of a job's communicators, the number of hosts they span, and their
 //! bandwidth.
 //!
-//! Source: `ext-profiler/inspector/README.md` of NVIDIA/nccl, output format 4.0: one JSON object
-//! per collective, `header` {id, rank, n_ranks, nnodes}, `metadata` {hostname}, `coll_perf` {coll,
-//! coll_sn, coll_msg_size_bytes, coll_busbw_gbs}.
+//! Source: `plugins/profiler/inspector` of NVIDIA/nccl: JSON lines with `header` {id, rank, n_ranks,
+//! nnodes}, `metadata` {hostname} and `coll_perf` {coll, coll_msg_size_bytes, coll_busbw_gbs} or,
+//! since 2.30, `p2p_perf`. From format 4.3 on, header and metadata are on a line of their own, and
+//! the records after it belong to it. A time of 0 µs gives the bandwidth `inf` or `"nan"`. The size
+//! is the count of the call.
 
+use lightloom_training::exchange::{Exchange, Operation, Size};
 use serde::Deserialize;
+use serde_json::Value;
 
 use super::LogKind;
 use crate::json::{parse, records};
@@ -15,19 +19,19 @@ use crate::logs::{HostRecord, LogFile, Logs, TrainingProfile};
 pub(super) const KIND: LogKind = LogKind {
     name: "NCCL Inspector",
     from: "NCCL_PROFILER_PLUGIN=libnccl-profiler-inspector.so NCCL_INSPECTOR_ENABLE=1",
-    is: |file| file.head().contains("\"coll_perf\""),
+    is: |text| text.contains("\"coll_perf\"") || text.contains("\"p2p_perf\""),
     read: |files, logs| files.iter().for_each(|file| read(file, logs)),
 };
 
 #[derive(Deserialize)]
 struct InspectorRecord {
-    header: InspectorHeader,
-    #[serde(default)]
-    metadata: InspectorMetadata,
-    coll_perf: InspectorCollective,
+    header: Option<InspectorHeader>,
+    metadata: Option<InspectorMetadata>,
+    coll_perf: Option<InspectorCollective>,
+    p2p_perf: Option<InspectorMessage>,
 }
 
-#[derive(Deserialize)]
+#[derive(Clone, Copy, Default, Deserialize)]
 struct InspectorHeader {
     n_ranks: u32,
     #[serde(default)]
@@ -40,29 +44,50 @@ struct InspectorMetadata {
     hostname: String,
 }
 
-#[derive(Deserialize)]
+#[derive(Default, Deserialize)]
+#[serde(default)]
 struct InspectorCollective {
-    #[serde(default)]
+    coll: String,
     coll_msg_size_bytes: u64,
+    /// A number, a text such as `nan`, or nothing.
+    coll_busbw_gbs: Value,
+}
+
+#[derive(Deserialize)]
+struct InspectorMessage {
     #[serde(default)]
-    coll_busbw_gbs: f64,
+    p2p_msg_size_bytes: u64,
 }
 
 fn read(file: &LogFile<'_>, logs: &mut Logs) {
     let mut profile = TrainingProfile::new(file.whole());
+    let mut header = InspectorHeader::default();
     for record in records(file, logs) {
-        let Some(read) = parse::<InspectorRecord>(file, record, logs) else { continue };
-        let InspectorHeader { n_ranks, nnodes } = read.header;
+        let Some(read) = parse::<InspectorRecord>(file, &record, logs) else { continue };
+        header = read.header.unwrap_or(header);
+        let InspectorHeader { n_ranks, nnodes } = header;
+        if n_ranks == 0 {
+            continue;
+        }
         profile.world = profile.world.max(Some(n_ranks));
         if nnodes > 0 && n_ranks.is_multiple_of(nnodes) {
             profile.ranks_per_host = profile.ranks_per_host.max(Some(n_ranks / nnodes));
         }
-        let InspectorCollective { coll_msg_size_bytes, coll_busbw_gbs } = read.coll_perf;
-        *profile.exchanged.entry(n_ranks).or_default() += coll_msg_size_bytes;
-        let fastest = profile.bandwidth.entry(n_ranks).or_default();
-        *fastest = fastest.max(coll_busbw_gbs * 1e9);
-        if !read.metadata.hostname.is_empty() && !logs.hosts.contains_key(&read.metadata.hostname) {
-            logs.host(&read.metadata.hostname, HostRecord::default());
+        if let Some(collective) = read.coll_perf {
+            let operation = Operation::of_name(&collective.coll).unwrap_or(Operation::AllReduce);
+            let size = Size::Count(collective.coll_msg_size_bytes);
+            let exchange = Exchange::new(operation, (0..n_ranks).collect(), size);
+            *profile.exchanged.entry(n_ranks).or_default() += exchange.bytes;
+            let rate = collective.coll_busbw_gbs.as_f64().unwrap_or(0.0) * 1e9;
+            let fastest = profile.bandwidth.entry(n_ranks).or_default();
+            *fastest = fastest.max(rate);
+        }
+        if let Some(message) = read.p2p_perf {
+            *profile.exchanged.entry(2).or_default() += message.p2p_msg_size_bytes;
+        }
+        let hostname = read.metadata.unwrap_or_default().hostname;
+        if !hostname.is_empty() && !logs.hosts.contains_key(&hostname) {
+            logs.host(&hostname, HostRecord::default());
         }
     }
     logs.profiles.push(profile);

@@ -2,8 +2,8 @@
 //! PyTorch profiles (Kineto): step durations, groups of ranks, and their communication.
 //!
 //! `lightloom_training::kineto` reads the communication, as in `lightloom workload`. This module
-//! reads the steps marked by `torch.profiler` (`ProfilerStep#4`) and `distributedInfo` with
-//! `pg_config`.
+//! reads the steps marked by `torch.profiler` (`ProfilerStep#4`), `distributedInfo` with `pg_config`,
+//! and `deviceProperties`, which has the accelerators that the host shows.
 
 use std::collections::BTreeMap;
 
@@ -18,7 +18,7 @@ use crate::problem::LogTrouble;
 pub(super) const KIND: LogKind = LogKind {
     name: "PyTorch profile (Kineto)",
     from: "torch.profiler: export_chrome_trace, with record_shapes=True",
-    is: |file| is_kineto(file.bytes) || file.head().contains("\"traceEvents\""),
+    is: |text| is_kineto(text.as_bytes()) || text.contains("\"traceEvents\""),
     read,
 };
 
@@ -26,6 +26,8 @@ pub(super) const KIND: LogKind = LogKind {
 struct ProfileDocument {
     #[serde(rename = "distributedInfo")]
     info: Option<DistributedInfo>,
+    #[serde(default, rename = "deviceProperties")]
+    devices: Vec<ProfiledDevice>,
     #[serde(default, rename = "traceEvents")]
     events: Vec<MarkedEvent>,
 }
@@ -38,22 +40,24 @@ struct DistributedInfo {
 }
 
 #[derive(Deserialize)]
+struct ProfiledDevice {
+    #[serde(default)]
+    name: String,
+}
+
+#[derive(Default, Deserialize)]
+#[serde(default)]
 struct ProfiledGroup {
-    #[serde(default)]
     pg_name: String,
-    #[serde(default)]
     pg_desc: String,
-    #[serde(default)]
     pg_size: u32,
 }
 
-#[derive(Deserialize)]
+#[derive(Default, Deserialize)]
+#[serde(default)]
 struct MarkedEvent {
-    #[serde(default)]
     name: String,
-    #[serde(default)]
     cat: String,
-    #[serde(default)]
     dur: f64,
 }
 
@@ -81,10 +85,8 @@ fn read(files: &[LogFile<'_>], logs: &mut Logs) {
         Ok(step) => {
             first.files = files.iter().map(|file| file.name.to_owned()).collect();
             for task in step.recorded.graph.tasks() {
-                if let TaskWork::Across { ranks, bytes, .. } = &task.work
-                    && ranks.contains(&ranks.iter().copied().min().unwrap_or_default())
-                {
-                    *first.exchanged.entry(ranks.len() as u32).or_default() += bytes.0;
+                if let Some((ranks, bytes)) = exchanged(&task.work) {
+                    *first.exchanged.entry(ranks.len() as u32).or_default() += bytes;
                 }
             }
             let sharing = groups_by_size(&step.recorded.graph);
@@ -98,11 +100,23 @@ fn read(files: &[LogFile<'_>], logs: &mut Logs) {
     logs.profiles.push(first);
 }
 
+/// Returns the ranks of an exchange, and the bytes of a rank. Messages between two ranks are many
+/// and of no group.
+fn exchanged(work: &TaskWork) -> Option<(&[u32], u64)> {
+    match work {
+        TaskWork::Across { ranks, bytes, .. } => Some((ranks, bytes.0)),
+        TaskWork::Pairs { ranks, bytes } => {
+            Some((ranks, bytes.iter().sum::<u64>() / ranks.len().max(1) as u64))
+        }
+        TaskWork::Compute { .. } | TaskWork::Ring { .. } | TaskWork::Transfer { .. } => None,
+    }
+}
+
 /// Returns the number of different groups by size.
 fn groups_by_size(graph: &lightloom_training::graph::TaskGraph) -> BTreeMap<u32, u64> {
     let mut groups: BTreeMap<u32, std::collections::BTreeSet<&[u32]>> = BTreeMap::new();
     for task in graph.tasks() {
-        if let TaskWork::Across { ranks, .. } = &task.work {
+        if let Some((ranks, _)) = exchanged(&task.work) {
             groups.entry(ranks.len() as u32).or_default().insert(ranks);
         }
     }
@@ -120,6 +134,8 @@ fn profile(file: &LogFile<'_>, document: ProfileDocument) -> (TrainingProfile, u
         document.events.iter().filter(is_step).map(|event| event.dur / 1e6).collect();
     steps.sort_by(f64::total_cmp);
     profile.step_seconds = steps.get(steps.len() / 2).copied();
+    let (devices, product) = (document.devices.len() as u32, document.devices.into_iter().next());
+    profile.accelerators = product.map(|product| (devices, product.name));
     if let Some(info) = document.info {
         profile.world = info.world_size;
         for ProfiledGroup { pg_name, pg_desc, pg_size } in info.pg_config {
@@ -134,6 +150,7 @@ fn profile(file: &LogFile<'_>, document: ProfileDocument) -> (TrainingProfile, u
 fn joined(a: (TrainingProfile, usize), b: (TrainingProfile, usize)) -> (TrainingProfile, usize) {
     let ((mut one, steps), (other, more)) = (a, b);
     one.world = one.world.or(other.world);
+    one.accelerators = one.accelerators.or(other.accelerators);
     one.groups.extend(other.groups);
     one.step_seconds = match (one.step_seconds, other.step_seconds) {
         (Some(a), Some(b)) => Some(a.max(b)),

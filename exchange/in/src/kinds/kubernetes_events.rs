@@ -2,8 +2,10 @@
 //! Kubernetes events: `kubectl get events -A -o json`. A node is out of service from `NodeNotReady`
 //! to `NodeReady`.
 //!
-//! Source: Event v1 of the core API (`involvedObject`, `lastTimestamp`, `eventTime`) and of
-//! events.k8s.io (`regarding`); reasons of the node controller and the kubelet.
+//! Source: Event v1 of the core API (`involvedObject`, `lastTimestamp`, `eventTime`, `count`) and of
+//! events.k8s.io (`regarding`, `series`); reasons of the node controller and the kubelet. The API
+//! server merges an event that repeats and keeps its first and last time: an outage is known at
+//! either end, and those between have no times.
 
 use serde::Deserialize;
 
@@ -16,10 +18,7 @@ use crate::problem::LogTrouble;
 pub(super) const KIND: LogKind = LogKind {
     name: "Kubernetes events",
     from: "kubectl get events -A -o json",
-    is: |file| {
-        let head = file.head();
-        head.contains("\"involvedObject\"") || head.contains("\"regarding\"")
-    },
+    is: |text| text.contains("\"involvedObject\"") || text.contains("\"regarding\""),
     read: |files, logs| files.iter().for_each(|file| read(file, logs)),
 };
 
@@ -32,11 +31,29 @@ struct ClusterEvent {
     reason: String,
     #[serde(default, alias = "note")]
     message: String,
+    #[serde(default)]
+    metadata: EventMetadata,
+    #[serde(alias = "deprecatedCount")]
+    count: Option<u64>,
+    series: Option<EventSeries>,
     #[serde(alias = "deprecatedFirstTimestamp")]
     first_timestamp: Option<String>,
     #[serde(alias = "deprecatedLastTimestamp")]
     last_timestamp: Option<String>,
     event_time: Option<String>,
+}
+
+#[derive(Default, Deserialize)]
+#[serde(rename_all = "camelCase")]
+struct EventMetadata {
+    creation_timestamp: Option<String>,
+}
+
+#[derive(Default, Deserialize)]
+#[serde(default, rename_all = "camelCase")]
+struct EventSeries {
+    count: u64,
+    last_observed_time: Option<String>,
 }
 
 #[derive(Deserialize)]
@@ -47,10 +64,35 @@ struct EventObject {
     name: String,
 }
 
+impl ClusterEvent {
+    /// Returns the first and the last time at which it was seen, in seconds since 1970.
+    ///
+    /// # Errors
+    /// Returns a text that is no time.
+    fn times(&self) -> Result<Vec<i64>, String> {
+        let first = [&self.first_timestamp, &self.event_time, &self.metadata.creation_timestamp];
+        let series = self.series.as_ref().map_or(&None, |series| &series.last_observed_time);
+        let last = [series, &self.last_timestamp];
+        let first = first.into_iter().flatten().next();
+        let last = last.into_iter().flatten().next();
+        let mut times = Vec::new();
+        for text in first.into_iter().chain(last) {
+            times.extend(time(text)?.map(|time| time.seconds));
+        }
+        times.sort_unstable();
+        times.dedup();
+        Ok(times)
+    }
+
+    fn count(&self) -> u64 {
+        self.series.as_ref().map(|series| series.count).or(self.count).unwrap_or(1)
+    }
+}
+
 fn read(file: &LogFile<'_>, logs: &mut Logs) {
     let mut changes = Vec::new();
     for record in records(file, logs) {
-        let Some(event) = parse::<ClusterEvent>(file, record, logs) else { continue };
+        let Some(event) = parse::<ClusterEvent>(file, &record, logs) else { continue };
         let is_back = match &*event.reason {
             "NodeNotReady" => false,
             "NodeReady" => true,
@@ -59,31 +101,27 @@ fn read(file: &LogFile<'_>, logs: &mut Logs) {
         if event.involved_object.kind != "Node" {
             continue;
         }
-        // Repeated events are merged with a first and a last time; an outage begins at the first.
-        let mut times = [&event.first_timestamp, &event.last_timestamp];
-        if is_back {
-            times.reverse();
-        }
-        let text = times.into_iter().chain([&event.event_time]).flatten().next();
-        let at = match time(text.map_or("", |text| text)) {
-            Ok(Some(at)) => at.seconds,
-            Ok(None) => {
-                logs.problem(file.line(record.line), LogTrouble::NoTime(String::new()));
-                continue;
-            }
-            Err(text) => {
-                logs.problem(file.line(record.line), LogTrouble::NoTime(text));
+        let place = file.line(record.line);
+        let times = match event.times() {
+            Ok(times) if !times.is_empty() => times,
+            wrong => {
+                logs.problem(place, LogTrouble::NoTime(wrong.err().unwrap_or_default()));
                 continue;
             }
         };
-        changes.push(HostChange {
-            host: event.involved_object.name,
+        let between = event.count().saturating_sub(times.len() as u64);
+        if between > 0 && !is_back {
+            logs.problem(place.clone(), LogTrouble::Merged { count: event.count(), between });
+        }
+        changes.extend(times.into_iter().map(|at| HostChange {
+            host: event.involved_object.name.clone(),
             at,
             class: "Node".to_owned(),
+            part: Vec::new(),
             is_back,
-            description: event.message,
-            place: file.line(record.line),
-        });
+            description: event.message.clone(),
+            place: place.clone(),
+        }));
     }
     logs.outages.extend(outages(changes));
 }

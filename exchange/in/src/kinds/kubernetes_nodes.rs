@@ -1,34 +1,75 @@
 // SPDX-License-Identifier: Apache-2.0
-//! Kubernetes nodes with Topograph labels: `kubectl get nodes -o json`, or `-o yaml`.
+//! Kubernetes nodes with labels about their place: `kubectl get nodes -o json`, or `-o yaml`.
 //!
 //! Source: `docs/reference/node-labels.md` of NVIDIA/topograph 1.0: `fabric.topograph.run/tier-0`
 //! is the nearest switch, `accelerator.topograph.run/domain` the accelerators' common domain;
-//! `nvidia.com/gpu` of Node v1's `status.capacity`; the label `nvidia.com/gpu.product` of GPU
-//! feature discovery.
+//! `nvidia.com/gpu` of Node v1's `status.capacity`; the labels `nvidia.com/gpu.product` of GPU
+//! feature discovery and `nvidia.com/gpu.clique` (one value, one NVLink partition); the levels of
+//! Kueue's topologies; `topology.k8s.aws/network-node-layer-3`, the nearest of the highest number.
 
 use std::collections::BTreeMap;
 
 use serde::Deserialize;
 
 use super::LogKind;
-use crate::json::{JsonRecord, parse, records};
+use crate::json::{parse, records};
 use crate::logs::{HostRecord, LogFile, Logs};
 use crate::problem::{LogPlace, LogTrouble};
 
 const TIER: &str = "fabric.topograph.run/tier-";
-const DOMAIN: &str = "accelerator.topograph.run/domain";
+const LAYER: &str = "topology.k8s.aws/network-node-layer-";
+/// Labels of a host's switches in topologies of Kueue, from the nearest.
+const LEVELS: [&str; 4] = [
+    "cloud.provider.com/topology-rack",
+    "cloud.google.com/gce-topology-subblock",
+    "cloud.provider.com/topology-block",
+    "cloud.google.com/gce-topology-block",
+];
+/// Labels with the same value on all hosts of a fast domain.
+const DOMAINS: [&str; 3] = [
+    "accelerator.topograph.run/domain",
+    "nvidia.com/gpu.clique",
+    "topology.k8s.aws/ultraserver-id",
+];
+const PRODUCTS: [&str; 2] = ["nvidia.com/gpu.product", "amd.com/gpu.product-name"];
+const GPUS: [&str; 2] = ["nvidia.com/gpu", "amd.com/gpu"];
+const COUNTS: [&str; 2] = ["nvidia.com/gpu.count", "amd.com/gpu.count"];
 
 pub(super) const KIND: LogKind = LogKind {
-    name: "Kubernetes nodes with Topograph's labels",
+    name: "Kubernetes nodes with labels of their place",
     from: "kubectl get nodes -o json",
-    is: |file| {
-        let head = file.head();
-        let is_labelled =
-            head.contains(TIER) || head.contains(DOMAIN) || head.contains("nvidia.com/gpu");
-        is_labelled && is_kind(&head, "Node")
+    is: |text| {
+        let labels = [TIER, LAYER].into_iter().chain(LEVELS).chain(DOMAINS).chain(GPUS);
+        labels.into_iter().any(|label| text.contains(label)) && is_kind(text, "Node")
     },
     read: |files, logs| files.iter().for_each(|file| read(file, logs)),
 };
+
+/// Labels of a host.
+#[derive(Default, Deserialize)]
+pub(super) struct Labels(BTreeMap<String, String>);
+
+impl Labels {
+    fn first(&self, labels: &[&str]) -> Option<String> {
+        labels.iter().find_map(|label| self.0.get(*label)).cloned()
+    }
+
+    /// Returns what the labels say about the host.
+    pub(super) fn host(&self) -> HostRecord {
+        let tiers = (0..).map_while(|tier| self.0.get(&format!("{TIER}{tier}")).cloned());
+        let layers = (1..=4).rev().filter_map(|layer| self.0.get(&format!("{LAYER}{layer}")));
+        let levels = LEVELS.iter().filter_map(|level| self.0.get(*level));
+        let of_labels: [Vec<String>; 3] =
+            [tiers.collect(), layers.cloned().collect(), levels.cloned().collect()];
+        HostRecord {
+            switches: of_labels.into_iter().find(|found| !found.is_empty()).unwrap_or_default(),
+            domain: self.first(&DOMAINS),
+            gpus: self.first(&COUNTS).and_then(|count| count.parse().ok()),
+            product: self.first(&PRODUCTS),
+            place: None,
+        }
+    }
+}
 
 /// Returns whether a JSON or YAML document contains an object of this kind.
 fn is_kind(text: &str, kind: &str) -> bool {
@@ -38,16 +79,13 @@ fn is_kind(text: &str, kind: &str) -> bool {
     after.any(|rest| !rest.starts_with(|c: char| c.is_alphanumeric()))
 }
 
-#[derive(Deserialize)]
+#[derive(Default, Deserialize)]
+#[serde(default)]
 struct ClusterNode {
-    #[serde(default)]
     kind: String,
-    #[serde(default)]
     metadata: NodeMetadata,
-    #[serde(default)]
     status: NodeStatus,
     /// Entries of a YAML node list.
-    #[serde(default)]
     items: Vec<ClusterNode>,
 }
 
@@ -56,7 +94,7 @@ struct NodeMetadata {
     #[serde(default)]
     name: String,
     #[serde(default)]
-    labels: BTreeMap<String, String>,
+    labels: Labels,
 }
 
 #[derive(Default, Deserialize)]
@@ -66,11 +104,10 @@ struct NodeStatus {
 }
 
 fn read(file: &LogFile<'_>, logs: &mut Logs) {
-    let text = String::from_utf8_lossy(file.bytes);
+    let text = file.text();
     if text.trim_start().starts_with(['{', '[']) {
-        let found: Vec<JsonRecord<'_>> = records(file, logs);
-        for record in found {
-            if let Some(node) = parse::<ClusterNode>(file, record, logs) {
+        for record in records(file, logs) {
+            if let Some(node) = parse::<ClusterNode>(file, &record, logs) {
                 note(node, &file.line(record.line), logs);
             }
         }
@@ -96,17 +133,13 @@ fn note(node: ClusterNode, place: &LogPlace, logs: &mut Logs) {
     if !node.kind.is_empty() && node.kind != "Node" {
         return;
     }
-    let NodeMetadata { name, mut labels } = node.metadata;
-    let tiers = (0..).map_while(|tier| labels.get(&format!("{TIER}{tier}")).cloned()).collect();
-    let gpus =
-        node.status.capacity.get("nvidia.com/gpu").or_else(|| labels.get("nvidia.com/gpu.count"));
-    let gpus = gpus.and_then(|gpus| gpus.parse().ok());
-    let found = HostRecord {
-        switches: tiers,
-        gpus,
-        domain: labels.remove(DOMAIN),
-        product: labels.remove("nvidia.com/gpu.product"),
-        place: Some(place.clone()),
-    };
-    logs.host(&name, found);
+    let NodeMetadata { name, labels } = node.metadata;
+    let found = labels.host();
+    let capacity = GPUS.iter().find_map(|key| node.status.capacity.get(*key));
+    let gpus = capacity.and_then(|gpus| gpus.parse().ok()).or(found.gpus);
+    // Without accelerators and place it is not a host of the cluster, such as a control plane's.
+    if gpus.unwrap_or(0) == 0 && found.switches.is_empty() && found.domain.is_none() {
+        return;
+    }
+    logs.host(&name, HostRecord { gpus, place: Some(place.clone()), ..found });
 }

@@ -2,22 +2,18 @@
 //! NCCL's view of a host: the XML of `NCCL_TOPO_DUMP_FILE`.
 //!
 //! Source: `src/graph/xml.cc` of NVIDIA/nccl: `<gpu>` inside `<pci class="0x03…">`, whose `device`
-//! is the PCI id of the product; `<net>` with `speed` in Mb/s for each port. Ids: the PCI ID
-//! repository.
-
-use std::collections::BTreeSet;
+//! is the PCI id of the product, with its `<nvlink count=…>`; `<net>` with `speed` in Mb/s for each
+//! port. A host has other ports too, such as those of its storage, so the rate of most ports is
+//! taken. Ids: the PCI ID repository.
 
 use super::LogKind;
-use crate::logs::{HostShape, LogFile, Logs};
+use crate::logs::{HostShape, LogFile, Logs, most_common};
 use crate::problem::LogTrouble;
 
 pub(super) const KIND: LogKind = LogKind {
     name: "NCCL topology XML",
     from: "NCCL_TOPO_DUMP_FILE=topo.xml on one host",
-    is: |file| {
-        let head = file.head();
-        head.contains("<system") && (head.contains("<pci") || head.contains("<cpu"))
-    },
+    is: |text| text.contains("<system") && (text.contains("<pci") || text.contains("<cpu")),
     read: |files, logs| {
         for file in files {
             if let Err(error) = read(file, logs) {
@@ -31,32 +27,39 @@ pub(super) const KIND: LogKind = LogKind {
 const PRODUCTS: &[(&str, &str)] = &[
     ("0x20b0", "A100 SXM4 40GB"),
     ("0x20b2", "A100 SXM4 80GB"),
+    ("0x20b5", "A100 PCIe 80GB"),
+    ("0x20f1", "A100 PCIe 40GB"),
+    ("0x20f3", "A800 SXM4 80GB"),
     ("0x2324", "H800"),
+    ("0x2329", "H20"),
     ("0x2330", "H100 SXM5 80GB"),
+    ("0x2331", "H100 PCIe"),
+    ("0x2335", "H200 SXM 141GB"),
+    ("0x2342", "GH200 120GB"),
+    ("0x2901", "B200"),
+    ("0x2941", "GB200"),
+    ("0x3182", "B300"),
+    ("0x31c2", "GB300"),
 ];
 
 fn read(file: &LogFile<'_>, logs: &mut Logs) -> Result<(), String> {
-    let text = String::from_utf8_lossy(file.bytes);
+    let text = file.text();
     let document = roxmltree::Document::parse(&text).map_err(|error| error.to_string())?;
-    let all = || document.descendants().filter(|element| element.is_element());
-    let gpus: Vec<_> = all().filter(|element| element.has_tag_name("gpu")).collect();
-    if gpus.is_empty() {
-        return Err("no <gpu> in it".to_owned());
-    }
-    let product = gpus.iter().find_map(|gpu| {
-        let device = gpu.ancestors().find_map(|above| above.attribute("device"))?;
-        PRODUCTS.iter().find(|(id, _)| *id == device)
-    });
-    let speeds = all().filter(|element| element.has_tag_name("net"));
-    let speeds = speeds.filter_map(|net| net.attribute("speed")?.parse::<u64>().ok());
-    let speeds: BTreeSet<u64> = speeds.filter(|speed| *speed > 0).collect();
+    let all = |tag: &'static str| document.descendants().filter(move |one| one.has_tag_name(tag));
+    let gpus: Vec<_> = all("gpu").collect();
+    let Some(first) = gpus.first() else { return Err("no <gpu> in it".to_owned()) };
+    let device = first.ancestors().find_map(|above| above.attribute("device"));
+    let product = PRODUCTS.iter().find(|(id, _)| Some(*id) == device).map(|(_, name)| *name);
+    let speeds = all("net").filter_map(|net| net.attribute("speed")?.parse::<u64>().ok());
+    let speed = most_common(speeds.filter(|speed| *speed > 0));
+    let links = first.children().filter(|child| child.has_tag_name("nvlink"));
+    let links: u32 = links.filter_map(|link| link.attribute("count")?.parse::<u32>().ok()).sum();
     logs.shapes.push(HostShape {
         gpus: u32::try_from(gpus.len()).unwrap_or(u32::MAX),
-        product: product.map(|(_, name)| (*name).to_owned()),
-        bits_per_second: speeds
-            .first()
-            .filter(|_| speeds.len() == 1)
-            .map(|speed| speed * 1_000_000),
+        // Without a known product, its id is better than nothing.
+        product: product.or(device).map(str::to_owned),
+        bits_per_second: speed.map(|speed| speed * 1_000_000),
+        domain_links: Some(links).filter(|links| *links > 0),
         place: file.whole(),
     });
     Ok(())

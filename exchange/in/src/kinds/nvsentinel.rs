@@ -1,11 +1,13 @@
 // SPDX-License-Identifier: Apache-2.0
 //! NVSentinel health events: a fault begins with a fatal event and ends with a healthy one of the
-//! same check.
+//! same check and entity, such as GPU 3. A healthy event without entities ends all of its check.
 //!
 //! Source: `data-models/protobufs/health_event.proto` of NVIDIA/NVSentinel (nodeName, checkName,
-//! componentClass, isFatal, isHealthy, generatedTimestamp, errorCode). Events appear individually,
-//! in a list, as stored in its database (`healthevent`, lower-case keys) or as exported
-//! (`data.healthEvent`).
+//! componentClass, isFatal, isHealthy, generatedTimestamp, entitiesImpacted, processingStrategy).
+//! Events appear individually, in a list, as stored in its database (`healthevent`, lower-case keys)
+//! or as exported (`data.healthEvent`).
+
+use std::collections::BTreeSet;
 
 use serde_json::{Map, Value};
 
@@ -18,9 +20,9 @@ use crate::problem::LogTrouble;
 pub(super) const KIND: LogKind = LogKind {
     name: "NVSentinel health events",
     from: "mongoexport of the collection HealthEvents, or its event exporter",
-    is: |file| {
-        let head = file.head().to_ascii_lowercase();
-        head.contains("\"checkname\"") && head.contains("\"nodename\"")
+    is: |text| {
+        let has = |keys: [&str; 2]| keys.iter().any(|key| text.contains(key));
+        has(["\"checkName\"", "\"checkname\""]) && has(["\"nodeName\"", "\"nodename\""])
     },
     read: |files, logs| files.iter().for_each(|file| read(file, logs)),
 };
@@ -60,12 +62,13 @@ fn stamp(value: &Value) -> Result<Option<i64>, String> {
 fn read(file: &LogFile<'_>, logs: &mut Logs) {
     let mut changes = Vec::new();
     for record in records(file, logs) {
-        let Some(document) = parse::<Map<String, Value>>(file, record, logs) else { continue };
+        let Some(document) = parse::<Map<String, Value>>(file, &record, logs) else { continue };
         let Some(event) = event(&document) else { continue };
         let text = |name: &str| get(event, name).and_then(Value::as_str).unwrap_or_default();
         let is = |name: &str| get(event, name).and_then(Value::as_bool).unwrap_or_default();
-        // Events that are neither fatal nor healthy do not affect outages.
-        if !is("isFatal") && !is("isHealthy") {
+        // Warnings and events that are only stored do not affect outages.
+        let is_stored = text("processingStrategy") == "STORE_ONLY";
+        if is_stored || !is("isFatal") && !is("isHealthy") {
             continue;
         }
         let at = match get(event, "generatedTimestamp").map(stamp) {
@@ -80,14 +83,31 @@ fn read(file: &LogFile<'_>, logs: &mut Logs) {
             }
         };
         let component = Some(text("componentClass")).filter(|class| !class.is_empty());
-        changes.push(HostChange {
+        let change = HostChange {
             host: text("nodeName").to_owned(),
             at,
             class: format!("{}/{}", component.unwrap_or("Node"), text("checkName")),
+            part: Vec::new(),
             is_back: is("isHealthy"),
             description: text("message").to_owned(),
             place: file.line(record.line),
-        });
+        };
+        changes.extend(parts(event).into_iter().map(|part| HostChange { part, ..change.clone() }));
     }
     logs.outages.extend(outages(changes));
+}
+
+/// Returns the parts that an event names, each with all its names. Entities of different types are
+/// names of one part (a GPU's index, UUID and PCI address), those of one type are different parts.
+fn parts(event: &Map<String, Value>) -> Vec<Vec<String>> {
+    let listed = get(event, "entitiesImpacted").and_then(Value::as_array);
+    let mut names: Vec<[String; 2]> = Vec::new();
+    for entity in listed.into_iter().flatten().filter_map(Value::as_object) {
+        let word = |key| get(entity, key).and_then(Value::as_str).unwrap_or_default().to_owned();
+        names.push([word("entityType"), word("entityValue")]);
+    }
+    let types: BTreeSet<&String> = names.iter().map(|[kind, _]| kind).collect();
+    let is_one = types.len() == names.len();
+    let names = names.iter().map(|name| name.join(" "));
+    if is_one { vec![names.collect()] } else { names.map(|name| vec![name]).collect() }
 }

@@ -1,96 +1,172 @@
 // SPDX-License-Identifier: Apache-2.0
-//! Slurm's `topology.conf`: switches and their children, or blocks of hosts.
+//! Slurm's `topology.conf`: switches and their children, or blocks of hosts; and the text of
+//! `scontrol show topology`. Nodes with their GPUs, as in `slurm.conf` and `scontrol show node`.
 //!
 //! Source: topology.conf(5) of Slurm 22.05 and 25.05: a line `SwitchName=` with `Switches=` or
-//! `Nodes=`, or a line `BlockName=` with `Nodes=`; keys in any case, `#` begins a comment, `\` at
-//! the end of a line continues it.
+//! `Nodes=`, or a line `BlockName=` with `Nodes=`; keys in any case, blanks around `=`, values in
+//! quotes, `#` begins a comment, `\` at the end of a line continues it. `scontrol` lists for a
+//! switch with switches also the nodes of all below.
 
 use std::collections::{BTreeMap, BTreeSet};
 
 use super::LogKind;
 use crate::host_list::expand;
 use crate::logs::{HostRecord, LogFile, Logs};
-use crate::problem::LogTrouble;
+use crate::problem::{LogPlace, LogTrouble};
 
 pub(super) const KIND: LogKind = LogKind {
     name: "Slurm topology.conf",
     from: "/etc/slurm/topology.conf",
-    is: |file| {
-        keyed_lines(&file.head()).any(|(_, keys)| keys.iter().any(|(key, _)| names_unit(key)))
-    },
+    is: |text| keyed_lines(text).any(|(_, keys)| keys.iter().any(|(key, _)| names_unit(key))),
     read: |files, logs| files.iter().for_each(|file| read(file, logs)),
 };
+
+pub(super) const NODES: LogKind = LogKind {
+    name: "Slurm nodes",
+    from: "scontrol show node, or /etc/slurm/slurm.conf",
+    is: |text| keyed_lines(text).any(|(_, keys)| keys.iter().any(|(key, _)| key == "nodename")),
+    read: |files, logs| files.iter().for_each(|file| read_nodes(file, logs)),
+};
+
+/// Reads the GPUs of `NodeName=gpu[1-4] … Gres=gpu:h100:8(S:0-1)`, on one line or on several.
+fn read_nodes(file: &LogFile<'_>, logs: &mut Logs) {
+    let mut nodes = Vec::new();
+    for (line, keys) in keyed_lines(&file.text()) {
+        for (key, value) in keys {
+            let place = file.line(line);
+            if key == "nodename" {
+                nodes = hosts(&value, &place, logs);
+            } else if key == "gres" && value.starts_with("gpu:") {
+                let listed = value.split(',').filter_map(|one| one.strip_prefix("gpu:"));
+                let listed = listed.map(|one| one.split('(').next().unwrap_or_default());
+                let listed: Vec<(&str, &str)> =
+                    listed.map(|one| one.rsplit_once(':').unwrap_or(("", one))).collect();
+                let gpus = listed.iter().filter_map(|(_, count)| count.parse::<u32>().ok()).sum();
+                let product = listed.first().map(|(name, _)| (*name).to_owned());
+                let product = product.filter(|name| !name.is_empty());
+                for host in nodes.iter().filter(|host| *host != "DEFAULT") {
+                    let (gpus, product, place) = (Some(gpus), product.clone(), place.clone());
+                    let found =
+                        HostRecord { gpus, product, place: Some(place), ..HostRecord::default() };
+                    logs.host(host, found);
+                }
+            }
+        }
+    }
+}
 
 fn names_unit(key: &str) -> bool {
     key == "switchname" || key == "blockname"
 }
 
 /// Returns logical lines with the number of their first line and their lower-case keys.
-fn keyed_lines(text: &str) -> impl Iterator<Item = (usize, Vec<(String, &str)>)> {
+fn keyed_lines(text: &str) -> impl Iterator<Item = (usize, Vec<(String, String)>)> {
     let mut lines = text.lines().enumerate();
     std::iter::from_fn(move || {
         let (number, first) = lines.next()?;
-        let mut pieces = vec![first];
-        while pieces.last().is_some_and(|piece| piece.trim_end().ends_with('\\')) {
+        let mut line = said(first).to_owned();
+        while line.ends_with('\\') {
+            line.pop();
             let Some((_, next)) = lines.next() else { break };
-            pieces.push(next);
+            line = line + " " + said(next);
         }
-        let words = pieces.into_iter().flat_map(|piece| {
-            let said = piece.split('#').next().unwrap_or_default();
-            said.trim_end().trim_end_matches('\\').split_whitespace()
-        });
-        let keys = words.filter_map(|word| word.split_once('='));
-        Some((number + 1, keys.map(|(key, value)| (key.to_ascii_lowercase(), value)).collect()))
+        Some((number + 1, keys(&line)))
     })
 }
 
-fn read(file: &LogFile<'_>, logs: &mut Logs) {
-    let text = String::from_utf8_lossy(file.bytes);
-    let mut parents: BTreeMap<String, String> = BTreeMap::new();
-    let mut defined: BTreeSet<String> = BTreeSet::new();
-    let mut named: Vec<(usize, String)> = Vec::new();
-    let mut leaves: Vec<(usize, String, Vec<String>)> = Vec::new();
-    for (line, keys) in keyed_lines(&text) {
-        let value =
-            |wanted: &str| keys.iter().find(|(key, _)| key == wanted).map(|(_, value)| *value);
-        let mut list = |wanted: &str| {
-            expand(value(wanted).unwrap_or_default()).unwrap_or_else(|error| {
-                logs.problem(file.line(line), LogTrouble::Malformed(error));
-                Vec::new()
-            })
+/// Returns a line without its comment.
+fn said(line: &str) -> &str {
+    line.split('#').next().unwrap_or_default().trim_end()
+}
+
+/// Returns the keys of `Key=value`, `Key = value` and `Key="value"`.
+fn keys(mut line: &str) -> Vec<(String, String)> {
+    let mut found = Vec::new();
+    while let Some((before, after)) = line.split_once('=') {
+        let key = before.split_whitespace().next_back().unwrap_or_default().to_ascii_lowercase();
+        let after = after.trim_start();
+        let (value, rest) = match after.strip_prefix('"').and_then(|text| text.split_once('"')) {
+            Some(quoted) => quoted,
+            None => after.split_once(char::is_whitespace).unwrap_or((after, "")),
         };
-        let (nodes, switches) = (list("nodes"), list("switches"));
-        if let Some(block) = value("blockname") {
-            for host in nodes {
-                let place = Some(file.line(line));
-                let domain = Some(block.to_owned());
-                logs.host(&host, HostRecord { domain, place, ..HostRecord::default() });
-            }
-        } else if let Some(switch) = value("switchname") {
-            defined.insert(switch.to_owned());
-            for below in switches {
-                parents.insert(below.clone(), switch.to_owned());
-                named.push((line, below));
-            }
-            leaves.push((line, switch.to_owned(), nodes));
+        found.push((key, value.to_owned()));
+        line = rest;
+    }
+    found
+}
+
+fn read(file: &LogFile<'_>, logs: &mut Logs) {
+    let text = file.text();
+    let mut units = Vec::new();
+    for (line, keys) in keyed_lines(&text) {
+        let value = |wanted: &str| {
+            keys.iter().find(|(key, _)| key == wanted).map_or("", |(_, value)| value)
+        };
+        let place = file.line(line);
+        let [nodes, switches] =
+            ["nodes", "switches"].map(|wanted| hosts(value(wanted), &place, logs));
+        let (is_block, name) = match (value("blockname"), value("switchname")) {
+            ("", switch) => (false, switch),
+            (block, _) => (true, block),
+        };
+        if !name.is_empty() {
+            let name = name.to_owned();
+            units.push(TopologyUnit { place, name, is_block, nodes, switches });
         }
     }
-    for (line, switch) in named.into_iter().filter(|(_, switch)| !defined.contains(switch)) {
-        logs.problem(file.line(line), LogTrouble::NoSwitch(switch));
+    place(units, logs);
+}
+
+/// Returns the hosts of a list, or records the error.
+pub(super) fn hosts(list: &str, place: &LogPlace, logs: &mut Logs) -> Vec<String> {
+    expand(list).unwrap_or_else(|error| {
+        logs.problem(place.clone(), LogTrouble::Malformed(error));
+        Vec::new()
+    })
+}
+
+/// A switch with its children, or a block of hosts.
+pub(super) struct TopologyUnit {
+    pub(super) place: LogPlace,
+    pub(super) name: String,
+    pub(super) is_block: bool,
+    pub(super) nodes: Vec<String>,
+    pub(super) switches: Vec<String>,
+}
+
+/// Records the hosts of a topology.
+pub(super) fn place(units: Vec<TopologyUnit>, logs: &mut Logs) {
+    let mut parents: BTreeMap<String, String> = BTreeMap::new();
+    let switches: BTreeSet<&String> =
+        units.iter().filter(|unit| !unit.is_block).map(|unit| &unit.name).collect();
+    for unit in &units {
+        for below in &unit.switches {
+            parents.insert(below.clone(), unit.name.clone());
+            if !switches.contains(below) {
+                logs.problem(unit.place.clone(), LogTrouble::NoSwitch(below.clone()));
+            }
+        }
     }
-    for (line, switch, nodes) in leaves {
-        let switches = above(switch, &parents);
-        for host in nodes {
-            let place = Some(file.line(line));
-            let switches = switches.clone();
-            logs.host(&host, HostRecord { switches, place, ..HostRecord::default() });
+    // A switch with switches may list the nodes of all below: the lowest switch counts.
+    let (leaves, others): (Vec<_>, Vec<_>) =
+        units.into_iter().partition(|unit| unit.switches.is_empty());
+    let of_leaves: BTreeSet<String> =
+        leaves.iter().filter(|unit| !unit.is_block).flat_map(|unit| &unit.nodes).cloned().collect();
+    for unit in leaves.into_iter().chain(others) {
+        let is_leaf = unit.switches.is_empty();
+        let place = Some(unit.place);
+        let above = if unit.is_block { Vec::new() } else { above(&unit.name, &parents) };
+        for host in unit.nodes.into_iter().filter(|host| is_leaf || !of_leaves.contains(host)) {
+            let (switches, place) = (above.clone(), place.clone());
+            let domain = unit.is_block.then(|| unit.name.clone());
+            logs.host(&host, HostRecord { switches, domain, place, ..HostRecord::default() });
         }
     }
 }
 
 /// Returns a switch and its ancestors, stopping at a cycle.
-fn above(switch: String, parents: &BTreeMap<String, String>) -> Vec<String> {
-    let mut switches = vec![switch];
+fn above(switch: &str, parents: &BTreeMap<String, String>) -> Vec<String> {
+    let mut switches = vec![switch.to_owned()];
     while let Some(parent) = switches.last().and_then(|switch| parents.get(switch)) {
         if switches.contains(parent) {
             break;

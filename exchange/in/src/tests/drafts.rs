@@ -130,7 +130,7 @@ fn reads_the_middle_step_of_the_public_profile() {
     assert_eq!(profile.exchanged.keys().copied().collect::<Vec<_>>(), [2]);
     let draft = draft(&logs);
     assert!(
-        text(&draft, "runs.csv").ends_with("own,h100,2,,bf16,,,,2,0.222442\n"),
+        text(&draft, "runs.csv").ends_with("own,a100,2,,bf16,,,,2,0.222442\n"),
         "{}",
         text(&draft, "runs.csv")
     );

@@ -199,7 +199,7 @@ fn reads_the_middle_step_and_exchanges_of_a_profile() {
 fn detects_the_kind_of_a_file_from_its_content() {
     let logs = logs(&[("a", TOPOLOGY), ("b", SACCT), ("c", "hello"), ("d", "{}")]);
     let kinds: Vec<&str> = logs.read.iter().map(|log| log.kind).collect();
-    assert_eq!(kinds, ["Slurm topology.conf", "sacct -P"]);
+    assert_eq!(kinds, ["Slurm topology.conf", "sacct"]);
     let unknown: Vec<String> =
         problems(&logs).into_iter().filter(|line| line.contains("not recognised")).collect();
     assert_eq!(unknown.len(), 2, "{unknown:?}");

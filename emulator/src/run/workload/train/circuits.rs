@@ -324,7 +324,7 @@ impl Trainings<'_> {
         let training = &self.jobs[job];
         let work = &training.order.graph.tasks()[task.index()].work;
         let phases = &training.phases;
-        matches!(work, TaskWork::Across { .. } | TaskWork::Transfer { .. })
+        matches!(work, TaskWork::Across { .. } | TaskWork::Pairs { .. } | TaskWork::Transfer { .. })
             && (circuits.is_changing || phases.asked || phases.waits_for(task) > phases.at)
     }
 

@@ -22,7 +22,9 @@ pub(super) fn rings_of(work: &TaskWork, tensor: u32) -> Vec<u32> {
     let mut rings = match work {
         TaskWork::Compute { rank, .. } => vec![rank / tensor],
         TaskWork::Ring { ring, .. } => vec![*ring],
-        TaskWork::Across { ranks, .. } => ranks.iter().map(|rank| rank / tensor).collect(),
+        TaskWork::Across { ranks, .. } | TaskWork::Pairs { ranks, .. } => {
+            ranks.iter().map(|rank| rank / tensor).collect()
+        }
         TaskWork::Transfer { from, to, .. } => vec![from / tensor, to / tensor],
     };
     rings.sort_unstable();
@@ -38,6 +40,7 @@ impl TrainOrder<'_> {
             TaskWork::Compute { .. } => Picoseconds::ZERO,
             TaskWork::Ring { .. } => self.pace.domain_lag * steps(self.tensor() as usize),
             TaskWork::Transfer { .. } => self.pace.scale_out_lag,
+            TaskWork::Pairs { ranks, .. } => self.pace.scale_out_lag * steps(ranks.len()),
             TaskWork::Across { kind, ranks, .. } => {
                 let ways = if *kind == CollectiveKind::AllReduce { 2 } else { 1 };
                 self.pace.scale_out_lag * (ways * steps(ranks.len()))
@@ -240,7 +243,8 @@ impl TrainingJob<'_> {
     ) -> Option<Sends> {
         let pace = &self.order.pace;
         let (kind, hosts, bytes) = match work {
-            TaskWork::Compute { .. } => return None,
+            // Trainings have no exchanges of unequal parts.
+            TaskWork::Compute { .. } | TaskWork::Pairs { .. } => return None,
             TaskWork::Ring { kind, ring, bytes } => {
                 let members = &self.seats[*ring as usize].members;
                 let bytes = pace.inside(*bytes);

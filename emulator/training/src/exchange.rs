@@ -1,0 +1,317 @@
+// SPDX-License-Identifier: Apache-2.0
+//! One exchange between ranks, as every reader of other programs' files fills it and every writer
+//! empties it. What a size means depends on the operation and on the program, and only this module
+//! knows it.
+//!
+//! | operation | a rank puts in | and has afterwards | the whole |
+//! | --- | --- | --- | --- |
+//! | all-reduce, broadcast, reduce, send | whole | whole | the buffer |
+//! | all-gather, gather | whole ÷ n | whole | what is gathered |
+//! | reduce-scatter, scatter | whole | whole ÷ n | what is divided |
+//! | all-to-all | whole | whole | a rank's data for all ranks |
+
+use std::sync::Arc;
+
+use lightloom_collective::CollectiveKind;
+use lightloom_units::Bytes;
+
+use super::graph::TaskWork;
+use super::machine::Machine;
+
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
+pub enum Operation {
+    AllReduce,
+    Reduce,
+    Broadcast,
+    AllGather,
+    Gather,
+    ReduceScatter,
+    Scatter,
+    AllToAll,
+    Barrier,
+    Send,
+    Receive,
+}
+
+/// Words in the names of operations, in lower case without `_` and `-`, the more specific first.
+const WORDS: &[(&str, Operation)] = &[
+    ("allreduce", Operation::AllReduce),
+    ("allgather", Operation::AllGather),
+    ("reducescatter", Operation::ReduceScatter),
+    ("alltoall", Operation::AllToAll),
+    ("broadcast", Operation::Broadcast),
+    ("barrier", Operation::Barrier),
+    ("gather", Operation::Gather),
+    ("scatter", Operation::Scatter),
+    ("reduce", Operation::Reduce),
+    ("send", Operation::Send),
+    ("recv", Operation::Receive),
+    ("receive", Operation::Receive),
+];
+
+impl Operation {
+    /// Returns the operation of a name such as `_allgather_base`, `nccl:all_to_allv`, `AllReduce` or
+    /// `REDUCESCATTER`.
+    #[must_use]
+    pub fn of_name(name: &str) -> Option<Self> {
+        let bare: String = name.chars().filter(|c| c.is_ascii_alphanumeric()).collect();
+        let bare = bare.to_ascii_lowercase();
+        WORDS.iter().find(|(word, _)| bare.contains(word)).map(|(_, operation)| *operation)
+    }
+
+    #[must_use]
+    pub const fn name(self) -> &'static str {
+        match self {
+            Self::AllReduce => "all-reduce",
+            Self::Reduce => "reduce",
+            Self::Broadcast => "broadcast",
+            Self::AllGather => "all-gather",
+            Self::Gather => "gather",
+            Self::ReduceScatter => "reduce-scatter",
+            Self::Scatter => "scatter",
+            Self::AllToAll => "all-to-all",
+            Self::Barrier => "barrier",
+            Self::Send => "send",
+            Self::Receive => "receive",
+        }
+    }
+
+    #[must_use]
+    pub const fn is_between_two(self) -> bool {
+        matches!(self, Self::Send | Self::Receive)
+    }
+}
+
+/// What a number of bytes in a file counts.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Size {
+    /// What a rank puts in: Chakra's `comm_size`, PyTorch's input tensors.
+    Input(u64),
+    /// What a rank has afterwards: PyTorch's output tensors.
+    Output(u64),
+    /// The count of NCCL's call, which is that of the smaller buffer: NCCL Inspector.
+    Count(u64),
+    /// The whole: nccl-tests, SimAI, and [`lightloom_collective`].
+    Whole(u64),
+}
+
+impl Size {
+    /// Returns the whole of an operation of `ranks` ranks.
+    #[must_use]
+    pub const fn whole(self, operation: Operation, ranks: u64) -> u64 {
+        use Operation::{AllGather, AllToAll, Barrier, Gather, ReduceScatter, Scatter};
+        match (operation, self) {
+            (Barrier, _) => 0,
+            (AllGather | Gather, Self::Input(bytes) | Self::Count(bytes))
+            | (ReduceScatter | Scatter, Self::Output(bytes) | Self::Count(bytes))
+            | (AllToAll, Self::Count(bytes)) => bytes.saturating_mul(ranks),
+            (_, Self::Input(bytes) | Self::Output(bytes) | Self::Count(bytes))
+            | (_, Self::Whole(bytes)) => bytes,
+        }
+    }
+}
+
+/// Bytes from each rank to each other, by rows: the messages of all-to-alls of unequal parts, and of
+/// gathers and scatters.
+pub type PairBytes = Arc<[u64]>;
+
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Exchange {
+    pub operation: Operation,
+    /// For a send or receive, the sender and the receiver.
+    pub members: Vec<u32>,
+    /// The whole, as in [`lightloom_collective`].
+    pub bytes: u64,
+    /// Bytes between each two members, if they differ.
+    pub pairs: Option<PairBytes>,
+}
+
+impl Exchange {
+    #[must_use]
+    pub fn new(operation: Operation, members: Vec<u32>, size: Size) -> Self {
+        let bytes = size.whole(operation, members.len() as u64);
+        Self { operation, members, bytes, pairs: None }
+    }
+
+    /// Returns the exchange of a task, for a writer. `None` for computing.
+    #[must_use]
+    pub fn of(work: &TaskWork, machine: &Machine) -> Option<Self> {
+        let (kind, members, bytes) = match work {
+            TaskWork::Compute { .. } => return None,
+            TaskWork::Transfer { from, to, bytes } => {
+                return Some(Self::new(Operation::Send, vec![*from, *to], Size::Whole(bytes.0)));
+            }
+            TaskWork::Pairs { ranks, bytes } => {
+                let size = bytes.iter().sum::<u64>() / ranks.len().max(1) as u64;
+                let even = Self::new(Operation::AllToAll, ranks.clone(), Size::Whole(size));
+                return Some(Self { pairs: Some(Arc::clone(bytes)), ..even });
+            }
+            TaskWork::Ring { kind, ring, bytes } => {
+                (*kind, machine.rings.get(*ring as usize)?.clone(), *bytes)
+            }
+            TaskWork::Across { kind, ranks, bytes } => (*kind, ranks.clone(), *bytes),
+        };
+        let operation = match kind {
+            CollectiveKind::AllReduce => Operation::AllReduce,
+            CollectiveKind::AllGather => Operation::AllGather,
+            CollectiveKind::ReduceScatter => Operation::ReduceScatter,
+            CollectiveKind::AllToAll | CollectiveKind::Flows => Operation::AllToAll,
+            CollectiveKind::Broadcast => Operation::Broadcast,
+        };
+        Some(Self::new(operation, members, Size::Whole(bytes.0)))
+    }
+
+    /// Returns what the member with this index puts in.
+    #[must_use]
+    pub fn input(&self, member: usize) -> u64 {
+        let ranks = self.members.len().max(1);
+        match (self.operation, &self.pairs) {
+            (_, Some(pairs)) => pairs.iter().skip(member * ranks).take(ranks).sum(),
+            (Operation::AllGather | Operation::Gather, None) => self.bytes.div_ceil(ranks as u64),
+            _ => self.bytes,
+        }
+    }
+
+    /// Returns the task on a ring of the high-bandwidth domain, if the operation runs on rings.
+    #[must_use]
+    pub fn on_ring(&self, ring: u32) -> TaskWork {
+        match self.work() {
+            TaskWork::Across { kind, bytes, .. }
+                if !matches!(kind, CollectiveKind::AllToAll | CollectiveKind::Broadcast) =>
+            {
+                TaskWork::Ring { kind, ring, bytes }
+            }
+            work => work,
+        }
+    }
+
+    /// Returns the task. A reduce sends what a broadcast sends, in the other direction. The first
+    /// member is the root.
+    #[must_use]
+    pub fn work(&self) -> TaskWork {
+        let (ranks, bytes) = (self.members.clone(), Bytes(self.bytes));
+        let across = |kind| TaskWork::Across { kind, ranks: ranks.clone(), bytes };
+        match (self.operation, &self.pairs) {
+            (_, Some(pairs)) => TaskWork::Pairs { ranks, bytes: Arc::clone(pairs) },
+            (Operation::AllReduce, None) => across(CollectiveKind::AllReduce),
+            (Operation::AllGather, None) => across(CollectiveKind::AllGather),
+            (Operation::ReduceScatter, None) => across(CollectiveKind::ReduceScatter),
+            (Operation::AllToAll, None) => across(CollectiveKind::AllToAll),
+            (Operation::Broadcast | Operation::Reduce, None) => across(CollectiveKind::Broadcast),
+            (Operation::Barrier, None) => {
+                TaskWork::Across { kind: CollectiveKind::AllReduce, ranks, bytes: Bytes(1) }
+            }
+            (Operation::Gather | Operation::Scatter, None) => {
+                let count = ranks.len();
+                let piece = self.bytes / count.max(1) as u64;
+                let is_gather = self.operation == Operation::Gather;
+                let of = |place: usize| {
+                    let (from, to) = (place / count, place % count);
+                    let (root, other) = if is_gather { (to, from) } else { (from, to) };
+                    if root == 0 && other > 0 { piece } else { 0 }
+                };
+                TaskWork::Pairs { bytes: (0..count * count).map(of).collect(), ranks }
+            }
+            (Operation::Send | Operation::Receive, None) => {
+                let [from, to] = [0, 1].map(|end| ranks.get(end).copied().unwrap_or_default());
+                TaskWork::Transfer { from, to, bytes }
+            }
+        }
+    }
+}
+
+/// What one member of an all-to-all sends and receives.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct Share {
+    pub sent: u64,
+    pub received: u64,
+    /// Parts of what it sends to each member, in any unit. Empty if unknown.
+    pub parts: Vec<u64>,
+}
+
+/// Returns the bytes between the members of an all-to-all whose shares differ, or `None` if all are
+/// equal. A member without a share has the mean of the others. Where the parts are unknown, all
+/// members send in the proportion in which they receive.
+#[must_use]
+pub fn pairs(shares: &[Option<Share>]) -> Option<PairBytes> {
+    let known: Vec<&Share> = shares.iter().flatten().collect();
+    let first = known.first()?;
+    let has_parts = known.iter().any(|share| share.parts.windows(2).any(|two| two[0] != two[1]));
+    let is_even = |share: &&Share| share.sent == first.sent && share.received == first.sent;
+    if known.iter().all(is_even) && !has_parts {
+        return None;
+    }
+    let mean = |of: fn(&Share) -> u64| {
+        known.iter().map(|share| of(share)).sum::<u64>() / known.len() as u64
+    };
+    let missing =
+        Share { sent: mean(|it| it.sent), received: mean(|it| it.received), parts: vec![] };
+    let share = |member: &Option<Share>| member.clone().unwrap_or_else(|| missing.clone());
+    let all: Vec<Share> = shares.iter().map(share).collect();
+    let received: Vec<u64> = all.iter().map(|share| share.received).collect();
+    let row = |share: &Share| {
+        let of = if share.parts.len() == all.len() { &share.parts } else { &received };
+        let (sum, sent) = (of.iter().sum::<u64>().max(1), share.sent);
+        let part =
+            move |part: &u64| (u128::from(sent) * u128::from(*part) / u128::from(sum)) as u64;
+        of.iter().map(part).collect::<Vec<u64>>()
+    };
+    Some(all.iter().flat_map(row).collect())
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// Eight ranks, each with a shard of 1 MiB where there are shards: what each program writes.
+    #[test]
+    fn one_size_has_one_meaning_in_every_program() {
+        const MIB: u64 = 1 << 20;
+        let sized = |operation, size| Exchange::new(operation, (0..8).collect(), size).bytes;
+        for size in
+            [Size::Input(MIB), Size::Output(8 * MIB), Size::Count(MIB), Size::Whole(8 * MIB)]
+        {
+            assert_eq!(sized(Operation::AllGather, size), 8 * MIB, "{size:?}");
+        }
+        for size in [Size::Input(8 * MIB), Size::Output(MIB), Size::Count(MIB)] {
+            assert_eq!(sized(Operation::ReduceScatter, size), 8 * MIB, "{size:?}");
+        }
+        for size in [Size::Input(MIB), Size::Output(MIB), Size::Count(MIB)] {
+            assert_eq!(sized(Operation::AllReduce, size), MIB, "{size:?}");
+            assert_eq!(sized(Operation::Broadcast, size), MIB, "{size:?}");
+        }
+        assert_eq!(sized(Operation::AllToAll, Size::Count(MIB)), 8 * MIB);
+        assert_eq!(sized(Operation::AllToAll, Size::Input(MIB)), MIB);
+        let gather = Exchange::new(Operation::AllGather, (0..8).collect(), Size::Input(MIB));
+        assert_eq!(gather.input(3), MIB);
+    }
+
+    #[test]
+    fn names_of_every_program_are_one_operation() {
+        for (names, operation) in [
+            (["allreduce", "nccl:all_reduce", "ALLREDUCE"], Operation::AllReduce),
+            (["_allgather_base", "AllGather", "all_gather_into_tensor"], Operation::AllGather),
+            (["_reduce_scatter_base", "ReduceScatter", "REDUCESCATTER"], Operation::ReduceScatter),
+            (["all_to_allv", "ALLTOALL", "c10d::alltoall_base_"], Operation::AllToAll),
+            (["nccl:recv 3<-0", "c10d::recv_", "recv"], Operation::Receive),
+            (["c10d::barrier", "gloo:barrier", "barrier"], Operation::Barrier),
+            (["scatter", "c10d::scatter_", "nccl:scatter"], Operation::Scatter),
+        ] {
+            for name in names {
+                assert_eq!(Operation::of_name(name), Some(operation), "{name}");
+            }
+        }
+        assert_eq!(Operation::of_name("nccl:coalesced"), None);
+    }
+
+    #[test]
+    fn unequal_parts_keep_what_each_rank_sends() {
+        let share =
+            |sent, received, parts: &[u64]| Some(Share { sent, received, parts: parts.to_vec() });
+        assert_eq!(pairs(&[share(8, 8, &[]), share(8, 8, &[1, 1]), None]), None);
+        let known = pairs(&[share(100, 60, &[1, 4]), share(20, 60, &[4, 1])]);
+        assert_eq!(known.as_deref(), Some(&[20, 80, 16, 4][..]));
+        let guessed = pairs(&[share(100, 60, &[]), share(20, 60, &[]), None]).expect("uneven");
+        assert_eq!(guessed.iter().sum::<u64>(), 100 + 20 + 60);
+    }
+}

@@ -1,0 +1,135 @@
+// SPDX-License-Identifier: Apache-2.0
+//! Converts a model's `config.json` of Hugging Face to a model file.
+//!
+//! Source: the configuration classes of huggingface/transformers: Llama, Mixtral, Qwen, DeepSeek,
+//! Gemma, GPT-2 and those that share their keys.
+
+use serde_json::{Value, json};
+
+/// Returns a configuration as the text of a model file, or `None` for any other file. A dimension
+/// that the configuration lacks is absent from the text.
+pub(super) fn model_file(bytes: &[u8]) -> Option<String> {
+    let whole: Value = serde_json::from_slice(bytes).ok()?;
+    let config = Config(whole.get("text_config").unwrap_or(&whole));
+    let hidden = config.number(&["hidden_size", "n_embd"])?;
+    let layers = config.number(&["num_hidden_layers", "n_layer"]);
+    let width = config.number(&["intermediate_size", "ffn_hidden_size", "n_inner"]);
+    let width = width.or(config.number(&["n_embd"]).map(|hidden| 4 * hidden));
+    let kind = config.0["model_type"].as_str().unwrap_or("model");
+    let mut file = json!({
+        "name": kind,
+        "source": "a config.json of Hugging Face",
+        "layers": layers,
+        "hidden": hidden,
+        "vocabulary": config.number(&["vocab_size"]),
+        "attention": config.attention(hidden),
+        "feed_forward": {
+            "activation": config.activation(kind),
+            "width": width,
+            "experts": config.experts(layers.unwrap_or(0), width),
+        },
+        "prediction_depths": config.number(&["num_nextn_predict_layers"]).unwrap_or(0),
+    });
+    file["feed_forward"].as_object_mut()?.retain(|_, value| !value.is_null());
+    file.as_object_mut()?.retain(|_, value| !value.is_null());
+    Some(file.to_string())
+}
+
+struct Config<'c>(&'c Value);
+
+impl Config<'_> {
+    fn number(&self, keys: &[&str]) -> Option<u64> {
+        keys.iter().find_map(|key| self.0[*key].as_u64())
+    }
+
+    fn attention(&self, hidden: u64) -> Value {
+        let heads = self.number(&["num_attention_heads", "n_head"]).unwrap_or(0);
+        if let Some(rank) = self.number(&["kv_lora_rank"]) {
+            return json!({ "latent": {
+                "heads": heads,
+                "query_rank": self.0["q_lora_rank"].as_u64().unwrap_or(0),
+                "key_value_rank": rank,
+                "plain_size": self.0["qk_nope_head_dim"],
+                "rotary_size": self.0["qk_rope_head_dim"],
+                "value_size": self.0["v_head_dim"],
+            } });
+        }
+        let shared = self.number(&["num_key_value_heads", "num_kv_heads"]);
+        json!({ "grouped": {
+            "query_heads": heads,
+            "key_value_heads": shared.unwrap_or(if self.0["multi_query"] == true { 1 } else { heads }),
+            "head_size": self.number(&["head_dim"]).unwrap_or(hidden / heads.max(1)),
+        } })
+    }
+
+    fn activation(&self, kind: &str) -> &'static str {
+        let named = ["hidden_act", "hidden_activation", "activation_function"];
+        match named.iter().find_map(|key| self.0[*key].as_str()).unwrap_or("silu") {
+            // Gemma gates its GELU, which is three matrices, too.
+            _ if kind.starts_with("gemma") => "swiglu",
+            "relu2" => "squared-relu",
+            "silu" if kind == "gpt_oss" => "swiglu-clamped",
+            "silu" | "swish" | "swiglu" => "swiglu",
+            _ => "gelu",
+        }
+    }
+
+    fn experts(&self, layers: u64, width: Option<u64>) -> Option<Value> {
+        let names = ["num_experts", "num_local_experts", "n_routed_experts", "moe_num_experts"];
+        let count = self.number(&names).filter(|count| *count > 1)?;
+        let own = self.number(&["moe_intermediate_size", "expert_ffn_hidden_size"]).or(width)?;
+        let shared = self.number(&["shared_expert_intermediate_size"]);
+        let shared = shared.or(self.number(&["n_shared_experts"]).map(|experts| experts * own));
+        // Every n-th layer has experts, except the first and those listed.
+        let every = self.number(&["decoder_sparse_step", "moe_layer_freq"]).unwrap_or(1).max(1);
+        let listed = self.0["mlp_only_layers"].as_array().map_or(0, Vec::len) as u64;
+        let first = self.number(&["first_k_dense_replace"]).unwrap_or(0);
+        let top_k =
+            self.number(&["num_experts_per_tok", "num_experts_per_token", "moe_topk", "moe_top_k"]);
+        Some(json!({
+            "count": count,
+            "top_k": top_k.unwrap_or(1),
+            "width": own,
+            "shared_width": shared.unwrap_or(0),
+            "dense_layers": (layers - layers / every).max(first) + listed,
+        }))
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use crate::cards::{model, read_model};
+
+    /// The dimensions of two shipped models, in the keys of their configuration classes.
+    #[test]
+    fn configuration_has_the_dimensions_of_the_shipped_model() {
+        for (name, config) in [
+            (
+                "qwen3-30b-a3b",
+                r#"{"model_type": "qwen3_moe", "hidden_size": 2048, "num_hidden_layers": 48, "vocab_size": 151936, "head_dim": 128,
+                    "num_attention_heads": 32, "num_key_value_heads": 4, "intermediate_size": 6144, "hidden_act": "silu",
+                    "num_experts": 128, "num_experts_per_tok": 8, "moe_intermediate_size": 768, "decoder_sparse_step": 1, "mlp_only_layers": []}"#,
+            ),
+            (
+                "mixtral-8x7b",
+                r#"{"model_type": "mixtral", "hidden_size": 4096, "num_hidden_layers": 32, "vocab_size": 32000, "num_attention_heads": 32,
+                    "num_key_value_heads": 8, "intermediate_size": 14336, "hidden_act": "silu", "num_local_experts": 8, "num_experts_per_tok": 2}"#,
+            ),
+        ] {
+            let (read, mistakes) = read_model("config.json", config.as_bytes());
+            let read = read.unwrap_or_else(|| panic!("{mistakes:?}"));
+            let known = model(name).unwrap();
+            assert_eq!((read.layers, read.hidden), (known.layers, known.hidden));
+            assert_eq!(read.vocabulary, known.vocabulary);
+            assert_eq!(read.attention, known.attention);
+            assert_eq!(read.feed_forward, known.feed_forward, "{name}");
+        }
+    }
+
+    #[test]
+    fn configuration_without_a_dimension_is_a_mistake() {
+        let config = br#"{"hidden_size": 64, "num_attention_heads": 4, "vocab_size": 9, "intermediate_size": 128}"#;
+        let (read, mistakes) = read_model("config.json", config);
+        assert!(read.is_none() && format!("{mistakes:?}").contains("layers"), "{mistakes:?}");
+    }
+}

@@ -1,0 +1,100 @@
+// SPDX-License-Identifier: Apache-2.0
+//! NVIDIA Topograph: its simulation model (YAML) and the response of its `graph` engine (JSON).
+//!
+//! Source: `pkg/models/model.go` and `pkg/topology/instance.go` of NVIDIA/topograph 1.0. Switches are
+//! a map or a list, and hosts are in blocks (`blocks`, earlier `capacity_blocks`), as host lists.
+
+use serde::Deserialize;
+use serde_json::Value;
+
+use super::LogKind;
+use super::kubernetes_nodes::Labels;
+use super::topology_conf::{TopologyUnit, hosts, place};
+use crate::json::{parse, records};
+use crate::logs::{HostRecord, LogFile, Logs};
+use crate::problem::LogTrouble;
+
+pub(super) const MODEL: LogKind = LogKind {
+    name: "Topograph model",
+    from: "a model file of NVIDIA/topograph (tests/models)",
+    is: |text| {
+        let has = |key: &str| text.lines().any(|line| line.starts_with(key));
+        has("switches:") && (has("blocks:") || has("capacity_blocks:") || has("nodes:"))
+    },
+    read: |files, logs| files.iter().for_each(|file| read(file, logs)),
+};
+
+pub(super) const GRAPH: LogKind = LogKind {
+    name: "Topograph graph",
+    from: "the response of Topograph's graph engine",
+    is: |text| text.contains("\"instances\"") && text.contains("\"network_layers\""),
+    read: |files, logs| files.iter().for_each(|file| read_graph(file, logs)),
+};
+
+fn read(file: &LogFile<'_>, logs: &mut Logs) {
+    let model: Value = match serde_saphyr::from_str(&file.text()) {
+        Ok(model) => model,
+        Err(error) => {
+            return logs.problem(file.whole(), LogTrouble::Unreadable(error.to_string()));
+        }
+    };
+    let mut list = |of: &Value| hosts(&words(of).join(","), &file.whole(), logs);
+    let blocks = named(&model["blocks"]).chain(named(&model["capacity_blocks"]));
+    let blocks: Vec<(&str, &Value)> = blocks.collect();
+    let mut units = Vec::new();
+    for (name, switch) in named(&model["switches"]) {
+        let below = [words(&switch["blocks"]), words(&switch["capacity_blocks"])].concat();
+        let mut nodes = list(&switch["nodes"]);
+        for (block, of) in &blocks {
+            if of["switch"] == *name || below.contains(block) {
+                nodes.extend(list(&of["nodes"]));
+            }
+        }
+        let (name, switches) = (name.to_owned(), list(&switch["switches"]));
+        units.push(TopologyUnit { place: file.whole(), name, is_block: false, nodes, switches });
+    }
+    for (_, block) in blocks {
+        let labels = ["annotations", "labels"].map(|key| block[key].as_object());
+        let mut labels = labels.into_iter().flatten().flatten();
+        let domain = labels.find(|(key, _)| key.ends_with("/domain")).map(|(_, domain)| domain);
+        if let Some(name) = domain.unwrap_or(&block["nvlink"]).as_str() {
+            let (place, name, nodes) = (file.whole(), name.to_owned(), list(&block["nodes"]));
+            units.push(TopologyUnit { place, name, is_block: true, nodes, switches: Vec::new() });
+        }
+    }
+    place(units, logs);
+}
+
+/// Returns the objects of a map, or of a list of objects with a `name`, by their names.
+fn named(of: &Value) -> impl Iterator<Item = (&str, &Value)> {
+    let map = of.as_object().into_iter().flatten().map(|(name, object)| (&**name, object));
+    let list = of.as_array().into_iter().flatten();
+    map.chain(list.map(|object| (object["name"].as_str().unwrap_or_default(), object)))
+}
+
+fn words(of: &Value) -> Vec<&str> {
+    of.as_array().into_iter().flatten().filter_map(Value::as_str).collect()
+}
+
+#[derive(Deserialize)]
+struct TopographInstance {
+    id: String,
+    /// The nearest first.
+    #[serde(default)]
+    network_layers: Vec<String>,
+    #[serde(default)]
+    labels: Labels,
+}
+
+fn read_graph(file: &LogFile<'_>, logs: &mut Logs) {
+    for record in records(file, logs) {
+        let Some(instance) = parse::<TopographInstance>(file, &record, logs) else { continue };
+        let place = Some(file.line(record.line));
+        let found = HostRecord { place, ..instance.labels.host() };
+        let switches = match instance.network_layers {
+            layers if layers.is_empty() => found.switches,
+            layers => layers,
+        };
+        logs.host(&instance.id, HostRecord { switches, ..found });
+    }
+}

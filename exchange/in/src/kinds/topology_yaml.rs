@@ -1,0 +1,56 @@
+// SPDX-License-Identifier: Apache-2.0
+//! Slurm's `topology.yaml` (25.05 and later): topologies of switches, blocks or rings.
+//!
+//! Source: topology.yaml(5) of Slurm 25.05 (tree, block) and its plugin `ring`. Switches come from the
+//! first tree, blocks or rings from the default topology, or else from the first that has some.
+
+use serde_json::Value;
+
+use super::LogKind;
+use super::topology_conf::{TopologyUnit, hosts, place};
+use crate::logs::{LogFile, Logs};
+use crate::problem::LogTrouble;
+
+pub(super) const KIND: LogKind = LogKind {
+    name: "Slurm topology.yaml",
+    from: "/etc/slurm/topology.yaml",
+    is: |text| {
+        let has = |keys: &[&str]| {
+            let mut lines = text.lines().map(|line| line.trim_start_matches(['-', ' ', '{', '"']));
+            lines.any(|line| keys.iter().any(|key| line.starts_with(key)))
+        };
+        has(&["topology:", "topology\":"])
+            && has(&["tree:", "tree\":", "block:", "block\":", "ring:", "flat:"])
+    },
+    read: |files, logs| files.iter().for_each(|file| read(file, logs)),
+};
+
+fn read(file: &LogFile<'_>, logs: &mut Logs) {
+    let text = file.text();
+    let mut topologies: Vec<Value> = match serde_saphyr::from_str(&text) {
+        Ok(topologies) => topologies,
+        Err(error) => {
+            return logs.problem(file.whole(), LogTrouble::Unreadable(error.to_string()));
+        }
+    };
+    topologies.sort_by_key(|topology| topology["cluster_default"] != true);
+    let listed = |kind: &str, list: &str| {
+        let mut lists = topologies.iter().filter_map(|topology| topology[kind][list].as_array());
+        lists.find(|units| !units.is_empty())
+    };
+    let blocks = listed("block", "blocks").or_else(|| listed("ring", "rings"));
+    let units = [(false, listed("tree", "switches")), (true, blocks)]
+        .map(|(is_block, units)| units.into_iter().flatten().map(move |unit| (is_block, unit)));
+    let mut found = Vec::new();
+    for (is_block, unit) in units.into_iter().flatten() {
+        let mut names = ["switch", "block", "ring", "name"].iter();
+        let name = names.find_map(|key| unit[*key].as_str()).unwrap_or_default();
+        let ends = |line: &str| line.trim_end_matches(['"', ',', '}']).ends_with(name);
+        let place = file.line(text.lines().position(ends).map_or(1, |at| at + 1));
+        let [nodes, switches] = ["nodes", "children"]
+            .map(|key| hosts(unit[key].as_str().unwrap_or_default(), &place, logs));
+        let name = name.to_owned();
+        found.push(TopologyUnit { place, name, is_block, nodes, switches });
+    }
+    place(found, logs);
+}
