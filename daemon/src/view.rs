@@ -36,6 +36,7 @@ use lightloom_daemon_api::log::JournalDamage;
 use lightloom_daemon_api::status::{
     AppliedPlan, BrokenPart, BypassBudget, DarkFibreView, LeadershipView, LostState, Status,
 };
+use lightloom_daemon_api::summary::summary;
 use lightloom_daemon_api::transaction::{
     OpenTransaction, PendingConfirm, Transaction, TransactionState,
 };
@@ -90,6 +91,7 @@ pub fn status(runtime: &Runtime) -> Status {
         status.transactions.clear();
     }
     status.alarms = alarms(&status, moment);
+    status.summary = summary(&status);
     status
 }
 
@@ -244,6 +246,7 @@ fn part(known: &Knowledge<'_>, (part, broken): (String, Broken)) -> BrokenPart {
         part,
         since_unix_ms: Some(broken.wall_ms).filter(|ms| *ms > 0),
         why: broken.why,
+        price: broken.price,
     }
 }
 

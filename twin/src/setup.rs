@@ -36,6 +36,9 @@ const DARK_LINKS_MAX: usize = 1024;
 /// is the default in the configuration file.
 const LATE_WITHIN: Micros = Micros::from_secs(2);
 
+/// Time for which a switch is watched for late commands: the default of the configuration file.
+const RESTORE_LATE_WITHIN: Micros = Micros::from_secs(60);
+
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Installed {
     Module(BundleId),
@@ -134,6 +137,7 @@ pub(crate) fn inventory(fabric: &Fabric, daemon: &DaemonSetup) -> (Inventory, Se
         let name = Installed::Switch(ocs, ports).name();
         let mut device = Device::new(Sharing::Exclusive);
         device.limits.late_within = LATE_WITHIN;
+        device.limits.restore_late_within = RESTORE_LATE_WITHIN;
         device.limits.power_samples = daemon.power_samples;
         device.duplex = Some(ports.output_offset());
         inventory.devices.insert(name.clone(), device);

@@ -19,6 +19,7 @@ pub mod log;
 pub mod module;
 pub mod phase;
 pub mod status;
+pub mod summary;
 pub mod text;
 pub mod transaction;
 mod words;

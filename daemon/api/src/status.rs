@@ -22,6 +22,8 @@ pub struct Status {
     /// Conditions that an operator must know about or act on, most urgent first. Empty if all is
     /// well.
     pub alarms: Vec<Alarm>,
+    /// Plan, circuits, automatic changes and devices, one line each.
+    pub summary: Vec<String>,
     /// Path of the daemon's fabric file.
     pub fabric: Option<String>,
     /// Leader and standbys, if several daemons serve one fabric. `None` for a single daemon.
@@ -195,6 +197,8 @@ pub struct BrokenPart {
     pub since_unix_ms: Option<u64>,
     /// Source of the report; empty if it was not recorded.
     pub why: String,
+    /// The healthy rings that its bypass moved and their circuits; empty if none.
+    pub price: String,
     /// Whether the plan in force bypasses the part.
     pub bypassed: bool,
 }
@@ -202,7 +206,8 @@ pub struct BrokenPart {
 /// Older daemons list only bypassed faults, hence the default for `bypassed`.
 impl Default for BrokenPart {
     fn default() -> Self {
-        Self { part: String::new(), since_unix_ms: None, why: String::new(), bypassed: true }
+        let [part, why, price] = [const { String::new() }; 3];
+        Self { part, since_unix_ms: None, why, price, bypassed: true }
     }
 }
 

@@ -104,11 +104,12 @@ pub fn next_plan_within(
 }
 
 /// Returns `first`, or if it gives up GPUs of jobs, a plan that gives up fewer: groups without a
-/// fault that `groups` allows move, as few as possible. Light of other jobs is not cut.
+/// fault that `groups` allows move, as few as possible. Light of other jobs is not cut. `open` are
+/// nodes without their planned light, whose rings move at no cost.
 pub fn or_moving_what_stands_still(
     fabric: &Fabric,
     plan: &Plan,
-    broken: &[Part],
+    (broken, open): (&[Part], &BTreeSet<NodeId>),
     first: Around,
     groups: MoveGroups,
 ) -> Result<Around, Vec<String>> {
@@ -122,7 +123,7 @@ pub fn or_moving_what_stands_still(
         .filter(|group| group.nodes.iter().chain(&group.passing).any(is_broken))
         .filter_map(|group| group.job);
     let moves = if groups == MoveGroups::Never { BTreeSet::new() } else { hit.collect() };
-    let bounds = Bounds { moves: Some(moves), ..Bounds::default() };
+    let bounds = Bounds { moves: Some(moves), open: open.clone(), ..Bounds::default() };
     let wider = next_plan_within(fabric, plan, broken, &[], &bounds);
     let is_better = |wider: &Around| wider.plan.metrics.gpus_used > first.plan.metrics.gpus_used;
     Ok(wider.ok().filter(is_better).unwrap_or(first))
@@ -208,6 +209,18 @@ impl Backoff {
         }
     }
 
+    /// The last try failed at a suspect, which the next one avoids. The first such retry of these
+    /// parts does not wait.
+    pub fn has_suspect(&mut self) {
+        let first = self.tried.iter_mut().filter(|(_, (tries, _))| *tries == 1);
+        for (parts, (_, at)) in first {
+            *at = Micros::default();
+            parts.iter().filter_map(|part| part.node()).for_each(|node| {
+                self.regions.remove(&node);
+            });
+        }
+    }
+
     pub fn due(&self) -> impl Iterator<Item = Micros> {
         self.tried.values().map(|(_, at)| *at).chain(self.regions.values().copied())
     }
@@ -215,6 +228,13 @@ impl Backoff {
     pub fn forget(&mut self) {
         self.tried.clear();
     }
+}
+
+/// Returns whether this bypass failed at a part that the next one avoids.
+#[must_use]
+pub fn names_suspect(past: &Past) -> bool {
+    past.result == TxnResult::RolledBack
+        && !suspects(std::iter::once(past), |_, _| Some(1)).is_empty()
 }
 
 /// Returns the parts at which the last bypasses failed. The next try avoids them as well, until a
@@ -273,6 +293,21 @@ mod tests {
         assert_eq!(backoff.not_before(&[one, other]).0, 0, "something else has broken");
         backoff.forget();
         assert!(backoff.not_before(&[one]) <= now, "a new fault waits for no earlier try");
+    }
+
+    #[test]
+    fn bypass_that_failed_at_a_suspect_is_retried_without_waiting_once() {
+        let [one, other]: [Part; 2] = ["n5", "n9/b0"].map(|part| part.parse().expect(part));
+        let (mut backoff, now) = (Backoff::default(), Micros::from_secs(7));
+        backoff.tried(&[one], now);
+        backoff.tried(&[one, other], now);
+        backoff.tried(&[one, other], now);
+        backoff.has_suspect();
+        assert_eq!(backoff.not_before(&[one]), Micros(0));
+        assert_eq!(backoff.not_before(&[one, other]), now + Micros::from_secs(8));
+        backoff.tried(&[one], now);
+        backoff.has_suspect();
+        assert_eq!(backoff.not_before(&[one]), now + Micros::from_secs(8));
     }
 
     #[test]
@@ -360,8 +395,8 @@ mod tests {
             let ends = broken.iter().filter_map(|part| part.node()).collect();
             let bounds = Bounds { cuts_at: Some(ends), ..Bounds::default() };
             let first = next_plan_within(&fabric, &plan, &broken, &[], &bounds).expect("a way");
-            let own = MoveGroups::OwnJob;
-            let next = or_moving_what_stands_still(&fabric, &plan, &broken, first, own);
+            let (own, none) = (MoveGroups::OwnJob, BTreeSet::new());
+            let next = or_moving_what_stands_still(&fabric, &plan, (&broken, &none), first, own);
             plan = next.expect("a way").plan;
         }
         assert_eq!(plan.metrics.gpus_used, 64, "as many as in a fresh plan");
@@ -377,7 +412,9 @@ mod tests {
         let bounds = Bounds { cuts_at: Some(ends), ..Bounds::default() };
         let with = |groups| {
             let first = next_plan_within(&fabric, &plan, &broken, &[], &bounds).expect("a way");
-            or_moving_what_stands_still(&fabric, &plan, &broken, first, groups).expect("a way")
+            let none = BTreeSet::new();
+            or_moving_what_stands_still(&fabric, &plan, (&broken, &none), first, groups)
+                .expect("a way")
         };
         let never = with(MoveGroups::Never);
         assert_eq!((never.plan.metrics.gpus_used, never.moved), (56, MovedForOthers::default()));
@@ -385,6 +422,13 @@ mod tests {
         assert_eq!(own.plan.metrics.gpus_used, 64);
         let MovedForOthers { rings, circuits, at_least } = own.moved;
         assert!(rings > 0 && circuits > 0 && at_least == rings, "{:?}", own.moved);
+        let first = next_plan_within(&fabric, &plan, &broken, &[], &bounds).expect("a way");
+        let all = (0..18).map(NodeId).collect();
+        let groups = MoveGroups::OwnJob;
+        let open = or_moving_what_stands_still(&fabric, &plan, (&broken, &all), first, groups);
+        let open = open.expect("a way");
+        let moved = (open.plan.metrics.gpus_used, open.moved);
+        assert_eq!(moved, (64, MovedForOthers::default()), "an open ring is not cut again");
         let may = |groups, max_healthy_circuits| MayMove { groups, max_healthy_circuits };
         let asks = |may: MayMove| may.asks(&broken, &own.moved);
         assert_eq!(asks(MayMove::default()), None);
@@ -414,8 +458,9 @@ mod tests {
                 let bounds = Bounds { cuts_at: Some([node].into()), ..Bounds::default() };
                 let narrow =
                     next_plan_within(&fabric, &plan, &broken, &[], &bounds).expect("a way");
-                let own = MoveGroups::OwnJob;
-                let next = or_moving_what_stands_still(&fabric, &plan, &broken, narrow, own);
+                let (own, none) = (MoveGroups::OwnJob, BTreeSet::new());
+                let next =
+                    or_moving_what_stands_still(&fabric, &plan, (&broken, &none), narrow, own);
                 let next = next.expect("a way");
                 wider += usize::from(next.moved.rings > 0);
                 let hit = plan.groups.iter().find(|group| group.nodes.contains(&node));

@@ -222,33 +222,11 @@ impl Ledger {
         parts: &BTreeMap<DeviceName, PartEnd>,
         pending: &Option<Pending>,
     ) {
-        use crate::drive::Verdict;
         let Some(Open { intent, turned, .. }) = self.open.take() else { return };
         let (plan_before, applied_before) = (self.plan_sha256.clone(), self.applied_sha256.clone());
         let devices_before = self.plan_devices.clone();
         for (device, end) in parts {
-            match end.verdict {
-                Verdict::Applied => {
-                    if let Some(goal) = intent.goal.get(device) {
-                        let lit = goal.iter().filter(|(_, p)| !p.is_dark());
-                        let lit = lit.map(|(&s, &p)| (s, p)).collect();
-                        self.owned.insert(device.clone(), lit);
-                    }
-                    self.take_probed(&intent, device);
-                    self.attention.remove(device);
-                    self.owed.remove(device);
-                }
-                Verdict::Refused | Verdict::Failed | Verdict::Unknown
-                    if result == TxnResult::Partial =>
-                {
-                    self.attention.insert(device.clone(), end.detail.clone());
-                    self.owed.remove(device);
-                    let silent = end.verdict == Verdict::Unknown;
-                    let owed = Owed::after(&intent, turned.is_some(), device);
-                    self.owed.extend(owed.filter(|_| silent).map(|owed| (device.clone(), owed)));
-                }
-                _ => {}
-            }
+            self.part_ends(&intent, (result, turned.is_some()), device, end);
         }
         let undid = matches!(intent.cause, Cause::ConfirmTimeout(_) | Cause::Rollback(_));
         // An undo that left out some devices still counts as an undo; the devices are listed and
@@ -281,14 +259,15 @@ impl Ledger {
                 self.lease = None;
             }
         }
-        self.history.push_back(Past {
+        let plan_devices_before = (devices_before != self.plan_devices).then_some(devices_before);
+        self.keep_past(Past {
             txn: intent.txn,
             actor: intent.asked.actor,
             cause: intent.cause,
             plan_sha256: intent.plan_sha256,
             plan_before,
             applied_before,
-            plan_devices_before: (devices_before != self.plan_devices).then_some(devices_before),
+            plan_devices_before,
             wall_ms: intent.wall_ms,
             result,
             parts: parts.clone(),
@@ -300,6 +279,51 @@ impl Ledger {
             broken_after: self.broken.clone(),
             phase: intent.phase,
         });
+    }
+
+    /// What the end of a transaction makes of a device: ours at its goal, or in need of an operator.
+    fn part_ends(
+        &mut self,
+        intent: &Intent,
+        (result, has_turned): (TxnResult, bool),
+        device: &DeviceName,
+        end: &PartEnd,
+    ) {
+        use crate::drive::Verdict;
+        // A device at its goal without light needs no operator: its fibre is listed while dark.
+        let obeyed = end.unlit && !has_turned && intent.goal.contains_key(device);
+        match end.verdict {
+            Verdict::Failed if result == TxnResult::Partial && obeyed => {
+                self.is_ours(intent, device)
+            }
+            Verdict::Applied => self.is_ours(intent, device),
+            Verdict::Refused | Verdict::Failed | Verdict::Unknown
+                if result == TxnResult::Partial =>
+            {
+                self.attention.insert(device.clone(), end.detail.clone());
+                self.owed.remove(device);
+                let silent = end.verdict == Verdict::Unknown;
+                let owed = Owed::after(intent, has_turned, device);
+                self.owed.extend(owed.filter(|_| silent).map(|owed| (device.clone(), owed)));
+            }
+            _ => {}
+        }
+    }
+
+    fn is_ours(&mut self, intent: &Intent, device: &DeviceName) {
+        if let Some(goal) = intent.goal.get(device) {
+            let lit = goal.iter().filter(|(_, p)| !p.is_dark());
+            let lit = lit.map(|(&s, &p)| (s, p)).collect();
+            self.owned.insert(device.clone(), lit);
+        }
+        self.take_probed(intent, device);
+        self.attention.remove(device);
+        self.owed.remove(device);
+    }
+
+    /// Drops the oldest transactions beyond the limits, and the plans that only they need.
+    fn keep_past(&mut self, past: Past) {
+        self.history.push_back(past);
         let devices = |past: &Past| {
             let of_plan = past.plan_devices_before.as_ref().map_or(0, BTreeSet::len);
             past.parts.len().max(past.stood_before.len()).max(of_plan)

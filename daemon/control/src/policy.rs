@@ -37,7 +37,7 @@ use lightloom_fabric::fabric::Fabric as Installed;
 use lightloom_fabric::plan::{PhasePlan, Plan, Spelled};
 use serde::{Deserialize, Serialize};
 
-use crate::bypass::{Backoff, MayMove};
+use crate::bypass::{self, Backoff, MayMove};
 use crate::change::Mode;
 use crate::controller::{
     Action, Answer, Apply, Controller, Event, Note, Planned, ReplyTo, Request,
@@ -48,7 +48,7 @@ use crate::inventory::Inventory;
 use crate::journal::Proof;
 use crate::kept_plan::KeptPlan;
 use crate::ledger::Ledger;
-use crate::record::{Asked, Cause, Record, TxnResult};
+use crate::record::{Asked, Broken, Cause, Record, TxnResult};
 use crate::state::{DeviceName, Fabric, Micros, Now};
 pub use blindness::ManagementLost;
 pub use diagnoses::Diagnosis;
@@ -315,7 +315,8 @@ impl Control {
                 }
                 if apply.cause.is_none() {
                     let why = format!("named by the plan that {} applied", asked.actor);
-                    apply.broken = Some(self.broken_with(&plan, now, |_| (why.clone(), false)));
+                    let named = Broken { why, ..Broken::default() };
+                    apply.broken = Some(self.broken_with(&plan, now, |_| named.clone()));
                     apply.settles = self.not_bypassed_by(&plan);
                 }
                 apply.plan = Some(Box::new(KeptPlan::of_digest(apply.plan_sha256.clone(), *plan)));
@@ -383,6 +384,8 @@ impl Control {
         let last = self.controller.ledger().history.back();
         if result == TxnResult::Committed && last.is_some_and(|past| past.cause.goes_on_top()) {
             self.backoff.forget();
+        } else if last.is_some_and(bypass::names_suspect) {
+            self.backoff.has_suspect();
         }
         self.lead_back();
     }

@@ -101,6 +101,9 @@ pub struct Broken {
     /// The part is only suspected, because a bypass failed at it.
     #[serde(default, skip_serializing_if = "std::ops::Not::not")]
     pub suspected: bool,
+    /// The healthy rings that its bypass moved, in words; empty if none.
+    #[serde(default, skip_serializing_if = "String::is_empty")]
+    pub price: String,
 }
 
 /// The stored form of a failed part. Journals of 0.1.0 mark a suspect only in the text.
@@ -110,13 +113,15 @@ struct StoredBroken {
     why: String,
     #[serde(default)]
     suspected: bool,
+    #[serde(default)]
+    price: String,
 }
 
 impl From<StoredBroken> for Broken {
     fn from(stored: StoredBroken) -> Self {
-        let StoredBroken { wall_ms, why, suspected } = stored;
+        let StoredBroken { wall_ms, why, suspected, price } = stored;
         let suspected = suspected || why.starts_with("suspect: ");
-        Self { wall_ms, why, suspected }
+        Self { wall_ms, why, suspected, price }
     }
 }
 

@@ -75,7 +75,7 @@ fn batches() -> Vec<Vec<Record>> {
     let plan = |broken: &[Part]| KeptPlan::new(plan_around(&installed, broken).unwrap());
     let broken: Part = "n3".parse().unwrap();
     let (first, around) = (plan(&[]), plan(&[broken]));
-    let said = Broken { wall_ms: 1, why: "alice said so".into(), suspected: false };
+    let said = Broken { wall_ms: 1, why: "alice said so".into(), ..Broken::default() };
     let reported = |part: &str| Record::Reported {
         asked: asked(part),
         parts: BTreeMap::from([(part.to_owned(), said.clone())]),

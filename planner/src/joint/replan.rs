@@ -83,6 +83,9 @@ pub struct Bounds {
     pub cuts_at: Option<BTreeSet<NodeId>>,
     /// Rings without a fault may only move if they belong to these jobs. `None` means all may.
     pub moves: Option<BTreeSet<u32>>,
+    /// Nodes without their planned light. A ring with such a node is open already, so moving it
+    /// costs no more than moving one with a fault.
+    pub open: BTreeSet<NodeId>,
 }
 
 /// Like [`replan`], within these limits. A group that cannot be repaired within them is lost.
@@ -96,7 +99,9 @@ pub fn replan_within(
 ) -> Result<Replanned, ReplanError> {
     let (mut layout, _) = khop::from_document(fabric, before)?;
     let known = coordinates(before);
-    let mut survey = Survey::new(&fabric.hbd, faults).out_of_reach(&bounds.out_of_reach);
+    let mut survey = Survey::new(&fabric.hbd, faults)
+        .out_of_reach(&bounds.out_of_reach)
+        .open_at(bounds.open.clone());
     if let Some(nodes) = &bounds.cuts_at {
         survey = survey.cut_only_at(nodes.clone());
     }

@@ -61,7 +61,12 @@ pub fn replan(fabric: &Fabric, survey: &Survey<'_>, layout: &mut Layout) -> Chan
     }
     let mended = std::mem::replace(layout, before.clone());
     let mut work = Work::new(fabric, survey, layout);
-    let is_hit: Vec<bool> = before.groups.iter().map(|group| work.is_broken_group(group)).collect();
+    // An open ring that may move costs as little as one with a fault.
+    let is_open = |group: &RingGroup| {
+        survey.is_open(&group.nodes) && group.job.is_some_and(|job| survey.may_move(job))
+    };
+    let is_hit = before.groups.iter().map(|group| work.is_broken_group(group) || is_open(group));
+    let is_hit: Vec<bool> = is_hit.collect();
     let healthy = || before.groups.iter().zip(&is_hit).filter(|(_, is_hit)| !**is_hit);
     let (groups, given, at_least) =
         match least::rearranged(fabric, survey, &before, &mended, is_hit.clone()) {

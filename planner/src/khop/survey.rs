@@ -21,6 +21,8 @@ pub struct Survey<'a> {
     cuts_at: Option<BTreeSet<NodeId>>,
     /// Rings without a fault may only move if they belong to these jobs. `None` means all may.
     moves: Option<BTreeSet<u32>>,
+    /// Nodes without their planned light.
+    open: BTreeSet<NodeId>,
 }
 
 impl<'a> Survey<'a> {
@@ -36,7 +38,8 @@ impl<'a> Survey<'a> {
             whole[hbd.position_of(bundle.node).index()] = false;
         }
         let in_reach = vec![true; hbd.nodes() as usize];
-        Self { hbd, faults, alive, whole, in_reach, cuts_at: None, moves: None }
+        let open = BTreeSet::new();
+        Self { hbd, faults, alive, whole, in_reach, cuts_at: None, moves: None, open }
     }
 
     /// Marks nodes that cannot be set: their light stays, and they replace no other node.
@@ -60,6 +63,19 @@ impl<'a> Survey<'a> {
     pub fn move_only(mut self, jobs: BTreeSet<u32>) -> Self {
         self.moves = Some(jobs);
         self
+    }
+
+    /// Marks nodes without their planned light: their rings are open.
+    #[must_use]
+    pub fn open_at(mut self, nodes: BTreeSet<NodeId>) -> Self {
+        self.open = nodes;
+        self
+    }
+
+    /// Returns whether any of these nodes lacks its planned light.
+    #[must_use]
+    pub fn is_open(&self, nodes: &[NodeId]) -> bool {
+        nodes.iter().any(|node| self.open.contains(node))
     }
 
     /// Returns whether a ring of `job` without a fault may move.

@@ -147,11 +147,14 @@ fn repairs(parts: &[String]) -> String {
 /// Formats a failed part with the time of the fault and its source.
 #[must_use]
 pub fn since(broken: &BrokenPart, moment: Moment) -> String {
-    let BrokenPart { part, since_unix_ms, why, .. } = broken;
+    let BrokenPart { part, since_unix_ms, why, price, .. } = broken;
     let when = since_unix_ms.map(|since| format!("since {}", moment(since)));
     let why = Some(why).filter(|why| !why.is_empty()).cloned();
     let known: Vec<String> = when.into_iter().chain(why).collect();
-    if known.is_empty() { part.clone() } else { format!("{part} ({})", known.join(": ")) }
+    let price = Some(price).filter(|price| !price.is_empty()).cloned();
+    let about: Vec<String> =
+        Some(known.join(": ")).filter(|known| !known.is_empty()).into_iter().chain(price).collect();
+    if about.is_empty() { part.clone() } else { format!("{part} ({})", about.join("; ")) }
 }
 
 /// Reports each part that is probably at fault in its own alarm, up to a limit.

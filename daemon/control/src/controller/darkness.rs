@@ -216,6 +216,12 @@ impl Controller {
         crossed.into_iter().find(|crossed| crossed.end == *end).map(|crossed| crossed.lit_by)
     }
 
+    /// Returns whether a slot of this device missed light at the last reading.
+    #[must_use]
+    pub fn misses_light(&self, device: &DeviceName) -> bool {
+        self.devices.get(device).is_some_and(|seen| !seen.dark.is_empty())
+    }
+
     #[must_use]
     pub fn dark_fibres(&self) -> Vec<DarkFibre> {
         let dark = self.devices.dark().flat_map(|(device, seen)| {

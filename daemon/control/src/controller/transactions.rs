@@ -8,27 +8,48 @@ use crate::change::stages_back;
 use crate::drive::{Command, Drive, PartEnd, Site, Start, Verdict};
 use crate::inventory::Recovery;
 use crate::ledger::Open;
+use crate::mover::Limits;
 use crate::record::{Cause, Intent, OnFailure, Pending, Record, TxnResult};
 use crate::state::{DeviceName, Fabric, Micros, Now, Observation, Op, at};
 
 const READ_LATELY: Micros = Micros::from_secs(2);
 
+/// A bypass that began this long ago at most is finished even if the journal has no move of it,
+/// because the fault that it avoids is recent.
+const INTERRUPTED_LATELY: Micros = Micros::from_secs(10);
+
 impl Controller {
     pub(super) fn recover(&mut self, now: &Now, actions: &mut Vec<Action>) {
         let Some(open) = self.ledger.open.clone() else { return };
-        let finish = !open.fired.is_empty() && self.inventory.recovery == Recovery::FinishForward;
+        let age = Micros::from_millis(now.wall_ms.saturating_sub(open.intent.wall_ms));
+        let interrupted = open.intent.cause == Cause::Bypass && age <= INTERRUPTED_LATELY;
+        let finish = self.inventory.recovery == Recovery::FinishForward
+            && (interrupted || !open.fired.is_empty());
         let forward = open.turned.is_none() && (finish || open.intent.cause.undoes());
-        for device in open.intent.after.keys() {
-            if let Some(seen) = self.devices.get_mut(device) {
-                seen.late_until = now.mono + self.inventory.limits(device).late_within;
-            }
-        }
         if forward {
             let start = Start::WhatAnswers(self.long_silent(now));
-            self.run(now, open.intent.after, start, actions);
+            // The dead daemon's last commands lead to the same positions. A bypass therefore moves
+            // devices at once if they are restored should such a command remove their circuit
+            // (see `strays`). Later transactions wait.
+            self.wait_for_late(now, &open, |limits| {
+                !interrupted || limits.restore_late_within < limits.late_within
+            });
+            self.run(now, open.intent.after.clone(), start, actions);
+            self.wait_for_late(now, &open, |_| true);
         } else {
+            self.wait_for_late(now, &open, |_| true);
             let all = open.intent.before.keys().cloned().collect();
             self.go_back(now, &open, &all, BTreeMap::new(), actions);
+        }
+    }
+
+    /// The dead daemon's last commands to the devices of this transaction may still be executed.
+    fn wait_for_late(&mut self, now: &Now, open: &Open, waits: impl Fn(&Limits) -> bool) {
+        for device in open.intent.after.keys() {
+            let limits = self.inventory.limits(device);
+            if let Some(seen) = self.devices.get_mut(device).filter(|_| waits(&limits)) {
+                seen.late_until = now.mono + limits.late_within;
+            }
         }
     }
 

@@ -3,7 +3,7 @@
 use std::collections::{BTreeMap, BTreeSet};
 
 use lightloom_fabric::fault::{FaultSet, Part};
-use lightloom_fabric::plan::Plan;
+use lightloom_fabric::plan::{Plan, Transceiver};
 use lightloom_planner::joint::Bounds;
 use lightloom_units::id::{BundleId, NodeId};
 
@@ -198,11 +198,12 @@ impl Control {
         let planned = self.plan_within(now, plan, (&parts, repaired), cuts_at);
         let (next, target) = planned.map_err(|reasons| Answer::Refused { reasons })?;
         let bypass::Around { plan: next, moved } = next;
-        let moved = bypass::said(&moved).map(|said| format!("; {said}")).unwrap_or_default();
         let cause = if broken.is_empty() { Cause::Repair } else { Cause::Bypass };
         let known = self.broken_with(&next, now, |part| {
             let around = broken.iter().find(|around| around.part == *part);
-            around.map_or_else(Default::default, |a| (format!("{}{moved}", a.why), a.suspected))
+            let Some(Around { why, suspected, .. }) = around else { return Broken::default() };
+            let price = bypass::said(&moved).unwrap_or_default();
+            Broken { why: why.clone(), suspected: *suspected, price, ..Broken::default() }
         });
         let settles = match cause {
             Cause::Repair => self.repaired_by(repaired, &known),
@@ -246,7 +247,8 @@ impl Control {
             target.retain(|device, _| !is_switch(device) || self.is_in_reach(device));
             Ok((next, target))
         };
-        let mut bounds = Bounds { cuts_at, ..Bounds::default() };
+        let open = if cuts_at.is_none() { self.open_at(plan) } else { BTreeSet::new() };
+        let mut bounds = Bounds { cuts_at, open, ..Bounds::default() };
         let first = bypass::next_plan_within(installed, plan, broken, repaired, &bounds);
         let first = match first {
             Ok(first) if bounds.cuts_at.is_some() && self.sees_all_but(plan, broken) => {
@@ -254,7 +256,7 @@ impl Control {
                 let wider = bypass::or_moving_what_stands_still(
                     installed,
                     plan,
-                    broken,
+                    (broken, &self.open_at(plan)),
                     first,
                     may_move.groups,
                 )?;
@@ -289,6 +291,19 @@ impl Control {
         };
         let other = other.and_then(wanted).ok().filter(as_good);
         Ok(other.unwrap_or(first))
+    }
+
+    /// Nodes of rings that a drifted or restarted module, or missing light, has opened.
+    fn open_at(&self, plan: &Plan) -> BTreeSet<NodeId> {
+        let is_open = |transceiver: &&Transceiver| {
+            let device = self.setup.modules.get(&transceiver.bundle);
+            let seen = device.and_then(|device| self.controller.devices().get(device));
+            let read = seen.and_then(|seen| seen.observed.as_ref());
+            let to = desired::position(transceiver.path);
+            read.is_some_and(|read| at(&read.positions, Slot(0)) != to)
+                || device.is_some_and(|device| self.controller.misses_light(device))
+        };
+        plan.transceivers.iter().filter(is_open).map(|open| open.bundle.node).collect()
     }
 
     /// The daemon does not act without readings. If all modules were asked for this purpose, each
@@ -373,7 +388,7 @@ impl Control {
             !known && (!self.goes_around(*part) || !self.is_found(*part))
         });
         let news = news.map(|(part, why)| {
-            (part.to_string(), Broken { wall_ms, why: why.clone(), suspected: false })
+            (part.to_string(), Broken { wall_ms, why: why.clone(), ..Broken::default() })
         });
         let parts: BTreeMap<String, Broken> = news.collect();
         let names = parts.keys().cloned().collect();
@@ -431,22 +446,19 @@ impl Control {
         broken
     }
 
-    /// Returns the known faults once `plan` is in force. `why` returns the reason for a new fault,
-    /// and whether it is only suspected.
+    /// Returns the known faults once `plan` is in force. `news` describes a new fault, which begins
+    /// now.
     pub fn broken_with(
         &self,
         plan: &Plan,
         now: &Now,
-        why: impl Fn(&Part) -> (String, bool),
+        news: impl Fn(&Part) -> Broken,
     ) -> BTreeMap<String, Broken> {
         let (known, wall_ms) = (self.broken(), now.wall_ms);
         let of = |part: &Part| {
-            let news = || {
-                let (why, suspected) = why(part);
-                Broken { wall_ms, why, suspected }
-            };
             let name = part.to_string();
-            let broken = known.get(&name).cloned().unwrap_or_else(news);
+            let broken = known.get(&name).cloned();
+            let broken = broken.unwrap_or_else(|| Broken { wall_ms, ..news(part) });
             (name, broken)
         };
         plan.faults.iter().map(of).collect()

@@ -33,7 +33,7 @@ impl Control {
                 Broken {
                     wall_ms,
                     why: format!("{why}{sep}not yet bypassed: {reason}"),
-                    suspected: false,
+                    ..Broken::default()
                 },
             )
         };

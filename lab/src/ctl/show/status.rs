@@ -5,8 +5,9 @@ use std::fmt::Write;
 
 use lightloom_daemon_api::alarm::{Alarm, alarms};
 use lightloom_daemon_api::device::{DeviceState, DeviceStatus};
-use lightloom_daemon_api::status::{BypassBudget, LeadershipView, Status};
-use lightloom_daemon_api::text::{NAMES_MAX, count, named, natural, span};
+use lightloom_daemon_api::status::Status;
+use lightloom_daemon_api::summary::summary;
+use lightloom_daemon_api::text::natural;
 
 use super::{history, is_module, place, slot};
 use crate::ctl::time;
@@ -26,49 +27,12 @@ pub(in crate::ctl) fn status(status: &Status) -> String {
     if page.is_empty() {
         page.push_str("ALL IS WELL\n");
     }
-    let Status { plan_sha256: plan, version, journal_records: records, .. } = status;
-    let plan = if plan.is_empty() { "none" } else { plan.get(..12).unwrap_or(plan) };
-    let _ = writeln!(page, "\nversion {version}, plan {plan}, {records} journal records");
-    if let Some(LeadershipView { leader, epoch, standbys }) = &status.leadership {
-        let standbys = if standbys.is_empty() { "none" } else { &standbys.join(", ") };
-        let _ = writeln!(page, "{leader} leads in epoch {epoch}; standing by: {standbys}");
-    }
-    page += &circuits(status);
-    let BypassBudget { used, per_hour } = status.bypass_budget;
-    if used > 0 {
-        let _ = writeln!(page, "automatic changes within the last hour: {used} of {per_hour}");
-    }
-    if let Some(view) = &status.unwitnessed {
-        let nodes = named(view.nodes.clone(), NAMES_MAX);
-        let after = span(view.heartbeat_ps as f64 / 1e12);
-        let _ = writeln!(
-            page,
-            "no far end watches {nodes}: a failure there is reported after {after}, but not bypassed"
-        );
-    }
-    let _ = writeln!(page, "{}", devices(&status.devices));
+    let lines = summary(status).into_iter().map(|line| format!("{line}\n"));
+    page.push('\n');
+    page.extend(lines);
+    page += &devices(&status.devices);
+    page.push('\n');
     page + &history::transactions(&status.transactions, TRANSACTIONS_SHOWN)
-}
-
-fn circuits(status: &Status) -> String {
-    let (up, all) = status.circuits_up();
-    let modules = || status.devices.iter().any(|device| is_module(&device.name));
-    if all == 0 && status.plan_sha256.is_empty() && modules() {
-        return "circuits up: 0\n".to_owned();
-    }
-    if all == 0 {
-        return String::new();
-    }
-    let loopbacks = match status.loopbacks.len() {
-        0 => String::new(),
-        loopbacks => format!(", including {} that close rings", count(loopbacks, "loopback")),
-    };
-    let applied = status.applied.as_ref().map_or(0, |applied| applied.circuits);
-    let more = match applied > status.circuits.len() {
-        true => format!("; the applied plan has {} more", applied - status.circuits.len()),
-        false => String::new(),
-    };
-    format!("circuits up: {up} of {all} (both ends){loopbacks}{more}\n")
 }
 
 /// Returns whether the journal is damaged. Readings are then shown, but no commands are suggested.
@@ -78,14 +42,12 @@ pub(in crate::ctl) fn is_deaf(status: &Status) -> bool {
 
 fn devices(devices: &[DeviceStatus]) -> String {
     let as_wanted = |device: &&DeviceStatus| device.state == DeviceState::AsWanted;
-    let good = devices.iter().filter(as_wanted).count();
     let all = devices.len() <= DEVICES_LISTED;
     let odd = devices.iter().filter(|device| all || !as_wanted(device));
     let mut odd: Vec<&DeviceStatus> = odd.collect();
     odd.sort_by_cached_key(|device| natural(&device.name));
-    let mut page = format!("{good} of {} as wanted\n", count(devices.len(), "device"));
     if odd.is_empty() {
-        return page;
+        return String::new();
     }
     let mut table = TextTable::new(["device", "state", "stands at", "identity or trouble"]);
     for device in odd.iter().take(DEVICES_LISTED) {
@@ -93,7 +55,7 @@ fn devices(devices: &[DeviceStatus]) -> String {
         let about = trouble.as_ref().unwrap_or(identity);
         table.row([name.clone(), state.to_string(), standing(device), about.clone()]);
     }
-    let _ = write!(page, "{table}");
+    let mut page = table.to_string();
     let more = odd.len().saturating_sub(DEVICES_LISTED);
     if more > 0 {
         let _ = writeln!(page, "and {more} more: lightloom ctl status --format json");
