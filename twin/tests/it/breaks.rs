@@ -132,3 +132,26 @@ fn gpus_of_a_failed_node_are_counted_once() {
     assert_eq!(outcome.lightloomd.as_ref().unwrap().bypasses, 1);
     assert_eq!(fault.gpus_lost, 16, "{fault}");
 }
+
+/// A bundle that cannot move fails the first bypass. The next one avoids it without waiting.
+#[test]
+fn bypass_that_failed_at_a_stuck_bundle_is_retried_at_once() {
+    let fabric = ring(32, 96);
+    let mut retried = 0;
+    for (node, bundle) in (0..32).filter(|node| *node != 9).flat_map(|node| [(node, 0), (node, 1)])
+    {
+        let stuck = format!("{{part: n{node}/b{bundle}, effect: stuck, at: 0us}}, {DEAD}");
+        let outcome = run(&fabric, &scene(1, 20, "lightloomd", &stuck), 1);
+        let daemon = outcome.lightloomd.as_ref().unwrap();
+        assert!(daemon.violations.is_empty(), "{stuck}: {:?}", daemon.violations);
+        let dead = outcome.faults.iter().find(|fault| fault.parts == ["n9"]).unwrap();
+        let Some(restored) = dead.restored.filter(|_| daemon.not_committed > 0) else { continue };
+        let took = restored.since(dead.at.unwrap());
+        assert!(took <= Picoseconds::from_millis(300), "{stuck}: {took}");
+        retried += 1;
+        if retried == 2 {
+            return;
+        }
+    }
+    panic!("no stuck bundle had to move: {retried}");
+}

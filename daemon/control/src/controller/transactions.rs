@@ -267,6 +267,11 @@ impl Controller {
         self.count_restore(now, &open, actions);
         if committed {
             self.count_late(&open);
+        } else {
+            // Light that was missing before is still missing where the change was undone.
+            for device in open.intent.after.keys() {
+                self.look_within(device, Micros(0));
+            }
         }
         for device in devices {
             self.note_drift(&device, actions);

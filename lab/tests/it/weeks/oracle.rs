@@ -55,31 +55,6 @@ impl Finding {
     }
 }
 
-/// Known failures with their reasons, judged only with `LIGHTLOOM_ALL=1`. Affected weeks
-/// are counted and printed.
-const NOT_YET: &[(Property, &str, &str)] = &[
-    (
-        Property::LeastCutOfClosed,
-        "",
-        "a bypass counts a ring that drift or a restarted module opened like a closed one",
-    ),
-    (
-        Property::WrongAlarm,
-        "NEEDS",
-        "`NEEDS ACTION` for missing light stays when the light returns",
-    ),
-];
-
-/// Returns why findings of this kind are not judged.
-pub(super) fn not_yet(found: &Finding) -> Option<&'static str> {
-    if std::env::var_os("LIGHTLOOM_ALL").is_some() {
-        return None;
-    }
-    let (property, alarm) = found.kind();
-    let of = NOT_YET.iter().find(|(other, word, _)| *other == property && alarm.contains(word));
-    of.map(|(_, _, why)| *why)
-}
-
 fn finding(property: Property, what: String) -> Option<Finding> {
     Some(Finding { property, what })
 }
@@ -132,15 +107,7 @@ impl World {
         }
         let all = self.judge(before, window);
         *before = self.resting();
-        self.first_judged(all)
-    }
-
-    /// Returns the first finding that is judged, and counts the others.
-    fn first_judged(&mut self, all: Vec<Finding>) -> Option<Finding> {
-        let (left, judged): (Vec<_>, Vec<_>) =
-            all.into_iter().partition(|found| not_yet(found).is_some());
-        self.left_out.extend(left.iter().filter_map(not_yet));
-        judged.into_iter().next()
+        all.into_iter().next()
     }
 
     pub(super) fn comes_to_rest(&mut self) {
@@ -468,8 +435,7 @@ impl World {
         for _ in 0..TYPED_MAX {
             let page = self.page()?;
             if page.starts_with("ALL IS WELL") {
-                let all = self.well().into_iter().chain(self.all_serve()).collect();
-                return self.first_judged(all);
+                return self.well().into_iter().chain(self.all_serve()).next();
             }
             let shown = headers(&page);
             if shown != last {
@@ -478,7 +444,7 @@ impl World {
             let next = commands(&page).into_iter().find(|command| !tried.contains(command));
             let Some(command) = next else {
                 let what = format!("nothing left to type: {}", last.join(" | "));
-                return self.first_judged(finding(Property::Hints, what).into_iter().collect());
+                return finding(Property::Hints, what);
             };
             self.note(format!("--- hint: {command}"));
             self.types(&command);

@@ -76,8 +76,6 @@ pub(super) struct World {
     /// The result of each transaction when the API first served it.
     pub(super) ended: BTreeMap<Txn, (Cause, TxnResult)>,
     pub(super) log: Vec<String>,
-    /// Why something that failed is not judged.
-    pub(super) left_out: BTreeSet<&'static str>,
 }
 
 impl World {
@@ -115,7 +113,6 @@ impl World {
             asked: Vec::new(),
             ended: BTreeMap::new(),
             log: Vec::new(),
-            left_out: BTreeSet::new(),
         };
         world.set_clock();
         world.start();
