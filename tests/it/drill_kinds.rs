@@ -74,6 +74,16 @@ fn fault_kind_is_counted_with_reasons_for_no_recovery() {
     assert_eq!(kind["never_because"]["in_loopback"], kind["never"], "{kind}");
 }
 
+/// The daemon is killed after its bypass began, and before the journal has a move of it.
+#[test]
+fn bypass_interrupted_by_a_restart_is_finished_within_100_ms() {
+    let faults =
+        "{part: control, at: 100ms, lasts: 50ms}, {part: any node, at: 80ms, within: 120ms}";
+    let drill = drilled(faults, "10..11");
+    let kind = of_kind(&drill, "node down");
+    assert!(kind["p99_ps"].as_f64().is_some_and(|took| took <= 100e9), "{kind}");
+}
+
 #[test]
 fn every_fault_kind_recovers_as_documented() {
     // 400 drills take minutes.
