@@ -377,7 +377,7 @@ impl Config {
 /// Time after the end of a session within which an optical switch may still execute a command.
 const LATE_WITHIN: Micros = Micros::from_secs(2);
 
-/// Time for which the network may delay the last commands of the previous leader.
+/// How long the network may delay the last commands of the previous leader.
 const RESTORE_LATE_WITHIN: Micros = Micros::from_secs(60);
 
 fn limits(file: &LimitsFile, sharing: Sharing) -> Limits {

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-//! Performs one run, in which workloads send, parts fail and the control plane reacts. This is the only event loop.
+//! Performs one run, where workloads send, parts fail and the control plane reacts. This is the only event loop.
 //!
 //! ```text
 //!            ┌────────────────────────── Context ──────────────────────────┐

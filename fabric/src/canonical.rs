@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-//! Writes canonical JSON, in which equal content has equal bytes and therefore the same digest.
+//! Writes canonical JSON, where equal content has equal bytes and therefore the same digest.
 //!
 //! The format is RFC 8785 (JSON Canonicalization Scheme): no white space, object members sorted by name
 //! in UTF-16 code units, minimal string escapes, and numbers in ECMAScript notation (`1.0` becomes

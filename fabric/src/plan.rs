@@ -394,7 +394,7 @@ pub struct SolverReport {
     pub lambda: Option<f64>,
     /// The solver's upper bound if it finished, otherwise the previously known bound.
     pub lambda_upper_bound: f64,
-    /// Whether the solver hit its time limit, in which case `lambda` depends on the machine.
+    /// Whether the solver hit its time limit, where case `lambda` depends on the machine.
     pub hit_time_limit: bool,
     /// Whether the model allows only single-hop routes, so that the bound holds only for them.
     #[serde(default, skip_serializing_if = "std::ops::Not::not")]

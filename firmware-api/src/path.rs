@@ -71,7 +71,7 @@ impl fmt::Display for Path {
 /// One path per group. Groups that a module does not have are [`Path::DARK`].
 pub type Paths = [Path; GROUPS_MAX];
 
-/// A set of a module's groups, in which bit n represents group n.
+/// A set of a module's groups, where bit n represents group n.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash)]
 pub struct Groups(pub u8);
 

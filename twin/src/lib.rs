@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-//! The virtual twin, in which the shipped controller, policies and drivers run against emulated
+//! The virtual twin, where the shipped controller, policies and drivers run against emulated
 //! transceivers on a simulation's clock.
 //!
 //! The emulator passes on a scenario's faults, and the twin applies them to the emulated devices,

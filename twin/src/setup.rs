@@ -36,7 +36,7 @@ const DARK_LINKS_MAX: usize = 1024;
 /// is the default in the configuration file.
 const LATE_WITHIN: Micros = Micros::from_secs(2);
 
-/// Time for which a switch is watched for late commands: the default of the configuration file.
+/// How long a switch is watched for late commands: the default of the configuration file.
 const RESTORE_LATE_WITHIN: Micros = Micros::from_secs(60);
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]

@@ -55,7 +55,7 @@ pub struct Sending {
 pub struct MessageTime {
     /// From the start of sending until the message has fully arrived.
     pub arrives: Picoseconds,
-    /// Time for which the message occupies the slowest link on its path. This is the shortest
+    /// How long the message occupies the slowest link on its path. This is the shortest
     /// interval until the sending's next message can arrive over the same path.
     pub occupies: Picoseconds,
     /// Number of parallel paths for messages of one sending, at least 1.
@@ -83,7 +83,7 @@ pub(crate) enum TimeForm {
     AtOnce(Vec<TimeForm>),
 }
 
-/// One direction around a ring, in which rank `r` sends to `r + step`.
+/// One direction around a ring, where rank `r` sends to `r + step`.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) struct RingStride {
     /// Index of rank 0's sending, which the other ranks' sendings follow.

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-//! A packet-level network simulator in which hosts send flows over a transport and switches queue and forward packets.
+//! A packet-level network simulator where hosts send flows over a transport and switches queue and forward packets.
 //!
 //! The inputs of an [`Engine`] are a [`Network`], flows, and timed link changes. It returns events
 //! in order of time: completed batches and timers. [`transport`] implements the hosts,

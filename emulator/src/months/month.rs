@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-//! Simulates one month, in which jobs train through failures and repairs and every lost GPU-hour has a cause.
+//! Simulates one month, where jobs train through failures and repairs and every lost GPU-hour has a cause.
 //!
 //! Work is measured as the time that it takes without failures, including fractions of steps.
 

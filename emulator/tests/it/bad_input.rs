@@ -147,7 +147,7 @@ expect: [no drops on priority 3, all is well, workload q unaffected]
         ("t.yaml:3:16", "propagation delay"),
         ("t.yaml:4:19", "fits"),
         ("t.yaml:4:32", "expected"),
-        ("t.yaml:5:22", "resends for ever"),
+        ("t.yaml:5:22", "without end"),
         ("t.yaml:5:34", "flows do not use"),
         ("t.yaml:5:64", "expected"),
         ("t.yaml:7:29", "h390"),
@@ -190,7 +190,7 @@ expect: [group g9 unaffected, restored within 5]
         ("s.yaml:8:12", "nic0 to nic3"),
         ("s.yaml:8:37", "soon"),
         ("s.yaml:9:12", "pause storm"),
-        ("s.yaml:10:22", "resends for ever"),
+        ("s.yaml:10:22", "without end"),
         ("s.yaml:11:10", "g0 to g3"),
         ("s.yaml:11:31", "60us"),
     ] {

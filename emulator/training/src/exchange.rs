@@ -252,9 +252,15 @@ pub fn pairs(shares: &[Option<Share>]) -> Option<PairBytes> {
     let row = |share: &Share| {
         let of = if share.parts.len() == all.len() { &share.parts } else { &received };
         let (sum, sent) = (of.iter().sum::<u64>().max(1), share.sent);
-        let part =
-            move |part: &u64| (u128::from(sent) * u128::from(*part) / u128::from(sum)) as u64;
-        of.iter().map(part).collect::<Vec<u64>>()
+        // Rounded sums, so that the parts add up to all that is sent.
+        let up_to = |parts: u64| (u128::from(sent) * u128::from(parts) / u128::from(sum)) as u64;
+        let mut before = 0;
+        let mut row = Vec::with_capacity(of.len());
+        for part in of {
+            row.push(up_to(before + part) - up_to(before));
+            before += part;
+        }
+        row
     };
     Some(all.iter().flat_map(row).collect())
 }

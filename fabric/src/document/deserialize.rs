@@ -96,7 +96,6 @@ fn too_large() -> Failure {
     de::Error::custom("the number is too large")
 }
 
-/// Each method handles only the types that its callers accept, which avoids compiling the others.
 macro_rules! integers {
     ($($method:ident)*) => {
         $(fn $method<V: Visitor<'de>>(self, visitor: V) -> Result<V::Value, Failure> {
@@ -105,6 +104,7 @@ macro_rules! integers {
     };
 }
 
+/// Each method handles only the types that its callers accept, which avoids compiling the others.
 impl<'de> de::Deserializer<'de> for View<'de> {
     type Error = Failure;
 

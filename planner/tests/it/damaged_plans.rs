@@ -12,7 +12,7 @@ use lightloom_planner::{Options, plan};
 use serde_json::Value;
 
 /// Fields that neither the document nor the fabric can contradict, with the reason.
-const ALLOWED: [(&str, &str); 8] = [
+const ALLOWED: [(&str, &str); 9] = [
     ("seed", "provenance: nothing is drawn from it"),
     ("jobs[].cross_tor_share_lower_bound", "needs a search: from 0 to the share is required"),
     ("metrics.cross_tor_share_lower_bound", "as above"),
@@ -24,6 +24,10 @@ const ALLOWED: [(&str, &str); 8] = [
     (
         "metrics.orchestration_gain_upper_bound",
         "needs a plan of each half: from the gain to 1 is required",
+    ),
+    (
+        "transitions[].without_ps",
+        "needs the demand between leaves: only the daemon's choice to keep circuits depends on it",
     ),
     ("transitions[].floor", "needs a replay of the change: a share is required"),
     (

@@ -125,8 +125,8 @@ fn previews_a_rollback() {
         at most 1 link dark at a time\n\
         known faults after it: n9 (since 1970-01-01 00:00:00: reported by uid:0)\n\
         TREATED AS REPAIRED: n5\n\n\
-        wave  device  part     from      to          goes dark  comes up           failure domain\n   \
-        1  n1/b0   group 0  loopback  external-1          -  n1/b0.1 - n2/b1.1  n1\n\n\
+        wave  device  part     from      to          comes up           failure domain\n   \
+        1  n1/b0   group 0  loopback  external-1  n1/b0.1 - n2/b1.1  n1\n\n\
         no circuit goes dark\n\nbytes to 1 device: n1/b0\n  00 01\n";
     assert_eq!((code, shown.as_str()), (0, expected));
 

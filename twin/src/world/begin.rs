@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-//! Establishes the initial state of a run, in which every transceiver has been read and adopted and the plan is in force.
+//! Establishes the initial state of a run, where every transceiver has been read and adopted and the plan is in force.
 
 use lightloom_control::change::Mode;
 use lightloom_control::controller::{Answer, Apply, Request};

@@ -109,11 +109,13 @@ fn hidden(plan: &Plan, from: &PhasePlan, to: &PhasePlan) -> Micros {
 /// Returns the duration of a phase from which its own circuits save as much time as they cost. The
 /// plan states how long the phase would take on the circuits of before, at its planned duration; a
 /// phase of half its planned duration saves half as much. If those circuits cannot serve the phase,
-/// every transition is worth it.
+/// its planned duration is enough.
 fn worth(plan: &Plan, from: Option<&str>, phase: &PhasePlan, cost: Micros) -> Micros {
     let from = from.and_then(|name| plan.phases.iter().find(|phase| phase.name == name));
     let Some(way) = from.and_then(|from| way(plan, from, phase)) else { return cost };
-    let Some(without) = way.without_ps else { return Micros(0) };
+    let Some(without) = way.without_ps else {
+        return cost.min(Micros(phase.duration_ps.get() / 1_000_000));
+    };
     let saved = u128::from(without.get().saturating_sub(phase.duration_ps.get()));
     let planned = u128::from(phase.duration_ps.get());
     match saved {

@@ -18,7 +18,7 @@ use super::switch::SwitchQueues;
 type Paused = (LinkId, u8);
 
 impl<P: Probe> Engine<P> {
-    /// Returns links whose ports wait for each other in a cycle, in which each waits for the next.
+    /// Returns links whose ports wait for each other in a cycle, where each waits for the next.
     /// The state is permanent unless a link changes or packets are dropped.
     #[must_use]
     pub fn deadlock(&self) -> Option<Vec<LinkId>> {

@@ -3,7 +3,7 @@
 
 use crate::engine::{LinkSpec, NetworkBuilder, VertexId, VertexRole};
 
-/// A network in which every rail switch connects to every spine (NVIDIA: "DGX SuperPOD reference
+/// A network where every rail switch connects to every spine (NVIDIA: "DGX SuperPOD reference
 /// architecture", compute fabric). Within a server, a switch connects the GPUs.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct RailOptimised {
@@ -28,7 +28,7 @@ impl RailOptimised {
     }
 }
 
-/// A network without a spine, in which paths between rails lead through a GPU that forwards inside
+/// A network without a spine, where paths between rails lead through a GPU that forwards inside
 /// its domain (Wang et al.: "Rail-only: a low-cost high-performance network for training LLMs with
 /// trillion parameters", HOTI 2024).
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]

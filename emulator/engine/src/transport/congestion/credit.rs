@@ -21,7 +21,7 @@ use super::IdlePath;
 pub(super) struct State {
     pub(super) credits: u32,
     initial: u32,
-    /// Time for which credits may be in transit, in picoseconds.
+    /// How long credits may be in transit, in picoseconds.
     patience: u64,
     /// Time since which the window has been short although no credit waited, and its largest size since then.
     short: Option<(u64, u32)>,
