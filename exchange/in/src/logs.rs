@@ -230,11 +230,14 @@ pub(crate) struct HostChange {
     pub(crate) place: LogPlace,
 }
 
+/// Index of an open outage, and the names of the parts that have failed.
+type OpenOutage = (usize, Vec<Vec<String>>);
+
 /// Converts observations in any order to outages. A host is out while any of its parts is. A fault
 /// of a part that is observed again before it ends is the same fault.
 pub(crate) fn outages(mut changes: Vec<HostChange>) -> Vec<HostOutage> {
     changes.sort_by_key(|change| (change.at, change.is_back));
-    let mut open: BTreeMap<(String, String), (usize, Vec<Vec<String>>)> = BTreeMap::new();
+    let mut open: BTreeMap<(String, String), OpenOutage> = BTreeMap::new();
     let mut found: Vec<HostOutage> = Vec::new();
     for change in changes {
         let HostChange { host, at, class, part, is_back, description, place } = change;
