@@ -52,7 +52,7 @@ pub struct Answer<'a> {
 pub enum Received<'a> {
     /// A reply to a request.
     Answer(Answer<'a>),
-    /// An unsolicited event. The host must [acknowledge](acknowledge) its number, even if it is a duplicate.
+    /// An unsolicited event. The host must [acknowledge] its number, even if it is a duplicate.
     Event(Sequence, Event),
 }
 
