@@ -140,7 +140,6 @@ fn run_once(
     control: &dyn MakeControl,
 ) -> anyhow::Result<VerbOutcome> {
     let start = scenario::plan(scenario)?;
-    let heading = heading(scenario, &start);
     arguments.look.refuse_packets(scenario)?;
     let watch = arguments.look.watch(&start.substrate)?;
     let threads = usize::from(arguments.threads);
@@ -156,7 +155,7 @@ fn run_once(
     if let Some(engine) = finished.engine.engine() {
         arguments.look.write(&result, engine, (&finished.substrate, &finished.series))?;
     }
-    conclude(arguments, source, &result, &heading)
+    conclude(arguments, source, &result, || heading(scenario, &start))
 }
 
 fn heading(scenario: &Scenario, start: &RunStart) -> String {
@@ -170,7 +169,7 @@ fn conclude(
     arguments: &Arguments,
     source: &ScenarioSource,
     result: &RunOutcome,
-    heading: &str,
+    heading: impl Fn() -> String,
 ) -> anyhow::Result<VerbOutcome> {
     if let Some(path) = &arguments.flows_out {
         files::write(path, flows_csv(&result.flow_records).as_bytes())?;
@@ -184,7 +183,7 @@ fn conclude(
         true => "steps",
         false => "workloads",
     };
-    arguments.result.show(result, rows, || text::describe(result, heading))?;
+    arguments.result.show(result, rows, || text::describe(result, &heading()))?;
     Ok(if result.passed() { VerbOutcome::Good } else { VerbOutcome::Bad })
 }
 

@@ -5,12 +5,13 @@
 use std::fmt;
 
 use comfy_table::{CellAlignment, TableStyle};
-use lightloom_units::Picoseconds;
+use lightloom_units::{Picoseconds, thousands};
 
 /// A table with text on the left and numbers on the right. The cell `-` means: no value.
 pub struct TextTable {
     headings: Vec<String>,
     rows: Vec<Vec<String>>,
+    is_verbatim: bool,
 }
 
 impl TextTable {
@@ -20,7 +21,14 @@ impl TextTable {
 
     /// Creates an empty table with one column per heading.
     pub fn with_headings(headings: impl IntoIterator<Item = String>) -> Self {
-        Self { headings: headings.into_iter().collect(), rows: Vec::new() }
+        Self { headings: headings.into_iter().collect(), rows: Vec::new(), is_verbatim: false }
+    }
+
+    /// Keeps numbers as they are, because readers type them: seeds, transactions, ports.
+    #[must_use]
+    pub fn verbatim(mut self) -> Self {
+        self.is_verbatim = true;
+        self
     }
 
     pub fn row(&mut self, cells: impl IntoIterator<Item = String>) {
@@ -53,14 +61,7 @@ fn separated_word(word: &str) -> String {
     if whole.len() < 5 || !is_number {
         return word.to_owned();
     }
-    let mut grouped = String::new();
-    for (index, digit) in whole.char_indices() {
-        if index > 0 && (whole.len() - index).is_multiple_of(3) {
-            grouped.push(',');
-        }
-        grouped.push(digit);
-    }
-    format!("{sign}{grouped}{rest}")
+    format!("{sign}{}{rest}", thousands(whole))
 }
 
 /// Formats a duration with four significant digits.
@@ -92,7 +93,10 @@ impl fmt::Display for TextTable {
         let headings = columns.iter().map(|(at, _)| &self.headings[*at]);
         table.load_style(TableStyle::new()).set_header(headings);
         for row in 0..self.rows.len() {
-            table.add_row(columns.iter().map(|(_, cells)| separated(cells[row])));
+            table.add_row(columns.iter().map(|(_, cells)| match self.is_verbatim {
+                true => cells[row].to_owned(),
+                false => separated(cells[row]),
+            }));
         }
         for (column, (_, cells)) in table.column_iter_mut().zip(&columns) {
             column.set_padding((0, 2));
@@ -114,6 +118,8 @@ mod tests {
         table.row(["used".to_owned(), "64".to_owned()]);
         table.row(["wasted µ".to_owned(), "131072".to_owned()]);
         assert_eq!(table.to_string(), "what         GPUs\nused           64\nwasted µ  131,072\n");
+        let verbatim = table.verbatim().to_string();
+        assert_eq!(verbatim, "what        GPUs\nused          64\nwasted µ  131072\n");
     }
 
     #[test]

@@ -71,7 +71,8 @@ fn recoveries(sweep: &Sweep) -> String {
         "P99",
         "longest",
         "at seed",
-    ]);
+    ])
+    .verbatim();
     for row in &sweep.recoveries {
         let show = |time: Option<Picoseconds>| time.map_or("-".to_owned(), |time| time.to_string());
         table.row([
@@ -100,7 +101,8 @@ fn losses(sweep: &Sweep) -> String {
     if sweep.distributions.is_empty() {
         return String::new();
     }
-    let mut table = TextTable::new(["over all seeds", "P50", "P90", "P99", "highest", "at seed"]);
+    let mut table =
+        TextTable::new(["over all seeds", "P50", "P90", "P99", "highest", "at seed"]).verbatim();
     for row in &sweep.distributions {
         let show = |value| row.figure.show(value);
         table.row([
@@ -124,7 +126,7 @@ fn describe(sweep: &Sweep) -> String {
         sweep.runs.iter().filter(|run| run.passed).count(),
     );
     let mut table =
-        TextTable::new(["expectation", "passed", "failed", "worst seed", "found there"]);
+        TextTable::new(["expectation", "passed", "failed", "worst seed", "found there"]).verbatim();
     for tally in &sweep.expectations {
         table.row([
             tally.expect.clone(),

@@ -10,5 +10,5 @@ mod units;
 
 pub use units::{
     BitsPerSecond, Bytes, Dollars, Milliseconds, Picoseconds, Quantity, QuantityError, SimTime,
-    Text, Watts,
+    Text, Watts, thousands,
 };

@@ -270,6 +270,19 @@ average! {
 }
 
 /// Writes `value` with the largest unit of `scale` that keeps it at or above one.
+/// Returns the digits of a whole number with a comma between thousands.
+#[must_use]
+pub fn thousands(digits: &str) -> String {
+    let mut text = String::with_capacity(digits.len() + digits.len() / 3);
+    for (place, digit) in digits.char_indices() {
+        if place > 0 && (digits.len() - place).is_multiple_of(3) {
+            text.push(',');
+        }
+        text.push(digit);
+    }
+    text
+}
+
 fn write_scaled(f: &mut fmt::Formatter<'_>, value: u64, scale: &[(u64, &str)]) -> fmt::Result {
     let &(factor, unit) =
         scale.iter().find(|(factor, _)| value >= *factor).unwrap_or(&scale[scale.len() - 1]);

@@ -155,13 +155,14 @@ fn listed(phases: &Phases) -> String {
         None => "no phase has light".into(),
     };
     let mut text = format!("plan {revision}: {lit}\n\n");
-    let mut table = TextTable::new(["phase", "circuits"]);
+    let mut table = TextTable::new(["phase", "circuits"]).verbatim();
     for phase in &phases.phases {
         table.row([phase.name.clone(), phase.circuits.to_string()]);
     }
     text += &table.to_string();
     if !phases.ways.is_empty() {
-        let mut table = TextTable::new(["from", "to", "stages", "dark, stated", "took at most"]);
+        let mut table =
+            TextTable::new(["from", "to", "stages", "dark, stated", "took at most"]).verbatim();
         for way in &phases.ways {
             let took = way.measured_ms.map_or_else(|| "-".into(), |took| format!("{took:.1} ms"));
             table.row([

@@ -1,6 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
 //! Consistent formatting of numbers with units.
 
+use lightloom_units::thousands;
+
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum ShownUnit {
     /// A fraction, shown in per cent.
@@ -116,12 +118,7 @@ pub(super) fn fixed(value: f64, decimals: usize) -> String {
     if value < 0.0 && text.contains(|digit: char| ('1'..='9').contains(&digit)) {
         shown.push('−');
     }
-    for (index, digit) in whole.chars().enumerate() {
-        if index > 0 && (whole.len() - index).is_multiple_of(3) {
-            shown.push(',');
-        }
-        shown.push(digit);
-    }
+    shown.push_str(&thousands(whole));
     if !fraction.is_empty() {
         shown.push('.');
         shown.push_str(fraction);

@@ -15,7 +15,7 @@ use lightloom::table::TextTable;
 pub(in crate::ctl) fn drift(report: &DriftReport) -> String {
     let mut slots: Vec<&DriftedSlot> = report.slots.iter().collect();
     slots.sort_by_cached_key(|drifted| natural(&drifted.device));
-    let mut table = TextTable::new(["device", "part", "journal says", "device says"]);
+    let mut table = TextTable::new(["device", "part", "journal says", "device says"]).verbatim();
     for DriftedSlot { device, slot: number, ledger, device_says } in &slots {
         let places = [*ledger, *device_says].map(|position| place(device, position));
         table.row([device.clone(), slot(device, number)].into_iter().chain(places));

@@ -18,7 +18,8 @@ const NAMES_MAX: usize = 3;
 
 pub(in crate::ctl) fn transactions(all: &[Transaction], last: usize) -> String {
     let mut table =
-        TextTable::new(["txn", "when", "who", "what", "result", "devices", "first trouble"]);
+        TextTable::new(["txn", "when", "who", "what", "result", "devices", "first trouble"])
+            .verbatim();
     for past in all.iter().take(last) {
         let trouble = troubles(past);
         let trouble = trouble.first().map(|d| format!("{}: {}", d.device, d.detail));
@@ -54,7 +55,8 @@ fn devices(past: &Transaction) -> String {
 }
 
 pub(in crate::ctl) fn records(log: &Log) -> String {
-    let mut table = TextTable::new(["line", "when", "what", "txn", "who", "detail", "parts"]);
+    let mut table =
+        TextTable::new(["line", "when", "what", "txn", "who", "detail", "parts"]).verbatim();
     for record in &log.records {
         table.row([
             record.line.to_string(),
@@ -89,7 +91,7 @@ pub(in crate::ctl) fn transaction(past: &Transaction) -> String {
         }
         None => page.push('\n'),
     }
-    let mut table = TextTable::new(["device", "verdict", "why"]);
+    let mut table = TextTable::new(["device", "verdict", "why"]).verbatim();
     let troubles = troubles(past);
     for device in &troubles {
         table.row([device.device.clone(), device.verdict.to_string(), device.detail.clone()]);

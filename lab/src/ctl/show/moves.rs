@@ -127,7 +127,8 @@ fn by_device(moves: &[MoveView]) -> TextTable {
     }
     let mut changes: Vec<(String, Change)> = changes.into_iter().collect();
     changes.sort_by_cached_key(|(name, _)| (is_switch(name), natural(name)));
-    let mut table = TextTable::new(["device", "half", "moves", "go dark", "get light", "in waves"]);
+    let mut table =
+        TextTable::new(["device", "half", "moves", "go dark", "get light", "in waves"]).verbatim();
     for (name, change) in changes {
         let half = match (is_switch(&name), is_module(&name)) {
             (true, _) => "circuits",
@@ -177,7 +178,7 @@ fn table(moves: &[MoveView]) -> TextTable {
         ["wave", "device", "part", "from", "to", "goes dark", "comes up", "failure domain"];
     let mut sorted: Vec<&MoveView> = moves.iter().collect();
     sorted.sort_by_cached_key(|m| (m.wave, natural(&m.device)));
-    let mut table = TextTable::new(headings);
+    let mut table = TextTable::new(headings).verbatim();
     for m in sorted {
         table.row([
             m.wave.to_string(),

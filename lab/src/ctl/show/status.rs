@@ -49,7 +49,8 @@ fn devices(devices: &[DeviceStatus]) -> String {
     if odd.is_empty() {
         return String::new();
     }
-    let mut table = TextTable::new(["device", "state", "stands at", "identity or trouble"]);
+    let mut table =
+        TextTable::new(["device", "state", "stands at", "identity or trouble"]).verbatim();
     for device in odd.iter().take(DEVICES_LISTED) {
         let DeviceStatus { name, state, identity, trouble, .. } = *device;
         let about = trouble.as_ref().unwrap_or(identity);

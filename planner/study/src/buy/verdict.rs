@@ -8,6 +8,7 @@ use std::collections::BTreeMap;
 use serde::Serialize;
 
 use lightloom_planner::goodput::{Cause, Goodput};
+use lightloom_units::thousands;
 
 use super::{Priced, Question, Row, Shares, Spent};
 use crate::cost::{CostFigures, PriceList};
@@ -430,17 +431,8 @@ fn outside(verdict: &Verdict, tied: &[String], beyond: &[PriceFlip]) -> String {
     text
 }
 
-/// Formats whole dollars with a comma between thousands.
 fn whole(usd: f64) -> String {
-    let digits = format!("{usd:.0}");
-    let mut text = String::new();
-    for (place, digit) in digits.chars().enumerate() {
-        if place > 0 && (digits.len() - place).is_multiple_of(3) {
-            text.push(',');
-        }
-        text.push(digit);
-    }
-    text
+    thousands(&format!("{usd:.0}"))
 }
 
 /// Describes the nearest fault rates and prices where a design beyond the choice wins.
