@@ -15,7 +15,7 @@ fn run(command: &str) -> String {
 
 #[test]
 fn page_matches_the_output_of_its_commands() {
-    shows(6, |command| !command.contains("topologies/large"));
+    shows(5, |command| !command.contains("topologies/large"));
 }
 
 #[test]
