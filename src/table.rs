@@ -24,7 +24,7 @@ impl TextTable {
         Self { headings: headings.into_iter().collect(), rows: Vec::new(), is_verbatim: false }
     }
 
-    /// Keeps numbers as they are, because readers type them: seeds, transactions, ports.
+    /// Keeps numbers as they are: readers type them or find them in files, such as seeds and ports.
     #[must_use]
     pub fn verbatim(mut self) -> Self {
         self.is_verbatim = true;

@@ -406,7 +406,7 @@ fn text(report: &StepSummary) -> String {
             report.steps
         ));
     }
-    let mut shares = TextTable::new(["on the critical path", "s", "of the step"]);
+    let mut shares = TextTable::new(["on the critical path", "s", "of the step"]).verbatim();
     for (what, seconds) in [
         ("computing", report.critical_path.compute_seconds),
         ("exchange in the domain", report.critical_path.domain_seconds),
@@ -417,7 +417,7 @@ fn text(report: &StepSummary) -> String {
         let share = 100.0 * seconds / whole.max(f64::MIN_POSITIVE);
         shares.row([what.to_owned(), format!("{seconds:.6}"), format!("{share:.1} %")]);
     }
-    let mut tasks = TextTable::new(["longest tasks on it", "times", "s"]);
+    let mut tasks = TextTable::new(["longest tasks on it", "times", "s"]).verbatim();
     for task in &report.critical_tasks {
         tasks.row([task.name.clone(), task.times.to_string(), format!("{:.6}", task.seconds)]);
     }

@@ -98,11 +98,11 @@ fn write(draft: &Draft, folder: &Path) -> anyhow::Result<Vec<PathBuf>> {
 }
 
 fn text(logs: &Logs, draft: &Draft, folder: &Path) -> anyhow::Result<String> {
-    let mut read = TextTable::new(["log", "read as"]);
+    let mut read = TextTable::new(["log", "read as"]).verbatim();
     for log in &logs.read {
         read.row([log.file.clone(), log.kind.to_owned()]);
     }
-    let mut guesses = TextTable::new(["file", "key", "value", "sure", "from"]);
+    let mut guesses = TextTable::new(["file", "key", "value", "sure", "from"]).verbatim();
     for guess in &draft.guesses {
         let (file, key) = (guess.file.to_owned(), guess.key.to_owned());
         guesses.row([
