@@ -18,7 +18,7 @@ use lightloom_training::cards;
 use lightloom_training::machine::Cable;
 use lightloom_training::mapping::{Batch, Mapping};
 use lightloom_training::step::Job;
-use lightloom_training::step_graph::{SimulatedRails, step_machine, step_tasks};
+use lightloom_training::tasks::{SimulatedRails, step_machine, step_tasks};
 use lightloom_units::{BitsPerSecond, Picoseconds};
 
 fn main() {
@@ -42,8 +42,14 @@ fn main() {
         delay: Picoseconds::from_nanos(ns),
     };
     let start = Instant::now();
-    let (graph, _) = step_tasks(&job, SimulatedRails::First);
-    let machine = step_machine(&job, SimulatedRails::First, [link(3_200, 200), link(400, 1_000)]);
+    let (graph, _) = step_tasks(&job.work(), SimulatedRails::First);
+    let machine = step_machine(
+        &job.work(),
+        job.network,
+        SimulatedRails::First,
+        [link(3_200, 200), link(400, 1_000)],
+        0.0,
+    );
     let timeline = replay(&graph, &machine, RingReuse::IdleRings, &mut ())
         .expect("the graph fits its machine");
     println!(

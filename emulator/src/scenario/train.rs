@@ -4,10 +4,8 @@
 
 use std::collections::BTreeMap;
 
-use lightloom_engine::transport::Transport;
 use lightloom_fabric::fabric::{Fabric, Job as FabricJob};
 use lightloom_fabric::file::{MappingFile, ShardingFile, StepFile};
-use lightloom_fabric::hbd::Grouping;
 use lightloom_fabric::model::{read_model, shipped_model};
 use lightloom_fabric::plan::{Plan, Rank};
 use lightloom_training::calibrated::compose;
@@ -19,9 +17,9 @@ use lightloom_training::model::Model;
 use lightloom_training::network::Network;
 use lightloom_training::reinforcement::{PoolStep, ReinforcementTasks, reinforcement_tasks};
 use lightloom_training::schedule::Schedule;
-use lightloom_training::step::{BareStep, Job, StepTime};
-use lightloom_training::step_graph::{SimulatedRails, step_tasks};
-use lightloom_units::{Bytes, Picoseconds};
+use lightloom_training::step::{Job, OwnedJob, StepTime, step_time};
+use lightloom_training::tasks::{SimulatedRails, step_tasks};
+use lightloom_units::Picoseconds;
 
 use super::Restart;
 use super::pool::{Rollout, pool_step, trainer_of};
@@ -155,7 +153,7 @@ pub struct TrainStep {
     /// The index of the job in the fabric.
     pub job: u32,
     /// The training step.
-    pub bare: BareStep,
+    pub owned: OwnedJob,
     /// The generation pool. `None` if the job only trains.
     pub pool: Option<PoolStep>,
     peak_flops: f64,
@@ -191,7 +189,12 @@ impl TrainStep {
             .map_err(|error| TrainError::Constants(error.to_string()))?;
         let whole = compose(&chip, &framework);
         let mut calibration = whole;
+        // The default share is that of a transfer. A library's collectives have their own.
+        calibration.network.is_stated =
+            raw.usable_share.to_bits() != calibration.network.scale_out.to_bits();
         calibration.network.scale_out = raw.usable_share;
+        // Circuits for gradients replace those for micro-batches.
+        calibration.software.data_overlap &= fabric.dcn.circuits().is_none();
         if raw.sharding == ShardingFile::Sharded {
             calibration.software.sharding = ZeroStage::Everything;
         } else if calibration.software.sharding == ZeroStage::Everything {
@@ -204,9 +207,9 @@ impl TrainStep {
             tokens: u64::from(raw.tokens / mapping.micro_batch),
         };
         let compute = train.accelerator.compute();
-        let bare = BareStep::of(&Job {
+        let owned = OwnedJob::of(&Job {
             model: &model_of(fabric, job, raw)?,
-            network: &network_of(fabric, job.tp),
+            network: &Network::of_fabric(fabric),
             compute: &compute,
             calibration: &calibration,
             precision: Precision::Bf16,
@@ -216,35 +219,35 @@ impl TrainStep {
         });
         let of_job = |rl| {
             let decode = (&compute, &whole);
-            pool_step((fabric, plan), (index, job, rl), &train.rollout, &bare, decode)
+            pool_step((fabric, plan), (index, job, rl), &train.rollout, &owned, decode)
         };
         let pool = rl.map(of_job).transpose()?;
-        Ok(Self { job: index, bare, pool, peak_flops: compute.peak_flops })
+        Ok(Self { job: index, owned, pool, peak_flops: compute.peak_flops })
     }
 
     /// Returns its tasks.
     #[must_use]
     pub fn tasks(&self) -> ReinforcementTasks {
         match &self.pool {
-            Some(pool) => reinforcement_tasks(&self.bare.job(), pool),
+            Some(pool) => reinforcement_tasks(&self.owned.job(), pool),
             None => {
-                let (graph, purposes) = step_tasks(&self.bare.job(), SimulatedRails::All);
+                let (graph, purposes) = step_tasks(&self.owned.job().work(), SimulatedRails::All);
                 ReinforcementTasks { graph, purposes, again: BTreeMap::new() }
             }
         }
     }
 
-    /// Returns its closed form: nothing overlapped, no stragglers, no faults.
+    /// Returns its closed form: the same step on idle links, without faults.
     #[must_use]
     pub fn closed_form(&self) -> StepTime {
-        let mut time = self.bare.time();
+        let mut time = step_time(&self.owned.job());
         if let Some(pool) = &self.pool {
-            let mapping = &self.bare.mapping;
-            let passes = mapping.micro_batches(self.bare.batch) + u64::from(mapping.pipeline) - 1;
+            let mapping = &self.owned.mapping;
+            let passes = mapping.micro_batches(self.owned.batch) + u64::from(mapping.pipeline) - 1;
             let passes = pool.pass_seconds * passes as f64;
             time.compute_seconds += passes;
             time.step_seconds =
-                pool.step_seconds(time.step_seconds + passes, self.bare.card_rate());
+                pool.step_seconds(time.step_seconds + passes, self.owned.card_rate());
         }
         time
     }
@@ -254,7 +257,7 @@ impl TrainStep {
     #[must_use]
     pub fn pool_seconds(&self) -> Option<[f64; 2]> {
         let pool = self.pool.as_ref()?;
-        Some([pool.generation_seconds(), pool.weights_seconds(self.bare.card_rate())])
+        Some([pool.generation_seconds(), pool.weights_seconds(self.owned.card_rate())])
     }
 
     /// Returns its number of GPUs.
@@ -262,7 +265,7 @@ impl TrainStep {
     pub fn gpus(&self) -> u64 {
         match &self.pool {
             Some(pool) => pool.leaves.len() as u64,
-            None => self.bare.mapping.gpus(),
+            None => self.owned.mapping.gpus(),
         }
     }
 
@@ -270,66 +273,18 @@ impl TrainStep {
     /// full mask.
     #[must_use]
     pub fn mfu(&self, took: Picoseconds) -> f64 {
-        let BareStep { model, mapping, batch, .. } = &self.bare;
+        let OwnedJob { model, mapping, batch, .. } = &self.owned;
         let (gpus, recompute, peak) = (self.gpus(), mapping.recompute, self.peak_flops);
         let seconds = took.as_secs_f64();
         Convention::MfuFull.utilisation(model, *batch, recompute, gpus, peak, seconds)
     }
 
-    /// Returns the effective share and delay of links for its software under `transport`.
+    /// Returns the delays of the cables of a step on `fabric`, inside a domain and between domains.
     #[must_use]
-    pub fn pace(&self, fabric: &Fabric, transport: &Transport) -> LinkShare {
-        let share =
-            transport.payload.0 as f64 / (transport.payload.0 + transport.header.0).max(1) as f64;
-        let links = &self.bare.calibration.network;
-        let lag = |seconds: f64, there: Picoseconds| {
-            Picoseconds(((seconds * 1e12) as u64).saturating_sub(there.0))
-        };
+    pub fn cables(fabric: &Fabric) -> [Picoseconds; 2] {
         // Between GPUs there is one cable, or two through the switch of an island.
-        let cables = if fabric.hbd.ring().is_some() { 1 } else { 2 };
-        let scale_out_lag = lag(links.scale_out_step_seconds, fabric.dcn.link_latency() * 2);
-        let has_domain = fabric.hbd.grouping() != Grouping::Anywhere;
-        let inside = fabric.hbd_links.inside_latency * cables;
-        LinkShare {
-            has_domain,
-            domain: (share / links.domain).max(1.0),
-            scale_out: (share / links.scale_out).max(1.0),
-            domain_lag: if has_domain {
-                lag(links.domain_step_seconds, inside)
-            } else {
-                scale_out_lag
-            },
-            scale_out_lag,
-        }
-    }
-}
-
-/// How a job's software slows its links. It does not fill them, which is modelled as more bytes, and
-/// each step of an exchange takes additional time.
-#[derive(Clone, Copy, Debug, PartialEq)]
-pub struct LinkShare {
-    /// Whether there is a domain. Without one, TP also goes over the network.
-    has_domain: bool,
-    domain: f64,
-    scale_out: f64,
-    /// Delay of each step of an exchange inside the domain.
-    pub(crate) domain_lag: Picoseconds,
-    /// Delay of each step of an exchange over the network.
-    pub(crate) scale_out_lag: Picoseconds,
-}
-
-impl LinkShare {
-    /// Returns the effective bytes of an exchange inside the domain.
-    pub(crate) fn inside(&self, bytes: Bytes) -> Bytes {
-        if !self.has_domain {
-            return self.across(bytes);
-        }
-        Bytes((bytes.0 as f64 * self.domain) as u64)
-    }
-
-    /// Returns the effective bytes of an exchange over the network.
-    pub(crate) fn across(&self, bytes: Bytes) -> Bytes {
-        Bytes((bytes.0 as f64 * self.scale_out) as u64)
+        let inside = if fabric.hbd.ring().is_some() { 1 } else { 2 };
+        [fabric.hbd_links.inside_latency * inside, fabric.dcn.link_latency() * 2]
     }
 }
 
@@ -363,15 +318,6 @@ fn mapping_of(
         recompute: Recompute::None,
         schedule: Schedule::OneForwardOneBackward,
     })
-}
-
-/// Returns the network for the closed form. In an island, as on a ring, only TP stays inside.
-fn network_of(fabric: &Fabric, tp: u32) -> Network {
-    let network = Network::of_fabric(fabric);
-    match fabric.hbd.grouping() {
-        Grouping::Island { .. } => Network { domain_gpus: tp, ..network },
-        Grouping::Line | Grouping::Anywhere => network,
-    }
 }
 
 fn model_of(fabric: &Fabric, job: &FabricJob, raw: &MappingFile) -> Result<Model, TrainError> {

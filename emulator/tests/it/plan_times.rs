@@ -62,7 +62,8 @@ fn drawn(draws: &mut Stream, number: u32) -> Case {
     let spare = draws.random_range(1..=3_u32);
     let leaves = (pp * dp + spare).div_ceil(per_leaf).max(2);
     let nodes = leaves * per_leaf;
-    let rate = [100, 200, 400][draws.random_range(0..3_usize)];
+    // The plan omits the software delay of each collective, which is small at these rates.
+    let rate = [25, 50, 100][draws.random_range(0..3_usize)];
     let over = [1, 2, 4, 8][draws.random_range(0..4_usize)];
     let optical = draws.random_range(0..3_u32) == 0;
     let dcn = if optical {
@@ -87,7 +88,7 @@ fn drawn(draws: &mut Stream, number: u32) -> Case {
     let fabric = format!(
         "kind: fabric\nversion: 2\nname: drawn-{number}\nhbd: {{khop: {{nodes: {nodes}, gpus_per_node: 4, k: 2}}}}\n\
          dcn: {dcn}\njobs: [{{name: j, gpus: {}, tp: 4, step: {{training: {{model: small.yaml, pp: {pp}, dp: {dp}, \
-         tokens: 16}}}}}}]\n",
+         tokens: 16, usable_share: 0.9}}}}}}]\n",
         4 * pp * dp
     );
     let mut broken = Vec::new();

@@ -12,6 +12,8 @@ use super::calibrated::FRAMEWORKS;
 use super::features::Features;
 use super::network::Efficiency;
 
+pub use super::mapping::{ContextExchange, ZeroStage};
+
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Serialize)]
 #[serde(rename_all = "kebab-case")]
 pub enum Precision {
@@ -45,32 +47,6 @@ impl Precision {
             Self::Nvfp4 => 0.5,
         }
     }
-}
-
-/// How the training state is sharded over the replicas (ZeRO stages).
-#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Serialize, Deserialize)]
-#[serde(rename_all = "kebab-case")]
-pub enum ZeroStage {
-    /// Every replica holds all of it (ZeRO-0).
-    Replicated,
-    /// Optimizer states are sharded (ZeRO-1, distributed optimizer).
-    Optimizer,
-    /// Optimizer states and gradients are sharded (ZeRO-2).
-    Gradients,
-    /// Everything is sharded (ZeRO-3, FSDP).
-    Everything,
-}
-
-/// How context-parallel ranks exchange keys and values.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Serialize, Deserialize)]
-#[serde(rename_all = "kebab-case")]
-pub enum ContextExchange {
-    /// Block by block around a ring, overlapped with work on the previous block.
-    Ring,
-    AllGather,
-    /// All-to-all of queries, keys and values, which gives each rank whole sequences of a few heads
-    /// (Ulysses).
-    AllToAll,
 }
 
 /// Optimizations that the training software uses.
