@@ -8,15 +8,17 @@ use lightloom_fabric::fabric::{Fabric, Job as FabricJob};
 use lightloom_fabric::file::{MappingFile, ShardingFile, StepFile};
 use lightloom_fabric::model::{read_model, shipped_model};
 use lightloom_fabric::plan::{Plan, Rank};
-use lightloom_training::calibrated::compose;
-use lightloom_training::calibration::{Precision, ZeroStage};
+use lightloom_training::calibration::{Calibration, Precision, Software, ZeroStage};
 use lightloom_training::cards::Accelerator;
+use lightloom_training::features::Feature;
 use lightloom_training::mapping::{Batch, Mapping, Recompute};
 use lightloom_training::mfu::Convention;
 use lightloom_training::model::Model;
 use lightloom_training::network::Network;
 use lightloom_training::reinforcement::{PoolStep, ReinforcementTasks, reinforcement_tasks};
+use lightloom_training::request::{Changes, Prepared, Request};
 use lightloom_training::schedule::Schedule;
+use lightloom_training::search::Limits;
 use lightloom_training::step::{Job, OwnedJob, StepTime, step_time};
 use lightloom_training::tasks::{SimulatedRails, step_tasks};
 use lightloom_units::Picoseconds;
@@ -37,6 +39,12 @@ pub struct Train {
     pub constants: Option<String>,
     /// Tokens of a sequence. `None` means one sequence per micro-batch.
     pub sequence: Option<u32>,
+    /// Pieces of the model per pipeline stage.
+    pub virtual_stages: u32,
+    /// `None` means the recomputation of the software's recipe, if any.
+    pub recompute: Option<Recompute>,
+    /// The number format of the linear layers.
+    pub precision: Precision,
     /// How it generates, if its step is one of reinforcement learning.
     pub rollout: Rollout,
     /// Where groups with lost state restart.
@@ -128,6 +136,32 @@ pub enum TrainError {
         /// The job.
         job: String,
     },
+    /// The stages of the schedule would wait for each other.
+    #[error(
+        "job `{job}` cannot have {pieces} virtual stages: {layers} layers and {micro_batches} micro-batches need `pp` of 2 or more that \
+         divides the micro-batches, and `pp` × `virtual_stages` that divides the layers"
+    )]
+    Interleaved {
+        /// The job.
+        job: String,
+        /// Pieces of the model per stage.
+        pieces: u32,
+        /// The number of stages.
+        stages: u32,
+        /// The number of micro-batches.
+        micro_batches: u32,
+        /// The layers to divide.
+        layers: u32,
+    },
+    /// Micro-batches from both ends of the pipeline have no task graph.
+    #[error(
+        "the recipe of job `{job}` starts micro-batches at both ends of the pipeline (dual-pipe), which has no packets: write other \
+         `constants`"
+    )]
+    DualPipe {
+        /// The job.
+        job: String,
+    },
     /// The network does not carry packets from GPU to GPU.
     #[error("the network of this fabric does not reach single GPUs: take `hbd: {{khop: …}}`")]
     NoGpus,
@@ -182,24 +216,14 @@ impl TrainStep {
             Some(_) => raw.dp.unwrap_or(1),
             None => count(plan, index, |rank| rank.dp),
         };
-        let mapping = mapping_of(train, job, raw, data)?;
-        let (chip, framework) = train
-            .accelerator
-            .constants(train.constants.as_deref())
-            .map_err(|error| TrainError::Constants(error.to_string()))?;
-        let whole = compose(&chip, &framework);
-        let mut calibration = whole;
-        // The default share is that of a transfer. A library's collectives have their own.
-        calibration.network.is_stated =
-            raw.usable_share.to_bits() != calibration.network.scale_out.to_bits();
-        calibration.network.scale_out = raw.usable_share;
-        // Circuits for gradients replace those for micro-batches.
-        calibration.software.data_overlap &= fabric.dcn.circuits().is_none();
-        if raw.sharding == ShardingFile::Sharded {
-            calibration.software.sharding = ZeroStage::Everything;
-        } else if calibration.software.sharding == ZeroStage::Everything {
-            calibration.software.sharding = ZeroStage::Replicated;
-        }
+        let model = model_of(fabric, job, raw)?;
+        let mut mapping = mapping_of(train, job, raw, data)?;
+        let prepared = prepared(train, &model, raw)?;
+        let whole = *prepared.calibration();
+        let calibration = calibration_of(whole, raw, fabric);
+        let recipe = prepared.request().limits.recompute.first().copied();
+        mapping.recompute = train.recompute.or(recipe).unwrap_or(Recompute::None);
+        refuse_schedule(train, &mapping, &calibration.software, (&model, raw.micro_batches))?;
         let batch = Batch {
             sequences: u64::from(raw.micro_batches)
                 * u64::from(mapping.data)
@@ -208,11 +232,11 @@ impl TrainStep {
         };
         let compute = train.accelerator.compute();
         let owned = OwnedJob::of(&Job {
-            model: &model_of(fabric, job, raw)?,
+            model: &model,
             network: &Network::of_fabric(fabric),
             compute: &compute,
             calibration: &calibration,
-            precision: Precision::Bf16,
+            precision: train.precision,
             expert_imbalance: 0.0,
             mapping,
             batch,
@@ -222,7 +246,8 @@ impl TrainStep {
             pool_step((fabric, plan), (index, job, rl), &train.rollout, &owned, decode)
         };
         let pool = rl.map(of_job).transpose()?;
-        Ok(Self { job: index, owned, pool, peak_flops: compute.peak_flops })
+        let peak = train.accelerator.peak_flops(train.precision);
+        Ok(Self { job: index, owned, pool, peak_flops: peak.unwrap_or(compute.peak_flops) })
     }
 
     /// Returns its tasks.
@@ -314,10 +339,65 @@ fn mapping_of(
         data,
         expert: raw.ep,
         micro_batch: raw.tokens / sequence,
-        virtual_stages: 1,
+        virtual_stages: train.virtual_stages,
         recompute: Recompute::None,
         schedule: Schedule::OneForwardOneBackward,
     })
+}
+
+/// Returns the constants and features that `lightloom mfu` uses for this model.
+fn prepared(train: &Train, model: &Model, raw: &MappingFile) -> Result<Prepared, TrainError> {
+    let is_sharded = raw.sharding == ShardingFile::Sharded;
+    let request = Request {
+        model: model.clone(),
+        card: train.accelerator.clone(),
+        batch: Batch { sequences: 1, tokens: 1 },
+        precision: train.precision,
+        expert_imbalance: 0.0,
+        convention: Convention::MfuFull,
+        limits: Limits::default(),
+        constants: train.constants.clone(),
+        refitted: BTreeMap::new(),
+        changes: Changes {
+            sharding: is_sharded.then_some(ZeroStage::Everything),
+            ..Changes::default()
+        },
+    };
+    request.prepare().map_err(|error| TrainError::Constants(error.to_string()))
+}
+
+/// Returns the constants of a step with this mapping.
+fn calibration_of(whole: Calibration, raw: &MappingFile, fabric: &Fabric) -> Calibration {
+    let mut calibration = whole;
+    let (network, software) = (&mut calibration.network, &mut calibration.software);
+    if raw.states_share() && raw.usable_share.to_bits() != network.scale_out.to_bits() {
+        (network.is_stated, network.scale_out) = (true, raw.usable_share);
+    }
+    // Circuits for gradients replace those for micro-batches.
+    software.data_overlap &= fabric.dcn.circuits().is_none();
+    if raw.sharding == ShardingFile::Replicated && software.sharding == ZeroStage::Everything {
+        software.sharding = ZeroStage::Replicated;
+    }
+    calibration
+}
+
+/// Refuses schedules that have no task graph.
+fn refuse_schedule(
+    train: &Train,
+    mapping: &Mapping,
+    software: &Software,
+    (model, micro_batches): (&Model, u32),
+) -> Result<(), TrainError> {
+    let (job, stages, pieces) = (train.job.clone(), mapping.pipeline, mapping.virtual_stages);
+    if stages > 1 && software.features.has(Feature::DualPipe) {
+        return Err(TrainError::DualPipe { job });
+    }
+    let layers = model.layers + if software.balanced_ends { 2 } else { 0 };
+    let is_cut = layers.is_multiple_of(stages * pieces) && micro_batches.is_multiple_of(stages);
+    if pieces > 1 && (stages == 1 || !is_cut) {
+        return Err(TrainError::Interleaved { job, pieces, stages, micro_batches, layers });
+    }
+    Ok(())
 }
 
 fn model_of(fabric: &Fabric, job: &FabricJob, raw: &MappingFile) -> Result<Model, TrainError> {

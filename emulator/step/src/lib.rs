@@ -2,7 +2,7 @@
 //! The task graph of one training step with explicit overlap.
 //!
 //! A [`work::StepWork`] holds durations and sizes. `lightloom-training` computes them from kernels and links. Two evaluations
-//! read its [`program::Program`]s: [`work::StepWork::time`] returns seconds on idle links for `mfu`, and [`tasks::step_tasks`]
+//! read its [`program::LayerProgram`]s: [`work::StepWork::time`] returns seconds on idle links for `mfu`, and [`tasks::step_tasks`]
 //! returns tasks for packets. They differ only by contention and faults.
 //!
 //! ```text

@@ -26,11 +26,16 @@ pub struct Mapping {
 }
 
 /// Which activations the backward pass recomputes instead of storing.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Serialize)]
+#[derive(
+    Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Serialize, Deserialize, schemars::JsonSchema,
+)]
 #[serde(rename_all = "kebab-case")]
 pub enum Recompute {
+    /// Nothing.
     None,
+    /// Attention scores, or with a fused core norms and activations.
     Selective,
+    /// Everything.
     Full,
 }
 

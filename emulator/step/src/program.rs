@@ -42,7 +42,7 @@ impl Exchange {
 
 /// Where the hidden part of an exchange runs.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Cover {
+pub enum Overlap {
     /// With the computing after the exposed part.
     Before,
     /// With the computing before the exposed part.
@@ -59,7 +59,7 @@ pub struct Stretch {
     pub exchange: Option<Exchange>,
     /// The exposed share of the exchange.
     pub shown: f64,
-    pub cover: Cover,
+    pub cover: Overlap,
     /// The number of repetitions.
     pub count: u32,
 }
@@ -67,12 +67,12 @@ pub struct Stretch {
 impl Stretch {
     #[must_use]
     pub fn compute(name: &'static str, seconds: f64) -> Self {
-        Self { name, seconds, exchange: None, shown: 1.0, cover: Cover::Before, count: 1 }
+        Self { name, seconds, exchange: None, shown: 1.0, cover: Overlap::Before, count: 1 }
     }
 
     /// Adds an exchange with an exposed share.
     #[must_use]
-    pub fn covered(self, exchange: Exchange, shown: f64, cover: Cover) -> Self {
+    pub fn covered(self, exchange: Exchange, shown: f64, cover: Overlap) -> Self {
         if exchange.is_empty() {
             self
         } else {
@@ -83,7 +83,7 @@ impl Stretch {
     /// Returns an exchange without overlap.
     #[must_use]
     pub fn exchange(exchange: Exchange) -> Self {
-        Self::compute("", 0.0).covered(exchange, 1.0, Cover::Before)
+        Self::compute("", 0.0).covered(exchange, 1.0, Overlap::Before)
     }
 
     /// Returns the time that the exchange adds to the computing.
@@ -92,14 +92,14 @@ impl Stretch {
         let Some(exchange) = &self.exchange else { return 0.0 };
         let shown = self.shown * exchange.seconds;
         let beyond =
-            if self.cover == Cover::Beside { 0.0 } else { exchange.seconds - self.seconds };
+            if self.cover == Overlap::Beside { 0.0 } else { exchange.seconds - self.seconds };
         f64::from(self.count) * shown.max(beyond)
     }
 }
 
 /// The work of a rank in a pass over a layer.
 #[derive(Clone, Debug, Default, PartialEq)]
-pub struct Program {
+pub struct LayerProgram {
     pub stretches: Vec<Stretch>,
 }
 
@@ -135,7 +135,7 @@ impl PassSeconds {
     }
 }
 
-impl Program {
+impl LayerProgram {
     /// Returns the duration on idle links.
     #[must_use]
     pub fn seconds(&self) -> PassSeconds {
@@ -150,7 +150,7 @@ impl Program {
                 TaskPurpose::Context => spent.context += added,
                 _ => spent.expert += added,
             }
-            if stretch.cover == Cover::Beside {
+            if stretch.cover == Overlap::Beside {
                 beside += (1.0 - stretch.shown) * exchange.seconds;
             }
         }

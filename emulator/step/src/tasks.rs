@@ -12,7 +12,7 @@ use lightloom_units::Picoseconds;
 use crate::graph::{Task, TaskGraph, TaskId, TaskPace, TaskPaces, TaskWork};
 use crate::machine::{Cable, Domain, Machine};
 use crate::network::{Network, Shape};
-use crate::program::{Cover, Program, Stretch};
+use crate::program::{LayerProgram, Overlap, Stretch};
 use crate::schedule::{Pass, PassKind, Pipeline};
 use crate::work::StepWork;
 
@@ -160,13 +160,13 @@ fn join(mut front: Front, other: &Front) -> Front {
 
 /// The stage of a pass.
 #[derive(Clone, Copy)]
-struct Spot {
+struct StagePass {
     stage: u32,
     pass: Pass,
 }
 
 /// The last tasks of a pass, and the transfers to the next stage.
-struct Passed {
+struct PassEnds {
     end: Front,
     sent: Option<Front>,
 }
@@ -242,8 +242,8 @@ impl Maker<'_> {
                 _ => None,
             };
             let to = next.map(|next| (next % pipeline.stages) as u32);
-            let spot = Spot { stage: stage as u32, pass };
-            let Passed { end, sent } = self.pass(spot, (place, places), to, front);
+            let slot = StagePass { stage: stage as u32, pass };
+            let PassEnds { end, sent } = self.pass(slot, (place, places), to, front);
             let arrives = sent.unwrap_or_else(|| end.clone());
             match (pass.kind, next) {
                 (PassKind::Forward, Some(next)) => forward[next][micro] = arrives,
@@ -263,48 +263,48 @@ impl Maker<'_> {
     /// Adds one pass of one micro-batch over the layers of a piece.
     fn pass(
         &mut self,
-        spot: Spot,
+        slot: StagePass,
         (place, places): (usize, usize),
         to: Option<u32>,
         mut front: Front,
-    ) -> Passed {
+    ) -> PassEnds {
         let work = self.work;
         let layers: Vec<u32> = work.layers_of(place as u32, places as u32).collect();
         let is_last = place + 1 == places;
         let (output, is_split) = (&work.output, work.mapping.is_zero_bubble());
-        match spot.pass.kind {
+        match slot.pass.kind {
             PassKind::Forward => {
-                front = self.gathered(spot, &layers, front);
-                front = self.compute("passes", spot, self.pass_seconds, front);
-                let mut passed = self.layers(spot, to, &layers, front);
+                front = self.gathered(slot, &layers, front);
+                front = self.compute("passes", slot, self.pass_seconds, front);
+                let mut passed = self.layers(slot, to, &layers, front);
                 if is_last {
-                    passed.end = self.compute("end", spot, output.forward.total(), passed.end);
+                    passed.end = self.compute("end", slot, output.forward.total(), passed.end);
                 }
                 passed
             }
             PassKind::WeightGradient => {
                 if is_last {
-                    front = self.compute("weight gradient", spot, output.weight_gradient, front);
+                    front = self.compute("weight gradient", slot, output.weight_gradient, front);
                 }
                 for (at, layer) in layers.iter().rev().enumerate() {
                     let seconds = work.layer(*layer).weight_gradient;
-                    front = self.compute("weight gradient", spot, seconds, front);
-                    front = self.reduced(spot, (at, layers.len()), front);
+                    front = self.compute("weight gradient", slot, seconds, front);
+                    front = self.reduced(slot, (at, layers.len()), front);
                 }
-                Passed { end: front, sent: None }
+                PassEnds { end: front, sent: None }
             }
             PassKind::Backward | PassKind::InputGradient => {
                 if work.is_sharded {
-                    front = self.gathered(spot, &layers, front);
+                    front = self.gathered(slot, &layers, front);
                 }
                 let later = if is_split { output.weight_gradient } else { 0.0 };
                 if is_last {
-                    front = self.compute("begin", spot, output.backward.total() - later, front);
+                    front = self.compute("begin", slot, output.backward.total() - later, front);
                 }
                 let layers: Vec<u32> = layers.into_iter().rev().collect();
-                let mut passed = self.layers(spot, to, &layers, front);
+                let mut passed = self.layers(slot, to, &layers, front);
                 if work.is_sharded {
-                    passed.end = self.shown_gradients(spot.stage, layers.len(), passed.end);
+                    passed.end = self.shown_gradients(slot.stage, layers.len(), passed.end);
                 }
                 passed
             }
@@ -313,43 +313,49 @@ impl Maker<'_> {
 
     /// Adds the layers of a pass. The hidden part of the transfer to the next stage overlaps with the
     /// last layer.
-    fn layers(&mut self, spot: Spot, to: Option<u32>, layers: &[u32], mut front: Front) -> Passed {
+    fn layers(
+        &mut self,
+        slot: StagePass,
+        to: Option<u32>,
+        layers: &[u32],
+        mut front: Front,
+    ) -> PassEnds {
         let work = self.work;
-        let transfer = work.transfer.filter(|_| to.is_some_and(|to| to != spot.stage));
-        let (mut hidden, is_forward) = (None, spot.pass.kind == PassKind::Forward);
+        let transfer = work.transfer.filter(|_| to.is_some_and(|to| to != slot.stage));
+        let (mut hidden, is_forward) = (None, slot.pass.kind == PassKind::Forward);
         for (at, layer) in layers.iter().enumerate() {
             if at + 1 == layers.len()
                 && let (Some(transfer), Some(to)) = (&transfer, to)
             {
                 let part = transfer.part(1.0 - work.transfer_shown);
-                hidden = Some(self.hand_on(spot.stage, to, &part, &front));
+                hidden = Some(self.hand_on(slot.stage, to, &part, &front));
             }
             let own = work.layer(*layer);
-            front = self.wait_for_weights(spot, at, front);
+            front = self.wait_for_weights(slot, at, front);
             if is_forward {
-                front = self.program(spot, &own.forward, front);
+                front = self.program(slot, &own.forward, front);
                 continue;
             }
-            front = self.program(spot, &own.backward, front);
+            front = self.program(slot, &own.backward, front);
             if !work.mapping.is_zero_bubble() {
-                front = self.compute("weight gradient", spot, own.weight_gradient, front);
-                front = self.reduced(spot, (at, layers.len()), front);
+                front = self.compute("weight gradient", slot, own.weight_gradient, front);
+                front = self.reduced(slot, (at, layers.len()), front);
             }
         }
         let (Some(transfer), Some(to)) = (&transfer, to) else {
-            return Passed { end: front, sent: None };
+            return PassEnds { end: front, sent: None };
         };
         let shown = if hidden.is_some() { work.transfer_shown } else { 1.0 };
         let mut after = front.clone();
         if let Some(hidden) = &hidden {
             after = join(after, hidden);
         }
-        let sent = self.hand_on(spot.stage, to, &transfer.part(shown), &after);
-        Passed { end: join(front, &sent), sent: Some(sent) }
+        let sent = self.hand_on(slot.stage, to, &transfer.part(shown), &after);
+        PassEnds { end: join(front, &sent), sent: Some(sent) }
     }
 
     /// Adds the stretches of a layer.
-    fn program(&mut self, spot: Spot, program: &Program, mut front: Front) -> Front {
+    fn program(&mut self, slot: StagePass, program: &LayerProgram, mut front: Front) -> Front {
         let mut beside = front.clone();
         let (mut name, mut pending) = ("", 0.0);
         for stretch in &program.stretches {
@@ -358,42 +364,42 @@ impl Maker<'_> {
                 pending += f64::from(stretch.count) * stretch.seconds;
                 continue;
             };
-            front = self.compute(name, spot, std::mem::take(&mut pending), front);
-            if stretch.cover == Cover::Beside {
-                beside = self.exchange(spot.stage, &exchange.part(1.0 - stretch.shown), beside);
-                front = self.exchange(spot.stage, &exchange.part(stretch.shown), front);
+            front = self.compute(name, slot, std::mem::take(&mut pending), front);
+            if stretch.cover == Overlap::Beside {
+                beside = self.exchange(slot.stage, &exchange.part(1.0 - stretch.shown), beside);
+                front = self.exchange(slot.stage, &exchange.part(stretch.shown), front);
                 continue;
             }
             for _ in 0..stretch.count {
-                front = self.covered(spot, stretch, front);
+                front = self.covered(slot, stretch, front);
             }
         }
-        front = self.compute(name, spot, pending, front);
+        front = self.compute(name, slot, pending, front);
         join(front, &beside)
     }
 
     /// Adds computing and its overlapped exchange.
-    fn covered(&mut self, spot: Spot, stretch: &Stretch, mut front: Front) -> Front {
+    fn covered(&mut self, slot: StagePass, stretch: &Stretch, mut front: Front) -> Front {
         let Some(exchange) = &stretch.exchange else { return front };
         let (shown, hidden) = (exchange.part(stretch.shown), exchange.part(1.0 - stretch.shown));
-        if stretch.cover == Cover::Before {
-            front = self.exchange(spot.stage, &shown, front);
+        if stretch.cover == Overlap::Before {
+            front = self.exchange(slot.stage, &shown, front);
         }
-        let covered = self.exchange(spot.stage, &hidden, front.clone());
-        front = self.compute(stretch.name, spot, stretch.seconds, front);
+        let covered = self.exchange(slot.stage, &hidden, front.clone());
+        front = self.compute(stretch.name, slot, stretch.seconds, front);
         front = join(front, &covered);
-        if stretch.cover == Cover::After {
-            front = self.exchange(spot.stage, &shown, front);
+        if stretch.cover == Overlap::After {
+            front = self.exchange(slot.stage, &shown, front);
         }
         front
     }
 
-    fn compute(&mut self, what: &str, spot: Spot, seconds: f64, front: Front) -> Front {
+    fn compute(&mut self, what: &str, slot: StagePass, seconds: f64, front: Front) -> Front {
         let took = picoseconds(seconds * (1.0 + self.work.jitter));
         if took == Picoseconds::ZERO {
             return front;
         }
-        let (Spot { stage, pass }, tensor) = (spot, self.work.mapping.tensor);
+        let (StagePass { stage, pass }, tensor) = (slot, self.work.mapping.tensor);
         let direction = if pass.kind == PassKind::Forward { "forward" } else { "backward" };
         let lanes = front.into_iter().enumerate().map(|(lane, after)| {
             let name = format!("{direction} {what} s{stage} lane {lane} m{}", pass.micro_batch);
@@ -413,7 +419,7 @@ impl Maker<'_> {
         if !work.is_sharded {
             front = self.shown_gradients(stage, layers, front);
         }
-        front = self.compute("optimizer", Spot { stage, pass }, work.optimizer_seconds, front);
+        front = self.compute("optimizer", StagePass { stage, pass }, work.optimizer_seconds, front);
         if !work.is_sharded && work.data_shown >= 1.0 {
             front = self.bucket(stage, &work.gather, layers as f64, front);
         }

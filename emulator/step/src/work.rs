@@ -4,15 +4,15 @@
 use serde::Serialize;
 
 use crate::mapping::Mapping;
-use crate::program::{Exchange, PassSeconds, Program};
+use crate::program::{Exchange, LayerProgram, PassSeconds};
 use crate::schedule::{StageTime, dual_pipe_bubble, pipeline_time};
 
 /// The passes over a layer.
 #[derive(Clone, Debug, Default, PartialEq)]
 pub struct LayerWork {
-    pub forward: Program,
+    pub forward: LayerProgram,
     /// Includes recomputation, but not the gradients of the weights.
-    pub backward: Program,
+    pub backward: LayerProgram,
     /// Seconds of the gradients of the weights, which a zero-bubble schedule postpones.
     pub weight_gradient: f64,
 }

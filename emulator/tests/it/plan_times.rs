@@ -88,7 +88,7 @@ fn drawn(draws: &mut Stream, number: u32) -> Case {
     let fabric = format!(
         "kind: fabric\nversion: 2\nname: drawn-{number}\nhbd: {{khop: {{nodes: {nodes}, gpus_per_node: 4, k: 2}}}}\n\
          dcn: {dcn}\njobs: [{{name: j, gpus: {}, tp: 4, step: {{training: {{model: small.yaml, pp: {pp}, dp: {dp}, \
-         tokens: 16, usable_share: 0.9}}}}}}]\n",
+         tokens: 16}}}}}}]\n",
         4 * pp * dp
     );
     let mut broken = Vec::new();

@@ -14,10 +14,23 @@ use super::network::Efficiency;
 
 pub use super::mapping::{ContextExchange, ZeroStage};
 
-#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Serialize)]
+#[derive(
+    Clone,
+    Copy,
+    Debug,
+    Default,
+    PartialEq,
+    Eq,
+    PartialOrd,
+    Ord,
+    Serialize,
+    Deserialize,
+    schemars::JsonSchema,
+)]
 #[serde(rename_all = "kebab-case")]
 pub enum Precision {
     /// 16 bits (bf16 or fp16).
+    #[default]
     Bf16,
     /// 8 bits with a scale per tensor in the linear layers, 16 bits in attention and output layer.
     Fp8,

@@ -3,7 +3,7 @@
 
 use lightloom_units::Bytes;
 
-use super::{Front, Maker, Spot, join};
+use super::{Front, Maker, StagePass, join};
 use crate::graph::{TaskId, TaskPace, TaskWork};
 use crate::network::Group;
 use crate::program::Exchange;
@@ -108,49 +108,49 @@ impl Maker<'_> {
     }
 
     /// Returns whether the weights are gathered in this pass.
-    fn gathers(&self, spot: Spot) -> bool {
-        let is_first = spot.pass.kind == PassKind::Forward && spot.pass.micro_batch == 0;
+    fn gathers(&self, slot: StagePass) -> bool {
+        let is_first = slot.pass.kind == PassKind::Forward && slot.pass.micro_batch == 0;
         let is_hidden = self.work.data_shown < 1.0;
         !self.work.gather.is_empty() && (self.work.is_sharded || is_first && is_hidden)
     }
 
     /// Returns the layers whose passes overlap with the replicas' communication, and the number of
     /// them before this pass.
-    fn shared_out(&self, spot: Spot, layers: usize) -> (f64, f64) {
+    fn shared_out(&self, slot: StagePass, layers: usize) -> (f64, f64) {
         if self.work.is_sharded {
             return (layers as f64, 0.0);
         }
-        let all = self.stage_layers(spot.stage) as f64;
-        let before = if spot.pass.kind == PassKind::Forward {
-            spot.pass.piece
+        let all = self.stage_layers(slot.stage) as f64;
+        let before = if slot.pass.kind == PassKind::Forward {
+            slot.pass.piece
         } else {
-            self.work.mapping.virtual_stages as usize - 1 - spot.pass.piece
+            self.work.mapping.virtual_stages as usize - 1 - slot.pass.piece
         };
         (all, (before * layers) as f64)
     }
 
     /// Adds the exposed weights before a pass, and the others concurrently with it.
-    pub(super) fn gathered(&mut self, spot: Spot, layers: &[u32], front: Front) -> Front {
-        if !self.gathers(spot) {
+    pub(super) fn gathered(&mut self, slot: StagePass, layers: &[u32], front: Front) -> Front {
+        if !self.gathers(slot) {
             return front;
         }
         let work = self.work;
-        let (all, before) = self.shared_out(spot, layers.len());
+        let (all, before) = self.shared_out(slot, layers.len());
         let shown = work.data_shown * all;
-        let stage = spot.stage as usize;
+        let stage = slot.stage as usize;
         if work.is_sharded {
             self.streams[stage].clone_from(&front);
         }
         let mut front = front;
         let mut stream = std::mem::take(&mut self.streams[stage]);
         if before == 0.0 {
-            stream = self.bucket(spot.stage, &work.gather, shown, stream);
+            stream = self.bucket(slot.stage, &work.gather, shown, stream);
             front = join(front, &stream);
         }
         let mut weights = Vec::new();
         for at in 0..layers.len() {
             let hidden = (before + at as f64 + 1.0 - shown).clamp(0.0, 1.0);
-            stream = self.bucket(spot.stage, &work.gather, hidden, stream);
+            stream = self.bucket(slot.stage, &work.gather, hidden, stream);
             weights.push(stream.clone());
         }
         self.streams[stage] = stream;
@@ -158,8 +158,8 @@ impl Maker<'_> {
         front
     }
 
-    pub(super) fn wait_for_weights(&mut self, spot: Spot, at: usize, front: Front) -> Front {
-        if !self.gathers(spot) {
+    pub(super) fn wait_for_weights(&mut self, slot: StagePass, at: usize, front: Front) -> Front {
+        if !self.gathers(slot) {
             return front;
         }
         self.weights.get(at).map_or_else(|| front.clone(), |weights| join(front.clone(), weights))
@@ -168,20 +168,20 @@ impl Maker<'_> {
     /// Adds the overlapped gradients of the `at`-th layer of a pass.
     pub(super) fn reduced(
         &mut self,
-        spot: Spot,
+        slot: StagePass,
         (at, layers): (usize, usize),
         front: Front,
     ) -> Front {
         let work = self.work;
-        let is_last = spot.pass.micro_batch as u64 + 1 == work.micro_batches;
+        let is_last = slot.pass.micro_batch as u64 + 1 == work.micro_batches;
         if !(work.is_sharded || is_last) {
             return front;
         }
-        let (all, before) = self.shared_out(spot, layers);
+        let (all, before) = self.shared_out(slot, layers);
         let hidden = (all * (1.0 - work.data_shown) - before - at as f64).clamp(0.0, 1.0);
-        let stage = spot.stage as usize;
+        let stage = slot.stage as usize;
         let stream = join(std::mem::take(&mut self.streams[stage]), &front);
-        self.streams[stage] = self.bucket(spot.stage, &work.reduce, hidden, stream);
+        self.streams[stage] = self.bucket(slot.stage, &work.reduce, hidden, stream);
         front
     }
 

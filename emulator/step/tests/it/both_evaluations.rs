@@ -6,7 +6,7 @@ use lightloom_step::graph::{Task, TaskWork};
 use lightloom_step::longest_path::play;
 use lightloom_step::mapping::Mapping;
 use lightloom_step::network::Group;
-use lightloom_step::program::{Cover, Exchange, PassSeconds, Program, Stretch};
+use lightloom_step::program::{Exchange, LayerProgram, Overlap, PassSeconds, Stretch};
 use lightloom_step::schedule::Schedule;
 use lightloom_step::tasks::{SimulatedRails, TaskPurpose, step_tasks};
 use lightloom_step::work::{LayerWork, Passes, StepWork};
@@ -30,7 +30,7 @@ fn product(
     mapping: &Mapping,
     seconds: f64,
     (exchanged, shown): (f64, f64),
-    cover: Cover,
+    cover: Overlap,
 ) -> Stretch {
     let kind = Some(CollectiveKind::AllGather);
     let tensor = exchange(TaskPurpose::Tensor, kind, [mapping.tensor, 1], exchanged);
@@ -38,18 +38,19 @@ fn product(
 }
 
 /// Returns a layer of two products with the attention core and a CP ring between them.
-fn layer(mapping: &Mapping, scale: f64, tensor: (f64, f64), context: f64) -> Program {
+fn layer(mapping: &Mapping, scale: f64, tensor: (f64, f64), context: f64) -> LayerProgram {
     let block = exchange(TaskPurpose::Context, None, [mapping.context, mapping.tensor], context);
     let core = Stretch::compute("core", scale * 0.2 / f64::from(mapping.context));
-    let passed = Stretch { count: mapping.context - 1, ..core.covered(block, 0.0, Cover::Before) };
+    let passed =
+        Stretch { count: mapping.context - 1, ..core.covered(block, 0.0, Overlap::Before) };
     let stretches = vec![
-        product(mapping, scale * 0.4, tensor, Cover::Before),
+        product(mapping, scale * 0.4, tensor, Overlap::Before),
         passed,
         core,
-        product(mapping, scale * 0.3, tensor, Cover::After),
+        product(mapping, scale * 0.3, tensor, Overlap::After),
         Stretch::compute("norms", scale * 0.1),
     ];
-    Program { stretches }
+    LayerProgram { stretches }
 }
 
 #[derive(Clone, Copy, Debug)]

@@ -7,7 +7,7 @@ use crate::features::Feature;
 use crate::memory::weights_per_gpu;
 use crate::network::Group;
 use lightloom_collective::CollectiveKind;
-use lightloom_step::program::{Cover, Exchange, Program, Stretch};
+use lightloom_step::program::{Exchange, LayerProgram, Overlap, Stretch};
 use lightloom_step::tasks::TaskPurpose;
 use lightloom_step::work::Bucket;
 
@@ -100,7 +100,12 @@ impl Job<'_> {
 
     /// Adds the attention core with the communication of CP. In the backward pass, a ring passes keys
     /// and values with their gradients; gathered values are gathered again, and their gradients reduced.
-    pub(super) fn core_with_contexts(&self, seconds: f64, is_backward: bool, to: &mut Program) {
+    pub(super) fn core_with_contexts(
+        &self,
+        seconds: f64,
+        is_backward: bool,
+        to: &mut LayerProgram,
+    ) {
         let mapping = &self.mapping;
         let core = Stretch::compute("core", seconds);
         if mapping.context == 1 {
@@ -116,7 +121,7 @@ impl Job<'_> {
                 let bytes = if is_backward { 2.0 * block } else { block };
                 let block = self.neighbour(TaskPurpose::Context, group, bytes);
                 let share = Stretch { seconds: seconds / c, ..core };
-                let passed = share.covered(block, 0.0, Cover::Before);
+                let passed = share.covered(block, 0.0, Overlap::Before);
                 to.push(Stretch { count: mapping.context - 1, ..passed });
                 to.push(share);
             }

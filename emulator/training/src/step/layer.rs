@@ -8,7 +8,7 @@ use crate::flops::{self, Mask};
 use crate::mapping::Recompute;
 use crate::model::{Activation, LayerShares, StateSpace};
 use lightloom_collective::CollectiveKind;
-use lightloom_step::program::{Cover, Exchange, PassSeconds, Program, Stretch};
+use lightloom_step::program::{Exchange, LayerProgram, Overlap, PassSeconds, Stretch};
 use lightloom_step::work::{LayerWork, Passes};
 
 /// Seconds of the computing of a layer in a forward pass.
@@ -23,6 +23,13 @@ struct LayerProducts {
 }
 
 impl LayerProducts {
+    /// Repeats the products.
+    fn times(&self, times: f64) -> Self {
+        let [projections, feed_forward] =
+            [self.projections, self.feed_forward].map(|pair| pair.map(|one| one * times));
+        Self { projections, feed_forward, ..*self }
+    }
+
     fn gemms(&self) -> f64 {
         self.projections.iter().chain(&self.feed_forward).sum()
     }
@@ -30,13 +37,13 @@ impl LayerProducts {
 
 /// The product of a half of a layer.
 #[derive(Clone, Copy)]
-enum Half {
+enum LayerHalf {
     First,
     Second,
 }
 
 /// Extends a pass to the launch time of its kernels, of which `later` seconds follow.
-fn at_least(program: &mut Program, seconds: f64, later: f64) {
+fn at_least(program: &mut LayerProgram, seconds: f64, later: f64) {
     let gap = seconds - later - program.seconds().total();
     if gap > 0.0 {
         program.push(Stretch::compute("launch", gap));
@@ -54,7 +61,8 @@ impl Job<'_> {
         let accumulate = self.memory_seconds(
             2.0 * self.calibration.software.gradient_bytes * self.layer_weights(is_expert),
         );
-        let weight_gradient = products.gemms() + accumulate;
+        let later = if self.splits_backward() { products.gemms() } else { 0.0 };
+        let weight_gradient = later + accumulate;
         at_least(&mut backward, 2.0 * launch, weight_gradient);
         match self.mapping.recompute {
             Recompute::None => {}
@@ -86,11 +94,19 @@ impl Job<'_> {
         }
     }
 
+    /// Returns whether the schedule runs the gradients of the weights separately.
+    fn splits_backward(&self) -> bool {
+        let features = self.calibration.software.features;
+        self.mapping.is_zero_bubble() || features.has(Feature::DualPipe)
+    }
+
     /// Returns one pass over a layer: each product with its exchange of TP, the attention core with CP,
-    /// and experts between the exchanges of EP. The backward pass is in reverse order.
-    fn pass(&self, is_expert: bool, products: &LayerProducts, is_backward: bool) -> Program {
-        let mut program = Program { stretches: Vec::with_capacity(10) };
+    /// and experts between the exchanges of EP. The backward pass is in reverse order, and both products
+    /// of a gradient overlap with the exchange.
+    fn pass(&self, is_expert: bool, products: &LayerProducts, is_backward: bool) -> LayerProgram {
+        let mut program = LayerProgram { stretches: Vec::with_capacity(10) };
         if is_backward {
+            let products = &products.times(if self.splits_backward() { 1.0 } else { 2.0 });
             self.feed_forward(is_expert, products, true, &mut program);
             self.attention(products, true, &mut program);
             program.push(Stretch::compute("norms", 2.0 * products.elements));
@@ -102,18 +118,18 @@ impl Job<'_> {
         program
     }
 
-    fn attention(&self, products: &LayerProducts, is_backward: bool, to: &mut Program) {
+    fn attention(&self, products: &LayerProducts, is_backward: bool, to: &mut LayerProgram) {
         let shares = self.model.shares();
         let share = shares.attention + shares.state_space;
         let [into, out] = products.projections;
         if is_backward {
-            to.push(self.with_tensor("output projection", out, share, Half::First));
+            to.push(self.with_tensor("output projection", out, share, LayerHalf::First));
             self.core_with_contexts(products.core[1], true, to);
-            to.push(self.with_tensor("input projections", into, share, Half::Second));
+            to.push(self.with_tensor("input projections", into, share, LayerHalf::Second));
         } else {
-            to.push(self.with_tensor("input projections", into, share, Half::First));
+            to.push(self.with_tensor("input projections", into, share, LayerHalf::First));
             self.core_with_contexts(products.core[0], false, to);
-            to.push(self.with_tensor("output projection", out, share, Half::Second));
+            to.push(self.with_tensor("output projection", out, share, LayerHalf::Second));
         }
     }
 
@@ -122,7 +138,7 @@ impl Job<'_> {
         is_expert: bool,
         products: &LayerProducts,
         is_backward: bool,
-        to: &mut Program,
+        to: &mut LayerProgram,
     ) {
         // Experts that TP does not split need no exchange.
         let is_whole = is_expert && !self.expert_layout().is_cut;
@@ -136,28 +152,34 @@ impl Job<'_> {
         }
         let elsewhere = |at: usize| {
             let of = |(both, shown): &([Exchange; 2], f64)| {
-                Stretch::compute("", 0.0).covered(both[at], *shown, Cover::Beside)
+                Stretch::compute("", 0.0).covered(both[at], *shown, Overlap::Beside)
             };
             exchanges.as_ref().map(of)
         };
         to.stretches.extend(elsewhere(0));
-        to.push(self.with_tensor("feed-forward", turns[0], share, Half::First));
-        to.push(self.with_tensor("feed-forward", turns[1], share, Half::Second));
+        to.push(self.with_tensor("feed-forward", turns[0], share, LayerHalf::First));
+        to.push(self.with_tensor("feed-forward", turns[1], share, LayerHalf::Second));
         to.stretches.extend(elsewhere(1));
     }
 
     /// Returns a product with the exchange of TP before the first product of a half of a layer, or
     /// after the second.
-    fn with_tensor(&self, name: &'static str, seconds: f64, share: f64, half: Half) -> Stretch {
+    fn with_tensor(
+        &self,
+        name: &'static str,
+        seconds: f64,
+        share: f64,
+        half: LayerHalf,
+    ) -> Stretch {
         let product = Stretch::compute(name, seconds);
         if self.mapping.tensor == 1 || share == 0.0 {
             return product;
         }
         let (kind, cover) = match (self.calibration.software.sequence_parallel, half) {
-            (true, Half::First) => (CollectiveKind::AllGather, Cover::Before),
-            (true, Half::Second) => (CollectiveKind::ReduceScatter, Cover::After),
-            (false, Half::First) => return product,
-            (false, Half::Second) => (CollectiveKind::AllReduce, Cover::After),
+            (true, LayerHalf::First) => (CollectiveKind::AllGather, Overlap::Before),
+            (true, LayerHalf::Second) => (CollectiveKind::ReduceScatter, Overlap::After),
+            (false, LayerHalf::First) => return product,
+            (false, LayerHalf::Second) => (CollectiveKind::AllReduce, Overlap::After),
         };
         let (exchange, shown) = self.tensor_exchange(kind, share);
         product.covered(exchange, shown, cover)
