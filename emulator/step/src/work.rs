@@ -305,19 +305,19 @@ impl StepWork {
             }
             (self.data_shown * all).max(least).max(all + layer - pass)
         };
-        let backward = if self.mapping.is_zero_bubble() {
-            [layer.weight_gradient, stage.weight_gradient]
-        } else {
-            [layer.backward.total(), stage.backward.total()]
-        };
-        let forward = shown(gather, gather, [layer.forward.total(), stage.forward.total()]);
+        // The output layer follows the last weights, and precedes the first gradients.
+        let over = |pass: f64| [pass, layers * pass];
+        let forward = shown(gather, gather, over(layer.forward.total()));
         if self.is_sharded {
+            let backward = [layer.backward.total(), stage.backward.total()];
             // The first weights of a backward pass are gathered during the output layer.
             let part = layers * self.data_shown;
             let first = (gather - self.output.backward.total()).max(part * gather);
             let least = first + reduce.max(part * reduce);
             return self.micro_batches as f64 * (forward + shown(gather + reduce, least, backward));
         }
-        forward + shown(reduce, reduce, backward)
+        let is_split = self.mapping.is_zero_bubble();
+        let pass = if is_split { layer.weight_gradient } else { layer.backward.total() };
+        forward + shown(reduce, reduce, over(pass))
     }
 }

@@ -177,7 +177,10 @@ fn loss_of_a_group_in_a_switch_domain_belongs_to_its_fault() {
     assert_eq!(first.late + second.late, end(&outcome) - end(&calm));
     let ms = |time: i64| time as f64 / 1e9;
     assert!((ms(first.outage) - 6.0).abs() < 0.01, "{first:?}");
-    assert!((ms(first.redone) - 30.0).abs() < 0.01, "{first:?}");
-    assert!((ms(first.late) - 36.0).abs() < 0.5, "{first:?}");
+    // Weights gathered before the first pass are kept.
+    assert!((ms(first.redone) - 30.0).abs() < 0.5, "{first:?}");
+    // The group moves to another domain, so gradients cross the network instead of the switch of the domain.
+    let moved = ms(first.exchange + first.contention + first.compute);
+    assert!(moved > 5.0 && (ms(first.late) - 36.0 - moved).abs() < 0.5, "{first:?}");
     assert!((ms(second.outage) - 6.0).abs() < 0.01, "{second:?}");
 }

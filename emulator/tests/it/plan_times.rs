@@ -46,13 +46,13 @@ const TRANSPORT: &str = "transport: {balance: adaptive, window_percent: 200}\n";
 const MIB: u32 = 1 << 20;
 
 /// A model with this number of bytes per layer in BF16, and almost none outside its layers.
-const LAYER_BYTES: u32 = 32 * MIB;
+const LAYER_BYTES: u32 = 128 * MIB;
 
 fn model(layers: u32) -> String {
     format!(
-        "name: small\nsource: drawn\nlayers: {layers}\nhidden: 1024\nvocabulary: 1024\n\
-         attention: {{grouped: {{query_heads: 16, key_value_heads: 16, head_size: 64}}}}\n\
-         feed_forward: {{width: 4096, activation: swiglu}}\n"
+        "name: small\nsource: drawn\nlayers: {layers}\nhidden: 2048\nvocabulary: 1024\n\
+         attention: {{grouped: {{query_heads: 32, key_value_heads: 32, head_size: 64}}}}\n\
+         feed_forward: {{width: 8192, activation: swiglu}}\n"
     )
 }
 
