@@ -9,8 +9,6 @@ use std::sync::Arc;
 use lightloom_collective::{CollectiveKind, Pace};
 use lightloom_units::{Bytes, Picoseconds};
 
-
-
 /// Index of a task in its graph.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub struct TaskId(pub u32);

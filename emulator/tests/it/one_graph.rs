@@ -58,7 +58,8 @@ fn drawn(draws: &mut Stream, number: u32) -> Drawn {
         if is_hidden { one_of(draws, &[Precision::Bf16, Precision::Fp8]) } else { Precision::Bf16 };
     let micro_batches = pp * draws.random_range(1..=3_u32);
     let layers = pp * virtual_stages * draws.random_range(1..=2_u32);
-    let (tokens, hidden) = (one_of(draws, &[1024, 2048, 4096_u32]), one_of(draws, &[2048, 4096_u32]));
+    let (tokens, hidden) =
+        (one_of(draws, &[1024, 2048, 4096_u32]), one_of(draws, &[2048, 4096_u32]));
     // The closed form of interleaved stages is that of even stages.
     let vocabulary = if virtual_stages > 1 { 1024 } else { one_of(draws, &[1024, 32_000]) };
     let experts = if ep > 1 { ", experts: {count: 8, top_k: 2, width: 4096}" } else { "" };
