@@ -413,9 +413,9 @@ fn trains<'a>(
     let mut orders = Vec::new();
     for train in &scenario.train {
         let step = TrainStep::of(train, fabric, plan)?;
-        let pace = step.pace(fabric, &scenario.transport);
+        let cables = TrainStep::cables(fabric);
         let seats = start.seats(&step, &members);
-        orders.push(TrainOrder::new(train, step, pace, seats));
+        orders.push(TrainOrder::new(train, step, cables, seats));
     }
     Ok((members, orders))
 }

@@ -41,7 +41,7 @@ pub use restart::{Checkpoints, MemoryCopies, Restart};
 pub use span::{FailureRate, FailureSource, Span};
 pub use start::{CircuitPlan, FirstPlan, RunStart, StartError, plan};
 pub use traffic::{AllReduceWay, Pattern, Prior, Traffic};
-pub use train::{LinkShare, Train, TrainError, TrainStep};
+pub use train::{Train, TrainError, TrainStep};
 
 use crate::substrate::{PacketSwitches, Substrate};
 

@@ -83,6 +83,16 @@ impl Substrate {
         links.find(|link| self.network.link(*link).spec.plane == DCN)
     }
 
+    /// Returns the switched domain of a host, if any.
+    #[must_use]
+    pub fn domain_of(&self, host: VertexId) -> Option<u32> {
+        match (&self.domains, &self.rings) {
+            (Some(domains), _) => domains.domain(self.place_of(host)?),
+            (None, Some(rings)) => rings.island_of(host),
+            (None, None) => None,
+        }
+    }
+
     /// Returns the vertex with this name.
     #[must_use]
     pub fn vertex(&self, name: &str) -> Option<VertexId> {

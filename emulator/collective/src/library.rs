@@ -142,6 +142,38 @@ pub struct LibraryTime {
     pub seconds: f64,
 }
 
+/// The effect of a library on the links of a collective: delays of messages, and effective shares of rates.
+#[derive(Clone, Copy, Debug, PartialEq)]
+pub struct Pace {
+    /// Seconds before its first message.
+    pub start_seconds: f64,
+    /// Sequential steps over links inside a domain, and between domains.
+    pub steps: [f64; 2],
+    pub step_seconds: [f64; 2],
+    /// Effective shares of the data-sheet rates, inside a domain and between domains.
+    pub shares: [f64; 2],
+}
+
+impl Pace {
+    /// Links without delay at their full rates.
+    pub const BARE: Self =
+        Self { start_seconds: 0.0, steps: [0.0; 2], step_seconds: [0.0; 2], shares: [1.0; 2] };
+
+    /// Returns the delays of the messages in excess of these delays of the cables.
+    #[must_use]
+    pub fn lag(&self, cables: [f64; 2]) -> f64 {
+        let level = |at: usize| self.steps[at] * (self.step_seconds[at] - cables[at]).max(0.0);
+        self.start_seconds + level(0) + level(1)
+    }
+
+    /// Returns the pace of a part of the collective. Latencies are divided like bytes.
+    #[must_use]
+    pub fn part(self, part: f64) -> Self {
+        let start_seconds = self.start_seconds * part;
+        Self { start_seconds, step_seconds: self.step_seconds.map(|step| step * part), ..self }
+    }
+}
+
 /// The ranks of a group and the links between them.
 #[derive(Clone, Copy, Debug)]
 pub struct Site {
@@ -176,13 +208,19 @@ impl Hops {
     /// ranks, one ring per rank of a domain.
     #[must_use]
     pub fn ring(&self, bytes: f64) -> f64 {
-        let (n, domains) = (self.ranks as f64, self.domains as f64);
-        let [inside, between] = self.steps;
-        // The piece with the longest path leaves every domain, including the first and last rank's
-        // domains where possible.
-        let leaves = if self.domains == 1 { 0.0 } else { domains.min(n - 1.0) };
-        let steps = (n - 1.0 - leaves) * inside + leaves * between;
+        let n = self.ranks as f64;
+        let [inside, between] = self.ring_steps();
+        let steps = inside * self.steps[0] + between * self.steps[1];
         steps + (n - 1.0) / n * bytes / self.slowest()
+    }
+
+    /// Returns the steps of the piece with the longest path around a ring, inside domains and between
+    /// them.
+    #[must_use]
+    pub fn ring_steps(&self) -> [f64; 2] {
+        let all = self.ranks as f64 - 1.0;
+        let leaves = if self.domains == 1 { 0.0 } else { all.min(self.domains as f64) };
+        [all - leaves, leaves]
     }
 
     /// Returns the duration of an all-to-all in seconds. Traffic inside the domain and traffic
@@ -272,6 +310,42 @@ impl Site {
             );
         }
         ways
+    }
+
+    /// Returns the pace of a ring or an all-to-all; `None` for trees and collectives in switches.
+    #[must_use]
+    pub fn pace(&self, kind: CollectiveKind, bytes: f64, way: LibraryTime) -> Option<Pace> {
+        let (domain, card) = (self.domain_rate, self.inside() * self.card_rate);
+        match way.algorithm {
+            Algorithm::Ring => {
+                let (protocol, base, inside, between) = self.stretched(RING[way.protocol as usize]);
+                let rounds = if kind == CollectiveKind::AllReduce { 2.0 } else { 1.0 };
+                let limited =
+                    |rate| self.limit(protocol, rate, 1.0) / self.filling(protocol, bytes);
+                Some(Pace {
+                    start_seconds: self.launch() + base,
+                    steps: self.hops([0.0; 2], [1.0; 2]).ring_steps().map(|steps| rounds * steps),
+                    step_seconds: [inside, between],
+                    shares: [
+                        limited(self.lanes()) / domain,
+                        limited(self.cards(CARD_SHARES[0])) / card,
+                    ],
+                })
+            }
+            Algorithm::Pairwise => Some(Pace {
+                start_seconds: self.launch() + RING[2].1,
+                steps: [0.0, self.domains as f64 - 1.0],
+                step_seconds: [0.0, PAIRWISE_STEP],
+                shares: [self.lanes() * PAIRWISE_SHARES[0] / domain, PAIRWISE_SHARES[1]],
+            }),
+            _ => None,
+        }
+    }
+
+    /// Returns the share of the cards' rate that rings or all-to-alls achieve.
+    #[must_use]
+    pub fn card_share(kind: CollectiveKind) -> f64 {
+        if kind == CollectiveKind::AllToAll { PAIRWISE_SHARES[1] } else { CARD_SHARES[0] }
     }
 
     fn inside(&self) -> f64 {

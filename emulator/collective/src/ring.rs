@@ -66,8 +66,26 @@ impl Ring {
         Ok(Schedule { kind, ranks, size, sendings, form: laid.form })
     }
 
-    /// Appends the sendings of a ring of these ranks. The sendings at position `p` wait for all of
-    /// `waits[p]`, if present.
+    /// Returns the messages for ranks in `domains` of equal size: one ring for each rank of a domain,
+    /// which leaves it through that rank's card.
+    ///
+    /// # Errors
+    /// If there are fewer than two ranks.
+    pub fn schedule_over(&self, domains: &[Vec<usize>]) -> Result<Schedule, CollectiveError> {
+        let Self { kind, ranks, size, .. } = *self;
+        let count = domains.first().map_or(1, Vec::len);
+        let share = Self { size: part_of(size, count as u64), ..*self };
+        let (mut sendings, mut forms) = (Vec::new(), Vec::new());
+        for first in 0..count {
+            let turned = domains.iter().flat_map(|own| own[first..].iter().chain(&own[..first]));
+            let names: Vec<usize> = turned.copied().collect();
+            forms.push(share.lay_out(&mut sendings, (&names, NetworkLevel::Inside), &[])?.form);
+        }
+        Ok(Schedule { kind, ranks, size, sendings, form: TimeForm::AtOnce(forms) })
+    }
+
+    /// Appends the sendings of a ring of ranks with these names. At position `p` they wait for all
+    /// of `waits[p]`, if present.
     pub(crate) fn lay_out(
         &self,
         sendings: &mut Vec<Sending>,

@@ -118,8 +118,24 @@ impl Schedule {
         self.sendings.len() - 1
     }
 
-    /// Returns the collective's duration if no message ever queues behind another sending's
-    /// message. This is a lower bound for the given message times.
+    /// Places the ranks in `domains`: messages between them are of [`NetworkLevel::Between`]. Links
+    /// carry bytes at these shares of their rates, inside and between domains.
+    #[must_use]
+    pub fn over_domains(mut self, domains: &[Option<u32>], shares: [f64; 2]) -> Self {
+        for sending in &mut self.sendings {
+            let [from, to] = [sending.from, sending.to].map(|rank| domains[rank]);
+            let is_between = from.is_none() || from != to;
+            if is_between {
+                sending.level = NetworkLevel::Between;
+            }
+            let bytes = sending.message.0 as f64 / shares[usize::from(is_between)];
+            sending.message = Bytes((bytes as u64).max(1));
+        }
+        self
+    }
+
+    /// Returns the time of the collective if messages never queue behind those of another sending.
+    /// This is a lower bound for the given message times.
     ///
     /// # Panics
     /// Panics if `times` does not have exactly one entry per sending.

@@ -128,7 +128,7 @@ impl Prepared {
             };
             jobs.push(TrainedJob {
                 name: log.name.clone(),
-                gpus: log.step.bare.mapping.gpus(),
+                gpus: log.step.owned.mapping.gpus(),
                 closed_form: log.closed_form.step_seconds,
                 step: took.0.into(),
                 mfu: log.step.mfu(took),
@@ -170,7 +170,7 @@ impl Prepared {
             stretched.push(stretch);
             jobs.push(TrainedJob {
                 name: train.job.clone(),
-                gpus: step.bare.mapping.gpus(),
+                gpus: step.owned.mapping.gpus(),
                 step: took.0.into(),
                 closed_form,
                 mfu: step.mfu(took),
@@ -389,7 +389,7 @@ fn replicas(trained: &TrainStep, start: &RunStart, step: Picoseconds) -> Replica
             replicas.push(rank.dp);
         }
     }
-    let count = trained.bare.mapping.data;
+    let count = trained.owned.mapping.data;
     Replicas { count, step_with_fewer: step.0.into(), of_node }
 }
 
@@ -402,7 +402,7 @@ fn with_fewer(
     let mut fewer = short.clone();
     let On::Fabric(fabric) = &mut fewer.on else { return Ok(replicas) };
     let job = &mut Arc::make_mut(fabric).jobs[log.step.job as usize];
-    let gpus = log.step.bare.mapping.gpus();
+    let gpus = log.step.owned.mapping.gpus();
     job.size = JobSize::Gpus(gpus - gpus / u64::from(replicas.count.max(1)));
     if let Some(StepFile::Training(mapping)) = &mut job.step {
         mapping.dp = Some(replicas.count.saturating_sub(1));

@@ -3,6 +3,7 @@
 
 mod called;
 mod exchange;
+mod foresight;
 mod groups;
 mod jobs;
 mod lanes;

@@ -10,7 +10,7 @@ use lightloom_training::calibration::Calibration;
 use lightloom_training::network::Network;
 use lightloom_training::reinforcement::{PoolStep, TrainingLoop, generate};
 use lightloom_training::rollout::{self, Lengths};
-use lightloom_training::step::{BareStep, Compute, Replica};
+use lightloom_training::step::{Compute, OwnedJob, Replica, step_time};
 use lightloom_units::seed::Seed;
 
 use super::TrainError;
@@ -70,12 +70,12 @@ fn leaves(fabric: &Fabric, plan: &Plan, job: u32) -> Vec<u32> {
     own.into_iter().map(|rank| fabric.dcn.leaf_of(rank.gpu).0).collect()
 }
 
-/// Returns the work of the pool that runs alongside the trainer `bare`.
+/// Returns the work of the pool alongside the trainer `owned`.
 pub(super) fn pool_step(
     (fabric, plan): (&Fabric, &Plan),
     (index, job, rl): (u32, &FabricJob, &RlFile),
     rollout: &Rollout,
-    bare: &BareStep,
+    owned: &OwnedJob,
     (compute, calibration): (&Compute, &Calibration),
 ) -> Result<PoolStep, TrainError> {
     let name = || job.name.clone();
@@ -84,7 +84,7 @@ pub(super) fn pool_step(
     let gpus = rl.replica_gpus;
     let network = Network::of_fabric(fabric);
     let replica = Replica {
-        model: &bare.model,
+        model: &owned.model,
         compute,
         network: &network,
         calibration,
@@ -95,7 +95,7 @@ pub(super) fn pool_step(
     if replicas == 0 {
         return Err(TrainError::NoGroups { job: name() });
     }
-    let heads = bare.model.attention.heads();
+    let heads = owned.model.attention.heads();
     if !heads.is_multiple_of(gpus) {
         return Err(TrainError::Heads { job: name(), heads, gpus });
     }
@@ -111,11 +111,11 @@ pub(super) fn pool_step(
     let costs = ReplicaCosts::of(&replica, rollout.batch);
     let costs = costs.filter(|costs| costs.cache_tokens >= longest);
     let costs = costs.ok_or_else(|| TrainError::Memory { job: name(), gpus, tokens: longest })?;
-    let weight_bytes = 2.0 * bare.model.parameters();
-    let reload = weight_bytes / f64::from(gpus) / bare.card_rate();
+    let weight_bytes = 2.0 * owned.model.parameters();
+    let reload = weight_bytes / f64::from(gpus) / owned.card_rate();
     let (chunks, tokens) = generate(&costs, replicas, &samples, reload);
-    let time = bare.time();
-    let micro_batches = bare.mapping.micro_batches(bare.batch) as f64;
+    let time = step_time(&owned.job());
+    let micro_batches = owned.mapping.micro_batches(owned.batch) as f64;
     let pass = (time.compute_seconds + time.tensor_seconds + time.expert_seconds) / 3.0;
     let all: u64 = tokens.iter().sum();
     let moved = replica.cache_bytes() * rl.migrated_share * all as f64 / f64::from(replicas);

@@ -166,7 +166,7 @@ impl RunStart {
         let (Some((plan, _)), Some(gpus)) = (self.plan.as_deref(), &self.substrate.rings) else {
             return Vec::new();
         };
-        let mapping = &step.bare.mapping;
+        let mapping = &step.owned.mapping;
         let lanes = mapping.data * mapping.context;
         let rings = step.gpus() / u64::from(mapping.tensor);
         let mut seats = vec![None; rings as usize];

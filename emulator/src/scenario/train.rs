@@ -4,24 +4,24 @@
 
 use std::collections::BTreeMap;
 
-use lightloom_engine::transport::Transport;
 use lightloom_fabric::fabric::{Fabric, Job as FabricJob};
 use lightloom_fabric::file::{MappingFile, ShardingFile, StepFile};
-use lightloom_fabric::hbd::Grouping;
 use lightloom_fabric::model::{read_model, shipped_model};
 use lightloom_fabric::plan::{Plan, Rank};
-use lightloom_training::calibrated::compose;
-use lightloom_training::calibration::{Precision, ZeroStage};
+use lightloom_training::calibration::{Calibration, Precision, Software, ZeroStage};
 use lightloom_training::cards::Accelerator;
+use lightloom_training::features::Feature;
 use lightloom_training::mapping::{Batch, Mapping, Recompute};
 use lightloom_training::mfu::Convention;
 use lightloom_training::model::Model;
 use lightloom_training::network::Network;
 use lightloom_training::reinforcement::{PoolStep, ReinforcementTasks, reinforcement_tasks};
+use lightloom_training::request::{Changes, Prepared, Request};
 use lightloom_training::schedule::Schedule;
-use lightloom_training::step::{BareStep, Job, StepTime};
-use lightloom_training::step_graph::{SimulatedRails, step_tasks};
-use lightloom_units::{Bytes, Picoseconds};
+use lightloom_training::search::Limits;
+use lightloom_training::step::{Job, OwnedJob, StepTime, step_time};
+use lightloom_training::tasks::{SimulatedRails, step_tasks};
+use lightloom_units::Picoseconds;
 
 use super::Restart;
 use super::pool::{Rollout, pool_step, trainer_of};
@@ -39,7 +39,13 @@ pub struct Train {
     pub constants: Option<String>,
     /// Number of tokens in a sequence. `None` means one sequence per micro-batch.
     pub sequence: Option<u32>,
-    /// How it generates samples, if it is a reinforcement-learning job.
+    /// Pieces of the model per pipeline stage.
+    pub virtual_stages: u32,
+    /// `None` means the recomputation of the software's recipe, if any.
+    pub recompute: Option<Recompute>,
+    /// The number format of the linear layers.
+    pub precision: Precision,
+    /// How it generates, if its step is one of reinforcement learning.
     pub rollout: Rollout,
     /// Where groups with lost state restart.
     pub restart: Restart,
@@ -130,6 +136,32 @@ pub enum TrainError {
         /// The job.
         job: String,
     },
+    /// The stages of the schedule would wait for each other.
+    #[error(
+        "job `{job}` cannot have {pieces} virtual stages: {layers} layers and {micro_batches} micro-batches need `pp` of 2 or more that \
+         divides the micro-batches, and `pp` × `virtual_stages` that divides the layers"
+    )]
+    Interleaved {
+        /// The job.
+        job: String,
+        /// Pieces of the model per stage.
+        pieces: u32,
+        /// The number of stages.
+        stages: u32,
+        /// The number of micro-batches.
+        micro_batches: u32,
+        /// The layers to divide.
+        layers: u32,
+    },
+    /// Micro-batches from both ends of the pipeline have no task graph.
+    #[error(
+        "the recipe of job `{job}` starts micro-batches at both ends of the pipeline (dual-pipe), which has no packets: write other \
+         `constants`"
+    )]
+    DualPipe {
+        /// The job.
+        job: String,
+    },
     /// The network does not carry packets from GPU to GPU.
     #[error("the network of this fabric does not reach single GPUs: take `hbd: {{khop: …}}`")]
     NoGpus,
@@ -155,7 +187,7 @@ pub struct TrainStep {
     /// The index of the job in the fabric.
     pub job: u32,
     /// The training step.
-    pub bare: BareStep,
+    pub owned: OwnedJob,
     /// The generation pool. `None` if the job only trains.
     pub pool: Option<PoolStep>,
     peak_flops: f64,
@@ -184,19 +216,14 @@ impl TrainStep {
             Some(_) => raw.dp.unwrap_or(1),
             None => count(plan, index, |rank| rank.dp),
         };
-        let mapping = mapping_of(train, job, raw, data)?;
-        let (chip, framework) = train
-            .accelerator
-            .constants(train.constants.as_deref())
-            .map_err(|error| TrainError::Constants(error.to_string()))?;
-        let whole = compose(&chip, &framework);
-        let mut calibration = whole;
-        calibration.network.scale_out = raw.usable_share;
-        if raw.sharding == ShardingFile::Sharded {
-            calibration.software.sharding = ZeroStage::Everything;
-        } else if calibration.software.sharding == ZeroStage::Everything {
-            calibration.software.sharding = ZeroStage::Replicated;
-        }
+        let model = model_of(fabric, job, raw)?;
+        let mut mapping = mapping_of(train, job, raw, data)?;
+        let prepared = prepared(train, &model, raw)?;
+        let whole = *prepared.calibration();
+        let calibration = calibration_of(whole, raw, fabric);
+        let recipe = prepared.request().limits.recompute.first().copied();
+        mapping.recompute = train.recompute.or(recipe).unwrap_or(Recompute::None);
+        refuse_schedule(train, &mapping, &calibration.software, (&model, raw.micro_batches))?;
         let batch = Batch {
             sequences: u64::from(raw.micro_batches)
                 * u64::from(mapping.data)
@@ -204,47 +231,48 @@ impl TrainStep {
             tokens: u64::from(raw.tokens / mapping.micro_batch),
         };
         let compute = train.accelerator.compute();
-        let bare = BareStep::of(&Job {
-            model: &model_of(fabric, job, raw)?,
-            network: &network_of(fabric, job.tp),
+        let owned = OwnedJob::of(&Job {
+            model: &model,
+            network: &Network::of_fabric(fabric),
             compute: &compute,
             calibration: &calibration,
-            precision: Precision::Bf16,
+            precision: train.precision,
             expert_imbalance: 0.0,
             mapping,
             batch,
         });
         let of_job = |rl| {
             let decode = (&compute, &whole);
-            pool_step((fabric, plan), (index, job, rl), &train.rollout, &bare, decode)
+            pool_step((fabric, plan), (index, job, rl), &train.rollout, &owned, decode)
         };
         let pool = rl.map(of_job).transpose()?;
-        Ok(Self { job: index, bare, pool, peak_flops: compute.peak_flops })
+        let peak = train.accelerator.peak_flops(train.precision);
+        Ok(Self { job: index, owned, pool, peak_flops: peak.unwrap_or(compute.peak_flops) })
     }
 
     /// Returns its tasks.
     #[must_use]
     pub fn tasks(&self) -> ReinforcementTasks {
         match &self.pool {
-            Some(pool) => reinforcement_tasks(&self.bare.job(), pool),
+            Some(pool) => reinforcement_tasks(&self.owned.job(), pool),
             None => {
-                let (graph, purposes) = step_tasks(&self.bare.job(), SimulatedRails::All);
+                let (graph, purposes) = step_tasks(&self.owned.job().work(), SimulatedRails::All);
                 ReinforcementTasks { graph, purposes, again: BTreeMap::new() }
             }
         }
     }
 
-    /// Returns its closed form, without overlap, stragglers or faults.
+    /// Returns its closed form: the same step on idle links, without faults.
     #[must_use]
     pub fn closed_form(&self) -> StepTime {
-        let mut time = self.bare.time();
+        let mut time = step_time(&self.owned.job());
         if let Some(pool) = &self.pool {
-            let mapping = &self.bare.mapping;
-            let passes = mapping.micro_batches(self.bare.batch) + u64::from(mapping.pipeline) - 1;
+            let mapping = &self.owned.mapping;
+            let passes = mapping.micro_batches(self.owned.batch) + u64::from(mapping.pipeline) - 1;
             let passes = pool.pass_seconds * passes as f64;
             time.compute_seconds += passes;
             time.step_seconds =
-                pool.step_seconds(time.step_seconds + passes, self.bare.card_rate());
+                pool.step_seconds(time.step_seconds + passes, self.owned.card_rate());
         }
         time
     }
@@ -254,7 +282,7 @@ impl TrainStep {
     #[must_use]
     pub fn pool_seconds(&self) -> Option<[f64; 2]> {
         let pool = self.pool.as_ref()?;
-        Some([pool.generation_seconds(), pool.weights_seconds(self.bare.card_rate())])
+        Some([pool.generation_seconds(), pool.weights_seconds(self.owned.card_rate())])
     }
 
     /// Returns its number of GPUs.
@@ -262,7 +290,7 @@ impl TrainStep {
     pub fn gpus(&self) -> u64 {
         match &self.pool {
             Some(pool) => pool.leaves.len() as u64,
-            None => self.bare.mapping.gpus(),
+            None => self.owned.mapping.gpus(),
         }
     }
 
@@ -270,66 +298,18 @@ impl TrainStep {
     /// full mask.
     #[must_use]
     pub fn mfu(&self, took: Picoseconds) -> f64 {
-        let BareStep { model, mapping, batch, .. } = &self.bare;
+        let OwnedJob { model, mapping, batch, .. } = &self.owned;
         let (gpus, recompute, peak) = (self.gpus(), mapping.recompute, self.peak_flops);
         let seconds = took.as_secs_f64();
         Convention::MfuFull.utilisation(model, *batch, recompute, gpus, peak, seconds)
     }
 
-    /// Returns the share of links that the job's software can use under `transport`, and the delay that it adds.
+    /// Returns the delays of the cables of a step on `fabric`, inside a domain and between domains.
     #[must_use]
-    pub fn pace(&self, fabric: &Fabric, transport: &Transport) -> LinkShare {
-        let share =
-            transport.payload.0 as f64 / (transport.payload.0 + transport.header.0).max(1) as f64;
-        let links = &self.bare.calibration.network;
-        let lag = |seconds: f64, there: Picoseconds| {
-            Picoseconds(((seconds * 1e12) as u64).saturating_sub(there.0))
-        };
-        // Between two GPUs there is one cable, or two through an island's switch.
-        let cables = if fabric.hbd.ring().is_some() { 1 } else { 2 };
-        let scale_out_lag = lag(links.scale_out_step_seconds, fabric.dcn.link_latency() * 2);
-        let has_domain = fabric.hbd.grouping() != Grouping::Anywhere;
-        let inside = fabric.hbd_links.inside_latency * cables;
-        LinkShare {
-            has_domain,
-            domain: (share / links.domain).max(1.0),
-            scale_out: (share / links.scale_out).max(1.0),
-            domain_lag: if has_domain {
-                lag(links.domain_step_seconds, inside)
-            } else {
-                scale_out_lag
-            },
-            scale_out_lag,
-        }
-    }
-}
-
-/// How a job's software slows down its links. The software does not fill them, which is modelled as
-/// additional bytes, and each step of an exchange takes additional time.
-#[derive(Clone, Copy, Debug, PartialEq)]
-pub struct LinkShare {
-    /// Whether there is a domain. Without one, TP also goes over the network.
-    has_domain: bool,
-    domain: f64,
-    scale_out: f64,
-    /// Delay of each step of an exchange inside the domain.
-    pub(crate) domain_lag: Picoseconds,
-    /// Delay of each step of an exchange over the network.
-    pub(crate) scale_out_lag: Picoseconds,
-}
-
-impl LinkShare {
-    /// Returns the effective bytes of an exchange inside the domain.
-    pub(crate) fn inside(&self, bytes: Bytes) -> Bytes {
-        if !self.has_domain {
-            return self.across(bytes);
-        }
-        Bytes((bytes.0 as f64 * self.domain) as u64)
-    }
-
-    /// Returns the effective bytes of an exchange over the network.
-    pub(crate) fn across(&self, bytes: Bytes) -> Bytes {
-        Bytes((bytes.0 as f64 * self.scale_out) as u64)
+    pub fn cables(fabric: &Fabric) -> [Picoseconds; 2] {
+        // Between GPUs there is one cable, or two through the switch of an island.
+        let inside = if fabric.hbd.ring().is_some() { 1 } else { 2 };
+        [fabric.hbd_links.inside_latency * inside, fabric.dcn.link_latency() * 2]
     }
 }
 
@@ -359,19 +339,65 @@ fn mapping_of(
         data,
         expert: raw.ep,
         micro_batch: raw.tokens / sequence,
-        virtual_stages: 1,
+        virtual_stages: train.virtual_stages,
         recompute: Recompute::None,
         schedule: Schedule::OneForwardOneBackward,
     })
 }
 
-/// Returns the network for the closed form. In an island, as on a ring, only TP stays inside.
-fn network_of(fabric: &Fabric, tp: u32) -> Network {
-    let network = Network::of_fabric(fabric);
-    match fabric.hbd.grouping() {
-        Grouping::Island { .. } => Network { domain_gpus: tp, ..network },
-        Grouping::Line | Grouping::Anywhere => network,
+/// Returns the constants and features that `lightloom mfu` uses for this model.
+fn prepared(train: &Train, model: &Model, raw: &MappingFile) -> Result<Prepared, TrainError> {
+    let is_sharded = raw.sharding == ShardingFile::Sharded;
+    let request = Request {
+        model: model.clone(),
+        card: train.accelerator.clone(),
+        batch: Batch { sequences: 1, tokens: 1 },
+        precision: train.precision,
+        expert_imbalance: 0.0,
+        convention: Convention::MfuFull,
+        limits: Limits::default(),
+        constants: train.constants.clone(),
+        refitted: BTreeMap::new(),
+        changes: Changes {
+            sharding: is_sharded.then_some(ZeroStage::Everything),
+            ..Changes::default()
+        },
+    };
+    request.prepare().map_err(|error| TrainError::Constants(error.to_string()))
+}
+
+/// Returns the constants of a step with this mapping.
+fn calibration_of(whole: Calibration, raw: &MappingFile, fabric: &Fabric) -> Calibration {
+    let mut calibration = whole;
+    let (network, software) = (&mut calibration.network, &mut calibration.software);
+    if raw.states_share() && raw.usable_share.to_bits() != network.scale_out.to_bits() {
+        (network.is_stated, network.scale_out) = (true, raw.usable_share);
     }
+    // Circuits for gradients replace those for micro-batches.
+    software.data_overlap &= fabric.dcn.circuits().is_none();
+    if raw.sharding == ShardingFile::Replicated && software.sharding == ZeroStage::Everything {
+        software.sharding = ZeroStage::Replicated;
+    }
+    calibration
+}
+
+/// Refuses schedules that have no task graph.
+fn refuse_schedule(
+    train: &Train,
+    mapping: &Mapping,
+    software: &Software,
+    (model, micro_batches): (&Model, u32),
+) -> Result<(), TrainError> {
+    let (job, stages, pieces) = (train.job.clone(), mapping.pipeline, mapping.virtual_stages);
+    if stages > 1 && software.features.has(Feature::DualPipe) {
+        return Err(TrainError::DualPipe { job });
+    }
+    let layers = model.layers + if software.balanced_ends { 2 } else { 0 };
+    let is_cut = layers.is_multiple_of(stages * pieces) && micro_batches.is_multiple_of(stages);
+    if pieces > 1 && (stages == 1 || !is_cut) {
+        return Err(TrainError::Interleaved { job, pieces, stages, micro_batches, layers });
+    }
+    Ok(())
 }
 
 fn model_of(fabric: &Fabric, job: &FabricJob, raw: &MappingFile) -> Result<Model, TrainError> {

@@ -7,6 +7,7 @@ use lightloom_engine::{
 };
 use lightloom_training::graph::TaskWork;
 use lightloom_training::machine::{Cable, Domain, Machine};
+use lightloom_units::Picoseconds;
 
 use super::{DCN, HBD, Substrate};
 
@@ -16,6 +17,8 @@ pub struct Domains {
     ring_of: Vec<Option<u32>>,
     /// The domain switch of each rank.
     domain_of: Vec<Option<u32>>,
+    /// Delays of the cables of a step, inside a domain and between domains.
+    pub(crate) cables: [Picoseconds; 2],
     /// Whether rings are cables between neighbours.
     pub(crate) are_wired: bool,
     /// The fraction by which the first rank in an all-to-all receives more than its share (0.2 means 20 %).
@@ -29,10 +32,13 @@ impl Substrate {
     /// Fails if a cable cannot be emulated.
     pub fn of_machine(machine: &Machine) -> Result<Self, NetworkError> {
         let (network, hosts) = lay_out(machine)?;
+        let are_wired = machine.domain == Domain::Cables;
+        let hops = if are_wired { 1 } else { 2 };
         let domains = Domains {
+            cables: [machine.ring_link.delay * hops, machine.rail_link.delay * 2],
             ring_of: machine.ring_of(),
             domain_of: machine.domain_of(),
-            are_wired: machine.domain == Domain::Cables,
+            are_wired,
             imbalance: machine.expert_imbalance,
         };
         let route = Route::Within(DCN);
@@ -49,12 +55,21 @@ impl Domains {
         first.is_some() && ranks.iter().all(|rank| domain(rank) == first)
     }
 
+    pub(crate) fn domain(&self, rank: u32) -> Option<u32> {
+        self.domain_of.get(rank as usize).copied().flatten()
+    }
+
     /// Returns the rings whose links a collective uses.
     pub(crate) fn rings_under(&self, work: &TaskWork) -> Vec<u32> {
-        let ranks = match work {
+        let ends;
+        let ranks: &[u32] = match work {
             TaskWork::Ring { ring, .. } => return vec![*ring],
             TaskWork::Across { ranks, .. } | TaskWork::Pairs { ranks, .. } => ranks,
-            TaskWork::Compute { .. } | TaskWork::Transfer { .. } => return Vec::new(),
+            TaskWork::Transfer { from, to, .. } => {
+                ends = [*from, *to];
+                &ends
+            }
+            TaskWork::Compute { .. } => return Vec::new(),
         };
         let meets_another = |rank: &&u32| {
             ranks.iter().any(|other| other != *rank && self.is_inside(&[**rank, *other]))

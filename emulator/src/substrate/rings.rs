@@ -208,7 +208,15 @@ impl RingCables {
         }
     }
 
-    /// Returns the nodes of the island whose GPUs this switch joins. Empty for any other vertex.
+    /// Returns the island of a GPU, if any.
+    pub(super) fn island_of(&self, gpu: VertexId) -> Option<u32> {
+        let Grouping::Island { nodes } = self.fabric.hbd.grouping() else { return None };
+        let node = self.gpu(gpu)?.node.index() as u32;
+        Some(node / nodes.max(1))
+    }
+
+    /// Returns the nodes of an island by the switch that joins their GPUs. Empty for any other
+    /// vertex.
     pub(super) fn nodes_of_island(&self, switch: VertexId) -> Vec<NodeId> {
         let Grouping::Island { nodes } = self.fabric.hbd.grouping() else { return Vec::new() };
         let Ok(island) = self.islands.binary_search(&switch) else { return Vec::new() };

@@ -9,13 +9,14 @@
 //! meet at a network card, pieces that wait for each other, and packet headers.
 
 use lightloom_engine::transport::Transport;
+use lightloom_step::work::StepWork;
 use lightloom_training::graph::{TaskGraph, TaskWork};
 use lightloom_training::machine::{Cable, Domain, Machine};
 use lightloom_training::mapping::Mapping;
 use lightloom_training::network::{Efficiency, Network, Shape};
 use lightloom_training::schedule::Pipeline;
-use lightloom_training::step::{BareStep, Job};
-use lightloom_training::step_graph::{SimulatedRails, step_machine, step_tasks};
+use lightloom_training::step::{Job, OwnedJob};
+use lightloom_training::tasks::{SimulatedRails, TaskPurpose, step_machine, step_tasks};
 use lightloom_units::{BitsPerSecond, Picoseconds, SimTime};
 use serde::Serialize;
 
@@ -140,8 +141,8 @@ pub enum Prove {
     Reuse,
 }
 
-/// The part of a job that fits in the budget.
-struct JobExcerpt(BareStep);
+/// The part of a job that fits the budget.
+struct JobExcerpt(OwnedJob);
 
 impl JobExcerpt {
     fn of(job: &Job<'_>) -> Result<Self, PacketsError> {
@@ -156,7 +157,7 @@ impl JobExcerpt {
         let replicas = lanes_of_experts.max(2).min(mapping.data).max(lanes_of_experts);
         let micro_batches = mapping.micro_batches(job.batch).max(1);
         let mapping = Mapping { data: replicas, ..mapping };
-        let mut excerpt = Self(BareStep::of(&Job { mapping, ..*job }));
+        let mut excerpt = Self(OwnedJob::of(&Job { mapping, ..*job }));
         excerpt.set_micro_batches(micro_batches);
         excerpt.refuse_partial_rounds(micro_batches)?;
         excerpt.shrink()?;
@@ -194,7 +195,8 @@ impl JobExcerpt {
         let round = u64::from(self.0.mapping.pipeline);
         let places = self.0.mapping.pipeline * self.0.mapping.virtual_stages;
         loop {
-            let (hops, tasks) = (cut_hops(&self.0.job()), cut_tasks(&self.0.job()));
+            let work = self.0.job().work();
+            let (hops, tasks) = (cut_hops(&work), cut_tasks(&work));
             if hops <= HOPS_BUDGET && tasks <= TASKS_BUDGET {
                 return Ok(());
             }
@@ -230,22 +232,34 @@ pub fn run(
     let excerpt = JobExcerpt::of(job)?;
     let micro_batches = excerpt.micro_batches();
     let step = excerpt.0;
-    let links = links(&step.network, &step.calibration.network);
-    let replicas = step.mapping.data;
-    let (graph, _) = step_tasks(&step.job(), SimulatedRails::First);
-    let machine = step_machine(&step.job(), SimulatedRails::First, links);
+    let (replicas, work) = (step.mapping.data, step.job().work());
+    let (graph, _) = step_tasks(&work, SimulatedRails::First);
+    let imbalance = job.expert_imbalance;
+    let machine = step_machine(
+        &work,
+        &step.network,
+        SimulatedRails::First,
+        whole_links(&step.network),
+        imbalance,
+    );
     let without = hops_without_reuse(&graph, &machine);
     let is_whole = prove == Prove::Reuse && without <= PROOF_BUDGET;
     let sampled = prove == Prove::Reuse && !is_whole;
     let reuse = if sampled { RingReuse::Checked } else { RingReuse::IdleRings };
-    let timeline = replay(&graph, &machine, reuse, progress)?;
+    let timeline = match replay(&graph, &machine, reuse, progress) {
+        // Other exchanges of the step share the links of a ring: then every packet of it runs.
+        Err(RunError::Reuse(ReuseError::BusyRing { .. })) if without <= HOPS_BUDGET => {
+            replay(&graph, &machine, RingReuse::Never, progress)?
+        }
+        other => other?,
+    };
     let proof = if is_whole {
         let other = replay(&graph, &machine, RingReuse::Never, progress)?;
         Some(both_ways(&graph, &timeline, &other).map_err(RunError::from)?)
     } else {
         sampled.then_some(Proof::Sampled { checked: timeline.checked })
     };
-    let analytic_seconds = step.time().step_seconds;
+    let analytic_seconds = work.time().step_seconds;
     let packet_seconds = timeline.end.0 as f64 * 1e-12;
     let step = PacketStep {
         gpus: step.mapping.gpus(),
@@ -284,7 +298,21 @@ fn gcd(a: u32, b: u32) -> u32 {
     if b == 0 { a } else { gcd(b, a % b) }
 }
 
-/// Returns cables with the effective data rates and delays that the formulas use.
+/// Returns cables with data-sheet rates. Tasks have paces of their software.
+fn whole_links(network: &Network) -> [Cable; 2] {
+    let link = |bytes_per_second: f64, delay: u64| Cable {
+        rate: BitsPerSecond((bytes_per_second * 8.0) as u64),
+        delay: Picoseconds::from_nanos(delay),
+    };
+    let domain = match network.shape {
+        // Half in each direction.
+        Shape::Ring | Shape::Torus => link(network.domain_rate / 2.0, 200),
+        Shape::Switch => link(network.domain_rate, 200),
+    };
+    [domain, link(network.scale_out_rate, 500)]
+}
+
+/// Returns cables with the effective data rates and the delays of the formulas.
 fn links(network: &Network, efficiency: &Efficiency) -> [Cable; 2] {
     let transport = Transport::default();
     let data = transport.payload.0 as f64 / (transport.payload.0 + transport.header.0) as f64;
@@ -349,32 +377,37 @@ fn hops_of(bytes: f64) -> f64 {
     2.0 * (bytes / Transport::default().payload.0 as f64).ceil()
 }
 
-/// Returns the packet-hops of the step between domains plus those of the first collective of each
-/// kind on a ring, rounded up.
-fn cut_hops(job: &Job<'_>) -> f64 {
-    let (mapping, pieces) = (&job.mapping, job.pieces());
+/// Returns the packet-hops of the step between domains, and of the first collective of each kind on
+/// a ring, rounded up.
+fn cut_hops(work: &StepWork) -> f64 {
+    let mapping = &work.mapping;
     let lanes = f64::from(mapping.data * mapping.context);
-    let rounds = mapping.micro_batches(job.batch) as f64;
-    let passes = if pieces.is_recomputed { 3.0 } else { 2.0 };
-    let layers = f64::from(job.model.layers);
-    let expert_layers = f64::from(job.model.expert_layers().min(job.model.layers));
-    let experts = if mapping.expert > 1 { 2.0 * passes * expert_layers } else { 0.0 };
-    let blocks = f64::from(mapping.context - 1) * (passes + 1.0) * layers;
+    let rounds = work.micro_batches as f64;
+    let of_layer = |layer: u32| {
+        let own = work.layer(layer);
+        let all = own.forward.stretches.iter().chain(&own.backward.stretches);
+        let exchanges = all.filter_map(|one| Some((one.exchange?, f64::from(one.count))));
+        exchanges.fold([0.0; 2], |[rings, others], (one, count)| {
+            let hops = count * hops_of(one.bytes);
+            let is_ring = one.purpose == TaskPurpose::Tensor;
+            if is_ring { [rings + hops, others] } else { [rings, others + hops] }
+        })
+    };
+    let layers = (0..work.layer_count()).map(of_layer);
+    let [rings, others] = layers.fold([0.0, 0.0], |a, b| [f64::max(a[0], b[0]), a[1] + b[1]]);
     let transfers = 2.0 * f64::from(mapping.pipeline * mapping.virtual_stages);
-    let each = experts * hops_of(pieces.expert_bytes)
-        + blocks * hops_of(pieces.context_block_bytes)
-        + transfers * hops_of(pieces.transfer_bytes);
-    let weights = (pieces.weights.0 + pieces.weights.1) * 4.0;
-    let replicas = if lanes > 1.0 { f64::from(mapping.pipeline) * hops_of(weights) } else { 0.0 };
-    let rings = 2.0 * f64::from(mapping.tensor) * hops_of(pieces.exchange_bytes);
-    2.0 * lanes * (rounds * each + replicas) + rings
+    let transfers = transfers * work.transfer.map_or(0.0, |one| hops_of(one.bytes));
+    let times = if work.is_sharded { rounds } else { 1.0 };
+    let buckets = work.gather.iter().chain(&work.reduce).map(|one| hops_of(one.bytes));
+    let replicas = times * f64::from(work.layer_count()) * buckets.sum::<f64>();
+    2.0 * lanes * (rounds * (others + transfers) + replicas) + f64::from(mapping.tensor) * rings
 }
 
-fn cut_tasks(job: &Job<'_>) -> f64 {
-    let mapping = &job.mapping;
+fn cut_tasks(work: &StepWork) -> f64 {
+    let mapping = &work.mapping;
     let lanes = f64::from(mapping.data * mapping.context);
-    let of_layer = 12.0 + 4.0 * f64::from(mapping.context);
-    lanes * mapping.micro_batches(job.batch) as f64 * f64::from(job.model.layers) * of_layer
+    let of_layer = 24.0 + 4.0 * f64::from(mapping.context);
+    lanes * work.micro_batches as f64 * f64::from(work.layer_count()) * of_layer
 }
 
 /// Returns the packet-hops of all collectives on rings.

@@ -24,6 +24,7 @@ mod library_plans;
 mod lost_flows;
 mod mixed_metrics;
 mod months;
+mod one_graph;
 mod one_order;
 mod one_run;
 mod phase_times;

@@ -61,19 +61,23 @@ fn calm_step_matches_its_closed_form_in_every_dimension() {
         let outcome = run(&one_tor(gpus, tp, training), CALM);
         let step = &outcome.steps.of_jobs()[0];
         let closed = step.closed_form.as_secs_f64();
-        let off = seconds(step) / closed - 1.0;
+        let contention = step.why.unwrap().contention.as_secs_f64();
+        let off = (seconds(step) - contention) / closed - 1.0;
         println!(
-            "{name:12} {:.6} s, closed form {closed:.6} s, {:+.2} %; {} packet-hops",
+            "{name:12} {:.6} s, closed form {closed:.6} s, {:+.2} % without contention; {} packet-hops",
             seconds(step),
             100.0 * off,
             outcome.head.packet_hops,
         );
         assert_eq!(sum(step), step.took().unwrap().0, "{name}: the causes add up to it");
-        if off.abs() > 0.02 {
-            misses.push(format!("{name} {:+.2} %", 100.0 * off));
+        // Without contention the step may wait for other exchanges, so the contention on its path is at
+        // least the time that it costs.
+        let with = seconds(step) / closed - 1.0;
+        if off > 0.01 || with < -0.01 {
+            misses.push(format!("{name} {:+.2} % to {:+.2} %", 100.0 * off, 100.0 * with));
         }
     }
-    assert!(misses.is_empty(), "off by more than 2 %: {misses:?}");
+    assert!(misses.is_empty(), "off by more than 1 %: {misses:?}");
 }
 
 #[test]
@@ -86,7 +90,7 @@ fn excerpt_step_matches_the_job_on_its_fabric() {
             panic!("a fabric is planned")
         };
         let step = TrainStep::of(&scenario.train[0], fabric, plan).unwrap();
-        let alone = packets::run(&step.bare.job(), Prove::Nothing, &mut ()).unwrap().step;
+        let alone = packets::run(&step.owned.job(), Prove::Nothing, &mut ()).unwrap().step;
         assert_eq!(alone.gpus, u64::from(*gpus), "{name} is run whole");
         let outcome = lightloom_emulator::emulate(&scenario, 1, &mut ()).unwrap();
         let there = seconds(&outcome.steps.of_jobs()[0]);
@@ -140,11 +144,13 @@ fn node_fault_costs_the_lost_work_and_the_replacement() {
     assert_eq!(with[0].end, without[0].end, "before the fault");
     let why = with[1].why.unwrap();
     let lost = 350.0 - millis(with[1].start.since(lightloom_units::SimTime::START));
-    assert!((millis(why.restart) - lost).abs() < 0.001, "{why:?}: {lost} ms were done");
+    // Weights gathered before the first pass are kept.
+    let kept = lost - millis(why.restart);
+    assert!((0.0..=millis(why.exposed.dp)).contains(&kept), "{why:?}: {lost} ms were done");
     let fault = millis(why.fault);
     assert!((6.0..8.5).contains(&fault), "detected, planned, switched: {fault} ms");
     let more = millis(with[1].took().unwrap()) - millis(without[1].took().unwrap());
-    assert!((more - lost - fault).abs() < 0.5, "{more} ms more for {lost} and {fault}");
+    assert!((more - (lost - kept) - fault).abs() < 0.5, "{more} ms more for {lost} and {fault}");
     assert_eq!(with[1].restarts, 1);
     // Below one top-of-rack switch the new place is as good as the old one.
     let next = millis(with[2].took().unwrap()) / millis(without[2].took().unwrap());
@@ -199,9 +205,16 @@ fn rings_simulated_separately_take_the_time_they_take_in_place() {
 #[test]
 fn interface_outage_delays_its_step_without_restart() {
     let calm = both("{job: first, steps: 1}", "");
-    // A fault in the middle of the gradient exchange, too short for a new plan.
-    let at = millis(steps(&calm, "first")[0].took().unwrap()) - 10.0;
-    let fault = format!("faults: [{{part: n1/nic2, at: {at:.0}ms, lasts: 3ms}}]");
+    // A fault in the gradients just before the optimizer, too short for a new plan.
+    let scenario = load(TWO_JOBS, &format!("{BOTH}train: [{{job: first}}]\n")).0.unwrap();
+    let start = scenario::plan(&scenario).unwrap();
+    let (On::Fabric(fabric), Some((plan, _))) = (&scenario.on, start.plan.as_deref()) else {
+        panic!("a fabric is planned")
+    };
+    let step = TrainStep::of(&scenario.train[0], fabric, plan).unwrap();
+    let optimizer = 1e3 * step.closed_form().optimizer_seconds;
+    let at = millis(steps(&calm, "first")[0].took().unwrap()) - optimizer - 1.0;
+    let fault = format!("faults: [{{part: n1/nic2, at: {:.0}us, lasts: 3ms}}]", 1e3 * at);
     let outcome = both("{job: first, steps: 2}", &fault);
     let first = steps(&outcome, "first");
     let why = first[0].why.unwrap();
@@ -304,7 +317,7 @@ fn shipped(name: &str, sharing: IslandReuse) -> Outcome {
 /// the result is the same.
 #[test]
 fn reusing_island_times_does_not_change_steps() {
-    for (name, simulated_most) in [("job-step.yaml", 10), ("job-circuits.yaml", 50)] {
+    for (name, simulated_most) in [("job-step.yaml", 10), ("job-circuits.yaml", 10)] {
         let [reused, proven, whole] = [IslandReuse::Reuse, IslandReuse::Proven, IslandReuse::Whole]
             .map(|how| shipped(name, how));
         let reuse = reused.reuse.unwrap();

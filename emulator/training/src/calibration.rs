@@ -12,10 +12,25 @@ use super::calibrated::FRAMEWORKS;
 use super::features::Features;
 use super::network::Efficiency;
 
-#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Serialize)]
+pub use super::mapping::{ContextExchange, ZeroStage};
+
+#[derive(
+    Clone,
+    Copy,
+    Debug,
+    Default,
+    PartialEq,
+    Eq,
+    PartialOrd,
+    Ord,
+    Serialize,
+    Deserialize,
+    schemars::JsonSchema,
+)]
 #[serde(rename_all = "kebab-case")]
 pub enum Precision {
     /// 16 bits (bf16 or fp16).
+    #[default]
     Bf16,
     /// 8 bits with a scale per tensor in the linear layers, 16 bits in attention and output layer.
     Fp8,
@@ -45,32 +60,6 @@ impl Precision {
             Self::Nvfp4 => 0.5,
         }
     }
-}
-
-/// How the training state is sharded over the replicas (ZeRO stages).
-#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Serialize, Deserialize)]
-#[serde(rename_all = "kebab-case")]
-pub enum ZeroStage {
-    /// Every replica holds all of it (ZeRO-0).
-    Replicated,
-    /// Optimizer states are sharded (ZeRO-1, distributed optimizer).
-    Optimizer,
-    /// Optimizer states and gradients are sharded (ZeRO-2).
-    Gradients,
-    /// Everything is sharded (ZeRO-3, FSDP).
-    Everything,
-}
-
-/// How context-parallel ranks exchange keys and values.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Serialize, Deserialize)]
-#[serde(rename_all = "kebab-case")]
-pub enum ContextExchange {
-    /// Block by block around a ring, overlapped with work on the previous block.
-    Ring,
-    AllGather,
-    /// All-to-all of queries, keys and values, which gives each rank whole sequences of a few heads
-    /// (Ulysses).
-    AllToAll,
 }
 
 /// Optimizations that the training software uses.

@@ -15,7 +15,7 @@ use std::sync::Arc;
 use lightloom_collective::CollectiveKind;
 use lightloom_units::Bytes;
 
-use super::graph::TaskWork;
+use super::graph::{PairBytes, TaskWork};
 use super::machine::Machine;
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
@@ -110,10 +110,6 @@ impl Size {
         }
     }
 }
-
-/// Bytes from each rank to each other, by rows: the messages of all-to-alls of unequal parts, and of
-/// gathers and scatters.
-pub type PairBytes = Arc<[u64]>;
 
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Exchange {

@@ -1,18 +1,14 @@
 // SPDX-License-Identifier: Apache-2.0
-//! Predicts how long a training step takes on a machine, and which data it sends when.
+//! Training steps on a machine: durations, traffic and order.
 //!
-//! A [`mapping::Mapping`] distributes a [`model::Model`] over GPUs, a [`network::Network`] connects
-//! the GPUs, and a [`calibration::Calibration`] holds the measured efficiency of an accelerator and
-//! its software. [`step::step_time`] is a pure function of these and returns the time of a step;
-//! [`mfu`] and [`goodput`] derive their figures from it. [`search`] tries mappings. [`step_graph`]
-//! turns a step into tasks with dependencies for the emulator. [`kineto`], [`chakra`], [`goal`] and
-//! [`simai`] read steps that other tools recorded or generated.
+//! A [`model::Model`] is cut over GPUs by a [`mapping::Mapping`]; a [`network::Network`] joins the GPUs, and a
+//! [`calibration::Calibration`] holds measured constants of an accelerator and its software. [`step::step_time`] is a pure
+//! function of these and returns the duration of a step, from which [`mfu`] and [`goodput`] follow. [`search`] tries mappings,
+//! `lightloom-step` evaluates a step, and [`kineto`], [`chakra`], [`goal`] and [`simai`] read steps recorded by other tools.
 //!
-//! Analytic times are floating-point seconds, recorded and emulated times are picoseconds, and
-//! sizes are bytes.
+//! Computing is in seconds of floating point, recorded and emulated steps in picoseconds, sizes in bytes.
 //!
-//! Packets and plans are outside the scope of this crate. A step states its traffic; the planner
-//! and the emulator compute how long that traffic takes on a fabric.
+//! Not here: packets and plans.
 
 pub mod architecture;
 pub mod batching;
@@ -31,27 +27,21 @@ pub mod fit;
 pub mod flops;
 pub mod goal;
 pub mod goodput;
-pub mod graph;
 mod hugging_face;
 pub mod kineto;
-pub mod longest_path;
-pub mod machine;
 pub mod mapped;
-pub mod mapping;
 pub mod memory;
 pub mod mfu;
-pub mod network;
 pub mod recorded;
 pub mod reinforcement;
 pub mod request;
 pub mod rescale;
 pub mod rollout;
 pub mod runs;
-pub mod schedule;
 pub mod search;
 pub mod serving;
 pub mod simai;
 pub mod step;
-pub mod step_graph;
 
 pub use lightloom_fabric::model;
+pub use lightloom_step::{graph, longest_path, machine, mapping, network, schedule, tasks};

@@ -300,7 +300,7 @@ pub struct MappingFile {
     #[serde(default = "at_once")]
     pub micro_batch_slack: Text<Picoseconds>,
     /// Achievable fraction of a network link's rate, applied in plans, analytical step times and
-    /// packet emulation.
+    /// packet emulation. By default, collectives achieve 0.96.
     #[serde(default = "usable_share", skip_serializing_if = "is_usual_share")]
     #[schemars(range(min = 0.01, max = 1.0))]
     pub usable_share: f64,
@@ -313,6 +313,23 @@ fn usable_share() -> f64 {
 
 fn is_usual_share(share: &f64) -> bool {
     share.to_bits() == usable_share().to_bits()
+}
+
+impl MappingFile {
+    /// Share of a link's rate that the rings of a library achieve, as measured.
+    pub const LIBRARY_SHARE: f64 = 0.96;
+
+    /// Returns whether the file states the usable share of links.
+    #[must_use]
+    pub fn states_share(&self) -> bool {
+        !is_usual_share(&self.usable_share)
+    }
+
+    /// Returns the usable share of links for gradients.
+    #[must_use]
+    pub fn gradient_share(&self) -> f64 {
+        if self.states_share() { self.usable_share } else { Self::LIBRARY_SHARE }
+    }
 }
 
 /// A training step with a mapping search over GPUs per group (unless the job sets `tp`), pipeline

@@ -278,9 +278,13 @@ fn training(
         return None;
     }
     let step = Step { grid: &grid, sizes, raw, card };
-    let phases = [("micro-batches", step.micro_batches()), ("gradients", step.gradients())];
-    let usable_share = Some(raw.usable_share);
-    Some(phases.map(|(name, sent)| (name.to_owned(), Sent { usable_share, ..sent })).to_vec())
+    let phases = [
+        ("micro-batches", step.micro_batches(), raw.usable_share),
+        ("gradients", step.gradients(), raw.gradient_share()),
+    ];
+    let named = phases
+        .map(|(name, sent, share)| (name.to_owned(), Sent { usable_share: Some(share), ..sent }));
+    Some(named.to_vec())
 }
 
 pub(super) struct Step<'a> {

@@ -99,6 +99,8 @@ fn directions(mapping: &Mapping, raw: &MappingFile, card: &ModelCard, tp: u32) -
     // One ring joins the context and data ranks of a stage; a subset need not be cut.
     let replicas = cp * f64::from(mapping.dp);
     let gradients = passes * (replicas - 1.0) / replicas * card.weight_bytes().0 as f64 / (tp * pp);
+    // Gradients as bytes that take as long at the share of the micro-batches.
+    let gradients = gradients * raw.usable_share / raw.gradient_share();
     let data = if mapping.cp == 1 { gradients } else { 0.0 };
     [
         Direction { size: mapping.cp, bytes: context },

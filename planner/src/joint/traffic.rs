@@ -152,9 +152,9 @@ fn training(
         expert_skew: 0.0,
         seed: Seed(0),
     };
-    let sent =
-        [training.micro_batch_traffic(none(leaves)), training.data_parallel_traffic(none(leaves))];
-    named(sent.map(|demand| demand.filling(raw.usable_share)), slack)
+    let micro_batches = training.micro_batch_traffic(none(leaves)).filling(raw.usable_share);
+    let gradients = training.data_parallel_traffic(none(leaves)).filling(raw.gradient_share());
+    named([micro_batches, gradients], slack)
 }
 
 fn named(demands: [Demand; 2], slack: [Picoseconds; 2]) -> Vec<Phase> {

@@ -3,22 +3,23 @@
 //! recorded time, and exchanges run packet by packet over the network of the run. On a machine,
 //! ring collectives can take the time measured on an otherwise idle ring.
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet, VecDeque};
 
 use lightloom_collective::{CollectiveKind, Directions};
 use lightloom_engine::steady::Stage;
-use lightloom_engine::{BatchId, FlowId, Route, VertexId};
+use lightloom_engine::{BatchId, FlowId, VertexId};
 use lightloom_training::described::Described;
 use lightloom_training::graph::{self, TaskId, TaskWork};
 use lightloom_units::{Bytes, Picoseconds, SimTime};
 
 use super::super::RunError;
 use super::super::context::Context;
+use super::foresight::may_begin;
 use super::jobs::{JobTurn, Jobs, Repetition};
 use super::ring_time::{ReuseError, RingClass, RingReuse};
 use super::sends::Sends;
 use crate::scenario::Pattern;
-use crate::substrate::{Domains, HBD, Members};
+use crate::substrate::Members;
 
 pub(super) struct Playing {
     schedule: graph::Schedule,
@@ -27,13 +28,61 @@ pub(super) struct Playing {
     /// Tasks that could not begin because a host had no path.
     blocked: Vec<TaskId>,
     batches: BTreeMap<BatchId, TaskId>,
-    /// Rings that a collective is using, if times of idle rings are reused.
-    busy: BTreeMap<u32, (u32, bool)>,
-    /// The class of each of the machine's rings, if times are reused.
+    is_begun: Vec<bool>,
+    /// Use of each ring of a machine, if times of idle rings are reused.
+    busy: BTreeMap<u32, RingUse>,
+    /// For each ring of a machine, its class if times are reused.
     classes: BTreeMap<u32, Option<RingClass>>,
 }
 
+/// The collectives on the links of a ring.
+#[derive(Default)]
+struct RingUse {
+    count: u32,
+    /// Whether the one on it takes a reused time.
+    is_reused: bool,
+    /// Unfinished exchanges with other ranks that use these links.
+    others: VecDeque<TaskId>,
+    /// Collectives on the ring that were not alone on it.
+    shared: BTreeSet<TaskId>,
+}
+
+/// Number of unfinished exchanges that are considered before a time is reused.
+const OTHERS: usize = 64;
+
 impl Playing {
+    /// Returns whether no exchange with other ranks uses the links of a ring while `task` runs for
+    /// `took`.
+    fn is_alone(
+        &mut self,
+        graph: &graph::TaskGraph,
+        (task, ring): (TaskId, u32),
+        (now, took): (SimTime, Picoseconds),
+        spans: &[(SimTime, SimTime)],
+    ) -> bool {
+        let Some(of_ring) = self.busy.get_mut(&ring) else { return true };
+        while of_ring.others.front().is_some_and(|first| self.schedule.is_done(*first)) {
+            of_ring.others.pop_front();
+        }
+        let left = |other: TaskId| match other {
+            _ if other == task => Some(Picoseconds(u64::MAX)),
+            _ if self.schedule.is_done(other) => Some(Picoseconds::ZERO),
+            _ if self.is_begun[other.index()] => {
+                Some(Picoseconds(spans[other.index()].1.0.saturating_sub(now.0)))
+            }
+            _ => None,
+        };
+        let meets = |other: &TaskId| {
+            let is_open = !self.schedule.is_done(*other);
+            is_open && (self.is_begun[other.index()] || may_begin(graph, &left, *other, took))
+        };
+        let is_alone = of_ring.count == 1 && !of_ring.others.iter().take(OTHERS).any(meets);
+        if !is_alone {
+            of_ring.shared.insert(task);
+        }
+        is_alone
+    }
+
     /// Returns whether a task waits for a path.
     pub(super) fn is_blocked(&self) -> bool {
         !self.blocked.is_empty()
@@ -64,7 +113,8 @@ impl<'a> Jobs<'a> {
             earliest: vec![Picoseconds::ZERO; tasks],
             blocked: Vec::new(),
             batches: BTreeMap::new(),
-            busy: BTreeMap::new(),
+            is_begun: vec![false; tasks],
+            busy: self.ring_uses(context, place),
             classes: BTreeMap::new(),
         };
         self.playing.insert(place, playing);
@@ -73,6 +123,24 @@ impl<'a> Jobs<'a> {
             self.step_done(place, context.now(), context.now());
         }
         ready.into_iter().try_for_each(|task| self.begin_task(context, place, task))
+    }
+
+    /// Returns the exchanges with other ranks on the links of each ring of a machine.
+    fn ring_uses(&self, context: &Context<'_>, place: usize) -> BTreeMap<u32, RingUse> {
+        let mut uses: BTreeMap<u32, RingUse> = BTreeMap::new();
+        let domains = context.substrate.domains.as_ref();
+        let Some(domains) = domains.filter(|_| self.times.reuse != RingReuse::Never) else {
+            return uses;
+        };
+        for (task, of) in self.described(place).graph.tasks().iter().enumerate() {
+            if matches!(of.work, TaskWork::Ring { .. }) {
+                continue;
+            }
+            for ring in domains.rings_under(&of.work) {
+                uses.entry(ring).or_default().others.push_back(TaskId(task as u32));
+            }
+        }
+        uses
     }
 
     fn described(&self, place: usize) -> &'a Described {
@@ -97,14 +165,16 @@ impl<'a> Jobs<'a> {
     ) -> Result<(), RunError> {
         let task = &self.described(place).graph.tasks()[id.index()];
         let now = context.now();
-        let sends = self.sends_of(context, place, &task.work);
+        self.playing.entry(place).and_modify(|playing| playing.is_begun[id.index()] = true);
+        let sends = self.sends_of(context, place, id);
+        let lag = self.lag(context, place, id);
         let timed = match (&task.work, &sends) {
             (TaskWork::Compute { took, .. }, _) => Some((*took, Picoseconds::ZERO)),
             // A single rank has no other rank to which it could send.
             (_, None) => Some((Picoseconds::ZERO, Picoseconds::ZERO)),
             (work, Some(sends)) => {
                 let took = self.ring_time(context, (place, id), (work, sends))?;
-                took.map(|took| (took, context.substrate.network.shortest_delay()))
+                took.map(|took| (lag + took, context.substrate.network.shortest_delay()))
             }
         };
         let Some(sends) = sends.filter(|_| timed.is_none()) else {
@@ -114,7 +184,7 @@ impl<'a> Jobs<'a> {
             self.plan(context, now + took + news, JobTurn::Worked(place, id));
             return Ok(());
         };
-        let started = context.add(|engine| sends.start(engine)).map_err(|error| {
+        let started = context.add(|engine| sends.start_after(lag, engine)).map_err(|error| {
             let workload = format!("{}`, task `{}", self.traffic[place].name, task.name);
             RunError::Workload { workload, error }
         });
@@ -123,7 +193,7 @@ impl<'a> Jobs<'a> {
             return Ok(());
         };
         context.note_flows(flows.clone());
-        self.could_end(place, id, collective.ideal);
+        self.could_end(place, id, lag + collective.ideal);
         let sent = flows.clone().map(|flow| context.engine.record(FlowId(flow)).size).sum();
         let step = self.step(place);
         step.spans[id.index()].0 = now;
@@ -147,9 +217,10 @@ impl<'a> Jobs<'a> {
         step.ideal = step.ideal.max(end);
     }
 
-    /// Returns a task's traffic, or `None` if the task computes or has only one rank.
-    fn sends_of(&self, context: &Context<'_>, place: usize, work: &TaskWork) -> Option<Sends> {
+    /// Returns what a task sends, or `None` if it computes or has one rank.
+    fn sends_of(&self, context: &Context<'_>, place: usize, id: TaskId) -> Option<Sends> {
         let (traffic, described) = (&self.traffic[place], self.described(place));
+        let work = &described.graph.tasks()[id.index()].work;
         let (kind, ranks, bytes) = match work {
             TaskWork::Compute { .. } => return None,
             TaskWork::Transfer { from, to, bytes } => (None, vec![*from, *to], *bytes),
@@ -166,52 +237,84 @@ impl<'a> Jobs<'a> {
         if hosts.len() < 2 || kind.is_none() && hosts[0] == hosts[1] {
             return None;
         }
-        let mut sends = Sends::over(context.substrate.route.clone(), kind, (hosts, bytes));
+        let is_ring = matches!(work, TaskWork::Ring { .. });
+        let mut of_hosts = Vec::new();
+        if context.substrate.domains.is_some() {
+            // A ring has separate links in any domain.
+            let domain = |host: &VertexId| context.substrate.domain_of(*host);
+            of_hosts = hosts.iter().map(|host| domain(host).or(is_ring.then_some(0))).collect();
+        }
+        let sends = Sends::over(context.substrate.route.clone(), kind, (hosts, bytes));
+        let (pace, transport) = (described.graph.pace(id), context.engine.transport());
+        let mut sends = sends.paced(&pace, transport, of_hosts);
         sends.priority = traffic.priority;
         if let TaskWork::Pairs { bytes, .. } = work {
             sends.pairs = Some(bytes.clone());
         }
         if let Some(domains) = &context.substrate.domains {
-            stay_inside(&mut sends, domains, (work, &ranks));
+            sends.imbalance = domains.imbalance;
+            if is_ring && domains.are_wired && ranks.len() > 2 {
+                sends.directions = Directions::Both;
+            }
         }
         Some(sends)
     }
 
-    /// Returns the known duration of a collective on an idle ring of a machine, or `None` if the
-    /// collective must be run.
+    /// Returns the software delay before the packets of a task are sent.
+    fn lag(&self, context: &Context<'_>, place: usize, id: TaskId) -> Picoseconds {
+        let cables =
+            context.substrate.domains.as_ref().map_or([Picoseconds::ZERO; 2], |of| of.cables);
+        self.described(place).graph.pace(id).lag(cables)
+    }
+
+    /// Returns the known time of a collective on an idle ring of a machine, or `None` if it has to
+    /// be run.
     fn ring_time(
         &mut self,
         context: &Context<'_>,
         (place, id): (usize, TaskId),
         (work, sends): (&TaskWork, &Sends),
     ) -> Result<Option<Picoseconds>, RunError> {
-        let described = self.described(place);
+        let (described, lag) = (self.described(place), self.lag(context, place, id));
         let Some(domains) = &context.substrate.domains else { return Ok(None) };
         let Some(playing) = self.playing.get_mut(&place) else { return Ok(None) };
         if self.times.reuse == RingReuse::Never {
             return Ok(None);
         }
-        // Traffic that runs packet by packet may share links, but a reused time requires an idle
-        // ring.
-        let is_ring = matches!(work, TaskWork::Ring { .. });
+        let ring_of = match work {
+            TaskWork::Ring { ring, .. } => Some(*ring),
+            _ => None,
+        };
+        // Traffic that runs packet by packet may share links, whereas a reused time requires an
+        // idle ring.
         for ring in domains.rings_under(work) {
-            let (users, is_reused) = playing.busy.entry(ring).or_default();
-            if *is_reused || (is_ring && *users > 0) {
+            let of_ring = playing.busy.entry(ring).or_default();
+            if of_ring.is_reused {
                 let task = described.graph.tasks()[id.index()].name.clone();
                 return Err(ReuseError::BusyRing { task, ring }.into());
             }
-            (*users, *is_reused) = (*users + 1, is_ring);
+            of_ring.count += 1;
         }
-        let (TaskWork::Ring { ring, .. }, Some(around)) = (work, sends.around()) else {
+        let (Some(ring), Some(around)) = (ring_of, sends.around()) else {
             return Ok(None);
         };
         let ranks = &sends.hosts;
-        let class = playing.classes.entry(*ring).or_insert_with(|| {
+        let class = playing.classes.entry(ring).or_insert_with(|| {
             let members = Members::of_ring(ranks.clone());
             self.times.class_of(context, &members)
         });
         let Some(class) = *class else { return Ok(None) };
-        self.times.time_of(context.engine.settings(), class, around)
+        let (settings, now) = (context.engine.settings(), context.now());
+        let spans = &self.jobs[place].steps.last().expect("a task is of a step").spans;
+        let is_alone = |took| {
+            let room = (now, lag + took);
+            playing.is_alone(&described.graph, (id, ring), room, spans)
+        };
+        let took = self.times.time_of(settings, class, around, is_alone)?;
+        if let Some(of_ring) = playing.busy.get_mut(&ring) {
+            of_ring.is_reused = took.is_some();
+        }
+        Ok(took)
     }
 
     /// Handles the end of a batch if it belongs to a recorded step.
@@ -242,9 +345,15 @@ impl<'a> Jobs<'a> {
     ) -> Result<(), RunError> {
         let task = &self.described(place).graph.tasks()[id.index()];
         let TaskWork::Ring { ring, .. } = &task.work else { return Ok(()) };
-        let class = self.playing.get(&place).and_then(|playing| playing.classes.get(ring));
+        let playing = self.playing.get(&place);
+        let is_shared =
+            |playing: &&Playing| playing.busy.get(ring).is_some_and(|of| of.shared.contains(&id));
+        let class = playing
+            .filter(|playing| !is_shared(playing))
+            .and_then(|playing| playing.classes.get(ring));
         let Some(Some(class)) = class else { return Ok(()) };
-        let around = self.sends_of(context, place, &task.work).and_then(|sends| sends.around());
+        let now = now.saturating_sub(self.lag(context, place, id));
+        let around = self.sends_of(context, place, id).and_then(|sends| sends.around());
         let first = around.and_then(|around| self.times.check(*class, around, now));
         first.map_or(Ok(()), |first| {
             let task = task.name.clone();
@@ -265,8 +374,8 @@ impl<'a> Jobs<'a> {
             let has_busy = !playing.busy.is_empty();
             let domains = context.substrate.domains.iter().filter(|_| has_busy);
             for ring in domains.flat_map(|domains| domains.rings_under(work)) {
-                if let Some((users, is_reused)) = playing.busy.get_mut(&ring) {
-                    (*users, *is_reused) = (users.saturating_sub(1), false);
+                if let Some(of_ring) = playing.busy.get_mut(&ring) {
+                    (of_ring.count, of_ring.is_reused) = (of_ring.count.saturating_sub(1), false);
                 }
             }
         }
@@ -289,26 +398,5 @@ impl<'a> Jobs<'a> {
             }
         }
         Ok(())
-    }
-}
-
-/// Sets routes for traffic inside a machine's domains: rings in both directions if cables join more
-/// than two ranks, and exchanges between ranks under one switch.
-fn stay_inside(sends: &mut Sends, domains: &Domains, (work, ranks): (&TaskWork, &[u32])) {
-    sends.imbalance = domains.imbalance;
-    let is_ring = matches!(work, TaskWork::Ring { .. });
-    if is_ring || domains.is_inside(ranks) {
-        sends.route = Route::Within(HBD);
-    } else {
-        for (from, host) in ranks.iter().zip(&sends.hosts) {
-            let inside = ranks
-                .iter()
-                .zip(&sends.hosts)
-                .filter(|(to, _)| *to != from && domains.is_inside(&[*from, **to]));
-            sends.ways.extend(inside.map(|(_, to)| ((*host, *to), Route::Within(HBD))));
-        }
-    }
-    if is_ring && domains.are_wired && ranks.len() > 2 {
-        sends.directions = Directions::Both;
     }
 }

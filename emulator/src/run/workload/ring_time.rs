@@ -7,6 +7,7 @@
 //! either case its end is reported one shortest delay of the whole network later.
 
 use std::collections::BTreeMap;
+use std::collections::btree_map::Entry;
 
 use lightloom_collective::{CollectiveKind, Directions, Ring};
 use lightloom_engine::collective::{CollectiveStartError, Placement};
@@ -151,26 +152,34 @@ impl RingTimes {
         }))
     }
 
-    /// Returns the duration of a collective on a ring of this class, or `None` if the collective
-    /// must be run as a check.
+    /// Returns the time of a collective on a ring of a class, or `None` if it has to be run as a
+    /// check or because it is not alone on the ring for that time.
     pub(super) fn time_of(
         &mut self,
         settings: &EngineSettings,
         class: RingClass,
         around: RingExchange,
+        is_alone: impl FnOnce(Picoseconds) -> bool,
     ) -> Result<Option<Picoseconds>, RunError> {
-        if let Some(known) = self.known.get_mut(&key(class, around)) {
-            known.uses += 1;
+        let known = match self.known.entry(key(class, around)) {
+            Entry::Occupied(known) => known.into_mut(),
+            Entry::Vacant(place) => {
+                let (took, hops) = run_alone(self.classes[class].alone()?, settings, around)?;
+                self.counts.hops += hops;
+                place.insert(KnownTime { took, uses: 0 })
+            }
+        };
+        if !is_alone(known.took) {
+            return Ok(None);
+        }
+        known.uses += 1;
+        if known.uses > 1 {
             if self.reuse == RingReuse::Checked && known.uses.is_power_of_two() {
                 return Ok(None);
             }
             self.counts.reused += 1;
-            return Ok(Some(known.took));
         }
-        let (took, hops) = run_alone(self.classes[class].alone()?, settings, around)?;
-        self.known.insert(key(class, around), KnownTime { took, uses: 1 });
-        self.counts.hops += hops;
-        Ok(Some(took))
+        Ok(Some(known.took))
     }
 
     /// Compares `now`, the duration of a collective that was run, with the known duration. Returns

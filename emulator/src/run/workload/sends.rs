@@ -7,11 +7,13 @@ use std::collections::BTreeMap;
 use lightloom_collective::{AllToAll, CollectiveKind, Directions, Exchange, Ring};
 use lightloom_engine::collective::{CollectiveStartError, Placement, StartedCollective, start_bag};
 use lightloom_engine::steady::Stage;
+use lightloom_engine::transport::Transport;
 use lightloom_engine::{FlowSpec, Route, VertexId};
-use lightloom_training::exchange::PairBytes;
-use lightloom_units::Bytes;
+use lightloom_step::graph::{PairBytes, TaskPace};
+use lightloom_units::{Bytes, Picoseconds};
 
 use super::ring_time::RingExchange;
+use crate::substrate::HBD;
 
 pub(super) struct Sends {
     /// The collective. `None` means one flow from the first host to the second.
@@ -25,7 +27,11 @@ pub(super) struct Sends {
     pub(super) ways: BTreeMap<(VertexId, VertexId), Route>,
     /// Priority at switches with priority queues.
     pub(super) priority: u8,
-    /// The fraction by which the first host in an all-to-all receives more than its share (0.2 means 20 %).
+    /// Effective shares of the links' rates, inside a domain and between domains.
+    pub(super) shares: [f64; 2],
+    /// The domain of each host. Empty without domains.
+    pub(super) domains: Vec<Option<u32>>,
+    /// The excess over its share that the first host of an all-to-all receives: 0.2 is 20 %.
     pub(super) imbalance: f64,
     /// Bytes between each two hosts of an all-to-all, if they differ.
     pub(super) pairs: Option<PairBytes>,
@@ -40,6 +46,7 @@ impl Sends {
         (hosts, bytes): (Vec<VertexId>, Bytes),
     ) -> Self {
         let (ways, directions) = (BTreeMap::new(), Directions::One);
+        let (shares, domains) = ([1.0; 2], Vec::new());
         Self {
             kind,
             hosts,
@@ -48,14 +55,54 @@ impl Sends {
             route,
             ways,
             priority: 0,
+            shares,
+            domains,
             imbalance: 0.0,
             pairs: None,
         }
     }
 
+    /// Sets the domains of the hosts and the effective shares of links, which include headers and
+    /// acknowledgements.
+    pub(super) fn paced(
+        mut self,
+        pace: &TaskPace,
+        transport: &Transport,
+        domains: Vec<Option<u32>>,
+    ) -> Self {
+        let frame = transport.payload.0 + transport.header.0 + transport.acknowledgement.0;
+        let payload = transport.payload.0 as f64 / frame.max(1) as f64;
+        self.shares = pace.shares().map(|share| (share / payload).min(1.0));
+        self.domains = domains;
+        self
+    }
+
+    /// Returns the hosts of each domain if several hold the same number, otherwise each host separately.
+    fn by_domain(&self) -> Vec<Vec<usize>> {
+        let mut sets: Vec<(Option<u32>, Vec<usize>)> = Vec::new();
+        for (at, domain) in self.domains.iter().enumerate() {
+            match sets.iter_mut().find(|(of, _)| of == domain && domain.is_some()) {
+                Some((_, own)) => own.push(at),
+                None => sets.push((*domain, vec![at])),
+            }
+        }
+        let most = sets.first().map_or(1, |(_, own)| own.len());
+        if sets.len() < 2 || sets.iter().any(|(_, own)| own.len() != most) {
+            return (0..self.hosts.len()).map(|at| vec![at]).collect();
+        }
+        sets.into_iter().map(|(_, own)| own).collect()
+    }
+
+    /// Returns the effective bytes of one flow on its links.
+    fn on_links(&self, bytes: Bytes) -> Bytes {
+        let first = self.domains.first().copied().flatten();
+        let is_inside = first.is_some() && self.domains.iter().all(|domain| *domain == first);
+        Bytes((bytes.0 as f64 / self.shares[usize::from(!is_inside)]) as u64)
+    }
+
     /// Returns the collective around a ring, or `None` for a single flow.
     pub(super) fn around(&self) -> Option<RingExchange> {
-        Some((self.kind?, self.bytes, self.directions))
+        Some((self.kind?, Bytes((self.bytes.0 as f64 / self.shares[0]) as u64), self.directions))
     }
 
     /// Adds the flows, which start immediately.
@@ -66,12 +113,34 @@ impl Sends {
         self,
         stage: &mut S,
     ) -> Result<StartedCollective, CollectiveStartError> {
-        let Self { kind, hosts, bytes: size, priority, route, mut ways, .. } = self;
-        let (now, ranks) = (stage.now(), hosts.len());
+        self.start_after(Picoseconds::ZERO, stage)
+    }
+
+    /// Adds its flows, which start after `lag`.
+    ///
+    /// # Errors
+    /// Errors of the collective or the engine.
+    pub(super) fn start_after<S: Stage>(
+        self,
+        lag: Picoseconds,
+        stage: &mut S,
+    ) -> Result<StartedCollective, CollectiveStartError> {
+        let (sets, one) = (self.by_domain(), self.on_links(self.bytes));
+        let Self { kind, hosts, bytes: size, priority, route, mut ways, shares, domains, .. } =
+            self;
+        let (now, ranks) = (stage.now() + lag, hosts.len());
+        let has_domains = domains.iter().any(Option::is_some);
+        let domains = if domains.is_empty() { vec![None; ranks] } else { domains };
+        // If all messages are inside a domain or all are between domains, scale the total size instead of each piece.
+        let is_between = |at: usize| domains[at].is_none() || domains[at] != domains[0];
+        let is_even = (1..ranks).all(|at| is_between(at) == is_between(1)) && sets.len() == ranks;
+        let size = if is_even { one } else { size };
+        let inside = if has_domains { Route::Within(HBD) } else { route.clone() };
         let Some(kind) = kind else {
             let (from, to) = (hosts[0], hosts[1]);
-            let way = ways.remove(&(from, to)).unwrap_or(route);
-            let flow = FlowSpec { priority, ..FlowSpec::new(from, to, size).at(now).over(way) };
+            let is_inside = domains[0].is_some() && domains[0] == domains[1];
+            let way = ways.remove(&(from, to)).unwrap_or(if is_inside { inside } else { route });
+            let flow = FlowSpec { priority, ..FlowSpec::new(from, to, one).at(now).over(way) };
             return start_bag(stage, vec![flow]);
         };
         let schedule = if kind == CollectiveKind::AllToAll {
@@ -90,10 +159,14 @@ impl Sends {
                 }
             }
             schedule
+        } else if sets.len() < ranks {
+            Ring { kind, ranks, size, directions: Directions::One }.schedule_over(&sets)?
         } else {
             Ring { kind, ranks, size, directions: self.directions }.schedule()?
         };
-        let placement = Placement::new(hosts, route).at(now).in_priority(priority).along(ways);
+        let schedule = schedule.over_domains(&domains, if is_even { [1.0; 2] } else { shares });
+        let placement = Placement { inside, ..Placement::new(hosts, route) };
+        let placement = placement.at(now).in_priority(priority).along(ways);
         placement.start(&schedule, stage)
     }
 }

@@ -23,7 +23,7 @@ use lightloom_engine::{BatchId, LinkId};
 use lightloom_training::graph::{Schedule, TaskGraph, TaskId};
 use lightloom_training::reinforcement::ReinforcementTasks;
 use lightloom_training::step::StepTime;
-use lightloom_training::step_graph::TaskPurpose;
+use lightloom_training::tasks::TaskPurpose;
 use lightloom_units::{Picoseconds, SimTime};
 
 use super::super::context::{Context, Notice, Owner};
@@ -31,7 +31,7 @@ use super::super::{RunError, RunLog};
 use super::progress::{GroupLog, StepLog};
 use super::ring_time::{RingReuse, RingTimes};
 use super::{Waiting, WaitsFor, Workload};
-use crate::scenario::{LinkShare, Train, TrainStep};
+use crate::scenario::{Train, TrainStep};
 use crate::substrate::Members;
 pub(crate) use circuits::Circuits;
 use circuits::Phases;
@@ -46,7 +46,8 @@ pub(crate) struct TrainOrder<'a> {
     dimensions: Vec<TaskPurpose>,
     /// For each task, the additional time if its group has lost its memory.
     again: BTreeMap<TaskId, Picoseconds>,
-    pace: LinkShare,
+    /// Delays of the cables of a step, inside a domain and between domains.
+    cables: [Picoseconds; 2],
     closed_form: StepTime,
     /// The initial members of each TP group.
     seats: Vec<Members>,
@@ -57,21 +58,21 @@ impl<'a> TrainOrder<'a> {
     pub(crate) fn new(
         train: &'a Train,
         step: TrainStep,
-        pace: LinkShare,
+        cables: [Picoseconds; 2],
         seats: Vec<Members>,
     ) -> Self {
         let ReinforcementTasks { graph, purposes: dimensions, again } = step.tasks();
         let closed_form = step.closed_form();
-        Self { train, step, graph, dimensions, again, pace, closed_form, seats }
+        Self { train, step, graph, dimensions, again, cables, closed_form, seats }
     }
 
     /// Returns whether a TP group generates.
     fn is_pool(&self, ring: usize) -> bool {
-        ring as u64 >= self.step.bare.mapping.gpus() / u64::from(self.tensor())
+        ring as u64 >= self.step.owned.mapping.gpus() / u64::from(self.tensor())
     }
 
     fn tensor(&self) -> u32 {
-        self.step.bare.mapping.tensor
+        self.step.owned.mapping.tensor
     }
 }
 
@@ -111,6 +112,8 @@ struct TrainingJob<'a> {
     sending: BTreeMap<TaskId, StartedCollective>,
     /// The place of each TP group.
     seats: Vec<Seat>,
+    /// Exchanges of each TP group with other groups.
+    across: Vec<Vec<TaskId>>,
     /// Rounds of the graph until the step is done: more than one after a checkpoint was read.
     rounds: u32,
     round: SimTime,
@@ -302,6 +305,7 @@ impl<'a> TrainingJob<'a> {
             held: BTreeSet::new(),
             sending: BTreeMap::new(),
             seats: order.seats.iter().cloned().map(Seat::of).collect(),
+            across: order.across(),
             rounds: 0,
             round: SimTime::START,
             loads: false,

@@ -186,7 +186,7 @@ pub(super) fn require(
         let mut refuse = |message: String, help: &str| {
             check.error(codes::NO_SUCH_THING, &path, message).help(help).depends_on("/on");
         };
-        let replicas = step.bare.mapping.data;
+        let replicas = step.owned.mapping.data;
         let keeps_state =
             matches!(train.restart, Restart::Migrate { .. } | Restart::Elastic { .. });
         if !keeps_state {
@@ -200,7 +200,7 @@ pub(super) fn require(
             refuse(message, "`checkpoint` and `in_memory` can be billed for it");
             continue;
         }
-        if step.bare.calibration.software.sharding == ZeroStage::Everything {
+        if step.owned.calibration.software.sharding == ZeroStage::Everything {
             let message = format!(
                 "job `{}` shards its weights over its replicas: no other has the state of a dead node",
                 train.job
@@ -215,10 +215,10 @@ pub(super) fn require(
                     "give jobs of the fabric fewer GPUs; as it is, `checkpoint`, `in_memory` and `elastic` can be billed",
                 );
             }
-            Restart::Elastic { .. } if step.bare.mapping.expert > 1 => {
+            Restart::Elastic { .. } if step.owned.mapping.expert > 1 => {
                 let message = format!(
                     "job `{}` shares its experts over {} replicas: it cannot go on without one",
-                    train.job, step.bare.mapping.expert
+                    train.job, step.owned.mapping.expert
                 );
                 refuse(message, "`checkpoint`, `in_memory` and `migrate` can be billed for it");
             }

@@ -2,7 +2,9 @@
 //! Training jobs in scenario files.
 
 use lightloom_fabric::document::Check;
+use lightloom_training::calibration::Precision;
 use lightloom_training::cards;
+use lightloom_training::mapping::Recompute;
 use lightloom_training::reinforcement::TrainingLoop;
 use lightloom_units::{Picoseconds, SimTime};
 use schemars::JsonSchema;
@@ -33,6 +35,16 @@ pub struct TrainFile {
     #[serde(default)]
     #[schemars(range(min = 1))]
     pub sequence: Option<u32>,
+    /// Model chunks per pipeline stage; 1 is plain 1F1B.
+    #[serde(default = "once")]
+    #[schemars(range(min = 1, max = 256))]
+    pub virtual_stages: u32,
+    /// Activations that the backward pass recomputes [default: as in the software's recipe].
+    #[serde(default)]
+    pub recompute: Option<Recompute>,
+    /// Number format of the linear layers.
+    #[serde(default)]
+    pub precision: Precision,
     /// Generation of a reinforcement learning job.
     #[serde(default)]
     pub rollout: Option<RolloutFile>,
@@ -131,6 +143,9 @@ pub(super) fn lower(raw: &ScenarioFile, check: &mut Check<'_>) -> Vec<Train> {
             accelerator,
             constants: file.constants.clone(),
             sequence: file.sequence,
+            virtual_stages: file.virtual_stages,
+            recompute: file.recompute,
+            precision: file.precision,
             rollout: file.rollout.map(Rollout::from).unwrap_or_default(),
             restart: file.restart.into(),
         });

@@ -18,9 +18,10 @@ use lightloom_units::{Bytes, Picoseconds};
 
 use super::TrainingLoop;
 use crate::batching::{ReplicaCosts, Request, serve};
-use crate::graph::{Task, TaskGraph, TaskId, TaskWork};
+use crate::graph::{Task, TaskGraph, TaskId, TaskPace, TaskWork};
+use crate::network::Group;
 use crate::step::Job;
-use crate::step_graph::{Before, SimulatedRails, TaskPurpose, picoseconds, step_after};
+use crate::tasks::{Before, SimulatedRails, StepTasks, TaskPurpose, picoseconds, step_after};
 
 /// A replica sends its samples in this many chunks.
 const CHUNKS: usize = 8;
@@ -303,11 +304,11 @@ fn by_leaf(leaves: &[u32], ranks: std::ops::Range<u32>) -> Vec<(u32, Vec<u32>)> 
     all
 }
 
-/// Builds the tasks of a step, with `trainer` on the first ranks and `pool` on the others. All
-/// ranks are in TP groups of the trainer's size.
+/// Returns the tasks of a step: `trainer` on the first ranks, `pool` on the others, in TP groups of
+/// the trainer's size.
 ///
 /// # Panics
-/// Panics if [`step_tasks`](crate::step_graph::step_tasks) does.
+/// As [`step_tasks`](crate::tasks::step_tasks).
 #[must_use]
 pub fn reinforcement_tasks(trainer: &Job<'_>, pool: &PoolStep) -> ReinforcementTasks {
     let mut writer = TaskWriter {
@@ -321,12 +322,18 @@ pub fn reinforcement_tasks(trainer: &Job<'_>, pool: &PoolStep) -> ReinforcementT
     let arrived = writer.generation(trainer);
     let inputs = writer.inputs(trainer, &arrived);
     let tasks = std::mem::take(&mut writer.tasks);
-    let before = Before { tasks, inputs, pass_seconds: pool.pass_seconds };
-    let (tasks, purposes, ends) = step_after(trainer, SimulatedRails::All, before);
+    let links = &trainer.calibration.network;
+    let apart = Group { size: 2, stride: u64::MAX / 2 };
+    let pace = TaskPace::of(&trainer.network.neighbour(apart, 0.0, links).1);
+    let before = Before { tasks, inputs, pass_seconds: pool.pass_seconds, pace };
+    let StepTasks { tasks, purposes, mut paces, ends } =
+        step_after(&trainer.work(), SimulatedRails::All, before);
+    let first = tasks.len();
     writer.tasks = purposes.into_iter().zip(tasks).collect();
     writer.new_weights(&ends);
+    writer.tasks[first..].iter().for_each(|_| paces.push(pace));
     let (purposes, tasks) = writer.tasks.into_iter().unzip();
-    let graph = TaskGraph::new(tasks).expect("no task waits for itself");
+    let graph = TaskGraph::new(tasks).expect("no task waits for itself").with_paces(paces);
     ReinforcementTasks { graph, purposes, again: writer.again }
 }
 

@@ -171,7 +171,7 @@ impl AttentionFfn<'_> {
         let group = Group { size: self.gpus().into(), stride: 1 };
         let [there, back] = self.token_bytes().map(|bytes| {
             let [one, other] = self.bytes_per_gpu(instance.into(), all.into(), bytes);
-            replica.network.neighbour(group, one.max(other), &replica.calibration.network)
+            replica.network.neighbour(group, one.max(other), &replica.calibration.network).0
         });
         let layer = |is_expert| LayerStages {
             attention: attention.attention_part(is_expert),

@@ -1,13 +1,15 @@
 // SPDX-License-Identifier: Apache-2.0
-//! Communication between the ranks of a job: its bytes, and its exposed time.
+//! Communication between the ranks of a job, and its overlap.
 
 use super::Job;
-use super::passes::Passes;
 use crate::calibration::{ContextExchange, ZeroStage};
 use crate::features::Feature;
 use crate::memory::weights_per_gpu;
 use crate::network::Group;
 use lightloom_collective::CollectiveKind;
+use lightloom_step::program::{Exchange, LayerProgram, Overlap, Stretch};
+use lightloom_step::tasks::TaskPurpose;
+use lightloom_step::work::Bucket;
 
 impl Job<'_> {
     /// Returns the bytes that a micro-batch passes from one layer to the next, before TP.
@@ -15,54 +17,57 @@ impl Job<'_> {
         2.0 * self.tokens() * f64::from(self.model.hidden)
     }
 
-    /// Returns the communication of one forward pass over a layer: TP's exposed and total seconds,
-    /// and EP's exposed seconds. `computing` of another micro-batch may hide the latter.
-    pub(super) fn exchange(&self, is_expert: bool, computing: f64) -> ([f64; 2], f64) {
-        let (mapping, calibration) = (&self.mapping, self.calibration);
-        let features = calibration.software.features;
-        let links = &calibration.network;
-        let tensor_group = Group { size: mapping.tensor.into(), stride: 1 };
-        let bytes = self.activation_bytes();
-        // Four all-gathers or reduce-scatters, or two all-reduces. Experts not sharded by TP need
-        // none around the feed-forward part.
-        let shares = self.model.shares();
-        let mixing = 2.0 * (shares.attention + shares.state_space);
-        let is_whole = is_expert && !self.expert_layout().is_cut;
-        let count = mixing + if is_whole { 0.0 } else { 2.0 * shares.feed_forward };
-        let (kind, count) = if calibration.software.sequence_parallel {
-            (CollectiveKind::AllGather, count)
-        } else {
-            (CollectiveKind::AllReduce, count / 2.0)
-        };
-        let all = count * self.network.collective(kind, tensor_group, bytes, links);
-        let exposed = if self.network.is_inside(tensor_group) {
+    /// Returns one exchange of TP for a half of a layer, and its exposed share.
+    pub(super) fn tensor_exchange(&self, kind: CollectiveKind, share: f64) -> (Exchange, f64) {
+        let group = Group { size: self.mapping.tensor.into(), stride: 1 };
+        let calibration = self.calibration;
+        let shown = if self.network.is_inside(group) {
             calibration.tensor_exposed
         } else {
             calibration.tensor_exposed_across
         };
-        let tensor = [all * exposed, all];
-        let expert = if is_expert && mapping.expert > 1 {
-            let layout = self.expert_layout();
-            let group = Group { size: mapping.expert.into(), stride: layout.stride };
-            let bytes = self.copied(group) * self.dispatch_bytes() * (1.0 + self.expert_imbalance);
-            let once = self.network.collective(CollectiveKind::AllToAll, group, bytes, links);
-            // Dispatched values may have fewer bits than returned ones.
-            let ways = 1.0 + calibration.software.dispatch_bytes / 2.0;
-            let exposed = if self.network.is_inside(group) {
-                calibration.expert_exposed
-            } else {
-                calibration.expert_exposed_across
-            };
-            let all = shares.feed_forward * ways * once;
-            if features.has(Feature::OverlappedDispatch) {
-                (all - computing).max(0.0)
-            } else {
-                all * exposed
-            }
-        } else {
+        let whole = self.collective(TaskPurpose::Tensor, kind, group, self.activation_bytes());
+        (whole.part(share), shown)
+    }
+
+    /// Returns the traffic to experts on other ranks and back, and its exposed share. `None` without
+    /// EP.
+    pub(super) fn expert_exchange(&self) -> Option<([Exchange; 2], f64)> {
+        let (mapping, calibration) = (&self.mapping, self.calibration);
+        if mapping.expert < 2 {
+            return None;
+        }
+        let layout = self.expert_layout();
+        let group = Group { size: mapping.expert.into(), stride: layout.stride };
+        let bytes = self.copied(group) * self.dispatch_bytes() * (1.0 + self.expert_imbalance);
+        let whole = self.collective(TaskPurpose::Expert, CollectiveKind::AllToAll, group, bytes);
+        let whole = whole.part(self.model.shares().feed_forward);
+        let shown = if calibration.software.features.has(Feature::OverlappedDispatch) {
             0.0
+        } else if self.network.is_inside(group) {
+            calibration.expert_exposed
+        } else {
+            calibration.expert_exposed_across
         };
-        (tensor, expert)
+        // Dispatched values may have fewer bits than returned ones.
+        Some(([whole.part(calibration.software.dispatch_bytes / 2.0), whole], shown))
+    }
+
+    fn collective(
+        &self,
+        purpose: TaskPurpose,
+        kind: CollectiveKind,
+        group: Group,
+        bytes: f64,
+    ) -> Exchange {
+        let links = &self.calibration.network;
+        let (seconds, pace) = self.network.exchange(kind, group, bytes, links);
+        Exchange { purpose, kind: Some(kind), group, bytes, seconds, pace }
+    }
+
+    fn neighbour(&self, purpose: TaskPurpose, group: Group, bytes: f64) -> Exchange {
+        let (seconds, pace) = self.network.neighbour(group, bytes, &self.calibration.network);
+        Exchange { purpose, kind: None, group, bytes, seconds, pace }
     }
 
     /// Returns the share of the dispatched values that are sent. With DeepEP or HybridEP a token is
@@ -93,39 +98,48 @@ impl Job<'_> {
         2.0 * self.tokens() * width / split
     }
 
-    /// Returns the exposed context-parallel communication of one forward and one backward pass over
-    /// a layer.
-    ///
-    /// Backward, a ring passes on keys and values together with their gradients. With all-gather,
-    /// keys and values are gathered again and their gradients reduced.
-    pub(super) fn context_exchange(&self) -> [f64; 2] {
+    /// Adds the attention core with the communication of CP. In the backward pass, a ring passes keys
+    /// and values with their gradients; gathered values are gathered again, and their gradients reduced.
+    pub(super) fn core_with_contexts(
+        &self,
+        seconds: f64,
+        is_backward: bool,
+        to: &mut LayerProgram,
+    ) {
         let mapping = &self.mapping;
+        let core = Stretch::compute("core", seconds);
         if mapping.context == 1 {
-            return [0.0; 2];
+            return to.push(core);
         }
-        let links = &self.calibration.network;
         let group = Group { size: mapping.context.into(), stride: mapping.tensor.into() };
-        let c = f64::from(mapping.context);
-        let block = self.context_block();
+        let (c, block) = (f64::from(mapping.context), self.context_block());
+        let whole = |kind, bytes: f64| {
+            Stretch::exchange(self.collective(TaskPurpose::Context, kind, group, bytes))
+        };
         match self.calibration.software.context_exchange {
             ContextExchange::Ring => {
-                let (core, core_backward) = self.attention_core();
-                let exposed = |bytes: f64, core: f64| {
-                    let step = self.network.neighbour(group, bytes, links);
-                    (c - 1.0) * (step - core / c).max(0.0)
-                };
-                [exposed(block, core), exposed(2.0 * block, core_backward)]
+                let bytes = if is_backward { 2.0 * block } else { block };
+                let block = self.neighbour(TaskPurpose::Context, group, bytes);
+                let share = Stretch { seconds: seconds / c, ..core };
+                let passed = share.covered(block, 0.0, Overlap::Before);
+                to.push(Stretch { count: mapping.context - 1, ..passed });
+                to.push(share);
             }
             ContextExchange::AllGather => {
-                let all = block * c;
-                let once = self.network.collective(CollectiveKind::AllGather, group, all, links);
-                [once, 2.0 * once]
+                to.push(whole(CollectiveKind::AllGather, block * c));
+                to.push(core);
+                if is_backward {
+                    to.push(whole(CollectiveKind::ReduceScatter, block * c));
+                }
             }
             ContextExchange::AllToAll => {
-                let kind = CollectiveKind::AllToAll;
-                let once = |bytes: f64| self.network.collective(kind, group, bytes, links);
-                let both = self.context_turns().map(once).iter().sum();
-                [both, both]
+                // Queries, keys and values before the core, its output after it; reversed in the
+                // backward pass.
+                let [into, out] = self.context_turns();
+                let turns = if is_backward { [out, into] } else { [into, out] };
+                to.push(whole(CollectiveKind::AllToAll, turns[0]));
+                to.push(core);
+                to.push(whole(CollectiveKind::AllToAll, turns[1]));
             }
         }
     }
@@ -137,16 +151,14 @@ impl Job<'_> {
         [values + self.context_block(), values]
     }
 
-    pub(super) fn transfer(&self) -> f64 {
+    pub(super) fn transfer(&self) -> Option<Exchange> {
         let mapping = &self.mapping;
         if mapping.pipeline == 1 {
-            return 0.0;
+            return None;
         }
-        let group = Group {
-            size: mapping.pipeline.into(),
-            stride: mapping.gpus() / u64::from(mapping.pipeline),
-        };
-        self.network.neighbour(group, self.transfer_bytes(), &self.calibration.network)
+        let stages = u64::from(mapping.pipeline);
+        let group = Group { size: stages, stride: mapping.gpus() / stages };
+        Some(self.neighbour(TaskPurpose::Pipeline, group, self.transfer_bytes()))
     }
 
     pub(super) fn transfer_bytes(&self) -> f64 {
@@ -154,11 +166,9 @@ impl Job<'_> {
         self.activation_bytes() / split
     }
 
-    /// Returns the duration of a step's DP communication during forward and during backward passes,
-    /// before any overlap.
-    pub(super) fn data_exchange(&self, micro_batches: f64) -> [f64; 2] {
+    /// Returns the weights of a layer that replicas gather, and the gradients that they reduce.
+    pub(super) fn data_buckets(&self) -> [Bucket; 2] {
         let (mapping, software) = (&self.mapping, &self.calibration.software);
-        let links = &self.calibration.network;
         let (dense, experts) = weights_per_gpu(self.model, mapping, software);
         let replicas = u64::from(mapping.data) * u64::from(mapping.context);
         let all = Group { size: replicas, stride: mapping.tensor.into() };
@@ -166,51 +176,20 @@ impl Job<'_> {
         let expert_replicas =
             Group { size: layout.replicas, stride: layout.stride * u64::from(mapping.expert) };
         // One collective per layer, so the latency of a ring step is paid for every layer.
-        let layers = (f64::from(self.model.layers) / f64::from(mapping.pipeline)).ceil();
-        let pieces = if software.layer_buckets { layers } else { 1.0 };
-        let in_pieces = |kind, group: Group, bytes: f64| {
-            pieces * self.network.collective(kind, group, bytes / pieces, links)
-        };
+        let layers = f64::from(self.model.layers) / f64::from(mapping.pipeline);
+        let pieces = if software.layer_buckets { layers.ceil() } else { 1.0 };
         let exchange = |kind, bytes: f64| {
-            let experts =
-                if experts > 0.0 { in_pieces(kind, expert_replicas, experts * bytes) } else { 0.0 };
-            in_pieces(kind, all, dense * bytes) + experts
+            let of = |group: Group, weights: f64| {
+                let bytes = weights * bytes / pieces;
+                self.collective(TaskPurpose::Data, kind, group, bytes).part(pieces / layers)
+            };
+            let both = [of(all, dense), of(expert_replicas, experts)];
+            both.into_iter().filter(|one| !one.is_empty()).collect()
         };
-        let gather = |bytes| exchange(CollectiveKind::AllGather, bytes);
-        match software.sharding {
-            ZeroStage::Replicated => {
-                [0.0, exchange(CollectiveKind::AllReduce, software.gradient_bytes)]
-            }
-            ZeroStage::Optimizer | ZeroStage::Gradients => {
-                [gather(2.0), gather(software.gradient_bytes)]
-            }
-            ZeroStage::Everything => {
-                let weights = micro_batches * gather(2.0);
-                [weights, weights + micro_batches * gather(software.gradient_bytes)]
-            }
+        let gradients = |kind| exchange(kind, software.gradient_bytes);
+        if software.sharding == ZeroStage::Replicated {
+            return [Vec::new(), gradients(CollectiveKind::AllReduce)];
         }
-    }
-
-    /// Returns the exposed DP communication: the part longer than the passes it overlaps with, or
-    /// the cost of contention.
-    pub(super) fn exposed_data(
-        &self,
-        stage: &Passes,
-        exchange: [f64; 2],
-        micro_batches: f64,
-    ) -> f64 {
-        let software = &self.calibration.software;
-        if !software.data_overlap {
-            return exchange.iter().sum();
-        }
-        let (passes, exposed) = if software.sharding == ZeroStage::Everything {
-            (micro_batches, self.calibration.gather_exposed)
-        } else {
-            (1.0, self.calibration.data_exposed)
-        };
-        let windows = [stage.forward.total(), stage.backward.total()];
-        let beyond = |(exchange, window): (f64, f64)| (exchange - window * passes).max(0.0);
-        let beyond: f64 = exchange.into_iter().zip(windows).map(beyond).sum();
-        beyond.max(exposed * exchange.iter().sum::<f64>())
+        [exchange(CollectiveKind::AllGather, 2.0), gradients(CollectiveKind::ReduceScatter)]
     }
 }

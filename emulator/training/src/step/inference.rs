@@ -133,7 +133,7 @@ impl<'a> Server<'a> {
         software.flash_attention = true;
         software.features = software.features.with(Feature::Graphs).with(Feature::GroupedExperts);
         let job = Job { calibration: &constants, ..self.job(1, tokens.into()) };
-        job.stages().0.forward.total()
+        job.work().mean_stage().forward.total()
     }
 
     #[must_use]

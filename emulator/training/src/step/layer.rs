@@ -2,49 +2,187 @@
 //! Computing of a rank in a layer and in the output layer, combined with the layer's communication.
 
 use super::Job;
-use super::passes::{PassSeconds, Passes};
 use crate::calibration::Precision;
 use crate::features::Feature;
 use crate::flops::{self, Mask};
 use crate::mapping::Recompute;
 use crate::model::{Activation, LayerShares, StateSpace};
+use lightloom_collective::CollectiveKind;
+use lightloom_step::program::{Exchange, LayerProgram, Overlap, PassSeconds, Stretch};
+use lightloom_step::work::{LayerWork, Passes};
+
+/// Seconds of the computing of a layer in a forward pass.
+struct LayerProducts {
+    /// Into attention, and out of it.
+    projections: [f64; 2],
+    /// Into the feed-forward part, and out of it.
+    feed_forward: [f64; 2],
+    /// The attention core, forward and backward.
+    core: [f64; 2],
+    elements: f64,
+}
+
+impl LayerProducts {
+    /// Repeats the products.
+    fn times(&self, times: f64) -> Self {
+        let [projections, feed_forward] =
+            [self.projections, self.feed_forward].map(|pair| pair.map(|one| one * times));
+        Self { projections, feed_forward, ..*self }
+    }
+
+    fn gemms(&self) -> f64 {
+        self.projections.iter().chain(&self.feed_forward).sum()
+    }
+}
+
+/// The product of a half of a layer.
+#[derive(Clone, Copy)]
+enum LayerHalf {
+    First,
+    Second,
+}
+
+/// Extends a pass to the launch time of its kernels, of which `later` seconds follow.
+fn at_least(program: &mut LayerProgram, seconds: f64, later: f64) {
+    let gap = seconds - later - program.seconds().total();
+    if gap > 0.0 {
+        program.push(Stretch::compute("launch", gap));
+    }
+}
 
 impl Job<'_> {
     /// Returns forward and backward pass of one layer, including recomputation.
-    pub(super) fn layer(&self, is_expert: bool) -> Passes {
-        let gemms = self.projection_gemms() + self.feed_forward_gemms(is_expert);
-        let (core, core_backward) = self.attention_core();
-        let elements = self.memory_seconds(self.element_bytes(is_expert));
-        let ([exposed, all_tensor], expert) = self.exchange(is_expert, gemms + core + elements);
-        let [context, context_backward] = self.context_exchange();
-        // TP communication overlaps only with matrix products, so at most their duration is hidden.
-        let tensor = exposed.max(all_tensor - gemms);
+    pub(super) fn layer(&self, is_expert: bool) -> LayerWork {
+        let products = self.layer_products(is_expert);
         let launch = self.launch(is_expert);
-        let forward = PassSeconds { compute: gemms + core + elements, tensor, context, expert };
+        let mut forward = self.pass(is_expert, &products, false);
+        at_least(&mut forward, launch, 0.0);
+        let mut backward = self.pass(is_expert, &products, true);
         let accumulate = self.memory_seconds(
             2.0 * self.calibration.software.gradient_bytes * self.layer_weights(is_expert),
         );
-        let backward = PassSeconds {
-            compute: 2.0 * gemms + core_backward + 2.0 * elements + accumulate,
-            tensor,
-            context: context_backward,
-            expert,
-        };
-        let forward = forward.at_least(launch);
-        let again = match self.mapping.recompute {
-            Recompute::None => PassSeconds::default(),
-            Recompute::Selective => PassSeconds {
+        let later = if self.splits_backward() { products.gemms() } else { 0.0 };
+        let weight_gradient = later + accumulate;
+        at_least(&mut backward, 2.0 * launch, weight_gradient);
+        match self.mapping.recompute {
+            Recompute::None => {}
+            Recompute::Selective => {
                 // With a fused core, norms and activation are recomputed instead of the scores.
-                compute: if self.calibration.software.flash_attention { elements } else { core },
-                ..PassSeconds::default()
-            },
-            Recompute::Full => forward,
-        };
-        Passes {
-            forward,
-            backward: backward.at_least(2.0 * launch).plus(&again),
-            weight_gradient: gemms + accumulate,
+                let is_fused = self.calibration.software.flash_attention;
+                let again = if is_fused { products.elements } else { products.core[0] };
+                backward.push(Stretch::compute("again", again));
+            }
+            Recompute::Full => {
+                let again = forward.stretches.iter().copied();
+                backward.stretches = again.chain(backward.stretches).collect();
+            }
         }
+        LayerWork { forward, backward, weight_gradient }
+    }
+
+    fn layer_products(&self, is_expert: bool) -> LayerProducts {
+        let (projections, products) = (self.projection_gemms(), self.feed_forward_gemms(is_expert));
+        let h = f64::from(self.model.hidden);
+        let values = self.model.attention.core_width() / 2.0;
+        let out = values / (self.model.attention.parameters(self.model.hidden) / h);
+        let down = 1.0 / self.model.feed_forward.activation.matrices();
+        LayerProducts {
+            projections: [projections * (1.0 - out), projections * out],
+            feed_forward: [products * (1.0 - down), products * down],
+            core: self.attention_core().into(),
+            elements: self.memory_seconds(self.element_bytes(is_expert)),
+        }
+    }
+
+    /// Returns whether the schedule runs the gradients of the weights separately.
+    fn splits_backward(&self) -> bool {
+        let features = self.calibration.software.features;
+        self.mapping.is_zero_bubble() || features.has(Feature::DualPipe)
+    }
+
+    /// Returns one pass over a layer: each product with its exchange of TP, the attention core with CP,
+    /// and experts between the exchanges of EP. The backward pass is in reverse order, and both products
+    /// of a gradient overlap with the exchange.
+    fn pass(&self, is_expert: bool, products: &LayerProducts, is_backward: bool) -> LayerProgram {
+        let mut program = LayerProgram { stretches: Vec::with_capacity(10) };
+        if is_backward {
+            let products = &products.times(if self.splits_backward() { 1.0 } else { 2.0 });
+            self.feed_forward(is_expert, products, true, &mut program);
+            self.attention(products, true, &mut program);
+            program.push(Stretch::compute("norms", 2.0 * products.elements));
+        } else {
+            self.attention(products, false, &mut program);
+            self.feed_forward(is_expert, products, false, &mut program);
+            program.push(Stretch::compute("norms", products.elements));
+        }
+        program
+    }
+
+    fn attention(&self, products: &LayerProducts, is_backward: bool, to: &mut LayerProgram) {
+        let shares = self.model.shares();
+        let share = shares.attention + shares.state_space;
+        let [into, out] = products.projections;
+        if is_backward {
+            to.push(self.with_tensor("output projection", out, share, LayerHalf::First));
+            self.core_with_contexts(products.core[1], true, to);
+            to.push(self.with_tensor("input projections", into, share, LayerHalf::Second));
+        } else {
+            to.push(self.with_tensor("input projections", into, share, LayerHalf::First));
+            self.core_with_contexts(products.core[0], false, to);
+            to.push(self.with_tensor("output projection", out, share, LayerHalf::Second));
+        }
+    }
+
+    fn feed_forward(
+        &self,
+        is_expert: bool,
+        products: &LayerProducts,
+        is_backward: bool,
+        to: &mut LayerProgram,
+    ) {
+        // Experts that TP does not split need no exchange.
+        let is_whole = is_expert && !self.expert_layout().is_cut;
+        let share = if is_whole { 0.0 } else { self.model.shares().feed_forward };
+        let [up, down] = products.feed_forward;
+        let mut turns = [up, down];
+        let mut exchanges = self.expert_exchange().filter(|_| is_expert);
+        if is_backward {
+            turns.reverse();
+            exchanges.iter_mut().for_each(|(both, _)| both.reverse());
+        }
+        let elsewhere = |at: usize| {
+            let of = |(both, shown): &([Exchange; 2], f64)| {
+                Stretch::compute("", 0.0).covered(both[at], *shown, Overlap::Beside)
+            };
+            exchanges.as_ref().map(of)
+        };
+        to.stretches.extend(elsewhere(0));
+        to.push(self.with_tensor("feed-forward", turns[0], share, LayerHalf::First));
+        to.push(self.with_tensor("feed-forward", turns[1], share, LayerHalf::Second));
+        to.stretches.extend(elsewhere(1));
+    }
+
+    /// Returns a product with the exchange of TP before the first product of a half of a layer, or
+    /// after the second.
+    fn with_tensor(
+        &self,
+        name: &'static str,
+        seconds: f64,
+        share: f64,
+        half: LayerHalf,
+    ) -> Stretch {
+        let product = Stretch::compute(name, seconds);
+        if self.mapping.tensor == 1 || share == 0.0 {
+            return product;
+        }
+        let (kind, cover) = match (self.calibration.software.sequence_parallel, half) {
+            (true, LayerHalf::First) => (CollectiveKind::AllGather, Overlap::Before),
+            (true, LayerHalf::Second) => (CollectiveKind::ReduceScatter, Overlap::After),
+            (false, LayerHalf::First) => return product,
+            (false, LayerHalf::Second) => (CollectiveKind::AllReduce, Overlap::After),
+        };
+        let (exchange, shown) = self.tensor_exchange(kind, share);
+        product.covered(exchange, shown, cover)
     }
 
     /// Returns the time that the host needs to launch a forward pass: zero with CUDA graphs.
@@ -75,7 +213,7 @@ impl Job<'_> {
         let (h, vocabulary) = (f64::from(self.model.hidden), f64::from(self.model.vocabulary));
         let gemm = self.gemm(self.tokens(), h, vocabulary / self.tensor(), Precision::Bf16);
         let logits = vocabulary * per_rank;
-        let spent = |compute| PassSeconds { compute, ..PassSeconds::default() };
+        let spent = PassSeconds::compute;
         Passes {
             // Logits are written, widened to four bytes, and read for maximum, sum and loss.
             forward: spent(gemm + self.memory_seconds(16.0 * logits)),
@@ -87,15 +225,18 @@ impl Job<'_> {
     /// Returns the additional work of the last stage: output layer and loss, and for each
     /// multi-token prediction depth a projection from twice the width, a layer and another output
     /// layer.
-    pub(super) fn last_stage_extra(&self) -> Passes {
+    pub(super) fn last_stage_extra(&self, layer: &LayerWork) -> Passes {
         let output = self.output();
         let depths = f64::from(self.model.prediction_depths);
+        if depths == 0.0 {
+            return output;
+        }
         let h = f64::from(self.model.hidden);
         let gemm = self.gemm(self.tokens(), 2.0 * h, h / self.tensor(), self.precision);
-        let spent = |compute| PassSeconds { compute, ..PassSeconds::default() };
+        let spent = PassSeconds::compute;
         let projection =
             Passes { forward: spent(gemm), backward: spent(2.0 * gemm), weight_gradient: gemm };
-        let depth = projection.plus(&self.layer(self.model.expert_layers() > 0)).plus(&output);
+        let depth = projection.plus(&layer.passes()).plus(&output);
         output.plus(&depth.times(depths))
     }
 

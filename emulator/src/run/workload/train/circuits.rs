@@ -17,7 +17,7 @@ use lightloom_fabric::dcn::Dcn;
 use lightloom_fabric::fat_tree::CrossConnect;
 use lightloom_fabric::plan::RoutePlan;
 use lightloom_training::graph::{TaskGraph, TaskId, TaskWork};
-use lightloom_training::step_graph::TaskPurpose;
+use lightloom_training::tasks::TaskPurpose;
 use lightloom_units::id::LeafId;
 use lightloom_units::{Bytes, Picoseconds};
 

@@ -7,7 +7,7 @@ use std::collections::BTreeSet;
 use lightloom_engine::LinkId;
 use lightloom_fabric::fault::Part;
 use lightloom_training::graph::{TaskId, TaskWork};
-use lightloom_training::step_graph::TaskPurpose;
+use lightloom_training::tasks::TaskPurpose;
 use lightloom_units::{Picoseconds, SimTime};
 
 use super::super::super::RunError;

@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 //! The place of a TP group of a job, and whether it can work.
 
+use lightloom_collective::Directions;
 use lightloom_engine::LinkId;
 use lightloom_units::{Picoseconds, SimTime};
 
@@ -59,6 +60,12 @@ impl Seat {
         };
         self.links = both(ring.iter().copied().chain(interfaces).collect());
         self.ring_links = both(ring);
+    }
+
+    /// Returns the directions around its ring: both over cables, one over a domain switch.
+    pub(super) fn directions(&self, context: &Context<'_>) -> Directions {
+        let is_switched = context.substrate.domain_of(self.members.ranks[0]).is_some();
+        if is_switched { Directions::One } else { Directions::Both }
     }
 
     pub(super) fn has_ring(&self) -> bool {

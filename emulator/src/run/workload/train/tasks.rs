@@ -4,7 +4,6 @@
 
 use std::collections::BTreeMap;
 
-use lightloom_collective::{CollectiveKind, Directions};
 use lightloom_engine::steady::Stage;
 use lightloom_engine::{Route, VertexId};
 use lightloom_training::graph::{TaskId, TaskWork};
@@ -12,6 +11,7 @@ use lightloom_units::Picoseconds;
 
 use super::super::super::RunError;
 use super::super::super::context::Context;
+use super::super::foresight::may_begin;
 use super::super::groups::ways_past;
 use super::super::sends::Sends;
 use super::{Circuits, State, TrainOrder, TrainTimer, TrainingJob, Trainings};
@@ -34,18 +34,20 @@ pub(super) fn rings_of(work: &TaskWork, tensor: u32) -> Vec<u32> {
 
 impl TrainOrder<'_> {
     /// Returns the software delay before the packets of an exchange are sent.
-    fn lag(&self, work: &TaskWork) -> Picoseconds {
-        let steps = |count: usize| count.max(1) as u64 - 1;
-        match work {
-            TaskWork::Compute { .. } => Picoseconds::ZERO,
-            TaskWork::Ring { .. } => self.pace.domain_lag * steps(self.tensor() as usize),
-            TaskWork::Transfer { .. } => self.pace.scale_out_lag,
-            TaskWork::Pairs { ranks, .. } => self.pace.scale_out_lag * steps(ranks.len()),
-            TaskWork::Across { kind, ranks, .. } => {
-                let ways = if *kind == CollectiveKind::AllReduce { 2 } else { 1 };
-                self.pace.scale_out_lag * (ways * steps(ranks.len()))
+    fn lag(&self, task: TaskId) -> Picoseconds {
+        self.graph.pace(task).lag(self.cables)
+    }
+
+    /// Returns the exchanges of each TP group with other groups.
+    pub(super) fn across(&self) -> Vec<Vec<TaskId>> {
+        let mut across = vec![Vec::new(); self.seats.len()];
+        for (at, task) in self.graph.tasks().iter().enumerate() {
+            let rings = rings_of(&task.work, self.tensor());
+            for ring in rings.iter().filter(|_| rings.len() > 1) {
+                across[*ring as usize].push(TaskId(at as u32));
             }
         }
+        across
     }
 }
 
@@ -78,6 +80,39 @@ impl TrainingJob<'_> {
             _ => false,
         };
         of_ring || rings_of(work, self.order.tensor()).iter().any(cannot)
+    }
+
+    /// Returns whether no other exchange of the step uses the links of a TP group while `task` runs
+    /// for `took`. The GPUs of a switched domain have one cable each.
+    fn is_alone(
+        &self,
+        context: &Context<'_>,
+        (task, ring): (TaskId, u32),
+        took: Picoseconds,
+    ) -> bool {
+        let domain =
+            |ring: u32| context.substrate.domain_of(self.seats[ring as usize].members.ranks[0]);
+        let Some(own) = domain(ring) else { return true };
+        let (graph, tensor) = (&self.order.graph, self.order.tensor());
+        let is_inside = |other: &TaskId| {
+            let rings = rings_of(&graph.tasks()[other.index()].work, tensor);
+            rings.iter().any(|other| *other != ring && domain(*other) == Some(own))
+        };
+        let left = |other: TaskId| {
+            let log = &self.tasks[other.index()];
+            match log.state {
+                _ if other == task => Some(Picoseconds(u64::MAX)),
+                State::Waits => None,
+                State::Timed => Some(Picoseconds(log.end.0.saturating_sub(context.now().0))),
+                State::Held | State::Sends | State::Done => Some(Picoseconds::ZERO),
+            }
+        };
+        let meets = |other: &TaskId| match self.tasks[other.index()].state {
+            State::Done => false,
+            State::Waits => is_inside(other) && may_begin(graph, &left, *other, took),
+            State::Held | State::Timed | State::Sends => is_inside(other),
+        };
+        !self.across[ring as usize].iter().any(meets)
     }
 
     /// Stops a task, so that its timers and packets are ignored.
@@ -120,7 +155,7 @@ impl Trainings<'_> {
         }
         training.held.remove(&id);
         training.running.insert(id);
-        let lag = order.lag(work);
+        let lag = order.lag(id);
         let mut least = Picoseconds::ZERO;
         let alone = match work {
             TaskWork::Compute { took, .. } => {
@@ -130,14 +165,17 @@ impl Trainings<'_> {
             }
             TaskWork::Ring { kind, ring, bytes } => {
                 let seat = &training.seats[*ring as usize];
-                let size = order.pace.inside(*bytes);
-                let what = (*kind, size, Directions::Both);
+                let settings = context.engine.settings();
+                let around = Sends::over(Route::Within(HBD), Some(*kind), (Vec::new(), *bytes));
+                let around = Sends { directions: seat.directions(context), ..around };
+                let what = around.paced(&order.graph.pace(id), &settings.transport, Vec::new());
                 let class = self.times.class_of(context, &seat.members);
-                match class.filter(|_| seat.slowed_by == 0) {
-                    Some(class) => self.times.time_of(context.engine.settings(), class, what)?,
+                let is_alone = |took| training.is_alone(context, (id, *ring), lag + took);
+                let took = match class.filter(|_| seat.slowed_by == 0).zip(what.around()) {
+                    Some((class, what)) => self.times.time_of(settings, class, what, is_alone)?,
                     None => None,
-                }
-                .map(|took| lag + took)
+                };
+                took.map(|took| lag + took)
             }
             _ => None,
         };
@@ -175,7 +213,7 @@ impl Trainings<'_> {
         if let Some(circuits) = &mut self.circuits {
             circuits.unload(job, id);
         }
-        let sends = training.sends(context, (&mut self.circuits, (job, id)), &task.work);
+        let sends = training.sends(context, (&mut self.circuits, (job, id)));
         let started = sends.map(|sends| context.add(|engine| sends.start(engine))).transpose();
         let started = started.map_err(|error| {
             let workload = format!("{}`, task `{}", training.order.train.job, task.name);
@@ -190,7 +228,7 @@ impl Trainings<'_> {
         if !matches!(task.work, TaskWork::Ring { .. }) {
             context.note_flows(flows);
         }
-        let lag = training.order.lag(&task.work);
+        let lag = training.order.lag(id);
         let log = &mut training.tasks[id.index()];
         (log.state, log.ideal) = (State::Sends, lag + collective.ideal.max(collective.interface));
         context.own(collective.batch, self.me);
@@ -239,41 +277,46 @@ impl TrainingJob<'_> {
         &self,
         context: &Context<'_>,
         (circuits, of): (&mut Option<Circuits<'_>>, (usize, TaskId)),
-        work: &TaskWork,
     ) -> Option<Sends> {
-        let pace = &self.order.pace;
-        let (kind, hosts, bytes) = match work {
+        let (task, transport) = (of.1, context.engine.transport());
+        let (graph, pace) = (&self.order.graph, self.order.graph.pace(task));
+        let (kind, hosts, bytes) = match &graph.tasks()[task.index()].work {
             // Trainings have no exchanges of unequal parts.
             TaskWork::Compute { .. } | TaskWork::Pairs { .. } => return None,
             TaskWork::Ring { kind, ring, bytes } => {
                 let members = &self.seats[*ring as usize].members;
-                let bytes = pace.inside(*bytes);
                 if self.seats[*ring as usize].has_ring() {
                     let ways = ways_past(context, members)?;
-                    let around = (members.ring.clone(), bytes);
+                    let around = (members.ring.clone(), *bytes);
                     let sends = Sends::over(Route::Within(HBD), Some(*kind), around);
-                    return Some(Sends { ways, directions: Directions::Both, ..sends });
+                    let inside = vec![Some(0); members.ring.len()];
+                    let sends = sends.paced(&pace, transport, inside);
+                    let directions = self.seats[*ring as usize].directions(context);
+                    return Some(Sends { ways, directions, ..sends });
                 }
-                (Some(*kind), members.ranks.clone(), bytes)
+                (Some(*kind), members.ranks.clone(), *bytes)
             }
             // GPUs of one ring exchange over it.
             TaskWork::Transfer { from, to, bytes } if self.is_inside(*from, *to) => {
-                let around = (vec![self.host(*from), self.host(*to)], pace.inside(*bytes));
-                return Some(Sends::over(Route::Within(HBD), None, around));
+                let around = (vec![self.host(*from), self.host(*to)], *bytes);
+                let sends = Sends::over(Route::Within(HBD), None, around);
+                return Some(sends.paced(&pace, transport, vec![Some(0); 2]));
             }
             TaskWork::Transfer { from, to, bytes } => {
-                (None, vec![self.host(*from), self.host(*to)], pace.across(*bytes))
+                (None, vec![self.host(*from), self.host(*to)], *bytes)
             }
             TaskWork::Across { kind, ranks, bytes } => {
                 let hosts = ranks.iter().map(|rank| self.host(*rank)).collect();
-                (Some(*kind), hosts, pace.across(*bytes))
+                (Some(*kind), hosts, *bytes)
             }
         };
+        let domains = hosts.iter().map(|host| context.substrate.domain_of(*host)).collect();
         let ways = match circuits {
             Some(circuits) => circuits.ways(context, of, (kind, &hosts), bytes)?,
             None => BTreeMap::new(),
         };
         let sends = Sends::over(context.substrate.route.clone(), kind, (hosts, bytes));
+        let sends = sends.paced(&pace, transport, domains);
         Some(Sends { ways, ..sends })
     }
 }

@@ -11,7 +11,7 @@
 use std::collections::{BTreeMap, BTreeSet};
 
 use lightloom_training::graph::TaskId;
-use lightloom_training::step_graph::TaskPurpose;
+use lightloom_training::tasks::TaskPurpose;
 use lightloom_units::{Picoseconds, SimTime};
 
 use super::super::super::context::Context;

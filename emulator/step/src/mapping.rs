@@ -1,10 +1,9 @@
 // SPDX-License-Identifier: Apache-2.0
 //! Parallel mappings of a training job onto GPUs, and the rules for valid ones.
 
-use serde::Serialize;
+use lightloom_fabric::model::{Attention, Model};
+use serde::{Deserialize, Serialize};
 
-use super::calibration::ContextExchange;
-use super::model::{Attention, Model};
 use super::schedule::Schedule;
 
 /// Degrees of parallelism of a job. TP is innermost (neighbouring GPUs), then CP, EP inside DP, DP,
@@ -27,12 +26,43 @@ pub struct Mapping {
 }
 
 /// Which activations the backward pass recomputes instead of storing.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Serialize)]
+#[derive(
+    Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Serialize, Deserialize, schemars::JsonSchema,
+)]
 #[serde(rename_all = "kebab-case")]
 pub enum Recompute {
+    /// Nothing.
     None,
+    /// Attention scores, or with a fused core norms and activations.
     Selective,
+    /// Everything.
     Full,
+}
+
+/// How the training state is sharded over the replicas (ZeRO stages).
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Serialize, Deserialize)]
+#[serde(rename_all = "kebab-case")]
+pub enum ZeroStage {
+    /// Every replica holds all of it (ZeRO-0).
+    Replicated,
+    /// Optimizer states are sharded (ZeRO-1, distributed optimizer).
+    Optimizer,
+    /// Optimizer states and gradients are sharded (ZeRO-2).
+    Gradients,
+    /// Everything is sharded (ZeRO-3, FSDP).
+    Everything,
+}
+
+/// How context-parallel ranks exchange keys and values.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Serialize, Deserialize)]
+#[serde(rename_all = "kebab-case")]
+pub enum ContextExchange {
+    /// Block by block around a ring, overlapped with work on the previous block.
+    Ring,
+    AllGather,
+    /// All-to-all of queries, keys and values, which gives each rank whole sequences of a few heads
+    /// (Ulysses).
+    AllToAll,
 }
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize)]
@@ -228,7 +258,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn names_the_nearest_divisor() {
+    fn the_nearest_divisor_is_named() {
         assert_eq!(nearest_divisor(96, 7), 6);
         assert_eq!(nearest_divisor(96, 100), 96);
         assert_eq!(nearest_divisor(126, 16), 14);

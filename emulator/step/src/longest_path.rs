@@ -98,7 +98,7 @@ mod tests {
 
     proptest! {
         #[test]
-        fn end_time_is_the_longest_path(
+        fn the_end_is_the_longest_path(
             took in prop::collection::vec(0u64..1000, 1..12),
             edges in prop::collection::vec((0usize..12, 0usize..12), 0..30),
         ) {

@@ -8,7 +8,7 @@
 use serde::Serialize;
 
 pub use lightloom_collective::Shape;
-use lightloom_collective::{Algorithm, CollectiveKind, Generation, Hops, Site};
+use lightloom_collective::{Algorithm, CollectiveKind, Generation, Hops, Pace, Site};
 use lightloom_fabric::fabric::Fabric;
 use lightloom_fabric::hbd::Grouping;
 
@@ -46,6 +46,8 @@ pub struct Efficiency {
     pub library: Option<Generation>,
     pub domain: f64,
     pub scale_out: f64,
+    /// Whether `scale_out` also replaces the share that a library's collectives achieve.
+    pub is_stated: bool,
     /// Seconds per ring step inside the domain.
     pub domain_step_seconds: f64,
     /// Seconds per ring step across the scale-out network.
@@ -61,7 +63,14 @@ impl Efficiency {
             _ => (0.82, 0.85, 3e-6, 1.5e-5),
         };
         let library = Some(generation);
-        Self { library, domain, scale_out, domain_step_seconds, scale_out_step_seconds }
+        Self {
+            library,
+            domain,
+            scale_out,
+            is_stated: false,
+            domain_step_seconds,
+            scale_out_step_seconds,
+        }
     }
 }
 
@@ -145,36 +154,94 @@ impl Network {
         if group.size < 2 {
             return 0.0;
         }
-        let (ranks, shape) = (group.size, self.shape);
-        let domains = ranks / self.inside(group);
-        let (domain_rate, card_rate) = (self.domain_rate, self.across_rate(group));
-        if let Some(generation) = efficiency.library {
-            let site =
-                Site { generation, ranks, domains, shape, domain_rate, card_rate, is_queued: true };
-            let time = site.choose(kind, bytes, |way, _| way != Algorithm::Sharp);
-            return time.map_or(0.0, |time| time.seconds);
-        }
-        let hops = Hops {
-            ranks,
-            domains,
-            steps: [efficiency.domain_step_seconds, efficiency.scale_out_step_seconds],
-            rates: [domain_rate * efficiency.domain, card_rate * efficiency.scale_out],
+        let Some(site) = self.site(kind, group, efficiency) else {
+            return self.bare(kind, group, bytes, efficiency).0;
         };
-        match kind {
-            CollectiveKind::AllToAll => hops.pairwise(bytes, shape.links(hops.inside())),
-            CollectiveKind::AllReduce => 2.0 * hops.ring(bytes),
-            _ => hops.ring(bytes),
-        }
+        let time = site.choose(kind, bytes, |way, _| way != Algorithm::Sharp);
+        time.map_or(0.0, |time| time.seconds)
     }
 
-    /// Returns the time to send `bytes` from one rank to the next in `group`.
+    /// Returns the duration and the pace of a collective of a training step, over rings or pairwise.
     #[must_use]
-    pub fn neighbour(&self, group: Group, bytes: f64, efficiency: &Efficiency) -> f64 {
-        if self.is_inside(group) {
-            return efficiency.domain_step_seconds + bytes / (self.domain_rate * efficiency.domain);
+    pub fn exchange(
+        &self,
+        kind: CollectiveKind,
+        group: Group,
+        bytes: f64,
+        efficiency: &Efficiency,
+    ) -> (f64, Pace) {
+        if group.size < 2 {
+            return (0.0, Pace::BARE);
         }
-        let rate = self.across_rate(group) * efficiency.scale_out;
-        efficiency.scale_out_step_seconds + bytes / rate
+        let Some(site) = self.site(kind, group, efficiency) else {
+            return self.bare(kind, group, bytes, efficiency);
+        };
+        let is_run = |way, _| matches!(way, Algorithm::Ring | Algorithm::Pairwise);
+        let time = site.choose(kind, bytes, is_run);
+        let found = time.and_then(|time| Some((time.seconds, site.pace(kind, bytes, time)?)));
+        let (seconds, mut pace) = found.unwrap_or((0.0, Pace::BARE));
+        pace.shares[1] *= site.card_rate / self.across_rate(group);
+        (seconds, pace)
+    }
+
+    /// Returns the ranks of `group` for a library; `None` without one.
+    fn site(&self, kind: CollectiveKind, group: Group, efficiency: &Efficiency) -> Option<Site> {
+        let stated =
+            if efficiency.is_stated { efficiency.scale_out / Site::card_share(kind) } else { 1.0 };
+        Some(Site {
+            generation: efficiency.library?,
+            ranks: group.size,
+            domains: group.size / self.inside(group),
+            shape: self.shape,
+            domain_rate: self.domain_rate,
+            card_rate: stated * self.across_rate(group),
+            is_queued: true,
+        })
+    }
+
+    /// Returns the duration and the pace of a collective without a library.
+    fn bare(
+        &self,
+        kind: CollectiveKind,
+        group: Group,
+        bytes: f64,
+        efficiency: &Efficiency,
+    ) -> (f64, Pace) {
+        let (ranks, domains) = (group.size, group.size / self.inside(group));
+        let steps = [efficiency.domain_step_seconds, efficiency.scale_out_step_seconds];
+        let shares = [efficiency.domain, efficiency.scale_out];
+        let rates = [self.domain_rate * shares[0], self.across_rate(group) * shares[1]];
+        let hops = Hops { ranks, domains, steps, rates };
+        let (seconds, count) = match kind {
+            CollectiveKind::AllToAll => {
+                let links = self.shape.links(hops.inside());
+                (hops.pairwise(bytes, links), [hops.inside() - 1.0, domains as f64 - 1.0])
+            }
+            CollectiveKind::AllReduce => {
+                (2.0 * hops.ring(bytes), hops.ring_steps().map(|steps| 2.0 * steps))
+            }
+            _ => (hops.ring(bytes), hops.ring_steps()),
+        };
+        (seconds, Pace { start_seconds: 0.0, steps: count, step_seconds: steps, shares })
+    }
+
+    /// Returns the duration and the pace of `bytes` from one rank to the next of `group`.
+    #[must_use]
+    pub fn neighbour(&self, group: Group, bytes: f64, efficiency: &Efficiency) -> (f64, Pace) {
+        let is_inside = self.is_inside(group);
+        let (steps, step, rate) = if is_inside {
+            ([1.0, 0.0], efficiency.domain_step_seconds, self.domain_rate * efficiency.domain)
+        } else {
+            let rate = self.across_rate(group) * efficiency.scale_out;
+            ([0.0, 1.0], efficiency.scale_out_step_seconds, rate)
+        };
+        let pace = Pace {
+            start_seconds: 0.0,
+            steps,
+            step_seconds: [efficiency.domain_step_seconds, efficiency.scale_out_step_seconds],
+            shares: [efficiency.domain, efficiency.scale_out],
+        };
+        (step + bytes / rate, pace)
     }
 
     /// Returns the network of a planned fabric: its domain, the network cards of its GPUs and the
@@ -227,6 +294,7 @@ mod tests {
 
     const IDEAL: Efficiency = Efficiency {
         library: None,
+        is_stated: false,
         domain: 1.0,
         scale_out: 1.0,
         domain_step_seconds: 0.0,
@@ -238,13 +306,13 @@ mod tests {
     }
 
     #[test]
-    fn single_ring_takes_its_closed_form() {
+    fn a_ring_alone_takes_its_closed_form() {
         let seconds = gather(&dgx(), Group { size: 8, stride: 1 }, 450e9);
         assert!((seconds - 7.0 / 8.0).abs() < 1e-12);
     }
 
     #[test]
-    fn group_spanning_domains_uses_every_network_card() {
+    fn a_group_that_spans_domains_sends_its_share_through_every_card() {
         let group = Group { size: 32, stride: 1 };
         assert_eq!(dgx().inside(group), 8);
         let expected = 31.0 / 32.0 * (450.0 / 8.0 / 50.0);
@@ -255,7 +323,7 @@ mod tests {
 
     /// Regression test: 13 GPUs used to be laid out as 13 domains of one GPU.
     #[test]
-    fn rejects_uneven_domains_and_suggests_the_nearest_sizes() {
+    fn ranks_that_do_not_fill_domains_evenly_are_refused_with_the_nearest_that_do() {
         let domains = |size| dgx().even_domains(Group { size, stride: 1 });
         let filled = [2, 8, 12, 14, 16, 4096].map(|size| domains(size).ok());
         assert_eq!(filled, [1, 1, 2, 2, 2, 512].map(Some));
@@ -264,7 +332,7 @@ mod tests {
     }
 
     #[test]
-    fn group_beyond_its_leaf_is_limited_by_uplinks() {
+    fn a_group_beyond_its_leaf_gets_what_the_uplinks_leave() {
         let thin = Network { leaf: ScaleOutLeaf { gpus: 32, up_rate: 12.5e9 }, ..dgx() };
         let under = Group { size: 4, stride: 8 };
         let beyond = Group { size: 8, stride: 8 };

@@ -6,10 +6,8 @@
 
 use std::sync::Arc;
 
-use lightloom_collective::CollectiveKind;
+use lightloom_collective::{CollectiveKind, Pace};
 use lightloom_units::{Bytes, Picoseconds};
-
-use super::exchange::PairBytes;
 
 /// Index of a task in its graph.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
@@ -64,9 +62,9 @@ pub struct Task {
 }
 
 /// Maximum number of ranks of a step read from a file.
-pub(crate) const MOST_RANKS: u32 = 1_000_000;
+pub const MOST_RANKS: u32 = 1_000_000;
 /// Maximum duration of a compute task read from a file: one day.
-pub(crate) const LONGEST: Picoseconds = Picoseconds(86_400_000_000_000_000);
+pub const LONGEST: Picoseconds = Picoseconds(86_400_000_000_000_000);
 /// Maximum length of a chain of computing. Together with its communication it stays within the 213
 /// days of the emulator's clock.
 const LONGEST_CHAIN: Picoseconds = Picoseconds(100 * LONGEST.0);
@@ -87,11 +85,79 @@ pub enum GraphError {
     Long { task: u32, name: String },
 }
 
+/// A [`Pace`] in whole units.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct TaskPace {
+    start: Picoseconds,
+    steps: [u32; 2],
+    step: [Picoseconds; 2],
+    billionths: [u32; 2],
+}
+
+impl TaskPace {
+    /// Links without delay at their full rates.
+    pub const BARE: Self = Self {
+        start: Picoseconds::ZERO,
+        steps: [0; 2],
+        step: [Picoseconds::ZERO; 2],
+        billionths: [1_000_000_000; 2],
+    };
+
+    #[must_use]
+    pub fn of(pace: &Pace) -> Self {
+        let picoseconds = |seconds: f64| Picoseconds((seconds * 1e12).round() as u64);
+        Self {
+            start: picoseconds(pace.start_seconds),
+            steps: pace.steps.map(|steps| steps.round() as u32),
+            step: pace.step_seconds.map(picoseconds),
+            billionths: pace.shares.map(|share| (share * 1e9).round().max(1.0) as u32),
+        }
+    }
+
+    /// Returns the delay of the packets in excess of these delays of the cables.
+    #[must_use]
+    pub fn lag(&self, cables: [Picoseconds; 2]) -> Picoseconds {
+        let level = |at: usize| self.step[at].saturating_sub(cables[at]) * self.steps[at].into();
+        self.start + level(0) + level(1)
+    }
+
+    /// Returns the effective shares of the links' rates, inside a domain and between domains.
+    #[must_use]
+    pub fn shares(&self) -> [f64; 2] {
+        self.billionths.map(|share| f64::from(share) * 1e-9)
+    }
+}
+
+/// Bytes from each rank to each other, by rows: the messages of all-to-alls of unequal parts, and of
+/// gathers and scatters.
+pub type PairBytes = Arc<[u64]>;
+
 /// A valid graph of tasks. Cloning is cheap because clones share the tasks.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct TaskGraph {
     // `Arc<[Task]>` would copy up to millions of tasks on construction.
     tasks: Arc<Vec<Task>>,
+    paces: Arc<TaskPaces>,
+}
+
+/// The pace of each task, as an index into the different ones.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct TaskPaces {
+    different: Vec<TaskPace>,
+    of_task: Vec<u32>,
+}
+
+impl TaskPaces {
+    /// Adds the pace of the next task.
+    pub fn push(&mut self, pace: TaskPace) {
+        // Layers repeat, so an equal pace is near the end.
+        let known = self.different.iter().rposition(|known| *known == pace);
+        let at = known.unwrap_or_else(|| {
+            self.different.push(pace);
+            self.different.len() - 1
+        });
+        self.of_task.push(at as u32);
+    }
 }
 
 impl TaskGraph {
@@ -107,7 +173,7 @@ impl TaskGraph {
                 return Err(GraphError::Missing { task: index as u32, name, missing: missing.0 });
             }
         }
-        let graph = Self { tasks: Arc::new(tasks) };
+        let graph = Self { tasks: Arc::new(tasks), paces: Arc::default() };
         let mut schedule = Schedule::of(&graph);
         let mut ready = schedule.ready();
         let mut ends = vec![Picoseconds::ZERO; graph.tasks.len()];
@@ -133,6 +199,19 @@ impl TaskGraph {
             }
             None => Ok(graph),
         }
+    }
+
+    /// Sets the paces of the tasks.
+    #[must_use]
+    pub fn with_paces(self, paces: TaskPaces) -> Self {
+        Self { paces: Arc::new(paces), ..self }
+    }
+
+    /// Returns the pace of a task. Tasks of a recorded step use the full links.
+    #[must_use]
+    pub fn pace(&self, task: TaskId) -> TaskPace {
+        let at = self.paces.of_task.get(task.index());
+        at.map_or(TaskPace::BARE, |at| self.paces.different[*at as usize])
     }
 
     #[must_use]
@@ -257,7 +336,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn undone_task_waits_only_for_undone_predecessors() {
+    fn what_is_undone_waits_again_for_what_was_undone_alone() {
         let tasks = vec![task(&[]), task(&[]), task(&[0, 1]), task(&[2])];
         let graph = TaskGraph::new(tasks).unwrap();
         let mut schedule = Schedule::of(&graph);
@@ -280,7 +359,7 @@ mod tests {
     }
 
     #[test]
-    fn rejects_cycles_and_missing_tasks() {
+    fn circles_and_missing_tasks_are_refused() {
         assert!(TaskGraph::new(vec![task(&[]), task(&[0]), task(&[0, 1])]).is_ok());
         let missing = TaskGraph::new(vec![task(&[7])]).unwrap_err();
         assert!(matches!(missing, GraphError::Missing { missing: 7, .. }));

@@ -273,7 +273,7 @@ mod tests {
 
     proptest! {
         #[test]
-        fn closed_form_matches_the_simulated_schedule(p in 1u32..9, extra in 0u64..20, slow in 1.0f64..1.5) {
+        fn the_closed_form_is_the_played_schedule(p in 1u32..9, extra in 0u64..20, slow in 1.0f64..1.5) {
             let m = u64::from(p) + extra;
             let (typical, slowest) = (stage(1.0), stage(slow));
             let mut stages = vec![typical; p as usize - 1];
@@ -294,7 +294,7 @@ mod tests {
         }
 
         #[test]
-        fn zero_bubble_pipeline_takes_the_closed_form(
+        fn a_zero_bubble_pipeline_takes_the_closed_form(
             p in 1u32..9, m in 1u64..28, input in 0.3f64..1.6, weight in 0.3f64..1.6,
         ) {
             let time = StageTime {
@@ -309,7 +309,7 @@ mod tests {
     }
 
     #[test]
-    fn zero_bubble_helps_little_with_fewer_micro_batches_than_stages() {
+    fn zero_bubble_fills_little_with_fewer_micro_batches_than_stages() {
         let time = StageTime { weight_gradient_seconds: 0.5, ..stage(1.0) };
         let closed = |m| pipeline_time(Schedule::ZeroBubble, 4, 1, m, time, time).total_seconds();
         // The only micro-batch passes all stages and returns, and then the first stage still has

@@ -1,0 +1,164 @@
+// SPDX-License-Identifier: Apache-2.0
+//! The work of a rank in a pass over a layer, in order, and the computing that overlaps each exchange.
+//!
+//! ```text
+//!   before   exchange, exposed part ▶ [ hidden part ∥ computing ]
+//!   after                             [ computing ∥ hidden part ] ▶ exposed part
+//!   beside   exposed part, and the hidden part concurrently with the whole layer
+//! ```
+//! A chunked exchange overlaps with its product, except for a measured share.
+
+use lightloom_collective::{CollectiveKind, Pace};
+
+use crate::network::Group;
+use crate::tasks::TaskPurpose;
+
+/// An exchange between ranks of a stage.
+#[derive(Clone, Copy, Debug, PartialEq)]
+pub struct Exchange {
+    pub purpose: TaskPurpose,
+    /// `None` if each rank sends to the next of its group.
+    pub kind: Option<CollectiveKind>,
+    pub group: Group,
+    /// Bytes, as `lightloom-collective` defines the size.
+    pub bytes: f64,
+    /// Seconds on idle links.
+    pub seconds: f64,
+    pub pace: Pace,
+}
+
+impl Exchange {
+    #[must_use]
+    pub fn part(&self, part: f64) -> Self {
+        let (bytes, seconds) = (self.bytes * part, self.seconds * part);
+        Self { bytes, seconds, pace: self.pace.part(part), ..*self }
+    }
+
+    #[must_use]
+    pub fn is_empty(&self) -> bool {
+        self.group.size < 2 || self.bytes < 1.0
+    }
+}
+
+/// Where the hidden part of an exchange runs.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Overlap {
+    /// With the computing after the exposed part.
+    Before,
+    /// With the computing before the exposed part.
+    After,
+    /// With the whole layer, which computes another part of the micro-batch.
+    Beside,
+}
+
+/// Computing, and an exchange that it may overlap.
+#[derive(Clone, Copy, Debug, PartialEq)]
+pub struct Stretch {
+    pub name: &'static str,
+    pub seconds: f64,
+    pub exchange: Option<Exchange>,
+    /// The exposed share of the exchange.
+    pub shown: f64,
+    pub cover: Overlap,
+    /// The number of repetitions.
+    pub count: u32,
+}
+
+impl Stretch {
+    #[must_use]
+    pub fn compute(name: &'static str, seconds: f64) -> Self {
+        Self { name, seconds, exchange: None, shown: 1.0, cover: Overlap::Before, count: 1 }
+    }
+
+    /// Adds an exchange with an exposed share.
+    #[must_use]
+    pub fn covered(self, exchange: Exchange, shown: f64, cover: Overlap) -> Self {
+        if exchange.is_empty() {
+            self
+        } else {
+            Self { exchange: Some(exchange), shown, cover, ..self }
+        }
+    }
+
+    /// Returns an exchange without overlap.
+    #[must_use]
+    pub fn exchange(exchange: Exchange) -> Self {
+        Self::compute("", 0.0).covered(exchange, 1.0, Overlap::Before)
+    }
+
+    /// Returns the time that the exchange adds to the computing.
+    #[must_use]
+    pub fn added_seconds(&self) -> f64 {
+        let Some(exchange) = &self.exchange else { return 0.0 };
+        let shown = self.shown * exchange.seconds;
+        let beyond =
+            if self.cover == Overlap::Beside { 0.0 } else { exchange.seconds - self.seconds };
+        f64::from(self.count) * shown.max(beyond)
+    }
+}
+
+/// The work of a rank in a pass over a layer.
+#[derive(Clone, Debug, Default, PartialEq)]
+pub struct LayerProgram {
+    pub stretches: Vec<Stretch>,
+}
+
+/// Seconds of a pass by cause.
+#[derive(Clone, Copy, Debug, Default, PartialEq)]
+pub struct PassSeconds {
+    pub compute: f64,
+    /// Exposed communication of TP.
+    pub tensor: f64,
+    pub context: f64,
+    pub expert: f64,
+}
+
+impl PassSeconds {
+    #[must_use]
+    pub fn compute(compute: f64) -> Self {
+        Self { compute, ..Self::default() }
+    }
+
+    #[must_use]
+    pub fn total(&self) -> f64 {
+        self.compute + self.tensor + self.context + self.expert
+    }
+
+    #[must_use]
+    pub fn plus_times(&self, other: &Self, times: f64) -> Self {
+        Self {
+            compute: self.compute + other.compute * times,
+            tensor: self.tensor + other.tensor * times,
+            context: self.context + other.context * times,
+            expert: self.expert + other.expert * times,
+        }
+    }
+}
+
+impl LayerProgram {
+    /// Returns the duration on idle links.
+    #[must_use]
+    pub fn seconds(&self) -> PassSeconds {
+        let mut spent = PassSeconds::default();
+        let mut beside = 0.0;
+        for stretch in &self.stretches {
+            spent.compute += f64::from(stretch.count) * stretch.seconds;
+            let Some(exchange) = &stretch.exchange else { continue };
+            let added = stretch.added_seconds();
+            match exchange.purpose {
+                TaskPurpose::Tensor => spent.tensor += added,
+                TaskPurpose::Context => spent.context += added,
+                _ => spent.expert += added,
+            }
+            if stretch.cover == Overlap::Beside {
+                beside += (1.0 - stretch.shown) * exchange.seconds;
+            }
+        }
+        spent.expert += (beside - spent.total()).max(0.0);
+        spent
+    }
+
+    pub fn push(&mut self, stretch: Stretch) {
+        self.stretches.push(stretch);
+    }
+}

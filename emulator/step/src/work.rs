@@ -1,0 +1,323 @@
+// SPDX-License-Identifier: Apache-2.0
+//! Durations and sizes of one step, and its duration on idle links.
+
+use serde::Serialize;
+
+use crate::mapping::Mapping;
+use crate::program::{Exchange, LayerProgram, PassSeconds};
+use crate::schedule::{StageTime, dual_pipe_bubble, pipeline_time};
+
+/// The passes over a layer.
+#[derive(Clone, Debug, Default, PartialEq)]
+pub struct LayerWork {
+    pub forward: LayerProgram,
+    /// Includes recomputation, but not the gradients of the weights.
+    pub backward: LayerProgram,
+    /// Seconds of the gradients of the weights, which a zero-bubble schedule postpones.
+    pub weight_gradient: f64,
+}
+
+/// Seconds of forward and backward pass.
+#[derive(Clone, Copy, Debug, Default, PartialEq)]
+pub struct Passes {
+    pub forward: PassSeconds,
+    pub backward: PassSeconds,
+    /// The part of `backward` for the gradients of the weights.
+    pub weight_gradient: f64,
+}
+
+impl Passes {
+    #[must_use]
+    pub fn times(&self, times: f64) -> Self {
+        Self::default().plus_times(self, times)
+    }
+
+    #[must_use]
+    pub fn plus(&self, other: &Self) -> Self {
+        self.plus_times(other, 1.0)
+    }
+
+    fn plus_times(&self, other: &Self, times: f64) -> Self {
+        Self {
+            forward: self.forward.plus_times(&other.forward, times),
+            backward: self.backward.plus_times(&other.backward, times),
+            weight_gradient: self.weight_gradient + other.weight_gradient * times,
+        }
+    }
+
+    #[must_use]
+    pub fn total(&self) -> f64 {
+        self.forward.total() + self.backward.total()
+    }
+
+    fn stage_time(&self) -> StageTime {
+        StageTime {
+            forward_seconds: self.forward.total(),
+            input_gradient_seconds: self.backward.total() - self.weight_gradient,
+            weight_gradient_seconds: self.weight_gradient,
+        }
+    }
+}
+
+impl LayerWork {
+    /// Returns the durations of its passes on idle links.
+    #[must_use]
+    pub fn passes(&self) -> Passes {
+        let mut backward = self.backward.seconds();
+        backward.compute += self.weight_gradient;
+        let weight_gradient = self.weight_gradient;
+        Passes { forward: self.forward.seconds(), backward, weight_gradient }
+    }
+}
+
+/// Communication of replicas for one layer: common weights, and experts.
+pub type Bucket = Vec<Exchange>;
+
+/// Durations and sizes of a step.
+#[derive(Clone, Debug, PartialEq)]
+pub struct StepWork {
+    pub mapping: Mapping,
+    pub micro_batches: u64,
+    /// The numbers of layers without experts, which come first, and with experts.
+    pub layers: [u32; 2],
+    /// Whether the first and the last piece hold one layer less.
+    pub has_balanced_ends: bool,
+    /// A layer without experts, and one with.
+    pub layer: [LayerWork; 2],
+    pub output: Passes,
+    pub transfer: Option<Exchange>,
+    /// The share of a transfer that does not overlap with the last layer of a pass.
+    pub transfer_shown: f64,
+    /// Weights of a layer before its first forward pass.
+    pub gather: Bucket,
+    /// Gradients of a layer after its last backward pass.
+    pub reduce: Bucket,
+    /// Whether every pass exchanges weights and gradients.
+    pub is_sharded: bool,
+    /// The exposed share of the communication of replicas.
+    pub data_shown: f64,
+    /// The optimizer, and other work once per step.
+    pub optimizer_seconds: f64,
+    /// The relative delay by stragglers.
+    pub jitter: f64,
+    /// Whether micro-batches start at both ends of the pipeline.
+    pub is_dual_pipe: bool,
+}
+
+/// Duration of a step and its parts, which add up to `step_seconds`.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Serialize)]
+pub struct StepTime {
+    pub step_seconds: f64,
+    pub compute_seconds: f64,
+    pub tensor_seconds: f64,
+    pub context_seconds: f64,
+    pub expert_seconds: f64,
+    pub bubble_seconds: f64,
+    pub transfer_seconds: f64,
+    pub data_seconds: f64,
+    pub optimizer_seconds: f64,
+    /// Stragglers and congestion, which grow with the job.
+    pub jitter_seconds: f64,
+}
+
+impl StepWork {
+    #[must_use]
+    pub fn layer_count(&self) -> u32 {
+        self.layers[0] + self.layers[1]
+    }
+
+    /// Returns the passes over the layer with this index.
+    #[must_use]
+    pub fn layer(&self, layer: u32) -> &LayerWork {
+        &self.layer[usize::from(layer >= self.layers[0])]
+    }
+
+    /// Returns the layers of the `place`-th of `places` pieces of the model. Without balanced ends,
+    /// the last stage of an uneven pipeline holds the remaining layers, and the first pieces of a
+    /// stage hold its remainder.
+    #[must_use]
+    pub fn layers_of(&self, place: u32, places: u32) -> std::ops::Range<u32> {
+        let (layers, p) = (self.layer_count(), self.mapping.pipeline);
+        let pieces = places / p;
+        let inner = self.fullest_inner(self.extra_layers());
+        let ends = u32::from(self.has_balanced_ends && places > 1);
+        let of_stage = |stage: u32| {
+            let before = (inner * stage).min(layers);
+            let end = if stage + 1 == p { layers } else { (inner * (stage + 1)).min(layers) };
+            end - before
+        };
+        let of_place = |place: u32| {
+            if self.is_uneven() {
+                let own = of_stage(place % p);
+                return own / pieces + u32::from(place / p < own % pieces);
+            }
+            let all = layers + 2 * ends;
+            let own = all / places + u32::from(place < all % places);
+            own - if place == 0 || place + 1 == places { ends.min(own) } else { 0 }
+        };
+        let first: u32 = (0..place).map(of_place).sum();
+        first..(first + of_place(place)).min(layers)
+    }
+
+    /// Returns whether stages hold different numbers of layers.
+    fn is_uneven(&self) -> bool {
+        let p = self.mapping.pipeline;
+        p > 1 && !self.has_balanced_ends && !self.layer_count().is_multiple_of(p)
+    }
+
+    /// Returns the layers of the fullest inner stage of an uneven pipeline, such that the last stage,
+    /// which has additional work of `extra` layers, takes no longer.
+    fn fullest_inner(&self, extra: f64) -> u32 {
+        let (layers, p) = (self.layer_count(), self.mapping.pipeline);
+        let last = |inner: u32| (f64::from(inner) - extra).max(0.0).floor();
+        let enough = |inner: &u32| f64::from(inner * (p - 1)) + last(*inner) >= f64::from(layers);
+        (layers.div_ceil(p)..=layers).find(enough).unwrap_or(layers)
+    }
+
+    fn extra_layers(&self) -> f64 {
+        self.output.total() / self.mean_layer().total()
+    }
+
+    fn mean_layer(&self) -> Passes {
+        let layers = f64::from(self.layer_count());
+        let part =
+            |kind: usize| self.layer[kind].passes().times(f64::from(self.layers[kind]) / layers);
+        if self.layers[1] == 0 { self.layer[0].passes() } else { part(0).plus(&part(1)) }
+    }
+
+    /// Returns the layers of the fullest inner stage and of the last.
+    fn layers_of_slowest(&self, extra: f64) -> [f64; 2] {
+        let (layers, p) = (self.layer_count(), self.mapping.pipeline);
+        if self.is_uneven() {
+            let inner = self.fullest_inner(extra);
+            return [inner, layers.saturating_sub(inner * (p - 1))].map(f64::from);
+        }
+        let ends = u32::from(self.has_balanced_ends);
+        let inner = (layers + 2 * ends).div_ceil(p);
+        [inner, inner - ends].map(f64::from)
+    }
+
+    /// Returns the duration of the step on idle links.
+    #[must_use]
+    pub fn time(&self) -> StepTime {
+        let mapping = &self.mapping;
+        let (p, m) = (f64::from(mapping.pipeline), self.micro_batches as f64);
+        let layer = self.mean_layer();
+        let (mean, slowest, sends) = self.stages(&layer);
+        let transfer = self.transfer_seconds(&layer);
+        let with_sends = |stage: &Passes, sends: [f64; 2]| {
+            let mut time = stage.stage_time();
+            time.forward_seconds += sends[0] * transfer;
+            time.input_gradient_seconds += sends[1] * transfer;
+            time
+        };
+        // Mean of all stages except the slowest, chosen so that the pipeline takes exactly the sum of
+        // all stages.
+        let others = if mapping.pipeline > 1 {
+            mean.times(p / (p - 1.0)).plus(&slowest.times(-1.0 / (p - 1.0)))
+        } else {
+            mean
+        };
+        let v = f64::from(mapping.virtual_stages);
+        let bubble = |others, slowest| {
+            if mapping.pipeline > 1 && self.is_dual_pipe {
+                return dual_pipe_bubble(mapping.pipeline, others);
+            }
+            let Mapping { schedule, pipeline, virtual_stages, .. } = *mapping;
+            pipeline_time(schedule, pipeline, virtual_stages, self.micro_batches, others, slowest)
+                .bubble_seconds
+        };
+        let bubble_seconds = bubble(others.stage_time(), slowest.stage_time());
+        let with_transfers = bubble(with_sends(&others, [v; 2]), with_sends(&slowest, sends));
+        let transfer_seconds =
+            m * (sends[0] + sends[1]) * transfer + with_transfers - bubble_seconds;
+        let data_seconds = self.data_seconds(&mean, &layer);
+        let busy = slowest.forward.plus_times(&slowest.backward, 1.0);
+        let before_jitter = m * busy.total()
+            + bubble_seconds
+            + transfer_seconds
+            + data_seconds
+            + self.optimizer_seconds;
+        let jitter_seconds = before_jitter * self.jitter;
+        StepTime {
+            step_seconds: before_jitter + jitter_seconds,
+            compute_seconds: m * busy.compute,
+            tensor_seconds: m * busy.tensor,
+            context_seconds: m * busy.context,
+            expert_seconds: m * busy.expert,
+            bubble_seconds,
+            transfer_seconds,
+            data_seconds,
+            optimizer_seconds: self.optimizer_seconds,
+            jitter_seconds,
+        }
+    }
+
+    /// Returns the mean stage.
+    #[must_use]
+    pub fn mean_stage(&self) -> Passes {
+        self.mean_of(&self.mean_layer())
+    }
+
+    fn mean_of(&self, layer: &Passes) -> Passes {
+        let (layers, p) = (f64::from(self.layer_count()), f64::from(self.mapping.pipeline));
+        layer.times(layers / p).plus(&self.output.times(1.0 / p))
+    }
+
+    /// Returns the mean stage and the slowest, and how often the slowest sends forward and backward for
+    /// a micro-batch.
+    fn stages(&self, layer: &Passes) -> (Passes, Passes, [f64; 2]) {
+        let mean = self.mean_of(layer);
+        if self.mapping.pipeline == 1 {
+            return (mean, mean, [0.0; 2]);
+        }
+        let [inner, last] = self.layers_of_slowest(self.output.total() / layer.total());
+        let inner = layer.times(inner);
+        let last = layer.times(last).plus(&self.output);
+        let v = f64::from(self.mapping.virtual_stages);
+        // The first stage sends nothing back from its first piece.
+        let back = if self.mapping.pipeline > 2 { v } else { v - 1.0 };
+        if last.total() > inner.total() {
+            (mean, last, [v - 1.0, v])
+        } else {
+            (mean, inner, [v, back])
+        }
+    }
+
+    /// Returns the time that a transfer adds to its pass; the last layer hides the rest.
+    fn transfer_seconds(&self, layer: &Passes) -> f64 {
+        let Some(transfer) = &self.transfer else { return 0.0 };
+        let cover = layer.forward.total().min(layer.backward.total() - layer.weight_gradient);
+        (self.transfer_shown * transfer.seconds).max(transfer.seconds - cover)
+    }
+
+    /// Returns the exposed communication of replicas: of weights before the first layer of a pass, of
+    /// gradients after its last.
+    fn data_seconds(&self, stage: &Passes, layer: &Passes) -> f64 {
+        let layers = (f64::from(self.layer_count()) / f64::from(self.mapping.pipeline)).max(1.0);
+        let of = |bucket: &Bucket| bucket.iter().map(|one| one.seconds).sum::<f64>();
+        let (gather, reduce) = (of(&self.gather), of(&self.reduce));
+        // The exposed share, or the excess over the layers if buckets take longer than the pass.
+        let shown = |bucket: f64, least: f64, [layer, pass]: [f64; 2]| {
+            let all = layers * bucket;
+            if self.data_shown >= 1.0 {
+                return all;
+            }
+            (self.data_shown * all).max(least).max(all + layer - pass)
+        };
+        // The output layer follows the last weights, and precedes the first gradients.
+        let over = |pass: f64| [pass, layers * pass];
+        let forward = shown(gather, gather, over(layer.forward.total()));
+        if self.is_sharded {
+            let backward = [layer.backward.total(), stage.backward.total()];
+            // The first weights of a backward pass are gathered during the output layer.
+            let part = layers * self.data_shown;
+            let first = (gather - self.output.backward.total()).max(part * gather);
+            let least = first + reduce.max(part * reduce);
+            return self.micro_batches as f64 * (forward + shown(gather + reduce, least, backward));
+        }
+        let is_split = self.mapping.is_zero_bubble();
+        let pass = if is_split { layer.weight_gradient } else { layer.backward.total() };
+        forward + shown(reduce, reduce, over(pass))
+    }
+}
