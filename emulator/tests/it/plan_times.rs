@@ -39,9 +39,9 @@ impl Case {
     }
 }
 
-/// Switches send each packet through the port with the shortest queue, and windows leave room for
+/// Packets are spread evenly over the paths to each destination, as plans assume, and windows leave room for
 /// queued packets.
-const TRANSPORT: &str = "transport: {balance: adaptive, window_percent: 200}\n";
+const TRANSPORT: &str = "transport: {balance: {spray: {paths: 16}}, window_percent: 200}\n";
 
 const MIB: u32 = 1 << 20;
 

@@ -40,7 +40,7 @@ fn step_ms(plan: &Plan) -> f64 {
 /// interfaces. `between` is the time of the micro-batches over non-blocking leaves.
 fn expected_ms(between: f64, [pp, dp]: [u32; 2]) -> f64 {
     let bytes = 2.0 * f64::from(dp - 1) / f64::from(dp) * 8_030_261_248.0 * 2.0 / f64::from(4 * pp);
-    (between * 4.0 + bytes * 8.0 / 400e9 * 1e3) / 0.85
+    between * 4.0 / 0.85 + bytes * 8.0 / 400e9 * 1e3 / 0.96
 }
 
 /// The figures are from a brute force over all placements: whole stages, or sets of replicas, below
