@@ -110,7 +110,7 @@ impl Commission {
         Self { ends, named, group_of, groups, rows, planned, far, left_out, halves, rounds: 0 }
     }
 
-    /// Adopts the ends whose source is known. Tries ends without light again, because more ends may
+    /// Settles the ends with a known source. Tries ends without light again, because more ends may
     /// be available now.
     pub fn resume(&mut self, found: &BTreeMap<String, LightSource>) {
         for end in 0..self.ends.len() {

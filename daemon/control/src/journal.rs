@@ -9,11 +9,11 @@
 //! A `+` before the number means that all earlier lines were durable before this line was added. A
 //! missing earlier line was therefore lost later, and the tail is not torn.
 //!
-//! With a key the hash is an HMAC-SHA-256. Nobody can then forge a line without the key, and lines
-//! from before the key remain recognizable. Each hash covers the previous one, which reveals a
-//! changed, removed or inserted line. The journal cuts a tail that a crash tore, and reports it.
-//! With any other damage the journal accepts no records until an operator decides
-//! (docs/decisions/journal.md explains why it is text and not a database).
+//! With a key the hash is an HMAC-SHA-256. Forging a line then requires the key, and lines from
+//! before the key remain recognizable. Each hash covers the previous one, which reveals a changed,
+//! removed or inserted line. The journal cuts a tail that a crash tore, and reports it. With any
+//! other damage the journal accepts no records until an operator decides (docs/decisions/journal.md
+//! explains why it is text and not a database).
 
 mod chain;
 mod storage;

@@ -128,7 +128,7 @@ impl Limits {
     /// | --- | --- | --- |
     /// | a read, an arm | 10 ms | five times, and the line time of 256 bytes |
     /// | a switch | commit and 10 ms | five times, the line time of 256 bytes, and the dwell |
-    /// | a read of a node that is suspected | of its events | five times, and the line time of 160 bytes |
+    /// | a read of a suspected node | its answer time for events | five times, and the line time of 160 bytes |
     /// | silence of a device without light | a hello | [`RECONNECT`] and a read |
     /// | darkness | commit and settle | three times, at least 5 ms |
     #[must_use]
@@ -153,7 +153,8 @@ impl Limits {
         self
     }
 
-    /// How long to wait for a silent device before a command that moves light.
+    /// How long a change waits for a silent device before it moves light. A device that has been
+    /// silent for longer gets only one request from an undo.
     #[must_use]
     pub fn patience(&self) -> Micros {
         self.reply_within + Micros(self.reply_within.0 / 2)

@@ -68,8 +68,8 @@ fn is_own_change(actor: &Actor, cause: &Cause) -> bool {
     matches!(cause, Cause::Bypass | Cause::Drift) && actor.is_policy()
 }
 
-/// Returns the own changes in the ledger by the monotonic clock of `now`. None is older than that
-/// clock.
+/// Returns the own changes in the ledger by the monotonic clock of `now`. No change is older than
+/// that clock.
 pub(super) fn own_changes(ledger: &Ledger, now: &Now) -> VecDeque<OwnChange> {
     let own = |past: &&Past| is_own_change(&past.actor, &past.cause);
     let age = |past: &Past| Micros::from_millis(now.wall_ms.saturating_sub(past.wall_ms));

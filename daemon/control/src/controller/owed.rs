@@ -161,7 +161,7 @@ impl Controller {
         }
     }
 
-    /// Makes deferred changes that are due. The pause before the next attempt grows with each
+    /// Makes a deferred change that is due. The pause before the next attempt grows with each
     /// failure.
     pub(super) fn settle(&mut self, now: &Now, actions: &mut Vec<Action>) {
         if self.busy(now).is_some() {

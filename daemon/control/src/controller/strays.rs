@@ -122,8 +122,8 @@ impl Controller {
         }
     }
 
-    /// Returns the slots of a device that a late command moved. `None` if the deviation has another
-    /// cause.
+    /// Returns the positions to restore and the transaction of the late command. `None` if the
+    /// deviation has another cause.
     fn changed_late(&self, device: &DeviceName) -> Option<(DeviceName, Txn, Positions)> {
         let seen = self.devices.get(device).filter(|seen| seen.up && !seen.drift.is_empty())?;
         let read = seen.observed.as_ref().filter(|read| read.tuning.is_empty())?;

@@ -14,8 +14,8 @@ use crate::state::{DeviceName, Fabric, Micros, Now, Observation, Op, at};
 
 const READ_LATELY: Micros = Micros::from_secs(2);
 
-/// The daemon finishes a bypass that began at most this long ago even if the journal contains none
-/// of its moves, because the fault is recent.
+/// The daemon finishes a bypass that began at most this long ago even if the journal contains no
+/// move of the bypass, because the fault is recent.
 const INTERRUPTED_LATELY: Micros = Micros::from_secs(10);
 
 impl Controller {
