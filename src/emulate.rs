@@ -65,10 +65,10 @@ pub struct Arguments {
     /// Number of threads; does not affect the result
     #[arg(long, value_name = "N", default_value_t = 1, value_parser = clap::value_parser!(u16).range(1..=256))]
     threads: u16,
-    /// Write all flows to this file: flow,src,dst,bytes,start_ps,end_ps,workload
+    /// Write one line per flow to this file: flow,src,dst,bytes,start_ps,end_ps,workload
     #[arg(long, value_name = "FILE", value_parser = files::destination)]
     flows_out: Option<PathBuf>,
-    /// Simulate every ring, even those identical to another one; does not affect the result
+    /// Simulate every ring, even if an identical one was simulated; does not affect the result
     #[arg(long)]
     no_reuse: bool,
     /// Also simulate reused rings and compare every packet's arrival; fail at the first difference
@@ -82,8 +82,8 @@ pub struct Arguments {
     result: ResultArguments,
 }
 
-/// Runs a scenario. `control` creates the production daemon; without it, a scenario that uses the daemon
-/// returns [`Needed`].
+/// Runs a scenario. `control` creates the production daemon; without it, a scenario that needs the
+/// daemon returns [`Needed`].
 pub fn run(
     arguments: &Arguments,
     control: Option<&dyn MakeControl>,
@@ -94,7 +94,7 @@ pub fn run(
         return Err(WrongUsage(message.to_owned()).into());
     }
     arguments.look.refuse_idle()?;
-    // A sweep also takes the plan of its first seed from loading.
+    // A sweep is loaded with its first seed.
     let first = arguments.seed.map(|seeds| Seed(seeds.first));
     let (source, mistakes) =
         ScenarioSource::read_under(arguments.plan.as_deref(), first, &arguments.scenario);
@@ -122,7 +122,7 @@ pub fn run(
     }
 }
 
-/// Runs one seed of a sweep on one thread, without recordings.
+/// Runs one seed of a sweep on one thread, without recording anything.
 fn of_a_sweep(
     scenario: &Scenario,
     control: &dyn MakeControl,
@@ -178,7 +178,7 @@ fn conclude(
     if result.never_ended {
         output::note(&text::never_ended(result));
     }
-    // If jobs train and there are no other workloads, the rows are their steps.
+    // If jobs train and there are no other workloads, the result's rows are their steps.
     let rows = match result.workloads.is_empty() && !result.steps.is_empty() {
         true => "steps",
         false => "workloads",
@@ -188,7 +188,7 @@ fn conclude(
 }
 
 impl Arguments {
-    /// Recordings of packets and links require the engine with all of them.
+    /// Recording packets or links requires an engine that simulates all of them.
     fn sharing(&self) -> IslandReuse {
         if self.no_reuse || self.look.is_asked_for() {
             IslandReuse::Whole

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-//! Reads fabric files for the verbs, together with the files that they reference.
+//! Reads fabric files and the files that they reference, for the verbs.
 
 use std::path::Path;
 

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-//! File access of the verbs: reading within the size limit, and atomic writing.
+//! File access for the verbs: reading within the size limit, and atomic writing.
 
 use std::fs::{self, File};
 use std::io::{Read, Write};
@@ -12,12 +12,12 @@ use lightloom_fabric::document::{self, Diagnostic, codes};
 use lightloom_fabric::provenance::{Input, Inputs};
 use lightloom_fabric::trace::MAX_TRACE_BYTES;
 
-/// Returns the user's name of a file: `-` is standard input.
+/// Returns the name by which the user knows a file: `-` is standard input.
 pub fn name(path: &Path) -> String {
     if is_standard_input(path) { "<stdin>".to_owned() } else { path.display().to_string() }
 }
 
-/// Input files of this command, which results must not overwrite.
+/// This command's input files, which its results must not overwrite.
 static READ: Mutex<Vec<PathBuf>> = Mutex::new(Vec::new());
 
 /// Contents of standard input, which can be read only once.
@@ -104,7 +104,7 @@ pub fn read_result(path: &Path) -> anyhow::Result<Vec<u8>> {
     Ok(bytes)
 }
 
-/// Records one of several input files with the same role in a result: `matrix`, `matrix-2`.
+/// Records one of several input files that have the same role in a result: `matrix`, `matrix-2`.
 pub fn note_input(inputs: &mut Inputs, role: &str, name: &str, bytes: &[u8]) {
     let input = Input::of(name, bytes);
     let roles = std::iter::once(role.to_owned()).chain((2..).map(|nth| format!("{role}-{nth}")));
@@ -116,7 +116,7 @@ pub fn note_input(inputs: &mut Inputs, role: &str, name: &str, bytes: &[u8]) {
     }
 }
 
-/// Reads a file referenced by `path`, relative to its folder.
+/// Reads a file that `path` references, relative to the folder of `path`.
 pub fn beside(path: &Path, named: &str) -> Result<NamedFile, String> {
     let folder = if is_standard_input(path) { None } else { path.parent() };
     let beside = folder.unwrap_or(Path::new("")).join(named);
@@ -129,17 +129,17 @@ pub fn beside(path: &Path, named: &str) -> Result<NamedFile, String> {
     Ok(NamedFile { name, bytes })
 }
 
-/// Reads the text of a file referenced by `path`, relative to its folder.
+/// Reads the text of a file that `path` references, relative to the folder of `path`.
 pub fn text_beside(path: &Path, named: &str) -> Result<String, String> {
     let NamedFile { name, bytes } = beside(path, named)?;
     String::from_utf8(bytes).map_err(|_| format!("{name} is not UTF-8 text"))
 }
 
-/// Writes `contents` to `path` atomically: into a temporary file in the same folder, which is then
-/// renamed. Pipes and devices are written directly.
+/// Writes `contents` to `path` atomically: it writes a temporary file in the same folder and
+/// renames it. Pipes and devices are written directly.
 ///
 /// # Errors
-/// If the folder or the file cannot be written. The previous contents of `path` are then unchanged.
+/// If the folder or the file cannot be written. `path` then keeps its previous contents.
 pub fn write(path: &Path, contents: &[u8]) -> anyhow::Result<()> {
     let failed = || format!("cannot write {}", path.display());
     let target = fs::canonicalize(path).unwrap_or_else(|_| path.to_owned());

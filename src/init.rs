@@ -81,7 +81,7 @@ pub fn run(arguments: &Arguments) -> anyhow::Result<VerbOutcome> {
     }
     if let Some(path) = &arguments.daemon {
         let fabric = crate::fabric::read(path)?;
-        // The daemon resolves the name relative to its own file.
+        // The daemon looks for the fabric file relative to its own file.
         let folder = arguments.output.as_deref().and_then(Path::parent);
         let named = match path.file_name() {
             Some(name) if folder == path.parent() => PathBuf::from(name),
@@ -107,7 +107,8 @@ pub fn run(arguments: &Arguments) -> anyhow::Result<VerbOutcome> {
     write_new(arguments.output.as_deref(), &text, "plan it with `lightloom plan")
 }
 
-/// Writes a file that must not exist yet, or prints it. `next` is the command to suggest.
+/// Writes a file that must not exist yet, or prints it. `next` is the command to suggest
+/// afterwards.
 fn write_new(path: Option<&Path>, text: &str, next: &str) -> anyhow::Result<VerbOutcome> {
     match path {
         None => output::print(text)?,
@@ -142,8 +143,8 @@ fn ask_for_preset() -> anyhow::Result<Preset> {
     })
 }
 
-/// Asks a question on the terminal. `flag` is the equivalent option, for the error without a
-/// terminal.
+/// Asks a question on the terminal. The error without a terminal names `flag`, the equivalent
+/// option.
 fn ask(question: &str, flag: &str, usual: &str) -> anyhow::Result<String> {
     if !stdin().is_terminal() {
         return Err(WrongUsage(format!("no terminal for a prompt: give {flag}")).into());

@@ -1,8 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
 //! JUnit XML for CI systems: suites with cases and properties.
 //!
-//! Suite and document count the cases that did not pass. Characters that XML cannot represent are
-//! omitted.
+//! Each suite and the document count the cases that did not pass. Characters that XML cannot
+//! represent are omitted.
 
 use std::fmt::Write as _;
 use std::time::Duration;
@@ -68,7 +68,7 @@ impl Suite {
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum JunitEnd {
     Well,
-    /// The case failed: message and details.
+    /// The case failed; a message and details.
     Failed(String, String),
     /// The case could not be run.
     Error(String),
@@ -133,7 +133,7 @@ impl JunitCase {
     }
 }
 
-/// Returns the numbers of `cases` by outcome, as attributes.
+/// Returns the number of `cases` per outcome, as attributes.
 fn counts<'c>(cases: impl Iterator<Item = &'c JunitCase>, names_skipped: bool) -> String {
     let (mut tests, mut skipped, mut errors, mut failures) = (0, 0, 0, 0);
     for case in cases {
@@ -158,8 +158,8 @@ fn seconds(time: Duration) -> String {
     format!("{:.3}", time.as_secs_f64())
 }
 
-/// Escapes text for elements and attributes. Line breaks stay where XML preserves them and become
-/// references in attributes.
+/// Escapes text for elements and attributes. Line breaks remain where XML preserves them and become
+/// character references in attributes.
 fn escaped(text: &str) -> String {
     let mut escaped = String::with_capacity(text.len());
     for character in text.chars() {

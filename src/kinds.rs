@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-//! The kinds of user-written files and their detection.
+//! The kinds of user-written files and how they are detected.
 //!
 //! To add a kind, add an entry to [`KINDS`].
 
@@ -19,23 +19,23 @@ pub type FileCheck = fn(&str, &[u8]) -> Vec<Diagnostic>;
 pub struct FileKind {
     pub name: &'static str,
     pub about: &'static str,
-    /// Top-level keys typical of this kind and rare in others.
+    /// Top-level keys that are typical of this kind and rare in others.
     marks: &'static [&'static str],
-    /// Check of the file; `None` if only the second program reads this kind.
+    /// How to check the file, or `None` if only the second program reads this kind.
     check: Option<FileCheck>,
     pub schema: &'static str,
     codes: &'static [Code],
 }
 
-/// The second program's reader of a file kind.
+/// How the second program reads a kind of file.
 pub struct Reader {
     pub kind: &'static str,
     pub check: FileCheck,
     pub codes: &'static [Code],
 }
 
-/// Returns the role of an input file that the main file references: its kind, or `trace` if it has
-/// no known kind.
+/// Returns the role of an input file that the main file references: its kind, or `trace` if its
+/// kind is unknown.
 pub fn role_of(bytes: &[u8]) -> &'static str {
     if lightloom_fabric::plan::is_plan(bytes) {
         return "plan";
@@ -145,8 +145,8 @@ pub fn named(name: &str) -> Option<&'static FileKind> {
     KINDS.iter().find(|kind| kind.name == name)
 }
 
-/// Returns the kind with the most marks among `keys`, tolerating misspellings. Ties go to the kind
-/// that knows the most keys.
+/// Returns the kind with the most marks among `keys`, tolerating misspellings. A tie goes to the
+/// kind that knows more of the keys.
 pub fn of_keys(keys: &[String]) -> Option<&'static FileKind> {
     let exact = |mark: &str| keys.iter().any(|key| key == mark);
     let near = |mark: &str| document::closest(mark, keys.iter().map(String::as_str)).is_some();
@@ -154,7 +154,7 @@ pub fn of_keys(keys: &[String]) -> Option<&'static FileKind> {
         .or_else(|| most(keys, |kind| kind.marks.iter().filter(|mark| near(mark)).count()))
 }
 
-/// Returns an error if the file is clearly of a different kind than the verb takes.
+/// Returns an error if the file is clearly of a different kind than the verb expects.
 pub fn refuse_other(file: &str, bytes: &[u8], wanted: &str) -> Option<Diagnostic> {
     let keys = document::top_keys(bytes);
     let found = of_keys(&keys).filter(|kind| kind.name != wanted)?;

@@ -17,20 +17,20 @@ use crate::result::ResultDocument;
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum VerbOutcome {
-    /// Input and result are good: exit status 0.
+    /// The input and the result are good: exit status 0.
     Good,
-    /// Input or result is bad, and the verb has reported why: exit status 1.
+    /// The input or the result is bad, and the verb has reported why: exit status 1.
     Bad,
-    /// A child process ended with this status, which is passed on.
+    /// A child process ended with this status, which becomes our own.
     Status(u8),
 }
 
-/// Invalid usage that the argument parser cannot detect: exit status 2.
+/// The arguments are invalid in a way that the parser cannot detect: exit status 2.
 #[derive(Debug, thiserror::Error)]
 #[error("{0}")]
 pub struct WrongUsage(pub String);
 
-/// The input was refused and its errors have been printed: exit status 1 without a further message.
+/// The input was refused and its errors have been printed: exit status 1 without another message.
 #[derive(Debug, thiserror::Error)]
 #[error("the input is refused")]
 pub struct InputRefused;
@@ -65,7 +65,7 @@ pub enum Colour {
 
 static COLOUR: OnceLock<Colour> = OnceLock::new();
 
-/// Sets when messages are coloured. Call once, before any output.
+/// Sets when messages are coloured. Call it once, before any output.
 pub fn set_colour(colour: Colour) {
     COLOUR.set(colour).expect("the colour is set once, by main");
 }

@@ -117,7 +117,7 @@ pub fn run<P: Pricing>(arguments: &Arguments, pricing: &P) -> anyhow::Result<Ver
         broken.extend(broken_on(&fabric, path, day, seed, &mut inputs)?);
     }
     let faults = fault_set(&fabric, broken)?;
-    // Solve rings and circuits exactly if the fabric has them.
+    // Only a fabric whose jobs are placed has rings to solve exactly.
     let has_rings = fabric.jobs.iter().any(Job::is_placed);
     let method = if arguments.exact && has_rings { Method::Exact } else { Method::Scan };
     let exact = arguments.exact.then_some(SOLVER_LIMITS);
@@ -187,11 +187,11 @@ pub fn fabric_input(path: &Path, fabric: &Fabric) -> Input {
     Input { file: files::name(path), sha256: fabric.sha256.clone() }
 }
 
-/// Duration of planning and verification. Only for text output, because it differs between runs.
+/// How long planning and verification took. Shown only as text, because it differs between runs.
 #[derive(Clone, Copy, Debug)]
 pub struct Took {
     pub planned: Duration,
-    /// Verification time; `None` if it is included in `planned`.
+    /// Verification time, or `None` if `planned` includes it.
     pub proven: Option<Duration>,
 }
 
@@ -216,7 +216,7 @@ struct Printed<'a, R> {
     against: Option<Against>,
 }
 
-/// Returns the phases of a plan with traffic between leaves.
+/// Returns the phases of a plan that send traffic between leaves.
 fn sending(fabric: &Fabric, plan: &Plan) -> anyhow::Result<Vec<Phase>> {
     let mut phases = lightloom_planner::joint::phases(fabric, &plan.ranks)?;
     phases.retain(|phase| phase.demand.total().0 > 0);
@@ -237,7 +237,7 @@ pub fn fault_set(
     Ok(faults)
 }
 
-/// Returns the nodes out of service on a day of a fault trace.
+/// Returns the nodes that a fault trace reports out of service on a given day.
 pub fn broken_on(
     fabric: &Fabric,
     path: &Path,
@@ -259,7 +259,7 @@ pub fn broken_on(
     Ok(timeline.faulty_at(TraceTime::from_days(day)).into_iter().map(Part::Node).collect())
 }
 
-/// Verifies a plan with the independent checker. A plan that fails is never written.
+/// Verifies a plan with the independent checker. No plan that fails is ever written.
 pub fn prove(fabric: &Fabric, faults: &FaultSet, plan: &Plan) -> anyhow::Result<Verdict> {
     check(fabric, faults, plan).map_err(|found| {
         let shown: Vec<String> =
@@ -275,7 +275,7 @@ pub fn write(path: Option<&Path>, plan: &Plan) -> anyhow::Result<()> {
     files::write(path, &text)
 }
 
-/// Returns a one-page text description: allocations and waste, rank placement, traffic and
+/// Describes a plan on one page of text: allocations and waste, rank placement, traffic and
 /// circuits, the gain of joint planning, and the verification result.
 pub fn describe(fabric: &Fabric, plan: &Plan, verdict: &Verdict, took: Took) -> String {
     let heading =
@@ -299,7 +299,7 @@ pub fn describe(fabric: &Fabric, plan: &Plan, verdict: &Verdict, took: Took) -> 
 /// Returns the fabric, its faults and the name of the plan in one line.
 pub fn heading(fabric: &Fabric, plan: &Plan) -> String {
     let hbd = &fabric.hbd;
-    // A written plan contains its digest; computing it takes as long as serialising the plan.
+    // A written plan contains its digest; recomputing it takes as long as serialising the plan.
     let name = if plan.digest.is_empty() { digest(plan) } else { plan.digest.clone() };
     separated(&format!(
         "{}: {} nodes of {} GPUs, {}; {}; {}; plan {}",
@@ -313,7 +313,7 @@ pub fn heading(fabric: &Fabric, plan: &Plan) -> String {
     ))
 }
 
-/// Returns the result of planning in one line: how the GPUs are used and how long a step
+/// Returns the result of planning in one line: how much of the GPUs is used and how long a step
 /// communicates.
 fn answer(plan: &Plan) -> String {
     let metrics = &plan.metrics;
@@ -371,7 +371,7 @@ fn groups_text(fabric: &Fabric, plan: &Plan) -> String {
     format!("{jobs}{proofs}{searches}\n{gpus}{}{}\n", reserve_note(plan), spare_note(plan))
 }
 
-/// Returns how the mapping of a job was found and the keys that would fix it.
+/// Returns how a job's mapping was found and which keys would fix it in the file.
 fn search_text((job, planned): (&Job, &JobPlan)) -> Option<String> {
     let (Searched { sequences, sequence, .. }, step) = (planned.searched.as_ref()?, &job.step);
     let found = planned.searched.as_ref()?;
@@ -390,7 +390,7 @@ fn search_text((job, planned): (&Job, &JobPlan)) -> Option<String> {
     ))
 }
 
-/// Returns the algorithm that ended the exact ring search of a job, and its gap.
+/// Returns the algorithm that finished the exact ring search for a job, and the remaining gap.
 fn ring_proof(job: &JobPlan) -> Option<String> {
     let proof = job.most_rings?;
     let ended = match proof.ended {
@@ -405,7 +405,7 @@ fn ring_proof(job: &JobPlan) -> Option<String> {
     Some(format!("{}: {} rings of TP-{}, {gap}, by {ended}\n", job.name, proof.rings, job.tp))
 }
 
-/// Returns the rank placement of every job with a step: the dimensions that stay below a leaf.
+/// Returns where the ranks of every job with a step are placed: which dimensions stay below a leaf.
 fn ranks_text(fabric: &Fabric, plan: &Plan) -> String {
     let mut table = TextTable::new([
         "ranks of",
@@ -429,8 +429,8 @@ fn ranks_text(fabric: &Fabric, plan: &Plan) -> String {
             .map(|rank| ([rank.tp, rank.pp, rank.cp, rank.dp], fabric.dcn.leaf_of(rank.gpu)))
             .collect();
         let count = |axis: usize| at.keys().map(|at| at[axis] + 1).max().unwrap_or(0);
-        // Gradient exchange is circular, so the last rank neighbours the first; pipeline stages
-        // form a line.
+        // Gradients are exchanged in a circle, so the last rank neighbours the first; pipeline
+        // stages form a line.
         let together = |axis: usize, is_round: bool| {
             let count = count(axis);
             let pairs = at.iter().filter_map(|(rank, leaf)| {
@@ -473,7 +473,7 @@ fn assumed_text(fabric: &Fabric) -> String {
     )
 }
 
-/// Returns the gain of joint planning and its upper bound.
+/// Returns how much joint planning gains, and the upper bound of that gain.
 fn gain_text(plan: &Plan) -> String {
     let metrics = &plan.metrics;
     let Some(gain) = metrics.orchestration_gain else { return String::new() };
@@ -481,7 +481,7 @@ fn gain_text(plan: &Plan) -> String {
         Some(bound) if bound < 0.999_95 => {
             format!("; no placement saves more than {}", percent(bound))
         }
-        // A bound of 100 % is not informative.
+        // A bound of 100 % tells the reader nothing.
         Some(_) => "; upper bound unknown".to_owned(),
         None => "; upper bound unknown".to_owned(),
     };
@@ -541,7 +541,7 @@ fn broken_parts(count: usize) -> String {
     }
 }
 
-/// Explains avoidable waste: no jobs, or placement that respects ToRs.
+/// Explains avoidable waste: there are no jobs, or the placement respects ToRs.
 fn reserve_note(plan: &Plan) -> &'static str {
     if plan.jobs.is_empty() {
         return "(the fabric has no `jobs`, so all GPUs are idle: add `jobs: [{name: train, gpus: all, tp: 32}]`)\n";
@@ -555,7 +555,7 @@ fn reserve_note(plan: &Plan) -> &'static str {
     }
 }
 
-/// Explains the spare node of every ring and lists the rings that have lost it.
+/// Explains that every ring has a spare node, or says how many rings have none left.
 fn spare_note(plan: &Plan) -> String {
     match plan.metrics.rings_without_spare {
         None => String::new(),

@@ -9,7 +9,7 @@ use indicatif::{ProgressBar, ProgressStyle};
 
 use crate::output;
 
-/// Progress of a verb, shared by reference between threads.
+/// Progress of a verb, which threads share by reference.
 pub struct Progress {
     what: String,
     total: u64,
@@ -18,7 +18,7 @@ pub struct Progress {
     begun: Instant,
 }
 
-/// Minimum duration of work that is reported if standard error is not a terminal.
+/// If standard error is not a terminal, only work that takes longer than this is reported.
 pub const QUIET_FOR: Duration = Duration::from_secs(2);
 const LINE_EVERY_PERCENT: u64 = 10;
 
@@ -61,7 +61,8 @@ impl Drop for Progress {
     }
 }
 
-/// Returns the percentage to print as the count rises from `before` to `after`, if a line is due.
+/// Returns the percentage to print when the count rises from `before` to `after`, or `None` if no
+/// line is due.
 fn line_due(before: u64, after: u64, total: u64) -> Option<u64> {
     let step = |count: u64| count.min(total) * 100 / total / LINE_EVERY_PERCENT;
     (step(after) > step(before)).then(|| step(after) * LINE_EVERY_PERCENT)

@@ -74,7 +74,7 @@ pub fn run(arguments: &Arguments) -> anyhow::Result<VerbOutcome> {
     let took = plan::Took { planned, proven: Some(start.elapsed() - planned) };
     let next = next.sealed(inputs.clone());
     plan::write(arguments.output.as_deref(), &next)?;
-    // A job that had to shrink does not fit a plan from scratch.
+    // A job that had to shrink does not fit in a plan from scratch.
     let from_nothing = || lightloom_planner::plan(&fabric, &faults, options).ok();
     let fresh = arguments.fresh.then(from_nothing).flatten();
     match arguments.format {
@@ -132,7 +132,7 @@ pub fn run(arguments: &Arguments) -> anyhow::Result<VerbOutcome> {
     Ok(VerbOutcome::Good)
 }
 
-/// Applies the faults and repairs of the arguments. Returns notes about any without effect.
+/// Applies the faults and repairs from the arguments. Returns a note for each that has no effect.
 fn change_faults(
     fabric: &Fabric,
     faults: &mut FaultSet,
@@ -184,7 +184,7 @@ fn given_up(before: &Plan, next: &Plan) -> String {
     if text.is_empty() { text } else { format!("{text}\n") }
 }
 
-/// Returns the gain of a plan from scratch over the next plan, which minimises moves.
+/// Returns how much a plan from scratch would gain over `next`, which minimises moves.
 fn beside_fresh(next: &Plan, fresh: &Plan) -> String {
     let (next, fresh) = (&next.metrics, &fresh.metrics);
     let mut gains = Vec::new();
@@ -213,7 +213,7 @@ fn beside_fresh(next: &Plan, fresh: &Plan) -> String {
     }
 }
 
-/// Returns the change of a group, with its nodes before and after.
+/// Returns how a group changes, with its nodes before and after.
 fn summary(
     before: &Plan,
     change: &GroupChange,

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-//! Prints and stores the result of a verb: as text, as JSON, or its rows as CSV.
+//! Prints and stores a verb's result: as text, as JSON, or its rows as CSV.
 
 use std::path::PathBuf;
 
@@ -39,7 +39,7 @@ pub enum ResultFormat {
     Markdown,
 }
 
-/// A result with its schema, like every JSON document.
+/// A result with its schema, as every JSON document has one.
 #[derive(Debug, Serialize)]
 pub struct ResultDocument<T> {
     schema: &'static str,
@@ -56,7 +56,7 @@ impl<T> ResultDocument<T> {
     }
 }
 
-/// Fields of a document that are not part of its result.
+/// Fields of a document that describe its result but are not part of it.
 const ABOUT: [&str; 3] = ["schema", "version", "inputs"];
 
 impl ResultArguments {
@@ -96,8 +96,8 @@ impl ResultFormat {
     }
 }
 
-/// Returns the rows of a table as CSV, with a column for each value that occurs in any row, in
-/// document order. Nested tables are omitted, and a note names them.
+/// Returns the rows of a table as CSV, with a column for each value that any row has, in document
+/// order. Nested tables are omitted, and a note names them.
 pub fn csv_of(result: &impl Serialize, rows: &str) -> anyhow::Result<String> {
     let document: Tree = serde_json::from_str(&serde_json::to_string(result)?)?;
     let rows = match (document.field(rows), &document) {
@@ -120,7 +120,7 @@ pub fn csv_of(result: &impl Serialize, rows: &str) -> anyhow::Result<String> {
     if !tables.is_empty() {
         output::note(&format!("the CSV omits these separate tables: {}", tables.join(", ")));
     }
-    // A table without rows has no column names.
+    // Without rows, a table has no column names.
     if columns.is_empty() {
         return Ok(String::new());
     }
@@ -147,7 +147,7 @@ fn markdown_of(csv: &str) -> anyhow::Result<String> {
     Ok(text)
 }
 
-/// A document that preserves the order of its fields.
+/// A document that preserves field order.
 #[derive(Deserialize)]
 #[serde(untagged)]
 enum Tree {
@@ -182,7 +182,7 @@ impl Tree {
     }
 }
 
-/// A row: its plain values by name, and the names of its nested tables.
+/// A row: its plain values by column name, and the names of its nested tables.
 #[derive(Default)]
 struct Row {
     cells: Vec<(String, String)>,
@@ -196,7 +196,7 @@ impl Row {
         flat
     }
 
-    /// A list of plain values becomes one cell, separated by blanks.
+    /// Adds a value. A list of plain values becomes one cell, separated by blanks.
     fn add(&mut self, name: String, value: &Tree) {
         match value {
             Tree::Plain(_) => self.cells.push((name, value.text().unwrap_or_default())),

@@ -1,8 +1,9 @@
 // SPDX-License-Identifier: Apache-2.0
-//! The second program, `lightloom-lab`, located next to the first. It runs verbs that need prices,
-//! pages, the daemon, devices or servers, so that planning and emulation compile without them.
+//! The second program, `lightloom-lab`, which is located next to the first. It runs verbs that need
+//! prices, pages, the daemon, devices or servers, so that planning and emulation compile without
+//! them.
 //!
-//! The first program knows the verbs of the second by name ([`VERBS`]). It passes on whole
+//! The first program knows the second program's verbs by name ([`VERBS`]). It hands over whole
 //! commands: those verbs, and its own commands that turn out to need the second program
 //! ([`Needed`]).
 
@@ -21,11 +22,11 @@ use crate::output::VerbOutcome;
 /// File name and package name of the second program.
 pub const PROGRAM: &str = "lightloom-lab";
 
-/// A verb of the second program, as listed by the first.
+/// A verb of the second program, as the first program lists it.
 #[derive(Clone, Copy, Debug)]
 pub struct Verb {
     pub name: &'static str,
-    /// Description, identical to that in the second program.
+    /// Description, identical to the one in the second program.
     pub about: &'static str,
     pub example: &'static str,
 }
@@ -121,7 +122,7 @@ pub const VERBS: &[Verb] = &[
 ];
 
 impl Verb {
-    /// Returns the stub in the help of the first program, which passes all arguments on.
+    /// Returns the stub for the first program's help; it passes on all arguments.
     pub(crate) fn command(&self) -> clap::Command {
         let rest = clap::Arg::new("arguments")
             .value_name("ARGUMENTS")
@@ -143,14 +144,15 @@ pub(crate) fn has(name: &str) -> bool {
     VERBS.iter().any(|verb| verb.name == name)
 }
 
-/// A command of the first program needs the second. No output has been produced yet.
+/// A command of the first program needs the second program. Nothing has been printed yet.
 #[derive(Debug, thiserror::Error)]
 #[error("this is run by {PROGRAM}")]
 pub struct Needed;
 
 /// Replaces this process with the second program, with the same arguments and standard input.
 pub(crate) fn hand_over(verb: &str) -> anyhow::Result<VerbOutcome> {
-    // Without /proc, as in a bare chroot, the executable's path is unknown, so use the search path.
+    // Without /proc, as in a bare chroot, the path of the executable is unknown, so use the search
+    // path.
     let own = std::env::current_exe().unwrap_or_default();
     let program = own.with_file_name(PROGRAM);
     if own.is_absolute() && !program.is_file() {
@@ -171,7 +173,7 @@ pub(crate) fn hand_over(verb: &str) -> anyhow::Result<VerbOutcome> {
     Err(error).with_context(|| format!("cannot run {}", program.display()))
 }
 
-/// Makes consumed standard input readable again through an unlinked temporary file.
+/// Makes standard input that has been consumed readable again, through an unlinked temporary file.
 fn again(read: &[u8]) -> std::io::Result<Stdio> {
     let path: PathBuf = std::env::temp_dir().join(format!(".lightloom.{}", std::process::id()));
     let mut file = File::create_new(&path)?;

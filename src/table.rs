@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-//! Aligned tables and numbers of text output. A column without a value in any row is left out, and
+//! Aligned tables and numbers in text output. A column in which no row has a value is left out, and
 //! numbers have thousands separators.
 
 use std::fmt;
@@ -7,7 +7,7 @@ use std::fmt;
 use comfy_table::{CellAlignment, TableStyle};
 use lightloom_units::{Picoseconds, thousands};
 
-/// A table with text on the left and numbers on the right. The cell `-` means: no value.
+/// A table with text on the left and numbers on the right. A cell with `-` has no value.
 pub struct TextTable {
     headings: Vec<String>,
     rows: Vec<Vec<String>>,
@@ -24,7 +24,8 @@ impl TextTable {
         Self { headings: headings.into_iter().collect(), rows: Vec::new(), is_verbatim: false }
     }
 
-    /// Keeps numbers as they are: readers type them or find them in files, such as seeds and ports.
+    /// Prints numbers without separators, for seeds, ports and other numbers that readers type or
+    /// search for.
     #[must_use]
     pub fn verbatim(mut self) -> Self {
         self.is_verbatim = true;
@@ -45,8 +46,8 @@ impl TextTable {
     }
 }
 
-/// Returns a text with thousands separators in its numbers of five or more digits. Digits inside a
-/// word, such as a name, stay as they are.
+/// Returns a text with thousands separators in its numbers of five or more digits. Digits within a
+/// word, such as a name, stay unchanged.
 pub fn separated(text: &str) -> String {
     text.split_inclusive([' ', '\n']).map(separated_word).collect()
 }

@@ -40,7 +40,7 @@ enum Verb {
     Convert(Convert),
 }
 
-/// Facts that the trace file may lack.
+/// Facts that may be missing from the trace file.
 #[derive(Clone, Copy, Debug, Args)]
 pub struct ObservationArguments {
     /// Observed servers [default: the file's, or the public trace's 400]
@@ -140,7 +140,7 @@ pub fn read(
     FaultTrace::read(&bytes, observation).map_err(|errors| refused(path, &errors))
 }
 
-/// Returns an error with the position and cause of every error in a trace.
+/// Returns one error that gives the position and cause of every error in a trace.
 pub fn refused(path: &Path, errors: &TraceErrors) -> anyhow::Error {
     let lines: Vec<String> = errors.0.iter().map(|error| format!("\n  {error}")).collect();
     anyhow::anyhow!("{} is not a fault trace:{}", path.display(), lines.concat())

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-//! `lightloom validate`: reports all errors of user-written files in one pass.
+//! `lightloom validate`: reports all errors in user-written files in one pass.
 
 use std::path::PathBuf;
 
@@ -67,16 +67,16 @@ struct FileFindings {
     mistakes: Vec<Diagnostic>,
 }
 
-/// Scenario and fabric to check files against.
+/// The scenario and the fabric against which files are checked.
 struct Against {
     scenario: Option<ScenarioSource>,
     fabric: Option<Fabric>,
 }
 
-/// Kind of documents that programs write and `--fabric` verifies.
+/// The kind of document that programs write and that `--fabric` verifies.
 const PLAN: &str = "plan";
 
-/// Kind of files that are checked against a scenario.
+/// The kind of file that is checked against a scenario.
 const FAULTS: &str = "faults";
 
 impl FileFindings {
@@ -89,7 +89,7 @@ impl FileFindings {
     }
 }
 
-/// Checks files. `readers` read the kinds that the first program knows only by name.
+/// Checks files. `readers` covers the kinds that the first program knows only by name.
 pub fn run(arguments: &Arguments, readers: &[Reader]) -> anyhow::Result<VerbOutcome> {
     let kind = arguments.kind.as_deref().and_then(kinds::named);
     let against = Against {
@@ -162,7 +162,8 @@ fn prove(path: &std::path::Path, file: &str, fabric: Option<&Fabric>) -> Vec<Dia
     violations.iter().map(|violation| not_sound(violation.to_string())).collect()
 }
 
-/// Returns the errors of a file of unknown kind: YAML errors first, otherwise the unknown kind.
+/// Returns the errors in a file of unknown kind: its YAML errors, otherwise that its kind is
+/// unknown.
 fn unknown_kind(file: &str, bytes: &[u8]) -> Vec<Diagnostic> {
     let (_, mistakes) = document::read::<serde_json::Value>(file, bytes);
     if !mistakes.is_empty() {

@@ -57,7 +57,7 @@ pub use shared::Shared;
 use shared::{asked, sha256};
 
 const LOG_RECORDS_SHOWN: usize = 100;
-/// One week. A longer deadline would be forgotten.
+/// One week. People would forget a longer deadline.
 const CONFIRM_WITHIN_MS_MAX: u64 = 7 * 24 * 3_600_000;
 const WAIT_MAX: Duration = Duration::from_secs(55);
 
@@ -754,7 +754,7 @@ async fn told(shared: &Shared, client: &Client, body: &FaultBody) -> Result<Told
     Ok((broken.into_iter().map(|part| (part, why.clone())).collect(), repaired))
 }
 
-/// A different mistake from naming a part that never failed.
+/// Returns an error for each part that the fabric does not have.
 fn not_installed(runtime: &Runtime, parts: &[Part]) -> Vec<String> {
     let Some(installed) = runtime.control.installed() else { return Vec::new() };
     let errors = parts.iter().filter_map(|part| FaultSet::of(installed, [*part]).err());

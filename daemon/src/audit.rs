@@ -1,7 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
 //! The audit log: an append-only, hash-chained file of all requests, including refused ones. Lines
-//! are bounded and refusals beyond a rate limit only counted, so no client can fill the disk. A
-//! change is logged before its answer is sent, and not started while the file cannot be written.
+//! have a maximum length, and refusals beyond a rate limit are only counted, so no client can fill
+//! the disk. The daemon logs a change before it answers, and refuses changes while it cannot write
+//! the file.
 
 pub mod key;
 
@@ -29,7 +30,7 @@ pub struct Entry {
 
 const NAME_BYTES_MAX: usize = 128;
 const RESULT_BYTES_MAX: usize = 512;
-/// Refusals of one client that get a line each.
+/// Each refusal of one client gets a line up to this rate.
 const REFUSALS_OF_EACH: Allowance = Allowance { burst: 60, per_second: 1 };
 /// The same for all clients together. At 1.5 KB per line this is less than 0.7 MB a minute.
 const REFUSALS_OF_ALL: Allowance = Allowance { burst: 200, per_second: 4 };
@@ -89,10 +90,10 @@ impl Audit {
         self.lines().journal.append([&entry.short()]).map(|_| ())
     }
 
-    /// For requests that changed nothing. Beyond the rate limit they are only counted.
+    /// Logs a request that changed nothing. Beyond the rate limit such requests are only counted.
     pub fn write_refusal(&self, now: &Now, entry: &Entry) {
         let mut lines = self.lines();
-        // On a full disk the reserved space is for changes.
+        // On a full disk, only changes may use the reserved space.
         let listed = lines.journal.short_of_space().is_none()
             && lines.rates.take(&entry.actor, now.mono)
             && lines.journal.append([&entry.short()]).is_ok();

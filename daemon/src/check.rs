@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-//! What `--check` covers beyond the configuration. Starts and changes nothing.
+//! The checks of `--check` beyond the configuration. They start and change nothing.
 
 use std::fmt;
 

@@ -1,13 +1,13 @@
 // SPDX-License-Identifier: Apache-2.0
-//! High availability: several daemons for one fabric, of which one leads and the others are
-//! standbys. The leader's lease and the journal are in etcd.
+//! High availability: several daemons serve one fabric. One leads, and the others are standbys. The
+//! leader's lease and the journal are in etcd.
 //!
 //! ```text
 //!   standby ──▶ leader key is free ──▶ leader ──▶ lease lost ──▶ exits, is restarted, standby
 //! ```
 //!
 //! A leader that cannot reach etcd stops sending commands before its lease may have expired
-//! ([`Fence`]). It also cannot write records, so it only reads, as with a failing disk.
+//! ([`Fence`]). It cannot write records either, so it only reads, as with a failing disk.
 
 mod etcd;
 mod seat;
@@ -51,7 +51,7 @@ impl JournalPlace {
         etcd.unwrap_or_else(|| Self::File(config.journal_file()))
     }
 
-    /// Takes no lock or lease.
+    /// Reads the journal without a lock or lease.
     pub fn read(&self) -> io::Result<(Vec<Record>, Option<Damage>)> {
         let (bytes, missing) = match self {
             Self::File(file) => (std::fs::read(file)?, None),

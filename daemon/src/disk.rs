@@ -12,11 +12,12 @@ use rustix::fs::{FallocateFlags, fallocate};
 pub trait DiskFile: Debug + Send {
     fn read_all(&mut self) -> io::Result<Vec<u8>>;
     fn length(&self) -> io::Result<u64>;
-    /// After an error some bytes may have been written.
+    /// Writes bytes at an offset. After an error some of them may be stored.
     fn write_at(&mut self, bytes: &[u8], offset: u64) -> io::Result<()>;
     /// Releases everything allocated beyond `length`.
     fn cut(&mut self, length: u64) -> io::Result<()>;
-    /// Does not change the file's length. Writes zeros if the file system cannot allocate.
+    /// Allocates blocks without changing the file's length. Writes zeros if the file system cannot
+    /// allocate.
     fn allocate(&mut self, from: u64, until: u64) -> io::Result<()>;
     /// After an error durability is unknown.
     fn sync(&mut self) -> io::Result<()>;
@@ -36,8 +37,8 @@ pub trait Disk: Clone + Debug + Send {
     fn sync_names(&self, path: &Path) -> io::Result<()>;
 }
 
-/// Makes the new names durable as well: otherwise a crash could remove a folder together with
-/// synced files in it.
+/// Creates the missing folders and makes their names durable. Otherwise a crash could remove a
+/// folder together with synced files in it.
 pub fn make_folders(disk: &impl Disk, path: &Path, mode: u32) -> io::Result<()> {
     let path = std::path::absolute(path)?;
     let missing: Vec<&Path> = path.ancestors().take_while(|path| !disk.has(path)).collect();

@@ -10,7 +10,7 @@
 //! `before` does not run before a bypass, a repair or an automatic rollback, because restoring
 //! light must not wait. It does not run before a phase either, since the job decides when to
 //! request it. `after` and `failed` run one at a time, in the order of the changes, on a separate
-//! thread that no change waits for. Each command receives JSON on standard input.
+//! thread. No change waits for this thread. Each command receives JSON on standard input.
 
 use std::io::{Read, Write};
 use std::os::unix::process::CommandExt;

@@ -41,7 +41,7 @@ use lightloom_control::policy::phases::{Refusal, Wish};
 use lightloom_control::record::{Asked, Record};
 use lightloom_control::state::{DeviceName, Micros, Op, Txn};
 
-/// Receives an answer that follows from stored records, or the reason why none can be given.
+/// Receives an answer that follows from stored records, or the reason why no answer is possible.
 pub type AnswerSender = oneshot::Sender<Result<Stored<Answer>, NotStored>>;
 
 /// Why it is unknown whether the journal holds a request.
@@ -77,7 +77,7 @@ pub struct Runtime {
     proof: Result<Proof, String>,
     pub audit: Audit,
     mend_at: Micros,
-    /// Time at which the counts of unlisted refusals are written next.
+    /// When the daemon next writes the counts of unlisted refusals.
     count_at: Micros,
     pub place: JournalPlace,
     pub leadership: Option<Leadership>,
@@ -98,7 +98,7 @@ pub struct Runtime {
     began: Option<(Txn, Instant)>,
     event_at: Option<Instant>,
     said_nothing_is_ours: bool,
-    /// Length at which the journal is compacted, in records and in bytes.
+    /// Journal length that triggers compaction, in records and in bytes.
     shorten_at: (u64, usize),
     changes: watch::Sender<u64>,
     hooks: Hooks,
@@ -106,9 +106,11 @@ pub struct Runtime {
 }
 
 const JOURNAL_RECORDS_MAX: u64 = 10_000;
-/// So is one with more bytes, if it has doubled since the last compaction. Plans are large.
+/// A journal with more bytes than this is compacted only if it has doubled since the last
+/// compaction, because plans are large.
 const JOURNAL_BYTES_MAX: usize = 64 << 20;
-/// Upper bound for the records of a change after its intent: per device, and at least.
+/// Upper bound for the records of a change after its intent: this much per device, in addition to
+/// [`END_BYTES_MIN`].
 const END_BYTES_OF_EACH: u64 = 1 << 10;
 const END_BYTES_MIN: u64 = 64 << 10;
 
@@ -209,12 +211,13 @@ impl Runtime {
         }
     }
 
-    /// Never ahead of the state, so a client that waits with this count misses nothing.
+    /// Returns the number of changes. It is never ahead of the state, so a client that waits with
+    /// this count misses nothing.
     pub(crate) fn changes(&self) -> u64 {
         *self.changes.borrow()
     }
 
-    /// The result becomes an acknowledgement: an error if the controller's records may not be
+    /// Returns the result as an acknowledgement. Fails if the controller's records may not be
     /// stored.
     pub fn stored<T>(&self, of: impl FnOnce(&Self) -> T) -> Result<Stored<T>, NotStored> {
         let proof = self.proof.as_ref().map_err(|why| NotStored(why.clone()))?;
@@ -380,7 +383,7 @@ impl Runtime {
         let result = match (sync, goes_on) {
             (false, _) => journal.write(records).map(|()| None),
             (true, true) => journal.append(records).map(Some),
-            // Start a change only if it can be written to its end.
+            // Start a change only if the journal has room for all its records.
             (true, false) => journal.begin(records, leave).map(Some),
         };
         if sync {

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-//! API listeners: a Unix socket, and TCP with mutual TLS. A client's identity and roles are known
-//! before its first byte of HTTP is read.
+//! API listeners: a Unix socket, and TCP with mutual TLS. The daemon determines a client's identity
+//! and roles before it reads the first byte of HTTP.
 
 use std::collections::{BTreeMap, BTreeSet, VecDeque};
 use std::io;
@@ -24,7 +24,7 @@ use tokio_rustls::rustls::pki_types::{CertificateDer, PrivateKeyDer};
 use crate::config::{ClientFile, Role, TlsFile};
 use crate::protocol::tls as pem;
 
-/// One more connection replaces the one that has been idle longest, or is closed if all are busy.
+/// A further connection replaces the one that has been idle longest. If all are busy, it is closed.
 const CONNECTIONS_MAX: usize = 256;
 const HEAD_WITHIN: Duration = Duration::from_secs(5);
 /// Maximum lifetime of a connection. Watchers reconnect.

@@ -217,7 +217,8 @@ fn undone_by(open: &Open) -> Option<Txn> {
     }
 }
 
-/// `None` once its rollback has started: a confirmation would then be refused.
+/// Returns the pending confirmation. `None` once the rollback has started, because the daemon would
+/// then refuse a confirmation.
 fn pending(known: &Knowledge<'_>) -> Option<PendingConfirm> {
     let ledger = known.control.controller().ledger();
     let pending = ledger.pending.as_ref().filter(|pending| {
@@ -365,7 +366,7 @@ fn lost(runtime: &Runtime) -> Vec<LostState> {
         return Vec::new();
     }
     let plans = lost_plans(runtime.control.controller().ledger());
-    // Shown until a plan is known again.
+    // Shown until the daemon has a plan again.
     let is_gone = runtime.journal_gone && runtime.control.plan().is_none();
     let gone = is_gone.then(|| LostState {
         what: runtime.place.to_string(),

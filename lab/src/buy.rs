@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-//! `lightloom buy`: finds the design with the cheapest useful PFLOP-year, and how robust the answer
-//! is.
+//! `lightloom buy`: finds the design with the cheapest useful PFLOP-year, and shows how robust the
+//! answer is.
 
 use std::path::{Path, PathBuf};
 
@@ -133,7 +133,7 @@ pub(crate) fn read(path: &Path, bytes: &[u8], inputs: &mut Inputs) -> anyhow::Re
     Ok(BuyAsked { question, trace, step })
 }
 
-/// Takes the step from a result of `lightloom mfu`.
+/// Takes the training step from a result of `lightloom mfu`.
 fn take_step(
     question: &mut Question,
     file: &str,
@@ -159,7 +159,7 @@ fn take_step(
     Ok(StepTaken { from: file.to_owned(), model: steps.model.clone(), gpus: step.gpus })
 }
 
-/// Reports a network that cannot be built at its position in the file.
+/// Reports a network that cannot be built, at the place in the file that describes it.
 fn placed(error: BuyError, question: &Question, file: &Path, bytes: &[u8]) -> anyhow::Error {
     let BuyError::Network(name, why) = &error else { return error.into() };
     let is_it = |other: &Candidate| other.network.as_ref().is_some_and(|one| one.name() == *name);
@@ -182,7 +182,7 @@ fn describe(document: &BuyResult) -> String {
     let answer = &document.answer;
     let mut text = format!(
         "{}\n\n{}: {} GPUs, {:.0} days, seed {}; nodes out of service: mean {:.2} %\n",
-        // One condition per line.
+        // Print one condition per line.
         answer.verdict.sentence.replace("; ", ";\n"),
         document.name,
         document.gpus,

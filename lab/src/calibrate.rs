@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-//! `lightloom calibrate`: refits constants to a user's own runs.
+//! `lightloom calibrate`: refits constants to the user's own runs.
 
 use std::path::PathBuf;
 
@@ -17,7 +17,7 @@ use lightloom::table::TextTable;
 /// Refit the constants of `lightloom mfu` to measured steps
 ///
 /// Changes at most three constants that explain the runs, and shows their intervals. Some runs are
-/// held out; both errors are printed.
+/// held out; the errors of both sets are printed.
 #[derive(Debug, clap::Args)]
 #[command(
     after_help = "Columns of RUNS.csv: id, accelerator, num_accel, model, precision, seq, gbs_seqs, software (the constants to start from)

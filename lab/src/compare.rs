@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-//! `lightloom compare`: wasted GPUs and largest job of each design.
+//! `lightloom compare`: wasted GPUs and the largest job for each design.
 
 use std::path::{Path, PathBuf};
 
@@ -54,13 +54,13 @@ pub(crate) struct Arguments {
     /// jobs, else 8,16,32,64]
     #[arg(long, value_name = "LIST", value_delimiter = ',')]
     tp: Vec<u32>,
-    /// A trace file, `synthetic`, or `iid:P` for nodes that are faulty with probability P
+    /// A trace file, `synthetic`, or `iid:P` for nodes that fail with probability P
     #[arg(long, value_name = "FILE|synthetic|iid:P", default_value = "synthetic")]
     faults: String,
-    /// Number of servers observed in a trace file that does not state it [default: 400]
+    /// Number of servers observed, for a trace file that does not state it [default: 400]
     #[arg(long, value_name = "N")]
     trace_servers: Option<u32>,
-    /// Number of random assignments of servers to places
+    /// Number of random assignments of trace servers to nodes
     #[arg(long, value_name = "N", default_value_t = 40, value_parser = clap::value_parser!(u64).range(1..=1_000_000))]
     samples: u64,
     /// Random seed
@@ -70,14 +70,14 @@ pub(crate) struct Arguments {
     /// cluster]
     #[arg(long, value_name = "LIST", value_delimiter = ',')]
     jobs: Vec<u32>,
-    /// Also show the share of data-parallel traffic that crosses ToRs, by faulty nodes, for each
-    /// closed `khop:K` in the list, with its lower bound
+    /// Also show, for each closed `khop:K` in the list, the share of data-parallel traffic that
+    /// crosses ToRs by number of faulty nodes, with its lower bound
     #[arg(long)]
     cross_tor: bool,
     /// For --cross-tor: number of nodes per ToR
     #[arg(long, value_name = "N", default_value_t = 4, value_parser = clap::value_parser!(u32).range(1..=1024))]
     nodes_per_tor: u32,
-    /// For --cross-tor: share of all GPUs used by the job
+    /// For --cross-tor: share of all GPUs that the job uses
     #[arg(long, value_name = "SHARE", default_value_t = 0.85)]
     job_share: f64,
     #[command(flatten)]
@@ -88,12 +88,12 @@ pub(crate) struct Arguments {
 const FAULT_RATIOS: [f64; 9] = [0.0, 0.01, 0.02, 0.03, 0.04, 0.05, 0.06, 0.07, 0.10];
 const SNAPSHOTS: u64 = 10;
 
-/// Limit on the planned moments of a fabric. Each one plans every job twice.
+/// Maximum number of moments for which a fabric is planned. Each one plans every job twice.
 const MOST_MOMENTS: usize = 10;
 
 const USUAL_TP: [u32; 4] = [8, 16, 32, 64];
 
-/// Returns the requested group sizes, or those of the fabric's jobs.
+/// Returns the group sizes that the user requested, or those of the fabric's jobs.
 fn group_sizes(asked: &[u32], fabric: Option<&Fabric>) -> anyhow::Result<Vec<u32>> {
     require_group(asked)?;
     let mut sizes: Vec<u32> = match (asked, fabric) {
@@ -181,7 +181,7 @@ pub(crate) fn run(arguments: &Arguments) -> anyhow::Result<VerbOutcome> {
     Ok(VerbOutcome::Good)
 }
 
-/// Computes the crossing shares of every closed k-hop ring in the list, if requested.
+/// Computes which shares cross ToRs for every closed k-hop ring in the list, if requested.
 fn cross_tor(
     arguments: &Arguments,
     (cluster, sizes): (Cluster, &[u32]),
@@ -196,7 +196,7 @@ fn cross_tor(
     }
     let rings = arguments.arch.iter().filter_map(|arch| arch.strip_prefix("khop:"));
     let reaches: Vec<u8> = rings.filter_map(|k| k.parse().ok()).collect();
-    // Smaller groups stay inside a node and have no ranks to align.
+    // Smaller groups stay within a node and have no ranks to align.
     for &tp in sizes.iter().filter(|tp| tp.is_multiple_of(cluster.gpus_per_node)) {
         for &k in &reaches {
             let question = CrossTorQuestion {

@@ -1,9 +1,9 @@
 // SPDX-License-Identifier: Apache-2.0
 //! `lightloom conform`: tests whether a device follows its protocol.
 //!
-//! Each rule is one [`case::Case`] with an id and a clause. The suite changes nothing unless ports
-//! are given to move. Then it creates circuits only between those ports, and removes all of them
-//! again.
+//! Each rule is a [`case::Case`] with an id and a clause. The suite changes nothing unless it is
+//! given ports that it may move. It then creates circuits only between those ports, and finally
+//! removes all of them.
 
 pub mod case;
 pub mod gnmi;
@@ -22,7 +22,7 @@ use link::{ExchangeError, Link};
 use report::SuiteReport;
 use target::{Options, Protocol};
 
-/// Tests one device. Problems after it has identified itself are part of the report.
+/// Tests one device. Once the device has identified itself, problems become part of the report.
 pub fn run(
     protocol: Protocol,
     mut link: Box<dyn Link>,
@@ -51,5 +51,5 @@ pub fn run_profile(
 }
 
 pub(crate) const ANSWER_WITHIN: Duration = Duration::from_secs(2);
-/// Time limit for light to settle.
+/// Time within which light must settle.
 pub(crate) const REST_WITHIN: Duration = Duration::from_secs(5);

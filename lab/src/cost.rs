@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-//! `lightloom cost`: cost and power of a design's interconnect, with the confidence of the figures.
+//! `lightloom cost`: cost and power of a design's interconnect, and how certain the figures are.
 
 use std::path::{Path, PathBuf};
 
@@ -45,7 +45,7 @@ pub(crate) struct Arguments {
     /// Price file (YAML) [default: the shipped topologies/prices.yaml]
     #[arg(long, value_name = "FILE")]
     prices: Option<PathBuf>,
-    /// Number of GPUs; determines the tiers of a fat-tree, and the cluster for computing waste
+    /// Number of GPUs; determines a fat-tree's tiers, and the cluster whose waste is computed
     #[arg(long, value_name = "N", default_value_t = 2880)]
     gpus: u32,
     /// Number of GPUs per node
@@ -54,13 +54,13 @@ pub(crate) struct Arguments {
     /// Rate of each GPU's network card, for data-centre networks
     #[arg(long, value_enum, default_value_t = Nic::G400)]
     nic: Nic,
-    /// Tensor-parallel group size, for computing waste
+    /// Tensor-parallel group size for which waste is computed
     #[arg(long, value_name = "N", default_value_t = 32)]
     tp: u32,
-    /// Faults, for computing waste: a trace file, `synthetic`, or `iid:P`
+    /// Faults for which waste is computed: a trace file, `synthetic`, or `iid:P`
     #[arg(long, value_name = "FILE|synthetic|iid:P", default_value = "synthetic")]
     faults: String,
-    /// Number of random draws, for computing waste
+    /// Number of random draws when computing waste
     #[arg(long, value_name = "N", default_value_t = 40, value_parser = clap::value_parser!(u64).range(1..=100_000))]
     samples: u64,
     /// Random seed
@@ -136,7 +136,7 @@ pub(crate) fn run(arguments: &Arguments) -> anyhow::Result<VerbOutcome> {
     Ok(if none { VerbOutcome::Bad } else { VerbOutcome::Good })
 }
 
-/// Reads a price file, or returns the shipped prices.
+/// Reads a price file, or returns the shipped prices if there is none.
 pub(crate) fn prices(path: Option<&Path>, inputs: &mut Inputs) -> anyhow::Result<PriceList> {
     let mut read = |name: &str, file: &str, bytes: &[u8]| {
         inputs.insert("prices".to_owned(), Input::of(name, bytes));
@@ -153,7 +153,7 @@ pub(crate) fn prices(path: Option<&Path>, inputs: &mut Inputs) -> anyhow::Result
     list.ok_or(InputRefused.into())
 }
 
-/// Computes the waste of every design that has one, and the resulting cost per usable GPU.
+/// Computes the waste of every design that has one, and from it the cost per usable GPU.
 fn usable(
     arguments: &Arguments,
     cluster: Cluster,

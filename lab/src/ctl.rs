@@ -2,8 +2,8 @@
 //! `lightloom ctl`: the client of `lightloomd`, over its Unix socket or over the network with
 //! mutual TLS.
 //!
-//! A change is sent under a request id, awaited, and shown per device. The exit status is 0 only if
-//! the daemon carried out the request.
+//! A change is sent with a request id, its end is awaited, and the result is shown per device. The
+//! exit status is 0 only if the daemon carried out the request.
 
 mod address;
 mod client;
@@ -49,7 +49,8 @@ use wanted::{ApplyArguments, FaultArguments, RollbackArguments, Wanted};
 pub(crate) struct Arguments {
     /// Socket of the daemon or `https://HOST:PORT`; several daemons are separated by commas, and
     /// the leader is used [default: $LIGHTLOOM_SOCKET, else /run/lightloom/lightloomd.sock]
-    // Not read by clap, which would show the environment's value as if it were an argument.
+    // Clap does not read the variable, because it would then show its value as if it were an
+    // argument.
     #[arg(long, global = true, value_name = "PATH", value_delimiter = ',')]
     socket: Vec<String>,
     #[command(flatten)]
@@ -305,7 +306,7 @@ impl CtlSession {
         self.show_rows(response, "", text)
     }
 
-    /// Shows a response: JSON unchanged, its `rows` as a table, or `text`.
+    /// Shows a response: as unchanged JSON, with its `rows` as a table, or as `text`.
     fn show_rows<T: DeserializeOwned + Serialize>(
         &self,
         response: &Response,
@@ -318,7 +319,7 @@ impl CtlSession {
         match self.format {
             ResultFormat::Text => print(&text(&response.read()?))?,
             ResultFormat::Json => output::print_json(&response.body)?,
-            // Columns follow the order of the type's fields.
+            // Columns are in the order of the type's fields.
             table => table.print(&response.read::<T>()?, rows, String::new)?,
         }
         Ok(VerbOutcome::Good)
@@ -339,7 +340,8 @@ impl CtlSession {
         Ok(if is_bad { VerbOutcome::Bad } else { shown })
     }
 
-    /// An empty list means no drift only if every device was read and the journal is intact.
+    /// Without differences, there is no drift only if every device was read and the journal is
+    /// intact.
     fn drift(&self) -> anyhow::Result<VerbOutcome> {
         let response = self.client.get("/v1/drift")?;
         let shown = self.show_rows(&response, "slots", show::drift)?;
@@ -361,8 +363,8 @@ impl CtlSession {
         self.show(&response, |diff| preview.page(diff))
     }
 
-    /// Previews a change. `None` if the daemon refuses; it gives the reason when the change is
-    /// requested.
+    /// Previews a change, or returns `None` if the daemon refuses it. The daemon then gives its
+    /// reason when the change is requested.
     fn previewed(&self, path: &str, body: &impl Serialize) -> anyhow::Result<Option<Diff>> {
         let response = self.client.post(&format!("/v1/{path}"), body)?;
         response.is_good().then(|| response.read()).transpose()
@@ -381,7 +383,7 @@ impl CtlSession {
     }
 
     fn rollback(&self, back: &RollbackArguments) -> anyhow::Result<VerbOutcome> {
-        // Cutting light is expected when rolling back to a plan, but not when rolling back to none.
+        // Cutting light is expected when rolling back to a plan, but not when no plan remains.
         let cuts = match back.cut_light {
             true => None,
             false => self
@@ -396,7 +398,7 @@ impl CtlSession {
         }
     }
 
-    /// A manual change interrupts circuits only with `--cut-light`.
+    /// Refuses a manual change that interrupts circuits, because `--cut-light` is missing.
     fn refused_to_cut(&self, cuts: &BTreeSet<String>) -> anyhow::Result<VerbOutcome> {
         let answer = Answer::Refused { reasons: vec![show::cuts(cuts)] };
         if self.format == ResultFormat::Json {

@@ -27,24 +27,24 @@ use lightloom::shipped;
 
 Each command is shown before it runs; you can run it again in the folder.")]
 pub(crate) struct Arguments {
-    /// Folder for the files; it is created.
+    /// Folder for the files, which is created.
     #[arg(long, value_name = "FOLDER", default_value = "lightloom-demo")]
     folder: PathBuf,
     /// Do not open the page [default: opened if the output is a terminal].
     #[arg(long)]
     no_open: bool,
-    /// Run on a cluster of emulated devices instead, with the daemon and, as root if it is
-    /// installed, Slurm: a node fails, circuits move, Slurm follows.
+    /// Run on a cluster of emulated devices instead, with the daemon and, if it is installed and
+    /// you are root, Slurm: a node fails, circuits move, and Slurm follows.
     #[arg(long)]
     live: bool,
-    /// Start that cluster, let no node fail, and keep it running until interrupted.
+    /// Start that cluster without failing a node, and keep it running until interrupted.
     #[arg(long, requires = "live")]
     stay: bool,
     #[command(flatten)]
     size: cluster::Size,
 }
 
-/// The input files of the demonstration: name in the folder and contents.
+/// The demonstration's input files: name in the folder, and contents.
 const FILES: [(&str, &str); 5] = [
     ("topologies/ring-2880.yaml", shipped::RING_2880),
     ("topologies/scenarios/node-fault.yaml", shipped::NODE_FAULT),

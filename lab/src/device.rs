@@ -27,7 +27,7 @@ pub(crate) struct Arguments {
 
 #[derive(Debug, Subcommand)]
 enum Verb {
-    /// Serve the devices of a list until stopped.
+    /// Serve the devices in a list until stopped.
     Serve(Serve),
     /// Inject a fault into a running emulated device.
     Fault(InjectArguments),
@@ -45,7 +45,7 @@ struct Serve {
     /// Unix socket that accepts faults at run time.
     #[arg(long, value_name = "SOCKET")]
     control: Option<PathBuf>,
-    /// Mount each module's memory as a file in this folder, as on a Linux host (root only).
+    /// Mount each module's memory as a file in this folder, as on a Linux host (requires root).
     #[arg(long, value_name = "FOLDER")]
     eeproms: Option<PathBuf>,
     #[command(flatten)]
@@ -61,12 +61,12 @@ Faults: lose 1%, duplicate 1%, garble 1%, late 5ms, half-open, dead, unplug PATH
 cross PATH PORT, stuck [PORT], lie, misdirect, slow TIMES, droop DECIBELS, defer TIME, reboot, warm-restart,
 reboot-in-commit, misbehave NAME, clear. docs/conformance.csv has the names of misbehaviours.")]
 struct InjectArguments {
-    /// Control socket of `device serve`.
+    /// Control socket of the running `device serve`.
     #[arg(long, value_name = "SOCKET")]
     control: PathBuf,
     /// Device, such as `n3/b0`.
     device: String,
-    /// Fault name and arguments.
+    /// Name of the fault, and its arguments.
     #[arg(required = true, value_name = "FAULT")]
     fault: Vec<String>,
     #[command(flatten)]
@@ -105,7 +105,7 @@ fn serve(arguments: &Serve) -> anyhow::Result<VerbOutcome> {
     };
     let mut server = Server::start(list, &options).context("cannot serve the devices")?;
     if arguments.eeproms.is_some() {
-        // A mounted folder has to be unmounted at the end.
+        // A mounted folder must be unmounted at the end.
         let stopper = server.stopper();
         signals::watch(&signals::STOPS, move || stopper.stop())?;
     }

@@ -34,7 +34,7 @@ pub(crate) struct Arguments {
     /// Plan, as written by `lightloom plan -o`.
     #[arg(required_unless_present = "list")]
     plan: Option<PathBuf>,
-    /// Fabric file of the plan.
+    /// Fabric file from which the plan was made.
     #[arg(long, value_name = "FILE", required_unless_present = "list")]
     fabric: Option<PathBuf>,
     /// Format to write.
@@ -42,31 +42,31 @@ pub(crate) struct Arguments {
     to: Option<String>,
     #[command(flatten)]
     names: HostNames,
-    /// Job to export, in formats for a single job [default: the first].
+    /// Job to export, in formats that hold only one job [default: the first].
     #[arg(long, value_name = "NAME")]
     job: Option<String>,
     /// Single phase of a fat-tree's plan to export [default: all, or the first].
     #[arg(long, value_name = "NAME")]
     phase: Option<String>,
-    /// File to write, or folder for formats of several files [default: standard
+    /// File to write, or folder for formats that consist of several files [default: standard
     /// output].
     #[arg(short, long, value_name = "PATH")]
     output: Option<PathBuf>,
-    /// List the formats and the plans that they can express.
+    /// List the formats and the kinds of plans that they can express.
     #[arg(long)]
     list: bool,
-    /// Output format; `csv` and `markdown` are for --list.
+    /// Output format; `csv` and `markdown` are only for --list.
     #[arg(long, value_enum, default_value_t, value_name = "FORMAT")]
     format: ResultFormat,
 }
 
 #[derive(Debug, clap::Args)]
 pub(crate) struct HostNames {
-    /// Template for host names: `{}` is the number, `{:04}` the number with four digits [default:
-    /// the ids].
+    /// Template for host names: `{}` stands for the number, `{:04}` for the number with four digits
+    /// [default: the ids].
     #[arg(long, value_name = "TEMPLATE")]
     hostname: Option<String>,
-    /// A file with host names: an id and a name per line.
+    /// File with host names: one id and one name per line.
     #[arg(long, value_name = "FILE", conflicts_with = "hostname")]
     hostnames: Option<PathBuf>,
 }
@@ -117,7 +117,8 @@ struct ExportSource<'a> {
     digest: String,
 }
 
-/// Exports the plan to `target`: its rings if plan and format have them, else its circuits.
+/// Exports the plan to `target`: its rings if both the plan and the format have them, otherwise its
+/// circuits.
 fn export_of(
     arguments: &Arguments,
     of: &mut ExportSource<'_>,
@@ -201,7 +202,7 @@ fn write(
     }
 }
 
-/// Returns the result document: the written paths, or without `-o` the texts.
+/// Returns the result document, which contains the written paths or, without `-o`, the texts.
 fn result(target: &Target, export: &Export, written: &[PathBuf], of: &ExportSource<'_>) -> Value {
     let files: Vec<Value> = match written {
         [] => export

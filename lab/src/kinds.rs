@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-//! The kinds of files that only this program reads.
+//! The kinds of files that only this program can read.
 
 use std::path::Path;
 

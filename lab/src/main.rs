@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
-//! `lightloom-lab`: every verb of lightloom. The program `lightloom` runs it from its own folder
-//! for the verbs that it lacks. So users who only plan and emulate need not compile prices,
-//! reports, the daemon, devices and servers.
+//! `lightloom-lab`: every verb of lightloom. For verbs that it lacks, the program `lightloom` runs
+//! this one, which it finds in its own folder. Users who only plan and emulate therefore need not
+//! compile prices, reports, the daemon, devices and servers.
 
 mod buy;
 mod calibrate;

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-//! `lightloom man`: manual pages for the program and each verb.
+//! `lightloom man`: manual pages for the program and for each verb.
 
 use std::fs;
 use std::path::PathBuf;
@@ -16,7 +16,7 @@ use crate::cli;
 #[command(after_help = "Example:
   lightloom man --folder ~/.local/share/man/man1 && man lightloom-emulate")]
 pub(crate) struct Arguments {
-    /// Folder for the pages; it is created.
+    /// Folder for the pages, which is created.
     #[arg(long, value_name = "FOLDER")]
     folder: PathBuf,
 }

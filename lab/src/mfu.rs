@@ -52,11 +52,11 @@ pub(crate) struct Arguments {
     /// A shipped model, a YAML file with its dimensions, or a `config.json` of Hugging Face.
     #[arg(long, value_name = "NAME|FILE", required_unless_present = "runs")]
     model: Option<String>,
-    /// GPUs of the job; several for a sweep.
+    /// Number of GPUs of the job; several numbers for a sweep.
     #[arg(long, value_delimiter = ',', required_unless_present = "runs", value_name = "N")]
     gpus: Vec<u64>,
     /// Compare measured steps, as written by `lightloom init --from` or read by `lightloom
-    /// calibrate`, with computed ones.
+    /// calibrate`, with computed steps.
     #[arg(
         long,
         value_name = "RUNS.csv",
@@ -67,8 +67,8 @@ pub(crate) struct Arguments {
     /// usual domain].
     #[arg(long, value_delimiter = ',', value_name = "ARCH")]
     arch: Vec<String>,
-    /// A fabric file: its domain, the rate of its network cards, and each GPU's share of the leaf
-    /// uplinks.
+    /// A fabric file, which determines the domain, the rate of the network cards, and each GPU's
+    /// share of the leaf uplinks.
     #[arg(long, value_name = "FILE", conflicts_with_all = ["arch", "packets"])]
     fabric: Option<PathBuf>,
     /// Sequences per step.
@@ -77,12 +77,12 @@ pub(crate) struct Arguments {
     /// Tokens per sequence.
     #[arg(long, default_value_t = 8192, value_name = "N")]
     seq: u64,
-    /// A shipped accelerator, or a YAML file with its figures.
+    /// A shipped accelerator, or a YAML file that describes one.
     #[arg(long, default_value = "h100", value_name = "NAME|FILE")]
     accelerator: String,
-    /// Constants of the software, or of chip and software, such as h100/nemo-25.02; an unknown name
-    /// lists all. Or a file that `lightloom calibrate` wrote [default: the software mostly used
-    /// with the accelerator].
+    /// Constants of a software stack, or of a chip with one, such as h100/nemo-25.02; an unknown
+    /// name lists all. Or a file that `lightloom calibrate` wrote [default: the software mostly
+    /// used with the accelerator].
     #[arg(long, value_name = "NAME|FILE")]
     constants: Option<String>,
     /// Multi-token-prediction depths [default: the model's].
@@ -91,13 +91,13 @@ pub(crate) struct Arguments {
     /// Number format of the linear layers.
     #[arg(long, value_enum, default_value_t, value_name = "FORMAT")]
     precision: PrecisionArgument,
-    /// Excess load of the fullest expert rank over its share: 0.2 is 20 %.
+    /// Excess load of the most loaded expert rank over its even share: 0.2 means 20 %.
     #[arg(long, default_value_t = 0.0, value_name = "SHARE")]
     imbalance: f64,
     /// What counts as useful work.
     #[arg(long, value_enum, default_value_t, value_name = "CONVENTION")]
     convention: ConventionArgument,
-    /// Mappings shown for each architecture and number of GPUs.
+    /// Number of mappings to show for each architecture and number of GPUs.
     #[arg(long, default_value_t = 1, value_name = "N")]
     top: usize,
     #[command(flatten)]
@@ -115,9 +115,9 @@ pub(crate) enum PrecisionArgument {
     /// Sixteen bits.
     #[default]
     Bf16,
-    /// Eight bits, one scale per tensor.
+    /// Eight bits, with one scale per tensor.
     Fp8,
-    /// Eight bits, one scale per block.
+    /// Eight bits, with one scale per block.
     Mxfp8,
     /// Four bits.
     Nvfp4,
@@ -136,14 +136,14 @@ impl From<PrecisionArgument> for Precision {
 
 #[derive(Clone, Copy, Debug, Default, ValueEnum)]
 enum ConventionArgument {
-    /// Model operations, full attention.
+    /// Operations of the model, full attention.
     #[default]
     MfuFull,
-    /// Model operations, causal attention.
+    /// Operations of the model, causal attention.
     MfuCausal,
-    /// With recomputed operations, full attention.
+    /// Including recomputed operations, full attention.
     HfuFull,
-    /// With recomputed operations, causal attention.
+    /// Including recomputed operations, causal attention.
     HfuCausal,
 }
 
@@ -201,7 +201,7 @@ pub(crate) fn run(arguments: &Arguments) -> anyhow::Result<VerbOutcome> {
     Ok(if is_good { VerbOutcome::Good } else { VerbOutcome::Bad })
 }
 
-/// Runs the step of each row packet by packet. Returns whether all could be run.
+/// Runs the step of each row packet by packet. Returns whether every step could be run.
 fn add_packets(
     rows: &mut [Row<PacketStep>],
     found: &[(u64, &Network, Found)],
@@ -230,11 +230,11 @@ fn add_goodput(
     Ok(())
 }
 
-/// Reads a card from a file name and its contents, or returns the mistakes.
+/// Reads a card from a file's name and contents, or returns the mistakes in it.
 pub(crate) type Reader<T> = fn(&str, &[u8]) -> (Option<T>, Vec<Diagnostic>);
 
-/// Returns the shipped card of a name, or reads it from a file. A file is recorded as an input, and
-/// its mistakes are printed.
+/// Returns the shipped card with a given name, or reads it from a file. The file is recorded as an
+/// input, and its mistakes are printed.
 pub(crate) fn card<T, E: std::error::Error + Send + Sync + 'static>(
     (role, name): (&str, &str),
     shipped: fn(&str) -> Result<T, E>,
@@ -259,7 +259,7 @@ pub(crate) fn card<T, E: std::error::Error + Send + Sync + 'static>(
 }
 
 /// Returns the requested fabric or architectures, or the accelerator's usual domain. If an
-/// architecture leaves rates open, they come from the accelerator.
+/// architecture does not define rates, they come from the accelerator.
 fn networks(
     arguments: &Arguments,
     card: &Accelerator,
@@ -283,7 +283,7 @@ fn networks(
     Ok(arguments.arch.iter().map(|name| with_rates(name, rates)).collect::<Result<_, _>>()?)
 }
 
-/// The name of the constants, and those that a refit changed.
+/// The name of the constants, and the constants that a refit changed.
 type ChosenConstants = (Option<String>, BTreeMap<String, f64>);
 
 fn constants(name: Option<&str>, inputs: &mut Inputs) -> anyhow::Result<ChosenConstants> {
@@ -331,8 +331,8 @@ fn asked(
     }
 }
 
-/// Returns the whole text: the fastest step first, then mappings, where their time goes, and the
-/// model that was used.
+/// Returns the whole text: the fastest step, the mappings, where their time goes, and the model
+/// that was used.
 fn text(report: &MfuReport<PacketStep>, convention: Convention) -> String {
     let Some(answer) = answer(report, convention) else { return String::new() };
     let rows = &report.rows;
@@ -369,7 +369,7 @@ fn text(report: &MfuReport<PacketStep>, convention: Convention) -> String {
     )
 }
 
-/// Returns the fastest step in one line, and what it computes in another.
+/// Returns one line about the fastest step and one about the model, the batch and the search.
 fn answer(report: &MfuReport<PacketStep>, convention: Convention) -> Option<String> {
     let fastest =
         report.rows.iter().min_by(|one, other| one.step_seconds.total_cmp(&other.step_seconds))?;
@@ -402,7 +402,7 @@ fn answer(report: &MfuReport<PacketStep>, convention: Convention) -> Option<Stri
     Some(separated(&text))
 }
 
-/// Formats seconds with three decimals; zero has none.
+/// Formats seconds with three decimals, or zero without any.
 fn seconds(seconds: f64) -> String {
     if seconds == 0.0 { "-".to_owned() } else { format!("{seconds:.3}") }
 }
@@ -450,7 +450,7 @@ fn mappings(rows: &[Row<PacketStep>], convention: Convention) -> TextTable {
     table
 }
 
-/// Returns the parts of each step.
+/// Returns a table of the parts of each step.
 fn parts(rows: &[Row<PacketStep>]) -> TextTable {
     let mut table = TextTable::new([
         "arch",

@@ -45,16 +45,16 @@ impl Pricing for Prices {
     }
 }
 
-/// Returns the cost of the network per GPU at mean prices, its card included. `None` if the price
-/// file lacks a part for the GPUs' rate.
+/// Returns the network's cost per GPU at mean prices, including the network card, or `None` if the
+/// price file lacks a part for the GPUs' rate.
 pub(crate) fn cost_per_gpu(network: &ReconfigurableFatTree, prices: &PriceList) -> Option<f64> {
     let gbps = network.spec().gpu_rate.0 / 1_000_000_000;
     let nic = NicRate::ALL.into_iter().find(|nic| u64::from(nic.gbps()) == gbps)?;
     Parts::of(network).dollars(prices, nic, OcsPrice::Mean)
 }
 
-/// Formats performance per cost: a row per baseline and core, a column per rate and price of
-/// switches.
+/// Formats performance per cost: a row for each baseline and core, a column for each rate and
+/// switch price.
 fn sensitivity_text(rows: &[Comparison]) -> String {
     let mut table = TextTable::new([
         "baseline",

@@ -45,32 +45,33 @@ pub(crate) struct Arguments {
     /// Where to write the page [default: standard output].
     #[arg(short, long, value_name = "FILE", value_parser = files::destination)]
     output: Option<PathBuf>,
-    /// The form of the page [default: by the ending of --output, else html].
+    /// Format of the page [default: by the ending of --output, else html].
     #[arg(long, value_enum, value_name = "FORMAT")]
     format: Option<PageForm>,
     /// Failed parts of the fabric: nodes `n17`, bundles `n17/b0`, fibres `n17/b0.2`.
     #[arg(long, value_name = "PARTS", value_delimiter = ',')]
     fault: Vec<Part>,
-    /// The day of the trace to plan for [default: when the most nodes are out].
+    /// Day in the trace to plan for [default: when the most nodes are out of service].
     #[arg(long, value_name = "DAYS")]
     at: Option<f64>,
-    /// Size of a tensor-parallel group for the comparison [default: the first job's, else 32].
+    /// Tensor-parallel group size for the comparison [default: the first job's, else 32].
     #[arg(long, value_name = "N")]
     tp: Option<u32>,
     /// Designs to compare with the fabric's own, separated by commas [default: none; the usual ones
-    /// without a fabric, plan or buy file].
+    /// if there is no fabric, plan or buy file].
     #[arg(long, value_name = "LIST", value_delimiter = ',')]
     arch: Vec<String>,
-    /// Without a fabric or a plan: GPUs of the cluster.
+    /// Number of GPUs in the cluster, if there is no fabric or plan.
     #[arg(long, value_name = "N", default_value_t = 2880)]
     gpus: u32,
-    /// Without a fabric or a plan: GPUs of a node.
+    /// Number of GPUs per node, if there is no fabric or plan.
     #[arg(long, value_name = "R", default_value_t = 4, value_parser = clap::value_parser!(u32).range(1..=64))]
     gpus_per_node: u32,
-    /// Random placements of the servers [default: 40, fewer above 10,000 GPUs].
+    /// Number of random assignments of trace servers to nodes [default: 40, fewer above 10,000
+    /// GPUs].
     #[arg(long, value_name = "N", value_parser = clap::value_parser!(u64).range(1..=10_000))]
     samples: Option<u64>,
-    /// The seed of the random draws.
+    /// Random seed.
     #[arg(long, value_name = "N", default_value_t = 1)]
     seed: u64,
 }
@@ -97,7 +98,7 @@ impl From<PageForm> for RenderForm {
 
 const DESIGNS: [&str; 8] =
     ["khop:2", "khop:3", "nvl:36", "nvl:72", "nvl:576", "tpuv4", "sip-ring", "big-switch"];
-/// The cluster of the published study. Its figures are compared only on pages of that size.
+/// Size of the cluster in the published study, whose figures appear only on pages about that size.
 const STUDY_GPUS: u32 = 2880;
 const SAMPLES: u64 = 40;
 const MOST_SAMPLED_GPUS: u64 = 400_000;
@@ -137,7 +138,7 @@ fn form(arguments: &Arguments) -> anyhow::Result<RenderForm> {
     }
 }
 
-/// Renders the page about a fabric, a plan or a cluster of a given size.
+/// Renders a page about a fabric, a plan or a cluster size.
 fn rings_page(arguments: &Arguments, inputs: &Inputs, form: RenderForm) -> anyhow::Result<String> {
     let seed = Seed(arguments.seed);
     let fabric = inputs.fabric.as_ref().map(|(_, fabric)| fabric);
@@ -296,8 +297,8 @@ impl PlannedRing {
     }
 }
 
-/// Returns the given plan after verifying it, or a new plan around the faults, including the
-/// trace's if there is a `timeline`.
+/// Returns the given plan after verifying it, or a new plan around the faults. With a `timeline`,
+/// these include the trace's faults.
 fn planned(
     arguments: &Arguments,
     inputs: &Inputs,
@@ -339,7 +340,7 @@ fn with_broken(parts: usize) -> String {
     }
 }
 
-/// Returns the nodes that are out at the chosen moment of the trace, and that moment.
+/// Returns the nodes that are out of service at the chosen moment in the trace, and that moment.
 fn broken(
     arguments: &Arguments,
     inputs: &Inputs,
@@ -425,7 +426,7 @@ fn first_tp(inputs: &Inputs) -> u32 {
     of_fabric.or_else(of_plan).or_else(of_question).unwrap_or(32)
 }
 
-/// Returns the fabric's own design and the requested ones; the usual ones for a page that is only
+/// Returns the fabric's own design and the requested ones, or the usual designs if the page is only
 /// about a cluster size.
 fn design_names(arguments: &Arguments, inputs: &Inputs, own: Option<&str>) -> Vec<String> {
     let is_of_size = inputs.fabric.is_none() && inputs.plan.is_none() && inputs.buy.is_none();
@@ -455,7 +456,7 @@ fn prices<'a>(inputs: &'a Inputs, shipped: &'a PriceList) -> (String, &'a PriceL
     }
 }
 
-/// Renders the page about a fabric that has only circuits between leaves.
+/// Renders a page about a fabric that has only circuits between leaves.
 fn circuits_page(
     arguments: &Arguments,
     inputs: &Inputs,

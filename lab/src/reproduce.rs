@@ -50,24 +50,24 @@ pub(crate) struct Arguments {
     #[arg(long, value_name = "FILE")]
     faults: Option<PathBuf>,
     /// Tables of published runs (CSV): `mfu` compares their steps, `collectives` their collectives.
-    /// For `mfu`, the formats markdown and csv write docs/validation-mfu.md and
+    /// For `mfu`, the formats markdown and csv produce docs/validation-mfu.md and
     /// docs/validation-mfu.csv.
     #[arg(long, value_delimiter = ',', value_name = "FILE")]
     runs: Vec<PathBuf>,
-    /// Price file (YAML) [default: the one that ships as topologies/prices.yaml].
+    /// Price file (YAML) [default: the shipped topologies/prices.yaml].
     #[arg(long, value_name = "FILE")]
     prices: Option<PathBuf>,
-    /// Show every combination of the papers' open choices, and the fewest assumptions that reach
-    /// the published ranges.
+    /// Show every combination of the choices that the papers leave open, and the fewest assumptions
+    /// that reach the published ranges.
     #[arg(long)]
     why: bool,
-    /// Random placements of the servers.
+    /// Number of random assignments of trace servers to nodes.
     #[arg(long, value_name = "N", default_value_t = 100, value_parser = clap::value_parser!(u64).range(2..=100_000))]
     samples: u64,
-    /// The seed of the random draws.
+    /// Random seed.
     #[arg(long, value_name = "N", default_value_t = 1)]
     seed: u64,
-    /// How to show the result; `markdown` is a page of the essentials, `csv` has every row.
+    /// Output format; `markdown` is a page with the essentials, `csv` has every row.
     #[arg(long, value_enum, default_value_t, value_name = "FORMAT")]
     format: ResultFormat,
 }
@@ -76,16 +76,16 @@ pub(crate) struct Arguments {
 enum PublishedStudy {
     /// InfiniteHBD (arXiv 2502.03885): fault trace, GPU waste, cross-ToR traffic, cost and power.
     Infinitehbd,
-    /// MixNet: cost against a fat-tree.
+    /// MixNet: cost compared with a fat-tree.
     Mixnet,
     /// RFabric and similar: circuits that follow phases, delays, performance per cost.
     Rfabric,
-    /// Photonic rails (arXiv 2602.12521): cost and power against packet switches.
+    /// Photonic rails (arXiv 2602.12521): cost and power compared with packet switches.
     Opus,
     /// Systems for reinforcement learning and serving: OrchestrRL (arXiv 2601.01209), StreamRL
     /// (arXiv 2504.15930) and others.
     Seeds,
-    /// The training part of InfiniteHBD: MFU over numbers of GPUs.
+    /// The training part of InfiniteHBD: MFU by number of GPUs.
     Mfu,
     /// Measured collectives and their closed forms; needs `--runs`.
     Collectives,
@@ -210,7 +210,7 @@ pub(crate) fn why_mfu() -> Why {
     )
 }
 
-/// Returns the network of 2,048 GPUs for RFabric's claims, with the phases of a step.
+/// Returns the network of 2,048 GPUs for RFabric's claims, and the phases of a step.
 fn shipped_rfabric() -> anyhow::Result<(ReconfigurableFatTree, Vec<Phase>)> {
     let mut read = |name: &str| Err(format!("the shipped file names no {name}"));
     let (fabric, mistakes) =
@@ -258,14 +258,14 @@ fn text(document: &ReproduceResult) -> String {
         text.push('\n');
     }
     document.why.iter().for_each(|why| text += &explained(why));
-    // The `seeds` study draws nothing.
+    // The `seeds` study uses no random numbers.
     if document.study != PublishedStudy::Seeds.name() {
         let _ = writeln!(text, "{} samples, seed {}", document.samples, document.seed);
     }
     text
 }
 
-/// The most sets of assumptions shown of each size.
+/// Maximum number of sets of assumptions shown per size.
 const MOST_SETS: usize = 8;
 
 fn explained(why: &Why) -> String {
@@ -326,11 +326,11 @@ fn notes(claims: &[Claim]) -> impl Iterator<Item = (&str, &str)> {
     claims.iter().filter_map(|claim| Some((claim.claim.as_str(), claim.note.as_deref()?)))
 }
 
-/// Formats a page: claims of a published sentence and differing claims in full, the others as one
-/// line per section.
+/// Formats a page: claims from published sentences and claims that differ are shown in full, all
+/// others as one line per section.
 fn markdown(document: &ReproduceResult, faults: Option<&Path>) -> String {
     let study = document.study;
-    // The page must not depend on this machine, so the folder is left out.
+    // The page must not depend on this machine, so leave out the folder.
     let name = faults.and_then(Path::file_name).map(|name| name.to_string_lossy());
     let trace = name.map_or(String::new(), |name| format!(" --faults {name}"));
     let mut text = format!(

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-//! `lightloom rl`: the duration of a reinforcement-learning step, and the size of the generating
-//! replicas.
+//! `lightloom rl`: how long a reinforcement-learning step takes, and how large the generating
+//! replicas should be.
 
 pub(crate) mod study;
 
@@ -44,56 +44,57 @@ pub(crate) struct Arguments {
     /// A shipped model, a YAML file with its dimensions, or a `config.json` of Hugging Face.
     #[arg(long, value_name = "NAME|FILE", required_unless_present = "fabric")]
     model: Option<String>,
-    /// A fabric file with a reinforcement-learning job: its model, GPUs and samples; also shows
-    /// what circuits that follow its phases save.
+    /// A fabric file with a reinforcement-learning job, which gives the model, GPUs and samples;
+    /// also shows what circuits that follow its phases save.
     #[arg(long, value_name = "FILE", conflicts_with_all = ["model", "gpus", "samples", "mean", "arch"])]
     fabric: Option<PathBuf>,
-    /// GPUs that generate, and GPUs that train; one number for both.
+    /// Number of GPUs that generate and of GPUs that train; one number for both.
     #[arg(long, value_name = "N,N", value_delimiter = ',', num_args = 1..=2, required_unless_present = "fabric",
         value_parser = clap::value_parser!(u32).range(1..=65_536))]
     gpus: Vec<u32>,
-    /// A shipped accelerator, or a YAML file with its figures.
+    /// A shipped accelerator, or a YAML file that describes one.
     #[arg(long, default_value = "h800", value_name = "NAME|FILE")]
     accelerator: String,
-    /// Another domain than the accelerator's usual one: khop:K, nvl:36|72|576, dgx, tpuv4,
+    /// Domain to use instead of the accelerator's usual one: khop:K, nvl:36|72|576, dgx, tpuv4,
     /// big-switch.
     #[arg(long, value_name = "ARCH")]
     arch: Option<String>,
     /// Samples per step.
     #[arg(long, default_value_t = 2048, value_name = "N", value_parser = clap::value_parser!(u32).range(1..=100_000))]
     samples: u32,
-    /// Tokens of a prompt.
+    /// Tokens per prompt.
     #[arg(long, default_value_t = 512, value_name = "N", value_parser = clap::value_parser!(u32).range(1..=1_000_000))]
     prompt: u32,
-    /// Mean tokens of a response, before truncation.
+    /// Mean number of tokens per response, before truncation.
     #[arg(long, default_value_t = 4096, value_name = "N", value_parser = clap::value_parser!(u32).range(1..=1_000_000))]
     mean: u32,
-    /// Spread of responses: standard deviation of the logarithm of the length; 0 for equal lengths.
+    /// Spread of response lengths: standard deviation of the logarithm of the length; 0 for equal
+    /// lengths.
     #[arg(long, default_value_t = 1.0, value_name = "SIGMA", value_parser = sigma, allow_negative_numbers = true)]
     sigma: f64,
-    /// Tokens of the longest response; longer ones are truncated.
+    /// Maximum number of tokens per response; longer ones are truncated.
     #[arg(long, default_value_t = 16_384, value_name = "N", value_parser = clap::value_parser!(u32).range(1..=1_000_000))]
     longest: u32,
-    /// Forward passes over all samples before training, such as for the reference model or for
-    /// probabilities.
+    /// Number of forward passes over all samples before training, such as for the reference model
+    /// or for probabilities.
     #[arg(long, default_value_t = 2, value_name = "N", value_parser = clap::value_parser!(u32).range(0..=8))]
     forward_passes: u32,
-    /// How generation and training follow each other.
+    /// How generation and training alternate or overlap.
     #[arg(long = "loop", value_enum, default_value_t, value_name = "LOOP")]
     training_loop: LoopArgument,
-    /// The most samples that a replica decodes together.
+    /// Maximum number of samples that a replica decodes together.
     #[arg(long, default_value_t = 256, value_name = "N", value_parser = clap::value_parser!(u32).range(1..=4096))]
     batch: u32,
-    /// Time that software adds to a decode step.
+    /// Time that software adds to each decode step.
     #[arg(long, default_value = "0s", value_name = "TIME")]
     host: Picoseconds,
-    /// Time that software needs to change replicas, in addition to moving bytes.
+    /// Time that software needs to change replicas, in addition to the transfer of bytes.
     #[arg(long, default_value = "1s", value_name = "TIME")]
     change: Picoseconds,
-    /// Let a replica of the best size fail at this time, and show the cost.
+    /// Let a replica of the best size fail at this time, and show what it costs.
     #[arg(long, value_name = "TIME")]
     death: Option<Picoseconds>,
-    /// The seed of the lengths [default: 1, or the fabric job's].
+    /// Random seed of the lengths [default: 1, or the fabric job's].
     #[arg(long, value_name = "N")]
     seed: Option<u64>,
     #[command(flatten)]
@@ -107,7 +108,7 @@ enum LoopArgument {
     /// Train on the samples of the previous step.
     #[default]
     OneStepOff,
-    /// Begin to train with each sample when it is complete.
+    /// Start to train with each sample as soon as it is complete.
     Streaming,
     /// Never wait for the last sample.
     Asynchronous,
@@ -139,7 +140,7 @@ struct RlResult {
     trainer_gpus: u32,
     samples: u32,
     seed: u64,
-    /// Additional seconds of communication per step if one topology serves all phases.
+    /// Additional seconds of communication per step if a single topology serves all phases.
     #[serde(skip_serializing_if = "Option::is_none")]
     one_topology_seconds: Option<f64>,
     #[serde(flatten)]
@@ -281,7 +282,7 @@ fn way(way: Way) -> &'static str {
     }
 }
 
-/// Formats the replica sizes, such as `2, then 8 for the last 32`.
+/// Formats replica sizes, such as `2, then 8 for the last 32`.
 fn replicas(generation: &Generation) -> String {
     let mut parts = Vec::new();
     for (at, stage) in generation.stages.iter().enumerate() {
@@ -359,8 +360,8 @@ fn text(result: &RlResult) -> String {
     )
 }
 
-/// Formats fixed and changing replica sizes, each with one topology and with circuits that follow
-/// the phases.
+/// Formats fixed and changing replica sizes, each with a single topology and with circuits that
+/// follow the phases.
 fn four_columns(result: &RlResult) -> String {
     let Some(longer) = result.one_topology_seconds else { return String::new() };
     let mut table = TextTable::new(["tokens/s", "one topology", "circuits follow the phases"]);

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-//! `lightloom serve`: the delays of a served model, and the best layout of GPUs.
+//! `lightloom serve`: the delays when serving a model, and the best layout of GPUs.
 
 use clap::Args;
 use clap::builder::TypedValueParser;
@@ -33,64 +33,64 @@ pub(crate) struct Arguments {
     /// A shipped model, a YAML file with its dimensions, or a `config.json` of Hugging Face.
     #[arg(long, value_name = "NAME|FILE")]
     model: String,
-    /// GPUs of the pool.
+    /// Number of GPUs in the pool.
     #[arg(long, value_name = "N", value_parser = clap::value_parser!(u32).range(1..=65_536))]
     gpus: u32,
     /// Requests per minute; arrivals are Poisson.
     #[arg(long, value_name = "N", value_parser = clap::value_parser!(u32).range(1..=10_000_000))]
     per_minute: u32,
-    /// How long requests arrive.
+    /// Duration for which requests arrive.
     #[arg(long = "for", value_name = "TIME", default_value = "10min")]
     lasts: Picoseconds,
-    /// A shipped accelerator, or a YAML file with its figures.
+    /// A shipped accelerator, or a YAML file that describes one.
     #[arg(long, default_value = "h100", value_name = "NAME|FILE")]
     accelerator: String,
-    /// Another domain than the accelerator's usual one: khop:K, nvl:36|72|576, dgx, tpuv4,
+    /// Domain to use instead of the accelerator's usual one: khop:K, nvl:36|72|576, dgx, tpuv4,
     /// big-switch.
     #[arg(long, value_name = "ARCH")]
     arch: Option<String>,
-    /// Mean tokens of a prompt.
+    /// Mean number of tokens per prompt.
     #[arg(long, default_value_t = 1000, value_name = "N", value_parser = clap::value_parser!(u32).range(1..=1_000_000))]
     prompt: u32,
-    /// Mean tokens of a response.
+    /// Mean number of tokens per response.
     #[arg(long, default_value_t = 250, value_name = "N", value_parser = clap::value_parser!(u32).range(1..=1_000_000))]
     response: u32,
-    /// Spread of both: standard deviation of the logarithm of the length; 0 for equal lengths.
-    /// Longer ones are truncated to 16 times the mean.
+    /// Spread of both lengths: standard deviation of the logarithm of the length; 0 for equal
+    /// lengths. Longer ones are truncated to 16 times the mean.
     #[arg(long, default_value_t = 0.8, value_name = "SIGMA", value_parser = crate::rl::sigma, allow_negative_numbers = true)]
     sigma: f64,
-    /// The longest wait for the first token.
+    /// Maximum wait for the first token.
     #[arg(long, value_name = "TIME", default_value = "2s")]
     first: Picoseconds,
-    /// The longest wait for each further token, averaged over a request.
+    /// Maximum wait for each further token, averaged over a request.
     #[arg(long, value_name = "TIME", default_value = "50ms")]
     token: Picoseconds,
-    /// The share of requests that must keep both limits, in percent.
+    /// Percentage of requests that must meet both limits.
     #[arg(long, value_name = "PERCENT", default_value_t = 99.0, value_parser = crate::rl::percent, allow_negative_numbers = true)]
     share: f64,
-    /// The most requests that a replica decodes together.
+    /// Maximum number of requests that a replica decodes together.
     #[arg(long, default_value_t = 256, value_name = "N", value_parser = clap::value_parser!(u32).range(1..=4096))]
     batch: u32,
-    /// Time that software adds to a decode step.
+    /// Time that software adds to each decode step.
     #[arg(long, default_value = "0s", value_name = "TIME")]
     host: Picoseconds,
-    /// Number format of the weights and products of the linear layers.
+    /// Number format of the linear layers' weights and products.
     #[arg(long, value_enum, default_value_t, value_name = "FORMAT")]
     precision: PrecisionArgument,
-    /// Bits of a value in the caches: 16 or 8.
+    /// Bits per value in the caches: 16 or 8.
     #[arg(long, default_value_t = 16, value_name = "N", value_parser = clap::builder::PossibleValuesParser::new(["16", "8"]).map(|bits| bits.parse::<u32>().expect("it is a number")))]
     cache_bits: u32,
     /// Also try to decode with attention and feed-forward parts on separate GPUs.
     #[arg(long)]
     attention_ffn: bool,
-    /// The seed of arrivals and lengths.
+    /// Random seed for arrivals and lengths.
     #[arg(long, value_name = "N", default_value_t = 1)]
     seed: u64,
     #[command(flatten)]
     result: ResultArguments,
 }
 
-/// The most requests of a run, which are held in memory.
+/// Maximum number of requests in a run, which are all held in memory.
 const MOST_REQUESTS: f64 = 50e6;
 
 #[derive(Serialize)]
@@ -110,7 +110,7 @@ struct ServeResult {
     cache_bits: u32,
     seed: u64,
     objective: Objective,
-    /// The share of requests that must keep it, in percent.
+    /// Percentage of requests that must meet the limit.
     share_percent: f64,
     is_kept: bool,
     layouts: Vec<ServingResult>,

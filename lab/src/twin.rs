@@ -45,7 +45,7 @@ enum Verb {
 
 #[derive(Clone, Debug, Args)]
 pub(crate) struct Dir {
-    /// The folder of the twin.
+    /// Folder of the twin.
     #[arg(long = "dir", value_name = "FOLDER", env = "LIGHTLOOM_TWIN")]
     folder: PathBuf,
 }
@@ -62,16 +62,16 @@ impl Dir {
   lightloom twin up topologies/ring-32.yaml --dir /tmp/twin
   lightloom twin up topologies/ring-64.yaml --rate 1Gbps --dir /tmp/twin")]
 struct Up {
-    /// The fabric file, with `hbd: {khop: …}`.
+    /// Fabric file, with `hbd: {khop: …}`.
     fabric: PathBuf,
-    /// A plan for it [default: a new plan].
+    /// Plan for the fabric [default: a new plan].
     #[arg(long, value_name = "FILE")]
     plan: Option<PathBuf>,
-    /// Create namespaces only for this many nodes, from the first; transceivers exist for all
+    /// Create namespaces only for the first nodes, this many; transceivers exist for all nodes
     /// [default: all].
     #[arg(long, value_name = "N")]
     nodes: Option<u32>,
-    /// The rate limit of a fibre, such as 1Gbps [default: as fast as this machine can].
+    /// Rate limit of a fibre, such as 1Gbps [default: as fast as this machine can].
     #[arg(long, value_name = "RATE", value_parser = rate)]
     rate: Option<u64>,
     #[command(flatten)]
@@ -89,23 +89,23 @@ struct Up {
 The program gets LIGHTLOOM_NODE and LIGHTLOOM_TWIN; $LIGHTLOOM_TWIN/ranks.json lists its neighbours.
 Exit status: the program's; with --all 0 if each program ended with 0, else 1.")]
 struct Exec {
-    /// The node, such as n4.
+    /// Node, such as n4.
     #[arg(required_unless_present = "all", conflicts_with = "all")]
     node: Option<String>,
-    /// Run on all nodes simultaneously; the output of each goes to its own log.
+    /// Run on all nodes at the same time; each node's output goes to a separate log.
     #[arg(long)]
     all: bool,
-    /// The name of the run; its logs are in log/NAME.
+    /// Name of the run, whose logs are in log/NAME.
     #[arg(long, value_name = "NAME", default_value = "run", requires = "all")]
     name: String,
-    /// Kill a program that runs longer, such as 60s [default: none].
+    /// Kill a program that runs longer, such as 60s [default: no limit].
     #[arg(long, value_name = "TIME", value_parser = time)]
     timeout: Option<Duration>,
     #[command(flatten)]
     dir: Dir,
     #[command(flatten)]
     format: FormatArgument,
-    /// The program and its arguments, after `--`.
+    /// Program and its arguments, after `--`.
     #[arg(last = true, required = true, value_name = "CMD")]
     command: Vec<String>,
 }
@@ -131,9 +131,9 @@ struct Show {
 `dead` for a node stops its light, its programs and its data-centre network; other faults as in
 `lightloom device fault`.")]
 struct CutArguments {
-    /// The node or transceiver: n4 or n4/b0.
+    /// Node or transceiver: n4 or n4/b0.
     part: String,
-    /// The fault: a word and its arguments.
+    /// Fault: its name and arguments.
     #[arg(required = true, value_name = "FAULT")]
     fault: Vec<String>,
     #[command(flatten)]

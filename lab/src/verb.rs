@@ -1,5 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-//! `lightloom conform`: the device to test, the permitted changes, and the form of the result.
+//! `lightloom conform`: the device to test, the changes that are permitted, and the format of the
+//! result.
 
 use std::os::unix::fs::PermissionsExt;
 use std::path::{Path, PathBuf};
@@ -37,25 +38,25 @@ pub(crate) struct Arguments {
     /// gnmi://HOST:PORT, scpi://HOST:PORT, scpi:///dev/LINE, tl1://HOST:PORT, serial:/dev/LINE or
     /// eeprom:/PATH/eeprom.
     target: Target,
-    /// Dark ports for new circuits: two inputs and two outputs; for a transceiver one group.
+    /// Dark ports for new circuits: two inputs and two outputs, or one group of a transceiver.
     #[arg(long, value_name = "PORTS", value_delimiter = ',')]
     may_move: Vec<String>,
-    /// Random seed, also for the order of these ports.
+    /// Random seed; it also determines the order of these ports.
     #[arg(long, default_value_t = 0)]
     seed: u64,
-    /// Number of circuits created to measure set-up times.
+    /// Number of circuits to create when measuring set-up times.
     #[arg(long, value_name = "N", default_value_t = 20, value_parser = clap::value_parser!(u32).range(1..=10_000))]
     rounds: u32,
-    /// gNMI: the CA that signs the device's certificate, PEM.
+    /// gNMI: CA certificate (PEM) that signs the device's certificate.
     #[arg(long, value_name = "FILE")]
     ca: Option<PathBuf>,
     /// gNMI: name in the device's certificate [default: the host of the target].
     #[arg(long, value_name = "NAME")]
     name: Option<String>,
-    /// gNMI: client certificate chain, PEM, if the device requires one.
+    /// gNMI: client certificate chain (PEM), if the device requires one.
     #[arg(long, value_name = "FILE", requires = "key")]
     certificate: Option<PathBuf>,
-    /// gNMI: private key of the client certificate, PEM.
+    /// gNMI: private key (PEM) of the client certificate.
     #[arg(long, value_name = "FILE", requires = "certificate")]
     key: Option<PathBuf>,
     /// gNMI: connect without TLS, for emulated devices.
@@ -64,7 +65,7 @@ pub(crate) struct Arguments {
     /// TL1 and gNMI: account name.
     #[arg(long, value_name = "NAME", requires = "password_file")]
     user: Option<String>,
-    /// TL1 and gNMI: file with the password; must not be world-readable.
+    /// TL1 and gNMI: file with the password, which must not be world-readable.
     #[arg(long, value_name = "FILE", requires = "user")]
     password_file: Option<PathBuf>,
     /// eeprom: module profile (YAML) with the registers of the module's optical switch.
@@ -172,7 +173,7 @@ fn show(report: &SuiteReport, arguments: &Arguments) -> anyhow::Result<()> {
     }
 }
 
-/// Reads a secret from a file and refuses a world-readable one.
+/// Reads a secret from a file, and refuses the file if it is world-readable.
 fn secret(path: &Path) -> anyhow::Result<String> {
     let shown = path.display();
     let mode =
@@ -186,7 +187,7 @@ fn secret(path: &Path) -> anyhow::Result<String> {
     Ok(text.trim_end_matches(['\r', '\n']).to_owned())
 }
 
-/// Returns a flag that Ctrl-C and SIGTERM set. The suite then ends and reverts its moves.
+/// Returns a flag that Ctrl-C and SIGTERM set. The suite then ends and undoes its moves.
 fn watch_for_interrupts() -> anyhow::Result<Arc<AtomicBool>> {
     let flag = Arc::new(AtomicBool::new(false));
     let set = Arc::clone(&flag);

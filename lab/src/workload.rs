@@ -69,7 +69,7 @@ struct RunArguments {
     /// Also write the step as Chakra execution traces into this folder, one file per rank.
     #[arg(long, value_name = "FOLDER")]
     chakra_out: Option<PathBuf>,
-    /// Also write the step as GOAL, in binary form if the name ends in `.bin`; the format only has
+    /// Also write the step as GOAL, in binary form if the name ends in `.bin`; the format has only
     /// transfers and computation.
     #[arg(long, value_name = "FILE")]
     goal_out: Option<PathBuf>,
@@ -83,13 +83,13 @@ struct RunArguments {
   lightloom workload replay topologies/workloads/recorded-step.json --tp 4
   lightloom workload replay topologies/workloads/recorded-step.json --tp 4 --arch khop:3 --compute-scale 0.5")]
 struct ReplayArguments {
-    /// Profiles of PyTorch (Kineto), one file per rank; or one Chrome trace with the ids and bytes
-    /// that docs/mfu.md names.
+    /// PyTorch profiles (Kineto), one file per rank; or one Chrome trace with the ids and bytes
+    /// that docs/mfu.md specifies.
     #[arg(required = true, value_name = "FILE")]
     files: Vec<PathBuf>,
     #[command(flatten)]
     fabric: FabricArguments,
-    /// What if kernels took this many times as long: 0.5 is a chip twice as fast.
+    /// What if kernels took this many times as long: 0.5 means a chip twice as fast.
     #[arg(long, value_name = "FACTOR", default_value_t = 1.0)]
     compute_scale: f64,
     /// What if copies on the device took this many times as long.
@@ -98,16 +98,16 @@ struct ReplayArguments {
     /// What if the host took this many times as long between its launches.
     #[arg(long, value_name = "FACTOR", default_value_t = 1.0)]
     host_scale: f64,
-    /// Pipeline stages of the recorded step; with TP they determine its DP.
+    /// Number of pipeline stages in the recorded step, which with TP determines its DP.
     #[arg(long, value_name = "N", default_value_t = 1, value_parser = clap::value_parser!(u32).range(1..=4096))]
     pp: u32,
-    /// Replicas that share experts in the recorded step.
+    /// Number of replicas that share experts in the recorded step.
     #[arg(long, value_name = "N", default_value_t = 1, value_parser = clap::value_parser!(u32).range(1..=65536))]
     ep: u32,
     /// What if TP groups had this many ranks; needs --arch.
     #[arg(long, value_name = "N", value_parser = clap::value_parser!(u32).range(1..=4096))]
     what_if_tp: Option<u32>,
-    /// What if there were this many replicas, each with the work of a recorded one; needs --arch.
+    /// What if there were this many replicas, each doing the work of a recorded one; needs --arch.
     #[arg(long, value_name = "N", value_parser = clap::value_parser!(u32).range(1..=65536))]
     what_if_dp: Option<u32>,
     /// What if this many replicas shared experts; needs --arch.
@@ -126,7 +126,7 @@ struct FabricArguments {
     /// Run communication packet by packet at the rates of a fabric file.
     #[arg(long, value_name = "FILE", conflicts_with = "arch")]
     fabric: Option<PathBuf>,
-    /// Ranks of a TP group: this many consecutive ranks share a high-bandwidth domain [default:
+    /// Ranks per TP group: this many consecutive ranks share a high-bandwidth domain [default:
     /// SimAI: its own; otherwise 8].
     #[arg(long, value_name = "N", value_parser = clap::value_parser!(u32).range(1..=4096))]
     tp: Option<u32>,
@@ -139,7 +139,7 @@ struct StepSummary {
     ranks: u32,
     tp: u32,
     tasks: usize,
-    /// Number of consecutive steps, as marked by the profiler. The path is that of all.
+    /// Number of consecutive steps that the profiler marks. The path runs through all of them.
     steps: u32,
     step_seconds: f64,
     #[serde(skip_serializing_if = "Option::is_none")]
@@ -239,7 +239,7 @@ fn replay_recorded(arguments: &ReplayArguments) -> anyhow::Result<VerbOutcome> {
     show(&report, &arguments.result)
 }
 
-/// Returns the step with the requested factors on its times, and says what keeps its time.
+/// Returns the step with its times scaled as requested, and reports which times stay the same.
 fn scaled(arguments: &ReplayArguments, recorded: &Recorded) -> anyhow::Result<Recorded> {
     let ReplayArguments { compute_scale: kernel, copy_scale: copy, host_scale: host, .. } =
         *arguments;
@@ -315,7 +315,7 @@ fn fabric(network: &Network, ranks: u32, tensor: u32) -> anyhow::Result<Machine>
     Ok(machine(network, &links, ranks, tensor)?)
 }
 
-/// Reports the step with every time as recorded.
+/// Reports the step with all times as recorded.
 fn longest(recorded: &Recorded, tensor: u32) -> StepSummary {
     let spans = play(&recorded.graph, &recorded.took);
     let communication = "as recorded".to_owned();

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 //! The independent plan checker.
 //!
-//! It derives every circuit again from the cabling and the plan document, and proves the following:
+//! It rederives every circuit from the cabling and the plan document, and proves the following:
 //!
 //! * Each group is one cycle through all its GPUs.
 //! * The plan uses no failed part.
@@ -9,8 +9,8 @@
 //! * The ranks are complete.
 //! * The metrics agree with the plan.
 //!
-//! It shares with the planner only the readers of models and of the traffic of described steps, so
-//! that a bug of the search cannot hide here.
+//! With the planner it shares only the code that reads models and the traffic of described steps,
+//! so a bug in the search cannot go unnoticed.
 
 pub(crate) mod circuits;
 mod claims;
@@ -111,29 +111,30 @@ pub enum Violation {
     Metric { name: &'static str, stated: String, found: String },
 }
 
-/// Counts of the items proven in a sound plan.
+/// Number of items proven in a sound plan.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Verdict {
     /// Rings proven to be single cycles.
     pub rings: usize,
-    /// GPUs on those rings.
+    /// Number of GPUs on these rings.
     pub gpus: usize,
     /// Circuits proven to be selected at both ends.
     pub circuits: usize,
     /// Bundles whose path was checked.
     pub bundles: usize,
-    /// Ranks whose traffic was derived again.
+    /// Ranks whose traffic was rederived.
     pub ranks: usize,
-    /// Phases whose traffic, circuits and rate agree.
+    /// Phases whose traffic, circuits and rate match the plan.
     pub phases: usize,
-    /// Cross-connects of optical switches, over all phases.
+    /// Cross-connects on optical switches, over all phases.
     pub cross_connects: usize,
 }
 
 /// Checks `plan` for `fabric` with `faults`.
 ///
 /// # Errors
-/// Returns every violation found. For a plan of another fabric or version, returns only that.
+/// Returns every violation found. If the plan is for another fabric or version, returns only that
+/// violation.
 pub fn check(fabric: &Fabric, faults: &FaultSet, plan: &Plan) -> Result<Verdict, Vec<Violation>> {
     let mut found = Vec::new();
     if plan.schema != SCHEMA {

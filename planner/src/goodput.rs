@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
-//! Models how interruptions cost a job GPU time: its progress, its recovery policy and the causes
-//! of its losses. Times are whole picoseconds of one GPU. The callers decide which part fails when,
-//! which job has which nodes, and how the control plane responds.
+//! Models the GPU time that interruptions cost a job: the job's progress, its recovery policy and
+//! the causes of lost time. Times are whole picoseconds of one GPU. Callers decide when each part
+//! fails, which nodes each job has, and how the control plane responds.
 
 mod cause;
 mod policy;
@@ -18,11 +18,11 @@ pub use training::Training;
 /// Goodput over a span, split into the three factors of arXiv 2502.06982.
 #[derive(Clone, Copy, Debug, PartialEq, Serialize)]
 pub struct Goodput {
-    /// Share of all GPU time during which jobs had all their GPUs.
+    /// Share of all GPU time in which jobs had all their GPUs.
     pub scheduling: f64,
-    /// Share of the scheduled time spent in steps that counted.
+    /// Share of the scheduled time spent in steps that were not lost.
     pub runtime: f64,
-    /// Utilisation of the GPUs in those steps (MFU).
+    /// Utilisation of the GPUs in these steps (MFU).
     pub program: f64,
     /// Product of the three factors.
     pub overall: f64,

@@ -12,9 +12,9 @@
 //!                        Plan ──▶ check
 //! ```
 //!
-//! The mapping connects the two halves. Of all orders of the parallel dimensions over the placed
-//! groups, it takes the one whose traffic between leaves takes the least time. Consecutive groups
-//! share leaves, so the dimension that changes fastest stays below them.
+//! The mapping connects the two halves. Of all orders of the parallel dimensions, it chooses the
+//! one that minimises the time of the traffic between leaves. Consecutive groups share leaves, so
+//! the traffic of the fastest-changing dimension stays below them.
 
 mod bound;
 mod idle;
@@ -44,17 +44,17 @@ pub use traffic::{phases, phases_between_gpus};
 /// Planning options.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub struct Options {
-    /// How groups are found.
+    /// The method used to find groups.
     pub method: Method,
     /// Effort for each choice of circuits.
     pub effort: Effort,
     /// Also solve every phase by integer programming, within these limits.
     pub exact: Option<Limits>,
-    /// Also plan each half separately, to state the gain of planning both together.
+    /// Also plan each half separately, to compute the gain of planning both together.
     pub compare: bool,
-    /// Plan each half separately: no regard to leaves, and ranks in the usual order.
+    /// Plan each half separately: groups ignore leaves, and ranks are in the usual order.
     pub separately: bool,
-    /// Stated in the plan; no random numbers are drawn from it.
+    /// Recorded in the plan. The planner draws no random numbers from it.
     pub seed: Seed,
 }
 
@@ -87,7 +87,7 @@ pub enum PlanError {
     /// A job does not fit.
     #[error(transparent)]
     Groups(#[from] khop::PlanError),
-    /// A job's parallel dimensions do not match its groups.
+    /// The parallel dimensions of a job do not match its groups.
     #[error(transparent)]
     Mapping(#[from] MappingError),
     #[error("job `{job}`: {}", mistakes.iter().map(|mistake| mistake.message.as_str()).collect::<Vec<_>>().join("; "))]
@@ -100,7 +100,7 @@ pub enum PlanError {
 /// Plans every job of `fabric` around `faults`.
 ///
 /// # Errors
-/// Fails if a job does not fit, or the network cannot carry its traffic.
+/// Fails if a job does not fit, or if the network cannot carry its traffic.
 pub fn plan(fabric: &Fabric, faults: &FaultSet, options: Options) -> Result<Plan, PlanError> {
     if fabric.hbd.gpus() > MOST_GPUS {
         return Err(PlanError::TooLarge(fabric.hbd.gpus()));
@@ -117,16 +117,16 @@ pub fn plan(fabric: &Fabric, faults: &FaultSet, options: Options) -> Result<Plan
     let alone = alone(fabric, faults, Options { exact: None, ..options })?;
     let step_alone = alone.metrics.step_time_ps.unwrap_or(Picoseconds::ZERO);
     if step > step_alone {
-        // The estimates were wrong. Consider the separate plan, and its groups with ranks in their
-        // best order.
+        // The estimates were wrong. Try the groups of the separate plan with ranks in the best
+        // order, and then the separate plan.
         let groups = khop::plan(fabric, faults, Method::Blind)?;
         let (ranked, mapped) = complete(fabric, faults, groups, options)?;
         best.offer(ranked, &mapped);
         best.offer(alone, &mapped);
     }
     if options.method != Method::Scan {
-        // Exact groups cross leaves least often, but groups placed for the step can have a shorter
-        // one.
+        // The exact method maximises the number of rings, but groups placed for the step can make
+        // it shorter.
         let scanned = Options { method: Method::Scan, compare: false, ..options };
         let mut scanned = plan(fabric, faults, scanned)?;
         for (scanned, exact) in scanned.jobs.iter_mut().zip(&best.plan.jobs) {
@@ -158,7 +158,8 @@ impl Quickest {
         }
     }
 
-    /// Takes `plan` if it is quicker and its jobs have as many groups, so that the mappings apply.
+    /// Takes `plan` if it is faster and its jobs have the same number of groups, so that the
+    /// mappings still apply.
     fn offer_alike(&mut self, plan: Plan) {
         if plan.metrics.gpus_used == self.plan.metrics.gpus_used {
             let mappings = self.mappings.clone();
@@ -167,12 +168,14 @@ impl Quickest {
     }
 }
 
-/// Up to this many nodes, a plan around faults is also derived from the fault-free plan.
+/// On fabrics of up to this many nodes, the planner also tries to adapt the fault-free plan to the
+/// faults.
 const MOST_NODES_MENDED: u32 = 256;
 
-/// Replans the fault-free plan around the faults; its groups may be better placed.
+/// Adapts the fault-free plan to the faults, because its groups may be better placed.
 fn mended(fabric: &Fabric, faults: &FaultSet, best: &Quickest, options: Options) -> Option<Plan> {
-    // If leaves are joined directly, every idle node has already been tried.
+    // If leaves are joined directly, the search over idle nodes has already covered these
+    // placements.
     let is_tried = fabric.dcn.direct().is_some();
     if faults.is_empty() || is_tried || fabric.hbd.nodes() > MOST_NODES_MENDED {
         return None;

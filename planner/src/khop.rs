@@ -11,8 +11,8 @@
 //!                          └ replan     ──▶ the next layout with the least change
 //! ```
 //!
-//! The structure follows InfiniteHBD (arXiv 2502.03885). Its listings were not available;
-//! docs/khop.md names every choice made here.
+//! The structure follows InfiniteHBD (arXiv 2502.03885). Its listings were not available, so
+//! docs/khop.md lists every design choice made here.
 
 mod bound;
 mod columns;
@@ -44,14 +44,15 @@ use lightloom_fabric::hbd::Grouping;
 use lightloom_fabric::khop::Position;
 use lightloom_fabric::plan::RingProof;
 
-/// How rings are found.
+/// The method used to find rings.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Method {
-    /// Scans the line, then places chains over the ToRs. Linear in the number of nodes.
+    /// Scans the line, then places chains over the ToRs. The run time is linear in the number of
+    /// nodes.
     Scan,
-    /// The true maximum by integer programming. Small fabrics only; ignores ToRs.
+    /// Finds the true maximum by integer programming. Ignores ToRs and works only on small fabrics.
     Exact,
-    /// Only the scan, which ignores ToRs. The baseline for placement.
+    /// Only scans the line and ignores ToRs. Placement is compared with this baseline.
     Blind,
 }
 
@@ -85,7 +86,7 @@ pub fn plan(fabric: &Fabric, faults: &FaultSet, method: Method) -> Result<Layout
     plan_leaving(fabric, faults, method, &[])
 }
 
-/// Like [`plan`], but keeps the nodes `left` out of the groups of jobs. They may become spares.
+/// Like [`plan`], but no job uses the nodes in `left`. These nodes may become spares.
 pub(crate) fn plan_leaving(
     fabric: &Fabric,
     faults: &FaultSet,
@@ -99,7 +100,8 @@ pub(crate) fn plan_leaving(
         free[fabric.hbd.position_of(*node).index()] = false;
     }
     let mut proofs = vec![None; fabric.jobs.len()];
-    // A ring with a spare is a run of adjacent nodes, and the scan finds the most of those.
+    // A ring with a spare is a run of adjacent nodes, and the scan already finds the maximum number
+    // of such runs.
     let scans = method == Method::Scan || method == Method::Exact && spare::are_wanted(fabric);
     let placed = if scans && fabric.hbd.grouping() == Grouping::Line {
         together(fabric, &survey, &mut free)
@@ -135,7 +137,7 @@ fn spare_sizes(jobs: &[Job]) -> Vec<u32> {
     sizes
 }
 
-/// Jobs with a size are placed together; then each job that takes all remaining nodes.
+/// First places all jobs with a given size together, then each job that takes all remaining nodes.
 fn together(fabric: &Fabric, survey: &Survey<'_>, free: &mut [bool]) -> Vec<Vec<RingGroup>> {
     let per_node = u32::from(fabric.hbd.gpus_per_node());
     let mut placed: Vec<Vec<RingGroup>> = vec![Vec::new(); fabric.jobs.len()];
@@ -217,8 +219,8 @@ fn groups_wanted(job: &Job) -> Option<usize> {
     }
 }
 
-/// Returns the maximum number of groups for each job in file order, from the nodes that earlier
-/// jobs leave. The exact method also writes to `proofs` how each search ended.
+/// Plans the jobs in file order. Each job gets as many groups as possible from the nodes that
+/// earlier jobs left free. The exact method also records in `proofs` how each search ended.
 fn in_turn(
     fabric: &Fabric,
     survey: &Survey<'_>,
@@ -303,5 +305,5 @@ fn require_fit(
     }
 }
 
-/// A chain of nodes along the line; a fibre joins each node to the next.
+/// A chain of nodes along the line. A fibre joins each node to the next one.
 pub(crate) type Chain = Vec<Position>;

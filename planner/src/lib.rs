@@ -1,13 +1,13 @@
 // SPDX-License-Identifier: Apache-2.0
-//! Functions that turn a fabric and its faults into plans. They are pure, except that the solver of
-//! the exact method stops after 20 s. [`plan`] does not check its result; callers pass it to
-//! [`check`]. Evaluations of whole designs are in `lightloom-study`.
+//! Functions that turn a fabric and its faults into plans. They are pure, except that the exact
+//! method's solver stops after 20 s. [`plan`] does not check its result; callers pass it to
+//! [`check`]. `lightloom-study` evaluates whole designs.
 //!
 //! * [`joint`] plans a whole fabric: groups, ranks, and circuits for the traffic between leaves.
 //! * [`khop`] builds the groups: rings of GPUs that bypass faults.
 //! * [`rfabric`] chooses the circuits of each phase of a step.
 //! * [`goodput`] computes the cost of interruptions to a job: policies, causes, training progress.
-//! * [`check`] proves a plan. Of the planner's code it uses only the readers of models and steps.
+//! * [`check`] proves a plan. It shares only the readers of models and steps with the planner.
 
 #![warn(missing_docs)]
 

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-//! Plans a reconfigurable fat-tree: the circuits of each phase, their placement on the switches,
-//! and when a change of circuits pays off.
+//! Plans a reconfigurable fat-tree: chooses the circuits of each phase, places them on the
+//! switches, and decides when a change of circuits pays off.
 //!
 //! ```text
 //!   file ──▶ workload ──▶ Demand of each phase
@@ -12,11 +12,11 @@
 //!                         CarriedStep
 //! ```
 //!
-//! [`evaluate`] gives the rate of a topology in closed form if traffic takes one hop.
-//! [`concurrent`] gives it for routes over several hops, with a bound proven by prices. [`fluid`]
-//! models fair sharing, and [`exact`] is the solver that checks the search of [`one_hop`].
-//! [`templates`] adds candidates, and [`rings`] spreads an all-reduce over rings that match the
-//! circuits.
+//! [`evaluate`] computes the rate of a topology in closed form for one-hop traffic. [`concurrent`]
+//! computes it for routes over several hops, with a bound proven by prices. [`fluid`] models fair
+//! sharing, and [`exact`] solves the problem with integer programming to check the search in
+//! [`one_hop`]. [`templates`] adds candidates, and [`rings`] spreads an all-reduce over rings that
+//! match the circuits.
 
 pub mod concurrent;
 pub mod demand;

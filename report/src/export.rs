@@ -1,13 +1,13 @@
 // SPDX-License-Identifier: Apache-2.0
-//! Exports a plan to the formats of schedulers, simulators, switches and graph tools.
+//! Exports plans in the formats of schedulers, simulators, switches and graph tools.
 //!
 //! ```text
 //! fabric + plan + names ─▶ RingPlan or FatTreePlan ─▶ a Format ─▶ files, and a list of what they omit
 //! ```
 //!
-//! To add a format, add a file in this folder that defines an [`ExportFormat`], and a line in
-//! [`FORMATS`]. The output is byte-identical for the same plan. Each export lists the information
-//! that its format cannot represent, so that a lossy file is not mistaken for the plan.
+//! To add a format, add a file that defines an [`ExportFormat`] to this folder, and a line to
+//! [`FORMATS`]. The same plan always gives byte-identical output. Each export lists the information
+//! that its format cannot represent, so that nobody mistakes a lossy file for the plan.
 
 mod astra_sim;
 mod containerlab;
@@ -48,27 +48,27 @@ pub const FORMATS: &[ExportFormat] = &[
     sonic_ocs::COMMANDS,
 ];
 
-/// Export function for plans without optical switches, or the reason it is not possible.
+/// The function that exports plans without optical switches, or the reason why none exists.
 pub type RingWriter = Result<fn(&RingPlan<'_>) -> Result<Export, ExportError>, &'static str>;
 
-/// Export function for plans of a reconfigurable fat-tree, or the reason it is not possible.
+/// The function that exports plans of a reconfigurable fat-tree, or the reason why none exists.
 pub type FatTreeWriter = Result<fn(&FatTreePlan<'_>) -> Result<Export, ExportError>, &'static str>;
 
 #[derive(Clone, Copy, Debug)]
 pub struct ExportFormat {
     pub name: &'static str,
-    /// One-line description with the consuming program.
+    /// One-line description that names the consuming program.
     pub about: &'static str,
-    /// Export of plans without optical switches.
+    /// How plans without optical switches are exported.
     pub ring: RingWriter,
-    /// Export of plans of a reconfigurable fat-tree.
+    /// How plans of a reconfigurable fat-tree are exported.
     pub fat_tree: FatTreeWriter,
 }
 
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Export {
     pub files: Vec<ExportedFile>,
-    /// Information of the plan that the format cannot represent, one sentence each.
+    /// Information in the plan that the format cannot represent, one sentence per item.
     pub lost: Vec<String>,
 }
 
@@ -95,7 +95,7 @@ pub enum ExportError {
     /// The plan has no such phase.
     #[error("the plan has no phase `{name}`; it has {known}")]
     NoSuchPhase { name: String, known: String },
-    /// The format describes rings, and the plan has none suitable.
+    /// The format describes rings, and the plan has no suitable ring.
     #[error("`{format}` describes rings, and this plan has none that it could")]
     NoRing { format: &'static str },
 }
@@ -110,7 +110,7 @@ impl ExportFormat {
     /// Exports a plan without optical switches.
     ///
     /// # Errors
-    /// If the format cannot represent it.
+    /// If the format cannot represent the plan.
     pub fn of_ring(&self, plan: &RingPlan<'_>) -> Result<Export, ExportError> {
         let write = self.ring.map_err(|why| {
             self.wrong_kind("a plan without optical switches", why, |format| format.ring.is_ok())
@@ -121,7 +121,7 @@ impl ExportFormat {
     /// Exports the plan of a reconfigurable fat-tree.
     ///
     /// # Errors
-    /// If the format cannot represent it.
+    /// If the format cannot represent the plan.
     pub fn of_fat_tree(&self, plan: &FatTreePlan<'_>) -> Result<Export, ExportError> {
         let write = self.fat_tree.map_err(|why| {
             self.wrong_kind("the plan of a reconfigurable fat-tree", why, |format| {

@@ -8,8 +8,9 @@
 //! ```
 //!
 //! The page computes no results: shares, means and bounds come from the planner, the emulator and
-//! the training model. It adds order, units, pictures and verdicts. The first screen is a verdict,
-//! at most three figures and a picture; everything else is in sections that open.
+//! the training model. The page adds order, units, pictures and verdicts. The first screen shows a
+//! verdict, at most three figures and a picture; everything else is in sections that the reader
+//! opens.
 
 mod compose;
 mod csv;

@@ -37,7 +37,7 @@ impl Reports {
     }
 }
 
-/// All steps of a GitHub job append to one summary file; any other file is replaced.
+/// Appends to the GitHub summary file, which all steps of a job share; replaces any other file.
 fn write_summary(path: &Path, markdown: &str) -> anyhow::Result<()> {
     let shared = std::env::var_os("GITHUB_STEP_SUMMARY").is_some_and(|of_job| path == of_job);
     let before =

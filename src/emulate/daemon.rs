@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-//! Text output about the daemon in a run: the stages of its response to a fault as bars, and the
-//! assumed delays.
+//! Text output about the daemon in a run: a bar chart of the stages of its response to a fault, and
+//! the assumed delays.
 
 use std::fmt::Write as _;
 
@@ -12,7 +12,7 @@ use crate::table::TextTable;
 /// Width of the longest bar in columns.
 const BAR: f64 = 40.0;
 
-/// Returns one line per stage from a fault to the first packet.
+/// Returns one line per stage between a fault and the first packet.
 pub(super) fn stages(stages: &[Stage]) -> String {
     let Some(longest) = stages.iter().map(|stage| stage.took).max() else { return String::new() };
     let mut table = TextTable::new(["stage", "took", "", "ended at"]);

@@ -11,11 +11,11 @@ use lightloom_units::SimTime;
 use crate::output;
 use crate::progress::QUIET_FOR;
 
-/// Interval of progress lines if standard error is not a terminal; in addition, each tenth of the
-/// run is reported.
+/// Interval between progress lines if standard error is not a terminal. Each tenth of the run is
+/// reported as well.
 const LINE_EVERY: Duration = Duration::from_secs(10);
 
-/// Shows the progress of a scenario's runs: with its faults and without.
+/// Shows the progress of a scenario's runs, with and without its faults.
 pub struct Live {
     bar: Option<ProgressBar>,
     begun: Instant,

@@ -71,7 +71,7 @@ impl Recordings {
             || self.flow_series_out.is_some()
     }
 
-    /// Rejects a sampling interval if nothing is sampled.
+    /// Rejects a sampling interval if no output uses samples.
     pub(super) fn refuse_idle(&self) -> anyhow::Result<()> {
         if self.series_every.is_some() && self.series().is_none() {
             let message = "--series-every is the sampling interval of ports and flows: add --series-out, \
@@ -81,7 +81,7 @@ impl Recordings {
         Ok(())
     }
 
-    /// Rejects packet recordings of a scaled-down run, where each packet stands for many.
+    /// Rejects packet recordings of a scaled-down run, because each of its packets stands for many.
     pub(super) fn refuse_packets(&self, scenario: &Scenario) -> anyhow::Result<()> {
         let is_scaled = scenario.phases.is_some_and(|phases| phases.scale != Some(1));
         let looks = self.pcap.is_some() || !self.pcap_port.is_empty() || self.series().is_some();
@@ -94,7 +94,7 @@ impl Recordings {
         Err(WrongUsage(message.into()).into())
     }
 
-    /// Returns the sampling settings. `None` if no series is requested.
+    /// Returns the sampling settings, or `None` if no series is requested.
     pub(super) fn series(&self) -> Option<Looks> {
         let draws = self.timeline.is_some() && self.series_every.is_some();
         let (ports, flows) = (self.series_out.is_some(), self.flow_series_out.is_some());
@@ -103,7 +103,7 @@ impl Recordings {
         (looks.ports || looks.flows).then_some(looks)
     }
 
-    /// Returns the links to record. Names every part that does not exist.
+    /// Returns the links to record. The error names every part that does not exist.
     pub(super) fn watch(&self, substrate: &Substrate) -> anyhow::Result<Watch> {
         if self.pcap_port.is_empty() {
             return Ok(Watch::default());
@@ -180,7 +180,7 @@ fn tracks(
     let mut tracks = workload_tracks(result);
     tracks.extend(phase_tracks(result));
     tracks.extend(result.faults.iter().filter_map(|fault| fault_track(result, fault)));
-    // In a scaled-down run, the engine's times differ from those of the result.
+    // In a scaled-down run, the engine's clock differs from the times in the result.
     if result.scale == 1 {
         tracks.extend(host_tracks(engine, &|host| substrate.name(host).to_owned()));
     } else {
@@ -190,8 +190,8 @@ fn tracks(
     tracks
 }
 
-/// Returns tracks of the phases, each starting at the end of the previous one so that its slack is
-/// included, and of the circuit changes.
+/// Returns tracks of the phases and of the circuit changes. Each phase starts where the previous
+/// one ends, so that its slack is included.
 fn phase_tracks(result: &Run) -> Vec<TimelineTrack> {
     if result.phases.is_empty() {
         return Vec::new();
@@ -213,7 +213,7 @@ fn phase_tracks(result: &Run) -> Vec<TimelineTrack> {
     vec![track("phases", phases.collect()), track("changes of circuits", changes.collect())]
 }
 
-/// Returns the flows sent by each host, in the fabric's time.
+/// Returns the flows that each host sent, in the fabric's time.
 fn flow_tracks(result: &Run) -> Vec<TimelineTrack> {
     let mut hosts: BTreeMap<&str, Vec<Slice>> = BTreeMap::new();
     for (number, flow) in result.flow_records.iter().enumerate() {

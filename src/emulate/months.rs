@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-//! A scenario over months: runs that determine its losses, in parallel, and the resulting cost.
+//! Months of a scenario: runs in parallel that determine its losses, and the resulting cost.
 
 use std::fmt::Write as _;
 
@@ -97,7 +97,7 @@ fn describe(result: &MonthsResult) -> String {
     text
 }
 
-/// Returns the response of a job to the loss of a node.
+/// Returns how a job responds to the loss of a node.
 fn policy(job: &JobRow) -> String {
     let checkpoint =
         format!("the last checkpoint (every {})", count(job.saved_every_steps.into(), "step"));
@@ -113,7 +113,7 @@ fn policy(job: &JobRow) -> String {
     }
 }
 
-/// Returns the source of the losses, if they do not come from runs of this scenario.
+/// Returns where the losses come from if runs of this scenario did not determine them.
 fn losses_from(from: &LossesFrom) -> String {
     let LossesFrom { file, control, gpus, stretched, stand_in } = from;
     if !stand_in {

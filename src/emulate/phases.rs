@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-//! Text output of a result's phases and steps.
+//! Text output about a result's phases and steps.
 
 use std::fmt::Write as _;
 
@@ -9,7 +9,7 @@ use lightloom_units::Picoseconds;
 
 use crate::table::{TextTable, rounded};
 
-/// Returns the phases of every step next to the models; empty without phases.
+/// Returns the phases of every step next to the models' times; empty if there are no phases.
 pub(super) fn describe(result: &Run) -> String {
     if result.phases.is_empty() {
         return String::new();
@@ -27,7 +27,7 @@ pub(super) fn describe(result: &Run) -> String {
     text
 }
 
-/// Explains packets lost in a circuit change even though circuits are drained first.
+/// Explains why a circuit change lost packets although circuits are drained first.
 fn undrained(result: &Run) -> String {
     let lost = result.head.packets.lost;
     if result.in_flight != Some(InFlight::Drain) || !result.faults.is_empty() || lost == 0 {
@@ -106,7 +106,7 @@ fn step_table(result: &Run) -> TextTable {
     table
 }
 
-/// The fluid model applies only to circuits.
+/// Compares with the fluid model, which applies only to circuits.
 fn fluid(result: &Run, fluid: Option<Picoseconds>) -> String {
     if result.ports.is_some() { time(fluid) } else { "-".to_owned() }
 }

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-//! Input of a run: a scenario file, or a fabric file whose step is run, with all files that it
-//! references.
+//! Input of a run: a scenario file, or a fabric file whose step is run; in both cases with all
+//! files that it references.
 
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
@@ -17,20 +17,20 @@ use crate::files;
 use crate::kinds;
 use crate::output;
 
-/// A scenario file with all files that it references.
+/// A scenario file and all files that it references.
 pub struct ScenarioSource {
     path: PathBuf,
     pub(super) scenario: Scenario,
     pub(super) inputs: Inputs,
 }
 
-/// Returns a scenario that runs a fabric's step once without faults.
+/// Returns a scenario that runs the step of a fabric file once, without faults.
 fn of_step(name: &str) -> String {
     format!("name: {name:?}\non: {{fabric: {name:?}}}\nphases: {{}}\n")
 }
 
-/// Converts an error in a generated scenario to an error about the fabric that it was generated
-/// for.
+/// Converts an error in a generated scenario to an error about the fabric for which it was
+/// generated.
 fn without_place(mistake: Diagnostic, fabric: &str) -> Diagnostic {
     const HELP: &str = "`emulate` with a fabric file runs the `step:` of its jobs once as planned; \
         for rings, other traffic and faults write a scenario with `on: {fabric: FILE}`";
@@ -57,7 +57,7 @@ fn read_plan(path: &Path, inputs: &mut Inputs) -> Result<Arc<Plan>, Box<Diagnost
 }
 
 impl ScenarioSource {
-    /// Returns all errors of a fault file that this scenario could reference.
+    /// Returns all errors in a fault file that this scenario could reference.
     pub fn check_faults(&self, file: &str, bytes: &[u8]) -> Vec<Diagnostic> {
         self.scenario.check_faults(file, bytes)
     }
@@ -69,8 +69,8 @@ impl ScenarioSource {
         source.ok_or(output::InputRefused.into())
     }
 
-    /// Reads the scenario and its referenced files, with `plan` as the active plan and `seed` if
-    /// given. Returns all errors without printing them.
+    /// Reads the scenario and its referenced files, with `plan` as the active plan and with `seed`,
+    /// if they are given. Returns all errors without printing them.
     pub(super) fn read_under(
         plan: Option<&Path>,
         seed: Option<Seed>,
@@ -142,7 +142,8 @@ impl ScenarioSource {
         scenario::file::load_for(purpose, &file, bytes, &mut beside)
     }
 
-    /// Returns the scenario with this seed, which also assigns trace servers to nodes.
+    /// Returns the scenario with this seed, which also decides which trace server each node
+    /// represents.
     pub(super) fn under(&self, seed: Seed) -> Scenario {
         Scenario { seed, ..self.scenario.clone() }
     }

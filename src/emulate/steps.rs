@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-//! Text output of training steps: each step with its closed form and a breakdown of its time.
+//! Text output about training steps: each step with its closed form, and where its time went.
 
 use std::fmt::Write as _;
 

@@ -78,7 +78,7 @@ fn many_runs(text: &mut String, subject: &SweepSubject, runs: &[SeedRun]) {
     }
 }
 
-/// Appends the losses of job steps over all seeds; nothing if no job trains.
+/// Appends the losses of job steps over all seeds, or nothing if no job trains.
 fn losses(text: &mut String, runs: &[SeedRun]) {
     let rows = Sweep::distributions(runs);
     if rows.is_empty() {

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-//! Sweeps over many seeds of one scenario: run in parallel and shown in one table, worst first.
+//! Sweeps of one scenario over many seeds, run in parallel and shown in one table, worst first.
 
 use std::fmt::Write as _;
 
@@ -50,13 +50,13 @@ pub(super) fn run(
     show(&sweep, &arguments.result)
 }
 
-/// Prints a sweep. The outcome says whether it passed.
+/// Prints a sweep. The outcome tells whether it passed.
 pub fn show(sweep: &Sweep, result: &ResultArguments) -> anyhow::Result<VerbOutcome> {
     result.show(sweep, "runs", || describe(sweep))?;
     Ok(if sweep.passed() { VerbOutcome::Good } else { VerbOutcome::Bad })
 }
 
-/// Returns recovery times, one line per kind of fault; empty without faults.
+/// Returns recovery times, one line per kind of fault; empty if there are no faults.
 fn recoveries(sweep: &Sweep) -> String {
     if sweep.recoveries.is_empty() {
         return String::new();
@@ -96,7 +96,7 @@ fn recoveries(sweep: &Sweep) -> String {
     text
 }
 
-/// Returns the losses of job steps, one line per quantity; empty if no job trains.
+/// Returns what job steps lost, one line per quantity; empty if no job trains.
 fn losses(sweep: &Sweep) -> String {
     if sweep.distributions.is_empty() {
         return String::new();

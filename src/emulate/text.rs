@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-//! Text output of a run: workloads with their bounds, phases, faults and their effects.
+//! Text output about a run: workloads with their bounds, phases, faults and their effects.
 
 use std::collections::BTreeSet;
 use std::fmt::Write as _;
@@ -23,7 +23,7 @@ pub(super) fn expectations(results: &[ExpectationResult]) -> String {
     text
 }
 
-/// Returns the whole text. Its first lines state the answer: the verdict, then `fabric`, then the
+/// Returns the whole text. It begins with the answer: the verdict, then `fabric`, then the
 /// simulated time.
 pub(crate) fn describe(result: &Run, fabric: &str) -> String {
     let mut text = format!(
@@ -63,7 +63,7 @@ pub(crate) fn describe(result: &Run, fabric: &str) -> String {
     text
 }
 
-/// Returns the verdict in one line: the expectations, the longest work and what it is compared with,
+/// Returns the verdict in one line: the expectations, the longest work compared with its reference,
 /// and the effect of the faults.
 fn answer(result: &Run) -> String {
     let (all, failed) = (
@@ -173,7 +173,7 @@ fn nonzero(counts: &[(u64, &str)]) -> String {
     if counts.is_empty() { "none".to_owned() } else { counts.join(", ") }
 }
 
-/// Returns the actual value, with fractions as percentages.
+/// Returns the value that was found, with fractions as percentages.
 fn found(result: &ExpectationResult) -> String {
     let figure = match result.expect.parse() {
         Ok(Expectation::Figure { figure, .. }) if figure.is_share() => figure,
@@ -187,7 +187,7 @@ fn percent(share: f64) -> String {
     format!("{:.3} %", share * 100.0)
 }
 
-/// Returns the pauses and drops of switches with queues by priority; empty if there were none.
+/// Returns pauses and drops in switches with queues by priority; empty if there were none.
 fn queues(result: &Run) -> String {
     let drops = result.drops_by_priority.iter().enumerate().filter(|(_, drops)| **drops > 0);
     let pauses = Some(result.head.packets.pauses).filter(|pauses| *pauses > 0);
@@ -197,7 +197,7 @@ fn queues(result: &Run) -> String {
     if events.is_empty() { String::new() } else { format!("switches: {}\n", events.join(", ")) }
 }
 
-/// Returns why a run without a time limit was stopped.
+/// Returns what stopped a run that has no time limit.
 pub(crate) fn never_ended(result: &Run) -> String {
     let stop = result.stop.as_ref().map(ToString::to_string).unwrap_or_default();
     if let Some(Stop::Deadlock { .. }) = &result.stop {
@@ -272,7 +272,7 @@ fn workloads(result: &Run) -> String {
         "restarts",
     ]);
     let between_groups = CollectiveOperation::DataParallelAllReduce.name();
-    // Groups of different sizes have different bounds, so each size gets a row.
+    // Each size gets a row, because groups of different sizes have different bounds.
     let mut kinds: Vec<(&str, u32)> = Vec::new();
     for collective in &result.workloads {
         let kind = (collective.name.as_str(), collective.ranks);
@@ -344,7 +344,7 @@ fn flows_of(result: &Run) -> String {
     format!("\n{table}{more}")
 }
 
-/// Maximum number of workloads and repetitions in text output.
+/// Maximum number of workloads and repetitions in the text output.
 const MOST_WORKLOADS: usize = 12;
 
 fn describe_fault(result: &Run, fault: &FaultResult) -> String {
@@ -362,8 +362,8 @@ fn describe_fault(result: &Run, fault: &FaultResult) -> String {
     text
 }
 
-/// Returns the number of groups that faults did not affect, out of all groups with work; `None`
-/// without either.
+/// Returns how many of the groups with work the faults did not affect, or `None` without faults or
+/// such groups.
 fn unaffected_groups(result: &Run) -> Option<String> {
     let at_work: Vec<_> = result.groups.iter().filter(|group| group.unaffected.is_some()).collect();
     if at_work.is_empty() || result.faults.is_empty() {

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-//! The daemon file for a fabric: all devices that its plans set, with placeholder addresses.
+//! The daemon file for a fabric: every device that its plans set, with a placeholder address.
 
 use std::fmt::Write;
 

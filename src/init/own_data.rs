@@ -51,7 +51,7 @@ pub(super) fn run(folder: &Path, output: &Path, format: Format) -> anyhow::Resul
     Ok(VerbOutcome::Good)
 }
 
-/// Reads all files below the folder, by name, except hidden ones and those in `output`.
+/// Reads all files below the folder, sorted by name, except hidden files and those in `output`.
 fn read(folder: &Path, output: &Path) -> anyhow::Result<Vec<OwnFile>> {
     let mut folders = vec![folder.to_owned()];
     let mut paths = Vec::new();

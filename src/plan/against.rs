@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-//! Side-by-side comparison of the new plan with a plan from a file.
+//! Compares the new plan side by side with a plan from a file.
 
 use std::fmt;
 
@@ -8,13 +8,13 @@ use serde::Serialize;
 
 use crate::table::TextTable;
 
-/// Metrics of the other plan for comparison.
+/// The other plan's metrics.
 #[derive(Serialize)]
 pub(super) struct Against {
     file: String,
     digest: String,
     faults: Vec<String>,
-    /// Whether it was made for the same fabric file.
+    /// Whether the other plan was made for the same fabric file.
     same_fabric: bool,
     /// Whether both plans have the same settings.
     same_plan: bool,

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-//! Cost of a plan's network. Prices are part of the second program.
+//! Cost of a plan's network. Only the second program has prices.
 
 use std::convert::Infallible;
 use std::path::Path;
@@ -11,17 +11,17 @@ use serde::Serialize;
 
 use crate::second::Needed;
 
-/// Cost of networks with optical switches, compared with alternatives.
+/// The cost of networks with optical switches and of their alternatives.
 pub trait Pricing {
     type Prices;
-    /// Performance per cost compared with every baseline.
+    /// Performance per cost compared with each baseline.
     type Rows: Serialize;
 
-    /// Reads prices (the shipped ones if `path` is `None`) and records them as inputs of the
+    /// Reads prices (the shipped ones if `path` is `None`) and records the file as an input of the
     /// result.
     fn read(&self, path: Option<&Path>, inputs: &mut Inputs) -> anyhow::Result<Self::Prices>;
 
-    /// Returns the cost of the network per GPU, in dollars; `None` if a price is missing.
+    /// Returns the network's cost per GPU in dollars, or `None` if a price is missing.
     fn per_gpu(&self, network: &ReconfigurableFatTree, prices: &Self::Prices) -> Option<f64>;
 
     fn sensitivity(
@@ -34,7 +34,7 @@ pub trait Pricing {
     fn text(&self, rows: &Self::Rows) -> String;
 }
 
-/// Placeholder in the first program, where any use of prices requires the second program.
+/// The first program's placeholder: any use of prices requires the second program.
 pub(crate) struct LabPrices;
 
 impl Pricing for LabPrices {

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-//! Assumed CPU time of the daemon. Its processor is not emulated, so these are constants that are
-//! printed with every result.
+//! Assumed CPU time of the daemon. Its processor is not emulated, so the model uses constants,
+//! which every result prints.
 
 use lightloom_emulator::outcome::CostModel;
 use lightloom_units::Picoseconds;
@@ -9,8 +9,8 @@ use rand::RngExt;
 
 /// `tests/it/cost.rs` measured these costs with 32 nodes and 64 transceivers (figures in
 /// docs/twin.md). The cost per device is the slope up to 720 nodes, and the cost per node is one
-/// node's share at 32 nodes. The hand-off is half of the additional time that a read over a pty
-/// takes on the machine in docs/twin.md. The jitter is an assumption.
+/// node's share at 32 nodes. The hand-off is half of the extra time that a read over a pty takes on
+/// the machine in docs/twin.md. The jitter is an assumption.
 pub const COST: CostModel = CostModel {
     per_input: Picoseconds::from_micros(9),
     per_input_and_device: Picoseconds::from_nanos(2),
@@ -33,7 +33,7 @@ pub(crate) fn of_end(nodes: u32) -> Picoseconds {
     Picoseconds(COST.per_end_and_node.get() * u64::from(nodes))
 }
 
-/// Draws the scheduling delay of the daemon.
+/// Draws how late the operating system schedules the daemon.
 pub(crate) fn late(draws: &mut Stream) -> Picoseconds {
     Picoseconds(draws.random_range(0..=COST.jitter.get()))
 }

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-//! The daemon in the twin, which consists of the shipped control core and journal on one processor.
-//! The processor blocks during a flush.
+//! The daemon in the twin: the shipped control core and journal on one processor, which blocks
+//! during a flush.
 
 use lightloom_control::controller::{Action, Answer, Event, Note, ReplyTo, Request};
 use lightloom_control::desired::{self, Wanted};
@@ -79,7 +79,7 @@ impl TwinDaemon {
         }
     }
 
-    /// Starts with the state of the journal.
+    /// Starts the daemon with the state that the journal contains.
     pub(crate) fn start(&mut self, now: SimTime) -> Result<Turn, String> {
         let journal = Journal::<Record, _>::open(self.disk.clone());
         let (journal, opened) = journal.map_err(|error| format!("its journal: {error}"))?;
@@ -98,13 +98,13 @@ impl TwinDaemon {
         Ok(turn)
     }
 
-    /// Kills the daemon. Data that is not durable is lost.
+    /// Kills the daemon, which loses all data that is not yet durable.
     pub(crate) fn kill(&mut self) {
         (self.control, self.journal) = (None, None);
         self.disk.lose();
     }
 
-    /// Returns the target of a plan.
+    /// Returns the target state of a plan.
     pub(crate) fn wanted(&self, plan: &Plan, phase: Option<&str>) -> Result<Wanted, String> {
         let Setup { modules, switches, .. } = &self.setup;
         let wanted = desired::wanted(plan, phase, modules, switches, &Fabric::new());
@@ -120,7 +120,7 @@ impl TwinDaemon {
         Some(SimTime(deadline.0.saturating_mul(1_000_000)).max(self.busy_until))
     }
 
-    /// Returns the digest of the plan in force. Empty while the daemon is down.
+    /// Returns the digest of the plan in force, or an empty text while the daemon is down.
     pub(crate) fn plan_sha256(&self) -> String {
         let ledger = |control: &Control| control.controller().ledger().plan_sha256.clone();
         self.control.as_ref().map_or_else(String::new, ledger)
@@ -177,14 +177,14 @@ impl TwinDaemon {
         turn
     }
 
-    /// Returns the state of a phase request. `None` if the id is unknown.
+    /// Returns the state of a phase request, or `None` if the id is unknown.
     pub(crate) fn standing(&self, id: &str) -> Option<&Standing> {
         let booking = self.control.as_ref()?.phases().of_request(id)?;
         Some(&booking.standing)
     }
 
-    /// Executes the controller's actions in order, like the daemon's runtime, and returns the
-    /// completion time.
+    /// Executes the controller's actions in order, as the daemon's runtime does, and returns when
+    /// they are complete.
     fn perform(&mut self, mut at: SimTime, actions: Vec<Action>, turn: &mut Turn) -> SimTime {
         let bypassed = actions.iter().find_map(|action| match action {
             Action::Note(Note::Bypassing(parts, _)) => {
@@ -244,7 +244,7 @@ impl TwinDaemon {
         let control = self.control.as_ref();
         let past = control.and_then(|control| control.controller().ledger().history.back());
         if past.is_some_and(|past| past.cause == Cause::Phase) {
-            // The job learns the result from the state of its request, and no ring changes.
+            // The job learns the result from the state of its request; no ring changes.
             return;
         }
         self.committed += u64::from(is_committed);

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-//! An in-memory disk for the journal, which survives the daemon's failure. The waiting daemon
-//! spends the time of a flush.
+//! An in-memory disk for the journal, which survives the daemon's failure. The daemon waits for the
+//! duration of a flush.
 
 use std::io;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};

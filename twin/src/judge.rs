@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-//! Checks the daemon against the invariants I1 to I9 of docs/reliability.md, using the actual
-//! faults and the actual light. The checks do not depend on the daemon's policies.
+//! Checks the daemon against the invariants I1 to I9 in docs/reliability.md, using the actual
+//! faults and the actual light, independently of the daemon's policies.
 
 use std::collections::{BTreeMap, BTreeSet};
 
@@ -11,8 +11,8 @@ use lightloom_units::{Picoseconds, SimTime};
 
 const LISTED_MAX: usize = 20;
 
-/// Time limit for a change after its intent. The daemon waits for a device for at most 30 s when it
-/// applies a change and again when it rolls the change back.
+/// Maximum time between a change's intent and its end. The daemon waits up to 30 s for a device
+/// when it applies a change, and again when it rolls the change back.
 const OVER_WITHIN: Picoseconds = Picoseconds::from_millis(90_000);
 
 /// The durable ledger, and the violations.
@@ -22,11 +22,11 @@ pub(crate) struct Judge {
     intents: BTreeMap<String, u32>,
     /// Committed changes that have not yet been checked against the light.
     pub(crate) committed: Vec<Fabric>,
-    /// Changes with another result that have not yet been checked.
+    /// Changes that were not committed and have not yet been checked against the light.
     pub(crate) undone: Vec<Fabric>,
     /// The open change and its start.
     open: Option<(Txn, SimTime)>,
-    /// Devices whose last operation has an unknown outcome and that have not been read since.
+    /// Devices whose last operation has an unknown outcome and that have not been read since then.
     unknown: BTreeSet<DeviceName>,
     violations: Vec<String>,
 }
@@ -53,7 +53,7 @@ impl Judge {
         self.unknown.clear();
     }
 
-    /// Checks I7: every change ends.
+    /// Checks I7: every change must end.
     pub(crate) fn overdue(&self, now: SimTime) -> Option<String> {
         let (txn, since) = self.open.filter(|(_, since)| now > *since + OVER_WITHIN)?;
         Some(format!("I7: {txn}, begun at {since}, is not over at {now}"))
@@ -63,7 +63,7 @@ impl Judge {
         self.unknown.insert(device.clone());
     }
 
-    /// Checks I6, I7 and I8, and collects changes to check against the light.
+    /// Checks I6, I7 and I8, and collects changes to be checked against the light.
     pub(crate) fn written(&mut self, records: &[Record], now: SimTime) {
         for record in records {
             match record {
@@ -95,10 +95,11 @@ impl Judge {
         }
     }
 
-    /// Checks write-ahead, no blind retry, I1, I4 and I5 for each command.
+    /// Checks for each command that it is journalled first and not retried blindly, and checks I1,
+    /// I4 and I5.
     pub(crate) fn sends(&mut self, device: &DeviceName, op: &Op, now: SimTime) {
         let Op::Switch { txn, moves } = op else {
-            // An arm also reads the device.
+            // Arming a device also reads it.
             if matches!(op, Op::Observe { .. } | Op::Arm { .. }) {
                 self.unknown.remove(device);
             }
@@ -125,7 +126,7 @@ impl Judge {
         }
     }
 
-    /// Checks I3: a committed change is in effect if the light is known at all.
+    /// Checks I3: a committed change must be in effect wherever the light is known.
     pub(crate) fn holds(&mut self, goal: &Fabric, truths: &BTreeMap<DeviceName, Positions>) {
         for (device, wanted) in goal {
             let Some(true_one) = truths.get(device) else { continue };

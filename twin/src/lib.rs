@@ -1,12 +1,13 @@
 // SPDX-License-Identifier: Apache-2.0
-//! The virtual twin, where the shipped controller, policies and drivers run against emulated
-//! transceivers on a simulation's clock.
+//! The virtual twin: the shipped controller, policies and drivers run against emulated transceivers
+//! on the simulation's clock.
 //!
 //! The emulator passes on a scenario's faults, and the twin applies them to the emulated devices,
-//! the light at ports of optical switches, the daemon or its disk. It transfers bytes over serial
-//! lines at their rate, models the time of devices and disk, and answers with the circuits that the
-//! daemon establishes. [`World`] is the twin's side of a run, and [`COST`] is the daemon's assumed
-//! CPU time. Times are integer picoseconds, and equal seeds give equal runs.
+//! to the light at ports of optical switches, to the daemon, or to its disk. It transfers bytes
+//! over serial lines at the lines' rate, models how long devices and the disk take, and answers
+//! with the circuits that the daemon establishes. [`World`] is the twin's side of a run, and
+//! [`COST`] is the daemon's assumed CPU time. Times are integer picoseconds, and equal seeds give
+//! equal runs.
 //!
 //! `lightloom-engine` simulates packets, and `lightloom-live` runs real programs. docs/twin.md
 //! separates measured figures from assumed ones.
@@ -27,7 +28,7 @@ use lightloom_units::seed::Seed;
 pub use cost::COST;
 pub use world::World;
 
-/// Creates the control side for `control: lightloomd`.
+/// Creates the control plane for `control: lightloomd`.
 pub struct Twin;
 
 impl MakeControl for Twin {

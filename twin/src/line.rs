@@ -1,5 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-//! The line to a device. On a serial line, each byte takes the time of ten bits. Over TCP, bytes take no time.
+//! The line to a device. On a serial line, each byte takes the time of ten bits; over TCP, it takes
+//! none.
 
 use lightloom_devices::{Line, RackSlot};
 use lightloom_drivers::tender::Tender;
@@ -11,21 +12,21 @@ use crate::setup::Installed;
 /// Bits per byte: a start bit, eight data bits and a stop bit.
 const BITS: u64 = 10;
 
-/// A device with its line and the daemon's task at the other end.
+/// A device, its line, and the daemon's task at the other end of the line.
 pub(crate) struct TwinDevice {
     pub(crate) installed: Installed,
     pub(crate) slot: RackSlot,
     pub(crate) tender: Tender,
-    /// Connection number. Bytes in transit on an older connection are lost.
+    /// Number of the current connection. Bytes in transit on an older connection are lost.
     pub(crate) line: Line,
     to_free: SimTime,
     from_free: SimTime,
     pub(crate) bytes: u64,
     /// Last known path of a transceiver.
     pub(crate) light: Option<Path>,
-    /// Last known connections that pass light through an optical switch, as ingress and egress ports.
+    /// Last known connections through an optical switch, as pairs of ingress and egress port.
     pub(crate) passes: Vec<(u16, u16)>,
-    /// When its light will be checked again.
+    /// When the device's light must be checked again.
     pub(crate) wakes_at: Option<SimTime>,
 }
 
@@ -60,7 +61,7 @@ impl TwinDevice {
     }
 }
 
-/// Returns the transfer time, which is zero for a rate of 0.
+/// Returns the transfer time, which is zero if the rate is 0.
 fn takes(bytes: usize, bits_per_second: u32) -> Picoseconds {
     if bits_per_second == 0 {
         return Picoseconds::ZERO;

@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
-//! Sets up the installation for the daemon and for the emulated rack. Every bundle in the fabric
-//! becomes a transceiver with the fabric's cabling, and every optical switch becomes a switch.
+//! Sets up the installation, both for the daemon and as an emulated rack. Every bundle in the
+//! fabric becomes a transceiver with the fabric's cabling, and every optical switch becomes a
+//! switch.
 
 use std::collections::BTreeMap;
 
@@ -29,14 +30,14 @@ use lightloom_units::id::{BundleId, NodeId, OcsId};
 use lightloom_units::seed::Seed;
 use lightloom_units::{Picoseconds, SimTime};
 
-/// Limit on simultaneously dark links, which is the default in the configuration file.
+/// Maximum number of links that may be dark at once: the default in the configuration file.
 const DARK_LINKS_MAX: usize = 1024;
 
-/// Time after the end of a session within which an optical switch may still execute a command. This
-/// is the default in the configuration file.
+/// How long after the end of a session an optical switch may still execute a command: the default
+/// in the configuration file.
 const LATE_WITHIN: Micros = Micros::from_secs(2);
 
-/// How long a switch is watched for late commands: the default of the configuration file.
+/// How long a switch is watched for late commands: the default in the configuration file.
 const RESTORE_LATE_WITHIN: Micros = Micros::from_secs(60);
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -53,7 +54,7 @@ impl Installed {
         }
     }
 
-    /// Creates the daemon's task for a device. Tasks start one after the other.
+    /// Creates the daemon's task for a device. Tasks start one after another.
     pub(crate) fn tender(
         self,
         index: usize,
@@ -104,7 +105,7 @@ pub(crate) fn bundles(fabric: &Fabric) -> Vec<BundleId> {
         .collect()
 }
 
-/// Builds the inventory that would result from the daemon's configuration.
+/// Builds the inventory that the daemon would build from its configuration.
 pub(crate) fn inventory(fabric: &Fabric, daemon: &DaemonSetup) -> (Inventory, Setup) {
     let mut inventory = Inventory {
         devices: BTreeMap::new(),

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-//! The event queue, which contains arriving bytes, timers of device tasks, turns of the daemon, and
-//! light that settles.
+//! The event queue: arriving bytes, timers of device tasks, turns of the daemon, and light that
+//! settles.
 
 mod begin;
 mod faults;
@@ -29,7 +29,7 @@ use crate::line::TwinDevice;
 use crate::setup::{self, Installed};
 use phases::AskedPhase;
 
-/// Readings below this value, in thousandths of a dBm, count as missing light.
+/// Readings below this value, in thousandths of a dBm, count as no light.
 const DARK_MDBM: i32 = -20_000;
 
 enum WorldEvent {
@@ -38,11 +38,11 @@ enum WorldEvent {
     FromDevice(Line, Option<Vec<u8>>),
     Tend(usize),
     Turn,
-    /// The light of a device settles.
+    /// The light of a device has settled.
     Rests(usize),
     /// A job's phase request arrives at the daemon.
     Asks(u64),
-    /// A command with the daemon's start count.
+    /// A command, with the number of daemon starts before it.
     Command(u64, TaskCommand),
 }
 
@@ -63,9 +63,9 @@ pub struct World {
     turn_at: Option<SimTime>,
     happened: Vec<(SimTime, Happened)>,
     answer: Option<Answer>,
-    /// The unsettled phase request of a job.
+    /// A job's phase request that is not settled yet.
     asked: Option<AskedPhase>,
-    /// Number of phase requests, and how many were lit, kept or missed.
+    /// Number of phase requests, and how many of them were lit, kept or missed.
     phases: PhaseCounts,
     active: Vec<(RackSlot, DeviceFault)>,
     /// Every part that failed in this run.
@@ -76,7 +76,8 @@ pub struct World {
 }
 
 impl World {
-    /// Creates a daemon with `plan` in force on every transceiver and optical switch of `fabric`.
+    /// Creates a daemon whose `plan` is in force on every transceiver and optical switch of
+    /// `fabric`.
     pub fn new(
         fabric: &Fabric,
         plan: &Plan,
@@ -242,7 +243,7 @@ impl World {
         }
     }
 
-    /// Handles bytes that arrive at the daemon, which reads them when its processor is free.
+    /// Handles bytes that arrive at the daemon, which reads them once its processor is free.
     fn hear(&mut self, line: Line, bytes: Option<Vec<u8>>) {
         let Some(index) = self.end_of(line).filter(|_| self.daemon.control.is_some()) else {
             return;
@@ -295,7 +296,7 @@ impl World {
         }
     }
 
-    /// Returns the rate of a line, or 0 if bytes take no time.
+    /// Returns the rate of a line, or 0 if bytes take no time on it.
     fn rate(&self, index: usize) -> u32 {
         let is_serial = matches!(self.devices[index].installed, Installed::Module(_));
         if is_serial && self.settings.line_time { self.settings.bits_per_second } else { 0 }
@@ -342,8 +343,8 @@ impl World {
         self.plan_turn(deadline);
     }
 
-    /// Returns whether a device lost power in this run. In that case, a transceiver's light moved
-    /// when power returned.
+    /// Returns whether a device lost power in this run. If so, a transceiver's light moved when the
+    /// power returned.
     fn was_off(&self, name: &DeviceName) -> bool {
         let Some(index) = self.by_name.get(name) else { return false };
         self.broken.iter().any(|part| match self.devices[*index].installed {
@@ -372,7 +373,8 @@ impl World {
         }
     }
 
-    /// Checks I9: a bypassed part has failed, had failed before, or is at the far end of a failed part.
+    /// Checks I9: each bypassed part has failed in this run or before it, or is at the far end of a
+    /// failed part.
     fn judge_bypass(&mut self, parts: &[Part]) {
         for part in parts {
             if !self.broken.iter().any(|broken| self.is_beside(*broken, *part)) {
@@ -501,7 +503,7 @@ impl ControlSide for World {
     }
 }
 
-/// Returns whether an event indicates a fault: a report, an unreachable device, or missing light.
+/// Returns whether an event indicates a fault: a report, an unreachable device, or no light.
 fn is_sign(event: &Event) -> bool {
     match event {
         Event::Signalled(..) | Event::Down(..) => true,

@@ -62,7 +62,7 @@ pub struct HostTlsFile {
 #[derive(Clone, Debug, Deserialize, JsonSchema)]
 #[serde(deny_unknown_fields)]
 pub struct ModuleFile {
-    /// Name by which daemons address it.
+    /// Name that daemons use for this module.
     pub name: String,
     /// Its memory: the `eeprom` file of the `optoe` driver.
     #[serde(default)]

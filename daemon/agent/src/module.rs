@@ -170,8 +170,8 @@ impl ServedModule {
         })
     }
 
-    /// Identifies the module. Refuses a module with another profile, or with the serial number of
-    /// another module of this agent.
+    /// Identifies the module. Refuses a module that does not fit the profile or has an unexpected
+    /// serial number, including the number of another module of this agent.
     fn hello(&mut self) -> Performed<Identity> {
         (self.identity, self.armed, self.watch) = (None, None, None);
         let names = self.read_names()?;
@@ -456,7 +456,7 @@ impl ServedModule {
         })
     }
 
-    /// Without taps, the lanes give the power of the current path.
+    /// Uses the power of the lanes for the current path if the module has no taps.
     fn taps(&mut self, active: Path, received: [Power; 8]) -> Performed<[Power; 8]> {
         let mut taps = [Power::default(); 8];
         match (self.profile.file().taps, active.external_number()) {

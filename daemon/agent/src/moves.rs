@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 //! A durable log of moves, written before light moves. After a restart the agent knows which change
-//! it had started, so a repeated request moves nothing twice.
+//! it had started, so a repeated request does not move light twice.
 
 use std::collections::BTreeMap;
 use std::sync::{Mutex, PoisonError};

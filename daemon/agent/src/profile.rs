@@ -1,9 +1,9 @@
 // SPDX-License-Identifier: Apache-2.0
 //! Module profiles: files that describe how to set the optical switch of a kind of module.
 //!
-//! A profile may only touch what CMIS reserves for vendors, so a mistake in it can at worst misuse
-//! the vendor's own switch: the custom pages that it lists, lower memory 64 to 84, and CDB commands
-//! from 8000h.
+//! A profile may only use what CMIS reserves for vendors: the custom pages that it lists, lower
+//! memory 64 to 84, and CDB commands from 8000h. At worst, a mistake in a profile misuses the
+//! vendor's own switch.
 
 mod check;
 mod file;

@@ -182,7 +182,7 @@ enum HeardFrame {
     Acknowledgement(u16),
 }
 
-/// Everything but requests and acknowledgements is noise, as on a serial line.
+/// Ignores everything except requests and acknowledgements as noise, as on a serial line.
 fn take(reassembler: &mut Reassembler, bytes: &[u8], mut on: impl FnMut(HeardFrame)) {
     for byte in bytes {
         let Some(Ok(frame)) = reassembler.push(*byte) else { continue };
@@ -213,7 +213,7 @@ fn reach(module: &ModuleFile) -> anyhow::Result<Box<dyn ModuleMemory>> {
     })
 }
 
-/// Each file is read once.
+/// Reads each profile file once.
 pub fn profiles(file: &AgentFile) -> anyhow::Result<Vec<Arc<ModuleProfile>>> {
     let mut known: BTreeMap<&std::path::Path, Arc<ModuleProfile>> = BTreeMap::new();
     let mut found = Vec::new();
@@ -227,7 +227,7 @@ pub fn profiles(file: &AgentFile) -> anyhow::Result<Vec<Arc<ModuleProfile>>> {
     Ok(found)
 }
 
-/// Accepts only daemons of this cluster.
+/// Accepts only daemons with a certificate that `client_ca` signed.
 pub fn acceptor(file: &HostTlsFile) -> anyhow::Result<TlsAcceptor> {
     let certificates = tls::certificates(&file.certificate)?;
     let key = tls::private_key(&file.key)?;

@@ -82,8 +82,8 @@ impl LightWatch {
             (false, LightState::Arrives) => EventKind::LightBack,
             _ => return Ok(None),
         };
-        // The connection loses nothing, so a missing acknowledgement was lost between the daemon
-        // and here.
+        // An event without an acknowledgement holds back the next one, but not for longer than
+        // this.
         if self.on_its_way.is_some_and(|(_, sent)| now < sent + ACKNOWLEDGED_WITHIN) {
             return Ok(None);
         }

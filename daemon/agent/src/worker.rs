@@ -1,8 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
 //! One thread per module, so that a hanging bus delays only requests to that module.
 //!
-//! A request whose connection has closed is not executed. This prevents an abandoned fire from
-//! moving light later.
+//! The thread skips a request whose connection has closed, so an abandoned fire cannot move light
+//! later.
 
 use std::io;
 use std::sync::Arc;

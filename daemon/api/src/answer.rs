@@ -12,7 +12,7 @@ pub enum Answer {
         /// Transaction number.
         txn: u32,
     },
-    /// The state is as requested already, or a request without moves is complete.
+    /// The state already is as requested, or a request without moves is complete.
     Done,
     /// The daemon now owns the light that was found on the devices.
     Adopted {

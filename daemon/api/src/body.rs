@@ -18,8 +18,8 @@ pub enum Mode {
     Update,
     /// Make each named device match the target exactly: all its other slots go dark.
     Overwrite,
-    /// For a `target` only: move slots that carry no circuit, all at the same time. Whatever light
-    /// arrives is accepted, and every named device is read.
+    /// For a `target` only: move slots that carry no circuit, all at the same time. Accept any
+    /// light, and read every named device.
     Probe,
 }
 

@@ -36,7 +36,7 @@ pub struct DarkCircuits {
     pub standing: usize,
     /// Number of planned circuits.
     pub circuits: usize,
-    /// Ends that are elsewhere, such as `n17/b0.2`, or `n17/b0 (loopback)`.
+    /// Ends at another position, such as `n17/b0.2` or `n17/b0 (loopback)`.
     pub ends: Vec<String>,
     /// Other positions that differ: `n18/b0 at external-1, planned loopback`.
     pub elsewhere: Vec<String>,
@@ -44,7 +44,7 @@ pub struct DarkCircuits {
     pub next: String,
 }
 
-/// No plan is applied, and no circuit of one is lit.
+/// No plan is applied, and no circuit of a plan is lit.
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
 #[cfg_attr(feature = "schema", derive(utoipa::ToSchema))]
 #[serde(default)]

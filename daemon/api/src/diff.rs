@@ -79,7 +79,7 @@ pub struct MoveView {
     pub goes_dark: Option<String>,
     /// Whether that circuit carries light now, as far as known.
     pub cuts_light: bool,
-    /// The circuit that this move becomes an end of.
+    /// The circuit that this move completes together with the move at the other end.
     pub comes_up: Option<String>,
     /// Time limit for the device's answer to each command, in ps.
     pub answer_within_ps: u64,

@@ -48,7 +48,7 @@ pub struct Log {
     pub readable: u64,
     /// The last of them, oldest first.
     pub records: Vec<LogRecord>,
-    /// The position of the damage, if there is any.
+    /// Position of the damage, if any.
     pub damage: Option<JournalDamage>,
 }
 
@@ -75,7 +75,7 @@ pub struct LogRecord {
     pub parts: Vec<String>,
 }
 
-/// Location of a damage in the journal.
+/// Location of damage in the journal.
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
 #[cfg_attr(feature = "schema", derive(utoipa::ToSchema))]
 #[serde(default)]

@@ -17,7 +17,7 @@ pub struct PhaseBody {
     /// Milliseconds from now until the circuits are needed.
     #[serde(default)]
     pub in_ms: u64,
-    /// How long the circuits are needed at least, in milliseconds.
+    /// Minimum time that the job needs the circuits, in milliseconds.
     pub for_ms: u64,
     /// How long no other job may request a phase, in milliseconds; at least `in_ms` plus `for_ms`.
     pub lease_ms: u64,

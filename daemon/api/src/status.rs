@@ -70,7 +70,7 @@ pub struct Status {
     pub loopbacks: Vec<LoopbackView>,
     /// Positions that differ from the plan for no other reason in the status.
     pub dark_circuits: Option<DarkCircuits>,
-    /// No plan is applied, and no circuit of one is lit.
+    /// No plan is applied, and no circuit of a plan is lit.
     pub no_plan: Option<NoPlan>,
     /// Remedy if the plan in force was made from a different fabric file, which rules out bypasses.
     pub other_fabric: Option<String>,

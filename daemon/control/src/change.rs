@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-//! The moves from current to desired positions ([`difference`]), and the waves that make them
+//! The moves from current to desired positions ([`difference`]), and the waves that execute them
 //! ([`waves`]).
 
 mod phase;
@@ -30,7 +30,8 @@ pub enum Mode {
     Update,
     /// Makes each named device match the target exactly; everything else on it goes dark.
     Overwrite,
-    /// Moves slots without circuits, all together, and accepts any light. Finds cabling.
+    /// Moves slots without circuits, all together, and accepts any light. Used to discover the
+    /// cabling.
     Probe,
 }
 
@@ -142,8 +143,8 @@ impl Objection {
         matches!(self, Self::Drifted { .. } | Self::Foreign { .. })
     }
 
-    /// Sets whether mode update helps. It does not where another objection remains in every mode,
-    /// such as a device without an answer.
+    /// Sets whether mode update helps. It does not if another objection remains in every mode, such
+    /// as an unreachable device.
     fn with_update(self, helps: bool) -> Self {
         match self {
             Self::Drifted { device, slot, observed, owned, .. } => {
@@ -157,8 +158,8 @@ impl Objection {
     }
 }
 
-/// A slot that we own goes dark if the target does not name it; a foreign slot stays. Returns all
-/// objections, device by device.
+/// Returns the moves to the target, or all objections, device by device. A slot that the daemon
+/// owns goes dark if the target does not name it; a foreign slot stays.
 pub fn difference<'a>(
     target: &Fabric,
     mode: Mode,
@@ -233,7 +234,8 @@ impl OneDevice<'_> {
         moves
     }
 
-    /// Wanted slots with a circuit: neither dark, nor looped back, nor probed.
+    /// Returns an objection for each wanted slot that carries a circuit, because it is neither dark
+    /// nor looped back nor probed.
     fn in_use(&self) -> impl Iterator<Item = Objection> {
         let free = |slot: &&Slot| !self.known.probed.contains(slot);
         self.want.keys().filter(free).filter_map(move |&slot| {

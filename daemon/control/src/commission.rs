@@ -7,10 +7,10 @@
 //!   fibre lit once   has no name       tried with each other
 //! ```
 //!
-//! In a round every module looks into one of its fibres, or into none. An end that sees no light is
-//! connected to none of the senders; one that sees light is connected to one of them. A module that
-//! reports its neighbour's name needs no second round. Without names the senders are halved until
-//! one remains.
+//! In a round every module looks into at most one fibre. An end that sees no light is not connected
+//! to any sender; an end that sees light is connected to one of them. A module that reports its
+//! neighbour's name needs no second round. Without names each further round halves the senders
+//! until one remains.
 //!
 //! Nothing here sends: [`Commission::next_round`] returns the positions to set, and
 //! [`Commission::heard`] takes the readings.
@@ -35,7 +35,7 @@ pub enum LightSource {
         /// The received power in 1/1000 dBm.
         power_mdbm: i32,
     },
-    /// Light that carries no name and comes from none of the tried ends.
+    /// Light without a name that comes from an end outside the tried ones.
     Stranger {
         power_mdbm: i32,
     },
@@ -68,7 +68,7 @@ pub struct Commission {
     groups: Vec<ProbedGroup>,
     rows: Vec<EndRow>,
     planned: Vec<(usize, usize)>,
-    /// The end that should light each end, by names, even if it is not tried.
+    /// For the name of each end, the name of the end that should light it, tried or not.
     far: BTreeMap<String, String>,
     left_out: BTreeSet<DeviceName>,
     halves: Vec<Vec<Option<usize>>>,
@@ -110,7 +110,8 @@ impl Commission {
         Self { ends, named, group_of, groups, rows, planned, far, left_out, halves, rounds: 0 }
     }
 
-    /// Ends without light are tried again, because more ends may be available now.
+    /// Settles the ends with a known source. Tries ends without light again, because more ends may
+    /// be available now.
     pub fn resume(&mut self, found: &BTreeMap<String, LightSource>) {
         for end in 0..self.ends.len() {
             let known = found.get(&end_name(&self.ends[end]));
@@ -212,7 +213,7 @@ impl Commission {
                 let left = row.candidates.count_ones(..);
                 LightSource::Untried { why: format!("it may be connected to any of {left} ends") }
             }
-            // If the far end sent nothing, a dark end says nothing about the fibre.
+            // A dark end proves nothing about the fibre if the far end sent no light.
             Some(LightSource::Nothing) => match self.far.get(name).filter(|far| !is_tried(far)) {
                 Some(far) => {
                     LightSource::Untried { why: format!("its far end {far} was not tried") }
@@ -225,8 +226,8 @@ impl Commission {
         rows.map(|(name, row)| (name.clone(), source(name, row))).collect()
     }
 
-    /// Settles every open end that has no candidates left, or that saw light and has a single one
-    /// left. Two ends that light each other light no other end.
+    /// Settles every open end without candidates, and every end that saw light and has a single
+    /// candidate left. Two ends that light each other light no other end.
     fn conclude(&mut self) {
         loop {
             let mut changed = false;

@@ -8,11 +8,11 @@
 //!                                  └─ trouble ─▶ Turn ─▶ drive back ─▶ End       └──▶ rollback
 //! ```
 //!
-//! There is one transaction at a time, over any number of devices. A bypass may follow one that
-//! waits for its confirmation; undoing the latter then leads around the bypassed parts. The caller
-//! executes the actions in order. A record [that is waited for](Record::is_waited_for) is durable
-//! before anything after it in the list is done. State that must survive a crash is in the
-//! [`Ledger`] and changes only by records.
+//! There is one transaction at a time, over any number of devices. A bypass may follow a
+//! transaction that waits for its confirmation; an undo of that transaction then avoids the
+//! bypassed parts. The caller executes the actions in order. It makes a record [that is waited
+//! for](Record::is_waited_for) durable before it executes any later action. State that must survive
+//! a crash is in the [`Ledger`] and changes only by records.
 
 mod agenda;
 mod budget;
@@ -84,7 +84,7 @@ pub enum Request {
 
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Apply {
-    /// A slot that we own goes dark if this names its device but not the slot.
+    /// A slot that the daemon owns goes dark if the target names its device but not the slot.
     pub target: Fabric,
     pub neighbours: BTreeMap<DeviceName, BTreeMap<Slot, String>>,
     pub plan_sha256: String,
@@ -104,7 +104,8 @@ pub struct Apply {
 pub struct Rollback {
     pub txn: Txn,
     pub confirm_within: Option<Micros>,
-    /// The target instead of the [exact rollback](Controller::way_back), around faults since then.
+    /// A target that avoids faults found since then, instead of the [exact
+    /// rollback](Controller::way_back).
     pub around: Option<Box<Apply>>,
 }
 
@@ -127,7 +128,8 @@ pub enum Answer {
     },
     Booked {
         request_id: String,
-        /// Whether it came slowly enough not to count against its client's rate.
+        /// Whether the request does not count against its client's rate limit, because it came long
+        /// enough after the previous one.
         paced: bool,
     },
     PhaseRefused {
@@ -136,7 +138,7 @@ pub enum Answer {
         reason: String,
         fix: String,
     },
-    /// Another client was first, or a change is in progress. The client has to decide again.
+    /// Another client was first, or a change is in progress. The client must decide again.
     Conflict {
         reason: String,
     },
@@ -167,7 +169,7 @@ pub enum Event {
     Down(DeviceName, Trouble),
     Foreign(DeviceName, Foreign),
     Signalled(DeviceName, Signal),
-    /// A device begins or ends a query about itself, during which operations wait.
+    /// A query for a module's identity and state begins or ends. Operations wait meanwhile.
     Occupied(DeviceName, bool),
     Tick,
 }
@@ -176,7 +178,7 @@ pub enum Event {
 pub enum Action {
     Append(Vec<Record>),
     Send(DeviceName, Ticket, Op),
-    /// Stop waiting for this and open a new connection, because the answer would come too late.
+    /// Stop waiting for this answer, which would come too late, and open a new connection.
     Abandon(DeviceName, Ticket),
     Answer(ReplyTo, Answer),
     Note(Note),
@@ -188,7 +190,8 @@ pub enum Note {
     Down(DeviceName, String),
     /// A device differs from the ledger; empty when it matches again.
     Drift(DeviceName, Vec<Drift>),
-    /// Ends of a device are lit by other ends than in the fabric; empty when they are right again.
+    /// Ends of a device receive light from other ends than the fabric file says; empty once they
+    /// are correct.
     Crossed(DeviceName, Vec<Crossed>),
     /// Another controller changes a device; `None` once an operator has decided about it.
     Contended(DeviceName, Option<Contended>),
@@ -222,7 +225,7 @@ pub struct Seen {
     pub observed: Option<Observation>,
     pub read_at: Micros,
     pub down_since: Micros,
-    /// When it last answered, if it does not; at first the start of the daemon.
+    /// When it last answered; initially the start of the daemon.
     silent_since: Micros,
     pub trouble: Option<Trouble>,
     pub drift: Vec<Drift>,
@@ -233,15 +236,16 @@ pub struct Seen {
     /// Its positions at the last reading, kept while it is down.
     stood: Option<Positions>,
     stands_since: Micros,
-    /// Slots at their position that see no light although the far end should send it.
+    /// Slots at their position that receive no light although the far end should send some.
     dark: BTreeMap<Slot, Dark>,
-    /// Kept while it is down.
+    /// Ports that were shut down, kept while the device is down.
     shut: BTreeMap<Slot, (Shut, Micros)>,
     usual: BTreeMap<(Slot, Position), i32>,
     signalled: signals::Signalled,
     in_flight: Option<Flight>,
     pace: signals::Pace,
-    /// Whether it answers a query other than an operation. Its answers are not late then.
+    /// Whether it is answering a query for its identity and state. Its answers do not count as late
+    /// meanwhile.
     occupied: bool,
     free_since: Micros,
     waiting: VecDeque<(Op, bool)>,
@@ -280,14 +284,16 @@ pub struct Controller {
     around: Option<(Txn, Apply)>,
     tickets: u64,
     own_changes: VecDeque<OwnChange>,
-    /// The daemon's own transactions wait after one that could not begin or changed nothing.
+    /// The daemon's own transactions wait until then after one that could not begin or changed
+    /// nothing.
     own_not_before: Micros,
     only_reads: bool,
     strays: Strays,
 }
 
 impl Controller {
-    /// The first actions finish or undo the open transaction of a dead daemon.
+    /// Returns the controller and its first actions, which finish or undo the open transaction of
+    /// the previous daemon process.
     #[must_use]
     pub fn start(inventory: Inventory, ledger: Ledger, now: &Now) -> (Self, Vec<Action>) {
         let unseen = || Seen { silent_since: now.mono, ..Seen::default() };
@@ -323,7 +329,8 @@ impl Controller {
         actions
     }
 
-    /// The journal accepts no records: open changes are left as after a crash.
+    /// Stops all changes because the journal accepts no records. Open changes stay as after a
+    /// crash.
     pub fn only_read(&mut self, ledger: Ledger) {
         (self.ledger, self.only_reads) = (ledger, true);
         (self.drive, self.around) = (None, None);
@@ -336,7 +343,7 @@ impl Controller {
         }
     }
 
-    /// Drops the operations in these actions: writing an earlier record failed.
+    /// Drops the operations in these actions, because an earlier record could not be written.
     pub fn not_sent(&mut self, actions: &[Action]) {
         for action in actions {
             if let Action::Send(device, ticket, _) = action

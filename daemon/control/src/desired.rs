@@ -32,7 +32,8 @@ pub struct Wanted {
     pub phase: Option<Box<Phase>>,
 }
 
-/// Without a phase the circuits of the lit phase, which `owned` shows, are kept.
+/// Returns the positions that a plan requires. Without a phase, keeps the circuits of the lit
+/// phase, which `owned` shows.
 pub fn wanted(
     plan: &Plan,
     phase: Option<&str>,
@@ -81,7 +82,7 @@ fn chosen<'a>(
     }
 }
 
-/// Proves a plan for the installed fabric, without any device.
+/// Proves that a plan is valid for the installed fabric, without contacting any device.
 pub fn prove(plan: &Plan, installed: Option<&Installed>) -> Result<(), Vec<String>> {
     let Some(installed) = installed else { return Err(vec![NO_FABRIC.into()]) };
     if plan.fabric_sha256 != installed.sha256 {

@@ -8,10 +8,10 @@
 //!                                  └────────  less what it predicts and was not) ◀────────┘ what it explains is taken away
 //! ```
 //!
-//! A part is named by its predictions, not by the first symptom. A dead node predicts that all its
-//! modules are silent, a dead module only its own silence. A cut fibre predicts that two modules
-//! that answer and send miss each other's light. The diagnosis is pure and moves nothing; the
-//! policies decide by their own reads.
+//! The diagnosis names a part by its predictions, not by the first symptom. A dead node predicts
+//! that all its modules are silent, a dead module only its own silence. A cut fibre predicts that
+//! two modules that answer and send miss each other's light. The diagnosis is a pure function and
+//! moves nothing; policies decide from their own reads.
 
 mod parts;
 mod symptoms;
@@ -40,7 +40,7 @@ pub struct End {
     pub node: String,
     pub module: DeviceName,
     pub now: PortReading,
-    /// The readings when the link was last known to be well.
+    /// The readings when the link was last known to work.
     pub usual: PortReading,
 }
 
@@ -108,7 +108,7 @@ pub enum Symptom {
     Deaf(DeviceName),
     Strayed(DeviceName),
     Dark(DeviceName, DeviceName),
-    /// About the same on every lane.
+    /// Less light than usual arrives, with about the same loss on every lane.
     Weak(DeviceName, DeviceName),
     /// Less light than usual arrives, with more loss at longer wavelengths.
     Tilted(DeviceName, DeviceName),

@@ -26,7 +26,8 @@ pub use part::{PartEnd, Verdict};
 
 pub trait Site: Domains {
     fn limits(&self, device: &DeviceName) -> Limits;
-    /// Returns the drain control of a slot: a slot of a Linux switch, 0 drained and 1 in use.
+    /// Returns the drain control of a slot. It is a slot of a Linux switch; position 0 is drained,
+    /// 1 is in use.
     fn lever(&self, device: &DeviceName, slot: Slot) -> Option<(DeviceName, Slot)>;
     fn far_end(&self, device: &DeviceName, slot: Slot, position: Position) -> Option<&FibreEnd>;
 }
@@ -59,8 +60,8 @@ pub struct Drive {
     start: Start,
     /// When devices return to earlier positions, missing light there does not fail the drive.
     goes_back: bool,
-    /// Until these times abandoned commands may still be carried out; the devices are armed, and so
-    /// read, afterwards.
+    /// Devices may execute abandoned commands until these times. The drive arms them, and so reads
+    /// them, afterwards.
     late: BTreeMap<DeviceName, Micros>,
     stage: Stage,
     arming: BTreeMap<DeviceName, Arming>,
@@ -131,24 +132,25 @@ impl Drive {
         }
     }
 
-    /// Sets the stages. The moves of a stage wait until the stage before is done.
+    /// Sets the stages. The moves of a stage wait until the previous stage is complete.
     pub fn in_stages(&mut self, stages: Vec<Fabric>) {
         self.stages = stages;
     }
 
-    /// Light need not arrive at earlier positions, because it may have been missing before. If it
-    /// is missing, it is [found](crate::controller::DarkFibre) like any other.
+    /// Makes this drive a rollback. Light need not arrive at the earlier positions, because it may
+    /// have been missing before. The controller [reports](crate::controller::DarkFibre) it like any
+    /// other missing light.
     pub fn go_back(&mut self) {
         self.goes_back = true;
     }
 
-    /// Abandoned commands may be carried out until these times.
+    /// Sets the times until devices may execute abandoned commands.
     pub fn wait_for_late(&mut self, late: BTreeMap<DeviceName, Micros>) {
         self.late = late;
     }
 
-    /// Gives the readings of devices that arm and move with one request, and so need no arming. A
-    /// refusal shows when they are read back.
+    /// Sets the readings of devices that arm and move with one request and therefore need no
+    /// arming. Reading them back reveals a refusal.
     pub fn knows(&mut self, seen: BTreeMap<DeviceName, Observation>) {
         self.known = seen.keys().cloned().collect();
         self.seen = seen;
@@ -159,7 +161,7 @@ impl Drive {
         let devices: Vec<DeviceName> = unknown.cloned().collect();
         for device in &devices {
             let limits = site.limits(device);
-            // An overdue answer is requested again, in case only the line was disturbed.
+            // Repeat the request for an overdue answer, in case only the line was disturbed.
             let from = self.late.get(device).copied().unwrap_or_default().max(now);
             let until = match &self.start {
                 Start::WhatAnswers(silent) if silent.contains(device) => from,
@@ -260,8 +262,8 @@ impl Drive {
             }
             Outcome::Refused(detail) => Some(PartEnd::new(Verdict::Refused, detail)),
             Outcome::Failed(detail) => Some(PartEnd::new(Verdict::Failed, detail)),
-            // Arming moves nothing and can be repeated, so it is the only operation that is simply
-            // tried again.
+            // Arming moves nothing and can be repeated, so it is the only operation that the drive
+            // simply retries.
             Outcome::Unknown(_) | Outcome::Done(None) if now + arming.backoff <= arming.until => {
                 self.wake.insert(device.clone(), now + arming.backoff);
                 arming.backoff = Micros((arming.backoff.0 * 2).min(2_000_000));
@@ -403,7 +405,7 @@ impl Drive {
         Stage::Move(wave)
     }
 
-    /// Slots whose far end is at another position, for now or permanently.
+    /// Returns the slots whose far end is at another position, for now or permanently.
     fn unlit(
         &self,
         device: &DeviceName,
@@ -449,8 +451,9 @@ impl Drive {
         Stage::Undrain(wave)
     }
 
-    /// Restores traffic at the end of a drive that completes or undoes another. That one may have
-    /// drained slots that are at their target here, so that no wave of this drive restores them.
+    /// Restores traffic at the end of a drive that completes or undoes another. The other drive may
+    /// have drained slots that already are at their target, so no wave of this drive restores their
+    /// traffic.
     fn let_back(&mut self, site: &impl Site, commands: &mut Vec<Command>) -> Stage {
         let done = std::mem::replace(&mut self.let_back, true);
         if !done && self.is_probe {

@@ -16,7 +16,7 @@ pub struct Device {
     pub sharing: Sharing,
     pub limits: Limits,
     pub follows: Option<Follows>,
-    /// It promised to arm and fire with one request, so a bypass does not arm it first.
+    /// The device promised to arm and fire with one request, so a bypass does not arm it first.
     pub goes: bool,
     pub answers: Option<Micros>,
     /// Failure domains of single slots; an unlisted slot belongs to the device itself.
@@ -24,7 +24,7 @@ pub struct Device {
     pub levers: BTreeMap<Slot, (DeviceName, Slot)>,
     /// Whether it is a drain control: transactions operate it, and no plan names its positions.
     pub is_lever: bool,
-    /// How far a duplex port's position number is above its slot number, if ports are duplex.
+    /// Offset from a duplex port's slot number to its position number, if ports are duplex.
     pub duplex: Option<u32>,
 }
 
@@ -66,7 +66,8 @@ pub struct Inventory {
     pub devices: BTreeMap<DeviceName, Device>,
     /// Both directions of every fibre between two devices, from the cabling file.
     pub fibres: BTreeMap<FibreEnd, FibreEnd>,
-    /// The switches of each node's network interfaces that can report their links.
+    /// For each node, the switches that its network interfaces are plugged into and that can report
+    /// links.
     pub hosts: BTreeMap<NodeId, BTreeSet<DeviceName>>,
     pub management: Management,
     pub dark_links_max: usize,
@@ -95,8 +96,8 @@ impl Default for Inventory {
 const POLLED_AT_ONCE: usize = 32;
 
 impl Inventory {
-    /// Devices that were read at the same moment get different times: otherwise they would be
-    /// answered late, and be read together forever.
+    /// Spreads the polls of devices that were read at the same moment. Otherwise they would be read
+    /// together forever, and their answers would be late.
     #[must_use]
     pub fn first_poll_after(&self, device: &DeviceName, every: Micros) -> Micros {
         if self.devices.len() <= POLLED_AT_ONCE {
@@ -113,7 +114,7 @@ impl Inventory {
         Micros(every / 8 + (every - every / 8).saturating_mul(share) / 0xffff)
     }
 
-    /// Limits that the configuration does not set follow the promise.
+    /// Derives the limits that the configuration does not set from the device's promise.
     pub fn promised(&mut self, device: &DeviceName, promise: &Promise) {
         let Some(device) = self.devices.get_mut(device) else { return };
         (device.goes, device.answers) = (promise.goes, promise.answer);

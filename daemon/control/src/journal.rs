@@ -1,17 +1,17 @@
 // SPDX-License-Identifier: Apache-2.0
-//! The write-ahead journal: a readable text file that only grows. When it is long, it is restarted
-//! with one record of the whole state.
+//! The write-ahead journal: a readable, append-only text file. The daemon replaces a long journal
+//! by one record of the complete state.
 //!
 //! ```text
 //!   <seq> <sha256 of the line before and this line's body> <body as JSON>\n
 //! ```
 //!
-//! A `+` before the number says that all earlier lines were durable when this line was written. If
-//! one of them is missing, it was lost later, and the tail is not torn.
+//! A `+` before the number means that all earlier lines were durable before this line was added. A
+//! missing earlier line was therefore lost later, and the tail is not torn.
 //!
-//! With a key the hash is an HMAC-SHA-256, so that no line can be written without the key, and
-//! lines from before the key are known as such. Each hash covers the previous one, so no line can
-//! be changed, removed or inserted. A tail that a crash tore off is cut and reported. With any
+//! With a key the hash is an HMAC-SHA-256. Forging a line then requires the key, and lines from
+//! before the key remain recognizable. Each hash covers the previous one, which reveals a changed,
+//! removed or inserted line. The journal cuts a tail that a crash tore, and reports it. With any
 //! other damage the journal accepts no records until an operator decides (docs/decisions/journal.md
 //! explains why it is text and not a database).
 
@@ -55,7 +55,8 @@ pub enum JournalError {
     /// The contents of the disk are unknown until they are [read back](Journal::reopen).
     #[error("the journal failed earlier ({0}) and accepts no records until it is rewritten")]
     Poisoned(String),
-    /// The disk has no room for what would begin. Nothing was written, and the journal continues.
+    /// The disk has no room for the change that would begin. The journal is unchanged and
+    /// continues.
     #[error("the disk is full ({0})")]
     Full(io::Error),
     #[error("{0}")]
@@ -79,9 +80,10 @@ pub struct Damage {
 pub struct Opened<R> {
     pub records: Vec<R>,
     pub torn_bytes: usize,
-    /// Damage other than a torn tail. The records end before it, and none can be added.
+    /// Damage other than a torn tail. The records end before it, and the journal accepts no more.
     pub damage: Option<Damage>,
-    /// For the records before the damage. `None` without damage: the first write gives a proof.
+    /// Proof of the records before the damage. `None` without damage, because the first write gives
+    /// a proof.
     pub proof: Option<Proof>,
 }
 
@@ -110,7 +112,7 @@ impl<R: Serialize + DeserializeOwned, S: Storage> Journal<R, S> {
         Self { storage, chain, good, durable, damaged, poisoned, kind }
     }
 
-    /// Lines without the key are accepted only before the first keyed line.
+    /// Accepts lines without the key only before the first keyed line.
     pub fn open_keyed(mut storage: S, key: Option<Key>) -> Result<(Self, Opened<R>), JournalError> {
         let bytes = storage.load()?;
         let mut chain = Chain::new(key);
@@ -156,8 +158,8 @@ impl<R: Serialize + DeserializeOwned, S: Storage> Journal<R, S> {
         &self.chain.hash
     }
 
-    /// The records contain the state of all earlier ones. After an error the journal continues
-    /// unchanged.
+    /// Replaces all records by these, which must contain their state. After an error the journal
+    /// continues unchanged.
     pub fn restart<'a>(
         &mut self,
         first: impl IntoIterator<Item = &'a R>,
@@ -190,12 +192,12 @@ impl<R: Serialize + DeserializeOwned, S: Storage> Journal<R, S> {
         Ok((self.durable_of(&bytes)?.0, Proof(())))
     }
 
-    /// Continues after a failure. Durable records are kept, and so are later ones that can still be
-    /// read; all of them become durable. Unsynced records that the failure dropped were never
+    /// Continues after a failure. Keeps durable records and later ones that can still be read, and
+    /// makes all of them durable. Unsynced records that the failure dropped were never
     /// acknowledged.
     ///
-    /// [`JournalError::Lost`] if durable lines changed; a journal that was damaged when it was
-    /// opened stays closed.
+    /// Fails with [`JournalError::Lost`] if durable lines changed. A journal that was damaged when
+    /// it was opened stays closed.
     pub fn reopen(&mut self) -> Result<(Vec<R>, Proof), JournalError> {
         if let Some(why) = self.poisoned.as_ref().filter(|_| self.damaged) {
             return Err(JournalError::Poisoned(why.clone()));
@@ -247,7 +249,7 @@ impl<R: Serialize + DeserializeOwned, S: Storage> Journal<R, S> {
         Ok(self.storage.set_aside()?)
     }
 
-    /// After an error the journal needs a [reopen](Self::reopen).
+    /// Fails if the storage is in trouble. The journal then needs a [reopen](Self::reopen).
     pub fn untroubled(&mut self) -> Result<(), JournalError> {
         let trouble = self.storage.trouble().map_or(Ok(()), |why| Err(io::Error::other(why)));
         self.poison_on_error(trouble)
@@ -269,7 +271,7 @@ impl<R: Serialize + DeserializeOwned, S: Storage> Journal<R, S> {
         self.append_leaving(records, None)
     }
 
-    /// For records that begin a change: the disk must have room for them and for `leave` more
+    /// Appends records that begin a change. The disk must have room for them and for `leave` more
     /// bytes, so that the change can be recorded to its end. [`JournalError::Full`] leaves the
     /// journal unchanged.
     pub fn begin<'a>(
@@ -301,8 +303,8 @@ impl<R: Serialize + DeserializeOwned, S: Storage> Journal<R, S> {
         self.poison_on_error(synced).map(|()| Proof(()))
     }
 
-    /// Durable with the next [`Journal::append`]: a crash of the machine before that can lose the
-    /// records.
+    /// Writes records that become durable with the next [`Journal::append`]. A crash of the machine
+    /// before that can lose them.
     pub fn write<'a>(
         &mut self,
         records: impl IntoIterator<Item = &'a R>,
@@ -347,7 +349,7 @@ impl<R: Serialize + DeserializeOwned, S: Storage> Journal<R, S> {
     }
 }
 
-/// `synced`: all earlier lines are durable.
+/// `synced` means that all earlier lines are durable.
 fn encode<'a, R: Serialize + 'a>(
     chain: &mut Chain,
     records: impl IntoIterator<Item = &'a R>,
@@ -434,8 +436,8 @@ fn without_zeros(bytes: &[u8]) -> &[u8] {
 
 /// Returns whether a crash during writes explains the bytes after the last good line: they are cut
 /// short, or sectors are missing and read as zeros. They must begin with the number of the next
-/// line. Everything else is damage: a whole line that does not match its hash, a line in which only
-/// the last byte is wrong, or missing lines that were durable when a later one was written.
+/// line. Everything else is damage: a whole line that does not match its hash, a line with only its
+/// last byte wrong, or missing lines that were durable before a later line was added.
 fn torn(tail: &[u8], mut chain: Chain) -> bool {
     const HOLE_BYTES_MIN: usize = 8;
     if tail.windows(2).any(|bytes| bytes == b"\n+") {

@@ -65,7 +65,7 @@ impl KeptPlan {
     }
 }
 
-/// A plan stored as the difference from another. A plan around a fault differs only a little.
+/// A plan stored as the difference from another. A plan around a fault differs only slightly.
 #[derive(Clone, Debug, Serialize, Deserialize)]
 pub struct FollowingPlan {
     pub after: String,

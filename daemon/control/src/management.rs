@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 //! The management network. Its parts carry the answers of several devices, so two readings are
-//! independent only if no part carries both. Every device also has a line of its own.
+//! independent only if no part carries both. Every device also has its own line.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::fmt;
@@ -47,7 +47,7 @@ impl Management {
         self.shared.entry(device).or_default().insert(domain);
     }
 
-    /// Returns whether one failure of management can silence both.
+    /// Returns whether a single management failure can silence both.
     #[must_use]
     pub fn share(&self, one: &DeviceName, other: &DeviceName) -> bool {
         let [ones, others] = [one, other].map(|device| self.shared.get(device));

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-//! One step on one device until it is proven: switch, read back, compare, qualify.
+//! Executes one step on one device and proves it: switch, read back, compare, qualify.
 //!
 //! ```text
 //!            ┌───────────── what is still missing, as just read ─────────────┐
@@ -9,9 +9,9 @@
 //!      └────────┴─ wait ┘ └ unknown └ gives up   └ does not settle ──▶ refused, failed, unknown
 //! ```
 //!
-//! Whatever the device answers to a switch, the next operation is always a read. So an unknown
-//! outcome is never repeated blindly, and a device that reports success without acting, or moves
-//! another port, is detected.
+//! After a switch command the next operation is always a read, regardless of the device's answer. A
+//! command with an unknown outcome is therefore never repeated blindly. The read also detects a
+//! device that reports success without acting, or moves another port.
 
 use std::collections::{BTreeMap, BTreeSet};
 
@@ -28,33 +28,36 @@ use crate::state::{
 pub struct Limits {
     /// How long an answer to an operation without moves may take before its outcome is unknown.
     pub reply_within: Micros,
-    /// When such an answer is late: the device and the far ends of its fibres are read immediately.
-    /// If its light is missing there, its outcome is unknown.
+    /// How long such an answer may take before it is late. The daemon then reads the far ends of
+    /// the device's fibres immediately; if its light is missing there, the outcome is unknown.
     pub read_within: Micros,
-    /// When an answer is late while the node may be dead because a far end reported its light as
-    /// lost. 0 if the device promises no such time.
+    /// The same while the node may be dead, because a far end reported that its light was lost. 0
+    /// if the device promises no such time.
     pub probe_within: Micros,
     /// How long an answer to an operation that moves light may take before its outcome is unknown.
     pub switch_within: Micros,
     /// A device without light that is unreachable for this long has failed.
     pub silent_within: Micros,
-    /// How long light has to be missing between two ends that look at each other.
+    /// How long light must be missing between two ends that look at each other before the fibre
+    /// counts as dark.
     pub dark_within: Micros,
     /// The first wait after an unknown outcome; it doubles up to 16 times this.
     pub backoff: Micros,
-    /// How long a device with an unknown outcome is read before the step ends.
+    /// How long the mover keeps reading a device with an unknown outcome before the step ends.
     pub reconcile_within: Micros,
     pub attempts_max: u32,
-    /// Longer than one module's promise, because the far end may move in the same transaction.
+    /// How long light may take to settle. Longer than one module's promise, because the far end may
+    /// move in the same transaction.
     pub settle_within: Micros,
     pub settle_poll: Micros,
-    /// The least optical power of a lit slot in 1/1000 dBm, if the device measures it.
+    /// Minimum optical power of a lit slot in 1/1000 dBm, if the device measures it.
     pub power_min_mdbm: i32,
     pub power_samples: u32,
-    /// How long an abandoned command may still be carried out. Within that time nothing that moves
-    /// light is sent, and no read counts. 0 if the device refuses abandoned commands.
+    /// How long the device may still execute an abandoned command. Meanwhile the daemon sends it no
+    /// moves, and no read counts. 0 if the device refuses abandoned commands.
     pub late_within: Micros,
-    /// After a takeover or a timeout. 0 for devices that refuse commands of earlier epochs.
+    /// How long after a takeover or a timeout late commands are undone. 0 for devices that refuse
+    /// commands of earlier epochs.
     pub restore_late_within: Micros,
 }
 
@@ -101,15 +104,17 @@ pub struct Follows {
     pub bits_per_second: u32,
     /// `reply_within` is configured, so no other limit of an answer is longer.
     pub reply_written: bool,
-    /// `settle_within` is configured, so darkness lasts as long.
+    /// `settle_within` is configured, so `dark_within` does not follow the promise.
     pub settle_written: bool,
 }
 
-/// The promise of a module for every answer but that to a fire (docs/firmware-api.md, section 1).
+/// The time that a module promises for every answer except to a fire (docs/firmware-api.md, section
+/// 1).
 pub const ANSWER: Micros = Micros::from_millis(10);
 /// An answer is late after this multiple of the promise.
 const LATE: u64 = 5;
-/// Times the promise, and never before [`DARK_LEAST`], which a read needs.
+/// A fibre is dark after this multiple of the promise, but not before [`DARK_LEAST`], which a read
+/// needs.
 const DARK: u64 = 3;
 const DARK_LEAST: Micros = Micros::from_millis(5);
 /// The bytes of the longest operation in both directions: a name, a status and the neighbours.
@@ -123,7 +128,7 @@ impl Limits {
     /// | --- | --- | --- |
     /// | a read, an arm | 10 ms | five times, and the line time of 256 bytes |
     /// | a switch | commit and 10 ms | five times, the line time of 256 bytes, and the dwell |
-    /// | a read of a node that is suspected | of its events | five times, and the line time of 160 bytes |
+    /// | a read of a suspected node | its answer time for events | five times, and the line time of 160 bytes |
     /// | silence of a device without light | a hello | [`RECONNECT`] and a read |
     /// | darkness | commit and settle | three times, at least 5 ms |
     #[must_use]
@@ -148,7 +153,8 @@ impl Limits {
         self
     }
 
-    /// Before a command that moves light, and after its last sign of life.
+    /// How long a change waits for a silent device before it moves light. A device that has been
+    /// silent for longer gets only one request from an undo.
     #[must_use]
     pub fn patience(&self) -> Micros {
         self.reply_within + Micros(self.reply_within.0 / 2)

@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
-//! The deferred change of a device that could not be reached during an undo. When it answers and is
-//! at one of the two positions of that change, it is brought to the right one.
+//! The deferred change of a device that could not be reached during an undo. Once the device
+//! answers and is at one of the two positions of that change, the daemon moves it to the correct
+//! one.
 
 use serde::{Deserialize, Serialize};
 
@@ -20,7 +21,7 @@ impl Owed {
     #[must_use]
     pub fn after(intent: &Intent, turned: bool, device: &DeviceName) -> Option<Self> {
         if !intent.goal.contains_key(device) {
-            // No plan has positions of drain controls, so a silent one stays listed.
+            // Plans contain no positions of drain controls, so a silent drain control stays listed.
             return None;
         }
         let undoes = intent.cause.undoes();

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-//! The records of the journal; folded, they are the [ledger](crate::ledger).
+//! The records of the journal. Folded together, they give the [ledger](crate::ledger).
 
 use std::collections::{BTreeMap, BTreeSet};
 
@@ -12,7 +12,7 @@ use crate::kept_plan::{FollowingPlan, KeptPlan};
 use crate::ledger::Ledger;
 use crate::state::{DeviceName, Fabric, Micros, Now, Slot, Txn};
 
-/// The origin of a request, and the id that makes a repetition act once.
+/// The origin of a request, and the id that lets a repeated request take effect only once.
 #[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord, Serialize, Deserialize)]
 pub struct Asked {
     pub actor: Actor,
@@ -30,24 +30,26 @@ pub enum Cause {
     Rollback(Txn),
     ConfirmTimeout(Txn),
     Bypass,
-    /// Repaired parts are used again. Old journals have `bypass` for this.
+    /// Uses repaired parts again. Old journals have `bypass` for this.
     Repair,
     Drift,
-    /// A device that did not answer in this transaction is brought to its positions.
+    /// Moves a device that did not answer in this transaction to its positions.
     Owed(Txn),
-    /// A late command of this transaction is undone.
+    /// Undoes a late command of this transaction.
     Late(Txn),
     Probe,
 }
 
 impl Cause {
-    /// Returns whether it completes an undo: it goes as far as devices allow, and never back.
+    /// Returns whether the change is an undo, which proceeds as far as devices allow and is never
+    /// rolled back.
     #[must_use]
     pub fn undoes(&self) -> bool {
         matches!(self, Self::Rollback(_) | Self::ConfirmTimeout(_) | Self::Owed(_))
     }
 
-    /// Lost light cannot wait for the confirmation of another change.
+    /// Returns whether the change may start while another one waits for its confirmation, because
+    /// lost light cannot wait.
     #[must_use]
     pub fn goes_on_top(&self) -> bool {
         matches!(self, Self::Bypass | Self::Repair | Self::Late(_))
@@ -73,7 +75,7 @@ pub struct Intent {
     /// The positions of the moving slots before.
     pub before: Fabric,
     pub after: Fabric,
-    /// The positions that we own on the named devices after the commit.
+    /// The positions that the daemon owns on the named devices after the commit.
     pub goal: Fabric,
     pub owned_before: Fabric,
     pub confirm_within: Option<Micros>,
@@ -131,7 +133,7 @@ pub enum TxnResult {
     Committed,
     RolledBack,
     Aborted,
-    /// Some devices are at the listed positions, and an operator has to look.
+    /// Some devices are at the listed positions and need an operator.
     Partial,
 }
 
@@ -143,14 +145,16 @@ pub struct Pending {
 }
 
 impl Pending {
-    /// Within one boot only the monotonic clock counts, so wall-clock jumps have no effect. After a
-    /// reboot only the wall clock is left; it can shorten the wait but never lengthen it.
+    /// Returns the deadline. Within one boot only the monotonic clock counts, so wall-clock jumps
+    /// have no effect. After a reboot only the wall clock is left, which can shorten the wait but
+    /// never lengthen it.
     #[must_use]
     pub fn deadline(&self, now: &Now) -> Micros {
         end_of(&self.since, self.within, now)
     }
 
-    /// A past deadline does not change.
+    /// Returns the deadline as Unix time in milliseconds. A past deadline does not change within
+    /// one boot.
     #[must_use]
     pub fn until_unix_ms(&self, now: &Now) -> u64 {
         if now.boot != self.since.boot {
@@ -172,7 +176,7 @@ pub struct Lease {
 }
 
 impl Lease {
-    /// After a reboot the rule of [`Pending::deadline`] holds.
+    /// Returns the end of the lease. After a reboot the rule of [`Pending::deadline`] applies.
     #[must_use]
     pub fn until(&self, now: &Now) -> Micros {
         end_of(&self.since, self.within, now)
@@ -198,17 +202,17 @@ pub enum Record {
         after: String,
         ledger: Box<Ledger>,
     },
-    /// A plan, before the first intent that names it.
+    /// A plan, recorded before the first intent that names it.
     Plan(KeptPlan),
     /// A plan around a fault, as the difference from the previous plan.
     PlanAfter(Box<FollowingPlan>),
-    /// Holds until a change [settles](Intent::settles) it.
+    /// A fault report, which stays open until a change [settles](Intent::settles) it.
     Reported {
         asked: Asked,
         parts: BTreeMap<String, Broken>,
         wall_ms: u64,
     },
-    /// The audit log is keyed from now on; a log without this key is not the right one.
+    /// The audit log is keyed from now on. A log without this key is not genuine.
     AuditKey {
         sha256: String,
         wall_ms: u64,
@@ -248,7 +252,7 @@ pub enum Record {
         #[serde(default)]
         wall_ms: u64,
     },
-    /// The lit positions of these devices are ours from now on. Nothing moved.
+    /// The daemon owns the lit positions of these devices from now on. Nothing moved.
     Adopted {
         asked: Asked,
         positions: Fabric,
@@ -272,15 +276,16 @@ pub enum Record {
 impl Record {
     /// Returns whether everything after this record waits until it is durable.
     ///
-    /// `Fire` is not waited for. It becomes durable with the next record: the intent is durable
-    /// already, and after a crash every device of the intent is examined, fired or not. So light
-    /// waits only for the intent.
+    /// `Fire` does not wait, and becomes durable with the next record. The intent is already
+    /// durable, and after a crash the daemon examines every device of the intent, fired or not.
+    /// Light therefore waits only for the intent.
     #[must_use]
     pub fn is_waited_for(&self) -> bool {
         !matches!(self, Self::Fire { .. })
     }
 
-    /// Returns whether it continues something begun earlier. On a full disk it may use the reserve.
+    /// Returns whether the record continues an earlier change. On a full disk it may use the
+    /// reserve.
     #[must_use]
     pub fn goes_on(&self) -> bool {
         matches!(self, Self::Fire { .. } | Self::Turn { .. } | Self::End { .. })

@@ -64,7 +64,7 @@ impl DeviceName {
         &self.0
     }
 
-    /// `group 0` of a transceiver, `port 3` of an optical switch.
+    /// Formats a slot, such as `group 0` of a transceiver or `port 3` of an optical switch.
     #[must_use]
     pub fn slot(&self, slot: Slot) -> String {
         let what = match self.0.parse::<BundleId>() {
@@ -75,14 +75,15 @@ impl DeviceName {
         format!("{what} {slot}")
     }
 
-    /// True except for dark and for the loopback of a transceiver.
+    /// Returns whether a position leads out of the device: not if it is dark or a transceiver's
+    /// loopback.
     #[must_use]
     pub fn leads_out(&self, position: Position) -> bool {
         let back = position == Position::LOOPBACK && self.0.parse::<BundleId>().is_ok();
         !position.is_dark() && !back
     }
 
-    /// A transceiver's `external-1`, an optical switch's `port 26`.
+    /// Formats a position, such as a transceiver's `external-1` or an optical switch's `port 26`.
     #[must_use]
     pub fn place(&self, position: Position) -> String {
         let module = self.0.parse::<BundleId>().is_ok();
@@ -133,7 +134,7 @@ pub fn at(positions: &Positions, slot: Slot) -> Position {
     positions.get(&slot).copied().unwrap_or(Position::DARK)
 }
 
-/// The neighbours of a device at rest are requested at least once in this many reads.
+/// At least one of this many reads of a device at rest requests its neighbours.
 pub const NEIGHBOURS_EVERY: u8 = 8;
 
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
@@ -147,11 +148,11 @@ pub struct Observation {
     pub power_mdbm: BTreeMap<Slot, i32>,
     #[serde(default, skip_serializing_if = "BTreeSet::is_empty")]
     pub tuning: BTreeSet<Slot>,
-    /// The neighbours at the far ends, if the device can name them. At rest they are requested only
-    /// every [`NEIGHBOURS_EVERY`] reads, or if a read asks for it.
+    /// The neighbours at the far ends, if the device can name them. At rest, only every
+    /// [`NEIGHBOURS_EVERY`]th read includes them, unless a read requests them explicitly.
     #[serde(default, skip_serializing_if = "BTreeMap::is_empty")]
     pub neighbours: BTreeMap<Slot, String>,
-    /// Lit slots that send no light by the device's own report, with the reason.
+    /// Lit slots that send no light according to the device, with the reason.
     #[serde(default, skip_serializing_if = "<[_]>::is_empty")]
     pub shut: Box<[(Slot, Shut)]>,
     /// Nodes whose network interfaces are plugged in here and have no link.
@@ -166,7 +167,7 @@ impl Observation {
     }
 }
 
-/// Why a lit slot sends no light, by the device's own report. Only `Failed` is a fault.
+/// Why a lit slot sends no light, according to the device. Only `Failed` is a fault.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "kebab-case")]
 pub enum Shut {
@@ -215,9 +216,9 @@ impl fmt::Display for Txn {
 
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub enum Neighbours {
-    /// Never: the device can answer as fast as possible.
+    /// Do not request them, so that the device answers as fast as possible.
     Never,
-    /// If they are unknown, and now and then.
+    /// Request them if they are unknown, and periodically.
     #[default]
     Usual,
     Always,
@@ -254,14 +255,16 @@ pub enum Outcome {
     Refused(String),
     /// The device reports a failed attempt; its state must be read.
     Failed(String),
-    /// No trustworthy answer: it may or may not have happened. Never retried blindly.
+    /// The answer is missing or not trustworthy, so the operation may or may not have happened.
+    /// Never retried blindly.
     Unknown(String),
 }
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "kebab-case")]
 pub enum Sharing {
-    /// Only one slot at a time holds a position, as on an optical switch. Remove, then add.
+    /// Only one slot at a time holds a position, as on an optical switch. Removals precede
+    /// additions.
     Exclusive,
     /// Each slot has separate positions, as with a transceiver or a nexthop group.
     Independent,
@@ -310,7 +313,7 @@ pub struct Now {
     pub mono: Micros,
     /// Unix time in milliseconds; may jump.
     pub wall_ms: u64,
-    /// The boot from which `mono` is counted.
+    /// Identifies the boot that `mono` counts from.
     pub boot: String,
 }
 

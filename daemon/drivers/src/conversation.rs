@@ -19,7 +19,7 @@ pub trait Conversation: Send {
     fn ask_again(&mut self, _op: &Op, _out: &mut Vec<u8>) -> Option<Outcome> {
         Some(Outcome::Unknown("the answer to an earlier request is outstanding".into()))
     }
-    /// Reads a transceiver's identity and state. Nothing was sent before an error.
+    /// Reads a transceiver's identity and state. An error means that nothing was sent.
     fn look(&mut self, _out: &mut Vec<u8>) -> Result<(), Box<Outcome>> {
         Err(Outcome::Refused(module::NO_MODULE.into()).into())
     }
@@ -30,7 +30,7 @@ pub trait Conversation: Send {
         None
     }
     fn closed(&mut self);
-    /// Returns what arrived since the connection was opened, in words, for a report of a failed hello.
+    /// Returns the data received since the connection opened, as text, to report a failed hello.
     fn heard(&self) -> String {
         String::new()
     }

@@ -2,12 +2,12 @@
 //! Optical circuit switches with the OCP model (`ocp-ocs-optical-switch` 0.8.0) over gNMI.
 //!
 //! Slot n is the n-th port of the input group by index; position N + m is the m-th port of the
-//! output group. A change is one Set, which the switch accepts as a whole or not at all. Lit
-//! circuits are read from the ports, each of which names its peer, and not from the list of
-//! connections. This detects a switch that reports success but moved something else. The list is
-//! used only for connections that have not settled (`PENDING_CONNECTION`) and for the names of
-//! connections to remove. The daemon's connections are named `lightloom-IN-OUT`. Connections of
-//! others are never touched, unless an operator's change takes their ports.
+//! output group. A change is one Set, which the switch accepts as a whole or not at all. The driver
+//! reads lit circuits from the ports, which name their peers, and not from the list of connections.
+//! This detects a switch that reports success but moved something else. The list only shows which
+//! connections have not settled (`PENDING_CONNECTION`) and the names of connections to remove. The
+//! daemon's connections have names like `lightloom-IN-OUT`. Connections of others are never
+//! touched, unless an operator's change takes their ports.
 
 mod calls;
 mod layout;
@@ -35,7 +35,7 @@ use lightloom_control::state::{Op, Outcome};
 use mastership::Mastership;
 pub use settings::{Candidacy, GnmiLogin, Settings};
 
-/// Beyond this number of connections per Set the whole list is read for their status.
+/// If a Set has more connections than this, the driver reads their status from the whole list.
 const NAMED_MAX: usize = 64;
 
 #[derive(Clone, Debug, Default)]

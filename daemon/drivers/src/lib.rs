@@ -76,7 +76,7 @@ pub enum Progress {
 
 pub trait Dialect: Send {
     fn hello(&mut self) -> Vec<Request>;
-    /// The requests of an operation, in order. Nothing was sent before an error.
+    /// Returns the requests of an operation, in order. An error means that nothing was sent.
     fn requests(&mut self, op: &Op) -> Result<Vec<Request>, String>;
     fn after_hello(&mut self) -> Vec<Request> {
         Vec::new()
@@ -97,8 +97,8 @@ pub trait Dialect: Send {
     fn module(&self) -> Option<Module> {
         None
     }
-    /// Processes messages that arrive while no request is outstanding. Most protocols have none, so
-    /// they count as noise.
+    /// Processes messages that arrive while no request is outstanding. Most protocols have no such
+    /// messages, so by default they count as noise.
     fn unasked(&mut self, input: &mut Input) {
         if !input.bytes.is_empty() {
             input.noise += 1;
@@ -192,7 +192,7 @@ impl<D: Dialect> Session<D> {
     }
 
     /// Repeats an outstanding read, in protocols with numbered replies. The answer to the first
-    /// read then only shows that the device is alive.
+    /// read then shows only that the device is alive.
     pub fn ask_again(&mut self, op: &Op, out: &mut Vec<u8>) -> Option<Outcome> {
         let is_numbered = self.waiting.front().is_some_and(|request| request.number != 0);
         if !is_numbered || !matches!(self.doing, Doing::Op(_)) {
@@ -204,7 +204,7 @@ impl<D: Dialect> Session<D> {
         self.start(op, out)
     }
 
-    /// Reads a transceiver's identity and state. Nothing was sent before an error.
+    /// Reads a transceiver's identity and state. An error means that nothing was sent.
     pub fn look(&mut self, out: &mut Vec<u8>) -> Result<(), Box<Outcome>> {
         if self.doing != Doing::Idle {
             return Err(Outcome::Unknown("not connected".into()).into());
@@ -276,7 +276,7 @@ impl<D: Dialect> Session<D> {
         self.input.noise
     }
 
-    /// Returns the first bytes since the connection was opened, in words.
+    /// Returns the first bytes since the connection opened, as text.
     pub fn heard(&self) -> String {
         if self.heard.is_empty() {
             return "it sent nothing".to_owned();

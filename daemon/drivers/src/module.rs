@@ -52,7 +52,7 @@ impl Registers for Copy<'_> {
     }
 }
 
-/// Returns the text of a field of CMIS, without what pads it.
+/// Returns the text of a CMIS field without its padding.
 pub(crate) fn text(field: &[u8]) -> String {
     page00::characters(field).collect::<String>().trim().to_owned()
 }

@@ -118,8 +118,9 @@ impl OcsTrx {
         self.name != LinkName::NONE && self.identity.is_some_and(capable)
     }
 
-    /// A read includes the neighbours if requested, if light has moved or a neighbour is unknown,
-    /// and periodically. Most reads stay short, so that a bypass does not wait for them.
+    /// Returns whether a read includes the neighbours: on request, after light has moved, while a
+    /// neighbour is unknown, and periodically. Most reads stay short, so that a bypass does not
+    /// wait for them.
     fn wants_neighbours(&mut self, asked: Neighbours) -> bool {
         if asked == Neighbours::Never {
             return false;
@@ -502,7 +503,8 @@ impl Dialect for OcsTrx {
     }
 }
 
-/// The node from 1 in the upper 24 bits, the bundle in the lower 8. Zero if the node does not fit.
+/// Returns the node, counted from 1, in the upper 24 bits and the bundle in the lower 8. Zero if
+/// the node does not fit.
 fn link_name(bundle: BundleId) -> LinkName {
     let node = bundle.node.0.saturating_add(1);
     if node >= 1 << 24 { LinkName::NONE } else { LinkName(node << 8 | u32::from(bundle.bundle)) }
@@ -514,7 +516,7 @@ fn neighbour(seen: Neighbour) -> Option<Port> {
     Some(Port { bundle: BundleId { node, bundle }, path: seen.path })
 }
 
-/// A module in the fault state does not count as a port that was shut down.
+/// Returns how a port was shut down, if it was. A module in the fault state does not count.
 fn shut(status: &StatusReport, group: usize, groups: usize) -> Option<Shut> {
     let lanes = status.data_paths.len() / groups.max(1);
     let lanes = status.data_paths.get(group * lanes..(group + 1) * lanes)?;
@@ -539,7 +541,7 @@ fn worst(outcomes: &[PathOutcome]) -> Option<String> {
     Some(format!("switch group {group}: {outcome:?}"))
 }
 
-/// Converts tenths of a microwatt to thousandths of a dBm; no light is -99 dBm.
+/// Converts 0.1 µW to 1/1000 dBm; no light is -99 dBm.
 fn mdbm(power: Power) -> i32 {
     if power.0 == 0 {
         return -99_000;

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-//! What all protocols for switches with ingress and egress ports share. The encoding is left to
-//! each dialect.
+//! The common part of all protocols for switches with ingress and egress ports. Each dialect does
+//! its own encoding.
 
 use std::collections::BTreeMap;
 
@@ -80,7 +80,7 @@ impl Ports {
         Ok(task)
     }
 
-    /// Egress ports would be numbered differently on a switch of another size.
+    /// Refuses a switch of another size, where egress ports would have other numbers.
     fn check_size(&self) -> Result<(), String> {
         let (Some((ingress, egress)), Some(DevicePorts::IngressThenEgress { ingress: planned })) =
             (self.size, self.wired)

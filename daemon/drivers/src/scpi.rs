@@ -6,8 +6,8 @@
 //! that create circuits also use `*OPC?` as a barrier. Removals need no barrier: they are refused
 //! or executed immediately, and the next creation need not wait for light to settle. The mover
 //! reads the result back. Answers to the queries of one line arrive on one line, separated by `;`.
-//! A greeting and echoes are left out: the identity is the last line before the size. `conn:only`
-//! would drop all other circuits and is never sent. Ingress ports are 1 to N, egress
+//! The driver skips a greeting and echoes, because the identity is the last line before the size.
+//! `conn:only` would drop all other circuits and is never sent. Ingress ports are 1 to N, egress
 //! ports N+1 to N+M.
 
 use std::fmt::Write;
@@ -132,7 +132,7 @@ impl Dialect for Scpi {
             Awaits::Size => {
                 let size = line.split_once(',');
                 let size = size.and_then(|(ingress, egress)| self.ports.take_size(ingress, egress));
-                // What came before was a greeting, and this the identity.
+                // The earlier lines were a greeting, and this one is the identity.
                 if size.is_none() {
                     input.noise += 1;
                     self.identity = line;
@@ -143,7 +143,7 @@ impl Dialect for Scpi {
             Awaits::Positions => self.take_observation(&line),
             Awaits::Done | Awaits::Errors => match error(&line, request.awaits) {
                 Some((0, _)) => Some(()),
-                // Parser errors: nothing was executed.
+                // A parser error means that nothing was executed.
                 Some((code @ -199..=-100, text)) => {
                     return Progress::Ended(Outcome::Refused(format!("{code} {text}")));
                 }

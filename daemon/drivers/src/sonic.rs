@@ -3,9 +3,9 @@
 //!
 //! `OCS_CROSS_CONNECT|1A-2B {a_side, b_side}` in CONFIG_DB is the desired state, and one change is
 //! one `MULTI … EXEC`. Lit circuits are read from both databases (`sonic/tables.rs`), or only from
-//! CONFIG_DB if there is no switch behind it. A claim (`sonic/claim.rs`) prevents other controllers
-//! and abandoned sessions from changing circuits. Slot n is the A side of port n, position m the B
-//! side of port m.
+//! CONFIG_DB if the database has no switch behind it. A claim (`sonic/claim.rs`) prevents other
+//! controllers and abandoned sessions from changing circuits. Slot n is the A side of port n,
+//! position m the B side of port m.
 
 mod claim;
 mod tables;

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
-//! Keeps one device connected, runs its operations one at a time, and reports their outcome. Used
-//! by the daemon's device tasks and by the virtual twin. Input: bytes, commands and the time.
-//! Output: bytes and events.
+//! Keeps one device connected, runs its operations one at a time, and reports their outcome. The
+//! daemon's device tasks and the virtual twin use it. Its inputs are bytes, commands and the time;
+//! its outputs are bytes and events.
 //!
 //! ```text
 //!   waiting ──due──▶ greeting ──Ready──▶ idle ⇄ resting before a switch, busy with an operation,
@@ -54,8 +54,8 @@ pub struct Tender {
     name: DeviceName,
     conversation: Box<dyn Conversation>,
     state: State,
-    /// End of the dwell time, before which the device refuses to move its light again. Moves before
-    /// the connection was established are unknown.
+    /// End of the dwell time, before which the device refuses to move its light again. Moves from
+    /// before the connection are unknown.
     rests_until: Micros,
     moves: bool,
     backoff: Micros,
@@ -358,7 +358,7 @@ fn why_lost(outcome: &Outcome) -> Option<String> {
     }
 }
 
-/// Returns whether two reasons are equal, whatever the device sent.
+/// Returns whether two reasons are equal, ignoring the device's own text.
 fn is_same(one: &Trouble, other: &Trouble) -> bool {
     match (one, other) {
         (Trouble::Silent(one), Trouble::Silent(other)) => {

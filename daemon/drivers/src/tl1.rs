@@ -1,11 +1,12 @@
 // SPDX-License-Identifier: Apache-2.0
 //! TL1 for Polatis-style optical switches (TCP 3082).
 //!
-//! A reply is a block of lines that ends with `;`, or with `>` if more follows. Its second line
-//! follows one with the switch's name, date and time, which distinguishes it from a login banner, an
-//! echo or a prompt before it. Autonomous messages arrive at any time, even between a command
-//! and its reply, and `IP`-style acknowledgements may come first. Replies are therefore matched by ctag, not by order. Denials differ: `SARB` means
-//! busy, `SROF` may have moved something, and all others changed nothing.
+//! A reply is a block of lines that ends with `;`, or with `>` if more follows. The line before its
+//! second line has the switch's name, date and time, which distinguishes the reply from a login
+//! banner, an echo or a prompt. Autonomous messages arrive at any time, even between a command and
+//! its reply, and `IP`-style acknowledgements may come first. Replies are therefore matched by
+//! ctag, not by order. Denials differ: `SARB` means busy, `SROF` may have moved something, and all
+//! others changed nothing.
 
 use lightloom_fabric::fat_tree::device_ports::DevicePorts;
 

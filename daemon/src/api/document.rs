@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-//! Streaming deserialization of a plan in a request body. Long lists are parsed into their own
-//! types as they arrive, in any key order; the rest is buffered up to a bound.
+//! Streaming deserialization of a plan in a request body. It parses long lists into their own types
+//! as they arrive, in any key order, and buffers the rest up to a bound.
 
 use std::cell::Cell;
 use std::fmt;

@@ -1,12 +1,11 @@
 // SPDX-License-Identifier: Apache-2.0
-//! Admission checks on a request head, before any byte of its body is read: the client's role, the
-//! body length, the request rate, and the number of bodies in progress.
+//! Admission checks on a request head before the daemon reads the body: the client's role, the body
+//! length, the request rate, and the number of bodies in progress.
 //!
 //! ```text
 //!   head ──▶ role? ──▶ length? ──▶ rate? ──▶ room? ──▶ body ──▶ handler
 //!             403       413         429       429       408
 //! ```
-//! arrive.
 
 use std::collections::BTreeMap;
 use std::sync::atomic::{AtomicU32, Ordering};
@@ -41,13 +40,13 @@ const BODIES_OF_ONE_MAX: usize = 4;
 /// A client whose plan arrived too slowly may not send another one for this long.
 const NO_PLAN_FOR: Duration = Duration::from_secs(30);
 const RETRY_AFTER: u64 = 1;
-/// Time after the daemon's start within which reachable devices are read.
+/// The daemon reads all reachable devices within this time after its start.
 const READ_WITHIN: Duration = Duration::from_secs(3);
 /// A status request waits this long for them.
 const SHOWN_WITHIN: Duration = Duration::from_millis(500);
 /// Limit on the requests of one client that start no transaction.
 const REQUESTS_OF_EACH: Allowance = Allowance { burst: 120, per_second: 2 };
-/// Limit on such requests of all clients together.
+/// Limit on such requests from all clients together.
 const REQUESTS_OF_ALL: Allowance = Allowance { burst: 300, per_second: 4 };
 
 #[derive(Clone, Copy, Debug)]

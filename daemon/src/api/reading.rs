@@ -118,7 +118,7 @@ impl<T: Described + Send + 'static, S: Send + Sync> FromRequest<S> for Body<T> {
     }
 }
 
-/// Total idle time allowed while a plan is received. Received bytes add to it.
+/// Total idle time allowed during the upload of a plan. Received bytes extend it.
 const SILENT_MAX: Duration = Duration::from_secs(5);
 const BYTES_PER_SECOND_MIN: usize = 256 << 10;
 const PIECES_MAX: usize = 4;
@@ -144,7 +144,7 @@ impl Read for Pieces {
     }
 }
 
-/// Parses a body while it arrives, on a blocking thread, so it is never in memory as a whole.
+/// Parses a body while it arrives, on a blocking thread, so the whole body is never in memory.
 async fn read_as_it_comes<T: Described + Send + 'static>(body: RawBody) -> Result<T, Problem> {
     let (sender, pieces) = channel(PIECES_MAX);
     let parsing = tokio::task::spawn_blocking(move || {

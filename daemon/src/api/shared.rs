@@ -148,7 +148,7 @@ impl Shared {
         self.audit.write_refusal(&now, &Entry { unix_ms, actor, verb, request, digest, result });
     }
 
-    /// Adds to the reasons when to retry, if the cause is an unreachable device.
+    /// Adds the time of the next retry to the reasons if the cause is an unreachable device.
     pub(super) async fn with_times(&self, mut reasons: Vec<String>) -> Vec<String> {
         let known = reasons.clone();
         let when =

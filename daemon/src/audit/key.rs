@@ -38,7 +38,7 @@ pub fn read(path: &Path) -> anyhow::Result<Option<Key>> {
         .with_context(|| format!("{shown} is not a key of 64 hex digits: restore it from a backup"))
 }
 
-/// Returns whether the key was created.
+/// Returns the key, and whether it was created.
 pub fn read_or_make(path: &Path) -> anyhow::Result<(Key, bool)> {
     if let Some(key) = read(path)? {
         return Ok((key, false));
@@ -99,7 +99,8 @@ pub fn not_the_one(path: &Path, key: Option<&Key>, known: Option<&str>) -> Optio
     }
 }
 
-/// Changes nothing. `known` is the SHA-256 of the key that the journal recorded.
+/// Verifies the log without changing it. `known` is the SHA-256 of the key that the journal
+/// recorded.
 pub fn verify(config: &Config, known: Option<&str>) -> anyhow::Result<Verified> {
     let file = config.file.state_dir.join(AUDIT_FILE);
     let key_file = path(config);

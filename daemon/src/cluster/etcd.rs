@@ -15,7 +15,7 @@ use ureq::Agent;
 use crate::config::EtcdFile;
 use crate::http;
 
-/// Time limit for one member. Then the next one is tried.
+/// Time limit for one member, before the client tries the next one.
 const ANSWER_WITHIN: Duration = Duration::from_millis(1_000);
 /// Size limit of an answer, which may be a page of journal chunks.
 const ANSWER_BYTES_MAX: u64 = 64 << 20;
@@ -176,13 +176,13 @@ impl Etcd {
         Ok(!left.is_null() && number(left)? > 0)
     }
 
-    /// Deletes the keys attached to it as well.
+    /// Revokes a lease, which also deletes the keys attached to it.
     pub fn revoke(&self, lease: u64) -> Result<(), EtcdError> {
         self.ask("/v3/lease/revoke", &json!({"ID": lease.to_string()})).map(|_| ())
     }
 
-    /// Executes `then` if `conditions` hold; otherwise reads the key `otherwise`. After an error
-    /// the transaction may still have been executed.
+    /// Executes `then` if `conditions` hold; otherwise reads the key `otherwise`. Even after an
+    /// error, etcd may have executed the transaction.
     pub fn txn(
         &self,
         conditions: &[Value],

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 //! Leader election: the leader is the daemon whose key, attached to its lease, is in etcd. The
-//! revision at which the key was created is the epoch, so it increases with every leader.
+//! epoch is the key's creation revision, so it increases with every leader.
 
 use std::sync::{Arc, Mutex, PoisonError};
 use std::time::{Duration, Instant};
@@ -165,8 +165,8 @@ pub fn take_seat(
                 known.set(StandbyView { leader: None, trouble: Some(trouble) });
                 std::thread::sleep(AGAIN_AFTER);
             }
-            // etcd is unreachable, or the prefix belongs to another fabric: retried until an
-            // operator fixes it.
+            // etcd is unreachable, or the prefix belongs to another fabric. Retry until an operator
+            // fixes it.
             Err(error) => {
                 known.set(StandbyView { leader: None, trouble: Some(error.to_string()) });
                 std::thread::sleep(AGAIN_AFTER);
@@ -218,7 +218,7 @@ fn turn(
             let lease = Lease::granted(etcd, file.lasts())?;
             let answer = etcd.txn(&[made_in(&own, 0)], &[lease.put(&own, "")], None);
             if !answer.as_ref().is_ok_and(|answer| answer.succeeded) {
-                // The transaction may have been executed without an answer. Revoking the lease
+                // etcd may have executed the transaction without an answer. Revoking the lease
                 // removes the key.
                 etcd.revoke(lease.id)?;
                 answer?;
@@ -244,7 +244,7 @@ fn turn(
     let found = answer.found.first();
     let leader: String =
         found.map(|leader| String::from_utf8_lossy(&leader.value).into()).unwrap_or_default();
-    // A slow member executed the request before it was repeated at another one.
+    // A slow member executed the request before this daemon repeated it at another member.
     if let Some(own) = found.filter(|leader| leader.lease == lease.id) {
         return Ok(ElectionTurn::Leads { epoch: own.create_revision, lease });
     }

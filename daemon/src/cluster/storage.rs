@@ -7,12 +7,12 @@
 //!   PREFIX/journal/end  generation, chunks, bytes, and `EPOCH.WRITE` of its last write
 //! ```
 //!
-//! Each append is durable when it returns. Each write updates `end`. It requires that the leader's
-//! key belongs to this epoch and that `end` has the revision of the previous write, so a request
-//! that arrives after a later one has no effect. A chunk also requires that the head names this
-//! generation and that the previous chunk exists, so the journal has no gaps. The leader keeps all
-//! bytes in memory. After an unanswered request or a loss it rewrites them as the next generation:
-//! chunks first, the head last.
+//! Each append is durable when it returns. Each write updates `end`. It succeeds only if the
+//! leader's key belongs to this epoch and `end` has the revision of the previous write, so a
+//! request that arrives after a later one has no effect. A chunk also requires that the head names
+//! this generation and that the previous chunk exists, so the journal has no gaps. The leader keeps
+//! all bytes in memory. After an unanswered request or a loss it rewrites them as the next
+//! generation, with the head last.
 
 use std::io;
 use std::sync::atomic::{AtomicBool, Ordering};
@@ -51,7 +51,7 @@ impl JournalTail {
         self.put.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    /// One request regardless of the journal's length.
+    /// Checks the journal with one request, regardless of its length.
     pub(super) fn look(&self, etcd: &Etcd) -> Result<(), EtcdError> {
         let Some(put) = self.known().clone() else { return Ok(()) };
         let as_put = [is(&put.head.0, put.head.1.as_bytes()), put_in(&put.end.0, put.end.1)];
@@ -143,7 +143,7 @@ impl EtcdStorage {
         let head = self.etcd.get(&key)?;
         let head = head.map(|head| String::from_utf8_lossy(&head.value).into_owned());
         let (mut last, mut from) = (None, all.clone());
-        // One request per generation.
+        // Each generation costs one request.
         while let Some(next) = self.etcd.page(&from, &all, 1)?.0.pop() {
             let name = String::from_utf8_lossy(&next.key[all.len()..]).into_owned();
             let number = name.get(..16).and_then(|name| u64::from_str_radix(name, 16).ok());
@@ -196,7 +196,7 @@ impl EtcdStorage {
         format!("{}{at:016x}", self.folder(generation))
     }
 
-    /// Requires that this daemon leads and that `end` is unchanged since its last write.
+    /// Executes a write only if this daemon leads and `end` is unchanged since its last write.
     fn as_leader(&mut self, more: Vec<Value>, then: &[Value], end: End) -> io::Result<u64> {
         if !self.fence.is_open() {
             return Err(io::Error::other(NOT_RENEWED));
@@ -219,7 +219,7 @@ impl EtcdStorage {
             self.end_put = Some(answer.revision);
             return Ok(answer.revision);
         }
-        // A slow member executed the request before it was repeated at another one.
+        // A slow member executed the request before this daemon repeated it at another member.
         self.end_put = Some(found.map_or(0, |end| end.mod_revision));
         if let Some(end) = found.filter(|end| end.value == value.as_bytes()) {
             return Ok(end.mod_revision);

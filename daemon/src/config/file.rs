@@ -37,7 +37,7 @@ pub struct DaemonFile {
     /// API over TCP, with mutual TLS only.
     #[serde(default)]
     pub tls: Option<TlsFile>,
-    /// Cluster of daemons for the same fabric, one of which leads. Their journal is in etcd.
+    /// Several daemons for the same fabric. One leads, and their journal is in etcd.
     #[serde(default)]
     pub etcd: Option<EtcdFile>,
     /// Automatic actions.
@@ -99,7 +99,7 @@ pub struct TlsFile {
 pub struct ClientFile {
     /// Name in the audit log.
     pub name: String,
-    /// SHA-256 of its certificate (DER), 64 hex digits.
+    /// SHA-256 of the client's certificate (DER), 64 hex digits.
     pub sha256: String,
     /// Its roles.
     pub roles: BTreeSet<Role>,
@@ -124,7 +124,7 @@ pub struct HooksFile {
 pub struct HookFile {
     /// Program and arguments, run without a shell.
     pub command: Vec<String>,
-    /// Time limit, after which it is killed [default: 10s].
+    /// Time limit; the daemon then kills the command [default: 10s].
     #[serde(default = "usual_hook_time")]
     pub within: Text<Picoseconds>,
 }
@@ -167,14 +167,16 @@ pub struct PoliciesFile {
     /// Healthy rings that an automatic bypass may move to keep GPUs in service [default: `own-job`].
     #[schemars(with = "Option<MoveGroupsFile>")]
     pub move_groups: Option<MoveGroups>,
-    /// Maximum number of circuits of these rings that are cut without asking [default: unlimited].
+    /// Maximum number of circuits of these rings that a bypass may cut without asking [default:
+    /// unlimited].
     pub max_healthy_circuits: Option<u32>,
-    /// Time to wait for an unreachable module: before a bypass that needs it, and before the status
-    /// reports a node that no peer observes. An unreachable module is not considered failed.
+    /// Time that a bypass waits for an unreachable module that it needs, and time until the status
+    /// reports an unreachable node that no peer observes. An unreachable module does not count as
+    /// failed.
     pub heartbeat: Text<Picoseconds>,
     /// Maximum number of links in one failure domain that may be dark at the same time, at least 2.
     pub dark_links_max: u32,
-    /// Interval at which idle devices are read.
+    /// Interval between reads of an idle device.
     pub poll_every: Text<Picoseconds>,
 }
 
@@ -219,7 +221,7 @@ enum OnFaultFile {
 #[serde(rename_all = "kebab-case")]
 #[expect(dead_code, reason = "schema only")]
 enum MoveGroupsFile {
-    /// None: GPUs are given up.
+    /// None; the bypass gives up GPUs instead.
     Never,
     /// Rings of the stopped job.
     OwnJob,

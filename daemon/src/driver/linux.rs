@@ -2,10 +2,11 @@
 //! Driver for a Linux switch over rtnetlink: links, addresses, routes through nexthop groups, HTB
 //! rates.
 //!
-//! A slot is a nexthop group, and a position is one of its alternatives; 0 is drained. Traffic
-//! moves by replacing the group in place, so the routes through it stay. Nothing is ever deleted,
-//! because deleting a member silently shrinks every group that contains it. Objects carry the
-//! daemon's protocol number and ids of its reserved range; all others are left untouched.
+//! A slot is a nexthop group, and a position is one of the group's alternatives; 0 is drained.
+//! Traffic moves by replacing the group in place, so the routes through it stay. The driver never
+//! deletes an object, because deleting a member silently shrinks every group that contains it. It
+//! marks its objects with the daemon's protocol number and ids from a reserved range, and leaves
+//! all others untouched.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::io;

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-//! The byte stream of a device: TCP with or without TLS, or a serial line. Opened, closed and
-//! written as the tender directs.
+//! The byte stream of a device: TCP with or without TLS, or a serial line. The tender decides when
+//! to open, write and close it.
 //!
 //! A leader that was suspended between queueing and writing may have lost its lease, so the fence
 //! is checked directly before each write of a command. Closing a connection resets it, also when

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-//! Handles a journal or audit log that cannot be written. Open changes are left as after a crash,
-//! devices continue to be read, and writing is retried until it succeeds.
+//! Handles a journal or audit log that does not accept writes. Leaves open changes as after a
+//! crash, continues to read devices, and retries until a write succeeds.
 
 use super::{NotStored, Runtime, full_disk};
 use crate::journal::{Damage, JournalError};
@@ -11,7 +11,7 @@ use lightloom_control::state::Micros;
 
 const MEND_EVERY: Micros = Micros::from_secs(1);
 
-/// Interval at which the counts of unlisted refusals are written.
+/// Interval between writes of the counts of unlisted refusals.
 const COUNT_EVERY: Micros = Micros::from_secs(10);
 
 impl Runtime {
@@ -62,7 +62,8 @@ impl Runtime {
         }
     }
 
-    /// Only open changes are written: the disk is full and the reserved space is in use.
+    /// Returns an error text while the disk is full, when only open changes may write, into the
+    /// reserved space.
     #[must_use]
     pub fn short_of_space(&self) -> Option<String> {
         self.journal.short_of_space().or_else(|| self.audit.short_of_space())

@@ -15,7 +15,7 @@ use lightloom_daemon_api::status::{BrokenPart, OwedView};
 use lightloom_daemon_api::text::named;
 use lightloom_fabric::fault::Part;
 
-/// The limit of drifted devices; beyond it `adopt all` is suggested.
+/// Maximum number of drifted devices that a remedy names. If more drifted, it says `adopt all`.
 const DRIFTED_NAMED_MAX: usize = 6;
 
 pub(super) fn reasons(known: &Knowledge<'_>) -> BTreeMap<String, String> {
@@ -60,7 +60,8 @@ fn left_by<'a>(known: &Knowledge<'a>, device: &DeviceName) -> Option<&'a Past> {
     history.find(|past| past.result == TxnResult::Partial && past.parts.contains_key(device))
 }
 
-/// False for a change that undoes another, because it moves to a different state.
+/// Returns whether all devices are back at their positions before the change. False for a change
+/// that undoes another, because it moves to a different state.
 fn is_as_before(known: &Knowledge<'_>, past: &Past) -> bool {
     let devices = known.control.controller().devices();
     let mut before = past.stood_before.iter();
@@ -89,7 +90,8 @@ fn missed(known: &Knowledge<'_>, txn: Txn) -> String {
     }
 }
 
-/// `None` if the change would be refused; with `--cut-light` if it interrupts circuits.
+/// Returns the command to type, with `--cut-light` if it interrupts circuits. `None` if the daemon
+/// would refuse the change.
 fn typed(known: &Knowledge<'_>, words: &str, apply: &Apply) -> Option<String> {
     let preview = known.control.controller().preview(apply).ok()?;
     let diff = super::diff(known, &preview, apply, None, String::new());
@@ -97,7 +99,8 @@ fn typed(known: &Knowledge<'_>, words: &str, apply: &Apply) -> Option<String> {
     Some(format!("lightloom ctl {words}{cut}"))
 }
 
-/// `None` if it would be refused or forgets a known fault.
+/// Returns the command that applies the last plan again. `None` if the daemon would refuse it or it
+/// forgets a known fault.
 pub(super) fn again(known: &Knowledge<'_>) -> Option<String> {
     let (sha256, plan) = known.control.applied_last().ok()?;
     if is_busy(known) || !known.control.forgotten_by(&plan).is_empty() {

@@ -16,7 +16,8 @@ use lightloom_daemon_api::circuit::{
     CircuitCounts, CircuitView, DarkCircuits, LoopbackView, NoPlan,
 };
 
-/// Without a plan, the circuits formed by positions that the daemon set or adopted.
+/// Returns the circuits of the plan. Without a plan, returns the circuits formed by positions that
+/// the daemon set or adopted.
 pub(super) fn all(known: &Knowledge<'_>) -> Vec<CircuitView> {
     let of = |(a, b): (Port, Port)| CircuitView {
         a: a.to_string(),
@@ -29,7 +30,7 @@ pub(super) fn all(known: &Knowledge<'_>) -> Vec<CircuitView> {
     }
 }
 
-/// Returns whether the module of this end points into its fibre. `None` if unknown.
+/// Returns whether the module at this end looks into its fibre. `None` if unknown.
 fn stands(known: &Knowledge<'_>, port: Port) -> Option<bool> {
     let device = known.control.setup().modules.get(&port.bundle)?;
     Some(read_at(known, device, Slot(0))? == Position(u32::from(port.path)))
@@ -93,7 +94,7 @@ fn read_at(known: &Knowledge<'_>, device: &DeviceName, slot: Slot) -> Option<Pos
 }
 
 /// Returns positions that differ from the plan although no drift, known fault or failed change
-/// explains it. They were adopted so, or moved individually.
+/// explains it. An operator adopted or moved them individually.
 pub(super) fn dark(
     known: &Knowledge<'_>,
     circuits: &[CircuitView],
@@ -167,7 +168,7 @@ fn light_again<'a>(known: &Knowledge<'_>, dark: impl Iterator<Item = &'a DeviceN
 }
 
 /// Reports that no plan is applied, so that faults are not bypassed. A daemon without modules or
-/// without a fabric needs no plan while it knows of any light.
+/// without a fabric file needs no plan while it knows of any light.
 pub(super) fn no_plan(known: &Knowledge<'_>, circuits: &[CircuitView]) -> Option<NoPlan> {
     let ledger = known.control.controller().ledger();
     let idle = ledger.open.is_none() && !known.is_damaged;

@@ -1,5 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-//! Maps enums of the controller to the API's. A variant added on one side fails to compile here.
+//! Maps enums of the controller to enums of the API. A variant added on one side only does not
+//! compile here.
 
 use lightloom_control::change;
 use lightloom_control::controller;

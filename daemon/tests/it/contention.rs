@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
-//! Another controller sets the same circuits: it is noticed, reported with evidence, and not
-//! fought. In this test the other controller restores its own circuit after each change of ours.
+//! Another controller sets the same circuits. The daemon notices, reports it with evidence, and
+//! does not fight it. In this test the other controller restores its own circuit after each change
+//! of ours.
 
 use crate::world;
 use lightloom_control::controller::{

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
-//! A journal changed by others, in a file and in etcd, with raw keys and lines. The leader that
-//! holds it writes it again. A daemon that finds it at its start serves the API, reports the damage
-//! and the remedy, reads devices and changes nothing.
+//! Another program changes the journal's raw lines in a file, or its keys in etcd. A running leader
+//! rewrites its journal. A daemon that finds the damage at its start serves the API, reports the
+//! damage and the remedy, reads devices and changes nothing.
 
 use std::os::unix::net::UnixStream;
 use std::path::Path;
@@ -127,7 +127,7 @@ fn reports_changed_etcd_records_and_documented_recovery_works() {
         wait_for("a status", || status(&socket));
         slowest = slowest.max(died.elapsed());
         let way_out = is_said(&socket, "etcdctl del");
-        // The commands that the status names are run.
+        // Run the commands that the status names.
         daemons.children[0].kill().unwrap();
         daemons.children[0].wait().unwrap();
         let commands: Vec<&str> = way_out.split('`').skip(1).step_by(2).collect();

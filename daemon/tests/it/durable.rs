@@ -112,7 +112,8 @@ fn entry(number: usize) -> Entry {
     }
 }
 
-/// The acknowledged records when the machine stopped, and the ones being written.
+/// The records that were acknowledged when the machine stopped, and the records that were being
+/// written.
 #[derive(Default)]
 struct Said {
     ledger: Ledger,
@@ -314,7 +315,7 @@ fn plan_record_with_wrong_digest_is_damage() {
     assert!(serde_json::from_str::<Record>(&text).is_ok());
 }
 
-/// S1 with a plan and a report: the daemon dies at each point of a bypass that an operator
+/// S1 with a plan and a report. The daemon dies at each point of a bypass that an operator
 /// requested.
 #[test]
 fn s1_plan_and_report_survive_a_crash_at_every_point() {

@@ -53,7 +53,7 @@ fn applies_confirms_and_rolls_back_over_sockets() {
         assert!(sent.iter().any(|line| line == request), "`{request}` was previewed, not sent");
     }
 
-    // The same request again acts once; its id for another request is refused.
+    // A repeated request takes effect once, and the daemon refuses its id for another request.
     let again = daemon.apply("one", &json!(first), &json!({}));
     assert_eq!(again.1, answer);
     assert_eq!(daemon.apply("one", &json!(second), &json!({})).0, 409);
@@ -339,8 +339,7 @@ fn drift_lists_unreachable_devices_as_unseen() {
     });
 }
 
-/// A journal that was edited is reported by status, drift, log and `--check`, with its valid
-/// part.
+/// Status, drift, log and `--check` report an edited journal and show its valid part.
 #[test]
 fn reports_a_damaged_journal_in_every_view() {
     let (_switch, port) = Switch::serve();
@@ -394,7 +393,7 @@ fn checked(folder: &Path, flag: &str) -> (Option<i32>, String) {
     (output.status.code(), String::from_utf8_lossy(&output.stderr).into_owned())
 }
 
-/// Rewrites a chain with another text, as a script can that knows SHA-256 but not the key.
+/// Rewrites a chain with another text, like a script that computes SHA-256 but lacks the key.
 fn forge(log: &str, from: &str, to: &str) -> String {
     use sha2::{Digest, Sha256};
     let mut hash = "0".repeat(64);

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 //! Six hostile clients at the socket of the real daemon, three of them without the role to change
-//! anything. They send long and truncated bodies, refused and valid requests without end. The
-//! daemon stays small, its files grow little, and status requests are answered.
+//! anything. They endlessly send long and truncated bodies, refused requests and valid ones. The
+//! daemon uses little memory, its files grow little, and it answers status requests.
 
 use std::io::{Read, Write};
 use std::os::unix::fs::PermissionsExt;

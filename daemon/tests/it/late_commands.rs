@@ -1,7 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 //! A daemon dies during a change, and a switch without epochs executes one of the change's commands
-//! up to a minute after the takeover. This test has its own SCPI switch of a few lines and uses no
-//! driver.
+//! up to a minute after the takeover. This test uses a minimal SCPI switch instead of a driver.
 
 use crate::world;
 use lightloom_control::change::Mode;

@@ -25,7 +25,7 @@ const STEPS_MAX: u64 = 2_000_000;
 struct Client<'a> {
     sockets: Vec<PathBuf>,
     at: Cell<usize>,
-    /// How long an answer is waited for, or `None` without limit.
+    /// How long the client waits for an answer; `None` without limit.
     patience: Option<Duration>,
     began: Instant,
     history: &'a Mutex<Vec<Line>>,
@@ -224,8 +224,8 @@ fn add_ends(lines: &mut Vec<Line>, reader: &Client<'_>) {
         let over = over.map(|over| committed(&over));
         assert_eq!(over, Some(acknowledged), "transaction {txn} is not as it was acknowledged");
         let end = ends.entry(txn).or_insert_with(|| line.clone());
-        // The change ended before the first answer that says so and after its start. Which of two
-        // requests with one id began it is unknown.
+        // The change ended after its start and before the first answer that says so. Either of two
+        // requests with the same id may have started it.
         (end.sent, end.answered) = (0, end.answered.min(line.answered));
         false
     });

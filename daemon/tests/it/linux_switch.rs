@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 //! The Linux driver against the kernel, checked with `ip -j` and `tc -j`, in a separate network
-//! namespace. Needs root or an unprivileged user namespace, and prints if it has neither.
+//! namespace. Needs root or an unprivileged user namespace, and prints a note if neither is
+//! available.
 
 use std::collections::BTreeMap;
 use std::process::Command;

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
-//! Random and nearly valid input to every parser of the daemon. It yields an answer or a counted
-//! refusal, never a panic, excessive memory or a position that was not sent. Each run draws new
-//! cases; proptest prints and keeps a failing one.
+//! Random and nearly valid input to every parser of the daemon. Each input yields an answer or a
+//! counted refusal, never a panic, excessive memory use or a position that the device did not send.
+//! Each run draws new cases; proptest prints and keeps a failing one.
 
 use lightloom_control::record::Record;
 use lightloom_control::state::{Neighbours, Observation, Op, Outcome, Position, Slot};

@@ -200,7 +200,7 @@ impl Bench {
         }
     }
 
-    /// Undoes one of the last changes, perhaps with a plan around a fault that occurred since.
+    /// Undoes one of the last changes, perhaps with a plan that avoids a fault found since.
     fn roll_back(&mut self, back: usize, around: bool, count: usize) {
         let history = &self.controller.ledger().history;
         let open = history.iter().rev().filter(|past| past.undone_by.is_none());

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
-//! The SONiC driver with an emulated agent on a real Redis. The agent carries out CONFIG_DB later,
-//! one circuit after the other, with tuning, failure and death, and fills STATE_DB as the design or
-//! as the image of July 2026 does.
+//! The SONiC driver with an emulated agent on a real Redis. The agent executes CONFIG_DB later, one
+//! circuit after the other, with tuning, failures and crashes, and fills STATE_DB like the design
+//! or like the image of July 2026.
 //!
 //! Prints "skipped" without a `redis-server` (Debian: `apt-get install redis-server`).
 
@@ -215,8 +215,8 @@ async fn does_not_commit_a_circuit_while_it_tunes() {
         assert!(began.elapsed() >= USUAL.delay + USUAL.tunes, "{:?}", began.elapsed());
         assert_eq!(read(&mut driver).await.tuning, BTreeSet::new());
 
-        // A move of both, each to the other's port, and then dark again, which is seen only when
-        // STATE_DB shows it.
+        // Both circuits swap ports and then go dark, which the driver sees only when STATE_DB shows
+        // it.
         let end = bring(&mut driver, &[(1, 8), (2, 7)], 5_000).await;
         assert!(applied(&end), "{end:?}");
         let table = if is_image { "OCS_CROSS_CONNECT_TABLE" } else { "OCS_CROSS_CONNECT" };

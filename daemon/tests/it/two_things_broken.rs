@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 //! Two simultaneous faults: a change waits for its confirmation, a device dies, the daemon
-//! restarts. Everything possible is done; the rest is listed by name and done when the device
-//! returns.
+//! restarts. The daemon does everything possible, lists the rest by name, and completes it when the
+//! device returns.
 
 use crate::world;
 use lightloom_control::controller::{Action, Answer, Event, Remedy, ReplyTo, Request, Rollback};

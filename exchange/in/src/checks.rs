@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-//! Consistency checks between files: same cluster, same period, same clock.
+//! Checks that files agree: same cluster, same period, same clock.
 
 use std::collections::{BTreeMap, BTreeSet};
 
@@ -7,12 +7,12 @@ use super::clock::shown;
 use super::logs::{HostOutage, HostShape, LoggedJob, Logs};
 use super::problem::{LogPlace, LogTrouble};
 
-/// Smaller clock differences count as the same zone.
+/// A smaller difference between two clocks does not indicate different zones.
 const SAME_CLOCK_S: i64 = 10 * 60;
-/// Number of faults that must agree on a clock difference.
+/// Minimum number of faults that must agree on a clock difference.
 const AGREEING: usize = 2;
 
-/// Records inconsistencies and removes misleading records.
+/// Records inconsistencies between files.
 pub(super) fn check(logs: &mut Logs) {
     logs.outages.sort_by(|a, b| (a.start, &a.host).cmp(&(b.start, &b.host)));
     hosts_are_of_the_topology(logs);
@@ -22,7 +22,7 @@ pub(super) fn check(logs: &mut Logs) {
     hosts_are_alike(logs);
 }
 
-/// The first file that describes a host takes precedence.
+/// Compares the hosts that different files describe. The first file takes precedence.
 fn hosts_are_alike(logs: &mut Logs) {
     let Some(first) = logs.shapes.first() else { return };
     let of_hosts = logs.hosts.values().find_map(|host| Some((host.gpus?, host.place.as_ref()?)));
@@ -90,13 +90,13 @@ fn hosts_are_of_the_topology(logs: &mut Logs) {
     }
 }
 
-/// Returns whether the fault's log does not name the host.
+/// Returns whether the log of the fault does not name its host.
 pub(super) fn is_unnamed(outage: &HostOutage) -> bool {
     outage.host.starts_with("unnamed-")
 }
 
-/// The same fault in two files has the same time unless their clocks differ. The difference is the
-/// offset on which most hosts agree.
+/// A fault that two files record has the same time in both unless their clocks differ. The
+/// difference is the offset on which most hosts agree.
 fn clocks_agree(logs: &mut Logs) {
     let files = by_file(&logs.outages, |outage| &outage.place);
     let files: Vec<(&String, &Vec<&HostOutage>)> = files.iter().collect();
@@ -118,7 +118,7 @@ fn clocks_agree(logs: &mut Logs) {
     }
 }
 
-/// Returns the seconds by which faults of `a` follow those of `b` on the same hosts, if enough of
+/// Returns by how many seconds faults in `a` follow those in `b` on the same hosts, if enough of
 /// them agree.
 fn offset(a: &[&HostOutage], b: &[&HostOutage]) -> Option<i64> {
     let mut nearest: Vec<i64> = Vec::new();
@@ -132,7 +132,7 @@ fn offset(a: &[&HostOutage], b: &[&HostOutage]) -> Option<i64> {
     (agreeing >= AGREEING && 2 * agreeing > nearest.len()).then_some(middle)
 }
 
-/// The first and last instant of a file's records.
+/// The first and the last time in a file's records.
 type Period = (i64, i64);
 
 fn periods_overlap(logs: &mut Logs) {
@@ -153,8 +153,8 @@ fn periods_overlap(logs: &mut Logs) {
     }
 }
 
-/// Returns the period with fault logs and the files of that period. Among files that do not
-/// overlap, it selects those with the most faults.
+/// Returns the period that the fault logs cover, and the files from that period. If the files fall
+/// into separate periods, the one with the most faults is selected.
 pub(super) fn watched(logs: &Logs) -> Option<(Period, BTreeSet<&str>)> {
     let mut parts: Vec<(Period, BTreeSet<&str>)> = Vec::new();
     for (file, period) in periods(logs) {
@@ -176,7 +176,7 @@ pub(super) fn watched(logs: &Logs) -> Option<(Period, BTreeSet<&str>)> {
     parts.into_iter().filter(|(_, files)| faults(files) > 0).max_by_key(|(_, files)| faults(files))
 }
 
-/// Returns the period of each file with jobs or faults.
+/// Returns the period of each file that records jobs or faults.
 fn periods(logs: &Logs) -> BTreeMap<&str, Period> {
     let jobs = logs.jobs.iter().map(|job| (&job.place, job.start, job.end));
     let outages = logs.outages.iter().map(|outage| (&outage.place, outage.start, outage.end));

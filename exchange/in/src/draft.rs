@@ -1,9 +1,9 @@
 // SPDX-License-Identifier: Apache-2.0
-//! Drafts lightloom files from logs: fabric with its job, fault trace, scenario, months for `buy`,
-//! measured steps.
+//! Drafts lightloom files from logs: the fabric with its job, the fault trace, the scenario, the
+//! months for `buy`, and measured steps.
 //!
-//! Values are taken from logs, derived from them by counting or computing, or else assumed. Each
-//! value is a [`Guess`], and the same sentence appears as a comment in the file.
+//! Each value is stated in a log, derived by counting or computing, or else assumed. It is recorded
+//! as a [`Guess`], and the drafted file has the same sentence as a comment.
 
 mod buy;
 mod cluster;
@@ -38,7 +38,7 @@ impl GuessConfidence {
     }
 }
 
-/// A value in a drafted file.
+/// A value in a drafted file, with its origin.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize)]
 pub struct Guess {
     pub file: &'static str,
@@ -57,11 +57,11 @@ pub struct DraftFile {
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Draft {
     pub files: Vec<DraftFile>,
-    /// Values for the operator to review.
+    /// Values that the operator should review.
     pub guesses: Vec<Guess>,
 }
 
-/// A value with its origin, before it is assigned to a file.
+/// A value and its origin, before it is assigned to a file.
 #[derive(Clone, Debug, PartialEq, Eq)]
 struct Sourced<T> {
     value: T,
@@ -83,7 +83,7 @@ impl<T> Sourced<T> {
     }
 }
 
-/// A file under construction, with its guesses.
+/// A file under construction, and its guesses.
 struct DraftPage {
     name: &'static str,
     text: String,
@@ -100,7 +100,7 @@ impl DraftPage {
         self.text.push('\n');
     }
 
-    /// Appends a comment about the origin of a value and records the guess.
+    /// Appends a comment about a value's origin and records the guess.
     fn guess<T: ToString>(&mut self, key: &'static str, known: &Sourced<T>) {
         let Sourced { value, confidence, why } = known;
         let value = value.to_string();
@@ -116,8 +116,8 @@ impl DraftPage {
     }
 }
 
-/// Drafts files that run, even with incomplete logs. `path` returns the path from these files to a
-/// log.
+/// Drafts files that run even if the logs are incomplete. `path` returns the path from these files
+/// to a log.
 #[must_use]
 pub fn draft(logs: &Logs, path: &dyn Fn(&str) -> String) -> Draft {
     let cluster = ClusterDraft::of(logs);

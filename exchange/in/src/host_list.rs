@@ -1,13 +1,13 @@
 // SPDX-License-Identifier: Apache-2.0
 //! Slurm host lists such as `gpu[001-003,7],login` (see scontrol(1), "hostlist").
 
-/// Larger lists are treated as an error.
+/// A larger list is treated as an error.
 const MOST_HOSTS: u64 = 1_000_000;
 
 /// Returns the hosts of a list, in order.
 ///
 /// # Errors
-/// Describes the syntax error.
+/// Returns a description of the syntax error.
 pub(crate) fn expand(list: &str) -> Result<Vec<String>, String> {
     let mut hosts = Vec::new();
     for item in items(list) {
@@ -53,7 +53,7 @@ fn expand_item(before: &str, item: &str, hosts: &mut Vec<String>) -> Result<(), 
 mod tests {
     use super::expand;
 
-    /// As expanded by `scontrol show hostnames` of Slurm 22.05.
+    /// As `scontrol show hostnames` of Slurm 22.05 expands them.
     #[test]
     fn host_lists_expand_like_slurm() {
         let hosts = |list: &str| expand(list).unwrap().join(" ");

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-//! JSON records with their line numbers, from an array, an object with a list, or consecutive
+//! Reads JSON records with their line numbers from an array, an object with a list, or consecutive
 //! objects.
 
 use std::borrow::Cow;
@@ -16,15 +16,15 @@ pub(crate) struct JsonRecord<'f> {
     pub(crate) text: Cow<'f, str>,
 }
 
-/// A document that lists its records.
+/// A document that contains a list of records.
 #[derive(Deserialize)]
 struct JsonListing<'f> {
     #[serde(borrow, alias = "events", alias = "jobs", alias = "instances")]
     items: Vec<&'f RawValue>,
 }
 
-/// Returns all records of a file. A line that is not JSON is recorded, and reading continues on the
-/// next line if that one starts a record.
+/// Returns all records in a file. If a line is not JSON, the problem is recorded, and reading
+/// continues at the next line if a record starts there.
 pub(crate) fn records<'f>(file: &LogFile<'f>, logs: &mut Logs) -> Vec<JsonRecord<'f>> {
     let mut found = Vec::new();
     let mut lines = LineCounter { bytes: file.bytes, at: 0, line: 1 };
@@ -55,7 +55,7 @@ pub(crate) fn records<'f>(file: &LogFile<'f>, logs: &mut Logs) -> Vec<JsonRecord
             }
             None => {
                 let trouble = LogTrouble::Malformed(format!("not JSON from here on: {error}"));
-                // The parser counts lines from where it began.
+                // The parser counts lines from its starting point.
                 let before = file.bytes[at..start].iter().filter(|byte| **byte == b'\n').count();
                 let line = number + error.line().saturating_sub(1 + before);
                 logs.problem(file.line(line), trouble);
@@ -66,8 +66,8 @@ pub(crate) fn records<'f>(file: &LogFile<'f>, logs: &mut Logs) -> Vec<JsonRecord
     }
 }
 
-/// Returns a line of JSON whose only mistakes are the numbers that C prints for a division by zero,
-/// with `null` for these.
+/// Replaces the numbers that C prints for a division by zero by `null`, and returns the line if it
+/// is then valid JSON.
 fn with_nulls(line: &[u8]) -> Option<String> {
     let mut text = std::str::from_utf8(line).ok()?.to_owned();
     for number in ["-inf", "inf", "-nan", "nan"] {
@@ -89,7 +89,7 @@ fn listed<'f>(value: &'f str, lines: &mut LineCounter<'f>, found: &mut Vec<JsonR
     }
 }
 
-/// Counts lines up to a piece of the file. Pieces must come in order.
+/// Counts the lines up to a position in the file. Positions must be given in ascending order.
 struct LineCounter<'f> {
     bytes: &'f [u8],
     at: usize,
@@ -110,7 +110,7 @@ impl<'f> LineCounter<'f> {
     }
 }
 
-/// Parses a record, or records the error.
+/// Parses a record or records the error.
 pub(crate) fn parse<'r, T: Deserialize<'r>>(
     file: &LogFile<'_>,
     record: &'r JsonRecord<'_>,

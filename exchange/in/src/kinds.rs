@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-//! All log kinds, detected by content: one file and one line in [`KINDS`] each.
+//! All log kinds, which are detected by content. Each has one file and one line in [`KINDS`].
 
 mod acme;
 mod flight_recorder;
@@ -24,11 +24,11 @@ use super::{checks, mentions};
 #[derive(Clone, Copy, Debug)]
 pub struct LogKind {
     pub name: &'static str,
-    /// How to obtain such a log.
+    /// How an operator obtains such a log.
     pub from: &'static str,
-    /// Detects a file of this kind by its text.
+    /// Detects a file of this kind from its text.
     pub(crate) is: fn(&str) -> bool,
-    /// Records the content of all files of this kind.
+    /// Records the contents of all files of this kind.
     pub(crate) read: fn(&[LogFile<'_>], &mut Logs),
 }
 
@@ -50,10 +50,10 @@ pub const KINDS: &[LogKind] = &[
     inspector::KIND,
 ];
 
-/// Files are recognised by their beginning, or else by the whole.
+/// Files are recognised by their first bytes or, failing that, by their whole text.
 const HEAD: usize = 1 << 16;
 
-/// Reads an operator's files, each according to its content, and checks them against each other.
+/// Reads an operator's files, each by its detected kind, and checks that they agree.
 #[must_use]
 pub fn read(files: &[LogFile<'_>]) -> Logs {
     let mut logs = Logs::default();
@@ -77,7 +77,8 @@ pub fn read(files: &[LogFile<'_>]) -> Logs {
         if !files.is_empty() {
             (kind.read)(files, &mut logs);
         }
-        // The fields of a profile are few and all read, and its text is long.
+        // Profiles are long, and every field that matters in them is read, so they are not
+        // searched.
         if kind.name != kineto::KIND.name {
             others.extend(files);
         }
@@ -94,8 +95,8 @@ fn kind_of(file: &LogFile<'_>) -> Option<usize> {
     of(&head).or_else(|| (file.bytes.len() > HEAD).then(|| of(&file.text())).flatten())
 }
 
-/// Returns a file in UTF-8, as far as it is text, without its byte order mark. Windows PowerShell
-/// redirects text as UTF-16.
+/// Returns the file as UTF-8 text without a byte order mark. Windows PowerShell redirects text as
+/// UTF-16.
 fn plain(bytes: &[u8]) -> Cow<'_, [u8]> {
     let units = |read: fn([u8; 2]) -> u16| {
         let units = bytes[2..].chunks_exact(2).map(|pair| read([pair[0], pair[1]]));

@@ -1,19 +1,20 @@
 // SPDX-License-Identifier: Apache-2.0
-//! Reads an operator's own logs about a cluster, its jobs and its faults, and drafts lightloom
-//! files from them.
+//! Reads an operator's logs about a cluster, its jobs and its faults, and drafts lightloom files
+//! from them.
 //!
 //! ```text
 //! files ──▶ kinds (one file each) ──▶ Logs ──▶ checks across files ──▶ draft ──▶ fabric, fault trace, scenario, …
 //! ```
 //!
-//! [`read`] detects the kind of each file by its content and extracts the information common to all
-//! kinds: hosts and their switches, jobs, outages, training profiles. [`draft`] converts it to
-//! commented files. Values missing from the logs become a [`Guess`] with its [`GuessConfidence`].
-//! Inconsistencies become a [`LogProblem`] with file and line and the remaining usable information.
+//! [`read`] detects each file's kind by its content and extracts the information common to all
+//! kinds: hosts and their switches, jobs, outages, training profiles. [`draft`] turns it into
+//! commented files. A value that the logs do not contain becomes a [`Guess`] with its
+//! [`GuessConfidence`]. An inconsistency becomes a [`LogProblem`], which names the file, the line,
+//! and what can still be used.
 //!
-//! To add a kind, add a file in `kinds/` with a [`LogKind`] and a line in [`KINDS`].
+//! To add a kind, add a file with a [`LogKind`] in `kinds/` and a line in [`KINDS`].
 //!
-//! Reading folders is left to the command line, and running the results to the emulator.
+//! The command line reads folders, and the emulator runs the resulting files.
 
 mod checks;
 mod clock;

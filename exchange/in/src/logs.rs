@@ -15,7 +15,7 @@ pub struct LogFile<'f> {
 }
 
 impl LogFile<'_> {
-    /// Returns the location of a line, from 1.
+    /// Returns the location of a line, counted from 1.
     pub(crate) fn line(&self, line: usize) -> LogPlace {
         LogPlace { file: self.name.to_owned(), line: Some(line) }
     }
@@ -25,7 +25,7 @@ impl LogFile<'_> {
         LogPlace { file: self.name.to_owned(), line: None }
     }
 
-    /// Returns the whole file as text. Bytes that are not UTF-8 are replaced.
+    /// Returns the whole file as text, replacing bytes that are not UTF-8.
     pub(crate) fn text(&self) -> Cow<'_, str> {
         String::from_utf8_lossy(self.bytes)
     }
@@ -34,77 +34,78 @@ impl LogFile<'_> {
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct HostRecord {
     pub switches: Vec<String>,
-    /// Fast domain of its accelerators. `None` if unknown.
+    /// Fast domain of the host's accelerators, or `None` if it is unknown.
     pub domain: Option<String>,
-    /// Number of accelerators. `None` if unknown.
+    /// Number of accelerators, or `None` if it is unknown.
     pub gpus: Option<u32>,
-    /// Product name of the accelerators. `None` if unknown.
+    /// Product name of the accelerators, or `None` if it is unknown.
     pub product: Option<String>,
-    /// First mention in a topology. `None` for a host mentioned only by jobs or faults.
+    /// First mention in a topology, or `None` if only jobs or faults mention the host.
     pub place: Option<LogPlace>,
 }
 
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct HostShape {
     pub gpus: u32,
-    /// Product name. `None` if not in the file.
+    /// Product name, or `None` if the file does not contain it.
     pub product: Option<String>,
-    /// Rate of most interfaces. `None` if not in the file.
+    /// Rate of most interfaces, or `None` if the file does not contain it.
     pub bits_per_second: Option<u64>,
-    /// Number of links of an accelerator inside the fast domain. `None` if not in the file.
+    /// Number of an accelerator's links within the fast domain, or `None` if it is not in the file.
     pub domain_links: Option<u32>,
     pub place: LogPlace,
 }
 
-/// A job that ran. Times are seconds since 1970.
+/// A job that ran. Times are in seconds since 1970.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct LoggedJob {
-    /// Number or name in the log.
+    /// Number or name of the job in the log.
     pub id: String,
-    /// Job name. `None` if not in the log.
+    /// Job name, or `None` if the log does not contain it.
     pub name: Option<String>,
     pub gpus: u64,
     pub nodes: u64,
     pub hosts: Vec<String>,
     pub start: i64,
-    /// End time. `None` if it was still running.
+    /// End time, or `None` if the job was still running.
     pub end: Option<i64>,
     pub failed: bool,
     pub place: LogPlace,
 }
 
-/// An outage of a host. Times are seconds since 1970.
+/// An outage of a host. Times are in seconds since 1970.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct HostOutage {
     pub host: String,
     pub start: i64,
-    /// End time. `None` if unknown.
+    /// End time, or `None` if it is unknown.
     pub end: Option<i64>,
-    /// Failed part, as named in the log.
+    /// The failed part, as the log names it.
     pub class: String,
     pub description: String,
     pub place: LogPlace,
 }
 
-/// Content of a training step profile, or of a dump of its collectives.
+/// What the profile of a training step, or a dump of its collectives, contains.
 #[derive(Clone, Debug, PartialEq)]
 pub struct TrainingProfile {
     pub place: LogPlace,
-    /// Files of all ranks with a profile, ordered by name.
+    /// The files of all ranks that have a profile, ordered by name.
     pub files: Vec<String>,
-    /// Ranks of the job. `None` if unknown.
+    /// Number of ranks in the job, or `None` if it is unknown.
     pub world: Option<u32>,
-    /// Ranks per host. `None` if unknown.
+    /// Number of ranks per host, or `None` if it is unknown.
     pub ranks_per_host: Option<u32>,
-    /// Number and product name of the accelerators that a rank saw on its host. `None` if unknown.
+    /// Number and product name of the accelerators that a rank saw on its host, or `None` if
+    /// unknown.
     pub accelerators: Option<(u32, String)>,
-    /// Median duration of the recorded steps in seconds. `None` if no step is marked.
+    /// Median duration of the recorded steps in seconds, or `None` if no step is marked.
     pub step_seconds: Option<f64>,
-    /// Sizes of process groups by name.
+    /// Size of each process group, by name.
     pub groups: BTreeMap<String, u32>,
-    /// Bytes of a rank's buffers per step (or per file, if no step is marked), by group size.
+    /// Bytes in a rank's buffers per step (or per file, if no step is marked), by group size.
     pub exchanged: BTreeMap<u32, u64>,
-    /// Largest bus bandwidth of a collective in bytes per second, by group size.
+    /// Highest bus bandwidth of any collective in bytes per second, by group size.
     pub bandwidth: BTreeMap<u32, f64>,
 }
 
@@ -140,12 +141,12 @@ pub struct Logs {
     pub outages: Vec<HostOutage>,
     pub profiles: Vec<TrainingProfile>,
     pub problems: Vec<LogProblem>,
-    /// Where a file mentions a fact that no record of it gives.
+    /// Where a file mentions each fact in some spelling, even if no reader understands it.
     pub(crate) mentions: BTreeMap<Fact, String>,
 }
 
 impl Logs {
-    /// Returns whether the files contain no information.
+    /// Returns whether the files contain no information at all.
     #[must_use]
     pub fn say_nothing(&self) -> bool {
         self.hosts.is_empty()
@@ -155,8 +156,8 @@ impl Logs {
             && self.profiles.is_empty()
     }
 
-    /// Returns why a value is assumed: no file has the fact, or one has it in a form that is not
-    /// understood.
+    /// Returns why a value is assumed: no file contains the fact, or a file has it in a form that
+    /// no reader understands.
     pub(crate) fn lacks(&self, fact: Fact, absent: &str) -> String {
         match self.mentions.get(&fact) {
             Some(place) => format!("not understood: {place}"),
@@ -168,7 +169,7 @@ impl Logs {
         self.problems.push(LogProblem { place, trouble });
     }
 
-    /// Returns the file with the topology, if any.
+    /// Returns the file that contains the topology, if there is one.
     #[must_use]
     pub fn topology(&self) -> Option<&str> {
         let placed =
@@ -176,7 +177,7 @@ impl Logs {
         placed.and_then(|host| host.place.as_ref()).map(|place| &*place.file)
     }
 
-    /// Records a host, keeping what is already known about it.
+    /// Records a host and keeps what is already known about it.
     pub(crate) fn host(&mut self, name: &str, found: HostRecord) {
         let Some(host) = self.hosts.get_mut(name) else {
             self.hosts.insert(name.to_owned(), found);
@@ -199,14 +200,14 @@ impl Logs {
         host.product = host.product.take().or(found.product);
     }
 
-    /// Returns the hosts named by jobs and outages.
+    /// Returns the hosts that jobs and outages name.
     pub(crate) fn named_hosts(&self) -> BTreeSet<&str> {
         let of_jobs = self.jobs.iter().flat_map(|job| job.hosts.iter());
         of_jobs.chain(self.outages.iter().map(|outage| &outage.host)).map(String::as_str).collect()
     }
 }
 
-/// Returns the most frequent value, the larger one of equals.
+/// Returns the most frequent value (the largest in a tie).
 pub(crate) fn most_common<T: Copy + Ord>(values: impl Iterator<Item = T>) -> Option<T> {
     let mut counts: BTreeMap<T, usize> = BTreeMap::new();
     for value in values {
@@ -215,26 +216,26 @@ pub(crate) fn most_common<T: Copy + Ord>(values: impl Iterator<Item = T>) -> Opt
     counts.into_iter().max_by_key(|(value, count)| (*count, *value)).map(|(value, _)| value)
 }
 
-/// A host observed to fail or recover.
+/// An observation that a host failed or recovered.
 #[derive(Clone, Debug)]
 pub(crate) struct HostChange {
     pub(crate) host: String,
     pub(crate) at: i64,
-    /// What failed; the recovery must name the same.
+    /// What failed; the recovery must name the same class.
     pub(crate) class: String,
-    /// All names of the part that failed, such as a GPU's index and UUID. Empty for the host as a
-    /// whole: its recovery is that of every part.
+    /// All names of the failed part, such as a GPU's index and UUID. Empty for the host as a whole,
+    /// whose recovery ends the faults of all its parts.
     pub(crate) part: Vec<String>,
     pub(crate) is_back: bool,
     pub(crate) description: String,
     pub(crate) place: LogPlace,
 }
 
-/// Index of an open outage, and the names of the parts that have failed.
+/// Index of an open outage, and the names of each part that has failed.
 type OpenOutage = (usize, Vec<Vec<String>>);
 
-/// Converts observations in any order to outages. A host is out while any of its parts is. A fault
-/// of a part that is observed again before it ends is the same fault.
+/// Converts observations, in any order, to outages. A host is out of service while any of its parts
+/// is. If a part's fault is observed again before it ends, it is the same fault.
 pub(crate) fn outages(mut changes: Vec<HostChange>) -> Vec<HostOutage> {
     changes.sort_by_key(|change| (change.at, change.is_back));
     let mut open: BTreeMap<(String, String), OpenOutage> = BTreeMap::new();

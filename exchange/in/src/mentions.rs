@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-//! Known spellings of the facts that a draft needs. Only if no file has any of them is a fact absent;
-//! otherwise it is not understood.
+//! Known spellings of the facts that a draft needs. A fact counts as absent only if no file
+//! contains any of its spellings; otherwise it counts as present but not understood.
 
 use std::collections::BTreeMap;
 use std::collections::btree_map::Entry;
@@ -18,7 +18,7 @@ pub(crate) enum Fact {
     Faults,
 }
 
-/// The spellings of each fact, one a line.
+/// The spellings of each fact, one per line.
 const SPELLINGS: &[(Fact, &str)] = &[
     (
         Fact::Switches,

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-//! Unusable or inconsistent parts of logs: location, problem and consequence.
+//! Parts of logs that are unusable or inconsistent: location, problem and consequence.
 
 use std::fmt;
 
@@ -9,7 +9,7 @@ use serde::Serialize;
 pub struct LogPlace {
     /// Path as the user wrote it.
     pub file: String,
-    /// Line from 1. `None` for the whole file.
+    /// Line number from 1, or `None` for the whole file.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub line: Option<usize>,
 }
@@ -37,7 +37,7 @@ impl fmt::Display for LogProblem {
 
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 pub enum LogTrouble {
-    /// The file has no known kind.
+    /// The file is of no known kind.
     #[error("not recognised as any of: {known}")]
     Unrecognised { known: String },
     #[error("compressed with gzip")]
@@ -51,12 +51,12 @@ pub enum LogTrouble {
     /// Hosts are connected to each other without a switch.
     #[error("{count} of its edges join hosts with each other")]
     HostLinks { count: usize },
-    /// Hosts in two files differ in the number of GPUs.
+    /// The hosts in two files have different numbers of GPUs.
     #[error("its host has {gpus} GPUs, and hosts of {other} have {others}")]
     OtherShape { gpus: u32, other: String, others: u32 },
     #[error("no column `{column}`")]
     NoColumn { column: &'static str, help: &'static str },
-    /// A time has an unknown format.
+    /// The format of a time is unknown.
     #[error("`{0}` is no time")]
     NoTime(String),
     /// A record ends before it begins.
@@ -68,13 +68,13 @@ pub enum LogTrouble {
     /// A referenced switch is not defined.
     #[error("switch {0} is named and has no line of its own")]
     NoSwitch(String),
-    /// No host of a file is in the topology.
+    /// None of the hosts in a file is in the topology.
     #[error("none of its {count} hosts ({first}, …) is in {topology}: logs of different clusters")]
     OtherCluster { count: usize, first: String, topology: String },
     /// A host is not in the topology.
     #[error("host {host} is not in {topology}")]
     UnknownHost { host: String, topology: String },
-    /// Two files have the same faults at different times.
+    /// Two files record the same faults at different times.
     #[error(
         "its faults are {minutes} min {direction} those of {other} on the same hosts: the clocks differ"
     )]
@@ -86,20 +86,20 @@ pub enum LogTrouble {
     },
     #[error("it is of {period}, and {other} of {others}: they do not overlap")]
     Periods { period: String, other: String, others: String },
-    /// The API server merged repeated events.
+    /// The API server has merged repeated events.
     #[error("seen {count} times, {between} of them between its first and its last time")]
     Merged { count: u64, between: u64 },
     #[error("{found} fields for {columns} columns, and no JobName that could hold a `|`")]
     Fields { found: usize, columns: usize },
     #[error("its times have no zone")]
     NoZone,
-    /// A job ran longer than the period of fault logs.
+    /// A job ran longer than the period that the fault logs cover.
     #[error("job {job} ran for {days:.1} days, and faults are logged for {covered:.1}", days = *hours as f64 / 24.0, covered = *covered_hours as f64 / 24.0)]
     LongJob { job: String, hours: i64, covered_hours: i64 },
-    /// A job has more GPUs than the cluster.
+    /// A job uses more GPUs than the cluster has.
     #[error("job {job} has {gpus} GPUs, and the topology {total}")]
     LargeJob { job: String, gpus: u64, total: u64 },
-    /// Jobs failed without naming the host.
+    /// Jobs failed, but the log does not name the hosts.
     #[error("jobs that a dead node ended, without its name: {count}")]
     NamelessFault { count: usize },
     #[error("{name} number {number} of a group of {ranks} ranks did not end")]
@@ -107,7 +107,7 @@ pub enum LogTrouble {
 }
 
 impl LogTrouble {
-    /// Returns the remaining usable information, or what to do.
+    /// Returns what can still be used, or what to do.
     #[must_use]
     pub fn still(&self) -> String {
         match self {

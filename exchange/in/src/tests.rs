@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-//! Tests of every log kind with a small sample, of inconsistencies, and of drafts.
+//! Tests of every log kind with small samples, of inconsistencies, and of drafts.
 
 mod drafts;
 mod forms;
@@ -18,7 +18,7 @@ fn problems(logs: &Logs) -> Vec<String> {
     logs.problems.iter().map(ToString::to_string).collect()
 }
 
-/// Two leaves with four hosts each below a spine.
+/// Below a spine, two leaves with four hosts each.
 const TOPOLOGY: &str = "# a tree
 SwitchName=leaf1 Nodes=gpu[001-004]
 switchname=leaf2 nodes=gpu005,gpu[006-008]  # keys in any case
@@ -26,7 +26,7 @@ SwitchName=spine \\
   Switches=leaf[1-2]
 ";
 
-/// A job ended by a failed host, and the next one that started on it.
+/// A job that a failed host ended, and the next job that started on that host.
 const SACCT: &str = "JobID|JobName|State|Start|End|NNodes|NodeList|AllocTRES|FailedNode
 101|Pretrain 70B|NODE_FAIL|2026-03-01T00:00:00|2026-03-04T06:00:00|6|gpu[001-006]|billing=48,gres/gpu=48,gres/gpu:h100=48,node=6|gpu003
 101.batch|batch|CANCELLED|2026-03-01T00:00:00|2026-03-04T06:00:00|1|gpu001||

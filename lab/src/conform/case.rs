@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-//! Common types of all suites: a rule to test, its verdict, and the runner.
+//! Types that all suites share: a rule to test, its verdict, and the runner.
 
 use std::time::Duration;
 
@@ -21,13 +21,13 @@ pub const fn case(id: &'static str, clause: &'static str, says: &'static str) ->
 pub enum CaseVerdict {
     Passed,
     Misbehaves(String),
-    /// The device reports a defect itself.
+    /// The device itself reports a defect.
     Fault(String),
     NotTested(String),
 }
 
-/// Result of a case. An [`ExchangeError`] is also a finding, since a missing answer violates the
-/// rule.
+/// Result of a case. An [`ExchangeError`] is a finding as well, because a missing answer violates
+/// the rule.
 pub type CaseResult = Result<CaseVerdict, ExchangeError>;
 
 /// Ends a case with a violation.
@@ -51,7 +51,7 @@ pub struct SuiteResults {
     pub cases: Vec<(Case, CaseVerdict)>,
     /// Time from each request until the device reports light.
     pub set_ups: Vec<Duration>,
-    /// Rules that cannot be tested from outside, with the reason.
+    /// Rules that cannot be tested from outside, each with the reason.
     pub untestable: Vec<(&'static str, &'static str)>,
     /// Whether an operator interrupted the suite.
     pub is_interrupted: bool,
@@ -59,7 +59,7 @@ pub struct SuiteResults {
 }
 
 impl SuiteResults {
-    /// Starts without results. Random draws follow `seed`.
+    /// Starts without results. `seed` determines all random draws.
     #[must_use]
     pub const fn new(seed: u64) -> Self {
         Self {
@@ -71,7 +71,7 @@ impl SuiteResults {
         }
     }
 
-    /// Returns the next draw (SplitMix64).
+    /// Returns the next random number (SplitMix64).
     pub const fn draw(&mut self) -> u64 {
         self.state = self.state.wrapping_add(0x9e37_79b9_7f4a_7c15);
         let mut z = self.state;
@@ -87,7 +87,7 @@ impl SuiteResults {
         }
     }
 
-    /// Records the result of a case, and returns whether the device can still be queried.
+    /// Records the result of a case. Returns whether the device can still be queried.
     pub fn note(&mut self, case: Case, judged: CaseResult) -> bool {
         let (verdict, goes_on) = match judged {
             Ok(verdict) => (verdict, true),
@@ -111,8 +111,8 @@ impl SuiteResults {
 /// Pairs of an input port and an output port.
 pub type Pairs = Vec<(u32, u32)>;
 
-/// Returns the inputs and the outputs that may be moved, in drawn order. Outputs are numbered after
-/// inputs. `unread` is the reason if `before` is missing.
+/// Returns the inputs and the outputs that may be moved, in random order. Outputs are numbered
+/// after inputs. `unread` tells why `before` is missing.
 ///
 /// # Errors
 /// Returns the reason why nothing can be moved.
@@ -156,7 +156,7 @@ pub fn free_ports(
 /// A case with its test function for a session of type `S`.
 pub type Tested<S> = (Case, fn(&mut S) -> CaseResult);
 
-/// Operations of a suite between cases.
+/// What a suite can do between cases.
 pub trait SuiteSession {
     fn reconnect(&mut self) -> Result<(), ExchangeError>;
 
@@ -191,11 +191,11 @@ pub fn run_all<S: SuiteSession>(session: &mut S, cases: &[Tested<S>], results: &
     }
 }
 
-/// Last case of every suite that has moved light.
+/// Last case of every suite that may have moved light.
 pub const PUT_BACK: Case =
     Case { id: "put-back", clause: "conform", says: "the suite leaves every circuit unchanged" };
 
-/// Returns a percentile of `spans`. `None` if there are none.
+/// Returns a percentile of `spans`, or `None` if there are none.
 #[must_use]
 pub fn percentile(spans: &[Duration], hundredths: usize) -> Option<Duration> {
     let mut sorted = spans.to_vec();

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-//! The suite for switches with the OCP model, using one connection and a raw gNMI client.
+//! The suite for switches that follow the OCP model. It uses one connection and a raw gNMI client.
 
 mod arbitration;
 mod moving;
@@ -36,7 +36,7 @@ pub struct GnmiSuite {
     encoding: Encoding,
     /// Inputs and outputs that may be moved, in random order.
     free: (Vec<String>, Vec<String>),
-    /// Why no circuits can be created, if so.
+    /// Why no circuits can be created, if they cannot.
     stays_still: Option<String>,
     prefix: String,
     made: BTreeSet<String>,
@@ -46,11 +46,11 @@ pub struct GnmiSuite {
     login: Option<GnmiLogin>,
     /// Upper half of the next controller's election id.
     next_election: u128,
-    /// Election id that makes the suite the master. `None` before the first election.
+    /// Election id that makes the suite the master, or `None` before the first election.
     elected: Option<Extension>,
 }
 
-/// Roots of the model and of the model that it extends.
+/// Roots of the model, and of the models that it extends.
 const WHOLE: [&str; 3] = ["/optical-switch", "/connections", "/components"];
 
 const UNTESTABLE: [(&str, &str); 5] = [
@@ -121,7 +121,7 @@ pub fn run(
     Ok(identity)
 }
 
-/// Returns whether a status refuses the request, as opposed to a transport problem.
+/// Returns whether the status means that the request was refused, rather than not transmitted.
 fn is_refusal(status: &Status) -> bool {
     !matches!(
         status.code(),
@@ -138,7 +138,7 @@ fn shown(status: &Status) -> String {
 }
 
 impl GnmiSuite {
-    /// Sends pending output, and processes input that arrives within this time.
+    /// Sends pending output and processes the input that arrives within this time.
     fn exchange(&mut self, within: Duration) -> Result<(), ExchangeError> {
         let out = self.client.take_output();
         if !out.is_empty() {
@@ -218,8 +218,8 @@ impl GnmiSuite {
         })
     }
 
-    /// Returns a case and the reason why no data of the model can be read. `None` if it can, or if
-    /// the cases report the reason.
+    /// Returns the reason why no data of the model can be read, and the case that it concerns.
+    /// `None` if data can be read, or if the cases report the reason.
     fn without_model(
         &mut self,
         said: &CapabilityResponse,
@@ -230,8 +230,8 @@ impl GnmiSuite {
         let seen = match self.get_as(&WHOLE, self.encoding, DataType::All) {
             Err(ExchangeError::Interrupted) => return Err(ExchangeError::Interrupted),
             Err(_) => return Ok(None),
-            // A device without connections may not find that path. The cases then report its
-            // behaviour.
+            // A device without connections may not have that path. The cases then report how it
+            // behaves.
             Ok(Err(_)) if missing.is_empty() && self.get(&WHOLE[..1]).is_ok() => return Ok(None),
             Ok(Err(status))
                 if matches!(status.code(), Code::Unauthenticated | Code::PermissionDenied) =>
@@ -351,7 +351,7 @@ impl GnmiSuite {
         }
     }
 
-    /// Reads the switch until `is_so` accepts it, or until light should have settled.
+    /// Reads the switch until `is_so` accepts its state, or until light should have settled.
     fn until(
         &mut self,
         is_so: impl Fn(&ShownSwitch) -> bool,
@@ -366,8 +366,8 @@ impl GnmiSuite {
             if self.link.now() >= deadline {
                 return Ok((false, switch));
             }
-            // Messages of subscriptions are kept. Waiting in proportion to the elapsed time bounds
-            // the relative error of the measurement.
+            // Messages from subscriptions are kept meanwhile. Waiting in proportion to the elapsed
+            // time bounds the relative error of the measurement.
             let waited = self.link.now().saturating_sub(began);
             self.exchange((waited / 20).max(Duration::from_millis(1)))?;
         }
@@ -417,7 +417,8 @@ impl GnmiSuite {
         }
     }
 
-    /// Removes everything that is left, without interruption, and compares with the initial state.
+    /// Removes every remaining connection, without interruption, and compares with the initial
+    /// state.
     fn put_back(&mut self, before: Option<&ShownSwitch>, results: &mut SuiteResults) {
         self.link.shield();
         let cleared = self.clear().or_else(|_| self.reconnect().and_then(|()| self.clear()));
@@ -478,7 +479,7 @@ impl SuiteSession for GnmiSuite {
 
 const LOG_IN: Case = case("log-in", "gNMI 3.1", "the account may read");
 
-/// Returns whether the initial values are complete.
+/// Returns whether all initial values have arrived.
 fn is_synced(heard: &[Answer]) -> bool {
     heard.iter().any(|answer| {
         matches!(answer, Answer::Heard(said) if said.response == Some(SubscribeAnswer::Sync(true)))

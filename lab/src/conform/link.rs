@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-//! The transport to a device: bytes in both directions and a clock, independent of the protocol.
+//! The transport to a device: bytes in both directions and a clock, for any protocol.
 
 use std::io::{self, ErrorKind, Read, Write};
 use std::net::{TcpStream, ToSocketAddrs};
@@ -39,7 +39,7 @@ pub trait Link {
 
     fn send(&mut self, bytes: &[u8]) -> Result<(), ExchangeError>;
 
-    /// Returns received bytes, at the latest after `within`. May be empty.
+    /// Returns received bytes after at most `within`. May return none.
     fn receive(&mut self, within: Duration) -> Result<Vec<u8>, ExchangeError>;
 
     fn now(&self) -> Duration;
@@ -60,7 +60,7 @@ pub struct RealDevice {
 pub enum LinkAddress {
     Tcp(String),
     Tls(String, ServerName<'static>, Arc<ClientConfig>),
-    /// A serial line or pty with its bit rate; 8N1, no flow control.
+    /// A serial line or pty and its bit rate; 8N1, no flow control.
     Serial(String, u32),
 }
 
@@ -71,7 +71,7 @@ enum LinkStream {
 }
 
 impl RealDevice {
-    /// Creates an unconnected link, which stops when `interrupted` is set.
+    /// Creates an unconnected link. It stops when `interrupted` is set.
     #[must_use]
     pub fn new(address: LinkAddress, interrupted: Arc<AtomicBool>) -> Self {
         Self { address, stream: None, started: Instant::now(), interrupted, is_shielded: false }
@@ -105,7 +105,7 @@ fn serial(path: &str, bits_per_second: u32) -> io::Result<OwnedFd> {
     mode.make_raw();
     mode.set_speed(bits_per_second)?;
     tcsetattr(&line, OptionalActions::Now, &mode)?;
-    // Discard answers to requests of an earlier client.
+    // Discard answers to an earlier client's requests.
     tcflush(&line, QueueSelector::IFlush)?;
     Ok(line)
 }
@@ -129,7 +129,7 @@ fn open(address: &LinkAddress) -> io::Result<LinkStream> {
     })
 }
 
-/// Describes an error. For TLS errors, adds the option to change.
+/// Describes an error. For a TLS error, also names the option to change.
 fn named(error: &io::Error) -> String {
     let tls = error.get_ref().and_then(|inner| inner.downcast_ref::<TlsError>());
     let write = match tls {

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-//! The suite for transceivers with an integrated switch, using the frames of docs/firmware-api.md
-//! on their serial line.
+//! The suite for transceivers with an integrated switch. It sends the frames of
+//! docs/firmware-api.md over their serial line.
 
 mod cases;
 
@@ -19,14 +19,14 @@ use super::case::{
 use super::link::{ExchangeError, Link};
 
 const SILENCE: Duration = Duration::from_millis(50);
-/// The device must answer every request except a fire within this time, plus the time of the line.
+/// The device must answer every request except a fire within this time plus that of the line.
 const PROMPT: Duration = Duration::from_millis(10);
-/// Twice 151 bytes at 921,600 bits per second, plus a margin for the host's scheduling.
+/// The time for twice 151 bytes at 921,600 bits per second, and a margin for the host's scheduling.
 const LINE: Duration = Duration::from_millis(15);
 const LOOPBACK: u8 = 15;
 const DARK: u8 = 0;
 const HOT: u8 = 2;
-/// Outcome of a move to a path with too little light.
+/// Outcome of a move to a path that receives too little light.
 const POWER_LOW: u8 = 130;
 
 const UNTESTABLE: [(&str, &str); 5] = [
@@ -44,7 +44,8 @@ pub struct ModuleSuite {
     link: Box<dyn Link>,
     reassembler: Reassembler,
     next_sequence: u16,
-    /// Requests without a reply. A late reply must not be matched to another request.
+    /// Sequence numbers of requests without a reply, so that no late reply is matched to another
+    /// request.
     unanswered: BTreeSet<u16>,
     next_transaction: u32,
     external_paths: u8,
@@ -68,7 +69,7 @@ struct Reply {
     took: Duration,
 }
 
-/// Fields of a status that the suite compares.
+/// Status fields that the suite compares.
 #[derive(Clone, Debug, PartialEq, Eq)]
 struct StatusFields {
     boots: u16,
@@ -88,7 +89,7 @@ pub fn run(
     run_but(&[], link, plan, results)
 }
 
-/// Runs all cases except `left_out`, which includes the reasons.
+/// Runs all cases except those in `left_out`, which also contains the reasons.
 pub(super) fn run_but(
     left_out: &[(&str, &str)],
     link: Box<dyn Link>,
@@ -156,7 +157,8 @@ impl ModuleSuite {
         line[..length].to_vec()
     }
 
-    /// Returns the next reply with any number. `None` after `within`.
+    /// Returns the next reply, whatever its number, or `None` if none arrives within the given
+    /// time.
     fn hear(&mut self, within: Duration) -> Result<Option<Reply>, ExchangeError> {
         let began = self.link.now();
         loop {
@@ -239,7 +241,7 @@ impl ModuleSuite {
         self.next_transaction
     }
 
-    /// Arms a move of the group under test to `path`; the others stay.
+    /// Arms a move of the group under test to `path`; all other groups stay.
     fn arm(&mut self, transaction: u32, path: u8) -> Result<Reply, ExchangeError> {
         let mut paths = self.status()?.active;
         if let Some((group, _)) = self.group {
@@ -268,7 +270,7 @@ impl ModuleSuite {
         Ok(())
     }
 
-    /// Returns a path other than `path` that the module has.
+    /// Returns any path of the module other than `path`.
     fn elsewhere(&self, path: u8) -> u8 {
         match path {
             1 if self.external_paths > 1 => 2,
@@ -277,7 +279,7 @@ impl ModuleSuite {
         }
     }
 
-    /// Moves the group to `path`. Returns a verdict if that fails.
+    /// Moves the group to `path`. Returns a verdict if the move fails.
     fn moved(&mut self, path: u8) -> Result<Result<(u32, Reply), CaseVerdict>, ExchangeError> {
         self.dwell()?;
         let group = self.group.map_or(0, |(group, _)| group);

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-//! Tests a module behind an `eeprom` file, driven by its profile as in an agent. Runs the cases of
-//! the serial protocol over in-process frames, and checks which registers the profile writes.
+//! Tests a module behind an `eeprom` file, driven by its profile as in an agent. Runs the serial
+//! protocol's cases over in-process frames and checks which registers the profile writes.
 
 use std::path::Path;
 use std::sync::atomic::{AtomicBool, Ordering};
@@ -21,7 +21,7 @@ use super::case::{Case, SuiteResults, SuiteScope, holds};
 use super::link::{ExchangeError, Link};
 use super::module;
 
-/// Cases that only concern lightloom's own firmware, with the reason for omitting them.
+/// Cases that apply only to lightloom's own firmware, each with the reason to omit it.
 pub(super) const NOT_OF_A_PROFILE: [(&str, &str); 4] = [
     ("prompt", "the response time depends on the bus"),
     ("read-only", "an agent does not write registers for clients"),
@@ -167,7 +167,7 @@ pub fn run(
     Ok(said)
 }
 
-/// Returns whether CMIS reserves the address for vendors, or it belongs to a CDB message.
+/// Returns whether CMIS reserves the address for vendors or for CDB messages.
 fn is_vendors(at: &RegisterAddress) -> bool {
     match at.offset {
         0..128 => (64..=84).contains(&at.offset),

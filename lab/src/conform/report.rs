@@ -46,7 +46,7 @@ pub struct SuiteReport {
     pub may_move: Vec<String>,
     pub interrupted: bool,
     pub cases: Vec<Line>,
-    /// `None` if no circuit was created.
+    /// `None` if the suite created no circuit.
     pub set_up: Option<SetUps>,
     pub untestable: Vec<Untestable>,
 }

@@ -13,7 +13,7 @@ use super::link::{ExchangeError, Link};
 use super::{ANSWER_WITHIN, REST_WITHIN};
 
 const SILENCE: Duration = Duration::from_millis(200);
-/// Upper limit of the power reported by a port without light.
+/// Highest power that a port without light may report.
 const DARK_DBM: f64 = -40.0;
 const METER_ERROR_DB: f64 = 0.5;
 
@@ -27,7 +27,7 @@ const UNTESTABLE: [(&str, &str); 4] = [
 pub struct ScpiSuite {
     link: Box<dyn Link>,
     received: Vec<u8>,
-    /// The answer to a query is outstanding.
+    /// Whether the answer to a query is outstanding.
     is_waiting: bool,
     inputs: u32,
     outputs: u32,
@@ -72,7 +72,7 @@ pub fn run(
     Ok(identity)
 }
 
-/// Parses `(@1,2)`. `None` if it is not a list of numbers.
+/// Parses a list such as `(@1,2)`, or returns `None` if the text is not a list of numbers.
 fn list(text: &str) -> Option<Vec<u32>> {
     let inner = text.trim().strip_prefix("(@")?.strip_suffix(')')?;
     if inner.trim().is_empty() {
@@ -90,7 +90,7 @@ impl ScpiSuite {
         self.link.send(format!("{line}\n").as_bytes())
     }
 
-    /// Returns the next line. `None` after `within`.
+    /// Returns the next line, or `None` if none arrives within the given time.
     fn line(&mut self, within: Duration) -> Result<Option<String>, ExchangeError> {
         let deadline = self.link.now() + within;
         loop {
@@ -113,7 +113,7 @@ impl ScpiSuite {
     }
 
     fn ask(&mut self, line: &str) -> Result<String, ExchangeError> {
-        // Discard late answers to earlier queries.
+        // Discard late answers to previous queries.
         self.received.clear();
         self.send(line)?;
         self.is_waiting = true;
@@ -139,8 +139,8 @@ impl ScpiSuite {
             .ok_or_else(|| ExchangeError::Nonsense(format!("`conn:stat?` answered with `{line}`")))
     }
 
-    /// Clears the error queue, sends a change, waits for the barrier, and returns the resulting
-    /// error.
+    /// Clears the error queue, sends a change, waits for the barrier, and returns the error that
+    /// the change caused.
     fn change(&mut self, command: &str) -> Result<i32, ExchangeError> {
         self.send("*CLS")?;
         let done = self.ask(&format!("{command};*OPC?"))?;
@@ -172,7 +172,7 @@ impl ScpiSuite {
         self.send("*CLS")?;
         self.send(&format!(":pmon:pow? (@{})", wanted.join(",")))?;
         let Some(line) = self.line(ANSWER_WITHIN)? else {
-            // A model without monitors does not know the command.
+            // A model without monitors does not know this command.
             self.send("*CLS")?;
             return Ok(None);
         };
@@ -191,7 +191,7 @@ impl ScpiSuite {
     fn put_back(&mut self, before: Option<Pairs>, results: &mut SuiteResults) {
         self.link.shield();
         if self.is_waiting {
-            // A late answer to a query that has timed out.
+            // Discard the late answer to a query that timed out.
             let _ = self.line(REST_WITHIN);
         }
         let cleared = self.clear().or_else(|_| self.reconnect().and_then(|()| self.clear()));
@@ -218,8 +218,8 @@ impl SuiteSession for ScpiSuite {
             return Ok(());
         }
         let there = self.pairs()?;
-        // Only connections between ports that may be moved, made by the suite or by the device in
-        // its place.
+        // Consider only connections between ports that may be moved: the suite made them, or the
+        // device made them instead of what the suite requested.
         let (inputs, outputs) = self.free.clone();
         let is_ours = |pair: &(u32, u32)| inputs.contains(&pair.0) && outputs.contains(&pair.1);
         for (input, output) in there.into_iter().filter(is_ours) {

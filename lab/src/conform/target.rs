@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-//! The device under test, its address, and the permitted changes. Names follow the daemon's
-//! configuration file.
+//! The device under test, its address, and the changes that are permitted. Names are those of the
+//! daemon's configuration file.
 
 use std::path::{Path, PathBuf};
 use std::str::FromStr;
@@ -17,11 +17,11 @@ use super::link::LinkAddress;
 pub enum Protocol {
     Gnmi,
     Scpi,
-    /// TL1 of Polatis-style switches.
+    /// TL1 as spoken by Polatis-style switches.
     Tl1,
-    /// The framed serial protocol of docs/firmware-api.md.
+    /// The framed serial protocol in docs/firmware-api.md.
     Serial,
-    /// Module memory as a file of the `optoe` driver, with a profile.
+    /// Module memory as a file of the `optoe` driver, together with a profile.
     Eeprom,
 }
 
@@ -54,7 +54,7 @@ impl Protocol {
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Target {
     pub protocol: Protocol,
-    /// `host:port`, or the path of a serial line.
+    /// `host:port` or the path of a serial line.
     pub at: String,
     /// Whether SCPI runs over a serial line.
     pub is_line: bool,
@@ -95,15 +95,15 @@ pub struct Options {
     pub seed: u64,
     pub rounds: u32,
     pub login: Option<(String, String)>,
-    /// Start in seconds since 1970, so that election ids of later runs are larger.
+    /// Start time in seconds since 1970, so that later runs have larger election ids.
     pub started: u64,
 }
 
 #[derive(Clone, Debug, Default)]
 pub struct Tls {
-    /// CA certificate that signs the device's certificate, PEM.
+    /// CA certificate (PEM) that signs the device's certificate.
     pub ca: Option<PathBuf>,
-    /// Name in its certificate. `None` means the host of the target.
+    /// Name in the device's certificate; `None` for the host of the target.
     pub name: Option<String>,
     pub certificate: Option<PathBuf>,
     pub key: Option<PathBuf>,

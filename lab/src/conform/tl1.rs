@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-//! The suite for Polatis-style switches over TL1: commands end with `;`, and replies repeat the
-//! command's tag.
+//! The suite for Polatis-style switches over TL1, where commands end with `;` and each reply
+//! repeats the tag of its command.
 
 mod cases;
 
@@ -16,7 +16,7 @@ use super::case::{
 use super::link::{ExchangeError, Link};
 use super::{ANSWER_WITHIN, REST_WITHIN};
 
-/// Upper limit of the power reported by a port without light.
+/// Highest power that a port without light may report.
 const DARK_DBM: f64 = -40.0;
 
 const UNTESTABLE: [(&str, &str); 4] = [
@@ -30,7 +30,7 @@ pub struct Tl1Suite {
     link: Box<dyn Link>,
     received: String,
     next_tag: u32,
-    /// Tags of commands without a reply. A late reply must not be matched to another command.
+    /// Tags of commands without a reply, so that no late reply is matched to another command.
     unanswered: BTreeSet<String>,
     login: (String, String),
     is_let_in: bool,
@@ -44,10 +44,10 @@ pub struct Tl1Suite {
 
 #[derive(Clone, Debug, Default)]
 struct Reply {
-    /// The line with source, date and time.
+    /// The reply's line with source, date and time.
     header: String,
     tag: String,
-    /// `COMPLD`, `DENY`, `PRTL`.
+    /// The completion code: `COMPLD`, `DENY` or `PRTL`.
     word: String,
     body: Vec<String>,
 }
@@ -121,7 +121,7 @@ pub fn run(
         return Ok("it refuses the login".into());
     }
     run_all(&mut session, rest, results);
-    // The device identifies itself only after a login. A failed login is among the findings.
+    // The device identifies itself only after a login. A failed login becomes a finding.
     let identity = session
         .ask("RTRV-NETYPE", "", "")
         .ok()
@@ -147,7 +147,7 @@ fn pair(text: &str) -> Option<(u32, u32)> {
 }
 
 impl Tl1Suite {
-    /// Returns the next complete message. `None` after `within`.
+    /// Returns the next complete message, or `None` if none arrives within the given time.
     fn message(&mut self, within: Duration) -> Result<Option<String>, ExchangeError> {
         let deadline = self.link.now() + within;
         loop {
@@ -165,7 +165,7 @@ impl Tl1Suite {
     }
 
     /// Sends a command and returns the next reply that does not belong to an earlier command. A
-    /// separate case checks its tag.
+    /// separate case checks the tag of the reply.
     fn raw(&mut self, command: &str) -> Result<Reply, ExchangeError> {
         let own = command.split(':').nth(3).unwrap_or("").to_owned();
         self.unanswered.insert(own.clone());
@@ -176,7 +176,7 @@ impl Tl1Suite {
             let Some(message) = self.message(left)? else {
                 return Err(ExchangeError::Silent(format!("no reply to `{command}`")));
             };
-            // Autonomous messages have a code other than M.
+            // An autonomous message has a code other than M.
             let Some(reply) = Reply::of(&message) else { continue };
             if reply.tag == own || !self.unanswered.remove(&reply.tag) {
                 self.unanswered.remove(&own);
@@ -248,8 +248,8 @@ impl SuiteSession for Tl1Suite {
         if !self.has_made {
             return Ok(());
         }
-        // Only connections between ports that may be moved, made by the suite or by the device in
-        // its place.
+        // Consider only connections between ports that may be moved: the suite made them, or the
+        // device made them instead of what the suite requested.
         let (inputs, outputs) = self.free.clone();
         let is_ours = |pair: &(u32, u32)| inputs.contains(&pair.0) && outputs.contains(&pair.1);
         for (input, output) in self.patches()?.into_iter().filter(is_ours) {

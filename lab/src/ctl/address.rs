@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-//! Addresses of a daemon: its local socket, or the network with mutual TLS.
+//! Addresses of a daemon: a local socket, or the network with mutual TLS.
 
 use std::io::{self, Read, Write};
 use std::net::{TcpStream, ToSocketAddrs};
@@ -18,14 +18,14 @@ const CONNECT_WITHIN: Duration = Duration::from_secs(2);
 
 #[derive(Debug, Args)]
 pub(super) struct Certificates {
-    /// CA certificates that sign the certificates of daemons at `https://HOST:PORT`, PEM [default:
+    /// CA certificates (PEM) that sign the certificates of daemons at `https://HOST:PORT` [default:
     /// $LIGHTLOOM_CA]
     #[arg(long, global = true, value_name = "FILE")]
     ca: Option<PathBuf>,
-    /// Client certificate, PEM [default: $LIGHTLOOM_CERTIFICATE]
+    /// Client certificate (PEM) [default: $LIGHTLOOM_CERTIFICATE]
     #[arg(long, global = true, value_name = "FILE")]
     certificate: Option<PathBuf>,
-    /// Private key of the client certificate, PEM [default: $LIGHTLOOM_KEY]
+    /// Private key (PEM) of the client certificate [default: $LIGHTLOOM_KEY]
     #[arg(long, global = true, value_name = "FILE")]
     key: Option<PathBuf>,
 }
@@ -59,7 +59,7 @@ pub(super) enum DaemonAddress {
 }
 
 impl DaemonAddress {
-    /// Parses addresses, at least one.
+    /// Parses at least one address.
     pub(super) fn all(named: &[String], certificates: &Certificates) -> anyhow::Result<Vec<Self>> {
         let mut config = None;
         let mut one = |named: &String| {
@@ -124,7 +124,7 @@ impl Read for Connection {
     fn read(&mut self, buffer: &mut [u8]) -> io::Result<usize> {
         match self {
             Self::Unix(stream) => stream.read(buffer),
-            // Treat a missing TLS close_notify as a normal end.
+            // Treat an end without TLS close_notify as normal.
             Self::Tls(stream) => match stream.read(buffer) {
                 Err(error) if error.kind() == io::ErrorKind::UnexpectedEof => Ok(0),
                 read => read,

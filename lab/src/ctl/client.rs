@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-//! A small HTTP client: one request per connection, bounded answers.
+//! A small HTTP client with one request per connection and bounded answers.
 
 use std::io::{Read, Write};
 use std::sync::Arc;
@@ -15,15 +15,16 @@ use super::address::DaemonAddress;
 use lightloom::output;
 
 const ANSWER_BYTES_MAX: u64 = 256 << 20;
-/// An idle daemon starts its answer within this time.
+/// An idle daemon starts to answer within this time.
 const FIRST_BYTE_WITHIN: Duration = Duration::from_millis(900);
 /// The daemon answers long polls within a minute.
 const ANSWER_WITHIN: Duration = Duration::from_secs(90);
 
-/// Delay before repeating a request that was dropped or found no capacity; doubles each time.
+/// Delay before repeating a request that was dropped or exceeded the daemon's capacity. It doubles
+/// with each repetition.
 const AGAIN_AFTER: Duration = Duration::from_millis(100);
 const TIMES_HUNG_UP_ON: u32 = 4;
-/// Time to wait for a leader. A lease expires in 3 s.
+/// How long to wait for a leader. A lease expires in 3 s.
 const LEADS_WITHIN: Duration = Duration::from_secs(6);
 const ROOM_WITHIN: Duration = Duration::from_secs(30);
 
@@ -37,7 +38,7 @@ pub(super) struct DaemonClient {
 pub(super) struct Response {
     pub(super) code: u16,
     pub(super) body: Value,
-    /// From the `Retry-After` header.
+    /// Delay in the `Retry-After` header.
     retry_after: Option<Duration>,
 }
 
@@ -62,8 +63,8 @@ impl DaemonClient {
         &self.addresses[self.leads.load(Ordering::Relaxed) % self.addresses.len()]
     }
 
-    /// Sends a request to the leader. Standbys identify themselves, and a takeover is awaited for a
-    /// short time.
+    /// Sends a request to the leader. A standby says in its answer that it is one. If there is no
+    /// leader, waits a short time for a takeover.
     fn talk_to_leader(&self, pieces: &[&[u8]]) -> anyhow::Result<Vec<u8>> {
         let until = Instant::now() + LEADS_WITHIN;
         loop {
@@ -73,7 +74,7 @@ impl DaemonClient {
                 if answer.as_ref().is_ok_and(|answer| !stands_by(answer)) {
                     return answer;
                 }
-                // A standby's answer is more informative than a failed connection.
+                // A standby's answer says more than a failed connection.
                 if best.as_ref().is_none_or(anyhow::Result::is_err) {
                     best = Some(answer);
                 }
@@ -106,7 +107,7 @@ impl DaemonClient {
         self.talk_to_leader(&[head.as_bytes()])
     }
 
-    /// Every change has a request id and takes effect once, so it can be repeated safely.
+    /// Sends a change, which can be repeated safely: its request id makes it take effect only once.
     pub(super) fn post(&self, path: &str, body: &impl Serialize) -> anyhow::Result<Response> {
         let body = serde_json::to_vec(body)?;
         let length = body.len();
@@ -137,8 +138,8 @@ impl DaemonClient {
         }
     }
 
-    /// Repeats a request if the daemon closed the connection without answering, for lack of a free
-    /// connection.
+    /// Repeats a request if the daemon closed the connection without an answer because no
+    /// connection was free.
     fn talk_again(&self, pieces: &[&[u8]]) -> anyhow::Result<Vec<u8>> {
         let (mut wait, mut times) = (AGAIN_AFTER, 0);
         loop {
@@ -166,7 +167,7 @@ impl DaemonClient {
         stream.patience(FIRST_BYTE_WITHIN)?;
         let sent = pieces.iter().try_for_each(|piece| stream.write_all(piece));
         let sent = sent.and_then(|()| stream.flush());
-        // If the daemon refuses before the end of a long body, its answer states the reason.
+        // If the daemon refuses a long body before its end, the answer states the reason.
         let unsent = match sent {
             Err(error) if is_hung_up(&error) => Some(error),
             sent => {
@@ -228,13 +229,13 @@ fn stands_by(answer: &[u8]) -> bool {
     answer.starts_with(b"HTTP/1.1 421")
 }
 
-/// Returns whether the other side closed the connection.
+/// Returns whether the error means that the other side closed the connection.
 fn is_hung_up(error: &std::io::Error) -> bool {
     use std::io::ErrorKind::{BrokenPipe, ConnectionReset};
     matches!(error.kind(), BrokenPipe | ConnectionReset)
 }
 
-/// Explains a connection error. For TLS, names the rejected certificate.
+/// Explains a connection error. For TLS, names the certificate that was rejected.
 fn refused(error: std::io::Error, otherwise: &'static str) -> anyhow::Error {
     use tokio_rustls::rustls::Error::{AlertReceived, InvalidCertificate};
     let tls = error.get_ref().and_then(|inner| inner.downcast_ref());
@@ -271,7 +272,7 @@ fn parse(answer: &[u8]) -> anyhow::Result<Response> {
     let body = if body.is_empty() {
         Value::Null
     } else {
-        // Refusals of the HTTP layer are plain text.
+        // The HTTP layer refuses in plain text.
         serde_json::from_slice(body)
             .unwrap_or_else(|_| Value::String(String::from_utf8_lossy(body).trim().to_owned()))
     };

@@ -1,9 +1,9 @@
 // SPDX-License-Identifier: Apache-2.0
-//! `lightloom ctl commission`: checks whether modules and cables are where the fabric file has
-//! them, by moving light on ends that carry no circuit.
+//! `lightloom ctl commission`: checks whether modules and cables are where the fabric file says, by
+//! moving light on ends that carry no circuit.
 //!
 //! [`Commission`] decides which ends to light next. Each round is a transaction of the daemon in
-//! mode probe, which refuses to move anything that may carry a circuit. Findings are saved after
+//! probe mode, which refuses to move anything that may carry a circuit. Findings are saved after
 //! each round, so the next call continues from there.
 
 mod papers;
@@ -40,10 +40,10 @@ use lightloom::progress::Progress;
 use lightloom::result::ResultDocument;
 
 const ROUNDS_MAX: usize = 2_000;
-/// Number of times to repeat a round without the modules that failed.
+/// How often a round is repeated without the modules that failed.
 const TRIES_MAX: usize = 16;
 const OTHERS_WITHIN: Duration = Duration::from_secs(30);
-/// Less power counts as no light.
+/// A lower power counts as no light.
 const LEAST_DBM: f64 = -14.0;
 
 #[derive(Debug, Args)]
@@ -151,7 +151,7 @@ impl CtlSession {
         Ok(serials)
     }
 
-    /// Runs rounds until the light source of every end is known, then returns every module to its
+    /// Runs rounds until the light source at every end is known, then returns every module to its
     /// initial path.
     fn try_light(
         &self,
@@ -168,8 +168,8 @@ impl CtlSession {
         let (mut known, ends) = commission.progress();
         let progress = Progress::new("ends", ends as u64);
         progress.advance(known as u64);
-        // An earlier call may have left modules lit. They are restored even if nothing remains to
-        // be tested.
+        // An earlier call may have left modules lit. They must be restored even if nothing remains
+        // to be tested.
         let mut lit = site.modules.values().any(|module| !module.probed.is_empty());
         report.save(state)?;
         while let Some(round) = commission.next_round() {
@@ -197,7 +197,7 @@ impl CtlSession {
         Ok(())
     }
 
-    /// Runs one round and returns each module's reading after all have moved. Modules that fail are
+    /// Runs one round and returns each module's reading once all have moved. Modules that fail are
     /// excluded.
     fn probe(
         &self,
@@ -221,7 +221,7 @@ impl CtlSession {
             if past.result == TransactionResult::Committed {
                 return self.seen(&round);
             }
-            // A module that failed and was rolled back has a detail.
+            // Only modules that failed and were rolled back have a detail.
             let failed = past.devices.iter().filter(|device| !device.detail.is_empty());
             let failed: Vec<_> = failed.collect();
             anyhow::ensure!(
@@ -238,7 +238,7 @@ impl CtlSession {
         anyhow::bail!("modules keep failing: `lightloom ctl status` shows them")
     }
 
-    /// Starts the transaction of a round, waiting for another open change.
+    /// Starts a round's transaction, after waiting for any other change that is open.
     fn begun(&self, body: &ApplyBody<Box<RawValue>>) -> anyhow::Result<u32> {
         let until = Instant::now() + OTHERS_WITHIN;
         loop {
@@ -281,7 +281,7 @@ impl Rack {
         self.planned.iter().map(fibre).collect()
     }
 
-    /// Returns every end of these modules, including those without a fibre in the fabric.
+    /// Returns every end of these modules, including ends that have no fibre in the fabric.
     fn ends(&self, free: &[&DeviceStatus]) -> Vec<FibreEnd> {
         let paths: BTreeSet<Position> = self.planned.iter().flat_map(|(a, b)| [a.2, b.2]).collect();
         let of = |module: &&DeviceStatus| {
@@ -305,7 +305,8 @@ impl Rack {
         names.into_iter().map(checked).collect()
     }
 
-    /// Returns the minimum power at the ends of a fibre, if the fabric specifies its loss.
+    /// Returns the power that the ends of a fibre must at least receive, if the fabric specifies
+    /// its loss.
     fn least_mdbm(&self, fibre: &FibreEnds, margin_db: f64) -> Option<i32> {
         let light = self.fabric.transceiver.light.as_ref()?;
         let at = self.planned.iter().position(|(a, _)| end_name(a) == fibre.a)?;

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 //! Serves the daemon's live page to browsers, which cannot open a Unix socket. GET requests from
-//! this machine are forwarded with the rights of the user running this command; everything else is
+//! this machine are forwarded with the rights of the user who runs this command; everything else is
 //! refused.
 
 use std::io::{BufRead, BufReader, Read, Write};
@@ -61,8 +61,8 @@ fn answer(
     Ok(())
 }
 
-/// Returns the requested path, or why it is refused. The `Host` header exposes a page of another
-/// site that resolves to this address.
+/// Returns the requested path, or why it is refused. If another site's name resolves to this
+/// address, the `Host` header reveals that.
 fn asked(browser: &TcpStream, address: SocketAddr) -> anyhow::Result<Result<String, &'static str>> {
     let mut lines = BufReader::new(browser.take(HEAD_BYTES_MAX)).lines();
     let first = lines.next().context("no request")??;

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-//! Waiting: for a daemon that is down, for devices that have not been read, for the end of a
+//! Waiting: for a daemon that is down, for devices that have not been read, or for the end of a
 //! transaction. Every wait reports its reason.
 
 use std::io::IsTerminal;
@@ -16,10 +16,10 @@ use super::{CtlSession, print, show, time};
 use lightloom::output::{self, VerbOutcome};
 use lightloom::result::ResultFormat;
 
-/// Time to wait for a daemon that stopped during a transaction.
+/// How long to wait for a daemon that stopped during a transaction.
 const DAEMON_BACK_WITHIN: Duration = Duration::from_secs(60);
 const CHANGE_WITHIN_MS: u64 = 30_000;
-/// Delay before the first message about a wait; later ones follow every [`SAY_EVERY`].
+/// Delay before the first message about a wait; later messages follow every [`SAY_EVERY`].
 const SAY_AFTER: Duration = Duration::from_secs(1);
 const SAY_EVERY: Duration = Duration::from_secs(5);
 const TRY_EVERY: Duration = Duration::from_millis(100);
@@ -45,17 +45,18 @@ impl WaitNotice {
 }
 
 impl CtlSession {
-    /// Returns the daemon's answer, or an error if it is down or stopping.
+    /// Returns the daemon's answer, or an error if the daemon is down or stopping.
     pub(super) fn present(&self, path: &str) -> anyhow::Result<Response> {
         let response = self.client.get(path)?;
         match response.code {
-            // Stopping, or no leader yet.
+            // The daemon is stopping, or there is no leader yet.
             503 | 421 => anyhow::bail!(show::refusal(&response.body)),
             _ => Ok(response),
         }
     }
 
-    /// Shows the status after each change until interrupted, even across restarts of the daemon.
+    /// Shows the status after each change until it is interrupted, even across restarts of the
+    /// daemon.
     pub(super) fn watch(&self) -> anyhow::Result<VerbOutcome> {
         let (mut asked, mut away, mut last) = ("/v1/status".to_owned(), None, String::new());
         loop {
@@ -84,12 +85,12 @@ impl CtlSession {
         }
     }
 
-    /// Shows a status unless it equals `last` and output is appended. Returns the text shown.
+    /// Shows a status, except if output is appended and it equals `last`. Returns the text shown.
     fn draw(&self, response: &Response, last: String) -> anyhow::Result<String> {
         let page = match self.format {
             ResultFormat::Json => {
                 let mut said = response.body.clone();
-                // The counter changes with every reading, so it is not news.
+                // The counter changes with every reading, so a new value is not news.
                 said.as_object_mut().map(|fields| fields.remove("changes"));
                 format!("{said}\n")
             }
@@ -120,8 +121,8 @@ impl CtlSession {
         }
     }
 
-    /// Waits for the named devices, or for all. A daemon that has just been started has no socket
-    /// yet.
+    /// Waits for the named devices, or for all devices. A daemon that has just been started does
+    /// not have a socket yet.
     pub(super) fn wait(&self, named: &[&str], within: Duration) -> anyhow::Result<VerbOutcome> {
         let mut waiting = WaitNotice::begins();
         loop {
@@ -159,8 +160,8 @@ impl CtlSession {
         }
     }
 
-    /// Waits for the end of a transaction. It is journalled, so a daemon that stops completes it
-    /// after a restart, which is awaited as well.
+    /// Waits for the end of a transaction. If the daemon stops, this also waits for its restart,
+    /// after which the daemon completes the journalled transaction.
     pub(super) fn wait_for(&self, txn: u32) -> anyhow::Result<VerbOutcome> {
         output::note(&format!("transaction {txn} started"));
         let (began, mut away) = (Instant::now(), None);
@@ -236,7 +237,7 @@ fn redraws() -> bool {
     std::io::stdout().is_terminal()
 }
 
-/// Clears the terminal and draws a page; appends it to a file or pipe.
+/// Clears the terminal and draws a page, or appends the page to a file or pipe.
 fn draw_page(page: &str) -> anyhow::Result<()> {
     if redraws() { print(&format!("\u{1b}[H\u{1b}[2J{page}")) } else { print(&format!("{page}\n")) }
 }

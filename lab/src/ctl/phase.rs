@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-//! Phases of the plan in force: requesting one as a job does, and listing them.
+//! Phases of the plan in force: requests one as a job does, and lists them.
 
 use std::time::Duration;
 
@@ -18,7 +18,7 @@ const DIGITS: usize = 12;
 
 #[derive(Debug, Args)]
 pub(super) struct Phase {
-    /// Name of the phase; without it, show the phases and scheduled requests
+    /// Name of the phase; if omitted, show the phases and scheduled requests
     phase: Option<String>,
     /// Time from now until the circuits are needed
     #[arg(long = "in", value_name = "TIME", value_parser = time::duration, default_value = "0ms")]
@@ -26,13 +26,13 @@ pub(super) struct Phase {
     /// Minimum time of use
     #[arg(long = "for", value_name = "TIME", value_parser = time::duration, requires = "phase")]
     least: Option<Duration>,
-    /// Time without requests of other jobs [default: until the phase is over]
+    /// Time in which other jobs may not request phases [default: until the phase is over]
     #[arg(long, value_name = "TIME", value_parser = time::duration)]
     lease: Option<Duration>,
     /// Job that holds the lease
     #[arg(long, value_name = "NAME", default_value = "ctl")]
     job: String,
-    /// Refuse unless this plan is in force: its digest, or at least 8 digits of it
+    /// Refuse unless this plan is in force, given by its digest or at least 8 digits of it
     #[arg(long, value_name = "DIGEST")]
     revision: Option<String>,
     /// Release the job's lease and drop requests waiting under it

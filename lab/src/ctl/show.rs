@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-//! Formats the daemon's answers as text: problems first, then the remedy.
+//! Formats the daemon's answers as text: problems first, then what to do.
 
 mod drift;
 mod history;
@@ -23,7 +23,7 @@ pub(super) use moves::PreviewStyle;
 pub(super) use status::{all_is_well, is_deaf, status};
 pub(super) use waited::{all_read, not_a_device, on_its_way, waited_for};
 
-/// Keywords to colour, by terminal colour number: green, yellow, red.
+/// Keywords in colour, by terminal colour number: green, yellow, red.
 const PAINTED: [(u8, &[&str]); 3] = [
     (32, &["as-wanted", "committed", "confirmed", "no drift", "ALL IS WELL"]),
     (
@@ -126,7 +126,7 @@ pub(super) fn refusal(body: &Value) -> String {
         Ok(Answer::Refused { reasons }) if !reasons.is_empty() => {
             format!("refused: {}", alike(&reasons).join("\n         "))
         }
-        // Refusals of the HTTP layer are plain text.
+        // The HTTP layer refuses in plain text.
         _ => match body {
             Value::String(text) => text.clone(),
             Value::Null => "-".into(),
@@ -143,7 +143,7 @@ pub(super) fn cuts(circuits: &BTreeSet<String>) -> String {
     )
 }
 
-/// Combines identical reasons of several devices into one line, keeping their order.
+/// Combines identical reasons of several devices into one line, in order of first appearance.
 pub(super) fn alike(reasons: &[String]) -> Vec<String> {
     let mut together: Vec<(Vec<String>, &str)> = Vec::new();
     for reason in reasons {
@@ -163,7 +163,7 @@ pub(super) fn alike(reasons: &[String]) -> Vec<String> {
 }
 
 pub(super) enum DoneAtOnce<'a> {
-    /// An apply, rollback or fault that moves nothing.
+    /// An apply, rollback or fault report that moves nothing.
     Moved,
     Confirmed(u32),
     Adopted,
@@ -173,7 +173,7 @@ pub(super) enum DoneAtOnce<'a> {
     Resumed,
 }
 
-/// Describes a request that completed immediately, without a transaction.
+/// Describes a request that was completed immediately, without a transaction.
 pub(super) fn done(done: &DoneAtOnce<'_>, answer: &Answer) -> String {
     if let Answer::NothingToDo { reasons } = answer {
         return format!("nothing to do: {}\n", reasons.join("\n               "));

@@ -1,11 +1,11 @@
 // SPDX-License-Identifier: Apache-2.0
-//! `lightloom ctl slurm`: continuously configures Slurm according to the plan in force and the
-//! known faults.
+//! `lightloom ctl slurm`: keeps Slurm configured according to the plan in force and the known
+//! faults.
 //!
 //! Each pass computes the desired state from the daemon's answers, reads the observed state from
-//! Slurm and applies the difference. No state is kept, so that a restarted process simply
-//! continues. Nothing changes while the daemon is unreachable, sends an answer older than an
-//! earlier one, or does not know its plan.
+//! Slurm and applies the difference. No state is kept, so a restarted process simply continues.
+//! Nothing changes while the daemon is unreachable, sends an answer older than a previous one, or
+//! does not know its plan.
 
 pub(crate) mod agree;
 pub(super) mod kubernetes;
@@ -33,28 +33,28 @@ use lightloom::output::{self, VerbOutcome};
 use lightloom::result::ResultFormat;
 use lightloom::{files, plan};
 
-/// How long the daemon may wait for a change before it answers; shorter than the client's timeout.
+/// How long the daemon may wait for a change before it answers. This is shorter than the client's
+/// timeout.
 const CHANGE_WITHIN_MS: u64 = 800;
 const ASK_EVERY: Duration = Duration::from_millis(50);
 const TRY_EVERY: Duration = Duration::from_millis(500);
-/// The longest pause before a failed change is tried again.
+/// The longest pause before a failed change is retried.
 const RETRY_MAX: Duration = Duration::from_secs(300);
-/// Passes for one reconciliation: drain and load, resume, check, and one spare.
+/// Maximum passes per reconciliation: drain and load, resume, check, and one spare.
 const ROUNDS_MAX: usize = 4;
 
 #[derive(Debug, Args)]
 pub(super) struct SlurmArguments {
-    /// Fabric file that the daemon uses.
+    /// Fabric file of the daemon.
     fabric: PathBuf,
-    /// File `topology.conf` that slurmctld reads; it is overwritten.
+    /// The file `topology.conf` that slurmctld reads; it is overwritten.
     #[arg(long, value_name = "FILE", required_unless_present = "starts")]
     topology: Option<PathBuf>,
     #[command(flatten)]
     names: HostNames,
     #[command(flatten)]
     follow: Follow,
-    /// For PrologSlurmctld: exit with status 1 if no job may start on these nodes, and change
-    /// nothing.
+    /// For PrologSlurmctld: exit with status 1 if no job may start on these nodes; change nothing.
     #[arg(long, value_name = "NODES", conflicts_with_all = ["topology", "once", "dry_run"])]
     starts: Option<String>,
     /// Program that changes Slurm.
@@ -62,7 +62,7 @@ pub(super) struct SlurmArguments {
     scontrol: PathBuf,
 }
 
-/// Options for how a scheduler is reconciled.
+/// Options that determine how a scheduler is reconciled.
 #[derive(Debug, Args)]
 struct Follow {
     /// Reconcile once and exit, with status 1 if differences remain.
@@ -71,14 +71,14 @@ struct Follow {
     /// Show the changes once without making them.
     #[arg(long)]
     dry_run: bool,
-    /// Interval for reading the scheduler while the daemon reports no change, in seconds.
+    /// Interval in seconds at which to read the scheduler while the daemon reports no change.
     #[arg(long, value_name = "SECONDS", default_value_t = 5, value_parser = clap::value_parser!(u64).range(1..=3600))]
     every: u64,
 }
 
 trait Scheduler {
     const NAME: &'static str;
-    /// The message if the scheduler shows other rings than those just loaded.
+    /// Message if the scheduler shows other rings than those that were just loaded.
     const UNCHANGED: &'static str;
 
     fn observe(&mut self, desired: &Desired) -> anyhow::Result<Observed>;
@@ -86,7 +86,7 @@ trait Scheduler {
 }
 
 /// Reconciles the scheduler and reports each change to `done`. Returns why a difference remains, or
-/// `None`.
+/// `None` if none does.
 fn agree<S: Scheduler>(
     scheduler: &mut S,
     desired: &Desired,
@@ -148,7 +148,7 @@ impl Scheduler for Scontrol<'_> {
             SchedulerCommand::Explain { nodes, reason } => {
                 update(nodes, &[&format!("reason={reason}")])?
             }
-            // `undrain` removes only the drain; a node that is also down stays down.
+            // `undrain` ends only the drain; a node that is also down stays down.
             SchedulerCommand::Resume { nodes } => update(nodes, &["state=undrain"])?,
             SchedulerCommand::Load { .. } => {
                 let file = self.0.topology.as_deref().context("--topology must name a file")?;
@@ -163,7 +163,7 @@ impl Scheduler for Scontrol<'_> {
 #[derive(Default)]
 struct DaemonPlan {
     last: (u64, u64),
-    /// The digest of the plan and the plan itself, verified against the fabric.
+    /// The plan and its digest, verified against the fabric.
     plan: Option<(String, Plan)>,
 }
 
@@ -223,7 +223,7 @@ impl CtlSession {
                 Err(error) => {
                     say(format!("{} is left unchanged: {error:#}", S::NAME));
                     std::thread::sleep(TRY_EVERY);
-                    // Slurm is read again as soon as the daemon is back, because others may have
+                    // Read Slurm again as soon as the daemon is back, because others may have
                     // changed it meanwhile.
                     (ask, last) = ("/v1/status".to_owned(), None);
                     continue;
@@ -330,7 +330,7 @@ impl DaemonPlan {
         agree::desired(fabric, plan, &status.plan_sha256, names, &status.broken_parts)
     }
 
-    /// Returns the plan in force after verifying it against the fabric.
+    /// Returns the plan in force, verified against the fabric.
     fn plan_of(
         &mut self,
         ctl: &CtlSession,

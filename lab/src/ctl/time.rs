@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-//! Times in the notation of users: `5m`, `4 min 59 s`, or the local wall clock as `18:32:28`.
+//! Times as users write them: `5m`, `4 min 59 s`, or the local wall clock as `18:32:28`.
 
 use std::time::{Duration, SystemTime};
 
@@ -23,7 +23,7 @@ pub(super) fn duration(text: &str) -> Result<Duration, String> {
 
 const CONFIRM_WITHIN_MAX: Duration = Duration::from_secs(168 * 3600);
 
-/// Parses a [`duration`] for a confirmation: more than zero and at most a week.
+/// Parses a [`duration`] for a confirmation, which must be above zero and at most a week.
 pub(super) fn some_time(text: &str) -> Result<Duration, String> {
     let time = duration(text)?;
     if time.is_zero() {
@@ -45,12 +45,12 @@ pub(super) fn clock_now() -> String {
     Local::now().format("%H:%M:%S").to_string()
 }
 
-/// Formats a Unix time in milliseconds as local date and time: `2026-11-21 18:32:28`.
+/// Formats a Unix time in milliseconds as local date and time, such as `2026-11-21 18:32:28`.
 pub(super) fn moment(unix_ms: u64) -> String {
     at(unix_ms, "%Y-%m-%d %H:%M:%S")
 }
 
-/// Formats a Unix time in milliseconds as local time: `18:32:28`.
+/// Formats a Unix time in milliseconds as local time, such as `18:32:28`.
 pub(super) fn clock_at(unix_ms: u64) -> String {
     at(unix_ms, "%H:%M:%S")
 }

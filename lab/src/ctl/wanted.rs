@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-//! The arguments of an apply or its preview: the plan file and the flags.
+//! The arguments of an apply or its preview: the plan file and the options.
 
 use std::collections::BTreeMap;
 use std::path::{Path, PathBuf};
@@ -17,20 +17,20 @@ use super::time;
 use lightloom::kinds;
 use lightloom::output::WrongUsage;
 
-/// The body of an apply; a plan in it keeps the bytes of the file.
+/// The body of an apply. A plan in it keeps the exact bytes of its file.
 pub(super) type ApplyBody = body::ApplyBody<Box<RawValue>>;
 
 const PLAN_BYTES_MAX: u64 = 64 << 20;
 
 #[derive(Debug, Args)]
 pub(super) struct Wanted {
-    /// Plan, or a JSON file `{"target": {"ocs0": {"1": 25}}}`.
+    /// Plan, or a JSON file such as `{"target": {"ocs0": {"1": 25}}}`.
     #[arg(required_unless_present_any = ["again", "restore"], conflicts_with_all = ["again", "restore"])]
     plan: Option<PathBuf>,
-    /// Apply the last applied plan again, from the daemon's copy.
+    /// Reapply the last applied plan from the daemon's copy.
     #[arg(long)]
     again: bool,
-    /// Restore the journal's positions, bypasses included, on every reachable device that differs:
+    /// Restore the journal's positions, including bypasses, on every reachable device that differs;
     /// for use after a power failure.
     #[arg(long, conflicts_with_all = ["again", "phase", "mode"])]
     restore: bool,
@@ -40,7 +40,7 @@ pub(super) struct Wanted {
     /// Which differences from the journal to accept, and what happens to other circuits.
     #[arg(long, value_enum, default_value_t)]
     mode: Mode,
-    /// For a preview: show the bytes of every device, even where they are the same.
+    /// For a preview: show the bytes for every device, even where they are identical.
     #[arg(long)]
     bytes: bool,
 }
@@ -49,7 +49,7 @@ pub(super) struct Wanted {
 pub(super) struct ApplyArguments {
     #[command(flatten)]
     pub(super) wanted: Wanted,
-    /// Show what would be sent, and send nothing.
+    /// Show what would be sent, but send nothing.
     #[arg(long)]
     pub(super) dry_run: bool,
     /// Also cut circuits that carry light.
@@ -61,7 +61,7 @@ pub(super) struct ApplyArguments {
     /// Refuse unless the daemon is at this version.
     #[arg(long, value_name = "N")]
     version_is: Option<u64>,
-    /// For mode overwrite: the confirmation that the dry run shows.
+    /// For overwrite mode: the confirmation phrase that the dry run shows.
     #[arg(long, value_name = "WORDS")]
     confirmation: Option<String>,
     /// Request id; repeated requests with the same id act only once [default: a new id].
@@ -73,7 +73,7 @@ pub(super) struct ApplyArguments {
 pub(super) struct RollbackArguments {
     /// First transaction to undo.
     txn: u32,
-    /// Show what would be sent, and send nothing.
+    /// Show what would be sent, but send nothing.
     #[arg(long)]
     pub(super) dry_run: bool,
     /// Also cut circuits that carry light, even if no plan remains.
@@ -82,7 +82,7 @@ pub(super) struct RollbackArguments {
     /// Undo the rollback unless confirmed within this time, such as `5m` or `90s`.
     #[arg(long, value_name = "TIME", value_parser = time::some_time)]
     confirm_within: Option<Duration>,
-    /// For a preview: show the bytes of every device, even where they are the same.
+    /// For a preview: show the bytes for every device, even where they are identical.
     #[arg(long)]
     bytes: bool,
 }
@@ -95,10 +95,10 @@ pub(super) struct FaultArguments {
     /// Parts that work again, separated by spaces or commas.
     #[arg(long, value_name = "PART", value_delimiter = ',', num_args = 1..)]
     pub(super) repaired: Vec<String>,
-    /// Show what would be sent, and send nothing.
+    /// Show what would be sent, but send nothing.
     #[arg(long)]
     pub(super) dry_run: bool,
-    /// For a preview: show the bytes of every device, even where they are the same.
+    /// For a preview: show the bytes for every device, even where they are identical.
     #[arg(long)]
     bytes: bool,
 }
@@ -135,8 +135,8 @@ enum Mode {
 }
 
 impl Wanted {
-    /// Returns the style of the preview. In mode overwrite everything else on the devices goes
-    /// dark, which the user has to confirm in words.
+    /// Returns the style of the preview. In overwrite mode, everything else on the devices goes
+    /// dark, which the user must confirm by typing a phrase.
     pub(super) fn preview(&self) -> PreviewStyle {
         PreviewStyle {
             bytes: self.bytes,
@@ -182,7 +182,7 @@ impl RollbackArguments {
     }
 }
 
-/// Splits names at commas and spaces and ignores surplus commas.
+/// Splits names at commas and spaces, ignoring superfluous commas.
 pub(super) fn listed(names: &[String]) -> Vec<&str> {
     names.iter().flat_map(|names| names.split([',', ' '])).filter(|name| !name.is_empty()).collect()
 }
@@ -206,8 +206,8 @@ struct PositionsFile {
     target: BTreeMap<String, BTreeMap<u32, u32>>,
 }
 
-/// Returns the body for a file. A plan is checked but keeps its bytes, because the daemon parses
-/// it.
+/// Returns the body for a file. A plan is checked but its bytes stay unchanged, because the daemon
+/// parses it again.
 fn parse(shown: &str, bytes: Vec<u8>) -> anyhow::Result<ApplyBody> {
     let document = serde_json::from_slice::<BTreeMap<String, IgnoredAny>>(&bytes);
     if let Ok(document) = &document {

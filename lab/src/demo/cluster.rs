@@ -1,9 +1,10 @@
 // SPDX-License-Identifier: Apache-2.0
 //! A whole cluster on this machine: emulated modules, the daemon, `lightloom ctl slurm`, and Slurm
-//! with a slurmd per node. All files are in one folder, and all processes end with this one.
+//! with one slurmd per node. All files are in one folder, and all processes end with this one.
 //!
-//! Slurm listens only on the loopback address, on ports that were free. It authenticates with its
-//! own munged and its own key, so that another user of this machine cannot get root through it.
+//! Slurm listens only on the loopback address, on ports that were free. It authenticates through a
+//! separate munged with a separate key, so that no other user of this machine can become root
+//! through it.
 
 use std::fs;
 use std::io::{Read as _, Write as _};
@@ -18,9 +19,9 @@ use lightloom_live::up::Programs;
 
 use super::processes::Processes;
 
-/// The limit for the start of the cluster and for each later wait.
+/// Time limit for the start of the cluster and for each later wait.
 pub(super) const WITHIN: Duration = Duration::from_secs(60);
-/// GPUs of a node and of a ring.
+/// Number of GPUs in a node and in a ring.
 const GPUS_EACH: u32 = 4;
 const GPUS_RING: u32 = 16;
 pub(super) const RING: u32 = GPUS_RING / GPUS_EACH;
@@ -33,7 +34,7 @@ const LOWEST_PORT: u16 = 10_000;
 pub(crate) struct Size {
     #[arg(long, value_name = "N", default_value_t = 72, hide = true, value_parser = clap::value_parser!(u32).range(16..=512))]
     nodes: u32,
-    /// Nodes of the job in the fabric file.
+    /// Number of nodes that the job in the fabric file uses.
     #[arg(long, value_name = "N", default_value_t = 64, hide = true, value_parser = clap::value_parser!(u32).range(4..=512))]
     pub(super) job_nodes: u32,
 }
@@ -42,12 +43,12 @@ pub(super) struct Cluster {
     pub(super) folder: PathBuf,
     pub(super) size: Size,
     pub(super) processes: Processes,
-    /// Why Slurm is not started. `None` if it is.
+    /// Why Slurm is not started, or `None` if it is.
     pub(super) lacks: Option<String>,
     programs: Programs,
 }
 
-/// The files by name, with placeholders in capitals.
+/// The files and their names. Placeholders are in capitals.
 const FILES: [(&str, &str); 6] = [
     ("sleeps", "#!/bin/sh\nexec sleep 600\n"),
     (
@@ -77,7 +78,7 @@ modules:
 - {nodes: [0, LAST], bundles: 2, serial: 'FOLDER/links/n{node}-b{bundle}'}
 ",
     ),
-    // slurmctld needs a valid file at the start: one switch with all nodes.
+    // slurmctld needs a valid file when it starts: one switch with all nodes.
     ("topology.conf", "SwitchName=all Nodes=n[0-LAST]\n"),
     (
         "may-start",
@@ -183,8 +184,8 @@ impl Cluster {
         command
     }
 
-    /// Runs a short command, given as words with single spaces between them, and returns its
-    /// output.
+    /// Runs a short command and returns its output. The command is given as words separated by
+    /// single spaces.
     pub(super) fn shown(&self, words: &str) -> anyhow::Result<String> {
         let mut words = words.split(' ');
         let program = match words.next().unwrap_or_default() {
@@ -236,8 +237,8 @@ impl Cluster {
             let name = option.strip_suffix("-file").unwrap_or("sock");
             format!("--{option}={}", self.path(&format!("munge.{name}")).display())
         });
-        // Without `--force`, munged refuses a folder that others cannot enter, such as a home. No
-        // other user needs to.
+        // Without `--force`, munged refuses a folder that others cannot enter, such as a home
+        // folder. No other user needs to enter it here.
         let munged: Vec<&str> = ["--foreground", "--force"]
             .into_iter()
             .chain(files.iter().map(String::as_str))
@@ -267,7 +268,7 @@ impl Cluster {
         })
     }
 
-    /// Waits until a file of the cluster exists; `what` names the step that creates it.
+    /// Waits until a file of the cluster exists. `what` names the step that creates the file.
     fn has_file(&mut self, what: &str, name: &str) -> anyhow::Result<()> {
         self.seen(what, |cluster| Ok(cluster.path(name).exists().then_some(())))
     }
@@ -300,7 +301,7 @@ impl Cluster {
 }
 
 /// Returns ports on the loopback address that are free now. They are below the kernel's own range,
-/// so that no connection takes one before its server does.
+/// so no connection can take one before its server does.
 fn free_ports(count: usize) -> anyhow::Result<Vec<u16>> {
     let range = fs::read_to_string("/proc/sys/net/ipv4/ip_local_port_range").unwrap_or_default();
     let first: u16 =

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-//! `lightloom demo --live`: a node fails on a running cluster, circuits move and Slurm follows. The
-//! daemon, the emulated run and Slurm name the same digest of the plan.
+//! `lightloom demo --live`: a node fails on a running cluster, circuits move, and Slurm follows.
+//! The daemon, the emulated run and Slurm all report the same plan digest.
 
 use std::collections::BTreeSet;
 use std::fs;
@@ -21,7 +21,7 @@ use lightloom::output;
 use lightloom::result::ResultDocument;
 use lightloom_fabric::provenance::Inputs;
 
-/// The node that fails, in the middle of a ring.
+/// The node that fails, which is in the middle of a ring.
 const DIES: &str = "n5";
 const SCENARIO: &str = "kind: scenario
 version: 2
@@ -57,7 +57,7 @@ pub(super) fn run(folder: &Path, size: Size) -> anyhow::Result<()> {
     demonstration.slurm_follows(&after, &plan, died)?;
     demonstration.emulated()?;
     if let Some(job) = job {
-        // The job that lost a node ends.
+        // The job that has lost a node ends.
         demonstration.cluster.shown(&format!("scancel {job}"))?;
         demonstration.job("next job on whole rings", Some(DIES))?;
     }
@@ -127,8 +127,8 @@ impl Demonstration {
         Ok((digest(&plan), serde_json::from_value(plan)?))
     }
 
-    /// Submits a job as large as the fabric's and waits until it runs on whole rings. Returns its
-    /// number, or `None` without Slurm.
+    /// Submits a job as large as the one in the fabric file and waits until it runs on whole rings.
+    /// Returns the job's number, or `None` without Slurm.
     fn job(&mut self, name: &str, without: Option<&str>) -> anyhow::Result<Option<String>> {
         if self.cluster.lacks.is_some() {
             return Ok(None);
@@ -210,7 +210,7 @@ impl Demonstration {
         Ok(())
     }
 
-    /// Emulates the same fault on the same fabric packet by packet.
+    /// Emulates the same fault on the same fabric, packet by packet.
     fn emulated(&mut self) -> anyhow::Result<()> {
         let since = Instant::now();
         fs::write(self.cluster.path("node-dies.yaml"), SCENARIO)?;
@@ -263,7 +263,7 @@ fn hosts(nodes: &[impl ToString]) -> Hosts {
     nodes.iter().map(ToString::to_string).collect()
 }
 
-/// Returns the number of rings that a job uses, or `None` if it uses part of a ring or a node in no
+/// Returns how many rings a job uses, or `None` if it uses only part of a ring or a node in no
 /// ring.
 fn whole_rings(job: &Hosts, plan: &Plan) -> Option<usize> {
     let rings = plan.groups.iter().map(|group| hosts(&group.nodes));

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-//! Child processes, with all their descendants, that end with this one.
+//! Child processes that end with this one, including all their descendants.
 
 use std::fs::{self, File};
 use std::path::Path;
@@ -15,7 +15,7 @@ use tokio::signal::unix::SignalKind;
 use crate::signals;
 
 const LOOK_EVERY: Duration = Duration::from_millis(5);
-/// How long all processes may take to end.
+/// Time within which all processes must end.
 const END_WITHIN: Duration = Duration::from_secs(10);
 
 pub(super) struct Processes {
@@ -91,7 +91,7 @@ impl Drop for Processes {
 }
 
 fn descendants() -> Vec<Pid> {
-    // A zombie needs no further signal.
+    // A zombie does not need another signal.
     let parent = |text: &str| {
         let (state, rest) = text.rsplit_once(") ")?.1.split_once(' ')?;
         rest.split(' ').next().filter(|_| state != "Z")?.parse::<i32>().ok()

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-//! The flags of `lightloom mfu` for the mappings to try and for the behaviour of the training
+//! The options of `lightloom mfu` that select the mappings to try and the behaviour of the training
 //! software.
 
 use clap::ValueEnum;
@@ -10,7 +10,7 @@ use lightloom_training::request::Changes;
 use lightloom_training::schedule::Schedule;
 use lightloom_training::search::Limits;
 
-/// Degrees to try; without a flag, all that divide.
+/// Degrees to try. Without an option, all degrees that divide are tried.
 #[derive(Debug, clap::Args)]
 pub(crate) struct LimitArguments {
     /// Tensor-parallel degrees to try.
@@ -31,26 +31,26 @@ pub(crate) struct LimitArguments {
     /// Virtual stages to try.
     #[arg(long, value_delimiter = ',', value_name = "N")]
     virtual_stages: Vec<u32>,
-    /// Recomputations to try.
+    /// Kinds of recomputation to try.
     #[arg(long, value_delimiter = ',', value_enum, value_name = "WHAT")]
     recompute: Vec<RecomputeArgument>,
-    /// Orders of passes to try [default: 1f1b, interleaved where --virtual-stages is above 1].
+    /// Schedules to try [default: 1f1b, or interleaved where --virtual-stages is above 1].
     #[arg(long, value_delimiter = ',', value_enum, value_name = "ORDER")]
     schedule: Vec<ScheduleArgument>,
-    /// What replicas share of the training state: 0 nothing, 1 the optimizer, 2 also the gradients,
-    /// 3 everything (FSDP) [default: from the constants, 1].
+    /// Training state that replicas shard: 0 nothing, 1 the optimizer, 2 also the gradients, 3
+    /// everything (FSDP) [default: from the constants, 1].
     #[arg(long, value_name = "STAGE", value_parser = clap::value_parser!(u8).range(0..=3))]
     zero: Option<u8>,
     /// How context parallelism exchanges keys and values [default: from the constants, ring].
     #[arg(long, value_enum, value_name = "HOW")]
     cp_exchange: Option<ContextArgument>,
-    /// Split tokens over TP outside the matrix products: all-gather and reduce-scatter instead of
-    /// all-reduce [default: from the constants, yes].
+    /// Split tokens over TP outside the matrix products, with all-gather and reduce-scatter instead
+    /// of all-reduce [default: from the constants, yes].
     #[arg(long, value_name = "YES|NO", value_parser = yes_or_no)]
     sequence_parallel: Option<bool>,
-    /// Features of the software, instead of those in its recipe for the model: `none`, or some of
-    /// graphs, grouped-experts, fused-experts, deep-ep, hybrid-ep, token-drop, overlapped-dispatch,
-    /// dual-pipe, node-limited.
+    /// Software features to use instead of those in the software's recipe for the model: `none`, or
+    /// some of graphs, grouped-experts, fused-experts, deep-ep, hybrid-ep, token-drop,
+    /// overlapped-dispatch, dual-pipe, node-limited.
     #[arg(long, value_name = "WORD,…")]
     features: Option<Features>,
 }
@@ -67,7 +67,7 @@ enum RecomputeArgument {
 
 #[derive(Clone, Copy, Debug, ValueEnum)]
 enum ScheduleArgument {
-    /// One forward, one backward; interleaved where a stage has several virtual stages.
+    /// One forward, one backward; interleaved if a stage has several virtual stages.
     #[value(name = "1f1b")]
     OneForwardOneBackward,
     /// Weight gradients fill the bubble (ZB-H1).
@@ -76,11 +76,11 @@ enum ScheduleArgument {
 
 #[derive(Clone, Copy, Debug, ValueEnum)]
 enum ContextArgument {
-    /// Block by block, overlapped with the attention core.
+    /// Block by block, overlapping with the attention core.
     Ring,
     /// All at once before the attention core.
     AllGather,
-    /// All-to-all: whole sequences of few heads.
+    /// All-to-all: each rank gets whole sequences of a few heads.
     Ulysses,
 }
 
@@ -115,7 +115,7 @@ impl LimitArguments {
         }
     }
 
-    /// Returns where the software differs from its constants.
+    /// Returns how the software differs from its constants.
     pub(crate) fn changes(&self) -> Changes {
         Changes {
             sharding: self.zero.map(|stage| match stage {

@@ -19,13 +19,14 @@ struct Document {
     #[serde(flatten)]
     made: Provenance,
     runs: Vec<ComparedRun>,
-    /// Why the other rows have no computed step.
+    /// Why the remaining rows have no computed step.
     rows_not_computed: Vec<String>,
-    /// Whether a step is off by more than a tenth, which `lightloom calibrate` can correct.
+    /// Whether any step is off by more than a tenth, which `lightloom calibrate` can correct.
     calibrate: bool,
 }
 
-/// Compares every run of the table with its computed step. Good if all could be computed.
+/// Compares every run in the table with its computed step. The outcome is good if all steps could
+/// be computed.
 pub(super) fn run(arguments: &Arguments, path: &Path) -> anyhow::Result<VerbOutcome> {
     let mut inputs = Inputs::new();
     let text = study::read(path, 0, &mut inputs)?;

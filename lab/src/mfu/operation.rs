@@ -1,5 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-//! Faults in operation: the flags of `lightloom mfu` for their effect on a job's MFU.
+//! Faults in operation: the options of `lightloom mfu` that determine how faults affect a job's
+//! MFU.
 
 use std::collections::BTreeMap;
 
@@ -14,53 +15,53 @@ use lightloom_units::seed::Seed;
 use crate::compare::fault_source;
 use lightloom::table::TextTable;
 
-/// The cluster for replays of faults, which yield the share of wasted GPUs: 2,880 GPUs in nodes of
-/// four.
+/// The cluster on which faults are replayed to find the share of wasted GPUs: 2,880 GPUs in nodes
+/// of four.
 const CLUSTER: Cluster = Cluster { nodes: 720, gpus_per_node: 4 };
-/// Bytes of a checkpoint per weight: master weight, two moments and the weight.
+/// Bytes in a checkpoint per weight: master weight, two moments and the weight.
 const CHECKPOINT_BYTES_PER_WEIGHT: f64 = 14.0;
-/// Bytes per second of the checkpoint store (Llama 3: 2 TB/s sustained).
+/// Bytes per second that the checkpoint store accepts (Llama 3: 2 TB/s sustained).
 const STORE_BYTES_PER_SECOND: f64 = 2e12;
 
 /// With `--faults`: goodput = MFU × ETTR × (1 − waste) × (1 − straggler loss).
 #[derive(Debug, clap::Args)]
 pub(crate) struct OperationArguments {
-    /// Also show the effect of faults: a trace file, `synthetic`, or `iid:P`.
+    /// Show the effect of faults as well: a trace file, `synthetic`, or `iid:P`.
     #[arg(long, value_name = "FILE|synthetic|iid:P")]
     faults: Option<String>,
-    /// For a trace file: servers watched, if the file lacks their number [default: 400].
+    /// For a trace file: number of servers observed, if the file does not state it [default: 400].
     #[arg(long, requires = "faults", value_name = "N")]
     trace_servers: Option<u32>,
-    /// Random placements of the servers.
+    /// Number of random assignments of trace servers to nodes.
     #[arg(long, requires = "faults", value_name = "N", default_value_t = 20, value_parser = clap::value_parser!(u64).range(1..=1_000_000))]
     samples: u64,
-    /// The seed of the random draws.
+    /// Random seed.
     #[arg(long, requires = "faults", value_name = "N", default_value_t = 1)]
     seed: u64,
-    /// Interruptions per day of a node with eight GPUs (0.002 to 0.007 in five published clusters).
+    /// Interruptions per day and node with eight GPUs (0.002 to 0.007 in five published clusters).
     #[arg(long, requires = "faults", value_name = "RATE", default_value_t = 0.004)]
     fault_rate: f64,
-    /// Seconds until a fault is detected.
+    /// Seconds to detect a fault.
     #[arg(long, requires = "faults", value_name = "SECONDS", default_value_t = 600.0)]
     detect: f64,
-    /// Seconds to plan around a fault and switch.
+    /// Seconds to plan around a fault and to switch.
     #[arg(long, requires = "faults", value_name = "SECONDS", default_value_t = 1.0)]
     replan: f64,
     /// Seconds to restart a job from its checkpoint.
     #[arg(long, requires = "faults", value_name = "SECONDS", default_value_t = 600.0)]
     restart: f64,
-    /// Seconds that a checkpoint stops the job [default: 14 B per weight into a store of 2 TB/s].
+    /// Seconds that a checkpoint stops the job [default: 14 B per weight at 2 TB/s].
     #[arg(long, requires = "faults", value_name = "SECONDS")]
     checkpoint_write: Option<f64>,
     /// Seconds between checkpoints [default: Young's optimum].
     #[arg(long, requires = "faults", value_name = "SECONDS")]
     checkpoint_interval: Option<f64>,
-    /// Share of speed lost to slow nodes (MegaScale gained 0.007 by removing them).
+    /// Share of speed that slow nodes cost (MegaScale gained 0.007 by removing them).
     #[arg(long, requires = "faults", value_name = "SHARE", default_value_t = 0.007)]
     straggler_loss: f64,
 }
 
-/// Replayed faults, and the waste by design and group size as a cache.
+/// Replayed faults, with the waste by design and group size cached.
 pub(crate) struct Faults<'a> {
     arguments: &'a OperationArguments,
     samples: Vec<Timeline>,
@@ -102,7 +103,7 @@ impl OperationArguments {
 }
 
 impl Faults<'_> {
-    /// Returns the goodput for `mfu`, or `None` if the design never holds a group of `tp`.
+    /// Returns the goodput for `mfu`, or `None` if the design can never hold a group of `tp`.
     pub(crate) fn goodput(
         &mut self,
         model: &Model,
@@ -112,7 +113,7 @@ impl Faults<'_> {
         mfu: f64,
     ) -> anyhow::Result<Option<Goodput>> {
         let operation = self.arguments.operation(model, gpus);
-        // A group larger than the domain consists of parts that each fit into one.
+        // A group larger than the domain consists of parts that each fit in one.
         let mut part = tp;
         while part > 0 {
             if let Some(waste) = self.waste(arch, part)? {

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-//! `lightloom mfu --packets`: the computed steps, run packet by packet.
+//! `lightloom mfu --packets`: runs the computed steps packet by packet.
 
 use std::collections::BTreeMap;
 use std::path::{Path, PathBuf};
@@ -20,14 +20,14 @@ use lightloom::table::TextTable;
 
 #[derive(Debug, clap::Args)]
 pub(crate) struct PacketArguments {
-    /// Also run each mapping shown packet by packet, and compare with the formula.
+    /// Also run each mapping shown packet by packet and compare it with the formula.
     #[arg(long)]
     pub(crate) packets: bool,
-    /// Prove that reused times of collectives are exact: repeat a short run without reuse, and
-    /// samples of a long one.
+    /// Prove that reused collective times are exact: repeat a short run without reuse, or samples
+    /// of a long run.
     #[arg(long, requires = "packets")]
     prove: bool,
-    /// Write the first step that is run as Chakra execution traces into this folder, one file per
+    /// Write the first step that is run as Chakra execution traces to this folder, one file per
     /// rank.
     #[arg(long, value_name = "FOLDER", requires = "packets")]
     chakra_out: Option<PathBuf>,
@@ -38,8 +38,8 @@ pub(crate) struct PacketArguments {
 }
 
 impl PacketArguments {
-    /// Runs `job` on the architecture `arch`. Prints why and returns `None` if it has no packet
-    /// mode.
+    /// Runs `job` on the architecture `arch`. If the architecture has no packet mode, prints why
+    /// and returns `None`.
     pub(crate) fn run(&self, job: &Job<'_>, arch: &str) -> Option<ExcerptRun> {
         let prove = if self.prove { Prove::Reuse } else { Prove::Nothing };
         let ran = packets::run(job, prove, &mut Live::default());
@@ -68,7 +68,7 @@ pub(crate) fn write_chakra(
     for (rank, stream) in streams.iter().enumerate() {
         files::write(&folder.join(format!("step.{rank}.et")), stream)?;
     }
-    // ASTRA-sim reads the ranks of each group from this file.
+    // ASTRA-sim reads each group's ranks from this file.
     let groups: BTreeMap<String, Vec<u32>> = chakra::groups(graph, machine)
         .into_iter()
         .enumerate()

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-//! The input files of a report, recognised by their contents.
+//! The input files of a report, recognised by content.
 
 use std::fs::File;
 use std::io::Read;
@@ -24,9 +24,9 @@ use serde_json::Value;
 use lightloom::output::{self, InputRefused};
 use lightloom::{files, kinds};
 
-/// The schema of the measurements of `lightloom demo --live`.
+/// Schema of the measurements that `lightloom demo --live` writes.
 pub(crate) const LIVE_SCHEMA: &str = "lightloom.live-demo/v1";
-/// Larger files are refused before they are read into memory.
+/// Larger files are refused before any is read into memory.
 const MAX_BYTES: u64 = 1 << 30;
 
 #[derive(Debug, Default)]
@@ -44,7 +44,7 @@ pub(super) struct Inputs {
     pub(super) sources: Vec<SourceFile>,
 }
 
-/// The keys that distinguish result files. Their values do not matter.
+/// The keys that distinguish result files from each other. Their values do not matter.
 #[derive(Deserialize)]
 struct Marks {
     schema: Option<String>,
@@ -96,7 +96,7 @@ impl Inputs {
         Ok(inputs)
     }
 
-    /// Returns the fabric and its network if only circuits between leaves are planned.
+    /// Returns the fabric and its network if the plan contains only circuits between leaves.
     pub(super) fn circuits_alone(&self) -> Option<(&Fabric, &ReconfigurableFatTree)> {
         let (_, fabric) = self.fabric.as_ref()?;
         fabric.circuits_alone().map(|network| (fabric, network))
@@ -112,7 +112,7 @@ impl Inputs {
             && self.buy.is_none()
     }
 
-    /// Refuses results of another fabric than the page's.
+    /// Refuses results for another fabric than the page's.
     pub(super) fn must_be_of_one_cluster(&self) -> anyhow::Result<()> {
         let runs = self.runs.iter().map(|run| (&run.scenario, &run.fabric_sha256));
         let sweeps = self.sweeps.iter().map(|swept| &swept.subject);

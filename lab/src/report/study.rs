@@ -16,9 +16,9 @@ use lightloom_study::reproduce::{Claim, Inputs as ClaimInputs, infinitehbd};
 use lightloom_units::seed::Seed;
 
 const FAULT_RATIOS: [f64; 11] = [0.0, 0.005, 0.01, 0.015, 0.02, 0.03, 0.04, 0.05, 0.06, 0.08, 0.10];
-/// Node samples per point of a curve.
+/// Number of nodes sampled per point of a curve.
 const NODES_A_POINT: u32 = 100_000;
-/// The fewest and the most snapshots per point.
+/// Minimum and maximum number of snapshots per point.
 const SNAPSHOTS: [u32; 2] = [4, 200];
 
 pub(super) struct StudyQuestion<'a> {
@@ -102,7 +102,7 @@ pub(super) fn costs(
     })
 }
 
-/// Returns the site of a cluster, with the default network card of the cost tables.
+/// Returns the site for a cluster, with the default network card of the cost tables.
 pub(super) const fn site(gpus: u32, gpus_per_node: u32) -> Site {
     Site { gpus, gpus_per_node, nic: NicRate::G400 }
 }
@@ -120,8 +120,8 @@ fn usable(comparison: &Comparison, costs: &[CostRow]) -> Vec<(String, f64)> {
     costs.iter().filter_map(of).collect()
 }
 
-/// Compares published figures with ours. Those about the public trace are included only with that
-/// trace.
+/// Compares published figures with ours. Figures about the public trace are included only if that
+/// trace is given.
 pub(super) fn claims(
     trace: Option<&FaultTrace>,
     prices: &PriceList,
@@ -132,7 +132,7 @@ pub(super) fn claims(
     Ok(infinitehbd(&ClaimInputs { trace, prices, samples, seed })?)
 }
 
-/// Returns whether a trace has the counts of the InfiniteHBD study's public trace.
+/// Returns whether a trace has the same counts as the InfiniteHBD study's public trace.
 pub(super) fn is_public(trace: &FaultTrace) -> bool {
     (trace.servers, trace.faults.len(), trace.names.len()) == (400, 584, 231)
 }

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-//! Verbs that the twin itself starts and no user types.
+//! Verbs that the twin itself starts and that no user types.
 
 use std::io::Read;
 
@@ -20,10 +20,10 @@ pub(crate) enum Verb {
     /// Run as the first process inside.
     #[command(hide = true, after_help = "Example: started by `lightloom twin hold`")]
     Init(Dir),
-    /// Test the kernel's permissions.
+    /// Test what the kernel permits.
     #[command(hide = true, after_help = "Example: started by `lightloom twin up`")]
     Probe,
-    /// Read a change of lightloomd from standard input, and write the ranks.
+    /// Read a change that lightloomd made from standard input, and write the ranks.
     #[command(hide = true, after_help = "Example: started by lightloomd")]
     Committed(Dir),
 }
@@ -51,7 +51,7 @@ pub(crate) fn run(verb: &Verb) -> anyhow::Result<VerbOutcome> {
     Ok(VerbOutcome::Good)
 }
 
-/// A journal record with a plan: the whole plan, or its difference from another.
+/// A journal record that contains a plan: the whole plan, or its difference from another plan.
 #[derive(Deserialize)]
 #[serde(rename_all = "kebab-case")]
 enum Kept {
@@ -59,11 +59,12 @@ enum Kept {
     PlanAfter { after: String, change: PlanChange },
 }
 
-/// Returns the plan with this digest. The journal has it before the first change that names it.
+/// Returns the plan with this digest. The journal contains it before the first change that refers
+/// to it.
 fn plan_in(journal: &str, sha256: &str) -> anyhow::Result<Option<Plan>> {
     let whole = format!("{{\"plan\":{{\"sha256\":\"{sha256}\"");
     let digest = format!("\",\"sha256\":\"{sha256}\",\"change\":");
-    // Each line begins with a number and a hash.
+    // Each line starts with a number and a hash.
     let mut bodies = journal.lines().rev().filter_map(|line| line.splitn(3, ' ').nth(2));
     let is_of_plan = |body: &&str| {
         body.starts_with(&whole) || (body.starts_with("{\"plan-after\":") && body.contains(&digest))
@@ -87,7 +88,7 @@ fn committed(dir: &Dir) -> anyhow::Result<()> {
     let journal = std::fs::read_to_string(&journal)
         .with_context(|| format!("cannot read {}", journal.display()))?;
     let plan = plan_in(&journal, &hook.transaction.plan_sha256)?;
-    // A change without a plan moves no ring.
+    // A change that does not involve a plan moves no ring.
     if let Some(plan) = plan {
         Ranks::write(&folder, &plan)?;
     }

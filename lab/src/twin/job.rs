@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-//! `lightloom twin ring`, a small elastic job, and `lightloom twin report`, the effect of a fault
-//! on it.
+//! `lightloom twin ring`, a small elastic job, and `lightloom twin report`, which shows how a fault
+//! affected it.
 
 use std::io::Write;
 use std::path::PathBuf;
@@ -23,16 +23,16 @@ use super::Dir;
 
 Runs in the node that LIGHTLOOM_NODE names. If a neighbour is lost, it waits for the next ranks.json and continues.")]
 pub(crate) struct JobRing {
-    /// Steps of the job.
+    /// Number of steps in the job.
     #[arg(long, value_name = "N", default_value_t = 200)]
     steps: u64,
-    /// The size of each step's sum, such as 1MiB.
+    /// Size of the vector that each step sums, such as 1MiB.
     #[arg(long, value_name = "SIZE", default_value = "1MiB", value_parser = size)]
     size: usize,
-    /// The pause between two steps, which stands for computation.
+    /// Pause between two steps, which stands in for computation.
     #[arg(long, value_name = "TIME", default_value = "1ms", value_parser = super::time)]
     pause: Duration,
-    /// The node.
+    /// Node that takes part.
     #[arg(long, value_name = "NODE", env = "LIGHTLOOM_NODE")]
     node: String,
     #[command(flatten)]
@@ -46,13 +46,13 @@ pub(crate) struct JobRing {
 
 Needs a run of `lightloom twin exec --all --name ring -- lightloom twin ring` with a `lightloom twin fault` during it.")]
 pub(crate) struct JobReport {
-    /// The name of the run.
+    /// Name of the run.
     #[arg(long, value_name = "NAME", default_value = "ring")]
     name: String,
-    /// The longest allowed gap of a group, such as 2s; a longer one gives exit status 1.
+    /// Longest allowed gap of a group, such as 2s; a longer gap gives exit status 1.
     #[arg(long, value_name = "TIME", value_parser = super::time)]
     within: Option<Duration>,
-    /// Write a JUnit file with a case per group, which fails if the gap is longer than --within.
+    /// Write a JUnit file with one case per group, which fails if its gap is longer than --within.
     #[arg(long, value_name = "FILE", requires = "within")]
     junit: Option<PathBuf>,
     #[command(flatten)]
@@ -79,7 +79,7 @@ pub(crate) fn ring(arguments: &JobRing) -> anyhow::Result<VerbOutcome> {
     let show = |step: &ring::RingStep| {
         let mut stdout = std::io::stdout().lock();
         let line = serde_json::to_string(step).unwrap_or_default();
-        // If the reader is gone, the ring continues for the other nodes.
+        // If nobody reads the output any more, the ring continues for the other nodes.
         let _unread = writeln!(stdout, "{line}");
     };
     ring::run(&arguments.dir.folder()?, &arguments.node, &options, &show)?;

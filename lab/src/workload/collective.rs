@@ -1,5 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-//! `lightloom workload collective`: the duration of one collective, and the choice of the library.
+//! `lightloom workload collective`: how long one collective takes, and which variant the library
+//! chooses.
 
 use lightloom_emulator::training::library;
 use lightloom_training::architecture::architecture;
@@ -20,26 +21,27 @@ use lightloom::table::TextTable;
   lightloom workload collective all-reduce --accelerator b200 --gpus 8 --size 64MiB --all
   lightloom workload collective all-reduce --gpus 64 --size 1MiB,64MiB --packets")]
 pub(super) struct CollectiveArguments {
-    /// The collective.
+    /// Collective to compute.
     #[arg(value_enum)]
     kind: Kind,
-    /// The accelerator, which determines the link rates.
+    /// Accelerator, which determines the link rates.
     #[arg(long, value_name = "NAME", default_value = "h100")]
     accelerator: String,
-    /// The number of GPUs.
+    /// Number of GPUs.
     #[arg(long, value_name = "N", value_parser = clap::value_parser!(u64).range(2..=1 << 24))]
     gpus: u64,
-    /// Sizes as NCCL's tests count them: of each rank's data before an all-reduce, after an
+    /// Sizes as NCCL's tests count them: each rank's data, before an all-reduce or after an
     /// all-gather.
     #[arg(long, value_name = "SIZE", value_delimiter = ',', default_value = "1MiB,64MiB,1GiB")]
     size: Vec<Bytes>,
-    /// Another domain than the GPUs' usual one: khop:2|3|4, nvl:36|72|576, dgx, tpuv4, big-switch.
+    /// Domain to use instead of the GPUs' usual one: khop:2|3|4, nvl:36|72|576, dgx, tpuv4,
+    /// big-switch.
     #[arg(long, value_name = "ARCH")]
     arch: Option<String>,
-    /// GPUs from one rank to the next: 8 if TP 8 lies between them.
+    /// Number of GPUs from one rank to the next: 8 if TP 8 lies between them.
     #[arg(long, value_name = "N", default_value_t = 1, value_parser = clap::value_parser!(u64).range(1..=1 << 16))]
     stride: u64,
-    /// Show every algorithm and protocol, not only the chosen one.
+    /// Show every algorithm and protocol, not only those chosen.
     #[arg(long)]
     all: bool,
     /// Also run rings and trees packet by packet, up to 3e8 packets.
@@ -71,7 +73,7 @@ struct CollectiveRow {
     #[serde(flatten)]
     time: LibraryTime,
     bus_gigabytes_per_second: f64,
-    /// The time of the same plan in packets.
+    /// Time that the same plan takes packet by packet.
     #[serde(skip_serializing_if = "Option::is_none")]
     packets_seconds: Option<f64>,
 }
@@ -168,7 +170,7 @@ mod tests {
 
     use super::*;
 
-    /// The help once left out khop, tpuv4 and big-switch, which are accepted.
+    /// Regression: the help omitted khop, tpuv4 and big-switch, which are accepted.
     #[test]
     fn help_lists_every_accepted_architecture() {
         let command = CollectiveArguments::augment_args(clap::Command::new("collective"));

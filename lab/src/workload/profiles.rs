@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-//! Reads PyTorch profiles as a stream. A profile of ten million events has gigabytes of JSON, and
-//! only little is kept.
+//! Reads PyTorch profiles as a stream. A profile of ten million events has gigabytes of JSON, of
+//! which little is kept.
 
 use std::fs::File;
 use std::io::{BufReader, Read, Seek, SeekFrom};
@@ -10,11 +10,11 @@ use anyhow::Context;
 use lightloom::progress::Progress;
 use lightloom_training::kineto::{self, ProfiledStep, Profiles};
 
-/// The bytes at either end that reveal the kind of a file.
+/// Number of bytes at either end of a file that reveal its kind.
 const HEAD: usize = 1 << 16;
 const BUFFER: usize = 1 << 20;
 
-/// A file that counts the bytes read.
+/// A file that counts the bytes that were read.
 struct CountedFile<'p> {
     file: File,
     progress: &'p Progress,
@@ -28,7 +28,7 @@ impl Read for CountedFile<'_> {
     }
 }
 
-/// Reads PyTorch profiles, or returns `None` if the first file is none.
+/// Reads PyTorch profiles, or returns `None` if the first file is not one.
 pub(super) fn read(paths: &[PathBuf]) -> anyhow::Result<Option<ProfiledStep>> {
     let open = |path: &PathBuf| -> anyhow::Result<(String, File, u64)> {
         let name = path.display().to_string();
@@ -61,7 +61,7 @@ pub(super) fn read(paths: &[PathBuf]) -> anyhow::Result<Option<ProfiledStep>> {
     Ok(Some(profiles.finish()?))
 }
 
-/// Formats ranks in order, consecutive ones as `first-last`.
+/// Formats ranks in ascending order, with consecutive ranks as `first-last`.
 pub(super) fn ranges(ranks: &[u32]) -> String {
     let rows = ranks.chunk_by(|a, b| a + 1 == *b);
     let row = |row: &[u32]| match row {

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
-//! The conformance suite against devices that each break one promise on purpose, and against
-//! correct devices, in virtual time and without sockets. The list of misbehaviours was written
-//! before the cases.
+//! The conformance suite against correct devices and against devices that each break one promise on
+//! purpose, in virtual time and without sockets. The list of misbehaviours was written before the
+//! cases.
 
 use std::cell::RefCell;
 use std::fmt::Write;
@@ -20,7 +20,7 @@ use lightloom_testkit::cases;
 use lightloom_units::seed::Seed;
 use lightloom_units::{Picoseconds, SimTime};
 
-/// A link to an emulated device; a virtual second passes when the device is idle.
+/// A link to an emulated device. When the device is idle, a virtual second passes.
 struct Emulated<D> {
     device: Rc<RefCell<Faulty<D>>>,
     port: Port,
@@ -129,7 +129,7 @@ fn tested_with<D: EmulatedDevice + FaultyLight + 'static>(
     let link = Emulated {
         device: Rc::clone(&device),
         port,
-        // The light of the operator's circuits is stable by then.
+        // By this time, the light of the operator's circuits is stable.
         now: SimTime::START + Picoseconds::from_millis(1_000),
         line: Line(0),
         inbox: Vec::new(),
@@ -155,7 +155,7 @@ fn switch() -> OpticalSwitch {
         Seed(1),
         0,
     );
-    // The circuits of an operator, which must stay.
+    // An operator's circuits, which must stay.
     switch.connect_by_hand(SimTime::START, 1, 9);
     switch.connect_by_hand(SimTime::START, 5, 13);
     switch
@@ -216,7 +216,7 @@ fn suite_detects_every_misbehaving_device() {
     assert!(missed.is_empty(), "{} not found:\n{}", missed.len(), missed.join("\n"));
 }
 
-/// Compares docs/conformance.csv with the table of this run. `LIGHTLOOM_BLESS=1` writes it.
+/// Compares docs/conformance.csv with this run's table. With `LIGHTLOOM_BLESS=1`, writes it.
 fn agrees(table: &str) {
     let name = concat!(env!("CARGO_MANIFEST_DIR"), "/../docs/conformance.csv");
     if std::env::var_os("LIGHTLOOM_BLESS").is_some() {

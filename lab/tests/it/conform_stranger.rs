@@ -19,7 +19,7 @@ use lightloom_lab::conform::link::{ExchangeError, Link};
 use lightloom_lab::conform::report::SuiteReport;
 use lightloom_lab::conform::target::{Options, Protocol};
 
-/// A router with these models and without the paths of a switch.
+/// A router that has these models but not the paths of a switch.
 struct Router(Vec<&'static str>);
 
 impl Target for Router {
@@ -50,7 +50,7 @@ impl Target for Router {
     }
 }
 
-/// A server without sockets and clocks.
+/// A server that needs neither sockets nor clocks.
 struct Direct(Arc<Router>, Rc<RefCell<Connection>>);
 
 impl Link for Direct {

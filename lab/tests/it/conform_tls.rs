@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-//! The suite over TLS: a TLS server on loopback with new certificates, in front of an emulated
+//! The suite over TLS: a TLS server on loopback with fresh certificates, in front of an emulated
 //! switch.
 
 use std::path::{Path, PathBuf};
@@ -34,7 +34,7 @@ impl Authority {
         Self(Issuer::new(params, key), pem)
     }
 
-    /// Signs a certificate for `name` that ends with the first day of `until`. Returns it with its
+    /// Signs a certificate for `name` that expires on the first day of `until`. Returns it with its
     /// key.
     fn sign(&self, name: &str, until: i32) -> (String, String) {
         let mut params = CertificateParams::new(vec![name.to_owned()]).unwrap();
@@ -45,7 +45,7 @@ impl Authority {
     }
 }
 
-/// An emulated switch behind TLS, which stops when dropped.
+/// An emulated switch behind TLS. It stops when it is dropped.
 struct Secured {
     at: String,
     stopper: Stopper,

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-//! The integration tests of `lightloom-lab` in one program: a file per subject, a folder for shared
-//! parts.
+//! The integration tests of `lightloom-lab` as one program, with a file per subject and a folder
+//! for shared parts.
 
 #![allow(
     clippy::unwrap_used,
@@ -10,7 +10,7 @@
 mod conform;
 mod conform_stranger;
 mod conform_tls;
-/// The page of `ctl status`, as the program prints it.
+/// The status page, as `ctl status` prints it.
 #[allow(
     dead_code,
     unused_imports,

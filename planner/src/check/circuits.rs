@@ -1,8 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
-//! Checks the circuits of optical switches. It derives them again from the wiring and checks that
-//! they can be switched on and reach the planned rates.
+//! Checks the circuits of optical switches: rederives them from the wiring, and checks that the
+//! switches can make them and that they reach the planned rates.
 //!
-//! It finds each rate by trying rates instead of using the planner's closed form.
+//! The checker tests each rate against the definition and does not use the planner's closed form.
 
 mod proof;
 mod routed;
@@ -21,7 +21,7 @@ pub(crate) type Flows = BTreeMap<(u32, u32), f64>;
 #[derive(Clone, Debug, Default)]
 pub(crate) struct Asked {
     pub(crate) flows: Flows,
-    /// Transfer time of the busiest GPU's interfaces, in seconds. 0 if only leaves are known.
+    /// Transfer time of the busiest GPU's interfaces, in seconds. 0 if the step names only leaves.
     pub(crate) interface_seconds: f64,
 }
 
@@ -155,7 +155,7 @@ fn closed(spec: &FatTreeSpec, circuit: &CrossConnect) -> Option<String> {
         .then(|| format!("loses {loss:.1} dB of {:.1} dB", spec.loss.budget_db))
 }
 
-/// Whether the network can serve `demand` `lambda` times a second, directly from the definition.
+/// Returns whether the network can serve the demand `lambda` times per second, by the definition.
 fn can_serve(
     network: &ReconfigurableFatTree,
     Asked { flows: demand, interface_seconds }: &Asked,
@@ -226,7 +226,8 @@ fn check_rate(
     }
 }
 
-/// Older plans bound a single hop, without prices, which says nothing about longer routes.
+/// Checks the stated bound. In older plans it has no prices and covers only one-hop traffic, so it
+/// proves nothing about longer routes.
 fn check_bound(
     network: &ReconfigurableFatTree,
     demand: &Asked,

@@ -2,9 +2,9 @@
 //! Checks the claims of a plan beyond its circuits: names and sizes of jobs, coordinates of ranks,
 //! rates, dark times and gains.
 //!
-//! Values that follow from the rest of the document must match exactly. Values that would need
-//! another search are only compared with a bound: the step on one topology, the gain over planning
-//! each half separately, and the minimum of a change.
+//! Values that follow from the rest of the document must match it. Checking the following values
+//! would need another search, so they are only compared with a bound: the step time on one
+//! topology, the gain over planning each half separately, and the minimum change.
 
 use std::collections::BTreeMap;
 
@@ -15,7 +15,7 @@ use lightloom_units::id::GroupId;
 
 use super::Violation;
 
-/// Covers the rounding of times to picoseconds and of rates to nine digits.
+/// Allows for the rounding of times to picoseconds and of rates to nine digits.
 const TOLERANCE: f64 = 1e-6;
 
 pub(super) fn check(fabric: &Fabric, plan: &Plan, found: &mut Vec<Violation>) {
@@ -136,7 +136,7 @@ impl Claims<'_> {
         else {
             return;
         };
-        // Slack makes the step longer and the share smaller.
+        // Slack lengthens the step and thus lowers the share.
         let ports = network.optical_ports() as usize * network.leaves();
         let dark = 2.0 * moved as f64 * stage.as_secs_f64();
         let most = dark / (ports as f64 * step.as_secs_f64()).max(f64::MIN_POSITIVE);

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-//! Checks every bundle and every circuit: set once, working, and selected at the other end.
+//! Checks that every bundle is set once, works, and is selected at the other end of its circuit.
 
 use lightloom_fabric::fabric::Fabric;
 use lightloom_fabric::fault::FaultSet;

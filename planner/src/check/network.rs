@@ -1,9 +1,10 @@
 // SPDX-License-Identifier: Apache-2.0
-//! Checks the traffic between leaves and its circuits, derived again from the ranks of the plan.
+//! Rederives the traffic between leaves from the ranks in the plan, and checks this traffic and its
+//! circuits.
 //!
-//! For every rank of a training job, the bytes to each peer follow from textbook formulas in
-//! floating point. Only the model's dimensions are shared with the planner's generators. The
-//! matrices of a step that is given leaf by leaf are inputs and are not derived again.
+//! For every rank of a training job, textbook formulas in floating point give the bytes to each
+//! peer. They share only the model's dimensions with the planner's generators. The matrices of a
+//! step that names leaves are inputs and are not rederived.
 
 use std::collections::{BTreeMap, BTreeSet};
 
@@ -123,7 +124,8 @@ pub(super) fn check(fabric: &Fabric, faults: &FaultSet, plan: &Plan, found: &mut
     check_step_time(plan, &lengths, found);
 }
 
-/// `lengths` is the number of phases of each job. Only a single job's circuits may change.
+/// `lengths` lists the number of phases of each job. Circuits may change only if there is a single
+/// job.
 fn check_step_time(plan: &Plan, lengths: &[usize], found: &mut Vec<Violation>) {
     let mut left = plan.phases.as_slice();
     let mut step = None;
@@ -146,7 +148,8 @@ fn check_step_time(plan: &Plan, lengths: &[usize], found: &mut Vec<Violation>) {
     }
 }
 
-/// If only rings carry other traffic, no placement can make the step of a job shorter.
+/// Checks the interface time of each phase, and that no duration, rate or gain is better than the
+/// interfaces allow.
 fn check_interfaces(
     fabric: &Fabric,
     plan: &Plan,
@@ -159,7 +162,7 @@ fn check_interfaces(
         found.push(Violation::Metric { name, stated, found: found_here });
     };
     for (phase, Asked { interface_seconds: least, .. }) in plan.phases.iter().zip(asked) {
-        // Steps that name leaves do not state interface times.
+        // A plan states no interface times for steps that name leaves.
         let stated = phase.interface_ps.map_or(0.0, |time| time.as_secs_f64());
         if (stated - least).abs() > TOLERANCE * least.max(1e-6) {
             refuse("interface_ps", stated, *least);
@@ -244,7 +247,7 @@ fn as_read(fabric: &Fabric, job: &Job) -> Option<Named> {
     Some(phases.iter().map(|phase| (phase.name.clone(), sent(&phase.demand))).collect())
 }
 
-/// Locations of a job's ranks by (tensor, context, data, pipeline).
+/// Location of each rank of a job, by (tensor, context, data, pipeline).
 pub(super) type Grid = BTreeMap<[u32; 4], Place>;
 
 fn training(
@@ -359,7 +362,7 @@ impl Step<'_> {
             let next = (data * cp + context + 1) % replicas;
             let others = |ranks: u32| f64::from(ranks - 1) / f64::from(ranks);
             sent.send(*place, to(next % cp, next / cp), dense * others(replicas));
-            // Every `held_apart`-th data rank has the same experts.
+            // Every `held_apart`-th data-parallel rank has the same experts.
             let first = data % held_apart;
             let alike = (dp - first).div_ceil(held_apart) * cp;
             if alike > 1 {

@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
-//! Derives the traffic of a reinforcement-learning step again, rank by rank in floating point. Only
-//! the model's dimensions are shared with the planner. The trainer has the job's first groups.
+//! Rederives the traffic of a reinforcement-learning step, rank by rank in floating point. It
+//! shares only the model's dimensions with the planner. The trainer uses the first groups of the
+//! job.
 
 use std::collections::BTreeMap;
 
@@ -16,7 +17,7 @@ use crate::rfabric::workload::card::ModelCard;
 /// Token id and log-probability of one sampled token, in bytes.
 const SAMPLE_TOKEN: f64 = 8.0;
 
-/// Returns the phases that send anything. `None` if the ranks do not match such a step.
+/// Returns the phases with traffic. `None` if the ranks do not match such a step.
 pub(super) fn expected(
     fabric: &Fabric,
     plan: &Plan,
@@ -98,7 +99,8 @@ impl Pool<'_> {
         &self.places[first..first + size]
     }
 
-    /// Adds two all-reduces or all-to-alls per layer and token, and the caches that move on.
+    /// Adds two all-reduces or all-to-alls per layer and token, and the caches that migrate to the
+    /// next replica.
     fn generate(&self, sent: &mut Sent) {
         let tokens = (self.tokens() / self.replicas() as f64).floor();
         let residual = self.card.token_bytes().0 as f64 * tokens;
@@ -140,7 +142,8 @@ impl Pool<'_> {
         }
     }
 
-    /// A trainer leaf sends its shard to one replica; replicas forward it along a binary tree.
+    /// Each trainer leaf sends its shard to one replica, and replicas forward it along a binary
+    /// tree.
     fn new_weights(&self, trainer: &[Place]) -> Sent {
         let sync = self.raw.weight_sync;
         let weights = self.card.weight_bytes().0 as f64 * sync.delta_share;
@@ -165,7 +168,8 @@ impl Pool<'_> {
         sent
     }
 
-    /// Each GPU receives its slice of a stage in equal parts from all ranks that hold part of it.
+    /// Each GPU receives its slice of a stage in equal parts from all data-parallel ranks that hold
+    /// it.
     fn own_shards(&self, trainer: &[Place], weights: f64, sent: &mut Sent) {
         let (size, tp) = (self.raw.replica_gpus as usize, self.raw.tp as usize);
         let holders = trainer.len() / tp;
@@ -183,7 +187,7 @@ impl Pool<'_> {
         }
     }
 
-    /// Every GPU fetches missing weights from the GPUs that held them in its old replica.
+    /// Each GPU fetches the weights that it lacks from the GPUs that held them in its old replica.
     fn other_parallelism(&self, tail: u32) -> Sent {
         let (before, after) = (self.raw.replica_gpus as usize, tail as usize);
         let unit = self.card.weight_bytes().0 as f64 / (before * after) as f64;
@@ -204,7 +208,8 @@ impl Pool<'_> {
     }
 }
 
-/// Keeps the order of first occurrence. Traffic between leaves is on no island.
+/// Returns the distinct leaves in order of first occurrence, without island, because traffic
+/// between leaves never stays within one.
 fn leaves(places: &[Place]) -> Vec<Place> {
     let mut seen: BTreeMap<LeafId, usize> = BTreeMap::new();
     for (at, place) in places.iter().enumerate() {

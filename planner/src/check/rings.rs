@@ -1,8 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
 //! Checks that every group is one cycle through all its GPUs, each with two lit neighbours.
 //!
-//! A connected component in which every vertex has degree two is one cycle. Degree and connectivity
-//! (a union-find over lit edges) therefore prove the ring, and the stated order is compared with
+//! A connected component is one cycle if every vertex has degree two. Degrees and connectivity (by
+//! union-find over lit edges) therefore prove the ring. The stated order of GPUs is compared with
 //! it.
 
 use lightloom_fabric::fabric::Fabric;
@@ -46,7 +46,8 @@ impl GpuGraph {
         graph
     }
 
-    /// Adds ring edge `edge` of `node`. A circuit is added once, from its lower bundle id.
+    /// Adds ring edge `edge` of `node`. A circuit is added only at its end with the lower bundle
+    /// identifier.
     fn add_ring_edge(&mut self, fabric: &Fabric, lit: &Lit, node: NodeId, edge: u8) {
         let half = |node: NodeId, edge: u8, upper: u8| GpuId {
             node,
@@ -134,7 +135,7 @@ pub(super) fn check(
     check_replicas(fabric, plan, found);
 }
 
-/// Groups of a job without further dimensions must be listed in the order of its replicas.
+/// If a job has only data-parallel groups, the plan must list them in the order of its replicas.
 fn check_replicas(fabric: &Fabric, plan: &Plan, found: &mut Vec<Violation>) {
     let replica: BTreeMap<GroupId, [u32; 4]> =
         plan.ranks.iter().map(|rank| (rank.group, [rank.dp, rank.pp, rank.cp, rank.ep])).collect();

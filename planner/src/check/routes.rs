@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-//! Checks routes in a network that joins leaves directly. Every sending pair needs routes over
-//! working cables, and the phase takes as long as its most loaded cable.
+//! Checks routes in a network that joins leaves directly. Each pair of leaves with traffic needs
+//! routes over working cables, and the most loaded cable determines the time of the phase.
 
 use std::collections::BTreeMap;
 
@@ -95,7 +95,7 @@ fn check_phase(
     if (seconds - phase.duration_ps.as_secs_f64()).abs() > TOLERANCE * seconds.max(1e-6) {
         refuse(format!("its duration is {} and its routes need {seconds} s", phase.duration_ps));
     }
-    // The stated bound may be tighter than this one, but not below the rate reached.
+    // The stated bound may be tighter than this one, but must not be below the rate reached.
     let bound = phase.lambda_upper_bound;
     if least > 0.0
         && (bound > (1.0 + TOLERANCE) / least || bound < phase.lambda * (1.0 - TOLERANCE))

@@ -8,9 +8,9 @@ use super::StageName;
 /// A cause of lost GPU-hours.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub enum Cause {
-    /// An outage, during this stage of the control plane's response.
+    /// This stage of the control plane's response to an outage.
     Stage(StageName),
-    /// The part of an outage that no stage covers.
+    /// Part of an outage that no stage covers.
     Outage,
     /// Work that was lost and repeated.
     DoneAgain,
@@ -26,11 +26,11 @@ pub enum Cause {
     Migration,
     /// Reconfiguring the job to continue without a replica.
     Reform,
-    /// Taking a replica back that was left out.
+    /// Taking back a replica that was left out.
     Rejoin,
-    /// Extra time of exchange and circuits in the step of the failure. May be negative.
+    /// Extra communication and switching time in the step of the failure. May be negative.
     Disturbed,
-    /// Slower steps while a part is failed.
+    /// Slower steps while a part has failed.
     SlowerSteps,
     /// Working nodes in replicas that were left out.
     LeftOut,
@@ -68,7 +68,7 @@ impl Cause {
         }
     }
 
-    /// Returns the cause with this key. `None` if a run does not report causes of that kind.
+    /// Returns the cause with this key. `None` if runs do not report it.
     #[must_use]
     pub fn of_run(key: &str, stage: Option<StageName>) -> Option<Self> {
         match (key, stage) {
@@ -80,7 +80,7 @@ impl Cause {
         }
     }
 
-    /// Returns the stage of an outage.
+    /// Returns the stage of the response to an outage. `None` for other causes.
     #[must_use]
     pub const fn stage(self) -> Option<StageName> {
         match self {

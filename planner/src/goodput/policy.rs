@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-//! How a job recovers from the loss of a node. Times are picoseconds, intervals are steps.
+//! The recovery of a job from the loss of a node. Times are in picoseconds and intervals in steps.
 
 /// The checkpoint interval of a job and its response to the loss of a node.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -35,11 +35,11 @@ pub enum Answer {
         /// Time of the move.
         takes: i128,
     },
-    /// Continue without the replicas that used the node until they have a node again.
+    /// Continue without the replicas on the node until a replacement is available.
     Elastic {
         /// Time to reconfigure the job without them.
         reform: i128,
-        /// Time until a replica is ready; the others keep training.
+        /// Time until a replica is ready to rejoin. The others keep training.
         start: i128,
         /// Time to take the replica back.
         rejoin: i128,
@@ -55,7 +55,8 @@ impl Answer {
         matches!(self, Self::Elastic { .. })
     }
 
-    /// Returns this response with its times halved, and a name for them. `None` without times.
+    /// Returns this response with its times halved, and a name for these times. `None` if it has no
+    /// times.
     #[must_use]
     pub fn halved(self) -> Option<(Self, &'static str)> {
         let (halved, words) = match self {
@@ -102,13 +103,14 @@ impl Policy {
 pub struct Replicas {
     /// Number of replicas.
     pub count: u32,
-    /// Step time with one replica fewer, also used if more are missing. Full if not elastic.
+    /// Step time with one replica fewer, also used if more replicas are missing. The full step time
+    /// if the job is not elastic.
     pub step_with_fewer: i128,
-    /// For each node at the start, the replicas that have a GPU on it.
+    /// For each node, the replicas that had a GPU on it at the start.
     pub of_node: Vec<Vec<u32>>,
 }
 
-/// A job that trains over a span.
+/// A training job.
 #[derive(Clone, Debug, PartialEq)]
 pub struct TrainedJob {
     /// Name of the job.
@@ -117,9 +119,9 @@ pub struct TrainedJob {
     pub gpus: u64,
     /// Step time without a failure, in picoseconds.
     pub step: i128,
-    /// Closed-form estimate of that step time, in seconds.
+    /// Closed-form estimate of the step time, in seconds.
     pub closed_form: f64,
-    /// Utilisation of the GPUs in such a step (MFU).
+    /// Utilisation of the GPUs in a step without a failure (MFU).
     pub mfu: f64,
     /// Recovery policy.
     pub policy: Policy,

@@ -9,11 +9,11 @@ use serde::{Deserialize, Serialize};
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
 pub enum StageName {
-    /// Until the daemon has a first report, reading or timeout.
+    /// Until the daemon gets a first report, reading or timeout.
     Noticed,
     /// Until the policy has identified the failed part.
     Detected,
-    /// Until the next plan is made and checked. The cost model sets this time.
+    /// Until the next plan has been made and checked. The cost model sets this time.
     Planned,
     /// Until the intent is durable.
     Journalled,
@@ -21,7 +21,7 @@ pub enum StageName {
     Sent,
     /// Until the last transceiver has finished switching.
     Switched,
-    /// Until every transceiver is read back with good power and the result is durable.
+    /// Until every transceiver has reported good power and the result is durable.
     Qualified,
     /// Until the links carry packets.
     Relocked,

@@ -1,5 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-//! The progress of a job over a month: useful work, working off the cost of a failure, or waiting.
+//! The progress of a job over a month. At any time, the job does useful work, works off the cost of
+//! a failure, or waits.
 
 use std::collections::{BTreeMap, VecDeque};
 
@@ -12,14 +13,14 @@ struct Cycle {
     period: i128,
 }
 
-/// A running job. Its sums are picoseconds of one GPU.
+/// A running job. Its totals are in picoseconds of one GPU.
 #[derive(Clone, Debug)]
 pub struct Training<'a> {
     /// The job.
     pub job: &'a TrainedJob,
     /// Extra step time caused by failed parts other than nodes.
     pub slower: i128,
-    /// Extra step time because the job runs on other nodes than at the start.
+    /// Extra step time because the job has moved to other nodes.
     pub slower_elsewhere: i128,
     /// Replicas that are left out.
     pub left_out: u32,
@@ -29,7 +30,7 @@ pub struct Training<'a> {
     again: i128,
     lost_step: bool,
     deaths: u32,
-    /// If set, the job waits until at most this many nodes are out.
+    /// If set, the job waits until at most this many nodes are out of service.
     pub waits: Option<usize>,
     /// Lost time by cause.
     pub lost: BTreeMap<Cause, i128>,
@@ -80,7 +81,7 @@ impl<'a> Training<'a> {
         Cycle { steps, writing, copying, period: self.step() * steps + writing + copying }
     }
 
-    /// Returns the time until each GPU has done `work`, if no further failure occurs.
+    /// Returns the time that each GPU needs for `work` if no further failure occurs.
     #[must_use]
     pub fn time_to(&self, work: i128) -> i128 {
         let round_up = |(whole, rest): (i128, i128)| whole + i128::from(rest != 0);
@@ -133,7 +134,8 @@ impl<'a> Training<'a> {
         }
         let Cycle { steps, writing, copying, period } = self.cycle();
         let [written, copied] = [writing, copying].map(|part| scaled(time, part, period).0);
-        // If steps are not slower, rounding must not count as a slower step.
+        // At normal speed, compute the rest by subtraction, so that rounding does not count as
+        // slower steps.
         let useful = match self.step() == self.job.step {
             true => time - written - copied,
             false => scaled(time, self.job.step * steps, period).0,
@@ -146,7 +148,7 @@ impl<'a> Training<'a> {
 
     /// Applies a failure of a node or another part. Returns whether it cost anything.
     pub fn hit(&mut self, once: &[(Cause, i128)], dead_nodes: u32) -> bool {
-        // If the delays of one cause cancel the gains of another, the failure cost nothing.
+        // If the delay from one cause cancels the gain from another, the failure cost nothing.
         if once.iter().map(|(_, time)| time).sum::<i128>() == 0 {
             return false;
         }
@@ -155,7 +157,8 @@ impl<'a> Training<'a> {
             self.is_new_outage();
         }
         self.deaths = self.deaths.saturating_add(dead_nodes);
-        // Work that already had to be repeated counts once, because no progress was made since.
+        // Work that already has to be repeated counts only once, because the job has made no
+        // progress since.
         let is_lost = self.lost_step;
         let counts = |(cause, _): &&(Cause, i128)| !(is_lost && *cause == Cause::DoneAgain);
         self.pending.extend(once.iter().filter(counts));
@@ -172,17 +175,17 @@ impl<'a> Training<'a> {
         true
     }
 
-    /// Resets the state of earlier failures, whose costs are all worked off.
+    /// Resets the state of earlier failures. All their costs have been worked off.
     fn is_new_outage(&mut self) {
         (self.again, self.deaths, self.lost_step) = (0, 0, false);
     }
 
-    /// Returns the first cost of a restart, its time, and the useful work since the restart point.
+    /// Returns the cause and the time of a restart, and the useful work since the restart point.
     fn begins_again(&self) -> (Cause, i128, i128) {
         let Policy { every, load, answer, .. } = self.job.policy;
         let checkpoint = self.since(every);
         match answer {
-            // A copy older than the last checkpoint is useless.
+            // Ignore a copy that is older than the last checkpoint.
             Answer::InMemory { every, load, copies, .. }
                 if self.deaths < copies && self.since(every) <= checkpoint =>
             {
@@ -198,14 +201,14 @@ impl<'a> Training<'a> {
         }
     }
 
-    /// Stops the job until at most `until` nodes are out.
+    /// Stops the job until at most `until` nodes are out of service.
     pub fn stop(&mut self, until: usize) {
         self.waits = Some(until);
         self.pending.clear();
         self.again = 0;
     }
 
-    /// Starts the job for the first time, which reads its state.
+    /// Starts the job for the first time. It reads its state from a checkpoint.
     pub fn begin(&mut self) {
         self.waits = None;
         self.pending.push_back((Cause::CheckpointLoad, self.job.policy.load));
@@ -227,7 +230,8 @@ impl<'a> Training<'a> {
         self.deaths = self.deaths.saturating_add(1);
     }
 
-    /// Restarts a waiting job that has its nodes again. The cost is computed; no run covers it.
+    /// Restarts a waiting job that has its nodes again. The cost is computed here instead of being
+    /// taken from a run.
     pub fn resume(&mut self) {
         let (cause, time, since) = self.begins_again();
         self.waits = None;
@@ -237,7 +241,7 @@ impl<'a> Training<'a> {
         self.lost_step = true;
     }
 
-    /// Takes replicas back that are ready again.
+    /// Takes back replicas that are ready again.
     pub fn takes_up(&mut self, rejoin: i128) {
         if self.pending.is_empty() {
             self.is_new_outage();
@@ -246,7 +250,8 @@ impl<'a> Training<'a> {
     }
 }
 
-/// `time · by ÷ of` rounded down, and the remainder. Exact beyond 128 bits.
+/// Returns `time · by ÷ of` rounded down, and the remainder. Exact even if the product exceeds 128
+/// bits.
 fn scaled(time: i128, by: i128, of: i128) -> (i128, i128) {
     if let Some(product) = time.checked_mul(by) {
         return (product / of, product % of);
@@ -277,7 +282,7 @@ mod tests {
         }
     }
 
-    /// A copy every 20,000 minutes and a checkpoint every 30 minutes have a common period of 41
+    /// Copies every 20,000 minutes and checkpoints every 30 minutes give a long common period: 41
     /// years.
     #[test]
     fn rare_copies_with_frequent_checkpoints_do_not_overflow() {
@@ -292,7 +297,7 @@ mod tests {
         let by_hand = month + month / 1_800 * 30 + month / 1_200_000 * 60;
         assert!((all - by_hand).abs() < 10 * SECOND, "{all} {by_hand}");
         assert_eq!(training.useful, 8 * month);
-        // Multiplying back gives the product again.
+        // quotient · of + remainder must equal the product.
         for (time, by, of) in [(7, 5, 3), (1 << 100, 1 << 90, (1 << 90) - 1), (1 << 126, 6, 7)] {
             let (whole, rest) = scaled(time, by, of);
             assert!((0..of).contains(&rest));
@@ -301,8 +306,8 @@ mod tests {
         }
     }
 
-    /// With copies every 150 steps and checkpoints every 10, the checkpoint after step 30 is newer
-    /// at step 38.
+    /// With a copy every 150 steps and a checkpoint every 10, the newest state at step 38 is the
+    /// checkpoint after step 30.
     #[test]
     fn restarts_from_a_checkpoint_newer_than_the_copy() {
         let lost = |every, copies| {

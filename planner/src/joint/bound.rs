@@ -1,25 +1,24 @@
 // SPDX-License-Identifier: Apache-2.0
-//! A lower bound over all placements: the minimum time of a training step's traffic between leaves
-//! and at the interfaces of its GPUs.
+//! A lower bound over all placements on the communication time of a training step, between leaves
+//! and at GPU interfaces.
 //!
-//! A leaf has at most p nodes, and a node works for one group, where its GPUs have different
-//! tensor-parallel ranks. A leaf therefore holds a set S of at most p groups of one tensor-parallel
-//! rank. S is a set of points in the grid of context, data and pipeline ranks. If S has some but
-//! not all points of a line of the grid (a data-parallel ring, a pipeline), that line sends at
-//! least one message's bytes out of the leaf. The inequality of Loomis and Whitney bounds the
-//! number of such lines from below: |S|² ≤ product of the lines touched in each direction. The
-//! least bytes per point, times all points, divided by the rate of all leaves, bounds the time for
-//! every placement and every choice of circuits.
+//! A leaf has at most p nodes. All GPUs of a node belong to one group and have different
+//! tensor-parallel ranks. For each tensor-parallel rank, a leaf therefore holds a set S of at most
+//! p groups. S is a set of points in the grid of context, data and pipeline ranks. If S contains
+//! some but not all points of a grid line (a data-parallel ring or a pipeline), that line sends at
+//! least the bytes of one message out of the leaf. The Loomis–Whitney inequality gives the minimum
+//! number of such lines: |S|² is at most the product of the numbers of lines touched in the three
+//! directions. The minimum bytes per point, times the number of points, divided by the total rate
+//! of all leaves, is a lower bound on the time for every placement and every choice of circuits.
 //!
-//! Traffic that no ring carries passes the interfaces of the sending and the receiving GPU, below a
-//! leaf or not. The busiest GPU of a phase has the same bytes for every placement. If an island may
-//! carry that traffic instead, no bound is claimed.
+//! All traffic outside rings passes the network interfaces of the sending and the receiving GPU,
+//! even if both are below the same leaf. The busiest GPU of a phase therefore sends the same bytes
+//! in every placement. If an island could carry this traffic instead, there is no such bound.
 //!
-//! If islands of several groups carry traffic between groups, S is the set of a leaf and the
-//! islands that reach into it, or of an island and its leaves.
+//! If islands hold several groups, S covers the larger of a leaf and an island.
 //!
-//! The bound is attained if only one dimension leaves the leaves and its ranks divide evenly. It is
-//! loose if leaves are unequally loaded, or if whole circuits do not fit the traffic.
+//! The bound is tight if only one dimension has traffic between leaves and its ranks divide evenly.
+//! It is loose if leaves have unequal loads, or if whole circuits do not match the traffic.
 
 use lightloom_fabric::fabric::Fabric;
 use lightloom_fabric::fault::FaultSet;
@@ -35,12 +34,13 @@ use crate::rfabric::workload::card::ModelCard;
 #[derive(Clone, Copy, Debug)]
 struct Direction {
     size: u32,
-    /// Minimum bytes that a line sends out of a leaf that holds a part of it.
+    /// Minimum bytes that a grid line sends out of a leaf that holds only a part of it.
     bytes: f64,
 }
 
-/// Returns the least nodes that reach one another below a leaf or on an island. `None` if neither
-/// divides the other, because both may then chain the fabric together.
+/// Returns the number of nodes that reach one another below a leaf or on an island. `None` if
+/// neither size divides the other, because overlapping leaves and islands may then connect all
+/// nodes.
 fn nodes_together(fabric: &Fabric) -> Option<u32> {
     let of_leaf = fabric.dcn.nodes_per_tor();
     match fabric.hbd.grouping() {
@@ -52,7 +52,7 @@ fn nodes_together(fabric: &Fabric) -> Option<u32> {
     }
 }
 
-/// Returns the least seconds of the longest step of `mappings`, between leaves and at interfaces.
+/// Returns a lower bound in seconds on the step time of the slowest job in `mappings`.
 pub(super) fn least_seconds(
     fabric: &Fabric,
     faults: &FaultSet,
@@ -60,7 +60,8 @@ pub(super) fn least_seconds(
     phases: &[PhasePlan],
 ) -> Option<f64> {
     let rate: f64 = leaf_rates(fabric, faults).iter().sum();
-    // Only the slowest job counts, because at best the other jobs' traffic does not delay it.
+    // Only the slowest job counts, because in the best case the traffic of other jobs does not
+    // delay it.
     let bytes = mappings.iter().map(|mapping| least_bytes(fabric, mapping));
     let most = bytes.reduce(|most, bytes| Some(most?.max(bytes?)));
     let interfaces = match fabric.hbd.grouping() {
@@ -96,7 +97,8 @@ fn directions(mapping: &Mapping, raw: &MappingFile, card: &ModelCard, tp: u32) -
         ShardingFile::Replicated => 2.0,
         ShardingFile::Sharded => 3.0,
     };
-    // One ring joins the context and data ranks of a stage; a subset need not be cut.
+    // One ring joins all context and data ranks of a stage, so a data-parallel line need not send
+    // bytes out of its leaf if there are several context ranks.
     let replicas = cp * f64::from(mapping.dp);
     let gradients = passes * (replicas - 1.0) / replicas * card.weight_bytes().0 as f64 / (tp * pp);
     // Gradients as bytes that take as long at the share of the micro-batches.
@@ -115,7 +117,8 @@ fn least_bytes_a_point(directions: &[Direction; 3], together: u32) -> f64 {
         let touched = directions.map(|direction| touchable(direction.size, points));
         for a in touched[0].clone() {
             for b in touched[1].clone() {
-                // The third direction touches at least the lines required by Loomis and Whitney.
+                // The Loomis–Whitney inequality requires at least this many lines in the third
+                // direction.
                 let needed =
                     (u64::from(points) * u64::from(points)).div_ceil(u64::from(a) * u64::from(b));
                 let third = touched[2].clone();

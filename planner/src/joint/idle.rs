@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-//! Chooses nodes to leave idle. If a job does not need all nodes, using fewer under each leaf can
-//! keep whole stages or sets of replicas below leaves that their boundaries would otherwise cut.
+//! Chooses nodes to leave idle. If a job does not need all nodes, using fewer nodes per leaf can
+//! keep a whole stage or a set of replicas below one leaf instead of splitting it between leaves.
 //!
 //! In addition to the layout that uses nodes in order, the search tries several others:
 //!
@@ -8,8 +8,8 @@
 //! * only whole leaves, if leaves are joined directly
 //! * the layout that ignores leaves
 //!
-//! It takes the layout with the least estimated time between leaves. Ties go to the first, so
-//! nothing changes without a gain.
+//! It chooses the layout with the shortest estimated time between leaves. Ties go to the first
+//! layout, so the layout changes only for a gain.
 
 use std::collections::{BTreeMap, BTreeSet};
 
@@ -21,19 +21,19 @@ use super::traffic::phases;
 use super::{Options, PlanError, mapping, network};
 use crate::khop::{self, Layout, Method};
 
-/// Each attempt plans the groups again, so the search is skipped above this number of nodes.
+/// Above this number of nodes the search is skipped, because each attempt replans all groups.
 const MOST_NODES: u32 = 1_024;
 
-/// Up to this number of nodes, every single node is tried as an additional idle node.
+/// Up to this number of nodes, the search tries every single node as an additional idle node.
 const MOST_NODES_ONE_BY_ONE: u32 = 64;
 
-/// The relative time required to leave nodes idle, if times are estimates.
+/// If times are estimates, leaving nodes idle must reduce the time to less than this fraction.
 const WORTH: f64 = 0.99;
 
-/// The relative time required if times are those of the plan's routes.
+/// The same fraction if the times come from the routes of the plan.
 const WORTH_OF_ROUTES: f64 = 1.0 - 1e-9;
 
-/// Returns the layout with the least time between leaves: `first`, or one that leaves nodes idle.
+/// Returns the layout with the shortest time between leaves: `first`, or a layout with idle nodes.
 pub(super) fn quickest(
     fabric: &Fabric,
     faults: &FaultSet,
@@ -54,7 +54,8 @@ pub(super) fn quickest(
     for idle in idle_sets(fabric, faults, needed) {
         search.leaving(idle, &mut best);
     }
-    // Layouts that consider leaves win ties, because equal ranks share leaves.
+    // Try the layout that ignores leaves last, so that it loses ties: in the others, equal ranks
+    // share leaves.
     search.blind(&mut best);
     if fabric.hbd.nodes() <= MOST_NODES_ONE_BY_ONE {
         search.one_by_one(needed, &mut best);
@@ -97,7 +98,7 @@ impl Search<'_> {
         }
     }
 
-    /// Leaves one more node idle as long as that gains time, as one more fault would.
+    /// Leaves one more node idle, as if it had failed, as long as that saves time.
     fn one_by_one(&self, needed: usize, best: &mut Best) {
         let failed = self.faults.failed_nodes(&self.fabric.hbd);
         let nodes = (0..self.fabric.hbd.nodes()).map(NodeId);
@@ -118,7 +119,7 @@ impl Search<'_> {
     }
 }
 
-/// Returns the GPUs in use and the estimated time. `None` if no placed job has a step.
+/// Returns the number of GPUs in use and the estimated time. `None` if no placed job has a step.
 fn estimate(
     fabric: &Fabric,
     faults: &FaultSet,
@@ -137,8 +138,8 @@ fn estimate(
     Ok(Some((used, network::estimate(fabric, faults, &phases(fabric, &ranks)?).seconds)))
 }
 
-/// Leaves out the surplus of each leaf, then also all nodes of leaves with fewer, then also the
-/// leaves not needed for `needed` nodes.
+/// Returns sets of nodes to leave idle: the surplus nodes of each leaf, then also all nodes of
+/// leaves with too few, then also the leaves that are not required to reach `needed` nodes.
 fn idle_sets(fabric: &Fabric, faults: &FaultSet, needed: usize) -> Vec<Vec<NodeId>> {
     let mut leaves: BTreeMap<u32, Vec<NodeId>> = BTreeMap::new();
     let failed = faults.failed_nodes(&fabric.hbd);
@@ -166,8 +167,9 @@ fn idle_sets(fabric: &Fabric, faults: &FaultSet, needed: usize) -> Vec<Vec<NodeI
 
 const MOST_SKIPPED: usize = 16;
 
-/// A shifted job can load some cables twice. Returns sets that leave the first leaves idle, or
-/// every block of 2, 4, 8 or 16 leaves that contains a failed node.
+/// Returns sets that leave the first leaves idle, or all blocks of 2, 4, 8 or 16 leaves that
+/// contain a failed node. Otherwise the job may be shifted along the leaves and load some cables
+/// twice.
 fn along_cables(
     leaves: &BTreeMap<u32, Vec<NodeId>>,
     failed: &BTreeSet<NodeId>,

@@ -1,9 +1,9 @@
 // SPDX-License-Identifier: Apache-2.0
-//! Assigns pipeline stages, context-parallel and data-parallel ranks to the groups of a job.
+//! Assigns pipeline stages and context-parallel and data-parallel ranks to the groups of a job.
 //!
-//! Groups of a job are numbered in the order of placement, so that sets of neighbours share a leaf.
-//! A mapping counts through its dimensions in some order. The ranks of the dimension that changes
-//! fastest share leaves.
+//! The groups of a job are numbered in the order of placement, so that neighbouring groups share
+//! leaves. A mapping counts through the parallel dimensions in a certain order, and the ranks of
+//! the fastest-changing dimension share leaves.
 
 use std::collections::{BTreeMap, BTreeSet};
 
@@ -44,20 +44,21 @@ pub struct Mapping {
     pub ep: u32,
     /// The dimensions in order, fastest-changing first.
     pub order: [Dimension; 3],
-    /// How the job's groups are numbered.
+    /// The numbering of the job's groups.
     pub count: Count,
 }
 
-/// How the groups of a job are numbered.
+/// The order for numbering the groups of a job.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Count {
-    /// In the order of placement: sets of neighbours follow one another.
+    /// In the order of placement, set after set.
     AsPlaced,
-    /// By the leaf of a group's first node. With unequal leaves, sets span several.
+    /// By the leaf of each group's first node. If leaves have different sizes, a set may span
+    /// several leaves.
     LeafByLeaf,
 }
 
-/// The coordinates of a group. Every rank counts from 0.
+/// The coordinates of a group. All ranks start at 0.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Coordinates {
     /// Pipeline stage.
@@ -68,7 +69,7 @@ pub struct Coordinates {
     pub dp: u32,
 }
 
-/// A job's dimensions do not match its groups.
+/// The parallel dimensions of a job do not match its groups.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 #[expect(missing_docs, reason = "the message documents each field")]
 #[error(
@@ -85,7 +86,8 @@ pub struct MappingError {
     pub got: u64,
 }
 
-/// The usual orders of frameworks and planners. The first is context, data, pipeline.
+/// All orders of the three dimensions. The first one is usual in frameworks: context, data,
+/// pipeline.
 const ORDERS: [[Dimension; 3]; 6] = {
     use Dimension::{Context, Data, Pipeline};
     [
@@ -132,7 +134,7 @@ impl Mapping {
     }
 }
 
-/// Returns the mapping of every training job, in the first order. Surplus groups become spares.
+/// Returns the mapping of every training job, using the first order. Surplus groups become spares.
 pub(super) fn mappings(fabric: &Fabric, layout: &mut Layout) -> Result<Vec<Mapping>, MappingError> {
     let mut mappings = Vec::new();
     for (job, installed) in (0..).zip(&fabric.jobs) {
@@ -152,7 +154,7 @@ pub(super) fn mappings(fabric: &Fabric, layout: &mut Layout) -> Result<Vec<Mappi
     Ok(mappings)
 }
 
-/// Each job gets as many replicas as its groups allow, in the first order.
+/// Gives each job as many replicas as its groups allow, using the first order.
 pub(super) fn mappings_of_groups(
     fabric: &Fabric,
     layout: &Layout,
@@ -228,7 +230,7 @@ fn distinct_orders(mapping: &Mapping) -> Vec<[Dimension; 3]> {
     orders
 }
 
-/// A training job without a mapping keeps its ranks.
+/// Assigns ranks by `mappings`. A training job without a mapping keeps its ranks.
 pub(super) fn rank(fabric: &Fabric, ranks: &mut [Rank], layout: &Layout, mappings: &[Mapping]) {
     let mut coordinates = BTreeMap::new();
     for job in (0..).take(layout.jobs.len()) {
@@ -242,7 +244,7 @@ pub(super) fn rank(fabric: &Fabric, ranks: &mut [Rank], layout: &Layout, mapping
             groups.sort_by_key(|group| leaf_of(fabric, group));
         }
         for (number, group) in (0..).zip(groups) {
-            // Without a step, groups are replicas.
+            // In a job without a step, each group is a replica.
             let replica = Coordinates { dp: number, ..Coordinates::default() };
             let at = mapping.map_or(replica, |mapping| mapping.coordinates(number));
             coordinates.insert(group.id, (at, mapping.map_or(1, |mapping| mapping.ep)));

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-//! Plans how the network carries the phases: optical circuits, direct cables, or packet switches.
+//! Plans the transport of the phases over optical circuits, direct cables or packet switches.
 
 use std::collections::BTreeMap;
 
@@ -83,8 +83,9 @@ pub(super) fn carry_on(
     Ok(carried)
 }
 
-/// The relative increase of the step time that justifies moving circuits without a failed port. The
-/// step is compared with the step before the fault, with its bound, and with new circuits.
+/// Circuits without a failed port are only moved if the step would otherwise be longer by more than
+/// this fraction. The step is compared with the step before the fault, with its lower bound, and
+/// with the step on new circuits.
 pub(super) const WORTH_A_CHANGE: f64 = 0.05;
 
 fn sending(phases: &[Phase]) -> Vec<Phase> {
@@ -111,7 +112,8 @@ impl CarriedStep {
         plan.metrics.dark_port_time_share = self.dark_port_time_share;
     }
 
-    /// Adds phases without traffic between leaves, which take the time of their interfaces.
+    /// Adds phases without traffic between leaves. Such a phase takes the time that its interfaces
+    /// need.
     fn add_silent(&mut self, fabric: &Fabric, phases: &[Phase]) {
         let mut planned = std::mem::take(&mut self.phases).into_iter().peekable();
         let (mut sending, mut others) = (0.0, Picoseconds::ZERO);
@@ -131,7 +133,7 @@ impl CarriedStep {
         }
         self.step_time_ps = longest(&self.phases, |phase| phase.duration_ps);
         self.static_step_time_ps = self.static_step_time_ps.map(|fixed| fixed + others);
-        // The step is longer now, so the share with dark ports is smaller.
+        // The step is longer now, so dark ports make up a smaller share.
         let longer = sending / (sending + others.as_secs_f64());
         let share = self.dark_port_time_share.filter(|share| *share > 0.0);
         self.dark_port_time_share = share.map(|share| share * longer).or(self.dark_port_time_share);
@@ -141,7 +143,7 @@ impl CarriedStep {
     }
 }
 
-/// Returns the time of the slowest job. `None` without phases.
+/// Returns the time of the slowest job. `None` if there are no phases.
 pub(super) fn longest(
     phases: &[PhasePlan],
     time: impl Fn(&PhasePlan) -> Picoseconds,
@@ -225,7 +227,8 @@ fn busiest_seconds(demand: &Demand, rates: &[f64]) -> f64 {
     seconds.fold(0.0, f64::max)
 }
 
-/// Returns the time in seconds of the slowest aggregation domain to exchange traffic with others.
+/// Returns the seconds that the slowest aggregation domain needs for its traffic with other
+/// domains.
 fn busiest_domain_seconds(fabric: &Fabric, demand: &Demand) -> f64 {
     let Some(rate) = fabric.dcn.rate_of_domain(fabric.hbd.gpus_per_node()) else { return 0.0 };
     let mut bits: BTreeMap<(bool, u32), f64> = BTreeMap::new();
@@ -255,15 +258,16 @@ const MOST_ROUTED_LEAVES: u32 = 256;
 pub(super) struct Estimate {
     /// Total time of the phases, in seconds.
     pub(super) seconds: f64,
-    /// The part of it needed by links between leaves, in seconds, without the interfaces.
+    /// Time in seconds that the links between leaves need, without the interfaces.
     pub(super) between: f64,
 }
 
-/// Times within this fraction of each other count as equal.
+/// Times that differ by less than this fraction count as equal.
 const SAME_TIME: f64 = 1e-9;
 
 impl Estimate {
-    /// Returns the minimum time over all choices of circuits, if leaves send at `rates` or less.
+    /// Returns the minimum time over all choices of circuits if leaves send at no more than
+    /// `rates`.
     fn of(fabric: &Fabric, demand: &Demand, rates: &[f64]) -> Self {
         let leaves = busiest_seconds(demand, rates);
         let between = leaves.max(busiest_domain_seconds(fabric, demand));
@@ -271,7 +275,7 @@ impl Estimate {
         Self { seconds: between.max(interfaces.unwrap_or(0.0)), between }
     }
 
-    /// Returns whether this is quicker than `other`, or as quick with less load between leaves.
+    /// Returns whether this is faster than `other`, or as fast with less load between leaves.
     pub(super) fn is_better_than(&self, other: &Self) -> bool {
         let same = SAME_TIME * other.seconds;
         self.seconds < other.seconds - same
@@ -288,7 +292,7 @@ impl std::iter::Sum for Estimate {
     }
 }
 
-/// Returns the least time over all choices of circuits, or over the routes of direct cables.
+/// Returns the minimum time over all choices of circuits, or the time over routes on direct cables.
 pub(super) fn estimate(fabric: &Fabric, faults: &FaultSet, phases: &[Phase]) -> Estimate {
     if let Some(network) = fabric.dcn.direct().filter(|it| it.leaves() <= MOST_ROUTED_LEAVES) {
         return routes::estimate(network, faults, phases);
@@ -297,7 +301,7 @@ pub(super) fn estimate(fabric: &Fabric, faults: &FaultSet, phases: &[Phase]) -> 
     phases.iter().map(|phase| Estimate::of(fabric, &phase.demand, &rates)).sum()
 }
 
-/// Returns the maximum rate of each leaf over all its ports, in bit/s.
+/// Returns the maximum total rate of each leaf's ports, in bit/s.
 pub(super) fn leaf_rates(fabric: &Fabric, faults: &FaultSet) -> Vec<f64> {
     let per_node = fabric.hbd.gpus_per_node();
     match fabric.dcn.circuits() {

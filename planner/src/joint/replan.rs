@@ -1,13 +1,13 @@
 // SPDX-License-Identifier: Apache-2.0
 //! Computes the next plan of a whole fabric with the least change in both halves.
 //!
-//! Groups without a fault stay, with their identifiers and ranks. A rebuilt group keeps both. If
-//! the step then takes longer than before, ranks are renumbered if that helps; no group moves for
-//! it. A job that lost groups continues with fewer data-parallel replicas, and groups of the last
-//! replicas take the vacant ranks.
+//! Groups without a fault stay in place. They and rebuilt groups keep their identifiers and ranks.
+//! If the step then takes longer than before, the planner renumbers ranks if that helps, without
+//! moving groups. A job that lost groups continues with fewer data-parallel replicas, and groups
+//! from the last replicas take over the vacant ranks.
 //!
-//! Circuits stay in place. A circuit that lost a port is made again on another switch. New circuits
-//! are planned only if the step would otherwise take longer than with them.
+//! Circuits also stay in place, and a circuit that lost a port is remade on another switch. New
+//! circuits are planned only if they make the step faster.
 
 use std::collections::{BTreeMap, BTreeSet};
 
@@ -27,7 +27,7 @@ use crate::khop::{self, Change, DocumentError, Layout, RingGroup, Survey};
 /// The reason why no next plan exists.
 #[derive(Clone, Debug, PartialEq, thiserror::Error)]
 pub enum ReplanError {
-    /// The plan in force is not for this fabric.
+    /// The current plan is not for this fabric.
     #[error(transparent)]
     Document(#[from] DocumentError),
     /// The next plan cannot be made.
@@ -40,7 +40,7 @@ pub enum ReplanError {
 pub struct Replanned {
     /// The plan.
     pub plan: Plan,
-    /// Transceivers and groups that change.
+    /// The transceivers and groups that change.
     pub change: Change,
     /// The renumbering of ranks. `None` if all groups keep their ranks.
     pub ranks_changed: Option<RanksChanged>,
@@ -50,20 +50,21 @@ pub struct Replanned {
     pub circuits_removed: usize,
 }
 
-/// Ranks that were renumbered because the step would take longer with the old ones.
+/// A renumbering of ranks, made because the step would take longer with the old ones.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct RanksChanged {
-    /// Groups that take another rank.
+    /// Number of groups that get another rank.
     pub groups: usize,
     /// Communication time of the step with the old ranks.
     pub step_time_kept_ps: Picoseconds,
 }
 
-/// Plans `fabric` around `faults` and changes as little as possible of `before`. After repairs
+/// Plans `fabric` around `faults` and changes `before` as little as possible. After repairs
 /// (`is_repair`), idle nodes form spare groups again.
 ///
 /// # Errors
-/// Fails if `before` is not a plan for this fabric, or the network cannot carry the jobs' traffic.
+/// Fails if `before` is not a plan for this fabric, or if the network cannot carry the jobs'
+/// traffic.
 pub fn replan(
     fabric: &Fabric,
     before: &Plan,
@@ -77,14 +78,16 @@ pub fn replan(
 /// Limits on a replan.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Bounds {
-    /// Nodes whose transceivers cannot be set now. Other nodes replace the failed ones.
+    /// Nodes whose transceivers cannot be set now. They do not replace failed nodes.
     pub out_of_reach: BTreeSet<NodeId>,
-    /// Light between working ends may only be cut at these nodes. `None` means anywhere.
+    /// A circuit with two working ends may only be cut if it ends on one of these nodes. `None`
+    /// means that any may be cut.
     pub cuts_at: Option<BTreeSet<NodeId>>,
-    /// Rings without a fault may only move if they belong to these jobs. `None` means all may.
+    /// Rings without a fault may only move if they belong to these jobs. `None` means that all may
+    /// move.
     pub moves: Option<BTreeSet<u32>>,
-    /// Nodes without their planned light. A ring with such a node is open already, so moving it
-    /// costs no more than moving one with a fault.
+    /// Nodes that lack their planned light. A ring with such a node is already open, so moving it
+    /// costs no more than moving a ring with a fault.
     pub open: BTreeSet<NodeId>,
 }
 
@@ -146,7 +149,7 @@ impl Network<'_> {
     }
 
     /// Renumbers the ranks of jobs whose nodes changed, if the step of `plan` takes longer than
-    /// before and the renumbered one does not. No group moves for it.
+    /// before and renumbering shortens it. No group moves.
     fn ranked_anew(&self, plan: &Plan, layout: &Layout) -> Result<Option<Plan>, PlanError> {
         let Self { fabric, faults, before, .. } = *self;
         let worth = 1.0 + network::WORTH_A_CHANGE;
@@ -242,7 +245,7 @@ fn hand_on(
     (at, given_up)
 }
 
-/// Lets fewer replicas generate. Groups that do not fill a replica become spares.
+/// Reduces the number of generating replicas. Groups that do not fill a replica become spares.
 fn fewer_generate(
     layout: &mut Layout,
     own: &mut Vec<GroupId>,
@@ -268,8 +271,8 @@ fn fewer_generate(
     })
 }
 
-/// Fits a job's groups to `dp` replicas. Valid ranks stay, groups beyond them fill the gaps, and
-/// the rest become spares. Returns the number of new spares.
+/// Reduces a job to `dp` replicas. Groups with a rank in these replicas keep it, other groups fill
+/// the vacant ranks, and the rest become spares. Returns the number of new spares.
 fn shrink(
     layout: &mut Layout,
     own: &[GroupId],

@@ -1,9 +1,10 @@
 // SPDX-License-Identifier: Apache-2.0
-//! Routes phases between leaves that are joined directly, over up to four shortest paths per pair.
+//! Routes phases between directly joined leaves over up to four shortest paths per pair of leaves.
 //!
-//! A phase takes as long as its busiest cable, the interfaces below its busiest leaf, or its
-//! busiest GPU's interfaces. The bound holds for all routes: every leaf sends all its traffic over
-//! its own cables, and a byte uses at least as many cables as the shortest path.
+//! The time of a phase is the longest of the times for the busiest cable, the interfaces below the
+//! busiest leaf, and the busiest GPU's interfaces. The bound holds for all routes, because every
+//! leaf sends all its traffic over its own cables, and each byte uses at least as many cables as
+//! the shortest path.
 
 use std::collections::{BTreeMap, VecDeque};
 
@@ -25,7 +26,7 @@ struct Graph<'a> {
     neighbours: Vec<Vec<LeafId>>,
 }
 
-/// Fails with the name of the first phase that cannot be routed and the leaves that are cut off.
+/// Fails with the name of the first phase that cannot be routed and with the disconnected leaves.
 pub(super) fn plan(
     network: &DirectNetwork,
     faults: &FaultSet,
@@ -51,7 +52,8 @@ pub(super) fn plan(
     phases.iter().map(routed).collect()
 }
 
-/// Estimates all `phases` over routes of `network`. Infinite if leaves are cut off.
+/// Estimates the time of all `phases` over routes in `network`. Infinite if leaves are
+/// disconnected.
 pub(super) fn estimate(network: &DirectNetwork, faults: &FaultSet, phases: &[Phase]) -> Estimate {
     let graph = Graph::new(network, faults);
     let estimate = |demand: &Demand| match graph.route(demand) {
@@ -96,7 +98,8 @@ impl<'a> Graph<'a> {
         distances
     }
 
-    /// At each leaf with several next leaves, `number` selects one.
+    /// Returns a shortest path. At each leaf with several possible next leaves, `number` selects
+    /// one.
     fn path(
         &self,
         from: LeafId,
@@ -164,7 +167,7 @@ impl<'a> Graph<'a> {
         Ok(Routed { routes, seconds, between, least_seconds: interfaces.max(own).max(spread) })
     }
 
-    /// Returns the rate of the cables between two leaves, per direction, in bit/s.
+    /// Returns the total rate of the cables between two leaves, per direction, in bit/s.
     fn rate(&self, a: LeafId, b: LeafId) -> f64 {
         let cables = self.cables.get(&LeafCable { a: a.min(b), b: a.max(b) }).copied();
         f64::from(cables.unwrap_or(0)) * self.network.link_rate.0 as f64
@@ -174,7 +177,7 @@ impl<'a> Graph<'a> {
         self.neighbours[leaf.index()].iter().map(|other| self.rate(leaf, *other)).sum()
     }
 
-    /// Returns the time in seconds of the slowest leaf to send or receive at its `rate`.
+    /// Returns the seconds that the slowest leaf needs to send or receive at its `rate`.
     fn most(&self, ends: &[(f64, f64)], rate: impl Fn(LeafId) -> f64) -> f64 {
         let seconds =
             ends.iter().enumerate().map(|(leaf, (sent, received))| match sent.max(*received) {

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-//! Compares methods to send new weights to the replicas in reinforcement-learning steps.
+//! Compares methods of sending new weights to the replicas in reinforcement-learning steps.
 
 use lightloom_fabric::fabric::{Fabric, Job};
 use lightloom_fabric::fault::FaultSet;
@@ -14,7 +14,7 @@ use crate::rfabric::realise::topology_of;
 use crate::rfabric::step;
 use crate::rfabric::topology::Topology;
 
-/// Compares the methods for every job of `plan` with a reinforcement-learning step.
+/// Compares the methods for every job in `plan` that has a reinforcement-learning step.
 #[must_use]
 pub fn compare(
     fabric: &Fabric,
@@ -134,9 +134,10 @@ fn times(
     times
 }
 
-/// Returns the minimum share of the weights' bytes for a change to pay off. The change delays
-/// traffic by `exposed` seconds, and the phase now sends the share `now`. The share s takes s times
-/// the time of all bytes with a change that lasts 1/s as long.
+/// Returns the minimum share of the weights' bytes above which a change of circuits pays off. The
+/// change delays traffic by `exposed` seconds, and `phase` sends the share `now`. Bytes and
+/// switching time scale together, so share s is tested as `phase` with a change of
+/// `exposed · now / s` seconds.
 fn pays_from(
     phase: &Phase,
     evaluator: &Evaluator,
@@ -177,8 +178,8 @@ mod tests {
         Phase { name, job: None, demand: demand.clone(), slack: Picoseconds::ZERO }
     }
 
-    /// Without previous circuits, a change pays off as soon as the packet network takes longer than
-    /// the change (closed form).
+    /// If there were no circuits before, a change pays off as soon as the packet network takes
+    /// longer than the change (closed form).
     #[test]
     fn first_change_pays_off_once_packets_take_longer() {
         let network = ReconfigurableFatTree::new(spec(16, 8)).expect("a network");
@@ -189,8 +190,8 @@ mod tests {
         let packets = 1.0 / evaluator.lambda(&dark);
         let change = (&dark, &circuits);
         for (part, now) in [(0.01, 1.0), (0.5, 1.0), (0.3, 0.02)] {
-            // A phase that sends `now` of the weights takes `packets`, so all weights take packets
-            // / now.
+            // A phase that sends the share `now` of the weights takes `packets` seconds, so all
+            // weights take packets / now.
             let exposed = part * packets / now;
             let found = pays_from(&phase(&demand), &evaluator, change, exposed, now);
             assert!((found.expect("it pays") - part).abs() < 1e-9, "{part}: {found:?}");

@@ -1,17 +1,17 @@
 // SPDX-License-Identifier: Apache-2.0
 //! A lower bound on the traffic that crosses ToRs.
 //!
-//! Let p be the number of nodes per ToR. A ToR with an unusable node is used by at most p − 1
-//! groups of a set, so at least one hop of the rank placed there crosses. If d ranks of a set are
+//! Let p be the number of nodes per ToR. At most p − 1 groups of a set can use a ToR with an
+//! unusable node, so the rank placed there has at least one crossing hop. If d ranks of a set are
 //! not wholly under one ToR, they use p·d nodes under incomplete ToRs, and at least ⌈p·d / (p − 1)⌉
 //! hops cross. Every chain of that set has at most d nodes under incomplete ToRs. A chain with
 //! exactly d of them is charged 1/p of that cost. The remaining problem is the cheapest way to cut
 //! the wanted number of chains from one line. A dynamic program with a price per chain solves it;
 //! its dual value is a lower bound at every price.
 //!
-//! The bound holds for all rings that follow each other up the line. Two interleaved rings could
-//! cross less, because the second term is convex. If p is 2 or the cost is linear, the bound holds
-//! for them as well.
+//! The bound holds if every ring starts after the previous one ends. Two interleaved rings could
+//! have fewer crossing hops, because the second term is convex. If p is 2 or the cost is linear,
+//! the bound also holds for interleaved rings.
 
 use lightloom_fabric::dcn::Order;
 use lightloom_fabric::fabric::Fabric;
@@ -43,20 +43,21 @@ pub(super) fn least_crossing(
     let ends = line.cheapest_chains(length, reach, charge);
     let wanted = whole_sets - usize::from(line.is_closed);
     let charged = dual(&ends, wanted);
-    // Charges are in units of 1/p hop.
+    // A charge is a number of p-ths of a hop.
     (charged / per_set as f64 - 1e-6).ceil().max(0.0) as u64
 }
 
-/// Returns the minimum number of crossing inner hops if each ring has a spare in addition to
-/// `length` nodes with ranks.
+/// Returns the minimum number of crossing inner hops for rings of `length` nodes with ranks and one
+/// spare.
 ///
-/// The nodes of such a ring are adjacent, so they form a run of ToRs. In a set whose runs begin at
-/// most s ToRs apart, two rings share all but s of them. Going from one ring to the other and back,
-/// 2 (s − 1) hops cross, because each ring may leave out one node. The ToRs that all rings share
-/// form a stretch of complete ToRs. If one stretch of g ToRs holds k sets, no set shares more than
-/// g − (k − 1) (length + 1) of them, because the next run of a sub-line begins where the last one
-/// ended. A stretch therefore holds a number of sets for free, and one more at the cost of
-/// narrowing all of them. A set outside every stretch crosses everywhere.
+/// The nodes of such a ring are adjacent, so the ring covers a run of ToRs. If the runs of a set
+/// begin at most s ToRs apart, two of its rings have all except s ToRs in common. Between these two
+/// rings 2 (s − 1) hops cross, counted in both directions, because each ring may choose one node as
+/// its spare. The ToRs common to all rings of a set lie in a stretch of complete ToRs. If one
+/// stretch of g ToRs holds k sets, the rings of a set have at most g − (k − 1) (length + 1) ToRs in
+/// common, because in a sub-line each run begins after the previous one ends. A stretch therefore
+/// holds some sets without crossing. One more set fits only if all sets of the stretch have fewer
+/// ToRs in common. A set outside every stretch has the maximum of 2 · length crossing hops.
 pub(super) fn least_crossing_with_spares(
     fabric: &Fabric,
     survey: &Survey<'_>,
@@ -66,7 +67,7 @@ pub(super) fn least_crossing_with_spares(
     let (nodes, per_set) = (fabric.hbd.nodes(), fabric.dcn.nodes_per_tor());
     let (tors, run) = ((nodes / per_set.max(1)) as usize, length + 1);
     let along_columns = fabric.order == Order::SubLines && nodes.is_multiple_of(per_set);
-    // With fewer ToRs, runs could meet on both sides of a closed line.
+    // On a closed line with fewer ToRs, two runs could be adjacent at both ends.
     if per_set < 2 || !along_columns || tors < 3 * run {
         return 0;
     }
@@ -87,13 +88,13 @@ pub(super) fn least_crossing_with_spares(
     more.into_iter().chain(std::iter::repeat(apart)).take(missing).sum::<usize>() as u64
 }
 
-/// Nodes outside complete ToRs are under incomplete ones, at most p − 1 per crossing hop.
+/// Each crossing hop accounts for at most p − 1 nodes under incomplete ToRs.
 fn by_counting(line: &Line, nodes: usize, per_set: usize) -> u64 {
     let complete = line.places.iter().filter(|place| place.1 == 0).count();
     nodes.saturating_sub(complete).div_ceil(per_set - 1) as u64
 }
 
-/// The usable nodes along the line, each with its place and 1 if its ToR is incomplete.
+/// The usable nodes in line order as (place, 1 if the node's ToR is incomplete, else 0).
 struct Line {
     places: Vec<(u64, usize)>,
     is_closed: bool,
@@ -125,7 +126,8 @@ impl Line {
         Self { places, is_closed }
     }
 
-    /// Returns the ends of chains from every node and their charges, each cheaper than all earlier.
+    /// For every start node, lists possible chain ends with their charges. Each listed end is
+    /// cheaper than all nearer ones.
     fn cheapest_chains(
         &self,
         length: usize,
@@ -170,7 +172,8 @@ impl Line {
     }
 }
 
-/// Maximises over the price of a chain. Never exceeds the cost of the cheapest `wanted` chains.
+/// Returns the maximum of the dual over the price of a chain. The result never exceeds the cost of
+/// the cheapest `wanted` chains.
 fn dual(ends: &[Vec<(u32, u32)>], wanted: usize) -> f64 {
     let (mut low, mut high) = (0.0_f64, 1.0_f64);
     let mut best = 0.0_f64;

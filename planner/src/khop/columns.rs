@@ -10,15 +10,16 @@ use rayon::prelude::*;
 use super::sliding::{Found, Grid, Price, Search, Wanted};
 use super::{Chain, Survey, spare};
 
-/// Beyond these limits, chains only follow the line.
+/// Above these limits, placement ignores columns and cuts chains along the line.
 const MOST_SLOTS: u32 = 64;
 const LONGEST: usize = 1_024;
 
-/// Columns times states kept per column. Bounds the time of one run of the program.
+/// Number of columns × states kept per column. This bounds the time of one run of the dynamic
+/// program.
 const EFFORT: usize = 500_000;
 
-/// Free nodes by column and slot. On a closed line the columns may begin anywhere, and a chain
-/// continues from the end of one sub-line to the start of the next.
+/// Free nodes by column and slot. On a closed line the first column may be at any ToR, and a chain
+/// may continue from the end of one sub-line to the start of the next.
 pub(super) struct Columns<'a> {
     fabric: &'a Fabric,
     survey: &'a Survey<'a>,
@@ -63,7 +64,7 @@ impl<'a> Columns<'a> {
         self.usable = (0..tors).map(usable).collect();
     }
 
-    /// On a closed line, starts the same columns at another ToR.
+    /// On a closed line, moves the first column to another ToR.
     pub(super) fn turned(mut self, free: &[bool]) -> Self {
         let nodes = self.fabric.hbd.nodes() as usize;
         let closed = self.fabric.hbd.shape() == Shape::Ring && nodes.is_multiple_of(self.slots);
@@ -115,7 +116,7 @@ impl<'a> Columns<'a> {
         (is_complete(&found) && cost(&found) == 0).then_some(found)
     }
 
-    /// Finds sets that cross ToRs as little as possible, and as many as fit.
+    /// Finds as many sets as fit, with as few crossing hops as possible.
     pub(super) fn sets(&self, wanted: &[Wanted]) -> Vec<Found> {
         let (coarse, fine) = self.widths();
         let cheap = self.attempt(wanted, Price::even(0.01), coarse);
@@ -131,7 +132,8 @@ impl<'a> Columns<'a> {
         self.refine(wanted, low, ladder[high], fine, best(tries, cheap))
     }
 
-    /// Tries prices between one too low and one that suffices, then both on a part of the columns.
+    /// Searches between a price that is too low and one that suffices. Then tries the higher price
+    /// on the first columns and the lower one on the rest.
     fn refine(
         &self,
         wanted: &[Wanted],

@@ -100,7 +100,7 @@ pub(super) fn selected_port(bundle: BundleId, path: Path) -> Option<Port> {
     }
 }
 
-/// The groups of a job are its replicas until a mapping assigns other dimensions.
+/// Treats each group of a job as a replica until a mapping assigns other dimensions.
 fn ranks(hbd: &Hbd, layout: &Layout) -> Vec<Rank> {
     let mut counted = vec![0; layout.jobs.len()];
     let mut ranks = Vec::new();
@@ -146,7 +146,7 @@ fn metrics(fabric: &Fabric, faults: &FaultSet, layout: &Layout) -> Metrics {
     };
     let (total, healthy) = (fabric.hbd.gpus(), survey.healthy_gpus());
     let (used, spare) = (gpus(false), gpus(true));
-    // If no job is placed (all steps name leaves themselves), placement wastes no GPUs.
+    // If no job is placed because all steps name their leaves, placement wastes no GPUs.
     let is_placed = fabric.jobs.is_empty() || fabric.jobs.iter().any(Job::is_placed);
     let wasted = if is_placed { healthy - used - spare } else { 0 };
     let has_spares = spare::are_wanted(fabric);
@@ -178,7 +178,7 @@ fn metrics(fabric: &Fabric, faults: &FaultSet, layout: &Layout) -> Metrics {
     }
 }
 
-/// Weights jobs by their inner hops. `None` if a job has no bound.
+/// Returns the mean bound over all jobs, weighted by inner hops. `None` if a job has no bound.
 fn crossing_bound(fabric: &Fabric, layout: &Layout) -> Option<f64> {
     let mut all = (0.0, 0_u64);
     for (index, job) in (0..).zip(&layout.jobs) {
@@ -189,7 +189,7 @@ fn crossing_bound(fabric: &Fabric, layout: &Layout) -> Option<f64> {
     (!layout.jobs.is_empty()).then(|| if hops == 0 { 0.0 } else { bound / hops as f64 })
 }
 
-/// Counts the GPUs that no method can use: the rest of dividing the healthy ones into rings.
+/// Counts the healthy GPUs that remain after division into full rings. No method can use them.
 fn unavoidable(layout: &Layout, healthy: u64) -> u64 {
     let divisor = layout.jobs.iter().map(|job| u64::from(job.tp)).fold(0, gcd);
     if divisor == 0 { 0 } else { healthy % divisor }
@@ -220,12 +220,12 @@ pub enum DocumentError {
     Ranks { group: GroupId },
 }
 
-/// Returns the working form of `plan`, and the plan's faults.
+/// Returns the layout and the faults of `plan`.
 ///
-/// Reads only what replanning needs. The checker decides whether the plan is sound.
+/// Reads only the fields that replanning needs. The checker decides whether the plan is sound.
 ///
 /// # Errors
-/// Fails if the plan is for another fabric or version, or names parts that do not fit together.
+/// Fails if the plan is for another fabric or version, or if its parts contradict each other.
 pub fn from_document(fabric: &Fabric, plan: &Plan) -> Result<(Layout, FaultSet), DocumentError> {
     if plan.schema != SCHEMA {
         return Err(DocumentError::Schema(plan.schema.clone()));
@@ -314,7 +314,7 @@ fn read_group(
     Ok(RingGroup { id, job, nodes, hops, ranks, segment, passing })
 }
 
-/// Fails with the first pair that no selected fibre joins.
+/// Fails with the first pair of nodes that no selected fibre joins.
 fn hops_along(hbd: &Hbd, layout: &Layout, nodes: &[NodeId]) -> Result<Vec<Hop>, (NodeId, NodeId)> {
     let hop = |pair: &[NodeId]| lit_hop(hbd, layout, pair[0], pair[1]).ok_or((pair[0], pair[1]));
     nodes.windows(2).map(hop).collect()
@@ -332,7 +332,7 @@ fn with_passing(
         nodes
     });
     let joined = chains.filter_map(|nodes| Some((hops_along(hbd, layout, &nodes).ok()?, nodes)));
-    // Two nodes are joined in either order. Chains go up the line.
+    // Both directions of a chain may be joined. Prefer the one that goes up the line.
     let falls = |(hops, _): &(Vec<Hop>, Vec<NodeId>)| hops.iter().any(|hop| *hop < 0);
     let from = group.nodes.last().copied().unwrap_or(passing);
     let not_joined = DocumentError::NotJoined { group: group.id, from, to: passing };

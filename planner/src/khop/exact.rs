@@ -1,10 +1,10 @@
 // SPDX-License-Identifier: Apache-2.0
-//! The maximum number of rings by integer programming, as a yardstick for the fast methods.
+//! Finds the maximum number of rings by integer programming, to measure the fast methods against.
 //!
-//! Every simple path of m usable nodes in the k-hop graph is a candidate, in any direction along
-//! the line, unless a node would need two hops on one bundle. The program picks as many disjoint
-//! candidates as possible (set packing). The solver is not called if counting settles the question:
-//! if the connected components cannot hold more rings than the scan found.
+//! Every simple path of m usable nodes in the k-hop graph is a candidate, whether it goes up the
+//! line, down or turns back. A path is excluded if one of its nodes would need two hops on one
+//! bundle. The program picks as many disjoint candidates as possible (set packing). The solver is
+//! skipped if the connected components are too small to hold more rings than the scan found.
 
 use std::collections::BTreeMap;
 
@@ -19,7 +19,7 @@ use lightloom_units::id::GroupId;
 use super::grouping::chains_on_line;
 use super::{RingGroup, Survey};
 
-/// Time limit. After it, the better of the solver's and the scan's rings is used.
+/// Time limit of the solver. When it expires, the larger result of solver and scan is used.
 pub const SOLVER_SECONDS: f64 = 20.0;
 
 /// Maximum number of candidate rings searched.
@@ -41,14 +41,14 @@ pub enum ExactError {
 /// Rings found by the exact method, with the proof that there are no more.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct MostRings {
-    /// The rings.
+    /// The rings found.
     pub groups: Vec<RingGroup>,
     /// How the search ended.
     pub proof: RingProof,
 }
 
-/// Returns as many rings of `length` nodes as possible on the `free` and whole nodes. If the solver
-/// needs more than `seconds`, returns the best rings known and a bound.
+/// Returns as many rings of `length` nodes as possible, using `free` nodes whose bundles all work.
+/// If the solver needs more than `seconds`, returns the best known rings and an upper bound.
 ///
 /// # Errors
 /// Fails if counting does not settle the question and there are more than [`MAX_CANDIDATES`]
@@ -171,7 +171,8 @@ where
     Ok((chosen.map(|(candidate, _)| candidate.clone()).collect(), is_proven))
 }
 
-/// Returns one ring for every set of nodes that can form one. Fails above `most_paths` paths.
+/// Returns one ring for every set of nodes that can form one. Fails if there are more than
+/// `most_paths` paths.
 pub(super) fn candidates(
     survey: &Survey<'_>,
     free: &[bool],

@@ -1,24 +1,24 @@
 // SPDX-License-Identifier: Apache-2.0
-//! Finds the maximum number of chains of `m` places along a line, without regard to the data-centre
-//! network.
+//! Finds the maximum number of chains of `m` places along a line. Ignores the data-centre network.
 //!
-//! Usable places within K of each other form a run. If every place of a run reaches the next, the
-//! run is cut into chains of `m` consecutive places. At most `m - 1` places are left over, which is
-//! optimal. If a fibre is missing, or an odd K forbids two long hops at one node, a dynamic program
-//! finds the most chains that go up the line and may skip places.
+//! Usable places at most K apart form a run. If every place of a run reaches the next, the run is
+//! cut into chains of `m` consecutive places. This is optimal, because fewer than `m` places
+//! remain. If a fibre is missing, or if an odd K forbids two long hops at one node, a dynamic
+//! program finds the maximum number of chains that go up the line. These chains may skip places.
 
 use lightloom_fabric::khop::{Hop, Position, Shape};
 
 use super::{Chain, Survey};
 
-/// A line of usable places and the fibres between them. Places are coordinates that rise without
-/// wrapping. A ring is cut open once, so a coordinate may exceed the number of nodes.
+/// A line of usable places and the fibres between them. Coordinates increase along the line and
+/// never wrap. A closed line is cut open at one point, so a coordinate may exceed the number of
+/// nodes.
 pub(crate) struct Track<'a> {
     /// Usable places in ascending order.
     pub places: Vec<u64>,
     /// K, the longest hop.
     pub reach: u8,
-    /// Whether a fibre goes up from a place by this many places.
+    /// Whether a working fibre joins a place to the place this many places up the line.
     pub joined: &'a dyn Fn(u64, u8) -> bool,
 }
 
@@ -38,7 +38,8 @@ pub(crate) fn chains_on_line(survey: &Survey<'_>, free: &[bool], length: usize) 
 }
 
 impl Track<'_> {
-    /// Starts a closed line of `nodes` places at an interruption, or else at a missing fibre.
+    /// Cuts a closed line of `nodes` places open at a gap, or at a missing fibre if there is no
+    /// gap.
     fn cut_open(&mut self, nodes: u64) {
         let count = self.places.len();
         let gap = |i: usize| {
@@ -86,9 +87,9 @@ impl Track<'_> {
         self.reach % 2 == 1 && hop == u64::from(self.reach)
     }
 
-    /// The dynamic program. `open[i][l][x]` is the maximum number of chains finished below a chain
-    /// of `l + 1` places that ends at place `i`. `x` says whether its last hop excludes an equal
-    /// next hop.
+    /// Runs the dynamic program. In `open[i][l][x]`, an unfinished chain of `l + 1` places ends at
+    /// place `i`. The value is the maximum number of complete chains below it. `x` is 1 if the last
+    /// hop of the unfinished chain forbids an equal next hop.
     fn most_chains(&self, run: &[u64], length: usize) -> Vec<Vec<u64>> {
         let mut table = Table::new(run.len(), length);
         for i in 0..run.len() {
@@ -201,8 +202,9 @@ mod tests {
         Track { places: places.to_vec(), reach, joined }
     }
 
-    /// Returns the maximum number of chains by brute force. Each place is skipped or starts a
-    /// chain, and a chain continues to any later place it reaches before the next chain starts.
+    /// Returns the maximum number of chains by brute force. Each place is either skipped or starts
+    /// a chain. A chain may continue to any place within its reach, and the next chain starts only
+    /// after it.
     fn by_trying(places: &[u64], reach: u8, broken: &Broken, length: usize) -> usize {
         fn grow(
             chain: &mut Vec<usize>,

@@ -1,5 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-//! Groups in islands where every GPU reaches every other, so that no fibre limits which nodes join.
+//! Forms groups within islands. All GPUs of an island reach one another, so any of its nodes can
+//! form a group.
 
 use lightloom_fabric::fabric::Fabric;
 use lightloom_fabric::hbd::Grouping;
@@ -7,7 +8,7 @@ use lightloom_fabric::khop::Position;
 
 use super::{Chain, RingGroup, Survey};
 
-/// Each group lies within one island of `island` nodes and uses adjacent free nodes.
+/// Forms each group from consecutive free nodes of one island. An island has `island` nodes.
 pub(super) fn groups(survey: &Survey<'_>, free: &[bool], m: usize, island: u32) -> Vec<Chain> {
     let usable = |position: &Position| free[position.index()] && survey.is_whole(*position);
     let nodes = survey.hbd().nodes();
@@ -21,7 +22,7 @@ pub(super) fn groups(survey: &Survey<'_>, free: &[bool], m: usize, island: u32) 
         .collect()
 }
 
-/// Idle nodes of the island take the ranks of failed ones. `None` if there are too few.
+/// Gives the ranks of failed nodes to idle nodes of the same island. `None` if there are too few.
 pub(super) fn rebuild(
     fabric: &Fabric,
     survey: &Survey<'_>,

@@ -12,29 +12,33 @@ use super::grouping::hop_up;
 use super::metrics::{CrossTor, cross_tor};
 use super::ring;
 
-/// Neighbouring GPUs in the GPU ring of one node that form a group within that node.
+/// A group within one node: neighbouring GPUs in the node's GPU ring.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Segment {
     /// The first GPU.
     pub first: u8,
-    /// Number of GPUs, going up; at most R - 1.
+    /// Number of GPUs in ascending order from `first`, at most R − 1.
     pub gpus: u8,
 }
 
 /// A group of GPUs that form one ring.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct RingGroup {
-    /// Stable while the group is in a plan. [`GroupId::default`] until a layout adds the group.
+    /// Does not change while the group exists. [`GroupId::default`] before the group is added to a
+    /// layout.
     pub id: GroupId,
     /// Index of the job. `None` for a spare ring.
     pub job: Option<u32>,
     /// Nodes in the order of the chain.
     pub nodes: Vec<NodeId>,
-    /// The hop from each node to the next, one fewer than nodes. Empty if no fibres join the nodes.
+    /// The hop from each node to the next, so one entry fewer than `nodes`. Empty if the nodes are
+    /// not joined by fibres.
     pub hops: Vec<Hop>,
-    /// Nodes in rank order: rank = index × R + GPU. A replacement takes its predecessor's rank.
+    /// Nodes in rank order: rank = index × R + GPU. A replacement node takes over the rank of the
+    /// node it replaces.
     pub ranks: Vec<NodeId>,
-    /// The part of the node in use. `None` if the group uses all GPUs of its nodes.
+    /// The GPUs in use if the group fills only part of a node. `None` if it uses all GPUs of its
+    /// nodes.
     pub segment: Option<Segment>,
     /// The node that has no rank and only passes light through. `None` if all nodes have ranks.
     pub passing: Option<NodeId>,
@@ -88,7 +92,7 @@ pub struct JobOutcome {
     pub most_rings: Option<RingProof>,
 }
 
-/// The groups and the path of every bundle, which are all decisions of a plan.
+/// All decisions of a plan: the groups and the path of every bundle.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Layout {
     k: u8,
@@ -96,12 +100,12 @@ pub struct Layout {
     next_group: u32,
     /// All rings: first the rings of jobs in rank order, then the spares.
     pub groups: Vec<RingGroup>,
-    /// The result for each job.
+    /// The result for each job, in file order.
     pub jobs: Vec<JobOutcome>,
 }
 
 impl Layout {
-    /// Returns a layout without groups. Every bundle is in loopback, the power-on state of modules.
+    /// Returns a layout without groups. Every bundle is in loopback, as modules are after power-on.
     #[must_use]
     pub fn dark(fabric: &Fabric) -> Self {
         let bundles = fabric.hbd.nodes() as usize * usize::from(fabric.hbd.k());
@@ -121,7 +125,7 @@ impl Layout {
     fn slot(&self, bundle: BundleId) -> usize {
         bundle.node.index() * usize::from(self.k) + usize::from(bundle.bundle)
     }
-    /// Iterates over every bundle with its path, by node.
+    /// Iterates over all bundles and their paths, in node order.
     pub fn paths(&self) -> impl Iterator<Item = (BundleId, Path)> + '_ {
         let nodes = self.paths.chunks(usize::from(self.k).max(1)).enumerate();
         nodes.flat_map(|(node, paths)| {
@@ -130,7 +134,8 @@ impl Layout {
         })
     }
 
-    /// Lights the fibres between the nodes of `group` and sets all their other bundles to loopback.
+    /// Lights the fibres between the nodes of `group` and sets the other bundles of these nodes to
+    /// loopback.
     pub(crate) fn light(&mut self, hbd: &Hbd, group: &RingGroup) {
         if self.k == 0 {
             return;
@@ -211,7 +216,7 @@ impl Layout {
         self.next_group = self.next_group.max(next.unwrap_or(0));
     }
 
-    /// Numbers every group by its place. A new plan has no identifiers to preserve.
+    /// Numbers the groups by their place in a new plan, where no identifiers have to be preserved.
     pub(crate) fn name_by_place(&mut self) {
         for (group, id) in self.groups.iter_mut().zip(0..) {
             group.id = GroupId(id);
@@ -231,13 +236,13 @@ impl Layout {
         ring
     }
 
-    /// Returns the GPUs on the light path of `group`, with those that only pass light through.
+    /// Returns the GPUs on the light path of `group`, including GPUs that only pass light through.
     #[must_use]
     pub fn way_of_light(&self, hbd: &Hbd, group: &RingGroup) -> Vec<lightloom_units::id::GpuId> {
         ring::walk(hbd, self, group)
     }
 
-    /// Counts the inner data-parallel hops of one job and those that cross ToRs.
+    /// Counts all inner data-parallel hops of one job, and the ones that cross ToRs.
     #[must_use]
     pub fn cross_tor(&self, fabric: &Fabric, job: u32) -> CrossTor {
         cross_tor(&fabric.dcn, self.groups_of(job).map(|group| group.ranks.as_slice()))

@@ -4,15 +4,16 @@
 use lightloom_fabric::dcn::Dcn;
 use lightloom_units::id::NodeId;
 
-/// Number of hops of the inner data-parallel rings, and of those that cross ToRs.
+/// Total hops of the inner data-parallel rings, and the number of them that cross ToRs.
 ///
-/// A job's groups form sets of p in rank order, where p is the number of nodes per ToR.
+/// In rank order, every p groups of a job form a set, where p is the number of nodes per ToR.
 /// Data-parallel reduction is hierarchical: first between the equal-rank GPUs of a set, then
 /// between sets. The inner ring of s equal-rank GPUs has s hops, or none if s is 1. See
 /// docs/metrics.md.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct CrossTor {
-    /// All inner hops, counted once for every pair of nodes of equal rank.
+    /// All inner hops. A hop between two nodes of equal rank counts once, whatever the number of
+    /// GPUs.
     pub hops: u64,
     /// Hops whose two ends are under different ToRs.
     pub crossing: u64,
@@ -35,7 +36,7 @@ impl std::iter::Sum for CrossTor {
     }
 }
 
-/// Counts inner hops over `groups`. Each group is given as its nodes in rank order.
+/// Counts inner hops over `groups`. Each entry lists the nodes of one group in rank order.
 #[must_use]
 pub fn cross_tor<'a>(dcn: &Dcn, groups: impl Iterator<Item = &'a [NodeId]>) -> CrossTor {
     let groups: Vec<&[NodeId]> = groups.collect();

@@ -1,9 +1,10 @@
 // SPDX-License-Identifier: Apache-2.0
-//! Packs chains of several lengths along one line, so that several jobs fit together. Ignores ToRs.
+//! Packs chains of several lengths along one line, so that several jobs fit. Ignores ToRs.
 //!
-//! The usable nodes form runs. If no fibre is missing, a run of L nodes holds any chains with L
-//! nodes in total. A dynamic program over the runs then finds a division that gives every job its
-//! chains, if one exists. If fibres are missing, the longest chains are placed first.
+//! The usable nodes form runs. If all fibres work, a run of L nodes holds any combination of chains
+//! with at most L nodes in total. A dynamic program then divides the runs so that every job gets
+//! its chains, if such a division exists. If fibres are missing, the longest chains are placed
+//! first.
 
 use lightloom_fabric::fabric::Fabric;
 use lightloom_fabric::khop::Position;
@@ -11,12 +12,13 @@ use lightloom_fabric::khop::Position;
 use super::grouping::chains_on_line;
 use super::{Chain, Survey, spare};
 
-/// Nodes per chain, and number of chains wanted.
+/// (nodes per chain, number of chains wanted)
 pub(super) type Need = (usize, usize);
 
 const MOST_STEPS: usize = 2_000_000;
 
-/// Returns chains for every need. If not all fit, returns as many as possible, longest first.
+/// Returns the chains for all needs. If they do not all fit, places as many as possible, longest
+/// first.
 pub(super) fn pack(
     fabric: &Fabric,
     survey: &Survey<'_>,
@@ -40,7 +42,7 @@ pub(super) fn pack(
     })
 }
 
-/// Finds the most chains of `length` nodes, spares of rings included.
+/// Finds the maximum number of chains of `length` nodes. `length` includes the spare of a ring.
 pub(super) fn most_chains(
     fabric: &Fabric,
     survey: &Survey<'_>,
@@ -86,7 +88,7 @@ fn lay(
     laid
 }
 
-/// Divides the runs exactly. `None` if no division exists or there are too many to examine.
+/// Divides the runs among all needs. `None` if no division exists or there are too many to examine.
 fn divide(survey: &Survey<'_>, free: &[bool], needs: &[Need]) -> Option<Vec<Vec<Chain>>> {
     if !survey.all_fibres_work() {
         return None;
@@ -136,7 +138,8 @@ fn runs(survey: &Survey<'_>, free: &[bool]) -> Vec<Chain> {
 }
 
 struct Division<'a> {
-    /// Lengths ascend. The program maximises the count of the last one.
+    /// Chain lengths in ascending order. The program maximises the number of chains of the last
+    /// length.
     lengths: &'a [usize],
     counts: &'a [usize],
 }

@@ -2,15 +2,15 @@
 //! Chooses the chains of jobs so that equal ranks of neighbouring groups share a ToR.
 //!
 //! In the sub-line deployment, slot i of every ToR forms sub-line i. The groups of a job form sets
-//! of p, one from every sub-line. If all groups of a set use a ToR, their equal ranks are under it
-//! and the inner data-parallel ring does not leave it. Jobs whose rings are larger than a node are
-//! placed together:
+//! of p, one group from every sub-line. If all groups of a set use a ToR, their equal ranks are
+//! under that ToR and their inner data-parallel ring does not leave it. All jobs with rings larger
+//! than a node are placed together, in two steps:
 //!
-//! 1. `sliding` finds sets for all jobs, one after the other, at one price per column and as
-//!    cheaply as the nodes allow.
-//! 2. If not all sets exist, as many are kept as leave room for the other groups along the line.
-//!    Those are placed without regard to ToRs (`packing`). With no set kept, this is the placement
-//!    that ignores ToRs, so jobs that fit without alignment are never refused.
+//! 1. `sliding` finds the cheapest sets for all jobs, one job after the other, with one price per
+//!    column.
+//! 2. If not all sets exist, the planner keeps as many sets as it can while the other groups still
+//!    fit along the line. `packing` places the other groups and ignores ToRs. If no set is kept,
+//!    the whole placement ignores ToRs, so jobs that fit without alignment are never refused.
 
 use std::collections::BTreeMap;
 
@@ -24,7 +24,8 @@ use super::packing::{Need, pack};
 use super::sliding::{Found, Wanted};
 use super::{Chain, Survey, spare};
 
-/// Returns chains for every need on the `free` nodes, in rank order. Returns fewer if not all fit.
+/// Returns chains of `free` nodes for every need, in rank order. Returns fewer if they do not all
+/// fit.
 pub(super) fn orchestrate(
     fabric: &Fabric,
     survey: &Survey<'_>,
@@ -109,7 +110,7 @@ impl Keeping<'_> {
             if more.len() < missing.1 {
                 return None;
             }
-            // Chains that begin under nearby ToRs form a set.
+            // Sort chains so that the ones that begin under nearby ToRs form a set.
             let tor = |chain: &Chain| {
                 chain.first().map(|first| fabric.dcn.tor_of(fabric.hbd.node_at(*first)))
             };
@@ -120,7 +121,8 @@ impl Keeping<'_> {
     }
 }
 
-/// Assigns ranks to groups whose nodes all have one. If rings have a spare node, chooses it first.
+/// Assigns a rank to every node of the groups, except the spare of each ring. Chooses the spares
+/// first.
 pub(super) fn deal(fabric: &Fabric, groups: &mut [RingGroup]) {
     if spare::are_wanted(fabric) {
         choose_passing(&fabric.dcn, groups);
@@ -128,7 +130,8 @@ pub(super) fn deal(fabric: &Fabric, groups: &mut [RingGroup]) {
     deal_ranks(&fabric.dcn, groups);
 }
 
-/// Prefers a node under a ToR with few other nodes of the set. Ties go to the last node.
+/// Chooses the spare of each ring: a node under a ToR with few other nodes of the set. Ties go to
+/// the last node.
 fn choose_passing(dcn: &Dcn, groups: &mut [RingGroup]) {
     for set in groups.chunks_mut(dcn.nodes_per_tor() as usize) {
         let mut used: BTreeMap<TorId, usize> = BTreeMap::new();
@@ -145,8 +148,9 @@ fn choose_passing(dcn: &Dcn, groups: &mut [RingGroup]) {
     }
 }
 
-/// Equal ranks of neighbouring groups go under one ToR if both have nodes there. Remaining nodes
-/// take their rank in the first group, or any. Tries several groups as the starting point.
+/// Puts equal ranks of neighbouring groups under one ToR if both groups have nodes there. Each
+/// remaining node takes its rank in the first group if that rank is free, or any other free rank.
+/// Tries several groups as the starting point.
 fn deal_ranks(dcn: &Dcn, groups: &mut [RingGroup]) {
     for set in groups.chunks_mut(dcn.nodes_per_tor() as usize) {
         let crossing = |ranks: &Vec<Vec<NodeId>>| {
@@ -185,8 +189,8 @@ fn dealt_from(dcn: &Dcn, set: &[RingGroup], origin: usize) -> Vec<Vec<NodeId>> {
     dealt
 }
 
-/// Returns groups of `tp` GPUs, fewer than a node has: runs of the node's GPU ring without a failed
-/// bundle. The order is rack by rack, so that neighbouring groups share a ToR.
+/// Returns groups that fit inside one node: runs of `tp` GPUs in the node's GPU ring without a
+/// failed bundle between them. The order is rack by rack, so that neighbouring groups share a ToR.
 pub(super) fn inside_nodes(
     fabric: &Fabric,
     survey: &Survey<'_>,

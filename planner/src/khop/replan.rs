@@ -1,32 +1,33 @@
 // SPDX-License-Identifier: Apache-2.0
 //! Computes the next plan with the least change.
 //!
-//! Groups without a new fault stay unchanged. Each group that lost a part gets the first of these
-//! that exists:
+//! Groups without a new fault stay unchanged. Each group that lost a part gets the first of the
+//! following that exists:
 //!
-//! 0. If rings have a spare node that passes light through (`spare`): the chain without the failed
-//!    node. The spare takes over its ranks, and only the bundles of its two neighbours switch.
+//! 0. The chain without the failed node, if rings have a spare node that passes light through
+//!    (`spare`). The spare takes over the failed node's ranks, and only the bundles of that node's
+//!    two neighbours switch.
 //! 1. A small bypass: a chain in its neighbourhood that keeps every working node of the group,
 //!    replaces failed nodes by idle ones and switches at most 2K bundles, as few as possible. A
-//!    replacement takes the rank of the node it replaces, so no other rank moves.
-//! 2. A spare ring of the same size. It is already lit, so only the bundles that faced the fault
+//!    replacement takes over the rank of the node it replaces, so no other rank moves.
+//! 2. A spare ring of the same size. It is already lit, so only the bundles next to the fault
 //!    switch, but all ranks of the group move.
 //! 3. Any bypass, with as few replaced nodes as possible, then as few switched bundles as possible.
 //!    The search is exact (see `neighbourhood`).
 //! 4. A new chain of idle nodes anywhere.
-//! 5. A bypass or new chain that also uses nodes of spare rings of other sizes, which are
-//!    dissolved.
-//! 6. None. The job continues with one group fewer.
+//! 5. A bypass or new chain that also uses nodes of spare rings of other sizes. These spare rings
+//!    are dissolved.
+//! 6. No replacement. The job continues with one group fewer.
 //!
-//! If a group would be lost this way, the minimum number of groups without a fault move to make
-//! room (`least`). If that search runs out of steps, the placement of a new plan is used (`cold`).
-//! The change lists every bundle that switches.
+//! If a group would be lost, as few groups without a fault as possible move to make room (`least`).
+//! If that search runs out of steps, the groups move to the placement of a new plan (`cold`). The
+//! change lists every bundle that switches.
 //!
-//! Circuits between idle nodes stay lit until one end is needed. A bundle whose far end is gone
-//! returns to loopback.
+//! Circuits between idle nodes stay lit until a group needs one end. If the far end of a bundle
+//! fails or switches away, the bundle returns to loopback.
 //!
-//! After repairs, idle nodes form spare rings again as in a new plan, so that a fault and its
-//! repair leave no permanent loss. No ring of a job moves for this.
+//! After repairs, idle nodes form spare rings again as in a new plan, so a repaired fault causes no
+//! permanent loss. No ring of a job moves for this.
 
 mod change;
 mod cold;
@@ -47,7 +48,7 @@ use super::{Layout, RingGroup, Survey, any_groups, islands, spare, spare_sizes};
 pub use change::{Change, GroupChange, MovedForOthers};
 use neighbourhood::Effort;
 
-/// Adapts `layout` to the faults of `survey` with as little change as possible.
+/// Adapts `layout` to the faults in `survey` with as little change as possible.
 pub fn replan(fabric: &Fabric, survey: &Survey<'_>, layout: &mut Layout) -> Change {
     let before = layout.clone();
     let mut work = Work::new(fabric, survey, layout);
@@ -61,7 +62,7 @@ pub fn replan(fabric: &Fabric, survey: &Survey<'_>, layout: &mut Layout) -> Chan
     }
     let mended = std::mem::replace(layout, before.clone());
     let mut work = Work::new(fabric, survey, layout);
-    // An open ring that may move costs as little as one with a fault.
+    // Moving an open ring costs as little as moving a ring with a fault.
     let is_open = |group: &RingGroup| {
         survey.is_open(&group.nodes) && group.job.is_some_and(|job| survey.may_move(job))
     };
@@ -111,22 +112,22 @@ fn moved_for_others<'a>(
     moved
 }
 
-/// Like [`replan`], but idle nodes also form spare rings, because time is not critical.
+/// Like [`replan`], but idle nodes also form spare rings. After a repair there is time for that.
 pub fn replan_after_repairs(fabric: &Fabric, survey: &Survey<'_>, layout: &mut Layout) -> Change {
     let mut work = Work::new(fabric, survey, layout);
     work.mend_all();
     work.regain_spares();
     work.form_spares();
-    // Rings inside a node are only taken from spares.
+    // Jobs with rings inside a node can grow only by taking spare rings, so form spares first.
     work.fill_jobs();
     work.finish()
 }
 
 #[derive(Clone, Copy, PartialEq, Eq)]
 enum Fresh {
-    /// Rings as in a new plan: with a spare node if the design has one per ring.
+    /// Forms rings as in a new plan: with a spare node if the design has one per ring.
     AsPlanned,
-    /// Any ring, because the job would otherwise lose its group.
+    /// Accepts a ring without a spare node, because the job would otherwise lose its group.
     Any,
 }
 
@@ -161,7 +162,8 @@ impl<'a> Work<'a> {
         self.fill_jobs();
     }
 
-    /// The last group of the job takes its place, so that no other group gets new neighbours.
+    /// Moves the job's last group into the place of the lost one, so that no other group gets new
+    /// neighbours.
     fn close_gap(&mut self, lost: usize) {
         let job = self.layout.groups[lost].job;
         let last = self.layout.groups.iter().rposition(|group| group.job == job).unwrap_or(lost);
@@ -189,7 +191,8 @@ impl<'a> Work<'a> {
             || !(self.survey.all_fibres_work() || group.nodes.iter().zip(&group.hops).all(lit))
     }
 
-    /// Spares come after the groups of jobs, so removing some does not move a job's group.
+    /// Removes spare rings with a fault. They follow the groups of jobs, so no job's group changes
+    /// its place.
     fn drop_broken_spares(&mut self) {
         for index in (0..self.layout.groups.len()).rev() {
             if self.layout.groups[index].job.is_none() && self.is_broken(index) {
@@ -201,7 +204,8 @@ impl<'a> Work<'a> {
         }
     }
 
-    /// Idle nodes may still be lit from an earlier group. Those that faced a failed part go dark.
+    /// Idle nodes may still have lit circuits from an earlier group. Circuits to a failed part go
+    /// dark.
     fn darken_idle(&mut self) {
         let faults = self.survey.faults();
         let hbd = &self.fabric.hbd;
@@ -225,7 +229,8 @@ impl<'a> Work<'a> {
         }
     }
 
-    /// Repairs one group. Returns false if it is lost and its place in the layout is empty.
+    /// Repairs one group. Returns false if the group is lost, and leaves its place in the layout
+    /// empty.
     fn mend(&mut self, index: usize) -> bool {
         let old = self.layout.groups[index].clone();
         self.free(&old.nodes);
@@ -285,7 +290,7 @@ impl<'a> Work<'a> {
         neighbourhood::rebuild(self.fabric, self.survey, self.layout, &self.idle, old, effort)
     }
 
-    /// Puts `new` at `index`, lights it and darkens the nodes that it leaves.
+    /// Puts `new` at `index` and lights it. Darkens the nodes in `left` that `new` no longer uses.
     fn settle(&mut self, index: usize, new: RingGroup, left: &[NodeId]) {
         let mut disturbed = left.to_vec();
         for node in &new.nodes {
@@ -309,7 +314,7 @@ impl<'a> Work<'a> {
             .collect()
     }
 
-    /// Sets every bundle of `nodes` to loopback whose far end does not select the same fibre.
+    /// Sets a bundle of `nodes` to loopback if its far end does not select the same fibre.
     fn put_out(&mut self, nodes: &[NodeId]) {
         self.remember(nodes);
         let in_reach =
@@ -347,13 +352,14 @@ impl<'a> Work<'a> {
         group.ranks.iter().map(|node| self.fabric.dcn.tor_of(*node)).collect()
     }
 
-    /// Staying below its former leaves keeps a group's exchanges below them.
+    /// Counts the ranks of `group` below its former `leaves`, because their traffic can stay below
+    /// these leaves.
     fn near(&self, group: &RingGroup, leaves: &BTreeSet<TorId>) -> usize {
         let leaf = |node: &NodeId| self.fabric.dcn.tor_of(*node);
         group.ranks.iter().filter(|node| leaves.contains(&leaf(node))).count()
     }
 
-    /// Takes the nearest working spare ring of the same size, or the last of several.
+    /// Takes the nearest working spare ring of the same size. Ties go to the last one.
     fn take_spare(&mut self, old: &RingGroup) -> Option<RingGroup> {
         let per_node = self.fabric.hbd.gpus_per_node();
         let fits =
@@ -390,8 +396,8 @@ impl<'a> Work<'a> {
         Some(RingGroup { job: like.job, ..ring })
     }
 
-    /// Replaces `old` by a group of idle nodes and nodes of spare rings of any size. Returns
-    /// whether it is in the same place as `old`. The spare rings that lose nodes are dissolved.
+    /// Replaces `old` by a group of idle nodes and nodes of spare rings of any size. Also returns
+    /// whether the group is a bypass of `old`. Dissolves every spare ring that loses a node.
     fn taken_from_spares(
         &mut self,
         old: &RingGroup,
@@ -451,7 +457,7 @@ impl<'a> Work<'a> {
         Some((RingGroup { job: like.job, ..group }, false))
     }
 
-    /// Returns a group of `job`, or one of its size if it lost all.
+    /// Returns a group of `job`. If the job lost all groups, returns a new group of the same size.
     fn like_of(&self, job: u32) -> Option<RingGroup> {
         if let Some(own) = self.layout.groups_of(job).next() {
             return Some(own.clone());
@@ -484,7 +490,7 @@ impl<'a> Work<'a> {
         self.layout.groups.sort_by_key(|group| group.job.map_or((1, 0), |job| (0, job)));
     }
 
-    /// Rings that lost their pass-through node get an idle one that fits between their nodes.
+    /// Gives rings that lost their spare node an idle node next to or between their nodes.
     fn regain_spares(&mut self) {
         for index in 0..self.layout.groups.len() {
             let old = self.layout.groups[index].clone();
@@ -520,7 +526,8 @@ impl<'a> Work<'a> {
 
     fn finish(self) -> Change {
         if !self.groups.is_empty() {
-            // Computing a bound over all placements takes longer than a bypass may.
+            // Computing the bound over all placements would take longer than a bypass is allowed to
+            // take.
             for job in &mut self.layout.jobs {
                 (job.cross_tor_bound, job.most_rings) = (None, None);
             }

@@ -1,10 +1,10 @@
 // SPDX-License-Identifier: Apache-2.0
-//! Follows the paths of bundles to find the ring of GPUs.
+//! Follows the selected paths of bundles to find the ring of GPUs.
 //!
-//! The walk leaves a GPU over the ring edge that it did not arrive on. A copper edge or a looped
-//! bundle leads to the next GPU of the node. A bundle on a fibre leads to the bundle at the other
-//! end, lower half to lower half. The ring therefore runs along the chain on one side of its nodes
-//! and returns on the other.
+//! The walk never leaves a GPU over the ring edge on which it arrived. A copper edge or a bundle in
+//! loopback leads to the next GPU of the node. A bundle on a fibre leads to the bundle at the other
+//! end; the lower half of one bundle connects to the lower half of the other. The ring therefore
+//! runs along the chain on one side of its nodes and returns on the other.
 
 use lightloom_fabric::hbd::Hbd;
 use lightloom_fabric::khop::{Path, Port};
@@ -13,8 +13,9 @@ use lightloom_units::id::{BundleId, GpuId, NodeId};
 use super::document::gpus_by_rank;
 use super::{Layout, RingGroup};
 
-/// Returns the GPUs in ring order from the first GPU of the first node, including those that only
-/// pass light. Panics if the paths do not close one ring over all GPUs. A layout always does.
+/// Returns the GPUs in ring order from the first GPU of the first node, including GPUs that only
+/// pass light through. Panics if the paths do not form one ring over all GPUs. In a layout they
+/// always do.
 pub(super) fn walk(hbd: &Hbd, layout: &Layout, group: &RingGroup) -> Vec<GpuId> {
     if let Some(segment) = group.segment {
         let gpus = segment.first..segment.first + segment.gpus;

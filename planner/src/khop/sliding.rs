@@ -1,18 +1,19 @@
 // SPDX-License-Identifier: Apache-2.0
-//! Finds sets of chains along the columns of ToRs, with the dynamic program behind placement.
+//! Finds sets of chains along the columns of ToRs. Placement uses this dynamic program.
 //!
-//! A column is one ToR and a slot is one sub-line. In every slot, chains follow each other, and the
-//! j-th chains of all slots form the j-th set. The program goes up the columns and decides for each
-//! which slots use their node there. A column that all slots use for the same set costs nothing. A
-//! column that only some use costs one crossing hop for every stretch of them around the inner ring
-//! of the set. A slot may be ahead of the others by up to a whole chain, so a failed node does not
-//! delay the other sub-lines. If a node of every chain passes light through (`spare`), its column
-//! is free; preferably it is a column that not all slots use. One set may have fewer chains than
-//! the others. It is the first set where that is cheapest.
+//! A column is one ToR and a slot is one sub-line. Each slot has one chain after the other, and the
+//! j-th chains of all slots form the j-th set. The program moves up the columns and decides which
+//! slots use their node in each column. A column that all slots use for the same set costs nothing.
+//! If only some slots use it, the column costs one crossing hop for every run of such slots around
+//! the set's inner ring. A slot may be ahead of the others by up to a whole chain, so a failed node
+//! does not delay the other sub-lines. If every chain has a node that only passes light through
+//! (`spare`), the column of that node costs nothing. The program prefers to put such nodes in
+//! columns that not all slots use. One set may have fewer chains than the others: the first set for
+//! which that is cheapest.
 //!
-//! Every column of progress earns a price chosen by the caller. A low price finds cheap sets that
-//! take more columns, and a high price finds more sets. At each column the program keeps the states
-//! with the lowest cost minus earnings.
+//! Every column of progress earns a price that the caller chooses. A low price gives cheap sets
+//! that take more columns, and a high price gives more sets. At each column the program keeps the
+//! states with the lowest cost minus earnings.
 
 use std::collections::BTreeSet;
 use std::ops::Range;
@@ -21,14 +22,14 @@ use rustc_hash::FxHashMap;
 
 pub(super) trait Grid: Sync {
     fn reach(&self) -> usize;
-    /// Bit i: the node of slot i in this column is usable.
+    /// Returns a bit set. Bit i is set if the node of slot i in this column is usable.
     fn usable(&self, column: usize) -> u64;
     /// Returns whether a working fibre joins the node to the one `back` columns before.
     fn joined(&self, column: usize, slot: usize, back: usize) -> bool;
     fn begins(&self, column: usize, slot: usize, length: usize) -> bool;
 }
 
-/// A demand for sets. Several demands are met one after the other.
+/// The sets that one job needs. The jobs are served one after the other.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct Wanted {
     pub(super) length: usize,
@@ -38,7 +39,7 @@ pub(super) struct Wanted {
     pub(super) passes: bool,
 }
 
-/// The price of a column of progress: `before` below column `until`, `after` from there.
+/// The price of a column of progress: `before` for columns below `until`, else `after`.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct Price {
     pub(super) before: f32,
@@ -66,7 +67,8 @@ pub(super) struct Found {
     pub(super) complete: bool,
 }
 
-/// Counts crossing hops of one rank around a ring of `slots` groups, `used` of them under a ToR.
+/// Counts the crossing hops that one column adds to a ring of `slots` groups. `used` is the set of
+/// groups with a node in the column.
 pub(super) fn stretches(used: u64, slots: usize) -> u32 {
     let full = u64::MAX >> (64 - slots);
     if used == full {
@@ -78,13 +80,13 @@ pub(super) fn stretches(used: u64, slots: usize) -> u32 {
 
 #[derive(Clone, Copy, PartialEq, Eq, Hash)]
 struct Key<const P: usize> {
-    /// Nodes of each slot since the oldest open set began.
+    /// Number of nodes placed in each slot since the oldest open set began.
     placed: [u16; P],
     /// Columns since the last node of each open chain.
     idle: [u8; P],
-    /// Bit i: the last hop of slot i excludes an equal next one.
+    /// Bit i is set if the last hop of slot i forbids an equal next hop.
     long: u64,
-    /// Bit i: the open chain of slot i already has its pass-through node.
+    /// Bit i is set if the open chain of slot i already has its pass-through node.
     passed: u64,
     rest: bool,
 }
@@ -94,7 +96,7 @@ struct State<const P: usize> {
     key: Key<P>,
     cost: u32,
     open: [u32; 2],
-    /// Their cost if they become the partial set.
+    /// The cost of each open set if it becomes the partial set.
     as_rest: [u32; 2],
     sets: u32,
     trail: u32,
@@ -236,8 +238,9 @@ impl<G: Grid, const P: usize> Search<'_, G, P> {
         }
     }
 
-    /// Tries each choice of pass-through nodes. Where not all slots use the column for a set,
-    /// either all slots that need one pass light, or only those for which it is the last node.
+    /// Tries each choice of pass-through nodes. If not all slots use the column for a set, there
+    /// are two choices: all slots that still need a pass-through node place it here, or only the
+    /// slots that reach their last node.
     fn take_each(
         &self,
         state: &State<P>,
@@ -261,7 +264,7 @@ impl<G: Grid, const P: usize> Search<'_, G, P> {
         for choice in 0..4_u8 {
             let chosen = [choice & 1 == 1, choice & 2 == 2];
             let passes = |set: usize| if chosen[set] { early[set] } else { 0 };
-            // Choices without an early pass-through were already tried.
+            // A choice without an early pass-through node repeats one that was already tried.
             if (0..2).all(|set| !chosen[set] || early[set] != 0) {
                 let passing = (last & open) | passes(0) | passes(1);
                 self.take(state, column, wanted, Move { passing, ..taken }, layer);
@@ -275,15 +278,16 @@ impl<G: Grid, const P: usize> Search<'_, G, P> {
         back <= reach && !excluded && self.grid.joined(column, slot, back)
     }
 
-    /// Returns the least progress above `above` among slots that can use the column.
+    /// Returns the lowest progress above `above` among the slots that can use the column.
     fn level_above(&self, state: &State<P>, can: u64, above: Option<u16>) -> Option<u16> {
         let slots = (0..self.slots).filter(|slot| can >> slot & 1 == 1);
         let levels = slots.map(|slot| state.key.placed[slot]);
         levels.filter(|level| above.is_none_or(|above| *level > above)).min()
     }
 
-    /// Abandons the open chains of `slots`, which cannot continue. Their nodes become free, and the
-    /// others of the set cross at each. If no slot has a node left, the set costs nothing.
+    /// Abandons the open chains of `slots`, which cannot continue, and frees their nodes. Each
+    /// freed node adds one crossing hop to the set. If no slot has a node left, the set costs
+    /// nothing.
     fn give_up(&self, state: &mut State<P>, slots: u64, length: usize) {
         let mut lost = 0;
         for slot in (0..self.slots).filter(|slot| slots >> slot & 1 == 1) {
@@ -354,7 +358,7 @@ impl<G: Grid, const P: usize> Search<'_, G, P> {
         self.keep(next, column, wanted, taken, layer);
     }
 
-    /// Removes the oldest set from the open ones. A slot without a chain in it becomes free.
+    /// Closes the oldest open set. A slot without a complete chain in this set starts over.
     fn close_oldest(&self, state: &mut State<P>, length: usize) {
         let length = u16::try_from(length).expect("a chain is short");
         for slot in 0..self.slots {
@@ -421,7 +425,7 @@ impl<G: Grid, const P: usize> Search<'_, G, P> {
         Found { sets: found, cost: state.cost, end, complete }
     }
 
-    /// Returns `count` neighbouring chains of a set, those that share the most columns.
+    /// Returns the `count` neighbouring chains of a set that share the most columns.
     fn narrowed(set: &[SlotChain], count: usize) -> Vec<SlotChain> {
         let window = |first: usize| (0..count).map(move |step| (first + step) % set.len().max(1));
         let columns = |first: &usize| -> usize {
@@ -433,7 +437,7 @@ impl<G: Grid, const P: usize> Search<'_, G, P> {
     }
 }
 
-/// Takes the first chain of every slot that has one. The other slots start over.
+/// Takes the first complete chain of each slot. Slots without a complete chain start over.
 fn take_set(lines: &mut [Vec<usize>], length: usize) -> Vec<SlotChain> {
     let mut set = Vec::new();
     for (slot, line) in lines.iter_mut().enumerate() {
@@ -446,13 +450,13 @@ fn take_set(lines: &mut [Vec<usize>], length: usize) -> Vec<SlotChain> {
     set
 }
 
-/// Returns whether a hop over `back` places excludes an equal one on the other side of a node.
+/// Returns whether a hop over `back` places forbids an equal hop on the other side of the node.
 fn excludes(reach: usize, back: usize) -> bool {
     reach > 1 && reach % 2 == 1 && back == reach
 }
 
 impl<const P: usize> Key<P> {
-    /// Resets the slot to the start of a chain, or to a continuation without a preceding long hop.
+    /// Resets the slot, so that its next node starts a chain.
     fn begin_again(&mut self, slot: usize) {
         self.idle[slot] = 0;
         self.long &= !(1 << slot);

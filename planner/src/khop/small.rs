@@ -1,11 +1,11 @@
 // SPDX-License-Identifier: Apache-2.0
-//! Exact search on few nodes: the rings of one job whose equal ranks cross the fewest ToRs, and the
-//! maximum number of rings.
+//! Exact searches on few nodes: one for the rings of a job with the fewest hops between ToRs, and
+//! one for the maximum number of rings.
 //!
-//! All possible rings and the costs of all sets of rings are known. The search decides node by
-//! node, lowest first, whether the node stays free or which set or ring uses it. It remembers the
-//! least cost seen with the same remaining nodes. It ends after a fixed number of steps with the
-//! best result so far, so its result does not depend on the machine.
+//! The search first lists all possible rings and the costs of all sets of rings. It then decides
+//! node by node, lowest first, which set or ring uses the node or whether it stays free. For each
+//! set of remaining nodes it stores the least cost seen. It stops after a fixed number of steps and
+//! returns its best result, so the result does not depend on the speed of the machine.
 
 use std::collections::BTreeMap;
 
@@ -25,8 +25,9 @@ const MOST_PATHS: usize = 10_000;
 
 const MOST_STEPS: usize = 30_000;
 
-/// Returns groups in rank order that cross ToRs less than `known`. The `known` groups belong to one
-/// job and have `length` nodes, spare included. `None` if there are none or too many to examine.
+/// Returns groups in rank order with fewer crossing hops than `known`. The `known` groups belong to
+/// one job and have `length` nodes, including the spare. `None` if there are no such groups or too
+/// many candidates to examine.
 pub(super) fn fewer_crossing(
     fabric: &Fabric,
     survey: &Survey<'_>,
@@ -44,7 +45,7 @@ pub(super) fn fewer_crossing(
     let mut sets = Sets::new(fabric, &rings);
     let nodes = (0..).zip(free).filter(|(_, free)| **free);
     let nodes = nodes.fold(0, |all, (at, _)| all | 1 << fabric.hbd.node_at(Position(at)).0);
-    // If little has to cross, few sets are that cheap.
+    // Start with low limits, because few sets are cheap enough for them.
     let mut limits = (0..).map(|step| 1_u64 << step).take_while(|limit| *limit < crossing);
     let sizes = [if whole > 0 { per_set } else { 0 }, rest];
     let needs = [whole, usize::from(rest > 0)];
@@ -61,8 +62,8 @@ pub(super) fn fewer_crossing(
     Some(groups)
 }
 
-/// If counting leaves room for one, examines each small connected component. `None` if there are no
-/// more.
+/// Searches each small connected component for more than `known` rings in total, if counting nodes
+/// does not rule that out. `None` if no more rings are found.
 pub(super) fn more_rings(
     survey: &Survey<'_>,
     free: &[bool],
@@ -145,7 +146,7 @@ fn rings(
 fn paths(survey: &Survey<'_>, free: &[bool], length: usize) -> Option<Vec<RingGroup>> {
     let mut rings = exact::candidates(survey, free, length, MOST_PATHS).ok()?;
     for ring in rings.iter_mut().filter(|ring| ring.hops.iter().all(|hop| *hop < 0)) {
-        // Go up the line, as the scan does.
+        // List the ring up the line, as the scan does.
         ring.nodes.reverse();
         ring.ranks.reverse();
         ring.hops.reverse();
@@ -159,9 +160,9 @@ struct Sets<'a> {
     rings: &'a [RingGroup],
     most: u64,
     nodes: Vec<u64>,
-    /// Class of each ring. Rings with nodes under the same ToRs are in the same class.
+    /// The class of each ring. Rings with nodes under the same ToRs have the same class.
     likeness: Vec<usize>,
-    /// Minimum crossing hops between rings of two classes, both directions added.
+    /// Minimum number of crossing hops between rings of two classes, summed over both directions.
     apart: Vec<Vec<u64>>,
     ways: FxHashMap<Vec<usize>, (Vec<usize>, u64)>,
     items: FxHashMap<(usize, u64), Item>,
@@ -194,7 +195,7 @@ impl<'a> Sets<'a> {
         Self { fabric, rings, most: 0, nodes, likeness, apart, ways, items, looked_at: 0 }
     }
 
-    /// Returns `None` if too many sets cost less than `most`.
+    /// Returns the sets that cost less than `most`. `None` if there are too many sets to examine.
     fn below(&mut self, most: u64, sizes: [usize; 2]) -> Option<Vec<Item>> {
         (self.most, self.looked_at) = (most, 0);
         self.items.clear();
@@ -204,7 +205,8 @@ impl<'a> Sets<'a> {
         Some(std::mem::take(&mut self.items).into_values().collect())
     }
 
-    /// Adds the sets of `size` rings that begin with `chosen`. `None` if there are too many.
+    /// Adds all sets of `size` rings that begin with the rings in `chosen`. `None` if there are too
+    /// many.
     fn add(&mut self, kind: usize, size: usize, chosen: &mut Vec<usize>) -> Option<()> {
         if chosen.len() == size {
             self.looked_at += 1;
@@ -248,7 +250,8 @@ impl<'a> Sets<'a> {
         }
     }
 
-    /// Keeps more than four rings in their order along the ToRs.
+    /// Tries several orders of four rings. Any other number of rings stays in its order along the
+    /// ToRs.
     fn cheapest_order(&self, rings: &[usize]) -> (Vec<usize>, u64) {
         let along: Vec<usize> = (0..rings.len()).collect();
         let mut orders = vec![along];
@@ -308,7 +311,7 @@ struct Search<'a> {
     sizes: [usize; 2],
     least: [u64; 2],
     below: u64,
-    /// The least cost seen for the same remaining nodes and needs.
+    /// The least cost seen for each combination of remaining nodes and needs.
     seen: FxHashMap<(u64, [usize; 2]), u64>,
     steps: usize,
     chosen: Vec<usize>,

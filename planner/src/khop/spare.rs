@@ -1,14 +1,16 @@
 // SPDX-License-Identifier: Apache-2.0
 //! N + 1 rings (`spare_per_ring: 1`): N nodes with ranks and one that only passes light through.
 //!
-//! The N + 1 nodes are adjacent and joined by hops of one. If one of them fails, its neighbours
-//! switch their bundles from the fibre of one hop to that of two, on the same bundle, and the spare
-//! takes over the failed node's ranks. Two modules switch, or one if the node was at an end of the
-//! chain. A place for a ring is therefore a run of N + 1 whole nodes whose fibres of one and two
-//! hops all work. If the spare itself fails, the same modules switch and no rank moves.
+//! The N + 1 nodes are adjacent and joined by hops over one place. If one of them fails, each of
+//! its two neighbours switches its bundle from the one-place fibre to the two-place fibre, and the
+//! spare takes over the failed node's ranks. Two bundles switch, or one if the node was at an end
+//! of the chain. A ring therefore needs a run of N + 1 whole nodes whose one-place and two-place
+//! fibres all work. If the spare itself fails, the bundles of its neighbours switch in the same
+//! manner and no rank moves.
 //!
-//! On a line, starting each run as early as possible gives the maximum number of runs of one
-//! length. On a closed line, every relevant cut is tried, so the number is the true maximum.
+//! On an open line, starting each run as early as possible gives the maximum number of runs of one
+//! length. A closed line is cut open at every relevant place, so the result is also the true
+//! maximum.
 
 use lightloom_fabric::fabric::Fabric;
 use lightloom_fabric::khop::{Hop, Position, Shape, hops_are_compatible};
@@ -79,7 +81,7 @@ pub(super) fn most(survey: &Survey<'_>, free: &[bool], length: usize) -> Vec<Cha
         }
         firsts
     };
-    // Ties go to the first.
+    // Keep the first of several equally good cuts.
     let mut best: Vec<usize> = Vec::new();
     for firsts in (0..cuts).map(from) {
         if firsts.len() > best.len() {
@@ -97,8 +99,9 @@ fn chain(first: usize, length: usize, nodes: usize) -> Chain {
     (first..first + length).map(|place| position(place % nodes)).collect()
 }
 
-/// Returns `old` without its one failed node, or without an end of a failed fibre. The spare takes
-/// over the ranks. `None` if `old` has no spare, or more than that failed.
+/// Returns `old` without its failed node, or without the node at one end of its failed fibre. The
+/// spare takes over the ranks. `None` if `old` has no spare or the remaining nodes cannot be
+/// joined.
 pub(super) fn bridged(fabric: &Fabric, survey: &Survey<'_>, old: &RingGroup) -> Option<RingGroup> {
     let passing = old.passing?;
     let is_broken = |node: &NodeId| !survey.is_whole(fabric.hbd.position_of(*node));
@@ -145,14 +148,16 @@ fn left_out(
         .then_some(group)
 }
 
-/// Returns whether a ring has a spare and all fibres that bypass one of its nodes work.
+/// Returns whether the ring has a spare that can replace any of its nodes. Every fibre that
+/// bypasses a node must work.
 pub(super) fn stands_in_for_all(fabric: &Fabric, survey: &Survey<'_>, group: &RingGroup) -> bool {
     let at = |node: &NodeId| fabric.hbd.position_of(*node);
     group.passing.is_some()
         && group.nodes.windows(3).all(|three| survey.has_fibre(at(&three[0]), 2))
 }
 
-/// If the spare works, it takes the ranks of one failed node.
+/// Returns `old` without its spare node. If the spare works, it takes over the ranks of one failed
+/// node.
 pub(super) fn given_up(fabric: &Fabric, survey: &Survey<'_>, old: &RingGroup) -> RingGroup {
     let Some(passing) = old.passing else { return old.clone() };
     let works = |node: &NodeId| survey.is_whole(fabric.hbd.position_of(*node));
@@ -166,7 +171,8 @@ pub(super) fn given_up(fabric: &Fabric, survey: &Survey<'_>, old: &RingGroup) ->
     left
 }
 
-/// Returns `None` if no idle node is adjacent or `old` already has one.
+/// Gives `old` an idle node as its spare, next to or between its nodes. `None` if there is no such
+/// node, or if `old` already has a spare.
 pub(super) fn regained(
     fabric: &Fabric,
     survey: &Survey<'_>,
@@ -185,7 +191,7 @@ pub(super) fn regained(
     for at in &own {
         free[at.index()] = true;
     }
-    // The chain starts at the same place, or one place below.
+    // The new chain starts at the same place as the old one, or one place below.
     for first in [Some(first), (first + nodes).checked_sub(1).filter(|_| length <= nodes)] {
         let chain = chain(first?, length, nodes);
         let added = chain.iter().filter(|position| !own.contains(position)).count();

@@ -1,5 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-//! The usable parts by position in the line: working nodes, whole nodes and working fibres.
+//! The usable parts by position on the line: working nodes, nodes whose bundles all work, and
+//! working fibres.
 
 use std::collections::BTreeSet;
 
@@ -8,18 +9,20 @@ use lightloom_fabric::hbd::Hbd;
 use lightloom_fabric::khop::{Hop, Port, Position, hop_for_port};
 use lightloom_units::id::{BundleId, NodeId};
 
-/// The usable part of a k-hop ring under a set of faults, with limits on what a replan may change.
+/// The usable parts of a k-hop ring with faults, and the limits on changes by a replan.
 #[derive(Clone, Debug)]
 pub struct Survey<'a> {
     hbd: &'a Hbd,
     faults: &'a FaultSet,
     alive: Vec<bool>,
     whole: Vec<bool>,
-    /// Whether the transceivers can be set, by position.
+    /// Whether the transceivers of the node at each position can be set.
     in_reach: Vec<bool>,
-    /// Light may only be cut where it ends on one of these nodes. `None` means anywhere.
+    /// A working circuit may only be cut if it ends on one of these nodes. `None` means that any
+    /// may be cut.
     cuts_at: Option<BTreeSet<NodeId>>,
-    /// Rings without a fault may only move if they belong to these jobs. `None` means all may.
+    /// Rings without a fault may only move if they belong to these jobs. `None` means that all may
+    /// move.
     moves: Option<BTreeSet<u32>>,
     /// Nodes without their planned light.
     open: BTreeSet<NodeId>,
@@ -42,7 +45,8 @@ impl<'a> Survey<'a> {
         Self { hbd, faults, alive, whole, in_reach, cuts_at: None, moves: None, open }
     }
 
-    /// Marks nodes that cannot be set: their light stays, and they replace no other node.
+    /// Marks nodes whose transceivers cannot be set. Their circuits stay lit, and they replace no
+    /// other node.
     #[must_use]
     pub fn out_of_reach<'b>(mut self, nodes: impl IntoIterator<Item = &'b NodeId>) -> Self {
         for node in nodes {
@@ -51,21 +55,22 @@ impl<'a> Survey<'a> {
         self
     }
 
-    /// Allows cutting light between working ends only where it ends on one of these nodes.
+    /// Restricts cuts: a circuit with two working ends may only be cut if one end is on one of
+    /// these nodes.
     #[must_use]
     pub fn cut_only_at(mut self, nodes: BTreeSet<NodeId>) -> Self {
         self.cuts_at = Some(nodes);
         self
     }
 
-    /// Allows rings without a fault to move only if they belong to these jobs.
+    /// Restricts moves: a ring without a fault may only move if it belongs to one of these jobs.
     #[must_use]
     pub fn move_only(mut self, jobs: BTreeSet<u32>) -> Self {
         self.moves = Some(jobs);
         self
     }
 
-    /// Marks nodes without their planned light: their rings are open.
+    /// Marks nodes that lack their planned light, so that their rings count as open.
     #[must_use]
     pub fn open_at(mut self, nodes: BTreeSet<NodeId>) -> Self {
         self.open = nodes;
@@ -84,13 +89,13 @@ impl<'a> Survey<'a> {
         self.moves.as_ref().is_none_or(|jobs| jobs.contains(&job))
     }
 
-    /// Returns whether light between working ends may be cut anywhere.
+    /// Returns whether any circuit with two working ends may be cut.
     #[must_use]
     pub fn may_cut_anywhere(&self) -> bool {
         self.cuts_at.is_none()
     }
 
-    /// Returns whether light between these nodes may be cut.
+    /// Returns whether a circuit between these nodes may be cut.
     #[must_use]
     pub fn may_cut(&self, one: NodeId, other: NodeId) -> bool {
         let nodes = self.cuts_at.as_ref();
@@ -103,7 +108,7 @@ impl<'a> Survey<'a> {
         self.cuts_at.is_some() || self.moves.is_some() || self.in_reach.contains(&false)
     }
 
-    /// Returns by position whether the transceivers can be set.
+    /// Returns whether transceivers can be set, by position.
     #[must_use]
     pub fn in_reach(&self) -> &[bool] {
         &self.in_reach
@@ -119,7 +124,7 @@ impl<'a> Survey<'a> {
     pub fn faults(&self) -> &'a FaultSet {
         self.faults
     }
-    /// Returns by position whether the node works.
+    /// Returns whether nodes work, by position.
     #[must_use]
     pub fn alive(&self) -> &[bool] {
         &self.alive
@@ -129,12 +134,13 @@ impl<'a> Survey<'a> {
     pub fn is_whole(&self, position: Position) -> bool {
         self.whole[position.index()]
     }
-    /// Returns whether a working fibre leaves `position`. Does not check the nodes at its ends.
+    /// Returns whether a working fibre for this hop starts at `position`. Ignores the nodes at both
+    /// ends.
     #[must_use]
     pub fn has_fibre(&self, position: Position, hop: Hop) -> bool {
         self.hbd.fibre(position, hop).is_some_and(|fibre| !self.faults.fibres.contains(&fibre))
     }
-    /// Returns whether every installed fibre works and none is missing.
+    /// Returns whether every fibre of the design is installed and works.
     #[must_use]
     pub fn all_fibres_work(&self) -> bool {
         self.faults.fibres.is_empty() && self.hbd.is_fully_cabled()

@@ -1,16 +1,17 @@
 // SPDX-License-Identifier: Apache-2.0
-//! Computes the rate of a phase whose traffic may pass through other leaves: a maximum concurrent
-//! flow, with routes and a bound that can be checked independently.
+//! Computes the rate of a phase whose traffic may pass through other leaves, as a maximum
+//! concurrent flow. The routes and the bound can be checked independently.
 //!
 //! ```text
 //!   route   for given circuits: weighted paths over them and the packet core
 //!   bound   for any circuits: prices of ports and uplinks that no circuits and no routes beat
 //! ```
 //!
-//! Any prices `l` of ports and uplinks prove a bound. The traffic, with each byte on its cheapest
-//! path, costs at most as much as all ports and uplinks, so `lambda ≤ Σ capacity · l / Σ demand ·
-//! cheapest path`. An arc over a circuit costs a share of the price of one port at each end, and
-//! both directions together pay the whole price. The checker computes the bound again.
+//! Any prices `l` of ports and uplinks prove a bound. If every byte takes its cheapest path, the
+//! traffic costs at most as much as all ports and uplinks, so
+//! `lambda ≤ Σ capacity · l / Σ demand · cheapest path`. Each direction of a circuit pays a share
+//! of the price of the port at either end, and both directions together pay the whole price. The
+//! checker recomputes the bound.
 
 mod congestion;
 mod flows;
@@ -26,51 +27,52 @@ use congestion::Congestion;
 use flows::{PricedFlow, PricedPath, Settled, settle};
 pub use search::{LEAVES_SEARCHED, search};
 
-/// Above this number of leaves, traffic takes one hop, and a single leaf proves the bound.
+/// Above this number of leaves, traffic takes one hop, and the bound considers each leaf
+/// separately.
 pub const LEAVES_MAX: usize = 32;
 
-/// Relative distance from the bound that is good enough.
+/// Acceptable relative distance from the bound.
 const TOLERANCE: f64 = 0.005;
 
-/// Share of the bound above which one hop suffices and no multi-hop routes are tried.
+/// If the one-hop rate reaches this share of the bound, no multi-hop routes are tried.
 const NEAR: f64 = 0.99;
 
-/// Maximum time of multi-hop routes, as a share of the one-hop time. Such routes load intermediate
-/// leaves, and a plan that gains less keeps the circuits of every phase.
+/// Multi-hop routes are used only if their time is at most this share of the one-hop time, because
+/// they load intermediate leaves.
 pub const WORTH_ROUTES: f64 = 0.5;
 
 pub(super) const WORTH_ANY: f64 = 0.99;
 
-/// A path with a smaller share of a pair's traffic does not justify a rule in a switch.
+/// A path needs at least this share of a pair's traffic to justify a rule in a switch.
 const LEAST_WEIGHT: f64 = 1e-3;
 
-/// Tolerance within which a share of a pair's price counts as one half.
+/// A share of a pair's price counts as one half if it is within this tolerance.
 const EVEN: f64 = 1e-8;
 
 /// A rate and the routes that reach it.
 #[derive(Clone, Debug, PartialEq)]
 pub struct RoutedRate {
-    /// How often per second the demand is served.
+    /// Number of times per second that the demand is served.
     pub lambda: f64,
-    /// The routes. Empty if each pair uses its own circuits and the core for the rest.
+    /// The routes. Empty if each pair uses its circuits directly and the core for the rest.
     pub routes: Vec<RoutePlan>,
 }
 
 /// An upper bound over all circuits and routes.
 #[derive(Clone, Debug, PartialEq)]
 pub struct RateBound {
-    /// How often per second the demand can be served at most.
+    /// Maximum number of times per second that the demand can be served.
     pub lambda: f64,
-    /// The prices that prove it. `None` if the interfaces of GPUs prove it.
+    /// The prices that prove the bound. `None` if GPU interfaces set it.
     pub prices: Option<Prices>,
-    /// Whether the bound is far enough above the one-hop rate to try multi-hop routes.
+    /// Whether the bound exceeds the one-hop rate by enough to try multi-hop routes.
     pub has_room: bool,
     /// Maximum time of multi-hop routes, as a share of the one-hop time.
     pub worth: f64,
 }
 
 impl RateBound {
-    /// Returns the best rate on given circuits, over several hops if worthwhile.
+    /// Returns the best rate on given circuits, using several hops if that pays off.
     #[must_use]
     pub fn rate(&self, evaluator: &Evaluator, topology: &Topology) -> RoutedRate {
         match self.has_room {
@@ -80,7 +82,7 @@ impl RateBound {
     }
 }
 
-/// Like [`RateBound::rate`] with these limits.
+/// Like [`RateBound::rate`], with a given bound and a given maximum share of the one-hop time.
 #[must_use]
 pub fn rate(evaluator: &Evaluator, topology: &Topology, bound: f64, worth: f64) -> RoutedRate {
     let direct = RoutedRate { lambda: evaluator.lambda(topology), routes: Vec::new() };
@@ -93,8 +95,9 @@ pub fn rate(evaluator: &Evaluator, topology: &Topology, bound: f64, worth: f64) 
     }
 }
 
-/// Finds routes with the best number of hops. `None` if a leaf cannot be reached, above
-/// [`LEAVES_MAX`] leaves, or if no routes serve more than `least` times per second.
+/// Finds the fastest routes over any number of hops. `None` if a leaf cannot be reached, if there
+/// are more than [`LEAVES_MAX`] leaves, or if no routes serve the demand more than `least` times
+/// per second.
 #[must_use]
 pub fn route(evaluator: &Evaluator, topology: &Topology, least: f64) -> Option<RoutedRate> {
     let leaves = topology.leaves();
@@ -118,7 +121,8 @@ pub fn route(evaluator: &Evaluator, topology: &Topology, least: f64) -> Option<R
     Some(rate_of(evaluator, topology, &flows, &proof))
 }
 
-/// Bounds the rate by single leaves, or by prices of all leaves if that exceeds `reached`.
+/// Returns an upper bound on the rate from single leaves. If it exceeds `reached`, also tries a
+/// bound from prices of all leaves.
 #[must_use]
 pub fn bound(
     fabric: &ReconfigurableFatTree,
@@ -164,7 +168,8 @@ fn flows_of(evaluator: &Evaluator, unit: f64) -> Vec<PricedFlow> {
     (0..evaluator.lines() / 2).flat_map(of_leaf).collect()
 }
 
-/// Adds the uplinks of every leaf, resources 2i and 2i + 1, to a core node after the leaves.
+/// Adds a core node after the leaves. The uplinks of leaf i to and from it are resources 2i and 2i
+/// + 1.
 fn add_core(network: &mut Congestion, evaluator: &Evaluator, unit: f64) {
     let core = network.nodes() - 1;
     for leaf in 0..core {
@@ -176,7 +181,8 @@ fn add_core(network: &mut Congestion, evaluator: &Evaluator, unit: f64) {
     }
 }
 
-/// Allows arbitrary circuits: traffic over one uses fractions of a port at each end.
+/// Builds a network with arbitrary circuits. Traffic over a circuit uses fractions of a port at
+/// each end.
 fn of_ports(fabric: &ReconfigurableFatTree, evaluator: &Evaluator, unit: f64) -> Congestion {
     let (leaves, reaches) = (fabric.leaves(), fabric.reaches());
     let mut network = Congestion::new(leaves + 1, (2 + reaches) * leaves);
@@ -209,7 +215,7 @@ fn priced(fabric: &ReconfigurableFatTree, evaluator: &Evaluator) -> Option<(f64,
     Some((1.0 / least_seconds, prices_of(fabric, &proof)))
 }
 
-/// Returns prices per port, and per uplink at full rate.
+/// Returns the price of each port, and of each uplink at its full rate.
 fn prices_of(fabric: &ReconfigurableFatTree, network: &Congestion) -> Prices {
     let leaves = fabric.leaves();
     let prices = network.prices();
@@ -265,7 +271,7 @@ fn one_leaf(fabric: &ReconfigurableFatTree, evaluator: &Evaluator, line: usize) 
     }
 }
 
-/// Returns the routes of settled flows and their rate, which the fullest resource limits.
+/// Returns the routes of the settled flows, and their rate. The fullest resource limits the rate.
 fn rate_of(
     evaluator: &Evaluator,
     topology: &Topology,
@@ -331,8 +337,8 @@ mod tests {
         assert_eq!((routed.routes.len(), &routed.routes[0].via), (1, &vec![LeafId(1)]));
     }
 
-    /// From 0 to 3 over two disjoint paths of one circuit each, and the core: the cut around leaf 0
-    /// is full.
+    /// Traffic from leaf 0 to leaf 3 takes two disjoint paths of single circuits, and the core. It
+    /// fills the cut around leaf 0.
     #[test]
     fn flow_of_one_pair_is_its_smallest_cut() {
         let fabric = fabric(4, 2);

@@ -1,16 +1,16 @@
 // SPDX-License-Identifier: Apache-2.0
 //! The traffic matrix of one phase: bytes from each leaf to each other leaf.
 //!
-//! A matrix is read from CSV (one row per line) or JSON (an array of rows), or built by the
-//! workload generators of [`workload`](super::workload). Every wrong entry is reported with its
-//! place.
+//! A matrix comes from a CSV file (one row per line), a JSON file (an array of rows), or the
+//! generators in [`workload`](super::workload). Every invalid entry is reported with its place.
 
 use std::collections::BTreeMap;
 
 use lightloom_units::Bytes;
 use lightloom_units::id::LeafId;
 
-/// Bytes with senders in rows and receivers in columns. Traffic below one leaf is not in it.
+/// A matrix of bytes with senders in rows and receivers in columns. It excludes traffic below one
+/// leaf.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Demand {
     leaves: usize,
@@ -18,7 +18,7 @@ pub struct Demand {
     carried: Carried,
     interfaces: Vec<[u64; 2]>,
     usable_share: f64,
-    /// Bytes by sending and receiving GPU over their interfaces. `None` if not recorded.
+    /// Bytes from GPU to GPU over their network interfaces. `None` if not recorded.
     exchanges: Option<BTreeMap<(u32, u32), u64>>,
 }
 
@@ -31,14 +31,14 @@ pub struct Carried {
     pub leaves: Bytes,
 }
 
-/// The location of a rank, as far as it affects traffic.
+/// The location of a rank in the network.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Seat {
     /// The leaf above its GPU.
     pub leaf: LeafId,
-    /// Its ring or island, if any. Traffic between two ranks of one island stays there.
+    /// Its ring or island, if any. Traffic between two ranks on the same island stays there.
     pub island: Option<u32>,
-    /// Index of its GPU among the ranks of the plan. `None` if only its leaf is known.
+    /// Index of its GPU among the ranks in the plan. `None` if only the leaf is known.
     pub gpu: Option<u32>,
 }
 
@@ -65,7 +65,7 @@ pub enum DemandError {
 }
 
 impl DemandError {
-    /// Returns how to correct the text.
+    /// Returns advice on how to correct the text.
     #[must_use]
     pub fn fix(&self) -> String {
         match self {
@@ -83,7 +83,8 @@ impl DemandError {
         }
     }
 
-    /// Returns the place in the array of rows as a JSON pointer: row 2, entry 3 is `/1/2`.
+    /// Returns the place in the array of rows as a JSON pointer. For row 2, entry 3, that is
+    /// `/1/2`.
     #[must_use]
     pub fn place(&self) -> String {
         match self {
@@ -122,8 +123,8 @@ impl Demand {
         exchanges.map(|all| all.iter().map(|(ends, bytes)| (*ends, Bytes(*bytes))))
     }
 
-    /// Converts to traffic that fills the whole rate of a link and takes 1/`divisor` of the time, for
-    /// packet simulation. Every pair keeps at least one byte.
+    /// Scales the bytes for packet simulation. Senders then fill the whole rate of a link, and the
+    /// phase takes 1/`divisor` of the time. Every pair keeps at least one byte.
     #[must_use]
     pub fn at_whole_rate(mut self, divisor: u64) -> Self {
         let share = self.usable_share;
@@ -136,19 +137,21 @@ impl Demand {
         Self { usable_share: 1.0, ..self }
     }
 
-    /// Sets the share of a link's rate that senders can fill: above 0, at most 1.
+    /// Sets the share of a link's rate that senders can fill. It must be above 0 and at most 1.
     #[must_use]
     pub fn filling(self, share: f64) -> Self {
         Self { usable_share: share, ..self }
     }
 
-    /// Returns the bits that a link could carry while it carries `bytes` of this traffic.
+    /// Returns the number of bits that a link could carry at full rate in the time it needs for
+    /// `bytes` of this traffic.
     #[must_use]
     pub fn bits(&self, bytes: Bytes) -> f64 {
         bytes.0 as f64 * 8.0 / self.usable_share
     }
 
-    /// Returns the busiest interface's seconds at `rate` bit/s per GPU. `None` without GPUs.
+    /// Returns the seconds that the busiest GPU's interfaces need at `rate` bit/s per GPU. `None`
+    /// if only leaves are known.
     #[must_use]
     pub fn interface_seconds(&self, rate: f64) -> Option<f64> {
         Some(self.bits(self.busiest_interface()?) / rate)
@@ -169,7 +172,7 @@ impl Demand {
         Bytes(self.bytes[from.index() * self.leaves + to.index()])
     }
 
-    /// Adds traffic. Ignores traffic from a leaf to itself, which does not use the fabric.
+    /// Adds traffic. Ignores traffic from a leaf to itself, because it does not use the fabric.
     ///
     /// # Panics
     /// Panics if a leaf does not exist.
@@ -180,8 +183,8 @@ impl Demand {
         }
     }
 
-    /// Adds traffic between two ranks: to the high-bandwidth domain, to the traffic below a leaf,
-    /// or to the matrix.
+    /// Adds traffic between two ranks. Depending on their locations, it counts as traffic in the
+    /// high-bandwidth domain, below a leaf, or in the matrix.
     ///
     /// # Panics
     /// Panics if a leaf does not exist.
@@ -210,7 +213,7 @@ impl Demand {
         }
     }
 
-    /// Returns `None` if only leaves are known.
+    /// Returns the most bytes that any GPU sends or receives. `None` if only leaves are known.
     fn busiest_interface(&self) -> Option<Bytes> {
         self.interfaces.iter().flatten().copied().max().map(Bytes)
     }
@@ -246,7 +249,7 @@ impl Demand {
         mine.leaves = Bytes(mine.leaves.0.saturating_add(more.leaves.0));
     }
 
-    /// Multiplies the traffic.
+    /// Multiplies all traffic by a factor.
     #[must_use]
     pub fn times(mut self, times: u32) -> Self {
         let exchanges = self.exchanges.iter_mut().flat_map(BTreeMap::values_mut);
@@ -322,7 +325,7 @@ impl Demand {
         Self::from_rows(&rows.iter().map(numbered).collect::<Vec<_>>())
     }
 
-    /// Checks that the matrix has the size of a fabric.
+    /// Checks that the matrix matches the number of leaves in a fabric.
     ///
     /// # Errors
     /// Fails if the sizes differ.

@@ -1,20 +1,21 @@
 // SPDX-License-Identifier: Apache-2.0
-//! Computes in closed form how fast a topology serves a demand, and how fast any topology could.
+//! Computes in closed form how fast a topology serves a demand, and a bound for all topologies.
 //!
 //! `lambda` is the number of times per second that the phase's demand can be served, so 1/lambda is
 //! the time of the phase. The traffic of a pair uses its circuits, each at rate C, and the
-//! electrical core for the rest. Each leaf may send E to the core and receive E from it. So lambda
-//! is feasible exactly if for every leaf i
+//! electrical core carries the rest. Each leaf may send at rate E to the core and receive at rate E
+//! from it. A value of lambda is therefore feasible exactly if, for every leaf i,
 //!
 //! ```text
 //!   sum over j of max(0, lambda·d_ij − C·n_ij)  ≤  E      and the same for d_ji
 //! ```
 //!
-//! and no leaf sends more than its GPUs can: lambda · sum of d_ij ≤ their interfaces. In addition,
-//! no GPU sends or receives more than its own interfaces can; this includes traffic below a leaf.
+//! and no leaf sends more than the interfaces of its GPUs can: lambda · sum of d_ij ≤ the total
+//! rate of these interfaces. In addition, no GPU sends or receives more than its own interfaces
+//! can, including traffic below a leaf.
 //!
-//! Each such *line* (one leaf, one direction) limits lambda separately, and the busiest GPU limits
-//! all lines. The lowest limit counts.
+//! Each *line* (one leaf in one direction) sets a separate limit on lambda, and the busiest GPU
+//! sets another. The lowest limit counts.
 
 use std::collections::BTreeMap;
 
@@ -36,7 +37,7 @@ struct Line {
 #[derive(Clone, Debug)]
 pub struct Evaluator {
     leaves: usize,
-    /// Line 2i is the sending of leaf i, line 2i+1 its receiving.
+    /// Line 2i stands for traffic sent by leaf i, and line 2i+1 for traffic received by it.
     lines: Vec<Line>,
     circuit_rate: f64,
     electrical_rates: Vec<f64>,
@@ -46,7 +47,7 @@ impl Evaluator {
     /// Prepares `demand` on `fabric`.
     ///
     /// # Panics
-    /// Panics if the demand has another size. [`Demand::must_fit`] checks that.
+    /// Panics if the demand has another size than the fabric. [`Demand::must_fit`] checks that.
     #[must_use]
     pub fn new(fabric: &ReconfigurableFatTree, demand: &Demand) -> Self {
         assert_eq!(fabric.leaves(), demand.leaves(), "demand and fabric have one size");
@@ -86,7 +87,7 @@ impl Evaluator {
         self.electrical_rates[leaf]
     }
 
-    /// Returns the limit set by the GPUs' interfaces, for any network.
+    /// Returns the limit set by the GPUs' interfaces, which applies to any network.
     #[must_use]
     pub fn host_bound(&self) -> f64 {
         self.lines.iter().map(|line| line.host_limit).fold(f64::MAX, f64::min)
@@ -98,13 +99,14 @@ impl Evaluator {
         self.lines.len()
     }
 
-    /// Returns (peer, bits) of one line, in order of peers.
+    /// Returns the traffic of one line as (peer, bits), in order of peers.
     #[must_use]
     pub fn traffic(&self, line: usize) -> &[(usize, f64)] {
         &self.lines[line].traffic
     }
 
-    /// Returns phases per second of a line on any circuits. `f64::MAX` without traffic.
+    /// Returns the maximum number of phases per second that a line allows on any circuits.
+    /// `f64::MAX` if the line has no traffic.
     #[must_use]
     pub fn rate_of_line(&self, fabric: &ReconfigurableFatTree, line: usize) -> f64 {
         let Line { leaf, traffic, .. } = &self.lines[line];
@@ -116,7 +118,8 @@ impl Evaluator {
         }
     }
 
-    /// Returns how often per second `topology` serves the demand. `f64::MAX` if it has no traffic.
+    /// Returns how many times per second `topology` serves the demand. `f64::MAX` if there is no
+    /// traffic.
     #[must_use]
     pub fn lambda(&self, topology: &Topology) -> f64 {
         assert_eq!(self.leaves, topology.leaves(), "topology and demand have one size");
@@ -125,15 +128,15 @@ impl Evaluator {
 
     /// Returns the limit set by one line.
     ///
-    /// The left side above is convex and increasing in lambda, and counting every term as positive
-    /// overestimates it. Newton's method from that side therefore reaches the root in a few steps.
-    /// Each step drops the pairs whose circuits suffice.
+    /// The left side of the inequality in the module documentation is convex and increases with
+    /// lambda. Newton's method starts from an upper limit on lambda and reaches the root in a few
+    /// steps. Each step drops the pairs whose circuits suffice.
     pub(crate) fn line_lambda(&self, line: usize, topology: &Topology) -> f64 {
         let circuits = topology.row(self.lines[line].leaf);
         self.line_lambda_on(line, |peer| circuits[peer])
     }
 
-    /// Returns how often per second the circuits common to `from` and `to` serve the demand.
+    /// Returns how many times per second the circuits common to `from` and `to` serve the demand.
     #[must_use]
     pub fn lambda_in_common(&self, from: &Topology, to: &Topology) -> f64 {
         let line = |line: usize| {
@@ -158,7 +161,8 @@ impl Evaluator {
                     count += 1;
                 }
             }
-            // Rounding may count a pair again whose circuits fit exactly; then this is the result.
+            // Because of rounding, a pair whose circuits fit exactly may be counted again. Stop
+            // then, because the value is final.
             if count == 0 || count >= overloaded {
                 return lambda.min(*host_limit);
             }
@@ -167,12 +171,11 @@ impl Evaluator {
         }
     }
 
-    /// Returns an upper bound over all topologies for one-hop traffic: the best use of each single
-    /// leaf's ports in whole circuits.
+    /// Returns an upper bound for one-hop traffic over all topologies, from the best use of each
+    /// single leaf's ports in whole circuits.
     ///
-    /// It is tighter than (u·C + E) / largest row sum. A circuit is not counted in full if its pair
-    /// has less traffic, and sending and receiving share their circuits. Infinite (`f64::MAX`)
-    /// without traffic.
+    /// It is tighter than (u·C + E) / largest row sum, because a circuit counts only up to its
+    /// pair's traffic, and both directions share the circuits. `f64::MAX` if there is no traffic.
     #[must_use]
     pub fn upper_bound(&self, fabric: &ReconfigurableFatTree) -> f64 {
         let mut bound = f64::MAX;
@@ -201,7 +204,7 @@ impl Evaluator {
 }
 
 struct LeafView {
-    /// (bits sent, bits received) of each peer, and the number of reaches that may join it.
+    /// For each peer, (bits sent, bits received) and the number of reaches that may join it.
     open: Vec<([f64; 2], usize)>,
     total: [f64; 2],
     ports: Vec<u32>,
@@ -247,8 +250,9 @@ impl LeafView {
             / heaviest
     }
 
-    /// Returns whether the ports relieve the core enough for every weighting of the two directions.
-    /// If two overloads must vanish, so must their weighted sum, so a `false` is a proof.
+    /// Returns whether the ports relieve the core enough for several weightings of the two
+    /// directions. If one weighted sum of the overloads cannot vanish, neither can both overloads,
+    /// so the result `false` is a proof.
     fn may_reach(&self, lambda: f64) -> bool {
         [1.0, 0.75, 0.5, 0.25, 0.0].into_iter().all(|sending| {
             let weights = [sending, 1.0 - sending];
@@ -257,8 +261,9 @@ impl LeafView {
         })
     }
 
-    /// Greedy choice is optimal: each further circuit to a peer gains no more than the previous
-    /// one, and each reach joins a subset of the peers of the reaches before it.
+    /// Computes the relief greedily. This is optimal, because each further circuit to a peer gains
+    /// no more than the previous one, and each reach can join only a subset of the peers of the
+    /// previous reach.
     fn best_relief(&self, lambda: f64, weights: [f64; 2]) -> f64 {
         let mut gains = Vec::new();
         for (bits, reaches) in &self.open {
@@ -277,7 +282,7 @@ impl LeafView {
         let mut left = self.ports.clone();
         let mut relief = 0.0;
         for (gain, reaches) in gains {
-            // Use the narrowest reach first and leave its other peers to the wider ones.
+            // Use the narrowest reach first, because wider ones can serve more of the other peers.
             let Some(free) = left[..reaches].iter_mut().rev().find(|free| **free > 0) else {
                 continue;
             };

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
-//! Solves the planning problem exactly, as a relaxation for a bound, and exactly without an
-//! electrical core. On networks with few leaves, traffic may pass through other leaves; with more,
-//! it takes one hop:
+//! Solves the planning problem by integer programming, bounds it by a relaxation, and solves the
+//! case without an electrical core by binary search. On networks with few leaves, traffic may pass
+//! through other leaves. On larger ones it takes one hop:
 //!
 //! ```text
 //!   maximise lambda
@@ -10,9 +10,10 @@
 //!   sum_j n_ij ≤ ports of i,  n_ij = 0 where no circuit is permitted,  n_ij whole
 //! ```
 //!
-//! The model has no switches. They are interchangeable, and a variable per switch would stall every
-//! solver; circuits are assigned to switches afterwards (see [`realise`](super::realise)). The
-//! result contains the best known bound and states whether the solver reached its time limit.
+//! The model has no switches, because they are interchangeable and a variable per switch would slow
+//! every solver to a standstill. Circuits are assigned to switches afterwards (see
+//! [`realise`](super::realise)). The result includes the best known bound and whether the solver
+//! reached its time limit.
 
 use std::collections::BTreeMap;
 
@@ -47,12 +48,13 @@ pub const SOLVER: Solver = Solver::Highs;
 #[cfg(not(feature = "highs"))]
 pub const SOLVER: Solver = Solver::Microlp;
 
-/// Limits at which a solver may stop before the optimum.
+/// Limits that let a solver stop before it finds the optimum.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub struct Limits {
     /// Relative gap that counts as solved.
     pub gap: f32,
-    /// Time limit; a plan that reached it says so, because it depends on the machine.
+    /// Time limit. A plan whose solver reached it says so, because the result then depends on the
+    /// machine.
     pub seconds: f64,
 }
 
@@ -62,18 +64,20 @@ impl Default for Limits {
     }
 }
 
-/// An exact plan, or the best solution of a solver that stopped early.
+/// An optimal plan, or the best plan found by a solver that stopped early.
 #[derive(Clone, Debug, PartialEq)]
 pub struct ExactPlan {
-    /// The bound is by the solver's relative gap if it finished, else of the closed form.
+    /// The plan. Its bound comes from the solver's relative gap if the solver finished, else from
+    /// the closed form.
     pub plan: OneHopPlan,
     /// Whether the solver stopped at its time limit.
     pub hit_time_limit: bool,
-    /// Whether traffic takes one hop. The bound then only holds for one hop.
+    /// Whether traffic takes one hop. If so, the bound only holds for one hop.
     pub is_one_hop: bool,
 }
 
-/// Above this, traffic takes one hop: the model has a variable for each source and pair.
+/// Above this number of leaves, the model has one-hop traffic, because routes need a variable for
+/// each source and pair.
 pub const LEAVES_ROUTED: usize = 6;
 
 /// The reason why a solver returned no plan.
@@ -90,7 +94,7 @@ pub enum ExactError {
     Unreachable(LeafId, LeafId),
 }
 
-/// Solves the problem in whole circuits.
+/// Finds the optimal plan in whole circuits.
 ///
 /// # Errors
 /// Returns an error if the solver fails or finds nothing within its limits.
@@ -140,7 +144,7 @@ fn plan_over(
     })
 }
 
-/// Returns an upper bound over all topologies, from allowing fractions of circuits.
+/// Returns an upper bound over all topologies, from a relaxation with fractions of circuits.
 ///
 /// # Errors
 /// Returns an error if the solver fails or reaches its limits.
@@ -159,12 +163,12 @@ pub fn relaxation_bound(
     Ok(solved.lambda.min(closed_form))
 }
 
-/// Returns the optimum without an electrical core, by binary search.
+/// Finds the optimum without an electrical core, by binary search.
 ///
-/// At a given rate each pair needs ceil(lambda·max(d_ij, d_ji)/C) circuits, independent of other
-/// pairs. If all banks have one reach, a rate is feasible exactly if these fit the ports of every
-/// leaf. (ATRO, arXiv 2507.13717, uses the same fact.) The search runs over the rates where some
-/// pair needs one more circuit.
+/// At a given rate, each pair needs ceil(lambda·max(d_ij, d_ji)/C) circuits, independent of other
+/// pairs. If all banks have the same reach, the rate is feasible exactly if every leaf has enough
+/// ports for its circuits. (ATRO, arXiv 2507.13717, uses the same fact.) The search runs over the
+/// rates at which a pair starts to need one more circuit.
 ///
 /// # Errors
 /// Fails if a pair with traffic may not have a circuit.
@@ -215,7 +219,7 @@ fn needed_circuits(
     topology
 }
 
-/// Sizes are in bits, keyed by the smaller leaf first.
+/// Returns the bits in the heavier direction of each pair, with the smaller leaf first in the key.
 fn heaviest_directions(demand: &Demand) -> BTreeMap<(usize, usize), f64> {
     let mut pairs = BTreeMap::new();
     for (from, to, bytes) in demand.flows() {
@@ -238,7 +242,8 @@ enum SolvedHops {
     Any,
 }
 
-/// Rates are in circuits and lambda in units of the bound, for coefficients of moderate size.
+/// A linear program with rates in units of a circuit and lambda in units of the bound, so that
+/// coefficients have moderate sizes.
 struct Model {
     variables: ProblemVariables,
     constraints: Vec<good_lp::Constraint>,
@@ -335,7 +340,7 @@ impl Model {
         }
     }
 
-    /// Adds flows of every source over every arc. The core is an additional node.
+    /// Adds the flow from every source over every arc. The core is an additional node.
     fn add_flows(&mut self, fabric: &ReconfigurableFatTree, demand: &Demand) {
         let (leaves, rate) = (fabric.leaves(), fabric.spec().circuit_rate.0 as f64);
         let core = |leaf: usize| fabric.electrical_rate_of(LeafId::from_index(leaf)) / rate;
@@ -439,14 +444,14 @@ mod tests {
         }
     }
 
-    /// HiGHS is the oracle where microlp is too slow: up to 64 leaves, one thread, with a time
-    /// limit.
+    /// HiGHS serves as the oracle where microlp is too slow: on up to 64 leaves, with one thread
+    /// and a time limit.
     #[cfg(feature = "highs")]
     #[test]
     fn heuristic_is_within_one_percent_of_highs_up_to_64_leaves() {
         type Shape = fn(usize, Seed) -> Demand;
         // A circuit carries both directions. If leaves have few ports, one-directional demand
-        // leaves more choices than local search explores.
+        // allows more choices than local search explores, so its tolerance is larger.
         let shapes: [(Shape, f64); 3] =
             [(shapes::moe, 0.01), (shapes::moe_one_way, 0.03), (shapes::weight_sync, 0.01)];
         for leaves in [16, 32, 64] {

@@ -1,13 +1,13 @@
 // SPDX-License-Identifier: Apache-2.0
 //! Minimum-cost flow on small graphs with small integer costs.
 //!
-//! A primal-dual method: shortest distances by label correction, then as many augmentations as the
-//! arcs on shortest paths allow. If costs take only a few values, there are few rounds. The method
-//! is deterministic, because arcs are tried in insertion order.
+//! A primal-dual method: each round finds shortest distances by label correction and then augments
+//! the flow as far as the arcs on shortest paths allow. There are few rounds if costs have few
+//! different values. The method is deterministic, because it tries arcs in insertion order.
 
 use std::collections::VecDeque;
 
-/// An arc. Its reverse has the following odd index.
+/// An arc. Arcs have even indices, and the reverse of each arc has the next odd index.
 #[derive(Clone, Debug)]
 struct Arc {
     to: usize,
@@ -45,7 +45,7 @@ impl Network {
         self.arcs[arc.0 + 1].capacity
     }
 
-    /// Sends flow from `source` to `sink` while the cost per unit is not positive.
+    /// Sends flow from `source` to `sink` as long as its cost per unit is not positive.
     pub(crate) fn send_while_free(&mut self, source: usize, sink: usize) {
         loop {
             let distance = self.distances(source);
@@ -80,7 +80,7 @@ impl Network {
         distance
     }
 
-    /// Searches depth-first along arcs of shortest paths. `on_path` cuts zero-cost cycles.
+    /// Searches depth-first along arcs of shortest paths. `on_path` prevents zero-cost cycles.
     fn augment(
         &mut self,
         node: usize,

@@ -1,12 +1,12 @@
 // SPDX-License-Identifier: Apache-2.0
-//! A fluid model of a phase: flows share circuits, interfaces and the electrical core max-min
-//! fairly, weighted by their size.
+//! A fluid model of a phase. Flows share circuits, interfaces and the electrical core with max-min
+//! fairness, weighted by their size.
 //!
-//! The closed form gives the rate if the core is divided optimally. Here a pair's bytes are divided
-//! over circuits and core as in the plan, and every flow then takes its fair share until its bytes
-//! are sent. When one flow ends, the others share again. When circuits change, the remaining bytes
-//! are divided again. The time is never below the closed form; the difference is the cost of fair
-//! sharing. The packet engine does the same with packets.
+//! The closed form assumes an optimal division of the core. Here a pair's bytes are divided between
+//! circuits and core as in the plan, and every flow gets its fair share until its bytes are sent.
+//! When a flow ends, the shares are recomputed. When circuits change, the remaining bytes are
+//! divided again. The time is never below the closed form, and the difference is the cost of fair
+//! sharing. The packet engine simulates the same with packets.
 
 use std::collections::BTreeMap;
 
@@ -22,13 +22,13 @@ use super::realise::topology_of;
 use super::topology::Topology;
 use super::transition::stage_topologies;
 
-/// A pair's bytes on its circuits, on the core, or on one route.
+/// The bytes of a pair on its circuits, on the core, or on one route.
 #[derive(Clone, Debug)]
 struct Flow {
     from: usize,
     to: usize,
     bits_left: f64,
-    /// Initial bits, the weight of its share.
+    /// Initial bits, used as the weight in fair sharing.
     bits: f64,
     circuits: u32,
     route: Option<RoutePlan>,
@@ -46,7 +46,8 @@ enum Link {
     Receive = 3,
 }
 
-/// Returns the seconds of every phase with the change before it. Infinite if bytes never arrive.
+/// Returns the seconds that every phase takes, including the change of circuits before it. Infinite
+/// if some bytes never arrive.
 #[must_use]
 pub fn plan_seconds(fabric: &ReconfigurableFatTree, phases: &[Phase], plan: &Plan) -> Vec<f64> {
     let count = phases.len();
@@ -82,13 +83,14 @@ pub fn plan_seconds(fabric: &ReconfigurableFatTree, phases: &[Phase], plan: &Pla
         .collect()
 }
 
-/// Returns the seconds until the last byte arrives. Infinite if some cannot arrive.
+/// Returns the seconds until the last byte arrives. Infinite if some bytes cannot arrive.
 #[must_use]
 pub fn seconds(fabric: &ReconfigurableFatTree, demand: &Demand, topology: &Topology) -> f64 {
     seconds_in_steps(fabric, demand, &[], (topology, &[]))
 }
 
-/// Takes `steps` of (seconds, circuits), then `last` until the end, over its routes.
+/// Serves the demand on `steps` of (seconds, circuits), then on the circuits and routes of `last`
+/// until the end.
 fn seconds_in_steps(
     fabric: &ReconfigurableFatTree,
     demand: &Demand,
@@ -108,7 +110,7 @@ fn seconds_in_steps(
     elapsed + advance(fabric, &left, last, f64::INFINITY).0
 }
 
-/// Advances for up to `seconds`. Returns the elapsed time and the remaining demand.
+/// Advances by up to `seconds`. Returns the elapsed time and the remaining demand.
 fn advance(
     fabric: &ReconfigurableFatTree,
     demand: &Demand,
@@ -155,7 +157,8 @@ fn over(demand: &Demand, routes: &[RoutePlan]) -> Vec<Flow> {
     routes.iter().map(flow).filter(|flow| flow.bits_left > 1.0).collect()
 }
 
-/// Circuits carry as much as they can until the planned end, and the core the rest.
+/// Divides each pair's bytes: circuits get as much as they can carry until the planned end, and the
+/// core gets the rest.
 fn divide(fabric: &ReconfigurableFatTree, demand: &Demand, topology: &Topology) -> Vec<Flow> {
     let has_core = fabric.electrical_rate() > 0.0;
     let joined = |from: usize, to: usize| has_core || topology.between(from, to) > 0;
@@ -196,7 +199,7 @@ fn rates(fabric: &ReconfigurableFatTree, topology: &Topology, flows: &[Flow]) ->
         }
     }
     let circuit = fabric.spec().circuit_rate.0 as f64;
-    // Routes share the circuits of a pair of leaves, per direction.
+    // All routes over a pair of leaves share its circuits in each direction.
     let mut pairs: BTreeMap<(usize, usize), usize> = BTreeMap::new();
     let ways: Vec<Way> = flows
         .iter()
@@ -239,8 +242,8 @@ struct Way {
     weight: f64,
 }
 
-/// Progressive filling: all rates rise together, and a flow stops at its own limit or when a link
-/// of its path is full. Deducts the rates from `capacity`.
+/// Computes rates by progressive filling: all rates rise together, and a flow's rate stops at its
+/// limit or when a link on its path is full. Deducts the rates from `capacity`.
 fn max_min(capacity: &mut [f64], ways: &[Way]) -> Vec<f64> {
     let mut rates = vec![0.0; ways.len()];
     let mut rising: Vec<usize> = (0..ways.len()).collect();
@@ -287,8 +290,8 @@ mod tests {
     #[test]
     fn second_flow_on_a_core_link_ends_with_the_full_rate() {
         let fabric = fabric(3, 2);
-        // The core carries 80 Gb/s per leaf. 1 GB and 2 GB from one leaf take 0.2 s together and
-        // 0.1 s for the remainder.
+        // The core carries 80 Gb/s per leaf. Of 1 GB and 2 GB from one leaf, 2 GB take 0.2 s while
+        // both flows share the link, and the remaining 1 GB takes 0.1 s.
         let mut demand = Demand::none(3);
         demand.add(LeafId(0), LeafId(1), Bytes(1_000_000_000));
         demand.add(LeafId(0), LeafId(2), Bytes(2_000_000_000));

@@ -2,12 +2,12 @@
 //! Finds the fastest circuits for one demand with one-hop traffic; the electrical core carries the
 //! rest.
 //!
-//! This is the default planner. It bisects lambda, covers each trial greedily (`cover`) and
-//! improves the best topology by exchanging single circuits (`search`). Every plan has an upper
-//! bound over all topologies, so the gap is known without a solver. [`exact`](super::exact) has the
-//! solvers.
+//! This is the default planner. It bisects lambda, tries to reach each value with a greedy choice
+//! of circuits (`cover`), and improves the best topology by exchanging single circuits (`search`).
+//! Every plan has an upper bound over all topologies, so its gap needs no solver. The solvers are
+//! in [`exact`](super::exact).
 //!
-//! The method is our own; RFabric publishes no algorithm that we could read.
+//! The method is our own, because no algorithm of RFabric was available to us.
 
 mod cover;
 mod search;
@@ -18,14 +18,15 @@ use super::demand::Demand;
 use super::evaluate::Evaluator;
 use super::topology::{Ports, Topology};
 
-/// Counts instead of seconds, so that a plan does not depend on the machine.
+/// Limits on the search. They are counts instead of seconds, so that a plan does not depend on the
+/// machine.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub struct Effort {
     /// Trials of the bisection.
     pub bisections: u32,
     /// Maximum exchanges attempted by the local search.
     pub exchanges: u32,
-    /// Gap to the upper bound that is good enough.
+    /// Acceptable gap to the upper bound.
     pub gap: f64,
 }
 
@@ -40,21 +41,21 @@ impl Default for Effort {
 pub struct OneHopPlan {
     /// The circuits.
     pub topology: Topology,
-    /// How often per second the demand is served.
+    /// Number of times per second that the demand is served.
     pub lambda: f64,
-    /// Upper bound of `lambda` over all topologies.
+    /// Upper bound on `lambda` over all topologies.
     pub lambda_upper_bound: f64,
 }
 
 impl OneHopPlan {
-    /// Returns the maximum shortfall against the optimum, as a fraction of the bound.
+    /// Returns an upper bound on the shortfall from the optimum, as a fraction of the bound.
     #[must_use]
     pub fn gap(&self) -> f64 {
         gap(self.lambda, self.lambda_upper_bound)
     }
 }
 
-/// Returns the shortfall of `lambda` against a bound, as a fraction of the bound.
+/// Returns the shortfall of `lambda` from a bound, as a fraction of the bound.
 #[must_use]
 pub fn gap(lambda: f64, upper_bound: f64) -> f64 {
     if upper_bound > 0.0 { (1.0 - lambda / upper_bound).max(0.0) } else { 0.0 }
@@ -74,8 +75,8 @@ pub fn plan(fabric: &ReconfigurableFatTree, demand: &Demand, effort: Effort) -> 
     OneHopPlan { topology, lambda, lambda_upper_bound: upper_bound }
 }
 
-/// A cover that fails at its trial rate can still be the best one, so every cover is evaluated by
-/// the closed form.
+/// Bisects the rate. Evaluates every cover by the closed form, because a cover that misses its
+/// trial rate can still be the best.
 fn bisect(
     fabric: &ReconfigurableFatTree,
     evaluator: &Evaluator,
@@ -107,7 +108,7 @@ fn bisect(
     (best, best_lambda)
 }
 
-/// The first pass serves pairs with traffic, the second any pair that a circuit fits.
+/// Uses the remaining ports of each leaf for the peers with the most bits per circuit.
 fn fill(fabric: &ReconfigurableFatTree, evaluator: &Evaluator, topology: &mut Topology) {
     let mut ports = Ports::new(fabric, topology);
     for leaf in 0..fabric.leaves() {

@@ -1,10 +1,10 @@
 // SPDX-License-Identifier: Apache-2.0
-//! Exchanges a few circuits on the switches, for traffic that changed a little after a fault.
+//! Exchanges a few circuits on the switches, after a fault has changed the traffic slightly.
 //!
-//! The slowest leaf gets one more circuit to a starved peer. The step uses free ports of one
-//! switch, or exchanges the far ends of two circuits of one switch: `a–x` and `b–y` become `a–b`
-//! and `x–y` on the same ports. Every step can therefore be switched directly and costs at most two
-//! circuits. A step is kept if the slowest of its lines becomes faster.
+//! Each step gives the slowest leaf one more circuit to a starved peer. It uses free ports on one
+//! switch, or exchanges the far ends of two circuits on one switch: `a–x` and `b–y` become `a–b`
+//! and `x–y` on the same ports. A step therefore needs no other switch and changes at most two
+//! circuits. It is kept if it speeds up the slowest of its lines.
 
 use std::collections::BTreeSet;
 
@@ -17,8 +17,9 @@ use super::topology::Topology;
 
 const PEERS: usize = 6;
 
-/// Stops when every phase of `live` reaches `good` (a fraction) of its bound, no step helps, or
-/// `steps` were made. The phases share the circuits. Each comes with its upper bound.
+/// Improves circuits that all phases in `live` share. Each phase is given with its upper bound.
+/// Stops when every phase reaches the fraction `good` of its bound, when no step helps, or after
+/// `steps` steps.
 pub(super) fn patch(
     fabric: &ReconfigurableFatTree,
     live: &[(&Evaluator, f64)],
@@ -107,7 +108,7 @@ impl<'a> Patch<'a> {
             }
             let free = self.books.iter_mut().find_map(|book| book.connect(a.index(), b.index()));
             if let Some(circuit) = free {
-                // The port book already contains the circuit, so it stays even if it does not help.
+                // The port book already contains the circuit, so keep it even if it does not help.
                 self.add(circuit);
                 return true;
             }

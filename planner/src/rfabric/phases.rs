@@ -1,16 +1,17 @@
 // SPDX-License-Identifier: Apache-2.0
-//! Chooses the topology of each phase of a repeating step, and decides when to keep the previous
-//! one.
+//! Chooses the topology for each phase of a repeating step, and decides when to keep the previous
+//! topology.
 //!
-//! Candidates are the best topology of every phase and of every run of consecutive phases, the
-//! templates, the uniform mesh, and any others that the caller offers. Choosing one per phase is a
-//! shortest-cycle problem. A phase costs its time on the topology. A change costs the part of the
-//! switching time that the phase's slack does not hide. While circuits change, traffic uses the
-//! remaining circuits and the electrical core. It is never charged the electrical path *plus* a
-//! delay.
+//! Candidates are the best topologies for every phase and for every run of consecutive phases, the
+//! templates, the uniform mesh, and other topologies that the caller offers. Choosing one per phase
+//! is a shortest-cycle problem. The cost of a phase is its time on the topology. The cost of a
+//! change is the part of the switching time that the phase's slack does not hide. While circuits
+//! change, traffic uses the remaining circuits and the electrical core, so the model never adds the
+//! full switching delay to the time on the core.
 //!
 //! RFabric keeps the old topology if the predicted idle window is shorter than the switching time.
-//! Here that follows from the costs: a change is made if it saves more than it exposes.
+//! Here the same follows from the costs: the planner makes a change if it saves more time than it
+//! exposes.
 
 use lightloom_fabric::fat_tree::ReconfigurableFatTree;
 use lightloom_units::{Bytes, Picoseconds};
@@ -22,14 +23,14 @@ use super::one_hop::{self, Effort};
 use super::templates::templates;
 use super::topology::Topology;
 
-/// A section of the step with its own traffic.
+/// A section of the step with a separate traffic matrix.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Phase {
     /// Name for tables.
     pub name: String,
-    /// The job, if several jobs have a step, else `None`.
+    /// Name of the job if several jobs have a step, else `None`.
     pub job: Option<String>,
-    /// Its traffic.
+    /// The traffic of the phase.
     pub demand: Demand,
     /// Idle time of the network before the phase sends. A change within it is free.
     pub slack: Picoseconds,
@@ -38,7 +39,7 @@ pub struct Phase {
 /// A topology that may serve one or more phases.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Candidate {
-    /// Its purpose, for the phase table.
+    /// Description of its purpose for the phase table.
     pub name: String,
     /// Its circuits.
     pub topology: Topology,
@@ -47,16 +48,17 @@ pub struct Candidate {
 /// The candidate of each phase and the time of one step.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Schedule {
-    /// Index of the candidate by phase.
+    /// Index of the chosen candidate for each phase.
     pub choice: Vec<usize>,
     /// Communication time of one step in seconds, including exposed switching.
     pub seconds: f64,
 }
 
-/// Above this, only single phases, neighbours and the whole step become candidates.
+/// Above this number of phases, there are candidates only for single phases, two consecutive phases
+/// and the whole step.
 const PHASES_FOR_ALL_MERGES: usize = 8;
 
-/// Returns the best circuits of each phase and run of phases, the templates, and the mesh.
+/// Returns the best circuits for each phase and each run of phases, the templates, and the mesh.
 #[must_use]
 pub fn candidates(
     fabric: &ReconfigurableFatTree,
@@ -69,7 +71,7 @@ pub fn candidates(
         if all > PHASES_FOR_ALL_MERGES && length > 2 && length < all {
             continue;
         }
-        // The whole step is one run, independent of its start.
+        // All runs of the length of the step are equal.
         let starts = if length == all { 1 } else { all };
         for start in 0..starts {
             let run: Vec<&Phase> = (0..length).map(|at| &phases[(start + at) % all]).collect();
@@ -99,7 +101,8 @@ fn merged(fabric: &ReconfigurableFatTree, run: &[&Phase], effort: Effort) -> Can
     }
 }
 
-/// Adds traffic as circuits see it: interfaces may limit one phase and not another.
+/// Adds up the traffic between leaves. Leaves interfaces out, because they may limit one phase and
+/// not another.
 fn together(leaves: usize, run: &[&Phase]) -> Demand {
     let mut sum = Demand::none(leaves);
     for demand in run.iter().map(|phase| &phase.demand) {
@@ -111,7 +114,7 @@ fn together(leaves: usize, run: &[&Phase]) -> Demand {
 }
 
 /// Returns one topology that slows no phase more than necessary. It is planned for the pairwise
-/// maximum of the phases' demands, each scaled to the rate of its own best topology.
+/// maximum of all phases' demands, each scaled by its upper bound on the rate.
 #[must_use]
 pub fn hedged(fabric: &ReconfigurableFatTree, phases: &[Phase], effort: Effort) -> Candidate {
     let leaves = fabric.leaves();
@@ -133,7 +136,8 @@ pub fn hedged(fabric: &ReconfigurableFatTree, phases: &[Phase], effort: Effort) 
 }
 
 /// Returns the seconds of `phase` on `to` after a change from `from` that lasts `switching`
-/// seconds. A phase does not end before its change, so that the next phase finds settled circuits.
+/// seconds. A phase does not end before its change, so that the next phase starts on settled
+/// circuits.
 #[must_use]
 pub fn seconds_with_change(
     phase: &Phase,
@@ -145,7 +149,8 @@ pub fn seconds_with_change(
     seconds_settling(phase, evaluator, (from, to), evaluator.lambda(to), switching_seconds)
 }
 
-/// The phase is served `settled` times per second after the change.
+/// Like [`seconds_with_change`], for a phase that is served `settled` times per second after the
+/// change.
 fn seconds_settling(
     phase: &Phase,
     evaluator: &Evaluator,
@@ -161,7 +166,7 @@ fn seconds_settling(
     seconds_in_steps(&[(exposed, staying)], settled).max(exposed)
 }
 
-/// Returns the time to serve a demand at `steps` of (seconds, rate), then at rate `last`.
+/// Returns the seconds to serve a demand in `steps` of (seconds, rate), then at the rate `last`.
 #[must_use]
 pub fn seconds_in_steps(steps: &[(f64, f64)], last: f64) -> f64 {
     let (mut elapsed, mut served) = (0.0, 0.0);
@@ -179,8 +184,8 @@ pub fn seconds_in_steps(steps: &[(f64, f64)], last: f64) -> f64 {
 /// Chooses a candidate for each phase of a repeating step, by the shortest cycle through the
 /// phases.
 ///
-/// A change of candidates takes one switching time per failure domain, because only one domain is
-/// touched at a time.
+/// A change of candidates takes one switching time per failure domain, because domains change one
+/// at a time.
 #[must_use]
 pub fn schedule(
     fabric: &ReconfigurableFatTree,
@@ -233,10 +238,11 @@ fn routed(bound: &RateBound, evaluator: &Evaluator, topology: &Topology, worth: 
     if rate >= worth { rate } else { evaluator.lambda(topology) }
 }
 
-/// Above this, candidates are compared at one hop; only the chosen ones get routes.
+/// Above this number of leaves, candidates are compared by their one-hop rates, and only the chosen
+/// ones get routes.
 const LEAVES_ROUTED: usize = 16;
 
-/// A phase at this share of its bound needs no better circuits.
+/// If a phase reaches this share of its bound, no better circuits are searched.
 const NEAR_ENOUGH: f64 = 0.99;
 
 const BEGINNINGS: usize = 1;
@@ -276,7 +282,7 @@ impl CandidateRates {
         rates
     }
 
-    /// Searches circuits for phases that no candidate serves near its bound.
+    /// Searches for better circuits for each phase that no candidate serves near its bound.
     pub(super) fn search(
         &mut self,
         fabric: &ReconfigurableFatTree,
@@ -307,7 +313,8 @@ impl CandidateRates {
             }
             candidates.push(Candidate { name: format!("routed for {}", phase.name), topology });
         }
-        // Without a candidate that justifies multi-hop routes, traffic takes one hop on all.
+        // If no candidate justifies multi-hop routes for a phase, its traffic takes one hop on all
+        // of them.
         for ((own, bound), worth) in self.of.iter().zip(&mut self.bounds).zip(&self.worth) {
             bound.has_room &=
                 fabric.leaves() > LEAVES_ROUTED || own.iter().any(|rate| rate >= worth);
@@ -321,7 +328,8 @@ pub fn evaluators(fabric: &ReconfigurableFatTree, phases: &[Phase]) -> Vec<Evalu
     phases.iter().map(|phase| Evaluator::new(fabric, &phase.demand)).collect()
 }
 
-/// `of[phase][from][to]`: seconds of the phase on `to` if the previous phase ran on `from`.
+/// `of[phase][from][to]` is the time of the phase in seconds on `to` if the previous phase ran on
+/// `from`.
 struct Costs {
     of: Vec<Vec<Vec<f64>>>,
 }
@@ -357,8 +365,9 @@ impl Costs {
 
 fn shortest_cycle(costs: &Costs, phases: usize, first: usize) -> Schedule {
     let count = costs.of[0].len();
-    // best[x]: least time of phases 1..=p with phase p on x. Phase 0 is paid when the cycle closes.
-    // A phase that nothing serves takes infinitely long: it is reached, at no finite time.
+    // best[x] is the least time of phases 1..=p with phase p on x. Phase 0 is added when the cycle
+    // closes. The time is NaN for candidates not reached, and infinite if no candidate serves a
+    // phase.
     let mut best = vec![f64::NAN; count];
     best[first] = 0.0;
     let mut came_from = Vec::new();
@@ -401,7 +410,7 @@ mod tests {
             .to_vec()
     }
 
-    /// No candidate serves the two phases, as if the uplinks of a leaf and its switches had failed.
+    /// No candidate serves either phase, as after a failure of a leaf's uplinks and its switches.
     #[test]
     fn unserved_step_takes_infinite_time() {
         let costs = Costs { of: vec![vec![vec![f64::INFINITY; 2]; 2]; 2] };

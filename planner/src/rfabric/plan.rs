@@ -28,7 +28,8 @@ pub struct Options {
     pub floor: f64,
     /// Also solve every phase by integer programming, within these limits.
     pub exact: Option<Limits>,
-    /// Not allowed for phases of several jobs, because their steps are not synchronised.
+    /// Whether circuits may change between phases. Must be false for phases of several jobs,
+    /// because their steps are not synchronised.
     pub may_change: bool,
 }
 
@@ -44,18 +45,21 @@ impl Default for Options {
     }
 }
 
-/// A repeating step as the network carries it.
+/// The planned transport of a repeating step.
 #[derive(Clone, Debug, Default, PartialEq)]
 pub struct CarriedStep {
     /// One entry per phase, in order of the step.
     pub phases: Vec<PhasePlan>,
-    /// The changes between phases with different circuits, including from the last to the first.
+    /// The changes between phases with different circuits, including the change from the last phase
+    /// to the first.
     pub transitions: Vec<TransitionPlan>,
-    /// Communication time of a step with exposed switching. `None` without phases.
+    /// Communication time of a step, including exposed switching. `None` if there are no phases.
     pub step_time_ps: Option<Picoseconds>,
-    /// The same with the best single topology for all phases. `None` if none serves them all.
+    /// Communication time with the best single topology for all phases. `None` if no topology
+    /// serves them all.
     pub static_step_time_ps: Option<Picoseconds>,
-    /// Share of port-time without light over one step, including slack. `None` without circuits.
+    /// Share of one step, including slack, that optical ports spend dark because of changes. `None`
+    /// if there are no circuits.
     pub dark_port_time_share: Option<f64>,
 }
 
@@ -89,7 +93,7 @@ impl PlanError {
     }
 }
 
-/// Plans a step of `phases` on `fabric`, and changes as little as possible of `existing`.
+/// Plans a step of `phases` on `fabric`, and changes `existing` circuits as little as possible.
 ///
 /// # Errors
 /// Fails if a phase cannot be planned; see [`PlanError`].
@@ -100,13 +104,13 @@ pub fn plan(
     options: Options,
 ) -> Result<CarriedStep, PlanError> {
     refuse_bad_phases(fabric, phases)?;
-    // Only working circuits can stay.
+    // Only circuits on working ports can stay.
     let existing = &realise::repaired(fabric, existing);
     let candidates = phases::candidates(fabric, phases, options.effort);
     let Some(limits) = options.exact else {
         return best_of(fabric, phases, existing, candidates, None, options);
     };
-    // Solved topologies are better for each phase, but not always for the step.
+    // The solver's topologies are better for each phase, but not always for the step.
     let (solved, reports) = solve(fabric, phases, limits);
     let with_solved = candidates.iter().cloned().chain(solved).collect();
     let searched = best_of(fabric, phases, existing, candidates, Some(reports.clone()), options);
@@ -134,10 +138,11 @@ fn best_of(
     }
     let bounds = rates.bounds;
     let planner = Planner { fabric, phases, candidates: &candidates, bounds, solved, options };
-    // Without a packet core, each phase may have circuits while no one set serves them all.
+    // Without a packet core, possibly every phase can be served, but no single set of circuits
+    // serves them all.
     let served = |realised: Result<CarriedStep, PlanError>| match realised {
         Ok(plan) => Ok(Some(plan)),
-        // A circuit without a switch because of failed ports may be essential for a phase.
+        // Because of failed ports, a circuit that a phase cannot do without may find no switch.
         Err(PlanError::Unservable { .. }) => Ok(None),
         Err(error) => Err(error),
     };
@@ -150,7 +155,7 @@ fn best_of(
         let fixed = fixed.ok_or_else(|| PlanError::NoneForAll(all()))?;
         return Ok(CarriedStep { static_step_time_ps, ..fixed });
     }
-    // The schedule was chosen on logical circuits. The step times on the switches decide.
+    // The schedule was chosen without regard to switches. The step times on the switches decide.
     let best = match (fixed, planner.realise(&moving, existing)) {
         (Some(fixed), Ok(moving)) if fixed.step_time_ps <= moving.step_time_ps => fixed,
         (Some(fixed), Err(PlanError::Unservable { .. })) => fixed,
@@ -161,12 +166,12 @@ fn best_of(
 
 const NEAR_ENOUGH: f64 = 0.95;
 
-/// Maximum exchanges for a changed demand. Beyond this, planning again is better.
+/// Maximum exchanges for a changed demand. If more are needed, a new plan is better.
 const EXCHANGES: u32 = 64;
 
-/// Like [`plan`] on the previous circuits, as far as `fabric` still has the ports. A circuit that
-/// lost a port is made again on another switch where both leaves have a free port. `None` if a
-/// phase then cannot be served, or if the number of phases differs.
+/// Like [`plan`], but keeps the previous circuits on ports that still work. A circuit that lost a
+/// port is remade on another switch if both leaves have a free port there. `None` if a phase then
+/// cannot be served, or if the number of phases differs.
 #[must_use]
 pub fn repaired(
     fabric: &ReconfigurableFatTree,
@@ -189,8 +194,8 @@ pub fn repaired(
         .collect();
     let mut circuits: Vec<Vec<CrossConnect>> = Vec::new();
     for (at, phase) in before.iter().enumerate() {
-        // Phases that shared circuits still share them. If no change is allowed, all phases share
-        // circuits, including phases that sent nothing before.
+        // Phases that shared circuits still share them. If changes are not allowed, all phases
+        // share circuits, including phases that had no traffic before.
         let is_same =
             |other: &usize| !options.may_change || before[*other].circuits == phase.circuits;
         let same: Vec<usize> = (0..before.len()).filter(is_same).collect();
@@ -228,7 +233,8 @@ pub fn repaired(
     Some(CarriedStep { static_step_time_ps, ..plan })
 }
 
-/// Returns the step time if one phase's circuits serve all phases. `None` if none do.
+/// Returns the shortest step time on the circuits of a single phase. `None` if no phase's circuits
+/// serve all phases.
 fn best_of_one(
     fabric: &ReconfigurableFatTree,
     (evaluators, bounds): (&[Evaluator], &[RateBound]),

@@ -1,22 +1,23 @@
 // SPDX-License-Identifier: Apache-2.0
-//! Turns circuits between leaves into cross-connects on switches, and keeps existing ones.
+//! Turns circuits between leaves into cross-connects on switches, and keeps existing cross-connects
+//! where possible.
 //!
-//! Both steps are possible for every topology that fits the ports, because the number of ports per
-//! leaf and switch is even:
+//! Placement has two steps. Both succeed for every topology with enough ports, because the number
+//! of ports per leaf and switch is even:
 //!
 //! 1. *Orient* each circuit so that every leaf is the tail of at most half of its ports and the
 //!    head of at most half (Euler), consistent with existing circuits.
-//! 2. *Split* the oriented circuits switch by switch. Each switch takes a matching of at most half
-//!    of its ports per leaf on either side. It includes as many existing circuits as possible, and
-//!    enough others that the remaining switches can hold the rest (Kőnig).
+//! 2. *Split* the oriented circuits switch by switch. Each switch takes a matching that uses at
+//!    most half of a leaf's ports on either side. The matching contains as many existing circuits
+//!    as possible, and enough other circuits to let the remaining switches hold the rest (Kőnig).
 //!
-//! An exact model of minimum rewiring stops being practical around 32 leaves on 16 switches. This
-//! sequence of matchings is a heuristic for *which* circuits stay; it never affects whether all
-//! fit.
+//! An exact model of minimum rewiring is impractical above about 32 leaves on 16 switches. The
+//! sequence of matchings is a heuristic for *which* circuits stay, and does not affect whether all
+//! circuits fit.
 //!
-//! Circuits of other jobs and failed ports take single ports and can make their number odd. One
-//! side of a leaf then has one more port than the other on a switch. Both choices are tried, and
-//! circuits that still find no switch are reported in [`Realisation::unplaced`].
+//! Other jobs' circuits and failed ports occupy single ports, so the number of remaining ports can
+//! be odd. On such a switch, a leaf has one more port on one side than on the other. Both choices
+//! are tried, and [`Realisation::unplaced`] lists the circuits that still find no switch.
 
 mod orient;
 mod room;
@@ -39,18 +40,19 @@ use super::topology::Topology;
 pub struct Realisation {
     /// Our cross-connects, ordered by switch and port.
     pub cross_connects: Vec<CrossConnect>,
-    /// Number of them that existed before, on the same ports.
+    /// Number of these cross-connects that existed before on the same ports.
     pub kept: usize,
     /// Upper bound on the existing circuits that any realisation could keep.
     pub kept_upper_bound: usize,
-    /// Circuits that found no switch. Empty unless other jobs hold circuits.
+    /// Circuits that found no switch. Empty unless other jobs hold circuits or ports have failed.
     pub unplaced: Vec<LeafPair>,
 }
 
-/// Places `topology` on the switches, and changes as little of `existing` as possible.
+/// Places `topology` on the switches, and changes `existing` as little as possible.
 ///
 /// # Panics
-/// Panics if a leaf has more circuits than ports, which no planner here produces.
+/// Panics if a leaf has more circuits than ports. No planner in this crate produces such a
+/// topology.
 #[must_use]
 pub fn realise(
     fabric: &ReconfigurableFatTree,
@@ -85,8 +87,8 @@ pub fn realise(
     realisation
 }
 
-/// The side that gets the extra port of the first leaf with an odd number of ports on a switch.
-/// Later such leaves and switches alternate, so that tails and heads stay equal in number.
+/// The side that gets the extra port at the first leaf with an odd number of ports on a switch. For
+/// further leaves and switches the side alternates, so that tails and heads stay balanced.
 #[derive(Clone, Copy, Debug)]
 enum Odd {
     Tail,
@@ -126,7 +128,7 @@ struct Switch {
     present: Oriented,
 }
 
-/// Runs step 2 for each reach. The order only affects which circuits are kept.
+/// Runs step 2 for each reach. The order of switches only affects which circuits are kept.
 fn split(
     fabric: &ReconfigurableFatTree,
     oriented: &[Oriented],
@@ -153,7 +155,7 @@ fn split(
     realisation
 }
 
-/// A circuit that lost a port is made again on another switch with free ports, if there is one.
+/// Remakes each circuit that lost a port on another switch with free ports, if there is one.
 #[must_use]
 pub fn repaired(fabric: &ReconfigurableFatTree, existing: &[CrossConnect]) -> Vec<CrossConnect> {
     let dead: Vec<BTreeSet<u32>> = (0..fabric.switches())
@@ -182,7 +184,7 @@ pub fn repaired(fabric: &ReconfigurableFatTree, existing: &[CrossConnect]) -> Ve
     circuits
 }
 
-/// Returns the circuits between leaves that a set of cross-connects makes.
+/// Returns the circuits between leaves that the cross-connects form.
 #[must_use]
 pub fn topology_of(leaves: usize, cross_connects: &[CrossConnect]) -> Topology {
     let mut topology = Topology::dark(leaves);
@@ -218,7 +220,7 @@ impl Oriented {
     }
 }
 
-/// The number of circuits that may start and end at each leaf: half of its ports each.
+/// The numbers of circuits that may start and end at each leaf. Each is half of the leaf's ports.
 #[derive(Clone, Debug)]
 struct Sides {
     tails: Vec<u32>,
@@ -226,7 +228,8 @@ struct Sides {
 }
 
 impl Sides {
-    /// Returns the ports that work and that no other job uses. `gets_tail` decides for an odd one.
+    /// Counts the working ports that no other job uses. `gets_tail` decides the side of an odd
+    /// port.
     fn left_by_others(
         fabric: &ReconfigurableFatTree,
         ocs: OcsId,
@@ -255,7 +258,7 @@ impl Sides {
     fn lose(&mut self, leaf: usize, dead: u32, gets_tail: &mut impl FnMut(usize) -> bool) {
         let left = (self.tails[leaf] + self.heads[leaf]).saturating_sub(dead);
         let wanted = left / 2 + u32::from(left % 2 == 1 && gets_tail(leaf));
-        // Other jobs' tails at this leaf leave more heads free, and vice versa.
+        // If other jobs use more tails at this leaf, more heads are free, and vice versa.
         let least = left.saturating_sub(self.heads[leaf]);
         let tails = wanted.clamp(least, self.tails[leaf].min(left).max(least));
         (self.tails[leaf], self.heads[leaf]) = (tails, left - tails);
@@ -272,7 +275,7 @@ fn oriented_circuits(leaves: usize, circuits: &[CrossConnect], ocs: OcsId) -> Or
     }
     let mut walked = vec![false; mine.len()];
     let mut oriented = Oriented::default();
-    // Start from leaves of odd degree, so that no walk ends in the middle of another.
+    // Start at leaves of odd degree, so that no walk ends in the middle of another.
     let mut starts: Vec<usize> = (0..leaves).filter(|leaf| peers[*leaf].len() % 2 == 1).collect();
     starts.extend(0..leaves);
     for start in starts {
@@ -303,13 +306,13 @@ fn next_unwalked(peers: &mut Vec<(usize, usize)>, walked: &[bool]) -> Option<(us
     None
 }
 
-/// Reward of a circuit without which the later switches could not hold the rest.
+/// Reward for a circuit that this switch must take because later switches cannot hold it.
 const MUST: i64 = -1_000;
 const KEEP: i64 = -2;
-/// Price of a circuit that a later switch already holds.
+/// Price for taking a circuit that a later switch already has.
 const STEAL: i64 = 1;
 
-/// Performs step 2 for the first switch of `order`; the others follow.
+/// Performs step 2 for the first switch in `order`.
 fn match_switch(rest: &Oriented, order: &[Switch]) -> Oriented {
     let (switch, others) = order.split_first().expect("one switch is being filled");
     let sides = &switch.sides;
@@ -353,7 +356,7 @@ fn match_switch(rest: &Oriented, order: &[Switch]) -> Oriented {
     taken
 }
 
-/// Existing circuits keep their ports, and new ones take the lowest free ports.
+/// Assigns ports. Existing circuits keep theirs, and new circuits get the lowest free ports.
 fn assign_ports(
     fabric: &ReconfigurableFatTree,
     placed: &[(OcsId, Oriented)],
@@ -387,7 +390,8 @@ fn assign_ports(
     Realisation { cross_connects, kept, kept_upper_bound: 0, unplaced: Vec::new() }
 }
 
-/// Tries each end's free ports, or moves a few other circuits.
+/// Places the remaining circuits on free ports of both ends, after moving a few other circuits if
+/// necessary.
 fn place_leftovers(
     fabric: &ReconfigurableFatTree,
     rest: &Oriented,

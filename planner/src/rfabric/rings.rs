@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-//! Treats an all-reduce as mutable demand: the same bytes over any rings that match the circuits.
+//! Treats an all-reduce as flexible demand that can use any rings that match the circuits.
 //!
 //! Ranks 0 … n−1 form a ring for every stride coprime to n; strides s and n−s use the same pairs in
 //! opposite directions. Splitting an all-reduce over several strides spreads it over more pairs
@@ -13,7 +13,8 @@ use super::demand::Demand;
 use super::one_hop::{self, Effort, OneHopPlan};
 use super::workload::collective::all_reduce;
 
-/// Returns the strides up to n/2 (and always 1) that visit all of `members` before they return.
+/// Returns the strides up to n/2 (and always 1) that visit all of `members` before returning to the
+/// start.
 #[must_use]
 pub fn strides(members: usize) -> Vec<usize> {
     let coprime = |stride: &usize| greatest_common_divisor(members, *stride) == 1;
@@ -24,7 +25,7 @@ fn greatest_common_divisor(a: usize, b: usize) -> usize {
     if b == 0 { a } else { greatest_common_divisor(b, a % b) }
 }
 
-/// Returns the all-reduce of `size`, split evenly over rings of these strides.
+/// Returns the traffic of an all-reduce of `size`, split evenly over rings with these strides.
 #[must_use]
 pub fn demand(leaves: usize, members: &[LeafId], size: Bytes, strides: &[usize]) -> Demand {
     let mut demand = Demand::none(leaves);
@@ -36,7 +37,8 @@ pub fn demand(leaves: usize, members: &[LeafId], size: Bytes, strides: &[usize])
     demand
 }
 
-/// Returns the number of strides with the fastest circuits next to `other` traffic; ties: fewest.
+/// Returns the strides that allow the fastest circuits together with `other` traffic, and the plan.
+/// Uses another stride only if that is more than 0.1 % faster.
 #[must_use]
 pub fn plan(
     fabric: &ReconfigurableFatTree,

@@ -3,8 +3,8 @@
 //!
 //! Source: `examples/network/analytical/` of astra-sim 2 and `common/NetworkParser` of its
 //! analytical backend. Each dimension has a shape, a number of NPUs, GB/s per link and direction,
-//! and ns per link. The first dimension is the ring of GPUs, the second the groups of the job over
-//! the data-centre network.
+//! and ns per link. The first dimension is the ring of GPUs; the second connects the groups of the
+//! job over the data-centre network.
 
 use lightloom_fabric::hbd::Grouping;
 
@@ -40,7 +40,7 @@ fn export(plan: &RingPlan<'_>) -> Result<Export, ExportError> {
     };
     let mut dimensions = match plan.fabric.hbd.grouping() {
         Grouping::Line => vec![domain("Ring", 1.0)],
-        // A GPU uses the bandwidth of both ring edges towards its switch.
+        // A GPU can use the bandwidth of both its ring edges towards the switch.
         Grouping::Island { .. } => vec![domain("Switch", 2.0)],
         Grouping::Anywhere => vec![network(job.tp as usize * groups)],
     };

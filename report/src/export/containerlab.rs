@@ -64,7 +64,7 @@ fn fat_tree(plan: &FatTreePlan<'_>) -> Result<Export, ExportError> {
     Ok(Export::one("plan.clab.yml", text, lost))
 }
 
-/// The schema does not permit an empty list of links.
+/// Writes the list of links, or nothing if it is empty, which the schema does not permit.
 fn write_links(text: &mut String, links: impl Iterator<Item = [String; 2]>) {
     for (index, [a, b]) in links.enumerate() {
         if index == 0 {
@@ -74,7 +74,7 @@ fn write_links(text: &mut String, links: impl Iterator<Item = [String; 2]>) {
     }
 }
 
-/// The lab's name becomes part of container names, so it follows their rules.
+/// The lab's name becomes part of container names and therefore follows their rules.
 fn heading(name: &str) -> String {
     format!(
         "name: {}\ntopology:\n  kinds:\n    linux: {{image: \"alpine:3\"}}\n  nodes:\n",

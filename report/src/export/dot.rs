@@ -1,6 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-//! DOT: the plan's fibres with light as a picture for Graphviz, with rings as clusters and phases
-//! as colours.
+//! DOT: the plan's lit fibres as a Graphviz picture, with rings as clusters and phases as colours.
 //!
 //! Source: "DOT Language" (graphviz.org/doc/info/lang.html). The attributes `a` and `b` contain
 //! ports; Graphviz preserves but does not draw them.
@@ -19,7 +18,7 @@ pub(super) const FORMAT: ExportFormat = ExportFormat {
     fat_tree: Ok(fat_tree),
 };
 
-/// Colours that are distinguishable in print and with colour blindness (Okabe and Ito, 2008).
+/// Colours that remain distinct in print and for colour-blind readers (Okabe and Ito, 2008).
 const COLOURS: [&str; 7] =
     ["#0072b2", "#d55e00", "#009e73", "#cc79a7", "#e69f00", "#56b4e9", "#000000"];
 

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-//! The plan of a reconfigurable fat-tree for exports: leaves, and circuits by phase.
+//! The plan of a reconfigurable fat-tree, prepared for export: leaves, and circuits by phase.
 
 use lightloom_fabric::fat_tree::{CrossConnect, ReconfigurableFatTree};
 use lightloom_fabric::plan::{PhasePlan, Plan};
@@ -7,19 +7,19 @@ use lightloom_units::id::{LeafId, OcsId};
 
 use super::{ExportError, ExportNames};
 
-/// A plan with its network and the names of its leaves.
+/// A plan, its network and the names of its leaves.
 #[derive(Clone, Copy, Debug)]
 pub struct FatTreePlan<'a> {
     pub name: &'a str,
     pub network: &'a ReconfigurableFatTree,
-    /// A plan that is valid for this network.
+    /// The plan, which must be valid for this network.
     pub plan: &'a Plan,
     pub names: &'a ExportNames,
     phase: Option<&'a PhasePlan>,
 }
 
 impl<'a> FatTreePlan<'a> {
-    /// Creates an exportable plan from one that is valid for `network`. `phase` restricts it to one
+    /// Prepares for export a plan that is valid for `network`. `phase` limits the export to one
     /// phase.
     ///
     /// # Errors
@@ -60,7 +60,7 @@ impl<'a> FatTreePlan<'a> {
         self.names.of(leaf.index())
     }
 
-    /// Returns the phases for formats that hold several.
+    /// Returns the phases, for formats that can hold several.
     #[must_use]
     pub fn phases(&self) -> Vec<&'a PhasePlan> {
         match self.phase {
@@ -69,7 +69,7 @@ impl<'a> FatTreePlan<'a> {
         }
     }
 
-    /// Returns the phase for formats that hold one: the selected one, otherwise the first.
+    /// Returns the phase for formats that hold only one: the selected phase, otherwise the first.
     ///
     /// # Panics
     /// If the plan has no phase, which the planner never produces.
@@ -78,13 +78,13 @@ impl<'a> FatTreePlan<'a> {
         self.phase.or(self.plan.phases.first()).expect("a sound plan has a phase")
     }
 
-    /// Returns circuits of other jobs, common to all phases, which must not move.
+    /// Returns other jobs' circuits, which all phases share and must not move.
     #[must_use]
     pub fn held(&self) -> &'a [CrossConnect] {
         &self.network.spec().held
     }
 
-    /// Lists the losses of a format that holds one phase.
+    /// Lists what a format that holds only one phase omits.
     pub(super) fn lost_beside_one_phase(&self) -> Vec<String> {
         let kept = self.one_phase();
         let others: Vec<&str> = self.plan.phases.iter().map(|phase| phase.name.as_str()).collect();

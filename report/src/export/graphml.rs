@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-//! GraphML: all cabling, and which of it carries light, for graph tools.
+//! GraphML: all cabling, marked where it carries light, for graph tools.
 //!
 //! Source: GraphML Primer, "GraphML-Attributes" (graphml.graphdrawing.org). Keys are identified by
 //! `attr.name`; the graph is undirected and may have parallel edges.
@@ -27,7 +27,8 @@ struct Document {
 }
 
 impl Document {
-    /// Creates a document. `keys` defines the attributes: owner (`node` or `edge`), name, type.
+    /// Creates a document. `keys` defines each attribute: its owner (`node` or `edge`), name and
+    /// type.
     fn new(name: &str, keys: &'static [(&'static str, &'static str, &'static str)]) -> Self {
         let mut text = String::from(
             "<?xml version=\"1.0\" encoding=\"UTF-8\"?>\n\

@@ -2,9 +2,9 @@
 //! InfraGraph: cabling and light as devices, instances and edges, for Chakra's tools.
 //!
 //! Source: `infragraph.proto` of Keysight/infragraph 3.1 and its service, which builds the graph
-//! that our test reads. An endpoint is a slice of instances and one of components, iterated as
-//! nested loops; `one2one` joins the first with the first. Nodes keep their numbers, so `n17`
-//! becomes `n.17`.
+//! that our test reads. An endpoint combines a slice of instances with a slice of components,
+//! iterated as nested loops; `one2one` joins the first pair with the first. Nodes keep their
+//! numbers, so `n17` becomes `n.17`.
 
 use std::fmt::Write;
 
@@ -76,7 +76,7 @@ fn export(plan: &RingPlan<'_>) -> Result<Export, ExportError> {
     Ok(Export::one("infragraph.yaml", text, lost(plan)))
 }
 
-/// Returns the nodes of a switched domain. `None` without one.
+/// Returns the number of nodes in a switched domain, or `None` if the fabric has none.
 fn island(hbd: &Hbd) -> Option<u32> {
     match hbd.grouping() {
         Grouping::Island { nodes } => Some(nodes),
@@ -124,7 +124,7 @@ fn write_edges(text: &mut String, plan: &RingPlan<'_>) {
     }
 }
 
-/// Returns the paths of each bundle of a node that fibres use.
+/// Returns, for each bundle of a node, how many of its paths have fibres.
 fn paths_of_bundles(hbd: &Hbd) -> Vec<u32> {
     let mut paths: Vec<u32> = Vec::new();
     let Hbd::Khop(ring) = hbd else { return paths };
@@ -150,7 +150,7 @@ fn link(text: &mut String, name: &str, rate: BitsPerSecond, latency: Picoseconds
     .expect(ANY_TEXT);
 }
 
-/// Appends a device: components by name, kind and number, and its internal connections.
+/// Appends a device with its components (kind, name and number) and its internal connections.
 fn device(
     text: &mut String,
     name: &str,

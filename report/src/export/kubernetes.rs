@@ -4,7 +4,7 @@
 //! The output contains one `Node` per host for `kubectl apply --server-side
 //! --field-manager=lightloom`, which sets these labels, removes those of the previous plan that no
 //! longer apply, and changes nothing else. Source: Kubernetes 1.31 API, `Node` v1; Topograph's
-//! `docs/reference/node-labels.md` for its keys. Keys below [`PREFIX`] are defined by this project.
+//! `docs/reference/node-labels.md` for its keys. This project defines the keys below [`PREFIX`].
 
 use std::collections::BTreeMap;
 use std::fmt::Write;

@@ -2,8 +2,8 @@
 //! Kueue: a `Topology` of rings and a `ResourceFlavor` that uses it.
 //!
 //! Source: `apis/kueue/v1beta2/topology_types.go` and `resourceflavor_types.go` of Kueue. A
-//! topology is one tree of node labels that ends at the host, and a flavour with a topology needs
-//! at least one node label. The format `kubernetes` defines the labels.
+//! topology is one tree of node labels that ends at the host; a flavour with a topology needs at
+//! least one node label. The `kubernetes` format sets these labels.
 
 use super::kubernetes::PREFIX;
 use super::topograph::DOMAIN_LABEL;

@@ -1,10 +1,10 @@
 // SPDX-License-Identifier: Apache-2.0
-//! Real machine names: schedulers identify hosts by name, plans by number.
+//! Real machine names: schedulers identify hosts by name, while plans number them.
 
 use std::collections::BTreeMap;
 
-/// The names of all nodes of a k-hop ring, or of all leaves of a fat-tree, by number. They are
-/// unique, valid host names.
+/// The names of all nodes of a k-hop ring, or of all leaves of a fat-tree, indexed by number. All
+/// are unique and valid host names.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct ExportNames(Vec<String>);
 
@@ -25,7 +25,7 @@ pub enum NameError {
     /// The fabric does not have this id.
     #[error("line {line}: `{id}` does not exist; the fabric has {prefix}0 to {prefix}{last}")]
     NoSuchId { line: usize, id: String, prefix: &'static str, last: u32 },
-    /// The id or name appears in two lines.
+    /// The id or name appears on two lines.
     #[error("line {line}: `{what}` is already in line {first}")]
     Twice { line: usize, what: String, first: usize },
     #[error("{count} have no name; the first is `{first}`")]
@@ -61,7 +61,7 @@ impl ExportNames {
             .map(Self)
     }
 
-    /// Parses names from lines with an id, blanks or a comma, and a name. `#` begins a comment.
+    /// Parses lines that contain an id, blanks or a comma, and a name. `#` starts a comment.
     ///
     /// # Errors
     /// If a line is malformed, an id or name is duplicated, or an id is missing.
@@ -100,7 +100,7 @@ impl ExportNames {
         }
     }
 
-    /// Returns the name of number `index`.
+    /// Returns the name of the node or leaf with number `index`.
     ///
     /// # Panics
     /// If the number does not exist.
@@ -110,7 +110,7 @@ impl ExportNames {
     }
 }
 
-/// Validates a host name according to RFC 1123 (section 2.1), in lower case as Kubernetes requires.
+/// Validates a host name by RFC 1123 (section 2.1), but in lower case as Kubernetes requires.
 fn host(name: &str) -> Result<String, NameError> {
     let inner = |byte: u8| matches!(byte, b'a'..=b'z' | b'0'..=b'9' | b'-');
     let edge = |byte: Option<u8>| byte.is_some_and(|byte| byte != b'-' && inner(byte));

@@ -2,11 +2,11 @@
 //! The ranks of one job for launchers: Open MPI's rankfile and hostfile, DLRover's group topology,
 //! and a table.
 //!
-//! Ranks are numbered like in Megatron-LM (`tp-cp-ep-dp-pp`: tensor fastest, pipeline slowest),
-//! contiguously from 0, so that a job that lost a ring still starts. Sources: mpirun(1) and
-//! orte_hosts(7) of Open MPI 4.1, "Rankfiles" and "Hostfile"; pull request 1750 of DLRover:
-//! `DLROVER_GROUP_TOPOLOGY_FILE` names a JSON object from node address to group, and groups are
-//! used in ascending order.
+//! Ranks are numbered as in Megatron-LM (`tp-cp-ep-dp-pp`: tensor fastest, pipeline slowest) and
+//! without gaps from 0, so that a job that has lost a ring still starts. Sources: mpirun(1) and
+//! orte_hosts(7) of Open MPI 4.1, "Rankfiles" and "Hostfile"; pull request 1750 of DLRover, where
+//! `DLROVER_GROUP_TOPOLOGY_FILE` names a JSON object that maps node addresses to groups, which
+//! DLRover uses in ascending order.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::fmt::Write;
@@ -40,7 +40,7 @@ fn export(plan: &RingPlan<'_>) -> Result<Export, ExportError> {
     Ok(Export { files, lost: lost(plan, &ranks) })
 }
 
-/// Returns one line per rank with its host and its GPU number as the slot.
+/// Returns one line per rank: its host, and its GPU number as the slot.
 fn rank_file(plan: &RingPlan<'_>, ranks: &[&Rank]) -> String {
     let mut text = String::new();
     for (number, rank) in ranks.iter().enumerate() {
@@ -50,7 +50,7 @@ fn rank_file(plan: &RingPlan<'_>, ranks: &[&Rank]) -> String {
     text
 }
 
-/// Returns one line per host, in the order of first ranks.
+/// Returns one line per host, ordered by the host's first rank.
 fn host_file(plan: &RingPlan<'_>, ranks: &[&Rank]) -> String {
     let mut slots: BTreeMap<NodeId, u32> = BTreeMap::new();
     for rank in ranks {
@@ -63,14 +63,14 @@ fn host_file(plan: &RingPlan<'_>, ranks: &[&Rank]) -> String {
     text
 }
 
-/// Returns each host once, in the order of first ranks.
+/// Returns each host once, ordered by its first rank.
 fn hosts(ranks: &[&Rank]) -> Vec<NodeId> {
     let mut seen = BTreeSet::new();
     ranks.iter().map(|rank| rank.gpu.node).filter(|node| seen.insert(*node)).collect()
 }
 
-/// Returns the group of each host: its ring, numbered in rank order. Names are zero-padded so that
-/// they sort as text.
+/// Returns the group of each host, which is its ring, numbered in rank order. Names are zero-padded
+/// so that they sort as text.
 fn group_topology(plan: &RingPlan<'_>, ranks: &[&Rank]) -> String {
     let mut place_of: BTreeMap<GroupId, usize> = BTreeMap::new();
     let mut group_of = BTreeMap::new();
@@ -124,7 +124,7 @@ fn lost(plan: &RingPlan<'_>, ranks: &[&Rank]) -> Vec<String> {
     lost
 }
 
-/// Returns the number of hosts with ranks of several groups.
+/// Returns the number of hosts that hold ranks of several groups.
 fn shared_hosts(ranks: &[&Rank]) -> usize {
     let mut groups: BTreeMap<NodeId, BTreeSet<GroupId>> = BTreeMap::new();
     for rank in ranks {

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-//! The plan of a k-hop ring for exports: the location and role of every node.
+//! The plan of a k-hop ring, prepared for export: the location and role of every node.
 
 use lightloom_fabric::fabric::Fabric;
 use lightloom_fabric::fault::Part;
@@ -8,14 +8,14 @@ use lightloom_units::id::{GroupId, NodeId};
 
 use super::{ExportError, ExportNames};
 
-/// A plan with its fabric and the names of its nodes.
+/// A plan, its fabric and the names of its nodes.
 #[derive(Clone, Debug)]
 pub struct RingPlan<'a> {
     pub fabric: &'a Fabric,
-    /// A plan that is valid for this fabric.
+    /// The plan, which must be valid for this fabric.
     pub plan: &'a Plan,
     pub names: &'a ExportNames,
-    /// The job for formats that hold one; the first by default.
+    /// The job for formats that can hold only one; the first by default.
     job: usize,
     seats: Vec<Seat>,
 }
@@ -23,23 +23,23 @@ pub struct RingPlan<'a> {
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Seat {
     Broken,
-    /// It works but is not in a ring.
+    /// The node works but is not in a ring.
     Idle,
-    /// It is part of a ring of whole nodes.
+    /// The node is part of a ring of whole nodes.
     Ring {
         group: GroupId,
-        /// Position among the ring's nodes in line order, from 0.
+        /// Position among the ring's nodes along the line, from 0.
         place: u32,
     },
-    /// It contains rings smaller than a node.
+    /// The node contains rings smaller than itself.
     Inside {
         rings: u32,
     },
 }
 
 impl<'a> RingPlan<'a> {
-    /// Creates an exportable plan from one that is valid for `fabric`. `job` selects the job for
-    /// formats that hold one.
+    /// Prepares for export a plan that is valid for `fabric`. `job` selects the job for formats
+    /// that can hold only one.
     ///
     /// # Errors
     /// If the plan has no such job.
@@ -72,8 +72,8 @@ impl<'a> RingPlan<'a> {
         self.seats[node.index()]
     }
 
-    /// Returns the role of a node as a word: `broken`, `idle`, `working` for a job, or `spare` in a
-    /// ring without a job.
+    /// Returns a node's role as a word: `broken`, `idle`, `working` (for a job), or `spare` (in a
+    /// ring without a job).
     ///
     /// # Panics
     /// If the node does not exist.
@@ -107,13 +107,13 @@ impl<'a> RingPlan<'a> {
         group.expect("a ring of the plan")
     }
 
-    /// Returns the job of a ring; `None` for a spare ring.
+    /// Returns the job of a ring, or `None` for a spare ring.
     #[must_use]
     pub fn job_of(&self, group: &Group) -> Option<&'a JobPlan> {
         self.plan.jobs.get(group.job? as usize)
     }
 
-    /// Returns the job for formats that hold one, and its number of rings.
+    /// Returns the job for formats that can hold only one, and its number of rings.
     #[must_use]
     pub fn chosen_job(&self) -> Option<(&'a JobPlan, usize)> {
         let job = self.plan.jobs.get(self.job)?;
@@ -121,8 +121,8 @@ impl<'a> RingPlan<'a> {
         Some((job, self.plan.groups.iter().filter(works).count()))
     }
 
-    /// Returns the ranks of that job, ordered with tensor parallelism fastest, then context, data
-    /// and pipeline.
+    /// Returns the ranks of that job: tensor parallelism varies fastest, then context, data and
+    /// pipeline parallelism.
     #[must_use]
     pub fn chosen_ranks(&self) -> Vec<&'a Rank> {
         let works = |rank: &&Rank| rank.job.is_some_and(|job| job as usize == self.job);
@@ -155,7 +155,7 @@ impl<'a> RingPlan<'a> {
         self.fabric.dcn.tors(self.fabric.hbd.nodes()).div_ceil(self.fabric.dcn.tors_per_domain())
     }
 
-    /// Lists the losses of a format that holds nodes in rings but no GPUs and no light.
+    /// Lists what a format that assigns nodes to rings, without GPUs or light, omits.
     pub(super) fn lost_below_nodes(&self) -> Vec<String> {
         let bundles = self.plan.transceivers.len();
         let circuits = self.plan.circuits.len();
@@ -167,7 +167,7 @@ impl<'a> RingPlan<'a> {
         lost
     }
 
-    /// Returns the loss of a format without GPUs.
+    /// Returns what a format without GPUs omits.
     pub(super) fn lost_small_rings(&self) -> Option<String> {
         let small = self.plan.groups.iter().filter(|group| !self.is_of_whole_nodes(group)).count();
         (small > 0)

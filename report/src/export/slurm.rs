@@ -1,12 +1,12 @@
 // SPDX-License-Identifier: Apache-2.0
-//! Slurm's `topology.yaml`, with the rings of a plan as blocks and also as rings of up to 16 nodes;
-//! and its `topology.conf`, with rings as leaf switches, which all versions read.
+//! Slurm's `topology.yaml`, with the rings of a plan as blocks and, up to 16 nodes, also as rings;
+//! and its `topology.conf`, with rings as leaf switches, which every version reads.
 //!
-//! A job never spans two rings of Slurm's ring topology, so a cluster with it as the default
-//! rejects every job larger than one ring. Blocks are therefore always written and are the default;
-//! a partition selects the rings with `Topology=`. Source: topology.yaml(5) of Slurm 25.05 (block)
-//! and `src/plugins/topology/ring/ring_record.c` (ring: 26.05). The output satisfies Slurm's rules:
-//! unique names, blocks of at least the base block size, rings of at most 16 nodes.
+//! A job never spans two rings of Slurm's ring topology, so a cluster that uses it by default
+//! rejects every job larger than one ring. The exports therefore always contain blocks, as the
+//! default; a partition selects the rings with `Topology=`. Sources: topology.yaml(5) of Slurm
+//! 25.05 (block) and `src/plugins/topology/ring/ring_record.c` (ring: 26.05). The output follows
+//! Slurm's rules: unique names, blocks of at least the base block size, rings of at most 16 nodes.
 
 use std::collections::BTreeMap;
 use std::fmt::Write;
@@ -16,7 +16,7 @@ use lightloom_units::id::NodeId;
 use super::write::{ANY_TEXT, host_list, quoted};
 use super::{Export, ExportError, ExportFormat, RingPlan, Seat};
 
-/// Maximum nodes per ring (`MAX_RING_SIZE`).
+/// Maximum number of nodes per ring (`MAX_RING_SIZE`).
 const RING_NODES_MAX: usize = 16;
 
 const NO_HOSTS: &str = "its file describes leaves and not the hosts below them, and its circuits \
@@ -43,8 +43,8 @@ pub(super) const TREE: ExportFormat = ExportFormat {
     fat_tree: Err(NO_HOSTS),
 };
 
-/// Exports `topology.conf`: a job that fits a ring is placed on one, a larger one on as few as
-/// possible.
+/// Exports `topology.conf`. A job that fits in a ring is placed in one; a larger job spans as few
+/// rings as possible.
 fn tree(plan: &RingPlan<'_>) -> Result<Export, ExportError> {
     let units: Vec<TopologyUnit> =
         units_by_tp(plan).into_iter().flat_map(|(_, units)| units).collect();
@@ -69,7 +69,7 @@ fn tree(plan: &RingPlan<'_>) -> Result<Export, ExportError> {
     Ok(Export::one("topology.conf", text, lost))
 }
 
-/// The nodes of one ring, or one node with rings smaller than itself.
+/// The nodes of one ring, or one node that contains smaller rings.
 struct TopologyUnit {
     name: String,
     nodes: Vec<NodeId>,
@@ -84,8 +84,8 @@ fn export(plan: &RingPlan<'_>, format: &ExportFormat) -> Result<Export, ExportEr
     let mut lost = Vec::new();
     let topologies = units_by_tp(plan);
     if topologies.is_empty() {
-        // Slurm exits with a ring topology without rings and complains about a block topology
-        // without blocks.
+        // Slurm exits if a ring topology has no rings, and complains if a block topology has no
+        // blocks.
         return Err(ExportError::NoRing { format: format.name });
     }
     let most = |(_, (_, units)): &(usize, &(usize, Vec<TopologyUnit>))| units.len();
@@ -121,7 +121,7 @@ fn export(plan: &RingPlan<'_>, format: &ExportFormat) -> Result<Export, ExportEr
     Ok(Export::one("topology.yaml", text, lost))
 }
 
-/// Returns Slurm's scheduling units by ring size, in plan order, which is rank order.
+/// Returns the nodes that Slurm schedules as a unit, by ring size; each list is in rank order.
 fn units_by_tp(plan: &RingPlan<'_>) -> Vec<(usize, Vec<TopologyUnit>)> {
     let mut by_tp: BTreeMap<usize, BTreeMap<(usize, NodeId), TopologyUnit>> = BTreeMap::new();
     for group in &plan.plan.groups {
@@ -174,7 +174,7 @@ fn write_topology(
     }
 }
 
-/// Returns a note about nodes outside all rings.
+/// Returns a note about nodes outside all rings, if there are any.
 fn unreached(plan: &RingPlan<'_>) -> Option<String> {
     let count = |seat: Seat| plan.nodes().filter(|node| plan.seat(*node) == seat).count();
     let (broken, idle) = (count(Seat::Broken), count(Seat::Idle));

@@ -30,7 +30,7 @@ pub(super) const COMMANDS: ExportFormat = ExportFormat {
     fat_tree: Ok(commands),
 };
 
-/// `update` adds and replaces; unlisted cross-connects stay unchanged.
+/// Uses `update`, which adds and replaces cross-connects and leaves unlisted ones unchanged.
 fn commands(plan: &FatTreePlan<'_>) -> Result<Export, ExportError> {
     let file = |ocs: OcsId| {
         let names: Vec<String> = connections(plan, ocs).into_iter().map(|(name, _)| name).collect();
@@ -46,7 +46,7 @@ fn commands(plan: &FatTreePlan<'_>) -> Result<Export, ExportError> {
     Ok(Export { files: plan.switches().map(file).collect(), lost })
 }
 
-/// SONiC's numbering of a plan's ports, also used by the daemon's driver.
+/// How SONiC numbers a plan's ports. The daemon's driver uses it as well.
 const PORTS: DevicePorts = DevicePorts::Sides;
 
 #[derive(Serialize)]
@@ -75,7 +75,7 @@ struct OcsConnection {
     b_side: String,
 }
 
-/// A table sorted by number in its keys: `2A` before `10A`.
+/// A table sorted by the numbers in its keys: `2A` before `10A`.
 struct InNumericOrder<T>(Vec<(String, T)>);
 
 impl<T: Serialize> Serialize for InNumericOrder<T> {
@@ -120,8 +120,7 @@ fn ports(plan: &FatTreePlan<'_>, ocs: OcsId) -> Vec<(String, Port)> {
         .collect()
 }
 
-/// Returns the circuits of the phase and those of other jobs, which a new configuration must not
-/// cut.
+/// Returns the phase's circuits and other jobs' circuits, which a new configuration must not cut.
 fn connections(plan: &FatTreePlan<'_>, ocs: OcsId) -> Vec<(String, OcsConnection)> {
     let circuits = plan.one_phase().circuits.iter().chain(plan.held());
     let of_switch = circuits.filter(|circuit| circuit.ocs == ocs);

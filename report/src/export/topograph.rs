@@ -3,8 +3,8 @@
 //!
 //! Source: `pkg/models/model.go` (model) and `pkg/topology/instance.go`, `docs/engines/graph.md`,
 //! `docs/reference/node-labels.md` (graph, labels) of Topograph 1.0. A switch has one parent and a
-//! node one block, so a ring becomes an *accelerator domain* rather than a switch. A ring below
-//! several ToRs becomes one block per ToR with the same domain.
+//! node belongs to one block, so a ring becomes an *accelerator domain* rather than a switch. A
+//! ring that spans several ToRs becomes one block per ToR, all with the same domain.
 
 use std::collections::BTreeMap;
 use std::fmt::Write;
@@ -15,9 +15,9 @@ use serde::Serialize;
 use super::write::{ANY_TEXT, host_list};
 use super::{Export, ExportError, ExportFormat, RingPlan, Seat};
 
-/// Label of a node in a ring.
+/// Label of a node that is in a ring.
 pub(super) const DOMAIN_LABEL: &str = "accelerator.topograph.run/domain";
-/// Label prefix for the switches above a node, numbered from the nearest.
+/// Label prefix for the switches above a node, numbered upwards.
 pub(super) const TIER_LABEL: &str = "fabric.topograph.run/tier-";
 
 const NO_HOSTS: &str = "its file describes leaves and not the hosts below them";
@@ -74,7 +74,7 @@ fn switches(plan: &RingPlan<'_>) -> BTreeMap<(usize, usize, String), Vec<String>
     below
 }
 
-/// Nodes below one ToR that are in the same ring, or in none.
+/// Nodes below one ToR that share a ring, or that are in none.
 struct TorBlock {
     tor: TorId,
     domain: Option<String>,
@@ -101,7 +101,7 @@ fn working<'p>(plan: &'p RingPlan<'_>) -> impl Iterator<Item = NodeId> + 'p {
     plan.nodes().filter(|node| plan.seat(*node) != Seat::Broken)
 }
 
-/// Formats a host list as a YAML list with one item per name or bracket.
+/// Formats a host list as a YAML list with one item per name or bracketed range.
 fn host_items(list: &str) -> String {
     let mut depth = 0;
     let items = list.split(|c: char| {

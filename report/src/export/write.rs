@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-//! Quoting and naming shared by several formats.
+//! Quoting and naming rules that several formats share.
 
 use std::fmt::Write;
 
@@ -11,7 +11,7 @@ pub(super) fn quoted(text: &str) -> String {
     serde_json::Value::from(text).to_string()
 }
 
-/// Escapes `text` as content or attribute of XML 1.0 (section 2.4); characters that XML cannot
+/// Escapes `text` as content or an attribute of XML 1.0 (section 2.4). Characters that XML cannot
 /// represent become `?`.
 pub(super) fn xml(text: &str) -> String {
     let mut escaped = String::with_capacity(text.len());
@@ -28,8 +28,8 @@ pub(super) fn xml(text: &str) -> String {
     escaped
 }
 
-/// Converts `text` to a Kubernetes label value: invalid characters become `-`, at most 63
-/// characters (Kubernetes, "Labels and Selectors: syntax and character set").
+/// Converts `text` to a Kubernetes label value: invalid characters become `-`, and the result has
+/// at most 63 characters (Kubernetes, "Labels and Selectors: syntax and character set").
 pub(super) fn label_value(text: &str) -> String {
     let allowed = |c: char| c.is_ascii_alphanumeric() || matches!(c, '-' | '_' | '.');
     let kept: String = text.chars().take(63).map(|c| if allowed(c) { c } else { '-' }).collect();
@@ -42,7 +42,7 @@ pub(super) fn object_name(text: &str) -> String {
     if name.is_empty() { "fabric".to_owned() } else { name }
 }
 
-/// Compresses consecutive names to the syntax of Slurm (hostlist) and Topograph (cluset):
+/// Compresses consecutive names to the syntax of Slurm (hostlist) and Topograph (cluset), such as
 /// `gpu[001-004,009],login`.
 pub(super) fn host_list<'n>(names: impl IntoIterator<Item = &'n str>) -> String {
     let mut runs: Vec<NameRange<'n>> = Vec::new();
@@ -62,11 +62,11 @@ pub(super) fn host_list<'n>(names: impl IntoIterator<Item = &'n str>) -> String 
     list
 }
 
-/// Names that differ only in a trailing number, as ordered ranges of numbers.
+/// Names that differ only in a trailing number, stored as ordered ranges of numbers.
 struct NameRange<'n> {
     name: &'n str,
     prefix: &'n str,
-    /// Digits of numbers with leading zeros; 0 for numbers without.
+    /// Number of digits if the numbers have leading zeros, otherwise 0.
     width: usize,
     ranges: Vec<(u64, u64)>,
 }
@@ -80,7 +80,7 @@ impl<'n> NameRange<'n> {
         Self { name, prefix, width, ranges: number.iter().map(|n| (*n, *n)).collect() }
     }
 
-    /// Adds the number of `next` if the names differ in nothing else.
+    /// Adds the number of `next` if the names do not differ otherwise.
     fn take(&mut self, next: &Self) -> bool {
         let fits = |number: u64| {
             let digits = number.checked_ilog10().unwrap_or(0) as usize + 1;

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-//! Composes a report from results: selects its sections and their order.
+//! Composes a report from results by selecting its sections and their order.
 
 use super::definitions;
 use super::document::{PageDocument, PageSection};

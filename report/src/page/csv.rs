@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
-//! CSV with every number of the report: `table,row,column,value,unit`. Values are plain and
-//! unrounded, ratios are fractions, and text has no unit. The row name is the first cell of its row
-//! in the page's table, with its number added if it repeats: `khop:3#17`.
+//! CSV with every number in the report: `table,row,column,value,unit`. Values are plain and
+//! unrounded, ratios are fractions, and text has no unit. A row is named by its first cell in the
+//! page's table; repeated names get a number: `khop:3#17`.
 
 use std::collections::BTreeMap;
 use std::fmt::Write;
@@ -42,7 +42,7 @@ fn add(out: &mut String, table: &FigureTable) {
     }
 }
 
-/// Returns the headings, numbered if they repeat.
+/// Returns the headings, with numbers added to repeated ones.
 fn unique<'a>(headings: impl Iterator<Item = &'a str>) -> Vec<String> {
     let mut names: Vec<String> = Vec::new();
     for heading in headings {
@@ -67,7 +67,7 @@ fn line(out: &mut String, table: &str, row: &str, column: &str, value: &str, uni
     );
 }
 
-/// Quotes according to RFC 4180 if necessary.
+/// Quotes a field by RFC 4180 if necessary.
 fn quoted(text: &str) -> String {
     if text.contains([',', '"', '\n', '\r']) {
         format!("\"{}\"", text.replace('"', "\"\""))

@@ -5,18 +5,18 @@
 use super::document::{FigureTable, PageBlock, PageDocument};
 use super::tables;
 
-/// The pages with their paths in the documentation.
+/// The pages and their paths in the documentation.
 const PAGES: [(&str, &str); 3] = [
     ("docs/metrics.md", include_str!("../../defined/metrics.md")),
     ("docs/compare.md", include_str!("../../defined/compare.md")),
     ("docs/cost.md", include_str!("../../defined/cost.md")),
 ];
 
-/// Metrics whose definition is not a row of a table there.
+/// Definitions of metrics that have no row in a table on those pages.
 const OTHERS: &str = include_str!("../../templates/definitions.txt");
 
-/// Returns the definition of a metric and its page: the second cell of the table row that names it
-/// in the first cell.
+/// Returns a metric's definition and the page that contains it. The definition is the second cell
+/// of the table row whose first cell names the metric.
 fn definition(name: &str) -> Option<(String, &'static str)> {
     let quoted = format!("`{name}`");
     let found = PAGES.iter().find_map(|(page, text)| {
@@ -34,7 +34,7 @@ fn definition(name: &str) -> Option<(String, &'static str)> {
     found.or_else(other)
 }
 
-/// Removes the Markdown markup of a line.
+/// Removes Markdown markup from a line.
 fn plain(markdown: &str) -> String {
     let mut text = String::new();
     let mut rest = markdown;

@@ -15,9 +15,9 @@ pub(super) struct PageDocument {
 /// The answer of a page or of a section.
 #[derive(Debug, Default)]
 pub(super) struct FirstScreen {
-    /// At most 25 words, with the range in which they hold.
+    /// At most 25 words, including the range for which they hold.
     pub(super) verdict: String,
-    /// At most three.
+    /// At most three figures.
     pub(super) figures: Vec<Headline>,
     pub(super) picture: Option<Picture>,
 }
@@ -26,9 +26,9 @@ pub(super) struct FirstScreen {
 pub(super) struct Headline {
     pub(super) label: &'static str,
     pub(super) quantity: ShownQuantity,
-    /// Comparison: the bound, the share or the spread.
+    /// What to compare the figure with: the bound, the share or the spread.
     pub(super) beside: String,
-    /// Name of the metric among the definitions.
+    /// Name of the metric in the definitions.
     pub(super) definition: Option<&'static str>,
 }
 
@@ -36,7 +36,7 @@ pub(super) struct Headline {
 pub(super) struct PageSection {
     pub(super) id: String,
     pub(super) title: String,
-    /// Shown while the section is closed. Empty for the section of the first screen.
+    /// Shown while the section is closed. Empty for the section that provides the first screen.
     pub(super) verdict: String,
     pub(super) blocks: Vec<PageBlock>,
 }
@@ -94,7 +94,7 @@ pub(super) enum Tone {
     Lost,
 }
 
-/// One SVG with its caption.
+/// An SVG with its caption.
 #[derive(Debug)]
 pub(super) struct Drawing {
     pub(super) caption: String,
@@ -120,7 +120,7 @@ pub(super) struct FigureTable {
 #[derive(Clone, Debug)]
 pub(super) struct Column {
     pub(super) heading: String,
-    /// Name of the metric among the definitions.
+    /// Name of the metric in the definitions.
     pub(super) definition: Option<&'static str>,
     pub(super) is_numeric: bool,
 }
@@ -129,7 +129,7 @@ pub(super) struct Column {
 pub(super) enum Cell {
     Text(String),
     Number(ShownQuantity),
-    /// A figure with custom text: the plain number for the CSV, its unit, the text.
+    /// A figure with custom text. The CSV contains the plain number and its unit.
     Shown {
         value: Option<f64>,
         unit: String,
@@ -139,7 +139,7 @@ pub(super) enum Cell {
 }
 
 impl PageDocument {
-    /// Adds a section, with a number in its id if there are several of a kind. The first one with a
+    /// Adds a section, numbering its id if there are several of a kind. The first section with a
     /// verdict becomes the first screen.
     pub(super) fn add(&mut self, first: FirstScreen, mut section: PageSection) {
         let of_kind = |other: &&PageSection| other.id.split('-').next() == Some(&*section.id);
@@ -192,7 +192,7 @@ impl Picture {
 }
 
 impl Bars {
-    /// Returns the CSS of a bar on the linear axis from zero to the longest.
+    /// Returns the CSS that places a bar on a linear axis from zero to the longest bar.
     pub(super) fn track(&self, bar: &Bar) -> String {
         self.span(bar.start, bar.length)
     }

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-//! Pictures of fabrics: the nodes in the order of their line, and the circuits between leaves.
+//! Pictures of fabrics: the nodes in line order, and the circuits between leaves.
 
 use std::collections::BTreeMap;
 use std::fmt::Write;
@@ -16,10 +16,10 @@ use super::templates::escaped;
 
 const COLUMNS: usize = 40;
 const CELL: usize = 20;
-/// Distance between cells of a row. Bypasses are drawn below a row.
+/// Distance between the cells in a row.
 const STEP: usize = 24;
 const ROW: usize = 32;
-/// Largest number of nodes with a square each, and the number of squares beyond that.
+/// Maximum number of nodes drawn as one square each; larger fabrics get at most [`MOST_SQUARES`].
 const MOST_NODES_ALONE: usize = 1_024;
 const MOST_SQUARES: usize = 480;
 const MOST_SECTORS: u32 = 64;
@@ -28,7 +28,7 @@ const MOST_SECTORS: u32 = 64;
 enum State {
     /// Works for the job with this index.
     Used(u32),
-    /// In a ring without a job.
+    /// In a ring that no job uses.
     Spare,
     /// Works, but is not in a ring.
     Idle,
@@ -52,7 +52,7 @@ struct LineNode {
     id: NodeId,
     state: State,
     group: Option<GroupId>,
-    /// Failed bundles and fibres of a node that has not failed itself.
+    /// Number of failed bundles and fibres of a node that has not failed itself.
     broken_parts: u32,
 }
 
@@ -79,7 +79,7 @@ fn line(fabric: &Fabric, plan: &Plan) -> Vec<LineNode> {
     line
 }
 
-/// Returns fibres with light that skip a node: position and length, up the line.
+/// Returns lit fibres that skip a node, as start position and length along the line.
 fn bypasses(fabric: &Fabric, plan: &Plan) -> Vec<(usize, usize)> {
     let nodes = fabric.hbd.nodes() as usize;
     let place = |node: NodeId| fabric.hbd.position_of(node).index();
@@ -91,7 +91,8 @@ fn bypasses(fabric: &Fabric, plan: &Plan) -> Vec<(usize, usize)> {
     lit.filter(|(_, hops)| *hops >= 2).collect()
 }
 
-/// Draws the nodes of a fabric: a square each, or a square with the shares of several.
+/// Draws the nodes of a fabric, with one square per node or, in large fabrics, several nodes per
+/// square.
 pub(super) fn nodes(fabric: &Fabric, plan: &Plan) -> Picture {
     let line = line(fabric, plan);
     let per_square = match line.len() {
@@ -138,7 +139,7 @@ fn square(out: &mut String, index: usize, nodes: &[LineNode], plan: &Plan) {
     let bottom = y + CELL;
     let mut left = states.len();
     for equal in states.chunk_by(|a, b| a == b) {
-        // Every state that occurs is visible.
+        // Every state that occurs gets at least one unit of height.
         let height = ((bottom - y) * equal.len() / left).max(1);
         left -= equal.len();
         // Adjacent rings differ in shade.
@@ -158,7 +159,7 @@ fn square(out: &mut String, index: usize, nodes: &[LineNode], plan: &Plan) {
     out.push_str("</g>");
 }
 
-/// Returns a line below the squares that a bypass leads past, up to the end of the row.
+/// Returns a line that runs below the bypassed squares, at most to the end of the row.
 fn bow(from: usize, hops: usize) -> String {
     let (x, y) = (from % COLUMNS * STEP + 2 + CELL / 2, from / COLUMNS * ROW + 2 + CELL);
     let across = (hops * STEP).min(COLUMNS * STEP - x);
@@ -222,7 +223,7 @@ fn legend(plan: &Plan) -> Vec<LegendRow> {
     rows.map(row).collect()
 }
 
-/// Draws circuits as a matrix of leaves: the darker, the more circuits join two of them.
+/// Draws circuits as a matrix of leaves: the more circuits join two leaves, the darker the cell.
 pub(super) fn circuits(spec: &FatTreeSpec, circuits: &[CrossConnect]) -> String {
     let per_sector = spec.leaves.div_ceil(MOST_SECTORS);
     let sectors = spec.leaves.div_ceil(per_sector);

@@ -7,7 +7,7 @@ use lightloom_units::thousands;
 pub(super) enum ShownUnit {
     /// A fraction, shown in per cent.
     Share,
-    /// A difference of fractions, shown in percentage points with its sign.
+    /// A difference of fractions, shown in percentage points with a sign.
     Points,
     Gpus,
     Nodes,
@@ -15,7 +15,7 @@ pub(super) enum ShownUnit {
     UsdPerBandwidth,
     Watts,
     Bandwidth,
-    /// A count of items named by the column or label.
+    /// A count of the items that the column or label names.
     Count,
     Times,
     Days,
@@ -96,16 +96,16 @@ impl ShownQuantity {
         match unit {
             "" => digits,
             "×" => format!("{digits}×"),
-            // Non-breaking space between number and unit.
+            // Use a non-breaking space between the number and its unit.
             unit => format!("{digits}\u{a0}{unit}"),
         }
     }
 }
 
-/// Smaller shares would be shown as zero.
+/// Smaller shares would be displayed as zero.
 const LEAST_SHARE: f64 = 5e-7;
 
-/// Shares below a ten-thousandth keep significant digits.
+/// Returns more decimals for shares below one in ten thousand, to keep significant digits.
 fn share_decimals(share: f64) -> usize {
     if share != 0.0 && share.abs() < 1e-4 { 4 } else { 2 }
 }

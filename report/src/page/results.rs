@@ -1,5 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-//! Input of a page: values of the planner, and JSON results of the emulator and the training model.
+//! Input of a page: values from the planner, and JSON results of the emulator and the training
+//! model.
 
 use lightloom_fabric::fabric::Fabric;
 use lightloom_fabric::plan::Plan;
@@ -13,7 +14,7 @@ use lightloom_study::reproduce::Claim;
 use serde::{Deserialize, Serialize};
 use serde_json::Value;
 
-/// All known results. The page omits missing ones and names them.
+/// All available results. The page omits missing results and names them.
 #[derive(Debug)]
 pub struct Results<'a> {
     pub subject: Subject<'a>,
@@ -26,9 +27,9 @@ pub struct Results<'a> {
     pub bills: Vec<Billed>,
     pub training: Vec<TrainingResult>,
     pub claims: Vec<Claim>,
-    /// Input files, in the given order.
+    /// Input files, in the order given.
     pub sources: Vec<SourceFile>,
-    /// What further input would add, one sentence each.
+    /// What further input would add, one sentence per item.
     pub would_add: Vec<String>,
     pub seed: u64,
     pub version: &'static str,
@@ -36,7 +37,7 @@ pub struct Results<'a> {
 }
 
 impl Results<'_> {
-    /// Returns whether the page shows only external runs and results, without comparing designs.
+    /// Returns whether the page shows only runs and external results, without comparing designs.
     pub(super) fn is_of_runs_alone(&self) -> bool {
         let is_of_plan = matches!(self.subject, Subject::Fabric { .. } | Subject::PlanAlone { .. });
         self.comparison.is_none() && self.bought.is_none() && !is_of_plan
@@ -49,39 +50,39 @@ pub enum Subject<'a> {
         fabric: &'a Fabric,
         plan: &'a Plan,
         verdict: Verdict,
-        /// The faults of the plan, after a verb: "with 2 broken parts".
+        /// The plan's faults, phrased to follow a verb: "with 2 broken parts".
         faults: String,
     },
     /// A plan without its fabric file.
     PlanAlone { plan: &'a Plan },
-    /// No fabric: the designs are compared for a cluster size.
+    /// No fabric; designs are compared for a cluster size.
     None,
 }
 
-/// Comparison of designs with the same faults.
+/// A comparison of designs under the same faults.
 #[derive(Debug)]
 pub struct Comparison {
     pub cluster: Cluster,
     pub tp: u32,
-    /// Name of the fabric's own design among the rows, if present.
+    /// Name of the row for the fabric's own design, if there is one.
     pub own: Option<String>,
-    /// Origin of the faults: "trace.json", "synthetic".
+    /// Where the faults come from: "trace.json", "synthetic".
     pub faults: String,
     pub samples: u64,
-    /// Nodes out of service over all samples.
+    /// Fraction of nodes out of service, over all samples.
     pub node_fault_ratio: NodeFaultRatio,
     pub rows: Vec<Row>,
-    /// First sample, change by change, for each design that holds the groups.
+    /// The first sample, change by change, for each design that can hold the groups.
     pub histories: Vec<History>,
     pub window: TraceTime,
     pub curves: Vec<RatioCurve>,
-    /// Snapshots per point of the curves.
+    /// Number of snapshots per point of the curves.
     pub snapshots: u64,
-    /// Statistics of the trace, if given.
+    /// Statistics of the trace, if one was given.
     pub trace: Option<Statistics>,
 }
 
-/// One design over the first sample.
+/// How one design fared over the first sample.
 #[derive(Debug)]
 pub struct History {
     pub arch: String,
@@ -90,16 +91,16 @@ pub struct History {
 
 #[derive(Debug)]
 pub struct Cost {
-    /// Origin of the prices: a file name, or "shipped with lightloom".
+    /// Where the prices come from: a file name, or "shipped with lightloom".
     pub prices: String,
     pub rows: Vec<CostRow>,
-    /// Cost per usable GPU by design, if its waste is known.
+    /// Cost per usable GPU for each design whose waste is known.
     pub usable: Vec<(String, f64)>,
-    /// GPU price used in the aggregate.
+    /// GPU price that the aggregate uses.
     pub gpu_usd: Option<f64>,
-    /// Interconnect and lost GPUs by fault ratio.
+    /// Cost of the interconnect and of lost GPUs, by fault ratio.
     pub aggregate: Vec<Aggregate>,
-    /// Effect of each price on the ranking.
+    /// How much each price affects the ranking.
     pub sensitivity: Vec<Sensitivity>,
 }
 
@@ -121,7 +122,7 @@ pub struct SourceFile {
     /// SHA-256 of its contents, in hex.
     pub sha256: String,
     pub bytes: u64,
-    /// Digest of the plan in it.
+    /// Digest of the plan in the file.
     pub plan: Option<String>,
 }
 
@@ -130,9 +131,9 @@ pub struct SourceFile {
 pub struct LiveRun {
     pub answer: String,
     pub steps: Vec<LiveStep>,
-    /// Components that name the plan after the fault, with the digest they use.
+    /// Components that name the plan made after the fault, each with the digest it reports.
     pub digests: Vec<(String, String)>,
-    /// Reason no scheduler took part. `None` if one did.
+    /// Why no scheduler took part, or `None` if one did.
     pub lacks: Option<String>,
 }
 
@@ -145,18 +146,18 @@ pub struct LiveStep {
 }
 
 /// A run of the emulator, as printed by `lightloom emulate --format json`. Rows that the page only
-/// shows stay JSON.
+/// displays stay JSON.
 #[derive(Clone, Debug, PartialEq, Deserialize)]
 pub struct EmulatedRun {
     pub scenario: String,
-    /// SHA-256 of its fabric.
+    /// SHA-256 of the run's fabric.
     pub fabric_sha256: String,
     pub seed: u64,
     pub simulated_ps: u64,
     pub packets: EmulatedPackets,
-    /// Every collective of every group, and every repetition of every other workload.
+    /// Every collective of every group, and every repetition of all other workloads.
     pub workloads: Vec<EmulatedCollective>,
-    /// Every step of every training job. Steps of phases have no job.
+    /// Every step of every training job. Steps of phases belong to no job.
     #[serde(default)]
     pub steps: Vec<Value>,
     #[serde(default)]
@@ -176,7 +177,7 @@ pub struct EmulatedPackets {
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Deserialize)]
 pub struct EmulatedGroup {
-    /// Whether no fault affected it; `None` for a group without work.
+    /// Whether no fault affected the group; `None` for a group without work.
     pub unaffected: Option<bool>,
 }
 
@@ -195,41 +196,41 @@ pub struct EmulatedCollective {
     pub restarts: u32,
 }
 
-/// The parts of a fault's outage, and the groups that waited for it.
+/// The parts of the outage that a fault caused, and the groups that waited for it.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 pub struct EmulatedFault {
     pub parts: Vec<String>,
-    /// Effect: `down`, `dark`, `slow`, …
+    /// The effect: `down`, `dark`, `slow`, …
     #[serde(default)]
     pub effect: String,
-    /// Delay of the last affected group. `None` if none waited.
+    /// Delay of the group that was affected longest, or `None` if no group waited.
     #[serde(default)]
     pub delay_ps: Option<u64>,
-    /// Start time. `None` if the run ended before.
+    /// When the fault began, or `None` if the run ended earlier.
     pub at_ps: Option<u64>,
     pub detected_ps: Option<u64>,
-    /// Time at which the next plan was ready.
+    /// When the next plan was ready.
     pub replanned_ps: Option<u64>,
-    /// Time at which all circuits had light again.
+    /// When all circuits had light again.
     pub restored_ps: Option<u64>,
     pub groups_affected: Vec<String>,
     pub gpus_affected: u64,
     pub gpus_lost: u64,
 }
 
-/// A scenario over many seeds, as printed by `lightloom emulate --seed 0..99 --format json`.
+/// A scenario run with many seeds, as printed by `lightloom emulate --seed 0..99 --format json`.
 #[derive(Clone, Debug, PartialEq, Deserialize)]
 pub struct Swept {
     pub subject: SweptSubject,
     pub runs: Vec<SweptRun>,
-    /// Worst seed. `None` without runs.
+    /// Worst seed; `None` if there are no runs.
     #[serde(default)]
     pub worst_seed: Option<u64>,
     #[serde(default)]
     pub recoveries: Vec<Value>,
     #[serde(default)]
     pub expectations: Vec<Value>,
-    /// Losses of job steps over all seeds.
+    /// Losses of the jobs' steps over all seeds.
     #[serde(default)]
     pub distributions: Vec<Lost>,
 }
@@ -251,7 +252,7 @@ pub struct SweptRun {
 /// Distribution of a loss over seeds. Percentiles are `None` if a job never ends.
 #[derive(Clone, Debug, PartialEq, Deserialize)]
 pub struct Lost {
-    /// Quantity: `time_lost_ps`, `worst_step_lost_ps`, `goodput_lost` or `groups_affected`.
+    /// The quantity: `time_lost_ps`, `worst_step_lost_ps`, `goodput_lost` or `groups_affected`.
     pub figure: String,
     pub p50: Option<f64>,
     pub p90: Option<f64>,
@@ -264,9 +265,9 @@ pub struct Lost {
 #[derive(Clone, Debug, PartialEq, Deserialize)]
 pub struct Billed {
     pub scenario: String,
-    /// SHA-256 of its fabric.
+    /// SHA-256 of the scenario's fabric.
     pub fabric_sha256: String,
-    /// `assumed` delays, or `lightloomd`.
+    /// `assumed` if the delays are assumed, or `lightloomd`.
     pub control: String,
     pub seeds: BilledSeeds,
     /// Length of the span in hours.
@@ -280,9 +281,9 @@ pub struct Billed {
     pub lost_usd: Option<f64>,
     /// Lost GPU-hours by cause.
     pub bill: Vec<Value>,
-    /// The same span with one change, the largest saving first.
+    /// The same span with one change each; the change that saves most comes first.
     pub alternatives: Vec<Value>,
-    /// Change with the largest saving. `None` if none saves anything.
+    /// The change that saves most, or `None` if no change saves anything.
     #[serde(default)]
     pub saves_most: Option<String>,
     #[serde(default)]
@@ -309,16 +310,16 @@ pub struct BilledRun {
     pub failed_at_start: Vec<String>,
     pub fails: String,
     pub at_ps: u64,
-    /// Cost to each job that continued.
+    /// Cost to each job that kept running.
     #[serde(default)]
     pub losses: Vec<BilledLoss>,
 }
 
-/// Cost of a failure to a job.
+/// The cost of a failure to one job.
 #[derive(Clone, Debug, PartialEq, Deserialize)]
 pub struct BilledLoss {
     pub gpus: u64,
-    /// One-time losses by part, in order.
+    /// One-time losses by cause, in the order of occurrence.
     pub once: Vec<BilledPart>,
 }
 
@@ -338,6 +339,6 @@ pub struct TrainingResult {
     pub batch_sequences: u64,
     pub sequence_tokens: u64,
     pub mappings_tried: u64,
-    /// Mappings and their step times, best first.
+    /// Mappings with their step times, best first.
     pub rows: Vec<Value>,
 }

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-//! Tables of results, as `templates/tables.txt` declares them.
+//! Tables of results, as declared in `templates/tables.txt`.
 
 use serde::Serialize;
 use serde_json::Value;
@@ -9,7 +9,7 @@ use super::quantity::{ShownUnit, fixed};
 
 const DECLARED: &str = include_str!("../../templates/tables.txt");
 
-/// A line of the declaration of a table.
+/// A line in the declaration of a table.
 struct ColumnSpec {
     heading: &'static str,
     path: &'static str,

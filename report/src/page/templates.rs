@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-//! The page in HTML, as one file with styles and pictures and without external resources or
-//! scripts; and the same sections, verdicts and tables as Markdown.
+//! Renders the page as one HTML file with styles and pictures but no external resources or scripts,
+//! and the same sections, verdicts and tables as Markdown.
 
 use askama::Template;
 
@@ -28,7 +28,7 @@ pub(super) fn markdown(report: &PageDocument) -> String {
     MarkdownPage { report }.render().expect("writing to a text does not fail")
 }
 
-/// Escapes a cell of a Markdown table.
+/// Escapes text for a cell of a Markdown table.
 fn in_cell(text: impl std::fmt::Display) -> String {
     text.to_string().replace('|', "\\|").replace('\n', " ")
 }
@@ -38,20 +38,20 @@ pub(super) fn escaped(text: &str) -> String {
     text.replace('&', "&amp;").replace('<', "&lt;").replace('>', "&gt;").replace('"', "&quot;")
 }
 
-/// Returns the CSS class of a cell: numbers are right-aligned, verdicts coloured.
+/// Returns the CSS class of a cell: numbers are right-aligned, verdicts are coloured.
 fn class(cell: &Cell, column: &Column) -> &'static str {
     match cell {
         _ if column.is_numeric => "n",
         Cell::Text(text) if matches!(text.as_str(), "reproduced" | "passed") => "good",
         Cell::Text(text) if matches!(text.as_str(), "DIFFERS" | "FAILED") => "bad",
-        // Hashes contain no space to break at.
+        // A hash has no spaces where a line could break.
         Cell::Text(text) if text.len() == 64 && !text.contains(' ') => "hash",
         Cell::Text(text) if text.len() > 36 => "long",
         _ => "",
     }
 }
 
-/// Returns the digits of a cell and its unit.
+/// Returns the digits and the unit of a cell.
 fn parts(cell: &Cell) -> (String, &'static str) {
     match cell {
         Cell::Number(quantity) => quantity.parts(),

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-//! Reads each export back with a reader that knows only the format, and compares it with the plan,
+//! Reads each export back with a reader that knows only the format and compares it with the plan,
 //! for random fabrics and faults.
 
 #![allow(clippy::unwrap_used, reason = "a test")]
@@ -58,7 +58,7 @@ impl Case {
         group.ring.len() >= usize::from(self.fabric.hbd.gpus_per_node())
     }
 
-    /// Returns rings of whole nodes, from the plan.
+    /// Returns the plan's rings of whole nodes.
     fn rings(&self) -> Rings {
         let whole = self.plan.groups.iter().filter(|group| self.is_whole(group));
         whole
@@ -69,7 +69,7 @@ impl Case {
             .collect()
     }
 
-    /// Returns the expected data of every working host.
+    /// Returns the data that every working host should have.
     fn hosts(&self) -> BTreeMap<String, Host> {
         let (dcn, hbd) = (&self.fabric.dcn, &self.fabric.hbd);
         let ring_of: BTreeMap<String, String> = self
@@ -94,7 +94,7 @@ impl Case {
     }
 }
 
-/// Generates fabrics with two jobs, failed parts, and a host naming scheme.
+/// Generates fabrics that have two jobs, failed parts, and a host naming scheme.
 fn cases() -> impl Strategy<Value = Case> {
     let sizes = (2u32..60, prop_oneof![Just(2u8), Just(4)], 2u8..=3, 1u32..5, 1u32..4);
     let jobs = (prop_oneof![Just(2u32), Just(4), Just(8), Just(16)], 1u64..3, any::<bool>());
@@ -261,8 +261,8 @@ fn ranks_are_those_of_the_plan(case: &Case) {
         }
     };
     let text = |name: &str| &*export.files.iter().find(|file| file.name == name).unwrap().text;
-    // Computed from the plan: rank = ((pp × DP + dp) × CP + cp) × TP + tp; the groups are replicas
-    // here.
+    // Computed from the plan: rank = ((pp × DP + dp) × CP + cp) × TP + tp. The groups are
+    // data-parallel replicas here.
     let tp = case.plan.jobs[0].tp;
     let planned: BTreeMap<u32, (String, u32)> = case
         .plan
@@ -283,11 +283,11 @@ fn ranks_are_those_of_the_plan(case: &Case) {
     let mut seen = BTreeSet::new();
     by_rank.retain(|host| seen.insert(host.clone()));
     assert_eq!(nodes, by_rank);
-    // For any numbering of pods, DLRover keeps rings together and in plan order.
+    // However the pods are numbered, DLRover keeps rings together and in plan order.
     assert_eq!(readers::dlrover_order(text("group-topology.json"), &nodes), nodes);
 }
 
-/// Regression: group names are sorted as text, so the tenth ring came before the second.
+/// Regression: group names are sorted as text, so the tenth ring used to precede the second.
 #[test]
 fn dlrover_orders_more_than_ten_rings_like_the_plan() {
     let text = format!("{RING}{{name: a, gpus: all, tp: 8}}]\n");
@@ -307,7 +307,7 @@ fn equal_plans_export_equal_bytes() {
     }
 }
 
-/// Snapshot of every format for one small plan: changes here affect users.
+/// Snapshot of every format for one small plan, because any change affects users.
 #[test]
 fn exports_match_their_snapshots() {
     let text = "kind: fabric\nversion: 2\nname: small\nhbd: {khop: {nodes: 9, gpus_per_node: 4, k: 2, shape: line}}\n\
@@ -333,8 +333,8 @@ fn slurm_ring_topology_accompanies_the_blocks() {
     let text = format!("{RING}{{name: a, gpus: all, tp: 32}}]\n");
     let case = Case::new(&text, &[], "n{}").unwrap();
     let [blocks, rings] = &slurm(&case, "slurm-ring").unwrap()[..] else { panic!("two") };
-    // Slurm refuses a job larger than one ring in `rings`; the plan's own job of six nodes must fit
-    // the default.
+    // In `rings`, Slurm refuses a job larger than one ring; the plan's own job of six nodes must
+    // fit in the default topology.
     assert!(blocks.block.is_some() && blocks.cluster_default);
     assert!(rings.ring.is_some() && !rings.cluster_default);
     assert_eq!(blocks.units(), rings.units());
@@ -403,7 +403,7 @@ fn kueue_levels_are_labels_that_the_nodes_carry() {
     }
 }
 
-/// A small reconfigurable fat-tree with a circuit of another job.
+/// A small reconfigurable fat-tree that carries a circuit of another job.
 const FAT_TREE: &str = "kind: fabric
 version: 2
 name: small

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-//! Readers for exports that share no code with the writers: each knows only the format.
+//! Readers for exports that share no code with the writers; each knows only its format.
 
 use std::collections::{BTreeMap, BTreeSet};
 
@@ -7,7 +7,7 @@ use petgraph::graph::UnGraph;
 use serde::Deserialize;
 use serde::de::DeserializeOwned;
 
-/// Hosts of each ring, by name.
+/// Hosts of each ring, keyed by name.
 pub(crate) type Rings = BTreeMap<String, Vec<String>>;
 
 pub(crate) fn yaml<T: DeserializeOwned>(text: &str) -> T {
@@ -18,7 +18,7 @@ pub(crate) fn documents<T: DeserializeOwned>(text: &str) -> Vec<T> {
     serde_saphyr::from_multiple(text).unwrap_or_else(|error| panic!("{error}\n{text}"))
 }
 
-/// Expands `gpu[001-003,7],login` like Slurm's hostlist and Topograph's cluset.
+/// Expands `gpu[001-003,7],login` as Slurm's hostlist and Topograph's cluset do.
 pub(crate) fn expand(list: &str) -> Vec<String> {
     let mut depth = 0;
     let items = list.split(|c: char| {
@@ -82,7 +82,7 @@ impl SlurmTopology {
         self.ring.is_some()
     }
 
-    /// Returns the blocks or rings after checking conditions that would make slurmctld exit.
+    /// Returns the blocks or rings, after checking for conditions that would make slurmctld exit.
     pub(crate) fn units(&self) -> Rings {
         let pairs: Vec<(&String, &String)> = match (&self.block, &self.ring) {
             (Some(block), None) => block.blocks.iter().map(|b| (&b.block, &b.nodes)).collect(),
@@ -128,7 +128,7 @@ pub(crate) struct TopographBlock {
     pub(crate) annotations: BTreeMap<String, String>,
 }
 
-/// Data of a host: the switches above it, nearest first, and its ring.
+/// Data about a host: the switches above it, nearest first, and its ring.
 #[derive(Debug, PartialEq)]
 pub(crate) struct Host {
     pub(crate) above: Vec<String>,
@@ -136,7 +136,7 @@ pub(crate) struct Host {
 }
 
 impl TopographModel {
-    /// Returns all hosts according to the rules of `pkg/models/model.go`.
+    /// Returns all hosts as the rules in `pkg/models/model.go` define them.
     pub(crate) fn hosts(&self) -> BTreeMap<String, Host> {
         let mut parent = BTreeMap::new();
         for (name, switch) in &self.switches {
@@ -172,7 +172,7 @@ pub(crate) fn host_of_labels(labels: &BTreeMap<String, String>) -> Host {
 /// GraphML data of a node or an edge, by attribute name.
 pub(crate) type Data = BTreeMap<String, String>;
 
-/// Reads GraphML according to its primer, with keys identified by `attr.name`.
+/// Reads GraphML as its primer describes, with keys identified by `attr.name`.
 pub(crate) fn graphml(text: &str) -> UnGraph<(String, Data), Data> {
     let document = roxmltree::Document::parse(text).expect("well-formed XML");
     let root = document.root_element();
@@ -262,7 +262,7 @@ pub(crate) struct LabLink {
 }
 
 impl Lab {
-    /// Returns the links after checking that interfaces are unique and their names valid in Linux.
+    /// Returns the links, after checking that interface names are unique and valid in Linux.
     pub(crate) fn links(&self) -> Vec<[(String, String); 2]> {
         let mut used = BTreeSet::new();
         let mut end = |text: &String| {
@@ -305,8 +305,9 @@ pub(crate) struct ConfigDb {
 }
 
 impl ConfigDb {
-    /// Returns circuits as pairs of duplex ports from 0, after checking the rules of SAI's
-    /// proposal: from an A side to a B side, each side in at most one cross-connect.
+    /// Returns circuits as pairs of duplex ports, numbered from 0, after checking the rules of
+    /// SAI's proposal: light passes from an A side to a B side, and each side is in at most one
+    /// cross-connect.
     pub(crate) fn circuits(&self) -> BTreeSet<(u32, u32)> {
         let mut used = BTreeSet::new();
         let mut side = |text: &str, side: char| {
@@ -326,7 +327,7 @@ impl ConfigDb {
     }
 }
 
-/// Reads an Open MPI rankfile: host and slot of every rank (mpirun(1), "Rankfiles").
+/// Reads an Open MPI rankfile: each rank's host and slot (mpirun(1), "Rankfiles").
 pub(crate) fn rank_file(text: &str) -> BTreeMap<u32, (String, u32)> {
     let entry = |line: &str| {
         let (rank, place) = line.strip_prefix("rank ").unwrap().split_once('=').unwrap();
@@ -336,7 +337,7 @@ pub(crate) fn rank_file(text: &str) -> BTreeMap<u32, (String, u32)> {
     text.lines().map(entry).collect()
 }
 
-/// Reads an Open MPI hostfile: hosts in order with their slots (orte_hosts(7)).
+/// Reads an Open MPI hostfile: hosts and their slots, in order (orte_hosts(7)).
 pub(crate) fn host_file(text: &str) -> Vec<(String, usize)> {
     let entry = |line: &str| {
         let (host, slots) = line.split_once(" slots=").unwrap();
@@ -345,7 +346,7 @@ pub(crate) fn host_file(text: &str) -> Vec<(String, usize)> {
     text.lines().map(entry).collect()
 }
 
-/// Returns the node order of DLRover (its pull request 1750): groups in ascending order of names,
+/// Returns the nodes in DLRover's order (its pull request 1750): groups ascend by name, and nodes
 /// within a group by node rank, here the index in `nodes`.
 pub(crate) fn dlrover_order(topology: &str, nodes: &[String]) -> Vec<String> {
     let group_of: BTreeMap<String, String> = serde_json::from_str(topology).unwrap();

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-//! Names and addresses in the twin, as programs in a node see them.
+//! Names and addresses in the twin, as the programs in a node see them.
 //!
 //! | network | host name | address |
 //! | --- | --- | --- |
@@ -12,11 +12,11 @@ use std::net::Ipv4Addr;
 pub const NODES_MAX: u32 = 65_000;
 pub const BUNDLES_MAX: u8 = 16;
 
-/// Data-centre network interface in every node.
+/// Interface of every node to the data-centre network.
 pub const DCN: &str = "eth0";
 
-/// Interface with the address at which every node in the group reaches this node over light. It is
-/// a bridge without ports.
+/// Interface that holds the address at which the other nodes in the group reach this node over
+/// light. It is a bridge without ports.
 pub const LIGHT: &str = "light";
 
 #[must_use]
@@ -45,7 +45,7 @@ fn numbered(second: u8, node: u32) -> Ipv4Addr {
     Ipv4Addr::new(10, second, high, low)
 }
 
-/// Returns the hardware address for an IP address of the twin.
+/// Returns the hardware address that belongs to an IP address of the twin.
 #[must_use]
 pub fn hardware(address: Ipv4Addr) -> [u8; 6] {
     let [a, b, c, d] = address.octets();

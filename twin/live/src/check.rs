@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-//! Checks whether this machine can run a twin of the requested size, before anything is created.
+//! Checks, before anything is created, whether this machine can run a twin of the requested size.
 
 use std::fs;
 use std::process::{Command, Stdio};
@@ -8,9 +8,9 @@ use crate::netlink::{Kernel, RequestBatch};
 use crate::record::{Folder, RECORD, Record};
 use crate::{Error, link};
 
-/// Memory per namespace with its interfaces, in KiB. This exceeds the highest measured value.
+/// Memory in KiB that a namespace and its interfaces need. This exceeds the highest measured value.
 const NODE_KIB: u64 = 1_500;
-/// Memory of the daemon and the holder, in KiB.
+/// Memory in KiB that the daemon and the holder need.
 const BASE_KIB: u64 = 200_000;
 
 /// Checks the folder and the machine.
@@ -29,7 +29,7 @@ pub fn machine(folder: &Folder, record: &Record, own: &std::path::Path) -> Resul
             )));
         }
     }
-    // The path of a Unix socket may have at most 108 bytes.
+    // The path of a Unix socket can have at most 108 bytes.
     if folder.daemon_socket().as_os_str().len() > 100 {
         let shown = folder.path().display();
         return Err(Error::Refused(format!(
@@ -78,7 +78,7 @@ fn size(record: &Record) -> Result<(), Error> {
     }
 }
 
-/// Probes the kernel from a subprocess, in namespaces that end with it.
+/// Probes the kernel from a subprocess, in namespaces that disappear with it.
 fn kernel(own: &std::path::Path) -> Result<(), Error> {
     let mut command = Command::new(own);
     command.args(["twin", "probe"]).stdin(Stdio::null());
@@ -91,7 +91,7 @@ fn kernel(own: &std::path::Path) -> Result<(), Error> {
     Err(Error::Refused(said.trim().trim_start_matches("error: ").to_owned()))
 }
 
-/// Tries the required kernel features in new namespaces.
+/// Tries out the required kernel features in new namespaces.
 pub fn probe() -> Result<(), Error> {
     use nix::sched::{CloneFlags, unshare};
     unshare(CloneFlags::CLONE_NEWUSER).map_err(|error| {

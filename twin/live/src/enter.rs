@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-//! Runs programs in nodes, either in place of this process or on each node with a log.
+//! Runs programs in nodes: one in place of this process, or one on each node with its own log.
 
 use std::fs::{self, File};
 use std::os::unix::fs::MetadataExt;
@@ -16,14 +16,14 @@ use serde::Serialize;
 use crate::record::{Folder, Holder, Ready, Record};
 use crate::{Error, environment};
 
-/// Process id of the holder as seen inside the twin.
+/// The holder's process id as seen inside the twin.
 const INIT: u32 = 1;
 /// Lowest scheduling priority, on the scale from -20 to 19.
 const LEAST_FAVOURED: i32 = 19;
 const LOOK_EVERY: Duration = Duration::from_millis(5);
 
-/// Moves this process into node `name`, with its network, host name, `/etc/hosts` and processes. Child
-/// processes started afterwards are also in the node. Fails if this process has several threads.
+/// Moves this process into node `name`: its network, host name, `/etc/hosts` and processes. Child
+/// processes started afterwards run in the node as well. Fails if this process has several threads.
 pub fn enter(folder: &Folder, name: &str) -> Result<(), Error> {
     let record = folder.record()?;
     let node = record.node(name)?;
@@ -40,7 +40,7 @@ pub(crate) fn network(holder: u32, ready: &Ready, node: u32) -> Result<File, Err
     open(format!("/proc/{holder}/fd/{fd}"))
 }
 
-/// Moves this process into the holder's namespaces and the network of the fibres. A process that is
+/// Moves this process into the holder's namespaces and into the given network. A process that is
 /// already inside only changes its network.
 pub(crate) fn enter_holder(pid: u32, network: Option<&File>) -> Result<(), Error> {
     if pid == INIT {
@@ -72,7 +72,7 @@ pub(crate) fn own_user_namespace() -> Result<u64, Error> {
     file.map(|of| of.ino()).map_err(|error| Error::system("read its user namespace", error))
 }
 
-/// Returns the holder's process id as seen by this process, and its state.
+/// Returns the state of the holder and its process id as seen by this process.
 pub fn up(folder: &Folder) -> Result<(u32, Ready), Error> {
     let holder: Option<Holder> = folder.read("holder.json")?;
     let ready: Option<Ready> = folder.read("ready.json")?;
@@ -90,10 +90,10 @@ pub fn up(folder: &Folder) -> Result<(u32, Ready), Error> {
 
 #[derive(Clone, Debug)]
 pub struct NodePrograms {
-    /// Name of the run and of its log folder.
+    /// Name of the run, which also names its log folder.
     pub name: String,
     pub command: Vec<String>,
-    /// Time limit for each program, which is then killed. `None` means no limit.
+    /// Time limit after which each program is killed; `None` if there is no limit.
     pub timeout: Option<Duration>,
 }
 
@@ -115,7 +115,7 @@ impl Ended {
     }
 }
 
-/// Starts the program on every node at the same time and waits for all.
+/// Starts the program on every node at the same time and waits for all of them.
 pub fn everywhere(
     folder: &Folder,
     own: &Path,
@@ -177,7 +177,7 @@ pub fn kill_group(child: &Child) {
     let _ended_meanwhile = killpg(Pid::from_raw(child.id().cast_signed()), Signal::SIGKILL);
 }
 
-/// Runs a command in a node and waits for it.
+/// Runs a command in a node and waits until it ends.
 pub fn run(
     folder: &Folder,
     node: &str,
@@ -186,8 +186,8 @@ pub fn run(
 ) -> Result<ExitStatus, Error> {
     enter(folder, node)?;
     let environment = environment::of(folder, node)?;
-    // Real nodes have their own processors. Here, programs share processors with the daemon and the
-    // transceivers, which take priority.
+    // Real nodes have their own processors. Here, programs share them with the daemon and the
+    // transceivers, which must take priority.
     rustix::process::nice(LEAST_FAVOURED)
         .map_err(|error| Error::system("let the daemon go first", error))?;
     let Some((program, arguments)) = command.split_first() else {
@@ -196,7 +196,8 @@ pub fn run(
     let started = Instant::now();
     let mut starting = Command::new(program);
     starting.args(arguments).envs(environment);
-    // A timeout kills the process group. Without one, the command stays in the terminal's group.
+    // With a timeout, the whole process group is killed. Without one, the command stays in the
+    // terminal's process group.
     if timeout.is_some() {
         starting.process_group(0);
     }

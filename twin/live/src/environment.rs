@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-//! Environment variables that make collective libraries send over light. They are set for every
-//! program in a node.
+//! Environment variables that make collective libraries send over light. Every program in a node
+//! gets them.
 //!
 //! | for | variables |
 //! | --- | --- |
@@ -32,7 +32,7 @@ pub(crate) fn write_agent(folder: &Folder, own: &Path) -> Result<(), Error> {
     write().map_err(|error| Error::system(format!("write {}", file.display()), error))
 }
 
-/// Returns the variables for a program on `node`, except those already set by the user.
+/// Returns the variables for a program on `node`, except those that the user has already set.
 pub(crate) fn of(folder: &Folder, node: &str) -> Result<Vec<(&'static str, String)>, Error> {
     let ranks: Ranks = folder.read(crate::ranks::FILE)?.unwrap_or_default();
     let agent = folder.file(AGENT).display().to_string();
@@ -42,11 +42,11 @@ pub(crate) fn of(folder: &Folder, node: &str) -> Result<Vec<(&'static str, Strin
         ("GLOO_SOCKET_IFNAME", LIGHT.to_owned()),
         ("OMPI_MCA_btl", "tcp,self".to_owned()),
         ("OMPI_MCA_btl_tcp_if_include", LIGHT.to_owned()),
-        // Nodes are not reached through the interface that has their address.
+        // The interface that holds a node's address is not the one through which others reach it.
         ("OMPI_MCA_reachable", "weighted".to_owned()),
         ("OMPI_MCA_oob_tcp_if_include", DCN.to_owned()),
         ("OMPI_MCA_plm_rsh_agent", agent),
-        // The nodes share the processors of one machine.
+        // All nodes share the processors of one machine.
         ("OMPI_MCA_hwloc_base_binding_policy", "none".to_owned()),
         ("OMPI_MCA_mpi_yield_when_idle", "1".to_owned()),
         // Inside the twin, every user appears as root.

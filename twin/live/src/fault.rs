@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-//! Injects node failures: the transceivers lose their light, the network loses its carrier, and the
+//! Injects node failures: the transceivers lose light, the network loses its carrier, and the
 //! programs are killed.
 
 use std::fs;
@@ -21,15 +21,15 @@ pub const FILE: &str = "faults.jsonl";
 #[derive(Clone, Debug, Serialize, Deserialize)]
 pub struct InjectedFault {
     pub part: String,
-    /// Fault in the syntax of `lightloom device fault`.
+    /// The fault, in the syntax of `lightloom device fault`.
     pub fault: String,
-    /// Unix time, in microseconds, at which the light was gone.
+    /// Unix time in microseconds when the light was gone.
     pub unix_us: u64,
     pub killed: u32,
 }
 
-/// Injects a fault into a node or transceiver. `dead` on a node also kills its programs and
-/// disconnects its network.
+/// Injects a fault into a node or transceiver. On a node, `dead` also kills the programs and
+/// disconnects the network.
 pub fn inject(folder: &Folder, part: &str, fault: &str) -> Result<InjectedFault, Error> {
     let record = folder.record()?;
     let (holder, ready) = enter::up(folder)?;

@@ -1,14 +1,14 @@
 // SPDX-License-Identifier: Apache-2.0
-//! The process that holds a twin. It creates namespaces, becomes the first process inside, and sets
-//! up everything else.
+//! The process that holds a twin. It creates namespaces, starts the first process inside them, and
+//! that process sets up everything else.
 //!
 //! ```text
 //!   twin up ─▶ twin hold (in new user, mount, process and network namespaces; waits)
 //!                └▶ twin init (first process inside): nodes, transceivers on ptys, wiring, lightloomd
 //! ```
 //!
-//! When the first process in a process namespace ends, all others are killed. That process ends
-//! with its parent.
+//! When the first process in a process namespace ends, the kernel kills all others. That first
+//! process ends when its parent does.
 
 use std::fs;
 use std::io::{self, Read, Write};
@@ -28,10 +28,11 @@ use nix::unistd::{getegid, geteuid, setsid};
 use crate::record::{Folder, Holder, Process, Ready};
 use crate::{Error, enter, nodes, wiring};
 
-/// Describes how fibres are joined.
+/// How fibres are joined.
 pub const WAY: &str = "u32 and mirred at tc ingress, in an unprivileged user namespace";
 
-/// Tells the first process to start. That process ends if its parent does.
+/// Tells the first process to start. If the parent ends before it sends this, that process ends as
+/// well.
 const GO: &[u8] = b"go\n";
 
 /// Creates the namespaces and starts the first process in them. Returns when that process ends.
@@ -67,8 +68,8 @@ pub fn hold(folder: &Folder, own: &Path) -> Result<(), Error> {
     Ok(())
 }
 
-/// Runs as the first process inside: sets everything up and serves until killed. If it fails, nothing
-/// remains, because everything ends with this process.
+/// Runs as the first process inside: sets everything up and serves until it is killed. If it fails,
+/// nothing remains, because everything else ends with it.
 pub fn init(folder: &Folder, own: &Path, daemon: &Path) -> Result<(), Error> {
     let mut word = [0; GO.len()];
     io::stdin().read_exact(&mut word).map_err(|error| Error::system("begin", error))?;
@@ -107,7 +108,7 @@ pub fn init(folder: &Folder, own: &Path, daemon: &Path) -> Result<(), Error> {
         devices_ms,
     };
     folder.write("ready.json", &ready)?;
-    // Orphaned processes inside become children of this process and must be reaped.
+    // Orphaned processes inside become children of this process, which must reap them.
     loop {
         while matches!(waitpid(None, Some(WaitPidFlag::WNOHANG)), Ok(status) if status.pid().is_some())
         {

@@ -1,14 +1,14 @@
 // SPDX-License-Identifier: Apache-2.0
-//! The live twin: real programs in network namespaces that are connected where emulated
-//! transceivers have light.
+//! The live twin: real programs in network namespaces, connected wherever the emulated transceivers
+//! have light.
 //!
-//! [`up`] starts the daemon, the emulated devices and one namespace per node. A namespace's
-//! interfaces represent its transceivers' fibres and the data-centre network. [`enter`] runs
-//! programs on nodes, [`fault`] injects faults, and [`report`] compares the measured effects with
-//! the emulator. When light moves, links are rewired over netlink.
+//! [`up`] starts the daemon, the emulated devices and one namespace per node. A namespace has one
+//! interface per bundle and one to the data-centre network. [`enter`] runs programs on nodes,
+//! [`fault`] injects faults, and [`report`] compares the measured effects with those that the
+//! emulator predicts. When light moves, the twin rewires links over netlink.
 //!
 //! One process holds everything. It is the first process in a process namespace inside a user
-//! namespace. When it ends, every program, namespace and pty is removed. All files are in one
+//! namespace, so when it ends, every program, namespace and pty disappears. All files are in one
 //! folder. Time is real time.
 
 pub mod address;
@@ -34,12 +34,12 @@ use std::path::PathBuf;
 
 #[derive(Debug, thiserror::Error)]
 pub enum Error {
-    /// The machine or the input is unsuitable; nothing was created.
+    /// The machine or the input is unsuitable, and nothing was created.
     #[error("{0}")]
     Refused(String),
     #[error("cannot {what}: {error}")]
     System { what: String, error: std::io::Error },
-    /// One of the twin's files is malformed or has another version.
+    /// One of the twin's files is malformed or has a different version.
     #[error("{}: {error}", .file.display())]
     File { file: PathBuf, error: serde_json::Error },
 }
@@ -50,7 +50,7 @@ impl Error {
     }
 }
 
-/// Returns the Unix time in microseconds, for comparison between processes.
+/// Returns the Unix time in microseconds, which processes can compare.
 #[must_use]
 pub fn unix_us() -> u64 {
     let since = std::time::SystemTime::now().duration_since(std::time::UNIX_EPOCH);

@@ -36,7 +36,7 @@ pub(crate) struct Pair<'a> {
     pub(crate) peer: &'a str,
     pub(crate) peer_index: u32,
     pub(crate) peer_namespace: RawFd,
-    /// Index of the bridge in the other namespace that the peer joins.
+    /// Index of the bridge in the other namespace that the peer interface joins.
     pub(crate) bridge: Option<u32>,
 }
 
@@ -81,8 +81,8 @@ pub(crate) fn add_bridge(batch: &mut RequestBatch, name: &str, index: u32) {
     batch.add(format!("make the bridge {name}"), RouteNetlinkMessage::NewLink(message), NEW);
 }
 
-/// Sets an interface up or down, which the peer's carrier follows. `bridge` makes the interface a
-/// port of that bridge.
+/// Sets an interface up or down; the peer's carrier follows. If `bridge` is given, the interface
+/// becomes a port of that bridge.
 pub(crate) fn set(batch: &mut RequestBatch, index: u32, up: bool, bridge: Option<u32>) {
     let mut message = link(index);
     set_up(&mut message, up);
@@ -116,7 +116,7 @@ fn route(to: Ipv4Addr) -> RouteMessage {
     message
 }
 
-/// Routes `to` through interface `index` and gateway `via` with source address `own`, replacing an
+/// Routes `to` through interface `index` and gateway `via` with source address `own`. Replaces an
 /// existing route.
 pub(crate) fn set_route(
     batch: &mut RequestBatch,
@@ -139,7 +139,7 @@ pub(crate) fn remove_route(batch: &mut RequestBatch, to: Ipv4Addr) {
     batch.remove(what, RouteNetlinkMessage::DelRoute(route(to)));
 }
 
-/// Adds the route to the far end of a fibre, with a static neighbour entry.
+/// Adds the route to the far end of a fibre and a static neighbour entry for it.
 pub(crate) fn add_far_end(batch: &mut RequestBatch, index: u32, own: Ipv4Addr, far: Ipv4Addr) {
     let mut message = route(far);
     message.header.scope = RouteScope::Link;
@@ -161,7 +161,7 @@ pub(crate) fn add_far_end(batch: &mut RequestBatch, index: u32, own: Ipv4Addr, f
     batch.add(what, RouteNetlinkMessage::NewNeighbour(message), flags);
 }
 
-/// Adds an ingress qdisc, so that packets arriving from an interface can be redirected.
+/// Adds an ingress qdisc, so that packets that arrive on an interface can be redirected.
 pub(crate) fn add_ingress(batch: &mut RequestBatch, index: u32) {
     let mut message = TcMessage::with_index(index.cast_signed());
     message.header.parent = TcHandle::INGRESS;
@@ -178,7 +178,7 @@ fn filter(index: u32) -> TcMessage {
     message
 }
 
-/// Redirects all packets arriving from `index` to interface `to`.
+/// Redirects all packets that arrive on interface `index` to interface `to`.
 pub(crate) fn redirect(batch: &mut RequestBatch, index: u32, to: u32) {
     let mut mirror = TcMirror::default();
     mirror.generic.action = TcActionType::Stolen;
@@ -215,7 +215,8 @@ pub(crate) fn part(batch: &mut RequestBatch, index: u32) {
 
 /// Limits the rate of interface `index` with a token bucket.
 pub(crate) fn limit(batch: &mut RequestBatch, index: u32, bytes_per_second: u64) {
-    // struct tc_tbf_qopt contains rate and peak rate (12 bytes each), limit, buffer in ticks of 64 ns, and mtu.
+    // struct tc_tbf_qopt contains rate and peak rate (12 bytes each), limit, buffer in ticks of 64
+    // ns, and mtu.
     let burst = (bytes_per_second / 250).clamp(128 << 10, 16 << 20);
     let ticks = burst.saturating_mul(1_000_000_000) / bytes_per_second.max(1) / 64;
     let rate = u32::try_from(bytes_per_second).unwrap_or(u32::MAX);

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-//! Batches of netlink requests, sent with one system call.
+//! Batches of netlink requests that one system call sends.
 
 use std::io;
 
@@ -11,12 +11,12 @@ use netlink_sys::{Socket, SocketAddr, protocols::NETLINK_ROUTE};
 
 use crate::Error;
 
-/// Maximum size of a piece of a batch, which is the kernel's default limit.
+/// Maximum size of one piece of a batch: the kernel's default limit.
 const PIECE_BYTES: usize = 32 << 10;
-/// Maximum number of requests per piece. Their answers must fit in the socket's receive buffer.
+/// Maximum number of requests per piece, whose answers must fit in the socket's receive buffer.
 const PIECE_REQUESTS: usize = 64;
 
-/// Requests that are sent together, in order.
+/// Requests to send together, in order.
 #[derive(Default)]
 pub(crate) struct RequestBatch {
     requests: Vec<Request>,
@@ -39,7 +39,7 @@ impl RequestBatch {
         self.requests.len()
     }
 
-    /// Adds a request. `what` completes the error text "cannot …".
+    /// Adds a request. `what` completes the error message "cannot …".
     pub(crate) fn add(
         &mut self,
         what: impl Into<String>,
@@ -74,7 +74,8 @@ impl Kernel {
         Ok(Self { socket, sequence: 0 })
     }
 
-    /// Executes a batch. Fails at the first refused request, but later requests may have been executed.
+    /// Executes a batch. Fails at the first refused request, although later requests may have been
+    /// executed.
     pub(crate) fn run(&mut self, batch: RequestBatch) -> Result<(), Error> {
         let mut piece: Vec<(u32, Request)> = Vec::new();
         let mut bytes = Vec::new();

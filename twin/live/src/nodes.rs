@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-//! Creates one network namespace per node, with one interface per bundle and one for the
-//! data-centre network.
+//! Creates one network namespace per node, with one interface per bundle and one to the data-centre
+//! network.
 
 use std::fs::File;
 use std::net::Ipv4Addr;
@@ -18,13 +18,15 @@ const BRIDGE: u32 = 2;
 const PORTS: u32 = 100_000;
 const DCN_PORTS: u32 = 8_000_000;
 const LOOPBACK: u32 = 1;
-/// Interface numbers in a node start with light, followed by one per bundle and then the data-centre network.
+/// Interface index of light in a node. The bundles' interfaces follow, then the data-centre
+/// network.
 const LIGHT_INDEX: u32 = 9;
-/// Settings for forwarding within a group. A line may have up to 254 nodes between its ends, and
+/// Settings for forwarding within a group. Up to 254 nodes may lie between the ends of a line, and
 /// routes over a dark fibre are ignored.
 const FORWARDING: [(&str, &str); 3] =
     [("ip_forward", "1"), ("ip_default_ttl", "255"), ("conf/all/ignore_routes_with_linkdown", "1")];
-/// Number of threads. More would only wait for the kernel's global lock on network configuration.
+/// Number of threads. More threads would only wait for the kernel's global network configuration
+/// lock.
 const THREADS: u32 = 2;
 
 pub(crate) fn port_index(node: u32, bundle: u8) -> u32 {
@@ -98,7 +100,7 @@ fn make_one(record: &Record, node: u32, ends: &[FarEnd], outside: RawFd) -> Resu
         .map_err(|error| Error::system(format!("make the network namespace of {name}"), error))?;
     let namespace = File::open("/proc/thread-self/ns/net")
         .map_err(|error| Error::system(format!("open the namespace of {name}"), error))?;
-    // This saves the kernel work on unused addresses.
+    // Spares the kernel work on addresses that are not used.
     let _slower_without = std::fs::write("/proc/sys/net/ipv6/conf/all/disable_ipv6", "1");
     let _slower_without = std::fs::write("/proc/sys/net/ipv6/conf/default/disable_ipv6", "1");
     for (key, value) in FORWARDING {

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-//! The rank file contains the groups with their members and neighbours over light. It is rewritten
-//! for jobs after every circuit change.
+//! The rank file: the groups, their members, and the members' neighbours over light. It is
+//! rewritten after every circuit change, so that jobs can adapt.
 
 use std::collections::BTreeMap;
 use std::net::Ipv4Addr;
@@ -17,14 +17,14 @@ pub const FILE: &str = "ranks.json";
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Ranks {
     pub generation: u64,
-    /// Unix time of writing, in microseconds.
+    /// Unix time in microseconds when the file was written.
     pub unix_us: u64,
     pub plan: String,
-    /// Groups of jobs, followed by spare groups.
+    /// The jobs' groups, followed by spare groups.
     pub groups: Vec<Group>,
 }
 
-/// A group with its nodes in line order.
+/// A group and its nodes in line order.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Group {
     pub id: String,
@@ -36,9 +36,9 @@ pub struct Group {
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct RankMember {
     pub node: String,
-    /// Address of the next node's port. `None` at the end of the line.
+    /// Address of the next node's port, or `None` at the end of the line.
     pub next: Option<Ipv4Addr>,
-    /// Address of the previous node's port. `None` at the start of the line.
+    /// Address of the previous node's port, or `None` at the start of the line.
     pub previous: Option<Ipv4Addr>,
 }
 
@@ -71,8 +71,8 @@ impl Ranks {
         Self { generation, unix_us: crate::unix_us(), plan: digest, groups: groups.collect() }
     }
 
-    /// Updates the routes along the lines of light, then writes the rank file with the next
-    /// generation number, and host files for MPI.
+    /// Updates the routes along the lit lines, then writes the rank file with the next generation
+    /// number and the host files for MPI.
     pub fn write(folder: &Folder, plan: &Plan) -> Result<Self, Error> {
         let before: Self = folder.read(FILE)?.unwrap_or_default();
         let mut ranks = Self::of(plan, before.generation + 1);

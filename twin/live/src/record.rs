@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 //! A record of everything that belongs to a twin. It is written before the twin is created, so that
-//! `twin down` can always remove the twin.
+//! `twin down` can always remove everything.
 
 use std::fs;
 use std::io::{self, Write};
@@ -11,7 +11,7 @@ use serde::{Deserialize, Serialize};
 
 use crate::Error;
 
-/// Launch agent that Open MPI uses to start ranks on a node.
+/// Launch agent by which Open MPI starts ranks on a node.
 pub(crate) const AGENT: &str = "mpi-agent";
 
 /// Name of the file that marks a folder as a twin.
@@ -42,13 +42,13 @@ impl Folder {
         self.file("lightloomd.sock")
     }
 
-    /// Returns the socket for faults of the emulated transceivers.
+    /// Returns the socket for injecting faults into the emulated transceivers.
     #[must_use]
     pub fn device_socket(&self) -> PathBuf {
         self.file("devices.sock")
     }
 
-    /// Reads a JSON document. `None` if it does not exist.
+    /// Reads a JSON document, or returns `None` if it does not exist.
     pub fn read<T: DeserializeOwned>(&self, name: &str) -> Result<Option<T>, Error> {
         let file = self.file(name);
         match fs::read(&file) {
@@ -105,21 +105,21 @@ impl Folder {
     }
 }
 
-/// The requested twin, before its creation.
+/// The twin as requested, before it is created.
 #[derive(Clone, Debug, Serialize, Deserialize)]
 pub struct Record {
     pub schema: String,
-    /// Unix time of the request, in microseconds.
+    /// Unix time in microseconds of the request.
     pub unix_us: u64,
     pub fabric: String,
-    /// Number of nodes with a namespace, counted from n0.
+    /// Number of nodes that get a namespace, counted from n0.
     pub nodes: u32,
     /// Number of nodes in the fabric, each of which has emulated transceivers.
     pub fabric_nodes: u32,
     pub bundles: u8,
-    /// Rate limit of a fibre. `None` means as fast as the machine allows.
+    /// Rate limit of a fibre, or `None` for as fast as the machine allows.
     pub bytes_per_second: Option<u64>,
-    /// The only files that `twin down` removes.
+    /// The files that `twin down` removes, and no others.
     pub files: Vec<String>,
 }
 
@@ -167,7 +167,8 @@ impl Record {
     }
 }
 
-/// A process. It is identified by id and start time, so that a reused id is not mistaken for it.
+/// A process, identified by id and start time, so that a process that reuses the id is not mistaken
+/// for it.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Process {
     pub pid: u32,
@@ -179,7 +180,7 @@ impl Process {
     #[must_use]
     pub fn find(pid: u32) -> Option<Self> {
         let stat = fs::read_to_string(format!("/proc/{pid}/stat")).ok()?;
-        // The name in parentheses may contain any characters.
+        // The name, which is in parentheses, may contain any characters.
         let mut rest = stat.rsplit_once(')')?.1.split_whitespace();
         let state = rest.next()?;
         let started = rest.nth(18)?.parse().ok()?;
@@ -202,13 +203,13 @@ pub struct Holder {
 #[derive(Clone, Debug, Serialize, Deserialize)]
 pub struct Ready {
     pub way: String,
-    /// Inode of the user namespace. A process in that namespace is inside the twin.
+    /// Inode of the user namespace. Processes in that namespace are inside the twin.
     pub user_namespace: u64,
-    /// The holder's file descriptor for the namespace of each node.
+    /// The holder's file descriptor for each node's namespace.
     pub namespaces: Vec<i32>,
-    /// Time to create namespaces and interfaces, in milliseconds.
+    /// Time in milliseconds to create namespaces and interfaces.
     pub namespaces_ms: f64,
-    /// Time to start the emulated transceivers, in milliseconds.
+    /// Time in milliseconds to start the emulated transceivers.
     pub devices_ms: f64,
 }
 

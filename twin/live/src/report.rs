@@ -1,8 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
-//! Reports the effect of a fault on a job in the twin.
+//! Reports how a fault affected a job in the twin.
 //!
-//! All figures are measured: light from `wiring.jsonl`, ranks from the daemon's hook, and steps
-//! from the job's output. All timestamps come from the same machine's clock.
+//! All figures are measured: light is taken from `wiring.jsonl`, ranks from the daemon's hook, and
+//! steps from the job's output. All timestamps come from one machine's clock.
 
 mod model;
 
@@ -23,40 +23,38 @@ use crate::ring::RingStep;
 use crate::up::Programs;
 use crate::wiring::{self, Rewired};
 
-/// Effect of a fault on the groups of a job.
+/// The effect of a fault on the groups of a job.
 #[derive(Clone, Debug, Serialize)]
 pub struct FaultReport {
     pub schema: &'static str,
     pub part: String,
     pub fault: String,
-    /// Time from the fault until packets can use the last of the new circuits, in milliseconds.
+    /// Time in milliseconds from the fault until packets can use the last of the new circuits, or
     /// `None` if no light moved.
     pub dark_ms: Option<f64>,
-    /// Time from the fault until the daemon has committed and the rank file is complete, in
-    /// milliseconds. `None` if this did not happen.
+    /// Time in milliseconds from the fault until the daemon has committed and the rank file is
+    /// complete, or `None` if this did not happen.
     pub ranks_ms: Option<f64>,
-    /// Time from the last rewiring request of a device until the kernel executed it, in
-    /// milliseconds.
+    /// Time in milliseconds from the last request to rewire a device until the kernel executed it.
     pub rewired_ms: Option<f64>,
-    /// The job's groups, ordered by decreasing interruption.
+    /// The job's groups; the longest interruption comes first.
     pub groups: Vec<GroupReport>,
-    /// The same node failure in packet runs. Empty for other faults.
+    /// The same node failure in packet simulations. Empty for other faults.
     pub modelled: Vec<Modelled>,
 }
 
-/// Steps of one group around the fault.
+/// Steps of one group before, during and after the fault.
 #[derive(Clone, Debug, Serialize)]
 pub struct GroupReport {
     pub group: String,
     pub steps: u64,
-    /// Longest time without a completed step after the fault, in milliseconds.
+    /// Longest time in milliseconds after the fault in which no step was completed.
     pub gap_ms: f64,
-    /// Median step time before the fault, in milliseconds.
+    /// Median step time in milliseconds before the fault.
     pub before_ms: Option<f64>,
-    /// Longest step after the fault, in milliseconds. A restarted step is measured from its
-    /// restart.
+    /// Longest step in milliseconds after the fault. A restarted step is measured from its restart.
     pub during_ms: Option<f64>,
-    /// Median step time after the interruption, in milliseconds.
+    /// Median step time in milliseconds after the interruption.
     pub after_ms: Option<f64>,
 }
 
@@ -107,7 +105,7 @@ fn milliseconds(us: u64) -> f64 {
 fn lines<T: DeserializeOwned>(folder: &Folder, name: &str) -> Result<Vec<T>, Error> {
     let file = folder.file(name);
     let text = fs::read_to_string(&file).unwrap_or_default();
-    // Skip error lines and lines truncated by a kill.
+    // Skip error lines, and lines that a kill truncated.
     Ok(text.lines().filter_map(|line| serde_json::from_str(line).ok()).collect())
 }
 

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-//! A small elastic all-reduce over a group's light. It continues with whatever neighbours remain
-//! after a change.
+//! A small elastic all-reduce over a group's light. After a change, it continues with the
+//! neighbours that remain.
 //!
 //! ```text
 //!   node    n0        n4        n8        n12        light runs along a line of nodes and back,
@@ -8,8 +8,8 @@
 //!           r7 ◀───── r6 ◀───── r5 ◀───── r4 ┘       one outward, one on the return
 //! ```
 //!
-//! A step sums a vector over all m members by reduce-scatter and then all-gather, in `2 (m - 1)`
-//! exchanges that each carry 1/m of the vector. Every sum is checked against its closed form. A
+//! A step sums a vector over all m members by a reduce-scatter followed by an all-gather, in `2 (m
+//! - 1)` exchanges of 1/m of the vector each. Every sum is checked against its closed form. A
 //! member that loses a neighbour waits for the next generation of the rank file, connects to its
 //! new neighbours, agrees with them on the next step, and continues.
 
@@ -28,7 +28,7 @@ pub struct RingStep {
     pub generation: u64,
     pub step: u64,
     pub members: usize,
-    /// Unix time of completion, in microseconds.
+    /// Unix time in microseconds when the step was complete.
     pub unix_us: u64,
     pub step_us: u64,
 }

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-//! Sets routes along a line of light, over which each node reaches every other node in the group
+//! Sets routes along a line of light, over which each node reaches every other node in its group
 //! through the nodes in between.
 //!
 //! ```text
@@ -7,8 +7,8 @@
 //!                              n4: n0-light via n0's port; n8-light, n12-light via n8's port
 //! ```
 //!
-//! Routes are derived from the ranks, so a change updates only the difference between two rank
-//! files. No other route leads to these addresses, so they are unreachable without light.
+//! Routes are derived from the ranks, so a change updates only what differs between two rank files.
+//! No other route leads to these addresses; without light they are unreachable.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::fs::File;
@@ -26,7 +26,7 @@ use crate::{Error, address, enter, link};
 type FirstHop = (u32, Ipv4Addr);
 type Ways = BTreeMap<Ipv4Addr, FirstHop>;
 
-/// Replaces the routes of `old` by those for `new` in every node where they differ.
+/// Replaces the routes for `old` by those for `new` in every node where they differ.
 pub(crate) fn rewrite(folder: &Folder, old: &Ranks, new: &Ranks) -> Result<(), Error> {
     let record = folder.record()?;
     let (holder, ready) = enter::up(folder)?;
@@ -36,7 +36,7 @@ pub(crate) fn rewrite(folder: &Folder, old: &Ranks, new: &Ranks) -> Result<(), E
     for name in nodes {
         let ways = |of: &BTreeMap<&str, Ways>| of.get(name).unwrap_or(&none).clone();
         let (old, new) = (ways(&old), ways(&new));
-        // Nodes without a namespace do not forward packets.
+        // A node without a namespace does not forward packets.
         let Ok(node) = record.node(name) else { continue };
         let batch = difference(node, &old, &new);
         if !batch.is_empty() {
@@ -47,7 +47,7 @@ pub(crate) fn rewrite(folder: &Folder, old: &Ranks, new: &Ranks) -> Result<(), E
     Ok(())
 }
 
-/// Runs a batch on a temporary thread, so that the other threads keep their namespace.
+/// Runs a batch on a temporary thread, so that all other threads stay in their namespace.
 fn in_network(network: &File, batch: RequestBatch) -> Result<(), Error> {
     let work = move || {
         setns(network, CloneFlags::CLONE_NEWNET)
@@ -78,15 +78,15 @@ fn all(ranks: &Ranks) -> BTreeMap<&str, Ways> {
     all
 }
 
-/// Returns the routes of the member at index `at` in both directions along the line, as far as
-/// there is light.
+/// Returns the routes of the member at index `at` in both directions along the line, up to the
+/// first dark fibre.
 fn ways(group: &Group, at: usize) -> Ways {
     let members = &group.members;
     let light = |at: usize| members[at].node.strip_prefix('n')?.parse().ok().map(address::light);
     let mut ways = Ways::new();
     let outward = (at + 1..members.len()).take_while(|far| members[far - 1].next.is_some());
     let back = (0..at).rev().take_while(|far| members[far + 1].previous.is_some());
-    // A neighbour's entry contains this node's port, and vice versa.
+    // A neighbour's entry contains the address of this node's port, and vice versa.
     let neighbour = |far: Option<usize>| far.and_then(|far| members.get(far));
     let next = neighbour(Some(at + 1)).and_then(|next| Some((next.previous?, members[at].next?)));
     let previous =

@@ -20,9 +20,9 @@ const CTL_WITHIN: Duration = Duration::from_secs(120);
 #[derive(Clone, Debug)]
 pub struct Wanted {
     pub fabric: PathBuf,
-    /// Plan to apply. If it is omitted, a plan is computed.
+    /// Plan to apply. If none is given, one is computed.
     pub plan: Option<PathBuf>,
-    /// Number of nodes with a namespace, counted from n0.
+    /// Number of nodes that get a namespace, counted from n0.
     pub nodes: Option<u32>,
     /// Rate limit of a fibre, in bytes per second.
     pub bytes_per_second: Option<u64>,
@@ -30,7 +30,7 @@ pub struct Wanted {
 
 #[derive(Clone, Debug)]
 pub struct Programs {
-    /// This program, which holds and enters the namespaces.
+    /// This program, which holds the namespaces and enters them.
     pub own: PathBuf,
     pub lightloom: PathBuf,
     pub daemon: PathBuf,
@@ -63,19 +63,19 @@ pub struct UpReport {
     pub transceivers: u32,
     pub circuits: usize,
     pub way: String,
-    /// Rate limit of a fibre in bytes per second. `None` means as fast as the machine allows.
+    /// Rate limit of a fibre in bytes per second, or `None` for as fast as the machine allows.
     pub bytes_per_second: Option<u64>,
     pub daemon_socket: PathBuf,
-    /// Time from the start until namespaces and interfaces existed, in milliseconds.
+    /// Time in milliseconds from the start until namespaces and interfaces existed.
     pub namespaces_ms: f64,
     pub devices_ms: f64,
-    /// Time from the start until the daemon had read every transceiver, in milliseconds.
+    /// Time in milliseconds from the start until the daemon had read every transceiver.
     pub daemon_ms: f64,
-    /// Time from the start until the plan had light, in milliseconds.
+    /// Time in milliseconds from the start until the plan's circuits had light.
     pub total_ms: f64,
 }
 
-/// Starts a twin. If that fails, removes everything that it created.
+/// Starts a twin. If that fails, everything that it created is removed.
 pub fn up(folder: &Folder, wanted: &Wanted, programs: &Programs) -> Result<UpReport, Error> {
     let start = Instant::now();
     let bytes = fs::read(&wanted.fabric)
@@ -281,7 +281,7 @@ fn wait_for(folder: &Folder, holder: &mut Child) -> Result<Ready, Error> {
     }
 }
 
-/// Quotes the end of a log before it is removed.
+/// Quotes the end of a log, which is removed afterwards.
 fn early(folder: &Folder, log: &str, what: &str) -> Error {
     let text = fs::read_to_string(folder.file("log").join(log)).unwrap_or_default();
     let last: Vec<_> = text.lines().rev().take(5).collect();

@@ -1,8 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
-//! Connects interfaces according to the emulated transceivers' light, and records the times.
+//! Connects interfaces as the light of the emulated transceivers changes, and records the times.
 //!
-//! Redirections are updated first. Carriers follow only if no further light change has arrived, so
-//! a move that is shorter than the kernel's work on a carrier causes no loss of carrier.
+//! Redirections are updated first. Carriers follow only if the light has not changed again, so a
+//! move that is shorter than the kernel's work on a carrier causes no loss of carrier.
 
 use std::collections::BTreeMap;
 use std::sync::mpsc::{Receiver, Sender, channel};
@@ -23,19 +23,19 @@ struct LightMove {
     changes: Vec<LightChange>,
 }
 
-/// A rewiring, which is one line in `wiring.jsonl`.
+/// A rewiring, written as one line of `wiring.jsonl`.
 #[derive(Clone, Debug, Serialize, Deserialize)]
 pub struct Rewired {
-    /// Unix time of the first reported change, in microseconds.
+    /// Unix time in microseconds of the first reported change.
     pub light_unix_us: u64,
-    /// Unix time, in microseconds, at which the kernel used the new connections.
+    /// Unix time in microseconds when the kernel used the new connections.
     pub done_unix_us: u64,
-    /// Time from the last reported change until the kernel used the new connections, in
-    /// microseconds.
+    /// Time in microseconds from the last reported change until the kernel used the new
+    /// connections.
     pub paths_us: u64,
-    /// Additional time to update carriers, in microseconds. 0 if no carrier changed.
+    /// Additional time in microseconds to update carriers, or 0 if no carrier changed.
     pub carriers_us: u64,
-    /// Connected bundles with their far ends.
+    /// Connected bundles and their far ends.
     pub joined: Vec<(String, String)>,
     /// Bundles that lost their far end.
     pub parted: Vec<String>,
@@ -49,7 +49,7 @@ struct Port {
     has_carrier: bool,
 }
 
-/// Starts the wiring thread. Changes passed to the returned function are processed in order.
+/// Starts the wiring thread. It processes the changes passed to the returned function in order.
 pub(crate) fn start(
     folder: &Folder,
     record: &Record,
@@ -61,7 +61,7 @@ pub(crate) fn start(
     std::thread::spawn(move || wiring.run(&receiver));
     Ok(move |changes| {
         let heard = LightMove { at: Instant::now(), unix_us: unix_us(), changes };
-        // The receiving thread ends only with the process.
+        // The thread that receives ends only with the process.
         let _ended = sender.send(heard);
     })
 }
@@ -121,7 +121,7 @@ impl Wiring {
     }
 
     fn paths(&mut self, changes: &[LightChange]) -> Result<(), Error> {
-        // The last reported state is current.
+        // Keep the last reported state of each interface.
         let mut wanted: BTreeMap<u32, Option<u32>> = BTreeMap::new();
         for change in changes {
             if let Some(index) = self.index(&change.bundle) {

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-//! Translates a scenario's faults to faults of devices, of the daemon and of its disk.
+//! Translates a scenario's faults to faults of devices, the daemon and its disk.
 
 use lightloom_devices::{DeviceFault, RackSlot};
 use lightloom_emulator::scenario::Effect;
@@ -9,7 +9,7 @@ use lightloom_units::id::{BundleId, OcsId};
 use super::World;
 use crate::setup::Installed;
 
-/// Power entering a port, in dBm, without light and with normal light.
+/// Power entering a port, in dBm: without light, and with normal light.
 const DARK_DBM: f64 = -60.0;
 const LIT_DBM: f64 = -3.0;
 
@@ -40,12 +40,12 @@ impl World {
                 let slot = self.rack.slot(&ocs.to_string());
                 slot.map(|slot| (slot, fault)).into_iter().collect()
             }
-            // These affect only the light at the port (see `shine`).
+            // These faults affect only the light at the port (see `shine`).
             Part::OcsPort(_) | Part::Uplink(_) => Vec::new(),
         }
     }
 
-    /// Starts or ends a loss of light, or a stuck mirror, at ports of optical switches.
+    /// Starts or ends a loss of light or a stuck mirror at ports of optical switches.
     pub(super) fn shine(&mut self, ports: &[(OcsId, u32)], effect: &Effect, begins: bool) {
         for &(ocs, port) in ports {
             let Some(slot) = self.rack.slot(&ocs.to_string()) else { continue };
@@ -77,7 +77,7 @@ impl World {
         }
     }
 
-    /// Ends faults, except other faults of the same devices. Devices that were without power
+    /// Ends faults without ending other faults of the same devices. Devices that had no power
     /// restart.
     pub(super) fn end_faults(&mut self, faults: Vec<(RackSlot, DeviceFault)>) {
         for (slot, fault) in faults {

@@ -47,7 +47,7 @@ impl World {
         }
     }
 
-    /// Returns the plan's port pairs that a switch connects in both directions.
+    /// Returns the port pairs that a switch connects in both directions, numbered as in the plan.
     fn passes(&self, index: usize) -> Option<(SimTime, Happened)> {
         let Installed::Switch(ocs, ports) = self.devices[index].installed else { return None };
         let ways: BTreeSet<(u32, u32)> = self.devices[index]
@@ -78,7 +78,7 @@ impl World {
         }
     }
 
-    /// Returns the actual light of a device. `None` for a transceiver without light.
+    /// Returns the actual light of a device, or `None` for a transceiver without light.
     pub(super) fn truth(&self, index: usize) -> Option<Positions> {
         let device = &self.devices[index];
         let way = |&(input, output): &(u16, u16)| (Slot(input.into()), Position(output.into()));
@@ -88,7 +88,8 @@ impl World {
         }
     }
 
-    /// Checks I2: settled light matches the ledger, or the device is listed as needing attention.
+    /// Checks I2: settled light must match the ledger unless the device is listed as needing
+    /// attention.
     pub(super) fn at_rest(&self, is_meant: impl Fn(&DeviceName) -> bool) -> Vec<String> {
         let mut wrong = Vec::new();
         let Some(control) = self.daemon.control.as_ref().filter(|_| !self.daemon.is_busy()) else {

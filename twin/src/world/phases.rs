@@ -1,5 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-//! Handles a job's phase requests, which are like those over `POST /v1/phases`, and their results.
+//! Handles a job's phase requests, which resemble those sent to `POST /v1/phases`, and their
+//! results.
 
 use lightloom_control::controller::Answer;
 use lightloom_control::policy::phases::{Standing, Wish};
@@ -10,7 +11,7 @@ use super::{World, WorldEvent};
 use crate::cost::COST;
 use crate::setup::micros;
 
-/// Longest phase duration that the daemon accepts.
+/// The longest phase duration that the daemon accepts.
 const LASTS_MAX: Picoseconds = Picoseconds::from_millis(86_400_000);
 
 pub(super) struct AskedPhase {
@@ -21,7 +22,7 @@ pub(super) struct AskedPhase {
 }
 
 impl World {
-    /// Handles a job's request for a phase, which replaces its unsettled request.
+    /// Handles a job's request for a phase, which replaces the job's unsettled request.
     pub(super) fn wishes(&mut self, wish: PhaseWish) {
         self.phases.asked += 1;
         let id = format!("phase-{}", self.phases.asked);
@@ -33,7 +34,7 @@ impl World {
         self.at(self.now + COST.handoff, WorldEvent::Asks(self.life));
     }
 
-    /// Repeats a request after a restart of the daemon.
+    /// Repeats the request after the daemon has restarted.
     pub(super) fn ask_again(&mut self) {
         let Some(asked) = &mut self.asked else { return };
         asked.id = format!("{} again {}", asked.id, self.life);
@@ -72,7 +73,7 @@ impl World {
         self.plan_turn(deadline);
     }
 
-    /// Checks whether the request has started to move light or is settled.
+    /// Checks whether the request is settled or has started to move light.
     pub(super) fn look_at_phase(&mut self) {
         let Some(asked) = &mut self.asked else { return };
         let answer = match self.daemon.standing(&asked.id) {
@@ -90,7 +91,7 @@ impl World {
         self.settle(answer);
     }
 
-    /// Reports the result to the job after the daemon has completed the change.
+    /// Reports the result to the job once the daemon has completed the change.
     fn settle(&mut self, answer: PhaseAnswer) {
         self.asked = None;
         match &answer {

@@ -1,12 +1,12 @@
 // SPDX-License-Identifier: Apache-2.0
-//! Compares the virtual run with the live daemon on ptys, and prints figures at 64 and 720 nodes.
+//! Compares the virtual run with the live daemon on ptys, and prints figures for 64 and 720 nodes.
 
 use crate::scenes;
 use cpu_time::ProcessTime;
 use lightloom_emulator::outcome::{FaultResult, StageName};
 use scenes::{ring, run, scene, took};
 
-/// Like `tests/it/dead_node.rs`: no line time, journal in memory.
+/// As in `tests/it/dead_node.rs`: lines take no time, and the journal is in memory.
 const PTYS: &str = "{lightloomd: {line_time: false, flush: 0us}}";
 
 fn milliseconds(fault: &FaultResult, stages: &[StageName]) -> f64 {
@@ -48,8 +48,8 @@ fn deaths(nodes: u32, gpus: u32, count: u64, control: &str) -> f64 {
     )
 }
 
-/// Prints figures to compare with `cargo test --test it 10_ms -- --ignored --nocapture`.
-/// docs/twin.md states how far the two agree.
+/// Prints figures to compare with those of `cargo test --test it 10_ms -- --ignored --nocapture`.
+/// docs/twin.md states how closely the two agree.
 #[test]
 fn faults_at_32_nodes_are_found_sooner_without_transfer_time() {
     let ptys = deaths(32, 96, 20, PTYS);
@@ -58,7 +58,7 @@ fn faults_at_32_nodes_are_found_sooner_without_transfer_time() {
     assert!((1.0..=20.0).contains(&ptys), "{ptys} ms");
 }
 
-/// Sizes that were not used to measure the cost model. `cargo test --test it among -- --ignored`
+/// Cluster sizes on which the cost model was not fitted. `cargo test --test it among -- --ignored`
 /// runs them live.
 #[test]
 #[ignore = "prints figures of docs/twin.md"]

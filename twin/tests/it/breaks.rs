@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-//! Faults of devices and of the daemon combined, and reproducibility with equal seeds.
+//! Combined faults of devices and the daemon, and reproducibility with equal seeds.
 
 use crate::scenes;
 use lightloom_emulator::outcome::StageName;
@@ -33,8 +33,8 @@ fn slow_disk_delays_light_by_its_flush() {
     assert_eq!(journal(&slow), Picoseconds::from_millis(50));
 }
 
-/// Kills the daemon at many points of a bypass and restarts it 20 ms later. It completes the change
-/// that its journal contains, and the ring continues.
+/// Kills the daemon at many points during a bypass and restarts it 20 ms later. It completes the
+/// change that its journal contains, and the ring continues.
 #[test]
 fn killed_daemon_finishes_the_bypass_after_restart() {
     let fabric = ring(32, 96);
@@ -49,7 +49,7 @@ fn killed_daemon_finishes_the_bypass_after_restart() {
     }
 }
 
-/// A module needed by the bypass reports a move that it did not make. Reading back detects this,
+/// A module that the bypass needs reports a move that it did not make. Reading back detects this,
 /// and the change is not committed.
 #[test]
 fn read_back_detects_a_lying_module() {
@@ -101,7 +101,7 @@ fn flapping_fibre_stays_within_the_bypass_limit() {
     assert!(outcome.groups.iter().all(|group| group.end.is_some()));
 }
 
-/// Receivers lock after light returns, during the daemon's qualification and beyond.
+/// Receivers lock some time after light returns, during the daemon's qualification or even later.
 #[test]
 fn links_carry_packets_after_receivers_lock() {
     let after_light = |relock: &str| {
@@ -122,8 +122,8 @@ fn links_carry_packets_after_receivers_lock() {
     assert_eq!(waits, [qualified, qualified], "hidden behind {qualified} of qualification");
 }
 
-/// The daemon identifies a failed node by its modules. Its GPUs count as lost once, in addition to
-/// the rest of the group's.
+/// The daemon identifies a failed node by its modules. The node's GPUs count as lost once, in
+/// addition to the rest of the group.
 #[test]
 fn gpus_of_a_failed_node_are_counted_once() {
     let dead = "{part: n2, at: 100us}";
@@ -133,7 +133,8 @@ fn gpus_of_a_failed_node_are_counted_once() {
     assert_eq!(fault.gpus_lost, 16, "{fault}");
 }
 
-/// A bundle that cannot move fails the first bypass. The next one avoids it without waiting.
+/// Because a bundle cannot move, the first bypass fails. The next one avoids the bundle without
+/// waiting.
 #[test]
 fn bypass_that_failed_at_a_stuck_bundle_is_retried_at_once() {
     let fabric = ring(32, 96);

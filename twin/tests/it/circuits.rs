@@ -1,13 +1,13 @@
 // SPDX-License-Identifier: Apache-2.0
 //! Phases of a step under the shipped daemon: its policy schedules the changes, its drivers execute
-//! them in three protocols, and traffic waits for the circuits.
+//! them over three protocols, and traffic waits for the circuits.
 
 use lightloom_emulator::outcome::{DaemonResult, Outcome};
 use lightloom_units::Picoseconds;
 
 use crate::scenes::{read, run};
 
-/// Eight nodes on rings below four leaves, which three optical switches connect; a step of two
+/// Eight nodes on rings below four leaves, which three optical switches connect, and a step of two
 /// phases.
 const FABRIC: &str = "
 kind: fabric
@@ -68,7 +68,7 @@ fn known_transitions_finish_on_time_in_every_protocol() {
         assert_eq!((counts.asked, counts.lit, counts.kept, counts.missed), (6, 6, 0, 0));
         assert_eq!((daemon.devices, daemon.switches), (16, 3));
         // The plan assumes 24 ms per transition, which is too short. The first step shows the
-        // difference; the following ones are on time.
+        // difference; all later steps are on time.
         let took = steps(&outcome);
         assert!(took[0] > assumed[0], "{language}: {took:?}");
         assert_eq!(took[1..], assumed[1..], "{language}");

@@ -1,10 +1,10 @@
 // SPDX-License-Identifier: Apache-2.0
-//! Two simultaneous faults drawn from a seed. The shipped daemon violates no invariant, every
+//! Two simultaneous faults that a seed determines. The shipped daemon violates no invariant, every
 //! packet is accounted for, and groups that share nothing with the failed parts end at the same
 //! picosecond as without faults.
 //!
-//! `LIGHTLOOM_TWIN_SEEDS=1000 cargo test -p lightloom-twin --test it double_faults:: --
-//! --nocapture` runs more.
+//! To run more seeds: `LIGHTLOOM_TWIN_SEEDS=1000 cargo test -p lightloom-twin --test it
+//! double_faults:: -- --nocapture`.
 
 use crate::scenes;
 use std::collections::BTreeMap;
@@ -25,7 +25,7 @@ fn seeds() -> u64 {
     asked.and_then(|text| text.parse().ok()).unwrap_or(cases(50, 1_000))
 }
 
-/// Draws two faults of any kind up to 40 ms apart, and returns their parts.
+/// Draws two faults of any kind, up to 40 ms apart, and returns the affected parts.
 fn faults(seed: u64) -> (String, Vec<String>) {
     let mut draws = Seed(seed).stream("double faults", 0);
     let mut text = Vec::new();
@@ -52,7 +52,7 @@ fn faults(seed: u64) -> (String, Vec<String>) {
     (text.join(", "), kinds)
 }
 
-/// Returns the node of a part and the nodes at the other ends of the part's fibres.
+/// Returns the node of a part, and the nodes at the far ends of the part's fibres.
 fn touched(scenario: &Scenario, part: &str) -> Vec<NodeId> {
     let lightloom_emulator::scenario::On::Fabric(fabric) = &scenario.on else { return Vec::new() };
     let part: lightloom_fabric::fault::Part = part.parse().unwrap();

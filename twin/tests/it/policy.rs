@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-//! Compares policies: the interruption caused by a failed node, and the number of false bypasses of
-//! modules that are merely slow.
+//! Compares policies: how long a failed node interrupts a group, and how many modules that are
+//! merely slow are bypassed by mistake.
 
 use crate::scenes;
 use scenes::{ring, run, scene};
@@ -8,7 +8,7 @@ use scenes::{ring, run, scene};
 const SEEDS: u64 = 6;
 
 /// Returns the median time in milliseconds from the fault until the group continues. Failures occur
-/// at various points of a polling interval.
+/// at various points of the polling interval.
 fn lost(control: &str, seeds: u64) -> f64 {
     let fabric = ring(32, 96);
     let mut all = Vec::new();
@@ -22,16 +22,17 @@ fn lost(control: &str, seeds: u64) -> f64 {
     if all.is_empty() { f64::NAN } else { all[all.len() / 2] }
 }
 
-/// Conditions that make a working module appear failed. Its light is good except for short losses.
+/// Conditions that make a working module appear failed although its light is good except for short
+/// losses.
 #[derive(Clone, Copy, Debug)]
 enum Doubt {
-    /// Both lines of a node are late by 80 ms, and a fibre of the node loses light briefly.
+    /// Both lines of a node are 80 ms late, and a fibre of the node briefly loses light.
     LateAndBlinks,
-    /// A line carries nothing for 4 s.
+    /// A line is silent for 4 s.
     SilentLine,
-    /// A line carries nothing for 4 s, with 50 ms per flush.
+    /// A line is silent for 4 s, and each flush takes 50 ms.
     SilentLineSlowDisk,
-    /// A module falsely reports a move, and a fibre of the module loses light briefly.
+    /// A module falsely reports a move, and one of its fibres briefly loses light.
     LiesAndBlinks,
 }
 
@@ -42,7 +43,7 @@ fn doubt(doubt: Doubt, node: u64) -> String {
     let blink = format!(
         "{{part: n{node}/b0.1, effect: {{flapping: {{down: 3ms, up: 400ms, times: 3}}}}, at: 100us}}"
     );
-    // Answers this late arrive only after the line works again.
+    // Answers this late do not arrive until the line works again.
     let silent = format!("{{part: n{node}/b0, effect: {{late: 10s}}, at: 1ms, lasts: 4s}}");
     match doubt {
         Doubt::LateAndBlinks => {
@@ -58,12 +59,12 @@ fn doubt(doubt: Doubt, node: u64) -> String {
     }
 }
 
-/// Returns the number of bypasses of working modules.
+/// Returns how many working modules were bypassed.
 fn false_bypasses(control: &str, of: Doubt, seeds: u64) -> u64 {
     let fabric = ring(32, 96);
     let run = |seed: u64| {
         let node = seed * 7 % 32;
-        // Keeps the run going until the last fault has started.
+        // Keep the run going until the last fault has started.
         let far = (node + 16) % 32;
         let last = format!("{{part: n{far}/b0, effect: {{late: 1ms}}, at: 10s}}");
         let faults = format!("{}, {last}", doubt(of, node));
@@ -74,7 +75,7 @@ fn false_bypasses(control: &str, of: Doubt, seeds: u64) -> u64 {
     (0..seeds).map(run).sum()
 }
 
-/// A dead line with good light must not cause a bypass, however short the heartbeat.
+/// A dead line must not cause a bypass while the light is good, however short the heartbeat is.
 #[test]
 fn silence_beyond_any_heartbeat_bypasses_no_healthy_module() {
     let of = |heartbeat: &str| {

@@ -8,7 +8,7 @@ use lightloom_emulator::scenario::file::{NamedFile, load};
 
 use crate::scenes::run_read;
 
-/// Two jobs of a shipped fabric, with these faults and this control plane.
+/// Two jobs on a shipped fabric, with these faults and this control plane.
 fn trained(faults: &str, control: &str) -> Outcome {
     let what = "train:\n  - {job: pretrain, steps: 1}\n  - {job: finetune, steps: 2}\ntraffic:\n  \
                 - {name: storage, run: permutation, hosts: [n14, n15], bytes: 64MiB}\n";
@@ -46,8 +46,8 @@ fn training_job_continues_after_a_bypass_by_the_real_daemon() {
     let waited = fault.restored.unwrap().since(fault.at.unwrap());
     assert!(why.fault.get().abs_diff(waited.get()) <= 1, "{} is not {waited}", why.fault);
 
-    // Before the fault, and for groups that share nothing with it, the control planes do not
-    // differ.
+    // Before the fault, and for groups that share nothing with it, the two control planes give the
+    // same result.
     let assumed = trained("{part: n1, at: 100ms}", "{assumed: {detection_delay: 1ms}}");
     let ends = |outcome: &Outcome, job: &str| {
         let steps = outcome.steps.of_jobs().iter().filter(|step| step.job == job);

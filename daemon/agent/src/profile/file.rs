@@ -15,16 +15,16 @@ use serde::{Deserialize, Deserializer, de};
 pub struct ProfileFile {
     /// Name used in messages.
     pub name: String,
-    /// Modules that it fits, by their page 00h.
+    /// Modules that this profile fits, identified by page 00h.
     #[serde(rename = "match")]
     pub fits: MatchFile,
-    /// Custom pages that it accesses, such as `B0h`: B0h to FFh.
+    /// Custom pages that it accesses, from `B0h` to `FFh`.
     #[serde(default)]
     pub pages: Vec<CustomPage>,
-    /// Bytes that a module must contain before anything is written to it.
+    /// Bytes that a module must contain before the agent writes to it.
     #[serde(default)]
     pub marks: Vec<MarkFile>,
-    /// Number of switch groups, 1 to 8. The lanes of a group are moved by one switch element.
+    /// Number of switch groups, 1 to 8. One switch element moves all lanes of a group.
     pub groups: u8,
     /// Paths and their codes.
     pub paths: PathCodesFile,
@@ -43,8 +43,8 @@ pub struct ProfileFile {
     /// light is at its path.
     #[serde(default)]
     pub moved: Option<OutcomeFile>,
-    /// Power on each external path, two bytes each, in 0.1 µW [default: that of the lanes, for the
-    /// current path].
+    /// Power on each external path, two bytes each, in 0.1 µW [default: the power of the lanes, for
+    /// the current path].
     #[serde(default)]
     pub taps: Option<Register>,
     /// Registers with the name that the module sends over its light, and the name it receives.
@@ -183,7 +183,7 @@ pub enum Word {
 #[derive(Clone, Debug, Deserialize, JsonSchema)]
 #[serde(deny_unknown_fields)]
 pub struct OutcomeFile {
-    /// Where to read them.
+    /// Where to read the outcome codes.
     pub from: CodeSourceFile,
     /// Meaning of the codes. Other codes are a hardware fault.
     pub means: Vec<MeansFile>,
@@ -245,7 +245,7 @@ impl OutcomeMeaning {
 pub struct LinkNamesFile {
     /// Register for the module's own name, four bytes, written by the host.
     pub own: Register,
-    /// Register with the name received by group 0, four bytes, followed by the path of its sender.
+    /// Register with the name that group 0 receives, four bytes, followed by the sender's path.
     pub neighbour: Register,
 }
 

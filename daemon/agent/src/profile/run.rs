@@ -77,7 +77,8 @@ impl ModuleProfile {
         Ok(true)
     }
 
-    /// As sensed by the module. An error can be a code that the profile does not have.
+    /// Returns the paths that the module senses. Also fails if it reports a code that the profile
+    /// does not list.
     pub fn active(&self, memory: &mut dyn ModuleMemory) -> Result<Paths, BusError> {
         let mut paths = [Path::DARK; GROUPS_MAX];
         for (path, code) in paths.iter_mut().zip(self.codes(memory, &self.file.active)?) {
@@ -90,7 +91,7 @@ impl ModuleProfile {
         Ok(paths)
     }
 
-    /// Moves nothing. Returns the outcome per group.
+    /// Prepares the change without moving light. Returns the outcome of each group.
     pub fn arm(
         &self,
         memory: &mut dyn ModuleMemory,

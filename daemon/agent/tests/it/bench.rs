@@ -109,7 +109,7 @@ impl I2cWire for Bare {
     }
 }
 
-/// Loads a shipped profile after replacing these strings in it.
+/// Loads a shipped profile with these strings replaced.
 pub(crate) fn shipped(name: &str, changes: &[(&str, &str)]) -> Result<ModuleProfile, Vec<String>> {
     let folder = concat!(env!("CARGO_MANIFEST_DIR"), "/../../topologies/modules");
     let mut text = std::fs::read_to_string(format!("{folder}/{name}.yaml")).unwrap();

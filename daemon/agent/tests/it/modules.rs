@@ -149,7 +149,8 @@ fn bus_failure_leaves_the_outcome_unknown() {
     assert_eq!(ask(&mut module, &Request::Status), Err(RequestRefusal::BusFailed));
 }
 
-/// A move counts as made even if no light arrives, because a daemon that reads back relies on it.
+/// A move counts as complete even if no light arrives, because the daemon relies on this when it
+/// reads back.
 #[test]
 fn counts_a_move_into_a_dark_fibre() {
     let folder = tempfile::tempdir().unwrap();
@@ -179,8 +180,8 @@ fn unknown_path_code_is_not_reported_as_dark() {
     assert!(module.trouble().unwrap().contains("code 15"), "{:?}", module.trouble());
 }
 
-/// Loss of light is reported within the time of a flag plus a poll, and its return after the flag
-/// time without one. A module's own move causes no event, and only one event is outstanding at a
+/// Loss of light is reported within the flag time plus a poll, and the return of light after a flag
+/// time without a flag. A module's own move causes no event, and only one event is outstanding at a
 /// time.
 #[test]
 fn reports_lost_and_returned_light_without_a_request() {

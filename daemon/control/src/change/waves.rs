@@ -15,8 +15,9 @@ pub trait Domains {
     fn domain(&self, device: &DeviceName, slot: Slot) -> String;
     fn dark_links_max(&self) -> usize;
     fn sharing(&self, device: &DeviceName) -> Sharing;
-    /// Returns how far the position number of a duplex port is above its slot number, where ports
-    /// are duplex. A circuit is then two moves that go together, and one link.
+    /// Returns the offset from a duplex port's slot number to its position number, or `None` if
+    /// ports are not duplex. A circuit between duplex ports takes two moves in the same wave and
+    /// counts as one link.
     fn duplex(&self, _device: &DeviceName) -> Option<u32> {
         None
     }
@@ -27,7 +28,7 @@ fn fits(changes: &Moves, way: &[Moves]) -> bool {
     for (device, m) in way.iter().flatten().flat_map(|(d, moves)| moves.iter().map(move |m| (d, m)))
     {
         let Some(whole) = left.get_mut(&(device.clone(), m.slot)) else { return false };
-        // A slot may go dark on the path to its end.
+        // A slot may go dark before it reaches its final position.
         if whole.from != m.from || (m.to != whole.to && !m.to.is_dark()) {
             return false;
         }
@@ -47,7 +48,7 @@ pub(super) fn legs<'a>(
     Some((at, way.iter().map(|stage| stage.iter().map(ends).collect()).collect()))
 }
 
-/// Moves that no stage names come last.
+/// Orders the moves by stage. Moves that no stage names come last.
 #[must_use]
 pub fn waves_in_stages(changes: &Moves, stages: &[Fabric], domains: &impl Domains) -> Vec<Wave> {
     let mut left = keyed(changes);
@@ -74,8 +75,8 @@ pub fn waves_in_stages(changes: &Moves, stages: &[Fabric], domains: &impl Domain
 }
 
 /// Within a wave every new position is free after the wave's removals, so the end of a wave is
-/// always valid. A cycle longer than the bound is broken by leaving one slot dark for a wave; with
-/// duplex ports, by leaving the old peers of one new circuit dark.
+/// always valid. To break a cycle longer than the bound, one slot stays dark for a wave; with
+/// duplex ports, the old peers of one new circuit do.
 #[must_use]
 pub fn waves(changes: &Moves, domains: &impl Domains) -> Vec<Wave> {
     let mut planner = WavePlanner::new(changes, domains);
@@ -173,8 +174,8 @@ impl<'a, D: Domains> WavePlanner<'a, D> {
         closure
     }
 
-    /// Returns the pending moves that this one requires: the holder of its new position and, with
-    /// duplex ports, the other directions of its old and new circuits.
+    /// Returns the pending moves that this one requires: the move of the slot that holds its new
+    /// position and, with duplex ports, the moves of the opposite directions of both circuits.
     fn tied(&self, key: &Key) -> Vec<Key> {
         let m = self.pending[key];
         let in_the_way = self.in_the_way(key);
@@ -239,8 +240,8 @@ impl<'a, D: Domains> WavePlanner<'a, D> {
     }
 
     fn open(&mut self, moves: &mut Moves) {
-        // A circuit that is open already goes first, so that no more slots are parked than one
-        // opening needs.
+        // A circuit that is already open goes first, so that only the slots of one opening are
+        // parked.
         let duplex = |key: &&Key| self.domains.duplex(&key.0).is_some();
         let begun = self.parked.iter().find(duplex).cloned();
         let lit = || self.pending.iter().find(|(_, m)| !m.from.is_dark());

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-//! Cabling faults by fibre, and the two plugs to exchange.
+//! Cabling faults by fibre, and the two plugs to swap.
 
 use std::collections::BTreeMap;
 
@@ -51,7 +51,8 @@ impl CablingFinding {
     }
 }
 
-/// Two exchanged plugs. Exchanging them, or those at the other ends, corrects two fibres.
+/// Two swapped plugs. Swapping them back, or swapping the plugs at the other ends, corrects two
+/// fibres.
 #[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord, Serialize, Deserialize)]
 pub struct Swap {
     pub plugs: [String; 2],

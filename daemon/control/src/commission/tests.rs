@@ -11,7 +11,7 @@ use super::*;
 
 const LEAST: i32 = -14_000;
 
-/// The end at which the light of each end arrives, its power, and whether neighbours have names.
+/// The end that receives each end's light, the received power, and whether neighbours have names.
 struct Plant {
     arrives: BTreeMap<FibreEnd, (FibreEnd, i32)>,
     names: bool,

@@ -1,9 +1,9 @@
 // SPDX-License-Identifier: Apache-2.0
 //! The devices and an agenda of due reads, so that no event needs a scan of all devices.
 //!
-//! The due time of a read usually depends on one device only, and is computed again when an event
-//! changes that device. Where it depends on other devices as well, as for a late read, it is
-//! computed on each query.
+//! The due time of a read usually depends on one device only, so an event that changes this device
+//! recomputes it. Each query recomputes a due time that depends on other devices as well, such as
+//! the time of a late read.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::ops::Deref;

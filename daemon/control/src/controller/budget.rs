@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
-//! The limit on the daemon's own changes. It counts changes that moved light and left it there. A
-//! change that was rolled back counts once for all its tries; one that moved nothing does not
-//! count. The [backoff](crate::bypass::Backoff) limits their tries.
+//! The limit on the daemon's own changes. Each change that took effect counts. A change that was
+//! rolled back counts once, however often the daemon tries it, and a change that moved nothing does
+//! not count. The [backoff](crate::bypass::Backoff) limits how often such a change is tried.
 
 use std::collections::{BTreeMap, BTreeSet, VecDeque};
 
@@ -15,7 +15,8 @@ use crate::state::{DeviceName, Micros, Now};
 #[derive(Clone, Debug)]
 pub(super) struct OwnChange {
     at: Micros,
-    /// The devices that it moved and brought back; `None` if they stayed at their new positions.
+    /// The devices that the change moved and rolled back; `None` if they stayed at their new
+    /// positions.
     back: Option<BTreeSet<DeviceName>>,
 }
 
@@ -55,7 +56,7 @@ impl Controller {
         }
         self.own_changes.retain(|own| own.at + OWN_CHANGES_WINDOW > now.mono);
         let own = OwnChange::new(now.mono, result, parts);
-        // A repeated try counts from now on.
+        // A further attempt at the same change replaces the earlier one, with the current time.
         self.own_changes.retain(|known| {
             known.back.is_none() || own.as_ref().is_none_or(|own| own.back != known.back)
         });
@@ -67,7 +68,8 @@ fn is_own_change(actor: &Actor, cause: &Cause) -> bool {
     matches!(cause, Cause::Bypass | Cause::Drift) && actor.is_policy()
 }
 
-/// On the monotonic clock of `now`, and at most as old as that clock.
+/// Returns the own changes in the ledger by the monotonic clock of `now`. No change is older than
+/// that clock.
 pub(super) fn own_changes(ledger: &Ledger, now: &Now) -> VecDeque<OwnChange> {
     let own = |past: &&Past| is_own_change(&past.actor, &past.cause);
     let age = |past: &Past| Micros::from_millis(now.wall_ms.saturating_sub(past.wall_ms));

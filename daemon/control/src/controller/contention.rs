@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-//! Another controller changes the same device: this is detected, reported with evidence, and not
-//! fought.
+//! Detects that another controller changes the same device, and reports it with evidence instead of
+//! fighting it.
 //!
 //! ```text
 //!   drift ─▶ restore ─▶ the same slots drift again soon ─▶ wait 2 s, restore ─▶ again ─▶ wait 16 s, restore ─▶ again
@@ -10,8 +10,8 @@
 //! ```
 //!
 //! Two controllers that both restore would move light without end, and each move interrupts a link.
-//! After a quiet time one restore is tried; if that is undone as well, the next quiet time is twice
-//! as long.
+//! After a quiet time the daemon tries one restore. If the other controller undoes it as well, the
+//! next quiet time is twice as long.
 
 use std::collections::{BTreeMap, BTreeSet};
 
@@ -27,7 +27,7 @@ const FIRST_WAIT: Micros = Micros::from_secs(2);
 const AGAIN_WITHIN: Micros = Micros::from_secs(120);
 const POLLS: u64 = 12;
 pub const QUIET: Micros = Micros::from_secs(3600);
-/// The quiet time doubles with each try that was undone, up to 32 h.
+/// The quiet time doubles with each undone restore, up to 32 h.
 const DOUBLINGS_MAX: u32 = 5;
 
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -107,7 +107,7 @@ impl Controller {
         known.claimed_by.is_none() && !stopped && known.not_before <= now.mono
     }
 
-    /// Handles a report of another controller. A reported change is read immediately.
+    /// Handles a report about another controller. Reads the device soon if the report is a change.
     pub(super) fn foreign(
         &mut self,
         now: &Now,
@@ -191,7 +191,7 @@ impl Controller {
                 continue;
             }
             if known.is_stopped() {
-                // The quiet time is over, and this was the one try.
+                // The quiet time is over, and this was the only restore after it.
                 known.quiet_tries += 1;
             } else {
                 known.restores += 1;

@@ -8,16 +8,17 @@
 //! ```
 //!
 //! A fibre is dark by intent while an end is being moved, is at another position, or settles. An
-//! end can be at another position after a partial change, a move by others, or a late command. So
-//! only a span counts in which both ends were *read* to look at each other. It begins with the
-//! answer to the first such read and ends with the request of the last, because a device measures
-//! its light somewhere between the two.
+//! end can be at another position after a partial change, a move by others, or a late command.
+//! Darkness therefore counts only while *reads* show that both ends look at each other. This time
+//! begins with the answer to the first such read and ends with the request of the last, because a
+//! device measures its light at some point between request and answer.
 
 use super::{Action, Controller, Seen};
 use crate::drive::Site;
 use crate::state::{DeviceName, FibreEnd, Micros, Now, Observation, Position, Slot, at};
 
-/// Later reads are slower, because a far end may be unreachable for long.
+/// Number of reads at short intervals. Later reads are less frequent, because a far end may be
+/// unreachable for long.
 const QUICK_READS: u32 = 100;
 
 #[derive(Clone, Copy, Debug)]
@@ -27,7 +28,7 @@ pub(super) struct Dark {
     power_mdbm: i32,
 }
 
-/// A fibre with proven darkness towards an end.
+/// A fibre that provably delivers no light to its near end.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct DarkFibre {
     pub near: FibreEnd,
@@ -42,7 +43,7 @@ impl Controller {
         self.ledger.open.as_ref().is_some_and(|open| open.intent.after.contains_key(device))
     }
 
-    /// Returns whether only a fault can explain that a device sends or sees no light.
+    /// Returns whether only a fault can explain why a device sends or receives no light.
     pub(super) fn is_at_rest(&self, device: &DeviceName) -> bool {
         !self.is_moving(device) && !self.ledger.attention.contains_key(device)
     }
@@ -101,8 +102,8 @@ impl Controller {
             let (is_first, wait) =
                 (dark.reads == 1, if dark.reads > QUICK_READS { slow } else { quick });
             if self.looks_back(&far) && self.dark_fibre(device, slot).is_none() {
-                // Some time after the last read: the far end may miss light as well, and the two
-                // would otherwise trigger each other's reads without a pause.
+                // Wait after the last read. The far end may miss light as well, and the two would
+                // otherwise trigger each other's reads without a pause.
                 let wait = wait.max(limits.settle_poll);
                 for device in [device, &far.0] {
                     self.look_within(device, wait);
@@ -146,7 +147,8 @@ impl Controller {
         dark.collect()
     }
 
-    /// A probe only asks whether light arrives, so missing light is no fault then.
+    /// Returns whether a probe set this slot. A probe tests whether light arrives, so missing light
+    /// is not a fault then.
     fn is_probed(&self, device: &DeviceName, slot: Slot) -> bool {
         self.ledger.probed.get(device).is_some_and(|slots| slots.contains(&slot))
     }
@@ -169,7 +171,7 @@ impl Controller {
             (self.inventory.limits(device), self.inventory.limits(&far.0));
         let shut = self.is_shut(device, slot) || self.is_shut(&far.0, far.1);
         let at_rest = self.is_at_rest(device) && self.is_at_rest(&far.0) && !shut;
-        // A later read agrees, and no module of the far end's node answers.
+        // Later reads confirmed the loss, and no module of the far end's node answers.
         let dead = !other.up && other.signalled.is_found_dead;
         // An unreachable far end looked back when it was last reachable. If this process has not
         // read it, the journal knows its position.
@@ -180,15 +182,15 @@ impl Controller {
         {
             return None;
         }
-        // A far end that sees light may see another end's, and then the fibre is not at fault. So
-        // only its reads with neighbour names count.
+        // A far end that sees light may see the light of another end. The fibre is then not at
+        // fault, so only reads of the far end that include neighbour names count.
         let far_read_at = if self.sees_somebody(far) { other.named_at } else { other.read_at };
         let since = dark.since.max(seen.stands_since).max(other.stands_since);
         let (since, until) = match other.up {
             true => (since, seen.read_at.min(far_read_at)),
             false => (since.max(other.silent_from(far_limits.silent_within)), seen.read_at),
         };
-        // The light promises of a far end are available once it was reached.
+        // The daemon knows a far end's promised times once it has reached it.
         let dark_within = match other.was_up {
             true => near_limits.dark_within.max(far_limits.dark_within),
             false => near_limits.dark_within,

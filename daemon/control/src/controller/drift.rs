@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-//! Drift, which the policy may restore, and light from another end than the fabric's.
+//! Drift, which the policy may correct, and light from an end other than the fabric file's.
 
 use std::collections::BTreeSet;
 
@@ -14,7 +14,7 @@ use crate::state::{DeviceName, Fabric, FibreEnd, Micros, Neighbours, Now, Positi
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Crossed {
     pub end: FibreEnd,
-    /// The end whose light arrives, in the device's words: `n17/b0.2`.
+    /// The end whose light arrives, as the device reports it, such as `n17/b0.2`.
     pub lit_by: String,
     pub should_be: FibreEnd,
 }
@@ -60,7 +60,8 @@ impl Controller {
             .collect()
     }
 
-    /// Takes a device at the plan's position as ours, even if another position was adopted before.
+    /// Takes ownership of slots at the plan's positions, even if other positions were adopted
+    /// before.
     fn take_planned(&mut self, device: &DeviceName, actions: &mut Vec<Action>) {
         let ledger = &self.ledger;
         let left = ledger.attention.contains_key(device) || ledger.owed.contains_key(device);
@@ -83,8 +84,9 @@ impl Controller {
         self.append(Record::Adopted { asked, positions, wall_ms: 0 }, actions);
     }
 
-    /// Empty while the device moves or is unreachable. Names that were right may be up to
-    /// [`crate::state::NEIGHBOURS_EVERY`] reads old; wrong names are checked in each read.
+    /// Returns the ends of a device that receive light from the wrong end; empty while the device
+    /// moves or is unreachable. Correct names may be up to [`crate::state::NEIGHBOURS_EVERY`] reads
+    /// old; each read checks wrong names.
     #[must_use]
     pub fn crossed(&self, device: &DeviceName) -> Vec<Crossed> {
         let seen = self.devices.get(device).filter(|seen| seen.up && !self.is_moving(device));
@@ -109,9 +111,10 @@ impl Controller {
         }
     }
 
-    /// Returns whether the next read of a device asks for its neighbours. It does if one was wrong,
-    /// to notice a repair early, or if light is missing at the other end of a fibre. A module of a
-    /// node that may be dead is asked only for its status, which it promises to answer soonest.
+    /// Returns whether the next read of a device asks for its neighbours. It does if a neighbour
+    /// was wrong, to notice a repair early, or if light is missing at the other end of a fibre. If
+    /// the node may be dead, the read requests only the status, which has the shortest promised
+    /// answer time.
     pub(super) fn asks_for_neighbours(&mut self, device: &DeviceName) -> Neighbours {
         let Some(seen) = self.devices.get_mut(device) else { return Neighbours::Usual };
         if seen.signalled.is_suspected() {
@@ -132,7 +135,7 @@ impl Controller {
         let Some(observed) = known.observed else { return };
         let mut drift = drift(known.owned, &observed.positions);
         let planned = self.planned(device);
-        // A module that was never set rests at loopback, where its light reaches no other.
+        // A module that was never set rests at loopback, where its light reaches no other module.
         let rests = |drift: &Drift| {
             self.ledger.version > 0 && drift.wanted.is_dark() && !device.leads_out(drift.observed)
         };
@@ -174,8 +177,8 @@ impl Controller {
         Apply { target, mode, cause, plan_sha256, ..Default::default() }
     }
 
-    /// Restores every reachable device to the plan and the journal; empty if no device differs. An
-    /// error if only light of others differs.
+    /// Returns a change that restores every reachable device to the plan and the journal; empty if
+    /// no device differs. Fails if only foreign light differs.
     pub fn way_home(&self) -> Result<Apply, Vec<String>> {
         let answers =
             self.devices.iter().filter(|(device, seen)| seen.up && !self.is_lever(device));
@@ -195,7 +198,7 @@ impl Controller {
         Ok(self.put_back(target))
     }
 
-    /// A device that lost power or restarted has moved no light since.
+    /// Returns whether a drifted device lost power or restarted and has moved no light since.
     #[must_use]
     pub fn has_restarted(&self, device: &DeviceName) -> bool {
         let seen = self.devices.get(device).filter(|seen| is_ours(seen));

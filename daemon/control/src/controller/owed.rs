@@ -13,13 +13,13 @@ use crate::owed::Owed;
 use crate::record::{Cause, OnFailure};
 use crate::state::{DeviceName, Micros, Move, Now, Observation, Positions, Txn};
 
-/// The actions that an operator can take about a device in attention, if they would be accepted.
+/// The actions on a device in attention that the daemon would accept from an operator.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Remedy {
     /// No action is possible until this transaction has ended.
     Over(Txn),
-    /// The device does not answer, so it cannot be adopted or moved. Its deferred change is made
-    /// when it answers.
+    /// The device does not answer, so it cannot be adopted or moved. The daemon makes its deferred
+    /// change when it answers.
     Answer {
         owed: bool,
     },
@@ -82,7 +82,8 @@ impl Controller {
         let silent = waits.filter(|(device, _)| !self.answers(device) || self.is_slow(now, device));
         silent
             .map(|(device, until)| {
-                // The last request may be sent just before the time is over; its answer is still awaited.
+                // The daemon still awaits the answer to a request that it sent just before the end
+                // of the time.
                 let last = self.devices[&device].in_flight.as_ref().map(|flight| flight.deadline);
                 let until = until.max(last.unwrap_or_default());
                 (device, until - now.mono)
@@ -95,7 +96,8 @@ impl Controller {
         flight.is_some_and(|flight| flight.asked + ANSWERS_WITHIN < now.mono)
     }
 
-    /// Silent devices are assumed at the ledger's positions and left out if they need not move.
+    /// Assumes that silent devices are at the ledger's positions, and omits them if they need not
+    /// move.
     pub(super) fn changes_back(
         &self,
         back: &mut Apply,
@@ -159,7 +161,8 @@ impl Controller {
         }
     }
 
-    /// After each failure the pause until the next try grows.
+    /// Makes a deferred change that is due. The pause before the next attempt grows with each
+    /// failure.
     pub(super) fn settle(&mut self, now: &Now, actions: &mut Vec<Action>) {
         if self.busy(now).is_some() {
             return;

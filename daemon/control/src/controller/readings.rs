@@ -1,9 +1,10 @@
 // SPDX-License-Identifier: Apache-2.0
 //! Readings of the links in use, as input of the [diagnosis](crate::diagnosis).
 //!
-//! A status has the light at a fibre end, the position of the module and whether it answers. Bit
-//! errors and the light of each lane are in registers that no poll reads. Uncertain readings are
-//! left out: missing light in too few reads, and a module that may still answer a hello.
+//! A status contains the light at a fibre end and the module's position, and shows whether the
+//! module answers. Bit errors and the light of each lane are in registers that no poll reads.
+//! Uncertain evidence is left out: missing light in too few reads, and a module that may still
+//! answer a hello.
 
 use std::collections::BTreeSet;
 
@@ -34,8 +35,8 @@ impl Seen {
 }
 
 impl Controller {
-    /// Links that both ends should look into, and the modules on unused fibres. Left out: links
-    /// that are being moved, belong to a restarted device, or have a shut-down port.
+    /// Returns the links that both ends should look into, and the modules on unused fibres. Omits
+    /// links that are being moved, belong to a restarted device, or have a shut-down port.
     #[must_use]
     pub fn links(&self, now: &Now) -> (Vec<Link>, Vec<Loose>) {
         let fibres = self.inventory.fibres.iter();
@@ -107,7 +108,8 @@ impl Controller {
         }
     }
 
-    /// Low power is certain after enough consecutive reads, or if the far end is unreachable.
+    /// Returns the power if it is certain. Low power is certain after enough consecutive reads, or
+    /// if the far end is unreachable.
     fn certain_tap(&self, seen: &Seen, end: &FibreEnd, far: &FibreEnd) -> Option<i32> {
         let (device, slot, to) = end;
         let limits = self.inventory.limits(device);

@@ -222,7 +222,8 @@ impl Controller {
         }
     }
 
-    /// Restores everything to the positions before `txn`. Faults found since stay known.
+    /// Returns a change that restores everything to the positions before `txn`. Faults found since
+    /// stay known.
     pub fn way_back(&self, txn: Txn, cause: Cause) -> Result<Apply, Vec<String>> {
         let Some(target) = self.ledger.stood_before(txn) else {
             return Err(vec![format!("transaction {txn} is not in the history")]);
@@ -243,8 +244,8 @@ impl Controller {
         Ok(Apply { target, mode, cause, plan_sha256, broken, ..Apply::default() })
     }
 
-    /// Where an undo of the unconfirmed `txn` leads: its [exact rollback](Self::way_back), changed
-    /// to lead around faults since. Valid until the next change.
+    /// Sets the target of an undo of the unconfirmed `txn`: its [exact rollback](Self::way_back),
+    /// changed to avoid faults found since. Valid until the next change.
     pub fn lead_back_around(&mut self, txn: Txn, back: Apply) {
         self.around = Some((txn, back));
     }
@@ -313,8 +314,9 @@ impl Controller {
         Answer::Adopted { devices: devices.len(), slots, silent }
     }
 
-    /// Switched outside any transaction, because it moves traffic and not light. The record comes
-    /// first, so after a crash in between the controls are held and reported as drift.
+    /// Switches drain controls outside any transaction, because they move traffic and not light.
+    /// The record comes first, so after a crash in between, the ledger holds the controls and the
+    /// daemon reports them as drift.
     fn hold(
         &mut self,
         now: &Now,

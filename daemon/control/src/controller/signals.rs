@@ -8,25 +8,25 @@
 //!               ──▶ the node is given up, without a hello on a fresh connection
 //! ```
 //!
-//! A report moves nothing and proves nothing; it says where to look now. Death is concluded from
-//! readings and from missing ones. A late answer alone is not enough:
+//! A report moves nothing and proves nothing; it only shows what to read now. The daemon concludes
+//! from readings and missing answers that a node is dead. A late answer is not enough:
 //!
-//! * A missing answer counts only to a status requested *after* the light was lost. It is missing
-//!   after twice the promised time plus the duration of recent reads, including the line: a slow
-//!   module was slow before. Five times the promise plus the line is always enough.
+//! * Only a status requested *after* the light was lost counts. Its answer is missing after twice
+//!   the sum of the promised time and the duration of recent reads, because a slow module was slow
+//!   before. Five times the promise plus the line time is always enough.
 //! * At least two modules of the node must be silent, or two far ends must report. A module that
-//!   was unreachable before is no evidence. A single module is dead after three requests if the far
-//!   end and its node's other modules answer each promptly and it sends nothing at all. With a cut
-//!   fibre it would report lost light as well.
-//! * A busy host or bus delays all answers. So the near end is asked again after the node is late;
-//!   its prompt answer shows that the others could have answered.
+//!   was unreachable before is not evidence. A single module is dead if it sends nothing at all
+//!   during three requests and the far end and the other modules of its node answer promptly each
+//!   time. If only the fibre were cut, the module would report lost light as well.
+//! * A busy host or bus delays all answers. Once the node is late, the near end therefore gets
+//!   another request. Its prompt answer shows that the others could have answered.
 //!
-//! A request from before the loss is outdated and not waited for. A module that promises light
-//! reports is asked for its status at once, over the same line. Reads that are requested in large
-//! numbers at once do not count as durations, because their answers wait for the daemon.
+//! The daemon does not wait for a request from before the loss. If the module promises light
+//! reports, the daemon requests its status immediately, over the same line. Durations of reads that
+//! are requested in large numbers together do not count, because their answers wait for the daemon.
 //!
-//! All other deaths are found by a hello on a fresh connection. A module of the node that sends
-//! light to no other has merely lost one answer; it is bypassed as a suspect only.
+//! A hello on a fresh connection detects all other deaths. A module of the node whose light reaches
+//! no other module has merely missed one answer, so it is bypassed only as a suspect.
 
 use std::collections::{BTreeMap, BTreeSet};
 
@@ -47,18 +47,19 @@ pub enum Signal {
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Missed {
-    /// It may be busy, as other devices are.
+    /// It may be busy, because other devices do not answer promptly either.
     Unclear,
-    /// Only this device does not answer; one answer may be lost.
+    /// Only this device does not answer, and one answer may be lost.
     AskAgain,
     Dead,
 }
 
-/// The consecutive missed statuses after which a module is dead while others of the node answer.
+/// Number of consecutive missed statuses that make a module dead while the other modules of its
+/// node answer.
 const ASKED_ALONE: u32 = 3;
 
 const SIGNALS_BURST: u64 = 16;
-/// The average interval of handled reports, which limits the reads that a device can cause by
+/// The average interval between handled reports, which limits how many reads a device can cause by
 /// endless reports.
 const SIGNAL_EVERY: Micros = Micros::from_millis(100);
 
@@ -68,10 +69,10 @@ pub(super) struct Signalled {
     lost: BTreeMap<Slot, Micros>,
     suspected: Option<Micros>,
     missed: u32,
-    /// Since when its status is missing, if that was the reason to give it up.
+    /// When its missing status was requested, if that was the reason to give it up.
     pub(super) silent_since: Option<Micros>,
     heard_at: Micros,
-    /// When it was to be read immediately; earlier requests do not count.
+    /// When an immediate read was requested; earlier requests do not count.
     wanted_at: Micros,
     pub(super) is_found_dead: bool,
     /// The whole node was found dead, but no far end could miss this module's light.
@@ -89,8 +90,8 @@ pub(super) struct Pace {
     last: Micros,
 }
 
-/// With this many requests within [`CROWD_WITHIN`] the answers wait for the daemon and not for the
-/// devices.
+/// If the daemon sends this many requests within [`CROWD_WITHIN`], the answers wait for the daemon
+/// and not for the devices.
 const CROWD: usize = 16;
 const CROWD_WITHIN: Micros = Micros::from_millis(1);
 
@@ -119,7 +120,7 @@ impl Pace {
         self.last = took;
     }
 
-    /// Returns the second slowest, because a single slow read met a busy host.
+    /// Returns the second slowest read, because a single slow read may be due to a busy host.
     fn slow(&self) -> Micros {
         let mut took = self.took;
         took.sort_unstable();
@@ -148,8 +149,8 @@ impl Signalled {
         }
     }
 
-    /// Records a read. Returns whether it was read before on this connection; earlier losses of
-    /// light are never reported.
+    /// Records a read. Returns whether the device was read before on this connection. The device
+    /// never reports losses of light from before the first read.
     pub(super) fn was_read(&mut self) -> bool {
         std::mem::replace(&mut self.is_read, true)
     }
@@ -224,7 +225,8 @@ impl Controller {
         self.look_around(&far.0);
     }
 
-    /// The device is idle, or its request dates from before the loss of the node's light.
+    /// Returns whether the daemon can query the device: it is idle, or its request dates from
+    /// before the loss of the node's light.
     pub(super) fn may_be_asked(&self, device: &DeviceName, seen: &Seen) -> bool {
         let promises = || self.inventory.limits(device).probe_within > Micros(0);
         seen.up
@@ -269,8 +271,8 @@ impl Controller {
         }
     }
 
-    /// Only this device misses a status. It has sent nothing since its light vanished, while a
-    /// reporting far end and the node's other modules answered promptly.
+    /// Returns whether only this device misses a status. It has sent nothing since its light
+    /// vanished, while a reporting far end and the node's other modules answered promptly.
     fn is_silent_alone(&self, device: &DeviceName) -> bool {
         let Some(seen) = self.devices.get(device) else { return false };
         let Some(since) = seen.in_flight.as_ref().map(|flight| flight.asked) else { return false };
@@ -338,7 +340,8 @@ impl Controller {
         }
     }
 
-    /// Uses reads since it is suspected; `None` if its light should arrive nowhere.
+    /// Returns whether the far ends have lost this device's light, by reads since the suspicion.
+    /// `None` if its light should not arrive anywhere.
     fn is_light_gone(&self, device: &DeviceName) -> Option<bool> {
         let seen = self.devices.get(device)?;
         let since = seen.signalled.suspected.unwrap_or(seen.down_since);
@@ -352,8 +355,8 @@ impl Controller {
         read.reduce(|one, other| one && other)
     }
 
-    /// Returns whether a device fell silent with its whole node, sends light to no other, and may
-    /// still answer a hello. Its silence is no more than one lost answer.
+    /// Returns whether a device fell silent with its whole node, sends light to no other module,
+    /// and may still answer a hello. Its silence may be just one lost answer.
     #[must_use]
     pub fn is_silent_beside(&self, device: &DeviceName, now: &Now) -> bool {
         let silent_within = self.inventory.limits(device).silent_within;
@@ -363,7 +366,8 @@ impl Controller {
         })
     }
 
-    /// A prompt read since `since` must confirm the loss.
+    /// Returns the far ends that lost this device's light, if a prompt read since `since` confirms
+    /// the loss.
     fn who_reports_lost<'a>(
         &'a self,
         device: &DeviceName,
@@ -393,8 +397,8 @@ impl Seen {
 mod tests {
     use super::*;
 
-    /// A thousand devices are read together: their answers wait for the daemon, and no device
-    /// counts as slow.
+    /// A thousand devices are read together. Their answers wait for the daemon, so no device counts
+    /// as slow.
     #[test]
     fn crowded_readings_do_not_count_as_device_pace() {
         let mut crowd = Crowd::default();

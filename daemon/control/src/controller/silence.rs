@@ -1,10 +1,10 @@
 // SPDX-License-Identifier: Apache-2.0
 //! Late answers and silent devices, and the reads that tell them apart from dead ones.
 //!
-//! A late answer alone proves little: a machine is busy, a byte was lost. So the daemon waits for
-//! `reply_within` while the device's light arrives at its neighbours. If the light is missing, or
-//! another module of its node is silent and without light, the answer is given up. The device then
-//! has to answer a hello on a fresh connection or counts as dead.
+//! A late answer proves little, because a machine may be busy or a byte lost. While the device's
+//! light arrives at its neighbours, the daemon therefore waits for `reply_within`. If the light is
+//! missing, or another module of the node is silent and dark, the daemon stops waiting. The device
+//! then counts as dead unless it answers a hello on a fresh connection.
 
 use super::signals::Missed;
 use super::{Action, Controller, Seen, Ticket};
@@ -92,7 +92,8 @@ impl Controller {
         }
     }
 
-    /// Returns the far ends of a device's lit slots, and the switches of its node.
+    /// Returns the far ends of a device's lit slots, and the switches that its node is plugged
+    /// into.
     pub(super) fn opposite(&self, device: &DeviceName) -> Vec<DeviceName> {
         let lit = self.ledger.owned.get(device).into_iter().flatten();
         let far = lit.filter_map(|(&slot, &to)| self.inventory.far_end(device, slot, to));
@@ -120,8 +121,8 @@ impl Controller {
         }
     }
 
-    /// Other evidence shows that the device is dead, or the answer belongs to a read and a newer
-    /// one is wanted, which cannot start before this one is given up.
+    /// Returns whether waiting for the answer is pointless: other evidence shows that the device is
+    /// dead, or a newer read must replace this one.
     fn is_needless(&self, device: &DeviceName, seen: &Seen) -> bool {
         let is_old = seen
             .in_flight
@@ -130,8 +131,9 @@ impl Controller {
         is_old || self.is_witnessed(device)
     }
 
-    /// Returns whether other evidence shows that a device is dead: its light is missing, or that of
-    /// an unreachable module on the same node. A module in loopback sends light to no other.
+    /// Returns whether other evidence shows that a device is dead: its light is missing, or the
+    /// light of an unreachable module on the same node is. A module in loopback sends light to no
+    /// other module.
     fn is_witnessed(&self, device: &DeviceName) -> bool {
         let is_down = |name: &DeviceName| self.devices.get(name).is_some_and(|seen| !seen.up);
         let mut of_node = self.of_same_node(device).into_iter();
@@ -168,7 +170,8 @@ impl Controller {
 }
 
 impl Seen {
-    /// Counted from the last contact or the start of the daemon.
+    /// Returns when the device counts as silent, counted from the last contact or the start of the
+    /// daemon.
     pub(super) fn silent_from(&self, hello_within: Micros) -> Micros {
         match self.was_up {
             true => self.down_since + hello_within,

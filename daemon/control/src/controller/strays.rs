@@ -1,11 +1,11 @@
 // SPDX-License-Identifier: Apache-2.0
-//! Late commands: the network delayed the last commands of the former leader, or of a change that timed out, and a device
-//! without epochs executes them.
+//! Late commands. The network delayed the last commands of the former leader, or of a change that
+//! timed out, and a device without epochs then executes them.
 //!
-//! Such a command leaves a slot where its transaction found it, where it sent it, or dark. The controller puts a slot of
-//! that transaction back if it reads it at one of these positions within
-//! [`restore_late_within`](crate::mover::Limits::restore_late_within), and the journal names the transaction. Every other
-//! deviation is drift.
+//! Such a command leaves a slot at its position before the transaction, at its target, or dark. If
+//! the controller reads a slot of that transaction at one of these positions within
+//! [`restore_late_within`](crate::mover::Limits::restore_late_within), it restores the slot, and
+//! the journal names the transaction. Every other deviation is drift.
 
 use std::collections::BTreeMap;
 
@@ -20,7 +20,7 @@ use crate::state::{DeviceName, Fabric, Micros, Now, Position, Positions, Slot, T
 
 /// Poll interval while a late command may arrive: short enough to undo it within 2 s.
 const READ_EVERY: Micros = Micros::from_millis(500);
-/// Restores of a slot for one transaction, which sent it there and perhaps back.
+/// Maximum number of restores of a slot per transaction, which may have moved it there and back.
 const TIMES_MAX: u8 = 2;
 
 /// Late commands to expect, by device. Empty most of the time.
@@ -30,7 +30,7 @@ pub(super) type Strays = BTreeMap<DeviceName, Vec<Stray>>;
 pub(super) struct Stray {
     txn: Txn,
     until: Micros,
-    /// The positions where a command leaves each slot, and the restores left.
+    /// The positions where a command may leave each slot, and the number of restores left.
     slots: BTreeMap<Slot, ([Position; 3], u8)>,
 }
 
@@ -74,7 +74,7 @@ impl Controller {
         }
     }
 
-    /// 0 for a drain control, which moves no light.
+    /// Returns 0 for a drain control, which moves no light.
     fn late_within(&self, device: &DeviceName) -> Micros {
         match self.is_lever(device) {
             true => Micros(0),
@@ -122,7 +122,8 @@ impl Controller {
         }
     }
 
-    /// `None` if a deviation has another cause than a late command.
+    /// Returns the positions to restore and the transaction of the late command. `None` if the
+    /// deviation has another cause.
     fn changed_late(&self, device: &DeviceName) -> Option<(DeviceName, Txn, Positions)> {
         let seen = self.devices.get(device).filter(|seen| seen.up && !seen.drift.is_empty())?;
         let read = seen.observed.as_ref().filter(|read| read.tuning.is_empty())?;

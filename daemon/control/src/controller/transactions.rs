@@ -14,8 +14,8 @@ use crate::state::{DeviceName, Fabric, Micros, Now, Observation, Op, at};
 
 const READ_LATELY: Micros = Micros::from_secs(2);
 
-/// A bypass that began this long ago at most is finished even if the journal has no move of it,
-/// because the fault that it avoids is recent.
+/// The daemon finishes a bypass that began at most this long ago even if the journal contains no
+/// move of the bypass, because the fault is recent.
 const INTERRUPTED_LATELY: Micros = Micros::from_secs(10);
 
 impl Controller {
@@ -29,8 +29,8 @@ impl Controller {
         if forward {
             let start = Start::WhatAnswers(self.long_silent(now));
             // The dead daemon's last commands lead to the same positions. A bypass therefore moves
-            // devices at once if they are restored should such a command remove their circuit
-            // (see `strays`). Later transactions wait.
+            // a device without waiting if `strays` would restore a circuit that such a command
+            // removes. Later transactions wait.
             self.wait_for_late(now, &open, |limits| {
                 !interrupted || limits.restore_late_within < limits.late_within
             });
@@ -43,7 +43,8 @@ impl Controller {
         }
     }
 
-    /// The dead daemon's last commands to the devices of this transaction may still be executed.
+    /// Delays moves while devices of this transaction may still execute the dead daemon's last
+    /// commands.
     fn wait_for_late(&mut self, now: &Now, open: &Open, waits: impl Fn(&Limits) -> bool) {
         for device in open.intent.after.keys() {
             let limits = self.inventory.limits(device);
@@ -62,8 +63,8 @@ impl Controller {
     ) {
         let Some(open) = &self.ledger.open else { return };
         if makes_up(&open.intent.cause) {
-            // The deferred change took its traffic off, which is restored even if the device need
-            // not move.
+            // The deferred change drained the device's traffic. Restore the traffic even if the
+            // device need not move.
             let drains = |device: &DeviceName| {
                 self.inventory.devices.get(device).is_some_and(|d| !d.levers.is_empty())
             };
@@ -195,8 +196,8 @@ impl Controller {
         }
     }
 
-    /// Checks devices that finished early again, because a command from before a time-out can
-    /// arrive late and move them.
+    /// Rereads devices that finished early, because a command from before a timeout can arrive late
+    /// and move them.
     fn look_again(&self, open: &Open, parts: &mut BTreeMap<DeviceName, PartEnd>) {
         let target = if open.turned.is_some() { &open.intent.before } else { &open.intent.after };
         for (device, part) in parts.iter_mut().filter(|(_, p)| p.verdict == Verdict::Applied) {
@@ -244,7 +245,7 @@ impl Controller {
         let committed = result == TxnResult::Committed;
         let pending = within.filter(|_| committed);
         let pending = pending.map(|within| Pending { txn, since: now.clone(), within });
-        // Devices that the target names but that did not have to move are ours now.
+        // The daemon now owns devices that the target names even if they did not have to move.
         let mut parts = parts;
         let undone = result == TxnResult::Partial && open.intent.cause.undoes();
         if committed || undone {
@@ -268,7 +269,7 @@ impl Controller {
         if committed {
             self.count_late(&open);
         } else {
-            // Light that was missing before is still missing where the change was undone.
+            // After an undo, light that was missing before the change is still missing.
             for device in open.intent.after.keys() {
                 self.look_within(device, Micros(0));
             }

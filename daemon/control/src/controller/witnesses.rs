@@ -1,8 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
-//! The light of a silent device, seen at the far ends of its circuits.
+//! The light of a silent device, as the far ends see it.
 //!
-//! Silence proves nothing about a device, because its line or the daemon's own may be lost. A
-//! reading does.
+//! Silence proves nothing about a device, because its line or the daemon's own line may have
+//! failed. A reading of the light does.
 
 use super::Controller;
 use crate::drive::Site;

@@ -68,7 +68,7 @@ pub fn has_circuits(plan: &Plan) -> bool {
     plan.phases.iter().any(|phase| !phase.circuits.is_empty())
 }
 
-/// `None` if other circuits are lit or all is dark.
+/// Returns the lit phase. `None` if other circuits are lit or all are dark.
 #[must_use]
 pub fn in_force<'a>(
     switches: &Switches,

@@ -5,7 +5,8 @@ use std::collections::{BTreeMap, BTreeSet};
 use super::{Culprit, Link, Loose, Symptom};
 use crate::state::DeviceName;
 
-/// The scores of a certain symptom: seen, and not seen although it could be.
+/// Score of a symptom that a part always causes: if it is seen, or if it is missing although it
+/// could be seen.
 const SEEN: i32 = 10;
 const MISSING: i32 = -8;
 const ALSO: i32 = 4;
@@ -15,7 +16,7 @@ pub(super) struct Explanation {
     pub(super) culprit: Culprit,
     always: Vec<Symptom>,
     perhaps: Vec<Symptom>,
-    /// How much more or less often this happens than other faults.
+    /// How often this fault occurs relative to other faults.
     prior: i32,
 }
 
@@ -38,7 +39,7 @@ impl Explanation {
         self.always.iter().chain(&self.perhaps)
     }
 
-    /// A weaker form of predicted darkness in the same direction counts.
+    /// Returns whether the symptom is a weaker form of predicted darkness in the same direction.
     pub(super) fn implies(&self, symptom: &Symptom) -> bool {
         let dark = |at: &DeviceName, from: &DeviceName| {
             let dark = Symptom::Dark(at.clone(), from.clone());
@@ -177,8 +178,7 @@ fn of_link(link: &Link, all: &mut Vec<Explanation>) {
                 let lost = [ways[0].lost(), ways[1].lost()].into_iter().flatten();
                 let light = ways.iter().flat_map(|way| way.dark().into_iter().chain(way.weak()));
                 all.push(strayed.always(lost.clone()).perhaps(light.clone()));
-                // If both ports are at their positions, it is unknown which of them loses the
-                // light.
+                // If both ports are at their positions, either of them may lose the light.
                 all.push(Explanation::new(port, -2).always(lost).perhaps(light));
             }
         }
@@ -212,7 +212,7 @@ fn of_lanes(way: &Way<'_>, all: &mut Vec<Explanation>) {
         all.push(of(sender, 0).always([says]).always(weak.clone()));
         all.push(of(receiver, 0).always(weak.clone()).perhaps([noisy.clone()]));
         all.push(of(receiver, 0).always([noisy.clone()]));
-        // A lane that sends badly and reports that it is well.
+        // A lane that sends badly but reports good values.
         all.push(of(sender, -4).always(weak).perhaps([noisy.clone()]));
         all.push(of(sender, -4).always([noisy]));
     }

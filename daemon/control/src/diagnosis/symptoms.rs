@@ -4,16 +4,16 @@ use std::collections::BTreeSet;
 
 use super::{Link, OverSwitch, PortReading, Symptom};
 
-/// The least power that counts as light, in 1/1000 dBm.
+/// Minimum power that counts as light, in 1/1000 dBm.
 const DARK: i32 = -25_000;
-/// The loss against the usual power that exceeds noise, in 1/1000 dB.
+/// Loss compared with the usual power that exceeds noise, in 1/1000 dB.
 const LESS: i32 = 1_200;
 /// The excess loss of one lane over the others, and of the last lanes over the first.
 const LANE_LESS: i32 = 2_000;
 const TILT: i32 = 1_500;
-/// Over the usual and over the effect of missing light, in 1/1000 of a decade.
+/// Increase in errors over the usual and the effect of missing light, in 1/1000 of a decade.
 const MORE_ERRORS: i32 = 1_000;
-/// The additional errors per decibel of missing light, in 1/1000 of a decade.
+/// Additional errors per decibel of missing light, in 1/1000 of a decade.
 const ERRORS_OF_LIGHT: i32 = 500;
 
 pub(super) fn of(links: &[Link]) -> BTreeSet<Symptom> {

@@ -18,7 +18,7 @@ pub struct PartEnd {
     pub verdict: Verdict,
     #[serde(default, skip_serializing_if = "String::is_empty")]
     pub detail: String,
-    /// The device obeyed but missed light from another end or the fibre.
+    /// The device executed its commands but received no light from the far end.
     #[serde(default, skip_serializing_if = "std::ops::Not::not")]
     pub unlit: bool,
 }

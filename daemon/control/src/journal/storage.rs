@@ -2,18 +2,19 @@
 
 use std::io;
 
-/// The storage of the bytes. Tests use a disk that tears, lies and fills up.
+/// Storage of the journal's bytes. Tests use a disk that tears writes, lies and fills up.
 pub trait Storage {
     fn load(&mut self) -> io::Result<Vec<u8>>;
-    /// Durable only after [`Storage::sync`]. After an error some bytes may have been written.
+    /// Appends bytes, which are durable only after [`Storage::sync`]. After an error some of them
+    /// may be stored.
     fn append(&mut self, bytes: &[u8]) -> io::Result<()>;
     /// After an error durability is unknown.
     fn sync(&mut self) -> io::Result<()>;
     /// Replaces all bytes durably, and either completely or not at all.
     fn replace(&mut self, bytes: &[u8]) -> io::Result<()>;
-    /// The truncation is durable.
+    /// Truncates durably.
     fn truncate(&mut self, length: u64) -> io::Result<()>;
-    /// Writes everything again after a failure: existing bytes may not be durable.
+    /// Rewrites everything after a failure, because existing bytes may not be durable.
     fn rewrite(&mut self, bytes: &[u8]) -> io::Result<()> {
         self.replace(bytes)
     }
@@ -32,7 +33,7 @@ pub trait Storage {
     fn trouble(&self) -> Option<String> {
         None
     }
-    /// Why records after the [loaded](Storage::load) bytes are missing.
+    /// Returns why records after the [loaded](Storage::load) bytes are missing, if any are.
     fn missing(&self) -> Option<String> {
         None
     }

@@ -102,7 +102,7 @@ fn keyed_chain_requires_its_key() {
     assert_eq!((read.records.len(), read.keyed_from), (4, Some(3)));
     assert!(read.damage.is_none());
 
-    // A script writes everything again, with the hash that needs no key.
+    // A script rewrites everything with hashes that need no key.
     let forged = lines(Vec::new(), None, &["one", "two", "three", "nothing"]);
     let read = read_keyed::<String>(&forged, key());
     assert_eq!((read.records.len(), read.keyed_from), (4, None), "known by the key beside it");
@@ -265,7 +265,7 @@ impl Storage for Fails {
     }
 }
 
-/// Two durable records, one that nothing waited for, and one whose sync failed.
+/// Returns a journal with two durable records, an unsynced one, and one whose sync failed.
 fn failed(keeps: bool) -> Journal<String, Fails> {
     let disk = Fails { keeps, ..Fails::default() };
     let (mut journal, _) = Journal::<String, _>::open(disk).unwrap();
@@ -309,7 +309,7 @@ fn lost_durable_records_are_damage() {
     assert!(journal.append([&"five".to_owned()]).is_err());
 }
 
-/// The disk is full when a change would begin, and the sync of what was written before fails.
+/// The disk is full when a change would begin, and the sync of earlier writes fails.
 #[test]
 fn reopening_without_a_failed_write_syncs() {
     let (mut journal, _) = Journal::<String, _>::open(Fails::default()).unwrap();

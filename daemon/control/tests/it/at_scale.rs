@@ -13,7 +13,7 @@ fn ring(nodes: u32) -> World {
     World::new(nodes, nodes * 15 / 64 * 16, 16)
 }
 
-/// Lets a node die and returns the journal's bytes for its bypass.
+/// Lets a node die and returns the number of journal bytes for its bypass.
 fn bypass(world: &mut World) -> usize {
     let (node, records) = (world.node_in_use(), world.records.len());
     world.die(node);
@@ -27,8 +27,8 @@ fn bypass(world: &mut World) -> usize {
     written.map(|record| serde_json::to_string(record).unwrap().len()).sum()
 }
 
-/// A node that sends nothing after its neighbours lost its light is dead after twice the time of a
-/// frame there and back.
+/// If a node sends nothing after its neighbours lost its light, it is dead after twice the
+/// round-trip time of a frame.
 #[test]
 fn missed_status_costs_one_frame_time() {
     let mut world = ring(64);

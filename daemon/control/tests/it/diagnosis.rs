@@ -4,9 +4,9 @@
 //! comes first.
 //!
 //! In the model, the light of a lane loses a little in each connector and each kilometre. A bend
-//! attenuates long wavelengths more. A dirty connector attenuates both directions and reflects into
-//! the receiver beside it. Powers are read with 0.3 dB of noise, error rates with a fifth of a
-//! decade, and one reading in fifty is missing.
+//! attenuates long wavelengths more. A dirty connector attenuates both directions and reflects
+//! light into the adjacent receiver. Powers are read with 0.3 dB of noise, error rates with a fifth
+//! of a decade, and one reading in fifty is missing.
 
 use std::collections::BTreeMap;
 
@@ -314,7 +314,7 @@ fn diagnosis_ranks_80_percent_of_double_faults_first() {
     assert!(f64::from(both) >= 0.80 * f64::from(all));
 }
 
-/// A symptom is described by the readings, with the second best explanation.
+/// The evidence quotes readings, and the second-best explanation is present.
 #[test]
 fn diagnosis_gives_reason_and_alternative() {
     let mut rng = Seed(4).stream("diagnosis", 0);

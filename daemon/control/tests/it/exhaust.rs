@@ -91,7 +91,7 @@ fn change(modules: u32, switches: u32, recovery: Recovery, faults: Faults) -> Sc
     scenario("one change", inventory, vec![[wish("alice", "change", apply)].into()], faults)
 }
 
-/// A change that takes traffic off a module first.
+/// A change that first drains a module.
 fn drained(modules: u32, recovery: Recovery, faults: Faults) -> Scenario {
     let inventory = Inventory { recovery, ..inventory(modules, 0, true) };
     let apply = Request::Apply(to(&inventory, 2, "new"));
@@ -103,8 +103,8 @@ fn drained(modules: u32, recovery: Recovery, faults: Faults) -> Scenario {
     )
 }
 
-/// A change that nothing confirms, so it is undone. A device may be dead then and is brought back
-/// later.
+/// A change that expires without a confirmation and is undone. A device may be dead then; its undo
+/// follows later.
 fn expires(modules: u32, switches: u32, faults: Faults) -> Scenario {
     let inventory = inventory(modules, switches, false);
     let apply = Apply { confirm_within: Some(Micros::from_secs(5)), ..to(&inventory, 2, "new") };
@@ -154,7 +154,7 @@ fn asked_twice(modules: u32, switches: u32, recovery: Recovery, faults: Faults) 
     scenario
 }
 
-/// The same under several daemons, over devices that refuse earlier epochs, or that have a settle
+/// The same scenario with several daemons, over devices that refuse earlier epochs or have a settle
 /// time instead.
 fn led(fenced: bool, mut scenario: Scenario) -> Scenario {
     for (name, device) in &mut scenario.inventory.devices {
@@ -203,7 +203,7 @@ fn late(count: u8) -> Faults {
     Faults { count, late: true, ..NONE }
 }
 
-/// The management of any devices is lost this many times.
+/// Any set of devices loses its management this many times.
 fn losing(count: u8) -> Faults {
     Faults { count, lose: true, ..NONE }
 }
@@ -279,8 +279,7 @@ fn change_behind_a_drain_restores_traffic_under_faults() {
     }
 }
 
-/// Neither the drain control nor the module was reached during an undo; the module was at its
-/// position.
+/// An undo reaches neither the drain control nor the module, which is already at its position.
 #[test]
 fn undo_restores_traffic_on_unreachable_parts() {
     explore(drained(1, Recovery::FinishForward, losing(2)), 2_000_000);

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-//! The control plane never acts on its own blindness. Missing answers move nothing, and deaths
-//! meanwhile are bypassed if answering devices miss the light.
+//! The control plane never acts on its own blindness. Missing answers move nothing. Deaths that
+//! occur meanwhile are bypassed if devices that answer miss the light.
 //!
 //! `LIGHTLOOM_STORMS=1000 cargo test -p lightloom-control --test it lost_management:: --
 //! --nocapture` runs more storms.
@@ -58,8 +58,8 @@ fn losing_management_of_four_nodes_keeps_their_light() {
     assert!(took <= Micros::from_millis(50) && world.wrongly_cut.is_empty());
 }
 
-/// 30 ms is less than a module may take, and more than the 20 ms that a bypass used to wait before
-/// it gave up a ring.
+/// 30 ms is less than a module may take, and more than the 20 ms that earlier versions waited
+/// before a bypass gave up a ring.
 #[test]
 fn groups_move_once_every_module_has_answered_however_slowly() {
     for answers_after in [Micros(400), Micros::from_millis(30)] {
@@ -333,8 +333,8 @@ fn rejects_fault_reports_while_no_device_answers() {
     assert!(world.control.broken().is_empty() && world.control.plan().is_some());
 }
 
-/// A node whose group lies inside it sends light to no other. A network switch without a link to it
-/// is a witness in addition to the silence of all its modules.
+/// A node that contains its whole group sends light to no other node. A network switch without a
+/// link to it is a witness in addition to the silence of all its modules.
 #[test]
 fn single_node_group_is_bypassed_when_its_switch_loses_the_link() {
     for node in [0, 9, 23] {

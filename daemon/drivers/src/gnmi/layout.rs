@@ -26,8 +26,7 @@ struct Group {
 }
 
 impl Layout {
-    /// `named` are the groups configured by the operator. An error means that the assignment is
-    /// ambiguous.
+    /// `named` are the groups that the operator configured. Fails if the assignment is ambiguous.
     pub(super) fn of(said: &[Leaf], named: Option<&(String, String)>) -> Result<Self, String> {
         let groups = groups(said)?;
         let (input, output) = match named {

@@ -18,7 +18,8 @@ pub struct Settings {
 }
 
 impl Settings {
-    /// A switch with power monitors, one group per direction, and neither account nor election.
+    /// Returns the settings of a switch with power monitors, one group per direction, and neither
+    /// account nor election.
     #[must_use]
     pub fn plain(authority: &str) -> Self {
         Self {

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-//! A claim in a SONiC database: determines which session of which controller may change circuits.
+//! A claim in a SONiC database. Only the session and controller that it names may change circuits.
 //!
 //! ```text
 //!   LIGHTLOOM_CLAIM  "lightloomd@host:/var/lib/lightloom 1700000000000.2"   expires after 60 s
@@ -7,10 +7,10 @@
 //!
 //! Each session acquires the claim when it connects and renews it with each read. The claim names
 //! the session, so an abandoned session no longer holds it, and `WATCH` makes Redis discard its
-//! transaction however late it arrives. A controller that does not know the key is not restricted
-//! by it; its changes are treated as drift.
+//! transaction however late it arrives. The key does not restrict a controller that does not know
+//! it; the daemon treats such changes as drift.
 
-/// Key in CONFIG_DB. Not a SONiC table.
+/// Key in CONFIG_DB, which is not a SONiC table.
 pub(super) const KEY: &str = "LIGHTLOOM_CLAIM";
 /// Lifetime of a claim after the holder's last read, in seconds.
 const SECONDS: &str = "60";

@@ -7,9 +7,9 @@
 //!              OCS_CROSS_CONNECT_TABLE|1A-2B  status, and OCS_PORT_TABLE|1A oper_status (image of July 2026)
 //! ```
 //!
-//! An agent on the switch executes CONFIG_DB with a delay. Positions are taken from CONFIG_DB, so
-//! that removing a circuit removes it there. A circuit is tuning until STATE_DB matches and both
-//! sides are tuned.
+//! An agent on the switch executes CONFIG_DB with a delay. The driver takes positions from
+//! CONFIG_DB, because a circuit must be removed there. A circuit counts as tuning until STATE_DB
+//! matches and both sides are tuned.
 
 use std::collections::{BTreeMap, BTreeSet};
 
@@ -40,7 +40,7 @@ each('S', 'OCS_CROSS_CONNECT_TABLE', 'status') \
 each('O', 'OCS_PORT_TABLE', 'oper_status') \
 return rows";
 
-/// The switch's port naming scheme: by number, or by module and port on the module.
+/// The switch's port naming scheme: a number, or a module and a port on the module.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub(super) struct Names {
     /// `1-1`, `1-2`, `2-1`, … in this order are ports 1, 2, 3, …; empty if names are numbers.

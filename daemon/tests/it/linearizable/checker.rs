@@ -1,9 +1,9 @@
 // SPDX-License-Identifier: Apache-2.0
-//! Searches an order of all requests that explains every answer and places each request between its
-//! sending and its answer. It is Wing and Gong's search with Lowe's memory, over a specification of
-//! one page.
+//! Searches for an order of all requests that explains every answer and places each request between
+//! its sending and its answer. This is Wing and Gong's search with Lowe's memoization, over a short
+//! specification.
 //!
-//! It knows what clients sent and received, and nothing about the daemon.
+//! The checker knows the clients' messages and nothing about the daemon.
 
 use std::collections::{BTreeMap, BTreeSet};
 
@@ -45,7 +45,7 @@ pub(crate) enum Did {
 pub(crate) enum Got {
     Accepted(u32),
     Done,
-    /// Another change came first, or the request does not apply.
+    /// Another change came first, or the request is not possible.
     Refused,
     /// The connection broke: it was executed at any later time, or never.
     Nothing,

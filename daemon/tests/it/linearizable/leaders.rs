@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
-//! The same with three daemons and a real etcd. The leader resigns, dies, or sleeps longer than its
-//! lease and wakes. One order of the requests explains the answers of all three. Skipped with a
-//! note if etcd is not installed.
+//! The linearizability test with three daemons and a real etcd. The leader resigns, dies, or sleeps
+//! longer than its lease and wakes. One order of the requests explains the answers of all three.
+//! Skipped with a note if etcd is not installed.
 
 use std::io::{Read, Write};
 use std::process::{Child, Command, Stdio};

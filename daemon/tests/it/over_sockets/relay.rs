@@ -58,7 +58,7 @@ fn hand_on(mut from: TcpStream, mut to: TcpStream, passes: &AtomicU8, number: u6
             std::thread::sleep(Duration::from_millis(5));
         }
         if waits {
-            // Sometimes later connections overtake one.
+            // Sometimes later connections overtake an earlier one.
             std::thread::sleep(Duration::from_millis(number * 397 % 4 / 3 * 1_500));
         }
         if !is(Passes::Never) && to.write_all(&piece[..length]).is_err() {

@@ -3,8 +3,8 @@
 
 use super::*;
 
-/// n0 is moved away and back because n2 lies; n1 does not move but misses light meanwhile. The
-/// fibre was bypassed in four of four tries before both ends of a fibre were judged together.
+/// n0 moves away and back because n2 lies; n1 does not move but misses light meanwhile. Earlier
+/// versions bypassed the fibre every time, because they judged its two ends separately.
 #[test]
 fn rolled_back_change_leaves_no_healthy_fibre_bypassed() {
     let mut rolled_back = 0;
@@ -304,8 +304,8 @@ fn busy_host_during_a_fibre_cut_is_not_treated_as_failed() {
 }
 
 /// One module of a node is dead, the other missed an answer two seconds ago, and then its port is
-/// shut down. The missed answer is outdated, so no fibre is considered dark; a storm found that one
-/// was.
+/// shut down. The missed answer is outdated, so no fibre may be considered dark. A storm found this
+/// defect.
 #[test]
 fn i9_answer_lost_before_the_light_does_not_count_as_silence() {
     for seed in 0..40 {
@@ -326,7 +326,7 @@ fn i9_answer_lost_before_the_light_does_not_count_as_silence() {
     }
 }
 
-/// The limits of a module are multiples of the promise, and never shorter than the line needs.
+/// The limits of a module are multiples of its promise, and never shorter than the line time.
 #[test]
 fn limits_follow_module_promises_and_line_speed() {
     let promise = Promise {

@@ -86,7 +86,7 @@ pub(crate) struct ModelDevice {
     /// The neighbours as the driver last asked for them.
     named: BTreeMap<Slot, String>,
     reads: u8,
-    /// It did something other than requested, or did it badly.
+    /// The device did something other than requested, or did it badly.
     pub erred: bool,
     weak: BTreeSet<Slot>,
     gone_until: Micros,
@@ -114,7 +114,7 @@ impl ModelDevice {
         }
     }
 
-    /// Restarts the device, which is silent until then.
+    /// Restarts the device, which stays silent until `until`.
     pub(crate) fn reboot(&mut self, until: Micros, keeps: bool) {
         self.gone_until = until;
         self.tampered = true;

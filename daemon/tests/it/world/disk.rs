@@ -41,7 +41,7 @@ enum Renaming {
 
 #[derive(Clone, Debug, Default)]
 struct State {
-    /// Begins without a folder; otherwise every folder exists.
+    /// Whether the disk begins without folders; otherwise every folder exists.
     is_bare: bool,
     files: Vec<Bytes>,
     names: BTreeMap<PathBuf, usize>,

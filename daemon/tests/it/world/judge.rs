@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-//! The judge: checks the invariants of docs/reliability.md against the true faults, without asking
+//! The judge checks the invariants of docs/reliability.md against the true faults, independently of
 //! the policy.
 
 use std::collections::BTreeSet;
@@ -122,7 +122,7 @@ impl World {
     }
 
     /// I9 for the other parts that a bypass avoids: the last bypass failed there. Such a part did
-    /// something other than requested, or missed the light of one that did.
+    /// something other than requested, or missed the light of a part that did.
     fn judge_bypass(&mut self, intent: &Intent) {
         let broken = intent.broken.iter().flatten();
         let new = broken.filter(|(name, _)| !self.durable.broken.contains_key(*name));

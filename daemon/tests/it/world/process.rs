@@ -13,8 +13,7 @@ impl World {
         self.now.boot = format!("b{}", self.rng.random::<u32>());
         let old = std::mem::replace(&mut self.now.mono, Micros::from_secs(30));
         self.devices.values_mut().for_each(|model| model.clock_restarts(old, self.now.mono));
-        // Of the old clock's times only this remains: light has settled, and repairs count as made
-        // just now.
+        // Times by the old clock are void. Light has settled, and repairs count as new.
         self.lit_from.clear();
         self.mended.values_mut().for_each(|at| *at = self.now.mono);
         self.erred.values_mut().for_each(|at| *at = self.now.mono);
@@ -33,7 +32,7 @@ impl World {
         let opened = self.disk.journal().map_err(JournalError::from);
         let (journal, opened) = match opened.and_then(Journal::<Record, _>::open) {
             Ok(opened) => opened,
-            // A torn tail that cannot be cut off: the daemon is restarted again and again.
+            // The torn tail cannot be cut, so the daemon restarts repeatedly.
             Err(error) => {
                 self.note(|| format!("the daemon does not start: {error}"));
                 return self.at(Micros::from_millis(500), Happening::Restart);

@@ -66,8 +66,8 @@ pub(crate) fn two_fibres(seed: u64) -> World {
     two_fibres_where(seed, OnFault::Bypass)
 }
 
-/// The same with the policy to report, so that an undone change with a dead module is not followed
-/// by a bypass.
+/// The same with the policy `report`, so that no bypass follows when a change with a dead module is
+/// undone.
 pub(crate) fn two_fibres_reported(seed: u64) -> World {
     two_fibres_where(seed, OnFault::Report)
 }

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-//! `buy.yaml`: the logged jobs with the logged faults on several designs; and `runs.csv`, the
-//! measured step for `lightloom calibrate`.
+//! `buy.yaml`, which runs the logged jobs with the logged faults on several designs, and
+//! `runs.csv`, which contains the measured step for `lightloom calibrate`.
 
 use std::collections::BTreeMap;
 
@@ -11,7 +11,7 @@ use crate::mentions::Fact;
 
 const KINDS: usize = 4;
 const SHORTEST_S: i64 = 600;
-/// Months are simulated in days, so shorter logs repeat.
+/// The simulated time covers at least this many days; shorter logs are repeated.
 const FEWEST_DAYS: u32 = 30;
 
 struct JobSize {
@@ -94,7 +94,7 @@ pub(super) fn write(logs: &Logs, cluster: &ClusterDraft, days: Option<u32>, draf
     page.end(draft);
 }
 
-/// Returns the dense 16-bit TFLOP/s of a card.
+/// Returns a card's dense 16-bit TFLOP/s.
 fn peak(card: &str, why: &str) -> Sourced<u32> {
     let tflops = match card {
         "a100" => 312,
@@ -106,12 +106,12 @@ fn peak(card: &str, why: &str) -> Sourced<u32> {
     Sourced::assumed(tflops, format!("of {card}: {why}"))
 }
 
-/// Returns jobs of whole groups by size class (powers of two), largest first.
+/// Returns jobs that use whole groups, by size class (powers of two), largest first.
 fn job_kinds(logs: &Logs, cluster: &ClusterDraft) -> Vec<JobSize> {
     let tp = cluster.tp.value;
     let lasted = |job: &&LoggedJob| job.end.is_some_and(|end| end - job.start >= SHORTEST_S);
     let mut jobs: Vec<&LoggedJob> = logs.jobs.iter().filter(lasted).collect();
-    // Tables from different periods cover different months, so take the one with the most jobs.
+    // Job tables from different periods must not be mixed, so take the one with the most jobs.
     let mut tables: BTreeMap<&String, usize> = BTreeMap::new();
     for job in &jobs {
         *tables.entry(&job.place.file).or_default() += 1;
@@ -146,8 +146,8 @@ fn job_kinds(logs: &Logs, cluster: &ClusterDraft) -> Vec<JobSize> {
         .collect()
 }
 
-/// Writes a row for `lightloom calibrate` if a step was measured. Values missing from the logs are
-/// left to the user.
+/// Writes a row for `lightloom calibrate` if a step was measured. The user fills in values that the
+/// logs do not contain.
 pub(super) fn write_runs(logs: &Logs, cluster: &ClusterDraft, draft: &mut Draft) {
     let measured = logs.profiles.iter().find_map(|profile| Some((profile, profile.step_seconds?)));
     let Some((profile, seconds)) = measured else { return };

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-//! The machines and the most important job according to the logs.
+//! The machines and the most important job, as far as the logs describe them.
 
 use std::collections::BTreeMap;
 
@@ -13,20 +13,20 @@ pub(super) struct ClusterDraft {
     pub(super) gpus_per_node: Sourced<u32>,
     pub(super) domain: Sourced<u32>,
     pub(super) nodes_per_tor: Sourced<u32>,
-    /// ToRs below one switch of the next tier. `None` if all are.
+    /// Number of ToRs below one switch of the next tier, or `None` if all of them are.
     pub(super) tors_per_domain: Option<Sourced<u32>>,
-    /// Interface rate in fabric file syntax.
+    /// Interface rate, in the syntax of the fabric file.
     pub(super) link_rate: Sourced<String>,
     pub(super) job: Sourced<String>,
     pub(super) job_gpus: Sourced<u32>,
     pub(super) tp: Sourced<u32>,
-    /// Accelerator, by the name of a shipped card.
+    /// The accelerator, as the name of a shipped card.
     pub(super) accelerator: Sourced<&'static str>,
-    /// Rate of an accelerator in its fast domain, in one direction.
+    /// Rate of one accelerator in its fast domain, per direction.
     pub(super) edge_rate: Sourced<String>,
 }
 
-/// Values for logs without information about hosts.
+/// Values for logs that say nothing about hosts.
 const USUAL_NODES: u32 = 16;
 const USUAL_GPUS: u32 = 8;
 const USUAL_NODES_PER_TOR: u32 = 4;
@@ -64,7 +64,7 @@ impl ClusterDraft {
     }
 }
 
-/// Returns the most frequent value (the larger one of equals), its count, and the total count.
+/// Returns the most frequent value (the largest in a tie), its count, and the total count.
 fn usual<T: Copy + Ord>(values: impl Iterator<Item = T>) -> Option<(T, usize, usize)> {
     let values: Vec<T> = values.collect();
     let value = most_common(values.iter().copied())?;
@@ -105,7 +105,7 @@ fn nodes(logs: &Logs, gpus_per_node: u32) -> Sourced<u32> {
     Sourced::assumed(USUAL_NODES, logs.lacks(Fact::Hosts, "no log says how many hosts there are"))
 }
 
-/// Returns the most hosts in concurrent use by jobs.
+/// Returns the largest number of hosts that jobs used at the same time.
 fn most_at_once(jobs: &[LoggedJob]) -> u32 {
     let begins = jobs.iter().map(|job| (job.start, 1, job.nodes as i64));
     let ends = jobs.iter().filter_map(|job| Some((job.end?, 0, -(job.nodes as i64))));
@@ -135,7 +135,8 @@ fn gpus_per_node(logs: &Logs) -> Sourced<u32> {
     if let Some(gpus) = of_profiles {
         return Sourced::derived(gpus, "the most ranks on one host that NCCL saw");
     }
-    // Single-host jobs may use part of a host, whereas multi-host jobs mostly use whole hosts.
+    // A job on one host may use only part of it, whereas jobs on several hosts mostly use whole
+    // hosts.
     let of_jobs =
         logs.jobs.iter().filter(|job| job.nodes > 1 && job.gpus.is_multiple_of(job.nodes));
     let of_jobs = of_jobs.map(|job| (job.gpus / job.nodes) as u32).filter(|gpus| *gpus > 0);
@@ -146,7 +147,7 @@ fn gpus_per_node(logs: &Logs) -> Sourced<u32> {
     Sourced::assumed(USUAL_GPUS, logs.lacks(Fact::GpusPerHost, absent))
 }
 
-/// Returns the GPUs and hosts per fast domain.
+/// Returns the number of GPUs and of hosts per fast domain.
 fn domain(logs: &Logs, gpus_per_node: u32) -> (Sourced<u32>, u32) {
     let mut sizes: BTreeMap<&str, u32> = BTreeMap::new();
     for domain in logs.hosts.values().filter_map(|host| host.domain.as_deref()) {
@@ -220,14 +221,14 @@ fn tensor_parallel(logs: &Logs, total: u32, gpus_per_node: u32, domain: u32) -> 
     }
 }
 
-/// Returns the fitting job with the most GPUs.
+/// Returns the job with the most GPUs among those that fit in the cluster.
 fn largest_job(logs: &Logs, total: u32) -> Option<&LoggedJob> {
     let fitting = logs.jobs.iter().filter(|job| job.gpus > 0 && job.gpus <= u64::from(total));
     fitting.max_by_key(|job| (job.gpus, job.end.unwrap_or(job.start) - job.start))
 }
 
-/// Returns the ranks of the profiled job. `None` if a larger job is logged, because the profile is
-/// then only a sample.
+/// Returns the number of ranks in the profiled job, or `None` if the logs contain a larger job,
+/// because the profile is then only a sample.
 fn own_world(logs: &Logs, total: u32) -> Option<u32> {
     let world = largest(logs).and_then(|profile| profile.world).filter(|world| *world > 1)?;
     let job = largest_job(logs, total);
@@ -287,8 +288,8 @@ fn fastest(logs: &Logs) -> Option<String> {
     Some(format!("{:.0} GB/s of bus bandwidth among {ranks} ranks was measured", rate / 1e9))
 }
 
-/// Substrings of product names, with our cards and the rate of their links inside a domain, in Tb/s
-/// in one direction.
+/// Substrings of product names, each with the name of our card and the rate of its links within a
+/// domain, in Tb/s per direction.
 const ACCELERATORS: &[(&str, &str, f64)] = &[
     ("gb300", "gb300", 7.2),
     ("gb200", "gb200", 7.2),
@@ -301,7 +302,7 @@ const ACCELERATORS: &[(&str, &str, f64)] = &[
     ("a100", "a100", 2.4),
 ];
 
-/// Returns the names of accelerators in the logs.
+/// Returns the accelerator names that occur in the logs.
 fn products(logs: &Logs) -> impl Iterator<Item = &str> {
     let of_hosts = logs.hosts.values().filter_map(|host| host.product.as_deref());
     let of_shapes = logs.shapes.iter().filter_map(|shape| shape.product.as_deref());
@@ -324,15 +325,15 @@ fn accelerator(logs: &Logs) -> Sourced<&'static str> {
     Sourced::assumed("h100", why)
 }
 
-/// Returns the rate of an accelerator's links in its domain: as many as a log counts, or those of
-/// the product.
+/// Returns the rate of an accelerator's links in its domain. If a log counts the links, that count
+/// determines the rate; otherwise the product does.
 fn edge_rate(logs: &Logs, accelerator: &Sourced<&'static str>) -> Sourced<String> {
     let rates = ACCELERATORS.iter().find(|(_, card, _)| *card == accelerator.value);
     let rate = rates.map_or(3.6, |(.., rate)| *rate);
     let shown = |terabits: f64| format!("{}Tbps", (terabits * 1000.0).round() / 1000.0);
     let counted = logs.shapes.iter().find_map(|shape| Some((shape, shape.domain_links?)));
     if let Some((shape, links)) = counted {
-        // NVLink 3 and 4 have 25 GB/s in one direction, NVLink 5 twice that.
+        // NVLink 3 and 4 carry 25 GB/s per direction, NVLink 5 twice as much.
         let gigabytes = if rate > 3.6 { 50 } else { 25 };
         let why = format!("{links} NVLinks of {gigabytes} GB/s in {}", shape.place);
         return Sourced::derived(shown(f64::from(links * gigabytes) * 0.008), why);

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-//! `scenario.yaml`: the job's groups communicate while the hosts of the fault trace fail and
-//! recover, in compressed time.
+//! `scenario.yaml`, a run in compressed time: the job's groups communicate while hosts fail and
+//! recover as in the fault trace.
 
 use super::cluster::ClusterDraft;
 use super::{Draft, DraftPage, Sourced, fabric, trace};
@@ -9,14 +9,14 @@ use crate::mentions::Fact;
 
 pub(super) const NAME: &str = "scenario.yaml";
 
-/// Compresses time so that a month becomes a short run.
+/// Simulated duration of a day, so short that a month makes a short run.
 const DAY_TAKES_US: u32 = 50;
-/// Days per run; longer logs are examined in pieces.
+/// Maximum number of days per run; longer logs are split.
 const MOST_DAYS: u32 = 30;
-/// Bytes sent and received by a rank of the drafted domain per microsecond, in both ring
-/// directions: 3.6 Tb/s each, without headers.
+/// Bytes that a rank in the drafted domain sends and receives per microsecond in both ring
+/// directions together: 3.6 Tb/s per direction, without headers.
 const BYTES_PER_US: u64 = 829_000;
-/// Number of rounds in which the traffic of all days is sent.
+/// Number of rounds that together send the traffic of all days.
 const ROUNDS: u64 = 100;
 
 pub(super) fn write(logs: &Logs, cluster: &ClusterDraft, days: Option<u32>, draft: &mut Draft) {
@@ -60,7 +60,7 @@ pub(super) fn write(logs: &Logs, cluster: &ClusterDraft, days: Option<u32>, draf
     page.end(draft);
 }
 
-/// Writes the traffic of the groups: enough to fill the run, in pieces of the profiled size if
+/// Writes the groups' traffic: enough to fill the run, in collectives of the profiled size if it is
 /// known.
 fn collectives(logs: &Logs, cluster: &ClusterDraft, run_us: u64, page: &mut DraftPage) {
     let tp = cluster.tp.value;
@@ -68,7 +68,7 @@ fn collectives(logs: &Logs, cluster: &ClusterDraft, run_us: u64, page: &mut Draf
         let bytes = profile.exchanged.get(&tp).copied().filter(|bytes| *bytes > 0)?;
         Some((bytes, &profile.place))
     });
-    // An all-reduce of n ranks sends 2(n - 1)/n of the buffer from each rank.
+    // In an all-reduce among n ranks, each rank sends 2(n - 1)/n of the buffer.
     let ranks = u64::from(tp.max(2));
     let sent = run_us * BYTES_PER_US / ROUNDS;
     let fill = (sent * ranks / (2 * (ranks - 1))).max(4096).next_multiple_of(4096);
@@ -90,7 +90,7 @@ fn collectives(logs: &Logs, cluster: &ClusterDraft, run_us: u64, page: &mut Draf
     };
     page.guess("collectives[0].bytes", &bytes);
     let repeat = (fill * ROUNDS).div_ceil(bytes.value.max(1)).clamp(1, 1000);
-    // A group of one rank exchanges nothing, so use the replicas.
+    // The ranks of a one-rank group exchange nothing, so let the replicas communicate.
     let kind = if tp > 1 { "all_reduce" } else { "data_parallel_all_reduce" };
     page.put(&format!(
         "collectives:\n  - {kind}: {{name: exchange, bytes: {}B, repeat: {repeat}}}",

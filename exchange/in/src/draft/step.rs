@@ -1,11 +1,11 @@
 // SPDX-License-Identifier: Apache-2.0
-//! `step.yaml`: the recorded step, packet by packet, if every rank has a profile.
+//! `step.yaml`, which runs the recorded step packet by packet if every rank has a profile.
 
 use super::cluster::ClusterDraft;
 use super::{Draft, DraftPage, Sourced, fabric};
 use crate::logs::Logs;
 
-/// Maximum number of ranks in one run.
+/// Maximum number of ranks in a run.
 const MOST_RANKS: usize = 256;
 
 pub(super) fn write(

@@ -12,10 +12,10 @@ use crate::logs::{HostOutage, Logs};
 
 pub(super) const NAME: &str = "fault-trace.json";
 
-/// Assumed duration of an outage without a logged end.
+/// Assumed duration of an outage whose end was not logged.
 const USUAL_OUTAGE_S: i64 = 20 * 3600;
 
-/// Writes the trace if there are faults. Returns the covered days.
+/// Writes the trace if there are faults. Returns the number of days that it covers.
 pub(super) fn write(logs: &Logs, cluster: &ClusterDraft, draft: &mut Draft) -> Option<u32> {
     let ((from, to), watched) = watched(logs)?;
     let outages: Vec<&HostOutage> =
@@ -81,7 +81,7 @@ pub(super) fn write(logs: &Logs, cluster: &ClusterDraft, draft: &mut Draft) -> O
     Some(days)
 }
 
-/// Returns the index of a fault kind, by the log's description.
+/// Returns the index of the fault kind that the log describes.
 fn kind_of(kinds: &mut Vec<FaultKind>, class: &str, description: &str) -> u32 {
     let kind = FaultKind {
         level: "Hardware Failure".to_owned(),

@@ -2,9 +2,9 @@
 //! The job tables of AcmeTrace (InternLM/AcmeTrace, CC-BY-4.0): `trace_seren.csv`,
 //! `trace_kalos.csv`.
 //!
-//! Source: its README, "Job Trace": `state` is one of COMPLETED, CANCELLED, FAILED, TIMEOUT,
-//! NODE_FAIL; `duration` is in seconds. The tables name no hosts, so a job ended by a failed host
-//! is a fault of an unnamed host.
+//! Source: its README, "Job Trace": `state` is COMPLETED, CANCELLED, FAILED, TIMEOUT or NODE_FAIL;
+//! `duration` is in seconds. The tables do not name hosts, so a job that a failed host ended
+//! becomes a fault of an unnamed host.
 
 use serde::Deserialize;
 
@@ -37,7 +37,7 @@ struct AcmeRow {
     fail_time: String,
 }
 
-/// No column contains the recovery time of a host.
+/// No column tells when a host recovered.
 const UNKNOWN_END: Option<i64> = None;
 
 fn read(file: &LogFile<'_>, logs: &mut Logs) {

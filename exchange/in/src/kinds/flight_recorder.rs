@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-//! JSON dumps of PyTorch's flight recorder: groups of ranks, collective sizes, and unfinished
+//! JSON dumps from PyTorch's flight recorder: groups of ranks, collective sizes, and unfinished
 //! collectives.
 //!
 //! Source: `torch/csrc/distributed/c10d/FlightRecorder.hpp`, version 2.10 of the dump: `pg_config`
@@ -40,20 +40,20 @@ struct RecorderDump {
 struct RecordedGroup {
     name: String,
     desc: String,
-    /// A list, or its text form.
+    /// A list, or the list as text.
     ranks: Value,
 }
 
 #[derive(Default, Deserialize)]
 #[serde(default)]
 struct RecordedCollective {
-    /// Name and description of its group.
+    /// Name and description of the collective's group.
     process_group: Vec<String>,
     profiling_name: String,
     collective_seq_id: u64,
     input_sizes: Vec<Vec<u64>>,
     output_sizes: Vec<Vec<u64>>,
-    /// One for each tensor, or in older versions one text.
+    /// One per tensor; in older versions one text.
     input_dtypes: Value,
     output_dtypes: Value,
     state: String,
@@ -99,8 +99,8 @@ fn members(ranks: &Value) -> u32 {
 }
 
 impl RecordedCollective {
-    /// Returns the exchange with its group, of which the size is known. `None` for a call without
-    /// tensors, such as the end of several that were joined.
+    /// Returns the exchange within a group of `ranks` ranks, or `None` for a call without tensors,
+    /// such as the end of several coalesced calls.
     fn exchange(&self, ranks: u32) -> Option<Exchange> {
         let operation = Operation::of_name(&self.profiling_name)?;
         let ranks = if operation.is_between_two() { 2 } else { ranks };
@@ -118,7 +118,7 @@ impl RecordedCollective {
     }
 }
 
-/// Returns the bytes of tensors of these sizes and types. `None` without a tensor.
+/// Returns the total bytes of tensors with these sizes and types, or `None` if there is no tensor.
 fn bytes(sizes: &[Vec<u64>], dtypes: &Value) -> Option<u64> {
     let dtype = |place: usize| {
         let listed = dtypes.as_array().map(|list| list.get(place).or(list.last()));

@@ -1,13 +1,13 @@
 // SPDX-License-Identifier: Apache-2.0
-//! InfraGraph: devices with components, instances of devices, and edges between slices of them, in
-//! YAML or JSON.
+//! InfraGraph: devices that consist of components, instances of devices, and edges between slices
+//! of them, in YAML or JSON.
 //!
 //! Source: `infragraph.proto` of Keysight/infragraph 3.1 and its service. An endpoint is a
-//! Python-style slice (`leaf[0:4]`, `xpu[:]`, none for all); instance and component indices run as
-//! nested loops. `many2many` joins each with each, `one2one` the first with the first. A host is an
-//! instance whose device contains an `xpu`, directly or in a nested `device`; a switch contains a
-//! `switch`, or ports and no `nic`, and no `xpu`: the package's own switches have a centre of choice
-//! `cpu`. A switch cabled to a host is a leaf.
+//! Python-style slice (`leaf[0:4]`, `xpu[:]`, no slice for all); instance and component indices run
+//! as nested loops. `many2many` joins every pair, `one2one` joins first with first. A host is an
+//! instance whose device contains an `xpu`, directly or in a nested `device`. A switch contains a
+//! `switch`, or ports but neither a `nic` nor an `xpu`: in switches from the package itself, the
+//! central component has the choice `cpu`. A switch that is cabled to a host is a leaf.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::iter::repeat_n;
@@ -80,7 +80,7 @@ struct InfraEndpoint {
 struct InfraLink {
     name: String,
     physical: Option<InfraPhysical>,
-    /// As in earlier versions.
+    /// Field of earlier versions.
     bandwidth: Option<InfraBandwidth>,
 }
 
@@ -102,7 +102,7 @@ enum InfraRole {
     Other,
 }
 
-/// An instance: its name in the file and its index.
+/// An instance, given as its name in the file and its index.
 type Place<'i> = (&'i str, u32);
 
 /// Maximum number of instance pairs per edge.
@@ -193,10 +193,10 @@ fn read(file: &LogFile<'_>, logs: &mut Logs) -> Result<(), String> {
     Ok(())
 }
 
-/// Devices are nested, and a file may contain a cycle.
+/// Maximum nesting depth of devices, because a file may contain a cycle.
 const DEPTH_MAX: u32 = 8;
 
-/// Returns the number of components of a kind in a device, including nested devices.
+/// Returns how many components of a kind a device has, including nested devices.
 fn held(device: &str, kind: &str, devices: &BTreeMap<&str, &InfraDevice>, depth: u32) -> u32 {
     let Some(found) = devices.get(device).filter(|_| depth < DEPTH_MAX) else { return 0 };
     let of = |component: &InfraComponent| {
@@ -210,7 +210,7 @@ fn held(device: &str, kind: &str, devices: &BTreeMap<&str, &InfraDevice>, depth:
     found.components.iter().map(of).fold(0, u32::saturating_add)
 }
 
-/// Returns the description and name of a device's accelerators.
+/// Returns the description and the name of a device's accelerators.
 fn described(device: &str, devices: &BTreeMap<&str, &InfraDevice>, depth: u32) -> Option<String> {
     let found = devices.get(device).filter(|_| depth < DEPTH_MAX)?;
     found.components.iter().find_map(|component| match &*component.choice {
@@ -251,7 +251,7 @@ fn pairs<'i>(
     Ok(low.into_iter().flat_map(with_each).collect())
 }
 
-/// Returns the instances of an endpoint, each repeated for its components there.
+/// Returns an endpoint's instances, each repeated for its components there.
 fn places<'i>(
     end: &InfraEndpoint,
     instances: &BTreeMap<&'i str, &'i InfraInstance>,
@@ -279,7 +279,7 @@ fn places<'i>(
     Ok(indices.into_iter().flat_map(|at| repeat_n((*name, at), components)).collect())
 }
 
-/// Returns the indices of `name[1:5:2]` out of `count`, with Python semantics.
+/// Returns the indices that `name[1:5:2]` selects out of `count`, with Python semantics.
 fn slice(text: &str, count: u32) -> Result<Vec<u32>, String> {
     let bad = || format!("`{text}` is no slice of {count}");
     let Some((_, inside)) = text.split_once('[') else { return Ok((0..count).collect()) };

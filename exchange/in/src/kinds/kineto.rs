@@ -1,9 +1,9 @@
 // SPDX-License-Identifier: Apache-2.0
 //! PyTorch profiles (Kineto): step durations, groups of ranks, and their communication.
 //!
-//! `lightloom_training::kineto` reads the communication, as in `lightloom workload`. This module
-//! reads the steps marked by `torch.profiler` (`ProfilerStep#4`), `distributedInfo` with `pg_config`,
-//! and `deviceProperties`, which has the accelerators that the host shows.
+//! `lightloom_training::kineto` reads the communication, as it does for `lightloom workload`. This
+//! module reads the steps that `torch.profiler` marks (`ProfilerStep#4`), `distributedInfo` with
+//! `pg_config`, and `deviceProperties`, which lists the accelerators visible on the host.
 
 use std::collections::BTreeMap;
 
@@ -76,7 +76,7 @@ fn read(files: &[LogFile<'_>], logs: &mut Logs) {
         found.push(profile(file, document));
     }
     let Some((mut first, steps)) = found.into_iter().reduce(joined) else { return };
-    // All ranks if they are consistent, otherwise only the first: sizes are per rank.
+    // Read all ranks if they are consistent, otherwise only the first; the sizes are per rank.
     let step = lightloom_training::kineto::read(&profiles).or_else(|error| {
         logs.problem(files[0].whole(), LogTrouble::Malformed(error.to_string()));
         lightloom_training::kineto::read(&profiles[..1])
@@ -100,8 +100,8 @@ fn read(files: &[LogFile<'_>], logs: &mut Logs) {
     logs.profiles.push(first);
 }
 
-/// Returns the ranks of an exchange, and the bytes of a rank. Messages between two ranks are many
-/// and of no group.
+/// Returns the ranks of an exchange and the bytes per rank. Messages between two ranks are left
+/// out, because they are numerous and belong to no group.
 fn exchanged(work: &TaskWork) -> Option<(&[u32], u64)> {
     match work {
         TaskWork::Across { ranks, bytes, .. } => Some((ranks, bytes.0)),
@@ -112,7 +112,7 @@ fn exchanged(work: &TaskWork) -> Option<(&[u32], u64)> {
     }
 }
 
-/// Returns the number of different groups by size.
+/// Returns the number of distinct groups by size.
 fn groups_by_size(graph: &lightloom_training::graph::TaskGraph) -> BTreeMap<u32, u64> {
     let mut groups: BTreeMap<u32, std::collections::BTreeSet<&[u32]>> = BTreeMap::new();
     for task in graph.tasks() {
@@ -123,10 +123,10 @@ fn groups_by_size(graph: &lightloom_training::graph::TaskGraph) -> BTreeMap<u32,
     groups.into_iter().map(|(size, groups)| (size, groups.len() as u64)).collect()
 }
 
-/// Returns the profile of one rank and its number of marked steps.
+/// Returns the profile of one rank and how many steps are marked in it.
 fn profile(file: &LogFile<'_>, document: ProfileDocument) -> (TrainingProfile, usize) {
     let mut profile = TrainingProfile::new(file.whole());
-    // The device's marks repeat those of the host.
+    // The device repeats the host's marks.
     let is_step = |event: &&MarkedEvent| {
         event.name.starts_with("ProfilerStep#") && event.cat != "gpu_user_annotation"
     };
@@ -146,7 +146,7 @@ fn profile(file: &LogFile<'_>, document: ProfileDocument) -> (TrainingProfile, u
     (profile, steps.len())
 }
 
-/// Merges two ranks of a job, whose step takes as long as that of the slowest rank.
+/// Merges the profiles of two ranks in a job. The slowest rank determines the step's duration.
 fn joined(a: (TrainingProfile, usize), b: (TrainingProfile, usize)) -> (TrainingProfile, usize) {
     let ((mut one, steps), (other, more)) = (a, b);
     one.world = one.world.or(other.world);

@@ -1,11 +1,11 @@
 // SPDX-License-Identifier: Apache-2.0
-//! Kubernetes events: `kubectl get events -A -o json`. A node is out of service from `NodeNotReady`
-//! to `NodeReady`.
+//! Kubernetes events: `kubectl get events -A -o json`. A node is out of service between
+//! `NodeNotReady` and `NodeReady`.
 //!
-//! Source: Event v1 of the core API (`involvedObject`, `lastTimestamp`, `eventTime`, `count`) and of
-//! events.k8s.io (`regarding`, `series`); reasons of the node controller and the kubelet. The API
-//! server merges an event that repeats and keeps its first and last time: an outage is known at
-//! either end, and those between have no times.
+//! Source: Event v1 of the core API (`involvedObject`, `lastTimestamp`, `eventTime`, `count`) and
+//! of events.k8s.io (`regarding`, `series`); reasons of the node controller and the kubelet. The
+//! API server merges repeated events and keeps only the first and the last time, so the times of
+//! outages in between are unknown.
 
 use serde::Deserialize;
 
@@ -65,10 +65,10 @@ struct EventObject {
 }
 
 impl ClusterEvent {
-    /// Returns the first and the last time at which it was seen, in seconds since 1970.
+    /// Returns the first and the last time at which the event was seen, in seconds since 1970.
     ///
     /// # Errors
-    /// Returns a text that is no time.
+    /// Returns a text that is not a time.
     fn times(&self) -> Result<Vec<i64>, String> {
         let first = [&self.first_timestamp, &self.event_time, &self.metadata.creation_timestamp];
         let series = self.series.as_ref().map_or(&None, |series| &series.last_observed_time);

@@ -1,11 +1,12 @@
 // SPDX-License-Identifier: Apache-2.0
-//! Kubernetes nodes with labels about their place: `kubectl get nodes -o json`, or `-o yaml`.
+//! Kubernetes nodes with location labels: `kubectl get nodes -o json` or `-o yaml`.
 //!
-//! Source: `docs/reference/node-labels.md` of NVIDIA/topograph 1.0: `fabric.topograph.run/tier-0`
-//! is the nearest switch, `accelerator.topograph.run/domain` the accelerators' common domain;
-//! `nvidia.com/gpu` of Node v1's `status.capacity`; the labels `nvidia.com/gpu.product` of GPU
-//! feature discovery and `nvidia.com/gpu.clique` (one value, one NVLink partition); the levels of
-//! Kueue's topologies; `topology.k8s.aws/network-node-layer-3`, the nearest of the highest number.
+//! Source: `docs/reference/node-labels.md` of NVIDIA/topograph 1.0, where
+//! `fabric.topograph.run/tier-0` is the nearest switch and `accelerator.topograph.run/domain` the
+//! domain that accelerators share; `nvidia.com/gpu` in the `status.capacity` of Node v1; the labels
+//! `nvidia.com/gpu.product` and `nvidia.com/gpu.clique` of GPU feature discovery (each clique value
+//! is one NVLink partition); the levels of Kueue's topologies;
+//! `topology.k8s.aws/network-node-layer-3`, where the highest number is the nearest switch.
 
 use std::collections::BTreeMap;
 
@@ -18,14 +19,14 @@ use crate::problem::{LogPlace, LogTrouble};
 
 const TIER: &str = "fabric.topograph.run/tier-";
 const LAYER: &str = "topology.k8s.aws/network-node-layer-";
-/// Labels of a host's switches in topologies of Kueue, from the nearest.
+/// Labels of a host's switches in Kueue topologies, nearest first.
 const LEVELS: [&str; 4] = [
     "cloud.provider.com/topology-rack",
     "cloud.google.com/gce-topology-subblock",
     "cloud.provider.com/topology-block",
     "cloud.google.com/gce-topology-block",
 ];
-/// Labels with the same value on all hosts of a fast domain.
+/// Labels that have the same value on all hosts of a fast domain.
 const DOMAINS: [&str; 3] = [
     "accelerator.topograph.run/domain",
     "nvidia.com/gpu.clique",
@@ -45,7 +46,7 @@ pub(super) const KIND: LogKind = LogKind {
     read: |files, logs| files.iter().for_each(|file| read(file, logs)),
 };
 
-/// Labels of a host.
+/// The labels of a host.
 #[derive(Default, Deserialize)]
 pub(super) struct Labels(BTreeMap<String, String>);
 
@@ -54,7 +55,7 @@ impl Labels {
         labels.iter().find_map(|label| self.0.get(*label)).cloned()
     }
 
-    /// Returns what the labels say about the host.
+    /// Returns what the labels tell about the host.
     pub(super) fn host(&self) -> HostRecord {
         let tiers = (0..).map_while(|tier| self.0.get(&format!("{TIER}{tier}")).cloned());
         let layers = (1..=4).rev().filter_map(|layer| self.0.get(&format!("{LAYER}{layer}")));
@@ -71,7 +72,7 @@ impl Labels {
     }
 }
 
-/// Returns whether a JSON or YAML document contains an object of this kind.
+/// Returns whether a JSON or YAML document contains an object of the given kind.
 fn is_kind(text: &str, kind: &str) -> bool {
     let bare: String = text.chars().filter(|c| !matches!(c, ' ' | '"')).collect();
     let named = format!("kind:{kind}");
@@ -85,7 +86,7 @@ struct ClusterNode {
     kind: String,
     metadata: NodeMetadata,
     status: NodeStatus,
-    /// Entries of a YAML node list.
+    /// Entries of a node list in YAML.
     items: Vec<ClusterNode>,
 }
 
@@ -137,7 +138,7 @@ fn note(node: ClusterNode, place: &LogPlace, logs: &mut Logs) {
     let found = labels.host();
     let capacity = GPUS.iter().find_map(|key| node.status.capacity.get(*key));
     let gpus = capacity.and_then(|gpus| gpus.parse().ok()).or(found.gpus);
-    // Without accelerators and place it is not a host of the cluster, such as a control plane's.
+    // A node with neither accelerators nor a location, such as a control plane node, is not a host.
     if gpus.unwrap_or(0) == 0 && found.switches.is_empty() && found.domain.is_none() {
         return;
     }

@@ -1,10 +1,10 @@
 // SPDX-License-Identifier: Apache-2.0
-//! NCCL's view of a host: the XML of `NCCL_TOPO_DUMP_FILE`.
+//! NCCL's view of a host: the XML file that `NCCL_TOPO_DUMP_FILE` names.
 //!
 //! Source: `src/graph/xml.cc` of NVIDIA/nccl: `<gpu>` inside `<pci class="0x03…">`, whose `device`
-//! is the PCI id of the product, with its `<nvlink count=…>`; `<net>` with `speed` in Mb/s for each
-//! port. A host has other ports too, such as those of its storage, so the rate of most ports is
-//! taken. Ids: the PCI ID repository.
+//! is the product's PCI id, with its `<nvlink count=…>`; `<net>` with `speed` in Mb/s per port. A
+//! host also has other ports, such as those for storage, so the most frequent rate is used. Ids:
+//! the PCI ID repository.
 
 use super::LogKind;
 use crate::logs::{HostShape, LogFile, Logs, most_common};
@@ -23,7 +23,7 @@ pub(super) const KIND: LogKind = LogKind {
     },
 };
 
-/// PCI ids of accelerators with their product names.
+/// PCI ids of accelerators and their product names.
 const PRODUCTS: &[(&str, &str)] = &[
     ("0x20b0", "A100 SXM4 40GB"),
     ("0x20b2", "A100 SXM4 80GB"),
@@ -56,7 +56,7 @@ fn read(file: &LogFile<'_>, logs: &mut Logs) -> Result<(), String> {
     let links: u32 = links.filter_map(|link| link.attribute("count")?.parse::<u32>().ok()).sum();
     logs.shapes.push(HostShape {
         gpus: u32::try_from(gpus.len()).unwrap_or(u32::MAX),
-        // Without a known product, its id is better than nothing.
+        // For an unknown product, the id is better than nothing.
         product: product.or(device).map(str::to_owned),
         bits_per_second: speed.map(|speed| speed * 1_000_000),
         domain_links: Some(links).filter(|links| *links > 0),

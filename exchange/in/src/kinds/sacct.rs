@@ -3,9 +3,9 @@
 //! `sacct` (columns below dashes), and `sacct --json`.
 //!
 //! Source: sacct(1) of Slurm 22.05: `State` with `NODE_FAIL`, `FailedNode`, `AllocTRES` with
-//! `gres/gpu=64`; `--json` of 21.08 and 23.11. `-P` does not quote: a `|` in the name of a job shifts
-//! the later fields. A job ended by a failed host begins an outage, which ends when the next job
-//! starts on that host.
+//! `gres/gpu=64`; `--json` of 21.08 and 23.11. `-P` does not quote, so a `|` in a job name shifts
+//! the fields after it. When a failed host ends a job, an outage begins that lasts until the next
+//! job starts on that host.
 
 use std::collections::BTreeMap;
 
@@ -31,10 +31,10 @@ pub(super) const KIND: LogKind = LogKind {
     read: |files, logs| files.iter().for_each(|file| read(file, logs)),
 };
 
-/// Fault class of failures seen by the scheduler.
+/// Fault class for failures that the scheduler saw.
 const DEAD_HOST: &str = "Node";
 
-/// The fields of a job by the lower-case name of their column.
+/// The fields of a job, keyed by the lower-case column name.
 struct SacctRow {
     place: LogPlace,
     fields: BTreeMap<String, String>,
@@ -93,12 +93,12 @@ fn table(file: &LogFile<'_>, logs: &mut Logs) -> Vec<SacctRow> {
     rows
 }
 
-/// Returns the jobs of `sacct --json` as rows of the table.
+/// Returns the jobs in `sacct --json` as rows of the table.
 fn documents(file: &LogFile<'_>, logs: &mut Logs) -> Vec<SacctRow> {
     let mut rows = Vec::new();
     for record in records(file, logs) {
         let Some(job) = parse::<Value>(file, &record, logs) else { continue };
-        // Newer releases wrap a number as `{set, infinite, number}`.
+        // Newer releases wrap each number as `{set, infinite, number}`.
         let number = |value: &Value| value.get("number").unwrap_or(value).as_u64().unwrap_or(0);
         let word = |value: &Value| value.as_str().unwrap_or_default().to_owned();
         let at = |key: &str| match number(&job["time"][key]) {
@@ -128,7 +128,7 @@ fn documents(file: &LogFile<'_>, logs: &mut Logs) -> Vec<SacctRow> {
     rows
 }
 
-/// A host that failed, or the hosts of a job among which it is.
+/// The hosts that failed, or the hosts of a job of which one failed.
 struct DeadHosts {
     hosts: Vec<String>,
     at: i64,
@@ -163,10 +163,10 @@ fn read(file: &LogFile<'_>, logs: &mut Logs) {
     logs.jobs.extend(jobs);
 }
 
-/// Returns the job of a row with its start, or `None` for a step of a job or one that never began.
+/// Returns a row's job with its start, or `None` for a job step or a job that never began.
 fn job(row: &SacctRow) -> Result<Option<(LoggedJob, LogTime)>, Box<LogTrouble>> {
     let id = ["jobid", "jobidraw"].iter().map(|name| row.get(name)).find(|id| !id.is_empty());
-    // Job steps (`17.batch`, `17.0`) repeat the information of the job's own line.
+    // Job steps (`17.batch`, `17.0`) repeat information from the job's own line.
     let Some(id) = id.filter(|id| !id.contains('.')) else { return Ok(None) };
     let at =
         |column: &str| time(row.get(column)).map_err(|text| Box::new(LogTrouble::NoTime(text)));
@@ -192,7 +192,7 @@ fn job(row: &SacctRow) -> Result<Option<(LoggedJob, LogTime)>, Box<LogTrouble>> 
     Ok(Some((job, start)))
 }
 
-/// Returns the state of a job without what follows it: `CANCELLED by 1000`.
+/// Returns a job's state without additions such as `by 1000` in `CANCELLED by 1000`.
 fn state(row: &SacctRow) -> &str {
     row.get("state").split_whitespace().next().unwrap_or_default()
 }
@@ -206,14 +206,14 @@ fn dead_hosts(row: &SacctRow, job: &LoggedJob) -> Option<DeadHosts> {
     Some(DeadHosts { hosts, at, place: row.place.clone(), is_named })
 }
 
-/// Returns the host list; empty if sacct reports none, or a plain table cut it off.
+/// Returns the host list. It is empty if sacct reports none or a plain table truncates it.
 fn hosts_of(list: &str) -> &str {
     let is_none = list.eq_ignore_ascii_case("none assigned") || list.ends_with('+');
     if is_none { "" } else { list }
 }
 
-/// Parses the GPUs of a resource list: `billing=64,gres/gpu=64,gres/gpu:h100=64,node=8`. Typed GPUs
-/// are parts of the plain number, which is absent if the cluster accounts types alone.
+/// Parses the number of GPUs in a resource list: `billing=64,gres/gpu=64,gres/gpu:h100=64,node=8`.
+/// The plain number includes typed GPUs; it is absent if the cluster accounts only for types.
 fn gpus(tres: &str) -> Option<u64> {
     let all = tres.split(',').filter_map(|item| item.split_once('='));
     let all = all.filter_map(|(name, count)| Some((name, count.parse::<u64>().ok()?)));

@@ -1,8 +1,9 @@
 // SPDX-License-Identifier: Apache-2.0
 //! NVIDIA Topograph: its simulation model (YAML) and the response of its `graph` engine (JSON).
 //!
-//! Source: `pkg/models/model.go` and `pkg/topology/instance.go` of NVIDIA/topograph 1.0. Switches are
-//! a map or a list, and hosts are in blocks (`blocks`, earlier `capacity_blocks`), as host lists.
+//! Source: `pkg/models/model.go` and `pkg/topology/instance.go` of NVIDIA/topograph 1.0. Switches
+//! form a map or a list; hosts are given as host lists in blocks (`blocks`, formerly
+//! `capacity_blocks`).
 
 use serde::Deserialize;
 use serde_json::Value;
@@ -65,7 +66,7 @@ fn read(file: &LogFile<'_>, logs: &mut Logs) {
     place(units, logs);
 }
 
-/// Returns the objects of a map, or of a list of objects with a `name`, by their names.
+/// Returns the objects in a map, or in a list of objects with a `name`, each with its name.
 fn named(of: &Value) -> impl Iterator<Item = (&str, &Value)> {
     let map = of.as_object().into_iter().flatten().map(|(name, object)| (&**name, object));
     let list = of.as_array().into_iter().flatten();
@@ -79,7 +80,7 @@ fn words(of: &Value) -> Vec<&str> {
 #[derive(Deserialize)]
 struct TopographInstance {
     id: String,
-    /// The nearest first.
+    /// Layers, nearest first.
     #[serde(default)]
     network_layers: Vec<String>,
     #[serde(default)]

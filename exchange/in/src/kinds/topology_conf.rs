@@ -1,11 +1,12 @@
 // SPDX-License-Identifier: Apache-2.0
-//! Slurm's `topology.conf`: switches and their children, or blocks of hosts; and the text of
-//! `scontrol show topology`. Nodes with their GPUs, as in `slurm.conf` and `scontrol show node`.
+//! Slurm's `topology.conf`, which lists switches with their children or blocks of hosts; the text
+//! of `scontrol show topology`; and nodes with their GPUs, as in `slurm.conf` and `scontrol show
+//! node`.
 //!
-//! Source: topology.conf(5) of Slurm 22.05 and 25.05: a line `SwitchName=` with `Switches=` or
-//! `Nodes=`, or a line `BlockName=` with `Nodes=`; keys in any case, blanks around `=`, values in
-//! quotes, `#` begins a comment, `\` at the end of a line continues it. `scontrol` lists for a
-//! switch with switches also the nodes of all below.
+//! Source: topology.conf(5) of Slurm 22.05 and 25.05. A line starts with `SwitchName=` and has
+//! `Switches=` or `Nodes=`, or starts with `BlockName=` and has `Nodes=`. Keys ignore case, blanks
+//! may surround `=`, values may be quoted, `#` begins a comment, and `\` at the end of a line
+//! continues it. For a switch above other switches, `scontrol` also lists all nodes below them.
 
 use std::collections::{BTreeMap, BTreeSet};
 
@@ -59,7 +60,7 @@ fn names_unit(key: &str) -> bool {
     key == "switchname" || key == "blockname"
 }
 
-/// Returns logical lines with the number of their first line and their lower-case keys.
+/// Returns logical lines, each with its first line number and its keys in lower case.
 fn keyed_lines(text: &str) -> impl Iterator<Item = (usize, Vec<(String, String)>)> {
     let mut lines = text.lines().enumerate();
     std::iter::from_fn(move || {
@@ -79,7 +80,7 @@ fn said(line: &str) -> &str {
     line.split('#').next().unwrap_or_default().trim_end()
 }
 
-/// Returns the keys of `Key=value`, `Key = value` and `Key="value"`.
+/// Returns the keys and values of `Key=value`, `Key = value` and `Key="value"`.
 fn keys(mut line: &str) -> Vec<(String, String)> {
     let mut found = Vec::new();
     while let Some((before, after)) = line.split_once('=') {
@@ -117,7 +118,7 @@ fn read(file: &LogFile<'_>, logs: &mut Logs) {
     place(units, logs);
 }
 
-/// Returns the hosts of a list, or records the error.
+/// Returns the hosts in a list, or records the error.
 pub(super) fn hosts(list: &str, place: &LogPlace, logs: &mut Logs) -> Vec<String> {
     expand(list).unwrap_or_else(|error| {
         logs.problem(place.clone(), LogTrouble::Malformed(error));
@@ -134,7 +135,7 @@ pub(super) struct TopologyUnit {
     pub(super) switches: Vec<String>,
 }
 
-/// Records the hosts of a topology.
+/// Records where the hosts are in a topology.
 pub(super) fn place(units: Vec<TopologyUnit>, logs: &mut Logs) {
     let mut parents: BTreeMap<String, String> = BTreeMap::new();
     let switches: BTreeSet<&String> =
@@ -147,7 +148,7 @@ pub(super) fn place(units: Vec<TopologyUnit>, logs: &mut Logs) {
             }
         }
     }
-    // A switch with switches may list the nodes of all below: the lowest switch counts.
+    // A switch above other switches may list all nodes below them; the lowest switch counts.
     let (leaves, others): (Vec<_>, Vec<_>) =
         units.into_iter().partition(|unit| unit.switches.is_empty());
     let of_leaves: BTreeSet<String> =
@@ -164,7 +165,7 @@ pub(super) fn place(units: Vec<TopologyUnit>, logs: &mut Logs) {
     }
 }
 
-/// Returns a switch and its ancestors, stopping at a cycle.
+/// Returns a switch and its ancestors, up to the first repetition.
 fn above(switch: &str, parents: &BTreeMap<String, String>) -> Vec<String> {
     let mut switches = vec![switch.to_owned()];
     while let Some(parent) = switches.last().and_then(|switch| parents.get(switch)) {

@@ -1,8 +1,9 @@
 // SPDX-License-Identifier: Apache-2.0
 //! Slurm's `topology.yaml` (25.05 and later): topologies of switches, blocks or rings.
 //!
-//! Source: topology.yaml(5) of Slurm 25.05 (tree, block) and its plugin `ring`. Switches come from the
-//! first tree, blocks or rings from the default topology, or else from the first that has some.
+//! Source: topology.yaml(5) of Slurm 25.05 (tree, block) and its plugin `ring`. Switches are taken
+//! from the first tree. Blocks or rings are taken from the default topology, or else from the first
+//! one that has any.
 
 use serde_json::Value;
 

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-//! Drafts load, and each value appears in them with its origin.
+//! Drafts load, and each value in them states its origin.
 
 use lightloom_fabric::trace::{FaultTrace, Observation};
 
@@ -39,14 +39,14 @@ fn drafts_cluster_job_and_fault_trace_from_logs() {
         FaultTrace::read(text(&draft, "fault-trace.json").as_bytes(), Observation::default());
     let trace = trace.unwrap();
     assert_eq!((trace.servers, trace.gpus_per_server, trace.faults.len()), (8, 8, 1));
-    // From 1 March 0:00: out on 4 March at 6:00 for 18 hours.
+    // Counted from 1 March, 0:00: the host is out of service from 4 March, 6:00, for 18 hours.
     assert_eq!(trace.faults[0].start.as_days(), 3.25);
     assert_eq!(trace.faults[0].end.as_days(), 4.0);
     assert_eq!(trace.names, ["gpu003"]);
     assert_eq!(trace.window.as_days(), 11.0);
 }
 
-/// Every guess appears in its file with the words of the table.
+/// Every guess appears in its file, worded as in the table.
 #[test]
 fn each_guess_is_a_comment_in_its_file() {
     let draft = draft(&logs(&[("topology.conf", TOPOLOGY), ("jobs", SACCT)]));
@@ -89,8 +89,8 @@ fn every_drafted_fabric_loads_and_plans() {
     }
 }
 
-/// Tables of other months determine the mix of jobs; faults and their period come from the logs
-/// with most of them.
+/// Job tables from other months determine the mix of jobs; the logs with the most faults determine
+/// the faults and their period.
 #[test]
 fn job_table_of_another_year_does_not_stretch_the_fault_trace() {
     let acme = "job_id,user,node_num,gpu_num,cpu_num,type,state,submit_time,start_time,end_time,duration,queue,gpu_time\n\
@@ -105,7 +105,7 @@ fn job_table_of_another_year_does_not_stretch_the_fault_trace() {
     assert!(buy.contains("{name: size-1, gpus: 16, days: 1.000, every_days: 0.125}"), "{buy}");
 }
 
-/// The public profile of two GPUs: three steps of 222.4, 219.7 and 224.9 ms, read manually.
+/// The public profile of two GPUs. Its steps, read by hand, take 222.4, 219.7 and 224.9 ms.
 #[test]
 fn reads_the_middle_step_of_the_public_profile() {
     // Tests run in the folder of their crate.
@@ -126,7 +126,7 @@ fn reads_the_middle_step_of_the_public_profile() {
     let step = profile.step_seconds.unwrap();
     assert!((step - 0.222_442_191).abs() < 1e-9, "{step}");
     assert_eq!(profile.world, Some(2));
-    // Its gradients in three steps, and a broadcast.
+    // The gradients of three steps, and a broadcast.
     assert_eq!(profile.exchanged.keys().copied().collect::<Vec<_>>(), [2]);
     let draft = draft(&logs);
     assert!(
@@ -136,7 +136,7 @@ fn reads_the_middle_step_of_the_public_profile() {
     );
 }
 
-/// If every rank has a profile, the step can run; with part of the ranks it cannot.
+/// The step can run if every rank has a profile, but not if some ranks lack one.
 #[test]
 fn complete_set_of_profiles_becomes_a_step() {
     let profile = |rank: u32| {

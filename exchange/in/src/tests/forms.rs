@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-//! Forms in which other programs write the same facts: several spellings, encodings and positions in
-//! a file, damaged lines, and records that one sibling reader refused.
+//! Forms in which other programs write the same facts: spellings, encodings and positions in a
+//! file, damaged lines, and records that one reader accepted and another refused.
 
 use lightloom_training::collectives::CollectiveKind;
 use lightloom_training::graph::{Task, TaskGraph, TaskWork};
@@ -22,7 +22,7 @@ fn hours_out(logs: &Logs, host: &str) -> Vec<f64> {
     own.map(|outage| (outage.end.expect("an end") - outage.start) as f64 / 3600.0).collect()
 }
 
-/// As Slurm's own parser, `scontrol show topology` and topology.yaml(5) have one tree.
+/// One tree as Slurm's own parser, `scontrol show topology` and topology.yaml(5) describe it.
 #[test]
 fn every_form_of_a_slurm_topology_is_one_tree() {
     let spaced = "SwitchName = leaf1  Nodes = \"gpu[001-004]\"\nSwitchName=leaf2 Nodes= gpu[005-008]\nSwitchName =spine Switches=\"leaf[1-2]\"\n";
@@ -43,7 +43,8 @@ fn every_form_of_a_slurm_topology_is_one_tree() {
     assert_eq!(logs(&[("x", blocks)]).hosts["a3"].domain.as_deref(), Some("b2"));
 }
 
-/// As `lightloom export --to topograph` and `topograph-graph` write them, and with a list of switches.
+/// As `lightloom export --to topograph` and `topograph-graph` write them; also with a list of
+/// switches.
 #[test]
 fn topograph_files_give_switches_and_domains() {
     let map = "switches:\n  s0: {switches: [t0, t1]}\n  t0: {}\n  t1: {}\nblocks:\n- switch: t0\n  nodes: [\"n[0-1]\", n2]\n  annotations: {accelerator.topology.test/domain: g0}\n- switch: t1\n  nodes: [\"n[3-5]\"]\n";
@@ -64,7 +65,8 @@ fn topograph_files_give_switches_and_domains() {
     }
 }
 
-/// As in slurm.conf(5) and printed by `scontrol show node`: typed or plain GPUs with their sockets.
+/// Typed or plain GPUs with their sockets, as in slurm.conf(5) and as `scontrol show node` prints
+/// them.
 #[test]
 fn slurm_nodes_give_their_gpus() {
     let conf = "NodeName=cpu1 CPUs=8\nNodeName=gpu[1-2] Gres=gpu:h100:8 CPUs=96 State=UNKNOWN\nPartitionName=a Nodes=ALL\n";
@@ -77,7 +79,7 @@ fn slurm_nodes_give_their_gpus() {
     }
 }
 
-/// Labels of GPU feature discovery, Kueue and AWS; a control plane's node is no host.
+/// Labels of GPU feature discovery, Kueue and AWS. The node of a control plane is not a host.
 #[test]
 fn labels_of_every_scheduler_give_the_place_of_a_node() {
     let node = |name: &str, labels: &str, gpus: u32| {
@@ -100,7 +102,7 @@ fn labels_of_every_scheduler_give_the_place_of_a_node() {
     assert_eq!(logs.hosts["c"].domain.as_deref(), Some("uuid.7"));
 }
 
-/// Regression: files were recognised by their first 64 KiB, and as UTF-8 alone.
+/// Regression: files were recognised only by their first 64 KiB and only in UTF-8.
 #[test]
 fn position_and_encoding_do_not_hide_a_file() {
     let images = "x".repeat(90_000);
@@ -119,7 +121,7 @@ fn position_and_encoding_do_not_hide_a_file() {
     }
 }
 
-/// GPU 0 fails at 10:00 and GPU 3 at 10:05; they are healthy at 10:10 and at 14:00.
+/// GPU 0 fails at 10:00 and GPU 3 at 10:05. Not until 14:00 are both healthy again.
 #[test]
 fn recovery_of_one_gpu_does_not_end_the_outage_of_another() {
     let event = |time: &str, state: &str, entities: &str| {
@@ -147,7 +149,7 @@ fn recovery_of_one_gpu_does_not_end_the_outage_of_another() {
     assert_eq!(logs(&[("health", &stored)]).outages.len(), 0);
 }
 
-/// 24 flaps of a minute, as the API server merges them, in both versions of the API.
+/// 24 flaps of one minute, merged as by the API server, in both versions of the API.
 #[test]
 fn merged_events_are_flaps_and_not_one_outage() {
     let core = |reason: &str, minute: u32| {
@@ -177,7 +179,7 @@ fn merged_events_are_flaps_and_not_one_outage() {
     }
 }
 
-/// One job in the three forms of `sacct`, with what users put into its name.
+/// One job in the three forms of `sacct`, with characters that users put into job names.
 #[test]
 fn every_form_of_sacct_is_one_job() {
     let shifted = SACCT.replace("Pretrain 70B", "Pretrain|70B");
@@ -206,7 +208,7 @@ fn every_form_of_sacct_is_one_job() {
     assert!(problems(&logs(&[("jobs", nameless)]))[0].starts_with(said));
 }
 
-/// Records of format 4.3 (header on a line of its own), of messages, and with the numbers that C
+/// Records of format 4.3 (the header has its own line), records of messages, and the numbers that C
 /// prints for a division by zero.
 #[test]
 fn inspector_records_without_bandwidth_or_header_are_no_problem() {
@@ -229,7 +231,7 @@ fn inspector_records_without_bandwidth_or_header_are_no_problem() {
     assert_eq!(problems(&logs), Vec::<String>::new());
     let profile = &logs.profiles[0];
     assert_eq!((profile.world, profile.bandwidth[&16]), (Some(16), 42.5e9));
-    // The shard of an all-gather and a reduce-scatter is a sixteenth of the whole.
+    // In an all-gather and a reduce-scatter, each shard is a sixteenth of the whole.
     assert_eq!((profile.exchanged[&16], profile.exchanged[&2]), (2 * 1024 + 2 * 16 * 1024, 4096));
 }
 
@@ -245,7 +247,8 @@ fn damaged_line_leaves_the_records_after_it() {
     assert!(problems(&logs)[0].starts_with("health:2: not JSON: "), "{:?}", problems(&logs));
 }
 
-/// An all-gather of 4 MiB by each of 8 ranks, as the recorder and the profiler write it.
+/// An all-gather in which each of 8 ranks contributes 4 MiB, as the recorder and the profiler write
+/// it.
 #[test]
 fn recorder_and_profile_agree_about_an_all_gather() {
     let entry = |name: &str, input: u64, output: u64| {
@@ -275,8 +278,8 @@ fn recorder_and_profile_agree_about_an_all_gather() {
     assert_eq!(super::logs(&[("x", &sent)]).profiles[0].exchanged[&2], 400);
 }
 
-/// A switch as the package of InfraGraph writes it (a centre of choice `cpu` and ports), and ports of
-/// storage beside those of the GPUs.
+/// A switch as InfraGraph's package writes it (with ports and a central component of choice `cpu`),
+/// and storage ports next to those of the GPUs.
 #[test]
 fn facts_in_a_known_form_are_neither_absent_nor_guessed() {
     let infra = "devices:\n- name: box\n  components: [{name: xpu, choice: xpu, count: 2, description: AMD INSTINCT MI300X}, {name: nic, choice: nic, count: 2}]\n\
@@ -308,7 +311,7 @@ fn facts_in_a_known_form_are_neither_absent_nor_guessed() {
     assert_eq!(drafted(&domain, "hbd.switch.edge_rate").0, "2.4Tbps");
 }
 
-/// A fact that a file mentions in a form that no reader knows is not said to be absent.
+/// A fact that a file mentions in a form unknown to every reader is not reported as absent.
 #[test]
 fn fact_in_an_unknown_form_is_not_understood() {
     let notes = "wiring of the racks\nrack 7: leaf-3, 400 Gb/s per port, NVIDIA H100\n";
@@ -326,8 +329,8 @@ fn fact_in_an_unknown_form_is_not_understood() {
 }
 
 const MIB: u64 = 1 << 20;
-/// The collectives of a step of 8 ranks that each put in 1 MiB, as ASTRA-sim's examples do: the name,
-/// Chakra's `comm_type`, and what a rank has afterwards.
+/// The collectives of a step in which each of 8 ranks contributes 1 MiB, as in ASTRA-sim's
+/// examples: the name, Chakra's `comm_type`, and the size that a rank has afterwards.
 const STEP: [(&str, u8, u64); 4] = [
     ("AllGather", 2, 8 * MIB),
     ("ReduceScatter", 7, MIB / 8),
@@ -335,7 +338,7 @@ const STEP: [(&str, u8, u64); 4] = [
     ("AllToAll", 6, MIB),
 ];
 
-/// Returns the sum of the whole sizes, and the bytes that all ranks send.
+/// Returns the sum of the full sizes, and the bytes that all ranks send.
 fn totals(graph: &TaskGraph) -> [u64; 2] {
     let one = |task: &Task| match &task.work {
         TaskWork::Across { kind, ranks, bytes } => {
@@ -349,7 +352,7 @@ fn totals(graph: &TaskGraph) -> [u64; 2] {
     graph.tasks().iter().map(one).fold([0, 0], |sum, of| [sum[0] + of[0], sum[1] + of[1]])
 }
 
-/// Returns a rank's trace in the form of `et_def.proto`.
+/// Returns a rank's trace encoded as `et_def.proto` specifies.
 fn chakra_stream() -> Vec<u8> {
     let field = |number: u8, bytes: &[u8]| [&[number << 3 | 2, bytes.len() as u8], bytes].concat();
     let mut stream = vec![0];
@@ -365,7 +368,7 @@ fn chakra_stream() -> Vec<u8> {
     stream
 }
 
-/// Returns the step as the messages of rings, and of each pair for the all-to-all.
+/// Returns the step as messages along rings and, for the all-to-all, between each pair.
 fn goal_text() -> String {
     let rank = |rank: u64| {
         let mut lines = String::new();
@@ -387,7 +390,7 @@ fn goal_text() -> String {
     "num_ranks 8\n".to_owned() + &(0..8).map(rank).collect::<String>()
 }
 
-/// Each program counts the same exchange in its own way.
+/// Each program counts the same exchange in a different way.
 #[test]
 fn one_step_in_six_formats_has_one_byte_total() {
     let stream = chakra_stream();

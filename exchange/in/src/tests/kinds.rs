@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-//! Content of each kind of log, with samples according to its documentation.
+//! Contents of each log kind, with samples that follow its documentation.
 
 use super::{SACCT, TOPOLOGY, logs, problems};
 use crate::KINDS;
@@ -37,7 +37,7 @@ fn failed_host_is_out_until_its_next_job_starts() {
     assert_eq!(outage.place.to_string(), "x:2");
 }
 
-/// Columns and states as in the README of AcmeTrace, with synthetic rows.
+/// Columns and states as in AcmeTrace's README, with synthetic rows.
 #[test]
 fn reads_jobs_of_both_acme_clusters() {
     let seren = "job_id,user,node_num,gpu_num,cpu_num,type,state,submit_time,start_time,end_time,duration,queue,gpu_time
@@ -58,7 +58,7 @@ dlc2,u2,8,64,960,1000,100.0,Other,CANCELLED,2023-05-17 11:28:42+00:00,,2023-05-1
     assert_eq!(logs.outages[0].place.to_string(), "seren.csv:3");
 }
 
-/// Node v1, with the labels of docs/reference/node-labels.md of Topograph.
+/// Node v1 with the labels in Topograph's docs/reference/node-labels.md.
 #[test]
 fn reads_topograph_labels_of_kubernetes_nodes() {
     let node = |name: &str, leaf: &str| {
@@ -90,7 +90,7 @@ fn reads_topograph_labels_of_kubernetes_nodes() {
     );
 }
 
-/// Event v1: repeated events are merged with a first and a last time.
+/// Event v1: repeated events are merged and keep a first and a last time.
 #[test]
 fn node_is_out_from_not_ready_to_ready() {
     let event = |reason: &str, first: &str, last: &str| {
@@ -112,8 +112,8 @@ fn node_is_out_from_not_ready_to_ready() {
     assert_eq!(outage.place.to_string(), "events.json:2");
 }
 
-/// The fields of health_event.proto: in protocol buffers JSON, as exported by its database, and as
-/// wrapped by its exporter.
+/// The fields of health_event.proto in protocol buffers JSON, as its database exports them, and as
+/// its exporter wraps them.
 #[test]
 fn fatal_health_event_ends_with_a_healthy_one_of_its_check() {
     let own = "[
@@ -169,7 +169,8 @@ fn reads_ranks_hosts_and_rates_from_nccl_inspector() {
     assert_eq!(logs.hosts.len(), 2);
 }
 
-/// A profile as written by torch.profiler: three steps marked on the host and again on the device.
+/// A profile as torch.profiler writes it, with three steps marked on the host and again on the
+/// device.
 #[test]
 fn reads_the_middle_step_and_exchanges_of_a_profile() {
     let step = |number: u32, micros: f64, cat: &str| {
@@ -194,7 +195,7 @@ fn reads_the_middle_step_and_exchanges_of_a_profile() {
     assert_eq!(profile.exchanged[&2], 400, "1,200 bytes in three steps");
 }
 
-/// A sample of each kind is detected as only that kind, regardless of its name.
+/// A sample of each kind is detected as that kind only, whatever its name.
 #[test]
 fn detects_the_kind_of_a_file_from_its_content() {
     let logs = logs(&[("a", TOPOLOGY), ("b", SACCT), ("c", "hello"), ("d", "{}")]);
@@ -206,7 +207,7 @@ fn detects_the_kind_of_a_file_from_its_content() {
     assert!(KINDS.iter().all(|kind| unknown[0].contains(kind.name)));
 }
 
-/// Two racks with two hosts each below a spine, as in `infragraph.proto`: slices, and a nested
+/// Below a spine, two racks with two hosts each, as in `infragraph.proto`: slices, and a nested
 /// device.
 const INFRAGRAPH: &str = "
 name: two racks
@@ -255,7 +256,7 @@ fn reports_mistakes_of_an_infragraph() {
     }
 }
 
-/// A truncated NCCL dump of a host.
+/// An NCCL dump of a host, shortened.
 #[test]
 fn reads_gpus_and_interfaces_from_an_nccl_topology() {
     let text = "<system version=\"1\"><cpu numaid=\"0\" arch=\"x86_64\">
@@ -270,7 +271,7 @@ fn reads_gpus_and_interfaces_from_an_nccl_topology() {
     assert_eq!(shape.product.as_deref(), Some("H100 SXM5 80GB"));
     let empty = logs(&[("topo.xml", "<system version=\"1\"><cpu numaid=\"0\"/></system>")]);
     assert!(problems(&empty)[0].contains("no <gpu> in it") && empty.say_nothing());
-    // Regression: two files with contradicting hosts were accepted silently.
+    // Regression: two files with contradictory hosts were accepted silently.
     let both = logs(&[("infra.yaml", INFRAGRAPH), ("topo.xml", text)]);
     let said = "topo.xml: its host has 2 GPUs, and hosts of infra.yaml have 8; 8 is taken";
     assert_eq!(problems(&both), [said]);

@@ -1,9 +1,9 @@
 // SPDX-License-Identifier: Apache-2.0
-//! Inconsistencies are reported with file and line and the remaining usable information.
+//! Inconsistencies are reported with their file and line and with what can still be used.
 
 use super::{SACCT, TOPOLOGY, logs, problems};
 
-/// Health events of these hosts at these hours of 4 March 2026, each healthy an hour later.
+/// Health events of these hosts at these hours of 4 March 2026. Each host is healthy an hour later.
 fn health(faults: &[(&str, u32)]) -> String {
     let event = |host: &str, hour: u32, word: &str| {
         format!(

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-//! Cases of master arbitration. They use controllers with their own election ids in a role of the
-//! suite, so that the device's real controllers keep their masters.
+//! Cases about master arbitration. Their controllers use election ids in a role of their own, so
+//! that the device's real controllers keep their masters.
 
 use lightloom_gnmi::extension::Extension;
 use lightloom_gnmi::message::SetRequest;
@@ -41,7 +41,7 @@ fn ask(gnmi: &mut GnmiSuite, id: Option<u128>) -> Result<Result<(), Status>, Exc
     Ok(gnmi.set(set)?.map(drop))
 }
 
-/// Makes a new controller master and returns its election id, or why arbitration cannot be tested.
+/// Makes a new controller the master. Returns its election id, or why arbitration cannot be tested.
 fn elected(gnmi: &mut GnmiSuite) -> Result<Result<u128, CaseVerdict>, ExchangeError> {
     let id = gnmi.next_election << 64 | u128::from(u64::MAX);
     gnmi.next_election += 2;
@@ -80,7 +80,7 @@ macro_rules! elected {
 
 fn larger(gnmi: &mut GnmiSuite) -> CaseResult {
     let id = elected!(gnmi);
-    // The last id is larger although its lower half is smaller.
+    // The last id is larger although the lower half of its bits is smaller.
     for (next, which) in [(id, "the same"), (id + 1, "a larger")] {
         if let Err(status) = ask(gnmi, Some(next))? {
             return found(format!("{which} election id is refused: {}", shown(&status)));
@@ -94,7 +94,7 @@ fn smaller(gnmi: &mut GnmiSuite) -> CaseResult {
     if let Err(status) = ask(gnmi, Some(id + 1))? {
         return found(format!("a larger election id is refused: {}", shown(&status)));
     }
-    // The other controller has its own connection.
+    // The other controller uses a separate connection.
     gnmi.reconnect()?;
     let (name, input, output) = (gnmi.name("old"), gnmi.input(0), gnmi.output(0));
     let update = vec![gnmi.joins(&name, &input, &output)?];

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-//! Cases that create circuits between the ports that may be moved.
+//! Cases that create circuits between ports that may be moved.
 
 use lightloom_gnmi::Status;
 use lightloom_gnmi::client::Answer;
@@ -130,8 +130,8 @@ fn update(
     gnmi.set(SetRequest { update, ..SetRequest::default() })
 }
 
-/// Creates a connection and waits until it settles. Returns a verdict if it does not become
-/// CONNECTED.
+/// Creates a connection and waits until it settles. Returns a verdict if the connection does not
+/// become CONNECTED.
 fn made(
     gnmi: &mut GnmiSuite,
     name: &str,
@@ -231,7 +231,7 @@ fn read_only(gnmi: &mut GnmiSuite) -> CaseResult {
     }
 }
 
-/// Expects an impossible connection to be refused, or accepted and INVALID.
+/// Expects the device to refuse an impossible connection, or to accept it and report INVALID.
 fn cannot_be(gnmi: &mut GnmiSuite, input: &str, output: &str) -> CaseResult {
     let name = gnmi.name("x");
     let part = gnmi.joins(&name, input, output)?;
@@ -296,7 +296,7 @@ fn whole(gnmi: &mut GnmiSuite) -> CaseResult {
     }
 }
 
-/// Creates a circuit, then sends another Set that must not affect it.
+/// Creates a circuit, then sends another Set that must not affect that circuit.
 fn undisturbed(
     gnmi: &mut GnmiSuite,
     act: impl FnOnce(&mut GnmiSuite) -> Result<Result<SetResponse, Status>, ExchangeError>,

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-//! Cases that only read.
+//! Cases that only read from the device.
 
 use std::collections::BTreeMap;
 
@@ -12,7 +12,7 @@ use super::tree::flatten;
 use super::{ANSWER_WITHIN, GnmiSuite, case, is_refusal, is_synced, shown};
 use crate::conform::case::{Case, CaseResult, CaseVerdict, Tested, found, holds};
 
-/// The start of 2020 in nanoseconds since 1970. An earlier time means that a device's clock is
+/// The start of 2020 in nanoseconds since 1970. An earlier time means that the device's clock is
 /// wrong.
 const YEAR_2020: i64 = 1_577_836_800_000_000_000;
 const METER_ERROR_DB: f64 = 0.5;
@@ -333,7 +333,7 @@ fn states(gnmi: &mut GnmiSuite) -> CaseResult {
     Ok(CaseVerdict::Passed)
 }
 
-/// Some cases need an existing connection, which the suite did not create.
+/// Reason not to test cases that need a connection: the suite may not create one here.
 const NONE_THERE: &str = "the device has no connection yet";
 
 fn config_shown(gnmi: &mut GnmiSuite) -> CaseResult {
@@ -374,8 +374,8 @@ fn passive(gnmi: &mut GnmiSuite) -> CaseResult {
     )
 }
 
-/// Returns the first pair with more light at its output than at its input. `None` if no pair
-/// reports both.
+/// Returns the first pair with more light at its output than at its input, or `None` if no pair
+/// reports both powers.
 pub(super) fn amplified(switch: &super::tree::ShownSwitch) -> Option<Option<String>> {
     let mut seen = None;
     for connection in switch.connections.values().filter(|c| c.status == "CONNECTED") {

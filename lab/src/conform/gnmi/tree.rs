@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-//! Flattens the answer to a Get, and interprets it as a switch.
+//! Flattens the answer to a Get and interprets it as the state of a switch.
 
 use std::collections::{BTreeMap, BTreeSet};
 
@@ -9,10 +9,10 @@ use serde_json::Value as Json;
 
 pub(super) type LeafTexts = BTreeMap<String, Json>;
 
-/// Key names of lists in this model and those it depends on.
+/// Names of list keys in this model and in the models on which it depends.
 const KEYS: [&str; 3] = ["name", "peer-name", "index"];
 
-/// Flattens an answer, whether it is one JSON value or many leaves.
+/// Flattens an answer, which is either one JSON value or many leaves.
 pub(super) fn flatten(got: &GetResponse) -> Result<LeafTexts, String> {
     let mut leaves = LeafTexts::new();
     for notification in &got.notification {
@@ -90,12 +90,12 @@ fn plain(value: &Json) -> String {
     value.as_str().map_or_else(|| value.to_string(), str::to_owned)
 }
 
-/// Parses a power, from the leaf itself or its `instant` child.
+/// Parses a power, given by the leaf itself or by its child `instant`.
 fn number(value: &Json) -> Option<f64> {
     value.as_f64().or_else(|| value.as_str()?.parse().ok())
 }
 
-/// Splits `path` after `list[name=` into the key and the rest.
+/// Splits what follows `list[name=` in `path` into the key and the rest.
 fn entry<'a>(path: &'a str, list: &str) -> Option<(String, &'a str)> {
     let rest = path.strip_prefix(list)?;
     let rest = rest.split_once('=')?.1;
@@ -135,8 +135,8 @@ impl ShownSwitch {
         switch
     }
 
-    /// Returns whether a port is used as an output, by its group's direction, or else by the side
-    /// with fewer ports.
+    /// Returns whether a port is used as an output: by the direction of its group, otherwise
+    /// because its side has fewer ports.
     pub(super) fn is_output(&self, port: &Port, inputs: &usize, outputs: &usize) -> bool {
         match self.groups.get(&port.group).map(String::as_str) {
             Some("INPUT-ONLY") => false,
@@ -156,7 +156,7 @@ impl ShownSwitch {
         name.as_ref().and_then(|name| self.ports.get(name)).cloned().unwrap_or_default()
     }
 
-    /// Returns why the ports of a connection do not show passing light. `None` if they do.
+    /// Returns why a connection's ports show that no light passes, or `None` if light passes.
     pub(super) fn unlit(&self, connection: &ShownConnection) -> Option<String> {
         for (end, other) in
             [(&connection.input, &connection.output), (&connection.output, &connection.input)]

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-//! The rules of a transceiver on its serial line, one function each.
+//! The rules for a transceiver on its serial line, with one function each.
 
 use super::*;
 
@@ -205,7 +205,7 @@ fn uptime(module: &mut ModuleSuite) -> CaseResult {
 
 fn broken_frame(module: &mut ModuleSuite) -> CaseResult {
     let line = module.frame(1, command::STATUS, &[]);
-    // The same frame with its last byte changed, so that the checksum is wrong.
+    // Send the same frame with a wrong checksum, by changing its last byte.
     let mut broken = line;
     let at = broken.len() - 2;
     broken[at] = if broken[at] == 0x55 { 0x56 } else { 0x55 };
@@ -240,7 +240,7 @@ fn wrong_length(module: &mut ModuleSuite) -> CaseResult {
 }
 
 fn read_only(module: &mut ModuleSuite) -> CaseResult {
-    // Write the first byte of the vendor name, unchanged.
+    // Write the first byte of the vendor name without changing it.
     let vendor = module.read(0, 129, 1)?;
     let reply = module.send(1, command::WRITE, &[0, 0, 129, vendor[0]])?;
     refused(module, "a write to 00h:129", reply, 8)
@@ -284,7 +284,7 @@ fn arm_none(module: &mut ModuleSuite) -> CaseResult {
 }
 
 fn fire_not_armed(module: &mut ModuleSuite) -> CaseResult {
-    // The group mask is 0, so that a module that accepts this moves no group.
+    // With an empty group mask, a module that accepts this moves no group.
     let mut payload = module.transaction().to_be_bytes().to_vec();
     payload.push(0);
     let reply = module.send(1, command::FIRE, &payload)?;

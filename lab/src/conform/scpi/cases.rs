@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-//! The rules of a switch over SCPI, one function each.
+//! The rules for a switch over SCPI, with one function each.
 
 use super::*;
 
@@ -139,7 +139,7 @@ fn size(scpi: &mut ScpiSuite) -> CaseResult {
     let Some((inputs, outputs)) = read else { return found(format!("it is `{line}`")) };
     (scpi.inputs, scpi.outputs) = (inputs, outputs);
     let last = inputs + outputs;
-    // The last port exists, and the one after it does not.
+    // The last port exists, but the one after it does not.
     scpi.send("*CLS")?;
     scpi.received.clear();
     scpi.send(&format!(":oxc:swit:conn:port? {last}"))?;
@@ -175,7 +175,7 @@ fn status_byte(scpi: &mut ScpiSuite) -> CaseResult {
     let bit = |line: &str| line.trim().parse::<u8>().ok().map(|byte| byte & 4 != 0);
     scpi.send("*CLS")?;
     let idle = scpi.ask("*STB?")?;
-    // Every model that knows the query reports an error for a nonexistent port.
+    // Every model that knows the query must report an error for a nonexistent port.
     scpi.send(":no:such:command")?;
     scpi.send(":oxc:swit:conn:port? 0")?;
     let waits = scpi.ask("*STB?")?;
@@ -255,7 +255,7 @@ fn power_values(scpi: &mut ScpiSuite) -> CaseResult {
     }
 }
 
-/// Connects the first pair. Returns a verdict if the device reports an error.
+/// Connects the first pair of ports. Returns a verdict if the device reports an error.
 fn first(scpi: &mut ScpiSuite) -> Result<Option<CaseVerdict>, ExchangeError> {
     let pair = scpi.pair(0);
     Ok(match scpi.add(&[pair])? {
@@ -350,7 +350,7 @@ fn add_range(scpi: &mut ScpiSuite) -> CaseResult {
     holds(there, || "no error, but no connection".into())
 }
 
-/// Expects an impossible change to cause an error and move nothing.
+/// Expects an impossible change to cause an error and to move nothing.
 fn refused(scpi: &mut ScpiSuite, command: &str) -> CaseResult {
     let before = scpi.pairs()?;
     let left = scpi.change(command)?;

@@ -1,9 +1,9 @@
 // SPDX-License-Identifier: Apache-2.0
-//! The rules of a switch over TL1, one function each.
+//! The rules for a switch over TL1, with one function each.
 
 use super::*;
 
-/// Number of leading cases about the login. The other cases need a login.
+/// Number of cases at the start that concern the login. All others need a login.
 pub(super) const LOG_IN: usize = 2;
 
 pub(super) const STILL: &[Tested<Tl1Suite>] = &[
@@ -143,7 +143,7 @@ fn power(tl1: &mut Tl1Suite) -> CaseResult {
     holds(is_number && reply.body.len() == 1, || format!("the body is {:?}", reply.body))
 }
 
-/// Finds light that the power meters show and the list of patches omits.
+/// Finds light that the power meters show but the list of patches omits.
 fn patches_complete(tl1: &mut Tl1Suite) -> CaseResult {
     let patches = tl1.patches()?;
     let (first, last) = (tl1.inputs + 1, tl1.inputs + tl1.outputs);
@@ -160,7 +160,7 @@ fn patches_complete(tl1: &mut Tl1Suite) -> CaseResult {
     holds(astray.is_none(), || format!("light leaves port {astray:?}, which is in no patch"))
 }
 
-/// Connects the first pair. Returns a verdict if the device reports an error.
+/// Connects the first pair of ports. Returns a verdict if the device reports an error.
 fn first(tl1: &mut Tl1Suite) -> Result<Option<CaseVerdict>, ExchangeError> {
     let (input, output) = tl1.pair(0);
     let reply = tl1.enter(&input.to_string(), &output.to_string())?;
@@ -205,7 +205,7 @@ fn enter_others(tl1: &mut Tl1Suite) -> CaseResult {
     holds(lost.is_none(), || format!("{lost:?} is gone"))
 }
 
-/// Expects an impossible change to be denied and move nothing.
+/// Expects an impossible change to be denied and to move nothing.
 fn denied(tl1: &mut Tl1Suite, from: &str, to: &str) -> CaseResult {
     let before = tl1.patches()?;
     let reply = tl1.enter(from, to)?;

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-//! Compares written records, an inventory of modules and a cabling record, with the installation.
+//! Compares an inventory of modules and a cabling record with the installation.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::path::Path;
@@ -23,7 +23,7 @@ pub(super) struct SerialCheck {
 
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 pub(super) struct CablingRecord {
-    /// Number of cables that are fibres of the fabric.
+    /// Number of recorded cables that are fibres of the fabric.
     pub(super) as_planned: usize,
     pub(super) wrong: Vec<String>,
 }
@@ -98,7 +98,7 @@ pub(super) fn compare_serials(
     serials
 }
 
-/// Compares recorded cables with the fibres of the fabric, in both directions.
+/// Compares recorded cables with the fabric's fibres, in both directions.
 pub(super) fn compare_record(
     cables: &[FibreEnds],
     serials: &BTreeMap<String, String>,

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-//! Findings of a commissioning: saved in a file and shown as a checklist.
+//! Findings of a commissioning, saved in a file and shown as a checklist.
 
 use std::collections::BTreeMap;
 use std::path::Path;
@@ -32,7 +32,7 @@ pub(super) struct FibreReport {
     pub(super) finding: CablingFinding,
 }
 
-/// The saved document, which the next call continues.
+/// The saved document, from which the next call continues.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(default)]
 pub(super) struct CommissionReport {
@@ -45,7 +45,7 @@ pub(super) struct CommissionReport {
     pub(super) fibres: Vec<FibreReport>,
     pub(super) exchange: Vec<Swap>,
     pub(super) found: BTreeMap<String, LightSource>,
-    /// Positions of modules before they were lit.
+    /// Positions of modules before they were lit for a test.
     pub(super) stood: BTreeMap<String, u32>,
 }
 
@@ -83,7 +83,7 @@ impl CommissionReport {
         }
     }
 
-    /// Readings at ends that now carry circuits replace earlier findings.
+    /// Replaces earlier findings by the readings of ends that now carry circuits.
     pub(super) fn take_lit(&mut self, modules: &BTreeMap<String, DeviceStatus>) {
         for (name, module) in
             modules.iter().filter(|(_, module)| module.up && module.probed.is_empty())

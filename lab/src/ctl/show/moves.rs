@@ -62,7 +62,7 @@ impl PreviewStyle {
         page
     }
 
-    /// Groups devices that receive the same bytes, unless each must be shown.
+    /// Groups devices that receive the same bytes, unless each device must be shown.
     fn alike<'a>(&self, devices: &'a [DeviceBytes]) -> Vec<(&'a [String], Vec<String>)> {
         let mut sorted: Vec<&DeviceBytes> =
             devices.iter().filter(|device| !device.requests.is_empty()).collect();
@@ -81,8 +81,8 @@ impl PreviewStyle {
     }
 }
 
-/// Describes the transactions that a rollback undoes, the remaining plan and circuits, and crossed
-/// cables.
+/// Describes which transactions a rollback undoes, which plan and circuits remain, and which cables
+/// are crossed.
 fn what_becomes(diff: &Diff) -> String {
     let mut page = String::new();
     let one = |OtherChange { txn, actor, summary }: &OtherChange| {

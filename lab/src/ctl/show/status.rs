@@ -13,7 +13,8 @@ use super::{history, is_module, place, slot};
 use crate::ctl::time;
 use lightloom::table::TextTable;
 
-/// The most devices that are all listed. With more, only those not as wanted are.
+/// Maximum number of devices that are listed in full. If there are more, only those that are not as
+/// wanted are listed.
 const DEVICES_LISTED: usize = 40;
 const TRANSACTIONS_SHOWN: usize = 5;
 
@@ -35,7 +36,7 @@ pub(in crate::ctl) fn status(status: &Status) -> String {
     page + &history::transactions(&status.transactions, TRANSACTIONS_SHOWN)
 }
 
-/// Returns whether the journal is damaged. Readings are then shown, but no commands are suggested.
+/// Returns whether the journal is damaged. The status then shows readings but suggests no commands.
 pub(in crate::ctl) fn is_deaf(status: &Status) -> bool {
     status.journal_damage.is_some()
 }
@@ -81,7 +82,8 @@ fn standing(device: &DeviceStatus) -> String {
 
 #[cfg(test)]
 mod tests {
-    /// A state, a field and a kind unknown to this version, with most fields missing.
+    /// A status with a state, a field and a kind that this version does not know; most fields are
+    /// missing.
     #[test]
     fn status_of_another_daemon_version_is_still_shown() {
         let other = serde_json::json!({

@@ -8,8 +8,8 @@
 //! scontrol show ─▶ Observed ┘
 //! ```
 //!
-//! A drain that another program or a person set stays, even against the plan. The reason of a node
-//! shows who set the drain.
+//! A drain that a person or another program has set stays, even if it contradicts the plan. The
+//! reason of a node shows who has set its drain.
 
 use std::collections::{BTreeMap, BTreeSet};
 
@@ -23,24 +23,24 @@ use serde::Serialize;
 
 use super::read::rings;
 
-/// The prefix of the reason for every drain that this program sets.
+/// Prefix of the reason in every drain that this program sets.
 pub(super) const OURS: &str = "lightloom: ";
 /// The reason that slurmctld writes for a node that does not answer.
 const SLURMS_OWN: &str = "Not responding";
-/// The most nodes in one command, which keeps the command line short enough.
+/// Maximum number of nodes in one command, which keeps the command line short enough.
 const NODES_MAX: usize = 1_000;
 const DIGITS: usize = 12;
 
 pub(crate) type Rings = BTreeMap<String, BTreeSet<String>>;
 
-/// The state of Slurm that the plan in force and the known faults require.
+/// The state of Slurm that follows from the plan in force and the known faults.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub(super) struct Desired {
-    /// The hosts of the fabric; other nodes are not touched.
+    /// The fabric's hosts; no other node is touched.
     pub(super) hosts: BTreeSet<String>,
     /// The leaf switches of the topology, one per ring.
     pub(super) rings: Rings,
-    /// The labels of each host, for schedulers that have labels.
+    /// The labels of each host, for schedulers that use labels.
     pub(super) labels: BTreeMap<String, BTreeMap<String, String>>,
     pub(super) topology: String,
     pub(super) drained: BTreeMap<String, String>,
@@ -78,7 +78,7 @@ pub(super) enum SchedulerCommand {
         nodes: Vec<String>,
         reason: String,
     },
-    /// Updates the reason for nodes that are drained already.
+    /// Updates the reason of nodes that are already drained.
     Explain {
         nodes: Vec<String>,
         reason: String,
@@ -94,12 +94,12 @@ pub(super) enum SchedulerCommand {
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub(super) struct SchedulerChanges {
     pub(super) commands: Vec<SchedulerCommand>,
-    /// Why the topology cannot be loaded and no node be resumed.
+    /// Why the topology cannot be loaded and therefore no node can be resumed.
     pub(super) blocked: Option<String>,
 }
 
-/// Returns the changes from `observed` to `desired`. Nodes are resumed only after the topology is
-/// loaded.
+/// Returns the changes that lead from `observed` to `desired`. Nodes are resumed only once the
+/// topology is loaded.
 pub(super) fn changes(desired: &Desired, observed: &Observed) -> SchedulerChanges {
     let (mut drain, mut explain) = (BTreeMap::new(), BTreeMap::new());
     for (host, reason) in &desired.drained {
@@ -157,8 +157,8 @@ fn by_reason(
     each.collect()
 }
 
-/// Returns why no job may start on these nodes, if so: one is drained, or a job on several rings
-/// uses one of them only in part.
+/// Returns why no job may start on these nodes, if so: a node is drained, or the job spans several
+/// rings and uses one of them only in part.
 pub(super) fn objection(desired: &Desired, job: &BTreeSet<String>) -> Option<String> {
     if let Some((host, why)) = job.iter().find_map(|host| desired.drained.get_key_value(host)) {
         return Some(format!("{host}: {why}"));
@@ -174,9 +174,9 @@ pub(crate) fn short(digest: &str) -> &str {
     digest.get(..DIGITS).unwrap_or(digest)
 }
 
-/// Returns the state that the plan requires of Slurm. Each ring becomes a leaf switch. Drained are
-/// failed nodes, nodes in no ring, and all nodes of a ring with a fault that the plan does not
-/// bypass yet.
+/// Returns the state of Slurm that the plan requires. Each ring becomes a leaf switch. Failed
+/// nodes, nodes in no ring, and all nodes of a ring with a fault that the plan does not bypass yet
+/// are drained.
 pub(super) fn desired(
     fabric: &Fabric,
     plan: &Plan,
@@ -192,7 +192,7 @@ pub(super) fn desired(
     let mut drained = BTreeMap::new();
     let bypassed = broken.iter().filter_map(|part| part.part.parse::<Part>().ok());
     let parts: BTreeSet<Part> = plan.faults.iter().copied().chain(bypassed).collect();
-    // A node whose bundles have all failed is dead even without a report about the node itself.
+    // A node whose bundles have all failed has failed, even if nobody has reported the node itself.
     let is_dead = |node| {
         let bundle = |index| Part::Bundle(BundleId { node, bundle: index });
         fabric.hbd.k() > 0 && (0..fabric.hbd.k()).all(|index| parts.contains(&bundle(index)))

@@ -1,11 +1,11 @@
 // SPDX-License-Identifier: Apache-2.0
-//! The interface to Kubernetes: sets labels, reason and cordon of nodes by server-side apply, as
-//! one field manager.
+//! The interface to Kubernetes, which sets labels, reason and cordon of nodes by server-side apply,
+//! as one field manager.
 //!
-//! The API server records which manager owns each field. A field that another manager owns with
-//! another value is a conflict, which is shown and not resolved. If another manager also cordoned a
-//! node, that cordon remains when ours is removed. Nodes are only changed and never created; the
-//! role does not allow it.
+//! The API server records which manager owns each field. If another manager has set a field to a
+//! different value, there is a conflict, which is shown but not resolved. If another manager has
+//! also cordoned a node, its cordon remains when ours is removed. Nodes are changed but never
+//! created, which the role does not permit anyway.
 
 use std::collections::BTreeMap;
 use std::path::PathBuf;
@@ -65,25 +65,25 @@ pub(crate) struct KubernetesArguments {
     /// `http://127.0.0.1:8001` [default: the pod's]
     #[arg(long, value_name = "URL")]
     api: Option<String>,
-    /// File with the account's token, read again for each request [default: the pod's]
+    /// File with the account's token, which is reread for each request [default: the pod's]
     #[arg(long, value_name = "FILE")]
     token_file: Option<PathBuf>,
-    /// CA certificate of the API server, PEM [default: the pod's]
+    /// CA certificate (PEM) of the API server [default: the pod's]
     #[arg(long, value_name = "FILE")]
     api_ca: Option<PathBuf>,
     #[command(flatten)]
     names: HostNames,
-    /// Take over fields that another manager has set to other values.
+    /// Take over fields that another manager has set to a different value.
     #[arg(long)]
     force: bool,
     #[command(flatten)]
     follow: Follow,
-    /// Print the role, account and binding that the command needs.
+    /// Print the role, the account and the binding that the command needs.
     #[arg(long)]
     rbac: bool,
 }
 
-/// The API server and the nodes as last read.
+/// The API server and the nodes as they were last read.
 struct Kubernetes {
     api: ApiServer,
     force: bool,
@@ -93,7 +93,7 @@ struct Kubernetes {
 struct KubernetesNode {
     state: NodeState,
     labels: Value,
-    /// The fields that this manager owns, in the server's notation.
+    /// The fields that this manager owns, as the server denotes them.
     owned: Value,
 }
 
@@ -132,8 +132,8 @@ impl KubernetesNode {
 }
 
 impl Kubernetes {
-    /// Applies all fields of a node that this manager owns: its labels and, with a reason, the
-    /// cordon.
+    /// Applies all fields of a node that this manager owns: its labels and, if there is a reason,
+    /// the cordon.
     fn apply(&self, host: &str, reason: Option<&str>, desired: &Desired) -> anyhow::Result<()> {
         let mut node = json!({
             "apiVersion": "v1",
@@ -156,7 +156,7 @@ impl Kubernetes {
         }
     }
 
-    /// Applies the fields of all these nodes, even after a refusal.
+    /// Applies the fields of all these nodes, even if some are refused.
     fn apply_all<'a>(
         &self,
         nodes: impl IntoIterator<Item = (&'a String, Option<&'a str>)>,
@@ -213,8 +213,8 @@ impl Scheduler for Kubernetes {
                 let other = self.nodes.iter().filter(|(host, node)| {
                     desired.labels.get(*host).is_some_and(|labels| !node.has(labels))
                 });
-                // The reasons do not change here: nodes are resumed only after all labels match the
-                // plan.
+                // The reasons do not change here, because nodes are resumed only after all labels
+                // match the plan.
                 let reason =
                     |host: &String, NodeState { is_drained, reason, .. }: &'_ NodeState| {
                         let is_ours = *is_drained && reason.starts_with(OURS);

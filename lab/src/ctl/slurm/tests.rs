@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 //! Random tests of the reconciliation: operators also change Slurm, faults come and go, and the
-//! controller dies between any two commands. In every case, operators' holds remain, no job may
+//! controller dies between any two commands. In every case, operators' drains remain, no job may
 //! start on a failed ring once the controller is done, and a second pass changes nothing.
 
 use std::collections::{BTreeMap, BTreeSet};
@@ -19,7 +19,7 @@ fn host(number: usize) -> String {
     format!("n{number}")
 }
 
-/// Slurm as its manual describes it.
+/// Slurm, as its manual describes it.
 #[derive(Clone, Default)]
 struct FakeSlurm {
     now: Observed,
@@ -62,7 +62,7 @@ impl Scheduler for FakeSlurm {
     }
 }
 
-/// Returns rings of three working nodes; the remaining nodes are in no ring.
+/// Returns a plan with rings of three working nodes; the remaining nodes are in no ring.
 fn planned(broken: &BTreeSet<usize>, digest: u64) -> Desired {
     let working: Vec<String> = (0..NODES).filter(|node| !broken.contains(node)).map(host).collect();
     let chunks = working.chunks_exact(3);
@@ -82,7 +82,7 @@ fn planned(broken: &BTreeSet<usize>, digest: u64) -> Desired {
     }
 }
 
-/// Changes a node at random, as an operator does now and then.
+/// Changes a random node, as an operator might.
 fn meddle(rng: &mut Stream, slurm: &mut FakeSlurm) {
     let number = rng.random_range(0..NODES + 2);
     let node = slurm.now.nodes.get_mut(&host(number)).expect("a node of Slurm");
@@ -154,8 +154,8 @@ fn slurm_agrees_despite_controller_crashes_and_operators() {
     }
 }
 
-/// A node that joins a ring takes no job before its ring is loaded, and none if Slurm lacks a node
-/// of the plan.
+/// A node that joins a ring gets no job before its ring is loaded, and none at all if Slurm does
+/// not know a node of the plan.
 #[test]
 fn nodes_resume_after_the_topology_and_only_if_slurm_has_all() {
     let (before, after) = (planned(&BTreeSet::from([0]), 1), planned(&BTreeSet::new(), 2));
@@ -193,7 +193,7 @@ fn job_starts_on_whole_rings_or_inside_one() {
     assert_eq!(may(&[10, 11]), Some("n10: lightloom: in no ring, plan 1".into()));
 }
 
-/// A file that slurmctld does not read is loaded once only.
+/// A file that slurmctld does not read is loaded only once.
 #[test]
 fn topology_that_slurm_ignores_is_an_error() {
     struct Deaf(FakeSlurm);

@@ -1,5 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-//! The disk under the journal: it keeps synced bytes, fails on demand, and kills the daemon during a sync.
+//! The disk that holds the journal: it keeps synced bytes, fails on demand, and kills the daemon
+//! during a sync.
 
 use std::io;
 use std::panic::resume_unwind;
@@ -7,15 +8,15 @@ use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
 use lightloom_control::journal::Storage;
 
-/// The daemon died here: the payload of the unwinding that ends it.
+/// Payload of the unwinding that ends the daemon when it dies.
 pub(super) struct Died;
 
 #[derive(Clone, Copy, Debug)]
 pub(super) enum At {
-    /// The daemon dies before the write is durable, or after.
+    /// The daemon dies, either before or after the write is durable.
     Dies { after: bool },
-    /// The write and all later ones fail until the disk is repaired. `keeps` says whether the
-    /// bytes can be read back.
+    /// The write and all later ones fail until the disk is repaired. `keeps` says whether the bytes
+    /// can be read back.
     Fails { keeps: bool },
 }
 

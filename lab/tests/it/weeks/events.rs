@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-//! Events of a week, one line each: their drawing and execution.
+//! Events of a week, one per line: how they are drawn and executed.
 //!
 //! ```text
 //!   plan n3 n7 [confirm]    an operator applies a plan around known faults and these nodes
@@ -24,11 +24,11 @@ use rand::RngExt;
 use super::disk::At;
 use super::world::{CallTo, World};
 
-/// How long an operator leaves a change to be confirmed.
+/// How long an operator may leave a change unconfirmed.
 const CONFIRM_WITHIN: Micros = Micros::from_secs(300);
 
 impl World {
-    /// Carries out one event of a week, except that it judges nothing.
+    /// Carries out one event of a week without judging anything.
     pub(super) fn perform(&mut self, line: &str) {
         self.note(format!("--- {line}"));
         let words: Vec<&str> = line.split_whitespace().collect();
@@ -105,7 +105,7 @@ impl World {
         }
     }
 
-    /// Carries out `lightloom plan FABRIC --fault …` and `ctl apply` with its result.
+    /// Carries out `lightloom plan FABRIC --fault …` and then `ctl apply` with the resulting plan.
     fn plan(&mut self, what: &str, words: &[&str]) {
         let confirm_within = words.contains(&"confirm").then_some(CONFIRM_WITHIN);
         let nodes = words.iter().filter_map(|word| word.parse::<Part>().ok());
@@ -129,7 +129,7 @@ impl World {
         });
     }
 
-    /// Executes a command line that follows `lightloom ctl`.
+    /// Executes what follows `lightloom ctl` on a command line.
     pub(super) fn types(&mut self, typed: &str) {
         let line = format!("type {typed}");
         let words: Vec<&str> = typed.split([' ', ',']).filter(|word| !word.is_empty()).collect();
@@ -145,7 +145,8 @@ impl World {
                 let back = *back;
                 self.ask(&line, |runtime, id| {
                     let last = runtime.control.controller().ledger().last_txn.0;
-                    // `-1` is the last but one, because a week does not know transaction numbers.
+                    // `-1` means the last transaction but one, because a week does not know
+                    // transaction numbers.
                     let txn = match back.strip_prefix('-') {
                         Some(back) => last.saturating_sub(back.parse().unwrap()),
                         None => back.parse().unwrap(),
@@ -168,7 +169,7 @@ impl World {
             ["resume"] => self.ask(&line, |_, id| Ok(asks(id, Request::Resume, None))),
             ["fault", "--repaired", parts @ ..] => self.faults(&line, &[], parts),
             ["fault", parts @ ..] => self.faults(&line, parts, &[]),
-            // Other commands only read or wait.
+            // All other commands only read or wait.
             _ => self.note(format!("{line}: looks")),
         }
     }
@@ -227,7 +228,7 @@ fn again(runtime: &Runtime, id: &str, mode: Mode) -> Result<CallTo, String> {
     Ok(asks(id, Request::Apply(apply), Some(Box::new((*plan).clone()))))
 }
 
-/// Returns the end of a fibre `n4/b0.1` in the daemon's terms.
+/// Returns the end of a fibre, such as `n4/b0.1`, as the daemon represents it.
 fn end_of(name: &str) -> FibreEnd {
     let port: Port = match name.parse::<Part>() {
         Ok(Part::Fibre(port)) => port,
@@ -239,13 +240,13 @@ fn end_of(name: &str) -> FibreEnd {
 
 // ---- drawing ---------------------------------------------------------------------------------------
 
-/// Draws the events of a week on a ring of `nodes` nodes.
+/// Draws the events of a week for a ring of `nodes` nodes.
 pub(super) fn draw(seed: u64, nodes: u32, fibres: &[FibreEnd]) -> Vec<String> {
     let mut rng = Seed(seed).stream("weeks", 0);
     let mut week = Vec::new();
     let events = rng.random_range(65..=80);
     let mut drawn = 0;
-    // Faults since the last repair. With more than four at a time, little can be judged.
+    // Faults since the last repair. With more than four at a time, hardly anything can be judged.
     let mut broken = 0;
     while drawn < events {
         let line = match broken {

@@ -1,8 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
-//! Weeks in virtual time: 65 to 80 drawn operator actions, faults and deaths of daemons against the shipping runtime,
-//! controller, policies, journal and status page, over an emulated plant. The oracle judges light by the plant and words by
-//! the answers and pages ([`oracle`]). A failing week is shrunk to its fewest events and printed as
-//! a test.
+//! Weeks in virtual time: 65 to 80 random operator actions, faults and daemon failures against the
+//! shipped runtime, controller, policies, journal and status page, over an emulated plant. The
+//! oracle compares the plant's light with the plan, and checks answers and status pages
+//! ([`oracle`]). A failing week is shrunk to as few events as possible and printed as a test.
 
 #![allow(
     clippy::print_stdout,
@@ -27,7 +27,7 @@ use world::World;
 
 const NODES: u32 = 16;
 
-/// The pause between two undisturbed events.
+/// Pause between two undisturbed events.
 const SLEEPS: Micros = Micros::from_secs(7_200);
 
 fn ring() -> World {
@@ -38,7 +38,7 @@ fn ring() -> World {
     World::new(&fabric, NODES)
 }
 
-/// Plays these events after a first plan, until an oracle finds something.
+/// Plays these events after applying a first plan, until the oracle finds something.
 fn play(events: &[String]) -> (World, Option<Finding>) {
     let mut world = ring();
     world.run_for(Micros::from_secs(5));
@@ -60,7 +60,8 @@ fn play(events: &[String]) -> (World, Option<Finding>) {
     (world, found)
 }
 
-/// Returns the fewest events that reproduce a finding: leaves out halves, quarters, then single events.
+/// Returns the fewest events that reproduce a finding, by leaving out halves, quarters, and finally
+/// single events.
 fn shrink(events: &[String], kind: &(Property, String)) -> Vec<String> {
     let fails = |events: &[String]| play(events).1.is_some_and(|found| found.kind() == *kind);
     let mut events = events.to_vec();
@@ -89,7 +90,7 @@ fn as_a_test(seed: u64, events: &[String], found: &Finding) -> String {
     )
 }
 
-/// Plays a week that failed before and panics on any finding.
+/// Plays a week that failed in the past, and panics on any finding.
 fn stays_well(events: &[&str]) {
     let events: Vec<String> = events.iter().map(|line| (*line).to_owned()).collect();
     let (world, found) = play(&events);
@@ -99,14 +100,14 @@ fn stays_well(events: &[&str]) {
     }
 }
 
-/// The seeds of weeks that failed, by what failed, and the requests of all weeks.
+/// Seeds of the weeks that failed, by what failed, and the requests of all weeks.
 #[derive(Default)]
 struct Results {
     failed: BTreeMap<(Property, String), Vec<u64>>,
     acts: u64,
 }
 
-/// Plays the week of a seed. A failure is printed, and shrunk to a test if `shrinks`.
+/// Plays the week that a seed determines. A failure is printed and, if `shrinks`, shrunk to a test.
 fn week(seed: u64, fibres: &[FibreEnd], shrinks: bool) -> (World, Option<(Property, String)>) {
     let week = events::draw(seed, NODES, fibres);
     let (world, found) = play(&week);
@@ -122,7 +123,7 @@ fn week(seed: u64, fibres: &[FibreEnd], shrinks: bool) -> (World, Option<(Proper
 }
 
 /// Runs 20 weeks in each test run and 1,000 in a nightly run. `LIGHTLOOM_SEED` plays and shrinks
-/// one week, `LIGHTLOOM_WEEKS` sets the number.
+/// one week; `LIGHTLOOM_WEEKS` sets their number.
 #[test]
 fn weeks_of_operators_faults_and_crashes() {
     let number = |name| std::env::var(name).ok().and_then(|text| text.parse::<u64>().ok());
@@ -156,7 +157,8 @@ fn weeks_of_operators_faults_and_crashes() {
     assert!(failed.is_empty(), "each with LIGHTLOOM_SEED: its fewest events as a test");
 }
 
-/// A hand moved n13/b1, a repair moved it back, and a rollback of the repair lit it where the hand had left it.
+/// A hand moved n13/b1 and a repair moved it back. Rolling back the repair then lit the position
+/// where the hand had left it.
 #[test]
 fn rollback_restores_the_position_recorded_in_the_journal() {
     stays_well(&[

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-//! The oracle compares light in the plant with answers and status pages. It reads no state of
-//! the controller but the plan in force and the journal's history, which the API also serves.
+//! The oracle compares light in the plant with answers and status pages. Of the controller's state,
+//! it reads only the plan in force and the journal's history, which the API serves as well.
 
 use std::collections::{BTreeMap, BTreeSet};
 
@@ -14,10 +14,10 @@ use lightloom_units::id::NodeId;
 
 use super::world::World;
 
-/// Least and longest time until the world is quiet.
+/// Minimum rest, and the maximum number of 5 s extensions until the world is quiet.
 const RESTS_AFTER: Micros = Micros::from_secs(22);
 const RESTS_WITHIN: u32 = 40;
-/// The most commands that may be needed until all is well.
+/// Maximum number of commands until all is well.
 const TYPED_MAX: usize = 60;
 
 /// A property that the oracle checks.
@@ -26,15 +26,15 @@ pub(super) enum Property {
     Ends,
     /// A bypass or repair cut more healthy rings than its GPUs required.
     LeastCut,
-    /// The same, counting only rings that were closed.
+    /// The same property, but only rings that were closed count.
     LeastCutOfClosed,
     Acknowledged,
-    /// Acknowledged changes persist after a failed sync.
+    /// A change that was acknowledged did not persist after a failed sync.
     AcknowledgedOnBadDisk,
     Refused,
-    /// One end of a circuit is at the plan's position and the other is not.
+    /// One end of a circuit is at the plan's position, but the other is not.
     BothEnds,
-    /// `ALL IS WELL` is shown although something is wrong.
+    /// The page shows `ALL IS WELL` although something is wrong.
     WrongWell,
     WrongAlarm,
     /// The commands on the page do not lead back to normal.
@@ -48,7 +48,7 @@ pub(super) struct Finding {
 }
 
 impl Finding {
-    /// Returns the property and the alarm, by which findings are grouped.
+    /// Returns the property and the alarm, which together group findings.
     pub(super) fn kind(&self) -> (Property, String) {
         let is_alarm = |word: &&str| word.len() > 1 && word.chars().all(|c| c.is_ascii_uppercase());
         (self.property, self.what.split_whitespace().filter(is_alarm).collect())
@@ -93,13 +93,13 @@ fn position(path: Path) -> Position {
 }
 
 impl World {
-    /// Lets everything come to rest, and judges.
+    /// Lets everything come to rest and judges the result.
     pub(super) fn rest(&mut self, before: &mut Rest, window: &[String]) -> Option<Finding> {
         self.comes_to_rest();
         if self.is_busy() {
             let open = self.ledger().and_then(|ledger| ledger.open.as_ref());
             let why = self.runtime.as_ref().and_then(|r| r.control.failed().map(str::to_owned));
-            // A later event repairs a disk that still fails.
+            // If the disk still fails, a later event repairs it.
             if why.is_some() {
                 return None;
             }
@@ -162,7 +162,7 @@ impl World {
         wrong.collect()
     }
 
-    /// Returns the rings of jobs whose modules all match the plan and receive light.
+    /// Returns the jobs' rings in which every module matches the plan and receives light.
     fn closed_rings(&self, plan: &Plan) -> Vec<BTreeSet<NodeId>> {
         let open: BTreeSet<NodeId> = plan
             .transceivers
@@ -246,16 +246,16 @@ impl World {
 
     // ---- light ---------------------------------------------------------------------------------
 
-    /// Checks that no circuit of the plan has only one end at its position, unless the other was
-    /// moved by hand, cannot move, or is named in the status.
+    /// Checks that no circuit of the plan has only one end at its position, unless the other end
+    /// was moved by hand, cannot move, or is named in the status.
     fn both_ends(&self) -> Option<Finding> {
         let (plan, status) = (self.plan_in_force()?, self.status()?);
         let drifted = status.devices.iter().filter(|device| !device.drift.is_empty());
         let named = drifted.map(|device| &device.name).chain(status.attention.keys());
         let named = named.chain(status.owed.keys()).map(|name| DeviceName::from(name.as_str()));
         let mut named: BTreeSet<DeviceName> = named.collect();
-        // An adopted module leaves the plan, and a rollback returns it to its adopted position. The
-        // status names its dark ends.
+        // An adopted module leaves the plan, and a rollback returns it to the position that was
+        // adopted. The status names its dark ends.
         let adopts = |asked: &super::world::Asked| asked.what.starts_with("type adopt");
         if self.asked.iter().any(adopts) {
             let ends = status.dark_circuits.iter().flat_map(|dark| &dark.ends);
@@ -278,7 +278,7 @@ impl World {
         None
     }
 
-    /// Checks that a bypass or repair cuts no healthy ring, unless that many rings have to be cut.
+    /// Checks that a bypass or repair cuts no more healthy rings than it must.
     fn least_cut(
         &self,
         before: &Rest,
@@ -294,8 +294,8 @@ impl World {
             return None;
         }
         let now = self.resting();
-        // The daemon knows of the parts that it bypassed, and of no others that stopped working since. A dark fibre carries no
-        // ring.
+        // The daemon knows the parts that it bypassed, but no others that have failed since. A dark
+        // fibre carries no ring.
         let carried = |port: Port| {
             let end = end_of_port(port);
             before.lit.iter().any(|(a, b)| *a == end || *b == end)
@@ -323,7 +323,7 @@ impl World {
         };
         let cut = healthy.iter().filter(gone).count();
         let size = rings.first().map_or(0, BTreeSet::len);
-        // The daemon planned them all, though one may have lost something since.
+        // The daemon planned all these rings, though one may have lost something since.
         let served = rings_of(plan).len();
         if cut == 0 || size == 0 {
             return None;
@@ -349,7 +349,7 @@ impl World {
         None
     }
 
-    /// Returns the nodes of all faults, known or not, and those named in `window`.
+    /// Returns the nodes of all faults, whether known or not, and the nodes named in `window`.
     fn unusable(&self, window: &[String]) -> Option<BTreeSet<NodeId>> {
         let unsound = self.plant.modules.iter().filter(|(_, module)| {
             module.is_off || module.is_silent || module.is_stuck || module.lies
@@ -364,8 +364,8 @@ impl World {
         Some(hit)
     }
 
-    /// Returns every chain of `size` nodes outside `hit`. A chain enters a node by one bundle and
-    /// leaves by the other.
+    /// Returns every chain of `size` nodes outside `hit`. A chain enters each node by one bundle
+    /// and leaves it by the other.
     fn chains(&self, hit: &BTreeSet<NodeId>, size: usize) -> Vec<BTreeSet<NodeId>> {
         let mut joined: BTreeMap<(NodeId, u8), Vec<(NodeId, u8)>> = BTreeMap::new();
         for (a, b) in self.installed.hbd.fibres().map(|fibre| self.installed.hbd.ports(fibre)) {
@@ -420,7 +420,7 @@ impl World {
         let alarms = headers(&page).into_iter().filter(|header| {
             !expected.iter().any(|word| header.starts_with(word))
                 && !header.contains("WAITS FOR ITS CONFIRM")
-                // This line explains a known fault.
+                // This line explains a fault that is known.
                 && !header.contains("(when it was bypassed")
         });
         alarms.filter_map(|alarm| finding(Property::WrongAlarm, alarm)).collect()
@@ -454,7 +454,7 @@ impl World {
         finding(Property::Hints, format!("typed without end: {}", last.join(" | ")))
     }
 
-    /// Checks that every ring of the job serves after all repairs.
+    /// Checks that, after all repairs, every ring of the job works.
     fn all_serve(&self) -> Option<Finding> {
         let plan = self.plan_in_force()?;
         let closed = self.closed_rings(plan).len() as u64;
@@ -495,12 +495,12 @@ fn commands(page: &str) -> Vec<String> {
     pieces.map(command).filter(|command| !looks(command)).collect()
 }
 
-/// Returns every set of `size` out of `count`, as bits.
+/// Returns every subset with `size` of `count` members, as bits.
 fn subsets(count: usize, size: usize) -> Vec<u32> {
     (0..1_u32 << count).filter(|set| set.count_ones() as usize == size).collect()
 }
 
-/// Returns whether `wanted` of these chains are disjoint.
+/// Returns whether `wanted` of these chains are pairwise disjoint.
 fn packs(chains: &[&BTreeSet<NodeId>], wanted: usize) -> bool {
     if wanted == 0 {
         return true;

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 //! The emulated plant: positions, power and fibres of all modules. It answers a read with the true
-//! state and executes a switch unless the module is stuck or lies. It knows neither the daemon's
+//! state, and executes a switch unless the module is stuck or lies. It knows neither the daemon's
 //! plans nor its journal.
 
 use std::collections::{BTreeMap, BTreeSet};
@@ -14,25 +14,26 @@ const LIT_MDBM: i32 = -2_000;
 const UNLIT_MDBM: i32 = -40_000;
 const SLOT: Slot = Slot(0);
 
-/// The true state of a module.
+/// The actual state of a module.
 #[derive(Clone, Debug)]
 pub(super) struct Module {
     pub(super) position: Position,
     pub(super) generation: u32,
     pub(super) serial: u32,
     pub(super) is_off: bool,
-    /// Its management does not answer; its light stays.
+    /// Whether management does not answer; the light stays.
     pub(super) is_silent: bool,
     pub(super) is_stuck: bool,
     pub(super) lies: bool,
-    /// Something other than the daemon moved it, or kept it from moving, since the daemon last did.
+    /// Whether anything other than the daemon has moved the module, or kept it from moving, since
+    /// the daemon last moved it.
     pub(super) is_touched: bool,
 }
 
 #[derive(Clone, Debug, Default)]
 pub(super) struct Plant {
     pub(super) modules: BTreeMap<DeviceName, Module>,
-    /// The far end of each fibre: here by the fabric file, in `cables` as plugged in.
+    /// The far end of each fibre: here as in the fabric file, in `cables` as plugged in.
     pub(super) fibres: BTreeMap<FibreEnd, FibreEnd>,
     cables: BTreeMap<FibreEnd, FibreEnd>,
     pub(super) cut: BTreeSet<FibreEnd>,
@@ -58,7 +59,7 @@ impl Plant {
         Self { modules, cables: fibres.clone(), fibres, ..Self::default() }
     }
 
-    /// Returns whether the module receives light at its position.
+    /// Returns whether the module receives light at its current position.
     pub(super) fn is_lit(&self, device: &DeviceName) -> bool {
         let module = &self.modules[device];
         if module.is_off || module.position.is_dark() {
@@ -70,7 +71,7 @@ impl Plant {
         !self.cut.contains(&end) && !sends.is_off && sends.position == far.2
     }
 
-    /// Returns whether both modules look into the fibre between these ends and see each other's
+    /// Returns whether both modules use the fibre between these ends and receive each other's
     /// light.
     pub(super) fn stands(&self, a: &FibreEnd, b: &FibreEnd) -> bool {
         let looks = |end: &FibreEnd| self.modules[&end.0].position == end.2;
@@ -83,7 +84,7 @@ impl Plant {
         !module.is_off && !module.is_silent
     }
 
-    /// Executes an operation. `None` if the device never answers.
+    /// Executes an operation, or returns `None` if the device never answers.
     pub(super) fn execute(&mut self, device: &DeviceName, op: &Op) -> Option<Outcome> {
         if !self.answers(device) {
             return None;
@@ -125,7 +126,7 @@ impl Plant {
         }
     }
 
-    /// Restores power, or plugs in another module: it starts at loopback.
+    /// Restores power, or plugs in another module, which starts in loopback.
     pub(super) fn restarts(&mut self, device: &DeviceName) {
         if let Some(module) = self.modules.get_mut(device) {
             (module.position, module.generation) = (Position::LOOPBACK, 0);
@@ -142,7 +143,7 @@ impl Plant {
         }
     }
 
-    /// Repairs everything that a person at the devices can repair.
+    /// Repairs everything that a person on site can repair.
     pub(super) fn mend(&mut self) {
         self.cut.clear();
         if let Some((one, other)) = self.crossed.take() {

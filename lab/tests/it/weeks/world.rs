@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-//! One daemon in virtual time: the shipping runtime, controller, policies, journal and status over an emulated plant and a
-//! disk in memory. Its clients poll without pause and see every answer.
+//! One daemon in virtual time: the shipped runtime, controller, policies, journal and status over
+//! an emulated plant and an in-memory disk. Its clients poll without pause and see every answer.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::panic::{AssertUnwindSafe, catch_unwind, resume_unwind};
@@ -34,9 +34,10 @@ use super::plant::Plant;
 
 const EXECUTES_AFTER: Micros = Micros(300);
 const REPLIES_AFTER: Micros = Micros(150);
-/// How often the daemon tries to reach a device that does not answer, and to write again.
+/// How often the daemon retries to reach a device that does not answer, and to write to a failed
+/// disk.
 const TRIES_EVERY: Micros = Micros::from_secs(1);
-/// The most steps between two events.
+/// Maximum number of steps between two events.
 const STEPS_MAX: u32 = 400_000;
 
 enum Happening {
@@ -65,15 +66,15 @@ pub(super) struct World {
     unreached: BTreeSet<DeviceName>,
     clock: Arc<Mutex<Now>>,
     pub(super) time: Micros,
-    /// Offset of the machine's clock from the world's; it differs between machines.
+    /// Offset of the machine's clock from the world's, which differs between machines.
     ahead: Micros,
     life: u32,
-    /// The next daemon runs on another machine.
+    /// Whether the next daemon runs on another machine.
     takes_over: bool,
     queue: BTreeMap<(Micros, u64), Happening>,
     sequence: u64,
     pub(super) asked: Vec<Asked>,
-    /// The result of each transaction when the API first served it.
+    /// Result of each transaction as the API first served it.
     pub(super) ended: BTreeMap<Txn, (Cause, TxnResult)>,
     pub(super) log: Vec<String>,
 }
@@ -228,7 +229,7 @@ impl World {
         }
     }
 
-    /// Restarts the daemon on another machine after its next death.
+    /// Restarts the daemon on another machine the next time that it dies.
     pub(super) fn next_takes_over(&mut self) {
         self.takes_over = true;
     }
@@ -237,7 +238,7 @@ impl World {
         self.later(after, Happening::Mended);
     }
 
-    /// Lets the daemon do something; it may die of it.
+    /// Lets the daemon do something, which may kill it.
     pub(super) fn with(&mut self, does: impl FnOnce(&mut Runtime)) {
         let Some(mut runtime) = self.runtime.take() else { return };
         let lives = catch_unwind(AssertUnwindSafe(|| does(&mut runtime)));
@@ -252,11 +253,11 @@ impl World {
         self.after();
     }
 
-    /// Takes in its answers and commands.
+    /// Processes the daemon's answers and commands.
     fn after(&mut self) {
         self.collect();
         let Some(runtime) = &self.runtime else { return };
-        // The API serves no result that is not stored.
+        // The API must not serve a result that is not stored.
         if runtime.stored(|_| ()).is_err() {
             return;
         }
@@ -327,7 +328,7 @@ impl World {
     fn happen(&mut self, what: Happening) {
         match what {
             Happening::Execute(life, device, ticket, op) => {
-                // Half of the commands of a dead daemon still arrive.
+                // Half of a dead daemon's commands still arrive.
                 if life != self.life && self.sequence.is_multiple_of(2) {
                     return;
                 }
@@ -428,7 +429,7 @@ impl World {
         self.set_clock();
     }
 
-    /// Returns whether neither a restart nor a repair of the disk is due.
+    /// Returns whether neither a restart nor a disk repair is due.
     pub(super) fn is_idle(&self) -> bool {
         !self.queue.values().any(|what| matches!(what, Happening::Restart | Happening::Mended))
     }
@@ -446,5 +447,5 @@ impl World {
     }
 }
 
-/// Makes a call that answers to the given sender.
+/// Builds the call whose answer goes to the given sender.
 pub(super) type CallTo = Box<dyn FnOnce(AnswerSender) -> Call>;

@@ -1,9 +1,9 @@
 // SPDX-License-Identifier: Apache-2.0
-//! Computes the bound of a phase again from its prices.
+//! Recomputes the bound on a phase's rate from its prices.
 //!
-//! For any circuits and any routes, each byte pays at least the price of the cheapest path between
-//! its leaves. All ports and uplinks together earn at most their prices. The rate of phases per
-//! second is therefore at most the second sum divided by the first.
+//! For any circuits and routes, each byte pays at least the price of the cheapest path between its
+//! leaves, and all ports and uplinks together earn at most their prices in one second. The number
+//! of phases per second is therefore at most these earnings divided by the payments of one phase.
 
 use std::collections::{BTreeMap, BTreeSet};
 
@@ -13,10 +13,11 @@ use lightloom_units::id::{LeafId, OcsId};
 
 use super::Asked;
 
-/// Above this number of leaves, a path is assumed to pay only for its first and last hop.
+/// Above this number of leaves, only the first and the last hop of a path count.
 const ALL_PATHS_TO: usize = 32;
 
-/// Returns the maximum phases per second that `prices` allow, or the defect of the prices.
+/// Returns the maximum number of phases per second that `prices` allow, or a description of the
+/// defect in the prices.
 pub(super) fn proven(
     network: &ReconfigurableFatTree,
     asked: &Asked,
@@ -108,7 +109,7 @@ fn by_port(prices: &Prices) -> BTreeMap<(u32, LeafId), (f64, f64)> {
     prices.ports.iter().map(|own| ((own.bank, own.leaf), (own.price, own.sending))).collect()
 }
 
-/// Returns the price of a bit to and from the core, by leaf. 0 if the plan does not state one.
+/// Returns the price of a bit to and from the core for each leaf. 0 if the plan does not state one.
 fn by_uplink(network: &ReconfigurableFatTree, prices: &Prices) -> Vec<[f64; 2]> {
     let mut bits = vec![[0.0; 2]; network.leaves()];
     for (leaf, own) in bits.iter_mut().enumerate() {
@@ -146,7 +147,7 @@ fn by_all_paths(
             None => of(a).0 * of(a).1 + of(b).0 * (1.0 - of(b).1),
         }
     };
-    // The core is an additional node.
+    // Treat the core as an additional node.
     let mut cost = vec![vec![f64::INFINITY; leaves + 1]; leaves + 1];
     for (from, [up, down]) in uplinks.iter().enumerate() {
         (cost[from][leaves], cost[leaves][from], cost[from][from]) = (*up, *down, 0.0);
@@ -168,7 +169,8 @@ fn by_all_paths(
     flows.map(|((from, to), bytes)| 8.0 * bytes * cost[*from as usize][*to as usize]).sum()
 }
 
-/// A lower bound: each byte pays only for the cheapest hop out of its first and into its last leaf.
+/// Returns a lower bound on the payments: each byte pays only for the cheapest hop out of its
+/// source leaf and the cheapest hop into its destination leaf.
 fn by_ends(optics: &Optics<'_>, asked: &Asked, (prices, uplinks): (&Prices, &[[f64; 2]])) -> f64 {
     let ports = by_port(prices);
     let rate = optics.spec.circuit_rate.0 as f64;

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-//! Checks a phase with traffic through intermediate leaves, by the load of its routes on each hop.
+//! Checks a phase whose traffic passes through intermediate leaves, by the load on each hop.
 
 use std::collections::BTreeMap;
 
@@ -31,7 +31,7 @@ fn passed(route: &RoutePlan) -> Vec<Passed> {
     .collect()
 }
 
-/// Returns the time in seconds that the routes of a phase need, or the defect of the routes.
+/// Returns the time in seconds that a phase needs over its routes, or the defect in the routes.
 pub(super) fn seconds(
     network: &ReconfigurableFatTree,
     asked: &Asked,
@@ -74,7 +74,7 @@ pub(super) fn seconds(
     Ok(longest.max(asked.interface_seconds).max(host_seconds(network, asked)))
 }
 
-/// Returns the transfer time of the interfaces below the busiest leaf, in seconds.
+/// Returns the time in seconds that the interfaces below the busiest leaf need.
 pub(super) fn host_seconds(network: &ReconfigurableFatTree, asked: &Asked) -> f64 {
     let mut bits: BTreeMap<(bool, u32), f64> = BTreeMap::new();
     for ((from, to), bytes) in &asked.flows {

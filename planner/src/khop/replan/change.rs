@@ -1,5 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-//! The difference between two layouts: groups, bundles, and healthy rings that moved.
+//! The difference between two layouts: changed groups, switched bundles, and healthy rings that
+//! moved.
 
 use std::fmt;
 
@@ -18,7 +19,7 @@ pub enum GroupChange {
         /// Nodes that joined, in the order of the ranks they took.
         into: Vec<NodeId>,
     },
-    /// All its ranks moved to other nodes, in a spare ring or a new one.
+    /// All ranks moved to other nodes: to a spare ring or a new ring.
     Moved {
         /// The group's place in the layout.
         group: usize,
@@ -27,7 +28,7 @@ pub enum GroupChange {
         /// New nodes.
         to: Vec<NodeId>,
     },
-    /// Lost, because it could not be rebuilt.
+    /// The group could not be rebuilt and is lost.
     Lost {
         /// The job that continues with one group fewer. `None` if a spare ring was lost.
         job: Option<u32>,
@@ -36,9 +37,9 @@ pub enum GroupChange {
         /// Former nodes.
         from: Vec<NodeId>,
     },
-    /// Formed after a repair: a group for a job that wanted more, or a spare ring.
+    /// A new group after a repair, for a job with too few groups or as a spare ring.
     Formed {
-        /// The job. `None` for a spare ring.
+        /// Index of the job. `None` for a spare ring.
         job: Option<u32>,
         /// Its nodes.
         to: Vec<NodeId>,
@@ -52,23 +53,24 @@ pub struct Change {
     pub bundles: Vec<(BundleId, Path, Path)>,
     /// Groups that changed.
     pub groups: Vec<GroupChange>,
-    /// Groups that moved without a fault of their own.
+    /// Rings without a fault that moved to make room for other groups.
     pub moved: MovedForOthers,
 }
 
-/// Rings without a fault that move so that a group can be kept.
+/// Movements of rings without a fault that make room for another group.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct MovedForOthers {
-    /// Rings whose ranks are on other nodes.
+    /// Rings whose ranks moved to other nodes.
     pub rings: u32,
     /// Circuits of these rings that go dark.
     pub circuits: u32,
-    /// Rings that must move to keep as many GPUs. Below `rings` if the search stopped early.
+    /// Lower bound on the rings that must move to keep as many GPUs in use. Less than `rings` if
+    /// the search stopped early.
     pub at_least: u32,
 }
 
 impl fmt::Display for MovedForOthers {
-    /// Writes one line, or nothing if nothing moved.
+    /// Writes one line, or nothing if no ring moved.
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         let Self { rings, circuits, at_least } = self;
         match (rings, circuits) {

@@ -1,9 +1,10 @@
 // SPDX-License-Identifier: Apache-2.0
-//! Moves to the placement of a new plan in few moves, where the search for the least change
-//! (`least`) does not apply or runs out of steps.
+//! Moves groups to the placement of a new plan in few moves. Used if the search for the least
+//! change (`least`) does not apply or runs out of steps.
 //!
-//! Every new group is assigned to the former group that shares most of its nodes, which keeps its
-//! identifier. Every node that stays keeps its rank. Groups with the same nodes do not move.
+//! Each former group keeps its identifier and moves to the new group that has the most nodes in
+//! common with it. Nodes that remain in the group keep their ranks. A group whose nodes stay the
+//! same does not move.
 
 use std::collections::{BTreeMap, BTreeSet};
 
@@ -14,7 +15,8 @@ use super::super::{Layout, Method, RingGroup, Survey, plan};
 use super::least::{is_sized, unit};
 use super::{GroupChange, Work, idle, replaced};
 
-/// Counts jobs with a stated size. `None` if a limit on movements forbids the new plan.
+/// Returns a new plan if some job has more groups in it than in `least` and no job has fewer. Only
+/// jobs with a given size count. `None` if there is no such plan or movements are limited.
 pub(super) fn with_more_groups(
     fabric: &Fabric,
     survey: &Survey<'_>,
@@ -32,7 +34,8 @@ pub(super) fn with_more_groups(
 }
 
 impl Work<'_> {
-    /// `given` maps the former place of a group to the new group that takes its id and ranks.
+    /// Replaces the groups of the layout by `new`. `given` maps the place of a former group to the
+    /// new group that takes over its identifier and ranks.
     pub(super) fn place(&mut self, new: &[RingGroup], given: BTreeMap<usize, usize>) {
         let old = std::mem::take(&mut self.layout.groups);
         let (mut groups, mut lost) = (Vec::new(), Vec::new());
@@ -115,8 +118,9 @@ fn kept_ranks(was: &[NodeId], now: &[NodeId]) -> Vec<NodeId> {
     was.iter().map(keeps).collect::<Option<Vec<NodeId>>>().unwrap_or_else(|| now.to_vec())
 }
 
-/// Maps places in `old` to indices in `new`, for groups of the same job and size. Pairs with the
-/// most nodes in common come first. A spare is only matched to a group with exactly the same nodes.
+/// Matches groups of the same job and size, as places in `old` to indices in `new`. Pairs with the
+/// most nodes in common are matched first. A spare is only matched to a group with exactly the same
+/// nodes.
 pub(super) fn matched(old: &[RingGroup], new: &[RingGroup]) -> BTreeMap<usize, usize> {
     let mut of_node: BTreeMap<NodeId, Vec<usize>> = BTreeMap::new();
     for (place, group) in old.iter().enumerate() {
@@ -148,7 +152,7 @@ pub(super) fn matched(old: &[RingGroup], new: &[RingGroup]) -> BTreeMap<usize, u
             given.insert(place, at);
         }
     }
-    // The other groups of a job move to entirely new nodes.
+    // Match the other groups of each job, although they have no nodes in common.
     for (at, group) in new.iter().enumerate().filter(|(_, group)| group.job.is_some()) {
         let free = |place: &usize| old[*place].job == group.job && !given.contains_key(place);
         if !is_taken[at]

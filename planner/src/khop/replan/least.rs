@@ -1,11 +1,11 @@
 // SPDX-License-Identifier: Apache-2.0
 //! Keeps groups that a small change would lose, by moving as few rings without a fault as possible.
 //!
-//! If a failed group does not fit between the others, others must make room. This module decides
-//! how many groups can be kept and which rings may move; `region` finds the least change. With up
-//! to [`MOST_PLACES`] nodes, it searches the whole line and the result is optimal. On a longer line
-//! it places one lost group at a time, wherever the fewest rings move, and all moves for one group
-//! lie within that many places.
+//! If a failed group does not fit between the other groups, some of them must make room. This
+//! module decides how many groups can be kept and which rings may move, and `region` finds the
+//! least change. On a line of up to [`MOST_PLACES`] nodes, the search covers the whole line and its
+//! result is optimal. On a longer line, each lost group is placed separately where the fewest rings
+//! move. All moves for one group then lie within [`MOST_PLACES`] places.
 
 use std::collections::{BTreeMap, BTreeSet};
 
@@ -18,7 +18,7 @@ use lightloom_units::id::{GroupId, NodeId};
 use super::super::{Layout, RingGroup, Survey};
 use super::region::{Limit, MOST_PLACES, MoveCost, Pick, Region, RegionClass, RegionOutcome};
 
-/// About 0.2 s, and six times more than any search on 40 nodes took in tests.
+/// Takes about 0.2 s. In tests, no search on 40 nodes needed more than a sixth of these steps.
 const MOST_STEPS: u32 = 200_000;
 
 const MOST_JOBS: usize = 8;
@@ -30,13 +30,14 @@ pub(super) struct Rearranged {
 }
 
 pub(super) enum Nothing {
-    /// No additional group can be kept.
+    /// It is proven that no additional group can be kept.
     CanBeKept,
     /// The search does not apply or ran out of steps. At least this many rings must move.
     InSight { at_least: u32 },
 }
 
-/// A job that takes all nodes continues with fewer; no other job's rings move for it.
+/// Returns whether rings may move to keep the groups of this job. A job that takes all nodes
+/// continues with fewer groups instead.
 pub(super) fn is_sized(job: &Job) -> bool {
     job.is_placed() && job.size != JobSize::All
 }
@@ -48,7 +49,8 @@ pub(super) fn unit(job: &Job) -> usize {
     }
 }
 
-/// `is_hit` says by former place whether the group lost a part.
+/// Returns groups that keep more GPUs in use than `mended`. `is_hit` states for each former place
+/// whether the group there lost a part.
 pub(super) fn rearranged(
     fabric: &Fabric,
     survey: &Survey<'_>,
@@ -101,7 +103,7 @@ impl<'a> Task<'a> {
         Err(Nothing::CanBeKept)
     }
 
-    /// Places one lost group at a time, wherever on the line the fewest rings move.
+    /// Places one lost group at a time, at the place on the line where the fewest rings move.
     fn place_in_turn(&mut self, lost: &[usize]) -> Result<(), Nothing> {
         let (before, mut nothing) = (self.gpus_in_use(), Nothing::CanBeKept);
         let is_sized = |place: &&usize| {
@@ -130,7 +132,8 @@ impl<'a> Task<'a> {
         self.jobs.iter().map(of).sum()
     }
 
-    /// Returns regions, nearest first. Together they hold every place for a lost group.
+    /// Returns the regions to search, nearest first. Together they cover every possible place for a
+    /// lost group.
     fn regions(&self, lost: usize) -> Vec<Region<'a>> {
         let (nodes, width) = (self.fabric.hbd.nodes() as usize, MOST_PLACES);
         let at = self.fabric.hbd.position_of(self.before.groups[lost].nodes[0]).index();
@@ -183,7 +186,8 @@ impl<'a> Task<'a> {
         Region::new(self.survey, self.before, places.len(), nodes, &olds, classes)
     }
 
-    /// Returns the ring counts per job to try, most GPUs first. Each uses more GPUs than now.
+    /// Returns the numbers of rings per job to try, most GPUs first. Each uses more GPUs than are
+    /// in use now.
     fn levels(&self, region: &Region<'_>, lost: &[usize]) -> Vec<Vec<u32>> {
         let mut levels = vec![(0, Vec::new())];
         for (job, class) in self.jobs.iter().zip(&region.classes) {
@@ -216,7 +220,7 @@ impl<'a> Task<'a> {
     ) -> Result<(), Nothing> {
         let mut below = MoveCost { rings: u32::MAX, ..MoveCost::default() };
         let (mut best, mut proven, mut steps) = (None, None, MOST_STEPS);
-        // Search the nearest region first; its result limits the search in the others.
+        // Search the nearest region first, because its result limits the search in the others.
         for regions in [&regions[..1], &regions[1..]] {
             let mut limit = Limit { rings: 0, below };
             while proven.is_none() && limit.rings <= below.rings {
@@ -254,7 +258,8 @@ impl<'a> Task<'a> {
         for old in &region.olds {
             self.now.remove(&self.before.groups[old.place].id);
         }
-        // Chains without nodes of the job's old rings go last, to the rings without a chain.
+        // Assign the chains without nodes of the job's old rings last, to the rings that have no
+        // chain yet.
         let mut picks = picks;
         picks.sort_by_key(|pick| matches!(pick, Pick::Chain { old: None, .. }));
         for pick in picks {

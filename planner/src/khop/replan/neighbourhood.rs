@@ -1,15 +1,17 @@
 // SPDX-License-Identifier: Apache-2.0
-//! Rebuilds a group in its place with the least change, by an exact search up the line. A ring
-//! shorter than the group's reach is cut open once, and chains across the cut are not tried.
+//! Rebuilds a group in its place with the least change, by an exact search up the line. If a closed
+//! line is shorter than the section that the group can reach, it is cut open at one point, and
+//! chains across the cut are not tried.
 //!
-//! Candidates are the group's own working nodes and the idle nodes within reach. The search decides
-//! place by place whether a candidate joins the chain, and keeps the cheapest history of every
-//! state at a place. A state holds the length of the chain, its last node and hop, and which places
-//! within K joined. The last item is needed because when one end of a lit circuit joins the chain
-//! and the other does not, the other end goes dark.
+//! Candidates are the group's working nodes and the idle nodes within reach. The search decides
+//! place by place whether a candidate joins the chain. At each place it keeps the cheapest history
+//! of every state. A state consists of the chain's length, its last node and hop, and the
+//! candidates within K places that joined. These candidates matter because a lit circuit goes dark
+//! if only one of its ends joins.
 //!
-//! The cost is the number of replaced nodes, then the number of switched bundles. The search first
-//! allows one replaced node, then two, and so on, so the common case visits very few states.
+//! The cost is the number of replaced nodes; ties are decided by the number of switched bundles.
+//! The search first allows one replaced node, then two, and so on, so a typical search visits very
+//! few states.
 
 use std::collections::BTreeMap;
 
@@ -24,13 +26,14 @@ use super::super::{Layout, RingGroup, Survey};
 
 #[derive(Clone, Copy, PartialEq, Eq)]
 pub(super) enum Effort {
-    /// Every working node of the group stays, and at most 2K bundles switch.
+    /// Keeps every working node of the group and switches at most 2K bundles.
     SmallOnly,
-    /// Any change that keeps at least one node.
+    /// Keeps at least one node.
     Any,
 }
 
-/// Keeps at least one node of `old`. `idle` includes the working nodes of `old`.
+/// Returns the cheapest replacement for `old` that `effort` allows. `idle` includes the working
+/// nodes of `old`.
 pub(super) fn rebuild(
     fabric: &Fabric,
     survey: &Survey<'_>,
@@ -54,7 +57,8 @@ pub(super) fn rebuild(
     Some(group)
 }
 
-/// Nodes that stay keep their rank, and new nodes take the free ranks.
+/// Returns `nodes` in rank order. Nodes of `old` keep their rank, and new nodes take the free
+/// ranks.
 fn keep_ranks(old: &RingGroup, nodes: &[NodeId]) -> Vec<NodeId> {
     let mut newcomers = nodes.iter().filter(|node| !old.nodes.contains(node));
     let fill = |node: &NodeId| {
@@ -67,11 +71,12 @@ struct Candidate {
     place: u64,
     position: Position,
     is_own: bool,
-    /// Distances, in places, of the lower candidates to which a circuit is lit.
+    /// Distance in places of each lower candidate with a lit circuit to this one.
     lit_down: Vec<u8>,
-    /// Lit bundles whose far end failed. They go dark unless the node joins and sets them again.
+    /// Lit bundles whose far end failed. They go dark if the node does not join the chain.
     widowed: u32,
-    /// Lit bundles whose far end works but can never join. That end goes dark if this node joins.
+    /// Lit bundles whose far end works but cannot join the chain. That far end goes dark if this
+    /// node joins.
     outside: u32,
 }
 
@@ -88,10 +93,10 @@ struct Search<'a> {
 struct State {
     placed: usize,
     replaced: usize,
-    /// The candidate that joined last. Meaningless while `placed` is 0 or the chain is complete.
+    /// The candidate that joined last. Unused while `placed` is 0 and after the chain is complete.
     last: usize,
     back: Hop,
-    /// Bit d: the candidate d places below the current one joined, for d up to K.
+    /// Bit d is set if the candidate d places below the current one joined, for d up to K.
     joined: u128,
 }
 
@@ -160,7 +165,8 @@ impl<'a> Search<'a> {
         }
     }
 
-    /// Returns the cheapest chain with at most `replaced` replaced nodes, and its switched bundles.
+    /// Returns the cheapest chain with at most `replaced` replaced nodes, and the number of bundles
+    /// it switches.
     fn run(&self, replaced: usize) -> Option<(Vec<Position>, u32)> {
         let spare_own = (self.own + replaced).checked_sub(self.length)?;
         let mut trails: Vec<(usize, usize)> = Vec::new();
@@ -272,8 +278,9 @@ fn keep(states: &mut BTreeMap<State, History>, state: State, history: History) {
     }
 }
 
-/// Returns start and width of the section of the line that a chain of `length` nodes with a node of
-/// the old chain can touch. A ring shorter than that is returned whole, cut open at its start.
+/// Returns the start and the width of the section within reach of a chain of `length` nodes that
+/// keeps a node of the old chain. If a closed line is shorter than this section, returns the whole
+/// line, cut open at its start.
 fn window(hbd: &Hbd, own: &[Position], length: usize) -> (Position, u64) {
     let nodes = u64::from(hbd.nodes());
     let margin = (length as u64 - 1) * u64::from(hbd.k());

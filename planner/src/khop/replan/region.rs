@@ -1,11 +1,11 @@
 // SPDX-License-Identifier: Apache-2.0
-//! Packs the rings of one section of the line again with the least change, by an exact search.
+//! Repacks the rings of one section of the line with the least change, by an exact search.
 //!
 //! Candidates are all chains of nodes that no fixed ring uses. The search decides node by node,
-//! lowest first, whether the node's own ring keeps it, a new chain takes it, or it stays free.
-//! States with the same remaining nodes are merged and keep the cheapest history, so the work grows
-//! with the number of states at a cut through the line. Costs are additive, and every cost is known
-//! when the later of two neighbours is decided. The result therefore has the least cost within the
+//! lowest first, whether the node's ring keeps it, a new chain takes it, or it stays free. It
+//! merges states with the same remaining nodes and keeps the cheapest history, so the effort grows
+//! with the number of states at a cut through the line. Costs add up, and the cost of each circuit
+//! is final when both of its ends are decided. The result therefore has the least cost within the
 //! limit.
 
 use std::collections::{BTreeMap, VecDeque};
@@ -22,7 +22,7 @@ use super::super::{Layout, RingGroup, Survey};
 
 pub(super) const MOST_PLACES: usize = 128;
 
-/// The cost of moves, in descending order of importance.
+/// The cost of moves. The fields are in descending order of importance.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, PartialOrd, Ord)]
 pub(super) struct MoveCost {
     /// Rings without a fault whose ranks move to other nodes.
@@ -50,7 +50,7 @@ pub(super) struct Old {
     pub(super) place: usize,
     pub(super) class: usize,
     pub(super) is_hit: bool,
-    /// Its nodes in this section, and the subset with ranks.
+    /// The ring's nodes in this section; `ranks` holds those with ranks.
     nodes: u128,
     ranks: u128,
 }
@@ -73,7 +73,7 @@ pub(super) struct Limit {
 
 pub(super) enum RegionOutcome {
     Found(MoveCost, Vec<Pick>),
-    /// No result within the limit. `is_cut`: a higher limit may have one.
+    /// There is no result within the limit. If `is_cut` is set, a higher limit may give one.
     Nothing {
         is_cut: bool,
     },
@@ -83,34 +83,38 @@ pub(super) enum RegionOutcome {
 pub(super) struct Region<'a> {
     survey: &'a Survey<'a>,
     before: &'a Layout,
-    /// Nodes with their place relative to the start of the section.
+    /// Places, relative to the start of the section, with their nodes.
     nodes: Vec<(u64, NodeId)>,
-    /// Length of the line, if the section is the whole of a closed line.
+    /// Length of the line if the section is an entire closed line, else `None`.
     closed: Option<u64>,
     pub(super) olds: Vec<Old>,
     pub(super) classes: Vec<RegionClass>,
     owner: Vec<Option<usize>>,
-    /// The nodes that working fibres reach from each node, with the hop.
+    /// For each node, the nodes that working fibres join to it, with the hop.
     near: Vec<Vec<(usize, Hop)>>,
-    /// Far ends of each node's lit bundles, and whether a ring without a fault uses the circuit.
+    /// For each node, the far ends of its lit bundles, with whether a ring without a fault uses the
+    /// circuit.
     lit: Vec<Vec<(usize, bool)>>,
     lit_to: Vec<u128>,
-    /// Lit bundles whose far end is outside the search, by node.
+    /// Number of lit bundles of each node whose far end is outside the search.
     outside: Vec<u32>,
-    /// Lit bundles whose far end failed, by node.
+    /// Number of lit bundles of each node whose far end failed.
     widowed: Vec<u32>,
 }
 
-/// A candidate: the cheapest of all chains over the same nodes.
+/// The cheapest of all candidate chains with the same nodes.
 struct Chain {
     nodes: u128,
     order: Vec<usize>,
     hops: Vec<Hop>,
-    /// Circuits that rings without a fault lose between its nodes, and bundles that it switches.
+    /// Between the nodes of this chain: circuits that rings without a fault lose, and bundles that
+    /// switch.
     within: (u32, u32),
-    /// Far ends of lit circuits that leave it, and whether a ring without a fault uses the circuit.
+    /// Far ends of lit circuits that leave the chain, with whether a ring without a fault uses the
+    /// circuit.
     leaving: Vec<(usize, bool)>,
-    /// Rings without a fault, and rings of any kind, that have ranks on its nodes.
+    /// Rings without a fault with ranks on these nodes; `overlapped` lists all rings with ranks
+    /// there.
     touched: Vec<usize>,
     overlapped: Vec<usize>,
 }
@@ -119,15 +123,16 @@ struct Chain {
 #[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
 struct State {
     left: u128,
-    /// Nodes of new chains with a lit circuit to an undecided node.
+    /// Nodes of new chains that have a lit circuit to an undecided node.
     taken: u128,
-    /// Rings that a new chain replaces and that have undecided nodes.
+    /// Rings with undecided nodes that a new chain replaces.
     used: u128,
     /// Rings of each class so far, one byte each.
     placed: u64,
 }
 
-/// A ring stays, or the chain at `index` of those with this lowest node and length replaces `old`.
+/// A decision: a ring stays, or a chain replaces `old`. `of` is the lowest node and the length of
+/// the chain, and `index` is its index among these chains.
 #[derive(Clone, Copy)]
 enum RegionStep {
     Stays { old: usize },
@@ -145,8 +150,9 @@ fn bits(mut set: u128) -> impl Iterator<Item = usize> {
 }
 
 impl<'a> Region<'a> {
-    /// `nodes` are those that no fixed ring uses, with their places. `olds` are the movable rings
-    /// as (former place, class, whether the ring lost a part). At most [`MOST_PLACES`] `places`.
+    /// `nodes` lists the nodes that no fixed ring uses, with their places. `olds` lists the movable
+    /// rings as (former place, class, whether the ring lost a part). `places` is at most
+    /// [`MOST_PLACES`].
     pub(super) fn new(
         survey: &'a Survey<'a>,
         before: &'a Layout,
@@ -221,7 +227,8 @@ impl<'a> Region<'a> {
         }
     }
 
-    /// Finds at least `required` rings of each class, at a cost below `limit`.
+    /// Finds the cheapest packing with at least `required` rings of each class, at a cost below
+    /// `limit`.
     pub(super) fn pack(&self, required: &[u32], limit: Limit, steps: &mut u32) -> RegionOutcome {
         let all = u128::MAX
             .checked_shr(u32::try_from(MOST_PLACES - self.nodes.len()).expect("at most 128"));
@@ -250,7 +257,8 @@ impl<'a> Region<'a> {
         }
     }
 
-    /// `is_spent`: no further ring may be broken up.
+    /// Returns whether the undecided nodes have room for the missing rings. If `is_spent` is set,
+    /// no further ring may be broken up.
     fn has_room(&self, state: &State, required: &[u32], is_spent: bool) -> bool {
         let (mut placed, mut open) = (state.placed, state.left);
         let is_kept = |old: &&Old| is_spent && !old.is_hit && old.ranks & !state.left == 0;
@@ -268,7 +276,8 @@ impl<'a> Region<'a> {
         let (shortest, common) = (lengths().min().unwrap_or(1), lengths().fold(0, divisor).max(1));
         let room = |size: usize| if size < shortest { 0 } else { size / common * common };
         let reach = u64::from(self.survey.hbd().k());
-        // Sections that no fibre joins. On a closed line the first may be joined to the last.
+        // Add up the room of sections that no fibre joins. On a closed line, the first and the last
+        // section may be joined.
         let (mut first, mut size, mut sum, mut last) = (None, 0, 0, None);
         for place in bits(open).map(|at| self.nodes[at].0) {
             if last.is_some_and(|last| place - last > reach) {
@@ -324,7 +333,7 @@ struct Search<'a> {
 }
 
 impl Search<'_> {
-    /// Makes every possible decision on the lowest undecided node. `None` if no steps are left.
+    /// Tries every decision on the lowest undecided node. `None` if no steps are left.
     fn decide(
         &mut self,
         state: State,
@@ -411,7 +420,7 @@ impl Search<'_> {
         is_within
     }
 
-    /// First removes fields that no later decision depends on.
+    /// Stores a state after removing entries that no later decision depends on.
     fn keep(&mut self, state: State, cost: MoveCost, trail: usize, step: Option<RegionStep>) {
         let region = self.region;
         if !self.is_within(cost) {
@@ -454,13 +463,14 @@ impl Search<'_> {
         picks
     }
 
-    /// Returns only chains that break up no more rings than the limit allows.
+    /// Returns the chains with this lowest node and length that break up no more rings than the
+    /// limit allows.
     fn candidates(&mut self, of: (usize, usize), steps: &mut u32) -> Option<Rc<Vec<Chain>>> {
         if let Some(chains) = self.chains.get(&of) {
             return Some(chains.clone());
         }
         let (first, length) = of;
-        // A ring can stay in place over other fibres.
+        // Allow at least one, because a ring may keep its nodes and change only its fibres.
         let most = self.limit.rings.max(1);
         let (order, hops) = (VecDeque::from([first]), VecDeque::new());
         let (region, found) = (self.region, FxHashMap::default());
@@ -476,7 +486,7 @@ impl Search<'_> {
     }
 }
 
-/// A chain that grows from its lowest node, first at its end and then at its start.
+/// A search over chains that grow from their lowest node, first at the end and then at the start.
 struct RegionWalk<'a> {
     region: &'a Region<'a>,
     first: usize,
@@ -489,7 +499,8 @@ struct RegionWalk<'a> {
 }
 
 impl RegionWalk<'_> {
-    /// `touched` is the set of rings without a fault that have ranks on the chain.
+    /// Extends the chain in all possible ways. `touched` is the set of rings without a fault that
+    /// have ranks on it.
     fn grow(&mut self, at_end: bool, touched: u128, steps: &mut u32) -> Option<()> {
         *steps = steps.checked_sub(1)?;
         if self.order.len() == self.length {
@@ -558,7 +569,7 @@ impl RegionWalk<'_> {
         let (mut order, mut hops): (Vec<usize>, Vec<Hop>) =
             (order.iter().copied().collect(), self.hops.iter().copied().collect());
         if hops.iter().all(|hop| *hop < 0) {
-            // Go up the line, as the scan does.
+            // List the chain up the line, as the scan does.
             order.reverse();
             hops.reverse();
             hops.iter_mut().for_each(|hop| *hop = -*hop);

@@ -1,16 +1,17 @@
 // SPDX-License-Identifier: Apache-2.0
-//! Arcs that share resources. The price of a resource is exponential in its fill.
+//! A network of arcs that share resources. The price of a resource is exponential in its fill.
 //!
-//! Traffic has its own unit. The fill of a resource is the time in seconds that it needs to carry
-//! the traffic of all flows once, so the longest fill is the time of the phase.
+//! Traffic is in an arbitrary unit. The fill of a resource is the time in seconds that it needs to
+//! carry the traffic of all flows once, so the longest fill is the time of the phase.
 
 #[derive(Clone, Debug)]
 pub(super) struct PricedArc {
     pub(super) from: usize,
     pub(super) to: usize,
-    /// (resource, its seconds per unit of traffic)
+    /// (resource, seconds per unit of traffic)
     pub(super) uses: Vec<(usize, f64)>,
-    /// The reverse arc, if both directions use the same ports. The heavier direction then counts.
+    /// The reverse arc, if both directions use the same ports. Then only the heavier direction
+    /// counts.
     pub(super) back: Option<usize>,
     pub(super) flow: f64,
 }
@@ -20,10 +21,10 @@ pub(super) struct Congestion {
     pub(super) arcs: Vec<PricedArc>,
     pub(super) arcs_from: Vec<Vec<usize>>,
     fill: Vec<f64>,
-    /// Price per second by resource. Unused resources are free.
+    /// Price per second of each resource. Unused resources are free.
     prices: Vec<f64>,
     is_used: Vec<bool>,
-    /// Prices rise by a factor of e per this many seconds of fill.
+    /// A resource with this many more seconds of fill costs e times as much.
     slack: f64,
     top: f64,
 }
@@ -68,7 +69,8 @@ impl Congestion {
         fill.into_iter().fold(0.0, f64::max)
     }
 
-    /// Sets prices so that they rise by a factor of e for every `share` of the current time.
+    /// Sets prices so that they rise by a factor of e each time the fill grows by `share` of the
+    /// current time.
     pub(super) fn sharpen(&mut self, share: f64) {
         self.slack = (self.seconds() * share).max(f64::MIN_POSITIVE);
         self.refill();
@@ -96,7 +98,7 @@ impl Congestion {
         self.prices[thing] = if self.is_used[thing] { price } else { 0.0 };
     }
 
-    /// Returns the traffic difference over which the price shifts between the directions.
+    /// Returns the scale of the traffic difference that shifts the price to the heavier direction.
     fn turn(&self, arc: usize) -> f64 {
         let most = self.arcs[arc].uses.iter().map(|(_, each)| *each).fold(0.0, f64::max);
         self.slack / most.max(f64::MIN_POSITIVE)
@@ -107,7 +109,8 @@ impl Congestion {
         a.max(b) + turn * (-(a - b).abs() / turn).exp().ln_1p()
     }
 
-    /// Returns 1 if this direction is much heavier.
+    /// Returns the share of the price that this direction pays: 1 if it is much heavier, 0 if it is
+    /// much lighter.
     pub(super) fn share(&self, arc: usize) -> f64 {
         match self.arcs[arc].back {
             None => 1.0,

@@ -1,13 +1,15 @@
 // SPDX-License-Identifier: Apache-2.0
-//! Greedy cover: can circuits take enough traffic off the electrical core at a given rate?
+//! A greedy test of whether circuits can take enough traffic off the electrical core at a given
+//! rate.
 
 use lightloom_fabric::fat_tree::ReconfigurableFatTree;
 
 use super::super::evaluate::Evaluator;
 use super::super::topology::{Ports, Topology};
 
-/// All traffic starts on the core. Circuits go to the pair with the greatest relief, weighted by
-/// the urgency of its two ends. Returns whether no leaf's core link is overloaded at the end.
+/// Starts with all traffic on the core, and gives each circuit to the pair with the greatest
+/// relief, weighted by the urgency at both ends. Returns the topology, and whether it leaves no
+/// core link overloaded.
 pub(super) fn cover(
     fabric: &ReconfigurableFatTree,
     evaluator: &Evaluator,
@@ -74,7 +76,8 @@ impl<'a> Cover<'a> {
         self.excess[line].max(0.0) / f64::from(self.ports.free_at(line / 2))
     }
 
-    /// Returns the value of one more circuit to a pair. 0 if the pair has no use for it or no port.
+    /// Returns the value of one more circuit for a pair. 0 if the pair has no port or no use for
+    /// it.
     fn score(&self, pair: &Pair) -> f64 {
         let [a, b] = pair.ends;
         if !self.ports.allow(a, b) {
@@ -112,7 +115,7 @@ fn traffic_above(evaluator: &Evaluator, leaf: usize, lambda: f64) -> Vec<(usize,
     merged.into_iter().collect()
 }
 
-/// A complete binary tree of winners. The earlier entry wins a tie.
+/// A complete binary tree of winners. Ties go to the earlier entry.
 struct Tournament {
     scores: Vec<f64>,
     winners: Vec<usize>,

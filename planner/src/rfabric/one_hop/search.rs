@@ -1,10 +1,10 @@
 // SPDX-License-Identifier: Apache-2.0
-//! Local search that exchanges single circuits where the slowest line can gain.
+//! A local search that exchanges single circuits to speed up the slowest line.
 //!
-//! A move gives the bottleneck leaf one more circuit to a starved peer. If no port is free, it
-//! takes one from another circuit of the same leaf, and joins the two leaves that lose a circuit if
-//! that is permitted. A move is kept if the slowest of its lines becomes faster. The sorted list of
-//! line limits therefore only rises, and the search ends.
+//! A move gives the bottleneck leaf one more circuit to a starved peer. If a leaf has no free port,
+//! the move removes another circuit of this leaf. If both leaves lose a circuit, the move joins
+//! their former peers, if that is permitted. A move is kept if it speeds up the slowest of its
+//! lines. The sorted list of line limits therefore only rises, and the search ends.
 
 use lightloom_fabric::fat_tree::ReconfigurableFatTree;
 use lightloom_units::seed::{Seed, Stream};
@@ -17,8 +17,8 @@ const CHOICES: usize = 6;
 
 const FRUITLESS_KICKS: u32 = 60;
 
-/// Climbs until the bottleneck is stuck or at `target`, then forces one random exchange there and
-/// climbs again, up to `exchanges` attempts.
+/// Climbs until the rate reaches `target` or no move relieves the bottleneck. Then forces random
+/// exchanges there and climbs again, with at most `exchanges` exchanges in total.
 pub(super) fn improve(
     fabric: &ReconfigurableFatTree,
     evaluator: &Evaluator,
@@ -46,7 +46,8 @@ pub(super) fn improve(
     }
 }
 
-/// If `drop_a` is set, a–drop_a makes room for a–b, and likewise for b. All have one reach.
+/// A new circuit a–b. If `drop_a` is set, circuit a–drop_a makes room for it, and likewise for b.
+/// All these circuits have the same reach.
 #[derive(Clone, Copy)]
 struct Move {
     reach: usize,
@@ -87,7 +88,7 @@ impl<'a> Search<'a> {
             .expect("a fabric has leaves")
     }
 
-    /// Relieves bottlenecks until one is stuck; no other line can then raise the minimum.
+    /// Relieves bottlenecks until one cannot be relieved. No other line can then raise the minimum.
     fn climb(&mut self, target: f64) {
         while self.exchanges_left > 0 && self.lambda() < target {
             if !self.relieve(self.slowest_line()) {
@@ -96,7 +97,7 @@ impl<'a> Search<'a> {
         }
     }
 
-    /// Forces one exchange at the bottleneck and one at a random line, at any cost.
+    /// Forces one exchange at the bottleneck and one at a random line, even if the rate falls.
     fn kick(&mut self, stream: &mut Stream) {
         let line = self.slowest_line();
         for line in [line, stream.random_range(0..self.lambdas.len())] {
@@ -167,8 +168,8 @@ impl<'a> Search<'a> {
         starved.into_iter().map(|(_, peer)| peer).collect()
     }
 
-    /// `None` stands for a free port; otherwise the peers of `leaf` whose loss costs least at the
-    /// current minimum come first.
+    /// Returns `[None]` if `leaf` has a free port. Otherwise returns the peers whose circuits
+    /// `leaf` can give up, cheapest first at the current minimum.
     fn victims(&self, reach: usize, leaf: usize, keep: usize) -> Vec<Option<usize>> {
         if self.ports.free_within(reach, leaf) > 0 {
             return vec![None];
@@ -223,7 +224,8 @@ impl<'a> Search<'a> {
         false
     }
 
-    /// Returns whether the two victims could be joined, or `None` if it is not permitted.
+    /// Makes the move. Returns whether it also joined the two former peers. `None` if the new
+    /// circuit is not permitted.
     fn make(&mut self, exchange: Move) -> Option<bool> {
         let Move { reach, a, b, drop_a, drop_b } = exchange;
         for (leaf, victim) in [(a, drop_a), (b, drop_b)] {

@@ -1,5 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-//! Puts a schedule on the switches: places of circuits, changes between phases, and their times.
+//! Places the circuits of a schedule on switches, and computes the changes between phases and the
+//! times.
 
 use std::collections::{BTreeMap, BTreeSet};
 
@@ -69,7 +70,8 @@ impl Planner<'_> {
             }
             let solver = self.solved.as_ref().map(|solved| solved[at].clone());
             let RateBound { lambda: proven, mut prices, .. } = self.bounds[at].clone();
-            // A solver that considered all routes may have proven a better bound than prices can.
+            // The bound of a solver that considered all routes may be better than the bound from
+            // prices.
             let solved = solver.as_ref().filter(|solver| !solver.is_one_hop);
             let solved = solved.map(|solver| solver.lambda_upper_bound.max(lambda));
             let lambda_upper_bound = match solved.filter(|solved| *solved < proven) {
@@ -139,7 +141,8 @@ impl Planner<'_> {
         Ok(by_phase)
     }
 
-    /// Exchanges single circuits for the phases of a choice, if some circuits found no switch.
+    /// Exchanges single circuits to improve the phases of a choice after some circuits found no
+    /// switch.
     fn patched(
         &self,
         schedule: &Schedule,
@@ -158,7 +161,7 @@ impl Planner<'_> {
 
     fn sound(&self, at: usize, realisation: Realisation) -> Result<Vec<CrossConnect>, PlanError> {
         let Realisation { cross_connects, unplaced, .. } = realisation;
-        // With failed ports, a circuit may find no place. The rates count only the remaining ones.
+        // If ports have failed, a circuit may find no switch. Rates count only the placed circuits.
         if unplaced.is_empty() || self.fabric.has_dead_ports() {
             return Ok(cross_connects);
         }
@@ -173,7 +176,7 @@ impl Planner<'_> {
         live: &Evaluator,
     ) -> TransitionPlan {
         let (from, to) = (&circuits[before], &circuits[at]);
-        // A floor that cannot be kept is halved until it can. Zero always works.
+        // Halve a floor that cannot be kept. A floor of zero always works.
         let mut floor = self.options.floor;
         let stages = loop {
             match transition::stage(self.fabric, from, to, live, floor) {
@@ -198,8 +201,8 @@ impl Planner<'_> {
         }
     }
 
-    /// Returns the time of a phase whose circuits arrive stage by stage. The slack hides the first
-    /// part, and the phase does not end before the last stage.
+    /// Returns the seconds that a phase takes while its circuits change in stages. The slack hides
+    /// the first part of the change, and the phase does not end before the last stage.
     fn seconds_of(
         &self,
         change: &TransitionPlan,
@@ -236,7 +239,7 @@ impl Planner<'_> {
     }
 }
 
-/// Keeps circuits on ports that become idle, because removing them gains nothing.
+/// Keeps circuits on ports that would become idle, because removing them gains nothing.
 fn with_idle_ports_left_alone(
     mut circuits: Vec<CrossConnect>,
     before: &[CrossConnect],

@@ -49,7 +49,7 @@ struct Orientation {
     tails: Vec<u32>,
     heads: Vec<u32>,
     all: Oriented,
-    /// Circuits of `all` that match existing ones. Turning one around costs a kept circuit.
+    /// Circuits in `all` that match existing ones. Reversing one of these loses a kept circuit.
     agreed: Oriented,
 }
 
@@ -65,7 +65,7 @@ impl Orientation {
         self.agreed.put(tail, head, count);
     }
 
-    /// Orients new circuits, each from the end with more room for a tail.
+    /// Orients new circuits. The tail of each is the end with more room for tails.
     fn balance(&mut self, a: usize, b: usize, count: u32) {
         let room = |leaf: usize, this: &Self| {
             i64::from(this.tails_max[leaf])
@@ -81,7 +81,7 @@ impl Orientation {
         }
     }
 
-    /// Turns paths of circuits around until no leaf has too many tails or heads (Euler).
+    /// Reverses paths of circuits until no leaf has too many tails or heads (Euler).
     fn repair(&mut self) {
         for leaf in 0..self.tails.len() {
             while self.tails[leaf] > self.tails_max[leaf] && self.turn_path(leaf, Ends::Tails) {}
@@ -111,7 +111,8 @@ impl Orientation {
         self.put(head, tail, 1);
     }
 
-    /// 0-1 breadth-first search from a leaf with too many ends of one kind to a leaf with room.
+    /// Finds a path from a leaf with too many ends of one kind to a leaf with room, by 0-1
+    /// breadth-first search.
     fn cheapest_path(&self, from: usize, ends: Ends) -> Option<Vec<usize>> {
         let next = self.neighbours(ends);
         let leaves = self.tails.len();
@@ -142,7 +143,8 @@ impl Orientation {
         None
     }
 
-    /// Returns the leaves reached by turning a circuit, and whether that circuit is agreed.
+    /// For each leaf, returns the leaves reached by reversing a circuit, with cost 1 if that loses
+    /// a kept circuit.
     fn neighbours(&self, ends: Ends) -> Vec<Vec<(usize, u32)>> {
         let mut next = vec![Vec::new(); self.tails.len()];
         for (&(tail, head), count) in &self.all.0 {

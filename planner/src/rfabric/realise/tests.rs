@@ -96,8 +96,8 @@ proptest! {
     }
 }
 
-/// Returns whether any assignment of these circuits to switches fits the working ports, by trying
-/// all.
+/// Tries all assignments of these circuits to switches. Returns whether one of them fits on the
+/// working ports.
 fn fits_somehow(circuits: &[(usize, usize)], free: &mut [Vec<u32>]) -> bool {
     let Some((&(a, b), rest)) = circuits.split_first() else { return true };
     (0..free.len()).any(|at| {
@@ -111,8 +111,7 @@ fn fits_somehow(circuits: &[(usize, usize)], free: &mut [Vec<u32>]) -> bool {
     })
 }
 
-/// Regression test: a failed port used to take a second port with it, so that a leaf lost twice the
-/// failed ports.
+/// Regression test: each failed port used to disable a second port of its leaf.
 #[test]
 fn failed_ports_lose_only_circuits_that_cannot_fit() {
     let (mut possible, mut placed) = (0, 0);

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-//! Cost of failures over a span: the costs as one picture, the change with the largest saving, and
-//! the timeline of the worst fault.
+//! Cost of failures over a span: a picture of the costs, the change that saves most, and the
+//! timeline of the worst fault.
 
 use serde_json::json;
 
@@ -71,7 +71,7 @@ fn figures(billed: &Billed) -> Vec<Headline> {
     figures
 }
 
-/// Returns GPU-hours by cause, largest first, with the stages of an outage combined.
+/// Returns GPU-hours by cause, largest first; the stages of an outage count as one cause.
 fn by_size(billed: &Billed) -> Vec<(&'static str, f64)> {
     let mut sums: Vec<(&'static str, f64)> = Vec::new();
     for row in &billed.bill {
@@ -133,8 +133,8 @@ fn lost(run: &BilledRun) -> f64 {
     run.losses.iter().map(of_job).sum()
 }
 
-/// Draws the consequences of the most expensive fault, each part below the previous one and
-/// starting at its end.
+/// Draws what the most expensive fault caused, each part below the previous one and starting where
+/// that ends.
 fn timeline(run: &BilledRun) -> Option<Picture> {
     let took = |job: &&BilledLoss| job.once.iter().map(|part| part.time_ps).sum::<i64>();
     let job = run.losses.iter().max_by_key(took)?;

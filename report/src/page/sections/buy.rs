@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-//! The purchase answer, with its basis.
+//! The purchase recommendation and its basis.
 
 use lightloom_study::buy::Row;
 
@@ -61,7 +61,7 @@ fn verdict(bought: &Bought) -> String {
     )
 }
 
-/// Returns the cost of the recommended design, its lead over the next one, and the certainty.
+/// Returns the recommended design's cost, its lead over the next design, and the certainty.
 fn figures(bought: &Bought) -> Vec<Headline> {
     let (answer, winners) = (&bought.answer, bought.answer.winners());
     let (Some(first), Some(usd)) =

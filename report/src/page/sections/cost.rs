@@ -97,7 +97,7 @@ fn bars(cost: &Cost) -> Option<Picture> {
     Picture::bars("cost-bars", "US dollars for each GB/s", priced(&cost.rows).map(bar), caption)
 }
 
-/// Returns interconnect and lost GPUs by fault ratio.
+/// Returns the cost of the interconnect and of lost GPUs by fault ratio.
 fn aggregate(cost: &Cost) -> FigureTable {
     let points = cost.aggregate.iter().flat_map(|curve| {
         curve.points.iter().map(|point| {

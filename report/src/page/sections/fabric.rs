@@ -56,7 +56,7 @@ pub(in super::super) fn add(
     }
 }
 
-/// Describes a fabric in a sentence.
+/// Describes a fabric in one sentence.
 pub(in super::super) fn lead(fabric: &Fabric) -> String {
     let hbd = &fabric.hbd;
     if let Some(network) = fabric.circuits_alone() {
@@ -192,7 +192,7 @@ fn tables(section: &mut PageSection, plan: &Plan, groups: &'static str) {
     section.table(table);
 }
 
-/// Adds what the checker proved and, for a ring, the price of its parts.
+/// Adds what the checker proved and, for a ring, the prices of its parts.
 fn proof(section: &mut PageSection, fabric: &Fabric, plan: &Plan, verdict: Verdict) {
     let checked = match fabric.hbd.ring() {
         Some(_) => format!(
@@ -222,7 +222,7 @@ fn proof(section: &mut PageSection, fabric: &Fabric, plan: &Plan, verdict: Verdi
     }
 }
 
-/// Adds the circuits of the plan, if it has any.
+/// Adds the plan's circuits, if it has any.
 fn circuits(report: &mut PageDocument, network: &ReconfigurableFatTree, plan: &Plan) {
     let metrics = &plan.metrics;
     let (Some(step), Some(dark)) = (metrics.step_time_ps, metrics.dark_port_time_share) else {
@@ -277,7 +277,7 @@ fn circuits(report: &mut PageDocument, network: &ReconfigurableFatTree, plan: &P
     report.add(FirstScreen { verdict, figures, picture }, section);
 }
 
-/// Draws each distinct set of circuits once, named by its phases.
+/// Draws each distinct set of circuits once, labelled with its phases.
 fn drawn(network: &ReconfigurableFatTree, phases: &[PhasePlan]) -> Option<Picture> {
     let mut distinct: Vec<(&PhasePlan, Vec<&str>)> = Vec::new();
     for phase in phases.iter().filter(|phase| !phase.circuits.is_empty()) {

@@ -41,7 +41,7 @@ const fn meaning(label: Label) -> &'static str {
     }
 }
 
-/// Figures with their text: `[number, unit in the CSV, text]`.
+/// Returns the row of a claim, with figures as `[number, unit in the CSV, text]`.
 fn row(claim: &Claim) -> Value {
     let value = match claim.published {
         Published::Near { value, .. }

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-//! Runs of the emulator, of one seed or of many: verdicts, collectives with their bounds, and the
+//! Runs of the emulator, with one seed or many: verdicts, collectives with their bounds, and the
 //! effects of faults.
 
 use serde_json::json;
@@ -44,7 +44,7 @@ pub(in super::super) fn add(report: &mut PageDocument, run: &EmulatedRun) {
     report.add(FirstScreen { verdict: verdict(run), figures: figures(run), picture }, section);
 }
 
-/// Returns the number of groups with work, and of those that no fault affected.
+/// Returns how many groups had work, and how many of them no fault affected.
 fn groups(run: &EmulatedRun) -> [usize; 2] {
     let at_work = || run.groups.iter().filter_map(|group| group.unaffected);
     [at_work().count(), at_work().filter(|same| *same).count()]
@@ -104,8 +104,8 @@ fn named(names: &[String]) -> String {
     }
 }
 
-/// Returns the timeline of a fault's longest-waiting group. `None` if the fault never occurred or
-/// had no consequences.
+/// Returns the timeline of the group that waited longest for a fault, or `None` if the fault never
+/// occurred or had no consequences.
 fn timeline(id: &str, fault: &EmulatedFault, of: &str) -> Option<Picture> {
     let began = fault.at_ps?;
     let ends = [
@@ -155,8 +155,9 @@ struct AlikeSet<'a> {
     times_ps: Vec<u64>,
 }
 
-/// Groups collectives by name and bound, in order of first appearance. Groups of several sizes have
-/// several bounds; an ambiguous name is extended with the ranks, or else with the bound.
+/// Groups collectives by name and bound, in order of first appearance. Groups of different sizes
+/// have different bounds; an ambiguous name is extended with the ranks, or with the bound if the
+/// ranks do not tell the sets apart.
 fn alike(collectives: &[EmulatedCollective]) -> Vec<AlikeSet<'_>> {
     let mut sets: Vec<AlikeSet<'_>> = Vec::new();
     for collective in collectives {
@@ -222,7 +223,7 @@ fn collectives(sets: &[AlikeSet<'_>]) -> FigureTable {
     tables::table("collectives", sets.iter().map(row))
 }
 
-/// Adds a scenario over many seeds.
+/// Adds a scenario that was run with many seeds.
 pub(in super::super) fn add_sweep(report: &mut PageDocument, swept: &Swept) {
     let title = format!("Seeds: {}", swept.subject.scenario);
     let mut section = PageSection::new("seeds", title);
@@ -245,7 +246,7 @@ pub(in super::super) fn add_sweep(report: &mut PageDocument, swept: &Swept) {
     report.add(first, section);
 }
 
-/// Returns the number of all seeds, and of those that passed.
+/// Returns the total number of seeds and the number that passed.
 fn seeds(swept: &Swept) -> [String; 2] {
     let passed = swept.runs.iter().filter(|run| run.passed).count();
     [swept.runs.len(), passed].map(|count| fixed(count as f64, 0))

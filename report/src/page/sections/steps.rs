@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-//! Times of steps: of the training model, and of a live demonstration.
+//! Step times of the training model and of a live demonstration.
 
 use super::super::document::{
     Bar, FirstScreen, Headline, PageDocument, PageSection, Picture, Tone,
@@ -68,14 +68,14 @@ pub(in super::super) fn add_training(report: &mut PageDocument, training: &Train
     report.add(first, section);
 }
 
-/// The steps whose times lead, with a description.
+/// The steps whose times come first, each with a description.
 const LEADING: [(&str, &str); 3] = [
     ("light moves", "from the death of the node"),
     ("drained in Slurm", "from the death of the node"),
     ("emulated run", "the same fault, packet by packet"),
 ];
 
-/// Adds the measurements of a live demonstration, and the components that name the plan by digest.
+/// Adds a live demonstration's measurements and the components that name its plan by digest.
 pub(in super::super) fn add_live(report: &mut PageDocument, live: &LiveRun) {
     let mut section = PageSection::new("live", "Step by step");
     section.note(

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-//! Designs with faults: waste over time and by fault ratio, jobs and waiting.
+//! How designs behave under faults: waste over time and by fault ratio, jobs and waiting.
 
 use lightloom_study::compare::{Figures, Row, RowOutcome};
 use serde_json::json;
@@ -12,7 +12,7 @@ use super::super::quantity::{ShownQuantity, ShownUnit, fixed};
 use super::super::results::Comparison;
 use super::super::tables;
 
-/// The ideal switch, which is the bound.
+/// The ideal switch, whose waste no design can undercut.
 const BOUND: &str = "big-switch";
 
 pub(in super::super) fn add(report: &mut PageDocument, comparison: &Comparison) {
@@ -47,13 +47,13 @@ fn held_rows(comparison: &Comparison) -> impl Iterator<Item = &Row> {
     comparison.rows.iter().filter(|row| matches!(row.outcome, RowOutcome::Held(_)))
 }
 
-/// Returns the figures of the fabric's own design.
+/// Returns the figures for the fabric's own design.
 pub(super) fn own_figures(comparison: &Comparison) -> Option<&Figures> {
     let own = comparison.own.as_deref()?;
     held(&comparison.rows).find(|(arch, _)| *arch == own).map(|(_, figures)| figures)
 }
 
-/// Returns the designs without the bound, least waste first; the fabric's own leads.
+/// Returns the designs except the ideal switch: the fabric's own first, then by increasing waste.
 fn ranked(comparison: &Comparison) -> Vec<Named<'_>> {
     let mut designs: Vec<Named<'_>> =
         held(&comparison.rows).filter(|(arch, _)| *arch != BOUND).collect();

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-//! Runs the same fault in the packet simulation, once with the shipped daemon and once with assumed
+//! Simulates the same fault packet by packet, once with the shipped daemon and once with assumed
 //! delays.
 
 use std::fs;
@@ -14,13 +14,13 @@ use crate::up::Programs;
 
 #[derive(Clone, Debug, Serialize)]
 pub struct Modelled {
-    /// Control plane, which is `lightloomd` or `assumed` as in a scenario.
+    /// The control plane, `lightloomd` or `assumed`, as in a scenario.
     pub control: &'static str,
-    /// Time from the fault until the new light has settled, in milliseconds. `None` if the model
+    /// Time in milliseconds from the fault until the new light has settled, or `None` if the model
     /// does not report it.
     pub switched_ms: Option<f64>,
-    /// Time from the fault until the groups may continue, in milliseconds. `None` if they never may
-    /// continue.
+    /// Time in milliseconds from the fault until the groups may continue, or `None` if they never
+    /// may.
     pub restored_ms: Option<f64>,
 }
 

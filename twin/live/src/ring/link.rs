@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-//! The sockets of one ring member, one to the next member and one from the previous member.
+//! The two sockets of a ring member: one to the next member and one from the previous member.
 
 use std::io::{self, Read, Write};
 use std::net::{Ipv4Addr, SocketAddrV4, TcpListener, TcpStream};
@@ -10,14 +10,14 @@ use nix::poll::{PollFd, PollFlags, poll};
 
 use crate::ranks::Group;
 
-/// TCP ports of the two members of a node.
+/// TCP ports of a node's two members.
 pub(super) const OUTWARD_PORT: u16 = 7001;
 pub(super) const RETURN_PORT: u16 = 7002;
 
 const AGAIN_AFTER: Duration = Duration::from_millis(2);
-/// Time limit for an attempt, after which the rank file is rechecked.
+/// Time limit for an attempt, after which the member rereads the rank file.
 const CONNECT_WITHIN: Duration = Duration::from_millis(100);
-/// How often a waiting member checks for a new rank file, in milliseconds.
+/// Interval in milliseconds at which a waiting member checks for a new rank file.
 const WAIT_MS: u8 = 2;
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -28,8 +28,8 @@ pub(super) struct Seat {
     pub(super) next: SocketAddrV4,
 }
 
-/// Returns the two members of the node at index `at`. `None` if the rank file has no address for a
-/// neighbour.
+/// Returns the two members at the node with index `at`, or `None` if the rank file lacks a
+/// neighbour's address.
 pub(super) fn seats(group: &Group, at: usize) -> Option<[Seat; 2]> {
     let (nodes, own) = (group.members.len(), group.members.get(at)?);
     let here = Ipv4Addr::LOCALHOST;
@@ -56,7 +56,7 @@ pub(super) struct Link {
 }
 
 impl Link {
-    /// Connects to both neighbours with the same generation. Gives up when `is_over` returns true.
+    /// Connects to both neighbours in the same generation. Gives up when `is_over` returns true.
     pub(super) fn meet(
         seat: Seat,
         listener: &TcpListener,
@@ -90,7 +90,7 @@ impl Link {
         }
     }
 
-    /// Sends one vector while receiving another. Checks `is_over` while no data moves.
+    /// Sends one vector while receiving another. Checks `is_over` whenever no data moves.
     pub(super) fn exchange(
         &mut self,
         send: &[u8],
@@ -145,7 +145,7 @@ fn greet(mut stream: TcpStream, generation: u64) -> io::Result<TcpStream> {
     Ok(stream)
 }
 
-/// Rejects a neighbour with another generation, which then rereads the rank file.
+/// Rejects a neighbour of another generation; that neighbour then rereads the rank file.
 fn hear(mut stream: TcpStream, generation: u64) -> Option<TcpStream> {
     stream.set_nonblocking(false).ok()?;
     stream.set_read_timeout(Some(CONNECT_WITHIN)).ok()?;

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-//! The two ring members of a node. They read the rank file, connect, compute, and restart when the
-//! file changes.
+//! The two ring members in a node. They read the rank file, connect and compute, and restart when
+//! the file changes.
 
 use std::io::{self, ErrorKind};
 use std::net::TcpListener;
@@ -20,13 +20,13 @@ const LOOK_EVERY: Duration = Duration::from_millis(2);
 #[derive(Clone, Copy, Debug)]
 pub struct Options {
     pub steps: u64,
-    /// Size of the summed vector, in bytes.
+    /// Size in bytes of the vector that is summed.
     pub bytes: usize,
-    /// Pause between two steps, which represents the job's computation.
+    /// Pause between two steps, which stands in for the job's computation.
     pub pause: Duration,
 }
 
-/// Takes part as `node` until the steps are done, and reports each step to `done`. A node without a
+/// Takes part as `node` until all steps are done, and reports each step to `done`. A node without a
 /// group waits until every group is done.
 pub fn run(
     folder: &Folder,
@@ -97,7 +97,7 @@ impl Job<'_> {
                 Err(error) if error.kind() == ErrorKind::InvalidData => {
                     return Err(Error::system("sum over the ring", error));
                 }
-                // A neighbour was lost or the rank file changed. The file determines how to
+                // A neighbour was lost or the rank file changed. The new file tells how to
                 // continue.
                 Err(_) if is_done(&group.id) => return Ok(()),
                 Err(_) => {}
@@ -105,7 +105,7 @@ impl Job<'_> {
         }
     }
 
-    /// Runs the steps of one generation with both members in this node.
+    /// Runs the steps of one generation for both members in this node.
     fn round(
         &self,
         ranks: &Ranks,

@@ -1,14 +1,14 @@
 // SPDX-License-Identifier: Apache-2.0
-//! Implements the ring all-reduce, and the agreement of a ring's members on the next step.
+//! The ring all-reduce, and how a ring's members agree on the next step.
 
 use std::io;
 
 use super::link::{Link, Seat};
 
-/// The step of a member that has not computed anything yet.
+/// Step number of a member that has not computed anything yet.
 pub(super) const NO_STEP: u64 = u64::MAX;
 
-/// Returns the contribution of member `index` to element `at` in `step`.
+/// Returns what member `index` contributes to element `at` in `step`.
 pub(super) fn brings(index: usize, step: u64, at: usize) -> u32 {
     (index as u32 + 1).wrapping_mul(1 + (at as u32 % 7)).wrapping_add(step as u32)
 }
@@ -23,7 +23,7 @@ pub(super) fn sum(members: usize, step: u64, at: usize) -> u32 {
 /// Sends to the next member while receiving from the previous one.
 pub(super) type NeighbourExchange<'a> = dyn FnMut(&[u8], &mut [u8]) -> io::Result<()> + 'a;
 
-/// Sums `data` over the ring in place. Its length must be a multiple of the number of members.
+/// Sums `data` over the ring in place. The length must be a multiple of the number of members.
 pub(super) fn all_reduce(
     data: &mut [u32],
     (index, members): (usize, usize),
@@ -33,7 +33,7 @@ pub(super) fn all_reduce(
     let mut received = vec![0_u8; 4 * share];
     let piece = |number: usize| (number % members) * share..(number % members + 1) * share;
     for round in 0..2 * (members - 1) {
-        // The first half of the rounds is a reduce-scatter, the second an all-gather.
+        // The first half of the rounds is a reduce-scatter, the second half an all-gather.
         let sends = piece(index + 2 * members - round);
         let hears = piece(index + 2 * members - 1 - round);
         let bytes: Vec<u8> = data[sends].iter().flat_map(|value| value.to_ne_bytes()).collect();
@@ -46,7 +46,7 @@ pub(super) fn all_reduce(
     Ok(())
 }
 
-/// Returns the ring's next step, which is the smallest step that any started member has yet to do.
+/// Returns the ring's next step: the lowest step that a started member has not yet completed.
 pub(super) fn agree(
     own: u64,
     members: usize,
@@ -126,7 +126,7 @@ mod tests {
                 all_reduce(&mut data, (index, members), exchange).unwrap();
                 data
             });
-            // The expected sums are computed directly, without the closed form.
+            // Compute the expected sums directly instead of by the closed form.
             let all = |at| (0..members).map(|index| brings(index, 5, at)).sum::<u32>();
             let expected: Vec<u32> = (0..members * 3).map(all).collect();
             assert!(sums.iter().all(|found| *found == expected), "{members}");

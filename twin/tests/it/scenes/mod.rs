@@ -9,7 +9,8 @@ use lightloom_emulator::{RunSettings, emulate_with};
 use lightloom_twin::Twin;
 use lightloom_units::Picoseconds;
 
-/// A ring of nodes with four GPUs and two bundles each, and groups of four nodes on `gpus` GPUs.
+/// A ring of nodes with four GPUs and two bundles each, and a job on `gpus` GPUs in groups of four
+/// nodes.
 pub(crate) fn ring(nodes: u32, gpus: u32) -> String {
     format!(
         "kind: fabric\nversion: 2\nname: ring\nhbd: {{khop: {{nodes: {nodes}, gpus_per_node: 4, k: 2}}}}\n\
@@ -17,7 +18,7 @@ pub(crate) fn ring(nodes: u32, gpus: u32) -> String {
     )
 }
 
-/// Repeated all-reduces of 1 MiB under a control plane, with faults.
+/// Repeated all-reduces of 1 MiB, with this control plane and these faults.
 pub(crate) fn scene(seed: u64, repeat: u32, control: &str, faults: &str) -> String {
     format!(
         "kind: scenario\nversion: 2\nname: twin\non: {{fabric: ring.yaml}}\nseed: {seed}\ncollectives:\n  \

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-//! Two kinds of devices. Both obey immediately and, like real devices, refuse to use a
+//! Two kinds of devices. Both execute commands immediately and, like real devices, refuse to use a
 //! port twice. One also refuses commands of earlier epochs.
 
 use lightloom_control::inventory::Device;

@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 //! A depth-first search over copies of the shipping controller: every order of answers and every
-//! placement of a limited number of faults. Known states are not followed again.
+//! placement of a limited number of faults. The search does not continue from states that it
+//! already knows.
 
 use std::collections::{BTreeMap, BTreeSet, VecDeque};
 use std::sync::Arc;
@@ -29,10 +30,10 @@ pub(crate) struct Faults {
     pub count: u8,
     /// A command is carried out at any later moment, after its session was given up.
     pub late: bool,
-    /// A device dies for 20 s and returns unchanged.
+    /// A device is dead for 20 s and returns unchanged.
     pub die: bool,
-    /// The management of any devices is lost together for 20 s. Commands in flight may still
-    /// arrive, but no answer does. The devices stay unchanged.
+    /// Any set of devices loses its management for 20 s. Commands in flight may still arrive, but
+    /// no answer does.
     pub lose: bool,
     /// Several daemons: another takes over at any instant, with the next epoch, while the first one
     /// continues; and etcd does not answer a record.
@@ -99,7 +100,7 @@ pub(crate) struct Seen {
     pub states: u64,
     pub crashes: u64,
     pub deepest: u32,
-    /// How often each list of results was the end.
+    /// How often a path ended with each list of results.
     pub ends: BTreeMap<String, u64>,
     pub violations: Vec<(String, Vec<String>)>,
 }

@@ -139,7 +139,7 @@ impl Explorer {
         }
     }
 
-    /// Lets a former leader act where nothing prevents it.
+    /// Lets a former leader act if nothing prevents it.
     fn goes_on_deposed(&mut self, state: &mut State, actions: Vec<Action>) {
         let Some(mut deposed) = state.deposed.take() else { return };
         let epoch = deposed.epoch;
@@ -213,8 +213,8 @@ impl Explorer {
         }
     }
 
-    /// Lets etcd not answer a record, which it has or not. The daemon only reads then, and sends
-    /// nothing more.
+    /// Leaves a record without an answer, whether etcd has stored it or not. The daemon then only
+    /// reads, and sends no more changes.
     pub(super) fn is_not_answered(&mut self, before: &State, records: &[Record], rest: &[Action]) {
         for taken in [false, true] {
             let mut state = before.clone();
@@ -234,7 +234,7 @@ impl Explorer {
     }
 
     /// Lets etcd answer again without a loss of leadership. Unanswered records are gone, because
-    /// everything is written again.
+    /// the daemon rewrites everything.
     pub(super) fn goes_on(&mut self, mut state: State) {
         state.failed = None;
         state.say(|| "etcd answers".into());

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-//! A random storm of lost management, and its judge, which uses only the light and the visibility
-//! of each device.
+//! A random storm of lost management, and a judge that uses only the light and the visibility of
+//! each device.
 
 use std::collections::BTreeSet;
 
@@ -16,7 +16,7 @@ use super::world::{World, module};
 const NODES: u32 = 32;
 /// The limit for the bypass of a death with two witnesses, without other events.
 const BYPASSED_WITHIN: Micros = Micros::from_millis(50);
-/// The limit if an answer was lost just before, so that a hello on a fresh connection has to fail
+/// The limit if an answer was lost just before. A hello on a fresh connection then has to fail
 /// first.
 const BYPASSED_LATE: Micros = Micros::from_millis(100);
 

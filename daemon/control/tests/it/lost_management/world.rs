@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 //! A ring of modules under the shipping control core, in virtual time: nodes die, management is
-//! lost and returns, the daemon is killed. Only this world knows the true light, and the judge asks
-//! no policy.
+//! lost and returns, the daemon is killed. Only this world knows the true light, and the judge does
+//! not use the policies.
 
 use std::collections::{BTreeMap, BTreeSet};
 
@@ -76,7 +76,7 @@ pub(crate) struct World {
     pub(crate) lost: BTreeSet<DeviceName>,
     /// Lost devices whose lines the daemon's own machine cannot open.
     pub(crate) unopened: BTreeSet<DeviceName>,
-    /// A violated rule: the light of a device without management is missing at its far end.
+    /// A deliberately wrong world: a device without management sends no light to its far end.
     pub(crate) silence_is_darkness: bool,
     /// When each device last missed a request.
     unanswered: BTreeMap<DeviceName, Micros>,
@@ -87,7 +87,7 @@ pub(crate) struct World {
     pub(crate) answers_after: Micros,
     /// Every module on a living node answered when the last bypass was planned.
     may_move: bool,
-    /// Lit circuits that were cut then to move groups of a stopped job.
+    /// Lit circuits that this bypass cut to move groups of a stopped job.
     pub(crate) moved: u32,
     pub(crate) moves: u64,
     pub(crate) bypassed: Vec<(Micros, Vec<Part>)>,

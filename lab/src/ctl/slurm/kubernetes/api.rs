@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-//! A client of the Kubernetes API with bounded answers.
+//! A Kubernetes API client with bounded answers.
 
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
@@ -13,7 +13,7 @@ use ureq::Agent;
 use ureq::http::Request;
 use ureq::tls::{Certificate, RootCerts, TlsConfig};
 
-/// The folder of a pod's service account.
+/// Folder of the service account in a pod.
 const POD: &str = "/var/run/secrets/kubernetes.io/serviceaccount";
 const CONNECT_WITHIN: Duration = Duration::from_secs(2);
 const ANSWER_WITHIN: Duration = Duration::from_secs(30);
@@ -26,7 +26,7 @@ pub(super) struct ApiServer {
 }
 
 impl ApiServer {
-    /// Creates a client; each `None` stands for the value of the pod that this runs in.
+    /// Creates a client. Each `None` stands for the value of the pod that runs this program.
     pub(super) fn new(
         url: Option<&str>,
         token: Option<&Path>,
@@ -77,7 +77,7 @@ impl ApiServer {
         Ok(Self { url, agent: config.build().into(), token })
     }
 
-    /// Returns the status and body of a GET, or of a PATCH with `patch`.
+    /// Sends a GET, or a PATCH if there is a `patch`, and returns the status and the body.
     pub(super) fn ask(&self, path: &str, patch: Option<&Value>) -> anyhow::Result<(u16, Value)> {
         let token = self.token.as_ref().map(|file| {
             let token = std::fs::read_to_string(file);
@@ -105,7 +105,7 @@ impl ApiServer {
         let mut answer = match patch {
             None => self.agent.run(request.body(())?)?,
             Some(patch) => {
-                // JSON is valid YAML.
+                // JSON is also valid YAML.
                 let request = request.header("Content-Type", "application/apply-patch+yaml");
                 self.agent.run(request.method("PATCH").body(patch.to_string())?)?
             }
