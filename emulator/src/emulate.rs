@@ -9,6 +9,7 @@ use lightloom_engine::transport::Balance;
 use lightloom_fabric::fat_tree::SwitchTiming;
 use lightloom_planner::khop::Layout;
 use lightloom_planner::rfabric::demand::Demand;
+use lightloom_training::network::Network;
 use lightloom_units::Picoseconds;
 
 use crate::judge;
@@ -413,7 +414,7 @@ fn trains<'a>(
     let mut orders = Vec::new();
     for train in &scenario.train {
         let step = TrainStep::of(train, fabric, plan)?;
-        let cables = TrainStep::cables(fabric);
+        let cables = Network::cables_of(fabric);
         let seats = start.seats(&step, &members);
         orders.push(TrainOrder::new(train, step, cables, seats));
     }

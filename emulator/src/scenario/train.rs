@@ -303,14 +303,6 @@ impl TrainStep {
         let seconds = took.as_secs_f64();
         Convention::MfuFull.utilisation(model, *batch, recompute, gpus, peak, seconds)
     }
-
-    /// Returns the delays of the cables of a step on `fabric`, inside a domain and between domains.
-    #[must_use]
-    pub fn cables(fabric: &Fabric) -> [Picoseconds; 2] {
-        // Between GPUs there is one cable, or two through the switch of an island.
-        let inside = if fabric.hbd.ring().is_some() { 1 } else { 2 };
-        [fabric.hbd_links.inside_latency * inside, fabric.dcn.link_latency() * 2]
-    }
 }
 
 /// Returns the number of ranks that a job has in a dimension.

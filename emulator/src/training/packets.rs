@@ -300,16 +300,17 @@ fn gcd(a: u32, b: u32) -> u32 {
 
 /// Returns cables with data-sheet rates. Tasks have paces of their software.
 fn whole_links(network: &Network) -> [Cable; 2] {
-    let link = |bytes_per_second: f64, delay: u64| Cable {
+    let link = |bytes_per_second: f64, seconds: f64| Cable {
         rate: BitsPerSecond((bytes_per_second * 8.0) as u64),
-        delay: Picoseconds::from_nanos(delay),
+        delay: Picoseconds((seconds * 1e12).round() as u64),
     };
+    let [inside, between] = network.cable_seconds;
     let domain = match network.shape {
         // Half in each direction.
-        Shape::Ring | Shape::Torus => link(network.domain_rate / 2.0, 200),
-        Shape::Switch => link(network.domain_rate, 200),
+        Shape::Ring | Shape::Torus => link(network.domain_rate / 2.0, inside),
+        Shape::Switch => link(network.domain_rate, inside / 2.0),
     };
-    [domain, link(network.scale_out_rate, 500)]
+    [domain, link(network.scale_out_rate, between / 2.0)]
 }
 
 /// Returns cables with the effective data rates and the delays of the formulas.

@@ -11,6 +11,7 @@ pub use lightloom_collective::Shape;
 use lightloom_collective::{Algorithm, CollectiveKind, Generation, Hops, Pace, Site};
 use lightloom_fabric::fabric::Fabric;
 use lightloom_fabric::hbd::Grouping;
+use lightloom_units::Picoseconds;
 
 #[derive(Clone, Debug, PartialEq, Serialize)]
 pub struct Network {
@@ -23,6 +24,8 @@ pub struct Network {
     /// Data-sheet bytes per second and direction that a GPU has into the scale-out network.
     pub scale_out_rate: f64,
     pub leaf: ScaleOutLeaf,
+    /// Seconds of delay of the cables between two GPUs, inside a domain and between domains.
+    pub cable_seconds: [f64; 2],
 }
 
 /// A leaf of the scale-out network with its uplink rate per GPU.
@@ -94,6 +97,31 @@ pub struct UnevenDomains {
 }
 
 impl Network {
+    /// Returns usual delays of the cables between two GPUs: 200 ns for a cable of a domain, 500 ns for one
+    /// to a leaf.
+    #[must_use]
+    pub fn usual_cables(shape: Shape) -> [f64; 2] {
+        let inside = if shape == Shape::Switch { 2.0 } else { 1.0 };
+        [inside * 200e-9, 2.0 * 500e-9]
+    }
+
+    /// Returns the mean delays of the cables between two GPUs of `fabric`, inside a domain and between
+    /// domains.
+    #[must_use]
+    pub fn cables_of(fabric: &Fabric) -> [Picoseconds; 2] {
+        let links = &fabric.hbd_links;
+        let inside = if fabric.hbd.ring().is_some() {
+            // A ring passes each node forward and back, from loopback to loopback, over two fibres.
+            let gpus = u64::from(fabric.hbd.gpus_per_node());
+            let fibres = gpus.min(2);
+            let around = links.inside_latency * (gpus - fibres) + links.fibre_latency * fibres;
+            Picoseconds(around.0 / gpus)
+        } else {
+            links.inside_latency * 2
+        };
+        [inside, fabric.dcn.link_latency() * 2]
+    }
+
     #[must_use]
     pub fn inside(&self, group: Group) -> u64 {
         (1..=group.size.min(self.fitting(group)))
@@ -273,6 +301,7 @@ impl Network {
                 gpus: leaf_gpus,
                 up_rate: (packets + circuits) / leaf_gpus.max(1) as f64,
             },
+            cable_seconds: Self::cables_of(fabric).map(Picoseconds::as_secs_f64),
         }
     }
 }
@@ -289,6 +318,7 @@ mod tests {
             domain_rate: 450e9,
             scale_out_rate: 50e9,
             leaf: ScaleOutLeaf::NON_BLOCKING,
+            cable_seconds: [0.0; 2],
         }
     }
 

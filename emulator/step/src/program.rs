@@ -25,13 +25,29 @@ pub struct Exchange {
     /// Seconds on idle links.
     pub seconds: f64,
     pub pace: Pace,
+    /// Seconds of delay of the cables of a step, inside a domain and between domains.
+    pub cables: [f64; 2],
 }
 
 impl Exchange {
     #[must_use]
     pub fn part(&self, part: f64) -> Self {
         let (bytes, seconds) = (self.bytes * part, self.seconds * part);
-        Self { bytes, seconds, pace: self.pace.part(part), ..*self }
+        Self { bytes, seconds, pace: self.pace.part(part), ..*self }.over_cables()
+    }
+
+    /// Makes each step take at least the delay of its cables.
+    #[must_use]
+    pub fn over_cables(mut self) -> Self {
+        if self.is_empty() {
+            return Self { seconds: 0.0, ..self };
+        }
+        for (at, cable) in self.cables.into_iter().enumerate() {
+            let missing = (cable - self.pace.step_seconds[at]).max(0.0);
+            self.pace.step_seconds[at] += missing;
+            self.seconds += self.pace.steps[at] * missing;
+        }
+        self
     }
 
     #[must_use]
@@ -86,14 +102,19 @@ impl Stretch {
         Self::compute("", 0.0).covered(exchange, 1.0, Overlap::Before)
     }
 
+    /// Returns the exposed and the hidden part of its exchange.
+    #[must_use]
+    pub fn parts(&self, exchange: &Exchange) -> [Exchange; 2] {
+        [exchange.part(self.shown), exchange.part(1.0 - self.shown)]
+    }
+
     /// Returns the time that the exchange adds to the computing.
     #[must_use]
     pub fn added_seconds(&self) -> f64 {
         let Some(exchange) = &self.exchange else { return 0.0 };
-        let shown = self.shown * exchange.seconds;
-        let beyond =
-            if self.cover == Overlap::Beside { 0.0 } else { exchange.seconds - self.seconds };
-        f64::from(self.count) * shown.max(beyond)
+        let [shown, hidden] = self.parts(exchange).map(|part| part.seconds);
+        let beyond = if self.cover == Overlap::Beside { 0.0 } else { hidden - self.seconds };
+        f64::from(self.count) * (shown + beyond.max(0.0))
     }
 }
 
@@ -151,7 +172,7 @@ impl LayerProgram {
                 _ => spent.expert += added,
             }
             if stretch.cover == Overlap::Beside {
-                beside += (1.0 - stretch.shown) * exchange.seconds;
+                beside += stretch.parts(exchange)[1].seconds;
             }
         }
         spent.expert += (beside - spent.total()).max(0.0);

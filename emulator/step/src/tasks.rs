@@ -366,8 +366,9 @@ impl Maker<'_> {
             };
             front = self.compute(name, slot, std::mem::take(&mut pending), front);
             if stretch.cover == Overlap::Beside {
-                beside = self.exchange(slot.stage, &exchange.part(1.0 - stretch.shown), beside);
-                front = self.exchange(slot.stage, &exchange.part(stretch.shown), front);
+                let [shown, hidden] = stretch.parts(exchange);
+                beside = self.exchange(slot.stage, &hidden, beside);
+                front = self.exchange(slot.stage, &shown, front);
                 continue;
             }
             for _ in 0..stretch.count {
@@ -381,7 +382,7 @@ impl Maker<'_> {
     /// Adds computing and its overlapped exchange.
     fn covered(&mut self, slot: StagePass, stretch: &Stretch, mut front: Front) -> Front {
         let Some(exchange) = &stretch.exchange else { return front };
-        let (shown, hidden) = (exchange.part(stretch.shown), exchange.part(1.0 - stretch.shown));
+        let [shown, hidden] = stretch.parts(exchange);
         if stretch.cover == Overlap::Before {
             front = self.exchange(slot.stage, &shown, front);
         }

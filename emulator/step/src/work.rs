@@ -288,7 +288,8 @@ impl StepWork {
     fn transfer_seconds(&self, layer: &Passes) -> f64 {
         let Some(transfer) = &self.transfer else { return 0.0 };
         let cover = layer.forward.total().min(layer.backward.total() - layer.weight_gradient);
-        (self.transfer_shown * transfer.seconds).max(transfer.seconds - cover)
+        let [shown, hidden] = [self.transfer_shown, 1.0 - self.transfer_shown];
+        transfer.part(shown).seconds + (transfer.part(hidden).seconds - cover).max(0.0)
     }
 
     /// Returns the exposed communication of replicas: of weights before the first layer of a pass, of

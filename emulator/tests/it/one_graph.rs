@@ -180,6 +180,7 @@ fn changed_overlap_of_one_layer_moves_both_evaluations_equally() {
         domain_rate: 450e9,
         scale_out_rate: 50e9,
         leaf: ScaleOutLeaf::NON_BLOCKING,
+        cable_seconds: Network::usual_cables(Shape::Switch),
     };
     let job = Job {
         model: &model,

@@ -39,6 +39,7 @@ fn network() -> Network {
         domain_rate: 800e9,
         scale_out_rate: 50e9,
         leaf: ScaleOutLeaf::NON_BLOCKING,
+        cable_seconds: [0.0; 2],
     }
 }
 

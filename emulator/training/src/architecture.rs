@@ -54,6 +54,7 @@ pub fn with_rates(
         domain_rate,
         scale_out_rate: scale_out,
         leaf: ScaleOutLeaf::NON_BLOCKING,
+        cable_seconds: Network::usual_cables(shape),
     })
 }
 

@@ -218,6 +218,7 @@ impl Accelerator {
             domain_rate: self.scale_up_rate.0.bytes_per_second(),
             scale_out_rate: self.scale_out_rate.0.bytes_per_second(),
             leaf: ScaleOutLeaf::NON_BLOCKING,
+            cable_seconds: Network::usual_cables(shape),
         }
     }
 

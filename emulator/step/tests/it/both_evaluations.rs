@@ -23,7 +23,8 @@ fn exchange(
     seconds: f64,
 ) -> Exchange {
     let group = Group { size: group[0].into(), stride: group[1].into() };
-    Exchange { purpose, kind, group, bytes: seconds * RATE, seconds, pace: Pace::BARE }
+    let (bytes, cables) = (seconds * RATE, [0.0; 2]);
+    Exchange { purpose, kind, group, bytes, seconds, pace: Pace::BARE, cables }
 }
 
 fn product(

@@ -62,12 +62,14 @@ impl Job<'_> {
     ) -> Exchange {
         let links = &self.calibration.network;
         let (seconds, pace) = self.network.exchange(kind, group, bytes, links);
-        Exchange { purpose, kind: Some(kind), group, bytes, seconds, pace }
+        let cables = self.network.cable_seconds;
+        Exchange { purpose, kind: Some(kind), group, bytes, seconds, pace, cables }.over_cables()
     }
 
     fn neighbour(&self, purpose: TaskPurpose, group: Group, bytes: f64) -> Exchange {
         let (seconds, pace) = self.network.neighbour(group, bytes, &self.calibration.network);
-        Exchange { purpose, kind: None, group, bytes, seconds, pace }
+        let cables = self.network.cable_seconds;
+        Exchange { purpose, kind: None, group, bytes, seconds, pace, cables }.over_cables()
     }
 
     /// Returns the share of the dispatched values that are sent. With DeepEP or HybridEP a token is
