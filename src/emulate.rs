@@ -89,8 +89,7 @@ pub fn run(
     control: Option<&dyn MakeControl>,
 ) -> anyhow::Result<VerbOutcome> {
     if arguments.prove_reuse && arguments.look.is_asked_for() {
-        let message = "--prove-reuse does not apply with --timeline, --pcap, --links-out or series: then \
-            everything is simulated";
+        let message = "--prove-reuse has no effect with --timeline, --pcap, --links-out or series, because then everything is simulated";
         return Err(WrongUsage(message.to_owned()).into());
     }
     arguments.look.refuse_idle()?;

@@ -42,7 +42,9 @@ fn is_input(path: &Path) -> bool {
 pub fn destination(text: &str) -> Result<PathBuf, String> {
     let path = PathBuf::from(text);
     if text == "-" {
-        return Err("results go to standard output by default: leave it out, or name a file".into());
+        return Err(
+            "results go to standard output by default: omit the option, or name a file".into()
+        );
     }
     if path.exists() && !path.is_file() {
         let is_folder = path.is_dir();

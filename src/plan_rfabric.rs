@@ -210,7 +210,7 @@ fn choice_text(choice: &SyncChoice) -> String {
     };
     let change = choice.switching_ps.map_or(String::new(), |switching| {
         format!(
-            "A change of circuits takes {}; slack before the phase is {}.\n",
+            "A circuit change takes {}; the slack before the phase is {}.\n",
             rounded(switching),
             rounded(choice.slack_ps)
         )

@@ -343,7 +343,7 @@ fn fabric_text(fabric: &FabricFigures) -> String {
     }
     let refused = fabric.first_refusal.as_ref().map_or(String::new(), |why| {
         format!(
-            "no plan for {} of the moments; first reason: {why}\n",
+            "no plan exists for {} of the moments; first reason: {why}\n",
             percent(1.0 - fabric.planned)
         )
     });

@@ -344,7 +344,7 @@ fn text(result: &RlResult) -> String {
          Tokens/s by GPUs per replica, one size and a shared queue: {}.\n\
          Generation takes at least {} with any sizes. Trainer: TP {}, CP {}, PP {}, DP {}.\n\
          Assumed: in closed form; non-blocking networks; rewards cost no time; 16-bit weights and caches; a cache is\n\
-         reserved for all its tokens; the scheduler knows the lengths of the previous step only.\n",
+         reserved for all its tokens; the scheduler knows only the lengths of the previous step.\n",
         result.model,
         result.generation_gpus,
         result.accelerator,
@@ -380,7 +380,7 @@ fn four_columns(result: &RlResult) -> String {
         table.row([name.to_owned(), one, follow]);
     }
     format!(
-        "{table}With one topology a step communicates for {:.0} ms longer; assumed to extend the step fully.\n\n",
+        "{table}With one topology, communication takes {:.0} ms longer per step; all of it is assumed to extend the step.\n\n",
         1e3 * longer
     )
 }

@@ -303,7 +303,7 @@ fn recorded_step(paths: &[PathBuf], tensor: Option<u32>) -> anyhow::Result<(Reco
     }
     if taken.unknown > 0 {
         output::note(&format!(
-            "{} NCCL kernels are not described (`Collective name`, sizes, `dtype`, ranks): they keep their time",
+            "{} NCCL kernels lack a description (`Collective name`, sizes, `dtype`, ranks) and keep their time",
             taken.unknown
         ));
     }

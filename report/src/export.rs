@@ -96,7 +96,7 @@ pub enum ExportError {
     #[error("the plan has no phase `{name}`; it has {known}")]
     NoSuchPhase { name: String, known: String },
     /// The format describes rings, and the plan has no suitable ring.
-    #[error("`{format}` describes rings, and this plan has none that it could")]
+    #[error("`{format}` describes rings, but this plan has none that it can describe")]
     NoRing { format: &'static str },
 }
 

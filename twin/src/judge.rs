@@ -106,7 +106,7 @@ impl Judge {
             return;
         };
         if self.unknown.contains(device) {
-            self.note(format!("no blind retry: at {now} {device} moves and was not read since"));
+            self.note(format!("no blind retry: at {now} {device} moves without having been read"));
         }
         let Some(open) = &self.durable.open else {
             return self.note(format!("I5: at {now} {device} moves without a transaction"));
@@ -114,7 +114,7 @@ impl Judge {
         let named = open.intent.after.get(device).filter(|_| open.intent.txn == *txn);
         let Some(named) = named else {
             return self
-                .note(format!("write-ahead: at {now} {device} moves and is not journalled"));
+                .note(format!("write-ahead: at {now} {device} moves without a journal record"));
         };
         let unnamed = moves.iter().find(|one| !named.contains_key(&one.slot)).map(|one| one.slot);
         let slots: BTreeSet<_> = moves.iter().map(|one| one.slot).collect();
@@ -133,7 +133,7 @@ impl Judge {
             if let Some((slot, to)) = wanted.iter().find(|(slot, to)| at(true_one, **slot) != **to)
             {
                 self.note(format!(
-                    "I3: {device} slot {slot} is not at {to}, and its change is committed"
+                    "I3: {device} slot {slot} is not at {to}, although its change is committed"
                 ));
             }
         }

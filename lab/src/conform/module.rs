@@ -34,10 +34,10 @@ const UNTESTABLE: [(&str, &str); 5] = [
         "Set default, Reset, power-on path",
         "flash memory wears out, and a restart may interrupt traffic",
     ),
-    ("registers over I2C, CDB", "the suite has the serial line only"),
+    ("registers over I2C, CDB", "the suite uses only the serial line"),
     ("events", "the suite cannot interrupt incoming light"),
     ("a fire acts only once across a restart", "the suite does not restart a module"),
-    ("settle time and power at the tap", "this needs a light source and a power meter"),
+    ("settle time and power at the tap", "testing this requires a light source and a power meter"),
 ];
 
 pub struct ModuleSuite {
@@ -344,7 +344,7 @@ impl ModuleSuite {
         let before = self.group;
         let judged = cleared.and_then(|()| self.status()).map(|status| match before {
             Some((group, path)) if status.active[group] != path => CaseVerdict::Misbehaves(
-                format!("group {group} was at path {path} and is at {}", status.active[group]),
+                format!("group {group} was at path {path} and is now at {}", status.active[group]),
             ),
             _ => CaseVerdict::Passed,
         });

@@ -21,7 +21,10 @@ const UNTESTABLE: [(&str, &str); 4] = [
     ("*RST", "its effect on light differs between models"),
     ("CONN:ONLY, DISC:ALL", "they drop circuits that the suite did not make"),
     ("PORT:DISable", "the suite only connects and disconnects ports"),
-    ("insertion loss and optical switching time", "this needs a light source and a power meter"),
+    (
+        "insertion loss and optical switching time",
+        "testing this requires a light source and a power meter",
+    ),
 ];
 
 pub struct ScpiSuite {

@@ -65,7 +65,9 @@ impl CtlSession {
 
     fn ask_for(&self, asked: &Phase, phase: &str) -> anyhow::Result<VerbOutcome> {
         let Some(least) = asked.least else {
-            return Err(WrongUsage("give the time of use, such as `--for 800ms`".into()).into());
+            return Err(
+                WrongUsage("give the minimum time of use, such as `--for 800ms`".into()).into()
+            );
         };
         let (in_ms, for_ms) = (ms(asked.within)?, ms(least)?);
         let lease_ms = asked.lease.map(ms).transpose()?.unwrap_or(in_ms + for_ms);

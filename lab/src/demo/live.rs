@@ -233,10 +233,10 @@ impl Demonstration {
         let count = self.live.digests.len();
         let of = |name: &str| self.live.steps.iter().find(|step| step.name == name);
         let followed = of("drained in Slurm").map_or_else(
-            || format!("{DIES} dies and its ring is bypassed"),
+            || format!("{DIES} fails and its ring is bypassed"),
             |step| {
                 format!(
-                    "{DIES} dies: drained in Slurm {:.0} ms later, the next job is on whole rings",
+                    "{DIES} fails: it is drained in Slurm {:.0} ms later, and the next job is on whole rings",
                     step.took_ms
                 )
             },

@@ -104,7 +104,7 @@ pub(crate) fn report(arguments: &JobReport) -> anyhow::Result<VerbOutcome> {
         return Ok(VerbOutcome::Good);
     }
     let (late, within) = (late.join(", "), within.as_secs_f64());
-    output::note(&format!("missed: {late} had a gap longer than {within:.3} s"));
+    output::note(&format!("missed: the gap of {late} was longer than {within:.3} s"));
     Ok(VerbOutcome::Bad)
 }
 

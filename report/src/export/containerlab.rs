@@ -38,7 +38,7 @@ fn ring(plan: &RingPlan<'_>) -> Result<Export, ExportError> {
     let dark = plan.fabric.hbd.fibres().count() - plan.plan.circuits.len();
     let mut lost = vec![
         format!("{dark} dark fibres: a container has the links that carry light"),
-        "GPUs, rates, delays and the paths between which a bundle switches".to_owned(),
+        "GPUs, rates, delays and the paths of each bundle".to_owned(),
     ];
     lost.extend(plan.lost_small_rings());
     Ok(Export::one("plan.clab.yml", text, lost))

@@ -21,7 +21,7 @@ pub(super) const FORMAT: ExportFormat = ExportFormat {
     name: "kubernetes",
     about: "Kubernetes node labels (YAML): ring, place in it, job, switches above",
     ring: Ok(export),
-    fat_tree: Err("its file describes leaves and not the hosts below them"),
+    fat_tree: Err("the fabric file describes leaves, not the hosts below them"),
 };
 
 fn export(plan: &RingPlan<'_>) -> Result<Export, ExportError> {

@@ -37,7 +37,7 @@ const GPUS: [&str; 2] = ["nvidia.com/gpu", "amd.com/gpu"];
 const COUNTS: [&str; 2] = ["nvidia.com/gpu.count", "amd.com/gpu.count"];
 
 pub(super) const KIND: LogKind = LogKind {
-    name: "Kubernetes nodes with labels of their place",
+    name: "Kubernetes nodes with location labels",
     from: "kubectl get nodes -o json",
     is: |text| {
         let labels = [TIER, LAYER].into_iter().chain(LEVELS).chain(DOMAINS).chain(GPUS);

@@ -52,7 +52,7 @@ fn elected(gnmi: &mut GnmiSuite) -> Result<Result<u128, CaseVerdict>, ExchangeEr
             if !takes_all {
                 return Ok(Ok(id));
             }
-            "it accepts any election id, and also none: it does not arbitrate".to_owned()
+            "it accepts any election id, or none at all: it does not arbitrate".to_owned()
         }
         Err(status) if status.code() == Code::PermissionDenied => {
             return Ok(Err(CaseVerdict::Misbehaves(format!(

@@ -160,7 +160,7 @@ fn made(
             Err(CaseVerdict::Misbehaves("a Set was accepted, but its connection is missing".into()))
         }
         other => Err(CaseVerdict::Misbehaves(format!(
-            "the connection is {other} and does not become CONNECTED"
+            "the connection stays {other} and does not become CONNECTED"
         ))),
     })
 }
@@ -179,7 +179,7 @@ fn set_up(gnmi: &mut GnmiSuite) -> CaseResult {
     let switch = made!(gnmi, &name, (&input, &output));
     match switch.unlit(&switch.connection(&name)) {
         None => Ok(CaseVerdict::Passed),
-        Some(why) => found(format!("it is CONNECTED, and {why}")),
+        Some(why) => found(format!("it is CONNECTED, but {why}")),
     }
 }
 

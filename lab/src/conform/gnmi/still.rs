@@ -359,7 +359,7 @@ fn connected(gnmi: &mut GnmiSuite) -> CaseResult {
         if connection.status == "CONNECTED" {
             there += 1;
             if let Some(why) = switch.unlit(connection) {
-                return found(format!("connection `{name}` is CONNECTED, and {why}"));
+                return found(format!("connection `{name}` is CONNECTED, but {why}"));
             }
         }
     }

@@ -166,7 +166,7 @@ impl ShownSwitch {
             if port.peer != *other {
                 let (peer, other) = (port.peer.as_deref(), other.as_deref().unwrap_or("?"));
                 let peer = peer.unwrap_or("no port");
-                return Some(format!("the peer of `{name}` is {peer} and not `{other}`"));
+                return Some(format!("the peer of `{name}` is {peer} rather than `{other}`"));
             }
             if port.connected == Some(false) {
                 return Some(format!("`{name}` is not connected"));

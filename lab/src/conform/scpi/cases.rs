@@ -22,7 +22,7 @@ pub(super) const STILL: &[Tested<ScpiSuite>] = &[
         case(
             "status-byte",
             "IEEE 488.2 10.36, SCPI-99 4.1.3.1",
-            "*STB? has bit 2 while errors are queued",
+            "*STB? sets bit 2 while errors are queued",
         ),
         status_byte,
     ),
@@ -166,9 +166,9 @@ fn error_left(scpi: &mut ScpiSuite) -> CaseResult {
     let left = scpi.error()?;
     let next = scpi.error()?;
     if next != 0 {
-        return found(format!("one wrong command left {left} and {next}"));
+        return found(format!("one wrong command queued two errors, {left} and {next}"));
     }
-    holds((-199..=-100).contains(&left), || format!("a wrong command left {left}"))
+    holds((-199..=-100).contains(&left), || format!("a wrong command queued error {left}"))
 }
 
 fn status_byte(scpi: &mut ScpiSuite) -> CaseResult {

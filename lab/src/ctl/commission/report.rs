@@ -179,9 +179,9 @@ impl CommissionReport {
         page.lines(bad.map(FibreReport::text).collect());
         match self.fibres.iter().filter(untried).count() {
             0 => {}
-            untried => {
-                page.lines(vec![format!("{untried} not tested, because their modules cannot be")])
-            }
+            untried => page.lines(vec![format!(
+                "{untried} not tested, because their modules cannot be tested"
+            )]),
         }
         page.lines(
             self.exchange

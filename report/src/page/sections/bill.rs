@@ -120,7 +120,7 @@ fn picture(billed: &Billed) -> Option<Picture> {
             ..Bar::default()
         }
     };
-    let caption = "Mean over the seeds, as a share of all GPU-hours. GPUs without a job have a colour of their own.";
+    let caption = "Mean over the seeds, as a share of all GPU-hours. GPUs without a job have a separate colour.";
     Picture::bars("bill-bars", "GPU-hours lost", bars.map(bar), caption)
 }
 
