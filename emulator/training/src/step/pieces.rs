@@ -106,7 +106,7 @@ impl Job<'_> {
     }
 
     /// Returns the layers of chunk `place` of `places`. With balanced ends, the first and the last
-    /// chunk hold one layer less; otherwise the first chunks hold the remainder.
+    /// chunk hold one layer fewer; otherwise the first chunks hold the remainder.
     #[must_use]
     pub fn layers_of(&self, place: u32, places: u32) -> std::ops::Range<u32> {
         let layers = self.model.layers;

@@ -271,8 +271,8 @@ mod tests {
             one_hop,
             "one ring edge leaves each leaf"
         );
-        // A rank holds a sixteenth of its stage's experts, like the rank 16 ranks (two leaves)
-        // later.
+        // A rank holds a sixteenth of its stage's experts. Its replica is 16 ranks, or two leaves,
+        // away.
         assert_eq!(gradients.bytes(LeafId(0), LeafId(2)).0, 8 * experts * 2 / 2 / 16);
         let sharded =
             Training { sharding: Sharding::Sharded, ..job }.data_parallel_traffic(Demand::none(8));
