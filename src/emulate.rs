@@ -177,7 +177,7 @@ fn conclude(
     if result.never_ended {
         output::note(&text::never_ended(result));
     }
-    // If jobs train and there are no other workloads, the result's rows are their steps.
+    // If only training jobs run, the result's rows are their steps.
     let rows = match result.workloads.is_empty() && !result.steps.is_empty() {
         true => "steps",
         false => "workloads",

@@ -12,7 +12,7 @@ use lightloom_fabric::document::{self, Diagnostic, codes};
 use lightloom_fabric::provenance::{Input, Inputs};
 use lightloom_fabric::trace::MAX_TRACE_BYTES;
 
-/// Returns the name by which the user knows a file: `-` is standard input.
+/// Returns the user's name for a file: `-` is standard input.
 pub fn name(path: &Path) -> String {
     if is_standard_input(path) { "<stdin>".to_owned() } else { path.display().to_string() }
 }
@@ -140,8 +140,7 @@ pub fn text_beside(path: &Path, named: &str) -> Result<String, String> {
 /// Writes `contents` to `path` atomically: it writes a temporary file in the same folder and
 /// renames it. Pipes and devices are written directly.
 ///
-/// # Errors
-/// If the folder or the file cannot be written. `path` then keeps its previous contents.
+/// # Errors If writing to the folder or the file fails. `path` then keeps its previous contents.
 pub fn write(path: &Path, contents: &[u8]) -> anyhow::Result<()> {
     let failed = || format!("cannot write {}", path.display());
     let target = fs::canonicalize(path).unwrap_or_else(|_| path.to_owned());

@@ -541,7 +541,7 @@ fn broken_parts(count: usize) -> String {
     }
 }
 
-/// Explains avoidable waste: there are no jobs, or the placement respects ToRs.
+/// Explains avoidable waste: the fabric has no jobs, or the placement respects ToRs.
 fn reserve_note(plan: &Plan) -> &'static str {
     if plan.jobs.is_empty() {
         return "(the fabric has no `jobs`, so all GPUs are idle: add `jobs: [{name: train, gpus: all, tp: 32}]`)\n";

@@ -35,7 +35,7 @@ const fn verb(name: &'static str, about: &'static str, example: &'static str) ->
     Verb { name, about, example }
 }
 
-/// All verbs of the second program, in help order.
+/// Verbs of the second program, in help order.
 pub const VERBS: &[Verb] = &[
     verb("demo", "Plan 2,880 GPUs, let a node fail, and open the report", "lightloom demo"),
     verb(

@@ -88,12 +88,12 @@ pub(crate) struct Arguments {
 const FAULT_RATIOS: [f64; 9] = [0.0, 0.01, 0.02, 0.03, 0.04, 0.05, 0.06, 0.07, 0.10];
 const SNAPSHOTS: u64 = 10;
 
-/// Maximum number of moments for which a fabric is planned. Each one plans every job twice.
+/// Maximum number of moments to plan a fabric for. Each one plans every job twice.
 const MOST_MOMENTS: usize = 10;
 
 const USUAL_TP: [u32; 4] = [8, 16, 32, 64];
 
-/// Returns the group sizes that the user requested, or those of the fabric's jobs.
+/// Returns the group sizes that the user requested, or else the fabric jobs' sizes.
 fn group_sizes(asked: &[u32], fabric: Option<&Fabric>) -> anyhow::Result<Vec<u32>> {
     require_group(asked)?;
     let mut sizes: Vec<u32> = match (asked, fabric) {

@@ -340,7 +340,7 @@ impl CtlSession {
         Ok(if is_bad { VerbOutcome::Bad } else { shown })
     }
 
-    /// Without differences, there is no drift only if every device was read and the journal is
+    /// An empty list proves that nothing drifted only if every device was read and the journal is
     /// intact.
     fn drift(&self) -> anyhow::Result<VerbOutcome> {
         let response = self.client.get("/v1/drift")?;

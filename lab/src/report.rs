@@ -61,10 +61,10 @@ pub(crate) struct Arguments {
     /// if there is no fabric, plan or buy file].
     #[arg(long, value_name = "LIST", value_delimiter = ',')]
     arch: Vec<String>,
-    /// Number of GPUs in the cluster, if there is no fabric or plan.
+    /// Number of GPUs in the cluster, if neither a fabric nor a plan is an input.
     #[arg(long, value_name = "N", default_value_t = 2880)]
     gpus: u32,
-    /// Number of GPUs per node, if there is no fabric or plan.
+    /// Number of GPUs per node, if neither a fabric nor a plan is an input.
     #[arg(long, value_name = "R", default_value_t = 4, value_parser = clap::value_parser!(u32).range(1..=64))]
     gpus_per_node: u32,
     /// Number of random assignments of trace servers to nodes [default: 40, fewer above 10,000
@@ -98,7 +98,7 @@ impl From<PageForm> for RenderForm {
 
 const DESIGNS: [&str; 8] =
     ["khop:2", "khop:3", "nvl:36", "nvl:72", "nvl:576", "tpuv4", "sip-ring", "big-switch"];
-/// Size of the cluster in the published study, whose figures appear only on pages about that size.
+/// Size of the cluster in the published study, and pages about other sizes omit its figures.
 const STUDY_GPUS: u32 = 2880;
 const SAMPLES: u64 = 40;
 const MOST_SAMPLED_GPUS: u64 = 400_000;

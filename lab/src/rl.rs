@@ -91,7 +91,7 @@ pub(crate) struct Arguments {
     /// Time that software needs to change replicas, in addition to the transfer of bytes.
     #[arg(long, default_value = "1s", value_name = "TIME")]
     change: Picoseconds,
-    /// Let a replica of the best size fail at this time, and show what it costs.
+    /// Let a replica of the best size fail at this time, and show the cost.
     #[arg(long, value_name = "TIME")]
     death: Option<Picoseconds>,
     /// Random seed of the lengths [default: 1, or the fabric job's].
@@ -108,7 +108,7 @@ enum LoopArgument {
     /// Train on the samples of the previous step.
     #[default]
     OneStepOff,
-    /// Start to train with each sample as soon as it is complete.
+    /// Train with each sample as soon as generation completes it.
     Streaming,
     /// Never wait for the last sample.
     Asynchronous,

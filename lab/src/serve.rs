@@ -39,7 +39,7 @@ pub(crate) struct Arguments {
     /// Requests per minute; arrivals are Poisson.
     #[arg(long, value_name = "N", value_parser = clap::value_parser!(u32).range(1..=10_000_000))]
     per_minute: u32,
-    /// Duration for which requests arrive.
+    /// Duration of the arrivals.
     #[arg(long = "for", value_name = "TIME", default_value = "10min")]
     lasts: Picoseconds,
     /// A shipped accelerator, or a YAML file that describes one.

@@ -95,7 +95,7 @@ struct Exec {
     /// Run on all nodes at the same time; each node's output goes to a separate log.
     #[arg(long)]
     all: bool,
-    /// Name of the run, whose logs are in log/NAME.
+    /// Name of the run; its logs are in log/NAME.
     #[arg(long, value_name = "NAME", default_value = "run", requires = "all")]
     name: String,
     /// Kill a program that runs longer, such as 60s [default: no limit].

@@ -57,7 +57,7 @@ pub type FatTreeWriter = Result<fn(&FatTreePlan<'_>) -> Result<Export, ExportErr
 #[derive(Clone, Copy, Debug)]
 pub struct ExportFormat {
     pub name: &'static str,
-    /// One-line description that names the consuming program.
+    /// Describes the format in one line and names the consuming program.
     pub about: &'static str,
     /// How plans without optical switches are exported.
     pub ring: RingWriter,

@@ -126,7 +126,7 @@ impl Judge {
         }
     }
 
-    /// Checks I3: a committed change must be in effect wherever the light is known.
+    /// Checks I3: a committed change must be in effect wherever we know the light.
     pub(crate) fn holds(&mut self, goal: &Fabric, truths: &BTreeMap<DeviceName, Positions>) {
         for (device, wanted) in goal {
             let Some(true_one) = truths.get(device) else { continue };

@@ -68,7 +68,7 @@ pub enum LogTrouble {
     /// A referenced switch is not defined.
     #[error("switch {0} is referenced but not defined")]
     NoSwitch(String),
-    /// None of the hosts in a file is in the topology.
+    /// The topology contains no host from this file.
     #[error("none of its {count} hosts ({first}, …) is in {topology}: logs of different clusters")]
     OtherCluster { count: usize, first: String, topology: String },
     /// A host is not in the topology.
@@ -107,7 +107,7 @@ pub enum LogTrouble {
 }
 
 impl LogTrouble {
-    /// Returns what can still be used, or what to do.
+    /// Returns the remaining usable information, or what to do.
     #[must_use]
     pub fn still(&self) -> String {
         match self {

@@ -19,7 +19,8 @@ use super::case::{
 use super::link::{ExchangeError, Link};
 
 const SILENCE: Duration = Duration::from_millis(50);
-/// The device must answer every request except a fire within this time plus that of the line.
+/// The device must answer every request except a fire within this time plus the line's transmission
+/// time.
 const PROMPT: Duration = Duration::from_millis(10);
 /// The time for twice 151 bytes at 921,600 bits per second, and a margin for the host's scheduling.
 const LINE: Duration = Duration::from_millis(15);
@@ -157,8 +158,7 @@ impl ModuleSuite {
         line[..length].to_vec()
     }
 
-    /// Returns the next reply, whatever its number, or `None` if none arrives within the given
-    /// time.
+    /// Returns the next reply with any number, or `None` if none arrives within the given time.
     fn hear(&mut self, within: Duration) -> Result<Option<Reply>, ExchangeError> {
         let began = self.link.now();
         loop {

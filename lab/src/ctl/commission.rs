@@ -151,7 +151,7 @@ impl CtlSession {
         Ok(serials)
     }
 
-    /// Runs rounds until the light source at every end is known, then returns every module to its
+    /// Runs rounds until every end's light source is identified, then returns every module to its
     /// initial path.
     fn try_light(
         &self,

@@ -26,7 +26,7 @@ pub(super) struct Phase {
     /// Minimum time of use
     #[arg(long = "for", value_name = "TIME", value_parser = time::duration, requires = "phase")]
     least: Option<Duration>,
-    /// Time in which other jobs may not request phases [default: until the phase is over]
+    /// How long to exclude other jobs' requests [default: until the phase is over]
     #[arg(long, value_name = "TIME", value_parser = time::duration)]
     lease: Option<Duration>,
     /// Job that holds the lease

@@ -71,7 +71,7 @@ struct Follow {
     /// Show the changes once without making them.
     #[arg(long)]
     dry_run: bool,
-    /// Interval in seconds at which to read the scheduler while the daemon reports no change.
+    /// Interval in seconds between readings of the scheduler while the daemon reports no change.
     #[arg(long, value_name = "SECONDS", default_value_t = 5, value_parser = clap::value_parser!(u64).range(1..=3600))]
     every: u64,
 }

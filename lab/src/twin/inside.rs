@@ -20,7 +20,7 @@ pub(crate) enum Verb {
     /// Run as the first process inside.
     #[command(hide = true, after_help = "Example: started by `lightloom twin hold`")]
     Init(Dir),
-    /// Test what the kernel permits.
+    /// Test the kernel's permissions.
     #[command(hide = true, after_help = "Example: started by `lightloom twin up`")]
     Probe,
     /// Read a change that lightloomd made from standard input, and write the ranks.

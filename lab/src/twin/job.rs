@@ -29,7 +29,7 @@ pub(crate) struct JobRing {
     /// Size of the vector that each step sums, such as 1MiB.
     #[arg(long, value_name = "SIZE", default_value = "1MiB", value_parser = size)]
     size: usize,
-    /// Pause between two steps, which stands in for computation.
+    /// Pause between two steps, which represents computation.
     #[arg(long, value_name = "TIME", default_value = "1ms", value_parser = super::time)]
     pause: Duration,
     /// Node that takes part.

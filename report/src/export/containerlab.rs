@@ -2,7 +2,7 @@
 //! containerlab: hosts (or leaves) as Linux containers, fibres with light (or circuits) as links.
 //!
 //! Source: containerlab's `schemas/clab.schema.json` and its manual, "Topology definition".
-//! Interfaces are named after their ports, within the 15 characters that Linux permits.
+//! Interfaces bear the names of their ports, within the 15 characters that Linux permits.
 
 use std::fmt::Write;
 

@@ -8,7 +8,7 @@ use lightloom_units::id::{GroupId, NodeId};
 
 use super::{ExportError, ExportNames};
 
-/// A plan, its fabric and the names of its nodes.
+/// A plan, its fabric and the node names.
 #[derive(Clone, Debug)]
 pub struct RingPlan<'a> {
     pub fabric: &'a Fabric,
@@ -155,7 +155,7 @@ impl<'a> RingPlan<'a> {
         self.fabric.dcn.tors(self.fabric.hbd.nodes()).div_ceil(self.fabric.dcn.tors_per_domain())
     }
 
-    /// Lists what a format that assigns nodes to rings, without GPUs or light, omits.
+    /// Lists the omissions of a format that assigns nodes to rings, without GPUs or light.
     pub(super) fn lost_below_nodes(&self) -> Vec<String> {
         let bundles = self.plan.transceivers.len();
         let circuits = self.plan.circuits.len();
@@ -167,7 +167,7 @@ impl<'a> RingPlan<'a> {
         lost
     }
 
-    /// Returns what a format without GPUs omits.
+    /// Returns the omission of a format without GPUs.
     pub(super) fn lost_small_rings(&self) -> Option<String> {
         let small = self.plan.groups.iter().filter(|group| !self.is_of_whole_nodes(group)).count();
         (small > 0)

@@ -78,7 +78,7 @@ pub struct Comparison {
     pub curves: Vec<RatioCurve>,
     /// Number of snapshots per point of the curves.
     pub snapshots: u64,
-    /// Statistics of the trace, if one was given.
+    /// Statistics of the trace, if the input contains one.
     pub trace: Option<Statistics>,
 }
 
@@ -94,7 +94,7 @@ pub struct Cost {
     /// Where the prices come from: a file name, or "shipped with lightloom".
     pub prices: String,
     pub rows: Vec<CostRow>,
-    /// Cost per usable GPU for each design whose waste is known.
+    /// Cost per usable GPU for each design with a computed waste.
     pub usable: Vec<(String, f64)>,
     /// GPU price that the aggregate uses.
     pub gpu_usd: Option<f64>,
@@ -223,7 +223,7 @@ pub struct EmulatedFault {
 pub struct Swept {
     pub subject: SweptSubject,
     pub runs: Vec<SweptRun>,
-    /// Worst seed; `None` if there are no runs.
+    /// Worst seed; `None` without runs.
     #[serde(default)]
     pub worst_seed: Option<u64>,
     #[serde(default)]
@@ -303,7 +303,7 @@ pub struct MonthFigure {
     pub p99: f64,
 }
 
-/// A run of several steps in which a part fails.
+/// A run of several steps during which a part fails.
 #[derive(Clone, Debug, PartialEq, Deserialize)]
 pub struct BilledRun {
     #[serde(default)]

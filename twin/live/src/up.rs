@@ -20,7 +20,7 @@ const CTL_WITHIN: Duration = Duration::from_secs(120);
 #[derive(Clone, Debug)]
 pub struct Wanted {
     pub fabric: PathBuf,
-    /// Plan to apply. If none is given, one is computed.
+    /// Plan to apply, or `None` to compute one.
     pub plan: Option<PathBuf>,
     /// Number of nodes that get a namespace, counted from n0.
     pub nodes: Option<u32>,

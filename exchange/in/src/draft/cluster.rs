@@ -286,8 +286,8 @@ fn fastest(logs: &Logs) -> Option<String> {
     Some(format!("{:.0} GB/s of bus bandwidth among {ranks} ranks was measured", rate / 1e9))
 }
 
-/// Substrings of product names, each with the name of our card and the rate of its links within a
-/// domain, in Tb/s per direction.
+/// Substrings of product names, each with the name of our card and its link rate within a domain,
+/// in Tb/s per direction.
 const ACCELERATORS: &[(&str, &str, f64)] = &[
     ("gb300", "gb300", 7.2),
     ("gb200", "gb200", 7.2),

@@ -55,7 +55,7 @@ impl Labels {
         labels.iter().find_map(|label| self.0.get(*label)).cloned()
     }
 
-    /// Returns what the labels tell about the host.
+    /// Derives the host's record from the labels.
     pub(super) fn host(&self) -> HostRecord {
         let tiers = (0..).map_while(|tier| self.0.get(&format!("{TIER}{tier}")).cloned());
         let layers = (1..=4).rev().filter_map(|layer| self.0.get(&format!("{LAYER}{layer}")));

@@ -32,7 +32,7 @@ pub(super) struct FibreReport {
     pub(super) finding: CablingFinding,
 }
 
-/// The saved document, from which the next call continues.
+/// The saved document, which the next call continues.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(default)]
 pub(super) struct CommissionReport {

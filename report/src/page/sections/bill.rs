@@ -133,8 +133,8 @@ fn lost(run: &BilledRun) -> f64 {
     run.losses.iter().map(of_job).sum()
 }
 
-/// Draws what the most expensive fault caused, each part below the previous one and starting where
-/// that ends.
+/// Draws the consequences of the most expensive fault. Each part starts where the previous one
+/// ends, one line below it.
 fn timeline(run: &BilledRun) -> Option<Picture> {
     let took = |job: &&BilledLoss| job.once.iter().map(|part| part.time_ps).sum::<i64>();
     let job = run.losses.iter().max_by_key(took)?;

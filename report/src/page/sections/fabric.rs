@@ -191,7 +191,7 @@ fn tables(section: &mut PageSection, plan: &Plan, groups: &'static str) {
     section.table(table);
 }
 
-/// Adds what the checker proved and, for a ring, the prices of its parts.
+/// Adds the checker's findings and, for a ring, the part prices.
 fn proof(section: &mut PageSection, fabric: &Fabric, plan: &Plan, verdict: Verdict) {
     let checked = match fabric.hbd.ring() {
         Some(_) => format!(
