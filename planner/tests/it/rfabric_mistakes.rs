@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-//! Error messages for reconfigurable fat-tree files, with place, reason and fix.
+//! Error messages for mistakes in reconfigurable fat-tree files, with place, reason and fix.
 
 use lightloom_fabric::document::{Style, render};
 use lightloom_planner::load;
