@@ -435,7 +435,7 @@ mod tests {
     }
 
     #[test]
-    fn slow_link_training_gives_one_static_topology() {
+    fn slow_link_training_keeps_one_topology() {
         let fabric = with_bring_up(Picoseconds::from_millis(5_700));
         let phases = phases(Picoseconds::from_millis(100));
         let candidates = candidates(&fabric, &phases, Effort::default());
@@ -471,7 +471,7 @@ mod tests {
     }
 
     #[test]
-    fn changing_rates_add_up() {
+    fn time_to_serve_includes_steps_at_other_rates() {
         assert!((seconds_in_steps(&[(1.0, 0.25), (1.0, 0.0)], 0.5) - 3.5).abs() < 1e-12);
         assert!((seconds_in_steps(&[(9.0, 0.25)], 0.5) - 4.0).abs() < 1e-12);
     }

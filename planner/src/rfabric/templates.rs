@@ -101,7 +101,7 @@ mod tests {
     use lightloom_units::id::LeafId;
 
     #[test]
-    fn pods_use_all_ports_inside() {
+    fn isolated_pods_use_all_their_ports() {
         let mut demand = Demand::none(8);
         for (a, b) in [(0, 1), (1, 2), (2, 3), (4, 5), (6, 7), (5, 6)] {
             demand.add(LeafId(a), LeafId(b), Bytes(1));

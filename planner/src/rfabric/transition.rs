@@ -323,7 +323,7 @@ mod tests {
     }
 
     #[test]
-    fn impossible_floor_error_states_the_possible_one() {
+    fn floor_error_states_the_possible_floor() {
         let mut spec = spec(4, 2);
         spec.electrical.rate_per_leaf = BitsPerSecond::ZERO;
         let fabric = ReconfigurableFatTree::new(spec).unwrap();

@@ -148,7 +148,7 @@ fn plans_with_failed_ports_stay_within_their_bound() {
 }
 
 #[test]
-fn failed_port_leaves_the_other_ports_of_its_leaf_in_use() {
+fn failed_port_disables_no_other_port_on_the_leaf() {
     let fabric = joint_fabric::fabric(include_str!("../../../topologies/pod-64.yaml"));
     let step = |broken: &[&str]| {
         let plan = lightloom_planner::plan(

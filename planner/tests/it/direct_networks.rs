@@ -23,7 +23,7 @@ fn in_domains(dcn: &str) -> String {
 }
 
 #[test]
-fn traffic_between_two_leaves_takes_the_time_of_its_cables() {
+fn traffic_between_two_leaves_takes_the_time_of_their_cables() {
     let mut held_by_cables = 0;
     for cables in [1_u32, 3, 4] {
         let dcn = format!(

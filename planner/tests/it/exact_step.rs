@@ -90,7 +90,7 @@ jobs:
 
 /// The error for an impossible phase names the leaf, the missing resource and the amount.
 #[test]
-fn infeasible_step_names_the_leaf_and_its_shortage() {
+fn infeasible_step_error_names_the_leaf_and_its_shortage() {
     let text = |electrical: &str, more: &str, jobs: &str| {
         format!(
             "

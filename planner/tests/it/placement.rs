@@ -144,7 +144,7 @@ fn partial_last_sets_cross_little_more_than_necessary() {
 
 /// If fibres have failed, the exact minimum also includes rings that turn back or interleave.
 #[test]
-fn finds_all_possible_rings_next_to_failed_fibres() {
+fn finds_all_possible_rings_despite_failed_fibres() {
     let (mut tried, mut ours, mut most) = (0, 0, 0);
     for sample in 0.. {
         let mut draws = Seed(29).stream("fibres", sample);

@@ -36,7 +36,7 @@ fn weight_bytes() -> f64 {
 const CACHE_BYTES: f64 = 80.0 * 2.0 * 8.0 * 128.0 * 2.0;
 
 #[test]
-fn every_workload_sends_the_bytes_of_its_formula() {
+fn every_workload_sends_the_bytes_in_its_formula() {
     let phases = phases(SHIPPED);
     let expected = [
         // Eight rings of eight ranks: each rank sends 2·7/8 of an eighth of the weights.

@@ -189,7 +189,7 @@ fn ring_without_its_spare_is_bypassed_and_regains_it_after_repair() {
 /// The fibres between nodes two places apart are dark until a node fails. A failure of such a fibre
 /// moves nothing, but must be reported.
 #[test]
-fn failed_passing_fibre_moves_nothing_and_is_counted() {
+fn failed_bypass_fibre_moves_nothing_and_is_reported() {
     let fabric = fabric(
         "kind: fabric\nversion: 2\nname: x\nhbd: {khop: {nodes: 40, gpus_per_node: 4, k: 3, spare_per_ring: 1}}\n\
          jobs: [{name: j, gpus: 128, tp: 16}]\n",

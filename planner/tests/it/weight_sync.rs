@@ -85,7 +85,7 @@ fn every_replica_receives_its_share_and_the_fastest_method_wins() {
 /// receives a quarter of the weights at the rate of its GPUs' interfaces. No network is faster than
 /// all uplinks of that half together.
 #[test]
-fn single_replica_is_bound_by_the_rate_of_its_leaves() {
+fn leaf_rate_limits_the_transfer_to_a_single_replica() {
     let choice = choice(&by_leaf("slack: {}", 64, 1));
     for method in &choice.methods {
         let packets = method.packets_ps.expect("served").as_secs_f64();
@@ -110,7 +110,7 @@ fn single_replica_is_bound_by_the_rate_of_its_leaves() {
 
 /// Checks the figures that docs/rfabric.md states for the shipped file.
 #[test]
-fn page_matches_the_shipped_step() {
+fn documented_figures_match_the_shipped_step() {
     let root = concat!(env!("CARGO_MANIFEST_DIR"), "/..");
     let read = |file: &str| std::fs::read_to_string(format!("{root}/{file}")).unwrap();
     let choice = choice(&read("topologies/rfabric-2048.yaml"));

@@ -292,7 +292,7 @@ mod tests {
     }
 
     #[test]
-    fn names_sizes_that_do_not_fit() {
+    fn error_names_the_size_that_does_not_fit() {
         let message = |step: RlStep, leaves| step.phases(leaves).unwrap_err().to_string();
         let too_few = leaf_after_leaf([64, 64], 8, 15).unwrap_err().to_string();
         assert!(too_few.contains("needs 16 leaves"));

@@ -96,7 +96,7 @@ mod tests {
     /// independently, this means that 0.42 % of hosts are out of service. This model agrees by
     /// simulation and in closed form, and disagrees with half or twice the faults.
     #[test]
-    fn of_144_cubes_130_work_with_95_percent_confidence() {
+    fn at_least_130_of_144_cubes_work_with_95_percent_confidence() {
         let cluster = Cluster { nodes: CUBES * CUBE / 4, gpus_per_node: 4 };
         let holds = |host_out: f64| {
             let months = 4_000;

@@ -172,7 +172,7 @@ mod tests {
     /// Regression test: a range of 10.45 to 210.94 times without an agreeing case used to count as
     /// undetermined.
     #[test]
-    fn one_rule_gives_the_verdict_over_all_cases() {
+    fn verdict_follows_from_the_range_over_all_cases() {
         let verdict_of = |figures, no_effect| of_figures(figures, no_effect).verdict;
         assert_eq!(verdict_of([2.1, 2.5, 3.0], Some(1.0)), SentenceVerdict::Reproduced);
         assert_eq!(verdict_of([2.1, 4.0, 1.5], Some(1.0)), SentenceVerdict::InPart);

@@ -248,7 +248,7 @@ mod tests {
     }
 
     #[test]
-    fn core_at_a_quarter_has_the_part_counts_of_the_reference() {
+    fn quarter_rate_core_has_the_reference_part_counts() {
         let mut spec = spec(16, 8);
         spec.gpus_per_leaf = 8;
         spec.electrical.rate_per_leaf = BitsPerSecond::from_gbps(3_200);

@@ -107,7 +107,7 @@ fn price_ranges_match_every_combination_of_extremes() {
 }
 
 #[test]
-fn names_designs_that_cannot_be_bought() {
+fn reports_designs_that_cannot_be_bought() {
     let said = |designs: &str, more: &str| -> String {
         let (question, mistakes) = load_buy("t.yaml", file(designs, more).as_bytes());
         let Some(question) = question else {
@@ -338,7 +338,7 @@ fn copies_of_a_trace_server_fail_at_different_instants() {
 /// A planned step gives the shares of exposed communication and the MFU. The buy file must not set
 /// these values.
 #[test]
-fn takes_the_step_of_the_planned_job() {
+fn reads_the_step_from_a_planned_job() {
     let planned = r#"{"model": "m", "accelerator": "h100", "rows": [{"arch": "dgx", "gpus": 64, "tp": 32, "ep": 32, "step_seconds": 5.0, "mfu": 0.4, "tp_exposed_seconds": 1.0,
         "ep_exposed_seconds": 0.5, "dp_exposed_seconds": 0.25}]}"#;
     let planned: PlannedSteps = serde_json::from_str(planned).unwrap();

@@ -68,7 +68,7 @@ fn near(what: &str, ours: f64, published: f64, tolerance: f64) {
 }
 
 #[test]
-fn mean_waste_on_the_trace_matches_the_recalled_one() {
+fn mean_waste_on_the_trace_matches_the_recalled_value() {
     let Some(source) = public_trace() else { return };
     let samples = source.samples(R4, 40, Seed(1)).unwrap();
     let names = ["khop:2", "khop:3", "big-switch", "nvl:72", "tpuv4"];
@@ -131,7 +131,7 @@ fn reproduces_quantiles_and_waiting() {
 }
 
 #[test]
-fn reproduces_eight_gpu_nodes() {
+fn reproduces_figures_for_eight_gpu_nodes() {
     let Some(source) = public_trace() else { return };
     let samples = source.samples(R8, 40, Seed(4)).unwrap();
     let faults = NodeFaultRatio::of(&samples);

@@ -64,7 +64,7 @@ fn lead_reversed_by_one_draw_is_not_a_lead() {
 /// Regression test: the sentence used to deny a flip that the table showed, because the new winner
 /// was among the recommended designs.
 #[test]
-fn sentence_names_the_price_at_which_another_offered_design_wins() {
+fn sentence_names_the_price_that_makes_another_recommended_design_win() {
     let flip = |winner: &str| PriceFlip {
         part: "gpu".to_owned(),
         factor: 1.01,
