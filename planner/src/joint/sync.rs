@@ -134,10 +134,9 @@ fn times(
     times
 }
 
-/// Returns the minimum share of the weights' bytes above which a change of circuits pays off. The
-/// change delays traffic by `exposed` seconds, and `phase` sends the share `now`. Bytes and
-/// switching time scale together, so share s is tested as `phase` with a change of
-/// `exposed · now / s` seconds.
+/// Returns the share of the weights' bytes from which a change of circuits pays off. The change
+/// delays traffic by `exposed` seconds, and `phase` sends the share `now`. Bytes and switching time
+/// scale together, so share s is tested as `phase` with a change of `exposed · now / s` seconds.
 fn pays_from(
     phase: &Phase,
     evaluator: &Evaluator,

@@ -5,8 +5,7 @@
 //! neighbours switch a bundle to the fibre that bypasses it, and the spare takes over the failed
 //! node's ranks. Two bundles switch, or one if the node was at an end of the chain. A ring
 //! therefore needs a run of N + 1 whole nodes and working fibres between all nodes that are one or
-//! two places apart. If the spare itself fails, the bundles of its neighbours switch in the same
-//! manner and no rank moves.
+//! two places apart. If the spare fails, its neighbours switch likewise, and no rank moves.
 //!
 //! On an open line, starting each run as early as possible gives the maximum number of runs of one
 //! length. A closed line is cut open at every relevant place, so the result is also the true

@@ -167,8 +167,8 @@ pub fn relaxation_bound(
 ///
 /// At a given rate, each pair needs ceil(lambda·max(d_ij, d_ji)/C) circuits, independent of other
 /// pairs. If all banks have the same reach, the rate is feasible exactly if every leaf has enough
-/// ports for its circuits. (ATRO, arXiv 2507.13717, uses the same fact.) The search runs over the
-/// rates at which a pair starts to need one more circuit.
+/// ports for its circuits. (ATRO, arXiv 2507.13717, uses the same fact.) The search covers only
+/// rates beyond which some pair needs one more circuit.
 ///
 /// # Errors
 /// Fails if a pair with traffic may not have a circuit.

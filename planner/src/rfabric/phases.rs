@@ -39,7 +39,7 @@ pub struct Phase {
 /// A topology that may serve one or more phases.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Candidate {
-    /// Description of its purpose for the phase table.
+    /// Name for the phase table. It states the purpose of the topology.
     pub name: String,
     /// Its circuits.
     pub topology: Topology,
@@ -71,7 +71,7 @@ pub fn candidates(
         if all > PHASES_FOR_ALL_MERGES && length > 2 && length < all {
             continue;
         }
-        // All runs of the length of the step are equal.
+        // Any run as long as the step covers the same phases.
         let starts = if length == all { 1 } else { all };
         for start in 0..starts {
             let run: Vec<&Phase> = (0..length).map(|at| &phases[(start + at) % all]).collect();
@@ -114,7 +114,7 @@ fn together(leaves: usize, run: &[&Phase]) -> Demand {
 }
 
 /// Returns one topology that slows no phase more than necessary. It is planned for the pairwise
-/// maximum of all phases' demands, each scaled by its upper bound on the rate.
+/// maximum of all phases' demands, each scaled by the upper bound on its rate.
 #[must_use]
 pub fn hedged(fabric: &ReconfigurableFatTree, phases: &[Phase], effort: Effort) -> Candidate {
     let leaves = fabric.leaves();
@@ -242,7 +242,7 @@ fn routed(bound: &RateBound, evaluator: &Evaluator, topology: &Topology, worth: 
 /// ones get routes.
 const LEAVES_ROUTED: usize = 16;
 
-/// If a phase reaches this share of its bound, no better circuits are searched.
+/// If a phase reaches this share of its bound, the planner stops searching for better circuits.
 const NEAR_ENOUGH: f64 = 0.99;
 
 const BEGINNINGS: usize = 1;

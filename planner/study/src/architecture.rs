@@ -106,14 +106,14 @@ pub trait Architecture: fmt::Debug + Send + Sync {
         1.0
     }
 
-    /// Returns the possible effects of losing one part with the given name. Each comes with the
-    /// share of such parts that have this effect.
+    /// Returns the possible effects of losing one part with the given name, and for each effect the
+    /// share of these parts that have it.
     fn without(&self, _part: &str, _: &Site) -> Vec<(f64, PartLoss)> {
         vec![(1.0, PartLoss::Out { gpus: 1 })]
     }
 
-    /// Returns the factor by which the network lengthens a step if its circuits follow the phases
-    /// of the step.
+    /// Returns the step time with this network ÷ the step time without it. It is 1 unless circuits
+    /// follow the phases of a step.
     fn step_stretch(&self) -> f64 {
         1.0
     }

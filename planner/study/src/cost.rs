@@ -55,7 +55,7 @@ pub enum CostOutcome {
 
 #[derive(Clone, Debug, PartialEq, Serialize)]
 pub struct CostFigures {
-    /// The system size for which the average number of parts per GPU was computed.
+    /// The system size behind the average number of parts per GPU.
     pub basis: String,
     pub gbytes_per_s_per_gpu: f64,
     pub cost_per_gpu_usd: f64,

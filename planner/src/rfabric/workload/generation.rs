@@ -6,8 +6,8 @@
 //! - migration of a request: its length in tokens × cache bytes per token, from one replica to
 //!   another.
 //!
-//! Without migration, the demand consists of isolated pods. RFabric names the template of this name
-//! for the phase.
+//! Without migration, the demand consists of isolated pods, like the template that RFabric names
+//! for this phase.
 
 use lightloom_units::Bytes;
 

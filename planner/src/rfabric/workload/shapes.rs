@@ -41,7 +41,7 @@ pub fn moe_spread(leaves: usize, seed: Seed, spread: f64) -> Demand {
     demand
 }
 
-/// Like [`moe`], but for one direction of one layer, so sending and receiving are independent.
+/// Like [`moe`] in one direction of one layer, so sending and receiving are independent.
 #[must_use]
 pub fn moe_one_way(leaves: usize, seed: Seed) -> Demand {
     let mut stream = seed.stream("shape.moe_one_way", leaves as u64);

@@ -3,9 +3,9 @@
 //!
 //! There are two kinds of transfer. By leaf, each leaf of the trainer holds an equal shard of the
 //! weights and sends shard s to one replica, and replicas forward it. The first replica rotates
-//! with s, so that no replica's links carry all trees. The total is params·b × replicas, of which
-//! only params·b leaves the trainer with trees. By GPU, each GPU of a replica receives its part
-//! from the trainer ranks that hold it.
+//! with s, so that no replica's links carry all trees. The total is params·b × replicas. With
+//! trees, only params·b leaves the trainer. By GPU, each GPU of a replica receives its part from
+//! the trainer ranks that hold it.
 //!
 //! RFabric names a tree for this phase; StreamRL (arXiv 2504.15930) uses several balanced ones.
 

@@ -48,7 +48,7 @@ impl NicRate {
 pub struct Bill {
     /// Bandwidth per GPU in gigabytes per second per direction.
     pub gbytes_per_s_per_gpu: f64,
-    /// The system size for which average counts were computed.
+    /// The system size behind the average counts.
     pub basis: String,
     pub lines: Vec<BillLine>,
 }

@@ -135,7 +135,7 @@ struct Arrived<'a> {
     training: Training<'a>,
     /// Useful picoseconds per GPU until the job ends.
     work: i128,
-    /// Time up to which the job is accounted for.
+    /// The job's time is accounted for until this moment.
     counted: i128,
     /// End time without another fault if the job is running, and run time if it is waiting.
     ends: i128,

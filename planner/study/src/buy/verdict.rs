@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-//! Turns the accounts into a recommendation: rows, the Pareto front, the winner, and the conditions
-//! under which another design wins.
+//! Turns the accounts into a recommendation: rows, the Pareto front, the winner, and conditions
+//! that make another design win.
 
 use std::cmp::Ordering;
 use std::collections::BTreeMap;
@@ -17,9 +17,9 @@ const MS_PER_YEAR: f64 = 365.25 * 86_400_000.0;
 const PS_PER_YEAR: f64 = 1e9 * MS_PER_YEAR;
 const HOURS_PER_YEAR: f64 = 365.25 * 24.0;
 const ENERGY: &str = "kilowatt-hour";
-/// Maximum factor by which a single price is changed.
+/// Maximum factor for the change of a single price.
 const WIDEST: f64 = 10.0;
-/// Share of idle GPU-hours from which the sentence mentions them.
+/// The sentence mentions idle GPU-hours from this share on.
 const UNWANTED: f64 = 0.05;
 /// Designs with a relative cost difference below this value cost the same.
 const SAME: f64 = 1e-6;
@@ -27,7 +27,7 @@ const SAME: f64 = 1e-6;
 const LEVEL: usize = 3;
 const FLIPS: usize = 6;
 
-/// The recommended design, and the conditions under which another design wins.
+/// The recommended design, and conditions that make another design win.
 #[derive(Clone, Debug, PartialEq, Serialize)]
 pub struct Verdict {
     /// The recommendation as one sentence, with its range of validity.
@@ -54,9 +54,9 @@ pub struct Verdict {
 #[derive(Clone, Debug, PartialEq, Serialize)]
 pub struct NextDesign {
     pub design: String,
-    /// Relative distance by which the winner is cheaper.
+    /// Relative cost advantage of the winner.
     pub below: f64,
-    /// Minimum and maximum of this distance over all draws. Both designs have the same faults and
+    /// Minimum and maximum of this advantage over all draws. Both designs have the same faults and
     /// arrivals in each draw.
     pub below_over_draws: [f64; 2],
 }
@@ -406,7 +406,7 @@ fn inside(verdict: &Verdict, tied: &[String]) -> String {
     format!("; {who} is the cheapest {text}")
 }
 
-/// Describes the conditions under which a design outside the recommendation wins.
+/// Describes conditions that make a design outside the recommendation win.
 fn outside(verdict: &Verdict, tied: &[String], beyond: &[PriceFlip]) -> String {
     let is_other = |rival: &&Rival| rival.least_more_usd < 0.0 && !tied.contains(&rival.design);
     let open: Vec<&str> =

@@ -16,7 +16,7 @@ use serde::Serialize;
 pub struct FabricFigures {
     pub name: String,
     pub moments: usize,
-    /// Share of moments at which every job could be planned.
+    /// Share of moments when every job could be planned.
     pub planned: f64,
     /// Reason why planning first failed. `None` if it always succeeded.
     #[serde(skip_serializing_if = "Option::is_none")]

@@ -124,8 +124,7 @@ fn headlines(waste: Option<&Waste>, costs: &[CostRow], inputs: &Inputs<'_>) -> S
 }
 
 /// The paper says "near zero while the node fault ratio is under 7 %". The result depends on the
-/// nodes per ToR and the job's share of the cluster. Both are unknown, so there are two cases at 7
-/// %.
+/// nodes per ToR and the job's share of the cluster. Both are unknown, so this computes two cases.
 fn cross_tor(section: &mut Section, seed: Seed, nodes_per_tor: u32, job_share: f64, ratio: f64) {
     let question = CrossTorQuestion {
         cluster: Cluster { nodes: 2_048, gpus_per_node: 4 },

@@ -270,8 +270,8 @@ fn slow_link_claim(base: &ReconfigurableFatTree, phases: &[Phase]) -> RfabricCla
     }
 }
 
-/// Returns the longest switching time in seconds for which the planner changes circuits between
-/// shift steps of `size` per leaf.
+/// Returns the longest switching time, in seconds, that still lets circuit changes between shift
+/// steps of `size` per leaf pay off.
 pub(crate) fn break_even_seconds(spec: &FatTreeSpec, size: Bytes) -> f64 {
     let mut spec = spec.clone();
     spec.leaves = 8;

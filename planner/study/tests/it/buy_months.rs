@@ -32,8 +32,7 @@ fn rules(tp: u32) -> Rules {
     }
 }
 
-/// With one job, unlimited spares, and repairs that outlast the window, the result must match
-/// Daly's renewal formula.
+/// With one job and plenty of spare nodes, the result must match Daly's renewal formula.
 #[test]
 fn exponential_faults_match_the_renewal_formula() {
     let (nodes, used) = (4_000_u32, 1_000_u32);
