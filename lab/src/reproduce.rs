@@ -393,6 +393,6 @@ const LABELS: &str = "\
 | label | meaning |
 | --- | --- |
 | read | read in a public source (abstract, data sheet) |
-| read in words, range ours | a statement read in a public source; the range that counts as agreeing is ours |
+| verbal statement, our range | a statement read in a public source; the range that counts as agreeing is ours |
 | from the public trace | computed from the authors' public fault trace by another program |
 ";

@@ -34,7 +34,7 @@ pub fn phases(fabric: &Fabric, job: &Job) -> Result<Vec<Phase>, Vec<Mistake>> {
     if let StepFile::Search(_) = step {
         let place = "/search".to_owned();
         let message =
-            "it needs a search for its mapping, which this command does not do".to_owned();
+            "the step leaves its mapping open, and this command does not search for one".to_owned();
         let fix = "run `lightloom plan` and write the step that it prints".to_owned();
         return Err(vec![Mistake { place, message, fix }]);
     }

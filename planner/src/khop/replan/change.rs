@@ -77,7 +77,7 @@ impl fmt::Display for MovedForOthers {
             (0, 0) => Ok(()),
             _ if at_least < rings => write!(
                 f,
-                "healthy rings moved: {rings}, their circuits cut: {circuits}; lower bound of the rings: \
+                "healthy rings moved: {rings}, their circuits cut: {circuits}; lower bound on the rings: \
                  {at_least}"
             ),
             _ => write!(

@@ -202,7 +202,7 @@ fn lower_demand(
     };
     let demand = match raw {
         DemandFile::Csv(file) => {
-            let text = text(&file, "a text file with one row of comma-separated bytes a line")?;
+            let text = text(&file, "a text file with one row of comma-separated bytes per line")?;
             Demand::from_csv(&text).map_err(|errors| Mistake::in_file("csv", &file, errors))?
         }
         DemandFile::Json(file) => {

@@ -46,7 +46,7 @@ pub(super) const KIND: DesignKind = DesignKind {
             "fat-tree:K",
             "electrical fat-tree of K-port switches, as few tiers as suffice; price only",
         ),
-        ("fat-tree:K:N", "the same of N tiers"),
+        ("fat-tree:K:N", "the same with N tiers"),
     ],
     parse: |text| Some(Box::new(parse(text.strip_prefix("fat-tree:")?)?)),
 };

@@ -63,9 +63,9 @@ pub struct WasteBounds {
 
 pub(super) const KIND: DesignKind = DesignKind {
     forms: &[
-        ("khop:K", "k-hop ring of OCS transceivers, closed; `khop:2`"),
-        ("khop:K:line", "the same, not closed"),
-        ("khop:K:spare", "closed, with one more node per ring that passes light through"),
+        ("khop:K", "k-hop ring of OCS transceivers on a closed line; `khop:2`"),
+        ("khop:K:line", "the same on an open line"),
+        ("khop:K:spare", "the same with one more node per ring, which passes light through"),
     ],
     parse: |text| Some(Box::new(parse(text.strip_prefix("khop:")?)?)),
 };

@@ -359,7 +359,7 @@ fn sentence(verdict: &Verdict, first: &Row, rows: &[Row], beyond: &[PriceFlip]) 
         if more > 0 {
             text += &format!(" or {more} more");
         }
-        text += &format!(", which {draws} draws of faults and arrivals do not tell apart");
+        text += &format!(", which {draws} draws of faults and arrivals cannot distinguish");
         tied.extend(verdict.level.iter().map(|other| other.design.clone()));
     }
     text += &format!(": ${} a useful PFLOP-year", whole(price_of(first)));

@@ -24,7 +24,7 @@ impl Label {
     pub const fn name(self) -> &'static str {
         match self {
             Self::Read => "read",
-            Self::ReadBandOurs => "read in words, range ours",
+            Self::ReadBandOurs => "verbal statement, our range",
             Self::Trace => "from the public trace",
         }
     }

@@ -26,7 +26,7 @@ pub fn rfabric(
     prices: &PriceList,
 ) -> Vec<Claim> {
     let mut read = Section::new("Reconfigurable fabrics, as papers report them", Label::Read);
-    let mut bands = Section::new("Reconfigurable fabrics, claims in words", Label::ReadBandOurs);
+    let mut bands = Section::new("Reconfigurable fabrics, verbal claims", Label::ReadBandOurs);
     for claim in acceptance_list(network, phases, prices) {
         let section = match claim.source {
             Source::Read => &mut read,
@@ -62,10 +62,10 @@ fn sentence_of(claim: &str) -> Option<&'static str> {
         (
             "MixNet: ",
             "",
-            "MixNet: circuits that follow each layer are 1.3 to 1.5 times as fast as one topology a job",
+            "MixNet: circuits that follow each layer are 1.3 to 1.5 times as fast as one topology per job",
         ),
         ("MixNet's ", "", "MixNet: a step is hardly longer with a delay of 25 ms"),
-        ("ACTINA: ", "", "ACTINA: changes inside a collective pay below 100 µs"),
+        ("ACTINA: ", "", "ACTINA: changes inside a collective pay off below 100 µs"),
     ];
     let is =
         |(begins, has, _): &&(&str, &str, &str)| claim.starts_with(begins) && claim.contains(has);
@@ -143,7 +143,7 @@ fn one_shot() -> Why {
         assumption("computation before each layer", &compute),
     ];
     explain(
-        "MixNet: one topology a job (TopoOpt) ÷ one a layer, mixture",
+        "MixNet: one topology per job (TopoOpt) ÷ one per layer, mixture",
         sentence_of("MixNet: "),
         PublishedRange::times(1.3, 1.5),
         assumptions,
@@ -180,7 +180,7 @@ fn delay(spec: &FatTreeSpec) -> Why {
 fn shifts(spec: &FatTreeSpec) -> Why {
     let sizes = [(4_096, "4 MiB"), (256, "256 KiB"), (1_024, "1 MiB"), (16_384, "16 MiB")];
     explain(
-        "ACTINA: switching time at which changes inside a collective stop paying",
+        "ACTINA: switching time at which changes inside a collective stop paying off",
         sentence_of("ACTINA: "),
         PublishedRange { low: 0.0, high: 100.0, no_effect: None, unit: " µs" },
         vec![assumption("bytes of a shift", &sizes)],

@@ -70,7 +70,7 @@ pub fn rfabric(
     claims.push(one_shot_claim(
         &mixnet_region(),
         ONE_SHOT_LAYERS,
-        "MixNet: one topology a job (TopoOpt) ÷ one a layer, mixture",
+        "MixNet: one topology per job (TopoOpt) ÷ one per layer, mixture",
         "communication of 8 layers with separate gates on 8 servers of 8 GPUs, 2 interfaces on the packet \
          network and 6 on circuits as in the paper; the skew of its gates was not available",
     ));
@@ -313,14 +313,14 @@ pub(crate) fn break_even_seconds(spec: &FatTreeSpec, size: Bytes) -> f64 {
 fn actina_claims(spec: &FatTreeSpec) -> Vec<RfabricClaim> {
     let steps = [
         (
-            "ACTINA: switching time (µs) at which changes inside a collective stop paying",
+            "ACTINA: switching time (µs) at which changes inside a collective stop paying off",
             4,
             Source::Read,
             0.0,
             Some(100.0),
         ),
         (
-            "switching time (µs) at which changes between phases of 10 GiB a leaf stop paying",
+            "switching time (µs) at which changes between phases of 10 GiB per leaf stop paying off",
             10_240,
             Source::BandOurs,
             10_000.0,

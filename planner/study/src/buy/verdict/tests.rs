@@ -52,7 +52,7 @@ fn lead_reversed_by_one_draw_is_not_a_lead() {
         sentence(&verdict, &here[0], &here, &[])
     };
     let level = said(&[[98.0, 100.0], [100.0, 99.0]]);
-    let begin = "Buy a (regroup) or b (regroup) (-1.0 to +2.0 %), which 2 draws of faults and arrivals do not tell apart: $98 \
+    let begin = "Buy a (regroup) or b (regroup) (-1.0 to +2.0 %), which 2 draws of faults and arrivals cannot distinguish: $98 \
                  a useful PFLOP-year ($98 to $100 over 2 draws); ";
     assert!(level.starts_with(begin), "{level}");
     let led = said(&[[98.0, 100.0], [97.0, 100.0]]);
