@@ -57,7 +57,10 @@ impl Claims<'_> {
                 JobSize::Gpus(gpus) => Some(gpus),
             };
             self.say(stated.searched == job.searched, || {
-                format!("job `{}`: plan and file disagree on whether a search found the mapping", job.name)
+                format!(
+                    "job `{}`: plan and file disagree on whether a search found the mapping",
+                    job.name
+                )
             });
             let is_it =
                 (&stated.name, stated.tp, stated.gpus_wanted) == (&job.name, job.tp, wanted);
