@@ -510,13 +510,13 @@ fn proof(plan: &Plan, verdict: &Verdict, took: Took) -> String {
     let mut proven = Vec::new();
     if verdict.circuits > 0 || verdict.bundles > 0 {
         proven.push(format!(
-            "{} rings are single cycles over {} GPUs; {} circuits selected at both ends; {} bundles set",
+            "{} rings are single cycles over {} GPUs; both ends select {} circuits; {} bundles are set",
             verdict.rings, verdict.gpus, verdict.circuits, verdict.bundles
         ));
     }
     if verdict.phases > 0 {
         proven.push(format!(
-            "traffic of {} ranks is carried as stated in {} phases by {} cross-connects",
+            "{2} cross-connects carry the stated traffic of {0} ranks in {1} phases",
             verdict.ranks, verdict.phases, verdict.cross_connects
         ));
     }

@@ -352,7 +352,7 @@ fn text(report: &MfuReport<PacketStep>, convention: Convention) -> String {
     let fitted = if report.constants_fitted_on_this_accelerator {
         "fitted on this accelerator"
     } else {
-        "not fitted on this accelerator: its shares of peak are scaled"
+        "not fitted on this accelerator; the shares of peak are scaled"
     };
     let features = report.software.features.to_string();
     let source = report.features_from.map_or_else(String::new, |source| format!(", from {source}"));

@@ -254,11 +254,11 @@ fn would_add(inputs: &Inputs) -> Vec<String> {
     lacks(inputs.fabric.is_none(), "A fabric file would add its picture and a proven plan.");
     lacks(
         is_compared && inputs.trace.is_none(),
-        "A fault trace of your own would replace the synthetic one, and add the plan at its worst moment.",
+        "Your own fault trace would replace the synthetic one and add the plan at its worst moment.",
     );
     lacks(
         inputs.prices.is_none(),
-        "A price file of your own would replace the prices that ship with lightloom.",
+        "Your own price file would replace the prices that ship with lightloom.",
     );
     lacks(
         inputs.buy.is_none(),
@@ -266,11 +266,11 @@ fn would_add(inputs: &Inputs) -> Vec<String> {
     );
     lacks(
         inputs.runs.is_empty(),
-        "A run (`lightloom emulate SCENARIO --format json`) would add collectives, and which groups a fault affected.",
+        "A run (`lightloom emulate SCENARIO --format json`) would add collectives and the groups that faults affected.",
     );
     lacks(
         inputs.bills.is_empty(),
-        "Months (`lightloom emulate SCENARIO --format json`, of a scenario with `span`) would add the cost of failures.",
+        "Months (`lightloom emulate SCENARIO --format json` for a scenario with `span`) would add the cost of failures.",
     );
     lacks(
         inputs.training.is_empty(),
@@ -366,7 +366,7 @@ fn broken(
     };
     let broken: Vec<Part> = timeline.faulty_at(at).into_iter().map(Part::Node).collect();
     let when = format!(
-        "on day {:.1} of {}{which} with {} of {} nodes out",
+        "on day {:.1} of {}{which}, with {} of {} nodes out of service",
         at.as_days(),
         short(name),
         broken.len(),

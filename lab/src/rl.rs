@@ -243,7 +243,7 @@ fn of_fabric(path: &Path, arguments: &Arguments, inputs: &mut Inputs) -> anyhow:
     });
     let rl = rl.with_context(|| {
         format!(
-            "{}: no job has `step: {{rl: …}}`; lightloom rl --model … does not need a fabric",
+            "{}: no job has `step: {{rl: …}}`; `lightloom rl --model …` does not need a fabric",
             path.display()
         )
     })?;
@@ -388,8 +388,7 @@ fn four_columns(result: &RlResult) -> String {
 fn death(result: &RlResult) -> String {
     let Some(death) = result.report.death else { return String::new() };
     format!(
-        "A replica of the best single size fails at {:.2} s: {} samples continue elsewhere, {} tokens of their caches are recomputed, \
-            and generation ends {:.2} s later, at {:.2} s.\n\n",
+        "A replica of the best single size fails at {:.2} s: {} samples continue elsewhere, {} cached tokens are recomputed, and generation ends {:.2} s later, at {:.2} s.\n\n",
         death.at_seconds, death.samples, death.tokens, death.later_seconds, death.seconds
     )
 }

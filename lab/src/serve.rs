@@ -271,7 +271,7 @@ fn text(result: &ServeResult, arguments: &Arguments) -> String {
     let best = &result.layouts[0];
     let refused = match best.refused {
         0 => String::new(),
-        refused => format!("{refused} requests are longer than any replica's caches hold.\n"),
+        refused => format!("{refused} requests are too long for any replica's caches.\n"),
     };
     let exchanged = result.layouts.iter().find(|one| one.activation_bytes > 0);
     let exchanged = exchanged.map_or(String::new(), |one| {
@@ -284,8 +284,7 @@ fn text(result: &ServeResult, arguments: &Arguments) -> String {
     format!(
         "{} on {} {} ({}), {} requests per minute:\n{:.2} % within {} and {} per token, {} {} %\n\n{table}\n{refused}{exchanged}\
          Assumed: in closed form; {formats}; a non-blocking network; a cache\n\
-         reserved for a whole request; no chunked prefill; decode times follow from training's constants and\n\
-         were not compared with measured serving. TPOT includes the wait for decoding.\n",
+         reserved for a whole request; no chunked prefill; decode times follow from training constants and\nwere not compared with measured serving. TPOT includes the wait for decoding.\n",
         result.model,
         result.gpus,
         result.accelerator,

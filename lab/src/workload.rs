@@ -402,7 +402,7 @@ fn text(report: &StepSummary) -> String {
     let whole = report.step_seconds * f64::from(report.steps);
     if report.steps > 1 {
         text.push_str(&format!(
-            "\nmean of {} steps marked by the profiler; the path is that of all",
+            "\nmean of {} steps that the profiler marks; the path runs through all of them",
             report.steps
         ));
     }

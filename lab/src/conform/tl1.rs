@@ -118,7 +118,7 @@ pub fn run(
         );
         let rest = rest.iter().chain(cases::MOVING);
         rest.for_each(|(case, _)| results.skip(*case, &*why));
-        return Ok("it refuses the login".into());
+        return Ok("the device refuses the login".into());
     }
     run_all(&mut session, rest, results);
     // The device identifies itself only after a login. A failed login becomes a finding.

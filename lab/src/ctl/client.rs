@@ -49,7 +49,7 @@ impl Response {
 
     pub(super) fn read<T: DeserializeOwned>(&self) -> anyhow::Result<T> {
         T::deserialize(&self.body).context(
-            "cannot parse the daemon's answer: use the `lightloom` of the daemon's version, or --format json",
+            "cannot parse the daemon's answer: use `lightloom` in the daemon's version, or --format json",
         )
     }
 }

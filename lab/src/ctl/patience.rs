@@ -176,7 +176,7 @@ impl CtlSession {
                 Err(error) => {
                     let gone = away.get_or_insert_with(|| {
                         let promise =
-                            "it is journalled, and the daemon completes it when it is back";
+                            "it is journalled, so the daemon completes it when it is back";
                         output::note(&format!("{error:#}; transaction {txn}: {promise}"));
                         WaitNotice { since: Instant::now(), say_at: Instant::now() + SAY_EVERY }
                     });

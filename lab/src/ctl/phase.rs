@@ -131,7 +131,7 @@ fn became(status: &PhaseStatus) -> String {
             format!("phase {phase} was not set up, {lit} keeps its light: {reason}\n")
         }
         (PhaseState::Other(word), _) => {
-            format!("phase {phase} is `{word}`: use the `lightloom ctl` of the daemon's version\n")
+            format!("phase {phase} is `{word}`: use `lightloom ctl` in the daemon's version\n")
         }
         _ => format!("phase {phase} was not set up: {reason}\n"),
     };

@@ -73,7 +73,11 @@ pub(super) const CASES: &[Tested<GnmiSuite>] = &[
         port_twice,
     ),
     (
-        case("set-key", "RFC 7950 7.8.2", "an entry whose config/name is not its key is refused"),
+        case(
+            "set-key",
+            "RFC 7950 7.8.2",
+            "an entry is refused if its config/name differs from its key",
+        ),
         wrong_key,
     ),
     (case("set-whole", "gNMI 3.4.3", "a Set with an invalid part changes nothing"), whole),

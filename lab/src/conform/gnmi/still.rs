@@ -100,7 +100,7 @@ pub(super) const CASES: &[Tested<GnmiSuite>] = &[
         case(
             "connection-config",
             "…-connections config",
-            "each CONNECTED connection has the ports that its config shows",
+            "each CONNECTED connection uses the ports in its config",
         ),
         config_shown,
     ),
@@ -124,7 +124,7 @@ pub(super) const CASES: &[Tested<GnmiSuite>] = &[
         case(
             "subscribe-once",
             "gNMI 3.5.1.5.1",
-            "a subscription ONCE sends its values, sync_response, and ends",
+            "a ONCE subscription sends its values and sync_response, then ends",
         ),
         once,
     ),

@@ -5,11 +5,7 @@ use super::*;
 
 pub(super) const STILL: &[Tested<ModuleSuite>] = &[
     (
-        case(
-            "sequence",
-            "firmware-api 1.1",
-            "a reply repeats the number and version of its request",
-        ),
+        case("sequence", "firmware-api 1.1", "a reply repeats the request's number and version"),
         sequence,
     ),
     (
@@ -29,7 +25,7 @@ pub(super) const STILL: &[Tested<ModuleSuite>] = &[
         identity,
     ),
     (
-        case("status", "firmware-api 1.3", "the status has 84 bytes, and every path has a meaning"),
+        case("status", "firmware-api 1.3", "the status has 84 bytes, and every path is defined"),
         status,
     ),
     (case("uptime", "firmware-api 1.3", "the uptime counts milliseconds"), uptime),

@@ -232,7 +232,7 @@ fn peers_agree(scpi: &mut ScpiSuite) -> CaseResult {
             let said = peer(scpi, port)?;
             if said != Some(other) {
                 return found(format!(
-                    "STAT? connects {port} and {other}, PORT? {port} says {said:?}"
+                    "STAT? connects {port} and {other}, but PORT? {port} says {said:?}"
                 ));
             }
         }
@@ -241,7 +241,7 @@ fn peers_agree(scpi: &mut ScpiSuite) -> CaseResult {
     if let Some(dark) = dark {
         let said = peer(scpi, dark)?;
         return holds(said.is_none(), || {
-            format!("STAT? does not connect {dark}, PORT? says {said:?}")
+            format!("STAT? does not connect {dark}, but PORT? says {said:?}")
         });
     }
     Ok(CaseVerdict::Passed)
@@ -290,7 +290,7 @@ fn add_peers(scpi: &mut ScpiSuite) -> CaseResult {
     for (port, other) in [(input, output), (output, input)] {
         let said = peer(scpi, port)?;
         if said != Some(other) {
-            return found(format!("PORT? {port} says {said:?} and not {other}"));
+            return found(format!("PORT? {port} says {said:?} instead of {other}"));
         }
     }
     Ok(CaseVerdict::Passed)
@@ -309,7 +309,9 @@ fn barrier(scpi: &mut ScpiSuite) -> CaseResult {
         return Ok(CaseVerdict::NotTested(format!("no light arrives at port {input}")));
     }
     holds(*leaves > DARK_DBM, || {
-        format!("*OPC? was answered, but {leaves} dBm leave port {output} while {enters} dBm enter")
+        format!(
+            "*OPC? was answered, but only {leaves} dBm leave port {output} while {enters} dBm enter"
+        )
     })
 }
 
@@ -356,9 +358,9 @@ fn refused(scpi: &mut ScpiSuite, command: &str) -> CaseResult {
     let left = scpi.change(command)?;
     let after = scpi.pairs()?;
     if after != before {
-        return found(format!("`{command}` left error {left} and moved light: {after:?}"));
+        return found(format!("`{command}` caused error {left} but moved light: {after:?}"));
     }
-    holds(left != 0, || format!("`{command}` left no error"))
+    holds(left != 0, || format!("`{command}` caused no error"))
 }
 
 fn add_unknown(scpi: &mut ScpiSuite) -> CaseResult {

@@ -34,7 +34,7 @@ pub(in super::super) fn add(report: &mut PageDocument, bought: &Bought) {
     }
     if !answer.parts_without_watts.is_empty() {
         section.note(format!(
-            "The price file has no watts for {}: they are counted as 0 W.",
+            "The price file has no watts for {}, which count as 0 W.",
             answer.parts_without_watts.join(", ")
         ));
     }

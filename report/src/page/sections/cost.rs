@@ -61,14 +61,14 @@ fn answer(cost: &Cost) -> (String, Vec<Headline>) {
         [] => ("None of the listed designs has a price.".to_owned(), Vec::new()),
         [(arch, only)] => {
             let verdict = format!(
-                "The interconnect of {arch} costs {} of a GPU, at mean prices.",
+                "The interconnect of {arch} costs {} and GPU at mean prices.",
                 usd(only).show()
             );
             (verdict, vec![headline("interconnect", (arch, only))])
         }
         [least, .., most] => {
             let verdict = format!(
-                "{} is the cheapest interconnect at {} of a GPU, {} the most expensive at {}, at mean prices.",
+                "At mean prices, {} is the cheapest interconnect at {} and GPU, and {} the most expensive at {}.",
                 least.0,
                 usd(least.1).show(),
                 most.0,

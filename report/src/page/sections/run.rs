@@ -136,7 +136,7 @@ fn timeline(id: &str, fault: &EmulatedFault, of: &str) -> Option<Picture> {
         bars.push(Bar { tone: Tone::Lost, ..time_bar(name, 0, late) });
         let late = ShownQuantity::time(late).show();
         caption +=
-            &format!(" Of {}, the last to continue is {late} late.", named(&fault.groups_affected));
+            &format!(" The longest delay is {late}; affected: {}.", named(&fault.groups_affected));
     }
     Picture::bars(id, "the fault with the longest wait", bars, caption)
 }
