@@ -284,7 +284,8 @@ fn text(result: &ServeResult, arguments: &Arguments) -> String {
     format!(
         "{} on {} {} ({}), {} requests per minute:\n{:.2} % within {} and {} per token, {} {} %\n\n{table}\n{refused}{exchanged}\
          Assumed: in closed form; {formats}; a non-blocking network; a cache\n\
-         reserved for a whole request; no chunked prefill; decode times follow from training constants and\nwere not compared with measured serving. TPOT includes the wait for decoding.\n",
+         reserved for a whole request; no chunked prefill; decode times follow from training's constants and\n\
+         were not compared with measured serving. TPOT includes the wait for decoding.\n",
         result.model,
         result.gpus,
         result.accelerator,
