@@ -68,7 +68,8 @@ fn impossible_mapping_names_the_constraint_and_the_nearest_valid_one() {
     assert!(text.contains(expected), "{text}");
 }
 
-/// The message for each constraint: which one, by how much, and the nearest valid value.
+/// The message for a violated constraint names the constraint, the excess, and the nearest valid
+/// value.
 #[test]
 fn every_constraint_has_its_message() {
     for (line, expected) in [
@@ -162,7 +163,7 @@ fn every_example_in_help_finds_a_mapping() {
         .collect();
     assert!(examples.len() > 7, "{examples:?}");
     for example in examples {
-        // Packet costs are not part of this test.
+        // Omit packet runs, which this test does not need.
         let words =
             words(example).into_iter().filter(|word| !["--packets", "--prove"].contains(word));
         let output = mfu(&std::iter::once("--model").chain(words).collect::<Vec<_>>());
