@@ -481,7 +481,7 @@ fn gain_text(plan: &Plan) -> String {
         Some(bound) if bound < 0.999_95 => {
             format!("; no placement saves more than {}", percent(bound))
         }
-        // A bound of 100 % tells the reader nothing.
+        // A bound of 100 % carries no information.
         Some(_) => "; upper bound unknown".to_owned(),
         None => "; upper bound unknown".to_owned(),
     };

@@ -117,7 +117,7 @@ pub(crate) fn require_group(sizes: &[u32]) -> anyhow::Result<()> {
     match sizes.contains(&0) {
         true => {
             let text =
-                "--tp 0: a group has at least one GPU: write a number of GPUs, such as `--tp 32`";
+                "--tp 0: a group has at least one GPU; write a number of GPUs, such as `--tp 32`";
             Err(WrongUsage(text.to_owned()).into())
         }
         false => Ok(()),
@@ -181,7 +181,8 @@ pub(crate) fn run(arguments: &Arguments) -> anyhow::Result<VerbOutcome> {
     Ok(VerbOutcome::Good)
 }
 
-/// Computes which shares cross ToRs for every closed k-hop ring in the list, if requested.
+/// Computes the share of traffic that crosses ToRs for every closed k-hop ring in the list, if
+/// requested.
 fn cross_tor(
     arguments: &Arguments,
     (cluster, sizes): (Cluster, &[u32]),

@@ -94,7 +94,7 @@ pub(crate) struct Arguments {
     /// Excess load of the most loaded expert rank over its even share: 0.2 means 20 %.
     #[arg(long, default_value_t = 0.0, value_name = "SHARE")]
     imbalance: f64,
-    /// What counts as useful work.
+    /// Definition of useful work.
     #[arg(long, value_enum, default_value_t, value_name = "CONVENTION")]
     convention: ConventionArgument,
     /// Number of mappings to show for each architecture and number of GPUs.
@@ -161,7 +161,7 @@ pub(crate) fn run(arguments: &Arguments) -> anyhow::Result<VerbOutcome> {
     for gpus in &arguments.gpus {
         anyhow::ensure!(
             (1..=request::MOST).contains(gpus),
-            "--gpus {gpus}: write 1 to {}",
+            "--gpus {gpus}: write a number from 1 to {}",
             request::MOST
         );
     }

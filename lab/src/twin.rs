@@ -67,8 +67,8 @@ struct Up {
     /// Plan for the fabric [default: a new plan].
     #[arg(long, value_name = "FILE")]
     plan: Option<PathBuf>,
-    /// Create namespaces only for the first nodes, this many; transceivers exist for all nodes
-    /// [default: all].
+    /// Number of nodes with a namespace, counted from n0; all nodes have transceivers [default:
+    /// all].
     #[arg(long, value_name = "N")]
     nodes: Option<u32>,
     /// Rate limit of a fibre, such as 1Gbps [default: as fast as this machine can].

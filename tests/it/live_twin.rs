@@ -189,7 +189,7 @@ fn unsupported_twins_are_rejected_before_setup() {
         text(&output.stderr)
     };
     let said = up(&[&ring, "--nodes", "18"]);
-    assert!(said.contains("ring-17 has 17 nodes: write --nodes 1 to 17"), "{said}");
+    assert!(said.contains("ring-17 has 17 nodes: write a number from 1 to 17"), "{said}");
     let said = up(&["topologies/rfabric-2048.yaml"]);
     assert!(said.contains("the twin needs a fabric with"), "{said}");
     assert!(!Path::new(&twin).exists(), "nothing was made");

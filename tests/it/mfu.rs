@@ -134,8 +134,11 @@ fn rejects_unrealistic_sizes() {
             "--gpus 8 --batch 18446744073709551615 --seq 18446744073709551615",
             "--batch 18446744073709551615, --seq 18446744073709551615: write 1 to 100000000 for each",
         ),
-        ("--gpus 18446744073709551615", "--gpus 18446744073709551615: write 1 to 100000000"),
-        ("--gpus 0", "--gpus 0: write 1 to 100000000"),
+        (
+            "--gpus 18446744073709551615",
+            "--gpus 18446744073709551615: write a number from 1 to 100000000",
+        ),
+        ("--gpus 0", "--gpus 0: write a number from 1 to 100000000"),
         ("--gpus 8 --seq 0", "--batch 2048, --seq 0: write 1 to 100000000 for each"),
         (
             "--gpus 8 --tp 1048576 --pp 1048576 --cp 1048576 --virtual-stages 1048576",

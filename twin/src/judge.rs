@@ -95,8 +95,8 @@ impl Judge {
         }
     }
 
-    /// Checks for each command that it is journalled first and not retried blindly, and checks I1,
-    /// I4 and I5.
+    /// Checks that each command was journalled first and is not a blind retry, and checks I1, I4
+    /// and I5.
     pub(crate) fn sends(&mut self, device: &DeviceName, op: &Op, now: SimTime) {
         let Op::Switch { txn, moves } = op else {
             // Arming a device also reads it.

@@ -68,7 +68,7 @@ struct Follow {
     /// Reconcile once and exit, with status 1 if differences remain.
     #[arg(long)]
     once: bool,
-    /// Show the changes once without making them.
+    /// Show the changes, but do not make them.
     #[arg(long)]
     dry_run: bool,
     /// Interval in seconds between readings of the scheduler while the daemon reports no change.

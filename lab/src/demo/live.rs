@@ -145,7 +145,7 @@ impl Demonstration {
             Ok((!shown.trim().is_empty()).then(|| read::hosts(shown.trim())))
         })?;
         let (digest, plan) = self.plan()?;
-        let whole = whole_rings(&placed, &plan).context("the job uses only a part of a ring")?;
+        let whole = whole_rings(&placed, &plan).context("the job uses only part of a ring")?;
         ensure!(whole == rings as usize, "the job is on {whole} rings, not on {rings}");
         let is_left_out = without.is_none_or(|node| !placed.contains(node));
         ensure!(is_left_out, "the job runs on the failed node");
@@ -162,7 +162,7 @@ impl Demonstration {
         if self.cluster.lacks.is_none() {
             self.cluster.processes.kill(&format!("spool/{DIES}"))?;
         }
-        output::print(&format!("             {DIES} dies, and reports nothing\n"))?;
+        output::print(&format!("             {DIES} fails and reports nothing\n"))?;
         Ok(since)
     }
 
@@ -236,7 +236,7 @@ impl Demonstration {
             || format!("{DIES} fails and its ring is bypassed"),
             |step| {
                 format!(
-                    "{DIES} fails: it is drained in Slurm {:.0} ms later, and the next job is on whole rings",
+                    "{DIES} fails: Slurm drains it in {:.0} ms, and the next job is on whole rings",
                     step.took_ms
                 )
             },

@@ -93,7 +93,7 @@ impl<'a> FatTreePlan<'a> {
             return Vec::new();
         }
         vec![format!(
-            "the circuits of {} and the stages between phases: it holds one state, here phase {}",
+            "the circuits of {} and the stages between phases: the format holds one state, here phase {}",
             others.join(", "),
             kept.name
         )]

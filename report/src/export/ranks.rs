@@ -117,7 +117,9 @@ fn lost(plan: &RingPlan<'_>, ranks: &[&Rank]) -> Vec<String> {
     }
     let others = plan.plan.jobs.len().saturating_sub(1);
     if others > 0 {
-        lost.push(format!("{others} other jobs: it describes one job (choose it with `--job`)"));
+        lost.push(format!(
+            "{others} other jobs: the format describes one job (choose it with `--job`)"
+        ));
     }
     lost
 }

@@ -17,7 +17,7 @@ pub(super) const FORMAT: ExportFormat = ExportFormat {
     name: "sonic-ocs",
     about: "SONiC CONFIG_DB JSON of every optical switch: ports and cross-connects of a phase",
     ring: Err(
-        "it writes the circuits of optical switches, but this fabric has none (in k-hop rings, transceivers switch the light, and `lightloom ctl apply` sets them)",
+        "the format contains circuits of optical switches, but this fabric has none (in k-hop rings, transceivers switch the light, and `lightloom ctl apply` sets them)",
     ),
     fat_tree: Ok(export),
 };

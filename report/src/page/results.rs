@@ -29,7 +29,7 @@ pub struct Results<'a> {
     pub claims: Vec<Claim>,
     /// Input files, in the order given.
     pub sources: Vec<SourceFile>,
-    /// What further input would add, one sentence per item.
+    /// Additions that further input would bring, one sentence per item.
     pub would_add: Vec<String>,
     pub seed: u64,
     pub version: &'static str,
@@ -82,7 +82,7 @@ pub struct Comparison {
     pub trace: Option<Statistics>,
 }
 
-/// How one design fared over the first sample.
+/// The history of one design over the first sample.
 #[derive(Debug)]
 pub struct History {
     pub arch: String,

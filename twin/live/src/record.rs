@@ -162,7 +162,7 @@ impl Record {
         let number = name.strip_prefix('n').and_then(|digits| digits.parse().ok());
         number.filter(|number| *number < self.nodes).ok_or_else(|| {
             let last = self.nodes.saturating_sub(1);
-            Error::Refused(format!("unknown node `{name}`: write n0 to n{last}"))
+            Error::Refused(format!("unknown node `{name}`: the nodes are n0 to n{last}"))
         })
     }
 }
@@ -232,7 +232,7 @@ mod tests {
         folder.write(RECORD, &Record::new("ring", 4, 8, 2)).unwrap();
         let record = folder.record().unwrap();
         assert_eq!(record.node("n3").unwrap(), 3);
-        assert!(record.node("n4").unwrap_err().to_string().contains("write n0 to n3"));
+        assert!(record.node("n4").unwrap_err().to_string().contains("the nodes are n0 to n3"));
         assert_eq!(fs::read_dir(folder.path()).unwrap().count(), 1);
     }
 }

@@ -133,7 +133,7 @@ fn record(fabric: &Fabric, wanted: &Wanted) -> Result<Record, Error> {
     let nodes = wanted.nodes.unwrap_or(all);
     if nodes == 0 || nodes > all {
         return Err(Error::Refused(format!(
-            "{} has {all} nodes: write --nodes 1 to {all}",
+            "{} has {all} nodes: write a number from 1 to {all} for --nodes",
             fabric.name
         )));
     }

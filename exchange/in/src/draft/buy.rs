@@ -41,7 +41,7 @@ pub(super) fn write(logs: &Logs, cluster: &ClusterDraft, days: Option<u32>, draf
         Sourced::assumed("0.4", "not read from logs: `lightloom mfu` computes it for a model");
     page.guess("workload.mfu", &mfu);
     let shares =
-        Sourced::assumed("0.2 and 0.05", "shares of a step in tensor and data parallelism");
+        Sourced::assumed("0.2 and 0.05", "shares of a step spent on tensor and data parallelism");
     page.guess("workload.step", &shares);
     let peak = peak(cluster.accelerator.value, "");
     page.put(&format!(

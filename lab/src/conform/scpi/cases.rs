@@ -88,7 +88,7 @@ pub(super) const MOVING: &[Tested<ScpiSuite>] = &[
         case(
             "add-unknown-port",
             "SCPI-99 21.8",
-            "a missing port queues an error and moves no light",
+            "a command for a missing port queues an error and moves no light",
         ),
         add_unknown,
     ),
@@ -96,7 +96,7 @@ pub(super) const MOVING: &[Tested<ScpiSuite>] = &[
         case(
             "add-port-in-use",
             "OXC:SWITch:CONNect:ADD",
-            "a port in use queues an error and moves no light",
+            "a command for a port in use queues an error and moves no light",
         ),
         add_in_use,
     ),
@@ -104,7 +104,7 @@ pub(super) const MOVING: &[Tested<ScpiSuite>] = &[
         case(
             "add-lopsided",
             "SCPI-99 21.8",
-            "lists of different length queue an error and move no light",
+            "lists of different lengths queue an error and move no light",
         ),
         add_lopsided,
     ),

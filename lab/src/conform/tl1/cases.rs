@@ -33,11 +33,19 @@ pub(super) const MOVING: &[Tested<Tl1Suite>] = &[
     ),
     (case("enter-others", "ENT-PATCH", "ENT-PATCH does not change other patches"), enter_others),
     (
-        case("enter-port-in-use", "ENT-PATCH", "a port in use is denied and no light moves"),
+        case(
+            "enter-port-in-use",
+            "ENT-PATCH",
+            "a patch of a port in use is denied, and no light moves",
+        ),
         enter_in_use,
     ),
     (
-        case("enter-unknown-port", "ENT-PATCH", "a missing port is denied and no light moves"),
+        case(
+            "enter-unknown-port",
+            "ENT-PATCH",
+            "a patch of a missing port is denied, and no light moves",
+        ),
         enter_unknown,
     ),
     (

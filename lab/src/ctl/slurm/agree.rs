@@ -167,7 +167,7 @@ pub(super) fn objection(desired: &Desired, job: &BTreeSet<String>) -> Option<Str
     let parted = rings.clone().find(|(_, hosts)| !hosts.is_subset(job));
     parted
         .filter(|_| rings.count() > 1)
-        .map(|(ring, _)| format!("it uses only a part of ring {ring}"))
+        .map(|(ring, _)| format!("the job uses only part of ring {ring}"))
 }
 
 pub(crate) fn short(digest: &str) -> &str {
