@@ -227,7 +227,7 @@ fn replay_recorded(arguments: &ReplayArguments) -> anyhow::Result<VerbOutcome> {
         ];
         if let Some((_, option)) = asked.iter().find(|(asked, _)| asked.is_some()) {
             let message = format!(
-                "{option} needs --arch or --fabric: no exchange of other groups was recorded"
+                "{option} needs --arch or --fabric: exchanges between other groups were not recorded"
             );
             return Err(WrongUsage(message).into());
         }

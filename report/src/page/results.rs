@@ -196,7 +196,7 @@ pub struct EmulatedCollective {
     pub restarts: u32,
 }
 
-/// The parts of the outage that a fault caused, and the groups that waited for it.
+/// The stages of the outage that a fault caused, and the groups that it delayed.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 pub struct EmulatedFault {
     pub parts: Vec<String>,

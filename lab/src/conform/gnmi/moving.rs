@@ -38,7 +38,7 @@ pub(super) const CASES: &[Tested<GnmiSuite>] = &[
         ),
         shows_config,
     ),
-    (case("set-results", "gNMI 3.4.2", "a Set returns one result for each part"), results),
+    (case("set-results", "gNMI 3.4.2", "a Set returns one result per part"), results),
     (
         case(
             "last-change-time",
@@ -47,12 +47,12 @@ pub(super) const CASES: &[Tested<GnmiSuite>] = &[
         ),
         change_time,
     ),
-    (case("set-read-only", "RFC 7950 7.21.1", "a Set of a leaf under state is refused"), read_only),
+    (case("set-read-only", "RFC 7950 7.21.1", "a Set to a leaf under state is refused"), read_only),
     (
         case(
             "set-unknown-port",
             "…-connections config",
-            "a connection of a missing port is refused or INVALID",
+            "a connection to a missing port is refused or INVALID",
         ),
         unknown_port,
     ),
@@ -60,7 +60,7 @@ pub(super) const CASES: &[Tested<GnmiSuite>] = &[
         case(
             "set-directions",
             "…-optical-switch port-groups",
-            "a connection of two input ports is refused or INVALID",
+            "a connection between two input ports is refused or INVALID",
         ),
         directions,
     ),
@@ -68,7 +68,7 @@ pub(super) const CASES: &[Tested<GnmiSuite>] = &[
         case(
             "set-port-twice",
             "…-connections",
-            "a second connection of a port is refused or INVALID",
+            "a second connection to a port is refused or INVALID",
         ),
         port_twice,
     ),
@@ -144,7 +144,7 @@ fn made(
     let part = gnmi.joins(name, ends.0, ends.1)?;
     if let Err(status) = update(gnmi, vec![part])? {
         return Ok(Err(CaseVerdict::Misbehaves(format!(
-            "the connection of `{}` and `{}` is refused: {}",
+            "the connection between `{}` and `{}` is refused: {}",
             ends.0,
             ends.1,
             shown(&status)
@@ -155,7 +155,7 @@ fn made(
     Ok(match connection.status.as_str() {
         "CONNECTED" => Ok(switch),
         "FAILED" => Err(CaseVerdict::Fault(format!(
-            "the connection of `{}` and `{}` is FAILED: {}",
+            "the connection between `{}` and `{}` is FAILED: {}",
             ends.0,
             ends.1,
             connection.reason.as_deref().unwrap_or("no reason given")
@@ -230,7 +230,7 @@ fn read_only(gnmi: &mut GnmiSuite) -> CaseResult {
         parse(&format!("{}/state/status", entry_path(&name))).map_err(ExchangeError::Nonsense)?;
     let part = Update { path: Some(path), val: Some(gnmi.json(&json!("FAILED"))), duplicates: 0 };
     match update(gnmi, vec![part])? {
-        Ok(_) => found("a Set of state/status is accepted"),
+        Ok(_) => found("a Set to state/status is accepted"),
         Err(status) => holds(is_refusal(&status), || format!("answered with {}", shown(&status))),
     }
 }

@@ -277,7 +277,7 @@ fn groups(gnmi: &mut GnmiSuite) -> CaseResult {
     }
     let known = ["INPUT-ONLY", "OUTPUT-ONLY", "ANY"];
     let odd = switch.groups.iter().find(|(_, direction)| !known.contains(&direction.as_str()));
-    holds(odd.is_none(), || format!("direction of a group: {odd:?}"))
+    holds(odd.is_none(), || format!("unknown direction of a group: {odd:?}"))
 }
 
 fn port_states(gnmi: &mut GnmiSuite) -> CaseResult {

@@ -104,7 +104,7 @@ fn named(names: &[String]) -> String {
     }
 }
 
-/// Returns the timeline of the group that waited longest for a fault, or `None` if the fault never
+/// Returns the timeline of the group that a fault delayed longest, or `None` if the fault never
 /// occurred or had no consequences.
 fn timeline(id: &str, fault: &EmulatedFault, of: &str) -> Option<Picture> {
     let began = fault.at_ps?;
