@@ -124,7 +124,6 @@ pub trait Architecture: fmt::Debug + Send + Sync {
         None
     }
 
-    /// Returns the interconnect parts per GPU.
     fn bill(&self, _: &Site) -> Result<Bill, NoBill> {
         Err(NoBill(format!("no parts list for {}", self.name())))
     }

@@ -119,7 +119,6 @@ pub fn cost(
     if missing.is_empty() { Ok(rows) } else { Err(MissingPrices(missing)) }
 }
 
-/// Prices one design for a site.
 pub fn cost_of_one(
     design: &dyn Architecture,
     site: &Site,

@@ -76,7 +76,6 @@ pub struct UsableCost {
     pub cost_per_usable_gpu_usd: f64,
 }
 
-/// Published claims compared with our figures.
 #[derive(Clone, Debug, Serialize)]
 pub struct ReproduceResult {
     #[serde(flatten)]

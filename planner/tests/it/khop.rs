@@ -315,8 +315,8 @@ fn switched_for(
     Some(paths.iter().filter(differs).count())
 }
 
-/// Every triple of neighbours is a candidate, so the integer program takes minutes and its bound is
-/// trivial.
+/// Every triple of neighbours is a candidate. The integer program would take minutes and give only
+/// a trivial bound.
 #[test]
 fn exact_search_stops_when_counting_proves_the_scan() {
     let spec = FabricSpec { nodes: 22, k: 4, gpus_per_node: 4, tp: 12, ..FabricSpec::default() };

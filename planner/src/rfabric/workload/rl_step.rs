@@ -25,7 +25,7 @@ use super::training::{Sharding, Training};
 use super::weight_sync::{self, FanOut};
 use lightloom_units::seed::Seed;
 
-/// A step of one-step-asynchronous reinforcement learning.
+/// A step of asynchronous reinforcement learning. Generation is one step ahead of training.
 #[derive(Clone, Debug, PartialEq)]
 pub struct RlStep {
     /// The model.

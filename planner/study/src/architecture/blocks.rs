@@ -12,7 +12,7 @@ pub(super) struct Layout {
     pub(super) gpus_per_block: u32,
     /// Number of healthy blocks joined to one set.
     pub(super) blocks_joined: u32,
-    /// GPUs that groups use in one set of joined blocks.
+    /// Number of GPUs in groups per set of joined blocks.
     pub(super) gpus_joined: u32,
     /// Number of blocks that can be joined with each other.
     pub(super) blocks_per_pod: u32,

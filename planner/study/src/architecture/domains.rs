@@ -27,7 +27,6 @@ pub(super) fn domains(
     domains_under((FaultPolicy::Regroup, 0), cluster, gpus_per_domain, tp)
 }
 
-/// The policies that [`domains_under`] distinguishes.
 pub(super) const DOMAIN_POLICIES: &[FaultPolicy] =
     &[FaultPolicy::Regroup, FaultPolicy::Backup, FaultPolicy::ReducedTp];
 

@@ -40,12 +40,10 @@ pub struct UnknownArchitecture {
     pub known: String,
 }
 
-/// Parses the name of a design.
 pub fn parse(text: &str) -> Result<Box<dyn Architecture>, UnknownArchitecture> {
     parse_of(&KINDS, text)
 }
 
-/// Parses the name of a data-centre network.
 pub fn parse_network(text: &str) -> Result<Box<dyn Architecture>, UnknownArchitecture> {
     parse_of(&NETWORKS, text)
 }

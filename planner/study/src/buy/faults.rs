@@ -109,10 +109,10 @@ fn exponential(
 }
 
 /// Gives each server in the cluster the faults of servers from the trace, drawn with replacement.
-/// All of these start on the same random day of the trace, so that simultaneous faults stay
+/// All servers start on the same random day of the trace, so that simultaneous faults stay
 /// together. The starting hour is drawn for each server, so that copies of one server do not fail
-/// at the same instant. A server in the cluster gets the faults of `factor` servers from the trace
-/// on average.
+/// at the same instant. On average, a server in the cluster gets the faults of `factor` servers
+/// from the trace.
 fn resampled(
     trace: &FaultTrace,
     cluster: Cluster,

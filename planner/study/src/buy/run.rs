@@ -202,7 +202,6 @@ struct Fleet<'a> {
     spent: Spent,
 }
 
-/// Runs a history on a design.
 pub fn run(
     design: &dyn Architecture,
     cluster: Cluster,

@@ -89,7 +89,6 @@ struct Wanted {
     /// Name of the baseline in [`BASELINES`].
     baseline: &'static str,
     name: &'static str,
-    /// The factor that determines the figure.
     why: &'static str,
 }
 
