@@ -7,7 +7,7 @@
 //!
 //! To add a format, add a file that defines an [`ExportFormat`] to this folder, and a line to
 //! [`FORMATS`]. The same plan always gives byte-identical output. Each export lists the information
-//! that its format cannot represent, so that nobody mistakes a lossy file for the plan.
+//! that its format cannot represent, so that a lossy file is not mistaken for the plan.
 
 mod astra_sim;
 mod containerlab;

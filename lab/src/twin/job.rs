@@ -79,7 +79,7 @@ pub(crate) fn ring(arguments: &JobRing) -> anyhow::Result<VerbOutcome> {
     let show = |step: &ring::RingStep| {
         let mut stdout = std::io::stdout().lock();
         let line = serde_json::to_string(step).unwrap_or_default();
-        // If nobody reads the output any more, the ring continues for the other nodes.
+        // If the output has no reader any more, the ring continues for the other nodes.
         let _unread = writeln!(stdout, "{line}");
     };
     ring::run(&arguments.dir.folder()?, &arguments.node, &options, &show)?;
