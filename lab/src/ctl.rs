@@ -39,7 +39,7 @@ use slurm::SlurmArguments;
 use slurm::kubernetes::KubernetesArguments;
 use wanted::{ApplyArguments, FaultArguments, RollbackArguments, Wanted};
 
-/// Show, preview, apply, confirm and roll back changes of the daemon
+/// Show, preview, apply, confirm and roll back the daemon's changes
 #[derive(Debug, Args)]
 #[command(after_help = "Examples:
   lightloom ctl status

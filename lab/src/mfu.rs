@@ -49,7 +49,7 @@ use lightloom::table::{TextTable, separated};
   lightloom mfu --model mixtral-8x7b --gpus 256 --arch dgx --schedule 1f1b,zero-bubble --zero 2
   lightloom mfu --runs mine/runs.csv")]
 pub(crate) struct Arguments {
-    /// A shipped model, a YAML file with its dimensions, or a `config.json` of Hugging Face.
+    /// A shipped model, a YAML file with its dimensions, or a Hugging Face `config.json`.
     #[arg(long, value_name = "NAME|FILE", required_unless_present = "runs")]
     model: Option<String>,
     /// Number of GPUs of the job; several numbers for a sweep.

@@ -30,7 +30,7 @@ use lightloom::result::{ResultArguments, ResultDocument};
 use lightloom::table::TextTable;
 use lightloom::{fabric, plan};
 
-/// Time a step of reinforcement learning, and size its replicas.
+/// Compute the time of a reinforcement-learning step, and size its replicas.
 #[derive(Debug, Args)]
 #[command(after_help = "Examples:
   lightloom rl --model qwen2.5-14b --gpus 32,32 --samples 2048
@@ -41,7 +41,7 @@ use lightloom::{fabric, plan};
 
 In closed form; assumptions: docs/rl.md")]
 pub(crate) struct Arguments {
-    /// A shipped model, a YAML file with its dimensions, or a `config.json` of Hugging Face.
+    /// A shipped model, a YAML file with its dimensions, or a Hugging Face `config.json`.
     #[arg(long, value_name = "NAME|FILE", required_unless_present = "fabric")]
     model: Option<String>,
     /// A fabric file with a reinforcement-learning job, which gives the model, GPUs and samples;

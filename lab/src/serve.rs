@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-//! `lightloom serve`: the delays when serving a model, and the best layout of GPUs.
+//! `lightloom serve`: request delays when serving a model, and the best layout of GPUs.
 
 use clap::Args;
 use clap::builder::TypedValueParser;
@@ -30,7 +30,7 @@ use lightloom::table::TextTable;
 
 Exit status 1 if no layout keeps the objective for the requested share of requests.")]
 pub(crate) struct Arguments {
-    /// A shipped model, a YAML file with its dimensions, or a `config.json` of Hugging Face.
+    /// A shipped model, a YAML file with its dimensions, or a Hugging Face `config.json`.
     #[arg(long, value_name = "NAME|FILE")]
     model: String,
     /// Number of GPUs in the pool.
