@@ -89,12 +89,11 @@ pub fn run(
     control: Option<&dyn MakeControl>,
 ) -> anyhow::Result<VerbOutcome> {
     if arguments.prove_reuse && arguments.look.is_asked_for() {
-        let message = "--prove-reuse does not apply with --timeline, --pcap, --links-out or series: then \
-            everything is simulated";
+        let message = "--prove-reuse has no effect with --timeline, --pcap, --links-out or series, because then everything is simulated";
         return Err(WrongUsage(message.to_owned()).into());
     }
     arguments.look.refuse_idle()?;
-    // A sweep is loaded with its first seed.
+    // For a sweep, load the scenario with the first seed.
     let first = arguments.seed.map(|seeds| Seed(seeds.first));
     let (source, mistakes) =
         ScenarioSource::read_under(arguments.plan.as_deref(), first, &arguments.scenario);
@@ -178,7 +177,7 @@ fn conclude(
     if result.never_ended {
         output::note(&text::never_ended(result));
     }
-    // If jobs train and there are no other workloads, the result's rows are their steps.
+    // If only training jobs run, the result's rows are their steps.
     let rows = match result.workloads.is_empty() && !result.steps.is_empty() {
         true => "steps",
         false => "workloads",

@@ -12,7 +12,7 @@ use lightloom_fabric::document::{self, Diagnostic, codes};
 use lightloom_fabric::provenance::{Input, Inputs};
 use lightloom_fabric::trace::MAX_TRACE_BYTES;
 
-/// Returns the name by which the user knows a file: `-` is standard input.
+/// Returns the user's name for a file: `-` is standard input.
 pub fn name(path: &Path) -> String {
     if is_standard_input(path) { "<stdin>".to_owned() } else { path.display().to_string() }
 }
@@ -42,7 +42,9 @@ fn is_input(path: &Path) -> bool {
 pub fn destination(text: &str) -> Result<PathBuf, String> {
     let path = PathBuf::from(text);
     if text == "-" {
-        return Err("results go to standard output by default: leave it out, or name a file".into());
+        return Err(
+            "results go to standard output by default: omit the option, or name a file".into()
+        );
     }
     if path.exists() && !path.is_file() {
         let is_folder = path.is_dir();
@@ -138,8 +140,7 @@ pub fn text_beside(path: &Path, named: &str) -> Result<String, String> {
 /// Writes `contents` to `path` atomically: it writes a temporary file in the same folder and
 /// renames it. Pipes and devices are written directly.
 ///
-/// # Errors
-/// If the folder or the file cannot be written. `path` then keeps its previous contents.
+/// # Errors If writing to the folder or the file fails. `path` then keeps its previous contents.
 pub fn write(path: &Path, contents: &[u8]) -> anyhow::Result<()> {
     let failed = || format!("cannot write {}", path.display());
     let target = fs::canonicalize(path).unwrap_or_else(|_| path.to_owned());

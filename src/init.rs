@@ -124,7 +124,7 @@ fn write_new(path: Option<&Path>, text: &str, next: &str) -> anyhow::Result<Verb
 
 fn is_new(path: &Path) -> anyhow::Result<()> {
     if path.exists() {
-        bail!("{} exists: it is not overwritten, give another name", path.display());
+        bail!("{} already exists and is not overwritten: give another name", path.display());
     }
     Ok(())
 }

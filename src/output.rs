@@ -25,7 +25,7 @@ pub enum VerbOutcome {
     Status(u8),
 }
 
-/// The arguments are invalid in a way that the parser cannot detect: exit status 2.
+/// The arguments are invalid, which the parser cannot detect: exit status 2.
 #[derive(Debug, thiserror::Error)]
 #[error("{0}")]
 pub struct WrongUsage(pub String);

@@ -481,7 +481,7 @@ fn gain_text(plan: &Plan) -> String {
         Some(bound) if bound < 0.999_95 => {
             format!("; no placement saves more than {}", percent(bound))
         }
-        // A bound of 100 % tells the reader nothing.
+        // A bound of 100 % carries no information.
         Some(_) => "; upper bound unknown".to_owned(),
         None => "; upper bound unknown".to_owned(),
     };
@@ -510,13 +510,13 @@ fn proof(plan: &Plan, verdict: &Verdict, took: Took) -> String {
     let mut proven = Vec::new();
     if verdict.circuits > 0 || verdict.bundles > 0 {
         proven.push(format!(
-            "{} rings are single cycles over {} GPUs; {} circuits selected at both ends; {} bundles set",
+            "{} rings are single cycles over {} GPUs; both ends select {} circuits; {} bundles are set",
             verdict.rings, verdict.gpus, verdict.circuits, verdict.bundles
         ));
     }
     if verdict.phases > 0 {
         proven.push(format!(
-            "traffic of {} ranks is carried as stated in {} phases by {} cross-connects",
+            "{2} cross-connects carry the stated traffic of {0} ranks in {1} phases",
             verdict.ranks, verdict.phases, verdict.cross_connects
         ));
     }
@@ -541,7 +541,7 @@ fn broken_parts(count: usize) -> String {
     }
 }
 
-/// Explains avoidable waste: there are no jobs, or the placement respects ToRs.
+/// Explains avoidable waste: the fabric has no jobs, or the placement respects ToRs.
 fn reserve_note(plan: &Plan) -> &'static str {
     if plan.jobs.is_empty() {
         return "(the fabric has no `jobs`, so all GPUs are idle: add `jobs: [{name: train, gpus: all, tp: 32}]`)\n";

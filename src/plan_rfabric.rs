@@ -125,8 +125,8 @@ pub fn summary(plan: &Plan) -> String {
     format!("{of} communicates for {}{fixed}.\n{dark}", rounded(step))
 }
 
-/// If no circuit change pays off, returns the longest switching time with which one would. It
-/// replans with a switching time of zero and divides the gain by the number of changes.
+/// If no circuit change pays off, returns the longest switching time that would make one pay off.
+/// It replans with a switching time of zero and divides the gain by the number of changes.
 pub fn break_even(
     network: &ReconfigurableFatTree,
     phases: &[Phase],
@@ -157,8 +157,8 @@ pub fn break_even(
     )
 }
 
-/// Returns the fastest weight synchronisation method, its lead over the next, and the fraction of
-/// bytes from which dedicated circuits pay off.
+/// Returns the fastest weight synchronisation method, its lead over the next, and the smallest
+/// fraction of bytes that makes dedicated circuits pay off.
 pub fn weight_sync(choices: &[SyncChoice]) -> String {
     choices.iter().map(choice_text).collect()
 }
@@ -210,7 +210,7 @@ fn choice_text(choice: &SyncChoice) -> String {
     };
     let change = choice.switching_ps.map_or(String::new(), |switching| {
         format!(
-            "A change of circuits takes {}; slack before the phase is {}.\n",
+            "A circuit change takes {}; the slack before the phase is {}.\n",
             rounded(switching),
             rounded(choice.slack_ps)
         )

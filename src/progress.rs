@@ -23,7 +23,7 @@ pub const QUIET_FOR: Duration = Duration::from_secs(2);
 const LINE_EVERY_PERCENT: u64 = 10;
 
 impl Progress {
-    /// Starts counting towards `total` of `what` ("samples", "windows").
+    /// Starts counting up to `total`. `what` names the items ("samples", "windows").
     pub fn new(what: &str, total: u64) -> Self {
         let bar = io::stderr().is_terminal().then(|| {
             let style = ProgressStyle::with_template("{msg} {wide_bar} {percent:>3} % {eta}")

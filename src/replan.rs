@@ -120,7 +120,7 @@ pub fn run(arguments: &Arguments) -> anyhow::Result<VerbOutcome> {
             }
             if let Some(changed) = &ranks_changed {
                 output::print(&format!(
-                    "{} groups change ranks: with their previous ranks a step would communicate for {}\n",
+                    "{} groups change ranks; with their previous ranks, communication would take {} per step\n",
                     changed.groups, changed.step_time_kept_ps
                 ))?;
             }
@@ -144,7 +144,7 @@ fn change_faults(
     let mut notes = Vec::new();
     for part in fault {
         if !faults.insert(fabric, *part)? {
-            notes.push(format!("{part} had failed already"));
+            notes.push(format!("{part} had already failed"));
         }
     }
     for part in repair {

@@ -35,7 +35,7 @@ const fn verb(name: &'static str, about: &'static str, example: &'static str) ->
     Verb { name, about, example }
 }
 
-/// All verbs of the second program, in help order.
+/// Verbs of the second program, in help order.
 pub const VERBS: &[Verb] = &[
     verb("demo", "Plan 2,880 GPUs, let a node fail, and open the report", "lightloom demo"),
     verb(
@@ -71,7 +71,7 @@ pub const VERBS: &[Verb] = &[
     ),
     verb(
         "rl",
-        "Time a step of reinforcement learning, and size its replicas",
+        "Compute the time of a reinforcement-learning step, and size its replicas",
         "lightloom rl --model qwen2.5-14b --gpus 32,32 --samples 2048",
     ),
     verb(
@@ -91,7 +91,7 @@ pub const VERBS: &[Verb] = &[
     ),
     verb(
         "ctl",
-        "Show, preview, apply, confirm and roll back changes of the daemon",
+        "Show, preview, apply, confirm and roll back the daemon's changes",
         "lightloom ctl status",
     ),
     verb(
@@ -106,12 +106,12 @@ pub const VERBS: &[Verb] = &[
     ),
     verb(
         "twin",
-        "Run real programs on emulated light, a namespace per node",
+        "Run real programs on emulated light, with one namespace per node",
         "lightloom twin up topologies/ring-32.yaml --dir /tmp/twin",
     ),
     verb(
         "completions",
-        "Print the completion script of a shell",
+        "Print the completion script for a shell",
         "lightloom completions bash > /etc/bash_completion.d/lightloom",
     ),
     verb(

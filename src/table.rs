@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-//! Aligned tables and numbers in text output. A column in which no row has a value is left out, and
-//! numbers have thousands separators.
+//! Aligned tables and numbers in text output. Columns without any value are left out, and numbers
+//! have thousands separators.
 
 use std::fmt;
 

@@ -210,7 +210,7 @@ fn describe(statistics: &Statistics) -> String {
     line("days watched", format!("{}", statistics.window_days));
     line("faults", statistics.faults.to_string());
     line("faults without an end", statistics.open_faults.to_string());
-    line("faults of no length", statistics.durations.zero_length.to_string());
+    line("faults of zero length", statistics.durations.zero_length.to_string());
     line("faults per server and year", format!("{:.2}", statistics.faults_per_server_year));
     line("server-days lost", format!("{:.1}", statistics.server_days));
     line("servers out, mean", format!("{:.3} %", 100.0 * concurrency.mean_ratio));

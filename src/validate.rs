@@ -99,7 +99,7 @@ pub fn run(arguments: &Arguments, readers: &[Reader]) -> anyhow::Result<VerbOutc
     let examined = arguments.files.iter().map(|path| examine(path, kind, &against, readers));
     let findings: Vec<FileFindings> = examined.collect::<anyhow::Result<_>>()?;
     if against.scenario.is_some() && !findings.iter().any(FileFindings::is_of_faults) {
-        let message = "--scenario checks files of faults, but none is given";
+        let message = "--scenario checks fault files, but none is given";
         return Err(WrongUsage(message.to_owned()).into());
     }
     if against.fabric.is_some() && !findings.iter().any(|finding| finding.kind == Some(PLAN)) {

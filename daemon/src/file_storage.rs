@@ -148,8 +148,8 @@ impl<D: Disk> Storage for FileStorage<D> {
         (self.file, self.end, self.allocated) = (file, end, allocated);
         Ok(())
     }
-    /// Rewrites in place with identical bytes wherever the data are good. This needs no additional
-    /// space, and an interrupted rewrite makes nothing worse.
+    /// Rewrites the file in place, with identical bytes where the data are good. This needs no
+    /// additional space, and an interrupted rewrite makes nothing worse.
     fn rewrite(&mut self, bytes: &[u8]) -> io::Result<()> {
         if self.astray {
             self.disk.sync_names(&self.path)?;

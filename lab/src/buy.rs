@@ -206,7 +206,7 @@ fn describe(document: &BuyResult) -> String {
     text += &flips(answer);
     if !answer.parts_without_watts.is_empty() {
         text += &format!(
-            "\nThe price file has no watts for {}; counted as 0 W.\n",
+            "\nThe price file has no watts for {}, which count as 0 W.\n",
             answer.parts_without_watts.join(", ")
         );
     }

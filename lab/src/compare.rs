@@ -88,12 +88,12 @@ pub(crate) struct Arguments {
 const FAULT_RATIOS: [f64; 9] = [0.0, 0.01, 0.02, 0.03, 0.04, 0.05, 0.06, 0.07, 0.10];
 const SNAPSHOTS: u64 = 10;
 
-/// Maximum number of moments for which a fabric is planned. Each one plans every job twice.
+/// Maximum number of moments to plan a fabric for. Each one plans every job twice.
 const MOST_MOMENTS: usize = 10;
 
 const USUAL_TP: [u32; 4] = [8, 16, 32, 64];
 
-/// Returns the group sizes that the user requested, or those of the fabric's jobs.
+/// Returns the group sizes that the user requested, or else the fabric jobs' sizes.
 fn group_sizes(asked: &[u32], fabric: Option<&Fabric>) -> anyhow::Result<Vec<u32>> {
     require_group(asked)?;
     let mut sizes: Vec<u32> = match (asked, fabric) {
@@ -117,7 +117,7 @@ pub(crate) fn require_group(sizes: &[u32]) -> anyhow::Result<()> {
     match sizes.contains(&0) {
         true => {
             let text =
-                "--tp 0: a group has at least one GPU: write a number of GPUs, such as `--tp 32`";
+                "--tp 0: a group has at least one GPU; write a number of GPUs, such as `--tp 32`";
             Err(WrongUsage(text.to_owned()).into())
         }
         false => Ok(()),
@@ -181,7 +181,8 @@ pub(crate) fn run(arguments: &Arguments) -> anyhow::Result<VerbOutcome> {
     Ok(VerbOutcome::Good)
 }
 
-/// Computes which shares cross ToRs for every closed k-hop ring in the list, if requested.
+/// Computes the share of traffic that crosses ToRs for every closed k-hop ring in the list, if
+/// requested.
 fn cross_tor(
     arguments: &Arguments,
     (cluster, sizes): (Cluster, &[u32]),
@@ -343,7 +344,7 @@ fn fabric_text(fabric: &FabricFigures) -> String {
     }
     let refused = fabric.first_refusal.as_ref().map_or(String::new(), |why| {
         format!(
-            "no plan for {} of the moments; first reason: {why}\n",
+            "no plan exists for {} of the moments; first reason: {why}\n",
             percent(1.0 - fabric.planned)
         )
     });

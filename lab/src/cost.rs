@@ -54,10 +54,10 @@ pub(crate) struct Arguments {
     /// Rate of each GPU's network card, for data-centre networks
     #[arg(long, value_enum, default_value_t = Nic::G400)]
     nic: Nic,
-    /// Tensor-parallel group size for which waste is computed
+    /// Tensor-parallel group size for computing waste
     #[arg(long, value_name = "N", default_value_t = 32)]
     tp: u32,
-    /// Faults for which waste is computed: a trace file, `synthetic`, or `iid:P`
+    /// Faults for computing waste: a trace file, `synthetic`, or `iid:P`
     #[arg(long, value_name = "FILE|synthetic|iid:P", default_value = "synthetic")]
     faults: String,
     /// Number of random draws when computing waste

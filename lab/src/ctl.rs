@@ -39,7 +39,7 @@ use slurm::SlurmArguments;
 use slurm::kubernetes::KubernetesArguments;
 use wanted::{ApplyArguments, FaultArguments, RollbackArguments, Wanted};
 
-/// Show, preview, apply, confirm and roll back changes of the daemon
+/// Show, preview, apply, confirm and roll back the daemon's changes
 #[derive(Debug, Args)]
 #[command(after_help = "Examples:
   lightloom ctl status
@@ -340,7 +340,7 @@ impl CtlSession {
         Ok(if is_bad { VerbOutcome::Bad } else { shown })
     }
 
-    /// Without differences, there is no drift only if every device was read and the journal is
+    /// An empty list proves that nothing drifted only if every device was read and the journal is
     /// intact.
     fn drift(&self) -> anyhow::Result<VerbOutcome> {
         let response = self.client.get("/v1/drift")?;

@@ -65,7 +65,7 @@ pub(crate) fn run(arguments: &Arguments) -> anyhow::Result<VerbOutcome> {
     let is_used = fs::read_dir(&arguments.folder).is_ok_and(|mut there| there.next().is_some());
     ensure!(
         !is_used,
-        "{} exists and is not empty: nothing is overwritten, give --folder another name",
+        "{} exists and is not empty; nothing is overwritten: give --folder another name",
         arguments.folder.display()
     );
     if arguments.stay {

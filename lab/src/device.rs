@@ -59,7 +59,7 @@ struct Serve {
 
 Faults: lose 1%, duplicate 1%, garble 1%, late 5ms, half-open, dead, unplug PATH,
 cross PATH PORT, stuck [PORT], lie, misdirect, slow TIMES, droop DECIBELS, defer TIME, reboot, warm-restart,
-reboot-in-commit, misbehave NAME, clear. docs/conformance.csv has the names of misbehaviours.")]
+reboot-in-commit, misbehave NAME, clear. docs/conformance.csv lists the misbehaviours.")]
 struct InjectArguments {
     /// Control socket of the running `device serve`.
     #[arg(long, value_name = "SOCKET")]

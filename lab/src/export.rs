@@ -34,7 +34,7 @@ pub(crate) struct Arguments {
     /// Plan, as written by `lightloom plan -o`.
     #[arg(required_unless_present = "list")]
     plan: Option<PathBuf>,
-    /// Fabric file from which the plan was made.
+    /// Fabric file that the plan was made for.
     #[arg(long, value_name = "FILE", required_unless_present = "list")]
     fabric: Option<PathBuf>,
     /// Format to write.

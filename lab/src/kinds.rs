@@ -78,7 +78,7 @@ mod tests {
         }
         assert!(
             old.is_empty(),
-            "docs/schemas: {old:?} are out of date: run this test with LIGHTLOOM_BLESS=1 and build again"
+            "docs/schemas: {old:?} are out of date: run this test with LIGHTLOOM_BLESS=1 and rebuild"
         );
     }
 

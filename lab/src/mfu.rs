@@ -49,7 +49,7 @@ use lightloom::table::{TextTable, separated};
   lightloom mfu --model mixtral-8x7b --gpus 256 --arch dgx --schedule 1f1b,zero-bubble --zero 2
   lightloom mfu --runs mine/runs.csv")]
 pub(crate) struct Arguments {
-    /// A shipped model, a YAML file with its dimensions, or a `config.json` of Hugging Face.
+    /// A shipped model, a YAML file with its dimensions, or a Hugging Face `config.json`.
     #[arg(long, value_name = "NAME|FILE", required_unless_present = "runs")]
     model: Option<String>,
     /// Number of GPUs of the job; several numbers for a sweep.
@@ -94,7 +94,7 @@ pub(crate) struct Arguments {
     /// Excess load of the most loaded expert rank over its even share: 0.2 means 20 %.
     #[arg(long, default_value_t = 0.0, value_name = "SHARE")]
     imbalance: f64,
-    /// What counts as useful work.
+    /// Definition of useful work.
     #[arg(long, value_enum, default_value_t, value_name = "CONVENTION")]
     convention: ConventionArgument,
     /// Number of mappings to show for each architecture and number of GPUs.
@@ -161,7 +161,7 @@ pub(crate) fn run(arguments: &Arguments) -> anyhow::Result<VerbOutcome> {
     for gpus in &arguments.gpus {
         anyhow::ensure!(
             (1..=request::MOST).contains(gpus),
-            "--gpus {gpus}: write 1 to {}",
+            "--gpus {gpus}: write a number from 1 to {}",
             request::MOST
         );
     }
@@ -352,7 +352,7 @@ fn text(report: &MfuReport<PacketStep>, convention: Convention) -> String {
     let fitted = if report.constants_fitted_on_this_accelerator {
         "fitted on this accelerator"
     } else {
-        "not fitted on this accelerator: its shares of peak are scaled"
+        "not fitted on this accelerator; the shares of peak are scaled"
     };
     let features = report.software.features.to_string();
     let source = report.features_from.map_or_else(String::new, |source| format!(", from {source}"));

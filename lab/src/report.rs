@@ -61,10 +61,10 @@ pub(crate) struct Arguments {
     /// if there is no fabric, plan or buy file].
     #[arg(long, value_name = "LIST", value_delimiter = ',')]
     arch: Vec<String>,
-    /// Number of GPUs in the cluster, if there is no fabric or plan.
+    /// Number of GPUs in the cluster, if neither a fabric nor a plan is an input.
     #[arg(long, value_name = "N", default_value_t = 2880)]
     gpus: u32,
-    /// Number of GPUs per node, if there is no fabric or plan.
+    /// Number of GPUs per node, if neither a fabric nor a plan is an input.
     #[arg(long, value_name = "R", default_value_t = 4, value_parser = clap::value_parser!(u32).range(1..=64))]
     gpus_per_node: u32,
     /// Number of random assignments of trace servers to nodes [default: 40, fewer above 10,000
@@ -98,7 +98,7 @@ impl From<PageForm> for RenderForm {
 
 const DESIGNS: [&str; 8] =
     ["khop:2", "khop:3", "nvl:36", "nvl:72", "nvl:576", "tpuv4", "sip-ring", "big-switch"];
-/// Size of the cluster in the published study, whose figures appear only on pages about that size.
+/// Size of the cluster in the published study, and pages about other sizes omit its figures.
 const STUDY_GPUS: u32 = 2880;
 const SAMPLES: u64 = 40;
 const MOST_SAMPLED_GPUS: u64 = 400_000;
@@ -254,11 +254,11 @@ fn would_add(inputs: &Inputs) -> Vec<String> {
     lacks(inputs.fabric.is_none(), "A fabric file would add its picture and a proven plan.");
     lacks(
         is_compared && inputs.trace.is_none(),
-        "A fault trace of your own would replace the synthetic one, and add the plan at its worst moment.",
+        "Your own fault trace would replace the synthetic one and add the plan at its worst moment.",
     );
     lacks(
         inputs.prices.is_none(),
-        "A price file of your own would replace the prices that ship with lightloom.",
+        "Your own price file would replace the prices that ship with lightloom.",
     );
     lacks(
         inputs.buy.is_none(),
@@ -266,11 +266,11 @@ fn would_add(inputs: &Inputs) -> Vec<String> {
     );
     lacks(
         inputs.runs.is_empty(),
-        "A run (`lightloom emulate SCENARIO --format json`) would add collectives, and which groups a fault affected.",
+        "A run (`lightloom emulate SCENARIO --format json`) would add collectives and the groups that faults affected.",
     );
     lacks(
         inputs.bills.is_empty(),
-        "Months (`lightloom emulate SCENARIO --format json`, of a scenario with `span`) would add the cost of failures.",
+        "Months (`lightloom emulate SCENARIO --format json` for a scenario with `span`) would add the cost of failures.",
     );
     lacks(
         inputs.training.is_empty(),
@@ -366,7 +366,7 @@ fn broken(
     };
     let broken: Vec<Part> = timeline.faulty_at(at).into_iter().map(Part::Node).collect();
     let when = format!(
-        "on day {:.1} of {}{which} with {} of {} nodes out",
+        "on day {:.1} of {}{which}, with {} of {} nodes out of service",
         at.as_days(),
         short(name),
         broken.len(),

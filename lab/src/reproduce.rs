@@ -116,11 +116,11 @@ impl PublishedStudy {
 pub(crate) fn run(arguments: &Arguments) -> anyhow::Result<VerbOutcome> {
     anyhow::ensure!(
         arguments.runs.is_empty() || arguments.study.reads_runs(),
-        "--runs belongs to `lightloom reproduce mfu` and `lightloom reproduce collectives`: leave it out"
+        "--runs applies only to `lightloom reproduce mfu` and `lightloom reproduce collectives`: omit it"
     );
     anyhow::ensure!(
         !arguments.why || arguments.study.has_sentences(),
-        "--why belongs to studies with published sentences: leave it out"
+        "--why applies only to studies with published sentences: omit it"
     );
     let mut inputs = Inputs::new();
     let prices = prices(arguments.prices.as_deref(), &mut inputs)?;
@@ -393,6 +393,6 @@ const LABELS: &str = "\
 | label | meaning |
 | --- | --- |
 | read | read in a public source (abstract, data sheet) |
-| read in words, range ours | a statement read in a public source; the range that counts as agreeing is ours |
+| verbal statement, our range | a statement read in a public source; the range that counts as agreeing is ours |
 | from the public trace | computed from the authors' public fault trace by another program |
 ";

@@ -30,7 +30,7 @@ use lightloom::result::{ResultArguments, ResultDocument};
 use lightloom::table::TextTable;
 use lightloom::{fabric, plan};
 
-/// Time a step of reinforcement learning, and size its replicas.
+/// Compute the time of a reinforcement-learning step, and size its replicas.
 #[derive(Debug, Args)]
 #[command(after_help = "Examples:
   lightloom rl --model qwen2.5-14b --gpus 32,32 --samples 2048
@@ -41,7 +41,7 @@ use lightloom::{fabric, plan};
 
 In closed form; assumptions: docs/rl.md")]
 pub(crate) struct Arguments {
-    /// A shipped model, a YAML file with its dimensions, or a `config.json` of Hugging Face.
+    /// A shipped model, a YAML file with its dimensions, or a Hugging Face `config.json`.
     #[arg(long, value_name = "NAME|FILE", required_unless_present = "fabric")]
     model: Option<String>,
     /// A fabric file with a reinforcement-learning job, which gives the model, GPUs and samples;
@@ -91,7 +91,7 @@ pub(crate) struct Arguments {
     /// Time that software needs to change replicas, in addition to the transfer of bytes.
     #[arg(long, default_value = "1s", value_name = "TIME")]
     change: Picoseconds,
-    /// Let a replica of the best size fail at this time, and show what it costs.
+    /// Let a replica of the best size fail at this time, and show the cost.
     #[arg(long, value_name = "TIME")]
     death: Option<Picoseconds>,
     /// Random seed of the lengths [default: 1, or the fabric job's].
@@ -108,7 +108,7 @@ enum LoopArgument {
     /// Train on the samples of the previous step.
     #[default]
     OneStepOff,
-    /// Start to train with each sample as soon as it is complete.
+    /// Train with each sample as soon as generation completes it.
     Streaming,
     /// Never wait for the last sample.
     Asynchronous,
@@ -243,7 +243,7 @@ fn of_fabric(path: &Path, arguments: &Arguments, inputs: &mut Inputs) -> anyhow:
     });
     let rl = rl.with_context(|| {
         format!(
-            "{}: no job has `step: {{rl: …}}`; lightloom rl --model … does not need a fabric",
+            "{}: no job has `step: {{rl: …}}`; `lightloom rl --model …` does not need a fabric",
             path.display()
         )
     })?;
@@ -344,7 +344,7 @@ fn text(result: &RlResult) -> String {
          Tokens/s by GPUs per replica, one size and a shared queue: {}.\n\
          Generation takes at least {} with any sizes. Trainer: TP {}, CP {}, PP {}, DP {}.\n\
          Assumed: in closed form; non-blocking networks; rewards cost no time; 16-bit weights and caches; a cache is\n\
-         reserved for all its tokens; the scheduler knows the lengths of the previous step only.\n",
+         reserved for all its tokens; the scheduler knows only the lengths of the previous step.\n",
         result.model,
         result.generation_gpus,
         result.accelerator,
@@ -380,7 +380,7 @@ fn four_columns(result: &RlResult) -> String {
         table.row([name.to_owned(), one, follow]);
     }
     format!(
-        "{table}With one topology a step communicates for {:.0} ms longer; assumed to extend the step fully.\n\n",
+        "{table}With one topology, communication takes {:.0} ms longer per step; all of it is assumed to extend the step.\n\n",
         1e3 * longer
     )
 }
@@ -388,8 +388,7 @@ fn four_columns(result: &RlResult) -> String {
 fn death(result: &RlResult) -> String {
     let Some(death) = result.report.death else { return String::new() };
     format!(
-        "A replica of the best single size fails at {:.2} s: {} samples continue elsewhere, {} tokens of their caches are recomputed, \
-            and generation ends {:.2} s later, at {:.2} s.\n\n",
+        "A replica of the best single size fails at {:.2} s: {} samples continue elsewhere, {} cached tokens are recomputed, and generation ends {:.2} s later, at {:.2} s.\n\n",
         death.at_seconds, death.samples, death.tokens, death.later_seconds, death.seconds
     )
 }

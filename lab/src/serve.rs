@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-//! `lightloom serve`: the delays when serving a model, and the best layout of GPUs.
+//! `lightloom serve`: request delays when serving a model, and the best layout of GPUs.
 
 use clap::Args;
 use clap::builder::TypedValueParser;
@@ -30,7 +30,7 @@ use lightloom::table::TextTable;
 
 Exit status 1 if no layout keeps the objective for the requested share of requests.")]
 pub(crate) struct Arguments {
-    /// A shipped model, a YAML file with its dimensions, or a `config.json` of Hugging Face.
+    /// A shipped model, a YAML file with its dimensions, or a Hugging Face `config.json`.
     #[arg(long, value_name = "NAME|FILE")]
     model: String,
     /// Number of GPUs in the pool.
@@ -39,7 +39,7 @@ pub(crate) struct Arguments {
     /// Requests per minute; arrivals are Poisson.
     #[arg(long, value_name = "N", value_parser = clap::value_parser!(u32).range(1..=10_000_000))]
     per_minute: u32,
-    /// Duration for which requests arrive.
+    /// Duration of the arrivals.
     #[arg(long = "for", value_name = "TIME", default_value = "10min")]
     lasts: Picoseconds,
     /// A shipped accelerator, or a YAML file that describes one.
@@ -271,7 +271,7 @@ fn text(result: &ServeResult, arguments: &Arguments) -> String {
     let best = &result.layouts[0];
     let refused = match best.refused {
         0 => String::new(),
-        refused => format!("{refused} requests are longer than any replica's caches hold.\n"),
+        refused => format!("{refused} requests are too long for any replica's caches.\n"),
     };
     let exchanged = result.layouts.iter().find(|one| one.activation_bytes > 0);
     let exchanged = exchanged.map_or(String::new(), |one| {

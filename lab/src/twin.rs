@@ -15,7 +15,7 @@ use lightloom::output::{self, Format, FormatArgument, VerbOutcome, WrongUsage};
 mod inside;
 mod job;
 
-/// Run real programs on emulated light, a namespace per node.
+/// Run real programs on emulated light, with one namespace per node.
 #[derive(Debug, Args)]
 #[command(after_help = "Examples:
   lightloom twin up topologies/ring-32.yaml --dir /tmp/twin
@@ -67,8 +67,8 @@ struct Up {
     /// Plan for the fabric [default: a new plan].
     #[arg(long, value_name = "FILE")]
     plan: Option<PathBuf>,
-    /// Create namespaces only for the first nodes, this many; transceivers exist for all nodes
-    /// [default: all].
+    /// Number of nodes with a namespace, counted from n0; all nodes have transceivers [default:
+    /// all].
     #[arg(long, value_name = "N")]
     nodes: Option<u32>,
     /// Rate limit of a fibre, such as 1Gbps [default: as fast as this machine can].
@@ -95,7 +95,7 @@ struct Exec {
     /// Run on all nodes at the same time; each node's output goes to a separate log.
     #[arg(long)]
     all: bool,
-    /// Name of the run, whose logs are in log/NAME.
+    /// Name of the run; its logs are in log/NAME.
     #[arg(long, value_name = "NAME", default_value = "run", requires = "all")]
     name: String,
     /// Kill a program that runs longer, such as 60s [default: no limit].

@@ -32,7 +32,7 @@ use lightloom::output::{self, VerbOutcome, WrongUsage};
   lightloom conform serial:/dev/ttyUSB0 --may-move 0
   lightloom conform eeprom:/sys/bus/i2c/devices/11-0050/eeprom --profile maker.yaml --may-move 0
 
-The suite does not touch circuits of others, and restores the ones that it moved, also after Ctrl-C.
+The suite does not touch others' circuits and restores those that it moved, even after Ctrl-C.
 Exit status: 0 no finding, 1 the device misbehaves, has a fault or does not answer, 2 wrong usage.")]
 pub(crate) struct Arguments {
     /// gnmi://HOST:PORT, scpi://HOST:PORT, scpi:///dev/LINE, tl1://HOST:PORT, serial:/dev/LINE or
@@ -100,8 +100,7 @@ enum RunFormat {
 pub(crate) fn run(arguments: &Arguments) -> anyhow::Result<VerbOutcome> {
     let Target { protocol, .. } = arguments.target;
     if arguments.profile.is_some() != (protocol == Protocol::Eeprom) {
-        let why = "--profile is for eeprom: only, and required there: it describes the registers of the \
-            module's optical switch";
+        let why = "--profile is required for eeprom: and only allowed there: it describes the registers of the module's optical switch";
         return Err(WrongUsage(why.into()).into());
     }
     let is_module = matches!(protocol, Protocol::Serial | Protocol::Eeprom);

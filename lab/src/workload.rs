@@ -227,7 +227,7 @@ fn replay_recorded(arguments: &ReplayArguments) -> anyhow::Result<VerbOutcome> {
         ];
         if let Some((_, option)) = asked.iter().find(|(asked, _)| asked.is_some()) {
             let message = format!(
-                "{option} needs --arch or --fabric: no exchange of other groups was recorded"
+                "{option} needs --arch or --fabric: exchanges between other groups were not recorded"
             );
             return Err(WrongUsage(message).into());
         }
@@ -303,7 +303,7 @@ fn recorded_step(paths: &[PathBuf], tensor: Option<u32>) -> anyhow::Result<(Reco
     }
     if taken.unknown > 0 {
         output::note(&format!(
-            "{} NCCL kernels are not described (`Collective name`, sizes, `dtype`, ranks): they keep their time",
+            "{} NCCL kernels lack a description (`Collective name`, sizes, `dtype`, ranks) and keep their time",
             taken.unknown
         ));
     }
@@ -402,7 +402,7 @@ fn text(report: &StepSummary) -> String {
     let whole = report.step_seconds * f64::from(report.steps);
     if report.steps > 1 {
         text.push_str(&format!(
-            "\nmean of {} steps marked by the profiler; the path is that of all",
+            "\nmean of {} steps that the profiler marks; the path runs through all of them",
             report.steps
         ));
     }

@@ -1,9 +1,9 @@
 // SPDX-License-Identifier: Apache-2.0
-//! Measures the inner data-parallel traffic that crosses ToRs at rising node faults, and its lower
-//! bound over all placements.
+//! Measures the inner data-parallel traffic across ToRs at rising node faults, and its lower bound
+//! over all placements.
 //!
 //! `cargo bench -p lightloom-planner --bench cross_tor` prints one line per case: mean and maximum
-//! share over all samples, mean lower bound, the ratio of mean and bound, and seconds per plan.
+//! share over all samples, mean lower bound, ratio of mean to bound, and seconds per plan.
 
 #![allow(clippy::print_stdout, clippy::disallowed_methods, reason = "a bench prints and measures")]
 

@@ -87,7 +87,7 @@ pub enum Violation {
     GroupSize { group: GroupId, gpus: usize, tp: u32 },
     #[error("{group}: the ranks do not number each GPU of the group once, from 0")]
     Ranks { group: GroupId },
-    #[error("{group}: {gpu} is on another island than {first}")]
+    #[error("{group}: {gpu} is not on the island of {first}")]
     OtherIsland { group: GroupId, gpu: GpuId, first: GpuId },
     #[error("job {job}: {gpu} has the ranks of another GPU, or a wrong expert-parallel rank")]
     Coordinates { job: String, gpu: GpuId },

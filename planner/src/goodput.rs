@@ -18,7 +18,7 @@ pub use training::Training;
 /// Goodput over a span, split into the three factors of arXiv 2502.06982.
 #[derive(Clone, Copy, Debug, PartialEq, Serialize)]
 pub struct Goodput {
-    /// Share of all GPU time in which jobs had all their GPUs.
+    /// Share of all GPU time while jobs had all their GPUs.
     pub scheduling: f64,
     /// Share of the scheduled time spent in steps that were not lost.
     pub runtime: f64,

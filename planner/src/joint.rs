@@ -80,8 +80,8 @@ pub const MOST_GPUS: u64 = 4_194_304;
 #[expect(missing_docs, reason = "each message documents its variant")]
 pub enum PlanError {
     #[error(
-        "{0} GPUs are more than the {MOST_GPUS} that one plan takes: it has a rank for each GPU, and is proven as a \
-         whole; plan a separately cabled part of the fabric, or evaluate the design with `lightloom compare`"
+        "{0} GPUs are more than the {MOST_GPUS} that one plan can hold, because it has a rank for each GPU and is proven \
+         as a whole; plan a separately cabled part of the fabric, or evaluate the design with `lightloom compare`"
     )]
     TooLarge(u64),
     /// A job does not fit.

@@ -7,7 +7,7 @@
 //!
 //! To add a format, add a file that defines an [`ExportFormat`] to this folder, and a line to
 //! [`FORMATS`]. The same plan always gives byte-identical output. Each export lists the information
-//! that its format cannot represent, so that nobody mistakes a lossy file for the plan.
+//! that its format cannot represent, so that a lossy file is not mistaken for the plan.
 
 mod astra_sim;
 mod containerlab;
@@ -57,7 +57,7 @@ pub type FatTreeWriter = Result<fn(&FatTreePlan<'_>) -> Result<Export, ExportErr
 #[derive(Clone, Copy, Debug)]
 pub struct ExportFormat {
     pub name: &'static str,
-    /// One-line description that names the consuming program.
+    /// Describes the format in one line and names the consuming program.
     pub about: &'static str,
     /// How plans without optical switches are exported.
     pub ring: RingWriter,
@@ -96,7 +96,7 @@ pub enum ExportError {
     #[error("the plan has no phase `{name}`; it has {known}")]
     NoSuchPhase { name: String, known: String },
     /// The format describes rings, and the plan has no suitable ring.
-    #[error("`{format}` describes rings, and this plan has none that it could")]
+    #[error("`{format}` describes rings, but this plan has none that it can describe")]
     NoRing { format: &'static str },
 }
 

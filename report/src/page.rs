@@ -33,7 +33,7 @@ pub enum RenderForm {
     Html,
     /// For a wiki or a pull request.
     Markdown,
-    /// One long table for programs: `table,row,column,value,unit`.
+    /// One long table that programs can read: `table,row,column,value,unit`.
     Csv,
 }
 

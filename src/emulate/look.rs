@@ -81,7 +81,7 @@ impl Recordings {
         Ok(())
     }
 
-    /// Rejects packet recordings of a scaled-down run, because each of its packets stands for many.
+    /// Rejects packet recordings of a scaled-down run, because each packet stands for many.
     pub(super) fn refuse_packets(&self, scenario: &Scenario) -> anyhow::Result<()> {
         let is_scaled = scenario.phases.is_some_and(|phases| phases.scale != Some(1));
         let looks = self.pcap.is_some() || !self.pcap_port.is_empty() || self.series().is_some();

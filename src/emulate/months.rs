@@ -27,8 +27,7 @@ pub(super) fn run(
         || arguments.reports.is_asked_for()
         || arguments.shard.is_some();
     if shows_a_run {
-        let message = "a scenario with `span` has no single run to show or to divide: it accepts only --seed, \
-            --threads, --format and --output; the JSON contains the runs of the table, each with its faults";
+        let message = "a scenario with `span` consists of many runs, so it accepts only --seed, --threads, --format and --output; the JSON contains every run in the table with its faults";
         return Err(WrongUsage(message.to_owned()).into());
     }
     let scenario = &source.scenario;
@@ -208,8 +207,7 @@ fn table(result: &MonthsResult) -> String {
         ]);
     }
     format!(
-        "{table}computed, not simulated: waiting for nodes, checkpoints, whole steps since the last checkpoint; with more \
-            nodes out than in the table its last row applies, and the delays of steps add up\n"
+        "{table}computed rather than simulated: waiting for nodes, checkpoints, and whole steps since the last checkpoint; if more nodes are out than the table lists, its last row applies, and the delays of steps add up\n"
     )
 }
 

@@ -9,7 +9,7 @@ use lightloom_units::Picoseconds;
 
 use crate::table::{TextTable, rounded};
 
-/// Returns the phases of every step next to the models' times; empty if there are no phases.
+/// Returns the phases of every step next to the models' times; empty without phases.
 pub(super) fn describe(result: &Run) -> String {
     if result.phases.is_empty() {
         return String::new();

@@ -29,8 +29,7 @@ fn of_step(name: &str) -> String {
     format!("name: {name:?}\non: {{fabric: {name:?}}}\nphases: {{}}\n")
 }
 
-/// Converts an error in a generated scenario to an error about the fabric for which it was
-/// generated.
+/// Converts an error in a generated scenario to an error about its fabric.
 fn without_place(mistake: Diagnostic, fabric: &str) -> Diagnostic {
     const HELP: &str = "`emulate` with a fabric file runs the `step:` of its jobs once as planned; \
         for rings, other traffic and faults write a scenario with `on: {fabric: FILE}`";
@@ -69,8 +68,8 @@ impl ScenarioSource {
         source.ok_or(output::InputRefused.into())
     }
 
-    /// Reads the scenario and its referenced files, with `plan` as the active plan and with `seed`,
-    /// if they are given. Returns all errors without printing them.
+    /// Reads the scenario and its referenced files, with `plan` as the active plan and with `seed`
+    /// if present. Returns all errors without printing them.
     pub(super) fn read_under(
         plan: Option<&Path>,
         seed: Option<Seed>,

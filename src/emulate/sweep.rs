@@ -56,7 +56,7 @@ pub fn show(sweep: &Sweep, result: &ResultArguments) -> anyhow::Result<VerbOutco
     Ok(if sweep.passed() { VerbOutcome::Good } else { VerbOutcome::Bad })
 }
 
-/// Returns recovery times, one line per kind of fault; empty if there are no faults.
+/// Returns recovery times, one line per kind of fault; empty without faults.
 fn recoveries(sweep: &Sweep) -> String {
     if sweep.recoveries.is_empty() {
         return String::new();

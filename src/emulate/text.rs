@@ -129,7 +129,7 @@ fn traffic(result: &Run) -> String {
         let flow = &result.flow_records[first as usize];
         let _ = writeln!(
             text,
-            "warning: {} packets were sent again although they had arrived, the first of flow {first} ({} → {})",
+            "warning: {} packets were resent although they had arrived, the first in flow {first} ({} → {})",
             packets.duplicates, flow.source, flow.destination,
         );
     }

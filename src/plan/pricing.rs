@@ -11,7 +11,7 @@ use serde::Serialize;
 
 use crate::second::Needed;
 
-/// The cost of networks with optical switches and of their alternatives.
+/// The cost of networks with optical switches and of alternatives.
 pub trait Pricing {
     type Prices;
     /// Performance per cost compared with each baseline.

@@ -76,7 +76,8 @@ fn summary_appends_to_a_github_job_page_and_replaces_other_files() {
     assert!(page.contains("| waste_ratio &lt; 0.5 |"), "a table stays a table: {page}");
     assert!(page.contains("`lightloom emulate run.yaml --seed 1`"), "{page}");
 
-    // Without a command-line request, nothing is written even if the environment variable is set.
+    // Unless the command line requests it, nothing is written, even if the environment variable is
+    // set.
     let mut command = Command::new(crate::programs::lightloom());
     command.args(["emulate", "run.yaml"]).current_dir(folder.path());
     command.env("GITHUB_STEP_SUMMARY", "other.md").output().unwrap();
@@ -224,7 +225,7 @@ fn run_exports_timeline_capture_and_link_table() {
 
 #[test]
 fn progress_reports_simulated_time_packets_and_rate() {
-    // Off a terminal, runs shorter than two seconds print no progress.
+    // Without a terminal, runs shorter than two seconds print no progress.
     let folder = small("groups_lost == 0");
     let quick = lightloom(folder.path(), &["emulate", "run.yaml"]);
     assert!(!text(&quick.stderr).contains("emulating"), "{}", text(&quick.stderr));

@@ -40,7 +40,7 @@ fn checkout() -> tempfile::TempDir {
     folder
 }
 
-/// Runs a command in the checkout with the program and that `cargo` in the path.
+/// Runs a command in the checkout, with the program and the recording `cargo` on the path.
 fn on_runner(folder: &Path, command: &[&str], variables: &[(&str, &str)]) -> Output {
     let program = PathBuf::from(crate::programs::lightloom());
     let rest = std::env::var("PATH").unwrap_or_default();

@@ -167,8 +167,9 @@ fn first_hour_commands_work_as_documented() {
 
     let ends = transactions(&shown);
     assert_eq!(ends[0], ("apply".into(), "committed".into()));
-    // The bundles of a failed node may be detected one after the other. On a busy machine this can
-    // be so late that a first bypass still addresses one of them, gets no answer and moves nothing.
+    // The bundles of a failed node may be detected one after the other. On a busy machine, the
+    // second may be detected so late that a first bypass still addresses it, gets no answer and
+    // moves nothing.
     let bypasses = &ends[1..ends.len() - 2];
     let bypass =
         |(why, end): &(String, String)| why == "bypass" && (end == "committed" || end == "aborted");
@@ -279,7 +280,7 @@ fn commissioning_commands_work_as_documented() {
 
 const WORST_NIGHTS: &str = "Three nights";
 
-/// The leader's machine fails, etcd is lost, a hall loses power.
+/// The leader's machine fails, etcd is lost, and a hall loses power.
 #[test]
 fn worst_nights_commands_work_as_documented() {
     if Command::new("etcd").arg("--version").output().is_err() {
@@ -317,7 +318,7 @@ fn second_night_commands_work_as_documented() {
     assert_eq!(&phases[..4], ["committed", "committed", "rolled-back", "committed"], "{ends:?}");
     assert!(ends.contains(&("bypass".into(), "committed".into())), "{ends:?}");
     says_what_is_seen("docs/operations-phases.md", SECOND_NIGHT, &shown, measureless);
-    // After each change, a hook received its outcome.
+    // A hook received the outcome of each change.
     let moves = std::fs::read_to_string(folder.path().join("lightloom/moves")).unwrap();
     assert!(moves.lines().all(|line| line.starts_with("{\"hook\":\"after\"")), "{moves}");
     assert!(moves.contains("\"kind\":\"phase\""), "{moves}");

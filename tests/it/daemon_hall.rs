@@ -231,13 +231,13 @@ impl Hall {
         child.wait().unwrap();
     }
 
-    /// Returns the destination of port 1 of `ocs0` according to the switch.
+    /// Returns where port 1 of `ocs0` leads, according to the switch.
     pub(crate) fn light(&self) -> u32 {
         by_scpi(&self.raw[0])
     }
 
-    /// Returns the destinations at all switches that simple raw sessions can query, which excludes
-    /// gNMI.
+    /// Returns where port 1 leads at every switch that a simple raw session can query, which
+    /// excludes gNMI.
     pub(crate) fn lights(&self) -> Vec<u32> {
         let by_redis = self.redis.iter().map(|redis| by_redis(&redis.address));
         [by_scpi(&self.raw[0]), by_tl1(&self.raw[1])].into_iter().chain(by_redis).collect()

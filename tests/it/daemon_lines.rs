@@ -311,7 +311,7 @@ fn late_command_of_an_abandoned_session_undoes_no_change() {
     };
     assert_eq!(both(1, 2), [(TxnResult::RolledBack, true); 2]);
     assert_eq!(both(3, 2), [(TxnResult::Committed, true); 2]);
-    // Without a settling time, circuits go dark after the change was reported complete.
+    // Without a settling time, circuits would go dark after the change was reported complete.
     let ended = both(1, 0);
     assert!(ended.iter().all(|(_, agree)| !agree), "{ended:?}");
     let [_, tl1] = both(3, 0);
@@ -348,7 +348,8 @@ fn each_of<E: EmulatedDevice>(
         usual.bytes,
         longest.as_secs_f64()
     );
-    // One damaged byte usually costs nothing, else an answer, a connection or at worst the change.
+    // One damaged byte usually costs nothing, sometimes an answer or a connection, and at worst the
+    // change.
     assert!(ends["Committed"] > cases / 2, "{ends:?}");
 }
 
@@ -385,8 +386,8 @@ fn s3_survives_damage_to_every_byte_over_tl1() {
     every_byte("TL1", &positions(&[(1, 10), (2, 9)]), bench);
 }
 
-/// HTTP/2 needs ten times the bytes, so only every 61st is damaged, which covers different
-/// positions in the frames.
+/// HTTP/2 needs ten times as many bytes, so the test damages only every 61st, at varying positions
+/// in the frames.
 #[test]
 fn s3_survives_damage_to_sampled_bytes_over_gnmi() {
     let truth = |switch: &GnmiSwitch, _: SimTime| {

@@ -132,7 +132,7 @@ fn bare(at: &str, circuits: u32, rounds: u32) -> Times {
             let is_good = ["(", "0,", "1;0,"].iter().any(|good| answer.starts_with(good));
             assert!(is_good, "{answer}");
         }
-        // The first round has nothing to remove.
+        // The first round does not count, because it has nothing to remove.
         times.0.extend((round > 0).then(|| started.elapsed().as_secs_f64() * 1e3));
     }
     let moves = circuits_of(rounds, circuits);

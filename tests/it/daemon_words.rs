@@ -162,7 +162,7 @@ fn commands_suggested_next_to_a_failed_device_are_accepted() {
         let shown = house.shows("status", "UNSEEN, 1 device").await;
         assert!(!shown.contains("--mode update"), "{shown}");
         has(&shown, &[put_back]);
-        // The refusal suggests no command that would be refused as well, and states a time.
+        // The refusal states a time and does not suggest a command that would be refused as well.
         let (_, shown) = house.ctl(&apply).await;
         assert!(!shown.contains("--mode update"), "{shown}");
         has(
@@ -265,7 +265,7 @@ fn module_page_shows_identity_and_power_on_path() {
         // The magic of page B0h is at 192 (docs/firmware-api.md).
         assert_eq!(page.split(' ').skip(192 - 128).take(4).collect::<String>(), "4f435331");
 
-        // The query does not disturb others, and an unanswered one says when to retry.
+        // The query does not disturb others; if it is not answered, the output says when to retry.
         let (code, shown) = house.ctl("drift").await;
         assert_eq!(code, 0, "{shown}");
         house.modules.fault(&format!("{module} dead"));

@@ -74,7 +74,7 @@ fn fault_kind_is_counted_with_reasons_for_no_recovery() {
     assert_eq!(kind["never_because"]["in_loopback"], kind["never"], "{kind}");
 }
 
-/// The daemon is killed after its bypass began, and before the journal has a move of it.
+/// The daemon is killed after its bypass began but before the journal records one of its moves.
 #[test]
 fn bypass_interrupted_by_a_restart_is_finished_within_100_ms() {
     let faults =

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-//! Exports as users make them, read by the programs they are for. Tests of programs that are not
-//! installed are skipped; `.ci/run` installs those with a package.
+//! Exports as users make them, read by the programs for which they are made. Tests of programs that
+//! are not installed are skipped; `.ci/run` installs those with a package.
 
 use crate::consumers;
 use std::collections::BTreeSet;
@@ -382,7 +382,7 @@ fn slurm_places(prefix: &str, format: &str, name: &str, jobs: &[&str]) -> Option
     let paths = if prefix.is_empty() { String::new() } else { paths };
     let probe =
         format!("{paths}\nslurmctld -V && command -v srun && test $(id -u) = 0 && unshare -n true");
-    // Our signal ends the controller, so its output counts rather than its status.
+    // Our signal ends the controller, so the test checks its output rather than its status.
     let probed = consumer("slurmctld as root", &["sh", "-c", &probe], &["true"], folder.path())?;
     assert!(probed.is_empty());
     let asked: String = jobs

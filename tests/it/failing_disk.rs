@@ -234,7 +234,7 @@ fn s2_writing_resumes_when_the_disk_recovers() {
     assert!(resumed >= 4, "{resumed}");
 }
 
-/// Returns whether a change met the fault; writing must resume afterwards.
+/// Returns whether the fault occurred during a change; writing must resume afterwards.
 async fn resumes_after(fault: Fault, after: u32, at: &str, folder: &Path) -> bool {
     let plan = Plan::default();
     let mut rig = rig(at, folder, &plan).await;

@@ -1,5 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-//! A figure has one key and one value: drawn clusters, put to every verb that states figures of a plan.
+//! Every figure has one key and one value: random clusters are passed to every verb that states
+//! figures of a plan.
 
 use std::collections::BTreeMap;
 use std::path::Path;
@@ -10,7 +11,7 @@ use lightloom_units::seed::Seed;
 use rand::RngExt;
 use serde_json::Value;
 
-/// What `lightloom` answers in JSON, in the folder of the cluster.
+/// Returns what `lightloom` prints as JSON, run in the cluster's folder.
 fn answer(folder: &Path, words: &[&str]) -> Value {
     let mut command = Command::new(env!("CARGO_BIN_EXE_lightloom"));
     let output = command.args(words).args(["--format", "json"]).current_dir(folder).output();
@@ -20,13 +21,13 @@ fn answer(folder: &Path, words: &[&str]) -> Value {
     serde_json::from_slice(&output.stdout).expect("JSON")
 }
 
-/// The figures of an object, each with the document that states it.
+/// Returns the figures in an object, each with the document that states it.
 fn numbers(document: &'static str, of: &Value) -> Vec<(String, &'static str, f64)> {
     let all = of.as_object().into_iter().flatten();
     all.filter_map(|(key, value)| Some((key.clone(), document, value.as_f64()?))).collect()
 }
 
-/// Figures that are stated more than once, after a check that they agree.
+/// Returns how many figures are stated more than once, after checking that they agree.
 fn agreeing(fabric: &str, stated: &[Vec<(String, &'static str, f64)>]) -> usize {
     let mut by_key: BTreeMap<&str, Vec<(&str, f64)>> = BTreeMap::new();
     for (key, document, value) in stated.iter().flatten() {
@@ -39,7 +40,7 @@ fn agreeing(fabric: &str, stated: &[Vec<(String, &'static str, f64)>]) -> usize 
     by_key.values().filter(|values| values.len() > 1).count()
 }
 
-/// A cluster with one or two jobs, and two of its nodes.
+/// Draws a cluster with one or two jobs, and two of its nodes.
 fn cluster(draws: &mut impl RngExt) -> (String, [u32; 2], bool) {
     let nodes = [16, 24, 32][draws.random_range(0..3)];
     let domains = ["khop: {k: 2, ", "khop: {k: 3, ", "switch: {gpus: 16, ", "torus: {gpus: 16, "];
@@ -65,7 +66,7 @@ fn cluster(draws: &mut impl RngExt) -> (String, [u32; 2], bool) {
     (fabric, [one, other], domain.starts_with("khop"))
 }
 
-/// What a run states of the plan in the file.
+/// Returns what a run states about the plan in the file.
 fn run_on(folder: &Path, plan: &str) -> Value {
     let text = format!(
         "kind: scenario\nversion: 2\nname: calm\non: {{fabric: f.yaml, plan: {plan}}}\n\
@@ -104,7 +105,7 @@ fn every_verb_states_the_same_value_of_a_figure() {
             numbers("emulate", &run_on(folder, "after.json")),
         ];
         assert!(agreeing(&fabric, &after) > 2, "figures are stated more than once");
-        // Of the state, whatever plan answers it.
+        // Figures of the state are the same for any plan.
         let anew = answer(folder, &["plan", "f.yaml", "--fault", &parts]);
         let [replanned, planned] = [&next["plan"]["metrics"], &anew["metrics"]];
         for key in ["gpus_total", "gpus_faulty", "waste_ratio_lower_bound", "cost_per_gpu_usd"] {

@@ -162,7 +162,7 @@ fn controller_with_a_smaller_election_id_moves_nothing() {
         assert_eq!(lit(&mut old).await, []);
         assert_eq!(old.run(&joins(1, 6)).await, Outcome::Done(None));
 
-        // Connecting is sufficient to take over.
+        // The new controller takes over as soon as it connects.
         let mut new = with(", election: {id: 4611686018427387904}");
         new.connect().await.unwrap();
         let master = "another controller is master of the switch";

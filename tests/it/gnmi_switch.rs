@@ -101,7 +101,8 @@ fn unsupported_switch_is_named_and_not_moved() {
     assert!(runtime().block_on(driver(&at[0]).connect()).is_err(), "SCPI is not gNMI");
 }
 
-/// For each light fault, the read state is the actual one, or the operation reports a failure.
+/// For each light fault, either the state read back is the actual one, or the operation reports a
+/// failure.
 #[test]
 fn read_back_detects_a_lying_switch() {
     for (fault, stands) in

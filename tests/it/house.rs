@@ -3,8 +3,8 @@
 //! and the maximum file length. docs/ARCHITECTURE.md gives the reasons. `ci/count` counts lines,
 //! types, imports and words for `ci/ledger`.
 //!
-//! Rules with exceptions list them. The lists may only shrink: a listed place that complies fails
-//! the test.
+//! Rules with exceptions list them. The lists may only shrink: the test fails if a listed place
+//! complies.
 
 use std::collections::BTreeSet;
 use std::fs;
@@ -249,7 +249,7 @@ fn pure_crates_ban_clocks_files_sockets_and_threads() {
     }
 }
 
-/// The crate that takes pointers from C. Only it has unsafe code, and all other lints apply to it.
+/// The crate that accepts pointers from C. It alone has unsafe code; all other lints apply to it.
 const UNSAFE: &str = "capi";
 
 #[test]
@@ -283,7 +283,7 @@ fn every_source_names_its_licence_in_its_first_line() {
     assert!(without.is_empty(), "{without:?}");
 }
 
-/// A single loop asks the engine for events, so that all kinds of runs have the same semantics.
+/// Only one loop polls the engine for events, so that all kinds of runs have the same semantics.
 #[test]
 fn only_one_loop_polls_engine_events() {
     let is_asked = |name: &String| {
@@ -295,11 +295,11 @@ fn only_one_loop_polls_engine_events() {
     assert_eq!(loops, ["emulator/src/run.rs"]);
 }
 
-/// Ignored tests that print a table of a page and check none.
+/// Ignored tests that print a table for a page but check nothing.
 const PRINTED: &[&str] = &["twin/tests/it/agrees.rs", "twin/tests/it/policy.rs"];
 
-/// Nobody sees that a page is stale where the test that retypes it is ignored: a long one asks `lightloom_testkit::cases`, and
-/// `ci/nightly` says when it ran.
+/// If the test that retypes a page is ignored, nobody notices that the page is stale. Long tests
+/// therefore use `lightloom_testkit::cases`, and `ci/nightly` runs them.
 #[test]
 fn no_test_of_a_page_is_ignored() {
     let is_of_page = |test: &&str| {

@@ -7,7 +7,7 @@ use std::process::Command;
 
 use tempfile::TempDir;
 
-/// Fast checks of `.ci/run` that also run with every test.
+/// Fast checks from `.ci/run`, which every test run includes.
 #[test]
 fn counted_figures_are_no_worse_than_the_ledger() {
     let root = Path::new(env!("CARGO_MANIFEST_DIR"));
@@ -146,7 +146,7 @@ fn no_reason_lifts_a_ceiling() {
     assert!(!is_good && text.contains("lifts the ceiling of 1,010"), "{text}");
 }
 
-/// Detects a best value made worse by hand, in the file or in a commit.
+/// Detects if someone worsens a best value by hand, in the file or in a commit.
 #[test]
 fn best_value_worsens_only_with_a_new_reason() {
     let checkout = Checkout::with_best(1000);

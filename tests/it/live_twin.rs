@@ -189,7 +189,7 @@ fn unsupported_twins_are_rejected_before_setup() {
         text(&output.stderr)
     };
     let said = up(&[&ring, "--nodes", "18"]);
-    assert!(said.contains("ring-17 has 17 nodes: write --nodes 1 to 17"), "{said}");
+    assert!(said.contains("ring-17 has 17 nodes: write a number from 1 to 17"), "{said}");
     let said = up(&["topologies/rfabric-2048.yaml"]);
     assert!(said.contains("the twin needs a fabric with"), "{said}");
     assert!(!Path::new(&twin).exists(), "nothing was made");
@@ -216,7 +216,7 @@ fn ring_continues_around_a_failed_node_over_moved_circuits() {
     assert!(groups.iter().all(|group| group["steps"] == 150), "no step is missing: {groups:?}");
     assert!(report["dark_ms"].as_f64().unwrap() > 0.0, "{report}");
     assert!(report["modelled"][0]["restored_ms"].as_f64().unwrap() > 0.0, "{report}");
-    // The job's own clock cannot show less time than the kernel's work took.
+    // The job's clock cannot show a shorter time than the kernel's work took.
     assert!(groups[0]["gap_ms"].as_f64().unwrap() >= report["rewired_ms"].as_f64().unwrap());
     let strict = ["--name", "ring", "--within", "1us", "--junit", &twin.file("twin.xml")];
     assert_eq!(twin.run("report", &strict).status.code(), Some(1));
@@ -224,8 +224,8 @@ fn ring_continues_around_a_failed_node_over_moved_circuits() {
     assert!(junit.contains("failures=\"4\"") && junit.contains("no step for"), "{junit}");
 }
 
-/// Returns which nodes each node reaches over light. `refused` comes from the target itself, where
-/// no program listens.
+/// Returns which nodes each node reaches over light. A refused connection counts: the refusal comes
+/// from the target, where no program listens.
 fn reached(twin: &Twin, nodes: &[String]) -> BTreeMap<String, BTreeSet<String>> {
     let script =
         "for node in $0; do (: > /dev/tcp/$node-light/9) 2>&1 | sed -n s/.*refused/$node/p; done";

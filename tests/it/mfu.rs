@@ -68,7 +68,8 @@ fn impossible_mapping_names_the_constraint_and_the_nearest_valid_one() {
     assert!(text.contains(expected), "{text}");
 }
 
-/// The message for each constraint: which one, by how much, and the nearest valid value.
+/// The message for a violated constraint names the constraint, the excess, and the nearest valid
+/// value.
 #[test]
 fn every_constraint_has_its_message() {
     for (line, expected) in [
@@ -133,8 +134,11 @@ fn rejects_unrealistic_sizes() {
             "--gpus 8 --batch 18446744073709551615 --seq 18446744073709551615",
             "--batch 18446744073709551615, --seq 18446744073709551615: write 1 to 100000000 for each",
         ),
-        ("--gpus 18446744073709551615", "--gpus 18446744073709551615: write 1 to 100000000"),
-        ("--gpus 0", "--gpus 0: write 1 to 100000000"),
+        (
+            "--gpus 18446744073709551615",
+            "--gpus 18446744073709551615: write a number from 1 to 100000000",
+        ),
+        ("--gpus 0", "--gpus 0: write a number from 1 to 100000000"),
         ("--gpus 8 --seq 0", "--batch 2048, --seq 0: write 1 to 100000000 for each"),
         (
             "--gpus 8 --tp 1048576 --pp 1048576 --cp 1048576 --virtual-stages 1048576",
@@ -162,7 +166,7 @@ fn every_example_in_help_finds_a_mapping() {
         .collect();
     assert!(examples.len() > 7, "{examples:?}");
     for example in examples {
-        // Packet costs are not part of this test.
+        // Omit packet runs, which this test does not need.
         let words =
             words(example).into_iter().filter(|word| !["--packets", "--prove"].contains(word));
         let output = mfu(&std::iter::once("--model").chain(words).collect::<Vec<_>>());

@@ -116,7 +116,7 @@ struct Row {
 fn user_runs_refit_the_constants_with_held_out_runs() {
     let folder = tempfile::tempdir().expect("a folder of our own");
     let runs = folder.path().join("runs.csv");
-    // Runs of a cluster whose matrix products reach 0.85 of the fitted performance.
+    // Runs on a cluster whose matrix products reach only 0.85 of the fitted performance.
     let slower = folder.path().join("slower.json");
     let constants =
         r#"{"schema": "lightloom.constants/v1", "base": "nemo-25.02", "refitted": {"gemm": 0.85}}"#;

@@ -181,7 +181,7 @@ fn test_events_are_valid_kubernetes_events() {
     assert_eq!(said.matches("passed for resource event/").count(), 4, "{said}");
 }
 
-/// A host list has the same number of hosts as in Slurm.
+/// We count the same number of hosts in a host list as Slurm does.
 #[test]
 fn slurm_counts_the_same_hosts() {
     let folder = tempfile::tempdir().unwrap();

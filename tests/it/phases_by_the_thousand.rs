@@ -52,7 +52,7 @@ fn ask(rig: &Rig, number: usize, phase: &str) -> Value {
         if code == 202 {
             break;
         }
-        // Rate limited: there is room a second later.
+        // The request is rate-limited; a second later, it is accepted.
         assert_eq!(code, 429, "{answer}");
         assert!(Instant::now() < until, "{answer}");
         std::thread::sleep(Duration::from_millis(500));
@@ -154,7 +154,7 @@ fn every_phase_lights_fully_or_rolls_back_under_faults() {
     println!("{} phases: {became:?}; faults {faults:?}; {looks} looks", phases());
     assert!(became["lit"] * 2 > phases(), "{became:?}");
 
-    // A set phase is not reported as lit once its switches stop answering.
+    // Once its switches stop answering, a phase is no longer reported as lit.
     let plan = rig.plan();
     let phase = plan["phases"][0]["name"].as_str().unwrap();
     recovered(&rig, phase);

@@ -244,7 +244,7 @@ fn another_plan_ends_the_lease_and_drops_waiting_phases() {
     rig.ctl(&["apply", "PLAN", "--phase", "experts"]);
     let waits = asked("w", "weights", 60_000, 60_000, "train");
     assert_eq!(rig.http("POST", "/v1/phase", &waits).0, 202);
-    // An operator reverts the plan underneath it.
+    // An operator reverts the plan while the loop runs.
     rig.ctl(&["rollback", "1", "--cut-light"]);
     assert_eq!(became(&rig, "w")["reason"], "another plan has been applied since");
     assert_eq!(rig.http("GET", "/v1/phases", &Value::Null).1["lease"], Value::Null);

@@ -30,7 +30,7 @@ fn reports_faults_and_repairs_that_change_nothing() {
     let output = lightloom(folder.path(), &arguments);
     assert!(output.status.success());
     let notes = text(&output.stderr);
-    for note in ["n3 had failed already", "n5 had not failed", "n6/b0 had not failed"] {
+    for note in ["n3 had already failed", "n5 had not failed", "n6/b0 had not failed"] {
         assert!(notes.contains(note), "{notes}");
     }
 }
@@ -93,7 +93,7 @@ fn fresh_option_compares_with_a_new_plan() {
     assert!(fresh >= result["plan"]["metrics"]["gpus_used"].as_u64().expect("a count"));
 }
 
-/// A job notices a replan through its step time, so the output shows the previous time next to the
+/// A replan affects a job through its step time, so the output shows the previous time next to the
 /// new one.
 #[test]
 fn slower_step_after_a_replan_is_reported() {

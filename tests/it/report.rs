@@ -262,8 +262,8 @@ fn purchase_recommendation_is_shown_first() {
     assert_good(&html, &["buy", "buy-bars", "table-buy", "waste", "cost-bars"], "buy-compared");
 }
 
-/// Figures quoted from memory or not computed are not shown. Every figure with a link is defined on
-/// the page.
+/// Figures that were quoted from memory or not computed are omitted. Every figure with a link is
+/// defined on the page.
 #[test]
 fn published_section_omits_recalled_and_uncomputed_figures() {
     let html = page_of_ring();

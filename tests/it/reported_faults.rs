@@ -46,7 +46,7 @@ async fn end(rig: &Rig, answer: &Answer) -> Past {
     rig.find("its end", over).await
 }
 
-/// Reports the node while a module that its bypass would move does not answer, so that nothing
+/// Reports the node while a module that the bypass must move does not answer, so that nothing
 /// moves.
 async fn tell_in_vain(rig: &mut Rig, modules: &daemon_rig::Modules) {
     modules.fault(&format!("{} half-open", moved()));
@@ -254,7 +254,8 @@ async fn ctl(socket: &Path, words: &str) -> (i32, String) {
     (output.status.code().unwrap(), said)
 }
 
-/// The hint after an aborted bypass works when typed verbatim, and nodes name their modules.
+/// The command that is suggested after an aborted bypass works when typed verbatim, and a node's
+/// name stands for its modules.
 #[test]
 fn aborted_bypass_suggests_a_working_command() {
     let folder = tempfile::tempdir().unwrap();

@@ -227,8 +227,8 @@ struct Placed {
     jobs: usize,
     /// Jobs on more than one ring.
     large: usize,
-    /// Jobs allocated after the daemon knew of a failed node of theirs but before it had notified
-    /// Slurm.
+    /// Jobs that Slurm allocated to a failed node after the daemon knew of the failure but before
+    /// Slurm did.
     late: usize,
     /// Jobs that slurmctld's prolog sent back.
     refused: usize,
@@ -389,8 +389,8 @@ fn slurm_follows_the_plan_and_keeps_operator_drains() {
     followed(16, 2, 1);
 }
 
-/// While the daemon is away, operators may change anything, no job is stopped, and the daemon's
-/// knowledge applies again once it is back.
+/// While the daemon is away, operators may change anything and no job is stopped. Once it is back,
+/// its knowledge applies again.
 #[test]
 fn absent_daemon_changes_nothing_in_slurm() {
     let Some(cluster) = Cluster::start(16) else { return };
@@ -501,7 +501,7 @@ fn silent_node_failure_is_drained_within_two_seconds() {
     let mut draws = Seed(49).stream("silent deaths", 0);
     let mut took = Times::default();
     while took.0.len() < kills() {
-        // A node in a ring, because without a far end no loss of light is detected.
+        // The node must be in a ring, because without a far end no loss of light is detected.
         let (_, rings) = cluster.plan();
         let ring = &rings[draws.random_range(0..rings.len())];
         let node = *ring.iter().nth(draws.random_range(0..RING)).unwrap();

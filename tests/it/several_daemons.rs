@@ -41,8 +41,8 @@ fn another_daemon_leads_after_a_crash_and_on_request() {
     assert_eq!(hall.light(), 10);
 }
 
-/// A leader stopped for longer than its lease wakes up with a pending request to move light and
-/// does not execute it.
+/// A leader that was stopped for longer than its lease resumes with a pending request to move
+/// light, but must not execute it.
 #[test]
 fn suspended_leader_sends_nothing_after_resuming() {
     let Some(hall) = Hall::open() else { return };
@@ -280,7 +280,7 @@ fn leader_failure_at_any_step_loses_no_acknowledged_change() {
     );
 }
 
-/// A daemon with another's name or with different devices does not lead; the leader's status lists
+/// A daemon that has another's name or different devices does not lead. The leader's status lists
 /// the standbys.
 #[test]
 fn status_shows_leader_and_standbys_and_names_are_unique() {

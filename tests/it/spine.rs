@@ -238,7 +238,7 @@ fn exact_method_agrees_and_reports_how_it_ended() {
     };
     let used = |output: &Output| json(output)["metrics"]["gpus_used"].as_u64();
     assert_eq!(used(&plan(&[])), used(&plan(&["--exact"])));
-    // Far more candidates than the limit; none needs a search.
+    // There are far more candidates than the limit allows, but none needs a search.
     let large = lightloom(Path::new("."), &["plan", &shipped("ring-2880.yaml"), "--exact"]);
     let how = "90 rings of TP-32, proven maximum, by counting the connected nodes";
     assert!(text(&large.stdout).contains(how), "{}", text(&large.stdout));

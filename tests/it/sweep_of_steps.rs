@@ -48,7 +48,7 @@ fn sweep_losses_match_each_seed_in_every_format() {
             assert!((said - found).abs() < 1e-8, "{figure} {name}: {said}, not {found}");
         }
     }
-    // A run with one seed agrees: its last step compared with the run without faults.
+    // A run with one seed agrees when its last step is compared with the run without faults.
     let one = sweep(&["--seed", "3"]);
     let one: Value = serde_json::from_slice(&one.stdout).unwrap();
     let last = one["steps"].as_array().unwrap().last().unwrap();

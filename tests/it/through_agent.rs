@@ -217,7 +217,8 @@ fn module_replaced_after_hello_is_not_moved() {
         let mut small = Small::start(2, MOVES).await;
         let (result, said) = small.bring("n0/b0", 1).await;
         assert_eq!((result, small.modules.path("n0/b0")), (TxnResult::Committed, 1), "{said}");
-        // The slot of n0/b0 gets a module with another serial number, unnoticed by the agent.
+        // The slot of n0/b0 gets a module with another serial number, which the agent does not
+        // notice.
         let spare = Modules::serve(
             &small.folder.path().join("spare"),
             "seed: 9\ntransceivers:\n- {names: \"x{0..8}/b0\", powered_for: 2s, power_on: external-1}\n",
@@ -406,9 +407,9 @@ fn suite_tests_a_module_with_its_profile() {
     judged_by_profiles(|text| vec![(text("registers"), 0, "20 passed, 0 misbehave")]);
 }
 
-/// The other shipped profile also passes. Profiles that read the wrong register, or have a code
-/// unknown to the module, do not. Swapped codes of two paths cannot be detected without seeing the
-/// light.
+/// The other shipped profile also passes. A profile fails if it reads the wrong register or uses a
+/// code that the module does not know. Swapped codes of two paths cannot be detected without seeing
+/// the light.
 #[test]
 #[ignore = "15 s: ci/nightly profiles"]
 fn suite_detects_mistakes_in_a_profile() {

@@ -46,7 +46,7 @@ fn missing_trace_leaves_only_its_claims_uncomputed() {
     };
     // One operating point agrees and others do not, so the verdict is "in part".
     assert_eq!(verdict("cross-ToR"), "in_part");
-    // The interconnect's cost also agrees in one of nine cases only.
+    // The interconnect's cost also agrees in only one of nine cases.
     assert_eq!(verdict("31 %"), "in_part");
     assert_eq!(verdict("GPU waste"), "not_computed");
 }

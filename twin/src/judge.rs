@@ -95,8 +95,8 @@ impl Judge {
         }
     }
 
-    /// Checks for each command that it is journalled first and not retried blindly, and checks I1,
-    /// I4 and I5.
+    /// Checks that each command was journalled first and is not a blind retry, and checks I1, I4
+    /// and I5.
     pub(crate) fn sends(&mut self, device: &DeviceName, op: &Op, now: SimTime) {
         let Op::Switch { txn, moves } = op else {
             // Arming a device also reads it.
@@ -106,7 +106,7 @@ impl Judge {
             return;
         };
         if self.unknown.contains(device) {
-            self.note(format!("no blind retry: at {now} {device} moves and was not read since"));
+            self.note(format!("no blind retry: at {now} {device} moves without having been read"));
         }
         let Some(open) = &self.durable.open else {
             return self.note(format!("I5: at {now} {device} moves without a transaction"));
@@ -114,7 +114,7 @@ impl Judge {
         let named = open.intent.after.get(device).filter(|_| open.intent.txn == *txn);
         let Some(named) = named else {
             return self
-                .note(format!("write-ahead: at {now} {device} moves and is not journalled"));
+                .note(format!("write-ahead: at {now} {device} moves without a journal record"));
         };
         let unnamed = moves.iter().find(|one| !named.contains_key(&one.slot)).map(|one| one.slot);
         let slots: BTreeSet<_> = moves.iter().map(|one| one.slot).collect();
@@ -126,14 +126,14 @@ impl Judge {
         }
     }
 
-    /// Checks I3: a committed change must be in effect wherever the light is known.
+    /// Checks I3: a committed change must be in effect wherever we know the light.
     pub(crate) fn holds(&mut self, goal: &Fabric, truths: &BTreeMap<DeviceName, Positions>) {
         for (device, wanted) in goal {
             let Some(true_one) = truths.get(device) else { continue };
             if let Some((slot, to)) = wanted.iter().find(|(slot, to)| at(true_one, **slot) != **to)
             {
                 self.note(format!(
-                    "I3: {device} slot {slot} is not at {to}, and its change is committed"
+                    "I3: {device} slot {slot} is not at {to}, although its change is committed"
                 ));
             }
         }

@@ -30,7 +30,7 @@ use lightloom_units::id::{BundleId, NodeId, OcsId};
 use lightloom_units::seed::Seed;
 use lightloom_units::{Picoseconds, SimTime};
 
-/// Maximum number of links that may be dark at once: the default in the configuration file.
+/// Maximum number of simultaneously dark links: the default in the configuration file.
 const DARK_LINKS_MAX: usize = 1024;
 
 /// How long after the end of a session an optical switch may still execute a command: the default

@@ -29,7 +29,7 @@ use crate::line::TwinDevice;
 use crate::setup::{self, Installed};
 use phases::AskedPhase;
 
-/// Readings below this value, in thousandths of a dBm, count as no light.
+/// A reading below this value, in thousandths of a dBm, means that the port receives no light.
 const DARK_MDBM: i32 = -20_000;
 
 enum WorldEvent {

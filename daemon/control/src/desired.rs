@@ -1,8 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
 //! Converts a plan document into the positions of every device.
 //!
-//! A plan has one or both of two parts: a path for every bundle, and circuits by switch and port
-//! for each phase of a step ([`circuits`]).
+//! A plan has a path for every bundle, circuits by switch and port for each phase of a step
+//! ([`circuits`]), or both.
 
 pub mod circuits;
 

@@ -144,7 +144,7 @@ impl Drive {
         self.goes_back = true;
     }
 
-    /// Sets the times until devices may execute abandoned commands.
+    /// Sets how long each device may still execute abandoned commands.
     pub fn wait_for_late(&mut self, late: BTreeMap<DeviceName, Micros>) {
         self.late = late;
     }

@@ -353,7 +353,7 @@ impl Mover {
         if missing.is_empty() {
             return self.qualify(now, seen);
         }
-        // A change that the device reports as tuning is awaited, not sent again.
+        // Wait for a change that the device reports as tuning, and do not send it again.
         if missing.iter().any(|m| seen.tuning.contains(&m.slot)) {
             let until = *self.settle_until.get_or_insert(now + self.limits.settle_within);
             if now < until {

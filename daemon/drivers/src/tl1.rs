@@ -307,7 +307,7 @@ mod tests {
     use super::*;
     use crate::{Reached, Session};
 
-    /// A switch with circuit 1 to 9 that puts other text around its replies.
+    /// A switch with a circuit from 1 to 9 that puts other text around its replies.
     struct Switch {
         greeting: &'static str,
         echoes: bool,
@@ -331,7 +331,7 @@ mod tests {
             )
         }
 
-        /// Returns the noise of a session that reads the circuits, byte by byte.
+        /// Reads the circuits byte by byte in a session and returns its count of noise.
         fn talk(&self) -> u64 {
             let mut session = Session::new(Tl1::new("op", "secret", false));
             let mut out = Vec::new();
@@ -360,7 +360,7 @@ mod tests {
 
     const PLAIN: Switch = Switch { greeting: "", echoes: false, prompt: "", alarm: "" };
 
-    /// Regression: text that began with `*` or `A` hid the reply behind it.
+    /// Regression: text that began with `*` or `A` hid the reply after it.
     #[test]
     fn banner_echo_prompt_and_alarm_hide_no_reply() {
         let alarm =

@@ -7,8 +7,8 @@ use lightloom_units::{BitsPerSecond, Text};
 use schemars::JsonSchema;
 use serde::Deserialize;
 
-/// Objects to create on a Linux switch, and the nexthop groups between whose alternatives traffic
-/// moves.
+/// Objects to create on a Linux switch, and the nexthop groups with the alternatives for the
+/// traffic.
 #[derive(Clone, Debug, PartialEq, Deserialize, JsonSchema)]
 #[serde(deny_unknown_fields)]
 pub struct LinuxFile {

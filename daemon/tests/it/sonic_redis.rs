@@ -81,7 +81,7 @@ async fn only_the_claiming_session_changes_circuits() {
     assert_eq!(switch(&mut one, vec![lit(1)]).await, Outcome::Done(None));
     assert_eq!(positions(&mut other).await.len(), 1, "it reads all the same");
 
-    // Of two sessions of the same controller, only the one opened last changes circuits.
+    // Only the latest session of a controller may change circuits.
     let mut later = claiming("lightloomd@one");
     assert!(later.connect().await.is_ok());
     assert!(later.connect().await.is_ok(), "its second session");

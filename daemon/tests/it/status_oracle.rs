@@ -29,7 +29,7 @@ use crate::world::ring::{SLOT, plan_around, ring};
 const NODES: u32 = 8;
 /// The time to read every module and end every change.
 const SETTLED: Micros = Micros::from_secs(15);
-/// Devices without power stay so until it is restored.
+/// Devices stay without power until it is restored.
 const LONG: Micros = Micros::from_secs(1_000_000);
 
 struct Week {

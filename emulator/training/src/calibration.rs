@@ -70,7 +70,8 @@ pub struct Software {
     pub sequence_parallel: bool,
     /// Attention never writes the score matrix to memory.
     pub flash_attention: bool,
-    /// First and last stage hold one layer less, to balance embedding and output layer.
+    /// The first and the last stage hold one layer fewer, which balances the embedding and the output
+    /// layer.
     pub balanced_ends: bool,
     /// Pipeline transfers are split over the TP ranks.
     pub split_transfers: bool,

@@ -258,7 +258,7 @@ pub struct UnknownName {
 
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 #[error(
-    "unknown constants `{name}` (known: {}; or a chip and a software, such as `h100/{}`)",
+    "unknown constants `{name}` (known: {}; or a chip with one of them, such as `h100/{}`)",
     names(FRAMEWORKS.iter().map(|known| known.name)),
     FRAMEWORKS[0].name
 )]

@@ -162,7 +162,7 @@ pub fn memory(
     let interleaving = if mapping.virtual_stages > 1 { 1.0 + (p - 1.0) / (p * v) } else { 1.0 };
     let held = |stage: f64, layers: f64| m.min(p - stage) * interleaving * layers;
     let layers = (f64::from(model.layers) / p).ceil();
-    // If the end stages hold one layer less, the fullest stage is either the first or the second.
+    // If the end stages hold one layer fewer, the fullest stage is either the first or the second.
     let pieces = mapping.pipeline * mapping.virtual_stages;
     let has_short_ends = mapping.pipeline > 1
         && !model.layers.is_multiple_of(pieces)

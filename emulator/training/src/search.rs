@@ -177,8 +177,8 @@ impl Search<'_> {
     /// Calls `look` with the job that `mapping` makes of this search.
     pub fn with_job<T>(&self, mapping: Mapping, look: impl FnOnce(&Job<'_>) -> T) -> T {
         let mut calibration = *self.calibration;
-        // If the layers are not divisible but two more would be, the end stages hold one layer less
-        // each.
+        // If the layers cannot be divided evenly but two more could, each end stage holds one layer
+        // fewer.
         let pieces = mapping.pipeline * mapping.virtual_stages;
         calibration.software.balanced_ends = !self.model.layers.is_multiple_of(pieces)
             && (self.model.layers + 2).is_multiple_of(pieces);

@@ -95,8 +95,8 @@ pub(super) fn is_unnamed(outage: &HostOutage) -> bool {
     outage.host.starts_with("unnamed-")
 }
 
-/// A fault that two files record has the same time in both unless their clocks differ. The
-/// difference is the offset on which most hosts agree.
+/// A fault that two files record has the same time in both unless their clocks differ. Most hosts
+/// must agree on the difference.
 fn clocks_agree(logs: &mut Logs) {
     let files = by_file(&logs.outages, |outage| &outage.place);
     let files: Vec<(&String, &Vec<&HostOutage>)> = files.iter().collect();

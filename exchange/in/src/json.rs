@@ -89,7 +89,7 @@ fn listed<'f>(value: &'f str, lines: &mut LineCounter<'f>, found: &mut Vec<JsonR
     }
 }
 
-/// Counts the lines up to a position in the file. Positions must be given in ascending order.
+/// Counts the lines up to a position in the file. Positions must ascend.
 struct LineCounter<'f> {
     bytes: &'f [u8],
     at: usize,

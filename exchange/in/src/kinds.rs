@@ -77,8 +77,8 @@ pub fn read(files: &[LogFile<'_>]) -> Logs {
         if !files.is_empty() {
             (kind.read)(files, &mut logs);
         }
-        // Profiles are long, and every field that matters in them is read, so they are not
-        // searched.
+        // Profiles are not searched for further facts: they are long, and all relevant fields are
+        // read.
         if kind.name != kineto::KIND.name {
             others.extend(files);
         }

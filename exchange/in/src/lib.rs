@@ -10,7 +10,7 @@
 //! kinds: hosts and their switches, jobs, outages, training profiles. [`draft`] turns it into
 //! commented files. A value that the logs do not contain becomes a [`Guess`] with its
 //! [`GuessConfidence`]. An inconsistency becomes a [`LogProblem`], which names the file, the line,
-//! and what can still be used.
+//! and the information that remains usable.
 //!
 //! To add a kind, add a file with a [`LogKind`] in `kinds/` and a line in [`KINDS`].
 //!

@@ -86,7 +86,7 @@ pub struct HostOutage {
     pub place: LogPlace,
 }
 
-/// What the profile of a training step, or a dump of its collectives, contains.
+/// Contents of a training step's profile, or of a dump of its collectives.
 #[derive(Clone, Debug, PartialEq)]
 pub struct TrainingProfile {
     pub place: LogPlace,
@@ -234,8 +234,8 @@ pub(crate) struct HostChange {
 /// Index of an open outage, and the names of each part that has failed.
 type OpenOutage = (usize, Vec<Vec<String>>);
 
-/// Converts observations, in any order, to outages. A host is out of service while any of its parts
-/// is. If a part's fault is observed again before it ends, it is the same fault.
+/// Converts observations, in any order, to outages. A host is out of service while any part is. If
+/// a part's fault is observed again before it ends, it is the same fault.
 pub(crate) fn outages(mut changes: Vec<HostChange>) -> Vec<HostOutage> {
     changes.sort_by_key(|change| (change.at, change.is_back));
     let mut open: BTreeMap<(String, String), OpenOutage> = BTreeMap::new();

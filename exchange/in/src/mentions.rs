@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 //! Known spellings of the facts that a draft needs. A fact counts as absent only if no file
-//! contains any of its spellings; otherwise it counts as present but not understood.
+//! contains any spelling; otherwise it counts as present but not understood.
 
 use std::collections::BTreeMap;
 use std::collections::btree_map::Entry;

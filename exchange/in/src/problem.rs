@@ -49,15 +49,15 @@ pub enum LogTrouble {
     #[error("{0}")]
     Unreadable(String),
     /// Hosts are connected to each other without a switch.
-    #[error("{count} of its edges join hosts with each other")]
+    #[error("{count} of its edges join hosts directly")]
     HostLinks { count: usize },
     /// The hosts in two files have different numbers of GPUs.
-    #[error("its host has {gpus} GPUs, and hosts of {other} have {others}")]
+    #[error("its host has {gpus} GPUs, but hosts in {other} have {others}")]
     OtherShape { gpus: u32, other: String, others: u32 },
     #[error("no column `{column}`")]
     NoColumn { column: &'static str, help: &'static str },
     /// The format of a time is unknown.
-    #[error("`{0}` is no time")]
+    #[error("`{0}` is not a time")]
     NoTime(String),
     /// A record ends before it begins.
     #[error("it ends {seconds} s before it begins")]
@@ -66,9 +66,9 @@ pub enum LogTrouble {
     #[error("host {host} is below {first} and below {second}")]
     TwoPlaces { host: String, first: String, second: String },
     /// A referenced switch is not defined.
-    #[error("switch {0} is named and has no line of its own")]
+    #[error("switch {0} is referenced but not defined")]
     NoSwitch(String),
-    /// None of the hosts in a file is in the topology.
+    /// The topology contains no host from this file.
     #[error("none of its {count} hosts ({first}, …) is in {topology}: logs of different clusters")]
     OtherCluster { count: usize, first: String, topology: String },
     /// A host is not in the topology.
@@ -84,30 +84,30 @@ pub enum LogTrouble {
         direction: &'static str,
         other: String,
     },
-    #[error("it is of {period}, and {other} of {others}: they do not overlap")]
+    #[error("it covers {period}, but {other} covers {others}: they do not overlap")]
     Periods { period: String, other: String, others: String },
     /// The API server has merged repeated events.
     #[error("seen {count} times, {between} of them between its first and its last time")]
     Merged { count: u64, between: u64 },
     #[error("{found} fields for {columns} columns, and no JobName that could hold a `|`")]
     Fields { found: usize, columns: usize },
-    #[error("its times have no zone")]
+    #[error("its times have no time zone")]
     NoZone,
     /// A job ran longer than the period that the fault logs cover.
-    #[error("job {job} ran for {days:.1} days, and faults are logged for {covered:.1}", days = *hours as f64 / 24.0, covered = *covered_hours as f64 / 24.0)]
+    #[error("job {job} ran for {days:.1} days, but faults are logged for only {covered:.1}", days = *hours as f64 / 24.0, covered = *covered_hours as f64 / 24.0)]
     LongJob { job: String, hours: i64, covered_hours: i64 },
     /// A job uses more GPUs than the cluster has.
-    #[error("job {job} has {gpus} GPUs, and the topology {total}")]
+    #[error("job {job} has {gpus} GPUs, but the topology has only {total}")]
     LargeJob { job: String, gpus: u64, total: u64 },
     /// Jobs failed, but the log does not name the hosts.
-    #[error("jobs that a dead node ended, without its name: {count}")]
+    #[error("jobs that an unnamed failed node ended: {count}")]
     NamelessFault { count: usize },
     #[error("{name} number {number} of a group of {ranks} ranks did not end")]
     Hang { name: String, number: u64, ranks: usize },
 }
 
 impl LogTrouble {
-    /// Returns what can still be used, or what to do.
+    /// Returns the remaining usable information, or what to do.
     #[must_use]
     pub fn still(&self) -> String {
         match self {
@@ -117,38 +117,37 @@ impl LogTrouble {
             Self::HostLinks { .. } => {
                 "they are not read: which hosts share a fast domain is assumed".into()
             }
-            Self::OtherShape { others, .. } => format!("{others} is taken"),
+            Self::OtherShape { others, .. } => format!("{others} is used"),
             Self::Malformed(_)
             | Self::Fields { .. }
             | Self::NoTime(_)
             | Self::EndsFirst { .. } => {
-                "this record is left out, the others count".into()
+                "this record is left out; the others are used".into()
             }
-            Self::Merged { .. } => "those between are left out, as nothing has their times".into(),
+            Self::Merged { .. } => "those in between are left out, because their times are not recorded".into(),
             Self::NoColumn { help, .. } => format!("it is left out: {help}"),
-            Self::TwoPlaces { first, .. } => format!("{first} is taken"),
-            Self::NoSwitch(_) => "what is below it counts as below the switch that names it".into(),
+            Self::TwoPlaces { first, .. } => format!("{first} is used"),
+            Self::NoSwitch(_) => "everything below it is assigned to the switch that references it".into(),
             Self::OtherCluster { .. } => {
-                "how often hosts fail, and for how long, is still taken from it".into()
+                "how often hosts fail, and for how long, is still read from it".into()
             }
             Self::UnknownHost { .. } => {
-                "its faults are left out; add it to the topology if it is of this cluster".into()
+                "its faults are left out; add it to the topology if it belongs to this cluster".into()
             }
             Self::Clocks { .. } => {
-                "lengths of outages hold, and faults that both saw count twice: keep one of the files, or \
-                 set the times of one right"
+                "the durations of outages stay correct, but faults that both files record count twice: keep one of the files, or correct the times in one"
                     .into()
             }
             Self::Periods { .. } => {
-                "the fault trace is made of those with most faults; what a job of the others lost to which fault cannot be said".into()
+                "the fault trace uses the files with the most faults; the losses of jobs in the other files cannot be attributed to faults".into()
             }
-            Self::NoZone => "they are taken as UTC, which does not change lengths".into(),
-            Self::LongJob { .. } => "the rate of faults is taken from the time that is logged".into(),
-            Self::LargeJob { .. } => "the job is drafted with what there is".into(),
+            Self::NoZone => "they are treated as UTC, which does not change durations".into(),
+            Self::LongJob { .. } => "the fault rate is computed over the logged time".into(),
+            Self::LargeJob { .. } => "the job is drafted with the GPUs that exist".into(),
             Self::NamelessFault { .. } => {
-                "a host of the job, or one without a name, is taken for each; ask sacct for FailedNode, too".into()
+                "each is assigned to a host of the job or to an unnamed host; also request FailedNode from sacct".into()
             }
-            Self::Hang { .. } => "sizes and groups are still taken from it".into(),
+            Self::Hang { .. } => "sizes and groups are still read from it".into(),
         }
     }
 }

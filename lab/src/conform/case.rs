@@ -156,7 +156,7 @@ pub fn free_ports(
 /// A case with its test function for a session of type `S`.
 pub type Tested<S> = (Case, fn(&mut S) -> CaseResult);
 
-/// What a suite can do between cases.
+/// Operations of a suite between cases.
 pub trait SuiteSession {
     fn reconnect(&mut self) -> Result<(), ExchangeError>;
 

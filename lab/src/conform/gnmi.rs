@@ -56,7 +56,10 @@ const WHOLE: [&str; 3] = ["/optical-switch", "/connections", "/components"];
 const UNTESTABLE: [(&str, &str); 5] = [
     ("cold start: REMOVE, RESTORE, MAINTAIN", "the suite does not restart a device"),
     ("hitless warm restart", "the suite does not restart a device"),
-    ("insertion loss and optical switching time", "this needs a light source and a power meter"),
+    (
+        "insertion loss and optical switching time",
+        "testing this requires a light source and a power meter",
+    ),
     ("error counters", "a client cannot cause errors"),
     ("port enabled, alias and description", "the suite configures connections only"),
 ];
@@ -245,7 +248,7 @@ impl GnmiSuite {
                 };
                 return Ok(Some((LOG_IN, format!("{account}: {give}. No other case was run"))));
             }
-            Ok(Err(status)) => format!("a Get of it is refused: {}", shown(&status)),
+            Ok(Err(status)) => format!("a Get of the model is refused: {}", shown(&status)),
             Ok(Ok(got)) => match flatten(&got) {
                 Ok(leaves) if ShownSwitch::of(&leaves).ports.is_empty() && !missing.is_empty() => {
                     "a Get returns no ports".to_owned()

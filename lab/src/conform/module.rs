@@ -19,7 +19,8 @@ use super::case::{
 use super::link::{ExchangeError, Link};
 
 const SILENCE: Duration = Duration::from_millis(50);
-/// The device must answer every request except a fire within this time plus that of the line.
+/// The device must answer every request except a fire within this time plus the line's transmission
+/// time.
 const PROMPT: Duration = Duration::from_millis(10);
 /// The time for twice 151 bytes at 921,600 bits per second, and a margin for the host's scheduling.
 const LINE: Duration = Duration::from_millis(15);
@@ -34,10 +35,10 @@ const UNTESTABLE: [(&str, &str); 5] = [
         "Set default, Reset, power-on path",
         "flash memory wears out, and a restart may interrupt traffic",
     ),
-    ("registers over I2C, CDB", "the suite has the serial line only"),
+    ("registers over I2C, CDB", "the suite uses only the serial line"),
     ("events", "the suite cannot interrupt incoming light"),
     ("a fire acts only once across a restart", "the suite does not restart a module"),
-    ("settle time and power at the tap", "this needs a light source and a power meter"),
+    ("settle time and power at the tap", "testing this requires a light source and a power meter"),
 ];
 
 pub struct ModuleSuite {
@@ -157,8 +158,7 @@ impl ModuleSuite {
         line[..length].to_vec()
     }
 
-    /// Returns the next reply, whatever its number, or `None` if none arrives within the given
-    /// time.
+    /// Returns the next reply with any number, or `None` if none arrives within the given time.
     fn hear(&mut self, within: Duration) -> Result<Option<Reply>, ExchangeError> {
         let began = self.link.now();
         loop {
@@ -344,7 +344,7 @@ impl ModuleSuite {
         let before = self.group;
         let judged = cleared.and_then(|()| self.status()).map(|status| match before {
             Some((group, path)) if status.active[group] != path => CaseVerdict::Misbehaves(
-                format!("group {group} was at path {path} and is at {}", status.active[group]),
+                format!("group {group} was at path {path} and is now at {}", status.active[group]),
             ),
             _ => CaseVerdict::Passed,
         });

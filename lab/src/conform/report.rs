@@ -146,7 +146,7 @@ impl SuiteReport {
         }
         let _ = write!(text, "\n{}", self.summary());
         if self.interrupted {
-            text.push_str("; interrupted, moved circuits were restored");
+            text.push_str("; interrupted: the moved circuits were restored");
         }
         text.push('\n');
         if let Some(times) = self.times() {

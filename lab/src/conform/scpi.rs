@@ -21,7 +21,10 @@ const UNTESTABLE: [(&str, &str); 4] = [
     ("*RST", "its effect on light differs between models"),
     ("CONN:ONLY, DISC:ALL", "they drop circuits that the suite did not make"),
     ("PORT:DISable", "the suite only connects and disconnects ports"),
-    ("insertion loss and optical switching time", "this needs a light source and a power meter"),
+    (
+        "insertion loss and optical switching time",
+        "testing this requires a light source and a power meter",
+    ),
 ];
 
 pub struct ScpiSuite {
@@ -219,7 +222,7 @@ impl SuiteSession for ScpiSuite {
         }
         let there = self.pairs()?;
         // Consider only connections between ports that may be moved: the suite made them, or the
-        // device made them instead of what the suite requested.
+        // device made them instead of the requested ones.
         let (inputs, outputs) = self.free.clone();
         let is_ours = |pair: &(u32, u32)| inputs.contains(&pair.0) && outputs.contains(&pair.1);
         for (input, output) in there.into_iter().filter(is_ours) {

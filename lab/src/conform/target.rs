@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-//! The device under test, its address, and the changes that are permitted. Names are those of the
-//! daemon's configuration file.
+//! The device under test, its address, and the changes that are permitted. Names are the same as in
+//! the daemon's configuration file.
 
 use std::path::{Path, PathBuf};
 use std::str::FromStr;

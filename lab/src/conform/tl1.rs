@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 //! The suite for Polatis-style switches over TL1, where commands end with `;` and each reply
-//! repeats the tag of its command.
+//! repeats its command's tag.
 
 mod cases;
 
@@ -118,7 +118,7 @@ pub fn run(
         );
         let rest = rest.iter().chain(cases::MOVING);
         rest.for_each(|(case, _)| results.skip(*case, &*why));
-        return Ok("it refuses the login".into());
+        return Ok("the device refuses the login".into());
     }
     run_all(&mut session, rest, results);
     // The device identifies itself only after a login. A failed login becomes a finding.
@@ -249,7 +249,7 @@ impl SuiteSession for Tl1Suite {
             return Ok(());
         }
         // Consider only connections between ports that may be moved: the suite made them, or the
-        // device made them instead of what the suite requested.
+        // device made them instead of the requested ones.
         let (inputs, outputs) = self.free.clone();
         let is_ours = |pair: &(u32, u32)| inputs.contains(&pair.0) && outputs.contains(&pair.1);
         for (input, output) in self.patches()?.into_iter().filter(is_ours) {

@@ -20,8 +20,8 @@ const FIRST_BYTE_WITHIN: Duration = Duration::from_millis(900);
 /// The daemon answers long polls within a minute.
 const ANSWER_WITHIN: Duration = Duration::from_secs(90);
 
-/// Delay before repeating a request that was dropped or exceeded the daemon's capacity. It doubles
-/// with each repetition.
+/// Delay before repeating a request that was dropped or exceeded the daemon's capacity. The delay
+/// doubles with each repetition.
 const AGAIN_AFTER: Duration = Duration::from_millis(100);
 const TIMES_HUNG_UP_ON: u32 = 4;
 /// How long to wait for a leader. A lease expires in 3 s.
@@ -49,7 +49,7 @@ impl Response {
 
     pub(super) fn read<T: DeserializeOwned>(&self) -> anyhow::Result<T> {
         T::deserialize(&self.body).context(
-            "cannot parse the daemon's answer: use the `lightloom` of the daemon's version, or --format json",
+            "cannot parse the daemon's answer: use `lightloom` in the daemon's version, or --format json",
         )
     }
 }

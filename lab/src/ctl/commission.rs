@@ -43,7 +43,7 @@ const ROUNDS_MAX: usize = 2_000;
 /// How often a round is repeated without the modules that failed.
 const TRIES_MAX: usize = 16;
 const OTHERS_WITHIN: Duration = Duration::from_secs(30);
-/// A lower power counts as no light.
+/// A lower power means that no light arrives.
 const LEAST_DBM: f64 = -14.0;
 
 #[derive(Debug, Args)]
@@ -151,7 +151,7 @@ impl CtlSession {
         Ok(serials)
     }
 
-    /// Runs rounds until the light source at every end is known, then returns every module to its
+    /// Runs rounds until every end's light source is identified, then returns every module to its
     /// initial path.
     fn try_light(
         &self,

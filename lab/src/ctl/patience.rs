@@ -49,7 +49,7 @@ impl CtlSession {
     pub(super) fn present(&self, path: &str) -> anyhow::Result<Response> {
         let response = self.client.get(path)?;
         match response.code {
-            // The daemon is stopping, or there is no leader yet.
+            // The daemon is stopping or has no leader yet.
             503 | 421 => anyhow::bail!(show::refusal(&response.body)),
             _ => Ok(response),
         }
@@ -160,8 +160,8 @@ impl CtlSession {
         }
     }
 
-    /// Waits for the end of a transaction. If the daemon stops, this also waits for its restart,
-    /// after which the daemon completes the journalled transaction.
+    /// Waits for the end of a transaction. If the daemon stops, this also waits until it has
+    /// restarted and completes the journalled transaction.
     pub(super) fn wait_for(&self, txn: u32) -> anyhow::Result<VerbOutcome> {
         output::note(&format!("transaction {txn} started"));
         let (began, mut away) = (Instant::now(), None);
@@ -176,7 +176,7 @@ impl CtlSession {
                 Err(error) => {
                     let gone = away.get_or_insert_with(|| {
                         let promise =
-                            "it is journalled, and the daemon completes it when it is back";
+                            "it is journalled, so the daemon completes it when it is back";
                         output::note(&format!("{error:#}; transaction {txn}: {promise}"));
                         WaitNotice { since: Instant::now(), say_at: Instant::now() + SAY_EVERY }
                     });

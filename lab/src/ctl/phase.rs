@@ -26,7 +26,7 @@ pub(super) struct Phase {
     /// Minimum time of use
     #[arg(long = "for", value_name = "TIME", value_parser = time::duration, requires = "phase")]
     least: Option<Duration>,
-    /// Time in which other jobs may not request phases [default: until the phase is over]
+    /// How long to exclude other jobs' requests [default: until the phase is over]
     #[arg(long, value_name = "TIME", value_parser = time::duration)]
     lease: Option<Duration>,
     /// Job that holds the lease
@@ -65,7 +65,9 @@ impl CtlSession {
 
     fn ask_for(&self, asked: &Phase, phase: &str) -> anyhow::Result<VerbOutcome> {
         let Some(least) = asked.least else {
-            return Err(WrongUsage("give the time of use, such as `--for 800ms`".into()).into());
+            return Err(
+                WrongUsage("give the minimum time of use, such as `--for 800ms`".into()).into()
+            );
         };
         let (in_ms, for_ms) = (ms(asked.within)?, ms(least)?);
         let lease_ms = asked.lease.map(ms).transpose()?.unwrap_or(in_ms + for_ms);
@@ -129,7 +131,7 @@ fn became(status: &PhaseStatus) -> String {
             format!("phase {phase} was not set up, {lit} keeps its light: {reason}\n")
         }
         (PhaseState::Other(word), _) => {
-            format!("phase {phase} is `{word}`: use the `lightloom ctl` of the daemon's version\n")
+            format!("phase {phase} is `{word}`: use `lightloom ctl` in the daemon's version\n")
         }
         _ => format!("phase {phase} was not set up: {reason}\n"),
     };

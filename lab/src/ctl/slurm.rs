@@ -68,10 +68,10 @@ struct Follow {
     /// Reconcile once and exit, with status 1 if differences remain.
     #[arg(long)]
     once: bool,
-    /// Show the changes once without making them.
+    /// Show the changes, but do not make them.
     #[arg(long)]
     dry_run: bool,
-    /// Interval in seconds at which to read the scheduler while the daemon reports no change.
+    /// Interval in seconds between readings of the scheduler while the daemon reports no change.
     #[arg(long, value_name = "SECONDS", default_value_t = 5, value_parser = clap::value_parser!(u64).range(1..=3600))]
     every: u64,
 }

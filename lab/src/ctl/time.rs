@@ -23,7 +23,7 @@ pub(super) fn duration(text: &str) -> Result<Duration, String> {
 
 const CONFIRM_WITHIN_MAX: Duration = Duration::from_secs(168 * 3600);
 
-/// Parses a [`duration`] for a confirmation, which must be above zero and at most a week.
+/// Parses a [`duration`] within which to confirm: above zero and at most a week.
 pub(super) fn some_time(text: &str) -> Result<Duration, String> {
     let time = duration(text)?;
     if time.is_zero() {

@@ -17,7 +17,7 @@ use super::time;
 use lightloom::kinds;
 use lightloom::output::WrongUsage;
 
-/// The body of an apply. A plan in it keeps the exact bytes of its file.
+/// The body of an apply. A plan in it keeps the file's exact bytes.
 pub(super) type ApplyBody = body::ApplyBody<Box<RawValue>>;
 
 const PLAN_BYTES_MAX: u64 = 64 << 20;

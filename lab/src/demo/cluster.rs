@@ -184,8 +184,7 @@ impl Cluster {
         command
     }
 
-    /// Runs a short command and returns its output. The command is given as words separated by
-    /// single spaces.
+    /// Runs a short command, whose words are separated by single spaces, and returns its output.
     pub(super) fn shown(&self, words: &str) -> anyhow::Result<String> {
         let mut words = words.split(' ');
         let program = match words.next().unwrap_or_default() {

@@ -145,7 +145,7 @@ impl Demonstration {
             Ok((!shown.trim().is_empty()).then(|| read::hosts(shown.trim())))
         })?;
         let (digest, plan) = self.plan()?;
-        let whole = whole_rings(&placed, &plan).context("the job uses only a part of a ring")?;
+        let whole = whole_rings(&placed, &plan).context("the job uses only part of a ring")?;
         ensure!(whole == rings as usize, "the job is on {whole} rings, not on {rings}");
         let is_left_out = without.is_none_or(|node| !placed.contains(node));
         ensure!(is_left_out, "the job runs on the failed node");
@@ -162,7 +162,7 @@ impl Demonstration {
         if self.cluster.lacks.is_none() {
             self.cluster.processes.kill(&format!("spool/{DIES}"))?;
         }
-        output::print(&format!("             {DIES} dies, and reports nothing\n"))?;
+        output::print(&format!("             {DIES} fails and reports nothing\n"))?;
         Ok(since)
     }
 
@@ -233,10 +233,10 @@ impl Demonstration {
         let count = self.live.digests.len();
         let of = |name: &str| self.live.steps.iter().find(|step| step.name == name);
         let followed = of("drained in Slurm").map_or_else(
-            || format!("{DIES} dies and its ring is bypassed"),
+            || format!("{DIES} fails and its ring is bypassed"),
             |step| {
                 format!(
-                    "{DIES} dies: drained in Slurm {:.0} ms later, the next job is on whole rings",
+                    "{DIES} fails: Slurm drains it in {:.0} ms, and the next job is on whole rings",
                     step.took_ms
                 )
             },

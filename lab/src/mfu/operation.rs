@@ -15,8 +15,7 @@ use lightloom_units::seed::Seed;
 use crate::compare::fault_source;
 use lightloom::table::TextTable;
 
-/// The cluster on which faults are replayed to find the share of wasted GPUs: 2,880 GPUs in nodes
-/// of four.
+/// The cluster that replays faults to find the share of wasted GPUs: 2,880 GPUs in nodes of four.
 const CLUSTER: Cluster = Cluster { nodes: 720, gpus_per_node: 4 };
 /// Bytes in a checkpoint per weight: master weight, two moments and the weight.
 const CHECKPOINT_BYTES_PER_WEIGHT: f64 = 14.0;

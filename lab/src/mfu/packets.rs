@@ -131,7 +131,7 @@ pub(crate) fn table<'r>(
     }
     let without = match features {
         Features::NONE => String::new(),
-        some => format!(", both without {some}, which packets cannot model"),
+        some => format!("; both exclude {some}, which packets cannot model"),
     };
     format!(
         "\npacket by packet; formula and packets for the same excerpt, without overlap and stragglers{without}\n\n{table}{proofs}"

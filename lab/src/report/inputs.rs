@@ -125,7 +125,7 @@ impl Inputs {
         };
         match results.find(|(_, sha256)| **sha256 != of) {
             Some((scenario, _)) => bail!(
-                "the result of scenario `{scenario}` is of another fabric: a report is about one cluster, so give each its own page"
+                "the result of scenario `{scenario}` belongs to another fabric: a report is about one cluster, so give each its own page"
             ),
             None => Ok(()),
         }

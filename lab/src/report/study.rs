@@ -120,8 +120,8 @@ fn usable(comparison: &Comparison, costs: &[CostRow]) -> Vec<(String, f64)> {
     costs.iter().filter_map(of).collect()
 }
 
-/// Compares published figures with ours. Figures about the public trace are included only if that
-/// trace is given.
+/// Compares published figures with ours. Figures about the public trace are included only with that
+/// trace.
 pub(super) fn claims(
     trace: Option<&FaultTrace>,
     prices: &PriceList,

@@ -39,11 +39,11 @@ const SPLITS: [([u32; 2], &str); 3] =
     [([32, 32], "32 of 64"), ([48, 16], "48 of 64"), ([40, 24], "40 of 64")];
 const SAMPLES: [(u32, &str); 3] = [(2048, "2,048"), (512, "512"), (8192, "8,192")];
 const ANSWERS: [((f64, f64), &str); 3] = [
-    ((4096.0, 1.0), "4,096 tokens in the mean, sigma 1"),
-    ((2048.0, 1.0), "2,048 in the mean, sigma 1"),
-    ((8192.0, 0.7), "8,192 in the mean, sigma 0.7"),
+    ((4096.0, 1.0), "4,096 tokens on average, sigma 1"),
+    ((2048.0, 1.0), "2,048 on average, sigma 1"),
+    ((8192.0, 0.7), "8,192 on average, sigma 0.7"),
 ];
-const HOSTS: [(f64, &str); 2] = [(0.0, "nothing"), (0.005, "5 ms a decode step")];
+const HOSTS: [(f64, &str); 2] = [(0.0, "nothing"), (0.005, "5 ms per decode step")];
 
 /// Baselines for papers that do not say how replicas are sized.
 const BASELINES: [(Baseline, &str); 2] = [
@@ -82,8 +82,8 @@ fn why_orchestrrl() -> Vec<Why> {
             report.map_or(f64::NAN, |report| gain(report, baselines[choice[5]].0))
         })
     };
-    let best = "OrchestrRL: throughput with replicas that change ÷ static ones, at most";
-    let chosen = "the same ÷ static ones of a size that was chosen once";
+    let best = "OrchestrRL: throughput with replicas that change size ÷ with static ones, at most";
+    let chosen = "the same ÷ static replicas of a size that was chosen once";
     vec![why(best, Some(ORCHESTRRL), &BASELINES), why(chosen, None, &SIZES)]
 }
 
@@ -117,7 +117,7 @@ fn why_streamrl() -> Why {
         assumption("software adds", &HOSTS),
         assumption("the loop", &LOOPS),
     ];
-    let claim = "StreamRL: throughput ÷ that of stages in turn on the same GPUs, at most";
+    let claim = "StreamRL: throughput ÷ that of alternating stages on the same GPUs, at most";
     explain(claim, Some(STREAMRL), PublishedRange::times(2.56, 2.76), open, |choice| {
         let of = |gpus, training_loop| {
             let shared = [0, 0, 0, choice[2], choice[3]];
@@ -149,7 +149,7 @@ const NODES: [([u32; 2], &str); 4] = [
 const MICRO_BATCHES: [(u32, &str); 3] = [(3, "three"), (2, "two"), (4, "four")];
 const CACHES: [(f64, &str); 2] = [(1.0, "eight bits"), (2.0, "sixteen bits")];
 const CONTEXTS: [(f64, &str); 2] =
-    [(4096.0, "4,096 tokens in the mean"), (2048.0, "4,096 at the end, half of that in the mean")];
+    [(4096.0, "4,096 tokens on average"), (2048.0, "4,096 at the end, half of that on average")];
 
 const KERNELS: [(bool, &str); 1] = [(true, "read memory while they compute")];
 
@@ -167,7 +167,7 @@ fn why_step3() -> [Why; 2] {
     };
     let tolerated =
         PublishedRange { low: 3837.0, high: 4241.0, no_effect: None, unit: " tokens/s" };
-    let claim = "Step-3: tokens a second and GPU within 50 ms a token, at most";
+    let claim = "Step-3: tokens per second and GPU within 50 ms per token, at most";
     let ours = explain(claim, Some(STEP3), tolerated, open(), |choice| {
         step3(choice, false).unwrap_or(f64::NAN)
     });

@@ -20,7 +20,7 @@ pub(crate) enum Verb {
     /// Run as the first process inside.
     #[command(hide = true, after_help = "Example: started by `lightloom twin hold`")]
     Init(Dir),
-    /// Test what the kernel permits.
+    /// Test the kernel's permissions.
     #[command(hide = true, after_help = "Example: started by `lightloom twin up`")]
     Probe,
     /// Read a change that lightloomd made from standard input, and write the ranks.
@@ -88,7 +88,7 @@ fn committed(dir: &Dir) -> anyhow::Result<()> {
     let journal = std::fs::read_to_string(&journal)
         .with_context(|| format!("cannot read {}", journal.display()))?;
     let plan = plan_in(&journal, &hook.transaction.plan_sha256)?;
-    // A change that does not involve a plan moves no ring.
+    // A change without a plan moves no ring.
     if let Some(plan) = plan {
         Ranks::write(&folder, &plan)?;
     }

@@ -29,7 +29,7 @@ pub(crate) struct JobRing {
     /// Size of the vector that each step sums, such as 1MiB.
     #[arg(long, value_name = "SIZE", default_value = "1MiB", value_parser = size)]
     size: usize,
-    /// Pause between two steps, which stands in for computation.
+    /// Pause between two steps, which represents computation.
     #[arg(long, value_name = "TIME", default_value = "1ms", value_parser = super::time)]
     pause: Duration,
     /// Node that takes part.
@@ -79,7 +79,7 @@ pub(crate) fn ring(arguments: &JobRing) -> anyhow::Result<VerbOutcome> {
     let show = |step: &ring::RingStep| {
         let mut stdout = std::io::stdout().lock();
         let line = serde_json::to_string(step).unwrap_or_default();
-        // If nobody reads the output any more, the ring continues for the other nodes.
+        // If the output has no reader any more, the ring continues for the other nodes.
         let _unread = writeln!(stdout, "{line}");
     };
     ring::run(&arguments.dir.folder()?, &arguments.node, &options, &show)?;
@@ -104,7 +104,7 @@ pub(crate) fn report(arguments: &JobReport) -> anyhow::Result<VerbOutcome> {
         return Ok(VerbOutcome::Good);
     }
     let (late, within) = (late.join(", "), within.as_secs_f64());
-    output::note(&format!("missed: {late} had a gap longer than {within:.3} s"));
+    output::note(&format!("missed: the gap of {late} was longer than {within:.3} s"));
     Ok(VerbOutcome::Bad)
 }
 

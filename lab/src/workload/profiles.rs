@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-//! Reads PyTorch profiles as a stream. A profile of ten million events has gigabytes of JSON, of
-//! which little is kept.
+//! Reads PyTorch profiles as a stream. A profile of ten million events is gigabytes of JSON, but
+//! little of it is kept.
 
 use std::fs::File;
 use std::io::{BufReader, Read, Seek, SeekFrom};

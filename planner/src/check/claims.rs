@@ -57,7 +57,10 @@ impl Claims<'_> {
                 JobSize::Gpus(gpus) => Some(gpus),
             };
             self.say(stated.searched == job.searched, || {
-                format!("job `{}`: the mapping was not found as the plan says", job.name)
+                format!(
+                    "job `{}`: plan and file disagree on whether a search found the mapping",
+                    job.name
+                )
             });
             let is_it =
                 (&stated.name, stated.tp, stated.gpus_wanted) == (&job.name, job.tp, wanted);
@@ -96,7 +99,7 @@ impl Claims<'_> {
 
     fn phase(&mut self, place: usize, phase: &PhasePlan, transitions: &[TransitionPlan]) {
         self.say(phase.order as usize == place, || {
-            format!("phase {} has order {} and is number {place}", phase.name, phase.order)
+            format!("phase {} states order {}, but is number {place}", phase.name, phase.order)
         });
         let PhasePlan { lambda, lambda_upper_bound: bound, gap, .. } = *phase;
         let is_silent = phase.duration_ps.0 == 0;

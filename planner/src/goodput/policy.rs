@@ -62,7 +62,7 @@ impl Answer {
         let (halved, words) = match self {
             Self::Restart => return None,
             Self::InMemory { every, load, write, copies } => {
-                (Self::InMemory { every, load: load / 2, write, copies }, "copies in memory read")
+                (Self::InMemory { every, load: load / 2, write, copies }, "in-memory copies read")
             }
             Self::Migrate { takes } => {
                 (Self::Migrate { takes: takes / 2 }, "moving to spare nodes")
@@ -71,7 +71,7 @@ impl Answer {
                 let [reform, start, rejoin] = [reform, start, rejoin].map(|time| time / 2);
                 (
                     Self::Elastic { reform, start, rejoin, least },
-                    "leaving replicas out and taking them up",
+                    "leaving out replicas and taking them back",
                 )
             }
         };

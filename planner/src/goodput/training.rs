@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-//! The progress of a job over a month. At any time, the job does useful work, works off the cost of
-//! a failure, or waits.
+//! The progress of a job over a month. At any time, the job does useful work, recovers from a
+//! failure, or waits.
 
 use std::collections::{BTreeMap, VecDeque};
 
@@ -175,7 +175,7 @@ impl<'a> Training<'a> {
         true
     }
 
-    /// Resets the state of earlier failures. All their costs have been worked off.
+    /// Resets the state of earlier failures. The job has recovered from all of them.
     fn is_new_outage(&mut self) {
         (self.again, self.deaths, self.lost_step) = (0, 0, false);
     }

@@ -164,7 +164,7 @@ mod tests {
     }
 
     #[test]
-    fn ring_leaving_the_leaf_once_attains_the_bound() {
+    fn ring_that_leaves_its_leaf_once_meets_the_bound() {
         let one = [line(1, 0.0), line(64, 10.0), line(1, 0.0)];
         assert!((least_bytes_a_point(&one, 8) - 10.0 / 8.0).abs() < 1e-12);
         let inside = [line(1, 0.0), line(8, 10.0), line(1, 0.0)];

@@ -30,7 +30,7 @@ const MOST_NODES_ONE_BY_ONE: u32 = 64;
 /// If times are estimates, leaving nodes idle must reduce the time to less than this fraction.
 const WORTH: f64 = 0.99;
 
-/// The same fraction if the times come from the routes of the plan.
+/// This fraction applies instead if the times come from the routes of the plan.
 const WORTH_OF_ROUTES: f64 = 1.0 - 1e-9;
 
 /// Returns the layout with the shortest time between leaves: `first`, or a layout with idle nodes.

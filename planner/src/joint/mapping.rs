@@ -261,7 +261,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn every_order_counts_every_rank_once() {
+    fn every_order_assigns_every_rank_once() {
         for order in ORDERS {
             let mapping =
                 Mapping { job: 0, pp: 3, cp: 2, dp: 4, ep: 1, order, count: Count::AsPlaced };

@@ -75,10 +75,10 @@ fn of_job(
 
 const ASSUMPTIONS: [&str; 6] = [
     "weights are sent in BF16; delta_share of their bytes is sent, including their positions",
-    "a phase takes as long as its busiest circuit, uplink or interface: no start-up of messages, no packing, no copy on a GPU",
+    "a phase takes as long as its busiest circuit, uplink or interface; message start-up, packing and copies on a GPU take no time",
     "relay and broadcast are counted by leaf, over all interfaces of the GPUs; a relay forwards while it receives",
     "shards: a replica splits every layer over all its GPUs, the trainer over tp and its layers over pp; data-parallel ranks send equal parts; experts are split like the rest",
-    "no other phase sends meanwhile; times on planned circuits exclude the change to them",
+    "no other phase sends at the same time; times on planned circuits exclude the change to these circuits",
     "a change is compared with keeping the settled circuits of the previous phase",
 ];
 
@@ -134,10 +134,9 @@ fn times(
     times
 }
 
-/// Returns the minimum share of the weights' bytes above which a change of circuits pays off. The
-/// change delays traffic by `exposed` seconds, and `phase` sends the share `now`. Bytes and
-/// switching time scale together, so share s is tested as `phase` with a change of
-/// `exposed · now / s` seconds.
+/// Returns the share of the weights' bytes from which a change of circuits pays off. The change
+/// delays traffic by `exposed` seconds, and `phase` sends the share `now`. Bytes and switching time
+/// scale together, so share s is tested as `phase` with a change of `exposed · now / s` seconds.
 fn pays_from(
     phase: &Phase,
     evaluator: &Evaluator,

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-//! Finds the maximum number of rings by integer programming, to measure the fast methods against.
+//! Finds the maximum number of rings by integer programming, as a reference for the fast methods.
 //!
 //! Every simple path of m usable nodes in the k-hop graph is a candidate, whether it goes up the
 //! line, down or turns back. A path is excluded if one of its nodes would need two hops on one

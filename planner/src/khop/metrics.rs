@@ -12,8 +12,7 @@ use lightloom_units::id::NodeId;
 /// docs/metrics.md.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct CrossTor {
-    /// All inner hops. A hop between two nodes of equal rank counts once, whatever the number of
-    /// GPUs.
+    /// All inner hops. A hop between two nodes of equal rank counts once, not once per GPU.
     pub hops: u64,
     /// Hops whose two ends are under different ToRs.
     pub crossing: u64,

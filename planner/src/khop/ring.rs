@@ -1,10 +1,10 @@
 // SPDX-License-Identifier: Apache-2.0
 //! Follows the selected paths of bundles to find the ring of GPUs.
 //!
-//! The walk never leaves a GPU over the ring edge on which it arrived. A copper edge or a bundle in
-//! loopback leads to the next GPU of the node. A bundle on a fibre leads to the bundle at the other
-//! end; the lower half of one bundle connects to the lower half of the other. The ring therefore
-//! runs along the chain on one side of its nodes and returns on the other.
+//! The walk enters a GPU over one ring edge and leaves it over the other. A copper edge or a bundle
+//! in loopback leads to the next GPU of the node. A bundle on a fibre leads to the bundle at the
+//! other end; the lower half of one bundle connects to the lower half of the other. The ring
+//! therefore runs along the chain on one side of its nodes and returns on the other.
 
 use lightloom_fabric::hbd::Hbd;
 use lightloom_fabric::khop::{Path, Port};

@@ -8,8 +8,8 @@
 //! the set's inner ring. A slot may be ahead of the others by up to a whole chain, so a failed node
 //! does not delay the other sub-lines. If every chain has a node that only passes light through
 //! (`spare`), the column of that node costs nothing. The program prefers to put such nodes in
-//! columns that not all slots use. One set may have fewer chains than the others: the first set for
-//! which that is cheapest.
+//! columns that not all slots use. One set may have fewer chains than the others. The program
+//! chooses the cheapest set for this, and the first of several.
 //!
 //! Every column of progress earns a price that the caller chooses. A low price gives cheap sets
 //! that take more columns, and a high price gives more sets. At each column the program keeps the

@@ -1,12 +1,11 @@
 // SPDX-License-Identifier: Apache-2.0
 //! N + 1 rings (`spare_per_ring: 1`): N nodes with ranks and one that only passes light through.
 //!
-//! The N + 1 nodes are adjacent and joined by hops over one place. If one of them fails, each of
-//! its two neighbours switches its bundle from the one-place fibre to the two-place fibre, and the
-//! spare takes over the failed node's ranks. Two bundles switch, or one if the node was at an end
-//! of the chain. A ring therefore needs a run of N + 1 whole nodes whose one-place and two-place
-//! fibres all work. If the spare itself fails, the bundles of its neighbours switch in the same
-//! manner and no rank moves.
+//! The N + 1 nodes are adjacent, and each is joined to the next. If one of them fails, both
+//! neighbours switch a bundle to the fibre that bypasses it, and the spare takes over the failed
+//! node's ranks. Two bundles switch, or one if the node was at an end of the chain. A ring
+//! therefore needs a run of N + 1 whole nodes and working fibres between all nodes that are one or
+//! two places apart. If the spare fails, its neighbours switch likewise, and no rank moves.
 //!
 //! On an open line, starting each run as early as possible gives the maximum number of runs of one
 //! length. A closed line is cut open at every relevant place, so the result is also the true

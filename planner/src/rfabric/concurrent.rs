@@ -168,8 +168,8 @@ fn flows_of(evaluator: &Evaluator, unit: f64) -> Vec<PricedFlow> {
     (0..evaluator.lines() / 2).flat_map(of_leaf).collect()
 }
 
-/// Adds a core node after the leaves. The uplinks of leaf i to and from it are resources 2i and 2i
-/// + 1.
+/// Adds a core node after the leaves. The uplinks of leaf i into and out of it are resources 2i and
+/// 2i+1.
 fn add_core(network: &mut Congestion, evaluator: &Evaluator, unit: f64) {
     let core = network.nodes() - 1;
     for leaf in 0..core {
@@ -340,7 +340,7 @@ mod tests {
     /// Traffic from leaf 0 to leaf 3 takes two disjoint paths of single circuits, and the core. It
     /// fills the cut around leaf 0.
     #[test]
-    fn flow_of_one_pair_is_its_smallest_cut() {
+    fn flow_of_one_pair_equals_its_minimum_cut() {
         let fabric = fabric(4, 2);
         let mut topology = Topology::dark(4);
         for (a, b) in [(0, 1), (1, 3), (0, 2), (2, 3)] {
@@ -365,7 +365,7 @@ mod tests {
     }
 
     #[test]
-    fn free_routes_lie_between_one_hop_and_the_bound() {
+    fn multi_hop_rate_lies_between_one_hop_and_the_bound() {
         for (leaves, shape) in
             [(8, shapes::dense as fn(usize, Seed) -> Demand), (8, shapes::weight_sync)]
         {
@@ -390,7 +390,7 @@ mod tests {
     }
 
     #[test]
-    fn large_network_has_the_bound_of_one_leaf() {
+    fn large_network_uses_the_single_leaf_bound() {
         let fabric = fabric(80, 4);
         let mut demand = Demand::none(80);
         demand.add(LeafId(7), LeafId(9), Bytes(1_000_000_000));

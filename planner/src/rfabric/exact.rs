@@ -167,8 +167,8 @@ pub fn relaxation_bound(
 ///
 /// At a given rate, each pair needs ceil(lambda·max(d_ij, d_ji)/C) circuits, independent of other
 /// pairs. If all banks have the same reach, the rate is feasible exactly if every leaf has enough
-/// ports for its circuits. (ATRO, arXiv 2507.13717, uses the same fact.) The search runs over the
-/// rates at which a pair starts to need one more circuit.
+/// ports for its circuits. (ATRO, arXiv 2507.13717, uses the same fact.) The search covers only
+/// rates beyond which some pair needs one more circuit.
 ///
 /// # Errors
 /// Fails if a pair with traffic may not have a circuit.
@@ -487,7 +487,7 @@ mod tests {
     }
 
     #[test]
-    fn solver_at_its_time_limit_returns_and_marks_its_incumbent() {
+    fn solver_marks_the_plan_it_returns_at_its_time_limit() {
         let fabric = fabric(24, 12);
         let demand = shapes::dense(24, Seed(1));
         let limits = Limits { gap: 1e-6, seconds: 1.0 };
@@ -511,7 +511,7 @@ mod tests {
     }
 
     #[test]
-    fn names_traffic_that_cannot_be_carried() {
+    fn error_names_traffic_that_no_circuit_can_carry() {
         let mut spec = spec(4, 4);
         spec.forbidden = vec![(LeafId(0), LeafId(2))];
         let fabric = ReconfigurableFatTree::new(spec).unwrap();

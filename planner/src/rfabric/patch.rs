@@ -17,7 +17,7 @@ use super::topology::Topology;
 
 const PEERS: usize = 6;
 
-/// Improves circuits that all phases in `live` share. Each phase is given with its upper bound.
+/// Improves circuits that all phases in `live` share. Each entry has a phase and its upper bound.
 /// Stops when every phase reaches the fraction `good` of its bound, when no step helps, or after
 /// `steps` steps.
 pub(super) fn patch(

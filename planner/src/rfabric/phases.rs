@@ -39,7 +39,7 @@ pub struct Phase {
 /// A topology that may serve one or more phases.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Candidate {
-    /// Description of its purpose for the phase table.
+    /// Name for the phase table. It states the purpose of the topology.
     pub name: String,
     /// Its circuits.
     pub topology: Topology,
@@ -71,7 +71,7 @@ pub fn candidates(
         if all > PHASES_FOR_ALL_MERGES && length > 2 && length < all {
             continue;
         }
-        // All runs of the length of the step are equal.
+        // Any run as long as the step covers the same phases.
         let starts = if length == all { 1 } else { all };
         for start in 0..starts {
             let run: Vec<&Phase> = (0..length).map(|at| &phases[(start + at) % all]).collect();
@@ -114,7 +114,7 @@ fn together(leaves: usize, run: &[&Phase]) -> Demand {
 }
 
 /// Returns one topology that slows no phase more than necessary. It is planned for the pairwise
-/// maximum of all phases' demands, each scaled by its upper bound on the rate.
+/// maximum of all phases' demands, each scaled by the upper bound on its rate.
 #[must_use]
 pub fn hedged(fabric: &ReconfigurableFatTree, phases: &[Phase], effort: Effort) -> Candidate {
     let leaves = fabric.leaves();
@@ -242,7 +242,7 @@ fn routed(bound: &RateBound, evaluator: &Evaluator, topology: &Topology, worth: 
 /// ones get routes.
 const LEAVES_ROUTED: usize = 16;
 
-/// If a phase reaches this share of its bound, no better circuits are searched.
+/// If a phase reaches this share of its bound, the planner stops searching for better circuits.
 const NEAR_ENOUGH: f64 = 0.99;
 
 const BEGINNINGS: usize = 1;
@@ -435,7 +435,7 @@ mod tests {
     }
 
     #[test]
-    fn slow_link_training_gives_one_static_topology() {
+    fn slow_link_training_keeps_one_topology() {
         let fabric = with_bring_up(Picoseconds::from_millis(5_700));
         let phases = phases(Picoseconds::from_millis(100));
         let candidates = candidates(&fabric, &phases, Effort::default());
@@ -471,7 +471,7 @@ mod tests {
     }
 
     #[test]
-    fn changing_rates_add_up() {
+    fn time_to_serve_includes_steps_at_other_rates() {
         assert!((seconds_in_steps(&[(1.0, 0.25), (1.0, 0.0)], 0.5) - 3.5).abs() < 1e-12);
         assert!((seconds_in_steps(&[(9.0, 0.25)], 0.5) - 4.0).abs() < 1e-12);
     }

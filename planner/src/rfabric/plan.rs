@@ -389,7 +389,7 @@ mod tests {
     }
 
     #[test]
-    fn names_unplannable_steps() {
+    fn error_names_the_unplannable_phase() {
         let plain = fabric(8, 8);
         let message = |fabric: &ReconfigurableFatTree, phases: &[Phase]| {
             plan(fabric, phases, &[], Options::default()).unwrap_err().to_string()

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-//! Reads the traffic of a job's step, phase by phase, if the step names leaves.
+//! Reads the traffic of a job's step phase by phase, if the step names leaves.
 //!
 //! ```yaml
 //! jobs:
@@ -34,12 +34,13 @@ pub fn phases(fabric: &Fabric, job: &Job) -> Result<Vec<Phase>, Vec<Mistake>> {
     if let StepFile::Search(_) = step {
         let place = "/search".to_owned();
         let message =
-            "it needs a search for its mapping, which this command does not do".to_owned();
+            "the step leaves its mapping open, and this command does not search for one".to_owned();
         let fix = "run `lightloom plan` and write the step that it prints".to_owned();
         return Err(vec![Mistake { place, message, fix }]);
     }
     if let (StepFile::Rl(rl), true) = (step, job.is_placed()) {
-        // The places of its GPUs are not known yet; only their divisibility can be checked.
+        // The job's GPUs have no places yet, so only the divisibility of their numbers can be
+        // checked.
         let nowhere = |gpus: u32| Seats(vec![LeafId(0).into(); gpus as usize]);
         let seats = [nowhere(rl.trainer_gpus), nowhere(rl.generation_gpus)];
         return seated_rl(rl, seats, 1, &mut read).map(|_| Vec::new());
@@ -62,8 +63,8 @@ pub fn phases(fabric: &Fabric, job: &Job) -> Result<Vec<Phase>, Vec<Mistake>> {
     }
 }
 
-/// Returns the phases of a reinforcement-learning step whose training and generating GPUs have
-/// these seats.
+/// Returns the phases of a reinforcement-learning step. `seats` are the seats of its training and
+/// generating GPUs.
 ///
 /// # Errors
 /// Returns all mistakes in the step.
@@ -91,7 +92,7 @@ fn beside<'a>(fabric: &'a Fabric, job: &Job) -> Option<&'a Job> {
     fabric.jobs.iter().filter(|other| other.name != job.name).find(needs)
 }
 
-/// Returns the model that a job trains. `None` if it trains none.
+/// Returns the model that a job trains. `None` if the job trains no model.
 ///
 /// # Errors
 /// Returns the reason why the model does not exist.
@@ -103,7 +104,7 @@ pub fn model(fabric: &Fabric, job: &Job) -> Result<Option<ModelCard>, Vec<Mistak
     })
 }
 
-/// Returns the model with this name, either shipped or next to the fabric file.
+/// Returns the model with this name, either a shipped one or one next to the fabric file.
 ///
 /// # Errors
 /// Returns the reason why the model does not exist.
@@ -111,8 +112,9 @@ pub fn named_model(fabric: &Fabric, name: &str) -> Result<ModelCard, Vec<Mistake
     find_model(name, &mut |name| fabric.neighbour(name))
 }
 
-/// Reads a fabric file. Returns the fabric, or all mistakes in it and in its steps. `file` is the
-/// name for messages. `read` returns the text of the matrix and model files that it names.
+/// Reads a fabric file. Returns the fabric, or all mistakes in the file and its steps. `file` is
+/// the name for messages. `read` returns the text of a matrix or model file that the fabric file
+/// names.
 pub fn load(
     file: &str,
     bytes: &[u8],
@@ -121,7 +123,7 @@ pub fn load(
     load_with(file, bytes, read, |_, _| ())
 }
 
-/// Like [`load`], after `search` has found the mappings that the file leaves open.
+/// Like [`load`], but first `search` finds the mappings that the file leaves open.
 pub fn load_with(
     file: &str,
     bytes: &[u8],
@@ -215,7 +217,7 @@ jobs:
         let (fabric, mistakes) = load("f.yaml", text.as_bytes(), &mut |_| Err(String::new()));
         assert!(mistakes.is_empty(), "{mistakes:?}");
         let demand = &phases_of(&fabric.unwrap())[1].demand;
-        // Seven ranks send 2·6/7 of 7 GB each, independent of the number of rings.
+        // Each of the seven ranks sends 2·6/7 of 7 GB, independent of the number of rings.
         assert!(demand.total().0.abs_diff(7 * 12_000_000_000) < 1_000, "{}", demand.total());
         assert!(
             demand.flows().all(|(from, to, _)| (1..8).contains(&from.0) && (1..8).contains(&to.0))

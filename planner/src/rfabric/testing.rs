@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-//! Fabrics on which tests and benches compare planners.
+//! Fabrics for comparing planners in tests and benches.
 
 use lightloom_fabric::fat_tree::{
     ElectricalCore, FatTreeSpec, LossBudget, OcsBank, ReconfigurableFatTree, SwitchTiming,
@@ -12,7 +12,8 @@ use super::demand::Demand;
 use super::workload::card::ModelCard;
 use crate::check::circuits::{Asked, check_step};
 
-/// Returns the checker's findings about circuits for `demands`. Empty if they are sound.
+/// Returns the checker's findings about the circuits of `step` for `demands`. Empty if they are
+/// sound.
 #[must_use]
 pub fn check(
     network: &ReconfigurableFatTree,
@@ -31,7 +32,7 @@ pub fn check(
     check_step(network, &asked, &step.phases, &step.transitions)
 }
 
-/// Builds the fabric of [`spec`].
+/// Builds the fabric described by [`spec`], with two ports of each leaf on every switch.
 ///
 /// # Panics
 /// Panics if it is not sound.
@@ -40,7 +41,7 @@ pub fn fabric(leaves: u32, ports: u32) -> ReconfigurableFatTree {
     wired(leaves, ports, 2)
 }
 
-/// The same with `ports_per_leaf` ports of a leaf on each switch.
+/// Like [`fabric`], with `ports_per_leaf` ports of each leaf on every switch.
 ///
 /// # Panics
 /// Panics if it is not sound.
@@ -53,7 +54,8 @@ pub fn wired(leaves: u32, ports: u32, ports_per_leaf: u32) -> ReconfigurableFatT
     ReconfigurableFatTree::new(spec).expect("a sound fabric")
 }
 
-/// Returns a fabric with `ports` 400G optical ports per leaf and a tenth of that in the core.
+/// Returns a fabric with `ports` 400G optical ports per leaf and a tenth of their bandwidth in the
+/// core.
 #[must_use]
 pub fn spec(leaves: u32, ports: u32) -> FatTreeSpec {
     FatTreeSpec {

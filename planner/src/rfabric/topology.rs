@@ -1,9 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
-//! Circuits between leaves, counted per pair and not yet placed on switches.
+//! Circuits between leaves, counted per pair, before they are placed on switches.
 //!
-//! If the losses of banks differ so much that one bank can join pairs that another may not, each
-//! circuit has a *reach*. It determines the pairs that the circuit may join and the ports that it
-//! uses.
+//! Banks may differ in loss, so that one bank can join pairs that another may not. Each circuit
+//! then has a *reach*, which determines the pairs it may join and the ports it uses.
 
 use lightloom_fabric::fat_tree::{LeafPair, ReconfigurableFatTree};
 use lightloom_units::id::LeafId;
@@ -12,9 +11,9 @@ use lightloom_units::id::LeafId;
 #[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub struct Topology {
     leaves: usize,
-    /// Stores both triangles, so that a row lists the circuits of one leaf.
+    /// Stores each pair in both directions, so that a row lists the circuits of one leaf.
     circuits: Vec<u32>,
-    /// The circuits of the second, third, … reach. Empty without any.
+    /// The circuits of the second, third, … reach. Empty if there are none.
     narrower: Vec<Vec<u32>>,
 }
 
@@ -59,7 +58,7 @@ impl Topology {
         self.circuits[first * self.leaves + second]
     }
 
-    /// Returns the circuits of one leaf to each other leaf.
+    /// Returns the numbers of circuits from one leaf to every leaf.
     #[must_use]
     pub fn row(&self, leaf: usize) -> &[u32] {
         &self.circuits[leaf * self.leaves..(leaf + 1) * self.leaves]
@@ -93,7 +92,7 @@ impl Topology {
         (0..self.leaves).map(|peer| self.between_within(reach, leaf, peer)).sum()
     }
 
-    /// Returns only the circuits of one reach.
+    /// Returns a topology with only the circuits of one reach.
     #[must_use]
     pub fn within(&self, reach: usize) -> Self {
         let mut own = Self::dark(self.leaves);
@@ -145,7 +144,8 @@ impl Topology {
         }
     }
 
-    /// Iterates over pairs with circuits and their number, smaller leaf first, in order.
+    /// Iterates in order over pairs with circuits, smaller leaf first, and their number of
+    /// circuits.
     pub fn pairs(&self) -> impl Iterator<Item = (LeafPair, u32)> + '_ {
         (0..self.leaves).flat_map(move |a| {
             self.row(a).iter().enumerate().skip(a + 1).filter(|(_, count)| **count > 0).map(
@@ -156,7 +156,7 @@ impl Topology {
         })
     }
 
-    /// Returns the circuits that both topologies have, independent of reach.
+    /// Returns the circuits common to both topologies, independent of reach.
     #[must_use]
     pub fn common(&self, other: &Self) -> Self {
         let circuits =
@@ -195,7 +195,7 @@ impl<'a> Ports<'a> {
         self.free[reach][leaf]
     }
 
-    /// Returns a port of each of two leaves after a circuit of `reach` is removed.
+    /// Frees a port of each of two leaves after a circuit of `reach` was removed.
     pub(crate) fn release(&mut self, reach: usize, leaves: [usize; 2]) {
         for leaf in leaves {
             self.free[reach][leaf] += 1;
@@ -208,7 +208,8 @@ impl<'a> Ports<'a> {
         }
     }
 
-    /// The narrowest comes first, so that wider ones keep ports for other pairs.
+    /// Iterates over the reaches that may join two leaves. The narrowest comes first, so that the
+    /// ports of wider reaches remain for other pairs.
     pub(crate) fn permitted(
         &self,
         first: usize,

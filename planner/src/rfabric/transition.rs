@@ -1,17 +1,18 @@
 // SPDX-License-Identifier: Apache-2.0
 //! Changes from one set of cross-connects to the next in stages, under traffic.
 //!
-//! A circuit port has one mirror pair, so a circuit cannot be made before another is broken. In
-//! every stage the following holds:
+//! A port has a single pair of mirrors, so the old circuit must be broken before the new one is
+//! made. In every stage, the following holds:
 //!
 //! - The affected switches belong to one failure domain, so a failed stage affects only that
 //!   domain.
 //! - The remaining circuits and the electrical core serve the *live* demand at no less than a
-//!   floor. The live demand is that of the phase that begins. Protecting the ending phase to the
-//!   last would make the last stage impossible by construction.
+//!   floor. The live demand is the demand of the next phase. If the ending phase were protected
+//!   instead, the last stage would often be impossible.
 //!
-//! The method is greedy first fit: switches that lose the fewest circuits go first, as many as the
-//! floor allows. If a single switch breaks the floor, it is split into independent slices.
+//! The method is greedy first fit: each stage changes as many switches as the floor allows, and
+//! switches that lose the fewest circuits come first. If a single switch would break the floor, its
+//! change is split into independent slices.
 
 use std::collections::{BTreeMap, BTreeSet};
 
@@ -24,7 +25,7 @@ use super::topology::Topology;
 
 pub use lightloom_fabric::plan::Stage;
 
-/// No order of stages keeps the floor.
+/// Error if no order of stages keeps the floor.
 #[derive(Clone, Debug, PartialEq, thiserror::Error)]
 #[error(
     "no stage keeps {floor:.0} % of the live demand's rate: changing only {ocs} leaves {left:.0} %; \
@@ -33,14 +34,14 @@ pub use lightloom_fabric::plan::Stage;
 pub struct FloorBroken {
     /// Requested floor in per cent.
     pub floor: f64,
-    /// The switch whose change costs least.
+    /// The switch whose change lowers the rate least.
     pub ocs: OcsId,
     /// Rate during the change of that switch, in per cent.
     pub left: f64,
 }
 
-/// Orders the change from `before` to `after` so that `live` is served at no less than `floor` (a
-/// fraction) of the slower of its rates before and after.
+/// Splits the change from `before` to `after` into stages. In each stage, `live` is served at no
+/// less than the fraction `floor` of its rate before or after the change, whichever is lower.
 ///
 /// # Errors
 /// Fails if even the smallest change breaks the floor.
@@ -81,7 +82,7 @@ pub fn stage(
     Ok(stages)
 }
 
-/// Returns the rate of `live` in each stage, while the changed circuits are dark.
+/// Returns the rate of `live` during each stage, while the changed circuits are dark.
 #[must_use]
 pub fn stage_lambdas(
     fabric: &ReconfigurableFatTree,
@@ -101,7 +102,7 @@ pub fn stage_lambdas(
         .collect()
 }
 
-/// Returns the circuits that carry traffic in each stage, while the changed circuits are dark.
+/// Returns the circuits that carry traffic during each stage, while the changed circuits are dark.
 #[must_use]
 pub fn stage_topologies(leaves: usize, before: &[CrossConnect], stages: &[Stage]) -> Vec<Topology> {
     let mut now: BTreeSet<CrossConnect> = before.iter().copied().collect();
@@ -134,7 +135,7 @@ fn first_ocs(change: &Stage) -> OcsId {
     change.remove.iter().chain(&change.add).map(|circuit| circuit.ocs).min().unwrap_or_default()
 }
 
-/// Splits a change into parts that share no port and can be made independently.
+/// Splits a change into independent parts without common ports.
 fn slices(change: &Stage) -> Vec<Stage> {
     let circuits: Vec<(&CrossConnect, bool)> = change
         .remove
@@ -171,7 +172,7 @@ fn lambda_of(fabric: &ReconfigurableFatTree, circuits: &[CrossConnect], live: &E
     live.lambda(&topology_of(fabric.leaves(), circuits))
 }
 
-/// A change updates only the lines of affected leaves instead of the whole network.
+/// The rates during a change. Each update covers only the lines of affected leaves.
 struct Progress<'a> {
     fabric: &'a ReconfigurableFatTree,
     live: &'a Evaluator,
@@ -223,7 +224,8 @@ impl<'a> Progress<'a> {
         self.light(&stage.add);
     }
 
-    /// Returns indices of the domain where the most changes fit above the floor.
+    /// Returns the changes that fit above the floor in one domain, as indices into `pending`.
+    /// Chooses the domain with the most changed circuits.
     fn best_domain(&mut self, pending: &[Stage], floor_lambda: f64) -> Vec<usize> {
         let mut best: Vec<usize> = Vec::new();
         let mut best_size = 0;
@@ -321,7 +323,7 @@ mod tests {
     }
 
     #[test]
-    fn impossible_floor_error_states_the_possible_one() {
+    fn floor_error_states_the_possible_floor() {
         let mut spec = spec(4, 2);
         spec.electrical.rate_per_leaf = BitsPerSecond::ZERO;
         let fabric = ReconfigurableFatTree::new(spec).unwrap();
@@ -332,7 +334,8 @@ mod tests {
             a: LeafId(a),
             b: LeafId(b),
         };
-        // The same circuits on exchanged ports. The busy one cannot move without going dark.
+        // The circuits stay the same but exchange ports. The busy circuit cannot move without going
+        // dark.
         let before = [circuit(0, 0, 1, 2), circuit(0, 1, 2, 4), circuit(1, 3, 3, 6)];
         let after = [circuit(0, 1, 1, 3), circuit(0, 0, 2, 4), circuit(1, 2, 3, 6)];
         let mut demand = Demand::none(4);

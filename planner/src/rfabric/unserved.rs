@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-//! Explains why no circuits and uplinks serve the traffic, with a remedy.
+//! Explains why no choice of circuits can serve the traffic, and suggests a remedy.
 
 use std::collections::BTreeSet;
 
@@ -11,7 +11,7 @@ use super::phases::Phase;
 pub(super) fn why(fabric: &ReconfigurableFatTree, phases: &[&Phase]) -> String {
     let flows = || phases.iter().flat_map(|phase| phase.demand.flows());
     let has_core = |leaf: LeafId| fabric.electrical_rate_of(leaf) > 0.0;
-    // Traffic that passes the core at both ends is always served, however slowly.
+    // The core always serves traffic between two leaves with uplinks, however slowly.
     let needs_circuits = |(from, to, _): &(LeafId, LeafId, _)| !(has_core(*from) && has_core(*to));
     let mut peers = vec![BTreeSet::new(); fabric.leaves()];
     for (from, to, bytes) in flows().filter(needs_circuits) {
@@ -41,7 +41,7 @@ pub(super) fn why(fabric: &ReconfigurableFatTree, phases: &[&Phase]) -> String {
     }
 }
 
-/// Returns why no circuit may join a pair. `None` if one may.
+/// Returns the reason why no circuit may join a pair. `None` if a circuit may join it.
 fn closed(fabric: &ReconfigurableFatTree, pair: LeafPair) -> Option<String> {
     if fabric.permits(pair) {
         return None;

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-//! Generators of demand matrices from descriptions of work. Each file covers one kind of traffic
+//! Generators of demand matrices from workload descriptions. Each file covers one kind of traffic
 //! and states its byte formula.
 //!
 //! [`training`], [`generation`], [`weight_sync`] and [`parallelism_switch`] are the phases of

@@ -1,9 +1,9 @@
 // SPDX-License-Identifier: Apache-2.0
-//! The designs that lightloom compares, one small file each: high-bandwidth domains (HBD) and, for
-//! their price, data-centre networks.
+//! The designs that lightloom compares, with one small file per design. They are high-bandwidth
+//! domains (HBD), and data-centre networks for their price.
 //!
-//! A design defines which GPUs still work when nodes fail ([`Architecture::usable`]) and its bill
-//! of materials ([`Architecture::bill`]). Counting usable GPUs has three shared implementations:
+//! A design defines which GPUs stay usable when nodes fail ([`Architecture::usable`]), and its bill
+//! of materials ([`Architecture::bill`]). Three shared implementations count usable GPUs:
 //!
 //! | part | counts | used by |
 //! | --- | --- | --- |
@@ -65,8 +65,7 @@ impl Cluster {
     }
 }
 
-/// The reason why a design can never hold a tensor-parallel group of some size, even without
-/// faults.
+/// The reason why a design cannot hold a tensor-parallel group of a given size even without faults.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 #[error("{0}")]
 pub struct CannotHold(pub String);
@@ -74,17 +73,17 @@ pub struct CannotHold(pub String);
 pub trait Architecture: fmt::Debug + Send + Sync {
     fn name(&self) -> String;
 
-    /// Counts the GPUs that groups of `tp` GPUs can use, starting without faults.
+    /// Returns a counter of the GPUs that groups of `tp` GPUs can use. It starts without faults.
     fn usable(&self, cluster: Cluster, tp: u32) -> Result<Box<dyn UsableGpus>, CannotHold>;
 
-    /// Returns theoretical bounds on the waste if a share `node_fault_ratio` of the nodes is
-    /// faulty. `None` if there are none.
+    /// Returns theoretical bounds on the waste if the share `node_fault_ratio` of the nodes is
+    /// faulty. `None` if no bounds are known.
     fn waste_bounds(&self, _: Cluster, _tp: u32, _node_fault_ratio: f64) -> Option<WasteBounds> {
         None
     }
 
-    /// Returns the policies for a faulty node that the design supports. The first is the one it was
-    /// designed for.
+    /// Returns the supported policies for a faulty node. The first is the policy that the design
+    /// was made for.
     fn fault_policies(&self) -> &'static [FaultPolicy] {
         &[FaultPolicy::Regroup]
     }
@@ -101,31 +100,30 @@ pub trait Architecture: fmt::Debug + Send + Sync {
         self.usable(cluster, tp)
     }
 
-    /// Returns the mean number of links per byte of an all-to-all among `tp` GPUs of a group; 1
-    /// through a switch.
+    /// Returns the mean number of links that a byte of an all-to-all among the `tp` GPUs of a group
+    /// takes. A path through a switch counts as 1.
     fn all_to_all_hops(&self, _tp: u32) -> f64 {
         1.0
     }
 
-    /// Returns the possible effects of losing one part of the given name, each with the share of
-    /// such parts that have this effect.
+    /// Returns the possible effects of losing one part with the given name, and for each effect the
+    /// share of these parts that have it.
     fn without(&self, _part: &str, _: &Site) -> Vec<(f64, PartLoss)> {
         vec![(1.0, PartLoss::Out { gpus: 1 })]
     }
 
-    /// Returns the ratio of the step times with and without the network, if its circuits follow the
-    /// phases of a step.
+    /// Returns the step time with this network ÷ the step time without it. It is 1 unless circuits
+    /// follow the phases of a step.
     fn step_stretch(&self) -> f64 {
         1.0
     }
 
-    /// Returns the reach of a node on a closed line, if the planner places groups along one over
-    /// ToRs. `None` for other designs.
+    /// Returns the reach of a node, if the planner places groups along a closed line over ToRs.
+    /// `None` for other designs.
     fn reach(&self) -> Option<u8> {
         None
     }
 
-    /// Returns the interconnect parts per GPU.
     fn bill(&self, _: &Site) -> Result<Bill, NoBill> {
         Err(NoBill(format!("no parts list for {}", self.name())))
     }
@@ -146,13 +144,13 @@ pub fn name_of(fabric: &Fabric) -> Option<String> {
 
 /// The GPUs that a cluster can use while its nodes fail and return.
 ///
-/// The caller reports only changes: a node that fails was healthy before, and a repaired node was
-/// faulty.
+/// The caller reports only changes: a node that fails must have been healthy, and a repaired node
+/// must have been faulty.
 pub trait UsableGpus {
     fn fail(&mut self, node: NodeId);
     fn repair(&mut self, node: NodeId);
     fn usable_gpus(&self) -> u32;
-    /// Returns whether a warm spare would replace this healthy node if it failed now.
+    /// Returns whether a warm spare would replace this healthy node after a failure.
     fn has_spare_for(&self, _: NodeId) -> bool {
         false
     }

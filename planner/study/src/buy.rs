@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-//! Recommends a design: simulates months of operation per design and computes its cost per useful
-//! PFLOP-year.
+//! Recommends a design. It simulates months of operation on each design and computes the cost per
+//! useful PFLOP-year.
 //!
 //! ```text
 //!   buy file ──▶ Question ──┬─▶ faults, arrivals: drawn once, the same for all designs
@@ -8,9 +8,9 @@
 //!   designs × policies ─────┴──▶ run (jobs over faults) ──▶ Spent ──▶ Row ──▶ winner, Pareto, flips
 //! ```
 //!
-//! Every GPU-picosecond of the window is in exactly one account of [`Spent`], so waiting, faults
-//! and fragmentation are counted once, by the causes of a monthly scenario. Crossing traffic and
-//! slower links lengthen the steps of the jobs.
+//! Every GPU-picosecond of the window belongs to exactly one account in [`Spent`], so waiting,
+//! faults and fragmentation are counted once. The causes are the same as in monthly scenarios.
+//! Traffic across ToRs and slower links lengthen the steps of jobs.
 
 mod faults;
 mod file;
@@ -47,13 +47,14 @@ pub const OTHER_DRAWS: u64 = 4;
 pub struct JobKind {
     pub name: String,
     pub gpus: u32,
-    /// Milliseconds of its steps on the reference network, without faults and checkpoints.
+    /// Length of the job on the reference network, without faults and checkpoints, in milliseconds.
     pub work_ms: u64,
-    /// Mean milliseconds between two arrivals; the first arrives at the start.
+    /// Mean milliseconds between two arrivals. The first job arrives at the start.
     pub every_ms: f64,
 }
 
-/// The fault rate of a part of a bill. Parts fail independently with exponential times.
+/// The fault rate of one kind of part. Parts fail independently, with exponentially distributed
+/// times.
 #[derive(Clone, Debug, PartialEq)]
 pub struct PartRate {
     pub part: String,
@@ -66,7 +67,7 @@ pub struct PartRate {
 #[derive(Debug)]
 pub struct Candidate {
     pub design: Box<dyn Architecture>,
-    /// Its data-centre network. `None` if that is not part of the cost.
+    /// The data-centre network. `None` if it is not part of the cost.
     pub network: Option<Arc<dyn Architecture>>,
     pub policy: FaultPolicy,
     /// Nodes that each domain reserves under [`FaultPolicy::Backup`].
@@ -74,8 +75,8 @@ pub struct Candidate {
     pub answer: JobAnswer,
     /// Minimum share of parts that an elastic job needs to continue.
     pub least: f64,
-    /// Milliseconds from a start, or from a fault that the response does not cover, to the next
-    /// step.
+    /// Milliseconds to the next step, from a start or from a fault that the response does not
+    /// cover.
     pub restart_ms: u64,
 }
 
@@ -96,18 +97,18 @@ pub struct Question {
     pub window_ms: u64,
     /// Maximum purchase price in dollars. `None` for no limit.
     pub budget_usd: Option<f64>,
-    /// Name of the network for designs that do not choose one.
+    /// Name of the default network for designs that do not choose one.
     pub usual_network: Option<String>,
     pub nic: NicRate,
     pub candidates: Vec<Candidate>,
     pub tp: u32,
     pub peak_tflops: f64,
-    /// Share of the peak that the jobs reach on the reference network.
+    /// Share of peak performance that jobs reach on the reference network.
     pub mfu: f64,
     pub step: i128,
-    /// The result that [`Question::take_step`] reads. `None` if the file states the step.
+    /// Path of the result for [`Question::take_step`]. `None` if the file states the step.
     pub step_from: Option<String>,
-    /// How the network lengthens a step.
+    /// The effect of the network on the step time.
     pub speed: Speed,
     pub jobs: Vec<JobKind>,
     pub checkpoint_every_ms: u64,
@@ -119,8 +120,7 @@ pub struct Question {
     pub running: Running,
 }
 
-/// The fields read from a row of the result of `lightloom mfu`: a step and its exposed
-/// communication.
+/// The fields read from a row in a result of `lightloom mfu`: a step and its exposed communication.
 #[derive(Clone, Debug, Deserialize)]
 pub struct PlannedStep {
     pub gpus: u32,
@@ -134,7 +134,7 @@ pub struct PlannedStep {
     dp_exposed_seconds: f64,
 }
 
-/// A result of `lightloom mfu`.
+/// A result of `lightloom mfu --format json`.
 #[derive(Clone, Debug, Deserialize)]
 pub struct PlannedSteps {
     pub model: String,
@@ -143,7 +143,7 @@ pub struct PlannedSteps {
 }
 
 impl Question {
-    /// Takes seconds, shares and MFU of a step from a planned one.
+    /// Replaces the step's seconds, shares and MFU by the values of a planned step.
     pub fn take_step(&mut self, planned: &PlannedStep) -> Result<(), String> {
         if planned.tp != self.tp {
             let (theirs, ours) = (planned.tp, self.tp);
@@ -175,7 +175,7 @@ impl Question {
         let share = |seconds: f64| seconds / planned.step_seconds;
         let before = self.step as f64 / 1e12;
         for candidate in &mut self.candidates {
-            // The interval between copies is fixed in seconds, so its number of steps changes.
+            // The interval between copies is fixed in seconds, so recompute its number of steps.
             if let JobAnswer::InMemory { every, .. } = &mut candidate.answer {
                 let steps = f64::from(*every) * before / planned.step_seconds;
                 *every = steps.round().clamp(1.0, 1e9) as u32;
@@ -212,32 +212,33 @@ pub struct LeftOut {
 #[derive(Clone, Debug, PartialEq, Serialize)]
 pub struct Row {
     pub design: String,
-    /// Response to a faulty node, and the response of its jobs if it is not the usual one.
+    /// The response to a faulty node, followed by the response of jobs if that is not the usual
+    /// one.
     pub policy: String,
-    /// GPUs bought: the requested number, or as many as the budget allows.
+    /// Number of GPUs bought: the requested number, or fewer if the budget is too small.
     pub gpus: u32,
     pub capex_usd: f64,
-    /// Cost of the window in dollars: its share of the purchase, and energy.
+    /// Cost of the window in dollars: its share of the purchase price, and energy.
     pub cost_usd: f64,
     /// Cost of the window with every price at its low end.
     pub cost_low_usd: f64,
     /// Cost of the window with every price at its high end.
     pub cost_high_usd: f64,
     pub power_mw: f64,
-    /// Useful PFLOP/s, summed over the window, in PFLOP-years (a PFLOP/s for a year).
+    /// Useful work in the window in PFLOP-years. One PFLOP-year is 1 PFLOP/s for a year.
     pub useful_pflop_years: f64,
-    /// `cost_usd / useful_pflop_years`. `None` without useful work.
+    /// `cost_usd / useful_pflop_years`. `None` if there is no useful work.
     pub usd_per_pflop_year: Option<f64>,
     /// Step time ÷ step time on the reference network.
     pub step_stretch: f64,
-    /// Share of inner hops that cross ToRs, which enters `step_stretch`.
+    /// Share of inner hops that cross ToRs. It is part of `step_stretch`.
     pub cross_tor_share: f64,
     pub jobs_finished: u32,
     pub interruptions: u64,
     pub shares: Shares,
-    /// Goodput, in the terms of monthly scenarios.
+    /// Goodput, as defined in monthly scenarios.
     pub goodput: Goodput,
-    /// Whether no other design costs less and does more.
+    /// Whether no other design is better in cost or useful work without being worse in the other.
     pub is_pareto: bool,
     #[serde(skip)]
     pub(crate) parts: Vec<(String, f64)>,
@@ -247,18 +248,18 @@ pub struct Row {
 #[derive(Clone, Copy, Debug, Default, PartialEq, Serialize)]
 pub struct Shares {
     pub useful: f64,
-    /// Share in steps lost to a fault and repeated.
+    /// Share spent on steps that a fault destroyed and that were repeated.
     pub redone: f64,
-    /// Share from a start or a fault to the next step.
+    /// Share spent between a start or a fault and the next step.
     pub restarting: f64,
-    /// Share for writing checkpoints and in-memory copies.
+    /// Share spent on writing checkpoints and in-memory copies.
     pub checkpoint: f64,
     pub slower: f64,
-    /// Share free in full groups while a waiting job needs more GPUs than are free.
+    /// Share of free GPUs in full groups while a waiting job needs more GPUs than are free.
     pub waiting: f64,
-    /// Share free in full groups and not needed by any job.
+    /// Share of free GPUs in full groups that no job needs.
     pub idle: f64,
-    /// Share of GPUs that are healthy but not in a full group.
+    /// Share of healthy GPUs outside full groups.
     pub fragmented: f64,
     pub faulty: f64,
 }
@@ -274,8 +275,7 @@ pub struct Answer {
 }
 
 impl Answer {
-    /// Returns the winning designs with their policies: those with the same cost per useful
-    /// PFLOP-year.
+    /// Returns all designs, with their policies, that share the lowest cost per useful PFLOP-year.
     #[must_use]
     pub fn winners(&self) -> Vec<String> {
         verdict::winners(&self.rows)
@@ -290,7 +290,7 @@ pub(crate) struct Priced<'a> {
     pub(crate) gpu_usd: [f64; 3],
 }
 
-/// Answers a question. `trace` is the trace of [`FaultModel::Trace`].
+/// Answers a question. `trace` is required for [`FaultModel::Trace`].
 pub fn buy(
     question: &Question,
     prices: &PriceList,
@@ -311,7 +311,7 @@ pub fn buy(
     let tasks: Vec<(usize, usize)> = (0..histories.len())
         .flat_map(|history| (0..priced.len()).map(move |design| (history, design)))
         .collect();
-    // The step of a design is the same under all its policies.
+    // A design has the same step under all its policies, so compute it once.
     let same = |design: usize| {
         let name = |at: usize| priced[at].candidate.name(question);
         (0..=design)
@@ -359,8 +359,8 @@ pub fn buy(
     })
 }
 
-/// Prices every candidate. Those that cannot be built or cannot hold the jobs are returned with the
-/// reason.
+/// Prices every candidate. Also returns the candidates that cannot be built or cannot hold the
+/// jobs, with the reason.
 fn price<'a>(
     question: &'a Question,
     prices: &PriceList,
@@ -408,12 +408,13 @@ fn price<'a>(
     if missing.0.is_empty() { Ok((priced, left_out)) } else { Err(missing.into()) }
 }
 
-/// Returns the nodes that the budget buys at `each` dollars per GPU, if they hold every job.
+/// Returns the cluster that the budget buys at `each` dollars per GPU. Fails if it cannot hold
+/// every job.
 fn affordable(question: &Question, candidate: &Candidate, each: f64) -> Result<Cluster, String> {
     let asked = question.cluster;
     let bought = question.budget_usd.map_or(asked.nodes, |budget| {
         let nodes = budget / each / f64::from(asked.gpus_per_node);
-        // A budget equal to the price of n nodes must suffice for them despite rounding.
+        // A budget equal to the price of n nodes must buy n nodes despite rounding.
         ((nodes * (1.0 + 1e-12)).floor() as u32).min(asked.nodes)
     });
     let cluster = Cluster { nodes: bought, ..asked };
@@ -465,7 +466,8 @@ fn row(
 }
 
 impl Candidate {
-    /// Returns the design, and its network if it is not the default network of the file.
+    /// Returns the name of the design, with its network if that is not the default network of the
+    /// file.
     fn name(&self, question: &Question) -> String {
         match &self.network {
             Some(network) if Some(network.name()) != question.usual_network => {
@@ -475,7 +477,7 @@ impl Candidate {
         }
     }
 
-    /// Returns the mean milliseconds that a job loses when a node is taken out of service.
+    /// Returns the mean milliseconds that a job loses when one of its nodes goes out of service.
     fn interruption_ms(&self, question: &Question) -> f64 {
         let ms = |ps: i128| ps as f64 / run::MILLISECOND as f64;
         let again = question.checkpoint_every_ms as f64 / 2.0;

@@ -1,16 +1,18 @@
 // SPDX-License-Identifier: Apache-2.0
-//! Compares designs under faults: the GPUs that each wastes, and the largest job that it carries.
+//! Compares designs under faults by the GPUs that each design wastes and the largest job that it
+//! can hold.
 //!
 //! ```text
 //!   FaultSource ──▶ one Timeline per sample ─┐
 //!   designs × TP sizes ──────────────────────┴─▶ replay, change by change ──▶ Tally ──▶ Row
 //! ```
 //!
-//! A GPU is *wasted* if it is healthy but not in a full group. The *waste ratio* divides by all
-//! GPUs of the cluster, including faulty ones. All figures are weighted by time, exactly: the state
-//! is constant between two changes, and times are integers. Samples differ in the servers of the
-//! trace that take part, their positions, and the part of them that a fault hits. Every design sees
-//! the same samples. The result does not depend on the number of threads.
+//! A GPU is *wasted* if it is healthy but not in a full group. The *waste ratio* is the number of
+//! wasted GPUs divided by the number of all GPUs in the cluster, including faulty ones. All figures
+//! are weighted by time. They are exact, because the state is constant between two changes and
+//! times are integers. Samples differ in the servers drawn from the trace, their positions, and the
+//! nodes that a server fault affects. All designs see the same samples. The result does not depend
+//! on the number of threads.
 
 mod cross_tor;
 mod fault_ratio;
@@ -32,11 +34,12 @@ pub use faults::{FaultSource, NodeFaultRatio, snapshots};
 pub use history::{Moment, history, share_of_time_above};
 pub use on_fabric::{FabricFigures, on_fabric};
 
-/// Samples replayed per task. A small number keeps many threads busy even with few designs.
+/// Number of samples replayed per task. A small number keeps many threads busy even with few
+/// designs.
 const SAMPLES_PER_TASK: usize = 8;
 /// Default job sizes as 45ths of the cluster: 2,304 … 2,816 of 2,880 GPUs.
 const DEFAULT_JOBS: [u32; 6] = [36, 38, 40, 42, 43, 44];
-/// Share of the time that a job may wait in [`Figures::max_job_gpus_waiting_1pct`].
+/// Maximum waiting share in [`Figures::max_job_gpus_waiting_1pct`].
 const SMALL_WAIT: f64 = 0.01;
 
 #[derive(Debug)]
@@ -45,7 +48,7 @@ pub struct Study<'a> {
     pub architectures: &'a [Box<dyn Architecture>],
     pub tp: &'a [u32],
     /// Job sizes in GPUs, rounded down to whole groups. If empty, six sizes between 80 % and 98 %
-    /// of the cluster.
+    /// of the cluster are used.
     pub jobs: &'a [u32],
     /// One history of the nodes per sample.
     pub samples: &'a [Timeline],
@@ -59,7 +62,7 @@ pub struct Row {
     pub outcome: RowOutcome,
 }
 
-/// The figures of a design with one group size, or the reason why there are none.
+/// The figures of a design for one group size, or the reason why there are none.
 #[derive(Clone, Debug, PartialEq, Serialize)]
 #[serde(untagged)]
 pub enum RowOutcome {
@@ -74,23 +77,24 @@ pub struct Figures {
     pub waste_mean: f64,
     /// Standard deviation of the samples' means.
     pub waste_stddev: f64,
-    /// Waste that is not exceeded half of the time.
+    /// Median waste ratio over time.
     pub waste_p50: f64,
-    /// Waste that is not exceeded 99 % of the time.
+    /// 99th percentile of the waste ratio over time.
     pub waste_p99: f64,
     pub waste_max: f64,
-    /// Waste without faults, if the domain size is not a multiple of the group size.
+    /// Waste ratio without faults. It is above 0 if the domain size is not a multiple of the group
+    /// size.
     pub waste_arithmetic: f64,
-    /// Waste caused by faults, `waste_mean − waste_arithmetic`. Negative if faults hit GPUs that
+    /// Waste ratio due to faults, `waste_mean − waste_arithmetic`. Negative if faults hit GPUs that
     /// were already wasted.
     pub waste_from_faults: f64,
-    /// Mean waste of one ideal switch over the same samples.
+    /// Mean waste ratio of one ideal switch over the same samples.
     pub lower_bound_mean: f64,
     /// Mean number of GPUs in full groups.
     pub usable_mean_gpus: f64,
-    /// GPUs that are in full groups 99 % of the time.
+    /// Number of GPUs that are in full groups at least 99 % of the time.
     pub usable_p1_gpus: u32,
-    /// The largest job that never waits: the minimum of usable GPUs.
+    /// The largest job that never waits, which is the minimum number of usable GPUs.
     pub max_job_gpus: u32,
     /// The largest job that waits at most 1 % of the time.
     pub max_job_gpus_waiting_1pct: u32,
@@ -106,12 +110,13 @@ pub struct Waiting {
     pub share: f64,
 }
 
-/// Replays all samples against all designs and group sizes. Rows are ordered by group size, then as
-/// the designs. `replayed` receives the progress in (design, group size, sample) triples.
+/// Replays all samples against all designs and group sizes. Rows are ordered by group size and then
+/// in the order of the designs. Reports progress to `replayed` as numbers of (design, group size,
+/// sample) triples.
 #[must_use]
 pub fn compare(study: &Study<'_>, replayed: &(dyn Fn(u64) + Sync)) -> Vec<Row> {
     let bound = parse("big-switch").expect("the ideal switch is in the registry");
-    // The last design of each group size is the bound.
+    // For each group size, the last design serves as the bound.
     let designs: Vec<(&dyn Architecture, u32)> = study
         .tp
         .iter()
@@ -142,8 +147,8 @@ pub fn compare(study: &Study<'_>, replayed: &(dyn Fn(u64) + Sync)) -> Vec<Row> {
     rows
 }
 
-/// Returns the tally of every design over all samples. Tallies are sums of integers and tasks are
-/// merged in order, so threads do not affect the result.
+/// Returns the tally of every design over all samples. Tallies are sums of integers and are merged
+/// in order, so threads do not affect the result.
 fn replay_all(
     study: &Study<'_>,
     designs: &[(&dyn Architecture, u32)],
@@ -180,7 +185,7 @@ fn figures(study: &Study<'_>, tp: u32, tally: &Tally) -> Figures {
     });
     let jobs = if study.jobs.is_empty() { &default_jobs[..] } else { study.jobs };
     let mut jobs: Vec<u32> = jobs.iter().map(|job| job / tp * tp).collect();
-    // Rounding down to large groups makes several sizes equal.
+    // After rounding down to large groups, several sizes may be equal.
     jobs.dedup();
     Figures {
         samples: study.samples.len(),

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-//! Computes the cost and power of a design from its bill of materials and a price file.
+//! Computes the cost and the power of a design from its bill of materials and a price file.
 //!
 //! ```text
 //!   design ──bill──▶ parts and counts ─┐
@@ -30,7 +30,7 @@ pub use prices::{
 };
 pub use sensitivity::{PriceSwing, Sensitivity, sensitivity};
 
-/// The figure of a quote to use.
+/// The figure to use from a quote.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub enum Level {
     Low,
@@ -55,7 +55,7 @@ pub enum CostOutcome {
 
 #[derive(Clone, Debug, PartialEq, Serialize)]
 pub struct CostFigures {
-    /// The size of the system for which the average number of parts per GPU was counted.
+    /// The system size behind the average number of parts per GPU.
     pub basis: String,
     pub gbytes_per_s_per_gpu: f64,
     pub cost_per_gpu_usd: f64,
@@ -64,7 +64,7 @@ pub struct CostFigures {
     /// Cost with every price at its high end.
     pub cost_per_gpu_high_usd: f64,
     pub cost_per_gbytes_per_s_usd: f64,
-    /// At mean watts. `None` if the file lacks watts for some part.
+    /// Power from mean watts. `None` if the file lacks watts for a part.
     pub power_per_gpu_w: Option<f64>,
     pub power_per_gbytes_per_s_w: Option<f64>,
     pub parts_without_watts: Vec<String>,
@@ -97,7 +97,8 @@ impl MissingPrices {
     }
 }
 
-/// Prices every design for a site. Fails with all missing parts, each with the designs that need it.
+/// Prices every design for a site. Fails with all parts that lack a price, each with the designs
+/// that need it.
 pub fn cost(
     designs: &[Box<dyn Architecture>],
     site: &Site,
@@ -118,7 +119,6 @@ pub fn cost(
     if missing.is_empty() { Ok(rows) } else { Err(MissingPrices(missing)) }
 }
 
-/// Prices one design for a site.
 pub fn cost_of_one(
     design: &dyn Architecture,
     site: &Site,

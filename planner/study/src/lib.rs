@@ -1,18 +1,19 @@
 // SPDX-License-Identifier: Apache-2.0
-//! Evaluates designs: their waste under faults, their cost, their comparison, and the claims of
-//! papers.
+//! Evaluates designs by their waste under faults and their cost, compares them, and checks the
+//! claims of papers.
 //!
-//! * [`architecture`] contains the designs, one file each.
-//! * [`buy`] simulates months of jobs over faults on each design, and computes the cost of the
-//!   useful work.
-//! * [`compare`] compares the waste of designs under the same faults, and the largest jobs they
-//!   carry.
-//! * [`cost`] computes cost and power of their interconnect.
+//! * [`architecture`] contains the designs, one per file.
+//! * [`buy`] simulates months of jobs with faults on each design, and computes the cost of useful
+//!   work.
+//! * [`compare`] compares designs under the same faults by their waste and the largest jobs they
+//!   hold.
+//! * [`cost`] computes the cost and the power of their interconnect.
 //! * [`rfabric`] compares the reconfigurable fat-tree with other designs.
 //! * [`reproduce`] recomputes published claims.
 //! * [`results`] defines the documents that print these figures.
 //!
-//! Like the planner it is pure: it uses no files and no clock, and a seed determines every figure.
+//! Like the planner, this crate is pure: it uses neither files nor a clock, and a seed determines
+//! every figure.
 
 pub mod architecture;
 pub mod buy;

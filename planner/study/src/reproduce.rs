@@ -1,9 +1,10 @@
 // SPDX-License-Identifier: Apache-2.0
-//! Recomputes published claims: claim, published value, our value, verdict.
+//! Recomputes published claims. Each result has the claim, the published value, our value and a
+//! verdict.
 //!
-//! Each claim states the evidence that it was published ([`Label`]); only claims that were read are
-//! attributed to a paper. A claim that cannot be computed yet is listed as such instead of being
-//! left out.
+//! Each claim states the evidence for its publication ([`Label`]). Only claims that were read are
+//! attributed to a paper. A claim that cannot be computed yet is listed as not computed instead of
+//! being left out.
 
 mod claims;
 mod infinitehbd;

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-//! The documents that `compare`, `cost` and `reproduce` print with `--format json`.
+//! The documents printed by `compare`, `cost` and `reproduce` with `--format json`.
 
 use lightloom_fabric::provenance::Provenance;
 use serde::Serialize;
@@ -12,7 +12,7 @@ pub const COMPARE_SCHEMA: &str = "lightloom.compare/v1";
 pub const COST_SCHEMA: &str = "lightloom.cost/v1";
 pub const REPRODUCE_SCHEMA: &str = "lightloom.reproduce/v1";
 
-/// The waste of designs and the largest jobs they carry.
+/// The waste of each design, and the largest jobs that it can hold.
 #[derive(Clone, Debug, Serialize)]
 pub struct CompareResult {
     #[serde(flatten)]
@@ -26,14 +26,14 @@ pub struct CompareResult {
     pub node_fault_ratio: NodeFaultRatio,
     /// One row per design and group size.
     pub rows: Vec<Row>,
-    /// The planner's figures for the fabric file. `None` if none was given.
+    /// The planner's figures for the fabric file. `None` if no file was given.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub fabric: Option<FabricFigures>,
     #[serde(skip_serializing_if = "Vec::is_empty")]
     pub cross_tor: Vec<CrossTorResult>,
 }
 
-/// The traffic that leaves its ToR in one design.
+/// The traffic across ToRs in one design.
 #[derive(Clone, Debug, Serialize)]
 pub struct CrossTorResult {
     pub arch: String,
@@ -49,7 +49,7 @@ pub struct CrossTorResult {
 pub struct CostResult {
     #[serde(flatten)]
     pub made: Provenance,
-    /// Name of the price file. `shipped` for the one that comes with lightloom.
+    /// Name of the price file, or `shipped` for the price file shipped with lightloom.
     pub prices: String,
     pub gpus: u32,
     pub gpus_per_node: u32,
@@ -62,7 +62,7 @@ pub struct CostResult {
     pub gpu_usd: Option<f64>,
     /// Cost of the interconnect and of lost GPUs by fault ratio.
     pub aggregate: Vec<Aggregate>,
-    /// The effect of each price on the order.
+    /// The effect of each price on the order of designs.
     pub sensitivity: Vec<Sensitivity>,
 }
 
@@ -76,7 +76,6 @@ pub struct UsableCost {
     pub cost_per_usable_gpu_usd: f64,
 }
 
-/// Published claims compared with our figures.
 #[derive(Clone, Debug, Serialize)]
 pub struct ReproduceResult {
     #[serde(flatten)]

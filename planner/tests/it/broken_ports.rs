@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-//! Single failed ports of optical switches: the bound holds for every set of circuits that the
-//! ports allow, and every possible plan is found.
+//! Single failed ports on optical switches: the bound holds for every set of circuits that the
+//! ports allow, and a plan is found whenever one exists.
 
 use crate::joint_fabric;
 use std::collections::BTreeSet;
@@ -21,7 +21,8 @@ const LEAVES: usize = 4;
 
 type Circuits = [[u8; LEAVES]; LEAVES];
 
-/// Collects every set of circuits that the working `ports` (by leaf) of one switch allow.
+/// Collects every set of circuits that the working ports of one switch allow. `ports` counts them
+/// by leaf.
 fn of_switch(ports: [u8; LEAVES], from: usize, now: Circuits, all: &mut BTreeSet<Circuits>) {
     let pairs: Vec<(usize, usize)> =
         (0..LEAVES).flat_map(|a| (a + 1..LEAVES).map(move |b| (a, b))).collect();
@@ -37,7 +38,7 @@ fn of_switch(ports: [u8; LEAVES], from: usize, now: Circuits, all: &mut BTreeSet
     }
 }
 
-/// Returns whether `circuits` serve the demand `lambda` times per second, by the definition.
+/// Returns whether the circuits serve the demand `lambda` times per second, by the definition.
 fn serves(spec: &FatTreeSpec, bytes: &[(usize, usize, u64)], of: &Circuits, lambda: f64) -> bool {
     let mut core = [[0.0; 2]; LEAVES];
     let mut hosts = [[0.0; 2]; LEAVES];
@@ -56,8 +57,8 @@ fn serves(spec: &FatTreeSpec, bytes: &[(usize, usize, u64)], of: &Circuits, lamb
         && hosts.iter().flatten().all(|bits| *bits <= host_rate + 1.0)
 }
 
-/// Returns the highest rate over all sets of circuits, found by trying every set. 0 if none serves
-/// all traffic.
+/// Returns the highest rate over all sets of circuits, by trying every set. 0 if no set serves all
+/// traffic.
 fn best(spec: &FatTreeSpec, bytes: &[(usize, usize, u64)], dead: &BTreeSet<OcsPortId>) -> f64 {
     let mut all = BTreeSet::from([Circuits::default()]);
     let per_leaf = spec.banks[0].ports_per_leaf;
@@ -147,7 +148,7 @@ fn plans_with_failed_ports_stay_within_their_bound() {
 }
 
 #[test]
-fn failed_port_leaves_the_other_ports_of_its_leaf_in_use() {
+fn failed_port_disables_no_other_port_on_the_leaf() {
     let fabric = joint_fabric::fabric(include_str!("../../../topologies/pod-64.yaml"));
     let step = |broken: &[&str]| {
         let plan = lightloom_planner::plan(

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-//! Changes each number of a plan in turn and removes the digest. The checker must find every change
-//! except those listed here.
+//! Changes the numbers in a plan one at a time and removes the digest. The checker must find every
+//! change, except in the fields listed here.
 
 use crate::joint_fabric;
 use std::collections::{BTreeMap, BTreeSet};
@@ -11,7 +11,7 @@ use lightloom_planner::check::check;
 use lightloom_planner::{Options, plan};
 use serde_json::Value;
 
-/// Fields that neither the document nor the fabric can contradict, with the reason.
+/// Fields whose values neither the document nor the fabric can contradict, with the reason.
 const ALLOWED: [(&str, &str); 9] = [
     ("seed", "provenance: nothing is drawn from it"),
     ("jobs[].cross_tor_share_lower_bound", "needs a search: from 0 to the share is required"),
@@ -36,8 +36,8 @@ const ALLOWED: [(&str, &str); 9] = [
     ),
 ];
 
-/// Collects the location of each number. Indices are left open, and only the first and last entry
-/// of each list are used.
+/// Collects the location of each number, with a placeholder for indices. Uses only the first and
+/// the last entry of each list.
 fn numbers(value: &Value, at: &str, pointer: &str, found: &mut BTreeMap<String, Vec<String>>) {
     match value {
         Value::Number(_) => found.entry(at.to_owned()).or_default().push(pointer.to_owned()),
@@ -114,7 +114,7 @@ fn detects_every_number_edited_by_hand() {
     }
 }
 
-/// The fields allowed above are still bounded.
+/// The fields allowed above must stay within bounds.
 #[test]
 fn claims_that_need_a_search_are_bounded() {
     let fabric = fabric(include_str!("../../../topologies/pod-64.yaml"));

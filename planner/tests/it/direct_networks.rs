@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-//! Networks whose leaves are joined directly by cables: traffic between two leaves takes the time
-//! of their cables, and invalid networks are rejected with the reason.
+//! Networks with direct cables between leaves: traffic between two leaves takes the time of their
+//! cables, and invalid networks are rejected with the reason.
 
 use crate::joint_fabric;
 use joint_fabric::{fabric, faults};
@@ -16,14 +16,14 @@ fn file(dcn: &str, nodes: u32) -> String {
     )
 }
 
-/// Returns the fabric of [`file`] with a switch inside each node, so that tensor parallelism uses
-/// no network interface.
+/// Returns the text of [`file`] with a switch inside each node, so that tensor parallelism uses no
+/// network interface.
 fn in_domains(dcn: &str) -> String {
     file(dcn, 8).replace("none: {nodes: 8", "switch: {gpus: 8, nodes: 8")
 }
 
 #[test]
-fn traffic_between_two_leaves_takes_the_time_of_its_cables() {
+fn traffic_between_two_leaves_takes_the_time_of_their_cables() {
     let mut held_by_cables = 0;
     for cables in [1_u32, 3, 4] {
         let dcn = format!(
@@ -82,7 +82,7 @@ fn detects_a_route_over_a_missing_cable() {
     refused(&|phase| phase.duration_ps.0 /= 2, "its routes need");
 }
 
-/// Lists invalid networks with a part of the error message for each.
+/// Each case is an invalid network, with a part of the expected error message.
 #[test]
 fn rejects_invalid_networks_with_the_reason() {
     for (dcn, words) in [
@@ -118,7 +118,7 @@ fn rejects_invalid_networks_with_the_reason() {
     }
 }
 
-/// Twice as many interfaces halve the time. A core with a quarter of the rate lengthens it if
+/// Twice as many interfaces halve the time. A core with a quarter of the rate lengthens the time if
 /// traffic crosses the core.
 #[test]
 fn interfaces_and_core_rate_affect_the_step() {

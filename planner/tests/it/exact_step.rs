@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-//! Exact methods never make a step slower.
+//! Exact methods must not make a step slower.
 
 use crate::joint_fabric;
 use joint_fabric::{fabric, faults};
@@ -8,8 +8,8 @@ use lightloom_planner::khop::Method;
 use lightloom_planner::rfabric::exact::Limits;
 use lightloom_planner::{Options, plan};
 
-/// The maximum number of rings, found without regard to leaves, is badly placed for the step.
-/// Phases that are solved separately change more circuits than pays off.
+/// The exact method for rings ignores leaves, so its placement is bad for the step. If phases are
+/// solved separately, more circuits change than pays off.
 #[test]
 fn exact_methods_never_make_a_step_slower() {
     let fabric = fabric(
@@ -56,7 +56,8 @@ jobs:
     }
 }
 
-/// The plan must reach a proven multi-hop rate even if it is less than twice the one-hop rate.
+/// The plan must reach a proven multi-hop rate even if this rate is less than twice the one-hop
+/// rate.
 #[test]
 fn plans_reach_a_proven_rate() {
     let fabric = fabric(
@@ -89,7 +90,7 @@ jobs:
 
 /// The error for an impossible phase names the leaf, the missing resource and the amount.
 #[test]
-fn infeasible_step_names_the_leaf_and_its_shortage() {
+fn infeasible_step_error_names_the_leaf_and_its_shortage() {
     let text = |electrical: &str, more: &str, jobs: &str| {
         format!(
             "

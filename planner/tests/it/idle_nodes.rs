@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-//! Nodes that are left idle on purpose, and plans that are never slower than planning each half
-//! separately.
+//! Nodes left idle on purpose, and a check that joint plans are never slower than separate plans of
+//! both halves.
 
 use crate::joint_fabric;
 use joint_fabric::{fabric, faults};
@@ -36,15 +36,15 @@ fn step_ms(plan: &Plan) -> f64 {
     plan.metrics.step_time_ps.expect("a job trains").as_secs_f64() * 1e3
 }
 
-/// Returns the milliseconds of a step whose gradients stay below leaves and are limited by
-/// interfaces. `between` is the time of the micro-batches over non-blocking leaves.
+/// Returns the step time in milliseconds if gradients stay below leaves and interfaces limit them.
+/// `between` is the time of the micro-batches between non-blocking leaves.
 fn expected_ms(between: f64, [pp, dp]: [u32; 2]) -> f64 {
     let bytes = 2.0 * f64::from(dp - 1) / f64::from(dp) * 8_030_261_248.0 * 2.0 / f64::from(4 * pp);
     between * 4.0 / 0.85 + bytes * 8.0 / 400e9 * 1e3 / 0.96
 }
 
-/// The figures are from a brute force over all placements: whole stages, or sets of replicas, below
-/// leaves.
+/// A brute force over all placements gives the expected figures. The best placements keep whole
+/// stages or sets of replicas below leaves.
 #[test]
 fn leaves_nodes_idle_to_keep_stages_below_leaves() {
     for broken in [&[][..], &["n2"], &["n2", "n5"]] {
@@ -57,8 +57,8 @@ fn leaves_nodes_idle_to_keep_stages_below_leaves() {
     assert!((step - expected).abs() < 0.01, "{step} ms, not {expected}");
 }
 
-/// A plan may leave any node idle, so one more working node never hurts. The planner ignores gains
-/// below one per cent.
+/// A plan may leave any node idle, so one more working node must not lengthen the step. The planner
+/// ignores gains below one per cent.
 #[test]
 fn additional_failed_node_never_speeds_up_a_plan() {
     let mut draws = Seed(5).stream("one more", 0);
@@ -110,7 +110,7 @@ fn plan_is_never_slower_than_its_halves_planned_separately() {
     assert!(gained > 20, "{gained} of 80 gained anything");
 }
 
-/// Returns the seconds per step of a job with 512 GPUs on the shipped dragonfly.
+/// Returns the seconds per step for a job with 512 GPUs on the shipped dragonfly.
 fn dragonfly(broken: &[String]) -> f64 {
     let text = include_str!("../../../topologies/dragonfly-72.yaml");
     let broken: Vec<&str> = broken.iter().map(String::as_str).collect();
@@ -118,7 +118,7 @@ fn dragonfly(broken: &[String]) -> f64 {
 }
 
 #[test]
-fn partly_failed_dragonfly_group_is_no_slower_than_a_failed_one() {
+fn partly_failed_dragonfly_group_is_at_least_as_fast_as_a_failed_one() {
     for group in 0..9 {
         let nodes: Vec<String> =
             (8 * group..8 * group + 8).map(|node| format!("n{node}")).collect();
@@ -131,7 +131,7 @@ fn partly_failed_dragonfly_group_is_no_slower_than_a_failed_one() {
 }
 
 #[test]
-fn job_within_one_island_may_save_everything_within_its_bound() {
+fn gain_stays_within_its_bound_on_islands() {
     let mut draws = Seed(11).stream("islands", 0);
     let mut bounded = 0;
     for _ in 0..60 {

@@ -1,6 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-//! Minimum times that the network interfaces of one GPU need for a phase, checked against closed
-//! forms.
+//! Checks the minimum time that one GPU's network interfaces need for a phase against closed forms.
 
 use crate::joint_fabric;
 use joint_fabric::{fabric, faults};
@@ -8,7 +7,7 @@ use lightloom_fabric::plan::Plan;
 use lightloom_planner::check::check;
 use lightloom_planner::{Options, plan};
 
-/// Weights of llama-3.1-8b, two bytes each.
+/// Bytes of all weights of llama-3.1-8b, at two bytes each.
 const WEIGHT_BYTES: f64 = 8_030_261_248.0 * 2.0;
 
 #[test]
@@ -25,23 +24,23 @@ fn gradients_of_a_replica_ring_take_one_interface_time() {
         let none = faults(&fabric, &[]);
         let mut made = plan(&fabric, &none, Options::default()).expect("a plan");
         let rate = fabric.dcn.link_rate().0 as f64;
-        // Every rank sends 2 (n − 1) / n of its share of the weights to the next rank, whether both
-        // are below the same leaf or not.
+        // Every rank sends 2 (n − 1) / n of its share of the weights to the next rank, even if both
+        // are below the same leaf.
         let ring = 2.0 * f64::from(dp - 1) / f64::from(dp) * WEIGHT_BYTES / f64::from(4 * pp);
         let expected = ring * 8.0 / (0.96 * rate);
         let said = made.phases[1].interface_ps.expect("ranks are known").as_secs_f64();
         assert!((said / expected - 1.0).abs() < 1e-6, "pp {pp}, dp {dp}: {said} s, {expected} s");
         let took = made.phases[1].duration_ps.as_secs_f64();
         assert!((took / expected - 1.0).abs() < 1e-6, "leaves that do not block: {took} s");
-        // The checker recomputes the time and finds a change.
+        // The checker recomputes the time and must find a change.
         assert!(check(&fabric, &none, &made).is_ok());
         made.phases[1].interface_ps = made.phases[1].interface_ps.map(|time| time * 2);
         assert!(check(&fabric, &none, &made).is_err());
     }
 }
 
-/// A fabric whose gradients are limited by the interface of each GPU. The circuits of its leaves
-/// would carry them in half the time.
+/// A fabric on which the interface of each GPU limits the gradients. The circuits of the leaves
+/// could carry them in half the time.
 const HELD_UP: &str = "
 kind: fabric
 version: 2
@@ -69,7 +68,7 @@ fn interface_bound_plan_claims_no_gain() {
         let none = faults(&fabric, &[]);
         let made = plan(&fabric, &none, Options::default()).expect("a plan");
         check(&fabric, &none, &made).expect("a sound plan");
-        // Twice three quarters of a quarter of the weights, at 400 Gbit/s.
+        // A GPU sends 2 · 3/4 of a quarter of the weights at 400 Gbit/s.
         let expected = 1.5 * WEIGHT_BYTES / 4.0 * 8.0 / (share * 400e9);
         let took = made.phases[1].duration_ps.as_secs_f64();
         assert!((took / expected - 1.0).abs() < 1e-6, "{share}: {took} s, {expected} s");
@@ -87,7 +86,7 @@ fn filling(share: f64) -> String {
     HELD_UP.replace("gradient_slack: 10s", &format!("usable_share: {share}"))
 }
 
-/// Takes a sound plan and changes one rate, bound or gain to a value that the interfaces do not
+/// Each case changes one rate, bound or gain in a sound plan to a value that the interfaces do not
 /// allow.
 #[test]
 fn checker_rejects_claims_that_interfaces_rule_out() {

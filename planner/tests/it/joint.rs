@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-//! Checks joint plans of rings, ranks and circuits with the checker, closed forms and a naive
+//! Tests joint plans of rings, ranks and circuits with the checker, closed forms and a naive
 //! oracle.
 
 use crate::joint_fabric;
@@ -49,7 +49,7 @@ fn plans_a_pod_as_one_fabric_around_faults_in_both_halves() {
 
 const MAPPING: &str = "{model: llama-3.1-70b, pp: 2, dp: 4, micro_batches: 4, tokens: 4096}";
 
-/// Returns a file of 256 GPUs for every combination of domain and network. Its job has 64 GPUs.
+/// Returns a file with 256 GPUs and a job of 64 GPUs for every combination of domain and network.
 fn combinations() -> Vec<(String, String)> {
     let domains = [
         ("k-hop", "{khop: {nodes: 64, gpus_per_node: 4, k: 3}}"),
@@ -117,8 +117,9 @@ fn plans_every_combination_around_a_failed_node() {
     }
 }
 
-/// Checks that rings, leaves and links between leaves together carry the textbook traffic of the
-/// mapping: Llama 3.1 70B at tp 8, pp 2, dp 4, cp 1, four micro-batches of 4,096 tokens.
+/// Checks that rings, leaves and links between leaves together carry exactly the textbook traffic
+/// of the mapping, for Llama 3.1 70B with tp 8, pp 2, dp 4, cp 1 and four micro-batches of 4,096
+/// tokens.
 fn conserved(plan: &Plan, name: &str) {
     let residual = 8192.0 * 2.0 * 4096.0;
     let tensor = 64.0 * (2.0 * 7.0 / 8.0) * 4.0 * (80.0 / 2.0) * 4.0 * residual;
@@ -213,14 +214,14 @@ fn random_faults(fabric: &Fabric, draws: &mut impl RngExt) -> FaultSet {
             4 => format!("l{leaf}/up{uplink}"),
             _ => format!("ocs{ocs}/p{port}"),
         };
-        // A part that this fabric does not have is refused and adds no fault.
+        // A part that the fabric does not have is rejected and adds no fault.
         let _ = faults.insert(fabric, name.parse().expect("a part"));
     }
     faults
 }
 
-/// Checks the plan using only the document: no GPU twice, no failed part used, every rank of the
-/// mapping once, no switch port twice, and no port on a wrong leaf.
+/// Checks the document only: no GPU or switch port occurs twice, no failed part is used, every rank
+/// of the mapping occurs once, and every port belongs to the stated leaf.
 fn naive_oracle(fabric: &Fabric, faults: &FaultSet, plan: &Plan) {
     let mut gpus = BTreeSet::new();
     let mut ranks = BTreeSet::new();
@@ -254,8 +255,8 @@ fn naive_oracle(fabric: &Fabric, faults: &FaultSet, plan: &Plan) {
     }
 }
 
-/// Adds faults, then repairs everything. Every next plan must pass the checks, and groups keep
-/// their identifiers.
+/// Adds faults one after the other and then repairs everything. Every new plan must pass the
+/// checks, and groups must keep their identifiers.
 fn replanned(
     fabric: &Fabric,
     first: &Plan,
@@ -313,7 +314,7 @@ fn random_fabrics_with_faults_have_only_valid_plans() {
                 replanned(&fabric, &plan, &faults, &mut draws, options);
                 planned += 1;
             }
-            // A leaf with a single uplink has none left.
+            // If the only uplink of a leaf failed, the leaf has no uplink left.
             Err(PlanError::Network(_)) if !faults.uplinks.is_empty() => {}
             Err(PlanError::Groups(_) | PlanError::Mapping(_)) => {
                 assert!(!faults.is_empty() || !text.contains("none:"), "{text}");
@@ -324,7 +325,8 @@ fn random_fabrics_with_faults_have_only_valid_plans() {
     assert!(planned > cases / 2, "{planned} of {cases} were planned");
 }
 
-/// Photonic rails: only circuits, no packet core. No single topology serves both phases in one hop.
+/// Photonic rails have only circuits and no packet core. No single topology serves both phases in
+/// one hop.
 #[test]
 fn photonic_rails_change_circuits_between_phases() {
     let text = "kind: fabric\nversion: 2\nname: rails\ndcn:\n  reconfigurable_fat_tree:\n    leaves: 4\n    gpus_per_leaf: 8\n    \
@@ -370,7 +372,7 @@ fn leaf_spine_keeps_the_name_from_its_file() {
     assert_eq!(of("fat_tree: {nodes_per_tor: 4}").dcn.name(), "fat-tree");
 }
 
-/// The gain is never negative, because the separate plan is used if it is quicker.
+/// The gain is never negative, because the planner takes the separate plan if it is faster.
 #[test]
 fn joint_planning_is_never_slower_than_separate_planning() {
     for (leaves, below, ports) in [(4, 3, 2), (5, 2, 2), (4, 4, 4), (6, 2, 2), (5, 3, 2)] {

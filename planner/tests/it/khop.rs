@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-//! Properties of the k-hop planner over random fabrics, faults and jobs.
+//! Properties of the k-hop planner on random fabrics, faults and jobs.
 
 use crate::common;
 use std::collections::{BTreeMap, BTreeSet};
@@ -124,8 +124,8 @@ proptest! {
     }
 }
 
-/// Returns the length of the longest run of these nodes joined by hops of at most K, on an open
-/// line.
+/// Returns the length of the longest run of these nodes on an open line. Neighbours in a run are at
+/// most K places apart.
 fn longest_run(fabric: &Fabric, nodes: &BTreeSet<NodeId>) -> usize {
     let mut places: Vec<usize> =
         nodes.iter().map(|node| fabric.hbd.position_of(*node).index()).collect();
@@ -139,8 +139,8 @@ fn longest_run(fabric: &Fabric, nodes: &BTreeSet<NodeId>) -> usize {
 proptest! {
     #![proptest_config(ProptestConfig::with_cases(60))]
 
-    /// With node faults only and even K, the scan is optimal. Fibre faults and odd K can cost a
-    /// ring, if only a ring that turns back, or two interleaved rings, would fit.
+    /// With only node faults and even K, the scan is optimal. With fibre faults or odd K, it may
+    /// find one ring fewer, because it neither turns back nor interleaves rings.
     #[test]
     fn scan_is_close_to_the_exact_optimum(case in arbitrary_case()) {
         let (fabric, faults) = case.build();
@@ -168,14 +168,15 @@ proptest! {
         prop_assert_eq!(check(&fabric, &faults, &document).err(), None);
     }
 
-    /// Compares the neighbourhood search with all chains of the same kind.
+    /// Compares the neighbourhood search with a search over all chains of the same kind.
     #[test]
     fn bypass_replaces_the_fewest_nodes_then_switches_the_fewest_bundles(
         dead in prop::collection::btree_set(0u32..14, 0..5), hit in 0u32..14, k in 2u8..=4, m in 2u32..=4,
     ) {
         let spec = FabricSpec { nodes: 14, gpus_per_node: 4, k, shape: Shape::Line, tp: 4 * m, ..FabricSpec::default() };
         let mut fabric = fabric(&spec);
-        // One group fewer than fit leaves idle nodes. Without a spare ring, the bypass is tested.
+        // The job has one group fewer than would fit, so nodes stay idle. Without a spare ring, the
+        // replan must use a bypass.
         let mut faults = FaultSet { nodes: dead.iter().map(|n| NodeId(*n)).collect(), ..FaultSet::none() };
         let most = planned(&fabric, &faults).0.groups.len();
         prop_assume!(most >= 1);
@@ -222,9 +223,9 @@ fn put_out(layout: &mut Layout, fabric: &Fabric, idle: &BTreeSet<NodeId>, faults
     *layout = from_document(fabric, &document).unwrap().0;
 }
 
-/// Returns the minimum cost, as (replaced nodes, switched bundles), to rebuild group `index` with
-/// at least one of its nodes. Tries every rising chain and counts the cost from the resulting
-/// paths.
+/// Returns the minimum cost of rebuilding group `index` with at least one of its nodes, as
+/// (replaced nodes, switched bundles). Tries every chain up the line and counts the cost from the
+/// resulting paths.
 fn cheapest_by_trying(
     fabric: &Fabric,
     faults: &FaultSet,
@@ -260,8 +261,8 @@ fn subsets(pool: &[NodeId], size: usize) -> Vec<Vec<NodeId>> {
     }
 }
 
-/// Counts the bundles of working nodes that switch if `picked` replaces the chain `old`. `None` if
-/// the chain is impossible. Follows the hops instead of the planner's tables.
+/// Counts the bundles of working nodes that switch if `picked` replaces the chain `old`. Follows
+/// hops and does not use the planner's tables. `None` if the chain is impossible.
 fn switched_for(
     fabric: &Fabric,
     faults: &FaultSet,
@@ -314,8 +315,8 @@ fn switched_for(
     Some(paths.iter().filter(differs).count())
 }
 
-/// Every triple of neighbours is a candidate. The integer program takes minutes, and its bound is
-/// trivial.
+/// Every triple of neighbours is a candidate. The integer program would take minutes and give only
+/// a trivial bound.
 #[test]
 fn exact_search_stops_when_counting_proves_the_scan() {
     let spec = FabricSpec { nodes: 22, k: 4, gpus_per_node: 4, tp: 12, ..FabricSpec::default() };
@@ -327,7 +328,8 @@ fn exact_search_stops_when_counting_proves_the_scan() {
     assert_eq!((found.groups.len(), found.proof), (7, proof));
 }
 
-/// Without any time the solver returns nothing. The rings of the scan are kept, with a valid bound.
+/// If the solver has no time, it returns nothing. The result must be the rings of the scan with a
+/// valid bound.
 #[test]
 fn exact_search_keeps_scanned_rings_at_its_time_limit() {
     let spec = FabricSpec { nodes: 14, k: 2, tp: 12, shape: Shape::Line, ..FabricSpec::default() };
@@ -398,8 +400,8 @@ fn aligned_jobs_keep_equal_ranks_under_one_tor() {
     assert_eq!(document.metrics.cross_tor_share, 0.0);
 }
 
-/// Near zero if the job's share leaves room for alignment, (1 - f)^p above that, and rising slowly
-/// beyond.
+/// The crossing share is near zero if the job's share is at most (1 - f)^p, which leaves room for
+/// alignment. For larger jobs it rises slowly.
 #[test]
 fn cross_tor_traffic_is_near_zero_while_alignment_is_possible() {
     let cases = [
@@ -431,7 +433,8 @@ fn cross_tor_traffic_is_near_zero_while_alignment_is_possible() {
     }
 }
 
-/// The checker must catch each kind of damage; a checker that passes everything proves nothing.
+/// The checker must find each kind of damage, because a checker that passes everything proves
+/// nothing.
 #[test]
 fn checker_detects_every_kind_of_damage() {
     let fabric = fabric(&FabricSpec { nodes: 24, tp: 16, k: 3, ..FabricSpec::default() });
@@ -547,7 +550,7 @@ fn rebuilds_a_group_on_the_longest_hops() {
     }
 }
 
-/// Counts the dark circuits after two nodes fail and are repaired, on the fabric of the daemon's
+/// Counts dark circuits after two nodes fail and are repaired, on the fabric of the daemon's
 /// examples.
 #[test]
 fn repairing_most_node_pairs_restores_every_circuit() {

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-//! Replans move no more healthy rings than necessary. The oracle is an integer program over all
-//! simple paths of working nodes, written from the cabling only.
+//! Replans must not move more healthy rings than necessary. The oracle is an integer program over
+//! all simple paths of working nodes, derived from the cabling.
 
 use crate::joint_fabric;
 use std::collections::{BTreeMap, BTreeSet};
@@ -83,8 +83,8 @@ fn healthy<'a>(
         .collect()
 }
 
-/// Returns every set of `length` working nodes that a path joins. For each set, returns the largest
-/// part of `worth` that a single path over its nodes uses.
+/// Returns every set of `length` working nodes that a path joins, with the largest part of `worth`
+/// that a single path over these nodes uses.
 fn paths(
     fabric: &Fabric,
     faults: &FaultSet,
@@ -128,8 +128,9 @@ fn paths(
     best
 }
 
-/// Returns the maximum number of rings. Among plans with that many rings, also returns the minimum
-/// number of healthy rings moved, and then of their circuits cut.
+/// Returns the maximum number of rings. Also returns the minimum number of healthy rings that a
+/// plan with this many rings must move, and then the minimum number of their circuits that it must
+/// cut.
 fn least(fabric: &Fabric, faults: &FaultSet, before: &Plan) -> (usize, u32, u32) {
     let healthy = healthy(fabric, faults, before);
     let worth: BTreeSet<Pair> = healthy.iter().flat_map(|(_, own)| own).copied().collect();
@@ -236,7 +237,7 @@ fn bypass_of_n6_after_two_faults_moves_one_ring_and_cuts_one_circuit() {
         if part == "n6" {
             assert_eq!(plan.metrics.gpus_used, 96);
             assert_eq!(moved(&fabric, &faults, &before, &plan), (1, 1));
-            // Two nodes take over ranks; ten bundles switch for them.
+            // Two nodes take over ranks, and ten bundles switch for them.
             let newcomers = |was: &Group| {
                 let now = plan.groups.iter().find(|now| now.id == was.id).expect("it is kept");
                 now.nodes.iter().filter(|node| !was.nodes.contains(node)).count()
@@ -246,8 +247,8 @@ fn bypass_of_n6_after_two_faults_moves_one_ring_and_cuts_one_circuit() {
     }
 }
 
-/// Sequences of one to eight faults. Moved rings and cut circuits must not exceed the minimum for
-/// keeping as many GPUs.
+/// Draws sequences of one to eight faults. The numbers of moved rings and cut circuits must not
+/// exceed the minimum for the same number of GPUs.
 #[test]
 fn replanning_moves_no_more_healthy_rings_than_necessary() {
     let (mut hit, mut sum, mut cut, mut bound) = (0, (0, 0), 0, 0);

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-//! Checks the placement of jobs: crossing hops counted node by node, compared with published
-//! figures, an exact optimum on small fabrics, and a placement that ignores ToRs.
+//! Checks the placement of jobs. Counts crossing hops node by node, and compares them with figures
+//! from another program, an exact optimum on small fabrics, and a placement that ignores ToRs.
 
 use crate::{common, crossing_judge};
 
@@ -22,7 +22,7 @@ fn broken(nodes: u32, ratio: f64, (seed, sample): (u64, u64)) -> FaultSet {
     FaultSet { nodes, ..FaultSet::none() }
 }
 
-/// Returns the share that crosses and its lower bound, for a plan that passes the checker.
+/// Plans the fabric, checks the plan, and returns the crossing share and its lower bound.
 fn share(fabric: &Fabric, faults: &FaultSet) -> (f64, f64) {
     let layout = plan(fabric, faults, Method::Scan).unwrap();
     let document = to_document(fabric, faults, Seed(0), &layout);
@@ -36,8 +36,8 @@ fn share(fabric: &Fabric, faults: &FaultSet) -> (f64, f64) {
     (share, bound)
 }
 
-/// Nodes, K, p, job share, failed share, mean crossing share of another dynamic program (on its own
-/// samples, which were not available), and the allowed ratio to it.
+/// Nodes, K, p, job share, failed share, mean crossing share of another dynamic program, and the
+/// allowed ratio to that mean. The samples of the other program were not available.
 const FIGURES: [(u32, u8, u32, f64, f64, f64, f64); 6] = [
     (2_048, 3, 4, 0.85, 0.05, 0.032, 1.05),
     (2_048, 3, 4, 0.85, 0.07, 0.073, 1.05),
@@ -66,8 +66,8 @@ fn crossing_traffic_is_close_to_another_dynamic_program() {
     }
 }
 
-/// Counts the drawn cases, out of `count`, that cross more than 1.05 times the minimum of an exact
-/// search.
+/// Draws `count` cases. Counts those with more than 1.05 times the minimum number of crossing hops,
+/// which an exact search finds.
 fn worse_than_exact(
     count: u32,
     mut draw: impl FnMut(u64) -> Option<(FabricSpec, FaultSet, f64)>,
@@ -124,8 +124,8 @@ fn crossing_traffic_is_near_the_exact_optimum_on_small_fabrics() {
     assert_eq!(worse, 0);
 }
 
-/// Covers partial sets, ToRs of two to four nodes, and few nodes. A placement made for large
-/// fabrics has no slack there.
+/// Covers partial sets, ToRs of two to four nodes, and fabrics with few nodes, which leave no slack
+/// to a placement designed for large fabrics.
 #[test]
 fn partial_last_sets_cross_little_more_than_necessary() {
     let worse = worse_than_exact(cases(344, 2_000), |sample| {
@@ -142,9 +142,9 @@ fn partial_last_sets_cross_little_more_than_necessary() {
     assert_eq!(worse, 0);
 }
 
-/// With failed fibres, rings that turn back or interleave also count.
+/// If fibres have failed, the exact minimum also includes rings that turn back or interleave.
 #[test]
-fn finds_all_possible_rings_next_to_failed_fibres() {
+fn finds_all_possible_rings_despite_failed_fibres() {
     let (mut tried, mut ours, mut most) = (0, 0, 0);
     for sample in 0.. {
         let mut draws = Seed(29).stream("fibres", sample);
@@ -175,8 +175,7 @@ fn finds_all_possible_rings_next_to_failed_fibres() {
     assert_eq!(ours, most);
 }
 
-/// Returns whether the rings of all jobs fit along a line, longest first and without regard to
-/// ToRs.
+/// Returns whether the rings of all jobs fit along a line if placed longest first, ignoring ToRs.
 fn fits_blindly(fabric: &Fabric, faults: &FaultSet) -> bool {
     let mut runs: Vec<u64> = Vec::new();
     let (mut gap, k) = (u32::from(fabric.hbd.k()), u32::from(fabric.hbd.k()));

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-//! Reinforcement-learning steps with placed GPUs: the trainer's tensor parallelism uses rings,
-//! islands or links below leaves, and the rest is the demand on the network.
+//! Reinforcement-learning steps with placed GPUs. The trainer's tensor parallelism uses rings,
+//! islands or links below leaves, and the other traffic is the demand on the network.
 
 use crate::joint_fabric;
 use joint_fabric::{fabric, faults};
@@ -76,21 +76,21 @@ fn plans_every_domain_with_every_network() {
     }
 }
 
-/// Rings carry exactly 4 all-reduces per layer and micro-batch of the trainer's eight ranks, and 2
-/// per layer and token of a replica on one ring. No link between leaves carries them.
+/// Rings carry exactly 4 all-reduces per layer and micro-batch among the trainer's eight ranks, and
+/// 2 per layer and token in a replica on one ring. Links between leaves carry none of this traffic.
 #[test]
 fn rings_carry_tensor_parallelism_of_trainer_and_replicas() {
     let plan = planned(&text(HBDS[0], CIRCUITS, 8, "replica_gpus: 8"), &[]);
     let (hidden, layers, samples, tokens) = (4096.0, 32.0, 64.0, 4096.0);
     let all_reduce = |bytes: f64| 2.0 * 7.0 / 8.0 * bytes * 8.0;
-    // Two stages of 16 layers and two replicas are four groups, with 32 micro-batches of one sample
-    // on each pipeline.
+    // Two stages of 16 layers and two replicas give four groups. Each pipeline processes 32
+    // micro-batches of one sample.
     let trainer = 4.0 * all_reduce(tokens * hidden * 2.0) * 4.0 * (layers / 2.0) * (samples / 2.0);
     let pool = 8.0 * all_reduce(samples * tokens / 8.0 * hidden * 2.0) * 2.0 * layers;
     let said = phase(&plan, "train+generate").ring_bytes.0 as f64;
     assert!((said / (trainer + pool) - 1.0).abs() < 1e-6, "{said} {}", trainer + pool);
     let weights = phase(&plan, "weight-sync");
-    // One copy of the weights for each of eight replicas, some of which stay below a leaf.
+    // Each of the eight replicas gets one copy of the weights. Some copies stay below a leaf.
     let all = 8.0 * 8_030_261_248.0 * 2.0;
     let sent = (weights.demand_bytes.0 + weights.leaf_bytes.0) as f64;
     assert!((sent / all - 1.0).abs() < 0.01, "{sent} {all}");

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-//! A replan keeps every group that a new plan would place.
+//! A replan must keep every group that a new plan could place.
 
 use crate::joint_fabric;
 use std::collections::BTreeSet;
@@ -28,7 +28,7 @@ fn next(fabric: &Fabric, before: &Plan, faults: &FaultSet) -> Replanned {
     next
 }
 
-/// A job of one-node groups next to a job of two-node groups. Spare rings also have two nodes.
+/// A job of one-node groups and a job of two-node groups. Spare rings also have two nodes.
 const TWO: &str = "
 kind: fabric
 version: 2
@@ -49,7 +49,7 @@ fn small_group_takes_a_node_from_a_larger_spare_ring() {
         let Replanned { plan: next, change, .. } = next(&fabric, &first, &broken);
         assert_eq!(next.metrics.gpus_used, 48, "n{node}: {:?}", next.given_up);
         assert!(next.given_up.is_empty(), "n{node}");
-        // Groups without a fault stay in place.
+        // Groups without a fault must stay in place.
         let was = first.groups.iter().filter(|group| group.job.is_some());
         for group in was.filter(|group| !group.nodes.contains(&NodeId(node))) {
             assert!(next.groups.contains(group), "n{node}: {} moved", group.id);
@@ -87,8 +87,8 @@ fn drawn(draws: &mut Stream, number: u32) -> Fabric {
     ))
 }
 
-/// Two nodes fail one after the other. If a new plan places all jobs, the next plan keeps all their
-/// groups.
+/// Two nodes fail one after the other. If a new plan could place all jobs, the replan must keep all
+/// their groups.
 #[test]
 fn replanning_loses_no_group_that_a_cold_plan_places() {
     let mut draws = Seed(41).stream("double faults", 0);
@@ -104,7 +104,7 @@ fn replanning_loses_no_group_that_a_cold_plan_places() {
             let names: Vec<&str> = broken.iter().map(String::as_str).collect();
             let faults = faults(&fabric, &names);
             let Replanned { plan: now, change, .. } = next(&fabric, &before, &faults);
-            // The change lists every bundle that differs.
+            // The change must list every bundle that differs.
             let differs = before.transceivers.iter().filter(|was| {
                 let there = now.transceivers.iter().find(|now| now.bundle == was.bundle);
                 there.is_some_and(|now| now.path != was.path)
@@ -140,7 +140,8 @@ fn replanning_loses_no_group_that_a_cold_plan_places() {
     assert!(compared > 150, "{compared}");
 }
 
-/// Returns a job between leaves joined by optical switches, with more nodes than it needs.
+/// Returns a fabric whose leaves are joined by optical switches, with more nodes than its jobs
+/// need.
 fn over_switches(nodes: u32, gpus_per_leaf: u32, jobs: &str) -> Fabric {
     let leaves = nodes * 4 / gpus_per_leaf;
     fabric(&format!(
@@ -163,8 +164,8 @@ jobs:
     ))
 }
 
-/// Nodes of two leaves fail one after the other, and the rest of both leaves is far apart in rank
-/// order.
+/// Nodes below two leaves fail one after the other. The remaining nodes below these leaves are far
+/// apart in rank order.
 #[test]
 fn renumbers_ranks_when_keeping_them_would_slow_the_step() {
     let job = "  - {name: j, gpus: 36, tp: 4, step: {training: {model: llama-3.1-8b, dp: 9, micro_batches: 4, tokens: 4096}}}";
@@ -178,7 +179,7 @@ fn renumbers_ranks_when_keeping_them_would_slow_the_step() {
     assert!(changed.groups > 0 && Some(changed.step_time_kept_ps) > next.metrics.step_time_ps);
 }
 
-/// A job without a fault keeps its ranks although another job renumbers its own.
+/// A job without a fault must keep its ranks even if another job's ranks are renumbered.
 #[test]
 fn job_without_a_fault_keeps_its_ranks() {
     let step = |dp| {
@@ -209,7 +210,7 @@ fn job_without_a_fault_keeps_its_ranks() {
     }
 }
 
-/// A plan around a fault is not slower than the repaired earlier plan.
+/// A new plan around a fault must not be slower than a replan of the earlier plan.
 #[test]
 fn cold_plan_around_faults_is_as_fast_as_a_repaired_one() {
     let step = |dp| {

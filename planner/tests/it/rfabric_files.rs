@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-//! The shipped reconfigurable fat-trees can be read and planned, and the plans pass the checker.
+//! The shipped reconfigurable fat-trees must load, and their plans must pass the checker.
 
 use std::path::PathBuf;
 

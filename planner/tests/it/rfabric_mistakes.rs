@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-//! Error messages for reconfigurable fat-tree files, with place, reason and fix.
+//! Error messages for mistakes in reconfigurable fat-tree files, with place, reason and fix.
 
 use lightloom_fabric::document::{Style, render};
 use lightloom_planner::load;
@@ -112,7 +112,7 @@ fn reports_an_unreadable_matrix_file() {
         &[
             "cannot read train.csv: not there",
             "f.yaml:15:29",
-            "help: name a text file with one row of comma-separated bytes a line, relative to this file",
+            "help: name a text file with one row of comma-separated bytes per line, relative to this file",
         ],
     );
 }

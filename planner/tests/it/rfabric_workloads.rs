@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-//! Every workload of the file format: its bytes, recomputed from the formulas, and its error
-//! messages.
+//! All workloads in the file format. Their bytes are recomputed from the formulas, and their error
+//! messages are checked.
 
 use lightloom_fabric::document::{Style, render};
 use lightloom_fabric::model::MODEL_FILES;
@@ -24,37 +24,39 @@ fn phases_beside(text: &str, read: &mut dyn FnMut(&str) -> Result<String, String
     joint::phases(&fabric.expect("a sound file"), &[]).expect("a sound step")
 }
 
-/// Qwen2.5-72B: 80 layers of width 8192, keys and values for 8 of 64 heads of 128, three matrices
-/// of 29568, a vocabulary of 152064, two norms per layer.
+/// Returns the bytes of Qwen2.5-72B. It has 80 layers of width 8192, keys and values for 8 of 64
+/// heads of 128, three matrices of 29568, a vocabulary of 152064, and two norms per layer.
 fn weight_bytes() -> f64 {
     let (h, width) = (8192.0, 29568.0);
     let attention = 2.0 * h * h + 2.0 * h * 8.0 * 128.0;
     2.0 * (80.0 * (attention + 3.0 * h * width + 2.0 * h) + 2.0 * 152_064.0 * h)
 }
 
-/// 80 layers, keys and values, 8 heads of 128, two bytes.
+/// Cache bytes per token: 80 layers, keys and values, 8 heads of 128 elements, two bytes each.
 const CACHE_BYTES: f64 = 80.0 * 2.0 * 8.0 * 128.0 * 2.0;
 
 #[test]
-fn every_workload_sends_the_bytes_of_its_formula() {
+fn every_workload_sends_the_bytes_in_its_formula() {
     let phases = phases(SHIPPED);
     let expected = [
         // Eight rings of eight ranks: each rank sends 2·7/8 of an eighth of the weights.
         ("gradients", 8.0 * 8.0 * 2.0 * 7.0 / 8.0 * weight_bytes() / 8.0),
         // Each of four replicas receives the weights once.
         ("weights", 4.0 * weight_bytes()),
-        // Four bytes for each token and four for its log-probability.
+        // Each token has four bytes, and its log-probability another four.
         ("samples", 8e6),
         // The batch limit fits 12 samples on two instances; the six on the other two move.
         ("sample-migration", 6.0 * 4096.0 * CACHE_BYTES),
-        // Heads stay below a leaf. 16 GPUs each gather an eighth of the heads from the other group.
+        // Heads stay below a leaf. Each of 16 GPUs gathers an eighth of the heads from the other
+        // group.
         ("sparse-attention", 80.0 * 16.0 * 2.0 * 4.0 * 0.1 * 0.25 * 262_144.0 * 128.0 * 2.0),
-        // Eight GPUs send 1024 tokens each: query, keys and values to the server, output back.
+        // Each of eight GPUs sends query, keys and values of 1024 tokens to the server and gets the
+        // output back.
         ("core-attention", 80.0 * 8.0 * 1024.0 * (64.0 + 16.0 + 64.0) * 128.0 * 2.0),
-        // One byte per element to the feed-forward part, and two bytes back.
+        // One byte per element goes to the feed-forward part, and two bytes come back.
         ("attention-feed-forward", 1000.0 * 3.0 * 7168.0 * 61.0 * 1024.0),
         ("prefill-decode", 3000.0 * CACHE_BYTES),
-        // The query is smaller than the cache, so it moves; output and log-sum-exp return.
+        // The query moves, because it is smaller than the cache. Output and log-sum-exp return.
         ("prefix-pool", 80.0 * 64.0 * 64.0 * (2.0 * 128.0 * 2.0 + 4.0)),
         ("pipeline", 2.0 * 800.0 * 16384.0),
         // 0.01 is below 2/16, so this is an all-gather of compressed tensors.

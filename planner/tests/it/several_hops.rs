@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-//! Traffic through intermediate leaves: plans compared with the optimum of an integer program, and
-//! bounds proven by prices.
+//! Traffic through intermediate leaves. Plans are compared with the optimum from an integer
+//! program, and bounds are proven by prices.
 
 use crate::flow_judge::{Hops, best, drawn};
 use crate::joint_fabric::{fabric, faults};
@@ -66,8 +66,8 @@ fn planned(
     Some((plan, demand, network))
 }
 
-/// Compares plans of random networks with two banks to an integer program over circuits of each
-/// bank and multi-hop flows.
+/// Compares plans for random networks with two banks to the result of an integer program over the
+/// circuits of each bank and multi-hop flows.
 #[test]
 fn multi_hop_plans_are_near_optimal_with_valid_bounds() {
     let (mut shares, mut routed) = (Vec::new(), 0);
@@ -94,7 +94,7 @@ fn multi_hop_plans_are_near_optimal_with_valid_bounds() {
     assert!(shares[0].0 > 0.48 && near * 100 >= shares.len() * 50, "{near} of {}", shares.len());
 }
 
-/// The checker finds manual changes to a plan.
+/// The checker must find manual changes to a plan.
 #[test]
 fn detects_an_edited_price_share_or_route() {
     let mut found = [0; 4];

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-//! Replica traffic that crosses ToRs if rings have a spare node, compared with the placements of a
-//! simple search, and on small fabrics with the optimum by brute force.
+//! Replica traffic across ToRs if rings have a spare node. It is compared with the placements of a
+//! simple search and, on small fabrics, with an optimum by brute force.
 
 use crate::{common, crossing_judge};
 
@@ -29,7 +29,8 @@ fn with_spares(spec: &FabricSpec, gpus: u64) -> Fabric {
     fabric
 }
 
-/// Returns the hops, the crossing hops and their lower bound, for a plan that passes the checker.
+/// Plans the fabric, checks the plan, and returns the hops, the crossing hops and their lower
+/// bound.
 fn crossing(fabric: &Fabric, faults: &FaultSet) -> (f64, f64, f64) {
     let layout = plan(fabric, faults, Method::Scan).unwrap();
     let document = to_document(fabric, faults, Seed(0), &layout);
@@ -42,7 +43,7 @@ fn crossing(fabric: &Fabric, faults: &FaultSet) -> (f64, f64, f64) {
 
 /// A simple search that places runs along sub-lines.
 struct Witness {
-    /// Whether a run can start there, by sub-line and column.
+    /// Whether a run can start at a place, by sub-line and column.
     starts: Vec<Vec<bool>>,
     length: usize,
 }
@@ -64,8 +65,8 @@ impl Witness {
         (column..self.starts[slot].len()).find(|column| self.starts[slot][*column])
     }
 
-    /// Places `sets` sets one after the other, with each sub-line randomly waiting for the last
-    /// one. Returns the crossing hops. `None` if the sets do not fit.
+    /// Places `sets` sets one after the other. At random, a sub-line waits for the slowest one.
+    /// Returns the number of crossing hops. `None` if the sets do not fit.
     fn attempt(&self, sets: usize, waits: f64, draws: &mut Stream) -> Option<usize> {
         let mut cursors = vec![0; self.starts.len()];
         let mut crossing = 0;
@@ -77,8 +78,8 @@ impl Witness {
                     .collect()
             };
             let mut chosen = from(&cursors, 0)?;
-            // A run that starts one column early has the same ranks as the others, because its
-            // first node passes light through.
+            // A run may start one column early and still have the same ranks as the others, because
+            // its first node only passes light through.
             for _ in 0..3 {
                 let last = chosen.iter().copied().max()?;
                 let early = chosen.iter().any(|start| start + 1 < last);
@@ -93,8 +94,8 @@ impl Witness {
         Some(crossing)
     }
 
-    /// Counts the columns in which some runs have ranks and others do not. Each run leaves out the
-    /// end that fewer runs share.
+    /// Counts the columns where only some runs have ranks. Each run gives no rank to the end that
+    /// fewer runs share.
     fn crossing(&self, starts: &[usize]) -> usize {
         let least = *starts.iter().min().unwrap();
         let most = starts.iter().max().unwrap() + self.length;

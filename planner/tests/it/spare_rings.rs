@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-//! N + 1 rings: any single node failure switches only the modules of its neighbours, by
-//! enumeration.
+//! N + 1 rings: checks by enumeration that any single node failure switches only the modules of its
+//! neighbours.
 
 use crate::joint_fabric;
 use std::collections::{BTreeMap, BTreeSet};
@@ -32,7 +32,7 @@ fn paths(plan: &Plan) -> BTreeMap<BundleId, Path> {
     plan.transceivers.iter().map(|entry| (entry.bundle, entry.path)).collect()
 }
 
-/// Returns the bundles that face `node`, from the lit fibres only.
+/// Returns the bundles that face `node`, derived only from the lit fibres.
 fn facing(fabric: &Fabric, plan: &Plan, node: NodeId) -> BTreeSet<BundleId> {
     let port = |(bundle, path): (BundleId, Path)| match path {
         Path::Loopback => None,
@@ -44,7 +44,7 @@ fn facing(fabric: &Fabric, plan: &Plan, node: NodeId) -> BTreeSet<BundleId> {
     lit.filter(reaches).map(|port| port.bundle).collect()
 }
 
-/// Fails each node of `group` separately.
+/// Fails each node of `group` separately and replans.
 fn survives_every_death(fabric: &Fabric, before: &Plan, broken: &FaultSet, group: &Group) {
     let ring: Vec<NodeId> = group.nodes.iter().chain(&group.passing).copied().collect();
     let mut ends = 0;
@@ -186,10 +186,10 @@ fn ring_without_its_spare_is_bypassed_and_regains_it_after_repair() {
     assert_eq!(repaired.ranks, bridged.ranks, "no rank moves for it");
 }
 
-/// The fibres of two hops are dark until a node fails. A failure of such a fibre moves nothing but
-/// is reported.
+/// The fibres between nodes two places apart are dark until a node fails. A failure of such a fibre
+/// moves nothing, but must be reported.
 #[test]
-fn failed_passing_fibre_moves_nothing_and_is_counted() {
+fn failed_bypass_fibre_moves_nothing_and_is_reported() {
     let fabric = fabric(
         "kind: fabric\nversion: 2\nname: x\nhbd: {khop: {nodes: 40, gpus_per_node: 4, k: 3, spare_per_ring: 1}}\n\
          jobs: [{name: j, gpus: 128, tp: 16}]\n",
@@ -203,14 +203,14 @@ fn failed_passing_fibre_moves_nothing_and_is_counted() {
         proven(&fabric, &one, &next);
         assert_eq!((&next.ranks, &next.transceivers), (&first.ranks, &first.transceivers));
         counted += next.metrics.rings_without_spare.unwrap();
-        // The next plan is sound for any subsequent node failure.
+        // The next plan must be sound for any further node failure.
         for dead in [node, (node + 1) % 40, (node + 2) % 40, (node + 39) % 40] {
             let two = faults(&fabric, &[&format!("n{node}/b0.2"), &format!("n{dead}")]);
             let last = replan(&fabric, &next, &two, false, options()).expect("a plan").plan;
             proven(&fabric, &two, &last);
         }
     }
-    // Three such fibres in each of eight rings of five nodes.
+    // Each of eight rings of five nodes has three such fibres.
     assert_eq!(counted, 24);
 }
 
@@ -226,7 +226,7 @@ fn rejects_a_plan_claiming_an_unusable_spare() {
         let shown: String = found.iter().map(|v| format!("{v}\n")).collect();
         assert!(shown.contains(words), "{words} in {shown}");
     };
-    // The fibre of two hops past n1 has failed.
+    // The fibre that bypasses n1 has failed.
     let mut cut = sound.clone();
     let faults = faults(&fabric, &["n0/b0.2"]);
     cut.faults = faults.parts(&fabric);

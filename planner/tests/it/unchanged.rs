@@ -1,12 +1,12 @@
 // SPDX-License-Identifier: Apache-2.0
-//! Files of version 1 still give the same plans. The test compares SHA-256 digests over transceiver
-//! paths, lit fibres and cross-connects of every phase.
+//! Files of version 1 must still give the same plans. The test compares SHA-256 digests over
+//! transceiver paths, lit fibres and the cross-connects of every phase.
 //!
-//! The digests were taken with the last release that read version 1, with three exceptions. The
-//! first five of [`BETTER`] were taken again when jobs were first placed together without regard to
-//! aggregation domains. Those of `explicit-8` were taken again when small fabrics were first
-//! searched exactly, and that of `rfabric-moe` when expert gradients were limited to ranks with the
-//! same experts. The plans of [`BETTER`] may not cross more ToRs or waste more than before.
+//! The digests come from the last release that read version 1, with three exceptions. The first
+//! five in [`BETTER`] were updated when jobs were first placed together and aggregation domains
+//! were ignored, those of `explicit-8` when small fabrics were first searched exactly, and the
+//! digest of `rfabric-moe` when expert gradients were limited to ranks with the same experts. The
+//! plans in [`BETTER`] must not cross more ToRs or waste more GPUs than before.
 
 use std::collections::BTreeMap;
 use std::fmt::Write as _;
@@ -30,7 +30,7 @@ const BETTER: &[(&str, f64, f64)] = &[
     ("explicit-8.yaml n3", 0.0, 0.125),
 ];
 
-/// Lists the settings of switches and transceivers, one per line.
+/// Lists the settings of switches and transceivers, with one setting per line.
 fn settings(plan: &Plan) -> String {
     let mut text = String::new();
     for set in &plan.transceivers {

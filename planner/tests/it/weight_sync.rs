@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-//! Methods to send new weights: bytes received, bytes across the cut, duration, and the recommended
-//! method.
+//! Methods of sending new weights: bytes received, bytes across the cut, duration, and the
+//! recommended method.
 
 use crate::joint_fabric;
 use joint_fabric::{fabric, faults};
@@ -11,8 +11,8 @@ use lightloom_planner::joint::sync::compare;
 use lightloom_planner::rfabric::workload::card::ModelCard;
 use lightloom_planner::{Options, plan};
 
-/// Returns eight leaves of 16 GPUs without rings or groups: half train, half generate in replicas
-/// of `replica`.
+/// Returns a fabric with eight leaves of 16 GPUs and without rings or groups. Half of the GPUs
+/// train, and half generate in replicas of `replica` GPUs.
 fn by_leaf(sync: &str, replica: u32, oversubscription: u32) -> String {
     format!(
         "kind: fabric\nversion: 2\nname: x\ndcn: {{reconfigurable_fat_tree: {{leaves: 8, gpus_per_leaf: 16, \
@@ -24,7 +24,7 @@ fn by_leaf(sync: &str, replica: u32, oversubscription: u32) -> String {
     )
 }
 
-/// Returns groups of 8 on rings of a k-hop domain with a packet network.
+/// Returns a fabric with groups of 8 GPUs on k-hop rings and a packet network.
 fn on_rings(sync: &str) -> String {
     format!(
         "kind: fabric\nversion: 2\nname: x\nhbd: {{khop: {{nodes: 32, gpus_per_node: 4, k: 2}}}}\n\
@@ -81,11 +81,11 @@ fn every_replica_receives_its_share_and_the_fastest_method_wins() {
     }
 }
 
-/// The single replica is on the other half of a non-blocking packet network. Each of its leaves
+/// The single replica is in the other half of a non-blocking packet network. Each of its leaves
 /// receives a quarter of the weights at the rate of its GPUs' interfaces. No network is faster than
-/// all uplinks of that half.
+/// all uplinks of that half together.
 #[test]
-fn single_replica_is_bound_by_the_rate_of_its_leaves() {
+fn leaf_rate_limits_the_transfer_to_a_single_replica() {
     let choice = choice(&by_leaf("slack: {}", 64, 1));
     for method in &choice.methods {
         let packets = method.packets_ps.expect("served").as_secs_f64();
@@ -95,7 +95,8 @@ fn single_replica_is_bound_by_the_rate_of_its_leaves() {
     for (replica, oversubscription) in [(64, 8), (16, 4), (8, 8)] {
         let found = self::choice(&by_leaf("slack: {}", replica, oversubscription));
         for method in &found.methods {
-            // Uplinks of the trainer's four leaves, and 8 circuits per leaf with planned circuits.
+            // The trainer's four leaves have uplinks and, with planned circuits, 8 circuits per
+            // leaf.
             let core = 4.0 * 6.4e12 / f64::from(oversubscription);
             let least = method.trainer_bytes.0 as f64 * 8.0;
             let [packets, planned] = [method.packets_ps, method.planned_ps]
@@ -109,7 +110,7 @@ fn single_replica_is_bound_by_the_rate_of_its_leaves() {
 
 /// Checks the figures that docs/rfabric.md states for the shipped file.
 #[test]
-fn page_matches_the_shipped_step() {
+fn documented_figures_match_the_shipped_step() {
     let root = concat!(env!("CARGO_MANIFEST_DIR"), "/..");
     let read = |file: &str| std::fs::read_to_string(format!("{root}/{file}")).unwrap();
     let choice = choice(&read("topologies/rfabric-2048.yaml"));

@@ -15,8 +15,7 @@ pub(super) const FORMAT: ExportFormat = ExportFormat {
     about: "ASTRA-sim analytical network YAML of one job: its rings or domains, and a switch between them",
     ring: Ok(export),
     fat_tree: Err(
-        "its analytical back end knows rings, switches and full meshes, and the circuits of a \
-         phase are none of these",
+        "its analytical back end knows only rings, switches and full meshes, but the circuits of a phase are none of these",
     ),
 };
 
@@ -82,8 +81,7 @@ fn lost(plan: &RingPlan<'_>, crosses_nodes: bool) -> Vec<String> {
     }
     if crosses_nodes && grouping == Grouping::Line {
         lost.push(format!(
-            "that hops inside a node take {} and not the {} of a fibre: a ring has one latency, \
-             here the slower",
+            "that hops inside a node take {} rather than the {} of a fibre: a ring has one latency, here the longer",
             plan.fabric.hbd_links.inside_latency, plan.fabric.hbd_links.fibre_latency
         ));
     }
@@ -92,7 +90,9 @@ fn lost(plan: &RingPlan<'_>, crosses_nodes: bool) -> Vec<String> {
     }
     let others = plan.plan.jobs.len().saturating_sub(1);
     if others > 0 {
-        lost.push(format!("{others} other jobs: it describes one job (choose it with `--job`)"));
+        lost.push(format!(
+            "{others} other jobs: the format describes one job (choose it with `--job`)"
+        ));
     }
     lost
 }

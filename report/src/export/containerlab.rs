@@ -2,7 +2,7 @@
 //! containerlab: hosts (or leaves) as Linux containers, fibres with light (or circuits) as links.
 //!
 //! Source: containerlab's `schemas/clab.schema.json` and its manual, "Topology definition".
-//! Interfaces are named after their ports, within the 15 characters that Linux permits.
+//! Interfaces bear the names of their ports, within the 15 characters that Linux permits.
 
 use std::fmt::Write;
 
@@ -38,7 +38,7 @@ fn ring(plan: &RingPlan<'_>) -> Result<Export, ExportError> {
     let dark = plan.fabric.hbd.fibres().count() - plan.plan.circuits.len();
     let mut lost = vec![
         format!("{dark} dark fibres: a container has the links that carry light"),
-        "GPUs, rates, delays and the paths between which a bundle switches".to_owned(),
+        "GPUs, rates, delays and the paths of each bundle".to_owned(),
     ];
     lost.extend(plan.lost_small_rings());
     Ok(Export::one("plan.clab.yml", text, lost))

@@ -63,7 +63,7 @@ fn ring(plan: &RingPlan<'_>) -> Result<Export, ExportError> {
     let dark = plan.fabric.hbd.fibres().count() - plan.plan.circuits.len();
     let mut lost = match plan.fabric.hbd.ring() {
         Some(_) => vec![format!(
-            "{dark} dark fibres and the GPUs inside a node: it shows only what carries light"
+            "{dark} dark fibres and the GPUs inside a node: the picture shows only light"
         )],
         None => vec!["the GPUs inside a node and their links".to_owned()],
     };

@@ -7,7 +7,7 @@ use lightloom_units::id::{LeafId, OcsId};
 
 use super::{ExportError, ExportNames};
 
-/// A plan, its network and the names of its leaves.
+/// A plan, its network and the leaf names.
 #[derive(Clone, Copy, Debug)]
 pub struct FatTreePlan<'a> {
     pub name: &'a str,
@@ -84,7 +84,7 @@ impl<'a> FatTreePlan<'a> {
         &self.network.spec().held
     }
 
-    /// Lists what a format that holds only one phase omits.
+    /// Lists the information that a format for a single phase omits.
     pub(super) fn lost_beside_one_phase(&self) -> Vec<String> {
         let kept = self.one_phase();
         let others: Vec<&str> = self.plan.phases.iter().map(|phase| phase.name.as_str()).collect();
@@ -93,7 +93,7 @@ impl<'a> FatTreePlan<'a> {
             return Vec::new();
         }
         vec![format!(
-            "the circuits of {} and the stages between phases: it holds one state, here phase {}",
+            "the circuits of {} and the stages between phases: the format holds one state, here phase {}",
             others.join(", "),
             kept.name
         )]

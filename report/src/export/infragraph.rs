@@ -19,7 +19,7 @@ pub(super) const FORMAT: ExportFormat = ExportFormat {
     name: "infragraph",
     about: "InfraGraph YAML: GPUs, network cards, lit fibres and packet switches",
     ring: Ok(export),
-    fat_tree: Err("its file describes leaves and not the hosts below them"),
+    fat_tree: Err("the fabric file describes leaves, not the hosts below them"),
 };
 
 fn export(plan: &RingPlan<'_>) -> Result<Export, ExportError> {
@@ -124,7 +124,7 @@ fn write_edges(text: &mut String, plan: &RingPlan<'_>) {
     }
 }
 
-/// Returns, for each bundle of a node, how many of its paths have fibres.
+/// Returns, for each bundle of a node, how many paths have fibres.
 fn paths_of_bundles(hbd: &Hbd) -> Vec<u32> {
     let mut paths: Vec<u32> = Vec::new();
     let Hbd::Khop(ring) = hbd else { return paths };
@@ -183,8 +183,7 @@ fn edge(text: &mut String, low: (String, String), high: (String, String), link: 
 fn lost(plan: &RingPlan<'_>) -> Vec<String> {
     let mut lost = vec![
         "names of hosts, jobs, ranks and broken parts: nodes only have numbers".to_owned(),
-        "the links between GPUs of a node, and the paths between which a bundle switches"
-            .to_owned(),
+        "the links between the GPUs in a node, and the paths of each bundle".to_owned(),
     ];
     if let Hbd::Khop(ring) = &plan.fabric.hbd {
         let dark = ring.fibres().count() - plan.plan.circuits.len();

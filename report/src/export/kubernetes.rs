@@ -2,9 +2,10 @@
 //! Kubernetes node labels with the location and ring of each host.
 //!
 //! The output contains one `Node` per host for `kubectl apply --server-side
-//! --field-manager=lightloom`, which sets these labels, removes those of the previous plan that no
-//! longer apply, and changes nothing else. Source: Kubernetes 1.31 API, `Node` v1; Topograph's
-//! `docs/reference/node-labels.md` for its keys. This project defines the keys below [`PREFIX`].
+//! --field-manager=lightloom`, which sets these labels, removes labels of the previous plan that no
+//! longer apply, and leaves all other fields unchanged. Source: Kubernetes 1.31 API, `Node` v1;
+//! Topograph's `docs/reference/node-labels.md` for its keys. This project defines the keys below
+//! [`PREFIX`].
 
 use std::collections::BTreeMap;
 use std::fmt::Write;
@@ -21,7 +22,7 @@ pub(super) const FORMAT: ExportFormat = ExportFormat {
     name: "kubernetes",
     about: "Kubernetes node labels (YAML): ring, place in it, job, switches above",
     ring: Ok(export),
-    fat_tree: Err("its file describes leaves and not the hosts below them"),
+    fat_tree: Err("the fabric file describes leaves, not the hosts below them"),
 };
 
 fn export(plan: &RingPlan<'_>) -> Result<Export, ExportError> {

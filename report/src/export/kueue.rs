@@ -14,7 +14,7 @@ pub(super) const FORMAT: ExportFormat = ExportFormat {
     name: "kueue",
     about: "Kueue Topology and ResourceFlavor (v1beta2), on the labels of `kubernetes`",
     ring: Ok(export),
-    fat_tree: Err("its file describes leaves and not the hosts below them"),
+    fat_tree: Err("the fabric file describes leaves, not the hosts below them"),
 };
 
 fn export(plan: &RingPlan<'_>) -> Result<Export, ExportError> {

@@ -22,7 +22,7 @@ pub(super) const FORMAT: ExportFormat = ExportFormat {
     name: "ranks",
     about: "Ranks of one job: Open MPI rankfile and hostfile, DLRover group topology, a table (CSV)",
     ring: Ok(export),
-    fat_tree: Err("its file describes leaves and not the hosts below them"),
+    fat_tree: Err("the fabric file describes leaves, not the hosts below them"),
 };
 
 fn export(plan: &RingPlan<'_>) -> Result<Export, ExportError> {
@@ -97,11 +97,9 @@ fn table(plan: &RingPlan<'_>, ranks: &[&Rank]) -> String {
 
 fn lost(plan: &RingPlan<'_>, ranks: &[&Rank]) -> Vec<String> {
     let mut lost = vec![
-        "which GPU a rank takes, in the rank file: a slot is a processor core there, and Open MPI binds the rank to \
-         it; ranks.csv has the GPUs"
+        "which GPU a rank uses, in the rank file: a slot is a processor core there, and Open MPI binds the rank to it; ranks.csv lists the GPUs"
             .to_owned(),
-        "the order of nodes in a ring, in group-topology.json: DLRover keeps that of its node ranks there; number the \
-         pods in the order of the host file"
+        "the order of nodes in a ring, in group-topology.json: DLRover uses the order of its node ranks; number the pods in the order of the host file"
             .to_owned(),
     ];
     let hosts = hosts(ranks);
@@ -114,12 +112,14 @@ fn lost(plan: &RingPlan<'_>, ranks: &[&Rank]) -> Vec<String> {
     let shared = shared_hosts(ranks);
     if shared > 0 {
         lost.push(format!(
-            "all but the first ring of a host, in group-topology.json: {shared} hosts have ranks of several"
+            "every ring of a host except the first, in group-topology.json: {shared} hosts have ranks in several rings"
         ));
     }
     let others = plan.plan.jobs.len().saturating_sub(1);
     if others > 0 {
-        lost.push(format!("{others} other jobs: it describes one job (choose it with `--job`)"));
+        lost.push(format!(
+            "{others} other jobs: the format describes one job (choose it with `--job`)"
+        ));
     }
     lost
 }

@@ -8,7 +8,7 @@ use lightloom_units::id::{GroupId, NodeId};
 
 use super::{ExportError, ExportNames};
 
-/// A plan, its fabric and the names of its nodes.
+/// A plan, its fabric and the node names.
 #[derive(Clone, Debug)]
 pub struct RingPlan<'a> {
     pub fabric: &'a Fabric,
@@ -155,23 +155,23 @@ impl<'a> RingPlan<'a> {
         self.fabric.dcn.tors(self.fabric.hbd.nodes()).div_ceil(self.fabric.dcn.tors_per_domain())
     }
 
-    /// Lists what a format that assigns nodes to rings, without GPUs or light, omits.
+    /// Lists the omissions of a format that assigns nodes to rings, without GPUs or light.
     pub(super) fn lost_below_nodes(&self) -> Vec<String> {
         let bundles = self.plan.transceivers.len();
         let circuits = self.plan.circuits.len();
         let mut lost = vec![format!(
-            "the order of GPUs in a ring, the paths of {bundles} bundles and {circuits} circuits: \
-             it knows hosts, not light"
+            "the order of GPUs in a ring, the paths of {bundles} bundles and {circuits} circuits: the format knows hosts, not light"
         )];
         lost.extend(self.lost_small_rings());
         lost
     }
 
-    /// Returns what a format without GPUs omits.
+    /// Returns the omission of a format without GPUs.
     pub(super) fn lost_small_rings(&self) -> Option<String> {
         let small = self.plan.groups.iter().filter(|group| !self.is_of_whole_nodes(group)).count();
-        (small > 0)
-            .then(|| format!("rings smaller than a node ({small}): it knows hosts, not GPUs"))
+        (small > 0).then(|| {
+            format!("rings smaller than a node ({small}): the format knows hosts, not GPUs")
+        })
     }
 }
 

@@ -19,7 +19,7 @@ use super::{Export, ExportError, ExportFormat, RingPlan, Seat};
 /// Maximum number of nodes per ring (`MAX_RING_SIZE`).
 const RING_NODES_MAX: usize = 16;
 
-const NO_HOSTS: &str = "its file describes leaves and not the hosts below them, and its circuits \
+const NO_HOSTS: &str = "the fabric file describes leaves, not the hosts below them, and the circuits \
                         change with every phase while Slurm's topology stays";
 
 pub(super) const BLOCK: ExportFormat = ExportFormat {
@@ -103,12 +103,11 @@ fn export(plan: &RingPlan<'_>, format: &ExportFormat) -> Result<Export, ExportEr
         if as_rings && (2..=RING_NODES_MAX).contains(&nodes) {
             let name = format!("tp{tp}-ring");
             lost.push(format!(
-                "that a TP-{tp} ring is a line of nodes closed at both ends: Slurm may lay a \
-                 smaller job over its last and first node, which are no neighbours"
+                "that a TP-{tp} ring is a line of nodes closed at both ends: Slurm may place a smaller job on its last and first node, which are not neighbours"
             ));
             lost.push(format!(
                 "jobs of more than one ring in a partition with Topology={name}: Slurm refuses \
-                 them there ({nodes} nodes at most); the blocks tp{tp} beside it take them"
+                 them there ({nodes} nodes at most); the blocks tp{tp} accept them"
             ));
             write_topology(&mut text, plan, &name, TopologyKind::Ring, units);
         }

@@ -17,8 +17,7 @@ pub(super) const FORMAT: ExportFormat = ExportFormat {
     name: "sonic-ocs",
     about: "SONiC CONFIG_DB JSON of every optical switch: ports and cross-connects of a phase",
     ring: Err(
-        "it writes the circuits of optical switches, and this fabric has none (in k-hop rings light is switched inside \
-         the transceivers, which `lightloom ctl apply` sets)",
+        "the format contains circuits of optical switches, but this fabric has none (in k-hop rings, transceivers switch the light, and `lightloom ctl apply` sets them)",
     ),
     fat_tree: Ok(export),
 };
@@ -42,7 +41,7 @@ fn commands(plan: &FatTreePlan<'_>) -> Result<Export, ExportError> {
     };
     let mut lost = plan.lost_beside_one_phase();
     lost.push("cross-connects to be removed: the commands do not know the current ones".to_owned());
-    lost.push("the time to run them: a leaf must be drained before its circuits change".to_owned());
+    lost.push("when to run them: a leaf must be drained before its circuits change".to_owned());
     Ok(Export { files: plan.switches().map(file).collect(), lost })
 }
 
@@ -91,7 +90,7 @@ fn export(plan: &FatTreePlan<'_>) -> Result<Export, ExportError> {
         ExportedFile { name: format!("{ocs}.json"), text }
     };
     let mut lost = plan.lost_beside_one_phase();
-    lost.push("the time to load it: a leaf must be drained before its circuits change".to_owned());
+    lost.push("when to load it: a leaf must be drained before its circuits change".to_owned());
     Ok(Export { files: plan.switches().map(file).collect(), lost })
 }
 

@@ -20,7 +20,7 @@ pub(super) const DOMAIN_LABEL: &str = "accelerator.topograph.run/domain";
 /// Label prefix for the switches above a node, numbered upwards.
 pub(super) const TIER_LABEL: &str = "fabric.topograph.run/tier-";
 
-const NO_HOSTS: &str = "its file describes leaves and not the hosts below them";
+const NO_HOSTS: &str = "the fabric file describes leaves, not the hosts below them";
 
 pub(super) const MODEL: ExportFormat = ExportFormat {
     name: "topograph",

@@ -63,14 +63,15 @@ fn lead(results: &Results<'_>) -> String {
             fixed(plan.metrics.gpus_total as f64, 0)
         ),
         Subject::None if results.bought.is_some() => {
-            "Designs for the size of the buy file, with the same jobs and faults.".to_owned()
+            "Designs for the cluster size in the buy file, with the same jobs and faults."
+                .to_owned()
         }
         Subject::None if !results.bills.is_empty() => {
-            "GPU-hours that failures cost, by cause; each loss from runs, packet by packet."
+            "GPU-hours lost to failures, by cause; each loss is simulated packet by packet."
                 .to_owned()
         }
         Subject::None if results.is_of_runs_alone() => {
-            "Results of lightloom, as their files say.".to_owned()
+            "Results of lightloom, as given in their files.".to_owned()
         }
         Subject::None => {
             "No fabric was given: the designs are compared with each other.".to_owned()

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 //! CSV with every number in the report: `table,row,column,value,unit`. Values are plain and
-//! unrounded, ratios are fractions, and text has no unit. A row is named by its first cell in the
+//! unrounded, ratios are fractions, and text has no unit. A row's name is its first cell in the
 //! page's table; repeated names get a number: `khop:3#17`.
 
 use std::collections::BTreeMap;

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-//! The content of a page, from which the three output formats are rendered.
+//! The content of a page, which the three output formats render.
 
 use super::quantity::{ShownQuantity, ShownUnit};
 
@@ -15,7 +15,7 @@ pub(super) struct PageDocument {
 /// The answer of a page or of a section.
 #[derive(Debug, Default)]
 pub(super) struct FirstScreen {
-    /// At most 25 words, including the range for which they hold.
+    /// At most 25 words, including the verdict's range of validity.
     pub(super) verdict: String,
     /// At most three figures.
     pub(super) figures: Vec<Headline>,

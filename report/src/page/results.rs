@@ -29,7 +29,7 @@ pub struct Results<'a> {
     pub claims: Vec<Claim>,
     /// Input files, in the order given.
     pub sources: Vec<SourceFile>,
-    /// What further input would add, one sentence per item.
+    /// Additions that further input would bring, one sentence per item.
     pub would_add: Vec<String>,
     pub seed: u64,
     pub version: &'static str,
@@ -78,11 +78,11 @@ pub struct Comparison {
     pub curves: Vec<RatioCurve>,
     /// Number of snapshots per point of the curves.
     pub snapshots: u64,
-    /// Statistics of the trace, if one was given.
+    /// Statistics of the trace, if the input contains one.
     pub trace: Option<Statistics>,
 }
 
-/// How one design fared over the first sample.
+/// The history of one design over the first sample.
 #[derive(Debug)]
 pub struct History {
     pub arch: String,
@@ -94,7 +94,7 @@ pub struct Cost {
     /// Where the prices come from: a file name, or "shipped with lightloom".
     pub prices: String,
     pub rows: Vec<CostRow>,
-    /// Cost per usable GPU for each design whose waste is known.
+    /// Cost per usable GPU for each design with a computed waste.
     pub usable: Vec<(String, f64)>,
     /// GPU price that the aggregate uses.
     pub gpu_usd: Option<f64>,
@@ -196,7 +196,7 @@ pub struct EmulatedCollective {
     pub restarts: u32,
 }
 
-/// The parts of the outage that a fault caused, and the groups that waited for it.
+/// The stages of the outage that a fault caused, and the groups that it delayed.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 pub struct EmulatedFault {
     pub parts: Vec<String>,
@@ -223,7 +223,7 @@ pub struct EmulatedFault {
 pub struct Swept {
     pub subject: SweptSubject,
     pub runs: Vec<SweptRun>,
-    /// Worst seed; `None` if there are no runs.
+    /// Worst seed; `None` without runs.
     #[serde(default)]
     pub worst_seed: Option<u64>,
     #[serde(default)]
@@ -303,7 +303,7 @@ pub struct MonthFigure {
     pub p99: f64,
 }
 
-/// A run of several steps in which a part fails.
+/// A run of several steps during which a part fails.
 #[derive(Clone, Debug, PartialEq, Deserialize)]
 pub struct BilledRun {
     #[serde(default)]

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-//! One file per section of the page.
+//! The page's sections, with one file each.
 
 pub(super) mod bill;
 pub(super) mod buy;

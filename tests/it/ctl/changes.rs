@@ -200,7 +200,7 @@ fn one_command_repairs_a_failed_node() {
         "when it works again:\n    lightloom ctl fault --repaired n1/b0\n    \
          lightloom ctl fault --repaired n17"
     );
-    // A node known only through its modules is not named as failed.
+    // A node is not listed as failed if only its modules are known to have failed.
     let bypass = |parts| next(broken(parts, false));
     assert_eq!(bypass(&["n17", "n17/b0"]), "bypass it: lightloom ctl fault n17");
     assert_eq!(bypass(&["n17/b0", "n17/b1"]), "bypass it: lightloom ctl fault n17/b0 n17/b1");
@@ -219,7 +219,7 @@ fn request_is_repeated_with_its_id_when_the_daemon_is_busy() {
         for (count, client) in listener.incoming().enumerate() {
             let client = client.unwrap();
             match count {
-                // Closed with the request unread, so the client sees a reset.
+                // The connection closes before the request is read, so the client sees a reset.
                 0 | 1 => drop(client),
                 2 => {
                     let all = Mutex::new(Vec::new());

@@ -3,7 +3,7 @@
 
 use super::*;
 
-/// A daemon without devices is not healthy: its file names no device yet.
+/// A daemon whose file does not name any device yet is not healthy.
 #[test]
 fn daemon_without_devices_is_not_healthy() {
     let folder = tempfile::tempdir().unwrap();

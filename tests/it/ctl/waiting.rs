@@ -123,7 +123,7 @@ fn wait_shows_its_reason_and_ends_in_time() {
     assert!(noted.contains(" left: not read yet: n3/b0 (no answer within 2 s)\n"), "{noted}");
     assert!(noted.ends_with("not read within 2 s: n3/b0 (no answer within 2 s)\n"), "{noted}");
 
-    // Bypassed unreachable devices are not waited for; unbypassed ones are.
+    // The command does not wait for unreachable devices that are bypassed, but does for others.
     let dead = |bypassed: bool| {
         let silent = ["n3/b0", "n3/b1"].map(|name| device(name, "unseen", Some("no answer")));
         let part = json!({"part": "n3", "why": "reported by uid:0", "bypassed": bypassed});
@@ -138,7 +138,7 @@ fn wait_shows_its_reason_and_ends_in_time() {
     let (code, _, noted) = run(&daemon, &["wait", "--for", "500ms"]);
     let expected = "not read within 1 s: n3/b0 (no answer), n3/b1 (no answer)\n";
     assert!(code == 1 && noted.ends_with(expected), "{noted}");
-    // A device named explicitly is waited for anyway, unless it does not exist.
+    // It waits for a device that is named explicitly in any case, unless the device does not exist.
     daemon.says("/v1/status", 200, dead(true));
     let (code, _, noted) = run(&daemon, &["wait", "n3", "--for", "500ms"]);
     assert!(code == 1 && noted.ends_with(expected), "{noted}");

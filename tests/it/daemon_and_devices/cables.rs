@@ -93,8 +93,8 @@ fn crossed_cables_at_rest_are_reported_without_blaming_a_part() {
     });
 }
 
-/// One fibre end does not select the crossed cable: it is dark, and the other end reports whose
-/// light it receives. This is not a dark fibre.
+/// One end does not select the crossed cable and is dark; the other reports whose light it
+/// receives. This does not count as a dark fibre.
 #[test]
 fn dark_end_of_crossed_cables_is_reported_with_its_cause() {
     let folder = tempfile::tempdir().unwrap();
@@ -209,8 +209,9 @@ fn waiting_for_a_change_does_not_wake_on_own_reads() {
     });
 }
 
-/// One module under two names, as with a host listed twice: the second name is unreachable with a
-/// reference to the first, and its light does not move. Once the first is gone, the second is used.
+/// One module has two names, as if a host were listed twice. The second name is unreachable, its
+/// reason refers to the first, and its light does not move. Once the first is gone, the second is
+/// used.
 #[test]
 fn module_with_two_names_moves_under_one() {
     let folder = tempfile::tempdir().unwrap();

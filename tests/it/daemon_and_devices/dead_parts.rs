@@ -19,7 +19,8 @@ fn bypasses_a_node_without_power_without_a_report() {
         let broken = rig.look(faults).await;
         let of_node = |part: &Part| part.to_string().starts_with(&format!("n{node}/"));
         assert!(!broken.is_empty() && broken.iter().all(of_node), "{broken:?}");
-        // Its neighbours do not drift, because their light from it is no longer read.
+        // Its neighbours do not drift, because the daemon no longer reads the light that they
+        // receive from it.
         let drifted = |runtime: &Runtime| {
             runtime
                 .control
@@ -48,8 +49,8 @@ fn bypasses_both_bundles_of_a_failed_node_in_one_change() {
     on_a_runtime(async {
         let rig = daemon(folder.path()).await;
         for kill in 1..=3 {
-            // One module of the first node is in loopback at the end of its ring, so nothing misses
-            // its light.
+            // One module of the first node is in loopback at the end of its ring, so no other
+            // module misses its light.
             let used = move |runtime: &Runtime| {
                 let plan = runtime.control.plan().unwrap();
                 plan.circuits[kill - 1].a.bundle.node
@@ -111,7 +112,7 @@ fn report_policy_shows_a_dark_fibre_and_keeps_it() {
     });
 }
 
-/// A module fails, is reported and bypassed, which explains the ends that miss its light.
+/// A module fails, is reported and is bypassed. This explains why far ends miss its light.
 #[test]
 fn fibre_of_a_known_failed_part_is_not_reported_again() {
     let folder = tempfile::tempdir().unwrap();
@@ -131,7 +132,7 @@ fn fibre_of_a_known_failed_part_is_not_reported_again() {
             (around && !runtime.control.controller().is_busy()).then_some(())
         };
         rig.find("the bypass of what was reported", bypassed).await;
-        // An operator turns the near end back to the fibre, which is dark for a known reason.
+        // An operator switches the near end back to the fibre, which is dark for a known reason.
         let to = Position(u32::from(near.path));
         let near = DeviceName::from(&*near.bundle.to_string());
         let target = Fabric::from([(near, [(Slot(0), to)].into())]);
@@ -178,7 +179,7 @@ fn node_bypassed_during_a_pending_plan_stays_bypassed_after_undo() {
         let broken = rig.look(faults).await;
         let of_node = |part: &Part| part.to_string().starts_with(&format!("n{node}/"));
         assert!(!broken.is_empty() && broken.iter().all(of_node), "{broken:?}");
-        // Every circuit of the plan around it is up: the ring is closed.
+        // Every circuit of the plan that bypasses the node is up, so the ring is closed.
         let closed = |runtime: &Runtime| {
             let circuits = view::status(runtime).circuits;
             (!circuits.is_empty() && circuits.iter().all(|circuit| circuit.stands)).then_some(())
@@ -276,7 +277,7 @@ fn safe_mode_refuses_a_plan_through_a_failed_part() {
         let said = format!("{part} is not a known fault");
         assert_eq!(never, Answer::Refused { reasons: vec![said] });
 
-        // A repair that was part of an undone change does not hide the fault: it is known again.
+        // Undoing a change also undoes the repair that it contained: the fault is known again.
         let undo = Request::Rollback(Rollback { txn: Txn(3), ..Rollback::default() });
         let answer = rig.ask(undo, None).await;
         rig.committed(&answer).await;

@@ -3,8 +3,8 @@
 
 use super::*;
 
-/// Repairs move no job's ring: where faults have separated rings, fewer circuits have light than
-/// were applied.
+/// Repairs do not move any job's ring, so where faults have separated rings, fewer circuits have
+/// light than were applied.
 #[test]
 fn circuits_missing_from_the_applied_plan_are_reported_after_repairs() {
     let folder = tempfile::tempdir().unwrap();
@@ -148,8 +148,8 @@ fn undo_awaiting_an_unreachable_module_replaces_the_confirm() {
     });
 }
 
-/// Returns two nodes and the plan around them such that repairing one after the other restores
-/// fewer circuits than a plan of the whole ring has.
+/// Returns two nodes and the plan around them, chosen so that repairing one after the other
+/// restores fewer circuits than a plan for the whole ring has.
 fn a_pair_whose_repair_leaves_fewer_circuits(
     installed: &Installed,
     all: usize,

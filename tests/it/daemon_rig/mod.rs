@@ -183,7 +183,8 @@ impl Rig {
         open: impl FnOnce(&Path) -> io::Result<Box<dyn Storage + Send>>,
     ) -> Self {
         let state = folder.join("state");
-        // Without explicit policies, devices are not polled while they are timed.
+        // Unless policies say otherwise, devices are not polled, so that polling does not disturb
+        // measurements.
         let policies =
             if devices.contains("policies:") { "" } else { "policies: {poll_every: 60s}\n" };
         let file = format!("state_dir: {}\n{policies}{devices}", state.display());

@@ -47,7 +47,7 @@ pub(crate) async fn daemon_with(policies: &str, folder: &Path) -> Rig {
 pub(crate) async fn restarted(rig: Rig, on_fault: &str, folder: &Path) -> Rig {
     let requests = rig.requests;
     drop(rig);
-    // It exits when no caller is left.
+    // The daemon exits when no caller is left.
     tokio::time::sleep(Duration::from_millis(200)).await;
     Rig { requests, ..daemon_again(&usual(on_fault), folder).await }
 }

@@ -284,7 +284,7 @@ fn tl1_text(at: &str) -> String {
         if let Some(lines) = tl1_lines(&socket) {
             return lines.join(" ");
         }
-        // It is restarting or temporarily silent.
+        // The switch is restarting or temporarily silent.
         std::thread::sleep(Duration::from_millis(50));
     }
 }

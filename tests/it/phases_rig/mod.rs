@@ -418,7 +418,7 @@ pub(crate) fn tl1_lines(mut socket: &TcpStream) -> Option<Vec<String>> {
     }
 }
 
-/// `1,11` of an 8 × 8 switch and `1A-3B` of SONiC both connect port 0 to port 2.
+/// Both `1,11` on an 8 × 8 switch and `1A-3B` on SONiC connect port 0 to port 2.
 fn no_port_is_in_two_circuits(lit: &str) {
     let way = |words: &str| -> (u32, u32) {
         match words.split_once(',') {

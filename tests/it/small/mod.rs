@@ -32,7 +32,8 @@ pub(crate) fn read(folder: &Path, name: &str) -> String {
     std::fs::read_to_string(folder.join(name)).unwrap_or_else(|error| panic!("{name}: {error}"))
 }
 
-/// 24 nodes; healing one takes 100 µs of control and 60 to 80 µs of darkness.
+/// 24 nodes. Recovering from the failure of one takes 100 µs of control and 60 to 80 µs of
+/// darkness.
 pub(crate) fn small(expect: &str) -> tempfile::TempDir {
     let folder = tempfile::tempdir().unwrap();
     let fabric = "

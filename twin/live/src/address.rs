@@ -15,8 +15,8 @@ pub const BUNDLES_MAX: u8 = 16;
 /// Interface of every node to the data-centre network.
 pub const DCN: &str = "eth0";
 
-/// Interface that holds the address at which the other nodes in the group reach this node over
-/// light. It is a bridge without ports.
+/// Interface that holds this node's address on light, which the other nodes in the group use. It is
+/// a bridge without ports.
 pub const LIGHT: &str = "light";
 
 #[must_use]

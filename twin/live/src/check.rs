@@ -49,7 +49,7 @@ fn size(record: &Record) -> Result<(), Error> {
         && modules + used > most
     {
         return Err(Error::Refused(format!(
-            "{modules} transceivers need as many ptys, and this machine has {} left of {most}: raise kernel.pty.max with sysctl, or use a smaller fabric",
+            "{modules} transceivers need as many ptys, but this machine has only {} of {most} left: raise kernel.pty.max with sysctl, or use a smaller fabric",
             most.saturating_sub(used)
         )));
     }
@@ -59,7 +59,7 @@ fn size(record: &Record) -> Result<(), Error> {
         && files > most
     {
         return Err(Error::Refused(format!(
-            "a twin of this size needs {files} open files in one process, and the limit is {most}: raise it (`ulimit -Hn {files}` as root), or use a smaller fabric"
+            "a twin of this size needs {files} open files in one process, but the limit is {most}: raise it (`ulimit -Hn {files}` as root), or use a smaller fabric"
         )));
     }
     let needed = BASE_KIB + NODE_KIB * u64::from(record.nodes);
@@ -69,7 +69,7 @@ fn size(record: &Record) -> Result<(), Error> {
     });
     match free {
         Some(free) if free < needed => Err(Error::Refused(format!(
-            "a twin of {} nodes needs about {} MiB of memory, and {} MiB are free: give fewer with --nodes",
+            "a twin of {} nodes needs about {} MiB of memory, but only {} MiB are free: give fewer with --nodes",
             record.nodes,
             needed / 1024,
             free / 1024

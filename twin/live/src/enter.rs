@@ -93,7 +93,7 @@ pub struct NodePrograms {
     /// Name of the run, which also names its log folder.
     pub name: String,
     pub command: Vec<String>,
-    /// Time limit after which each program is killed; `None` if there is no limit.
+    /// Time limit for each program, which is then killed; `None` for no limit.
     pub timeout: Option<Duration>,
 }
 

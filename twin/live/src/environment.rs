@@ -42,11 +42,11 @@ pub(crate) fn of(folder: &Folder, node: &str) -> Result<Vec<(&'static str, Strin
         ("GLOO_SOCKET_IFNAME", LIGHT.to_owned()),
         ("OMPI_MCA_btl", "tcp,self".to_owned()),
         ("OMPI_MCA_btl_tcp_if_include", LIGHT.to_owned()),
-        // The interface that holds a node's address is not the one through which others reach it.
+        // Other nodes do not reach a node through the interface that holds its address.
         ("OMPI_MCA_reachable", "weighted".to_owned()),
         ("OMPI_MCA_oob_tcp_if_include", DCN.to_owned()),
         ("OMPI_MCA_plm_rsh_agent", agent),
-        // All nodes share the processors of one machine.
+        // The nodes share the processors of one machine.
         ("OMPI_MCA_hwloc_base_binding_policy", "none".to_owned()),
         ("OMPI_MCA_mpi_yield_when_idle", "1".to_owned()),
         // Inside the twin, every user appears as root.

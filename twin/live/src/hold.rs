@@ -128,7 +128,7 @@ fn mounts(folder: &Folder) -> Result<(), Error> {
     mount(Some("proc"), "/proc", Some("proc"), MsFlags::empty(), none)
         .map_err(failed("mount /proc for the processes inside"))?;
     mount(Some(&folder.file("hosts")), "/etc/hosts", none, MsFlags::MS_BIND, none)
-        .map_err(failed("put the names of the nodes into /etc/hosts"))
+        .map_err(failed("write the node names to /etc/hosts"))
 }
 
 fn devices(folder: &Folder, fabric: &str) -> Result<Server, Error> {

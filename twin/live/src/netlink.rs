@@ -13,7 +13,7 @@ use crate::Error;
 
 /// Maximum size of one piece of a batch: the kernel's default limit.
 const PIECE_BYTES: usize = 32 << 10;
-/// Maximum number of requests per piece, whose answers must fit in the socket's receive buffer.
+/// Maximum number of requests per piece. All answers must fit in the socket's receive buffer.
 const PIECE_REQUESTS: usize = 64;
 
 /// Requests to send together, in order.

@@ -17,7 +17,7 @@ pub const FILE: &str = "ranks.json";
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Ranks {
     pub generation: u64,
-    /// Unix time in microseconds when the file was written.
+    /// Unix time in microseconds of the last write.
     pub unix_us: u64,
     pub plan: String,
     /// The jobs' groups, followed by spare groups.

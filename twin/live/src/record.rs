@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-//! A record of everything that belongs to a twin. It is written before the twin is created, so that
+//! A record of everything that belongs to a twin. We write it before creating the twin, so that
 //! `twin down` can always remove everything.
 
 use std::fs;
@@ -11,7 +11,7 @@ use serde::{Deserialize, Serialize};
 
 use crate::Error;
 
-/// Launch agent by which Open MPI starts ranks on a node.
+/// Launch agent that Open MPI calls to start ranks on a node.
 pub(crate) const AGENT: &str = "mpi-agent";
 
 /// Name of the file that marks a folder as a twin.
@@ -114,7 +114,7 @@ pub struct Record {
     pub fabric: String,
     /// Number of nodes that get a namespace, counted from n0.
     pub nodes: u32,
-    /// Number of nodes in the fabric, each of which has emulated transceivers.
+    /// Number of nodes in the fabric. Every one has emulated transceivers.
     pub fabric_nodes: u32,
     pub bundles: u8,
     /// Rate limit of a fibre, or `None` for as fast as the machine allows.
@@ -162,7 +162,7 @@ impl Record {
         let number = name.strip_prefix('n').and_then(|digits| digits.parse().ok());
         number.filter(|number| *number < self.nodes).ok_or_else(|| {
             let last = self.nodes.saturating_sub(1);
-            Error::Refused(format!("unknown node `{name}`: write n0 to n{last}"))
+            Error::Refused(format!("unknown node `{name}`: the nodes are n0 to n{last}"))
         })
     }
 }
@@ -232,7 +232,7 @@ mod tests {
         folder.write(RECORD, &Record::new("ring", 4, 8, 2)).unwrap();
         let record = folder.record().unwrap();
         assert_eq!(record.node("n3").unwrap(), 3);
-        assert!(record.node("n4").unwrap_err().to_string().contains("write n0 to n3"));
+        assert!(record.node("n4").unwrap_err().to_string().contains("the nodes are n0 to n3"));
         assert_eq!(fs::read_dir(folder.path()).unwrap().count(), 1);
     }
 }

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 //! Reports how a fault affected a job in the twin.
 //!
-//! All figures are measured: light is taken from `wiring.jsonl`, ranks from the daemon's hook, and
+//! All figures are measured: light comes from `wiring.jsonl`, ranks from the daemon's hook, and
 //! steps from the job's output. All timestamps come from one machine's clock.
 
 mod model;
@@ -48,7 +48,7 @@ pub struct FaultReport {
 pub struct GroupReport {
     pub group: String,
     pub steps: u64,
-    /// Longest time in milliseconds after the fault in which no step was completed.
+    /// Longest time in milliseconds after the fault without a completed step.
     pub gap_ms: f64,
     /// Median step time in milliseconds before the fault.
     pub before_ms: Option<f64>,

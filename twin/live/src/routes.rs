@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-//! Sets routes along a line of light, over which each node reaches every other node in its group
+//! Sets routes along a line of light, so that each node reaches every other node in its group
 //! through the nodes in between.
 //!
 //! ```text

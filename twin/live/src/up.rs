@@ -20,7 +20,7 @@ const CTL_WITHIN: Duration = Duration::from_secs(120);
 #[derive(Clone, Debug)]
 pub struct Wanted {
     pub fabric: PathBuf,
-    /// Plan to apply. If none is given, one is computed.
+    /// Plan to apply, or `None` to compute one.
     pub plan: Option<PathBuf>,
     /// Number of nodes that get a namespace, counted from n0.
     pub nodes: Option<u32>,
@@ -133,7 +133,7 @@ fn record(fabric: &Fabric, wanted: &Wanted) -> Result<Record, Error> {
     let nodes = wanted.nodes.unwrap_or(all);
     if nodes == 0 || nodes > all {
         return Err(Error::Refused(format!(
-            "{} has {all} nodes: write --nodes 1 to {all}",
+            "{} has {all} nodes: write a number from 1 to {all} for --nodes",
             fabric.name
         )));
     }

@@ -67,7 +67,7 @@ pub(super) fn troubles(all: &[&DeviceStatus], status: &Status) -> Vec<Alarm> {
         return alarms;
     }
     let (count, names) = (count(drifted.len(), "device"), named(drifted, NAMES_MAX));
-    // Version 0: the journal never set or adopted anything, so the light is older than the daemon.
+    // Version 0: the journal has never set or adopted anything, so the light predates the daemon.
     alarms.push(match status.version {
         0 => Alarm::new(
             format!("NOT ADOPTED, {count} with light that this daemon never set"),

@@ -246,7 +246,8 @@ impl<'a, D: Domains> WavePlanner<'a, D> {
         let begun = self.parked.iter().find(duplex).cloned();
         let lit = || self.pending.iter().find(|(_, m)| !m.from.is_dark());
         let key = begun.or_else(|| lit().map(|(key, _)| key.clone()));
-        let key = key.expect("a wave that fits nothing holds a move from a lit position");
+        let key =
+            key.expect("if no move fits in the wave, a lit position is among the pending moves");
         match self.domains.duplex(&key.0) {
             Some(_) => self.open_circuit(&key, moves),
             None => self.park(&key, moves),

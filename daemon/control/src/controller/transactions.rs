@@ -1,5 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-//! The open transaction: the commands of a drive become records and sends, and its end a result.
+//! The open transaction. The commands of its drive become records and sends, and the end of the
+//! drive gives the result.
 
 use std::collections::{BTreeMap, BTreeSet};
 

@@ -209,7 +209,8 @@ fn missing_page_is_a_torn_tail_wherever_the_line_starts() {
     }
 }
 
-/// Another program overwrote the file or some lines. After a crash, a tail begins like a line.
+/// Another program overwrote the file or some lines. The tail that a crash leaves begins like a
+/// line instead.
 #[test]
 fn tail_that_does_not_start_like_the_next_line_is_damage() {
     let two = written(&["one", "two"]);

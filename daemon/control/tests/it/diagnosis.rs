@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
-//! The diagnosis of single and double faults of every kind, drawn in a model of light. The model
-//! knows decibels, noise and reflections but no symptoms. The tests count how often the right part
-//! comes first.
+//! Tests the diagnosis with single and double faults of every kind, drawn in a model of light. The
+//! model knows decibels, noise and reflections but no symptoms. The tests count how often the right
+//! part comes first.
 //!
 //! In the model, the light of a lane loses a little in each connector and each kilometre. A bend
 //! attenuates long wavelengths more. A dirty connector attenuates both directions and reflects

@@ -51,7 +51,7 @@ fn half_finished_change_does_not_blame_the_fibre() {
     assert_eq!(partial, 100);
 }
 
-/// An outsider turns a module away and back. Its neighbour is dark meanwhile, and no fibre has
+/// Someone else switches a module away and back. Its neighbour is dark meanwhile, and no fibre has
 /// failed.
 #[test]
 fn far_end_turned_away_temporarily_does_not_blame_the_fibre() {

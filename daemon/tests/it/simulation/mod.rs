@@ -109,7 +109,7 @@ impl Drop for Replay {
     }
 }
 
-/// Sets the promised times of real modules over a line of the usual rate.
+/// Sets the promised times of real modules at the usual line rate.
 fn promise_their_times(inventory: &mut Inventory) {
     promise_times(inventory, None);
 }

@@ -129,7 +129,7 @@ fn storm(seed: u64, hours: u64) -> World {
     for minute in 0..hours * 60 {
         let id = format!("{seed}-{minute}");
         if rng.random_bool(0.2) {
-            // A request is sent again now and then.
+            // Sometimes repeat an earlier request.
             let again =
                 if rng.random_bool(0.1) { format!("{seed}-{}", minute / 2) } else { id.clone() };
             storm_of_clients(&mut world, &mut rng, &format!("r{again}"));

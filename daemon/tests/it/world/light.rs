@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
-//! Reports of modules that promise their times: each loss and return of light, by the true state of the
-//! world. A report arrives after debounce and transmission, and sometimes only on a repetition.
+//! Reports of modules that promise their times: each loss and return of light, by the true state of
+//! the world. A report arrives after debounce and transmission, and sometimes only when it is
+//! repeated.
 
 use std::collections::BTreeSet;
 

@@ -141,7 +141,7 @@ pub(crate) struct Counts {
     pub settled: u64,
     pub on_top: u64,
     pub signals: u64,
-    /// Modules bypassed as dead, and those among them that had power all the time.
+    /// Modules bypassed as dead, and how many of them had power all the time.
     pub dead: u64,
     pub misnamed: u64,
 }

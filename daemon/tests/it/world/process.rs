@@ -154,7 +154,7 @@ impl World {
         if self.point("before a write") {
             return false;
         }
-        // A crash keeps the earlier durable data, and of the new data any sectors.
+        // A crash keeps the durable data and arbitrary sectors of the new data.
         let inside = self.dies_here();
         let Some(journal) = &mut self.journal else { return false };
         let synced = records.iter().any(Record::is_waited_for);

@@ -14,8 +14,9 @@ use super::replan::{Placed, Replanner};
 use crate::scenario::Effect;
 
 impl Replanner<'_> {
-    /// Moves the groups that changed and returns when they continue. `before` contains each group's
-    /// previous nodes in rank order, and `lit_at` the time when each switched bundle has light.
+    /// Moves the groups that changed and posts a notice that says when each continues. `before`
+    /// contains each group's previous nodes in rank order; `lit_at` tells when each switched bundle
+    /// has light.
     pub(super) fn move_groups(
         &mut self,
         context: &mut Context<'_>,

@@ -20,7 +20,7 @@ checks and memory limit, and the `--constants` of the software that ran. Setting
 or from the search. Seconds come from the row, or from its tokens per second.
 
 Names alone decided which runs fit constants and which only test them: for each software on each accelerator, every second model in
-alphabetical order tests, as do all models added later. Constants belong to a chip and to a software ([mfu.md](mfu.md)), whose versions differ in features. The *form* of
+alphabetical order tests, as do all models added later. Constants belong to a chip and a software stack ([mfu.md](mfu.md)), whose versions differ in features. The *form* of
 the model was settled with all runs in view, so the test covers the constants and not the form.
 ";
 

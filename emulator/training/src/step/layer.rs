@@ -397,7 +397,7 @@ impl Job<'_> {
             }
             _ => (f64::from(self.model.feed_forward.width), h, 0.0),
         };
-        // Inputs of the products are read and written twice with 8 bits: plain and transposed.
+        // With 8 bits, matrix products' inputs are read and written twice: once plain, once transposed.
         let cast = match self.precision {
             Precision::Bf16 => 0.0,
             _ => {

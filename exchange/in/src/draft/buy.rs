@@ -25,9 +25,9 @@ pub(super) fn write(logs: &Logs, cluster: &ClusterDraft, days: Option<u32>, draf
     let kinds = job_kinds(logs, cluster);
     let mut page = DraftPage::new(
         "buy.yaml",
-        "What the jobs of these logs cost under the faults of these logs: lightloom buy buy.yaml. Keys: docs/buy.md.",
+        "The cost of the logged jobs under the logged faults: lightloom buy buy.yaml. Keys: docs/buy.md.",
     );
-    let total = Sourced::derived(cluster.gpus(), "hosts times GPUs of a host, as in fabric.yaml");
+    let total = Sourced::derived(cluster.gpus(), "hosts times GPUs per host, as in fabric.yaml");
     page.guess("gpus", &total);
     let window = days.unwrap_or(FEWEST_DAYS).max(FEWEST_DAYS);
     page.put(&format!(
@@ -41,7 +41,7 @@ pub(super) fn write(logs: &Logs, cluster: &ClusterDraft, days: Option<u32>, draf
         Sourced::assumed("0.4", "not read from logs: `lightloom mfu` computes it for a model");
     page.guess("workload.mfu", &mfu);
     let shares =
-        Sourced::assumed("0.2 and 0.05", "shares of a step in tensor and data parallelism");
+        Sourced::assumed("0.2 and 0.05", "shares of a step spent on tensor and data parallelism");
     page.guess("workload.step", &shares);
     let peak = peak(cluster.accelerator.value, "");
     page.put(&format!(
@@ -52,7 +52,7 @@ pub(super) fn write(logs: &Logs, cluster: &ClusterDraft, days: Option<u32>, draf
     let jobs = match kinds.iter().map(|kind| kind.count).sum::<usize>() {
         0 => Sourced::assumed(
             "1 kind".to_owned(),
-            "no log has jobs of several groups: the drafted job, always",
+            "no log contains a job of several groups, so the drafted job always runs",
         ),
         count => Sourced::derived(
             format!("{} kinds", kinds.len()),
@@ -85,7 +85,7 @@ pub(super) fn write(logs: &Logs, cluster: &ClusterDraft, days: Option<u32>, draf
     } else {
         let published = Sourced::assumed(
             "published",
-            logs.lacks(Fact::Faults, "no log has a fault") + ": those of a public trace",
+            logs.lacks(Fact::Faults, "no log contains a fault") + ": those of a public trace",
         );
         page.guess("faults", &published);
         page.put("faults: {published: {}}");

@@ -96,7 +96,7 @@ fn nodes(logs: &Logs, gpus_per_node: u32) -> Sourced<u32> {
     if most > 0 && most >= of_world {
         return Sourced::derived(
             most,
-            "the most hosts that jobs had at one time; there may be more",
+            "the most hosts that jobs used at one time; there may be more",
         );
     }
     if of_world > 1 {
@@ -159,9 +159,7 @@ fn domain(logs: &Logs, gpus_per_node: u32) -> (Sourced<u32>, u32) {
                 format!("{hosts} hosts in a domain or block, {}", share(count, all, "of them"));
             (Sourced::stated(hosts * gpus_per_node, why), hosts)
         }
-        None => {
-            (Sourced::assumed(gpus_per_node, "the GPUs of a host share a switch, and no more"), 1)
-        }
+        None => (Sourced::assumed(gpus_per_node, "only the GPUs in one host share a switch"), 1),
     }
 }
 
@@ -173,7 +171,7 @@ fn nodes_per_tor(logs: &Logs) -> Sourced<u32> {
     match usual(below.values().copied()) {
         Some((hosts, count, all)) => Sourced::stated(hosts, share(count, all, "leaf switches")),
         None => {
-            let why = logs.lacks(Fact::Switches, "no log has switches");
+            let why = logs.lacks(Fact::Switches, "no log describes switches");
             Sourced::assumed(USUAL_NODES_PER_TOR, why)
         }
     }
@@ -247,8 +245,8 @@ fn job_gpus(logs: &Logs, total: u32, tp: u32) -> Sourced<u32> {
         }
         _ => {
             let spared = total - total / 16;
-            let why = logs.lacks(Fact::Jobs, "no log has a job");
-            Sourced::assumed(whole(spared), format!("{why}; a sixteenth is left for what breaks"))
+            let why = logs.lacks(Fact::Jobs, "no log contains a job");
+            Sourced::assumed(whole(spared), format!("{why}; a sixteenth is reserved for failures"))
         }
     }
 }
@@ -278,7 +276,7 @@ fn link_rate(logs: &Logs) -> Sourced<String> {
         );
     }
     let measured = fastest(logs).map_or(String::new(), |fastest| format!("; {fastest}"));
-    let why = logs.lacks(Fact::Rate, "no log has the rate of an interface") + &measured;
+    let why = logs.lacks(Fact::Rate, "no log gives the rate of an interface") + &measured;
     Sourced::assumed("400Gbps".to_owned(), why)
 }
 
@@ -288,8 +286,8 @@ fn fastest(logs: &Logs) -> Option<String> {
     Some(format!("{:.0} GB/s of bus bandwidth among {ranks} ranks was measured", rate / 1e9))
 }
 
-/// Substrings of product names, each with the name of our card and the rate of its links within a
-/// domain, in Tb/s per direction.
+/// Substrings of product names, each with the name of our card and its link rate within a domain,
+/// in Tb/s per direction.
 const ACCELERATORS: &[(&str, &str, f64)] = &[
     ("gb300", "gb300", 7.2),
     ("gb200", "gb200", 7.2),
@@ -319,7 +317,7 @@ fn accelerator(logs: &Logs) -> Sourced<&'static str> {
         }
     }
     let why = match products(logs).find(|product| !product.is_empty()) {
-        Some(product) => format!("not understood: the product `{product}` has no card here"),
+        Some(product) => format!("not understood: there is no card for the product `{product}`"),
         None => logs.lacks(Fact::Accelerators, "no log names the accelerators"),
     };
     Sourced::assumed("h100", why)

@@ -31,7 +31,7 @@ pub(super) fn write(cluster: &ClusterDraft, draft: &mut Draft) {
         page.guess("dcn.fat_tree.tors_per_domain", tors);
         keys += &format!(", tors_per_domain: {}", tors.value);
     }
-    let even = Sourced::assumed("1", "what uplinks carry is not read from logs");
+    let even = Sourced::assumed("1", "the load of uplinks is not read from logs");
     page.guess("dcn.fat_tree.oversubscription", &even);
     page.guess("dcn.fat_tree.link_rate", &cluster.link_rate);
     page.put(&format!(
@@ -42,7 +42,7 @@ pub(super) fn write(cluster: &ClusterDraft, draft: &mut Draft) {
     page.guess("jobs[0].gpus", job_gpus);
     page.guess("jobs[0].tp", tp);
     page.put(&format!(
-        "jobs:\n  - {{name: {}, gpus: {}, tp: {}}}\n# To train on it, say what: step: {{training: {{model: llama-3.1-70b, pp: …, dp: …, micro_batches: …, tokens: …}}}}",
+        "jobs:\n  - {{name: {}, gpus: {}, tp: {}}}\n# To train on it, add: step: {{training: {{model: llama-3.1-70b, pp: …, dp: …, micro_batches: …, tokens: …}}}}",
         job.value, job_gpus.value, tp.value
     ));
     page.end(draft);

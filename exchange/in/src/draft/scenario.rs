@@ -22,7 +22,7 @@ const ROUNDS: u64 = 100;
 pub(super) fn write(logs: &Logs, cluster: &ClusterDraft, days: Option<u32>, draft: &mut Draft) {
     let mut page = DraftPage::new(
         NAME,
-        "The job on its cluster, while hosts fail as the logs say. Run it: lightloom emulate scenario.yaml",
+        "The job on its cluster, while hosts fail as in the logs. Run it with: lightloom emulate scenario.yaml",
     );
     page.put(&format!(
         "kind: scenario\nversion: 2\nname: own-cluster\non: {{fabric: {}}}\nseed: 1",
@@ -34,7 +34,9 @@ pub(super) fn write(logs: &Logs, cluster: &ClusterDraft, days: Option<u32>, draf
             let to =
                 Sourced::derived(days.min(MOST_DAYS), format!("of {days} days in the fault trace"));
             page.guess("replay.to_day", &to);
-            page.put("# The seed draws which node of the fabric is which host of the trace. A day takes 50 us.");
+            page.put(
+                "# The seed assigns hosts in the trace to nodes in the fabric. A day takes 50 us.",
+            );
             page.put(&format!(
                 "replay: {{trace: {}, from_day: 0, to_day: {}, day_takes: {DAY_TAKES_US}us}}",
                 trace::NAME,
@@ -43,7 +45,7 @@ pub(super) fn write(logs: &Logs, cluster: &ClusterDraft, days: Option<u32>, draf
         }
         None => {
             let fault =
-                Sourced::assumed("any node", logs.lacks(Fact::Faults, "no log has a fault"));
+                Sourced::assumed("any node", logs.lacks(Fact::Faults, "no log contains a fault"));
             page.guess("faults[0].part", &fault);
             page.put("faults:\n  - {part: any node, at: 20us}");
         }
@@ -51,12 +53,12 @@ pub(super) fn write(logs: &Logs, cluster: &ClusterDraft, days: Option<u32>, draf
     page.put("# Delays in compressed time: 1 us is half an hour of the trace.");
     let delay = Sourced::assumed(
         "1us each",
-        "how soon a fault is seen and planned around is not read from logs",
+        "the time to detect a fault and to plan around it is not read from logs",
     );
     page.guess("control", &delay);
     page.put("control: {detection_delay: 1us, planning_delay: 1us}");
     collectives(logs, cluster, run_us, &mut page);
-    page.put("# What must be true, for CI: expect: [groups_lost == 0, availability > 0.99]");
+    page.put("# Conditions for CI: expect: [groups_lost == 0, availability > 0.99]");
     page.end(draft);
 }
 
@@ -75,17 +77,17 @@ fn collectives(logs: &Logs, cluster: &ClusterDraft, run_us: u64, page: &mut Draf
     let bytes = match measured {
         Some((bytes, place)) if bytes / 4 <= fill && bytes * 64 >= fill => Sourced::derived(
             bytes,
-            format!("what groups of {tp} ranks exchange in a step, {place}"),
+            format!("the bytes that groups of {tp} ranks exchange per step, {place}"),
         ),
         Some((bytes, place)) => {
             let why = format!(
-                "fills the run; in a step of {place} groups of {tp} ranks exchange {bytes} B"
+                "fills the run; in {place}, groups of {tp} ranks exchange {bytes} B per step"
             );
             Sourced::assumed(fill, why)
         }
         None => Sourced::assumed(
             fill,
-            format!("fills the run: no log has what groups of {tp} ranks exchange"),
+            format!("fills the run: no log tells how much groups of {tp} ranks exchange"),
         ),
     };
     page.guess("collectives[0].bytes", &bytes);

@@ -33,7 +33,7 @@ pub(super) fn write(
     if let Some(seconds) = profile.step_seconds {
         let measured = Sourced::stated(
             format!("{seconds:.6} s"),
-            "a step as measured, to hold the result against",
+            "the measured step time, to compare with the result",
         );
         page.guess("step", &measured);
     }

@@ -72,7 +72,7 @@ pub(super) fn write(logs: &Logs, cluster: &ClusterDraft, draft: &mut Draft) -> O
         Sourced::derived(days.to_string(), "from the first to the last record of these files"),
     );
     if open > 0 {
-        let why = format!("no log has the end of {open} of them");
+        let why = format!("no log contains the end of {open} of these outages");
         note("fault_end", Sourced::assumed(format!("{} h later", USUAL_OUTAGE_S / 3600), why));
     }
     if unnamed > 0 {

@@ -53,7 +53,7 @@ struct RecordedCollective {
     collective_seq_id: u64,
     input_sizes: Vec<Vec<u64>>,
     output_sizes: Vec<Vec<u64>>,
-    /// One per tensor; in older versions one text.
+    /// Lists one type per tensor; older versions have a single text.
     input_dtypes: Value,
     output_dtypes: Value,
     state: String,
@@ -118,7 +118,7 @@ impl RecordedCollective {
     }
 }
 
-/// Returns the total bytes of tensors with these sizes and types, or `None` if there is no tensor.
+/// Returns the total bytes of tensors with these sizes and types, or `None` without tensors.
 fn bytes(sizes: &[Vec<u64>], dtypes: &Value) -> Option<u64> {
     let dtype = |place: usize| {
         let listed = dtypes.as_array().map(|list| list.get(place).or(list.last()));

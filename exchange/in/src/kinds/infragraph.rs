@@ -20,7 +20,7 @@ use crate::problem::LogTrouble;
 
 pub(super) const KIND: LogKind = LogKind {
     name: "InfraGraph",
-    from: "an Infrastructure of infragraph, as YAML or JSON",
+    from: "an InfraGraph `Infrastructure`, as YAML or JSON",
     is: |text| ["instances", "devices", "edges", "components"].iter().all(|key| text.contains(key)),
     read: |files, logs| {
         for file in files {
@@ -240,7 +240,7 @@ fn pairs<'i>(
         return Ok(low.into_iter().zip(high).collect());
     }
     if scheme != "many2many" {
-        return Err(format!("scheme `{scheme}`: one2one and many2many are read"));
+        return Err(format!("scheme `{scheme}`: only one2one and many2many are supported"));
     }
     low.dedup();
     high.dedup();
@@ -281,7 +281,7 @@ fn places<'i>(
 
 /// Returns the indices that `name[1:5:2]` selects out of `count`, with Python semantics.
 fn slice(text: &str, count: u32) -> Result<Vec<u32>, String> {
-    let bad = || format!("`{text}` is no slice of {count}");
+    let bad = || format!("`{text}` is not a slice of {count}");
     let Some((_, inside)) = text.split_once('[') else { return Ok((0..count).collect()) };
     let inside = inside.strip_suffix(']').ok_or_else(bad)?;
     let pieces: Vec<Option<i64>> = inside

@@ -65,7 +65,7 @@ struct EventObject {
 }
 
 impl ClusterEvent {
-    /// Returns the first and the last time at which the event was seen, in seconds since 1970.
+    /// Returns when the event was first and last seen, in seconds since 1970.
     ///
     /// # Errors
     /// Returns a text that is not a time.

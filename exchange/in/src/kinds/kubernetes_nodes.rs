@@ -37,7 +37,7 @@ const GPUS: [&str; 2] = ["nvidia.com/gpu", "amd.com/gpu"];
 const COUNTS: [&str; 2] = ["nvidia.com/gpu.count", "amd.com/gpu.count"];
 
 pub(super) const KIND: LogKind = LogKind {
-    name: "Kubernetes nodes with labels of their place",
+    name: "Kubernetes nodes with location labels",
     from: "kubectl get nodes -o json",
     is: |text| {
         let labels = [TIER, LAYER].into_iter().chain(LEVELS).chain(DOMAINS).chain(GPUS);
@@ -55,7 +55,7 @@ impl Labels {
         labels.iter().find_map(|label| self.0.get(*label)).cloned()
     }
 
-    /// Returns what the labels tell about the host.
+    /// Derives the host's record from the labels.
     pub(super) fn host(&self) -> HostRecord {
         let tiers = (0..).map_while(|tier| self.0.get(&format!("{TIER}{tier}")).cloned());
         let layers = (1..=4).rev().filter_map(|layer| self.0.get(&format!("{LAYER}{layer}")));

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 //! NCCL's view of a host: the XML file that `NCCL_TOPO_DUMP_FILE` names.
 //!
-//! Source: `src/graph/xml.cc` of NVIDIA/nccl: `<gpu>` inside `<pci class="0x03…">`, whose `device`
+//! Source: `src/graph/xml.cc` of NVIDIA/nccl: `<gpu>` inside `<pci class="0x03…">`, where `device`
 //! is the product's PCI id, with its `<nvlink count=…>`; `<net>` with `speed` in Mb/s per port. A
 //! host also has other ports, such as those for storage, so the most frequent rate is used. Ids:
 //! the PCI ID repository.

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 //! NVSentinel health events: a fault begins with a fatal event and ends with a healthy event of the
-//! same check and entity, such as GPU 3. A healthy event without entities ends all faults of its
-//! check.
+//! same check and entity, such as GPU 3. A healthy event without entities ends all faults that its
+//! check reported.
 //!
 //! Source: `data-models/protobufs/health_event.proto` of NVIDIA/NVSentinel (nodeName, checkName,
 //! componentClass, isFatal, isHealthy, generatedTimestamp, entitiesImpacted, processingStrategy).

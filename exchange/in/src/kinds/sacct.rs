@@ -128,7 +128,7 @@ fn documents(file: &LogFile<'_>, logs: &mut Logs) -> Vec<SacctRow> {
     rows
 }
 
-/// The hosts that failed, or the hosts of a job of which one failed.
+/// The hosts that failed, or all hosts of a job if the log does not tell which one failed.
 struct DeadHosts {
     hosts: Vec<String>,
     at: i64,

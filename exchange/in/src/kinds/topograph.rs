@@ -2,8 +2,7 @@
 //! NVIDIA Topograph: its simulation model (YAML) and the response of its `graph` engine (JSON).
 //!
 //! Source: `pkg/models/model.go` and `pkg/topology/instance.go` of NVIDIA/topograph 1.0. Switches
-//! form a map or a list; hosts are given as host lists in blocks (`blocks`, formerly
-//! `capacity_blocks`).
+//! form a map or a list; blocks contain host lists (`blocks`, formerly `capacity_blocks`).
 
 use serde::Deserialize;
 use serde_json::Value;

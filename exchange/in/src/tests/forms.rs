@@ -173,7 +173,7 @@ fn merged_events_are_flaps_and_not_one_outage() {
         assert_eq!(
             problems(&logs),
             [
-                "events:1: seen 24 times, 22 of them between its first and its last time; those between are left out, as nothing has their times"
+                "events:1: seen 24 times, 22 of them between its first and its last time; those in between are left out, because their times are not recorded"
             ]
         );
     }
@@ -292,7 +292,7 @@ fn facts_in_a_known_form_are_neither_absent_nor_guessed() {
     assert_eq!(drafted(&logs, "dcn.fat_tree.link_rate").0, "100Gbps");
     let why = drafted(&logs, "workload.peak_tflops").1;
     assert!(
-        why.contains("not understood: the product `xpu AMD INSTINCT MI300X` has no card"),
+        why.contains("not understood: there is no card for the product `xpu AMD INSTINCT MI300X`"),
         "{why}"
     );
 
@@ -325,7 +325,10 @@ fn fact_in_an_unknown_form_is_not_understood() {
         assert!(why.contains(field), "{key}: {why}");
     }
     let alone = super::logs(&[("topology.conf", TOPOLOGY)]);
-    assert_eq!(drafted(&alone, "dcn.fat_tree.link_rate").1, "no log has the rate of an interface");
+    assert_eq!(
+        drafted(&alone, "dcn.fat_tree.link_rate").1,
+        "no log gives the rate of an interface"
+    );
 }
 
 const MIB: u64 = 1 << 20;

@@ -147,7 +147,7 @@ fn reads_groups_sizes_and_hangs_from_a_flight_recorder() {
     assert_eq!(
         problems(&logs),
         [
-            "dump.json: nccl:all_reduce number 7 of a group of 4 ranks did not end; sizes and groups are still taken from it"
+            "dump.json: nccl:all_reduce number 7 of a group of 4 ranks did not end; sizes and groups are still read from it"
         ]
     );
 }
@@ -245,9 +245,13 @@ fn reads_infragraph_hosts_with_their_leaves() {
 #[test]
 fn reports_mistakes_of_an_infragraph() {
     for (from, to, error) in [
-        ("leaf[0]", "leaf[2]", "`leaf[2]` is no slice of 2"),
+        ("leaf[0]", "leaf[2]", "`leaf[2]` is not a slice of 2"),
         ("cx7.port[0]", "cx8.port[0]", "device `dgx` has no component `cx8`"),
-        ("scheme: many2many", "scheme: ring", "scheme `ring`: one2one and many2many are read"),
+        (
+            "scheme: many2many",
+            "scheme: ring",
+            "scheme `ring`: only one2one and many2many are supported",
+        ),
         ("leaf[1]", "leave[1]", "no instance `leave`"),
     ] {
         let logs = logs(&[("infra.yaml", &INFRAGRAPH.replacen(from, to, 1))]);
@@ -273,6 +277,6 @@ fn reads_gpus_and_interfaces_from_an_nccl_topology() {
     assert!(problems(&empty)[0].contains("no <gpu> in it") && empty.say_nothing());
     // Regression: two files with contradictory hosts were accepted silently.
     let both = logs(&[("infra.yaml", INFRAGRAPH), ("topo.xml", text)]);
-    let said = "topo.xml: its host has 2 GPUs, and hosts of infra.yaml have 8; 8 is taken";
+    let said = "topo.xml: its host has 2 GPUs, but hosts in infra.yaml have 8; 8 is used";
     assert_eq!(problems(&both), [said]);
 }

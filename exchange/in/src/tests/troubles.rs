@@ -53,7 +53,7 @@ fn detects_clock_offsets_from_faults_in_both_logs() {
     let logs = logs(&[("health", &seen), ("jobs", &jobs)]);
     has(
         &logs,
-        "its faults are 480 min before those of jobs on the same hosts: the clocks differ; lengths of outages hold",
+        "its faults are 480 min before those of jobs on the same hosts: the clocks differ; the durations of outages stay correct",
     );
     let same = health(&[("gpu001", 13), ("gpu002", 15), ("gpu003", 17)]);
     let logs = super::logs(&[("health", &same), ("jobs", &jobs)]);
@@ -74,18 +74,18 @@ fn names_jobs_longer_than_the_trace_or_larger_than_the_cluster() {
     let logs = logs(&[("health", &health(&[("gpu001", 3)])), ("jobs", jobs), ("nodes", nodes)]);
     has(
         &logs,
-        "jobs:2: job 7 has 64 GPUs, and the topology 16; the job is drafted with what there is",
+        "jobs:2: job 7 has 64 GPUs, but the topology has only 16; the job is drafted with the GPUs that exist",
     );
     let alone = "JobID|State|Start|End|NNodes|NodeList|AllocTRES\n\
                  7|COMPLETED|2026-01-01T00:00:00Z|2026-02-10T00:00:00Z|2|gpu[001-002]|gres/gpu=16\n";
     let logs = super::logs(&[("health", &health(&[("gpu001", 3)])), ("jobs", alone)]);
     has(
         &logs,
-        "jobs:2: job 7 ran for 40.0 days, and faults are logged for 0.0; the rate of faults is taken from the time",
+        "jobs:2: job 7 ran for 40.0 days, but faults are logged for only 0.0; the fault rate is computed over the logged time",
     );
     has(
         &logs,
-        "health: it is of 2026-03-04 03:00 to 2026-03-04 04:00, and jobs of 2026-01-01 00:00 to 2026-02-10 00:00",
+        "health: it covers 2026-03-04 03:00 to 2026-03-04 04:00, but jobs covers 2026-01-01 00:00 to 2026-02-10 00:00",
     );
 }
 
@@ -97,10 +97,10 @@ fn locates_unreadable_records_and_keeps_the_others() {
     let found = logs(&[("jobs", &jobs)]);
     has(
         &found,
-        "jobs:4: it ends 259200 s before it begins; this record is left out, the others count",
+        "jobs:4: it ends 259200 s before it begins; this record is left out; the others are used",
     );
     has(&found, "jobs:5: `soon` is no time");
-    has(&found, "jobs:1: its times have no zone");
+    has(&found, "jobs:1: its times have no time zone");
     assert_eq!(found.jobs.len(), 2);
 
     let broken = "{\"nodeName\": \"a\", \"checkName\": \"c\"}\n{\"nodeName\": x}\n";
@@ -111,7 +111,7 @@ fn locates_unreadable_records_and_keeps_the_others() {
         "t:1: switch b is named",
     );
     let twice = "SwitchName=a Nodes=n1\nSwitchName=b Nodes=n1\n";
-    has(&logs(&[("t", twice)]), "t:2: host n1 is below a and below b; a is taken");
+    has(&logs(&[("t", twice)]), "t:2: host n1 is below a and below b; a is used");
     has(
         &logs(&[("j", "JobID|State\n1|COMPLETED\n")]),
         "j:1: no column `start`; it is left out: add",
@@ -126,7 +126,7 @@ fn locates_unreadable_records_and_keeps_the_others() {
     let found = logs(&[("j", nameless)]);
     has(
         &found,
-        "j: jobs that a dead node ended, without its name: 1; a host of the job, or one without a name, is taken",
+        "j: jobs that an unnamed failed node ended: 1; each is assigned to a host of the job",
     );
     assert_eq!(found.outages[0].host, "a1");
 }

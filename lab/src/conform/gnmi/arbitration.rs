@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-//! Cases about master arbitration. Their controllers use election ids in a role of their own, so
-//! that the device's real controllers keep their masters.
+//! Cases about master arbitration. Their controllers use election ids in a separate role, so that
+//! the device's real controllers keep their masters.
 
 use lightloom_gnmi::extension::Extension;
 use lightloom_gnmi::message::SetRequest;
@@ -52,7 +52,7 @@ fn elected(gnmi: &mut GnmiSuite) -> Result<Result<u128, CaseVerdict>, ExchangeEr
             if !takes_all {
                 return Ok(Ok(id));
             }
-            "it accepts any election id, and also none: it does not arbitrate".to_owned()
+            "it accepts any election id, or none at all: it does not arbitrate".to_owned()
         }
         Err(status) if status.code() == Code::PermissionDenied => {
             return Ok(Err(CaseVerdict::Misbehaves(format!(
@@ -80,7 +80,7 @@ macro_rules! elected {
 
 fn larger(gnmi: &mut GnmiSuite) -> CaseResult {
     let id = elected!(gnmi);
-    // The last id is larger although the lower half of its bits is smaller.
+    // The last id is larger although its lower half is smaller.
     for (next, which) in [(id, "the same"), (id + 1, "a larger")] {
         if let Err(status) = ask(gnmi, Some(next))? {
             return found(format!("{which} election id is refused: {}", shown(&status)));

@@ -38,7 +38,7 @@ pub(super) const CASES: &[Tested<GnmiSuite>] = &[
         ),
         shows_config,
     ),
-    (case("set-results", "gNMI 3.4.2", "a Set returns one result for each part"), results),
+    (case("set-results", "gNMI 3.4.2", "a Set returns one result per part"), results),
     (
         case(
             "last-change-time",
@@ -47,12 +47,12 @@ pub(super) const CASES: &[Tested<GnmiSuite>] = &[
         ),
         change_time,
     ),
-    (case("set-read-only", "RFC 7950 7.21.1", "a Set of a leaf under state is refused"), read_only),
+    (case("set-read-only", "RFC 7950 7.21.1", "a Set to a leaf under state is refused"), read_only),
     (
         case(
             "set-unknown-port",
             "…-connections config",
-            "a connection of a missing port is refused or INVALID",
+            "a connection to a missing port is refused or INVALID",
         ),
         unknown_port,
     ),
@@ -60,7 +60,7 @@ pub(super) const CASES: &[Tested<GnmiSuite>] = &[
         case(
             "set-directions",
             "…-optical-switch port-groups",
-            "a connection of two input ports is refused or INVALID",
+            "a connection between two input ports is refused or INVALID",
         ),
         directions,
     ),
@@ -68,12 +68,16 @@ pub(super) const CASES: &[Tested<GnmiSuite>] = &[
         case(
             "set-port-twice",
             "…-connections",
-            "a second connection of a port is refused or INVALID",
+            "a second connection to a port is refused or INVALID",
         ),
         port_twice,
     ),
     (
-        case("set-key", "RFC 7950 7.8.2", "an entry whose config/name is not its key is refused"),
+        case(
+            "set-key",
+            "RFC 7950 7.8.2",
+            "an entry is refused if its config/name differs from its key",
+        ),
         wrong_key,
     ),
     (case("set-whole", "gNMI 3.4.3", "a Set with an invalid part changes nothing"), whole),
@@ -140,7 +144,7 @@ fn made(
     let part = gnmi.joins(name, ends.0, ends.1)?;
     if let Err(status) = update(gnmi, vec![part])? {
         return Ok(Err(CaseVerdict::Misbehaves(format!(
-            "the connection of `{}` and `{}` is refused: {}",
+            "the connection between `{}` and `{}` is refused: {}",
             ends.0,
             ends.1,
             shown(&status)
@@ -151,7 +155,7 @@ fn made(
     Ok(match connection.status.as_str() {
         "CONNECTED" => Ok(switch),
         "FAILED" => Err(CaseVerdict::Fault(format!(
-            "the connection of `{}` and `{}` is FAILED: {}",
+            "the connection between `{}` and `{}` is FAILED: {}",
             ends.0,
             ends.1,
             connection.reason.as_deref().unwrap_or("no reason given")
@@ -160,7 +164,7 @@ fn made(
             Err(CaseVerdict::Misbehaves("a Set was accepted, but its connection is missing".into()))
         }
         other => Err(CaseVerdict::Misbehaves(format!(
-            "the connection is {other} and does not become CONNECTED"
+            "the connection stays {other} and does not become CONNECTED"
         ))),
     })
 }
@@ -179,7 +183,7 @@ fn set_up(gnmi: &mut GnmiSuite) -> CaseResult {
     let switch = made!(gnmi, &name, (&input, &output));
     match switch.unlit(&switch.connection(&name)) {
         None => Ok(CaseVerdict::Passed),
-        Some(why) => found(format!("it is CONNECTED, and {why}")),
+        Some(why) => found(format!("it is CONNECTED, but {why}")),
     }
 }
 
@@ -226,7 +230,7 @@ fn read_only(gnmi: &mut GnmiSuite) -> CaseResult {
         parse(&format!("{}/state/status", entry_path(&name))).map_err(ExchangeError::Nonsense)?;
     let part = Update { path: Some(path), val: Some(gnmi.json(&json!("FAILED"))), duplicates: 0 };
     match update(gnmi, vec![part])? {
-        Ok(_) => found("a Set of state/status is accepted"),
+        Ok(_) => found("a Set to state/status is accepted"),
         Err(status) => holds(is_refusal(&status), || format!("answered with {}", shown(&status))),
     }
 }

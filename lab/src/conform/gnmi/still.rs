@@ -100,7 +100,7 @@ pub(super) const CASES: &[Tested<GnmiSuite>] = &[
         case(
             "connection-config",
             "…-connections config",
-            "each CONNECTED connection has the ports that its config shows",
+            "each CONNECTED connection uses the ports in its config",
         ),
         config_shown,
     ),
@@ -124,7 +124,7 @@ pub(super) const CASES: &[Tested<GnmiSuite>] = &[
         case(
             "subscribe-once",
             "gNMI 3.5.1.5.1",
-            "a subscription ONCE sends its values, sync_response, and ends",
+            "a ONCE subscription sends its values and sync_response, then ends",
         ),
         once,
     ),
@@ -277,7 +277,7 @@ fn groups(gnmi: &mut GnmiSuite) -> CaseResult {
     }
     let known = ["INPUT-ONLY", "OUTPUT-ONLY", "ANY"];
     let odd = switch.groups.iter().find(|(_, direction)| !known.contains(&direction.as_str()));
-    holds(odd.is_none(), || format!("direction of a group: {odd:?}"))
+    holds(odd.is_none(), || format!("unknown direction of a group: {odd:?}"))
 }
 
 fn port_states(gnmi: &mut GnmiSuite) -> CaseResult {
@@ -359,7 +359,7 @@ fn connected(gnmi: &mut GnmiSuite) -> CaseResult {
         if connection.status == "CONNECTED" {
             there += 1;
             if let Some(why) = switch.unlit(connection) {
-                return found(format!("connection `{name}` is CONNECTED, and {why}"));
+                return found(format!("connection `{name}` is CONNECTED, but {why}"));
             }
         }
     }

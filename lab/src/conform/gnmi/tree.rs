@@ -9,7 +9,7 @@ use serde_json::Value as Json;
 
 pub(super) type LeafTexts = BTreeMap<String, Json>;
 
-/// Names of list keys in this model and in the models on which it depends.
+/// Names of list keys in this model and in its dependencies.
 const KEYS: [&str; 3] = ["name", "peer-name", "index"];
 
 /// Flattens an answer, which is either one JSON value or many leaves.
@@ -95,7 +95,7 @@ fn number(value: &Json) -> Option<f64> {
     value.as_f64().or_else(|| value.as_str()?.parse().ok())
 }
 
-/// Splits what follows `list[name=` in `path` into the key and the rest.
+/// Splits the text after `list[name=` in `path` into the key and the rest.
 fn entry<'a>(path: &'a str, list: &str) -> Option<(String, &'a str)> {
     let rest = path.strip_prefix(list)?;
     let rest = rest.split_once('=')?.1;
@@ -135,8 +135,8 @@ impl ShownSwitch {
         switch
     }
 
-    /// Returns whether a port is used as an output: by the direction of its group, otherwise
-    /// because its side has fewer ports.
+    /// Returns whether a port is used as an output: by its group's direction, otherwise because its
+    /// side has fewer ports.
     pub(super) fn is_output(&self, port: &Port, inputs: &usize, outputs: &usize) -> bool {
         match self.groups.get(&port.group).map(String::as_str) {
             Some("INPUT-ONLY") => false,
@@ -166,7 +166,7 @@ impl ShownSwitch {
             if port.peer != *other {
                 let (peer, other) = (port.peer.as_deref(), other.as_deref().unwrap_or("?"));
                 let peer = peer.unwrap_or("no port");
-                return Some(format!("the peer of `{name}` is {peer} and not `{other}`"));
+                return Some(format!("the peer of `{name}` is {peer} rather than `{other}`"));
             }
             if port.connected == Some(false) {
                 return Some(format!("`{name}` is not connected"));

@@ -5,11 +5,7 @@ use super::*;
 
 pub(super) const STILL: &[Tested<ModuleSuite>] = &[
     (
-        case(
-            "sequence",
-            "firmware-api 1.1",
-            "a reply repeats the number and version of its request",
-        ),
+        case("sequence", "firmware-api 1.1", "a reply repeats the request's number and version"),
         sequence,
     ),
     (
@@ -29,7 +25,7 @@ pub(super) const STILL: &[Tested<ModuleSuite>] = &[
         identity,
     ),
     (
-        case("status", "firmware-api 1.3", "the status has 84 bytes, and every path has a meaning"),
+        case("status", "firmware-api 1.3", "the status has 84 bytes, and every path is defined"),
         status,
     ),
     (case("uptime", "firmware-api 1.3", "the uptime counts milliseconds"), uptime),
@@ -197,10 +193,10 @@ fn uptime(module: &mut ModuleSuite) -> CaseResult {
     }
     let after = module.status()?;
     if after.boots != before.boots {
-        return Ok(CaseVerdict::Fault("it has restarted meanwhile".into()));
+        return Ok(CaseVerdict::Fault("it restarted in the meantime".into()));
     }
     let counted = after.uptime.wrapping_sub(before.uptime);
-    holds((30..5_000).contains(&counted), || format!("40 ms and more were counted as {counted} ms"))
+    holds((30..5_000).contains(&counted), || format!("at least 40 ms were counted as {counted} ms"))
 }
 
 fn broken_frame(module: &mut ModuleSuite) -> CaseResult {
@@ -255,7 +251,10 @@ fn checksums(module: &mut ModuleSuite) -> CaseResult {
         let bytes = module.read(page, first, last - first + 2)?;
         let Some((sum, covered)) = bytes.split_last() else { return found("an empty page") };
         if low8(covered) != *sum {
-            return found(format!("page {page:02X}h: {sum:02X}h and not {:02X}h", low8(covered)));
+            return found(format!(
+                "page {page:02X}h: {sum:02X}h instead of {:02X}h",
+                low8(covered)
+            ));
         }
     }
     Ok(CaseVerdict::Passed)
@@ -322,7 +321,7 @@ fn arm_moves_nothing(module: &mut ModuleSuite) -> CaseResult {
         return found(format!("group {group} went from path {home} to {}", after.active[group]));
     }
     holds(after.armed == transaction, || {
-        format!("{transaction} was armed, and the status has {}", after.armed)
+        format!("{transaction} was armed, but the status has {}", after.armed)
     })
 }
 
@@ -342,7 +341,7 @@ fn fire(module: &mut ModuleSuite) -> CaseResult {
     let status = module.status()?;
     if status.active[group] != path || status.busy != 0 {
         return found(format!(
-            "outcome 1, and group {group} is at {} and not at {path}",
+            "outcome 1, but group {group} is at {} instead of {path}",
             status.active[group]
         ));
     }
@@ -362,7 +361,7 @@ fn every_path(module: &mut ModuleSuite) -> CaseResult {
         }
         let active = module.status()?.active[group];
         if active != path {
-            return found(format!("group {group} was moved to path {path} and is at {active}"));
+            return found(format!("group {group} was moved to path {path} but is at {active}"));
         }
     }
     Ok(CaseVerdict::Passed)

@@ -22,7 +22,7 @@ pub(super) const STILL: &[Tested<ScpiSuite>] = &[
         case(
             "status-byte",
             "IEEE 488.2 10.36, SCPI-99 4.1.3.1",
-            "*STB? has bit 2 while errors are queued",
+            "*STB? sets bit 2 while errors are queued",
         ),
         status_byte,
     ),
@@ -88,7 +88,7 @@ pub(super) const MOVING: &[Tested<ScpiSuite>] = &[
         case(
             "add-unknown-port",
             "SCPI-99 21.8",
-            "a missing port queues an error and moves no light",
+            "a command for a missing port queues an error and moves no light",
         ),
         add_unknown,
     ),
@@ -96,7 +96,7 @@ pub(super) const MOVING: &[Tested<ScpiSuite>] = &[
         case(
             "add-port-in-use",
             "OXC:SWITch:CONNect:ADD",
-            "a port in use queues an error and moves no light",
+            "a command for a port in use queues an error and moves no light",
         ),
         add_in_use,
     ),
@@ -104,7 +104,7 @@ pub(super) const MOVING: &[Tested<ScpiSuite>] = &[
         case(
             "add-lopsided",
             "SCPI-99 21.8",
-            "lists of different length queue an error and move no light",
+            "lists of different lengths queue an error and move no light",
         ),
         add_lopsided,
     ),
@@ -166,9 +166,9 @@ fn error_left(scpi: &mut ScpiSuite) -> CaseResult {
     let left = scpi.error()?;
     let next = scpi.error()?;
     if next != 0 {
-        return found(format!("one wrong command left {left} and {next}"));
+        return found(format!("one wrong command queued two errors, {left} and {next}"));
     }
-    holds((-199..=-100).contains(&left), || format!("a wrong command left {left}"))
+    holds((-199..=-100).contains(&left), || format!("a wrong command queued error {left}"))
 }
 
 fn status_byte(scpi: &mut ScpiSuite) -> CaseResult {
@@ -232,7 +232,7 @@ fn peers_agree(scpi: &mut ScpiSuite) -> CaseResult {
             let said = peer(scpi, port)?;
             if said != Some(other) {
                 return found(format!(
-                    "STAT? connects {port} and {other}, PORT? {port} says {said:?}"
+                    "STAT? connects {port} and {other}, but PORT? {port} says {said:?}"
                 ));
             }
         }
@@ -241,7 +241,7 @@ fn peers_agree(scpi: &mut ScpiSuite) -> CaseResult {
     if let Some(dark) = dark {
         let said = peer(scpi, dark)?;
         return holds(said.is_none(), || {
-            format!("STAT? does not connect {dark}, PORT? says {said:?}")
+            format!("STAT? does not connect {dark}, but PORT? says {said:?}")
         });
     }
     Ok(CaseVerdict::Passed)
@@ -290,7 +290,7 @@ fn add_peers(scpi: &mut ScpiSuite) -> CaseResult {
     for (port, other) in [(input, output), (output, input)] {
         let said = peer(scpi, port)?;
         if said != Some(other) {
-            return found(format!("PORT? {port} says {said:?} and not {other}"));
+            return found(format!("PORT? {port} says {said:?} instead of {other}"));
         }
     }
     Ok(CaseVerdict::Passed)
@@ -309,7 +309,9 @@ fn barrier(scpi: &mut ScpiSuite) -> CaseResult {
         return Ok(CaseVerdict::NotTested(format!("no light arrives at port {input}")));
     }
     holds(*leaves > DARK_DBM, || {
-        format!("*OPC? was answered, but {leaves} dBm leave port {output} while {enters} dBm enter")
+        format!(
+            "*OPC? was answered, but only {leaves} dBm leave port {output} while {enters} dBm enter"
+        )
     })
 }
 
@@ -356,9 +358,9 @@ fn refused(scpi: &mut ScpiSuite, command: &str) -> CaseResult {
     let left = scpi.change(command)?;
     let after = scpi.pairs()?;
     if after != before {
-        return found(format!("`{command}` left error {left} and moved light: {after:?}"));
+        return found(format!("`{command}` caused error {left} but moved light: {after:?}"));
     }
-    holds(left != 0, || format!("`{command}` left no error"))
+    holds(left != 0, || format!("`{command}` caused no error"))
 }
 
 fn add_unknown(scpi: &mut ScpiSuite) -> CaseResult {

@@ -12,8 +12,8 @@ pub(super) const STILL: &[Tested<Tl1Suite>] = &[
         log_in_needed,
     ),
     (case("log-in", "ACT-USER", "the given account can log in"), log_in),
-    (case("tag", "GR-831 2.4.1", "a reply repeats the tag of its command"), tag),
-    (case("header", "GR-831 3.2", "the header of a reply has source, date and time"), header),
+    (case("tag", "GR-831 2.4.1", "a reply repeats the command's tag"), tag),
+    (case("header", "GR-831 3.2", "a reply's header has source, date and time"), header),
     (case("unknown-command", "GR-831 3.3", "an unknown command is denied"), unknown_command),
     (case("other-target", "GR-831 2.2", "a command for another target is denied"), other_target),
     (case("size", "RTRV-EQPT", "the equipment has a size: SYSTEM:SIZE=24x24"), size),
@@ -33,11 +33,19 @@ pub(super) const MOVING: &[Tested<Tl1Suite>] = &[
     ),
     (case("enter-others", "ENT-PATCH", "ENT-PATCH does not change other patches"), enter_others),
     (
-        case("enter-port-in-use", "ENT-PATCH", "a port in use is denied and no light moves"),
+        case(
+            "enter-port-in-use",
+            "ENT-PATCH",
+            "a patch of a port in use is denied, and no light moves",
+        ),
         enter_in_use,
     ),
     (
-        case("enter-unknown-port", "ENT-PATCH", "a missing port is denied and no light moves"),
+        case(
+            "enter-unknown-port",
+            "ENT-PATCH",
+            "a patch of a missing port is denied, and no light moves",
+        ),
         enter_unknown,
     ),
     (

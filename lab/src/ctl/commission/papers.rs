@@ -33,7 +33,7 @@ fn rows<T: DeserializeOwned>(path: &Path) -> anyhow::Result<Vec<T>> {
     let text = std::fs::read(path).with_context(|| format!("cannot read {shown}"))?;
     let mut reader = csv::ReaderBuilder::new().trim(csv::Trim::All).from_reader(text.as_slice());
     let rows = reader.deserialize().collect::<Result<Vec<T>, _>>();
-    rows.with_context(|| format!("{shown} is not such a table"))
+    rows.with_context(|| format!("{shown} is not a table with these columns"))
 }
 
 pub(super) fn inventory(path: &Path) -> anyhow::Result<Vec<InventoryRow>> {

@@ -32,7 +32,7 @@ pub(super) struct FibreReport {
     pub(super) finding: CablingFinding,
 }
 
-/// The saved document, from which the next call continues.
+/// The saved document, which the next call continues.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(default)]
 pub(super) struct CommissionReport {
@@ -179,9 +179,9 @@ impl CommissionReport {
         page.lines(bad.map(FibreReport::text).collect());
         match self.fibres.iter().filter(untried).count() {
             0 => {}
-            untried => {
-                page.lines(vec![format!("{untried} not tested, because their modules cannot be")])
-            }
+            untried => page.lines(vec![format!(
+                "{untried} not tested, because their modules cannot be tested"
+            )]),
         }
         page.lines(
             self.exchange

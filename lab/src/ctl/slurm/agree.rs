@@ -167,7 +167,7 @@ pub(super) fn objection(desired: &Desired, job: &BTreeSet<String>) -> Option<Str
     let parted = rings.clone().find(|(_, hosts)| !hosts.is_subset(job));
     parted
         .filter(|_| rings.count() > 1)
-        .map(|(ring, _)| format!("it uses only a part of ring {ring}"))
+        .map(|(ring, _)| format!("the job uses only part of ring {ring}"))
 }
 
 pub(crate) fn short(digest: &str) -> &str {
@@ -192,7 +192,7 @@ pub(super) fn desired(
     let mut drained = BTreeMap::new();
     let bypassed = broken.iter().filter_map(|part| part.part.parse::<Part>().ok());
     let parts: BTreeSet<Part> = plan.faults.iter().copied().chain(bypassed).collect();
-    // A node whose bundles have all failed has failed, even if nobody has reported the node itself.
+    // A node whose bundles have all failed has failed, even without a report about the node itself.
     let is_dead = |node| {
         let bundle = |index| Part::Bundle(BundleId { node, bundle: index });
         fabric.hbd.k() > 0 && (0..fabric.hbd.k()).all(|index| parts.contains(&bundle(index)))

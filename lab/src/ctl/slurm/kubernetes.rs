@@ -83,7 +83,7 @@ pub(crate) struct KubernetesArguments {
     rbac: bool,
 }
 
-/// The API server and the nodes as they were last read.
+/// The API server and the last reading of the nodes.
 struct Kubernetes {
     api: ApiServer,
     force: bool,

@@ -188,7 +188,7 @@ fn job_starts_on_whole_rings_or_inside_one() {
     let may = |numbers: &[usize]| objection(&desired, &numbers.iter().copied().map(host).collect());
     assert_eq!(may(&[1, 2, 3, 4, 5, 6]), None);
     assert_eq!(may(&[2]), None);
-    assert_eq!(may(&[3, 4, 5]), Some("it uses only a part of ring g0".into()));
+    assert_eq!(may(&[3, 4, 5]), Some("the job uses only part of ring g0".into()));
     assert_eq!(may(&[0, 1, 2]), Some("n0: lightloom: broken, plan 1".into()));
     assert_eq!(may(&[10, 11]), Some("n10: lightloom: in no ring, plan 1".into()));
 }

@@ -60,7 +60,9 @@ pub(super) fn seconds(
     for (from, to) in asked.flows.keys() {
         let share = carried.get(&(*from, *to)).copied().unwrap_or(0.0);
         if (share - 1.0).abs() > RATE_TOLERANCE {
-            return Err(format!("phase {name}: routes from {from} to {to} carry {share} of it"));
+            return Err(format!(
+                "phase {name}: routes from {from} to {to} carry {share} of the traffic"
+            ));
         }
     }
     let rate = |passed: &Passed| match *passed {

@@ -19,7 +19,7 @@ pub enum GroupChange {
         /// Nodes that joined, in the order of the ranks they took.
         into: Vec<NodeId>,
     },
-    /// All ranks moved to other nodes: to a spare ring or a new ring.
+    /// A spare ring or a new ring took over all ranks.
     Moved {
         /// The group's place in the layout.
         group: usize,
@@ -46,7 +46,7 @@ pub enum GroupChange {
     },
 }
 
-/// All changes of a replan.
+/// All changes that a replan makes.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Change {
     /// Bundles that switch, with the old and the new path.
@@ -57,7 +57,7 @@ pub struct Change {
     pub moved: MovedForOthers,
 }
 
-/// Movements of rings without a fault that make room for another group.
+/// Moves of rings without a fault that make room for another group.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct MovedForOthers {
     /// Rings whose ranks moved to other nodes.
@@ -77,7 +77,7 @@ impl fmt::Display for MovedForOthers {
             (0, 0) => Ok(()),
             _ if at_least < rings => write!(
                 f,
-                "healthy rings moved: {rings}, their circuits cut: {circuits}; lower bound of the rings: \
+                "healthy rings moved: {rings}, their circuits cut: {circuits}; lower bound on the rings: \
                  {at_least}"
             ),
             _ => write!(

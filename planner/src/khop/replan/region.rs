@@ -119,7 +119,8 @@ struct Chain {
     overlapped: Vec<usize>,
 }
 
-/// The decisions so far. `left` is the first field so that states sort in the order of decisions.
+/// The state after some decisions. `left` is the first field so that states sort in the order of
+/// decisions.
 #[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
 struct State {
     left: u128,
@@ -127,7 +128,7 @@ struct State {
     taken: u128,
     /// Rings with undecided nodes that a new chain replaces.
     used: u128,
-    /// Rings of each class so far, one byte each.
+    /// Number of rings placed in each class, one byte each.
     placed: u64,
 }
 
@@ -499,7 +500,7 @@ struct RegionWalk<'a> {
 }
 
 impl RegionWalk<'_> {
-    /// Extends the chain in all possible ways. `touched` is the set of rings without a fault that
+    /// Extends the chain by every possible node. `touched` is the set of rings without a fault that
     /// have ranks on it.
     fn grow(&mut self, at_end: bool, touched: u128, steps: &mut u32) -> Option<()> {
         *steps = steps.checked_sub(1)?;

@@ -12,8 +12,8 @@ use super::congestion::Congestion;
 const SWEEPS: usize = 120;
 const WORK: usize = 6_000_000;
 
-/// Factor by which prices sharpen per sweep, and the last and first sharpness as shares of the
-/// time.
+/// The slack of prices is a share of the time. Each sweep multiplies this share by `SHARPER`, from
+/// `FIRST` down to `SHARPEST`.
 const SHARPER: f64 = 0.8;
 const SHARPEST: f64 = 2e-4;
 const FIRST: f64 = 0.3;

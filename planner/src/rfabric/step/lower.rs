@@ -169,7 +169,7 @@ impl Mistake {
         mistakes.into_iter().map(inner).collect()
     }
 
-    /// Reports mistakes in a separate file, whose name gives the place.
+    /// Converts errors in a separate file. Their place is the key that names this file.
     fn in_file(key: &str, file: &str, errors: Vec<DemandError>) -> Vec<Self> {
         let mistake = |error: DemandError| Self {
             place: format!("/{key}"),
@@ -202,7 +202,7 @@ fn lower_demand(
     };
     let demand = match raw {
         DemandFile::Csv(file) => {
-            let text = text(&file, "a text file with one row of comma-separated bytes a line")?;
+            let text = text(&file, "a text file with one row of comma-separated bytes per line")?;
             Demand::from_csv(&text).map_err(|errors| Mistake::in_file("csv", &file, errors))?
         }
         DemandFile::Json(file) => {

@@ -16,7 +16,6 @@ use super::{PlaceFile, PrefillDecodeFile, TrainingFile, TrainingPart, WeightsFil
 
 type Refused<T> = Result<T, Vec<Mistake>>;
 
-/// Returns the demand of a workload.
 pub(super) fn lower(
     raw: &WorkloadFile,
     fabric: &ReconfigurableFatTree,

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-//! The properties of a language model that determine its traffic.
+//! The properties of language models that determine their traffic.
 
 use lightloom_fabric::model::{Model, shipped_model};
 use lightloom_units::Bytes;
@@ -15,7 +15,7 @@ pub struct ModelCard {
     pub layers: u32,
     /// Width of the residual stream.
     pub hidden: u32,
-    /// Elements per token in the key-value cache of one layer.
+    /// Elements per token in one layer's key-value cache.
     pub cache_elements_per_layer: u32,
     /// Bytes per element; 2 for BF16.
     pub element_bytes: u32,
@@ -23,20 +23,20 @@ pub struct ModelCard {
     pub experts: Option<Experts>,
 }
 
-/// The routed experts of a mixture.
+/// The routed experts of a mixture-of-experts model.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Experts {
     /// Number of experts.
     pub count: u32,
-    /// Experts that each token visits.
+    /// Number of experts per token.
     pub top_k: u32,
     /// Layers with routed experts.
     pub layers: u32,
-    /// Weights of one expert of one layer.
+    /// Number of weights of one expert in one layer.
     pub parameters_each: u64,
 }
 
-/// Bytes per element in BF16, the assumed format of weights, activations and caches in transit.
+/// Bytes per element in BF16, the assumed format of transferred weights, activations and caches.
 const BF16: u32 = 2;
 
 impl From<&Model> for ModelCard {
@@ -59,19 +59,20 @@ impl From<&Model> for ModelCard {
 }
 
 impl ModelCard {
-    /// A model shipped with lightloom: `qwen2.5-72b`, `llama-3.1-405b`, `deepseek-v3`, ….
+    /// Returns a model shipped with lightloom, such as `qwen2.5-72b`, `llama-3.1-405b` or
+    /// `deepseek-v3`.
     #[must_use]
     pub fn named(name: &str) -> Option<Self> {
         shipped_model(name).as_ref().map(Self::from)
     }
 
-    /// Returns the bytes of one copy of the weights.
+    /// Returns the size of one copy of all weights.
     #[must_use]
     pub fn weight_bytes(&self) -> Bytes {
         Bytes(self.parameters * u64::from(self.element_bytes))
     }
 
-    /// Returns the bytes of the routed experts in one copy of the weights.
+    /// Returns the size of the routed experts' weights in one copy.
     #[must_use]
     pub fn expert_bytes(&self) -> Bytes {
         Bytes(self.experts.map_or(0, |experts| {
@@ -82,13 +83,13 @@ impl ModelCard {
         }))
     }
 
-    /// Returns the bytes of one token's residual stream.
+    /// Returns the size of one token in the residual stream.
     #[must_use]
     pub fn token_bytes(&self) -> Bytes {
         Bytes(u64::from(self.hidden) * u64::from(self.element_bytes))
     }
 
-    /// Returns the bytes of one token in the caches of all layers.
+    /// Returns the size of one token in the caches of all layers.
     #[must_use]
     pub fn cache_bytes_per_token(&self) -> Bytes {
         let elements = u64::from(self.layers) * u64::from(self.cache_elements_per_layer);

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-//! Traffic of collectives. `ranks` are the leaves or seats of the members in rank order. Ranks
-//! under one leaf or on one ring exchange nothing over links between leaves.
+//! Traffic of collectives. `ranks` lists the leaves or seats of the members in rank order. Ranks
+//! under the same leaf or on the same ring exchange no traffic over links between leaves.
 
 use lightloom_units::Bytes;
 
@@ -16,8 +16,8 @@ pub fn all_gather<R: Into<Seat> + Copy>(demand: &mut Demand, ranks: &[R], size: 
     ring(demand, ranks, share(size, ranks.len() as u64 - 1, ranks.len() as u64));
 }
 
-/// Adds an all-to-all in which each rank sends `size` in total, including to itself, divided among
-/// the ranks by `weights`. The combine sends the same amount back.
+/// Adds a dispatch and its combine. In the dispatch, each rank sends `size` in total, divided among
+/// all ranks (itself included) by `weights`. The combine returns the same amounts.
 pub fn dispatch_and_combine<R: Into<Seat> + Copy>(
     demand: &mut Demand,
     ranks: &[R],

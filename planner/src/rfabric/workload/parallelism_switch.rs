@@ -1,18 +1,17 @@
 // SPDX-License-Identifier: Apache-2.0
-//! A generation pool that changes its parallelism: every GPU fetches the parts of the weights that
+//! A change of parallelism in the generation pool: every GPU fetches the parts of the weights that
 //! it lacks.
 //!
 //! With `before` GPUs per replica, GPU i of a replica holds the share [i/before, (i+1)/before);
 //! with `after`, [j/after, (j+1)/after). A GPU keeps the overlap and fetches the rest from the GPU
-//! of its old replica that holds it, or from another replica if the new one is larger. The total is
-//! params·b × new replicas × (1 − overlap).
+//! of its old replica that holds it. The total is params·b × new replicas × (1 − overlap).
 
 use super::super::demand::Demand;
 use super::card::ModelCard;
 use super::collective::share;
 use super::place::Seats;
 
-/// Returns the traffic of the change from `before` to `after` GPUs per replica.
+/// Returns the traffic for a change from `before` to `after` GPUs per replica.
 ///
 /// # Panics
 /// Panics if the pool does not divide into replicas of both sizes.
@@ -23,7 +22,7 @@ pub fn traffic(leaves: usize, card: &ModelCard, pool: &Seats, before: u32, after
     let mut demand = Demand::none(leaves);
     for gpu in 0..pool.count() {
         let (replica, mine) = (gpu / before, gpu % before);
-        // In units of 1/(before·after) of the weights.
+        // The unit is 1/(before·after) of the weights.
         let wanted = (gpu % after) * before..(gpu % after + 1) * before;
         for holder in 0..before {
             let held = holder * after..(holder + 1) * after;

@@ -1,11 +1,11 @@
 // SPDX-License-Identifier: Apache-2.0
-//! The placement of a job's GPUs: consecutive GPUs under consecutive leaves.
+//! The placement of a job's GPUs: in order, leaf after leaf.
 
 use lightloom_units::id::LeafId;
 
 use super::super::demand::Seat;
 
-/// GPUs numbered from 0 that fill one leaf after another.
+/// A range of leaves that the job's GPUs, numbered from 0, fill one after the other.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Place {
     /// The leaf of GPU 0.

@@ -1,9 +1,10 @@
 // SPDX-License-Identifier: Apache-2.0
-//! Prefill and decode on different GPUs (as simulated by Frontier, arXiv 2508.03148): the decode
-//! instance pulls the cache of a prompt.
+//! Prefill and decode on different GPUs, as simulated by Frontier (arXiv 2508.03148). The decode
+//! instance pulls the cache of each prompt.
 //!
-//! Bytes: prompt tokens × cache bytes per token. The pull waits until the instance has room, so the
-//! free cache limits the traffic of a phase. The rest waits on the prefill side.
+//! The size of a pull is prompt tokens × cache bytes per token. A pull waits until the instance has
+//! room, so the free cache memory limits the traffic of a phase. The other caches wait on the
+//! prefill side.
 
 use lightloom_units::Bytes;
 
@@ -11,7 +12,7 @@ use super::super::demand::Demand;
 use super::card::ModelCard;
 use super::place::Place;
 
-/// A prompt, with the prefill GPU of its cache.
+/// A prompt, with the GPU that holds its cache.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Prompt {
     /// The prefill GPU.
@@ -20,10 +21,10 @@ pub struct Prompt {
     pub tokens: u64,
 }
 
-/// Returns the traffic pulled in a phase, and the number of prompts that wait for room.
+/// Returns the traffic of all pulls in a phase, and the number of prompts that wait for room.
 ///
-/// Prompts go in order to the decode GPU with the most room. A prompt that fits nowhere blocks the
-/// later ones (back-pressure).
+/// Prompts go in order to the decode GPU with the most room. A prompt that does not fit on any GPU
+/// blocks all later prompts (back-pressure).
 #[must_use]
 pub fn pull(
     leaves: usize,

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-//! A step of disaggregated reinforcement learning: trainer and generation pool on separate leaves,
-//! one step apart.
+//! A step of disaggregated reinforcement learning: trainer and generation pool are on separate
+//! leaves and work one step apart.
 //!
 //! ```text
 //!   trainer     │ micro-batches ……… │ gradients │            │ new weights ─┐
@@ -9,8 +9,8 @@
 //! ```
 //!
 //! While the trainer processes one batch, the pool generates the next, so their traffic shares a
-//! phase. This is a reconstruction from the paper's abstract and a reading note, not RFabric's own
-//! trace.
+//! phase. The step is reconstructed from the abstract of the RFabric paper and a reading note; it
+//! is not RFabric's own trace.
 
 use lightloom_fabric::file::{SyncMethod, WeightSyncFile};
 use lightloom_units::{Bytes, Picoseconds};
@@ -25,14 +25,14 @@ use super::training::{Sharding, Training};
 use super::weight_sync::{self, FanOut};
 use lightloom_units::seed::Seed;
 
-/// A step of one-step-asynchronous reinforcement learning.
+/// A step of asynchronous reinforcement learning. Generation is one step ahead of training.
 #[derive(Clone, Debug, PartialEq)]
 pub struct RlStep {
     /// The model.
     pub card: ModelCard,
     /// Training GPUs in rank order: tensor fastest, then data, then pipeline.
     pub trainer: Seats,
-    /// Generating GPUs, replica after replica.
+    /// Generating GPUs in order, replica after replica.
     pub pool: Seats,
     /// Tensor-parallel ranks of the trainer.
     pub tp: u32,
@@ -40,15 +40,16 @@ pub struct RlStep {
     pub pp: u32,
     /// Expert-parallel ranks of the trainer; 1 for a dense model.
     pub ep: u32,
-    /// Spread of expert popularity.
+    /// Spread of expert popularity: sigma of a log-normal distribution, 0 for balanced experts.
     pub expert_skew: f64,
     /// Samples per step, over all data-parallel ranks.
     pub samples: u32,
-    /// Tokens per sample, prompt and answer.
+    /// Tokens per sample, including prompt and answer.
     pub tokens_per_sample: u32,
     /// GPUs per generation replica while most requests run.
     pub replica_gpus: u32,
-    /// GPUs per replica for the long tail. Equal to `replica_gpus` for no switch.
+    /// GPUs per replica for the long tail of requests. Equal to `replica_gpus` if parallelism does
+    /// not change.
     pub tail_replica_gpus: u32,
     /// Share of a replica's cache that migrates in a step.
     pub migrated_share: f64,
@@ -58,7 +59,7 @@ pub struct RlStep {
     pub seed: Seed,
 }
 
-/// Idle network time before each phase, during computation that overlaps no traffic.
+/// Idle network time before each phase, from computation that does not overlap with traffic.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Slack {
     /// Before the micro-batches.
@@ -71,7 +72,7 @@ pub struct Slack {
     pub parallelism_switch: Picoseconds,
 }
 
-/// Far above any real step. Keeps byte counts within 64 bits.
+/// This limit is far above any real step and keeps byte counts within 64 bits.
 const TOKENS_MAX: u64 = 10_000_000_000;
 
 /// The reason why a step cannot be built.
@@ -132,19 +133,19 @@ pub fn leaf_after_leaf(
 }
 
 impl RlStep {
-    /// Returns the phases of the step on a fabric of `leaves` leaves, without phases that send
-    /// nothing.
+    /// Returns the phases of the step on a fabric with `leaves` leaves. Omits phases without
+    /// traffic.
     ///
     /// # Errors
-    /// Fails if sizes do not divide or do not fit.
+    /// Fails if a size is not divisible as required or does not fit.
     pub fn phases(&self, leaves: usize) -> Result<Vec<Phase>, RlStepError> {
         self.phases_with(leaves, WeightSyncFile::default())
     }
 
-    /// Like [`RlStep::phases`], with a given method to send new weights to the replicas.
+    /// Like [`RlStep::phases`], with a given method of sending new weights to the replicas.
     ///
     /// # Errors
-    /// Fails if sizes do not divide or do not fit.
+    /// Fails if a size is not divisible as required or does not fit.
     pub fn phases_with(
         &self,
         leaves: usize,
@@ -183,8 +184,8 @@ impl RlStep {
             .collect())
     }
 
-    /// Streams the samples of a step to the trainer: 4 bytes of id and 4 of log-probability per
-    /// token, divided evenly among all pairs of a generating and a training leaf.
+    /// Adds the samples that the pool sends to the trainer: per token, 4 bytes of id and 4 bytes of
+    /// log-probability. All pairs of a generating and a training leaf carry equal parts.
     fn add_samples(&self, demand: &mut Demand) {
         const BYTES_PER_TOKEN: u64 = 8;
         let (pool, trainer) = (self.pool.leaves(), self.trainer.leaves());
@@ -291,7 +292,7 @@ mod tests {
     }
 
     #[test]
-    fn names_sizes_that_do_not_fit() {
+    fn error_names_the_size_that_does_not_fit() {
         let message = |step: RlStep, leaves| step.phases(leaves).unwrap_err().to_string();
         let too_few = leaf_after_leaf([64, 64], 8, 15).unwrap_err().to_string();
         assert!(too_few.contains("needs 16 leaves"));

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-//! Three synthetic shapes to compare planners: expert all-to-all, weight synchronisation, and
-//! unstructured traffic.
+//! Three synthetic traffic shapes for comparing planners: expert all-to-all, weight
+//! synchronisation, and unstructured traffic.
 //!
 //! Sizes are relative, because a planner's quality does not depend on their scale.
 
@@ -11,18 +11,18 @@ use rand::RngExt;
 
 use super::super::demand::Demand;
 
-/// The traffic of a shape's typical pair.
+/// Traffic of a typical pair.
 const PAIR_BYTES: f64 = 1e9;
 
-/// Returns a skewed all-to-all within groups of 8 leaves, and a light ring over all leaves. It is
-/// symmetric: a phase has a dispatch and its combine, its transpose (MixNet, arXiv 2501.03905,
-/// section 3).
+/// Returns a skewed all-to-all within groups of 8 leaves and a light ring over all leaves. The
+/// matrix is symmetric, because the combine of a phase is the transpose of its dispatch (MixNet,
+/// arXiv 2501.03905, section 3).
 #[must_use]
 pub fn moe(leaves: usize, seed: Seed) -> Demand {
     moe_spread(leaves, seed, GATE_SPREAD)
 }
 
-/// Spread of the gates of [`moe`]: standard deviation of the logarithm of a pair's traffic.
+/// Spread of the gates in [`moe`]: the standard deviation of the logarithm of a pair's traffic.
 pub const GATE_SPREAD: f64 = 0.6;
 
 /// Returns [`moe`] with another spread of the gates.
@@ -41,7 +41,7 @@ pub fn moe_spread(leaves: usize, seed: Seed, spread: f64) -> Demand {
     demand
 }
 
-/// Like [`moe`], but one direction of one layer: sending and receiving are independent.
+/// Like [`moe`] in one direction of one layer, so sending and receiving are independent.
 #[must_use]
 pub fn moe_one_way(leaves: usize, seed: Seed) -> Demand {
     let mut stream = seed.stream("shape.moe_one_way", leaves as u64);
@@ -55,8 +55,8 @@ pub fn moe_one_way(leaves: usize, seed: Seed) -> Demand {
     demand
 }
 
-/// Returns traffic in which half of the leaves send shards of different size to four leaves each of
-/// the other half. The senders also form a data-parallel ring.
+/// Returns the traffic of a weight synchronisation. Each leaf in one half sends shards of different
+/// sizes to four leaves in the other half. The senders also form a data-parallel ring.
 #[must_use]
 pub fn weight_sync(leaves: usize, seed: Seed) -> Demand {
     let mut stream = seed.stream("shape.weight_sync", leaves as u64);
@@ -72,7 +72,7 @@ pub fn weight_sync(leaves: usize, seed: Seed) -> Demand {
     demand
 }
 
-/// Returns log-normally distributed traffic from every leaf to every other.
+/// Returns log-normally distributed traffic from every leaf to every other leaf.
 #[must_use]
 pub fn dense(leaves: usize, seed: Seed) -> Demand {
     let mut stream = seed.stream("shape.dense", leaves as u64);

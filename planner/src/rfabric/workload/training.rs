@@ -1,21 +1,22 @@
 // SPDX-License-Identifier: Apache-2.0
 //! One training step with tensor, pipeline, data, context and expert parallelism.
 //!
-//! Rank order: tensor fastest, then context, then data (expert groups are runs of it), then
-//! pipeline. Bytes, with t = tokens of a micro-batch on one context-parallel rank, h·b = bytes of a
-//! token, m micro-batches per step:
+//! In rank order, the tensor dimension changes fastest, then context, then data, then pipeline.
+//! Expert groups are runs of data-parallel ranks. In the following byte counts, t is the number of
+//! tokens of a micro-batch on one context-parallel rank, h·b the bytes of a token, and m the number
+//! of micro-batches per step:
 //!
 //! - tensor: 4 all-reduces of t·h·b per layer and micro-batch (2 forward, 2 backward);
-//! - expert: 4 all-to-alls of t/tp·top_k·h·b per mixture layer and micro-batch, dispatch and
-//!   combine, forward and backward. They carry one matrix and its transpose (MixNet, arXiv
-//!   2501.03905);
+//! - expert: 4 all-to-alls of t/tp·top_k·h·b per mixture layer and micro-batch (dispatch and
+//!   combine, forward and backward), with one matrix and its transpose (MixNet, arXiv 2501.03905);
 //! - pipeline: t·h·b/tp in each direction per boundary and micro-batch;
-//! - context: keys and values of t tokens pass around the ring of c ranks, (c−1) times in the
-//!   forward pass. In the backward pass they pass around again with their gradients:
-//!   3(c−1)·t·kv·b/tp per rank, layer and micro-batch (ring attention);
-//! - data: an all-reduce over data and context ranks of a rank's gradients without experts,
-//!   params·b/(tp·pp), and one of its experts' gradients, params·b/(tp·pp·ep), over the ranks that
-//!   hold the same experts; sharded (FSDP): two all-gathers and a reduce-scatter of the same size.
+//! - context: 3(c−1)·t·kv·b/tp per rank, layer and micro-batch (ring attention). Keys and values of
+//!   t tokens make c−1 hops around the ring of c ranks in the forward pass, and again with their
+//!   gradients in the backward pass;
+//! - data: an all-reduce of the non-expert gradients, params·b/(tp·pp), over data and context
+//!   ranks, and an all-reduce of the expert gradients, params·b/(tp·pp·ep), over the ranks that
+//!   hold the same experts. If sharded (FSDP): two all-gathers and a reduce-scatter of the same
+//!   size.
 
 use lightloom_fabric::file::ShardingFile;
 use lightloom_units::Bytes;
@@ -27,7 +28,7 @@ use super::collective::{all_gather, all_reduce, dispatch_and_combine, ring, shar
 use super::place::Seats;
 use super::shapes::log_normal;
 
-/// The distribution of a model over GPUs, with tp·cp·dp·pp ranks; ep divides dp.
+/// The distribution of a model over tp·cp·dp·pp GPUs. dp must be a multiple of ep.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Training {
     /// The model.
@@ -48,20 +49,20 @@ pub struct Training {
     pub sharding: Sharding,
     /// Micro-batches per step.
     pub micro_batches: u32,
-    /// Tokens of one micro-batch on one pipeline, over its context-parallel ranks.
+    /// Tokens of one micro-batch on one pipeline, over all context-parallel ranks.
     pub tokens: u32,
-    /// Spread of expert popularity: sigma of a log-normal distribution, 0 for balanced.
+    /// Spread of expert popularity: sigma of a log-normal distribution, 0 for balanced experts.
     pub expert_skew: f64,
-    /// Random seed of the popularity.
+    /// Random seed for expert popularity.
     pub seed: Seed,
 }
 
 /// The state that each data-parallel rank stores.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Sharding {
-    /// All of it: gradients are all-reduced.
+    /// All weights and gradients. Gradients are all-reduced.
     Replicated,
-    /// A shard (FSDP): weights are gathered twice and gradients scattered once.
+    /// A shard (FSDP). Weights are gathered twice and gradients scattered once.
     Sharded,
 }
 
@@ -84,7 +85,7 @@ impl Training {
         share(self.card.token_bytes() * u64::from(self.tokens), 1, u64::from(self.cp))
     }
 
-    /// Adds the traffic that repeats with every micro-batch: all of a step except the gradients.
+    /// Returns the traffic of all micro-batches, which is the traffic of a step without gradients.
     #[must_use]
     pub fn micro_batch_traffic(&self, mut demand: Demand) -> Demand {
         self.add_tensor(&mut demand);
@@ -94,7 +95,7 @@ impl Training {
         demand
     }
 
-    /// Adds the gradients (and, if sharded, the weights) of a step.
+    /// Returns the traffic of the gradients in a step. If sharded, this includes the weights.
     #[must_use]
     pub fn data_parallel_traffic(&self, mut demand: Demand) -> Demand {
         let cut = u64::from(self.tp) * u64::from(self.pp);
@@ -108,7 +109,8 @@ impl Training {
         demand
     }
 
-    /// Exchanges between ranks with the same weights: every `apart`-th data-parallel rank.
+    /// Adds the exchange of gradients among ranks with the same weights. These are every `apart`-th
+    /// data-parallel rank.
     fn add_gradients(&self, demand: &mut Demand, size: Bytes, apart: u32) {
         for stage in 0..self.pp {
             for (tensor, first) in (0..self.tp).flat_map(|t| (0..apart).map(move |r| (t, r))) {
@@ -137,7 +139,7 @@ impl Training {
         }
     }
 
-    /// Iterates over (context, data) of every rank with the same weights, in ring order.
+    /// Iterates over (context, data) of the ranks with the same weights, in ring order.
     fn replicas(&self) -> impl Iterator<Item = (u32, u32)> + use<> {
         let (cp, dp) = (self.cp, self.dp);
         (0..dp).flat_map(move |data| (0..cp).map(move |context| (context, data)))
@@ -168,7 +170,7 @@ impl Training {
     fn add_expert(&self, demand: &mut Demand) {
         let Some(experts) = self.card.experts.filter(|_| self.ep > 1) else { return };
         let layers = u64::from(experts.layers) / u64::from(self.pp);
-        // A dispatch with its combine moves the bytes twice: two of them are the four all-to-alls.
+        // A dispatch and its combine are two all-to-alls, so doubling the bytes gives all four.
         let all = self.micro_batch_bytes()
             * (2 * layers * u64::from(self.micro_batches) * u64::from(experts.top_k));
         let size = share(all, 1, u64::from(self.tp));
@@ -191,7 +193,7 @@ impl Training {
         (0..self.ep).map(|_| log_normal(&mut stream, self.expert_skew)).collect()
     }
 
-    /// Iterates over (tensor, context) of every rank that processes the same layers and samples.
+    /// Iterates over (tensor, context) of the ranks that process the same layers and samples.
     fn columns(&self) -> impl Iterator<Item = (u32, u32)> + use<> {
         let (tp, cp) = (self.tp, self.cp);
         (0..cp).flat_map(move |context| (0..tp).map(move |tensor| (tensor, context)))
@@ -244,8 +246,8 @@ mod tests {
         let job = Training { pp: 1, dp: 64, ..training() };
         let mut demand = Demand::none(8);
         job.add_expert(&mut demand);
-        // 64 ranks, 58 layers, 3 micro-batches, 4 all-to-alls of 4096·8·7168·2 bytes. The 8 of 16
-        // ranks under the same leaf keep half of them.
+        // 64 ranks, 58 layers, 3 micro-batches, 4 all-to-alls of 4096·8·7168·2 bytes. Half of these
+        // bytes stay below a leaf, because 8 of the 16 ranks share it.
         let formula = 64 * 58 * 3 * 4 * 4096 * 8 * 7168 * 2 / 2;
         let total = demand.total().0;
         assert!(total.abs_diff(formula) * 1_000_000 < formula, "{total} {formula}");
@@ -263,7 +265,8 @@ mod tests {
             "stage 0 of eight pipelines to stage 1"
         );
         let gradients = job.data_parallel_traffic(Demand::none(8));
-        // 58 layers of 256 experts with 3·7168·2048 weights. All 32 ranks of a stage hold the rest.
+        // 58 layers of 256 experts with 3·7168·2048 weights. All 32 ranks of a stage hold the
+        // non-expert weights.
         let experts = 58 * 256 * 3 * 7168 * 2048;
         let one_hop = (671_000_000_000 - experts) * 2 / 2 * 2 * 31 / 32;
         assert_eq!(
@@ -271,8 +274,8 @@ mod tests {
             one_hop,
             "one ring edge leaves each leaf"
         );
-        // A rank holds a sixteenth of its stage's experts, like the rank 16 ranks (two leaves)
-        // later.
+        // A rank holds a sixteenth of its stage's experts, and the rank two leaves (16 ranks) later
+        // holds the same experts.
         assert_eq!(gradients.bytes(LeafId(0), LeafId(2)).0, 8 * experts * 2 / 2 / 16);
         let sharded =
             Training { sharding: Sharding::Sharded, ..job }.data_parallel_traffic(Demand::none(8));
@@ -306,8 +309,8 @@ mod tests {
             let seats = Place { first_leaf: 0, gpus_per_leaf: 1, gpus: 64 }.into();
             Training { seats, ..job }.data_parallel_traffic(Demand::none(64)).total().0
         };
-        // With one GPU per leaf, each of 64 ranks sends 2·63/64 of the dense weights, and shares
-        // its experts with 64/ep ranks.
+        // With one GPU per leaf, each of 64 ranks sends 2·63/64 of the dense weights. 64/ep ranks
+        // hold the same experts.
         let (experts, all) = (58u64 * 256 * 3 * 7168 * 2048, 671_000_000_000u64);
         let by_hand = |ep: u64| {
             let dense = (all - experts) * 2 * 2 * 63 / 64;

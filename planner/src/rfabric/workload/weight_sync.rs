@@ -1,10 +1,11 @@
 // SPDX-License-Identifier: Apache-2.0
 //! Transfer of new weights from the trainer to every replica.
 //!
-//! By leaf: each leaf of the trainer holds an equal shard of the weights. Shard s is sent to one
-//! replica, and replicas forward it. The first replica rotates with s, so that no replica's links
-//! carry all trees. The total is params·b × replicas; with trees, only params·b leaves the trainer.
-//! By GPU: each GPU of a replica receives its part from the trainer ranks that hold it.
+//! There are two kinds of transfer. By leaf, each leaf of the trainer holds an equal shard of the
+//! weights and sends shard s to one replica, and replicas forward it. The first replica rotates
+//! with s, so that no replica's links carry all trees. The total is params·b × replicas. With
+//! trees, only params·b leaves the trainer. By GPU, each GPU of a replica receives its part from
+//! the trainer ranks that hold it.
 //!
 //! RFabric names a tree for this phase; StreamRL (arXiv 2504.15930) uses several balanced ones.
 
@@ -19,7 +20,7 @@ use super::place::Seats;
 /// The distribution of a shard to the replicas.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum FanOut {
-    /// Each replica forwards to up to this many others. 1 is a chain.
+    /// Each replica forwards to at most this many other replicas; 1 gives a chain.
     Tree(u32),
     /// The trainer sends directly to every replica.
     Star,
@@ -63,13 +64,15 @@ pub fn traffic(
     demand
 }
 
-/// Returns the size of units `first` to `end` of `whole`. All parts add up to `size`.
+/// Returns the bytes from unit `first` to unit `end` of `whole` units. All parts together have
+/// `size` bytes.
 fn part(size: Bytes, first: u64, end: u64, whole: u64) -> Bytes {
     Bytes(share(size, end, whole).0 - share(size, first, whole).0)
 }
 
-/// Stage p of the trainer holds 1/pp of the layers, and its tensor rank t a slice of each. GPU i of
-/// a replica of g holds [i/g, (i+1)/g) of all layers. Data-parallel ranks send equal parts.
+/// Each stage of the trainer holds 1/pp of the layers, and each tensor rank in it holds 1/tp of
+/// every layer. GPU i in a replica of g GPUs holds [i/g, (i+1)/g) of every layer. Data-parallel
+/// ranks send equal parts.
 fn shards(
     leaves: usize,
     size: Bytes,
@@ -84,7 +87,7 @@ fn shards(
         let mut end = 0;
         for stage in 0..pp {
             for (gpu, to) in (0..).zip(pool.ranks(replica)) {
-                // In units of 1/(tp·g) of a layer.
+                // The unit is 1/(tp·g) of a layer.
                 let wanted = gpu * tp..(gpu + 1) * tp;
                 for holder in
                     wanted.start / pool.replica_gpus..=(wanted.end - 1) / pool.replica_gpus
@@ -153,7 +156,8 @@ mod tests {
         }
     }
 
-    /// Indivisible sizes, and tensor parallelism of 4 and 3 against replicas of 6. No byte is lost.
+    /// Sizes that do not divide evenly, and tensor parallelism of 4 and 3 with replicas of 6. No
+    /// byte may be lost.
     #[test]
     fn every_gpu_receives_exactly_its_shard() {
         for (tp, pp) in [(4, 2), (3, 2), (8, 3), (1, 1), (24, 1)] {

@@ -1,8 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
-//! One ideal switch over the whole cluster, `big-switch`: the bound that no design can beat.
+//! One ideal switch for the whole cluster, `big-switch`. No design can have less waste.
 //!
-//! Any healthy GPUs form a group, so only the remainder of the division by the group size is
-//! wasted.
+//! Any healthy GPUs can form a group, so only GPUs that do not fill a last group are wasted.
 
 use super::domains::domains;
 use super::registry::DesignKind;

@@ -6,10 +6,10 @@
 
 use serde::Serialize;
 
-/// The inputs of a bill in addition to the design.
+/// The inputs of a bill other than the design.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Site {
-    /// GPUs, which decide the tiers of a fat-tree.
+    /// Number of GPUs. It determines the tiers of a fat-tree.
     pub gpus: u32,
     pub gpus_per_node: u32,
     /// Rate of each GPU's single network card, for data-centre networks.
@@ -48,7 +48,7 @@ impl NicRate {
 pub struct Bill {
     /// Bandwidth per GPU in gigabytes per second per direction.
     pub gbytes_per_s_per_gpu: f64,
-    /// The system size for the average counts.
+    /// The system size behind the average counts.
     pub basis: String,
     pub lines: Vec<BillLine>,
 }

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-//! Blocks at fixed places. A block with any faulty node is lost as a whole.
+//! Blocks at fixed places. A faulty node makes its whole block unusable.
 
 use lightloom_units::id::NodeId;
 
@@ -7,12 +7,12 @@ use super::{Cluster, UsableGpus};
 
 #[derive(Clone, Copy, Debug)]
 pub(super) struct Layout {
-    /// Size of a domain. Blocks start at the beginning of each domain and never cross its end.
+    /// Size of a domain. Blocks start at the beginning of each domain and never extend beyond it.
     pub(super) gpus_per_domain: u32,
     pub(super) gpus_per_block: u32,
-    /// Number of healthy blocks joined for one use.
+    /// Number of healthy blocks joined to one set.
     pub(super) blocks_joined: u32,
-    /// GPUs in groups per set of joined blocks.
+    /// Number of GPUs in groups per set of joined blocks.
     pub(super) gpus_joined: u32,
     /// Number of blocks that can be joined with each other.
     pub(super) blocks_per_pod: u32,
@@ -34,7 +34,7 @@ pub(super) struct Blocks {
 }
 
 impl Blocks {
-    /// Lays blocks over a cluster. Partially filled blocks do not exist.
+    /// Divides a cluster into blocks. Omits blocks that would be only partially filled.
     pub(super) fn new(cluster: Cluster, layout: Layout) -> Self {
         let blocks_per_domain = layout.gpus_per_domain / layout.gpus_per_block;
         let whole_domains = cluster.gpus() / layout.gpus_per_domain;

@@ -2,9 +2,9 @@
 //! A closed line of nodes that bypasses short runs of faulty nodes, updated node by node.
 //!
 //! Each healthy node reaches the next healthy one if it is at most `reach` places away; otherwise
-//! the line breaks there. *Components* lie between breaks, and a component of c nodes holds floor(c
-//! / m) groups of m nodes. A change affects one or two components, so it takes O(log n) time plus
-//! the length of the adjacent run of faulty nodes.
+//! the line breaks there. The nodes between two breaks form a *component*. A component of c nodes
+//! holds floor(c / m) groups of m nodes. A change affects one or two components, so it takes O(log
+//! n) time plus the length of the adjacent run of faulty nodes.
 
 use std::collections::BTreeMap;
 
@@ -16,8 +16,8 @@ pub(super) struct Chain {
     healthy_count: u32,
     reach: u32,
     nodes_per_group: u32,
-    /// The size of each component, by its last node. Empty while the closed line is unbroken or has
-    /// no node.
+    /// The size of each component, keyed by its last node. Empty while the closed line is unbroken
+    /// or has no healthy node.
     sizes_by_end: BTreeMap<u32, u32>,
     groups: u32,
 }
@@ -37,8 +37,8 @@ impl Chain {
         chain
     }
 
-    /// Creates an open line of `nodes` healthy nodes. After the last node come `reach` places that
-    /// never hold a node.
+    /// Creates an open line of `nodes` healthy nodes. After the last node, it has `reach` places
+    /// that never hold a node.
     pub(super) fn line(nodes: u32, reach: u32, nodes_per_group: u32) -> Self {
         let mut chain = Self::ring(nodes + reach, reach, nodes_per_group);
         for place in nodes..nodes + reach {
@@ -114,7 +114,7 @@ impl Chain {
 
     fn resize(&mut self, place: u32, change: impl Fn(u32) -> u32) {
         match self.end_of(place) {
-            // The line is unbroken, so its single component already has all nodes.
+            // The line is unbroken, so its only component already has all nodes.
             None => self.groups = self.groups_of(self.healthy_count),
             Some(end) => {
                 let size = self.drop_component(end);
@@ -123,7 +123,7 @@ impl Chain {
         }
     }
 
-    /// Moves the end of a component from `place` to `before`, if the component has any node left.
+    /// Moves the end of a component from `place` to `before`, if the component still has a node.
     fn shorten_at_end(&mut self, place: u32, before: u32) {
         let size = self.drop_component(place);
         if size > 1 {
@@ -136,8 +136,7 @@ impl Chain {
         self.add_component(place, size + 1);
     }
 
-    /// Splits a component at `place`, whose removed node joined the part that ends at `before` and
-    /// the part after it.
+    /// Splits a component at `place`, after its node was removed. The first part ends at `before`.
     fn split(&mut self, place: u32, before: u32) {
         let Some(end) = self.end_of(place) else {
             self.groups = 0;
@@ -161,29 +160,28 @@ impl Chain {
         }
     }
 
-    /// Returns the last node of the component that contains `place`. `None` while the line is
-    /// unbroken.
+    /// Returns the last node of the component around `place`. `None` while the line is unbroken.
     fn end_of(&self, place: u32) -> Option<u32> {
         let onward = self.sizes_by_end.range(place..).next();
         onward.or_else(|| self.sizes_by_end.first_key_value()).map(|(end, _)| *end)
     }
 
-    /// Returns the end of the component before the one that ends at `end`, or `end` if there is no
-    /// other.
+    /// Returns the end of the component before the one that ends at `end`. Returns `end` if there
+    /// is only one component.
     fn end_before(&self, end: u32) -> u32 {
         let back = self.sizes_by_end.range(..end).next_back();
         let found = back.or_else(|| self.sizes_by_end.last_key_value());
         *found.expect("there is at least the one that ends here").0
     }
 
-    /// Counts healthy nodes after `from`, up to and including `to`, in the direction of the line.
+    /// Counts healthy nodes after `from`, up to and including `to`, along the line.
     fn healthy_between(&self, from: u32, to: u32) -> u32 {
         let (up_to_from, up_to_to) = (self.healthy_up_to.sum(from), self.healthy_up_to.sum(to));
         if from < to { up_to_to - up_to_from } else { self.healthy_count - up_to_from + up_to_to }
     }
 
-    /// Returns the next healthy node in a direction and its distance, or `place` if there is no
-    /// other.
+    /// Returns the next healthy node in a direction and its distance. Returns `place` if there is
+    /// no other healthy node.
     fn neighbour(&self, place: u32, step: Step) -> (u32, u32) {
         let places = u32::try_from(self.healthy.len()).expect("made from a u32");
         let mut here = place;
@@ -224,7 +222,8 @@ enum Step {
 struct Fenwick(Vec<u32>);
 
 impl Fenwick {
-    /// Creates counters with value one. Entry n sums as many counters as the lowest set bit of n.
+    /// Creates counters with the value one. Entry n stores the sum of as many counters as the value
+    /// of the lowest set bit in n.
     fn ones(counters: u32) -> Self {
         Self((0..=counters).map(|n| n & n.wrapping_neg()).collect())
     }

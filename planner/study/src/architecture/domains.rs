@@ -5,8 +5,8 @@ use lightloom_units::id::NodeId;
 
 use super::{CannotHold, Cluster, FaultPolicy, UsableGpus, check_size};
 
-/// Counts the healthy GPUs of every domain. The last domain may be partially filled. A node may
-/// belong to two domains if its size does not divide theirs.
+/// Counts the healthy GPUs in every domain. The last domain may be partially filled. A node may
+/// belong to two domains if a domain is not a whole number of nodes.
 pub(super) struct Domains {
     healthy: Vec<u32>,
     gpus: u32,
@@ -14,7 +14,7 @@ pub(super) struct Domains {
     gpus_per_node: u32,
     tp: u32,
     policy: FaultPolicy,
-    /// GPUs of a domain reserved as replacements.
+    /// Number of GPUs per domain reserved as replacements.
     kept_back: u32,
     usable: u32,
 }
@@ -27,7 +27,6 @@ pub(super) fn domains(
     domains_under((FaultPolicy::Regroup, 0), cluster, gpus_per_domain, tp)
 }
 
-/// The policies that [`domains_under`] distinguishes.
 pub(super) const DOMAIN_POLICIES: &[FaultPolicy] =
     &[FaultPolicy::Regroup, FaultPolicy::Backup, FaultPolicy::ReducedTp];
 
@@ -102,7 +101,8 @@ impl UsableGpus for Domains {
     fn usable_gpus(&self) -> u32 {
         self.usable
     }
-    /// True while the faulty GPUs of its domain, including its own, do not exceed the reserve.
+    /// Returns whether the faulty GPUs of the node's domain, including those of this node, would
+    /// not exceed the reserve.
     fn has_spare_for(&self, node: NodeId) -> bool {
         let first = node.0 * self.gpus_per_node;
         let end = first + self.gpus_per_node;

@@ -1,10 +1,10 @@
 // SPDX-License-Identifier: Apache-2.0
-//! Electrical fat-trees of k-port switches, `fat-tree:64` and `fat-tree:64:3`, as a data-centre
-//! network.
+//! Electrical fat-trees of k-port switches as a data-centre network, `fat-tree:64` and
+//! `fat-tree:64:3`.
 //!
-//! A non-blocking tree of n tiers connects 2·(k/2)^n end points: k, k²/2, k³/4. Each end point uses
-//! one port of the top tier, two ports of every tier below, and two optical modules per link. Only
-//! ports in use are counted.
+//! A non-blocking tree of n tiers connects 2·(k/2)^n end points: k with one tier, k²/2 with two and
+//! k³/4 with three. Each end point uses one port in the top tier, two ports in every tier below,
+//! and two optical modules per link. Only used ports are counted.
 
 use super::bill::{Bill, BillLine, NicRate, NoBill, Site};
 use super::part_loss::{PartLoss, of_links_to_hosts};
@@ -16,12 +16,12 @@ const MOST_TIERS: u32 = 3;
 #[derive(Clone, Copy, Debug)]
 pub(super) struct FatTree {
     pub(super) radix: u32,
-    /// Number of tiers. `None` for as few as suffice.
+    /// Number of tiers. `None` means as few as possible.
     pub(super) tiers: Option<u32>,
 }
 
 impl FatTree {
-    /// Returns the end points of a non-blocking tree.
+    /// Returns the number of end points of a non-blocking tree.
     fn end_points(self, tiers: u32) -> u64 {
         2 * u64::from(self.radix / 2).pow(tiers)
     }
@@ -46,7 +46,7 @@ pub(super) const KIND: DesignKind = DesignKind {
             "fat-tree:K",
             "electrical fat-tree of K-port switches, as few tiers as suffice; price only",
         ),
-        ("fat-tree:K:N", "the same of N tiers"),
+        ("fat-tree:K:N", "the same with N tiers"),
     ],
     parse: |text| Some(Box::new(parse(text.strip_prefix("fat-tree:")?)?)),
 };
@@ -72,8 +72,8 @@ impl Architecture for FatTree {
         Err(not_a_domain())
     }
 
-    /// Without its only link a host is out of service. Between switches, other paths carry the
-    /// traffic.
+    /// A host that loses its only link is out of service. If a link between switches fails, other
+    /// paths carry the traffic.
     fn without(&self, part: &str, site: &Site) -> Vec<(f64, PartLoss)> {
         let tiers = f64::from(self.tiers_for(site.gpus).unwrap_or(MOST_TIERS));
         let out = PartLoss::Out { gpus: 1 };
@@ -108,7 +108,7 @@ pub(super) fn not_a_domain() -> CannotHold {
     )
 }
 
-/// Counts per GPU with one network card, each with its derivation.
+/// Numbers of parts per GPU with one network card, each with its derivation.
 pub(super) struct DcnCounts {
     pub(super) switch_ports: (f64, String),
     pub(super) optics: (f64, String),

@@ -1,11 +1,12 @@
 // SPDX-License-Identifier: Apache-2.0
-//! Ironwood (TPU v7): superpods of 144 cubes of 64 chips, joined by optical circuit switches:
-//! `ironwood`.
+//! Ironwood (TPU v7), `ironwood`: superpods of 144 cubes of 64 chips, joined by optical circuit
+//! switches.
 //!
-//! A fault loses its cube, because the switches join whole cubes. A group of more than one cube
-//! uses any healthy cubes of one superpod. From Google's documentation of TPU7x: 9,216 chips per
-//! pod, 4 per host, 1,200 GB/s per chip over both directions. The counts are the same as for
-//! TPUv4's cubes; 1.5 optical modules per chip are also published for Ironwood.
+//! A fault makes its cube unusable, because the switches join whole cubes. A group of more than one
+//! cube uses any healthy cubes of one superpod. Google's documentation of TPU7x states 9,216 chips
+//! per pod, 4 chips per host, and 1,200 GB/s per chip over both directions. Part counts are the
+//! same as for TPUv4's cubes; the count of 1.5 optical modules per chip is also published for
+//! Ironwood.
 
 use super::bill::{Bill, BillLine, NoBill, Site, fibres};
 use super::blocks::{Blocks, Layout};
@@ -58,7 +59,7 @@ impl Architecture for Ironwood {
         tpuv4::torus_hops(tp)
     }
 
-    /// A torus that cannot be closed loses a cube.
+    /// A failed part leaves a torus open and makes a cube unusable.
     fn without(&self, _: &str, _: &Site) -> Vec<(f64, PartLoss)> {
         vec![(1.0, PartLoss::Out { gpus: CUBE })]
     }
@@ -91,11 +92,11 @@ mod tests {
 
     use super::*;
 
-    /// Google states that 130 of 144 cubes are available with 95 % confidence. For independent
-    /// hosts this implies that 0.42 % of hosts are out. This model agrees, by simulation and in
-    /// closed form; with half or twice the faults it does not.
+    /// Google states that 130 of 144 cubes are available with 95 % confidence. If hosts fail
+    /// independently, this means that 0.42 % of hosts are out of service. This model agrees by
+    /// simulation and in closed form, and disagrees with half or twice the faults.
     #[test]
-    fn of_144_cubes_130_work_with_95_percent_confidence() {
+    fn at_least_130_of_144_cubes_work_with_95_percent_confidence() {
         let cluster = Cluster { nodes: CUBES * CUBE / 4, gpus_per_node: 4 };
         let holds = |host_out: f64| {
             let months = 4_000;
@@ -135,7 +136,7 @@ mod tests {
         assert_eq!(pods.usable_gpus(), 4 * 72 * CUBE);
         pods.fail(NodeId(0));
         assert_eq!(pods.usable_gpus(), 3 * 72 * CUBE);
-        // The healthy remainders of two superpods do not form a group.
+        // A group cannot combine healthy cubes from two superpods.
         pods.fail(NodeId(CUBES * CUBE / 4));
         assert_eq!(pods.usable_gpus(), 2 * 72 * CUBE);
     }

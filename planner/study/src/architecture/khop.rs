@@ -1,19 +1,18 @@
 // SPDX-License-Identifier: Apache-2.0
-//! The k-hop ring of optical-circuit-switching transceivers: `khop:K`, `khop:K:line` and
+//! The k-hop ring of transceivers with optical circuit switching: `khop:K`, `khop:K:line` and
 //! `khop:K:spare`.
 //!
-//! Nodes form a closed line (ring) or an open one (line). A healthy node reaches its next healthy
-//! neighbour over up to K-1 faulty nodes; K in a row break the line. A group uses consecutive
-//! healthy nodes. (InfiniteHBD, arXiv 2502.03885; the counting rule is recalled and reproduces the
-//! recalled figures.)
+//! Nodes form a closed line (ring) or an open one (line). A healthy node reaches the next healthy
+//! node past up to K-1 faulty nodes, and K faulty nodes in a row break the line. A group uses
+//! consecutive healthy nodes. (InfiniteHBD, arXiv 2502.03885. The counting rule is recalled, and it
+//! reproduces the recalled figures.)
 //!
-//! In `khop:K:spare`, each ring has an additional node that passes light through (`spare_per_ring:
-//! 1`). Rings are runs of N + 1 nodes from the start of the line. A ring with a single faulty node
-//! keeps working, one with two or more is lost, and no node moves to another ring.
+//! In `khop:K:spare`, each ring has an additional node that passes light through
+//! (`spare_per_ring: 1`). Rings are runs of N + 1 nodes from the start of the line. A ring keeps
+//! working with a single faulty node and is lost with two or more. No node moves to another ring.
 //!
-//! For odd K, the single bundle for `+K` and `-K` cannot do both simultaneously. The only
-//! arrangement that would need it, K-1 faulty nodes on either side of one node, is counted as
-//! usable here.
+//! For odd K, the same bundle serves `+K` and `-K` and cannot serve both simultaneously. Only a
+//! node with K-1 faulty nodes on both sides would need that. Such a node is counted as usable here.
 
 use lightloom_units::id::NodeId;
 use serde::Serialize;
@@ -24,11 +23,11 @@ use super::part_loss::PartLoss;
 use super::registry::{DesignKind, number};
 use super::{Architecture, CannotHold, Cluster, FaultPolicy, UsableGpus, check_size};
 
-/// Ring bandwidth per GPU in gigabytes per second: eight modules of 800 Gb/s. (Recalled; implied by
-/// the recalled cost per GPU and per GB/s.)
+/// Ring bandwidth per GPU in gigabytes per second, from eight modules of 800 Gb/s. (Recalled, and
+/// implied by the recalled costs per GPU and per GB/s.)
 const GBYTES_PER_S_PER_GPU: f64 = 800.0;
-/// OCSTrx modules per bundle. A ring edge has half the bandwidth of a GPU, so each of its two GPUs
-/// has four modules for it.
+/// OCSTrx modules per bundle. A ring edge has half the bandwidth of a GPU, so it needs four modules
+/// for each of its two GPUs.
 const MODULES_PER_BUNDLE: u32 = 8;
 /// Copper cables of 1.6 Tb/s per ring edge within a node.
 const CABLES_PER_EDGE: u32 = 2;
@@ -52,21 +51,21 @@ pub(super) struct Khop {
 pub struct WasteBounds {
     pub node_fault_ratio: f64,
     /// `2 (N_t − R) P^K`, for TP size N_t and node fault ratio P. Recalled from the paper's
-    /// appendix, and reproduced by its recalled values.
+    /// appendix. It reproduces the recalled values.
     pub recalled: f64,
-    /// `2 (N_t/R − 1) P^K`, our own derivation. A break wastes a node only if it lies within N_t/R
-    /// − 1 nodes on one side of it.
+    /// `2 (N_t/R − 1) P^K`, by our own derivation. A break wastes a node only if it is at most
+    /// N_t/R − 1 nodes away on one side.
     pub derived: f64,
-    /// `(N_t/R − 1) / N`, the additional waste from dividing N nodes by the group size, even under
-    /// an ideal switch.
+    /// `(N_t/R − 1) / N`, the additional waste because N nodes may not be a multiple of the group
+    /// size. It exists even under an ideal switch.
     pub remainder: f64,
 }
 
 pub(super) const KIND: DesignKind = DesignKind {
     forms: &[
-        ("khop:K", "k-hop ring of OCS transceivers, closed; `khop:2`"),
-        ("khop:K:line", "the same, not closed"),
-        ("khop:K:spare", "closed, with one more node per ring that passes light through"),
+        ("khop:K", "k-hop ring of OCS transceivers on a closed line; `khop:2`"),
+        ("khop:K:line", "the same on an open line"),
+        ("khop:K:spare", "the same with one more node per ring, which passes light through"),
     ],
     parse: |text| Some(Box::new(parse(text.strip_prefix("khop:")?)?)),
 };
@@ -143,7 +142,7 @@ impl Architecture for Khop {
         }
     }
 
-    /// In a ring of t GPUs, t/4 on average with both directions.
+    /// In a ring of t GPUs that uses both directions, a byte takes t/4 links on average.
     fn all_to_all_hops(&self, tp: u32) -> f64 {
         (f64::from(tp) / 4.0).max(1.0)
     }
@@ -153,8 +152,9 @@ impl Architecture for Khop {
         plans.then(|| u8::try_from(self.k).expect("K is at most 64"))
     }
 
-    /// A ring is as fast as its slowest edge, which has four modules at either end, or two cables
-    /// within a node. Only one of a node's K hops is lit; the fibres of the others carry nothing.
+    /// A ring is as fast as its slowest edge. An edge has four modules at either end, or two cables
+    /// within a node. Only one of a node's K hops is lit, so the fibres of the others carry no
+    /// traffic.
     fn without(&self, part: &str, _: &Site) -> Vec<(f64, PartLoss)> {
         let of = if part == "dac-1.6t" { CABLES_PER_EDGE } else { MODULES_PER_BUNDLE / 2 };
         let slower = PartLoss::Slower { share: 1.0 / f64::from(of), around: Some(1) };
@@ -262,7 +262,7 @@ mod tests {
 
     #[test]
     fn bounds_have_their_recalled_values() {
-        // (GPUs per node, P99 of the node fault ratio, K, recalled %)
+        // (GPUs per node, 99th percentile of the node fault ratio, K, recalled waste in %)
         let recalled = [(4, 0.036_7, 2, 7.54), (4, 0.036_7, 3, 0.28), (8, 0.072_2, 2, 25.02)];
         for (gpus_per_node, ratio, k, percent) in recalled {
             let cluster = Cluster { nodes: 2_880 / gpus_per_node, gpus_per_node };
@@ -274,8 +274,8 @@ mod tests {
         }
     }
 
-    /// 1/5 of the GPUs at TP-16 and 1/9 at TP-32. A second fault in a ring loses it, and a repair
-    /// restores it.
+    /// Spare nodes are 1/5 of the GPUs at TP-16 and 1/9 at TP-32. A second fault makes a ring
+    /// unusable, and a repair restores it.
     #[test]
     fn spare_node_costs_its_share_and_covers_one_fault() {
         for (nodes, tp, usable) in [(320, 16, 1024), (720, 32, 2560)] {
@@ -298,7 +298,8 @@ mod tests {
         for (k, run, usable) in [(2, 1, 56), (2, 2, 48), (3, 2, 56), (3, 3, 48)] {
             let line = Khop { k, shape: Shape::Line, has_spares: false };
             let mut gpus = line.usable(cluster, 8).unwrap();
-            // Nodes 5, 6, … fail, which leaves five nodes before them, an odd number.
+            // The failed nodes start at node 5, so an odd number of nodes (five) remains before
+            // them.
             (5..5 + run).for_each(|node| gpus.fail(NodeId(node)));
             assert_eq!(gpus.usable_gpus(), usable, "K = {k}, {run} faulty");
         }

@@ -1,10 +1,10 @@
 // SPDX-License-Identifier: Apache-2.0
-//! Two-tier Clos networks of several planes, `multi-plane:8`. A network card is split into planes,
-//! each with a separate tree.
+//! Two-tier Clos networks of several planes, `multi-plane:8`. Each network card is split into
+//! planes, and each plane has a separate tree.
 //!
 //! A switch of 51.2 Tb/s has more ports at the lower rate of a plane. A tree of two tiers has k²/2
-//! end points: 131,072 with 512 ports of 100 Gb/s. Published figures (MRC): 2/3 of the optics and
-//! 3/5 of the switches of three tiers.
+//! end points, which is 131,072 with 512 ports of 100 Gb/s. According to published figures (MRC),
+//! the network needs 2/3 of the optics and 3/5 of the switches of a three-tier network.
 
 use super::bill::{Bill, NoBill, Site};
 use super::fat_tree::{DcnCounts, dcn_bill, not_a_domain};
@@ -41,8 +41,8 @@ impl Architecture for MultiPlane {
         Err(not_a_domain())
     }
 
-    /// Without a link or port to a host, its GPU has one plane less. Between switches, other paths
-    /// carry the traffic.
+    /// A GPU whose host loses a link or port has one plane fewer. If a link between switches fails,
+    /// other paths carry the traffic.
     fn without(&self, part: &str, _: &Site) -> Vec<(f64, PartLoss)> {
         let slower =
             PartLoss::Slower { share: 1.0 / f64::from(self.planes.max(2)), around: Some(1) };

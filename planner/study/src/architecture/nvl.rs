@@ -1,14 +1,15 @@
 // SPDX-License-Identifier: Apache-2.0
-//! NVLink switch domains of X GPUs: `nvl:72`, `nvl:36x2` (two racks of 36 as one domain), any size.
+//! NVLink switch domains of any size: `nvl:72`, or `nvl:36x2` for one domain of two racks with 36
+//! GPUs each.
 //!
-//! A group uses any healthy GPUs of one domain. (The counting rule is recalled for NVL-72; it
+//! A group uses any healthy GPUs of one domain. (The counting rule is recalled for NVL-72, and it
 //! reproduces the recalled mean waste.)
 //!
-//! `nvl:144` is Rubin Ultra NVL144 (Kyber), one rack under one tier behind a midplane. Published:
-//! 3.6 TB/s per GPU over both directions, and 260 TB/s for the 72 GPUs of the previous generation.
-//! At 7.2 TB/s per switch chip, that is half a chip per GPU. The number of chips is not published,
-//! so the count is derived. The chip and the lanes of the midplane have the prices of NVL72's. No
-//! optical module leaves the rack.
+//! `nvl:144` is Rubin Ultra NVL144 (Kyber): one rack with one tier of switches behind a midplane.
+//! Published figures are 3.6 TB/s per GPU over both directions, and 260 TB/s for the 72 GPUs of the
+//! previous generation. The number of switch chips is not published. At 7.2 TB/s per chip, it
+//! follows that a GPU needs half a chip. Chips and midplane lanes have the prices of NVL72's parts.
+//! There are no optical modules.
 
 use super::bill::{Bill, BillLine, NoBill, Site, fibres};
 use super::domains::{DOMAIN_POLICIES, domains, domains_under};
@@ -21,24 +22,25 @@ const GBYTES_PER_S_PER_GPU: f64 = 900.0;
 /// A switch chip has 72 ports of 50 GB/s, four times the bandwidth of a GPU.
 const PORTS_PER_CHIP: u32 = 72;
 const CHIPS_PER_TIER_SIDE: f64 = 0.25;
-/// Copper cables of 200 Gb/s: 36 lanes per direction. (NVL72 has 5,184, as published.)
+/// Copper cables of 200 Gb/s per GPU, for 36 lanes per direction. (This gives the published number
+/// of 5,184 for NVL72.)
 const CABLES_PER_GPU: f64 = 72.0;
-/// Cables of 1.6 Tb/s for the bandwidth of a GPU.
+/// Cables of 1.6 Tb/s per GPU between racks, for the whole bandwidth of the GPU.
 const TRUNKS_PER_GPU: f64 = 7.2 / 1.6;
-/// Optical modules of 1.6 Tb/s between two tiers. The recalled total needs 8; the full 900 GB/s at
-/// both ends would need 9.
+/// Optical modules of 1.6 Tb/s per GPU between two tiers. The recalled total cost implies 8,
+/// although the full 900 GB/s at both ends would need 9.
 const OPTICS_PER_GPU: f64 = 8.0;
 
-/// GPUs of Kyber, and gigabytes per second per GPU per direction.
+/// Number of GPUs in Kyber, and gigabytes per second per GPU per direction.
 const KYBER: (u32, f64) = (144, 1_800.0);
 const KYBER_CHIPS_PER_GPU: f64 = 0.5;
-/// Lanes of 400 Gb/s, 36 per direction, priced as two cables of 200 Gb/s.
+/// Lanes of 400 Gb/s per GPU, 36 per direction. Each is priced as two cables of 200 Gb/s.
 const KYBER_LANES_PER_GPU: f64 = 72.0;
 
 #[derive(Clone, Copy, Debug)]
 pub(super) struct Nvl {
     pub(super) gpus_per_rack: u32,
-    /// Racks joined into one domain by cables.
+    /// Number of racks that cables join into one domain.
     pub(super) racks: u32,
 }
 
@@ -46,7 +48,7 @@ pub(super) const KIND: DesignKind = DesignKind {
     forms: &[
         ("nvl:144", "Rubin Ultra NVL144: one tier behind a midplane"),
         ("nvl:X", "NVLink switch domains of X GPUs; `nvl:72`"),
-        ("nvl:XxN", "the same of N racks of X; `nvl:36x2`"),
+        ("nvl:XxN", "the same with N racks of X GPUs; `nvl:36x2`"),
     ],
     parse: |text| Some(Box::new(parse(text.strip_prefix("nvl:")?)?)),
 };
@@ -82,8 +84,8 @@ impl Architecture for Nvl {
         domains_under((policy, spares), cluster, self.gpus_per_rack * self.racks, tp)
     }
 
-    /// The number of chips is a quarter of the number of GPUs (Kyber: half). A cable is one of 36
-    /// per direction (Kyber: two per lane).
+    /// There are a quarter as many chips as GPUs (in Kyber, half as many). Each cable is one of 36
+    /// per direction (in Kyber, one of two per lane).
     fn without(&self, part: &str, _: &Site) -> Vec<(f64, PartLoss)> {
         let (chips, cables) = match self.is_kyber() {
             true => (KYBER_CHIPS_PER_GPU, KYBER_LANES_PER_GPU),

@@ -1,10 +1,10 @@
 // SPDX-License-Identifier: Apache-2.0
-//! Rails of optical circuit switches instead of packet switches, `photonic-rails`. Circuits follow
-//! the phases of a step.
+//! Rails with optical circuit switches instead of packet switches, `photonic-rails`. Circuits
+//! follow the phases of a step.
 //!
-//! Published figures (Opus, arXiv 2602.12521, abstract): 1/23 of the network's power, 1/4 of its
-//! cost, a step less than 6 % longer. The counts are our own: a module and a port of an optical
-//! switch per network card. A step counts as 6 % longer.
+//! According to published figures (Opus, arXiv 2602.12521, abstract), the network needs 1/23 of the
+//! power and 1/4 of the cost, and a step is less than 6 % longer. Our own counts are one module and
+//! one optical switch port per network card. A step counts as 6 % longer.
 
 use super::bill::{Bill, NoBill, Site};
 use super::fat_tree::{DcnCounts, dcn_bill, not_a_domain};

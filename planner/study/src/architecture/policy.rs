@@ -6,7 +6,7 @@ use std::fmt;
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 
-/// What happens to the group of a faulty node.
+/// The treatment of a faulty node's group.
 #[derive(
     Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Serialize, Deserialize, JsonSchema,
 )]
@@ -14,20 +14,20 @@ use serde::{Deserialize, Serialize};
 pub enum FaultPolicy {
     /// The ring bypasses the node (k-hop rings).
     Bypass,
-    /// The node that passed light through replaces it (rings of N + 1).
+    /// The ring's pass-through node replaces it (rings of N + 1).
     SpareNode,
-    /// Another whole cube or block replaces the faulty one.
+    /// Another cube or block replaces the whole cube or block with the fault.
     SpareCubes,
-    /// Groups are formed again from the healthy GPUs of each domain.
+    /// The healthy GPUs of each domain form new groups.
     Regroup,
-    /// Every domain reserves nodes that replace faulty ones (64 + 1).
+    /// Every domain reserves nodes to replace faulty ones (64 + 1).
     Backup,
-    /// A group continues with at least half of its GPUs.
+    /// A group continues with fewer GPUs, at least half.
     ReducedTp,
 }
 
 impl FaultPolicy {
-    /// Returns the usual response of a job that lost a node under this policy, by its name in
+    /// Returns the usual response of a job to the loss of a node under this policy, by its name in
     /// [`lightloom_planner::goodput::Answer`]. The job moves to a warm spare, continues with fewer
     /// GPUs, or restarts.
     #[must_use]

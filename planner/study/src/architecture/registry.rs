@@ -11,7 +11,7 @@ pub(super) struct DesignKind {
     pub(super) parse: fn(&str) -> Option<Box<dyn Architecture>>,
 }
 
-/// All kinds. The first that parses a name wins.
+/// All kinds. The first kind that can parse a name is used.
 const KINDS: [&DesignKind; 13] = [
     &khop::KIND,
     &big_switch::KIND,
@@ -28,7 +28,7 @@ const KINDS: [&DesignKind; 13] = [
     &rfabric::KIND,
 ];
 
-/// Networks that join hosts, in addition to a domain.
+/// Networks between hosts, used in addition to a domain.
 const NETWORKS: [&DesignKind; 5] =
     [&fat_tree::KIND, &multi_plane::KIND, &photonic_rails::KIND, &mixnet::KIND, &rfabric::KIND];
 
@@ -40,12 +40,10 @@ pub struct UnknownArchitecture {
     pub known: String,
 }
 
-/// Parses the name of a design.
 pub fn parse(text: &str) -> Result<Box<dyn Architecture>, UnknownArchitecture> {
     parse_of(&KINDS, text)
 }
 
-/// Parses the name of a data-centre network.
 pub fn parse_network(text: &str) -> Result<Box<dyn Architecture>, UnknownArchitecture> {
     parse_of(&NETWORKS, text)
 }

@@ -2,8 +2,8 @@
 //! Fat-trees with optical circuit switches in their upper tiers: `rfabric`, `rfabric:thin`,
 //! `rfabric:core`.
 //!
-//! The counts are our own derivation from a three-tier tree (5 switch ports and 6 optical modules
-//! per end point). The parts list of the RFabric paper was not available.
+//! We derived the counts from a three-tier tree (5 switch ports and 6 optical modules per end
+//! point), because the parts list of the RFabric paper was not available.
 
 use super::bill::{Bill, NoBill, Site};
 use super::fat_tree::{DcnCounts, dcn_bill, not_a_domain};
@@ -13,9 +13,10 @@ use super::{Architecture, CannotHold, Cluster, UsableGpus};
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Optical {
     AboveLeaves,
-    /// All tiers above the leaves, next to an electrical core with a quarter of the bandwidth.
+    /// All tiers above the leaves are optical. An electrical core with a quarter of the bandwidth
+    /// exists in addition.
     AboveLeavesThinCore,
-    /// Only the core; leaves and aggregation switch packets.
+    /// Only the core is optical. Leaves and the aggregation tier switch packets.
     Core,
 }
 

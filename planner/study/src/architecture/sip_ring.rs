@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-//! SiP-Ring, `sip-ring`: fixed rings with the size of a group. Any fault loses the ring. (The rule
-//! is our own derivation.)
+//! SiP-Ring, `sip-ring`: fixed rings of the size of a group. Any fault makes its ring unusable.
+//! (The rule is our own derivation.)
 
 use super::blocks::{Blocks, Layout};
 use super::registry::DesignKind;

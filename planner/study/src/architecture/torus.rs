@@ -1,10 +1,10 @@
 // SPDX-License-Identifier: Apache-2.0
-//! Static three-dimensional tori of X·Y·Z GPUs without switches, `torus:8x8x8`.
+//! Static three-dimensional tori of X·Y·Z GPUs, without switches, `torus:8x8x8`.
 //!
-//! A group is a box a·b·c of the torus, with a dividing X, b dividing Y and c dividing Z, so that
-//! the boxes tile it. A box with a faulty node is lost. Nodes are numbered box by box. Unlike
-//! TPUv4, tori cannot be joined, so a group larger than one never fits. (The rule is our own
-//! derivation.)
+//! A group is a box of a·b·c GPUs in the torus. a divides X, b divides Y and c divides Z, so that
+//! boxes tile the torus. A faulty node makes its box unusable. Nodes are numbered box by box.
+//! Unlike TPUv4 cubes, tori cannot be joined, so a group that is larger than one torus never fits.
+//! (The rule is our own derivation.)
 
 use super::blocks::{Blocks, Layout};
 use super::registry::{DesignKind, number};

@@ -1,13 +1,14 @@
 // SPDX-License-Identifier: Apache-2.0
-//! TPUv4: cubes of 64 GPUs joined by optical circuit switches: `tpuv4`, `tpuv4:strict`.
+//! TPUv4, `tpuv4` and `tpuv4:strict`: cubes of 64 GPUs joined by optical circuit switches.
 //!
-//! Two rules for the cost of a fault:
+//! There are two rules for the effect of a fault:
 //!
-//! - block rule: a cube is divided into fixed blocks of one group each, and a block with a faulty
-//!   node is lost. It reproduces the recalled mean waste.
-//! - strict rule: any fault loses the cube (the paper's abstract calls the cube the fault radius).
+//! - block rule: a cube is divided into fixed blocks of one group each, and a faulty node makes its
+//!   block unusable. This rule reproduces the recalled mean waste.
+//! - strict rule: any fault makes the whole cube unusable (the paper's abstract calls the cube the
+//!   fault radius).
 //!
-//! Groups of 64 GPUs or more use any healthy whole cubes, which the optical switches join.
+//! A group of 64 GPUs or more uses any whole healthy cubes, joined by the optical switches.
 
 use super::bill::{Bill, BillLine, NoBill, Site, fibres};
 use super::blocks::{Blocks, Layout};
@@ -21,7 +22,7 @@ const SIDE: u32 = 4;
 const CUBES: u32 = 64;
 /// Gigabytes per second per GPU per direction.
 const GBYTES_PER_S_PER_GPU: f64 = 300.0;
-/// Links on the board of a tray of 2·2·1 GPUs.
+/// Links on the board of a tray with 2·2·1 GPUs.
 const BOARD_LINKS_PER_TRAY: u32 = 4;
 const GPUS_PER_TRAY: u32 = 4;
 /// Optical modules per GPU: 6 faces of 4·4 links.
@@ -91,7 +92,7 @@ impl Architecture for Tpuv4 {
         torus_hops(tp)
     }
 
-    /// A torus that cannot be closed loses a cube. An optical switch is one of 48.
+    /// A failed part leaves a torus open and makes a cube unusable. An optical switch is one of 48.
     fn without(&self, part: &str, _: &Site) -> Vec<(f64, PartLoss)> {
         let loss = match part {
             "palomar-ocs" => PartLoss::Slower { share: 1.0 / 48.0, around: None },
@@ -100,8 +101,8 @@ impl Architecture for Tpuv4 {
         vec![(1.0, loss)]
     }
 
-    /// A cube has 6 faces of 4·4 links that leave it optically, and 3 axes of 4·4 rows of 3
-    /// internal links, some of which are traces on the board of a tray.
+    /// A cube has 6 faces with 4·4 optical links each, and 3 axes with 4·4 rows of 3 internal
+    /// links. Some internal links are traces on the board of a tray.
     fn bill(&self, _: &Site) -> Result<Bill, NoBill> {
         let lines = vec![
             BillLine::new(
@@ -122,9 +123,9 @@ impl Architecture for Tpuv4 {
     }
 }
 
-/// Returns the mean number of links per byte of an all-to-all. From 64 GPUs on, optical links close
-/// each dimension to a ring, and a ring of n adds n/4. Below, a mesh of side s adds (s − 1/s)/3 per
-/// dimension.
+/// Returns the mean number of links that a byte of an all-to-all takes. From 64 GPUs on, optical
+/// links close each dimension to a ring, and a ring of n GPUs adds n/4 links. In a smaller mesh of
+/// side s, each dimension adds (s − 1/s)/3 links.
 pub(super) fn torus_hops(tp: u32) -> f64 {
     let side = f64::from(tp.min(CUBE)).cbrt();
     if tp >= CUBE {

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-//! Faults and arrivals of a window, drawn once for all designs: from rates, or from a trace
-//! resampled to any size.
+//! Faults and arrivals in a window, drawn once for all designs. Faults come from rates or from a
+//! trace that is resampled to any size.
 
 use lightloom_fabric::trace::{
     FaultTrace, Health, NodesError, Synthesis, Timeline, TraceTime, part_fault_probability,
@@ -15,12 +15,12 @@ use crate::architecture::{Architecture, Cluster, PartLoss};
 
 #[derive(Clone, Debug, PartialEq)]
 pub enum FaultModel {
-    /// Nodes fail and are repaired independently, with exponential times.
+    /// Nodes fail and are repaired independently, with exponentially distributed times.
     Exponential {
         mtbf_ms: f64,
         repair_ms: f64,
     },
-    /// Resamples servers of a synthetic trace with the published rate, durations and months.
+    /// Resamples servers from a synthetic trace with the published rate, durations and months.
     Published,
     Trace(String),
 }
@@ -28,7 +28,7 @@ pub enum FaultModel {
 const DAY_MS: u64 = 86_400_000;
 const SERVERS: u32 = 400;
 
-/// Returns one history per factor of the fault rate, with the same arrivals in all of them.
+/// Returns one history per factor on the fault rate. All histories have the same arrivals.
 pub fn histories(
     question: &Question,
     trace: Option<&FaultTrace>,
@@ -61,8 +61,8 @@ pub fn histories(
     factors.iter().map(history).collect()
 }
 
-/// Returns the jobs of every kind in order of arrival: the first at the start, then after
-/// exponential times.
+/// Returns all jobs in order of arrival. The first job of each kind arrives at the start, and the
+/// next ones after exponentially distributed times.
 #[must_use]
 pub fn arrivals(jobs: &[JobKind], window_ms: u64, seed: Seed) -> Vec<Arrival> {
     let mut arrivals = Vec::new();
@@ -79,7 +79,7 @@ pub fn arrivals(jobs: &[JobKind], window_ms: u64, seed: Seed) -> Vec<Arrival> {
     arrivals.into_iter().map(|(_, _, arrival)| arrival).collect()
 }
 
-/// Draws an exponential time with this mean, at least one millisecond.
+/// Draws an exponentially distributed time with this mean, but at least one millisecond.
 fn drawn(random: &mut Stream, mean_ms: f64) -> f64 {
     (-(1.0 - random.random::<f64>()).ln() * mean_ms).max(1.0)
 }
@@ -108,10 +108,11 @@ fn exponential(
     Timeline::from_intervals(cluster.nodes, window, intervals)
 }
 
-/// Gives each server of the cluster the faults of servers of the trace, drawn with replacement. All
-/// start at the same drawn day of the trace, so that simultaneous faults stay together. Each has
-/// its own hour, so that copies of one server do not fail at the same instant. On average, `factor`
-/// servers of the trace are used per server.
+/// Gives each server in the cluster the faults of servers from the trace, drawn with replacement.
+/// All servers start on the same random day of the trace, so that simultaneous faults stay
+/// together. The starting hour is drawn for each server, so that copies of one server do not fail
+/// at the same instant. On average, a server in the cluster gets the faults of `factor` servers
+/// from the trace.
 fn resampled(
     trace: &FaultTrace,
     cluster: Cluster,
@@ -156,7 +157,7 @@ fn resampled(
     Ok(Timeline::from_intervals(cluster.nodes, window, intervals))
 }
 
-/// The seed of a history and its factor of the fault rate.
+/// The seed of a history and its factor on the fault rate.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct Draw {
     pub(super) factor: f64,
@@ -164,7 +165,7 @@ pub(super) struct Draw {
 }
 
 impl Draw {
-    /// Returns a history with the faults of the other parts of a candidate's bills.
+    /// Returns `history` with the faults of the parts other than nodes in a candidate's bills.
     pub(super) fn with_parts(
         self,
         question: &Question,
@@ -200,8 +201,8 @@ impl Draw {
         history
     }
 
-    /// Adds the faults of all parts of one name: a process with the summed rate, each at a random
-    /// GPU.
+    /// Adds the faults of all parts with the same name. They form one process with the sum of all
+    /// rates, and each fault hits a random GPU.
     fn of_part(
         self,
         question: &Question,
@@ -260,7 +261,7 @@ impl Draw {
     }
 }
 
-/// Draws the GPU that each change hits. Nodes that fail at the same instant hit the same GPU.
+/// Draws the GPU that each change affects. Changes at the same instant affect the same GPU.
 fn hits(faults: &Timeline, seed: Seed) -> Vec<f64> {
     let mut random = seed.stream("which GPU a fault hits", 0);
     let mut last: Option<(TraceTime, f64)> = None;

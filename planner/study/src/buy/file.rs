@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-//! The buy file: its format and the checks that report every mistake in it.
+//! The format of the buy file, and checks that report every mistake in it.
 
 mod answer;
 mod parts;
@@ -18,13 +18,14 @@ use crate::architecture::{Architecture, Cluster, FaultPolicy, NicRate, parse, pa
 
 const MS_PER_DAY: f64 = 86_400_000.0;
 
-/// What to buy: workload, size, budget, operating cost, faults, and the candidate designs.
+/// A question about a purchase: workload, size, budget, operating cost, faults, and candidate
+/// designs.
 #[derive(Clone, Debug, Deserialize, JsonSchema)]
 #[serde(deny_unknown_fields)]
 pub struct BuyFile {
     /// Name of the question.
     pub name: String,
-    /// GPUs wanted.
+    /// Number of GPUs wanted.
     pub gpus: u32,
     /// GPUs per node. A node fails as a whole.
     #[serde(default = "four")]
@@ -36,7 +37,7 @@ pub struct BuyFile {
     #[serde(default)]
     pub budget_usd: Option<f64>,
     /// The data-centre network of every design in addition to its domains, such as `fat-tree:128`.
-    /// Not part of the cost if absent.
+    /// If absent, networks are not part of the cost.
     #[serde(default)]
     pub network: Option<String>,
     /// Rate of each GPU's single network card in Gb/s: 100, 200, 400 or 800.
@@ -46,7 +47,7 @@ pub struct BuyFile {
     pub designs: Vec<DesignRecord>,
     /// The workload.
     pub workload: WorkloadRecord,
-    /// How jobs save their work.
+    /// The checkpoint settings of jobs.
     pub checkpoint: CheckpointRecord,
     /// The fault model of nodes.
     pub faults: FaultsRecord,
@@ -58,11 +59,12 @@ pub struct BuyFile {
     pub running: RunningRecord,
 }
 
-/// The fault rate of one kind of part. Parts fail independently with exponential times.
+/// The fault rate of one kind of part. Parts fail independently, with exponentially distributed
+/// times.
 #[derive(Clone, Debug, Deserialize, JsonSchema)]
 #[serde(deny_unknown_fields)]
 pub struct PartFaultRecord {
-    /// Name in the price file.
+    /// Name of the part in the price file.
     pub part: String,
     /// Mean hours from repair to fault of one part.
     pub mtbf_hours: f64,
@@ -74,9 +76,9 @@ pub struct PartFaultRecord {
 #[derive(Clone, Debug, Deserialize, JsonSchema)]
 #[serde(deny_unknown_fields)]
 pub struct DesignRecord {
-    /// Name, as accepted by `lightloom compare --arch`: `khop:3`, `nvl:72`.
+    /// Name as for `lightloom compare --arch`, such as `khop:3` or `nvl:72`.
     pub design: String,
-    /// Its data-centre network, if it is not the network of the file.
+    /// Data-centre network of this design, if different from the network of the file.
     #[serde(default)]
     pub network: Option<String>,
     /// Response to a faulty node. Default: the policy that the design was made for.
@@ -85,7 +87,7 @@ pub struct DesignRecord {
     /// Warm spare nodes per domain, with `policy: backup`.
     #[serde(default)]
     pub spares: Option<u32>,
-    /// Response of its jobs to the loss of a node. Default: the usual response under this policy.
+    /// Response of jobs to the loss of a node. Default: the usual response under this policy.
     #[serde(default)]
     pub answer: Option<AnswerRecord>,
     /// Minutes from a fault to the next step, if different from `checkpoint`.
@@ -99,28 +101,29 @@ pub struct DesignRecord {
 pub struct WorkloadRecord {
     /// GPUs per tensor-parallel group.
     pub tp: u32,
-    /// Peak of a GPU in TFLOP/s.
+    /// Peak performance of a GPU in TFLOP/s.
     pub peak_tflops: f64,
-    /// Share of the peak that jobs reach on the reference network without faults. Taken from
-    /// `step.from` if that is given.
+    /// Share of peak performance that jobs reach on the reference network without faults. If
+    /// `step.from` is set, the value comes from that result.
     #[serde(default)]
     pub mfu: Option<f64>,
-    /// The step on the reference network and its shares of communication.
+    /// The step on the reference network, with its shares of communication.
     pub step: StepRecord,
     /// The jobs.
     pub jobs: Vec<JobRecord>,
 }
 
-/// Shares of a step on a network that joins all GPUs at one rate. The rest is computation.
+/// Shares of a step on a reference network that joins all GPUs at the same rate. The rest of the
+/// step is computation.
 #[derive(Clone, Debug, Deserialize, JsonSchema)]
 #[serde(deny_unknown_fields)]
 pub struct StepRecord {
-    /// Path of a result of `lightloom mfu --format json` next to this file, for the planned job or
-    /// with the constants of measured runs. Seconds, shares and `mfu` come from its first row and
-    /// must not be set here.
+    /// Path of a result of `lightloom mfu --format json`, relative to this file, for the planned
+    /// job or with the constants of measured runs. Its first row gives the seconds, the shares and
+    /// `mfu`, which must not be set here.
     #[serde(default)]
     pub from: Option<String>,
-    /// Seconds per step, which decide how much of a step a fault costs.
+    /// Seconds per step. They determine the cost of a fault within a step.
     #[serde(default = "ten")]
     pub seconds: f64,
     /// Bandwidth per GPU and direction on the reference network, in GB/s.
@@ -128,13 +131,13 @@ pub struct StepRecord {
     /// Share of tensor-parallel communication.
     #[serde(default)]
     pub tensor_parallel: f64,
-    /// Share of all-to-all among the GPUs of a group (experts).
+    /// Share of expert all-to-alls among the GPUs of a group.
     #[serde(default)]
     pub all_to_all: f64,
     /// Share of data-parallel communication.
     #[serde(default)]
     pub data_parallel: f64,
-    /// Time of data-parallel traffic across ToRs ÷ time under one ToR.
+    /// Time of data-parallel traffic across ToRs ÷ its time under one ToR.
     #[serde(default = "one")]
     pub cross_tor_slowdown: f64,
     /// Nodes per ToR.
@@ -142,21 +145,21 @@ pub struct StepRecord {
     pub nodes_per_tor: u32,
 }
 
-/// A recurring job. The first arrives at the start.
+/// A recurring job. The first one arrives at the start.
 #[derive(Clone, Debug, Deserialize, JsonSchema)]
 #[serde(deny_unknown_fields)]
 pub struct JobRecord {
     /// Name of the job.
     pub name: String,
-    /// GPUs held, in whole groups.
+    /// Number of GPUs of the job, in whole groups.
     pub gpus: u32,
-    /// Days of its steps on the reference network, without faults and checkpoints.
+    /// Length of the job on the reference network, without faults and checkpoints, in days.
     pub days: f64,
-    /// Mean days between two arrivals.
+    /// Mean number of days between two arrivals.
     pub every_days: f64,
 }
 
-/// How jobs save their work.
+/// The checkpoint settings of jobs.
 #[derive(Clone, Debug, Deserialize, JsonSchema)]
 #[serde(deny_unknown_fields)]
 pub struct CheckpointRecord {
@@ -169,7 +172,7 @@ pub struct CheckpointRecord {
     /// Minutes to move to a warm spare.
     #[serde(default = "two_minutes")]
     pub migrate_minutes: f64,
-    /// Minutes until a job continues with fewer GPUs, and again until it is complete.
+    /// Minutes that a job takes to continue with fewer GPUs, and later to become complete again.
     #[serde(default = "one")]
     pub reform_minutes: f64,
     /// Seconds until a job detects the loss of a node.
@@ -181,7 +184,7 @@ pub struct CheckpointRecord {
 #[derive(Clone, Debug, Deserialize, JsonSchema)]
 #[serde(rename_all = "snake_case", deny_unknown_fields)]
 pub enum FaultsRecord {
-    /// Nodes fail independently, with exponential times.
+    /// Nodes fail independently, with exponentially distributed times.
     Exponential(ExponentialRecord),
     /// The published rate, durations and months (docs/traces.md), for any number of servers.
     Published(NothingRecord),
@@ -189,7 +192,7 @@ pub enum FaultsRecord {
     Trace(String),
 }
 
-/// Exponential times.
+/// Exponentially distributed times.
 #[derive(Clone, Debug, Deserialize, JsonSchema)]
 #[serde(deny_unknown_fields)]
 pub struct ExponentialRecord {
@@ -208,9 +211,9 @@ pub struct NothingRecord {}
 #[derive(Clone, Debug, Deserialize, JsonSchema)]
 #[serde(deny_unknown_fields)]
 pub struct RunningRecord {
-    /// Depreciation period of the purchase in years, in equal parts.
+    /// Depreciation period of the purchase in years. Depreciation is linear.
     pub service_years: f64,
-    /// Watts per GPU with its share of the server.
+    /// Watts per GPU, including its share of the server.
     pub gpu_watts: f64,
     /// US dollars per kilowatt-hour.
     pub usd_per_kwh: f64,
@@ -238,7 +241,7 @@ const fn one() -> f64 {
     1.0
 }
 
-/// Reads a buy file. `file` is its name in messages. A trace that it names is not opened.
+/// Reads a buy file. `file` is its name in messages. Does not open a trace that the file names.
 pub fn load_buy(file: &str, bytes: &[u8]) -> (Option<Question>, Vec<Diagnostic>) {
     document::load(file, bytes, question)
 }
@@ -246,7 +249,7 @@ pub fn load_buy(file: &str, bytes: &[u8]) -> (Option<Question>, Vec<Diagnostic>)
 /// The help text for an unusable value in a file.
 const REMEDY: &str = "for valid values, see docs/buy.md";
 
-/// Reports an error at `path` of a buy file that was read, for a reason outside the file.
+/// Reports an error at `path` in a buy file for a reason outside the file.
 #[must_use]
 pub fn refuse_buy(file: &str, bytes: &[u8], path: &str, message: String) -> Vec<Diagnostic> {
     let refuse = |_: BuyFile, check: &mut Check<'_>| -> Option<()> {

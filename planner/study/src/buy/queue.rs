@@ -1,10 +1,10 @@
 // SPDX-License-Identifier: Apache-2.0
-//! Chooses the waiting jobs that start: in order of arrival, with later jobs first if they delay no
-//! earlier one (EASY backfill).
+//! Chooses the waiting jobs that start: in order of arrival, but a later job may start first if it
+//! does not delay the first waiting job (EASY backfill).
 //!
 //! The first job that does not fit gets a reservation for the time when enough running jobs have
-//! ended. A later job starts if it fits now, and either ends by then or leaves enough GPUs for the
-//! first. End times assume no further faults.
+//! ended. A later job starts if it fits now and either ends before that time or leaves enough GPUs
+//! for the reserved job. End times assume no further faults.
 
 #[derive(Clone, Copy, Debug)]
 pub(super) struct Waiting {
@@ -13,8 +13,8 @@ pub(super) struct Waiting {
     pub(super) takes: i128,
 }
 
-/// Returns the jobs that start now. `waiting` is in order of arrival, `running` gives the end and
-/// the GPUs of each job, and `free` is the number of free GPUs.
+/// Returns the jobs that start now. `waiting` is in order of arrival, `running` has the end and the
+/// GPUs of each job, and `free` is the number of free GPUs.
 pub(super) fn starts(
     waiting: impl IntoIterator<Item = Waiting>,
     mut running: impl Iterator<Item = (i128, u32)>,
@@ -48,8 +48,8 @@ pub(super) fn starts(
     started
 }
 
-/// Returns when `gpus` are free, and how many more are free then. If too few GPUs work, returns the
-/// maximum time and all GPUs that are free now.
+/// Returns the time when `gpus` are free, and how many additional GPUs are free then. If there are
+/// not enough working GPUs, returns the maximum time and all GPUs that are free now.
 fn reservation(ends: &[(i128, u32)], free: u32, gpus: u32) -> (i128, u32) {
     let mut then = free;
     for (end, more) in ends {

@@ -1,9 +1,9 @@
 // SPDX-License-Identifier: Apache-2.0
-//! Simulates jobs over months of faults on one design: which job holds which GPUs, and the use of
-//! every GPU-picosecond.
+//! Simulates jobs over months of faults on one design: assigns GPUs to jobs, and accounts for every
+//! GPU-picosecond.
 //!
-//! Training progress, policies and causes of lost time are shared with monthly scenarios
-//! ([`lightloom_planner::goodput`]). This module adds what only a cluster with several jobs has:
+//! Training progress, policies and causes of lost time are the same as in monthly scenarios
+//! ([`lightloom_planner::goodput`]). This module adds features of a cluster with several jobs:
 //! arrivals, a queue with backfill, and groups lost to faults. The job on a faulty node loses the
 //! time that its policy states. If groups are lost, the jobs that arrived last stop until the
 //! others fit.
@@ -22,7 +22,7 @@ pub(super) const MILLISECOND: i128 = 1_000_000_000;
 pub struct Arrival {
     pub at_ms: u64,
     pub gpus: u32,
-    /// Milliseconds of its steps on the reference network.
+    /// Length of the job on the reference network, in milliseconds.
     pub work_ms: u64,
 }
 
@@ -30,14 +30,14 @@ pub struct Arrival {
 pub struct SlowPart {
     pub from_ms: u64,
     pub until_ms: u64,
-    /// Position among the healthy GPUs: from 0 to 1 along the running jobs.
+    /// Position among the healthy GPUs, from 0 to 1 in the order of running jobs.
     pub place: f64,
-    /// Increase of the job's step time, as a share.
+    /// Relative increase in the job's step time.
     pub slower: f64,
     pub exchange: SlowExchange,
 }
 
-/// The communication of a job; both kinds follow each other in a step.
+/// The kind of communication that a slow part affects. Both kinds follow each other in a step.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum SlowExchange {
     Inside,
@@ -45,13 +45,13 @@ pub enum SlowExchange {
     Between,
 }
 
-/// Events that are the same for every design, except that faults of other parts of a bill are
-/// specific to a design.
+/// Events in the simulated window. They are the same for every design, except for the faults of
+/// parts other than nodes.
 #[derive(Clone, Debug)]
 pub struct History {
     pub faults: Timeline,
-    /// The GPU that each change of `faults` hits, as a position among the healthy GPUs from 0 to 1
-    /// along the running jobs.
+    /// For each change in `faults`, the affected GPU as a position among the healthy GPUs, from 0
+    /// to 1 in the order of running jobs.
     pub hits: Vec<f64>,
     pub arrivals: Vec<Arrival>,
     pub slow: Vec<SlowPart>,
@@ -67,7 +67,7 @@ pub struct Rules {
     /// Step time ÷ step time on the reference network.
     pub stretch: f64,
     pub step: i128,
-    /// Recovery policy of a job; its checkpoint interval counts steps of this design.
+    /// Recovery policy of a job. Its checkpoint interval is in steps on this design.
     pub job: Policy,
     /// Minimum share of parts that an elastic job needs to continue.
     pub least: f64,
@@ -101,9 +101,9 @@ impl Rules {
 /// GPU-picoseconds by use, and counts of events.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Spent {
-    /// In steps that count, at the speed without faults.
+    /// Time in steps that were not lost, at the speed without faults.
     pub useful: i128,
-    /// Lost time by cause. Together with `useful` it covers all GPUs all the time.
+    /// Lost time by cause. Together with `useful`, it covers all GPUs at all times.
     pub lost: BTreeMap<Cause, i128>,
     /// Time during which jobs had their GPUs.
     pub allocated: i128,
@@ -133,25 +133,25 @@ impl Spent {
 
 struct Arrived<'a> {
     training: Training<'a>,
-    /// Useful picoseconds per GPU until it ends.
+    /// Useful picoseconds per GPU until the job ends.
     work: i128,
-    /// Time up to which the job is accounted for.
+    /// The job's time is accounted for until this moment.
     counted: i128,
-    /// While running: end time without another fault. While waiting: run time.
+    /// End time without another fault if the job is running, and run time if it is waiting.
     ends: i128,
-    /// Time of its last node failure. Nodes of a server that fail simultaneously are one
+    /// Time of the job's last node failure. Nodes of a server that fail simultaneously count as one
     /// interruption.
     hit_at: Option<i128>,
-    /// Number of times that the job gave up its groups. It then no longer uses the slow parts
-    /// there.
+    /// Number of times that the job gave up its groups. After that, it no longer uses the slow
+    /// parts there.
     moves: u32,
-    /// Its failed slow parts, each with the increase of the step time.
+    /// The job's failed slow parts, each with the increase in step time.
     slow: BTreeMap<usize, (SlowExchange, i128)>,
 }
 
 impl Arrived<'_> {
-    /// In each kind of communication the slowest part determines the speed, so only one of several
-    /// parts counts.
+    /// Returns the increase in step time. The slowest part determines the speed of each kind of
+    /// communication, so only one part per kind counts.
     fn slower(&self) -> i128 {
         let most = |exchange| {
             let of = self.slow.values().filter(|(of, _)| *of == exchange);
@@ -168,12 +168,12 @@ impl Arrived<'_> {
         self.training.advance(now - std::mem::replace(&mut self.counted, now));
     }
 
-    /// Returns the GPUs of a part that it can leave out.
+    /// Returns the number of GPUs in a part that the job can leave out.
     fn part(&self) -> u32 {
         self.training.job.gpus as u32 / self.training.job.replicas.count
     }
 
-    /// Leaves one more part out. Returns whether enough is left.
+    /// Leaves out one more part. Returns false if too few parts would remain.
     fn leave_out(&mut self) -> bool {
         self.training.left_out += 1;
         if self.training.has_too_few() {
@@ -196,13 +196,12 @@ struct Fleet<'a> {
     running: BTreeSet<u32>,
     waiting: BTreeSet<u32>,
     wanted: u64,
-    /// For every failed slow part: the job that it slows, and the job's number of moves at that
+    /// For each failed slow part, the job that it slows, and the value of the job's `moves` at that
     /// time.
     slowed: Vec<Option<(u32, u32)>>,
     spent: Spent,
 }
 
-/// Runs a history on a design.
 pub fn run(
     design: &dyn Architecture,
     cluster: Cluster,
@@ -252,7 +251,7 @@ pub fn run(
         let soonest = [next_end, next_change, next_slow, next_arrival].into_iter().flatten().min();
         let Some(at) = soonest.filter(|at| *at < window) else { break };
         fleet.pass_until(at);
-        // Order at the same instant: jobs that finish, then nodes, then slow parts, then arrivals.
+        // At the same instant, handle finished jobs first, then nodes, slow parts and arrivals.
         if next_end == Some(at) {
             fleet.finish();
         } else if next_change == Some(at) {
@@ -343,7 +342,8 @@ impl<'a> Fleet<'a> {
         }
     }
 
-    /// Returns the job that holds the GPU at `place`, counted along the jobs in order of arrival.
+    /// Returns the job that holds the GPU with the number `place`, counted over running jobs in
+    /// order of arrival.
     fn holder(&self, place: u32) -> Option<u32> {
         let mut end = 0;
         self.running.iter().copied().find(|id| {
@@ -352,7 +352,7 @@ impl<'a> Fleet<'a> {
         })
     }
 
-    /// Handles the failure or repair of a part that slows the job on it.
+    /// Handles the failure or repair of a part that slows a job.
     fn slow(&mut self, at: usize, part: &SlowPart, begins: bool) {
         let slowed = match begins {
             true => {
@@ -379,8 +379,8 @@ impl<'a> Fleet<'a> {
         }
     }
 
-    /// Handles the failure of a node of a running job. `has_spare` says whether its domain has a
-    /// warm spare.
+    /// Handles the failure of a node in a running job. `has_spare` states whether the node's domain
+    /// has a warm spare.
     fn hit(&mut self, id: u32, has_spare: bool) {
         let usable = self.state.usable_gpus();
         let job = &mut self.jobs[id as usize];
@@ -401,7 +401,7 @@ impl<'a> Fleet<'a> {
         if is_known {
             return;
         }
-        // Without a warm spare in the domain the job cannot move. No other response needs one.
+        // A job cannot migrate without a warm spare in the domain. Other responses need no spare.
         let has_none = !has_spare && matches!(self.rules.job.answer, Answer::Migrate { .. });
         let dead = if has_none { job.training.job.replicas.count } else { 1 };
         let step = job.training.in_step().max(1);
@@ -454,7 +454,7 @@ impl<'a> Fleet<'a> {
         }
     }
 
-    /// Lets elastic jobs take back the parts they left out, in order of arrival.
+    /// Lets elastic jobs, in order of arrival, take back the parts that they left out.
     fn take_up(&mut self) {
         let Answer::Elastic { rejoin, .. } = self.rules.job.answer else { return };
         for id in &self.running {

@@ -1,11 +1,11 @@
 // SPDX-License-Identifier: Apache-2.0
-//! Computes how a design's links and placement lengthen the step of a job.
+//! Computes the effect of a design's links and placement on a job's step time.
 //!
-//! `stretch = compute + tp·B/b + a2a·h·B/b + dp·(1 + (slowdown − 1)·cross)`. The shares are those
-//! of a step on the reference network, where every GPU has B GB/s to any other. b is the design's
-//! rate, h the mean hops of an all-to-all in a group, and cross the share of inner data-parallel
-//! hops that leave their ToR. A network whose circuits follow the phases of a step lengthens all of
-//! it.
+//! `stretch = compute + tp·B/b + a2a·h·B/b + dp·(1 + (slowdown − 1)·cross)`. The shares refer to a
+//! step on the reference network, where every GPU has B GB/s to any other GPU. b is the design's
+//! rate, h the mean number of hops for an all-to-all in a group, and cross the share of inner
+//! data-parallel hops that cross ToRs. A network whose circuits follow the phases of a step
+//! lengthens the whole step.
 
 use lightloom_units::seed::Seed;
 
@@ -15,28 +15,28 @@ use crate::compare::{CrossTorQuestion, NodeFaultRatio, cross_tor_shares};
 
 const SNAPSHOTS: u64 = 2;
 
-/// Shares of a step on the reference network, with its parameters.
+/// The shares of a step on the reference network, and the parameters of that network.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub struct Speed {
     pub tensor_parallel: f64,
-    /// Share of all-to-all among the GPUs of a group.
+    /// Share of all-to-alls among the GPUs of a group.
     pub all_to_all: f64,
     pub data_parallel: f64,
-    /// Rate per direction on the reference network.
+    /// Rate per GPU and direction on the reference network.
     pub at_gbytes_per_s: f64,
-    /// Time of data-parallel traffic across ToRs ÷ time under one ToR.
+    /// Time of data-parallel traffic across ToRs ÷ its time under one ToR.
     pub cross_tor_slowdown: f64,
     pub nodes_per_tor: u32,
 }
 
 #[derive(Clone, Copy, Debug, Default, PartialEq)]
 pub(super) struct StepTime {
-    /// Ratio to the step time on the reference network.
+    /// Step time ÷ step time on the reference network.
     pub(super) stretch: f64,
     pub(super) cross_tor_share: f64,
-    /// Share of the step in communication within groups.
+    /// Share of communication within groups in the step.
     pub(super) inside: f64,
-    /// Share of the step in communication between groups.
+    /// Share of communication between groups in the step.
     pub(super) between: f64,
 }
 
@@ -76,8 +76,8 @@ impl Speed {
         }
     }
 
-    /// Returns the planner's crossing share at the mean share of faulty nodes. Zero for designs
-    /// without a line along ToRs.
+    /// Returns the planner's crossing share at the mean share of faulty nodes. 0 if the design has
+    /// no line of nodes along ToRs.
     fn crossing(
         &self,
         question: &Question,
@@ -106,7 +106,7 @@ impl Speed {
         };
         match cross_tor_shares(&asked).as_deref() {
             Ok([point]) if point.fits > 0.0 => point.orchestrated_mean,
-            // If the largest job does not fit at the mean, every hop counts as crossing.
+            // If the largest job does not fit at that share, all hops count as crossing.
             _ => 1.0,
         }
     }

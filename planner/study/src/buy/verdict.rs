@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-//! Turns the accounts into a recommendation: rows, the Pareto front, the winner, and when it
-//! changes.
+//! Turns the accounts into a recommendation: rows, the Pareto front, the winner, and conditions
+//! that make another design win.
 
 use std::cmp::Ordering;
 use std::collections::BTreeMap;
@@ -17,28 +17,28 @@ const MS_PER_YEAR: f64 = 365.25 * 86_400_000.0;
 const PS_PER_YEAR: f64 = 1e9 * MS_PER_YEAR;
 const HOURS_PER_YEAR: f64 = 365.25 * 24.0;
 const ENERGY: &str = "kilowatt-hour";
-/// Maximum factor for changing a single price.
+/// Maximum factor for the change of a single price.
 const WIDEST: f64 = 10.0;
-/// Share of unneeded GPU-hours above which the sentence mentions them.
+/// The sentence mentions idle GPU-hours from this share on.
 const UNWANTED: f64 = 0.05;
-/// Relative difference below which designs cost the same.
+/// Designs with a relative cost difference below this value cost the same.
 const SAME: f64 = 1e-6;
 /// Maximum number of indistinguishable designs named in the sentence.
 const LEVEL: usize = 3;
 const FLIPS: usize = 6;
 
-/// The recommended design, and when another one wins.
+/// The recommended design, and conditions that make another design win.
 #[derive(Clone, Debug, PartialEq, Serialize)]
 pub struct Verdict {
-    /// One sentence, with its range of validity.
+    /// The recommendation as one sentence, with its range of validity.
     pub sentence: String,
-    /// The winning design. `None` if none can be bought.
+    /// The winning design. `None` if no design does useful work.
     pub winner: Option<String>,
-    /// Its cost per useful PFLOP-year in the cheapest and the most expensive draw. `None` if none
-    /// can be bought.
+    /// The winner's cost per useful PFLOP-year in the cheapest and the most expensive draw. `None`
+    /// if there is no winner.
     pub usd_over_draws: Option<[f64; 2]>,
-    /// Designs that are cheaper than the winner in another draw, so that the draws cannot
-    /// distinguish them. In the order of the rows.
+    /// Designs that the draws cannot distinguish from the winner, because they are cheaper in some
+    /// draw. They are in the order of the rows.
     pub level: Vec<NextDesign>,
     /// The cheapest design that costs more in every draw.
     pub next: Option<NextDesign>,
@@ -46,7 +46,7 @@ pub struct Verdict {
     /// Other designs that may be cheaper within the price ranges, nearest first.
     pub within_prices: Vec<Rival>,
     pub by_fault_rate: Vec<FaultFlip>,
-    /// Changes of a single price that make another design win, nearest to the current price first.
+    /// Changes in a single price that make another design win, smallest change first.
     pub by_price: Vec<PriceFlip>,
 }
 
@@ -54,10 +54,10 @@ pub struct Verdict {
 #[derive(Clone, Debug, PartialEq, Serialize)]
 pub struct NextDesign {
     pub design: String,
-    /// Relative distance of the winner's lower price.
+    /// Relative cost advantage of the winner.
     pub below: f64,
-    /// Minimum and maximum of that distance over all draws, with the same faults and arrivals for
-    /// both designs.
+    /// Minimum and maximum of this advantage over all draws. Both designs have the same faults and
+    /// arrivals in each draw.
     pub below_over_draws: [f64; 2],
 }
 
@@ -68,21 +68,22 @@ pub struct DrawFlip {
     pub winner: Option<String>,
 }
 
-/// Another design compared with the winner, over the price ranges. A part costs the same in both.
+/// Another design compared with the winner over all price ranges. A part has the same price in both
+/// designs.
 #[derive(Clone, Debug, PartialEq, Serialize)]
 pub struct Rival {
     pub design: String,
-    /// Additional dollars per useful PFLOP-year compared with the winner, at the prices most
-    /// favourable to it. Negative if it may be cheaper.
+    /// Additional dollars per useful PFLOP-year compared with the winner, at the most favourable
+    /// prices for this design. Negative if it may be cheaper.
     pub least_more_usd: f64,
-    /// Additional dollars per useful PFLOP-year compared with the winner, at the prices least
-    /// favourable to it.
+    /// Additional dollars per useful PFLOP-year compared with the winner, at the least favourable
+    /// prices for this design.
     pub most_more_usd: f64,
 }
 
 #[derive(Clone, Debug, PartialEq, Serialize)]
 pub struct FaultFlip {
-    /// Factor of the requested fault rate.
+    /// Factor on the requested fault rate.
     pub factor: f64,
     /// The winner. `None` without useful work.
     pub winner: Option<String>,
@@ -101,7 +102,7 @@ pub(super) fn price_of(row: &Row) -> f64 {
     row.usd_per_pflop_year.unwrap_or(f64::INFINITY)
 }
 
-/// Orders rows by the cost per useful PFLOP-year, then by name, independent of their order in the
+/// Orders rows by cost per useful PFLOP-year and then by name, independent of their order in the
 /// file.
 pub(super) fn cheaper(a: &Row, b: &Row) -> Ordering {
     let text = |row: &Row| (row.design.clone(), row.policy.clone());
@@ -223,7 +224,7 @@ pub(super) fn judge(
     let (level, next) = beside(rows, elsewhere);
     let mut tied = winners(rows);
     tied.extend(level.iter().map(|one| one.design.clone()));
-    // If designs cost the same elsewhere, prefer one that wins here.
+    // Of designs that cost the same in another draw, prefer one that wins in this draw.
     let best = |rows: &[Row]| {
         let first = rows
             .iter()
@@ -258,8 +259,8 @@ pub(super) fn judge(
     verdict
 }
 
-/// Returns the minimum and maximum over all draws of `figure`, computed from the prices of two
-/// rows. `None` if a row has no price in one of the draws.
+/// Returns the minimum and maximum over all draws of a figure computed from the costs of two rows.
+/// `None` if a row has no cost in one of the draws.
 fn over_draws(
     elsewhere: &Elsewhere,
     first: &Row,
@@ -281,8 +282,8 @@ fn over_draws(
     range
 }
 
-/// Returns the designs that are cheaper than the winner in some draw, and the cheapest of the
-/// others.
+/// Returns the designs that are cheaper than the winner in some draw, and the cheapest other
+/// design.
 fn beside(rows: &[Row], elsewhere: &Elsewhere) -> (Vec<NextDesign>, Option<NextDesign>) {
     let Some(first) = rows.first() else { return Default::default() };
     let below = |first: f64, next: f64| 1.0 - first / next;
@@ -299,9 +300,9 @@ fn beside(rows: &[Row], elsewhere: &Elsewhere) -> (Vec<NextDesign>, Option<NextD
     (level, dearer.into_iter().next())
 }
 
-/// Returns every other design with useful work, and its distance to the first over the price
-/// ranges. The difference in cost is a sum over parts. Its extremes therefore have each price at
-/// the end of its range that favours one of the two designs.
+/// Returns every other design with useful work, and its cost difference from the first design over
+/// all price ranges. The difference is a sum over parts, so each price is at one end of its range
+/// in either extreme.
 fn rivals(rows: &[Row], prices: &PriceList) -> Vec<Rival> {
     let Some(first) = rows.first().filter(|row| row.useful_pflop_years > 0.0) else {
         return Vec::new();
@@ -338,13 +339,12 @@ pub(super) fn winners(rows: &[Row]) -> Vec<String> {
     rows.iter().take_while(|row| is_as_cheap(row, first)).map(name).collect()
 }
 
-/// Returns whether a row costs at most `usd`, within one part per million.
+/// Returns whether a row costs no more than `usd`, within one part per million.
 fn is_as_cheap(row: &Row, usd: f64) -> bool {
     price_of(row).is_finite() && price_of(row) <= usd * (1.0 + SAME)
 }
 
-/// Builds the sentence. `beyond` lists prices at which a design not named in the sentence is
-/// cheapest.
+/// Builds the sentence. `beyond` lists prices that make a design outside the sentence the cheapest.
 fn sentence(verdict: &Verdict, first: &Row, rows: &[Row], beyond: &[PriceFlip]) -> String {
     let mut tied = winners(rows);
     let mut text = format!("Buy {}", tied.join(" or "));
@@ -359,7 +359,7 @@ fn sentence(verdict: &Verdict, first: &Row, rows: &[Row], beyond: &[PriceFlip]) 
         if more > 0 {
             text += &format!(" or {more} more");
         }
-        text += &format!(", which {draws} draws of faults and arrivals do not tell apart");
+        text += &format!(", which {draws} draws of faults and arrivals cannot distinguish");
         tied.extend(verdict.level.iter().map(|other| other.design.clone()));
     }
     text += &format!(": ${} a useful PFLOP-year", whole(price_of(first)));
@@ -406,7 +406,7 @@ fn inside(verdict: &Verdict, tied: &[String]) -> String {
     format!("; {who} is the cheapest {text}")
 }
 
-/// Describes where a design that the sentence does not offer wins.
+/// Describes conditions that make a design outside the recommendation win.
 fn outside(verdict: &Verdict, tied: &[String], beyond: &[PriceFlip]) -> String {
     let is_other = |rival: &&Rival| rival.least_more_usd < 0.0 && !tied.contains(&rival.design);
     let open: Vec<&str> =
@@ -435,7 +435,7 @@ fn whole(usd: f64) -> String {
     thousands(&format!("{usd:.0}"))
 }
 
-/// Describes the nearest fault rates and prices where a design beyond the choice wins.
+/// Describes the nearest fault rates and prices that make a design outside `tied` win.
 fn flips(verdict: &Verdict, tied: &[String], beyond: &[PriceFlip]) -> Vec<String> {
     let other = |flip: &&FaultFlip| flip.winner.as_ref().is_some_and(|other| !tied.contains(other));
     let rates = &verdict.by_fault_rate;
@@ -454,9 +454,8 @@ fn beyond_price(flip: &PriceFlip) -> String {
     format!("at {} {side} ${:.2} ({:.2} ×)", flip.part, flip.usd, flip.factor)
 }
 
-/// Returns, for every single price, the nearest factor on either side at which a design is cheaper
-/// than all of `choice`. Those are the cheapest designs, and those that the draws cannot
-/// distinguish from them.
+/// Changes one price at a time. Returns the nearest factor, above and below 1, that makes another
+/// design cheaper than every design in `choice`.
 fn price_flips(
     question: &Question,
     rows: &[Row],
@@ -500,9 +499,8 @@ fn price_flips(
     flips
 }
 
-/// Returns the factor nearest to 1, within [`WIDEST`], at which `row` is as cheap as the cheapest
-/// of `chosen`, and cheaper beyond. Costs are linear in a price, so `row` is cheaper in an interval
-/// of factors.
+/// Returns the factor nearest to 1, within [`WIDEST`], beyond which `row` is cheaper than every row
+/// in `chosen`. Costs are linear in a price, so `row` is cheaper in an interval of factors.
 fn nearest_factor(row: &Row, chosen: &[&Row], part: &str) -> Option<f64> {
     let line = |row: &Row| {
         let usd = row.parts.iter().find(|(name, _)| name == part).map_or(0.0, |(_, usd)| *usd);

@@ -1,9 +1,10 @@
 // SPDX-License-Identifier: Apache-2.0
-//! Measures the data-parallel traffic that leaves its ToR as nodes fail, with a lower bound over
+//! Measures the data-parallel traffic across ToRs at rising node faults, and its lower bound over
 //! all placements.
 //!
-//! The metric is that of [`lightloom_planner::khop::cross_tor`] (docs/metrics.md): hops of the
-//! inner data-parallel rings between different ToRs ÷ all such hops.
+//! The metric is the crossing share from [`lightloom_planner::khop::cross_tor`] (docs/metrics.md):
+//! the hops of inner data-parallel rings between different ToRs, divided by all hops of these
+//! rings.
 
 use lightloom_fabric::dcn::{FatTree, Order};
 use lightloom_fabric::fabric::{Fabric, Job, JobSize};
@@ -23,7 +24,7 @@ pub struct CrossTorQuestion<'a> {
     pub k: u8,
     pub nodes_per_tor: u32,
     pub tp: u32,
-    /// The job's share of all GPUs, rounded down to whole groups.
+    /// Size of the job as a share of all GPUs. It is rounded down to whole groups.
     pub job_share: f64,
     pub node_fault_ratios: &'a [f64],
     pub samples: u64,
@@ -33,7 +34,7 @@ pub struct CrossTorQuestion<'a> {
 #[derive(Clone, Copy, Debug, PartialEq, Serialize)]
 pub struct CrossTorPoint {
     pub node_fault_ratio: f64,
-    /// Share of the snapshots where the job fits. The means are over these.
+    /// Share of snapshots with enough room for the job. The means are over these snapshots.
     pub fits: f64,
     /// Mean crossing share of the orchestrated placement.
     pub orchestrated_mean: f64,
@@ -41,9 +42,9 @@ pub struct CrossTorPoint {
     pub bound_mean: f64,
 }
 
-/// Returns the node fault ratio up to which a placement without crossing is possible, ignoring
-/// fragmentation: `1 − share^(1/p)`, because whole ToRs of p nodes are healthy with probability `(1
-/// − f)^p`. Our own derivation.
+/// Returns the maximum node fault ratio for a placement without crossing, ignoring fragmentation.
+/// By our own derivation it is `1 − share^(1/p)`, because a ToR of p nodes is healthy with
+/// probability `(1 − f)^p`.
 #[must_use]
 pub fn aligned_limit(job_share: f64, nodes_per_tor: u32) -> f64 {
     1.0 - job_share.powf(1.0 / f64::from(nodes_per_tor))

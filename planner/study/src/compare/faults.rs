@@ -14,14 +14,14 @@ use crate::architecture::Cluster;
 pub enum FaultSource {
     /// A trace. Each sample draws servers, their positions, and the parts that faults hit.
     Trace(FaultTrace),
-    /// A synthetic trace with a tenth more servers than the cluster needs.
+    /// A synthetic trace with 10 % more servers than the cluster needs.
     Synthetic,
     /// Each node is faulty with this probability, independently. A sample is one snapshot.
     Independent(f64),
 }
 
 impl FaultSource {
-    /// Returns the histories of the nodes of a cluster, one per sample.
+    /// Returns the node histories of a cluster, one per sample.
     pub fn samples(
         &self,
         cluster: Cluster,
@@ -71,9 +71,9 @@ fn snapshot(cluster: Cluster, ratio: f64, seed: Seed, sample: u64) -> Timeline {
 #[derive(Clone, Copy, Debug, PartialEq, Serialize)]
 pub struct NodeFaultRatio {
     pub mean: f64,
-    /// Value that is not exceeded half of the time.
+    /// Median over time.
     pub p50: f64,
-    /// Value that is not exceeded 99 % of the time.
+    /// 99th percentile over time.
     pub p99: f64,
     pub max: f64,
 }

@@ -9,13 +9,13 @@ use crate::architecture::{Architecture, CannotHold, Cluster};
 pub struct Moment {
     pub from: TraceTime,
     pub nodes_faulty: u32,
-    /// Healthy GPUs in no full group.
+    /// Number of healthy GPUs that are not in a full group.
     pub gpus_wasted: u32,
 }
 
-/// Replays `timeline` against a design. The first moment starts with the window, and each later one
-/// with a change. Changes at the same instant form one moment, so moments are in order and not
-/// empty.
+/// Replays `timeline` against a design. The first moment begins with the window, and each later
+/// moment begins with a change. Simultaneous changes form one moment, so moments are in order and
+/// never empty.
 pub fn history(
     architecture: &dyn Architecture,
     cluster: Cluster,
@@ -54,7 +54,7 @@ pub fn history(
 /// Returns the share of the window `[0, end)` during which `ours` wastes more than `theirs`.
 ///
 /// # Panics
-/// Panics if the histories are not of the same timeline.
+/// Panics if the histories are from different timelines.
 #[must_use]
 pub fn share_of_time_above(ours: &[Moment], theirs: &[Moment], end: TraceTime) -> f64 {
     assert!(ours.iter().map(|m| m.from).eq(theirs.iter().map(|m| m.from)), "one timeline");

@@ -1,11 +1,11 @@
 // SPDX-License-Identifier: Apache-2.0
-//! Replays node histories against a design and sums the time spent in each state.
+//! Replays node histories against a design and adds up the time spent in each state.
 
 use lightloom_fabric::trace::{Health, Timeline, TraceTime};
 
 use crate::architecture::{Architecture, CannotHold, Cluster, UsableGpus};
 
-/// Milliseconds by number of GPUs, over all samples. All sums are exact.
+/// Milliseconds spent with each number of GPUs, over all samples. All sums are exact.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(super) struct Tally {
     gpus: u32,
@@ -108,13 +108,13 @@ impl Tally {
         (squares / (count - 1.0)).sqrt()
     }
 
-    /// Returns the number of wasted GPUs that is not exceeded for a `share` of the time.
+    /// Returns the number of wasted GPUs that is not exceeded during the given share of the time.
     pub(super) fn wasted_at(&self, share: f64) -> u32 {
         let wanted = (share * self.total_ms() as f64).ceil() as u64;
         reached(self.ms_by_wasted.iter().zip(0..), wanted.max(1))
     }
 
-    /// Returns the largest job that waits at most a `share` of the time.
+    /// Returns the largest job that waits for at most the given share of the time.
     pub(super) fn largest_job(&self, share: f64) -> u32 {
         let may_wait = (share * self.total_ms() as f64).floor() as u64;
         reached(self.ms_by_usable.iter().zip(0..), may_wait + 1)
@@ -127,7 +127,7 @@ impl Tally {
     }
 }
 
-/// Returns the first number of GPUs where the accumulated time reaches `wanted_ms`.
+/// Accumulates times in order. Returns the number of GPUs that brings the sum to `wanted_ms`.
 fn reached<'a>(ms_by_gpus: impl Iterator<Item = (&'a u64, u32)>, wanted_ms: u64) -> u32 {
     let mut so_far = 0;
     let mut last = 0;

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-//! Adds the cost of faults to the bill: the price of GPUs that are faulty or wasted.
+//! Adds the cost of faults to the bill. It is the price of faulty and wasted GPUs.
 
 use serde::Serialize;
 
@@ -8,7 +8,7 @@ use crate::architecture::Architecture;
 use crate::compare::{RatioCurve, RatioPoint, RatioQuestion, against_fault_ratio};
 
 /// Returns the interconnect cost per usable GPU: the whole bill divided by the mean number of GPUs
-/// that are neither faulty nor wasted. `None` if there are none.
+/// that are neither faulty nor wasted. `None` if there are no such GPUs.
 #[must_use]
 pub fn cost_per_usable_gpu(cost_per_gpu_usd: f64, gpus: u32, usable_mean_gpus: f64) -> Option<f64> {
     (usable_mean_gpus > 0.0).then(|| cost_per_gpu_usd * f64::from(gpus) / usable_mean_gpus)
@@ -45,7 +45,7 @@ pub fn aggregate(
     aggregate_of(&against_fault_ratio(designs, &question.faults), costs, question.gpu_usd)
 }
 
-/// Returns the aggregate cost from waste curves that are already computed.
+/// Returns the aggregate cost from given waste curves.
 #[must_use]
 pub fn aggregate_of(curves: &[RatioCurve], costs: &[CostRow], gpu_usd: f64) -> Vec<Aggregate> {
     let priced = |curve: &RatioCurve| {

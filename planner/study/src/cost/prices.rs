@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-//! The price file: price and power of parts, with confidence and source.
+//! The price file: the price and power of each part, with confidence and source.
 
 use std::collections::BTreeMap;
 
@@ -9,7 +9,7 @@ use serde::{Deserialize, Serialize};
 
 use super::Level;
 
-/// Prices in US dollars and power in watts of parts.
+/// Prices of parts in US dollars, and their power in watts.
 #[derive(Clone, Debug, Deserialize, JsonSchema)]
 #[serde(deny_unknown_fields)]
 pub struct PriceFile {
@@ -17,7 +17,7 @@ pub struct PriceFile {
     pub quotes: Vec<PriceRecord>,
 }
 
-/// A part.
+/// The price and power of a part.
 #[derive(Clone, Debug, Deserialize, JsonSchema)]
 #[serde(deny_unknown_fields)]
 pub struct PriceRecord {
@@ -52,7 +52,7 @@ pub struct QuoteRecord {
     pub confidence: Confidence,
 }
 
-/// The origin of a quote's range.
+/// The origin of the range in a quote.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Deserialize, Serialize, JsonSchema)]
 #[serde(rename_all = "kebab-case")]
 pub enum Spread {
@@ -69,13 +69,13 @@ pub enum Spread {
 #[serde(rename_all = "kebab-case")]
 pub enum Confidence {
     Read,
-    /// Read in a third party's note on the source.
+    /// The figure was read in a third party's note about the source.
     ReadNote,
-    /// Calculated from figures that were read.
+    /// The figure was calculated from figures that were read.
     Derived,
-    /// Recalled from a paper, and reproduced by an independent calculation.
+    /// The figure was recalled from a paper and reproduced by an independent calculation.
     RecalledReproduced,
-    /// The residual of a recalled total, fitted to make the sum match.
+    /// The figure is the rest of a recalled total, fitted so that the sum matches.
     Fitted,
     Assumed,
 }
@@ -128,14 +128,14 @@ impl PriceList {
     }
 }
 
-/// Reads a price file. `name` is its name in messages. Returns a list exactly if no diagnostic is
-/// an error.
+/// Reads a price file. `name` is its name in messages. Returns a list if and only if no diagnostic
+/// is an error.
 pub fn read_prices(name: &str, bytes: &[u8]) -> (Option<PriceList>, Vec<Diagnostic>) {
     document::load(name, bytes, price_list)
 }
 
-/// Builds a list from the records of a file. Checks that each part occurs once and each range is in
-/// order.
+/// Builds a list from the records in a file. Checks that each part occurs only once and that each
+/// range is in order.
 fn price_list(file: PriceFile, check: &mut Check<'_>) -> Option<PriceList> {
     let mut quotes: BTreeMap<String, Quote> = BTreeMap::new();
     let mut first_at: BTreeMap<String, usize> = BTreeMap::new();

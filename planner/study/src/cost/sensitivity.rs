@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-//! Computes the effect of each price on each design, and whether it changes their order (tornado
-//! chart).
+//! Computes the effect of each price on each design, and whether it changes the order of designs
+//! (tornado chart).
 
 use std::collections::BTreeSet;
 
@@ -11,17 +11,17 @@ use super::{CostFigures, CostOutcome, CostRow, PriceList};
 #[derive(Clone, Debug, PartialEq, Serialize)]
 pub struct Sensitivity {
     pub part: String,
-    /// Its price at the low end, the mean and the high end.
+    /// Price of the part at the low end, the mean and the high end.
     pub unit_usd: [f64; 3],
-    /// The designs that use it, most affected first.
+    /// The designs that use the part, most affected first.
     pub designs: Vec<PriceSwing>,
     pub order_at_low: Vec<String>,
     pub order_at_high: Vec<String>,
-    /// Whether either differs from the order at mean prices.
+    /// Whether either order differs from the order at mean prices.
     pub changes_order: bool,
 }
 
-/// The effect of one price on one design, with other prices at their mean.
+/// The effect of one price on one design. Other prices are at their mean.
 #[derive(Clone, Debug, PartialEq, Serialize)]
 pub struct PriceSwing {
     pub arch: String,
@@ -31,8 +31,8 @@ pub struct PriceSwing {
     pub high_usd: f64,
 }
 
-/// Returns the effect of every price used by some design, widest swing first. Designs differ in
-/// bandwidth, so they are ordered by cost per GB/s.
+/// Returns the effect of every price that some design uses, widest swing first. Designs are ordered
+/// by cost per GB/s, because they differ in bandwidth.
 #[must_use]
 pub fn sensitivity(rows: &[CostRow], prices: &PriceList) -> Vec<Sensitivity> {
     let priced: Vec<(&str, &CostFigures)> = rows
@@ -92,7 +92,7 @@ fn per_gbytes_per_s(figures: &CostFigures, part: &str, change_usd: f64) -> f64 {
     (figures.cost_per_gpu_usd + count * change_usd) / figures.gbytes_per_s_per_gpu
 }
 
-/// Returns the designs, cheapest first, with the price of `part` changed.
+/// Returns the designs, cheapest first, with the price of `part` changed by `change_usd`.
 fn order(priced: &[(&str, &CostFigures)], part: &str, change_usd: f64) -> Vec<String> {
     let mut order: Vec<(f64, &str)> = priced
         .iter()

@@ -1,18 +1,19 @@
 // SPDX-License-Identifier: Apache-2.0
-//! Claims, and the criterion for a reproduced claim.
+//! Claims, and the criteria for reproducing a claim.
 
 use std::fmt;
 
 use serde::Serialize;
 
-/// The evidence that a value was published.
+/// The evidence for a published value.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize)]
 #[serde(rename_all = "snake_case")]
 pub enum Label {
     Read,
-    /// A verbal statement read in a public source; the range that counts as agreement is ours.
+    /// A verbal statement that was read in a public source. We chose the range that counts as
+    /// agreement.
     ReadBandOurs,
-    /// Computed earlier by others from the authors' public fault trace.
+    /// A value that others computed earlier from the authors' public fault trace.
     Trace,
 }
 
@@ -23,13 +24,14 @@ impl Label {
     pub const fn name(self) -> &'static str {
         match self {
             Self::Read => "read",
-            Self::ReadBandOurs => "read in words, range ours",
+            Self::ReadBandOurs => "verbal statement, our range",
             Self::Trace => "from the public trace",
         }
     }
 }
 
-/// The quantity of a figure, which decides its format. In JSON it is the bare number.
+/// A figure with its kind of quantity, which determines the text format. In JSON, it is only the
+/// number.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize)]
 #[serde(rename_all = "snake_case")]
 pub enum Unit {
@@ -76,7 +78,7 @@ impl Published {
     #[must_use]
     pub fn agrees(self, ours: f64) -> bool {
         match self {
-            // Half a millionth covers the rounding of binary fractions.
+            // Half a millionth allows for the rounding of binary fractions.
             Self::Near { value, tolerance } => (ours - value).abs() <= tolerance + 5e-7,
             Self::AtMost { value } => ours <= value,
             Self::AtLeast { value } => ours >= value,
@@ -104,10 +106,10 @@ impl Published {
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Serialize)]
 #[serde(rename_all = "snake_case")]
 pub enum Verdict {
-    /// Our figure agrees within the tolerance.
+    /// Our figure agrees with the published one within the tolerance.
     Reproduced,
     Differs,
-    /// Not computed, because the public fault trace was not given.
+    /// The claim was not computed, because the public fault trace was not given.
     NeedsFaults,
 }
 
@@ -125,8 +127,8 @@ impl fmt::Display for Verdict {
 pub struct Claim {
     pub section: &'static str,
     pub claim: String,
-    /// The published sentence that the claim stands for, possibly together with others. `None` if
-    /// no sentence that was read states it.
+    /// The published sentence that the claim represents, possibly together with other claims.
+    /// `None` if no sentence that was read states it.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub sentence: Option<&'static str>,
     pub label: Label,
@@ -134,14 +136,14 @@ pub struct Claim {
     pub published: Published,
     pub ours: Option<f64>,
     pub verdict: Verdict,
-    /// The reason why it was not computed, or a remark.
+    /// The reason why the claim was not computed, or a remark.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub note: Option<String>,
 }
 
 impl Claim {
-    /// Returns the share of the tolerance that our figure uses. `None` for a bound, without a
-    /// tolerance, or if nothing was computed.
+    /// Returns the share of the tolerance that our figure uses. `None` if the target is a bound,
+    /// has no tolerance, or the claim was not computed.
     #[must_use]
     pub fn share_of_tolerance(&self) -> Option<f64> {
         match self.published {
@@ -165,7 +167,7 @@ impl Section {
         Self { name, label, claims: Vec::new(), sentence: None }
     }
 
-    /// Sets the published sentence of the following claims.
+    /// Sets the published sentence that the following claims represent.
     pub(super) fn stands_for(&mut self, sentence: impl Into<Option<&'static str>>) {
         self.sentence = sentence.into();
     }

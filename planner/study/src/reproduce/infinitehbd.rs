@@ -2,8 +2,8 @@
 //! The claims of the InfiniteHBD study (arXiv 2502.03885, SIGCOMM 2025), as far as they can be
 //! computed.
 //!
-//! The paper's full text was not available. Its abstract was read. Tables and figures that were
-//! recalled are targets of tests.
+//! The abstract of the paper was read, but the full text was not available. Recalled tables and
+//! figures are only targets of tests.
 
 use lightloom_fabric::trace::{FaultTrace, NodesError};
 use lightloom_units::seed::Seed;
@@ -18,10 +18,10 @@ use crate::cost::{CostFigures, CostOutcome, CostRow, MissingPrices, PriceList, c
 
 #[derive(Debug)]
 pub struct Inputs<'a> {
-    /// The public fault trace. Without it, claims about it are not computed.
+    /// The public fault trace. Without it, the claims that need it are not computed.
     pub trace: Option<&'a FaultTrace>,
     pub prices: &'a PriceList,
-    /// Random draws of servers and their positions.
+    /// Number of random draws of servers and their positions.
     pub samples: u64,
     pub seed: Seed,
 }
@@ -35,15 +35,15 @@ pub enum StudyError {
     Prices(#[from] MissingPrices),
 }
 
-/// 2,880 GPUs in nodes of four: the cluster of the study.
+/// The cluster in the study: 2,880 GPUs in nodes of four.
 const R4: Cluster = Cluster { nodes: 720, gpus_per_node: 4 };
 const DESIGNS: [&str; 3] = ["khop:2", "nvl:72", "tpuv4"];
 const COST: &str = "InfiniteHBD: the cost of an interconnect is 31 % of NVL-72's";
 const CROSSING: &str = "InfiniteHBD: cross-ToR traffic near zero with up to 7 % faulty nodes";
-/// The sentence on MFU, which the training model computes.
+/// The sentence on MFU. The training model computes it.
 pub const MFU: &str = "InfiniteHBD: MFU up to 3.37 times that of DGX";
 
-/// Returns every claim that was read, with our figure if there is one.
+/// Returns every claim that was read, with our figure if it can be computed.
 pub fn infinitehbd(inputs: &Inputs<'_>) -> Result<Vec<Claim>, StudyError> {
     let waste = match inputs.trace {
         None => None,
@@ -58,7 +58,7 @@ pub fn infinitehbd(inputs: &Inputs<'_>) -> Result<Vec<Claim>, StudyError> {
     Ok(sections.into_iter().flat_map(|section| section.claims).collect())
 }
 
-/// The comparison on the trace for nodes of four GPUs, at TP-32.
+/// The comparison on the trace for nodes of four GPUs at TP-32.
 struct Waste(Vec<Row>);
 
 impl Waste {
@@ -124,8 +124,7 @@ fn headlines(waste: Option<&Waste>, costs: &[CostRow], inputs: &Inputs<'_>) -> S
 }
 
 /// The paper says "near zero while the node fault ratio is under 7 %". The result depends on the
-/// nodes per ToR and the job's share of the cluster, which were not recovered, so this computes two
-/// cases at 7 %.
+/// nodes per ToR and the job's share of the cluster. Both are unknown, so this computes two cases.
 fn cross_tor(section: &mut Section, seed: Seed, nodes_per_tor: u32, job_share: f64, ratio: f64) {
     let question = CrossTorQuestion {
         cluster: Cluster { nodes: 2_048, gpus_per_node: 4 },
@@ -154,9 +153,9 @@ fn cross_tor(section: &mut Section, seed: Seed, nodes_per_tor: u32, job_share: f
     ));
 }
 
-/// Explores what the abstract leaves open: nodes per ToR, the job's share of the cluster and its
-/// size, and alternatives for the cost. The study's own prices match to the cent, so that sentence
-/// is based on its rows.
+/// Explores the parameters that the abstract leaves open: nodes per ToR, the job's share of the
+/// cluster, the cluster size, and cost alternatives. The sentence on cost is based on its rows,
+/// because the study's own prices match to the cent.
 #[must_use]
 pub fn why(prices: &PriceList, seed: Seed) -> Vec<Why> {
     vec![cost_why(prices), crossing_why(seed)]

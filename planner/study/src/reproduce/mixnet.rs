@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-//! The cost ratios that MixNet reports relative to a three-tier fat-tree.
+//! The cost of a three-tier fat-tree relative to MixNet, as reported by MixNet.
 
 use super::claims::{Claim, Label, Section, Unit, near};
 use super::why::{PublishedRange, Why, assumption, explain};
@@ -11,7 +11,7 @@ const SENTENCE: &str =
 
 const RATES: [NicRate; 4] = [NicRate::G100, NicRate::G200, NicRate::G400, NicRate::G800];
 
-/// Computes the cost of a three-tier fat-tree ÷ the cost of a network like MixNet's.
+/// Computes the cost of a three-tier fat-tree divided by the cost of a network like MixNet's.
 pub fn mixnet(prices: &PriceList) -> Result<Vec<Claim>, MissingPrices> {
     let designs: Vec<Box<dyn Architecture>> =
         ["fat-tree:64:3", "mixnet"].map(|name| parse(name).expect("in the registry")).into();
@@ -64,8 +64,8 @@ pub fn why(prices: &PriceList) -> Vec<Why> {
     vec![why]
 }
 
-/// A three-tier tree has 5 switch ports and 6 modules per end point; 2 of MixNet's 8 network cards
-/// use one.
+/// A three-tier tree has 5 switch ports and 6 modules per end point. In MixNet, 2 of 8 network
+/// cards use such a tree.
 const TREE_PORTS: f64 = 5.0;
 const TREE_MODULES: f64 = 6.0;
 const ELECTRICAL: f64 = 2.0 / 8.0;

@@ -1,5 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-//! The claims of papers on reconfigurable data-centre fabrics, from the planner's acceptance list.
+//! Claims from papers on reconfigurable data-centre fabrics, taken from the acceptance list in
+//! [`crate::rfabric::claims`].
 
 use std::sync::Mutex;
 use std::sync::atomic::{AtomicBool, Ordering};
@@ -17,7 +18,7 @@ use lightloom_fabric::fat_tree::{FatTreeSpec, ReconfigurableFatTree};
 use lightloom_planner::rfabric::phases::Phase;
 use lightloom_units::{Bytes, Picoseconds};
 
-/// Returns the acceptance list on `network` with a step of `phases`.
+/// Computes the acceptance list on `network` with a step of `phases`.
 #[must_use]
 pub fn rfabric(
     network: &ReconfigurableFatTree,
@@ -25,7 +26,7 @@ pub fn rfabric(
     prices: &PriceList,
 ) -> Vec<Claim> {
     let mut read = Section::new("Reconfigurable fabrics, as papers report them", Label::Read);
-    let mut bands = Section::new("Reconfigurable fabrics, claims in words", Label::ReadBandOurs);
+    let mut bands = Section::new("Reconfigurable fabrics, verbal claims", Label::ReadBandOurs);
     for claim in acceptance_list(network, phases, prices) {
         let section = match claim.source {
             Source::Read => &mut read,
@@ -49,8 +50,8 @@ fn add(section: &mut Section, claim: RfabricClaim) {
     section.add(claim, unit, published, ours).note = Some(note);
 }
 
-/// Returns the sentence of the paper's abstract. RFabric only compares itself with fat-trees, and
-/// MixNet in one setting.
+/// Returns the sentence in the paper's abstract. RFabric compares itself only with fat-trees, and
+/// MixNet reports a single setting.
 fn sentence_of(claim: &str) -> Option<&'static str> {
     const SENTENCES: [(&str, &str, &str); 4] = [
         (
@@ -61,18 +62,18 @@ fn sentence_of(claim: &str) -> Option<&'static str> {
         (
             "MixNet: ",
             "",
-            "MixNet: circuits that follow each layer are 1.3 to 1.5 times as fast as one topology a job",
+            "MixNet: circuits that follow each layer are 1.3 to 1.5 times as fast as one topology per job",
         ),
         ("MixNet's ", "", "MixNet: a step is hardly longer with a delay of 25 ms"),
-        ("ACTINA: ", "", "ACTINA: changes inside a collective pay below 100 µs"),
+        ("ACTINA: ", "", "ACTINA: changes inside a collective pay off below 100 µs"),
     ];
     let is =
         |(begins, has, _): &&(&str, &str, &str)| claim.starts_with(begins) && claim.contains(has);
     SENTENCES.iter().find(is).map(|(.., sentence)| *sentence)
 }
 
-/// Explains why published figures differ from ours, over all combinations of the open parameters.
-/// Ours is the first choice of each. `None` if the price file lacks a part.
+/// Explains why published figures differ from ours, over all combinations of open parameters. The
+/// first choice of each parameter is ours. `None` if the price file lacks a part.
 #[must_use]
 pub fn why(
     network: &ReconfigurableFatTree,
@@ -142,7 +143,7 @@ fn one_shot() -> Why {
         assumption("computation before each layer", &compute),
     ];
     explain(
-        "MixNet: one topology a job (TopoOpt) ÷ one a layer, mixture",
+        "MixNet: one topology per job (TopoOpt) ÷ one per layer, mixture",
         sentence_of("MixNet: "),
         PublishedRange::times(1.3, 1.5),
         assumptions,
@@ -157,7 +158,8 @@ fn one_shot() -> Why {
     )
 }
 
-/// MixNet's models compute for 100 ms before a layer; the time of other models is open.
+/// MixNet's models compute for 100 ms before each layer. The time for other models is an open
+/// parameter.
 fn delay(spec: &FatTreeSpec) -> Why {
     let compute = [(100, "100 ms"), (50, "50 ms"), (25, "25 ms"), (0, "none")];
     explain(
@@ -173,12 +175,12 @@ fn delay(spec: &FatTreeSpec) -> Why {
     )
 }
 
-/// The switching time up to which changes pay off grows with the bytes of a shift, which ACTINA's
-/// abstract does not state.
+/// Changes pay off up to a switching time that grows with the bytes of a shift. ACTINA's abstract
+/// does not state these bytes.
 fn shifts(spec: &FatTreeSpec) -> Why {
     let sizes = [(4_096, "4 MiB"), (256, "256 KiB"), (1_024, "1 MiB"), (16_384, "16 MiB")];
     explain(
-        "ACTINA: switching time at which changes inside a collective stop paying",
+        "ACTINA: switching time at which changes inside a collective stop paying off",
         sentence_of("ACTINA: "),
         PublishedRange { low: 0.0, high: 100.0, no_effect: None, unit: " µs" },
         vec![assumption("bytes of a shift", &sizes)],

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
-//! Numeric claims from the abstracts of systems for reinforcement learning, long contexts and
-//! serving that can be compared with a simulated step. docs/validation-not-computed.csv has the
-//! others.
+//! Numeric claims that can be compared with a simulated step, from the abstracts of systems for
+//! reinforcement learning, long contexts and serving. The other claims are in
+//! docs/validation-not-computed.csv.
 
 use super::claims::{Claim, Label, Section, Unit, near};
 use super::why::Why;

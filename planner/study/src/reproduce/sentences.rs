@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-//! Counts claims as a reader of a paper would: each published sentence once, over all cases that
-//! its wording allows.
+//! Counts claims as a reader of the paper would: each published sentence counts once, over all
+//! cases that its wording allows.
 
 use std::fmt;
 
@@ -21,7 +21,7 @@ pub enum SentenceVerdict {
     /// The range includes "no effect", so the outcome depends on assumptions that the paper does
     /// not state.
     Undetermined,
-    /// No verdict, because an input was not given.
+    /// The sentence has no verdict, because an input was not given.
     NotComputed,
 }
 
@@ -94,8 +94,8 @@ impl fmt::Display for Sentence {
     }
 }
 
-/// Returns the published sentences in the order of the claims, then of `whys`, which vary what
-/// their papers leave open.
+/// Returns the published sentences, first in the order of the claims and then in the order of
+/// `whys`. These vary the parameters that the papers leave open.
 #[must_use]
 pub fn sentences(claims: &[Claim], whys: &[Why]) -> Vec<Sentence> {
     let mut names: Vec<&'static str> = Vec::new();
@@ -112,7 +112,7 @@ pub fn sentences(claims: &[Claim], whys: &[Why]) -> Vec<Sentence> {
     names.iter().map(of).collect()
 }
 
-/// Evaluates a sentence without open parameters: its rows are its cases.
+/// Evaluates a sentence without open parameters. Each row is one case.
 fn of_rows(name: &'static str, claims: &[Claim]) -> Sentence {
     let rows = || claims.iter().filter(|claim| claim.sentence == Some(name));
     let with = |verdict| rows().filter(|claim| claim.verdict == verdict).count();
@@ -169,9 +169,10 @@ mod tests {
         sentence_of("t", &explain("t", Some("t"), published, open, |at| figures[at[0]]))
     }
 
-    /// Regression test: 10.45 to 210.94 times with no agreeing case counted as undetermined.
+    /// Regression test: a range of 10.45 to 210.94 times without an agreeing case used to count as
+    /// undetermined.
     #[test]
-    fn one_rule_gives_the_verdict_over_all_cases() {
+    fn verdict_follows_from_the_range_over_all_cases() {
         let verdict_of = |figures, no_effect| of_figures(figures, no_effect).verdict;
         assert_eq!(verdict_of([2.1, 2.5, 3.0], Some(1.0)), SentenceVerdict::Reproduced);
         assert_eq!(verdict_of([2.1, 4.0, 1.5], Some(1.0)), SentenceVerdict::InPart);
@@ -186,7 +187,7 @@ mod tests {
         assert_eq!(shown, "contradicted: t (1.50× to 1.90× in 3 cases, 0 as published)");
     }
 
-    /// Regression test: without the trace, a sentence counted as impossible to compute.
+    /// Regression test: without the trace, a sentence used to count as impossible to compute.
     #[test]
     fn sentence_that_needs_the_trace_has_no_verdict_without_it() {
         let mut section = Section::new("s", Label::Read);

@@ -13,14 +13,14 @@ pub struct Assumption {
     pub choices: Vec<String>,
 }
 
-/// A choice for such a parameter, usually one that differs from ours.
+/// A value for such a parameter, usually different from ours.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize)]
 pub struct Departure {
     pub about: &'static str,
     pub choice: String,
 }
 
-/// A set of departures and the resulting figure.
+/// A set of departures from our choices, and the resulting figure.
 #[derive(Clone, Debug, PartialEq, Serialize)]
 pub struct Outcome {
     /// The departures. Empty for our own figure.
@@ -28,12 +28,12 @@ pub struct Outcome {
     pub figure: f64,
 }
 
-/// The range that agrees with a sentence, and the value that would mean no effect.
+/// The range that agrees with a sentence, and the value that means no effect.
 #[derive(Clone, Copy, Debug, PartialEq, Serialize)]
 pub struct PublishedRange {
     pub low: f64,
     pub high: f64,
-    /// The value that means no effect. `None` if there is none.
+    /// The value that means no effect. `None` if there is no such value.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub no_effect: Option<f64>,
     /// Unit after a figure, with a leading space if needed.
@@ -50,7 +50,7 @@ impl PublishedRange {
 #[derive(Clone, Debug, PartialEq, Serialize)]
 pub struct Why {
     pub claim: String,
-    /// The published sentence. `None` if there is none.
+    /// The published sentence. `None` if there is no such sentence.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub sentence: Option<&'static str>,
     #[serde(flatten)]
@@ -63,16 +63,16 @@ pub struct Why {
     pub within: usize,
     pub least: f64,
     pub most: f64,
-    /// The figure with each departure alone.
+    /// The figure with each departure separately.
     pub alone: Vec<Outcome>,
-    /// Sets of departures that reach the range while no subset does, fewest departures first.
+    /// Minimal sets of departures that reach the range, fewest departures first.
     pub minimal: Vec<Outcome>,
     /// Choices, including ours, that never reach the range in any combination.
     pub never: Vec<Departure>,
 }
 
-/// Computes `figure` for every combination of choices, given as one index per assumption. NaN means
-/// that it cannot be computed.
+/// Computes `figure` for every combination of choices, which has one index per assumption. The
+/// figure is NaN if it cannot be computed.
 #[must_use]
 pub fn explain(
     claim: &str,
@@ -146,7 +146,7 @@ pub fn assumption<T>(about: &'static str, choices: &[(T, &str)]) -> Assumption {
     Assumption { about, choices: choices.iter().map(|(_, name)| (*name).to_owned()).collect() }
 }
 
-/// Returns whether `less` is `more` without some of its departures.
+/// Returns whether the departures in `less` are a proper subset of those in `more`.
 fn is_part(less: &[usize], more: &[usize]) -> bool {
     less != more && less.iter().zip(more).all(|(less, more)| *less == 0 || less == more)
 }
@@ -167,7 +167,8 @@ mod tests {
         ]
     }
 
-    /// The product of three factors. Both 2·3 and a single 5 reach 5 to 6, and 10 never does.
+    /// The figure is a product of three factors. Both 2·3 and a single 5 reach the range from 5 to
+    /// 6, and 10 never does.
     #[test]
     fn finds_the_fewest_departures_and_names_useless_ones() {
         let factors = [vec![1.0, 2.0, 5.0], vec![1.0, 3.0], vec![1.0, 10.0]];

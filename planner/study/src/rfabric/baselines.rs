@@ -1,8 +1,9 @@
 // SPDX-License-Identifier: Apache-2.0
-//! The baselines of a reconfigurable fabric: the communication time of a step, and the bill.
+//! Baselines for a reconfigurable fabric: their communication time for a step, and their bill.
 //!
-//! All have the same GPUs, leaves and demand. Electrical trees use the same evaluation without
-//! circuits and with a wider core. Optical baselines choose the circuits differently.
+//! All baselines have the same GPUs, leaves and demand as the fabric. Electrical trees use the same
+//! evaluation, but without circuits and with a wider core. Optical baselines choose circuits
+//! differently.
 
 use lightloom_fabric::fat_tree::ReconfigurableFatTree;
 use lightloom_units::BitsPerSecond;
@@ -18,28 +19,28 @@ use lightloom_planner::rfabric::topology::{Ports, Topology};
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Baseline {
     FatTree {
-        /// Downlink over uplink of a leaf; 1 for non-blocking.
+        /// Downlink bandwidth divided by uplink bandwidth of a leaf; 1 is non-blocking.
         oversubscription: u32,
     },
     /// A two-tier electrical tree, non-blocking, with one rail per GPU of a node.
     RailOptimised,
-    /// A single tier of rail switches. A simplification in its favour: demand is known by leaf and
-    /// not by rail, so all traffic is assumed to stay in its rail.
+    /// A single tier of rail switches. Demand is given by leaf and not by rail, so all traffic is
+    /// assumed to stay in its rail. This simplification favours the baseline.
     RailOnly,
-    /// Our fabric with the same share of circuits to every leaf, never changed.
+    /// Our fabric with equal numbers of circuits to all leaves, without changes.
     UniformMesh,
-    /// Our fabric with the single best topology over the whole step (like TopoOpt with one per
-    /// job).
+    /// Our fabric with the best single topology for the whole step, like TopoOpt with one topology
+    /// per job.
     OneShot,
     /// Our fabric with a single topology for all phases.
     Hedged,
-    /// Our fabric with a greedy choice per phase: the next circuit goes to the pair that would
-    /// finish last, ignoring the electrical core (like MixNet). Changes are free and span all
-    /// leaves, while MixNet's regions are smaller: simplifications in its favour.
+    /// Our fabric with a greedy choice per phase, like MixNet: the next circuit goes to the pair
+    /// that would finish last, ignoring the electrical core. Changes are free and span all leaves,
+    /// although MixNet's regions are smaller. These simplifications favour the baseline.
     GreedyBlind,
 }
 
-/// All baselines, with their names in tables.
+/// All baselines with their names in tables.
 pub const BASELINES: [(&str, Baseline); 8] = [
     ("3-tier fat-tree 1:1", Baseline::FatTree { oversubscription: 1 }),
     ("3-tier fat-tree 3:1", Baseline::FatTree { oversubscription: 3 }),
@@ -78,7 +79,7 @@ impl Baseline {
         }
     }
 
-    /// Returns the parts of its network per GPU. Optical baselines are built on `fabric`.
+    /// Returns the network parts per GPU. Optical baselines use the parts of `fabric`.
     #[must_use]
     pub fn parts(self, fabric: &ReconfigurableFatTree) -> Parts {
         match self {
@@ -108,7 +109,7 @@ impl OcsPrice {
     pub const ALL: [Self; 3] = [Self::Low, Self::Mean, Self::High];
 }
 
-/// Network parts per GPU, all at the rate of its single network card.
+/// Network parts per GPU, all at the rate of the GPU's single network card.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub struct Parts {
     pub switch_ports: f64,
@@ -121,10 +122,9 @@ impl Parts {
         Self { switch_ports, modules, ocs_ports }
     }
 
-    /// Returns the parts of a reconfigurable fat-tree. They are the leaf's port to the GPU with
-    /// both modules, and for each optical port of the leaf its switch port, its module and the port
-    /// of the optical switch. The share of a GPU's rate on the packet core adds three ports and
-    /// modules.
+    /// Returns the parts of a reconfigurable fat-tree. The GPU's link to its leaf needs a port and
+    /// two modules. Each optical port of the leaf needs a switch port, a module and an optical
+    /// switch port. The GPU's share of the packet core adds three ports and three modules.
     #[must_use]
     pub fn of(fabric: &ReconfigurableFatTree) -> Self {
         let spec = fabric.spec();
@@ -133,8 +133,8 @@ impl Parts {
         Self::new(1.0 + optical + 3.0 * core, 2.0 + optical + 3.0 * core, optical)
     }
 
-    /// Returns the dollars per GPU including the network card, at mean prices except for optical
-    /// switches. `None` if a price is missing.
+    /// Returns the dollars per GPU, including the network card. Prices are at their mean, except
+    /// for optical switches. `None` if a price is missing.
     #[must_use]
     pub fn dollars(&self, prices: &PriceList, rate: NicRate, ocs: OcsPrice) -> Option<f64> {
         let mean = |part: &str| prices.quote(part).map(|quote| quote.usd.mean);
@@ -153,8 +153,8 @@ impl Parts {
     }
 }
 
-/// Evaluates a tree whose leaves have the full rate of their GPUs upwards, divided by the
-/// oversubscription.
+/// Evaluates a tree. The uplink rate of a leaf is the full rate of the GPUs below it, divided by
+/// the oversubscription.
 fn electrical(fabric: &ReconfigurableFatTree, phases: &[Phase], oversubscription: u32) -> f64 {
     let mut spec = fabric.spec().clone();
     spec.electrical.rate_per_leaf = BitsPerSecond(fabric.host_rate() as u64);
@@ -178,7 +178,8 @@ fn greedy_blind(fabric: &ReconfigurableFatTree, evaluator: &Evaluator) -> Topolo
             .flat_map(|line| evaluator.traffic(line).iter().map(move |flow| (line / 2, flow)))
             .filter(|(from, (to, _))| ports.allow(*from, *to))
             .map(|(from, (to, bits))| {
-                // A pair without a circuit never finishes; among those the heaviest comes first.
+                // A pair without a circuit never finishes. Of several such pairs, the heaviest
+                // comes first.
                 let circuits = f64::from(topology.between(from, *to));
                 (if circuits > 0.0 { bits / circuits } else { bits * 1e9 }, from, *to)
             })
@@ -247,7 +248,7 @@ mod tests {
     }
 
     #[test]
-    fn core_at_a_quarter_has_the_part_counts_of_the_reference() {
+    fn quarter_rate_core_has_the_reference_part_counts() {
         let mut spec = spec(16, 8);
         spec.gpus_per_leaf = 8;
         spec.electrical.rate_per_leaf = BitsPerSecond::from_gbps(3_200);

@@ -1,9 +1,9 @@
 // SPDX-License-Identifier: Apache-2.0
-//! Claims of papers on reconfigurable fabrics, computed with this planner: the acceptance list.
+//! The acceptance list: claims from papers on reconfigurable fabrics, computed with this planner.
 //!
-//! The originals are measurements and simulations of whole systems; ours are communication times
-//! from demand matrices. A verdict states whether the *shape* of a claim holds, and the note states
-//! the assumptions. RFabric's own evaluation is also a simulation.
+//! The published figures are measurements and simulations of whole systems. Our figures are
+//! communication times from demand matrices. A verdict states whether the *shape* of a claim holds,
+//! and the note states the assumptions. RFabric's own evaluation is also a simulation.
 
 mod performance_per_cost;
 mod why;
@@ -34,7 +34,8 @@ pub use why::{OneShot, Open, PerCost};
 pub enum Source {
     /// The range was read in the paper or its abstract.
     Read,
-    /// The direction of the effect was read in a paper; the range that counts as agreement is ours.
+    /// The direction of the effect was read in a paper. We chose the range that counts as
+    /// agreement.
     BandOurs,
 }
 
@@ -43,7 +44,7 @@ pub struct RfabricClaim {
     pub claim: String,
     pub source: Source,
     pub low: f64,
-    /// Maximum that agrees. `None` if any larger figure agrees.
+    /// Maximum figure that agrees. `None` if there is no upper limit.
     pub high: Option<f64>,
     pub ours: f64,
     pub note: String,
@@ -56,8 +57,8 @@ impl RfabricClaim {
     }
 }
 
-/// Computes the acceptance list on `base` (its ports and core; each claim has its own timing and
-/// demands) and, for performance per cost, on `phases`.
+/// Computes the acceptance list with the ports and the core of `base`. Each claim has separate
+/// timing and demands, except that performance per cost uses `phases`.
 #[must_use]
 pub fn rfabric(
     base: &ReconfigurableFatTree,
@@ -69,7 +70,7 @@ pub fn rfabric(
     claims.push(one_shot_claim(
         &mixnet_region(),
         ONE_SHOT_LAYERS,
-        "MixNet: one topology a job (TopoOpt) ÷ one a layer, mixture",
+        "MixNet: one topology per job (TopoOpt) ÷ one per layer, mixture",
         "communication of 8 layers with separate gates on 8 servers of 8 GPUs, 2 interfaces on the packet \
          network and 6 on circuits as in the paper; the skew of its gates was not available",
     ));
@@ -86,12 +87,13 @@ pub fn rfabric(
     claims
 }
 
-/// Returns layers of a mixture with separate gates, each after 100 ms of expert computation.
+/// Returns layers of a mixture-of-experts model with independent gates. Each layer follows an
+/// expert computation of `compute`.
 fn gated_layers(leaves: usize, count: u64, compute: Picoseconds) -> Vec<Phase> {
     layers_spread(leaves, count, compute, shapes::GATE_SPREAD)
 }
 
-/// Returns layers like [`gated_layers`], with another spread of the gates.
+/// Like [`gated_layers`], with another spread of the gates.
 fn layers_spread(leaves: usize, count: u64, compute: Picoseconds, spread: f64) -> Vec<Phase> {
     (0..count)
         .map(|layer| Phase {
@@ -103,7 +105,8 @@ fn layers_spread(leaves: usize, count: u64, compute: Picoseconds, spread: f64) -
         .collect()
 }
 
-/// Returns the step time, including computation, if circuits follow every layer at any cost.
+/// Returns the step time, including computation, if circuits follow every layer regardless of the
+/// cost.
 pub(crate) fn forced_seconds(spec: &FatTreeSpec, delay: Picoseconds, compute: Picoseconds) -> f64 {
     let mut spec = spec.clone();
     spec.timing.control = Picoseconds::ZERO;
@@ -149,11 +152,11 @@ fn delay_claims(spec: &FatTreeSpec) -> Vec<RfabricClaim> {
         .collect()
 }
 
-/// Number of layers that one topology has to serve on average.
+/// Number of layers that one topology must serve on average.
 const ONE_SHOT_LAYERS: u64 = 8;
 
-/// Returns a region wired like MixNet's (section 5). Leaves are servers of 8 GPUs, with 2
-/// interfaces on a non-blocking packet network and 6 on circuits; switching takes 25 ms.
+/// Returns a region wired as in MixNet (section 5). Leaves are servers of 8 GPUs with 2 interfaces
+/// on a non-blocking packet network and 6 on circuits. Switching takes 25 ms.
 fn mixnet_region() -> ReconfigurableFatTree {
     let rate = BitsPerSecond::from_gbps(400);
     let spec = FatTreeSpec {
@@ -205,7 +208,7 @@ fn one_shot_claim(
     }
 }
 
-/// Evaluates a whole step of a mixture, whose phases differ in more than their gates.
+/// Evaluates a whole step of a mixture-of-experts model. Its phases differ not only in their gates.
 fn mixture_step_claim(base: &ReconfigurableFatTree) -> Option<RfabricClaim> {
     let gpus_per_leaf = base.spec().gpus_per_leaf;
     let half = base.leaves() as u32 / 2 * gpus_per_leaf;
@@ -267,8 +270,8 @@ fn slow_link_claim(base: &ReconfigurableFatTree, phases: &[Phase]) -> RfabricCla
     }
 }
 
-/// Returns the longest switching time at which the planner still changes circuits between shift
-/// steps of `size` per leaf.
+/// Returns the longest switching time, in seconds, that still lets circuit changes between shift
+/// steps of `size` per leaf pay off.
 pub(crate) fn break_even_seconds(spec: &FatTreeSpec, size: Bytes) -> f64 {
     let mut spec = spec.clone();
     spec.leaves = 8;
@@ -310,14 +313,14 @@ pub(crate) fn break_even_seconds(spec: &FatTreeSpec, size: Bytes) -> f64 {
 fn actina_claims(spec: &FatTreeSpec) -> Vec<RfabricClaim> {
     let steps = [
         (
-            "ACTINA: switching time (µs) at which changes inside a collective stop paying",
+            "ACTINA: switching time (µs) at which changes inside a collective stop paying off",
             4,
             Source::Read,
             0.0,
             Some(100.0),
         ),
         (
-            "switching time (µs) at which changes between phases of 10 GiB a leaf stop paying",
+            "switching time (µs) at which changes between phases of 10 GiB per leaf stop paying off",
             10_240,
             Source::BandOurs,
             10_000.0,

@@ -1,5 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-//! The buy simulation: prices computed by hand, open price ranges, rejected input, and the winner.
+//! Tests of the buy simulation: prices computed by hand, price ranges, rejected input, and the
+//! winner.
 
 use std::collections::BTreeSet;
 
@@ -25,15 +26,15 @@ fn file(designs: &str, more: &str) -> String {
     )
 }
 
-/// Without faults every GPU always computes, so the price is cost ÷ (peak · MFU).
+/// Without faults, every GPU always computes, so the price is cost ÷ (peak · MFU).
 #[test]
 fn fault_free_price_is_cost_over_peak() {
     let (question, mistakes) = load_buy("t.yaml", file("{design: khop:2}", "").as_bytes());
     assert!(mistakes.is_empty(), "{mistakes:?}");
     let answer = buy(&question.unwrap(), &prices(), None, Seed(1)).unwrap();
     let row = &answer.rows[0];
-    // 2,626.80 dollars and 48.10 W are the design's published figures; the GPU is in the price
-    // file.
+    // 2,626.80 dollars and 48.10 W are the design's published figures. The GPU's figures are in the
+    // price file.
     let capex = 44_962.0 + 2_626.8;
     let energy = (1_000.0 + 48.1) / 1e3 * 1.5 * 365.25 * 24.0 * 0.1;
     let by_hand = (capex / 4.0 + energy) / (1.0 * 0.5);
@@ -106,7 +107,7 @@ fn price_ranges_match_every_combination_of_extremes() {
 }
 
 #[test]
-fn names_designs_that_cannot_be_bought() {
+fn reports_designs_that_cannot_be_bought() {
     let said = |designs: &str, more: &str| -> String {
         let (question, mistakes) = load_buy("t.yaml", file(designs, more).as_bytes());
         let Some(question) = question else {
@@ -149,8 +150,8 @@ fn names_designs_that_cannot_be_bought() {
     assert!(none.contains("has no part `gpu`"), "{none}");
 }
 
-/// In-memory copies in addition to checkpoints every half hour lose no more than checkpoints alone,
-/// even if the copies are 20,000 minutes apart.
+/// In-memory copies in addition to half-hourly checkpoints lose no more work than checkpoints
+/// without copies, even if the copies are 20,000 minutes apart.
 #[test]
 fn accepts_answers_in_range_and_rejects_others() {
     let said = |answer: &str| {
@@ -187,12 +188,12 @@ fn accepts_answers_in_range_and_rejects_others() {
     }
 }
 
-/// Two designs with the same cost win together, in every draw and at every fault rate, independent
-/// of their order.
+/// Two designs with the same cost win together in every draw and at every fault rate, regardless of
+/// their order.
 #[test]
 fn answer_does_not_depend_on_design_order() {
-    // The larger domain leaves no GPU unused either, so without significant faults both do the same
-    // work at different cost.
+    // Like the smaller domain, the larger one leaves no GPU unused. With almost no faults, both do
+    // the same work at different costs.
     let designs = [
         "{design: nvl:72}",
         "{design: nvl:72, policy: reduced-tp}",
@@ -231,7 +232,7 @@ fn answer_does_not_depend_on_design_order() {
     }
 }
 
-/// The winner's distance to the next design is a share of that design's cost.
+/// The winner's distance from the next design is a share of the next design's cost.
 #[test]
 fn margin_is_a_share_of_the_next_design() {
     let text = file("{design: khop:2}, {design: nvl:72}", "").replace("gpus: 256, ", "gpus: 128, ");
@@ -264,10 +265,10 @@ fn ring_wins_the_dense_workload_and_loses_the_expert_workload() {
     assert!(dense.verdict.winner.unwrap().starts_with("khop"));
 }
 
-/// The effects of part faults: without a transceiver a ring is slower, and without a chip a switch
-/// domain is. A torus loses its cube. A host on one plane loses its node, and a host on four loses
-/// a quarter of its rate. If the slowdown of the largest job costs more than the affected GPUs,
-/// those are taken out of service.
+/// The effects of part faults: a failed transceiver slows its ring, and a failed chip slows its
+/// switch domain. A torus loses its cube. With one plane, a node goes out of service; with four
+/// planes, it loses a quarter of its rate. If slowing the largest job costs more than removing the
+/// affected GPUs, these GPUs are taken out of service.
 #[test]
 fn failed_part_costs_each_design_its_specific_loss() {
     let shares = |design: &str, network: &str, part: &str, exchange: f64| {
@@ -304,7 +305,7 @@ fn failed_part_costs_each_design_its_specific_loss() {
         ("nvl:72", "photonic-rails", "ocs-port", 0.2, false, true),
     ] {
         let of = shares(design, network, part, exchange);
-        // Slow parts that are repaired soon stay in service.
+        // Slow parts that are soon repaired stay in service.
         let is_out_too = of.faulty > 0.0;
         assert_eq!(is_out_too, is_out, "{design} on {network} without {part}: {of:?}");
         assert_eq!(
@@ -315,8 +316,8 @@ fn failed_part_costs_each_design_its_specific_loss() {
     }
 }
 
-/// 4,096 servers are drawn from 400. Their faults occur on the same days, but each at a different
-/// instant.
+/// 4,096 servers are drawn from 400. Copies of one server have faults on the same days, but at
+/// different instants.
 #[test]
 fn copies_of_a_trace_server_fail_at_different_instants() {
     let text = file("{design: khop:2}", "")
@@ -329,15 +330,15 @@ fn copies_of_a_trace_server_fail_at_different_instants() {
         let faults = faults.filter(|change| change.health == Health::Faulty && change.at.0 > 0);
         faults.map(|change| of(change.at.0, change.node.0 / 2)).collect::<BTreeSet<_>>().len()
     };
-    // A server has two nodes, which fail together if both do.
+    // A server has two nodes. If both fail, they fail together.
     let (servers, instants) = (of_faults(&|at, server| (at, server)), of_faults(&|at, _| (at, 0)));
     assert!(servers > 1_000 && instants * 100 > servers * 99, "{instants} {servers}");
 }
 
-/// The step of a planned job: its exposed communication over its seconds, its MFU, and no other
-/// values in the file.
+/// A planned step gives the shares of exposed communication and the MFU. The buy file must not set
+/// these values.
 #[test]
-fn takes_the_step_of_the_planned_job() {
+fn reads_the_step_from_a_planned_job() {
     let planned = r#"{"model": "m", "accelerator": "h100", "rows": [{"arch": "dgx", "gpus": 64, "tp": 32, "ep": 32, "step_seconds": 5.0, "mfu": 0.4, "tp_exposed_seconds": 1.0,
         "ep_exposed_seconds": 0.5, "dp_exposed_seconds": 0.25}]}"#;
     let planned: PlannedSteps = serde_json::from_str(planned).unwrap();
@@ -364,7 +365,7 @@ fn takes_the_step_of_the_planned_job() {
     }
 }
 
-/// Regression test: a step with other group sizes than the workload's was accepted.
+/// Regression test: a step whose group size differs from the workload's used to be accepted.
 #[test]
 fn rejects_a_step_with_other_group_sizes() {
     let planned = r#"{"model": "m", "accelerator": "h100", "rows": [{"arch": "dgx", "gpus": 64, "tp": 8, "ep": 1, "step_seconds": 5.0, "mfu": 0.4,
@@ -376,7 +377,7 @@ fn rejects_a_step_with_other_group_sizes() {
     assert_eq!(question.mfu, 0.5);
 }
 
-/// Regression test: with one node per ToR all hops of a ring cross, but they were free.
+/// Regression test: with one node per ToR, all hops of a ring cross, but they used to be free.
 #[test]
 fn every_hop_crosses_with_one_node_per_tor() {
     let share = |nodes_per_tor: u32| {
@@ -391,7 +392,7 @@ fn every_hop_crosses_with_one_node_per_tor() {
     assert_eq!((share(1), share(4)), (1.0, 0.0));
 }
 
-/// Only one of the K hops carries light, so a fault in the fibre of another has no effect.
+/// Only one of the K hops carries light, so a fault in the fibre of another hop has no effect.
 #[test]
 fn dark_fibre_slows_no_ring() {
     let site = Site { gpus: 256, gpus_per_node: 4, nic: NicRate::G400 };

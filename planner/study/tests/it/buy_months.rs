@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-//! Months of jobs on a design, checked against a closed form, conservation, and a replay in another
-//! language (`months.py`).
+//! Checks months of jobs on a design against a closed form, conservation of GPU time, and a second
+//! implementation in Python (`months.py`).
 
 use std::io::Write;
 use std::process::{Command, Stdio};
@@ -32,15 +32,14 @@ fn rules(tp: u32) -> Rules {
     }
 }
 
-/// One job, unlimited spares, and repair longer than the window give T. Daly's renewal formula.
+/// With one job and plenty of spare nodes, the result must match Daly's renewal formula.
 #[test]
 fn exponential_faults_match_the_renewal_formula() {
     let (nodes, used) = (4_000_u32, 1_000_u32);
     let cluster = Cluster { nodes, gpus_per_node: 4 };
     let mut random = Seed(5).stream("renewal", 0);
-    // A fault hits the job with probability used/healthy, so faults of the cluster occur nodes/used
-    // times as often as faults of the job. Nodes return immediately, so that the share stays
-    // constant.
+    // A fault hits the job with probability used/healthy, so faults in the cluster occur nodes/used
+    // times as often as in the job. Nodes return immediately, so that this share stays constant.
     let job_mtbf = 6.0 * 60.0 * MINUTE as f64;
     let mean = job_mtbf * f64::from(used) / f64::from(nodes);
     let window = 40_000 * DAY / 10;
@@ -72,7 +71,7 @@ fn exponential_faults_match_the_renewal_formula() {
     assert!((ours / formula - 1.0).abs() < 0.01, "{ours} {formula}");
 }
 
-/// Draws a month of jobs that do not all fit, with node faults.
+/// Draws a month of node faults and of jobs that do not all fit.
 fn drawn(seed: u64) -> History {
     let mut random = Seed(seed).stream("small", 0);
     let window = 3 * DAY;
@@ -274,7 +273,8 @@ fn every_gpu_picosecond_is_in_one_account() {
     }
 }
 
-/// Three kinds of jobs, of which any waiting job would fit in the free GPUs, so none ever waits.
+/// There are three kinds of jobs. Free GPUs are always sufficient for a new job, so no job ever
+/// waits.
 #[test]
 fn no_job_waits_when_the_load_fits() {
     let window = 30 * DAY;
@@ -292,8 +292,9 @@ fn no_job_waits_when_the_load_fits() {
     assert!(spent.finished > 55);
 }
 
-/// One job uses 40 of 60 GPUs for a day, and a job of 48 waits for them. A job of 16 runs in the
-/// meantime if it ends before the day does; otherwise it would delay the large job and waits.
+/// One job uses 40 of 60 GPUs for a day, and a job of 48 GPUs waits for them. A job of 16 GPUs may
+/// run in the meantime if it ends within the day. Otherwise it waits, because it would delay the
+/// large job.
 #[test]
 fn backfills_short_jobs_without_delaying_a_large_one() {
     let finished_in = |work_ms: u64, window: u64| {
@@ -306,7 +307,7 @@ fn backfills_short_jobs_without_delaying_a_large_one() {
         run(design.as_ref(), CLUSTER, &rules(8), &history).unwrap().finished
     };
     assert_eq!([finished_in(DAY / 2, DAY), finished_in(DAY / 2, 2 * DAY + DAY / 4)], [1, 3]);
-    // It starts after the large one, which is not delayed.
+    // The small job starts after the large one and does not delay it.
     assert_eq!([finished_in(2 * DAY, 2 * DAY + DAY / 4), finished_in(2 * DAY, 5 * DAY)], [2, 3]);
 }
 
@@ -330,8 +331,8 @@ fn in_memory_copies_need_no_spare_in_the_domain() {
     assert_eq!(useful(FaultPolicy::Backup), useful(FaultPolicy::Regroup));
 }
 
-/// For two policies, or two responses to a fault, of one design the figures differ whenever a fault
-/// hits a job.
+/// If a fault hits a job, the figures differ between two policies of one design, and between two
+/// responses of its jobs.
 #[test]
 fn policies_differ_whenever_a_fault_hits_a_job() {
     let fault = |node| (NodeId(node), TraceTime(DAY), TraceTime(2 * DAY));
@@ -354,7 +355,7 @@ fn policies_differ_whenever_a_fault_hits_a_job() {
     };
     let migrate = |takes: i128| Answer::Migrate { takes: takes * SECOND };
     let copies = Answer::InMemory { every: 2, load: 60 * SECOND, write: SECOND / 100, copies: 2 };
-    // NVL-20 holds two groups of 8; the fault leaves 16 GPUs of a domain.
+    // A domain of NVL-20 holds two groups of 8, and the fault leaves 16 GPUs in its domain.
     let cases = [
         ("regroup", FaultPolicy::Regroup, 1, Answer::Restart),
         ("regroup, in memory", FaultPolicy::Regroup, 1, copies),
@@ -369,10 +370,10 @@ fn policies_differ_whenever_a_fault_hits_a_job() {
             assert_ne!(one, two, "{name} and {other} under a fault");
         }
     }
-    // Without reserved spares a job cannot migrate.
+    // A job cannot migrate without reserved spares.
     let regroup = |answer| useful(&hit, "nvl:20", FaultPolicy::Regroup, 1, answer);
     assert_eq!(regroup(migrate(120)), regroup(Answer::Restart));
-    // Without a fault only the time for copies and the reserved nodes can differ.
+    // Without a fault, only the time for copies and the reserved nodes can differ.
     let restart = useful(&calm, "nvl:20", FaultPolicy::Regroup, 1, Answer::Restart);
     for (name, policy, spares, answer) in &cases {
         let writes_copies = matches!(answer, Answer::InMemory { .. });

@@ -14,8 +14,9 @@ const PUBLIC_TRACE: &str =
 
 /// TP sizes of [`MEAN_WASTE_PERCENT`].
 const MEAN_WASTE_TP: [u32; 4] = [8, 16, 32, 64];
-/// Mean waste on the public trace in percent, by design and TP size: nodes of four GPUs, 40 random
-/// draws by another program. NaN if the design never holds such a group.
+/// Mean waste on the public trace in percent, by design and TP size, for nodes of four GPUs.
+/// Another program computed these figures from 40 random draws. NaN if the design never holds such
+/// a group.
 const MEAN_WASTE_PERCENT: [(&str, [f64; 4]); 11] = [
     ("big-switch", [0.069, 0.209, 0.518, 1.332]),
     ("khop:3", [0.069, 0.209, 0.518, 1.332]),
@@ -67,7 +68,7 @@ fn near(what: &str, ours: f64, published: f64, tolerance: f64) {
 }
 
 #[test]
-fn mean_waste_on_the_trace_matches_the_recalled_one() {
+fn mean_waste_on_the_trace_matches_the_recalled_value() {
     let Some(source) = public_trace() else { return };
     let samples = source.samples(R4, 40, Seed(1)).unwrap();
     let names = ["khop:2", "khop:3", "big-switch", "nvl:72", "tpuv4"];
@@ -80,9 +81,8 @@ fn mean_waste_on_the_trace_matches_the_recalled_one() {
     assert!(10.0 * waste("khop:2") < waste("nvl:72").min(waste("tpuv4")), "ten times below");
 }
 
-/// The table of our own reproduction, by another program with other random draws: mean waste in %,
-/// by TP size. Both are means of 40 samples, so they may differ by a few standard errors of such a
-/// mean, plus the rounding of the table.
+/// Compares mean waste with [`MEAN_WASTE_PERCENT`]. Both are means of 40 samples with different
+/// draws, so they may differ by a few standard errors, plus the rounding of the table.
 #[test]
 fn reproduces_the_whole_table_of_means() {
     let Some(source) = public_trace() else { return };
@@ -114,7 +114,7 @@ fn reproduces_quantiles_and_waiting() {
     near("K=2 P99", percent(figures(&rows, "khop:2", 32).waste_p99), 1.25, 0.15);
     near("NVL-72 P99", percent(figures(&rows, "nvl:72", 32).waste_p99), 11.1, 0.4);
     near("TPUv4 P99", percent(figures(&rows, "tpuv4", 32).waste_p99), 25.1, 2.0);
-    // Waiting share in % for jobs of 2,304 … 2,816 GPUs.
+    // Waiting share in % for jobs of 2,304 to 2,816 GPUs.
     let table = [
         ("big-switch", [0.0, 0.0, 0.0, 0.0, 0.4, 15.1], 2.0),
         ("khop:2", [0.0, 0.0, 0.0, 0.01, 1.4, 15.2], 2.0),
@@ -131,7 +131,7 @@ fn reproduces_quantiles_and_waiting() {
 }
 
 #[test]
-fn reproduces_eight_gpu_nodes() {
+fn reproduces_figures_for_eight_gpu_nodes() {
     let Some(source) = public_trace() else { return };
     let samples = source.samples(R8, 40, Seed(4)).unwrap();
     let faults = NodeFaultRatio::of(&samples);
@@ -167,7 +167,7 @@ fn waste_of_independent_faults_matches_the_study() {
         for (name, mean) in names.into_iter().zip(means) {
             let row = figures(&rows, name, 32);
             let standard_error = 100.0 * row.waste_stddev / 1_500_f64.sqrt();
-            // Both sides are means of 1,500 trials, and the published one has two digits.
+            // Both figures are means of 1,500 trials, and the published one has two digits.
             let tolerance =
                 4.0 * standard_error * 2.0_f64.sqrt() + if mean < 20.0 { 0.01 } else { 0.1 };
             near(&format!("{name} at {ratio}"), row.waste_mean * 100.0, mean, tolerance);
@@ -239,13 +239,14 @@ fn comparison_does_not_depend_on_thread_count() {
     assert_eq!(alone, run(7));
 }
 
-/// A replay of our own by another program: all 400 servers of eight GPUs, 20 random orders.
+/// Another program computed the expected figures, with all 400 servers of eight GPUs in 20 random
+/// orders.
 #[test]
 fn waste_of_whole_servers_matches_the_reference() {
     let Some(source) = public_trace() else { return };
     let cluster = Cluster { nodes: 400, gpus_per_node: 8 };
     let samples = source.samples(cluster, 20, Seed(7)).unwrap();
-    // Mean waste in % at TP 16, 32, 64. The ideal switch does not depend on the order.
+    // Mean waste in % at TP 16, 32 and 64. For the ideal switch, it does not depend on the order.
     let table = [
         ("big-switch", [0.12, 0.32, 0.88], [0.005, 0.005, 0.005]),
         ("khop:3", [0.12, 0.32, 0.88], [0.01, 0.02, 0.04]),

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-//! Checks the comparison against a second, deliberately slow implementation of the definitions. It
-//! keeps no state between two instants and shares no code with the first.
+//! Checks the comparison against a second, deliberately slow implementation of the definitions.
+//! This implementation keeps no state between instants and shares no code with the first one.
 
 use lightloom_fabric::trace::{Timeline, TraceTime};
 use lightloom_study::architecture::{Cluster, parse};
@@ -22,7 +22,7 @@ impl Snapshot<'_> {
         self.healthy[gpu / self.gpus_per_node]
     }
 
-    /// Any healthy GPUs of a domain form groups.
+    /// Counts groups of any healthy GPUs in a domain.
     fn under_switches(&self, domain: usize, tp: usize) -> usize {
         let gpus: Vec<usize> = (0..self.gpus()).collect();
         gpus.chunks(domain)
@@ -31,7 +31,7 @@ impl Snapshot<'_> {
             .sum()
     }
 
-    /// Counts complete blocks at fixed places within domains without any fault.
+    /// Counts blocks without faults at fixed places within domains.
     fn healthy_blocks(&self, domain: usize, block: usize) -> usize {
         let gpus: Vec<usize> = (0..self.gpus()).collect();
         gpus.chunks(domain)
@@ -45,7 +45,7 @@ impl Snapshot<'_> {
     fn on_line(&self, k: usize, closed: bool, tp: usize) -> usize {
         let nodes = self.healthy.len();
         let mut component: Vec<usize> = (0..nodes).collect();
-        // Iterates to the fixed point; speed does not matter.
+        // Iterate to the fixed point, because speed does not matter here.
         loop {
             let before = component.clone();
             for from in 0..nodes {
@@ -97,7 +97,8 @@ const DESIGNS: [&str; 16] = [
     "torus:4x4x2",
 ];
 
-/// Returns the GPUs in full groups by the definition of a design. `None` if no group ever fits.
+/// Returns the number of GPUs in full groups by the definition of the design. `None` if no group
+/// ever fits.
 fn usable(design: &str, at: &Snapshot<'_>, tp: usize) -> Option<usize> {
     let node = at.gpus_per_node;
     if tp > at.gpus() {
@@ -114,7 +115,7 @@ fn usable(design: &str, at: &Snapshot<'_>, tp: usize) -> Option<usize> {
         "tpuv4" if tp < 64 => Some(at.healthy_blocks(64, tp) * tp),
         "tpuv4:strict" if tp < 64 => Some(at.healthy_blocks(64, 64) * (64 / tp * tp)),
         "tpuv4" | "tpuv4:strict" => Some(at.healthy_blocks(64, 64) / tp.div_ceil(64) * tp),
-        // 4 x 4 x 2: boxes of 1, 2, 4, 8, 16 and 32 tile it.
+        // Boxes of 1, 2, 4, 8, 16 and 32 GPUs tile a torus of 4 x 4 x 2.
         "torus:4x4x2" => (tp <= 32 && tp.is_power_of_two()).then(|| at.healthy_blocks(32, tp) * tp),
         "khop:2:spare" => {
             let ring = tp / node + 1;
@@ -185,8 +186,8 @@ fn assert_same(design: &str, gpus: u32, ours: &Figures, naive: &[(usize, usize)]
     assert!(ours.lower_bound_mean <= ours.waste_mean + 1e-12, "{design} beats the bound");
 }
 
-/// Checks that every millisecond of the window lies in one moment, which agrees with the
-/// definition.
+/// Checks that every millisecond of the window lies in exactly one moment, and that this moment
+/// agrees with the definition.
 fn assert_same_history(
     design: &str,
     moments: &[compare::Moment],

@@ -60,11 +60,11 @@ fn recalled_table_matches_to_the_cent_and_hundredth_of_a_watt() {
     ];
     for (row, (name, published)) in rows(&HBD, &site(4, NicRate::G400)).iter().zip(table) {
         let figures = figures(row);
-        // Exact in cents: half a millionth covers floating-point error.
+        // Cents must match exactly. Half a millionth allows for floating-point error.
         near(name, figures.cost_per_gpu_usd, published[1], 5e-7);
         near(name, figures.power_per_gpu_w.unwrap(), published[3], 0.005_000_1);
         near(name, figures.gbytes_per_s_per_gpu, published[0], 0.0);
-        // The table prints 5.22 for 5.224 and 0.08 for 0.0844: two digits, rounded.
+        // The table rounds to two digits: 5.224 to 5.22 and 0.0844 to 0.08.
         near(name, figures.cost_per_gbytes_per_s_usd, published[2], 0.006);
         near(name, figures.power_per_gbytes_per_s_w.unwrap(), published[4], 0.006);
     }
@@ -119,7 +119,7 @@ fn mixnet_is_cheaper_than_a_fat_tree_by_the_published_ratios() {
 
 #[test]
 fn data_centre_networks_have_the_derived_bills() {
-    // Without the network card, at 400 and at 800 Gb/s.
+    // Costs without the network card, at 400 and 800 Gb/s.
     let table = [
         ("fat-tree:64:3", 9_404.0, 15_394.0),
         ("fat-tree:64:2", 5_906.0, 9_796.0),

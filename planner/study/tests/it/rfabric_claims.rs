@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-//! Claims of papers on reconfigurable fat-trees, computed on the shipped fabric of 2,048 GPUs.
+//! Claims from papers on reconfigurable fat-trees, computed on the shipped fabric of 2,048 GPUs.
 
 use lightloom_planner::joint;
 use lightloom_study::cost::read_prices;
@@ -25,11 +25,11 @@ fn acceptance_list_states_which_claims_are_reproduced() {
     };
     assert_eq!(agrees("MixNet's delay curve"), [true, true, true, true]);
     assert_eq!(agrees("with 5.7 s"), [true]);
-    // 100 µs is ACTINA's figure; our break-even on 4 MiB shifts is several times longer.
+    // ACTINA's figure is 100 µs. Our break-even for 4 MiB shifts is several times longer.
     assert_eq!(agrees("ACTINA"), [false]);
-    // Price is not enough for RFabric's 2.2 to 3.1 relative to a non-blocking tree; an
-    // oversubscribed tree is slow enough. docs/rfabric.md documents this, and this test fails when
-    // it changes.
+    // Relative to a non-blocking tree, the lower price does not suffice for RFabric's 2.2 to 3.1.
+    // An oversubscribed tree is slow enough. docs/rfabric.md states this, so this test fails if it
+    // changes.
     assert_eq!(agrees("RFabric: performance per cost against fat-tree, 100 %"), [false]);
     assert_eq!(
         agrees("RFabric: performance per cost against oversubscribed fat-tree, 100 %"),

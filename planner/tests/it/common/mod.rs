@@ -52,8 +52,8 @@ pub(crate) fn fabric(spec: &FabricSpec) -> Fabric {
     Fabric { sha256: "f".repeat(64), ..fabric }
 }
 
-/// Counts the inner hops of job `job` and the hops that cross, GPU by GPU from the ranks of the
-/// document. Equal ranks of p consecutive groups form a ring.
+/// Counts the inner hops of a job and its crossing hops, GPU by GPU from the ranks in the document.
+/// Equal ranks of p consecutive groups form a ring.
 pub(crate) fn counted(document: &Plan, job: u32, per_tor: u32) -> (u64, u64) {
     let mut racks: BTreeMap<(u32, u32), u32> = BTreeMap::new();
     for rank in &document.ranks {

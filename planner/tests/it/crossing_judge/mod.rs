@@ -8,7 +8,7 @@ use lightloom_fabric::fabric::Fabric;
 use lightloom_fabric::fault::FaultSet;
 use lightloom_fabric::khop::{Position, Shape};
 
-/// Every ring of a fabric, as bits of node ids.
+/// All rings of a fabric, each as a bit set of node identifiers.
 pub(crate) struct CrossingJudge {
     rings: Vec<u64>,
     per_tor: u32,
@@ -18,7 +18,7 @@ pub(crate) struct CrossingJudge {
     known: BTreeMap<(u64, u32, u32), Option<u32>>,
 }
 
-/// Returns the bundle of a hop, from the table of docs/khop.md.
+/// Returns the bundle of a hop, by the table in docs/khop.md.
 fn bundle(hop: i64, k: i64) -> i64 {
     let pair = (hop.abs() - 1) / 2;
     let is_last_of_odd = k % 2 == 1 && hop.abs() == k;
@@ -101,8 +101,9 @@ impl CrossingJudge {
         most(&self.rings, all, &mut BTreeMap::new())
     }
 
-    /// Returns the minimum number of crossing hops of `groups` groups. They are divided into sets
-    /// of as many groups as a ToR has nodes, and one set with the rest. `None` if they do not fit.
+    /// Returns the minimum number of crossing hops of `groups` groups. Each set has as many groups
+    /// as a ToR has nodes, except that the last set has the remaining groups. `None` if the groups
+    /// do not fit.
     pub(crate) fn least(&mut self, groups: u32) -> Option<u32> {
         let all = self.rings.iter().fold(0, |all, ring| all | ring);
         let (per_set, rest) = (self.per_tor, groups % self.per_tor);
@@ -198,7 +199,7 @@ impl CrossingJudge {
         let mut best = u32::MAX;
         let others: Vec<usize> = (1..groups.len()).collect();
         for order in permutations(&others) {
-            // By symmetry, one order of the first group's ranks is sufficient.
+            // By symmetry, one order of the first group's ranks suffices.
             for first in ways[0].iter().filter(|ranks| ranks.is_sorted()) {
                 let mut ends: BTreeMap<&Vec<u32>, u32> = [(first, 0)].into();
                 for next in &order {

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
-//! An independent oracle for small networks: finds the highest rate with an integer program that
-//! has one variable per circuit of every bank, and flows by source. It shares only the network and
-//! the demand with the planner.
+//! An independent oracle for small networks. It finds the highest rate with an integer program that
+//! has integer numbers of circuits for every bank and flows by source. It shares only the network
+//! and the demand with the planner.
 
 use good_lp::{Expression, ProblemVariables, Solution, SolverModel, constraint, variable};
 use lightloom_fabric::fat_tree::{FatTreeSpec, OcsBank, ReconfigurableFatTree};
@@ -20,7 +20,7 @@ pub(crate) enum Hops {
     Any,
 }
 
-/// Returns whether a circuit of `bank` may join two leaves, by the specification.
+/// Returns whether a circuit on `bank` may join two leaves, by the specification.
 fn admits(spec: &FatTreeSpec, bank: &OcsBank, a: u32, b: u32) -> bool {
     let is = |pair: &(LeafId, LeafId), a, b| pair.0 == LeafId(a) && pair.1 == LeafId(b);
     let own = spec.loss.extra_db.iter().filter(|(leaf, _)| leaf.0 == a || leaf.0 == b);
@@ -29,7 +29,7 @@ fn admits(spec: &FatTreeSpec, bank: &OcsBank, a: u32, b: u32) -> bool {
     loss <= spec.loss.budget_db && !forbidden
 }
 
-/// Returns the highest rate of `demand` over all circuits of `network` without faults.
+/// Returns the highest rate of `demand` over all choices of circuits on `network` without faults.
 pub(crate) fn best(network: &ReconfigurableFatTree, demand: &Demand, hops: Hops) -> f64 {
     let spec = network.spec();
     let (leaves, rate) = (spec.leaves as usize, spec.circuit_rate.0 as f64);
@@ -74,7 +74,7 @@ pub(crate) fn best(network: &ReconfigurableFatTree, demand: &Demand, hops: Hops)
         };
         let mut kept = vec![Expression::default(); leaves + 1];
         for (a, b) in arcs.filter(is_arc) {
-            // With one hop, traffic goes from the source directly to the destination, or over the
+            // With one hop, traffic goes directly from the source to the destination, or over the
             // core.
             if hops == Hops::One && a != source && a != leaves {
                 continue;
@@ -113,7 +113,7 @@ pub(crate) fn best(network: &ReconfigurableFatTree, demand: &Demand, hops: Hops)
     solution.value(lambda) * rate / most
 }
 
-/// Draws a network of two banks with different loss, and the demand of a phase.
+/// Draws a network with two banks of different loss, and the demand of a phase.
 pub(crate) fn drawn(seed: u64) -> (ReconfigurableFatTree, Demand) {
     let mut stream = Seed(seed).stream("test.banks", 0);
     loop {
@@ -150,7 +150,7 @@ fn drawn_demand(leaves: u32, stream: &mut Stream) -> Demand {
     for from in 0..leaves {
         for to in (0..leaves).filter(|to| *to != from) {
             let is_sent = match kind {
-                // A ring in one direction, an all-to-all, or random pairs.
+                // The demand is a ring in one direction, an all-to-all, or random pairs.
                 0 => to == (from + 1) % leaves,
                 1 => true,
                 _ => stream.random_range(0..3) == 0,

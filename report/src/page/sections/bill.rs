@@ -120,7 +120,7 @@ fn picture(billed: &Billed) -> Option<Picture> {
             ..Bar::default()
         }
     };
-    let caption = "Mean over the seeds, as a share of all GPU-hours. GPUs without a job have a colour of their own.";
+    let caption = "Mean over the seeds, as a share of all GPU-hours. GPUs without a job have a separate colour.";
     Picture::bars("bill-bars", "GPU-hours lost", bars.map(bar), caption)
 }
 
@@ -133,8 +133,8 @@ fn lost(run: &BilledRun) -> f64 {
     run.losses.iter().map(of_job).sum()
 }
 
-/// Draws what the most expensive fault caused, each part below the previous one and starting where
-/// that ends.
+/// Draws the consequences of the most expensive fault. Each part starts where the previous one
+/// ends, one line below it.
 fn timeline(run: &BilledRun) -> Option<Picture> {
     let took = |job: &&BilledLoss| job.once.iter().map(|part| part.time_ps).sum::<i64>();
     let job = run.losses.iter().max_by_key(took)?;

@@ -18,7 +18,7 @@ pub(in super::super) fn add(report: &mut PageDocument, bought: &Bought) {
     let mut section = PageSection::new("buy", "What to buy");
     section.note(answer.verdict.sentence.clone());
     section.note(format!(
-        "{}: {} of nodes out of service in the mean; one simulation of the same jobs with the same faults for each design \
+        "{}: {} of nodes out of service on average; one simulation of the same jobs with the same faults for each design \
          (docs/buy.md); prices: {}.",
         bought.name,
         ShownQuantity::share(answer.node_fault_ratio.mean).show(),
@@ -34,7 +34,7 @@ pub(in super::super) fn add(report: &mut PageDocument, bought: &Bought) {
     }
     if !answer.parts_without_watts.is_empty() {
         section.note(format!(
-            "The price file has no watts for {}: they are counted as 0 W.",
+            "The price file has no watts for {}, which count as 0 W.",
             answer.parts_without_watts.join(", ")
         ));
     }
@@ -121,5 +121,5 @@ fn bars(rows: &[Row]) -> Option<Picture> {
     };
     let bars = rows.iter().enumerate().filter_map(bar);
     let caption = "One bar for each design and policy; whiskers reach from low to high prices of all parts together.";
-    Picture::bars("buy-bars", "US dollars for a useful PFLOP-year", bars, caption)
+    Picture::bars("buy-bars", "US dollars per useful PFLOP-year", bars, caption)
 }

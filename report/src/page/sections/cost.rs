@@ -58,17 +58,17 @@ fn answer(cost: &Cost) -> (String, Vec<Headline>) {
         Headline::new(label, usd(figures), arch, Some("cost_per_gbytes_per_s_usd"))
     };
     match by_bandwidth[..] {
-        [] => ("No design of the list has a price.".to_owned(), Vec::new()),
+        [] => ("None of the listed designs has a price.".to_owned(), Vec::new()),
         [(arch, only)] => {
             let verdict = format!(
-                "The interconnect of {arch} costs {} of a GPU, at mean prices.",
+                "The interconnect of {arch} costs {} and GPU at mean prices.",
                 usd(only).show()
             );
             (verdict, vec![headline("interconnect", (arch, only))])
         }
         [least, .., most] => {
             let verdict = format!(
-                "{} is the cheapest interconnect at {} of a GPU, {} the most expensive at {}, at mean prices.",
+                "At mean prices, {} is the cheapest interconnect at {} and GPU, and {} the most expensive at {}.",
                 least.0,
                 usd(least.1).show(),
                 most.0,
@@ -93,8 +93,9 @@ fn bars(cost: &Cost) -> Option<Picture> {
             ..Bar::default()
         }
     };
-    let caption = "Interconnect cost for each GB/s of a GPU's bandwidth; whiskers reach from low to high prices.";
-    Picture::bars("cost-bars", "US dollars for each GB/s", priced(&cost.rows).map(bar), caption)
+    let caption =
+        "Interconnect cost per GB/s of GPU bandwidth; whiskers reach from low to high prices.";
+    Picture::bars("cost-bars", "US dollars per GB/s", priced(&cost.rows).map(bar), caption)
 }
 
 /// Returns the cost of the interconnect and of lost GPUs by fault ratio.

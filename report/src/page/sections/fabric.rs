@@ -162,15 +162,14 @@ fn tables(section: &mut PageSection, plan: &Plan, groups: &'static str) {
             ));
         } else if plan.jobs.iter().any(|job| job.gpus_wanted.is_some()) {
             section.note(
-                "Working nodes next to broken ones stay idle where equal ranks are kept under one ToR: the reserve that \
-                 bypasses draw on.",
+                "Working nodes next to broken ones stay idle where equal ranks are kept under one ToR; bypasses draw on this reserve.",
             );
         }
     }
     match (metrics.gpus_faulty, plan.faults.len()) {
         (0, 0) => {}
-        (0, 1) => section.note("One part is broken, and no node as a whole."),
-        (0, parts) => section.note(format!("{parts} parts are broken, and no node as a whole.")),
+        (0, 1) => section.note("One part is broken, but no whole node."),
+        (0, parts) => section.note(format!("{parts} parts are broken, but no whole node.")),
         (faulty, _) => section.note(format!("{} are out of service.", gpus(faulty))),
     }
     let counts = [
@@ -192,7 +191,7 @@ fn tables(section: &mut PageSection, plan: &Plan, groups: &'static str) {
     section.table(table);
 }
 
-/// Adds what the checker proved and, for a ring, the prices of its parts.
+/// Adds the checker's findings and, for a ring, the part prices.
 fn proof(section: &mut PageSection, fabric: &Fabric, plan: &Plan, verdict: Verdict) {
     let checked = match fabric.hbd.ring() {
         Some(_) => format!(
@@ -215,7 +214,7 @@ fn proof(section: &mut PageSection, fabric: &Fabric, plan: &Plan, verdict: Verdi
     section.note(format!("Proven by a checker that shares no code with the planner: {checked}."));
     if fabric.hbd.ring().is_some() {
         section.note(format!(
-            "Interconnect: {} and {} for each GPU, at the prices of the fabric file.",
+            "Interconnect: {} and {} per GPU, at the prices in the fabric file.",
             fabric.cost_per_gpu(),
             fabric.power_per_gpu()
         ));
@@ -293,8 +292,7 @@ fn drawn(network: &ReconfigurableFatTree, phases: &[PhasePlan]) -> Option<Pictur
     let drawings: Vec<Drawing> = distinct.iter().take(MOST_DRAWN).map(drawing).collect();
     (!drawings.is_empty()).then(|| Picture {
         id: "phases-drawn".to_owned(),
-        caption: "Leaves by leaves: a filled cell is a pair with circuits, the darker the more. Phases with equal circuits share a \
-                  picture."
+        caption: "A matrix of leaves: a filled cell is a pair with circuits; the more circuits, the darker. Phases with equal circuits share a picture."
             .to_owned(),
         kind: PictureKind::Drawn { drawings, legend: Vec::new() },
     })

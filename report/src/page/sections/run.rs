@@ -104,7 +104,7 @@ fn named(names: &[String]) -> String {
     }
 }
 
-/// Returns the timeline of the group that waited longest for a fault, or `None` if the fault never
+/// Returns the timeline of the group that a fault delayed longest, or `None` if the fault never
 /// occurred or had no consequences.
 fn timeline(id: &str, fault: &EmulatedFault, of: &str) -> Option<Picture> {
     let began = fault.at_ps?;
@@ -136,7 +136,7 @@ fn timeline(id: &str, fault: &EmulatedFault, of: &str) -> Option<Picture> {
         bars.push(Bar { tone: Tone::Lost, ..time_bar(name, 0, late) });
         let late = ShownQuantity::time(late).show();
         caption +=
-            &format!(" Of {}, the last to continue is {late} late.", named(&fault.groups_affected));
+            &format!(" The longest delay is {late}; affected: {}.", named(&fault.groups_affected));
     }
     Picture::bars(id, "the fault with the longest wait", bars, caption)
 }
@@ -232,8 +232,7 @@ pub(in super::super) fn add_sweep(report: &mut PageDocument, swept: &Swept) {
     if !swept.distributions.is_empty() {
         section.table(losses(swept));
         section.note(
-            "Compared with the run without faults under the same seed. P50, P90 and P99: that share of the seeds lose no more \
-             (nearest rank); `–` if a job never ends its steps.",
+            "Compared with the run without faults under the same seed. P50, P90 and P99: 50, 90 and 99 % of the seeds lose no more (nearest rank); `–` if a job never ends its steps.",
         );
     }
     let faults = swept.runs.iter().flat_map(|run| run.faults.iter().map(|fault| (run.seed, fault)));

@@ -33,7 +33,7 @@ pub(in super::super) fn add_training(report: &mut PageDocument, training: &Train
     let mut section = PageSection::new("training", title);
     section.table(tables::table("training", training.rows.iter().take(MOST_ROWS)));
     section.note(format!(
-        "A step is {} sequences of {} tokens; {} mappings were tried.",
+        "A step processes {} sequences of {} tokens; {} mappings were tried.",
         fixed(training.batch_sequences as f64, 0),
         fixed(training.sequence_tokens as f64, 0),
         fixed(training.mappings_tried as f64, 0)
@@ -70,8 +70,8 @@ pub(in super::super) fn add_training(report: &mut PageDocument, training: &Train
 
 /// The steps whose times come first, each with a description.
 const LEADING: [(&str, &str); 3] = [
-    ("light moves", "from the death of the node"),
-    ("drained in Slurm", "from the death of the node"),
+    ("light moves", "from the node's failure"),
+    ("drained in Slurm", "from the node's failure"),
     ("emulated run", "the same fault, packet by packet"),
 ];
 
@@ -79,7 +79,7 @@ const LEADING: [(&str, &str); 3] = [
 pub(in super::super) fn add_live(report: &mut PageDocument, live: &LiveRun) {
     let mut section = PageSection::new("live", "Step by step");
     section.note(
-        "Emulated devices, the shipping daemon and, if it is installed, a real scheduler on this machine, with measured times.",
+        "Emulated devices, the shipped daemon and, if it is installed, a real scheduler on this machine, with measured times.",
     );
     if let Some(lacks) = &live.lacks {
         section.note(format!("No scheduler took part: {lacks}."));
@@ -92,7 +92,7 @@ pub(in super::super) fn add_live(report: &mut PageDocument, live: &LiveRun) {
         Some(Headline::new(label, seconds(step.took_ms), *beside, None))
     });
     let bars = live.steps.iter().map(|step| bar(&step.name, Tone::Own, step.took_ms / 1e3));
-    let caption = "Light, drain and topology are counted from the death of the node, every other step from its own start.";
+    let caption = "Light, drain and topology are timed from the node's failure, every other step from its own start.";
     let picture = Picture::bars("live-bars", "time of each step", bars, caption);
     let first = FirstScreen { verdict: live.answer.clone(), figures: leading.collect(), picture };
     report.add(first, section);

@@ -12,7 +12,7 @@ use super::super::quantity::{ShownQuantity, ShownUnit, fixed};
 use super::super::results::Comparison;
 use super::super::tables;
 
-/// The ideal switch, whose waste no design can undercut.
+/// The ideal switch. No design can waste less.
 const BOUND: &str = "big-switch";
 
 pub(in super::super) fn add(report: &mut PageDocument, comparison: &Comparison) {
@@ -70,7 +70,7 @@ fn verdict(comparison: &Comparison) -> String {
     let (tp, days) = (comparison.tp, fixed(comparison.window.as_days(), 0));
     let ranked = ranked(comparison);
     let Some((arch, figures)) = ranked.first() else {
-        return format!("No design of the list holds groups of {tp} GPUs.");
+        return format!("None of the listed designs can hold groups of {tp} GPUs.");
     };
     let bound = ShownQuantity::share(figures.lower_bound_mean).show();
     let others = ranked[1..].iter().max_by(|a, b| a.1.waste_mean.total_cmp(&b.1.waste_mean));

@@ -15,9 +15,9 @@ pub(super) const OUTWARD_PORT: u16 = 7001;
 pub(super) const RETURN_PORT: u16 = 7002;
 
 const AGAIN_AFTER: Duration = Duration::from_millis(2);
-/// Time limit for an attempt, after which the member rereads the rank file.
+/// Time limit for an attempt. The member then rereads the rank file.
 const CONNECT_WITHIN: Duration = Duration::from_millis(100);
-/// Interval in milliseconds at which a waiting member checks for a new rank file.
+/// Interval in milliseconds between a waiting member's checks for a new rank file.
 const WAIT_MS: u8 = 2;
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]

@@ -22,7 +22,7 @@ pub struct Options {
     pub steps: u64,
     /// Size in bytes of the vector that is summed.
     pub bytes: usize,
-    /// Pause between two steps, which stands in for the job's computation.
+    /// Pause between two steps, which represents the job's computation.
     pub pause: Duration,
 }
 

@@ -19,7 +19,7 @@ use super::faults::{Deposed, Late};
 use super::judge;
 use super::key::{Text, key};
 
-/// The longest path from the first request to rest.
+/// Maximum number of steps from the first request until everything is at rest.
 const STEPS_MAX: u32 = 400;
 /// Later than everything that a scenario waits for.
 const DEFERRED_WITHIN: Micros = Micros::from_secs(2_000);

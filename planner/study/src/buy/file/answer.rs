@@ -16,7 +16,7 @@ const fn half() -> f64 {
     0.5
 }
 
-/// Response of a job to the loss of a node. Set exactly one of these, as in `restart` of a
+/// Response of a job to the loss of a node. Set exactly one of these, as for `restart` in a
 /// scenario.
 #[derive(Clone, Debug, Deserialize, JsonSchema)]
 #[serde(rename_all = "snake_case", deny_unknown_fields)]
@@ -27,8 +27,8 @@ pub enum AnswerRecord {
     InMemory(InMemoryRecord),
     /// Move to a spare node with the state of its replicas, with `policy: backup`.
     Migrate(MigrateRecord),
-    /// Continue without the node's group, or without the node if the policy is `reduced-tp`, until
-    /// others are free.
+    /// Continue without the node's group until another one is free. If the policy is `reduced-tp`,
+    /// continue without the node.
     Elastic(ElasticRecord),
 }
 
@@ -59,16 +59,16 @@ pub struct MigrateRecord {
 #[derive(Clone, Debug, Deserialize, JsonSchema)]
 #[serde(deny_unknown_fields)]
 pub struct ElasticRecord {
-    /// Minutes until it continues with fewer GPUs.
+    /// Minutes until the job continues with fewer GPUs.
     pub reform_minutes: f64,
-    /// Minutes that it stops to become complete again.
+    /// Minutes that the job stops to become complete again.
     pub rejoin_minutes: f64,
-    /// Minimum share of its parts. With less, it stops.
+    /// Minimum share of the job's groups or nodes. With fewer, the job stops.
     #[serde(default = "half")]
     pub least: f64,
 }
 
-/// Returns the response of a design's jobs, and the minimum share of parts of an elastic one.
+/// Returns the response of a design's jobs, and the minimum share of parts if it is elastic.
 pub(super) fn answer(
     record: &DesignRecord,
     policy: FaultPolicy,

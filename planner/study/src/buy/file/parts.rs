@@ -9,7 +9,7 @@ use super::super::{Candidate, PartRate};
 use super::{MS_PER_DAY, PartFaultRecord, check_range};
 use crate::architecture::Site;
 
-/// Returns the rates. Reports parts that are not in any bill of the candidate designs.
+/// Returns the fault rates. Reports parts that are in no bill of the candidate designs.
 pub(super) fn rates(
     records: &[PartFaultRecord],
     candidates: &[Candidate],

@@ -25,7 +25,8 @@ fn row(design: &str, usd: f64) -> Row {
     }
 }
 
-/// Regression test: a lead of 2 % in one draw was stated without the four other draws.
+/// Regression test: the sentence used to state a lead of 2 % in one draw without considering the
+/// four other draws.
 #[test]
 fn lead_reversed_by_one_draw_is_not_a_lead() {
     let said = |draws: &[[f64; 2]]| {
@@ -51,7 +52,7 @@ fn lead_reversed_by_one_draw_is_not_a_lead() {
         sentence(&verdict, &here[0], &here, &[])
     };
     let level = said(&[[98.0, 100.0], [100.0, 99.0]]);
-    let begin = "Buy a (regroup) or b (regroup) (-1.0 to +2.0 %), which 2 draws of faults and arrivals do not tell apart: $98 \
+    let begin = "Buy a (regroup) or b (regroup) (-1.0 to +2.0 %), which 2 draws of faults and arrivals cannot distinguish: $98 \
                  a useful PFLOP-year ($98 to $100 over 2 draws); ";
     assert!(level.starts_with(begin), "{level}");
     let led = said(&[[98.0, 100.0], [97.0, 100.0]]);
@@ -60,10 +61,10 @@ fn lead_reversed_by_one_draw_is_not_a_lead() {
     assert!(led.starts_with(begin), "{led}");
 }
 
-/// Regression test: the sentence denied a flip that its own table showed, because the winner was
-/// among the offered designs.
+/// Regression test: the sentence used to deny a flip that the table showed, because the new winner
+/// was among the recommended designs.
 #[test]
-fn sentence_names_the_price_at_which_another_offered_design_wins() {
+fn sentence_names_the_price_that_makes_another_recommended_design_win() {
     let flip = |winner: &str| PriceFlip {
         part: "gpu".to_owned(),
         factor: 1.01,
@@ -99,7 +100,7 @@ fn winning_price_matches_the_cheapest_design() {
         parts: vec![("gpu".to_owned(), part)],
         ..row(design, usd)
     };
-    // Other costs: 50, 60 and 90 dollars.
+    // The other costs are 50, 60 and 90 dollars.
     let (a, b, c) =
         (with_part("a", 100.0, 50.0), with_part("b", 102.0, 42.0), with_part("c", 120.0, 30.0));
     let factor = nearest_factor(&c, &[&a, &b], "gpu").expect("c has the least of that part");

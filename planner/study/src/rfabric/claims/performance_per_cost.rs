@@ -1,5 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-//! Performance per cost relative to other fabrics: the whole table, and RFabric's claims from it.
+//! Performance per cost relative to other fabrics: the whole table, and RFabric's claims taken from
+//! it.
 
 use lightloom_fabric::fat_tree::ReconfigurableFatTree;
 use serde::Serialize;
@@ -15,21 +16,21 @@ use lightloom_planner::rfabric::phases::{Phase, candidates, schedule};
 #[derive(Clone, Debug, PartialEq, Serialize)]
 pub struct Comparison {
     pub baseline: &'static str,
-    /// Rate of the network cards, which decides the prices.
+    /// Rate of the network cards. It determines the prices.
     pub nic_gbps: u32,
     pub core_oversubscription: f64,
-    /// The price level of a port of an optical switch; other prices are at their mean.
+    /// The price level of an optical switch port. Other prices are at their mean.
     pub ocs_price: OcsPrice,
-    /// Share of a step that the 1:1 fat-tree would spend communicating.
+    /// Share of a step that the 1:1 fat-tree would spend on communication.
     pub communication_share: f64,
     pub speedup: f64,
     pub cost_ratio: f64,
     pub performance_per_cost: f64,
 }
 
-/// Returns the performance per cost over baselines, price lists, core sizes and shares of
-/// communication. It is a table because no single number is representative. `None` if the price
-/// file lacks a part.
+/// Returns the performance per cost for all baselines, price lists, core sizes and shares of
+/// communication, because no single number is representative. `None` if the price file lacks a
+/// part.
 #[must_use]
 pub fn sensitivity(
     fabric: &ReconfigurableFatTree,
@@ -73,8 +74,7 @@ pub fn sensitivity(
     Some(rows)
 }
 
-/// Returns RFabric's claims against four baselines at 400G, with the price file's mean figures and
-/// a 4:1 core.
+/// Returns RFabric's claims against four baselines at 400G, with mean prices and a 4:1 core.
 pub(super) fn claims(
     base: &ReconfigurableFatTree,
     phases: &[Phase],
@@ -86,10 +86,9 @@ pub(super) fn claims(
 }
 
 struct Wanted {
-    /// Its name in [`BASELINES`].
+    /// Name of the baseline in [`BASELINES`].
     baseline: &'static str,
     name: &'static str,
-    /// The factor that determines the figure.
     why: &'static str,
 }
 
@@ -116,8 +115,8 @@ const WANTED: [Wanted; 4] = [
     },
 ];
 
-/// Returns the claim against one baseline if a step spends `communication_share` of its time
-/// communicating.
+/// Returns the claim against one baseline if a step spends `communication_share` of its time on
+/// communication.
 fn claim(table: &[Comparison], wanted: &Wanted, communication_share: f64) -> Option<RfabricClaim> {
     let Wanted { baseline, name, why } = wanted;
     let alike = || {

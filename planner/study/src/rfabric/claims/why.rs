@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-//! Computes two published ratios for all values of the parameters that their papers leave open.
+//! Computes two published ratios for all values of the parameters that the papers leave open.
 
 use std::collections::BTreeMap;
 
@@ -18,12 +18,12 @@ use crate::rfabric::baselines::{Baseline, OcsPrice, Parts};
 pub struct Open {
     /// Whether the bill includes the network card.
     pub bills_nic: bool,
-    /// Whether copper instead of two modules joins hosts to leaves.
+    /// Whether hosts are connected to leaves by copper instead of two modules.
     pub copper_to_hosts: bool,
     pub core: f64,
     pub ocs: OcsPrice,
     pub tiers: u32,
-    /// Share of the tree's step that is communication.
+    /// Share of communication in the step on the tree.
     pub communication: f64,
     pub rate: NicRate,
 }
@@ -33,7 +33,7 @@ pub struct PerCost<'a> {
     base: &'a ReconfigurableFatTree,
     phases: &'a [Phase],
     prices: &'a PriceList,
-    /// Our fabric, its step time and the tree's, by oversubscription in per cent.
+    /// Our fabric, its step time and the tree's step time, keyed by oversubscription in per cent.
     planned: BTreeMap<u64, (ReconfigurableFatTree, f64, f64)>,
 }
 
@@ -72,8 +72,8 @@ impl<'a> PerCost<'a> {
     }
 }
 
-/// Returns the dollars per GPU. Copper for a bidirectional rate takes as many unidirectional cables
-/// of 200 Gb/s as needed.
+/// Returns the dollars per GPU. A copper link needs unidirectional cables of 200 Gb/s for both
+/// directions.
 fn dollars(parts: Parts, prices: &PriceList, open: Open) -> Option<f64> {
     let of_rate = |part: &str| {
         let part = format!("{part}-{}g", open.rate.gbps());
@@ -90,17 +90,18 @@ fn dollars(parts: Parts, prices: &PriceList, open: Open) -> Option<f64> {
     Some(usd)
 }
 
-/// The open parameters of MixNet's one topology per job compared with one per layer.
+/// The open parameters in MixNet's comparison of one topology per job with one topology per layer.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub struct OneShot {
     pub spread: f64,
     pub layers: u64,
-    /// Milliseconds of computation before each layer, which hide changes.
+    /// Milliseconds of computation before each layer. Changes may hide in this time.
     pub compute_ms: u64,
 }
 
 impl OneShot {
-    /// Returns one topology per job ÷ one per layer, on MixNet's region.
+    /// Returns the step time with one topology per job divided by the step time with one topology
+    /// per layer, on a region like MixNet's.
     #[must_use]
     pub fn figure(self) -> f64 {
         let region = mixnet_region();
