@@ -56,48 +56,27 @@ pub struct Finished {
 
 /// Why a scenario cannot be run.
 #[derive(Debug, thiserror::Error)]
+#[expect(missing_docs, reason = "each message documents its variant")]
 pub enum EmulateError {
-    /// The run cannot start.
     #[error(transparent)]
     Start(#[from] StartError),
-    /// A job cannot be trained.
     #[error(transparent)]
     Train(#[from] TrainError),
-    /// The run cannot continue.
     #[error(transparent)]
     Run(#[from] RunError),
-    /// Sharing changed the result, which indicates a bug in this program.
     #[error("the exact shortcut is not exact (a mistake in the engine, please report it): {0}")]
     NotTheSame(#[from] Difference),
-    /// Jobs over a span do not finish even without failures.
     #[error("the jobs do not end their steps, even without a failure")]
     NeverEnds,
-    /// A proof was requested, but no parts are shared.
     #[error("there is nothing to prove: {0}, so everything is simulated anyway")]
     NothingSpared(&'static str),
-    /// An expectation names a group that does not exist.
     #[error("the scenario expects something of {group}, but the plan has {groups} groups")]
-    NoSuchGroup {
-        /// The group.
-        group: lightloom_units::id::GroupId,
-        /// The number of groups.
-        groups: usize,
-    },
-    /// A phase is shorter than twenty round trips at this scale.
+    NoSuchGroup { group: lightloom_units::id::GroupId, groups: usize },
     #[error(
         "at a scale of {scale} the phase `{phase}` lasts {time}, less than twenty round trips; \
          choose a scale of at most {scale_max}"
     )]
-    TooSmall {
-        /// The scale.
-        scale: u64,
-        /// The shortest phase.
-        phase: String,
-        /// Its scaled duration.
-        time: Picoseconds,
-        /// The largest accepted scale.
-        scale_max: u64,
-    },
+    TooSmall { scale: u64, phase: String, time: Picoseconds, scale_max: u64 },
 }
 
 /// Plans the fabric of `scenario` and runs the scenario with and without its faults.

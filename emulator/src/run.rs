@@ -83,46 +83,28 @@ pub enum IslandReuse {
 
 /// Why a run cannot continue.
 #[derive(Debug, thiserror::Error)]
+#[expect(missing_docs, reason = "each message documents its variant")]
 pub enum RunError {
-    /// The engine rejects an operation.
     #[error(transparent)]
     Engine(#[from] EngineError),
-    /// A part of the network cannot be built separately.
     #[error(transparent)]
     Network(#[from] lightloom_engine::NetworkError),
-    /// The fabric does not contain a part.
     #[error(transparent)]
     Part(#[from] lightloom_fabric::fault::FaultError),
-    /// The shipped control plane cannot run here.
     #[error("`control: lightloomd`: {0}")]
     Control(String),
-    /// A later plan is invalid, which indicates a bug in this program.
     #[error("the plan is not sound (a mistake in the planner, please report it): {}", .0[0])]
     Unsound(Vec<Violation>),
-    /// A collective cannot be started.
     #[error(transparent)]
     Collective(#[from] CollectiveStartError),
-    /// Times of rings cannot be reused.
     #[error(transparent)]
     Reuse(#[from] ReuseError),
-    /// A task refers to a rank or ring that the machine does not have.
     #[error(
         "task `{task}` is of a rank or a ring that the machine, of {ranks} ranks, does not have"
     )]
-    Absent {
-        /// The task.
-        task: String,
-        /// The number of ranks of the machine.
-        ranks: u32,
-    },
-    /// A workload cannot be started.
+    Absent { task: String, ranks: u32 },
     #[error("workload `{workload}`: {error}")]
-    Workload {
-        /// The name of the workload.
-        workload: String,
-        /// The error.
-        error: CollectiveStartError,
-    },
+    Workload { workload: String, error: CollectiveStartError },
 }
 
 /// The inputs and settings of a run.

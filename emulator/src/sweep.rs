@@ -216,25 +216,14 @@ pub struct Sweep {
 
 /// Why sweeps cannot be merged.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
+#[expect(missing_docs, reason = "each message documents its variant")]
 pub enum MergeError {
-    /// The list of sweeps is empty.
     #[error("no sweeps to merge were given")]
     Nothing,
-    /// The scenarios differ.
     #[error("`{one}` and `{other}` are different scenarios")]
-    Scenarios {
-        /// One of them.
-        one: String,
-        /// Another one.
-        other: String,
-    },
-    /// The fabrics differ.
+    Scenarios { one: String, other: String },
     #[error("scenario `{scenario}` was run on different versions of the fabric file")]
-    Fabrics {
-        /// The name of the scenario.
-        scenario: String,
-    },
-    /// The same seed has two different results, which must come from different programs or files.
+    Fabrics { scenario: String },
     #[error("seed {} has two different results: were they made by different versions?", .0.0)]
     Disagreement(Seed),
 }

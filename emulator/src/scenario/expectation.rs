@@ -322,38 +322,26 @@ impl Comparison {
 
 /// Error of parsing an expectation.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
+#[expect(missing_docs, reason = "each message documents its variant")]
 pub enum ExpectationError {
-    /// The sentence does not have a known form.
     #[error(
         "`{0}` is not an expectation: write `FIGURE < NUMBER`, `restored within TIME`, `completes within TIME`, \
          `group gN unaffected`, `workload NAME unaffected`, `workload NAME completes within TIME`, `workload NAME fct_p99 < TIME`, `no drops`, `no drops on priority N` or \
          `no deadlock`"
     )]
     Form(String),
-    /// The figure is unknown.
     #[error("unknown figure `{name}`: the figures are {known}", known = known_figures())]
-    Figure {
-        /// Name as written.
-        name: String,
-    },
-    /// The figure exists only for the whole run.
+    Figure { name: String },
     #[error(
         "`{figure}` exists only for the whole run; a workload has `fct_p50`, `fct_p99` and `fct_max`"
     )]
-    NotOfWorkloads {
-        /// Name of the figure.
-        figure: &'static str,
-    },
-    /// The bound is not a number.
+    NotOfWorkloads { figure: &'static str },
     #[error("`{0}` is not a number")]
     Number(String),
-    /// The bound is not a valid time.
     #[error("{0}")]
     Time(String),
-    /// The priority does not exist.
     #[error("unknown priority `{0}`: data has priorities 0 to 6")]
     Priority(String),
-    /// The group name is invalid.
     #[error("{0}")]
     Group(String),
 }

@@ -81,40 +81,27 @@ pub struct CircuitPlan {
 
 /// Why a run cannot begin.
 #[derive(Debug, thiserror::Error)]
+#[expect(missing_docs, reason = "each message documents its variant")]
 pub enum StartError {
-    /// A broken part does not exist.
     #[error(transparent)]
     Part(#[from] FaultError),
-    /// A plan cannot be made.
     #[error(transparent)]
     Plan(#[from] joint::PlanError),
-    /// The given plan does not match the current state of this fabric.
     #[error("the plan in force does not fit this fabric as it is: {}{}", .0[0], others(.0))]
     Misfit(Vec<Violation>),
-    /// The plan is invalid, which indicates a bug in this program.
     #[error("the plan is not sound (a mistake in the planner, please report it): {}", .0[0])]
     Unsound(Vec<Violation>),
-    /// The plan cannot be read back, which indicates a bug in this program.
     #[error("the plan cannot be read back (a mistake in the planner, please report it): {0}")]
     Document(#[from] DocumentError),
-    /// The fabric cannot be emulated.
     #[error(transparent)]
     Network(#[from] NetworkError),
-    /// The trace does not match the fabric.
     #[error("the fault trace does not fit this {what}: {error}")]
-    Trace {
-        /// The kind of network.
-        what: &'static str,
-        /// The error.
-        error: NodesError,
-    },
-    /// The fabric has no domain for group rings.
+    Trace { what: &'static str, error: NodesError },
     #[error(
         "this fabric has no domain, so there are no rings for `collectives`; `traffic` runs on any fabric with packet \
          switches or circuits"
     )]
     NoRings,
-    /// The fabric has no job, or none of a job's groups can be formed.
     #[error("no group of any job can be formed: give the fabric a job, or fewer faults")]
     NothingRuns,
 }

@@ -53,128 +53,57 @@ pub struct Train {
 
 /// Why a job cannot be trained here.
 #[derive(Clone, Debug, PartialEq, thiserror::Error)]
+#[expect(missing_docs, reason = "each message documents its variant")]
 pub enum TrainError {
-    /// The job does not exist.
     #[error("the fabric has no job `{job}`: write one of {}", names(jobs))]
-    NoJob {
-        /// The name.
-        job: String,
-        /// The existing jobs.
-        jobs: Vec<String>,
-    },
-    /// The job has no model or mapping.
+    NoJob { job: String, jobs: Vec<String> },
     #[error(
         "job `{job}` says neither model nor mapping: write `step: {{training: {{model: llama-3.1-8b, pp: 2, tokens: 8192}}}}`, or \
          `step: {{rl: …}}`, at the job in the fabric file"
     )]
-    NoMapping {
-        /// The job.
-        job: String,
-    },
-    /// The GPUs of the job have no places.
+    NoMapping { job: String },
     #[error(
         "job `{job}` has no `tp`, so its GPUs have no places: write `gpus` and `tp` at the job in the fabric file"
     )]
-    NoPlaces {
-        /// The job.
-        job: String,
-    },
-    /// The prompt leaves no tokens for a response.
+    NoPlaces { job: String },
     #[error(
         "the samples of job `{job}` have {tokens} tokens, and a prompt of {prompt} leaves none for a response: write a smaller `prompt`"
     )]
-    Prompt {
-        /// The job.
-        job: String,
-        /// Tokens of a prompt.
-        prompt: u32,
-        /// Tokens of a sample.
-        tokens: u32,
-    },
-    /// The model's heads cannot be divided over the GPUs in a replica.
+    Prompt { job: String, prompt: u32, tokens: u32 },
     #[error(
         "the {heads} heads of the model of job `{job}` cannot be shared out over replicas of {gpus} GPUs: write a divisor of {heads} as \
          `replica_gpus`"
     )]
-    Heads {
-        /// The job.
-        job: String,
-        /// The number of heads of the model.
-        heads: u32,
-        /// GPUs of a replica.
-        gpus: u32,
-    },
-    /// The replica is too small.
+    Heads { job: String, heads: u32, gpus: u32 },
     #[error(
         "a replica of {gpus} GPUs of job `{job}` does not hold the model and a sample of {tokens} tokens: write more `replica_gpus`, or \
          a smaller `longest`"
     )]
-    Memory {
-        /// The job.
-        job: String,
-        /// GPUs of a replica.
-        gpus: u32,
-        /// Number of tokens in the longest sample.
-        tokens: u64,
-    },
-    /// The model cannot be read.
+    Memory { job: String, gpus: u32, tokens: u64 },
     #[error("the model of job `{job}`: {error}")]
-    Model {
-        /// The job.
-        job: String,
-        /// The error.
-        error: String,
-    },
-    /// The constants do not exist.
+    Model { job: String, error: String },
     #[error("{0}")]
     Constants(String),
-    /// The plan has no group of the job.
     #[error(
         "no group of job `{job}` is in the plan: give it fewer GPUs, or the fabric fewer faults"
     )]
-    NoGroups {
-        /// The job.
-        job: String,
-    },
-    /// The stages of the schedule would wait for each other.
+    NoGroups { job: String },
     #[error(
         "job `{job}` cannot have {pieces} virtual stages: {layers} layers and {micro_batches} micro-batches need `pp` of 2 or more that \
          divides the micro-batches, and `pp` × `virtual_stages` that divides the layers"
     )]
-    Interleaved {
-        /// The job.
-        job: String,
-        /// Pieces of the model per stage.
-        pieces: u32,
-        /// The number of stages.
-        stages: u32,
-        /// The number of micro-batches.
-        micro_batches: u32,
-        /// The layers to divide.
-        layers: u32,
-    },
-    /// Micro-batches from both ends of the pipeline have no task graph.
+    Interleaved { job: String, pieces: u32, stages: u32, micro_batches: u32, layers: u32 },
     #[error(
         "the recipe of job `{job}` starts micro-batches at both ends of the pipeline (dual-pipe), which has no packets: write other \
          `constants`"
     )]
-    DualPipe {
-        /// The job.
-        job: String,
-    },
-    /// The network does not carry packets from GPU to GPU.
+    DualPipe { job: String },
     #[error("the network of this fabric does not reach single GPUs: take `hbd: {{khop: …}}`")]
     NoGpus,
-    /// The sequences do not fill a micro-batch.
     #[error(
         "sequences of {sequence} tokens do not fill a micro-batch of {tokens}: write a divisor of {tokens}"
     )]
-    Sequence {
-        /// Tokens of a sequence.
-        sequence: u32,
-        /// Tokens of a micro-batch.
-        tokens: u32,
-    },
+    Sequence { sequence: u32, tokens: u32 },
 }
 
 fn names(jobs: &[String]) -> String {

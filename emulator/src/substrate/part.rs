@@ -109,71 +109,26 @@ impl AnyPart {
 
 /// Why a part does not exist.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
+#[expect(missing_docs, reason = "each message documents its variant")]
 pub enum NoSuchPart {
-    /// No part has this name.
     #[error("`{name}` names nothing in this network: {there}")]
-    Unknown {
-        /// The name as written.
-        name: String,
-        /// The existing names.
-        there: String,
-    },
-    /// The fabric does not have this part.
+    Unknown { name: String, there: String },
     #[error(transparent)]
     Fabric(#[from] FaultError),
-    /// The GPU does not exist.
     #[error("{gpu} does not exist: a node has GPUs g0 to g{last}")]
-    NoGpu {
-        /// The named GPU.
-        gpu: GpuId,
-        /// The highest GPU index of a node.
-        last: u8,
-    },
-    /// The host has fewer interfaces.
+    NoGpu { gpu: GpuId, last: u8 },
     #[error("`{host}` has interfaces nic0 to nic{last}")]
-    NoNic {
-        /// The host.
-        host: String,
-        /// The index of the host's last interface.
-        last: usize,
-    },
-    /// No bundle has a fibre with this name.
+    NoNic { host: String, last: usize },
     #[error(transparent)]
     Fibre(fault::PartError),
-    /// The top-of-rack switch does not exist.
     #[error("{tor} does not exist: the fabric has ToRs t0 to t{last}")]
-    NoTor {
-        /// The named switch.
-        tor: TorId,
-        /// The highest index.
-        last: usize,
-    },
-    /// The two ends exist, but no cable joins them.
+    NoTor { tor: TorId, last: usize },
     #[error("there is no cable between `{from}` and `{to}`: those of `{from}` lead to {there}")]
-    NoCable {
-        /// One end.
-        from: String,
-        /// The other end.
-        to: String,
-        /// Where the cables of `from` lead.
-        there: String,
-    },
-    /// The optical switch does not exist.
+    NoCable { from: String, to: String, there: String },
     #[error("this network has {count} optical switches{}", if *count > 0 { ", from ocs0" } else { "" })]
-    NoOcs {
-        /// The number of optical switches.
-        count: usize,
-    },
-    /// The optical switch does not have these ports.
+    NoOcs { count: usize },
     #[error("`{name}` does not exist: {ocs} has ports p0 to p{last}")]
-    NoPorts {
-        /// The name as written.
-        name: String,
-        /// The switch.
-        ocs: OcsId,
-        /// The index of the switch's last port.
-        last: u32,
-    },
+    NoPorts { name: String, ocs: OcsId, last: u32 },
 }
 
 impl Substrate {

@@ -32,45 +32,21 @@ const TASKS_BUDGET: f64 = 2e6;
 
 /// Why a job has no packet mode.
 #[derive(Debug, thiserror::Error)]
+#[expect(missing_docs, reason = "each message documents its variant")]
 pub enum PacketsError {
-    /// A TP group spans domains.
     #[error(
         "packet by packet, a TP group lies in one domain: TP {tensor} does not fit {domain} GPUs of {network} (take --tp {domain} or less)"
     )]
-    SpansDomains {
-        /// GPUs of a TP group.
-        tensor: u32,
-        /// GPUs of a domain.
-        domain: u32,
-        /// The architecture.
-        network: String,
-    },
-    /// Stages of an interleaved schedule would wait for each other.
+    SpansDomains { tensor: u32, domain: u32, network: String },
     #[error(
         "packet by packet, interleaved stages need micro-batches in whole rounds: {micro_batches} are no multiple of {stages} stages (nearest: {nearest})"
     )]
-    PartialRound {
-        /// Micro-batches of a replica.
-        micro_batches: u64,
-        /// The number of stages.
-        stages: u32,
-        /// The nearest multiple.
-        nearest: u64,
-    },
-    /// Even the smallest excerpt is too large.
+    PartialRound { micro_batches: u64, stages: u32, nearest: u64 },
     #[error(
         "even {layers} layers and {micro_batches} micro-batches need {needed:.1e} packet-hops, more than the {budget:.1e} that are run at once: take a shorter --seq or a smaller --ep",
         needed = *hops as f64, budget = HOPS_BUDGET
     )]
-    TooLarge {
-        /// Remaining layers.
-        layers: u32,
-        /// Remaining micro-batches.
-        micro_batches: u64,
-        /// Required packet-hops.
-        hops: u64,
-    },
-    /// The engine rejects the run.
+    TooLarge { layers: u32, micro_batches: u64, hops: u64 },
     #[error(transparent)]
     Run(#[from] RunError),
 }

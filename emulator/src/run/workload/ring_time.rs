@@ -37,27 +37,14 @@ pub enum RingReuse {
 
 /// Why durations on rings cannot be reused.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
+#[expect(missing_docs, reason = "each message documents its variant")]
 pub enum ReuseError {
-    /// The ring is not idle.
     #[error(
         "task `{task}` starts on ring {ring} while another collective is on it: run without reuse"
     )]
-    BusyRing {
-        /// The task.
-        task: String,
-        /// The ring.
-        ring: u32,
-    },
-    /// A repeated collective did not take as long as the first one.
+    BusyRing { task: String, ring: u32 },
     #[error("task `{task}` took {now} on an idle ring, where its like took {first}")]
-    Changed {
-        /// The task.
-        task: String,
-        /// The time of the first run.
-        first: Picoseconds,
-        /// The time of this run.
-        now: Picoseconds,
-    },
+    Changed { task: String, first: Picoseconds, now: Picoseconds },
 }
 
 /// How often durations on rings were reused and checked.
