@@ -303,6 +303,10 @@ impl Ledger {
                 self.attention.insert(device.clone(), end.detail.clone());
                 self.owed.remove(device);
                 let silent = end.verdict == Verdict::Unknown;
+                if !silent && !has_turned && intent.cause.undoes() {
+                    // Another undo would otherwise return it to the position that this one left.
+                    self.owns_goal(intent, device);
+                }
                 let owed = Owed::after(intent, has_turned, device);
                 self.owed.extend(owed.filter(|_| silent).map(|owed| (device.clone(), owed)));
             }
@@ -310,12 +314,16 @@ impl Ledger {
         }
     }
 
-    fn is_ours(&mut self, intent: &Intent, device: &DeviceName) {
+    fn owns_goal(&mut self, intent: &Intent, device: &DeviceName) {
         if let Some(goal) = intent.goal.get(device) {
             let lit = goal.iter().filter(|(_, p)| !p.is_dark());
             let lit = lit.map(|(&s, &p)| (s, p)).collect();
             self.owned.insert(device.clone(), lit);
         }
+    }
+
+    fn is_ours(&mut self, intent: &Intent, device: &DeviceName) {
+        self.owns_goal(intent, device);
         self.take_probed(intent, device);
         self.attention.remove(device);
         self.owed.remove(device);
