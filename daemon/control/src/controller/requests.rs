@@ -108,15 +108,8 @@ impl Controller {
         let (before, after) = (side(|m| m.from), side(|m| m.to));
         let owned =
             |device: &DeviceName| self.ledger.owned.get(device).cloned().unwrap_or_default();
-        // A device that missed an undo belongs where that undo leads.
-        let belongs = |device: &DeviceName| {
-            let deferred = self.ledger.owed.get(device).map(|owed| owed.to.clone());
-            let mut positions = owned(device);
-            positions.extend(deferred.into_iter().flatten());
-            positions.retain(|_, to| !to.is_dark());
-            (device.clone(), positions)
-        };
-        let owned_before: Fabric = apply.target.keys().map(belongs).collect();
+        let belongs = |device: &DeviceName| self.ledger.belongs(device).into_owned();
+        let owned_before = apply.target.keys().map(|d| (d.clone(), belongs(d))).collect();
         let mut goal = apply.target;
         if apply.mode == Mode::Probe {
             for (device, slots) in &mut goal {

@@ -225,3 +225,27 @@ fn failing_restore_of_a_late_command_ends_after_two_attempts() {
     let late = world.ended.values().filter(|(cause, _)| matches!(cause, Cause::Late(_))).count();
     assert!(late <= 4 && found.is_none(), "{late} restores, {found:?}\n{}", world.log.join("\n"));
 }
+
+/// A bypass left out a module that did not answer, because the journal had it where the new plan
+/// wants it. Its deferred undo then took it away from that plan.
+#[test]
+fn deferred_undo_does_not_move_a_module_that_a_later_bypass_needs() {
+    stays_well(&[
+        "plan n3",
+        "quiet",
+        "plan n15",
+        "off n4",
+        "quiet",
+        "plan n7 n7 confirm",
+        "quiet",
+        "off n6/b0",
+        "quiet",
+        "type fault n1/b1",
+        "type fault n0",
+        "mend",
+        "quiet",
+        "plan",
+        "wait 20",
+        "type rollback -1",
+    ]);
+}
