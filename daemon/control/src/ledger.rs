@@ -305,7 +305,7 @@ impl Ledger {
                 self.owed.remove(device);
                 let silent = end.verdict == Verdict::Unknown;
                 if !silent && !has_turned && intent.cause.undoes() {
-                    // Another undo would otherwise return it to the position that this one left.
+                    // Otherwise the next undo would return it to its present position.
                     self.owns_goal(intent, device);
                 }
                 let owed = Owed::after(intent, has_turned, device);
