@@ -288,6 +288,19 @@ impl World {
         rings: &[BTreeSet<NodeId>],
         property: Property,
     ) -> Option<Finding> {
+        // The window does not say whether a ring was opened before or after the daemon decided.
+        let without = |opened| self.least_cut_without(&opened, before, window, rings, property);
+        without(opened(window)).and_then(|_| without(BTreeSet::new()))
+    }
+
+    fn least_cut_without(
+        &self,
+        opened: &BTreeSet<NodeId>,
+        before: &Rest,
+        window: &[String],
+        rings: &[BTreeSet<NodeId>],
+        property: Property,
+    ) -> Option<Finding> {
         let (ledger, plan) = (self.ledger()?, self.plan_in_force()?);
         let news = || ledger.history.iter().filter(|past| past.txn > before.last);
         let own = |cause: &Cause| matches!(cause, Cause::Bypass | Cause::Repair);
@@ -307,9 +320,8 @@ impl World {
         let lost: BTreeSet<NodeId> = added.filter_map(|part| part.node()).collect();
         let mut hit = self.unusable(window)?;
         hit.extend(&lost);
-        let opened = opened(window);
         let is_healthy =
-            |ring: &&BTreeSet<NodeId>| ring.is_disjoint(&lost) && ring.is_disjoint(&opened);
+            |ring: &&BTreeSet<NodeId>| ring.is_disjoint(&lost) && ring.is_disjoint(opened);
         let healthy: Vec<&BTreeSet<NodeId>> = rings.iter().filter(is_healthy).collect();
         let of = |ring: &BTreeSet<NodeId>, (a, b): &(FibreEnd, FibreEnd)| {
             [a, b].iter().all(|end| node_of(&end.0).is_some_and(|node| ring.contains(&node)))
