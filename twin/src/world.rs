@@ -455,7 +455,7 @@ impl ControlSide for World {
                 self.shine(&part.ports, &event.effect, begins);
             }
             for planned in part.planned.iter().copied().chain(ocs) {
-                let faults = self.faults_of(planned, &event.effect);
+                let faults = self.faults_of(planned, &event.effect, part.towards);
                 if begins && !faults.is_empty() {
                     self.broken.insert(planned);
                     self.is_watched = true;

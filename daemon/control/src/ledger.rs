@@ -7,6 +7,7 @@
 
 mod plans;
 
+use std::borrow::Cow;
 use std::collections::{BTreeMap, BTreeSet, VecDeque};
 
 pub use plans::PLAN_ENTRIES_MAX;
@@ -18,7 +19,7 @@ use crate::drive::PartEnd;
 use crate::kept_plan::KeptPlan;
 use crate::owed::Owed;
 use crate::record::{Asked, Broken, Cause, Intent, Lease, Pending, Record, TxnResult};
-use crate::state::{DeviceName, Fabric, Micros, Position, Slot, Txn};
+use crate::state::{DeviceName, Fabric, Micros, Position, Positions, Slot, Txn};
 
 pub const HISTORY_MAX: usize = 1024;
 const SENT_MAX: usize = 4;
@@ -303,6 +304,10 @@ impl Ledger {
                 self.attention.insert(device.clone(), end.detail.clone());
                 self.owed.remove(device);
                 let silent = end.verdict == Verdict::Unknown;
+                if !silent && !has_turned && intent.cause.undoes() {
+                    // Otherwise the next undo would return it to its present position.
+                    self.owns_goal(intent, device);
+                }
                 let owed = Owed::after(intent, has_turned, device);
                 self.owed.extend(owed.filter(|_| silent).map(|owed| (device.clone(), owed)));
             }
@@ -310,12 +315,28 @@ impl Ledger {
         }
     }
 
-    fn is_ours(&mut self, intent: &Intent, device: &DeviceName) {
+    /// The lit positions that belong to a device: ours, and where its deferred change leads.
+    #[must_use]
+    pub fn belongs(&self, device: &DeviceName) -> Cow<'_, Positions> {
+        static NOTHING: Positions = Positions::new();
+        let owned = self.owned.get(device).unwrap_or(&NOTHING);
+        let Some(deferred) = self.owed.get(device) else { return Cow::Borrowed(owned) };
+        let mut positions = owned.clone();
+        positions.extend(&deferred.to);
+        positions.retain(|_, to| !to.is_dark());
+        Cow::Owned(positions)
+    }
+
+    fn owns_goal(&mut self, intent: &Intent, device: &DeviceName) {
         if let Some(goal) = intent.goal.get(device) {
             let lit = goal.iter().filter(|(_, p)| !p.is_dark());
             let lit = lit.map(|(&s, &p)| (s, p)).collect();
             self.owned.insert(device.clone(), lit);
         }
+    }
+
+    fn is_ours(&mut self, intent: &Intent, device: &DeviceName) {
+        self.owns_goal(intent, device);
         self.take_probed(intent, device);
         self.attention.remove(device);
         self.owed.remove(device);

@@ -6,6 +6,7 @@ use crate::world;
 use lightloom_control::change::Mode;
 use lightloom_control::controller::{Apply, Request};
 use lightloom_control::inventory::{Device, Inventory};
+use lightloom_control::record::Cause;
 use lightloom_control::state::{
     DeviceName, Fabric, Micros, Position, Positions, Sharing, Slot, at,
 };
@@ -15,6 +16,7 @@ use rand::RngExt;
 use world::World;
 use world::device::Faults;
 
+const LATE_WITHIN: Micros = Micros::from_secs(2);
 const WITHIN: Micros = Micros::from_secs(60);
 
 fn ocs() -> DeviceName {
@@ -26,9 +28,13 @@ fn circuits(pairs: &[(u32, u32)]) -> Positions {
 }
 
 fn world(seed: u64) -> World {
+    world_that_restores(seed, WITHIN)
+}
+
+fn world_that_restores(seed: u64, within: Micros) -> World {
     let mut device = Device::new(Sharing::Exclusive);
-    device.limits.late_within = Micros::from_secs(2);
-    device.limits.restore_late_within = WITHIN;
+    device.limits.late_within = LATE_WITHIN;
+    device.limits.restore_late_within = within;
     let mut inventory = Inventory::default();
     inventory.devices.insert(ocs(), device);
     let mut world = World::new(seed, inventory, Faults::default());
@@ -38,9 +44,12 @@ fn world(seed: u64) -> World {
 }
 
 fn ask(world: &mut World, id: &str, pairs: &[(u32, u32)], after: Micros) {
+    world.ask(after, "alice", id, Request::Apply(to(pairs)));
+}
+
+fn to(pairs: &[(u32, u32)]) -> Apply {
     let target = Fabric::from([(ocs(), circuits(pairs))]);
-    let apply = Apply { target, mode: Mode::Update, ..Apply::default() };
-    world.ask(after, "alice", id, Request::Apply(apply));
+    Apply { target, mode: Mode::Update, ..Apply::default() }
 }
 
 /// Executes a command as an SCPI switch does. Returns whether it changed anything.
@@ -129,4 +138,40 @@ fn keeps_positions_that_an_operator_changed() {
         assert_eq!(world.devices[&ocs()].positions, moved, "slot {slot} to {to:?}");
         assert!(!world.controller().unwrap().devices()[&ocs()].drift.is_empty(), "it is reported");
     }
+}
+
+/// After a restart, an interrupted bypass moves a switch without epochs immediately only if every late
+/// command is undone. Otherwise the switch rests for as long as one can arrive.
+#[test]
+fn interrupted_bypass_moves_immediately_only_if_late_commands_are_undone() {
+    let mut interrupted = 0;
+    for (restored_within, waits) in [(WITHIN, false), (LATE_WITHIN, true), (Micros(1), true)] {
+        for seed in 0..cases(100, 2_000) {
+            let mut world = world_that_restores(seed, restored_within);
+            let mut draws = Seed(seed).stream("late", 0);
+            let around = to(&[(1, 104), (3, 103), (4, 102)]);
+            let bypass = Request::Apply(Apply { cause: Some(Cause::Bypass), ..around });
+            world.ask(Micros(0), "policy:fault", "around", bypass);
+            world.run_for(Micros(draws.random_range(1..1_500)));
+            world.kill();
+            // Commands that were sent before are carried out by then.
+            let starts = world.now.mono + world.dead_for;
+            world.run_until(starts);
+            if world.durable.open.is_none() {
+                continue;
+            }
+            interrupted += 1;
+            let arrives = Micros::from_millis(draws.random_range(0..1_900));
+            let late = [(1, 101, false), (2, 102, false), (1, 104, false), (4, 102, true)];
+            let (slot, port, adds) = late[draws.random_range(0..late.len())];
+            world.run_for(arrives);
+            carry_out(&mut world, slot, port, adds);
+            world.run_until(starts + LATE_WITHIN - Micros(1));
+            let moved = world.switched_at[&ocs()] > starts;
+            assert!(!(moved && waits), "seed {seed}, {restored_within:?}: moved too early");
+            world.run_until(starts + arrives + LATE_WITHIN + LATE_WITHIN);
+            assert!(stands(&world), "seed {seed}, {restored_within:?}: slot {slot} with {port}");
+        }
+    }
+    assert!(interrupted > 50, "{interrupted}");
 }

@@ -36,6 +36,8 @@ pub enum DeviceFault {
     Dead,
     /// The fibre of this external path is unplugged: no light in either direction.
     Unplug(u8),
+    /// No light arrives from the fibre of this external path; it still carries light away.
+    Dark(u8),
     /// The far ends of two fibres are swapped: this external path's and the port's.
     Cross(u8, Port),
     /// The mirrors of a port (in a transceiver, of a group) do not move. Without a port, no mirror moves.
@@ -65,7 +67,7 @@ pub enum DeviceFault {
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 #[error(
     "`{0}` is not a fault: write one of `lose 1%`, `duplicate 1%`, `garble 1%`, `late 5ms`, \
-     `half-open`, `dead`, `unplug 1`, `cross 1 n2/b0.2`, `stuck`, `stuck 3`, `lie`, `misdirect`, `slow 10`, `droop 3.5`, `defer 3s`, `reboot`, `warm-restart`, \
+     `half-open`, `dead`, `unplug 1`, `dark 1`, `cross 1 n2/b0.2`, `stuck`, `stuck 3`, `lie`, `misdirect`, `slow 10`, `droop 3.5`, `defer 3s`, `reboot`, `warm-restart`, \
      `reboot-in-commit`, `misbehave half-a-set` (docs/conformance.md has the names), `clear`"
 )]
 pub struct DeviceFaultError(String);
@@ -103,6 +105,9 @@ impl FromStr for DeviceFault {
             ("unplug", Some(path)) => {
                 path.parse().ok().filter(|path| (1..=8).contains(path)).map(Self::Unplug)
             }
+            ("dark", Some(path)) => {
+                path.parse().ok().filter(|path| (1..=8).contains(path)).map(Self::Dark)
+            }
             ("cross", Some(path)) => words.next().and_then(|port| {
                 let path = path.parse().ok().filter(|path| (1..=8).contains(path))?;
                 Some(Self::Cross(path, port.parse().ok()?))
@@ -139,6 +144,7 @@ impl fmt::Display for DeviceFault {
             Self::HalfOpen => f.write_str("half-open"),
             Self::Dead => f.write_str("dead"),
             Self::Unplug(path) => write!(f, "unplug {path}"),
+            Self::Dark(path) => write!(f, "dark {path}"),
             Self::Cross(path, port) => write!(f, "cross {path} {port}"),
             Self::Stuck(None) => f.write_str("stuck"),
             Self::Stuck(Some(port)) => write!(f, "stuck {port}"),
@@ -160,6 +166,8 @@ impl fmt::Display for DeviceFault {
 pub(crate) struct LightFaults {
     pub(crate) dead: bool,
     pub(crate) unplugged: Option<u8>,
+    /// The external paths on which no light arrives, as bits.
+    pub(crate) dark_paths: u16,
     pub(crate) all_stuck: bool,
     pub(crate) stuck_port: Option<u16>,
     pub(crate) lies: bool,
@@ -179,6 +187,7 @@ impl LightFaults {
         match fault {
             DeviceFault::Dead => self.dead = true,
             DeviceFault::Unplug(path) => self.unplugged = Some(path),
+            DeviceFault::Dark(path) => self.dark_paths |= 1 << path,
             DeviceFault::Stuck(None) => self.all_stuck = true,
             DeviceFault::Stuck(port) => self.stuck_port = port,
             DeviceFault::Lie => self.lies = true,
@@ -225,6 +234,7 @@ mod tests {
             "half-open",
             "dead",
             "unplug 2",
+            "dark 2",
             "cross 1 n2/b0.2",
             "stuck",
             "stuck 3",

@@ -133,7 +133,8 @@ impl Hardware for Optics {
         let light = self
             .incoming
             .get(index)
-            .filter(|_| self.far_end_sends[index] && self.faults.unplugged != Some(number));
+            .filter(|_| self.far_end_sends[index] && self.faults.unplugged != Some(number))
+            .filter(|_| self.faults.dark_paths >> number & 1 == 0);
         light.map_or(Power::default(), |&light| self.weakened(light))
     }
 

@@ -33,6 +33,8 @@ pub struct NetworkPart {
     pub hosts: Vec<u32>,
     /// The leaves whose hosts it contains.
     pub leaves: Vec<LeafId>,
+    /// The node at whose end it fails, if only light towards that node fails.
+    pub towards: Option<NodeId>,
     /// Whether it can ignore commands, as a bundle, a host or a port that changes its circuit can.
     pub is_commanded: bool,
     /// Whether it is a packet switch.
@@ -269,6 +271,13 @@ impl Substrate {
     pub(crate) fn keep_towards(&self, part: &mut NetworkPart, end: &str) {
         let leads_there = |link: &LinkId| self.name(self.network.link(*link).to) == end;
         part.links.retain(leads_there);
+        let end_at = part.links.first().map(|link| self.network.link(*link).to);
+        let gpu = end_at.and_then(|end| self.rings.as_ref()?.gpu(end));
+        part.towards = gpu.map(|gpu| gpu.node);
+        if part.towards.is_none() {
+            // Light towards a switch is not that of a ring.
+            part.planned.clear();
+        }
         part.name = format!("{} towards {end}", part.name);
     }
 

@@ -4,7 +4,8 @@
 use lightloom_devices::{DeviceFault, RackSlot};
 use lightloom_emulator::scenario::Effect;
 use lightloom_fabric::fault::Part;
-use lightloom_units::id::{BundleId, OcsId};
+use lightloom_fabric::khop::Port;
+use lightloom_units::id::{BundleId, NodeId, OcsId};
 
 use super::World;
 use crate::setup::Installed;
@@ -14,7 +15,16 @@ const DARK_DBM: f64 = -60.0;
 const LIT_DBM: f64 = -3.0;
 
 impl World {
-    pub(super) fn faults_of(&self, part: Part, effect: &Effect) -> Vec<(RackSlot, DeviceFault)> {
+    /// `towards`: only light that arrives at this node fails.
+    pub(super) fn faults_of(
+        &self,
+        part: Part,
+        effect: &Effect,
+        towards: Option<NodeId>,
+    ) -> Vec<(RackSlot, DeviceFault)> {
+        if let Some(node) = towards {
+            return self.dark_towards(part, node);
+        }
         let of_bundle = |bundle: BundleId| self.rack.slot(&bundle.to_string());
         let fault = match effect {
             Effect::Down | Effect::Flapping { .. } => DeviceFault::Dead,
@@ -43,6 +53,24 @@ impl World {
             // These faults affect only the light at the port (see `shine`).
             Part::OcsPort(_) | Part::Uplink(_) => Vec::new(),
         }
+    }
+
+    fn dark_towards(&self, part: Part, node: NodeId) -> Vec<(RackSlot, DeviceFault)> {
+        let hbd = &self.fabric.hbd;
+        let fibres = hbd.fibres().map(|fibre| hbd.ports(fibre));
+        let is_in = |port: &Port| match part {
+            Part::Node(node) => port.bundle.node == node,
+            Part::Bundle(bundle) => port.bundle == bundle,
+            Part::Fibre(fibre) => *port == fibre,
+            Part::Ocs(_) | Part::OcsPort(_) | Part::Uplink(_) => false,
+        };
+        let of = fibres.map(|(a, b)| [a, b]).filter(|ends| ends.iter().any(is_in));
+        let arrives = of.flatten().filter(|port| port.bundle.node == node);
+        let dark = arrives.filter_map(|port| {
+            let slot = self.rack.slot(&port.bundle.to_string())?;
+            Some((slot, DeviceFault::Dark(port.path)))
+        });
+        dark.collect()
     }
 
     /// Starts or ends a loss of light or a stuck mirror at ports of optical switches.

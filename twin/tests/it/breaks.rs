@@ -2,9 +2,15 @@
 //! Combined faults of devices and the daemon, and reproducibility with equal seeds.
 
 use crate::scenes;
+use lightloom_control::bypass;
 use lightloom_emulator::outcome::StageName;
-use lightloom_units::Picoseconds;
-use scenes::{ring, run, scene, took};
+use lightloom_emulator::scenario::{On, plan as plan_run};
+use lightloom_emulator::shipped::{ControlSide, DaemonSetup, Happened};
+use lightloom_fabric::fault::{FaultSet, Part};
+use lightloom_twin::World;
+use lightloom_units::seed::Seed;
+use lightloom_units::{Picoseconds, SimTime};
+use scenes::{read, ring, run, scene, took};
 
 const DEAD: &str = "{part: n9, at: 100us}";
 
@@ -131,6 +137,30 @@ fn gpus_of_a_failed_node_are_counted_once() {
     let fault = &outcome.faults[0];
     assert_eq!(outcome.lightloomd.as_ref().unwrap().bypasses, 1);
     assert_eq!(fault.gpus_lost, 16, "{fault}");
+}
+
+/// A bundle that receives no light still sends it and answers, so only its fibre is bypassed.
+#[test]
+fn fault_towards_one_end_leaves_the_module_in_service() {
+    let fabric = ring(32, 96);
+    let healthy = read(&fabric, &scene(1, 20, "lightloomd", "")).unwrap();
+    let On::Fabric(installed) = &healthy.on else { panic!("it runs on a fabric") };
+    let plan = bypass::plan_anew(installed, &FaultSet::none(), Seed(1)).unwrap();
+    let bundle = plan.circuits[0].a.bundle;
+    let node = bundle.node;
+    let faults = (0..4).map(|gpu| format!("{{part: {bundle}, towards: {node}/g{gpu}, at: 1us}}"));
+    let mut broken = faults.filter_map(|f| read(&fabric, &scene(1, 20, "lightloomd", &f)).ok());
+    let broken = plan_run(&broken.next().expect("an end of its cables")).unwrap();
+    let mut world = World::new(installed, &plan, &DaemonSetup::default(), Seed(1)).unwrap();
+    let (mut out, mut bypassed) = (Vec::new(), Vec::new());
+    world.fault(SimTime::START, &broken.events[0], true, &mut out);
+    world.advance(SimTime::START + Picoseconds::from_millis(200), &mut out);
+    for (_, what) in out {
+        if let Happened::Bypassing(parts) = what {
+            bypassed.extend(parts);
+        }
+    }
+    assert!(matches!(bypassed[..], [Part::Fibre(_)]), "{bypassed:?}");
 }
 
 /// Because a bundle cannot move, the first bypass fails. The next one avoids the bundle without

@@ -96,8 +96,7 @@ impl Controller {
         flight.is_some_and(|flight| flight.asked + ANSWERS_WITHIN < now.mono)
     }
 
-    /// Assumes that silent devices are at the ledger's positions, and omits them if they need not
-    /// move.
+    /// Assumes that silent devices are where they belong, and omits them if they need not move.
     pub(super) fn changes_back(
         &self,
         back: &mut Apply,
@@ -109,7 +108,7 @@ impl Controller {
             .keys()
             .filter(|device| !self.answers(device))
             .map(|device| {
-                let positions = self.ledger.owned.get(device).cloned().unwrap_or_default();
+                let positions = self.ledger.belongs(device).into_owned();
                 (device.clone(), Observation { positions, ..Observation::default() })
             })
             .collect();

@@ -108,7 +108,8 @@ impl Controller {
         let (before, after) = (side(|m| m.from), side(|m| m.to));
         let owned =
             |device: &DeviceName| self.ledger.owned.get(device).cloned().unwrap_or_default();
-        let owned_before: Fabric = apply.target.keys().map(|d| (d.clone(), owned(d))).collect();
+        let belongs = |device: &DeviceName| self.ledger.belongs(device).into_owned();
+        let owned_before = apply.target.keys().map(|d| (d.clone(), belongs(d))).collect();
         let mut goal = apply.target;
         if apply.mode == Mode::Probe {
             for (device, slots) in &mut goal {

@@ -15,6 +15,7 @@ use crate::actor::Policy;
 use crate::change::Mode;
 use crate::drive::Site;
 use crate::ledger::Open;
+use crate::mover::Limits;
 use crate::record::Cause;
 use crate::state::{DeviceName, Fabric, Micros, Now, Position, Positions, Slot, Txn};
 
@@ -42,6 +43,11 @@ impl Stray {
         });
         Self { txn, until, slots: slots.collect() }
     }
+}
+
+/// Returns whether even the last possible late command is read in time to be undone.
+pub(super) fn undoes_all_late(limits: &Limits) -> bool {
+    limits.restore_late_within >= limits.late_within + READ_EVERY + READ_EVERY
 }
 
 impl Controller {

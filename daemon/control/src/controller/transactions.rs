@@ -4,6 +4,7 @@
 
 use std::collections::{BTreeMap, BTreeSet};
 
+use super::strays::undoes_all_late;
 use super::{Action, Controller, Note};
 use crate::change::stages_back;
 use crate::drive::{Command, Drive, PartEnd, Site, Start, Verdict};
@@ -32,9 +33,7 @@ impl Controller {
             // The dead daemon's last commands lead to the same positions. A bypass therefore moves
             // a device without waiting if `strays` would restore a circuit that such a command
             // removes. Later transactions wait.
-            self.wait_for_late(now, &open, |limits| {
-                !interrupted || limits.restore_late_within < limits.late_within
-            });
+            self.wait_for_late(now, &open, |limits| !interrupted || !undoes_all_late(limits));
             self.run(now, open.intent.after.clone(), start, actions);
             self.wait_for_late(now, &open, |_| true);
         } else {
@@ -85,7 +84,7 @@ impl Controller {
         let known = self.known_to_stand(now, intent, &start);
         let mut drive = Drive::new(txn, target, start, neighbours, held, standing);
         drive.in_stages(stages);
-        if turned {
+        if turned || matches!(intent.cause, Cause::Late(_)) {
             drive.go_back();
         } else if intent.cause == Cause::Probe {
             drive.probe(intent.goal.keys().cloned().collect());
@@ -267,9 +266,8 @@ impl Controller {
         self.append(Record::End { txn, result, parts, pending, wall_ms }, actions);
         actions.push(Action::Note(Note::Ended(txn, result)));
         self.count_restore(now, &open, actions);
-        if committed {
-            self.count_late(&open);
-        } else {
+        self.count_late(&open);
+        if !committed {
             // After an undo, light that was missing before the change is still missing.
             for device in open.intent.after.keys() {
                 self.look_within(device, Micros(0));

@@ -339,7 +339,7 @@ impl Control {
     /// All wanted positions are ours already, and the device is at them or unreachable.
     fn stays(&self, device: &DeviceName, want: &Positions) -> bool {
         let ledger = self.controller.ledger();
-        if ledger.owned.get(device) != Some(want) {
+        if !ledger.owned.contains_key(device) || *ledger.belongs(device) != *want {
             return false;
         }
         let Some(seen) = self.controller.devices().get(device).filter(|seen| seen.up) else {
@@ -358,7 +358,7 @@ impl Control {
     pub(super) fn leave_what_cannot_be_reached(&self, target: &mut Fabric) {
         let ledger = self.controller.ledger();
         let up = |device: &DeviceName| self.controller.devices().get(device).is_some_and(|d| d.up);
-        target.retain(|device, want| up(device) || ledger.owned.get(device) != Some(want));
+        target.retain(|device, want| up(device) || *ledger.belongs(device) != *want);
     }
 
     /// Includes faults whose bypass has not succeeded yet.

@@ -227,7 +227,9 @@ fn change_ends_as_reported_across_failovers() {
 
 #[test]
 fn bypass_ends_as_reported_across_failovers() {
-    explore(led(true, bypassed(followed(1))), 2_000_000);
+    for fenced in [true, false].into_iter().take(cases(1, 2)) {
+        explore(led(fenced, bypassed(followed(1))), 2_000_000);
+    }
 }
 
 #[test]

@@ -99,7 +99,7 @@ fn locates_unreadable_records_and_keeps_the_others() {
         &found,
         "jobs:4: it ends 259200 s before it begins; this record is left out; the others are used",
     );
-    has(&found, "jobs:5: `soon` is no time");
+    has(&found, "jobs:5: `soon` is not a time");
     has(&found, "jobs:1: its times have no time zone");
     assert_eq!(found.jobs.len(), 2);
 
@@ -108,7 +108,7 @@ fn locates_unreadable_records_and_keeps_the_others() {
     has(&logs(&[("t", "SwitchName=a Nodes=n[1-\n")]), "t:1: `n[1-` has no closing bracket");
     has(
         &logs(&[("t", "SwitchName=s Switches=a,b\nSwitchName=a Nodes=n1\n")]),
-        "t:1: switch b is named",
+        "t:1: switch b is referenced but not defined",
     );
     let twice = "SwitchName=a Nodes=n1\nSwitchName=b Nodes=n1\n";
     has(&logs(&[("t", twice)]), "t:2: host n1 is below a and below b; a is used");

@@ -20,6 +20,7 @@ use std::collections::BTreeMap;
 use std::sync::Mutex;
 use std::sync::atomic::{AtomicU64, Ordering};
 
+use lightloom_control::record::Cause;
 use lightloom_control::state::{FibreEnd, Micros};
 use lightloom_testkit::cases;
 use oracle::{Finding, Property, Rest};
@@ -168,5 +169,83 @@ fn rollback_restores_the_position_recorded_in_the_journal() {
         "type fault --repaired all",
         "quiet",
         "type rollback -0",
+    ]);
+}
+
+/// An undo could not move a stuck module. The module was mended, and the next undo left it there.
+#[test]
+fn second_undo_does_not_return_to_a_position_that_the_first_undo_left() {
+    stays_well(&[
+        "plan n4 n8 confirm",
+        "quiet",
+        "stuck n0/b0",
+        "quiet",
+        "plan n7 n2 confirm",
+        "mend",
+        "quiet",
+    ]);
+}
+
+/// The same with a module that did not answer during the undo and was stuck when it answered.
+#[test]
+fn second_undo_does_not_return_to_a_position_that_a_deferred_undo_left() {
+    stays_well(&[
+        "plan n4 n8 confirm",
+        "quiet",
+        "silent n0/b0",
+        "quiet",
+        "stuck n0/b0",
+        "answers n0/b0",
+        "quiet",
+        "plan n7 n2 confirm",
+        "mend",
+        "quiet",
+    ]);
+}
+
+/// The daemon repeated a restore every second that failed at a cut fibre, and bypassed nothing.
+#[test]
+fn failing_restore_of_a_late_command_ends_after_two_attempts() {
+    let events = [
+        "plan n3",
+        "quiet",
+        "plan n1",
+        "wait 20",
+        "lies n15/b1",
+        "plan n10",
+        "wait 6000",
+        "dies 1 before",
+        "quiet",
+        "cut n5/b0.1",
+        "wait 6000",
+        "type fault n6",
+        "quiet",
+    ];
+    let (world, found) = play(&events.map(str::to_owned));
+    let late = world.ended.values().filter(|(cause, _)| matches!(cause, Cause::Late(_))).count();
+    assert!(late <= 4 && found.is_none(), "{late} restores, {found:?}\n{}", world.log.join("\n"));
+}
+
+/// A bypass left out a module that did not answer, because the journal had it where the new plan
+/// wants it. Its deferred undo then took it away from that plan.
+#[test]
+fn deferred_undo_does_not_move_a_module_that_a_later_bypass_needs() {
+    stays_well(&[
+        "plan n3",
+        "quiet",
+        "plan n15",
+        "off n4",
+        "quiet",
+        "plan n7 n7 confirm",
+        "quiet",
+        "off n6/b0",
+        "quiet",
+        "type fault n1/b1",
+        "type fault n0",
+        "mend",
+        "quiet",
+        "plan",
+        "wait 20",
+        "type rollback -1",
     ]);
 }

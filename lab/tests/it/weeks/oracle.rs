@@ -162,15 +162,17 @@ impl World {
         wrong.collect()
     }
 
-    /// Returns the jobs' rings in which every module matches the plan and receives light.
+    /// Returns the jobs' rings in which every module matches the plan and receives light. Nothing
+    /// shows that a module without power has left its loopback, so its ring counts as closed.
     fn closed_rings(&self, plan: &Plan) -> Vec<BTreeSet<NodeId>> {
         let open: BTreeSet<NodeId> = plan
             .transceivers
             .iter()
             .filter(|transceiver| {
                 let name = DeviceName::from(transceiver.bundle.to_string().as_str());
-                self.plant.modules[&name].position != position(transceiver.path)
-                    || !self.plant.is_lit(&name)
+                let (module, wants) = (&self.plant.modules[&name], position(transceiver.path));
+                let is_hidden = module.is_off && wants == Position::LOOPBACK;
+                module.position != wants || !(is_hidden || self.plant.is_lit(&name))
             })
             .map(|transceiver| transceiver.bundle.node)
             .collect();
@@ -286,6 +288,19 @@ impl World {
         rings: &[BTreeSet<NodeId>],
         property: Property,
     ) -> Option<Finding> {
+        // The window does not say whether a ring was opened before or after the daemon decided.
+        let without = |opened| self.least_cut_without(&opened, before, window, rings, property);
+        without(opened(window)).and_then(|_| without(BTreeSet::new()))
+    }
+
+    fn least_cut_without(
+        &self,
+        opened: &BTreeSet<NodeId>,
+        before: &Rest,
+        window: &[String],
+        rings: &[BTreeSet<NodeId>],
+        property: Property,
+    ) -> Option<Finding> {
         let (ledger, plan) = (self.ledger()?, self.plan_in_force()?);
         let news = || ledger.history.iter().filter(|past| past.txn > before.last);
         let own = |cause: &Cause| matches!(cause, Cause::Bypass | Cause::Repair);
@@ -305,8 +320,9 @@ impl World {
         let lost: BTreeSet<NodeId> = added.filter_map(|part| part.node()).collect();
         let mut hit = self.unusable(window)?;
         hit.extend(&lost);
-        let healthy = rings.iter().filter(|ring| ring.is_disjoint(&lost));
-        let healthy: Vec<&BTreeSet<NodeId>> = healthy.collect();
+        let is_healthy =
+            |ring: &&BTreeSet<NodeId>| ring.is_disjoint(&lost) && ring.is_disjoint(opened);
+        let healthy: Vec<&BTreeSet<NodeId>> = rings.iter().filter(is_healthy).collect();
         let of = |ring: &BTreeSet<NodeId>, (a, b): &(FibreEnd, FibreEnd)| {
             [a, b].iter().all(|end| node_of(&end.0).is_some_and(|node| ring.contains(&node)))
         };
@@ -356,6 +372,9 @@ impl World {
         });
         let mut hit: BTreeSet<NodeId> = unsound.filter_map(|(name, _)| node_of(name)).collect();
         hit.extend(self.plant.cut.iter().filter_map(|end| node_of(&end.0)));
+        let crossed = self.plant.crossed.iter().flat_map(|(one, other)| [one, other]);
+        let crossed = crossed.flat_map(|end| [end, &self.plant.fibres[end]]);
+        hit.extend(crossed.filter_map(|end| node_of(&end.0)));
         let status = self.status()?;
         let broken = status.broken_parts.iter().map(|part| part.part.as_str());
         let words = window.iter().flat_map(|line| line.split_whitespace());
@@ -468,6 +487,15 @@ impl World {
             finding(Property::Hints, what)
         })
     }
+}
+
+/// Returns the nodes whose rings a hand or an exchanged module may have opened in `window`.
+fn opened(window: &[String]) -> BTreeSet<NodeId> {
+    let lines = window
+        .iter()
+        .filter(|line| ["hand ", "exchange ", "on "].iter().any(|word| line.starts_with(word)));
+    let parts = lines.filter_map(|line| line.split_whitespace().nth(1));
+    parts.filter_map(|part| part.split('/').next()?.parse().ok()).collect()
 }
 
 /// The first line of each alarm.
