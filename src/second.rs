@@ -71,7 +71,7 @@ pub const VERBS: &[Verb] = &[
     ),
     verb(
         "rl",
-        "Compute the time of a reinforcement-learning step, and size its replicas",
+        "Compute a reinforcement-learning step, and size its replicas",
         "lightloom rl --model qwen2.5-14b --gpus 32,32 --samples 2048",
     ),
     verb(

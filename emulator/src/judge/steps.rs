@@ -48,8 +48,9 @@ fn picoseconds(seconds: f64) -> Picoseconds {
 }
 
 fn parts(step: &StepTime, [generation, weights]: [f64; 2]) -> ClosedForm {
+    let idle = step.bubble_seconds + step.jitter_seconds;
     ClosedForm {
-        compute: picoseconds(step.compute_seconds + step.bubble_seconds + step.optimizer_seconds),
+        compute: picoseconds(step.compute_seconds + idle + step.optimizer_seconds),
         generation: picoseconds(generation),
         exposed: Exposed {
             tp: picoseconds(step.tensor_seconds),

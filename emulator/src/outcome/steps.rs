@@ -98,7 +98,7 @@ impl JobStep {
 /// The closed form of a step by part.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize)]
 pub struct ClosedForm {
-    /// Computation on the slowest stage, the optimizer, and waiting in the pipeline.
+    /// Computation on the slowest stage, the optimizer, and waiting in the pipeline and for stragglers.
     #[serde(rename = "compute_ps")]
     pub compute: Picoseconds,
     /// Generation of the samples, which may overlap with training. Absent in a job that only

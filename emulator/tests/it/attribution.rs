@@ -219,7 +219,7 @@ fn time_under_two_faults_belongs_to_the_earlier() {
 fn jobs_that_share_nothing_lose_what_their_own_fault_costs() {
     let train = "train: [{job: pretrain, steps: 2}, {job: finetune, steps: 2}]";
     let faults =
-        ["{part: n1/nic2, at: 300ms, lasts: 20ms}", "{part: n9/b0, at: 100ms, lasts: 3ms}"];
+        ["{part: n1/nic2, at: 340ms, lasts: 20ms}", "{part: n9/b0, at: 100ms, lasts: 3ms}"];
     let faults = faults.map(str::to_owned);
     let both = run(TWO_JOBS, train, &faults);
     for (fault, job) in ["pretrain", "finetune"].into_iter().enumerate() {

@@ -196,7 +196,7 @@ fn every_form_of_sacct_is_one_job() {
     for bytes in [SACCT.as_bytes(), shifted.as_bytes(), &latin, plain.as_bytes(), json.as_bytes()] {
         let logs = read(&[LogFile { name: "jobs", bytes }]);
         let all = problems(&logs);
-        assert!(all.iter().all(|problem| problem.contains("no zone")), "{all:?}");
+        assert!(all.iter().all(|problem| problem.contains("no time zone")), "{all:?}");
         assert_eq!((&*logs.jobs[0].id, logs.jobs[0].hosts.len()), ("101", 6));
         assert_eq!(hours_out(&logs, "gpu003"), [18.0], "{}", String::from_utf8_lossy(bytes));
     }
