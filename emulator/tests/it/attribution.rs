@@ -214,6 +214,18 @@ fn time_under_two_faults_belongs_to_the_earlier() {
     assert_eq!((losses[0], losses[1][1]), ([6, REPEATED], 0));
 }
 
+/// A node fails for a second while its replica gathers weights. Its replacement gathers them, and the
+/// step does not wait for the failed node.
+#[test]
+fn fault_during_the_gathering_of_weights_costs_no_more_than_its_bypass() {
+    for at in ["1ms", "2ms"] {
+        let fault = format!("n1, at: {at}, lasts: 1s");
+        let (step, losses) = of_replicas([&fault, "n7, at: 3s"]);
+        assert!(step[0] <= 7 && step[1] <= 2, "{at}: {step:?}");
+        assert!(losses[0][0] <= 7 && losses[0][1] <= 2, "{at}: {losses:?}");
+    }
+}
+
 /// Jobs that share no links each lose as much as in a run with only their own fault.
 #[test]
 fn jobs_that_share_nothing_lose_what_their_own_fault_costs() {

@@ -8,8 +8,8 @@
 //!           r7 ◀───── r6 ◀───── r5 ◀───── r4 ┘       one outward, one on the return
 //! ```
 //!
-//! A step sums a vector over all m members by a reduce-scatter followed by an all-gather, in `2 (m
-//! - 1)` exchanges of 1/m of the vector each. Every sum is checked against its closed form. A
+//! A step sums a vector over all m members by a reduce-scatter followed by an all-gather, in
+//! `2 (m - 1)` exchanges of 1/m of the vector each. Every sum is checked against its closed form. A
 //! member that loses a neighbour waits for the next generation of the rank file, connects to its
 //! new neighbours, agrees with them on the next step, and continues.
 

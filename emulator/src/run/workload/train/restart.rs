@@ -117,10 +117,23 @@ impl TrainingJob<'_> {
         let (graph, tensor) = (&self.order.graph, self.order.tensor());
         let is_theirs =
             |work: &TaskWork| tasks::rings_of(work, tensor).iter().any(|r| tied.contains(r));
+        // Weights that are being gathered by a lost group are gathered again; those gathered before are
+        // kept.
+        let is_cut_off = |task: TaskId, work: &TaskWork| {
+            self.running.contains(&task)
+                && tasks::rings_of(work, tensor)
+                    .iter()
+                    .any(|ring| rings.contains(&(*ring as usize)))
+        };
         // Tasks that depend on theirs are undone too: the exchange of gradients and later tasks.
         let theirs = graph.tasks().iter().zip(&self.order.dimensions).enumerate();
-        let theirs =
-            theirs.filter(|(_, (task, dimension))| !is_loose(**dimension) && is_theirs(&task.work));
+        let theirs = theirs.filter(|(at, (task, dimension))| {
+            if is_loose(**dimension) {
+                is_cut_off(TaskId(*at as u32), &task.work)
+            } else {
+                is_theirs(&task.work)
+            }
+        });
         let theirs: Vec<TaskId> = theirs.map(|(at, _)| TaskId(at as u32)).collect();
         for task in self.schedule.undo(graph, &theirs) {
             self.drop_task(context, task);
