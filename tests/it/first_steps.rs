@@ -65,7 +65,7 @@ fn init_without_a_terminal_asks_nothing_and_overwrites_nothing() {
     good(folder.path(), &once);
     let twice = lightloom(folder.path(), &once);
     assert_eq!(twice.status.code(), Some(1));
-    assert!(text(&twice.stderr).contains("f.yaml exists"), "{}", text(&twice.stderr));
+    assert!(text(&twice.stderr).contains("f.yaml already exists"), "{}", text(&twice.stderr));
 }
 
 #[test]

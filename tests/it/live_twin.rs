@@ -149,7 +149,7 @@ fn program_runs_in_every_node_with_name_log_and_status() {
     let late = twin.run("exec", &["n2", "--timeout", "300ms", "--", "sleep", "20"]);
     assert!(text(&late.stderr).contains("did not end within 0.3 s"), "{}", text(&late.stderr));
     let unknown = twin.run("exec", &["n17", "--", "true"]);
-    assert!(text(&unknown.stderr).contains("write n0 to n16"), "{}", text(&unknown.stderr));
+    assert!(text(&unknown.stderr).contains("the nodes are n0 to n16"), "{}", text(&unknown.stderr));
 }
 
 #[test]

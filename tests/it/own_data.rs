@@ -157,7 +157,11 @@ fn json_lists_guesses_and_problems_and_existing_files_are_kept() {
     assert_eq!(json["logs"].as_array().map(Vec::len), Some(5));
 
     let again = lightloom(folder.path(), &["init", "--from", "logs", "-o", "mine"]);
-    assert!(text(&again.stderr).contains("mine/fabric.yaml exists"), "{}", text(&again.stderr));
+    assert!(
+        text(&again.stderr).contains("mine/fabric.yaml already exists"),
+        "{}",
+        text(&again.stderr)
+    );
     std::fs::create_dir(folder.path().join("empty")).unwrap();
     let none = lightloom(folder.path(), &["init", "--from", "empty", "-o", "other"]);
     assert_eq!(none.status.code(), Some(1));
