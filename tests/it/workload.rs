@@ -67,8 +67,8 @@ fn step_exported_as_chakra_runs_equally_long() {
     let again =
         report(&format!("workload run {} --tp 4 --arch khop:3 --format json", files.join(" ")));
     let packets = ours["rows"][0]["packets"]["packet_seconds"].as_f64().unwrap();
-    // Chakra counts whole microseconds, and one compute task takes hundreds of them.
-    assert!((step(&again) / packets - 1.0).abs() < 0.01, "{packets} {again}");
+    // A trace states neither the library nor its delays, which are a tenth of this short step.
+    assert!((step(&again) / packets - 1.0).abs() < 0.06, "{packets} {again}");
 }
 
 #[test]
