@@ -182,9 +182,11 @@ fn result_file_never_overwrites_an_input() {
 #[test]
 fn unwritable_output_is_refused_before_the_work() {
     let folder = tempfile::tempdir().expect("a folder");
-    for (file, wanted) in
-        [("none/r.json", "folder none does not exist"), ("-", "leave it out"), (".", "is a folder")]
-    {
+    for (file, wanted) in [
+        ("none/r.json", "folder none does not exist"),
+        ("-", "omit the option"),
+        (".", "is a folder"),
+    ] {
         for verb in [&["compare", "-o", file][..], &["emulate", "no.yaml", "--timeline", file]] {
             let refused = lightloom(folder.path(), verb);
             assert_eq!(refused.status.code(), Some(2), "{verb:?}");
