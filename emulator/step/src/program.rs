@@ -30,24 +30,25 @@ pub struct Exchange {
 }
 
 impl Exchange {
+    /// Returns a part of the exchange. Each of its steps takes at least the delay of its cables.
     #[must_use]
     pub fn part(&self, part: f64) -> Self {
-        let (bytes, seconds) = (self.bytes * part, self.seconds * part);
-        Self { bytes, seconds, pace: self.pace.part(part), ..*self }.over_cables()
+        let mut pace = self.pace.part(part);
+        for (step, cable) in pace.step_seconds.iter_mut().zip(self.cables) {
+            *step = step.max(cable);
+        }
+        Self { bytes: self.bytes * part, seconds: self.part_seconds(part), pace, ..*self }
     }
 
-    /// Makes each step take at least the delay of its cables.
+    /// Returns the seconds of a part of the exchange.
     #[must_use]
-    pub fn over_cables(mut self) -> Self {
-        if self.is_empty() {
-            return Self { seconds: 0.0, ..self };
+    pub fn part_seconds(&self, part: f64) -> f64 {
+        if self.group.size < 2 || self.bytes * part < 1.0 {
+            return 0.0;
         }
-        for (at, cable) in self.cables.into_iter().enumerate() {
-            let missing = (cable - self.pace.step_seconds[at]).max(0.0);
-            self.pace.step_seconds[at] += missing;
-            self.seconds += self.pace.steps[at] * missing;
-        }
-        self
+        let Pace { steps, step_seconds, .. } = &self.pace;
+        let missing = |at: usize| steps[at] * (self.cables[at] - step_seconds[at] * part).max(0.0);
+        self.seconds * part + missing(0) + missing(1)
     }
 
     #[must_use]
@@ -112,7 +113,8 @@ impl Stretch {
     #[must_use]
     pub fn added_seconds(&self) -> f64 {
         let Some(exchange) = &self.exchange else { return 0.0 };
-        let [shown, hidden] = self.parts(exchange).map(|part| part.seconds);
+        let shown = exchange.part_seconds(self.shown);
+        let hidden = exchange.part_seconds(1.0 - self.shown);
         let beyond = if self.cover == Overlap::Beside { 0.0 } else { hidden - self.seconds };
         f64::from(self.count) * (shown + beyond.max(0.0))
     }
@@ -172,7 +174,7 @@ impl LayerProgram {
                 _ => spent.expert += added,
             }
             if stretch.cover == Overlap::Beside {
-                beside += stretch.parts(exchange)[1].seconds;
+                beside += exchange.part_seconds(1.0 - stretch.shown);
             }
         }
         spent.expert += (beside - spent.total()).max(0.0);

@@ -289,7 +289,7 @@ impl StepWork {
         let Some(transfer) = &self.transfer else { return 0.0 };
         let cover = layer.forward.total().min(layer.backward.total() - layer.weight_gradient);
         let [shown, hidden] = [self.transfer_shown, 1.0 - self.transfer_shown];
-        transfer.part(shown).seconds + (transfer.part(hidden).seconds - cover).max(0.0)
+        transfer.part_seconds(shown) + (transfer.part_seconds(hidden) - cover).max(0.0)
     }
 
     /// Returns the exposed communication of replicas: of weights before the first layer of a pass, of

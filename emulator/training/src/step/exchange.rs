@@ -17,17 +17,29 @@ impl Job<'_> {
         2.0 * self.tokens() * f64::from(self.model.hidden)
     }
 
-    /// Returns one exchange of TP for a half of a layer, and its exposed share.
-    pub(super) fn tensor_exchange(&self, kind: CollectiveKind, share: f64) -> (Exchange, f64) {
+    /// Returns the exchanges of TP before the first product of a half of a layer and after the second,
+    /// with the sizes of a whole layer.
+    pub(super) fn tensor_exchanges(&self) -> [Option<Exchange>; 2] {
+        if self.mapping.tensor == 1 {
+            return [None; 2];
+        }
         let group = Group { size: self.mapping.tensor.into(), stride: 1 };
-        let calibration = self.calibration;
-        let shown = if self.network.is_inside(group) {
-            calibration.tensor_exposed
+        let whole =
+            |kind| Some(self.collective(TaskPurpose::Tensor, kind, group, self.activation_bytes()));
+        if self.calibration.software.sequence_parallel {
+            [CollectiveKind::AllGather, CollectiveKind::ReduceScatter].map(whole)
         } else {
-            calibration.tensor_exposed_across
-        };
-        let whole = self.collective(TaskPurpose::Tensor, kind, group, self.activation_bytes());
-        (whole.part(share), shown)
+            [None, whole(CollectiveKind::AllReduce)]
+        }
+    }
+
+    /// Returns the exposed share of exchanges of TP.
+    pub(super) fn tensor_shown(&self, exchange: &Exchange) -> f64 {
+        if self.network.is_inside(exchange.group) {
+            self.calibration.tensor_exposed
+        } else {
+            self.calibration.tensor_exposed_across
+        }
     }
 
     /// Returns the traffic to experts on other ranks and back, and its exposed share. `None` without
@@ -63,13 +75,13 @@ impl Job<'_> {
         let links = &self.calibration.network;
         let (seconds, pace) = self.network.exchange(kind, group, bytes, links);
         let cables = self.network.cable_seconds;
-        Exchange { purpose, kind: Some(kind), group, bytes, seconds, pace, cables }.over_cables()
+        Exchange { purpose, kind: Some(kind), group, bytes, seconds, pace, cables }.part(1.0)
     }
 
     fn neighbour(&self, purpose: TaskPurpose, group: Group, bytes: f64) -> Exchange {
         let (seconds, pace) = self.network.neighbour(group, bytes, &self.calibration.network);
         let cables = self.network.cable_seconds;
-        Exchange { purpose, kind: None, group, bytes, seconds, pace, cables }.over_cables()
+        Exchange { purpose, kind: None, group, bytes, seconds, pace, cables }.part(1.0)
     }
 
     /// Returns the share of the dispatched values that are sent. With DeepEP or HybridEP a token is

@@ -7,7 +7,6 @@ use crate::features::Feature;
 use crate::flops::{self, Mask};
 use crate::mapping::Recompute;
 use crate::model::{Activation, LayerShares, StateSpace};
-use lightloom_collective::CollectiveKind;
 use lightloom_step::program::{Exchange, LayerProgram, Overlap, PassSeconds, Stretch};
 use lightloom_step::work::{LayerWork, Passes};
 
@@ -20,6 +19,8 @@ struct LayerProducts {
     /// The attention core, forward and backward.
     core: [f64; 2],
     elements: f64,
+    /// Exchanges of TP before the first product of a half of a layer, and after the second.
+    tensor: [Option<Exchange>; 2],
 }
 
 impl LayerProducts {
@@ -35,15 +36,11 @@ impl LayerProducts {
     }
 }
 
-/// The product of a half of a layer.
-#[derive(Clone, Copy)]
-enum LayerHalf {
-    First,
-    Second,
-}
-
 /// Extends a pass to the launch time of its kernels, of which `later` seconds follow.
 fn at_least(program: &mut LayerProgram, seconds: f64, later: f64) {
+    if seconds <= later {
+        return;
+    }
     let gap = seconds - later - program.seconds().total();
     if gap > 0.0 {
         program.push(Stretch::compute("launch", gap));
@@ -91,6 +88,7 @@ impl Job<'_> {
             feed_forward: [products * (1.0 - down), products * down],
             core: self.attention_core().into(),
             elements: self.memory_seconds(self.element_bytes(is_expert)),
+            tensor: self.tensor_exchanges(),
         }
     }
 
@@ -122,15 +120,14 @@ impl Job<'_> {
         let shares = self.model.shares();
         let share = shares.attention + shares.state_space;
         let [into, out] = products.projections;
+        let [mut first, mut second] = [("input projections", into), ("output projection", out)]
+            .map(|(name, seconds)| Stretch::compute(name, seconds));
         if is_backward {
-            to.push(self.with_tensor("output projection", out, share, LayerHalf::First));
-            self.core_with_contexts(products.core[1], true, to);
-            to.push(self.with_tensor("input projections", into, share, LayerHalf::Second));
-        } else {
-            to.push(self.with_tensor("input projections", into, share, LayerHalf::First));
-            self.core_with_contexts(products.core[0], false, to);
-            to.push(self.with_tensor("output projection", out, share, LayerHalf::Second));
+            std::mem::swap(&mut first, &mut second);
         }
+        to.push(self.with_tensor(first, share, products.tensor[0], Overlap::Before));
+        self.core_with_contexts(products.core[usize::from(is_backward)], is_backward, to);
+        to.push(self.with_tensor(second, share, products.tensor[1], Overlap::After));
     }
 
     fn feed_forward(
@@ -157,32 +154,22 @@ impl Job<'_> {
             exchanges.as_ref().map(of)
         };
         to.stretches.extend(elsewhere(0));
-        to.push(self.with_tensor("feed-forward", turns[0], share, LayerHalf::First));
-        to.push(self.with_tensor("feed-forward", turns[1], share, LayerHalf::Second));
+        let [first, second] = turns.map(|seconds| Stretch::compute("feed-forward", seconds));
+        to.push(self.with_tensor(first, share, products.tensor[0], Overlap::Before));
+        to.push(self.with_tensor(second, share, products.tensor[1], Overlap::After));
         to.stretches.extend(elsewhere(1));
     }
 
-    /// Returns a product with the exchange of TP before the first product of a half of a layer, or
-    /// after the second.
+    /// Returns a product with its exchange of TP for this share of a layer.
     fn with_tensor(
         &self,
-        name: &'static str,
-        seconds: f64,
+        product: Stretch,
         share: f64,
-        half: LayerHalf,
+        exchange: Option<Exchange>,
+        cover: Overlap,
     ) -> Stretch {
-        let product = Stretch::compute(name, seconds);
-        if self.mapping.tensor == 1 || share == 0.0 {
-            return product;
-        }
-        let (kind, cover) = match (self.calibration.software.sequence_parallel, half) {
-            (true, LayerHalf::First) => (CollectiveKind::AllGather, Overlap::Before),
-            (true, LayerHalf::Second) => (CollectiveKind::ReduceScatter, Overlap::After),
-            (false, LayerHalf::First) => return product,
-            (false, LayerHalf::Second) => (CollectiveKind::AllReduce, Overlap::After),
-        };
-        let (exchange, shown) = self.tensor_exchange(kind, share);
-        product.covered(exchange, shown, cover)
+        let Some(exchange) = exchange.filter(|_| share > 0.0) else { return product };
+        product.covered(exchange.part(share), self.tensor_shown(&exchange), cover)
     }
 
     /// Returns the time that the host needs to launch a forward pass: zero with CUDA graphs.
