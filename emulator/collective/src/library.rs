@@ -159,13 +159,6 @@ impl Pace {
     pub const BARE: Self =
         Self { start_seconds: 0.0, steps: [0.0; 2], step_seconds: [0.0; 2], shares: [1.0; 2] };
 
-    /// Returns the delays of the messages in excess of these delays of the cables.
-    #[must_use]
-    pub fn lag(&self, cables: [f64; 2]) -> f64 {
-        let level = |at: usize| self.steps[at] * (self.step_seconds[at] - cables[at]).max(0.0);
-        self.start_seconds + level(0) + level(1)
-    }
-
     /// Returns the pace of a part of the collective. Latencies are divided like bytes.
     #[must_use]
     pub fn part(self, part: f64) -> Self {

@@ -193,12 +193,13 @@ impl Job<'_> {
         let layers = f64::from(self.model.layers) / f64::from(mapping.pipeline);
         let pieces = if software.layer_buckets { layers.ceil() } else { 1.0 };
         let exchange = |kind, bytes: f64| {
-            let of = |group: Group, weights: f64| {
+            let both = [(all, dense), (expert_replicas, experts)].into_iter();
+            let sent = both.filter(|(group, weights)| group.size > 1 && *weights > 0.0);
+            let of_layer = sent.map(|(group, weights)| {
                 let bytes = weights * bytes / pieces;
                 self.collective(TaskPurpose::Data, kind, group, bytes).part(pieces / layers)
-            };
-            let both = [of(all, dense), of(expert_replicas, experts)];
-            both.into_iter().filter(|one| !one.is_empty()).collect()
+            });
+            of_layer.filter(|one| !one.is_empty()).collect()
         };
         let gradients = |kind| exchange(kind, software.gradient_bytes);
         if software.sharding == ZeroStage::Replicated {
