@@ -93,7 +93,6 @@ pub fn run(
         return Err(WrongUsage(message.to_owned()).into());
     }
     arguments.look.refuse_idle()?;
-    // For a sweep, load the scenario with the first seed.
     let first = arguments.seed.map(|seeds| Seed(seeds.first));
     let (source, mistakes) =
         ScenarioSource::read_under(arguments.plan.as_deref(), first, &arguments.scenario);

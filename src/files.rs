@@ -111,7 +111,6 @@ pub fn note_input(inputs: &mut Inputs, role: &str, name: &str, bytes: &[u8]) {
     let input = Input::of(name, bytes);
     let roles = std::iter::once(role.to_owned()).chain((2..).map(|nth| format!("{role}-{nth}")));
     for role in roles {
-        // A file that is read twice is recorded once.
         if *inputs.entry(role).or_insert_with(|| input.clone()) == input {
             return;
         }

@@ -74,7 +74,6 @@ impl OrderDesk {
         let number = self.enter(OpenOrder::Message { stream, place, call });
         let MessageStream { source: from, destination: to, .. } = stream;
         self.orders.push_back(match from == to {
-            // A message to itself does not leave the host.
             true => ProgramOrder::Wake { number, at: self.now },
             false => ProgramOrder::Send { number, from, to, bytes: Bytes(bytes) },
         });

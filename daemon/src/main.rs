@@ -146,7 +146,7 @@ async fn stand_by(
     notify(&[NotifyState::Ready, NotifyState::Status("standing by")]);
     let (etcd, mut terminate) = (etcd.clone(), signal(SignalKind::terminate())?);
     let (taken, seat) = oneshot::channel();
-    // A detached thread, because it holds nothing that needs cleanup until it leads.
+    // Use a detached thread: until it leads, it holds nothing that needs cleanup.
     std::thread::spawn(move || drop(taken.send(take_seat(&etcd, &identity, &known))));
     let seat = tokio::select! {
         seat = seat => seat??,

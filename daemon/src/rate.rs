@@ -58,7 +58,6 @@ impl Rates {
         let (each, all) = (self.each, self.all);
         let together = self.together.get_or_insert(Left::full(all, now));
         together.refill(all, now);
-        // A client with a full bucket needs no entry.
         if self.clients.len() >= CLIENTS_MAX && !self.clients.contains_key(client) {
             self.clients.retain(|_, left| {
                 left.refill(each, now);

@@ -194,7 +194,7 @@ impl Runtime {
                     looked
                 }
                 () = alarm.sleep(wait) => {
-                    // Process events that have arrived before anything counts as late.
+                    // Process the events already received before declaring any answer late.
                     tokio::task::yield_now().await;
                     if let Ok(event) = events.try_recv() {
                         self.take_events(event, &mut events);
@@ -228,7 +228,6 @@ impl Runtime {
         let now = self.clock.now();
         let deadline = self.control.deadline(&now);
         let wait = deadline.map_or(Micros::from_secs(1), |deadline| deadline - now.mono);
-        // At most one second, the interval of heartbeat checks.
         Duration::from_micros(wait.0).min(Duration::from_secs(1))
     }
 

@@ -50,7 +50,7 @@ pub fn read_files(path: &Path) -> anyhow::Result<(Config, Option<Fabric>)> {
     let installed =
         checked(&file, |shown, bytes| lightloom_planner::load(shown, bytes, &mut beside))?;
     let mut config = checked(path, |shown, bytes| config::load_for(shown, bytes, &installed))?;
-    // Commands that mention the path may be run from another directory.
+    // Make the path absolute, because commands in messages may be run from another directory.
     config.file.fabric = Some(std::path::absolute(file)?);
     Ok((config, Some(installed)))
 }
@@ -247,7 +247,6 @@ fn open_audit(
         tracing::error!(why, "the audit log is damaged: changes are refused");
         journal.distrust(why);
     } else if without_key && is_new {
-        // Marks the line after which unkeyed lines are detected.
         journal.append([&Entry {
             unix_ms: Clock::new().now().wall_ms,
             actor: "lightloomd".into(),

@@ -141,7 +141,6 @@ pub fn of_fabric(known: &Knowledge<'_>) -> Status {
             per_hour: OWN_CHANGES_MAX,
         },
         unseen: unseen(known),
-        // A damaged journal hides all other alarms.
         management_lost: silence::management_lost(known).filter(|_| !known.is_damaged),
         unwitnessed: silence::unwitnessed(known),
         devices,
@@ -366,7 +365,6 @@ fn lost(runtime: &Runtime) -> Vec<LostState> {
         return Vec::new();
     }
     let plans = lost_plans(runtime.control.controller().ledger());
-    // Shown until the daemon has a plan again.
     let is_gone = runtime.journal_gone && runtime.control.plan().is_none();
     let gone = is_gone.then(|| LostState {
         what: runtime.place.to_string(),

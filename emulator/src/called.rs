@@ -36,7 +36,6 @@ impl<'a> PreparedProgram<'a> {
     /// # Errors
     /// Fails if the scenario's other workloads cannot be set up.
     pub fn new(scenario: &'a Scenario, start: &'a RunStart) -> Result<Self, EmulateError> {
-        // With a single part, the end of a message is reported immediately.
         let making = Making::new(scenario, start, (1, 1, IslandReuse::Whole))?;
         Ok(Self { making, start })
     }
@@ -113,7 +112,6 @@ impl<'a> ProgramSession<'a> {
     pub fn moved(&self) -> [Bytes; 2] {
         let records = self.run.context().engine.records();
         let sum = |[all, arrived]: [Bytes; 2], (size, delivered)| [all + size, arrived + delivered];
-        // Another flow carries the rest of a cancelled one.
         let size = |record: &FlowRecord| match record.cancelled {
             true => record.delivered,
             false => record.size,

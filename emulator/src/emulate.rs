@@ -132,7 +132,8 @@ pub fn emulate_with(
         return Err(EmulateError::NothingSpared("parts of the run grew together"));
     }
     let calm = || (Watch::default(), None);
-    // The run without faults still contains faults from the start that the first plan ignores.
+    // Faults that exist from the start and that the first plan ignores also occur in the run
+    // without faults.
     let is_old = |event: &&FaultEvent| event.from_start && event.planned().is_empty();
     let old: Vec<FaultEvent> = events.iter().filter(is_old).cloned().collect();
     let is_calm = events.iter().all(|event| is_old(&event));

@@ -161,7 +161,6 @@ impl<'a> Run<'a> {
         let links = network.links().len();
         let longest = network.links().iter().map(|link| link.spec.delay).max().unwrap_or_default();
         let transport = &settings.transport;
-        // This equals three round trips over two such links.
         let patience =
             transport.timeout.unwrap_or(transport.congestion.least_timeout().max(longest * 12));
         let watch = watch.over(substrate.classes().to_vec());
@@ -325,7 +324,6 @@ impl<'a> Run<'a> {
         if delivered > self.still.0 {
             self.still = (delivered, now);
         }
-        // Timeouts double up to 64-fold.
         now.since(self.still.1) > self.patience * 200
     }
 

@@ -76,8 +76,9 @@ pub enum PhaseAnswer {
 pub trait ControlSide {
     /// Returns the time of the next action.
     fn next_due(&self) -> Option<SimTime>;
-    /// Advances time to `now` and appends the events, with their times, to `out`. Light and commands
-    /// happen no later than `now`, but results of the daemon's computation may lie in the future.
+    /// Advances time to `now` and appends the events, with their times, to `out`. Light changes and
+    /// commands are timed at `now` or earlier; results that the daemon has still to compute may be
+    /// timed later.
     fn advance(&mut self, now: SimTime, out: &mut Vec<(SimTime, Happened)>);
     /// Begins or ends a fault.
     fn fault(

@@ -243,7 +243,6 @@ mod tests {
     fn cable_is_one_fault_from_either_end() {
         let network = DirectNetwork::new("t".into(), 4, LEAF, &DirectNetwork::torus(&[4], 1));
         let at = |leaf: u32, uplink: u32| UplinkId { leaf: LeafId(leaf), uplink };
-        // The cables of leaf 1 are l0-l1 and l1-l2, in that order.
         assert_eq!(network.lower_end(at(1, 0)), Some(at(0, 0)));
         assert_eq!(network.lower_end(at(2, 0)), network.lower_end(at(1, 1)));
         assert_eq!(network.lower_end(at(2, 2)), None);

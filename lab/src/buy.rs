@@ -182,7 +182,6 @@ fn describe(document: &BuyResult) -> String {
     let answer = &document.answer;
     let mut text = format!(
         "{}\n\n{}: {} GPUs, {:.0} days, seed {}; nodes out of service: mean {:.2} %\n",
-        // Print one condition per line.
         answer.verdict.sentence.replace("; ", ";\n"),
         document.name,
         document.gpus,

@@ -319,7 +319,6 @@ impl CtlSession {
         match self.format {
             ResultFormat::Text => print(&text(&response.read()?))?,
             ResultFormat::Json => output::print_json(&response.body)?,
-            // Columns are in the order of the type's fields.
             table => table.print(&response.read::<T>()?, rows, String::new)?,
         }
         Ok(VerbOutcome::Good)

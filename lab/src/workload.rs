@@ -273,7 +273,6 @@ fn rescaled(
     let ReplayArguments { what_if_tp, what_if_dp, what_if_ep, pp, ep, .. } = *arguments;
     let to_tensor = what_if_tp.unwrap_or(tensor);
     if what_if_dp.is_none() && what_if_ep.is_none() {
-        // The number of replicas does not matter here.
         let layout = |tensor| RankLayout { tensor, data: 1, expert: 1 };
         return match what_if_tp {
             Some(to) => Ok((recorded.rescaled(layout(tensor), layout(to))?, to)),

@@ -7,10 +7,10 @@
 //!                      sections)        └──▶ csv       every number: table,row,column,value,unit
 //! ```
 //!
-//! The page computes no results: shares, means and bounds come from the planner, the emulator and
-//! the training model. The page adds order, units, pictures and verdicts. The first screen shows a
-//! verdict, at most three figures and a picture; everything else is in sections that the reader
-//! opens.
+//! The page shows results but computes none: shares, means and bounds come from the planner, the
+//! emulator and the training model. The page adds order, units, pictures and verdicts. The first
+//! screen shows a verdict, at most three figures and a picture; everything else is in sections that
+//! the reader opens.
 
 mod compose;
 mod csv;

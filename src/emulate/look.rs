@@ -190,7 +190,7 @@ fn tracks(
     tracks
 }
 
-/// Returns tracks of the phases and of the circuit changes. Each phase starts where the previous
+/// Returns the timeline tracks for phases and circuit changes. Each phase starts when the previous
 /// one ends, so that its slack is included.
 fn phase_tracks(result: &Run) -> Vec<TimelineTrack> {
     if result.phases.is_empty() {

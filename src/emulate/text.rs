@@ -272,7 +272,6 @@ fn workloads(result: &Run) -> String {
         "restarts",
     ]);
     let between_groups = CollectiveOperation::DataParallelAllReduce.name();
-    // Each size gets a row, because groups of different sizes have different bounds.
     let mut kinds: Vec<(&str, u32)> = Vec::new();
     for collective in &result.workloads {
         let kind = (collective.name.as_str(), collective.ranks);

@@ -244,7 +244,6 @@ impl TwinDaemon {
         let control = self.control.as_ref();
         let past = control.and_then(|control| control.controller().ledger().history.back());
         if past.is_some_and(|past| past.cause == Cause::Phase) {
-            // The job learns the result from its request's state; no ring changes.
             return;
         }
         self.committed += u64::from(is_committed);

@@ -65,7 +65,6 @@ fn read(path: &Path) -> anyhow::Result<AgentFile> {
         tracing::error!("{mistake}");
     }
     let mut file = file.with_context(|| format!("{shown} has mistakes"))?;
-    // Paths are relative to the configuration file.
     let folder = path.parent().unwrap_or(Path::new(""));
     let tls = &mut file.tls;
     for named in [&mut tls.certificate, &mut tls.key, &mut tls.client_ca, &mut file.state_dir] {

@@ -34,7 +34,6 @@ pub fn command(
         .ok_or_else(|| BusError(format!("a payload of {} bytes is too long", payload.len())))?;
     let at = |offset| RegisterAddress::page(cdb::PAGE, offset);
     memory.write(at(130), &page[2..cdb::HEADER_BYTES + payload.len()])?;
-    // The second byte starts the command.
     memory.write(at(128), &page[..2])?;
     let until = memory.now() + within;
     let status_at = lower::CDB_STATUS.at();

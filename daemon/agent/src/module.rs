@@ -278,7 +278,7 @@ impl ServedModule {
 
     pub fn look(&mut self) -> Option<(u16, Event)> {
         let (watch, memory) = (self.watch.as_mut()?, &mut *self.memory);
-        // The next request reports a failing bus.
+        // If the bus fails, the next request reports it.
         let (number, kind) = watch.look(memory).ok()??;
         let active = self.profile.active(memory).ok()?[0];
         let uptime_ms = u32::try_from(memory.now().as_millis()).unwrap_or(u32::MAX);
@@ -399,8 +399,6 @@ impl ServedModule {
         let (outcomes, active) = fired?;
         self.moved_at = Some(now);
         self.fired = Some((order, outcomes));
-        // Low received power only means that the far end sends nothing. The switch itself has
-        // moved.
         let is_there = |group: usize| {
             matches!(outcomes[group], GroupOutcome::Success | GroupOutcome::PowerLow)
                 && active[group] == order.paths[group]
@@ -425,7 +423,8 @@ impl ServedModule {
         let mut state = [0];
         self.memory.read(RegisterAddress::lower(3), &mut state)?;
         let active = self.profile.active(&mut *self.memory)?;
-        // Two reads, because one across both would clear the flags between them.
+        // Read twice, because a single read across both ranges would also clear the flags between
+        // them.
         let (mut lanes, mut powers) = ([0; 4], [0; 16]);
         self.memory.read(RegisterAddress::page(0x11, 128), &mut lanes)?;
         self.memory.read(RegisterAddress::page(0x11, 186), &mut powers)?;

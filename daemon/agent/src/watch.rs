@@ -73,7 +73,6 @@ impl LightWatch {
             }
             _ => {}
         }
-        // The first state after a move is the baseline.
         if self.said == LightState::Unknown {
             self.said = self.light;
         }

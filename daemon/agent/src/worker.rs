@@ -96,7 +96,6 @@ impl Worker {
         out: &UnboundedSender<SaidFrame>,
     ) {
         let what = ModuleTask::Acknowledge(number);
-        // If the queue is full, the next event is merely delayed.
         let _no_room = self.jobs.try_send(ModuleJob { what, open: open.clone(), out: out.clone() });
     }
 }

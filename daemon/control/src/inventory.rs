@@ -104,13 +104,13 @@ impl Inventory {
             return every;
         }
         let every = every.0;
-        // FNV-1a with a final mix, because names differ in one digit and the upper half of the hash
-        // has to differ as well.
+        // Use FNV-1a with a final mix, because names that differ in one digit must also differ in
+        // the upper half of the hash.
         let hash = device.as_str().bytes().fold(0xcbf2_9ce4_8422_2325_u64, |hash, byte| {
             (hash ^ u64::from(byte)).wrapping_mul(0x0100_0000_01b3)
         });
         let share = (hash ^ (hash >> 29)).wrapping_mul(0x9e37_79b9_7f4a_7c15) >> 48;
-        // Not within the first eighth, because a change may read again soon.
+        // Skip the first eighth of the interval, because a change may trigger another read soon.
         Micros(every / 8 + (every - every / 8).saturating_mul(share) / 0xffff)
     }
 

@@ -404,7 +404,6 @@ fn read<R: DeserializeOwned>(bytes: &[u8], chain: &mut Chain) -> (Vec<R>, usize,
                 good += line.len();
                 continue;
             }
-            // The line lacks only its end, so it was never acknowledged.
             Ok(_) => *chain = before,
             Err(reason) => {
                 *chain = before.clone();
@@ -443,8 +442,6 @@ fn torn(tail: &[u8], mut chain: Chain) -> bool {
     if tail.windows(2).any(|bytes| bytes == b"\n+") {
         return false;
     }
-    // A sector may end within the first bytes of a line. No single flipped bit turns a digit into
-    // zero.
     if tail.first() == Some(&0) {
         return true;
     }

@@ -305,7 +305,6 @@ impl Ledger {
                 self.owed.remove(device);
                 let silent = end.verdict == Verdict::Unknown;
                 if !silent && !has_turned && intent.cause.undoes() {
-                    // Otherwise the next undo would return it to its present position.
                     self.owns_goal(intent, device);
                 }
                 let owed = Owed::after(intent, has_turned, device);
@@ -406,7 +405,6 @@ impl Ledger {
                 if self.plan_sha256.is_empty() {
                     self.plan_devices.clear();
                 } else if self.plan_devices.is_empty() {
-                    // A journal that an earlier version restarted lacks the plan's devices.
                     self.plan_devices.extend(named());
                 }
             }

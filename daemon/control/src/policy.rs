@@ -348,7 +348,6 @@ impl Control {
             match action {
                 Action::Note(Note::Up(device)) => {
                     self.unreachable.remove(device);
-                    // A bypass that could not begin without an answer may begin now.
                     if self.refused.take().is_some() {
                         self.backoff.forget();
                     }
@@ -357,7 +356,7 @@ impl Control {
                     let known = self.unreachable.entry(device.clone());
                     known.or_insert_with(|| (now.mono, String::new())).1.clone_from(why);
                 }
-                // The limit of own changes no longer delays a bypass.
+                // The limit on automatic changes no longer delays a bypass.
                 Action::Append(records)
                     if records.iter().any(|one| matches!(one, Record::Resumed { .. })) =>
                 {

@@ -179,8 +179,7 @@ impl Gnmi {
                 val: Some(TypedValue::from(value)),
                 duplicates: 0,
             });
-            // Remove failed connections at these ports, which would block the next attempt. Only
-            // the daemon's own are removed.
+            // Remove failed connections at these ports, which would block the next attempt.
             let dead = self.listed.iter().filter(|(listed, of)| {
                 let is_dead =
                     matches!(of.status, Some(ConnectionStatus::Failed | ConnectionStatus::Invalid));
@@ -388,7 +387,7 @@ impl Gnmi {
             }
             self.signals.push(Signal::Changed);
         }
-        // Everything is read after a signal, so a single one suffices.
+        // One signal suffices, because everything is read after it.
         self.signals.truncate(1);
         self.foreign.truncate(8);
     }

@@ -358,7 +358,6 @@ pub(crate) fn without_telnet(input: &mut Vec<u8>) {
         from += at;
         let rest = &input[from..];
         let length = match rest.get(1) {
-            // A subnegotiation ends with IAC SE.
             Some(250) => rest.windows(2).position(|two| two == [COMMAND, 240]).map(|end| end + 2),
             Some(251..=254) => (rest.len() > 2).then_some(3),
             Some(_) => Some(2),

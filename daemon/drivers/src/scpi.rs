@@ -119,7 +119,6 @@ impl Dialect for Scpi {
         let line = loop {
             let Some(line) = take_line(&mut input.bytes) else { return Progress::Wait };
             let line = String::from_utf8_lossy(&line).into_owned();
-            // An echo, perhaps behind a prompt.
             if !line.trim_end().ends_with(asked.trim_end()) {
                 break line;
             }

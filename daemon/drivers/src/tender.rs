@@ -243,7 +243,7 @@ impl Tender {
             }
             (Some(Reached::Lost(why)), _) => self.lost(now, why, out),
             (None, State::Idle | State::Resting(..)) => self.report(out),
-            // Do not hold back reports during a read. Its answer may be lost.
+            // Do not hold back reports during a read.
             (None, State::Busy(_)) if !self.moves => self.report(out),
             (None, _) => {}
         }

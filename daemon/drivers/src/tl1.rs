@@ -252,7 +252,6 @@ impl Block {
         let lines = text.split(['\r', '\n']).filter(|line| !line.trim().is_empty());
         let lines: Vec<&str> = lines.collect();
         let behind = lines.windows(2).position(|two| is_header(two[0]) && begins(two[1]));
-        // The first line of a reply may be absent.
         let second = behind.map(|at| at + 1).or_else(|| lines.iter().position(|line| begins(line)));
         let Some(second) = second else { return block };
         // Autonomous messages have `A`, `*`, `**` or `*C` here, and no ctag of this session.

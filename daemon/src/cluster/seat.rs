@@ -165,8 +165,7 @@ pub fn take_seat(
                 known.set(StandbyView { leader: None, trouble: Some(trouble) });
                 std::thread::sleep(AGAIN_AFTER);
             }
-            // etcd is unreachable, or the prefix belongs to another fabric. Retry until an operator
-            // fixes it.
+            // etcd is unreachable, or the prefix belongs to another fabric.
             Err(error) => {
                 known.set(StandbyView { leader: None, trouble: Some(error.to_string()) });
                 std::thread::sleep(AGAIN_AFTER);
@@ -244,7 +243,6 @@ fn turn(
     let found = answer.found.first();
     let leader: String =
         found.map(|leader| String::from_utf8_lossy(&leader.value).into()).unwrap_or_default();
-    // A slow member executed the request before this daemon repeated it at another member.
     if let Some(own) = found.filter(|leader| leader.lease == lease.id) {
         return Ok(ElectionTurn::Leads { epoch: own.create_revision, lease });
     }

@@ -58,7 +58,6 @@ impl JournalTail {
         let answer = etcd.txn(&as_put, &[newest_under(&put.folder)], None)?;
         let newest = answer.found.first().map(|chunk| chunk.mod_revision);
         if !answer.succeeded || answer.count != put.chunks || newest != Some(put.last) {
-            // A concurrent write explains the difference. Report a loss only once.
             let mut now = self.known();
             if now.as_ref() == Some(&put) {
                 *now = None;
@@ -143,7 +142,6 @@ impl EtcdStorage {
         let head = self.etcd.get(&key)?;
         let head = head.map(|head| String::from_utf8_lossy(&head.value).into_owned());
         let (mut last, mut from) = (None, all.clone());
-        // Each generation costs one request.
         while let Some(next) = self.etcd.page(&from, &all, 1)?.0.pop() {
             let name = String::from_utf8_lossy(&next.key[all.len()..]).into_owned();
             let number = name.get(..16).and_then(|name| u64::from_str_radix(name, 16).ok());
@@ -219,7 +217,6 @@ impl EtcdStorage {
             self.end_put = Some(answer.revision);
             return Ok(answer.revision);
         }
-        // A slow member executed the request before this daemon repeated it at another member.
         self.end_put = Some(found.map_or(0, |end| end.mod_revision));
         if let Some(end) = found.filter(|end| end.value == value.as_bytes()) {
             return Ok(end.mod_revision);
@@ -301,7 +298,6 @@ impl Storage for EtcdStorage {
             from = last.key.clone();
             from.push(0);
         }
-        // Earlier versions append without updating the end.
         let end = self.end.filter(|end| end.generation == self.generation);
         if let Some(end) = end
             && (self.chunks, bytes.len() as u64) < (end.chunks, end.bytes)
@@ -337,7 +333,6 @@ impl Storage for EtcdStorage {
     fn replace(&mut self, bytes: &[u8]) -> io::Result<()> {
         self.begun += 1;
         let next = self.begun;
-        // Delete leftovers of a previous leader.
         let folder = self.folder(next).into_bytes();
         let forget = |from: &[u8], end: &[u8]| json!({"request_delete_range": {"key": coded(from), "range_end": coded(end)}});
         self.as_leader(Vec::new(), &[forget(&folder, &end_of(&folder))], self.in_force())?;
@@ -356,7 +351,6 @@ impl Storage for EtcdStorage {
         if !self.fence.is_open() {
             return Some(NOT_RENEWED.to_owned());
         }
-        // Reported once; then the whole journal is rewritten.
         self.tail.is_gone.swap(false, Ordering::SeqCst).then(|| LOST_SOME.to_owned())
     }
 

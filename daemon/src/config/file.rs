@@ -204,7 +204,6 @@ impl PoliciesFile {
     }
 }
 
-// Schema versions of the policies defined in the control crate.
 /// Action when a node or module fails.
 #[derive(JsonSchema)]
 #[serde(rename_all = "kebab-case")]

@@ -74,7 +74,7 @@ impl Linux {
         self.netlink()?.change(kind::NEW_NEXTHOP, How::Replace, &hole)?;
         let standing = self.positions()?;
         for group in &file.groups {
-            // Leave an existing group at its position: connecting moves no traffic.
+            // Do not move traffic while connecting.
             if !standing.contains_key(&Slot(u32::from(group.slot))) {
                 self.point(group, Position(1))?;
             }

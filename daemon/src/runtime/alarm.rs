@@ -22,7 +22,6 @@ impl Alarm {
     pub(super) fn new() -> Self {
         let (set, sets) = channel::<Instant>();
         let (ring, rings) = unbounded_channel();
-        // Without the thread, all waits use the timers. The thread ends when this is dropped.
         let _ = std::thread::Builder::new().name("alarm".into()).spawn(move || {
             let mut next: Option<Instant> = None;
             loop {

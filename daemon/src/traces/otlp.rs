@@ -132,7 +132,6 @@ impl Exporter {
         };
         if let Some(why) = &trouble {
             self.metrics.spans_dropped.inc_by(batch.len() as u64);
-            // Log once, not for every batch.
             if !self.is_away {
                 tracing::warn!(
                     url = self.url,

@@ -30,7 +30,8 @@ pub(super) fn all(known: &Knowledge<'_>) -> Vec<CircuitView> {
     }
 }
 
-/// Returns whether the module at this end looks into its fibre. `None` if unknown.
+/// Returns whether the module of `port` is set to the path of that fibre. `None` if its position is
+/// unknown.
 fn stands(known: &Knowledge<'_>, port: Port) -> Option<bool> {
     let device = known.control.setup().modules.get(&port.bundle)?;
     Some(read_at(known, device, Slot(0))? == Position(u32::from(port.path)))

@@ -94,7 +94,6 @@ fn kind(known: &Knowledge<'_>, device: &DeviceName) -> (Kind, Micros) {
     let since = match seen {
         _ if since.is_some() => since.unwrap_or(now),
         Some(seen) if seen.up && seen.observed.is_none() => return (Kind::Reading, Micros(0)),
-        // It has just missed an answer, and its connection is about to be dropped.
         Some(seen) if seen.up => now,
         _ => return (Kind::Unread, Micros(0)),
     };

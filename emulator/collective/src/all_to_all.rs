@@ -93,7 +93,6 @@ impl AllToAll {
         let steps = self.exchange.steps(ranks)?;
         let mut schedule = Schedule::chained(CollectiveKind::AllToAll, ranks, self.size)?;
         let piece = part_of(self.size, ranks as u64);
-        // The data that each rank needs before its next step.
         let mut awaited: Vec<Vec<Await>> = vec![Vec::new(); ranks];
         for Shift { distance, ways } in steps {
             let mut came = vec![None; ranks];

@@ -72,7 +72,7 @@ impl TorusAllReduce {
         let long = rings.first().map_or(1, Vec::len);
         let size =
             if kind == CollectiveKind::AllGather { share.size * long as u64 } else { share.size };
-        // Two ranks share a single cable, which carries each direction once.
+        // A ring of two ranks has a single cable, used once in each direction.
         let directions = if long == 2 { Directions::One } else { Directions::Both };
         let mut into = vec![Vec::new(); share.into.len()];
         let mut forms = Vec::new();

@@ -231,7 +231,6 @@ impl Rack {
             return self.cross(now, slot, (number, other), out);
         }
         self.devices[slot.0].1.apply(now, fault, out);
-        // The device's own comparators may detect the fault.
         self.devices[slot.0].1.as_device().on_time(now, out);
         self.called(now, slot, out);
     }

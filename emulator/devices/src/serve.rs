@@ -521,7 +521,6 @@ fn raise_file_limit() {
 }
 
 fn timespec(picoseconds: u64) -> Timespec {
-    // Rounded up, because a thread that wakes too early would only have to sleep again.
     let nanos = picoseconds.div_ceil(1_000);
     Timespec {
         tv_sec: i64::try_from(nanos / 1_000_000_000).unwrap_or(i64::MAX),

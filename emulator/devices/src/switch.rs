@@ -398,7 +398,6 @@ impl EmulatedDevice for OpticalSwitch {
         if now < self.answers_from {
             return;
         }
-        // A large input is processed in pieces so that the limit applies within it.
         for piece in input.chunks(COMMAND_BYTES_MAX) {
             if let Some(client) = self.clients.get_mut(&line) {
                 client.buffer.extend_from_slice(piece);
@@ -420,7 +419,6 @@ impl EmulatedDevice for OpticalSwitch {
         let current = self.current.as_ref().map(|(_, stage)| match stage {
             Stage::Thinking { until } | Stage::Waiting { until, .. } => *until,
         });
-        // A deferred change waits for the current command.
         current.or_else(|| self.deferred.iter().map(|(at, _)| *at).min())
     }
 }

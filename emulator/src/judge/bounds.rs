@@ -26,7 +26,6 @@ pub(super) fn tightest(cuts: &Cuts, engine: &IslandEngine<Watch>, step: &Repetit
     let transport = engine.transport();
     let mut crossings = vec![CutTraffic::default(); cuts.all.len()];
     for flow in step.flows().map(|flow| engine.record(flow)) {
-        // Abandoned flows do not have to arrive.
         if flow.cancelled {
             continue;
         }

@@ -151,7 +151,6 @@ pub(super) fn impacts(
         jobs.find(|job| job.step.job == log.groups[group].job).map(|job| job.name.as_str())
     };
     let lost = |fault: usize, group: usize| late.get(&(fault, job_of(group)?)).copied();
-    // Delays that other faults caused do not count.
     let delay = |fault: usize, group: usize| {
         let all = job_of(group).and_then(|job| late_in_all.get(job)).copied().unwrap_or(0);
         let others = all - lost(fault, group).unwrap_or(0).max(0);

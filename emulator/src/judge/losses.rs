@@ -38,7 +38,6 @@ fn of_job(
     for (step, calm) in log.steps.iter().zip(&calm.steps) {
         let end = step.end?;
         let more = took(step)? - took(calm)?;
-        // A step that took as long as without faults lost nothing.
         let why = if more == 0 { &calm.why } else { &step.why };
         let mut lost = 0;
         for (fault, [outage, redone]) in &why.by_fault {

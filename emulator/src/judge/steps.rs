@@ -25,7 +25,6 @@ fn step(
 ) -> JobStep {
     let took = step.end.map(|end| end.since(step.start));
     let there = calm.steps.get(at);
-    // A step that took as long without the fault lost no time to it.
     let same = there.filter(|there| there.end.map(|end| end.since(there.start)) == took);
     JobStep {
         job: log.name.clone(),

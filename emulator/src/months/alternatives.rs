@@ -103,8 +103,7 @@ pub(super) fn of_table(
 
 fn spares(table: &LossTable) -> Vec<(Change, String, LossTable)> {
     let spare = table.spare_nodes();
-    // Without a spare node, no run shows how a job continues with one. For elastic jobs this is
-    // computed.
+    // No run without a spare node shows how a job continues with one.
     if spare == 0 && !table.jobs.iter().all(|job| job.policy.answer.is_elastic()) {
         return Vec::new();
     }

@@ -260,7 +260,7 @@ pub fn months(
         let words = "parts repaired in half the time".to_owned();
         add(Change::RepairHalved, words, &run_all(&sooner, &table, &all)?);
     }
-    // Only new runs can show the effect of half the delay.
+    // Halving the delay changes the course of a run, so its effect needs new runs.
     let faster = alternatives::faster(&prepared.scenario().control);
     if let Some((control, words)) = faster.filter(|_| prepared.losses_from().is_none()) {
         let faster = prepared.with_control(control, maker)?;

@@ -172,7 +172,6 @@ impl Cluster<'_> {
             self.together = self.slower(sample);
         }
         self.open.push(Out { part: change.part, place: change.place, alone });
-        // Repeated steps have the new slowdown.
         self.set_steps();
         let is_node = change.part == AnyPart::Node;
         let mut cost = is_node && self.leave_out(change.place, choice);
@@ -314,8 +313,8 @@ impl Cluster<'_> {
     }
 }
 
-/// Simulates the jobs for `length` with these changes. The seed determines which cost is drawn from
-/// the table for each failure.
+/// Simulates the jobs for `length` while parts fail and are repaired as in `changes`. For each
+/// failure, a cost is drawn from the table with `seed`.
 #[must_use]
 pub fn month(table: &LossTable, changes: &[PartChange], length: Milliseconds, seed: Seed) -> Month {
     let mut cluster = Cluster {

@@ -243,7 +243,6 @@ impl<'a> Context<'a> {
         let now = self.now();
         self.events.iter().any(|event| {
             let began = event.at().is_some_and(|at| at <= now);
-            // Links come up shortly after the repair.
             began && event.repaired_at().is_some_and(|repaired| repaired >= now)
         })
     }

@@ -34,7 +34,6 @@ impl Run<'_> {
         for (fault, event) in context.events.iter().enumerate() {
             let Some(at) = event.at() else { continue };
             if event.from_start && context.is_planned_around(fault) {
-                // The initial plan already avoids this fault.
                 context.active[fault] = true;
                 context.faults[fault].out = true;
             } else {

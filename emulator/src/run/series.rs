@@ -114,7 +114,6 @@ impl Looker {
             return;
         }
         self.note(context, now);
-        // Without events, samples would not change.
         let idle = next.unwrap_or(now).since(now).0 / self.looks.every.0;
         self.last = now + Picoseconds(idle * self.looks.every.0);
     }

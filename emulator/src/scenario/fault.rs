@@ -266,7 +266,8 @@ impl ScenarioFault {
         works: &dyn Fn(&NetworkPart) -> bool,
     ) -> Option<FaultEvent> {
         let mut draws = seed.stream("fault", index);
-        // Always make all draws, so that changing one of a fault's values does not change the others.
+        // Make all draws in any case, so that a change to one value of a fault leaves the other
+        // draws unchanged.
         let (chance, late, choice): (f64, f64, f64) =
             (draws.random(), draws.random(), draws.random());
         if chance >= self.probability {

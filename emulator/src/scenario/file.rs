@@ -272,7 +272,7 @@ fn lower(
     };
     let base = on.map(|on| Scenario {
         sha256: fabric.as_ref().map_or(sha256, |fabric| fabric.sha256.clone()),
-        // Over a span, another seed draws other failures of the same measured losses.
+        // Over a span, another seed draws other failures from the same measured losses.
         seed: seed.filter(|_| raw.span.is_none()).unwrap_or(Seed(raw.seed)),
         broken: fabric.as_ref().map_or_else(Vec::new, |f| existing(&raw.broken, f, check)),
         phases: raw.phases.as_ref().map(|phases| lower_phases(phases, &raw)),

@@ -294,7 +294,6 @@ fn calibration_of(whole: Calibration, raw: &MappingFile, fabric: &Fabric) -> Cal
     if raw.states_share() && raw.usable_share.to_bits() != network.scale_out.to_bits() {
         (network.is_stated, network.scale_out) = (true, raw.usable_share);
     }
-    // Circuits for gradients replace those for micro-batches.
     software.data_overlap &= fabric.dcn.circuits().is_none();
     if raw.sharding == ShardingFile::Replicated && software.sharding == ZeroStage::Everything {
         software.sharding = ZeroStage::Replicated;

@@ -275,7 +275,7 @@ impl Substrate {
         let gpu = end_at.and_then(|end| self.rings.as_ref()?.gpu(end));
         part.towards = gpu.map(|gpu| gpu.node);
         if part.towards.is_none() {
-            // Light towards a switch is not that of a ring.
+            // Light towards a switch belongs to no ring.
             part.planned.clear();
         }
         part.name = format!("{} towards {end}", part.name);

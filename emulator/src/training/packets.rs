@@ -300,7 +300,7 @@ fn links(network: &Network, efficiency: &Efficiency) -> [Cable; 2] {
     let (domain_rate, domain_step) =
         (network.domain_rate * efficiency.domain, efficiency.domain_step_seconds);
     let domain = match network.shape {
-        // Each direction has half of the rate.
+        // Each direction gets half of the rate.
         Shape::Ring | Shape::Torus => link(domain_rate / 2.0, domain_step),
         Shape::Switch => link(domain_rate, domain_step / 2.0),
     };

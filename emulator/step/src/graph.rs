@@ -150,7 +150,7 @@ pub struct TaskPaces {
 impl TaskPaces {
     /// Adds the pace of the next task.
     pub fn push(&mut self, pace: TaskPace) {
-        // Layers repeat, so an equal pace is near the end.
+        // Search from the end, because layers repeat and an equal pace is probably recent.
         let known = self.different.iter().rposition(|known| *known == pace);
         let at = known.unwrap_or_else(|| {
             self.different.push(pace);

@@ -101,7 +101,6 @@ pub fn step_machine(
 ) -> Machine {
     let maker = Maker::new(work, rails);
     let (tensor, rings) = (work.mapping.tensor, work.mapping.pipeline * maker.lanes);
-    // As many TP groups in each domain.
     let per = (1..=(network.domain_gpus / tensor).clamp(1, rings))
         .rev()
         .find(|per| rings.is_multiple_of(*per))
@@ -221,7 +220,6 @@ impl Maker<'_> {
         };
         let places = pipeline.stages * pipeline.pieces;
         let nothing: Front = vec![Vec::new(); self.lanes as usize];
-        // Tasks that deliver the input of a pass, by position and micro-batch.
         let mut forward = vec![vec![nothing.clone(); pipeline.micro_batches]; places];
         let mut backward = forward.clone();
         for (micro, inputs) in std::mem::take(&mut self.inputs).into_iter().enumerate() {

@@ -211,8 +211,8 @@ impl StepWork {
             time.input_gradient_seconds += sends[1] * transfer;
             time
         };
-        // Mean of all stages except the slowest, chosen so that the pipeline takes exactly the sum of
-        // all stages.
+        // Use the mean of all stages except the slowest, so that the pipeline takes exactly the sum
+        // of all stages.
         let others = if mapping.pipeline > 1 {
             mean.times(p / (p - 1.0)).plus(&slowest.times(-1.0 / (p - 1.0)))
         } else {
@@ -298,7 +298,6 @@ impl StepWork {
         let layers = (f64::from(self.layer_count()) / f64::from(self.mapping.pipeline)).max(1.0);
         let of = |bucket: &Bucket| bucket.iter().map(|one| one.seconds).sum::<f64>();
         let (gather, reduce) = (of(&self.gather), of(&self.reduce));
-        // The exposed share, or the excess over the layers if buckets take longer than the pass.
         let shown = |bucket: f64, least: f64, [layer, pass]: [f64; 2]| {
             let all = layers * bucket;
             if self.data_shown >= 1.0 {

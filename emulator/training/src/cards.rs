@@ -97,7 +97,7 @@ impl Accelerator {
     pub fn peak_flops(&self, precision: Precision) -> Option<f64> {
         let format = match precision {
             Precision::Bf16 => NumberFormat::Bf16,
-            // Block scales came with Blackwell.
+            // Blackwell introduced block scales.
             Precision::Mxfp8
                 if matches!(self.generation(), Some(Generation::Ampere | Generation::Hopper)) =>
             {

@@ -336,7 +336,6 @@ fn what(words: &[&str]) -> Option<GoalVerb> {
 pub fn write(graph: &TaskGraph, ranks: u32) -> Result<String, String> {
     // Write all labels before the dependencies, because a task may wait for one with a higher id.
     let mut of_rank: Vec<[Vec<String>; 2]> = vec![Default::default(); ranks as usize];
-    // The last operation on each of at most 256 processors.
     let mut processors: Vec<Vec<TaskId>> = vec![Vec::new(); ranks as usize];
     let ends = |work: &TaskWork| match work {
         TaskWork::Compute { rank, .. } => vec![*rank],

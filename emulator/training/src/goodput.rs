@@ -129,8 +129,8 @@ mod tests {
         let (mut clock, mut kept, mut fault) = (0.0, 0.0, draw());
         let attempt = operation.interval_seconds() + operation.checkpoint_write_seconds;
         for _ in 0..200_000 {
-            // Repeat the stretch until it completes without a fault. Each fault costs the work done
-            // so far and a recovery.
+            // Repeat the stretch until it completes without a fault. Each fault costs the work
+            // since the last checkpoint and the recovery time.
             while clock + attempt > fault {
                 clock = fault + operation.recovery_seconds();
                 fault += draw();

@@ -65,7 +65,7 @@ impl Config<'_> {
     fn activation(&self, kind: &str) -> &'static str {
         let named = ["hidden_act", "hidden_activation", "activation_function"];
         match named.iter().find_map(|key| self.0[*key].as_str()).unwrap_or("silu") {
-            // Gemma gates its GELU, which is three matrices, too.
+            // Gemma's gated GELU also has three matrices.
             _ if kind.starts_with("gemma") => "swiglu",
             "relu2" => "squared-relu",
             "silu" if kind == "gpt_oss" => "swiglu-clamped",

@@ -474,7 +474,6 @@ fn of_host(events: &Events) -> Vec<ProfiledOperation<'_>> {
     let is_call = |event: &&Event| event.category == Category::Call;
     let mut calls: Vec<&Event> = sorted.iter().copied().filter(is_call).collect();
     let numbers: BTreeMap<u32, u64> = calls.iter().map(|call| call.place).zip(1..).collect();
-    // Collectives run asynchronously to the host threads, so assign each to the first free lane.
     let mut lanes: Vec<f64> = Vec::new();
     let mut ends: BTreeMap<u32, f64> = BTreeMap::new();
     let mut found: Vec<ProfiledOperation<'_>> = Vec::new();
@@ -561,7 +560,6 @@ mod tests {
         let tasks = read.recorded.graph.tasks();
         let exchange =
             tasks.iter().find(|task| matches!(task.work, TaskWork::Across { .. })).unwrap();
-        // Each rank's device was idle for 10 us before it.
         assert_eq!(exchange.after.len(), 2);
         assert_eq!(read.recorded.recorded, Picoseconds(160_000_000));
     }

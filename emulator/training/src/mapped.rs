@@ -32,7 +32,6 @@ pub fn search(fabric: &mut Fabric, check: &mut Check<'_>) {
         let job = &fabric.jobs[place];
         let Some(StepFile::Search(asked)) = job.step.clone() else { continue };
         let JobSize::Gpus(gpus) = job.size else {
-            // Already reported when the file was read.
             fabric.jobs[place].step = None;
             continue;
         };

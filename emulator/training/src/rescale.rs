@@ -96,7 +96,6 @@ impl Rescale {
     fn tasks(&self, step: &Recorded) -> Result<Recorded, RescaleError> {
         let tasks = step.graph.tasks();
         let (mut made, mut took, mut parts) = (Vec::<Task>::new(), Vec::new(), Vec::new());
-        // New task for each pair of recorded task and new replica.
         let mut of: BTreeMap<(usize, u32), TaskId> = BTreeMap::new();
         let mut members: Vec<(usize, Vec<u32>)> = Vec::new();
         for (place, task) in tasks.iter().enumerate() {
@@ -192,7 +191,6 @@ impl Rescale {
         let ratio = f64::from(from.tensor) / f64::from(to.tensor);
         let ring = |old: u32, replica: u32| old / from.data * to.data + replica;
         let first = replicas[0];
-        // `None` if the rail no longer exists.
         let renumber = |rank: u32, replica: u32| {
             let rail = rank % from.tensor;
             (rail < to.tensor).then(|| ring(rank / from.tensor, replica) * to.tensor + rail)

@@ -227,7 +227,6 @@ impl SimaiStep<'_> {
         for stage in 0..stages {
             out.forward(stage, &self.layers[..first]);
         }
-        // End of the forward and backward pass of each micro-batch over each chunk of the pipeline.
         let mut ends = vec![[None; 2]; micro_batches * stages * pieces];
         let all_ran = pipeline.walk(|stage, pass| {
             let is_forward = pass.kind == PassKind::Forward;
@@ -413,7 +412,6 @@ mod tests {
             row("attention", [1000, 1500, 500]),
             row("mlp", [1000, 1500, 500]),
         ];
-        // A micro-batch takes 6 us on a stage.
         for (pieces, expected) in [(1, 8 * 6000 + 3 * 6000), (2, 8 * 6000 + 3 * 3000)] {
             let took = step_nanos([4, pieces, 8], &rows);
             assert!((expected..expected + 50).contains(&took), "{pieces}: {took}");

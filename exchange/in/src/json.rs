@@ -55,7 +55,6 @@ pub(crate) fn records<'f>(file: &LogFile<'f>, logs: &mut Logs) -> Vec<JsonRecord
             }
             None => {
                 let trouble = LogTrouble::Malformed(format!("not JSON from here on: {error}"));
-                // The parser counts lines from its starting point.
                 let before = file.bytes[at..start].iter().filter(|byte| **byte == b'\n').count();
                 let line = number + error.line().saturating_sub(1 + before);
                 logs.problem(file.line(line), trouble);

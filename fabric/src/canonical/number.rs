@@ -15,7 +15,6 @@ pub(super) fn spelled(value: f64) -> String {
     let digits = all.trim_start_matches('0');
     let leading = all.len() - digits.len();
     let digits = digits.trim_end_matches('0');
-    // Position of the decimal point, where 0 is before the first digit.
     let point = i32::try_from(whole.len()).unwrap_or(0) - i32::try_from(leading).unwrap_or(0)
         + exponent.parse::<i32>().unwrap_or(0);
     let count = i32::try_from(digits.len()).unwrap_or(i32::MAX);

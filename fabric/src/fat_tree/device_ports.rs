@@ -79,7 +79,6 @@ mod tests {
         assert_eq!(ways(DevicePorts::Sides), [(1, 7), (7, 1)]);
         // A 32 × 32 switch has ingress ports 1 to 32 and egress ports 33 to 64.
         assert_eq!(ways(DevicePorts::IngressThenEgress { ingress: 32 }), [(1, 39), (7, 33)]);
-        // The last port of a 320 × 320 switch.
         let last = CrossConnect { a_port: 318, b_port: 319, ..circuit };
         let ports = DevicePorts::IngressThenEgress { ingress: 320 };
         assert_eq!(ports.ways(&last)[0], OneWay { input: 319, output: 640 });

@@ -233,8 +233,7 @@ impl GnmiSuite {
         let seen = match self.get_as(&WHOLE, self.encoding, DataType::All) {
             Err(ExchangeError::Interrupted) => return Err(ExchangeError::Interrupted),
             Err(_) => return Ok(None),
-            // A device without connections may not have that path. The cases then report how it
-            // behaves.
+            // A device without connections may not have that path.
             Ok(Err(_)) if missing.is_empty() && self.get(&WHOLE[..1]).is_ok() => return Ok(None),
             Ok(Err(status))
                 if matches!(status.code(), Code::Unauthenticated | Code::PermissionDenied) =>

@@ -105,7 +105,6 @@ fn serial(path: &str, bits_per_second: u32) -> io::Result<OwnedFd> {
     mode.make_raw();
     mode.set_speed(bits_per_second)?;
     tcsetattr(&line, OptionalActions::Now, &mode)?;
-    // Discard answers to an earlier client's requests.
     tcflush(&line, QueueSelector::IFlush)?;
     Ok(line)
 }

@@ -74,7 +74,8 @@ impl DaemonClient {
                 if answer.as_ref().is_ok_and(|answer| !stands_by(answer)) {
                     return answer;
                 }
-                // A standby's answer says more than a failed connection.
+                // Prefer the answer of a standby to a connection error, because it names the
+                // leader.
                 if best.as_ref().is_none_or(anyhow::Result::is_err) {
                     best = Some(answer);
                 }
@@ -272,7 +273,6 @@ fn parse(answer: &[u8]) -> anyhow::Result<Response> {
     let body = if body.is_empty() {
         Value::Null
     } else {
-        // The HTTP layer refuses in plain text.
         serde_json::from_slice(body)
             .unwrap_or_else(|_| Value::String(String::from_utf8_lossy(body).trim().to_owned()))
     };

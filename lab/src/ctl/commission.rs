@@ -221,7 +221,6 @@ impl CtlSession {
             if past.result == TransactionResult::Committed {
                 return self.seen(&round);
             }
-            // Only modules that failed and were rolled back have a detail.
             let failed = past.devices.iter().filter(|device| !device.detail.is_empty());
             let failed: Vec<_> = failed.collect();
             anyhow::ensure!(

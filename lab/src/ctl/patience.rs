@@ -90,7 +90,7 @@ impl CtlSession {
         let page = match self.format {
             ResultFormat::Json => {
                 let mut said = response.body.clone();
-                // The counter changes with every reading, so a new value is not news.
+                // Ignore the counter, because it changes with every reading.
                 said.as_object_mut().map(|fields| fields.remove("changes"));
                 format!("{said}\n")
             }

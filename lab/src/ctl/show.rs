@@ -126,7 +126,6 @@ pub(super) fn refusal(body: &Value) -> String {
         Ok(Answer::Refused { reasons }) if !reasons.is_empty() => {
             format!("refused: {}", alike(&reasons).join("\n         "))
         }
-        // The HTTP layer refuses in plain text.
         _ => match body {
             Value::String(text) => text.clone(),
             Value::Null => "-".into(),

@@ -57,7 +57,6 @@ pub(super) fn run(folder: &Path, size: Size) -> anyhow::Result<()> {
     demonstration.slurm_follows(&after, &plan, died)?;
     demonstration.emulated()?;
     if let Some(job) = job {
-        // The job that has lost a node ends.
         demonstration.cluster.shown(&format!("scancel {job}"))?;
         demonstration.job("next job on whole rings", Some(DIES))?;
     }

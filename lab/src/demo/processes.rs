@@ -91,7 +91,6 @@ impl Drop for Processes {
 }
 
 fn descendants() -> Vec<Pid> {
-    // A zombie does not need another signal.
     let parent = |text: &str| {
         let (state, rest) = text.rsplit_once(") ")?.1.split_once(' ')?;
         rest.split(' ').next().filter(|_| state != "Z")?.parse::<i32>().ok()

@@ -88,7 +88,6 @@ fn committed(dir: &Dir) -> anyhow::Result<()> {
     let journal = std::fs::read_to_string(&journal)
         .with_context(|| format!("cannot read {}", journal.display()))?;
     let plan = plan_in(&journal, &hook.transaction.plan_sha256)?;
-    // A change without a plan moves no ring.
     if let Some(plan) = plan {
         Ranks::write(&folder, &plan)?;
     }

@@ -101,7 +101,8 @@ fn directions(mapping: &Mapping, raw: &MappingFile, card: &ModelCard, tp: u32) -
     // bytes out of its leaf if there are several context ranks.
     let replicas = cp * f64::from(mapping.dp);
     let gradients = passes * (replicas - 1.0) / replicas * card.weight_bytes().0 as f64 / (tp * pp);
-    // Gradients as bytes that take as long at the share of the micro-batches.
+    // Express the gradients as the bytes that take equally long at the micro-batches' share of the
+    // rate.
     let gradients = gradients * raw.usable_share / raw.gradient_share();
     let data = if mapping.cp == 1 { gradients } else { 0.0 };
     [

@@ -244,7 +244,6 @@ pub(super) fn rank(fabric: &Fabric, ranks: &mut [Rank], layout: &Layout, mapping
             groups.sort_by_key(|group| leaf_of(fabric, group));
         }
         for (number, group) in (0..).zip(groups) {
-            // In a job without a step, each group is a replica.
             let replica = Coordinates { dp: number, ..Coordinates::default() };
             let at = mapping.map_or(replica, |mapping| mapping.coordinates(number));
             coordinates.insert(group.id, (at, mapping.map_or(1, |mapping| mapping.ep)));

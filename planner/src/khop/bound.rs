@@ -43,7 +43,6 @@ pub(super) fn least_crossing(
     let ends = line.cheapest_chains(length, reach, charge);
     let wanted = whole_sets - usize::from(line.is_closed);
     let charged = dual(&ends, wanted);
-    // A charge is a number of p-ths of a hop.
     (charged / per_set as f64 - 1e-6).ceil().max(0.0) as u64
 }
 

@@ -81,7 +81,6 @@ impl<'a> Columns<'a> {
             (0..self.count()).filter(|column| self.usable[*column] == full).collect();
         let (Some(&first), Some(&last)) = (complete.first(), complete.last()) else { return 0 };
         let pairs = complete.windows(2).map(|pair| (pair[1] - pair[0], pair[1]));
-        // The line is closed, so a stretch may wrap around its end.
         let over_end = std::iter::once((first + self.count() - last, first));
         pairs
             .chain(over_end)

@@ -190,7 +190,6 @@ pub(super) fn regained(
     for at in &own {
         free[at.index()] = true;
     }
-    // The new chain starts at the same place as the old one, or one place below.
     for first in [Some(first), (first + nodes).checked_sub(1).filter(|_| length <= nodes)] {
         let chain = chain(first?, length, nodes);
         let added = chain.iter().filter(|position| !own.contains(position)).count();

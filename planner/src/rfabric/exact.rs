@@ -450,8 +450,8 @@ mod tests {
     #[test]
     fn heuristic_is_within_one_percent_of_highs_up_to_64_leaves() {
         type Shape = fn(usize, Seed) -> Demand;
-        // A circuit carries both directions. If leaves have few ports, one-directional demand
-        // allows more choices than local search explores, so its tolerance is larger.
+        // If leaves have few ports, one-directional demand allows more choices than local search
+        // explores, so its tolerance is larger.
         let shapes: [(Shape, f64); 3] =
             [(shapes::moe, 0.01), (shapes::moe_one_way, 0.03), (shapes::weight_sync, 0.01)];
         for leaves in [16, 32, 64] {

@@ -199,7 +199,6 @@ fn rates(fabric: &ReconfigurableFatTree, topology: &Topology, flows: &[Flow]) ->
         }
     }
     let circuit = fabric.spec().circuit_rate.0 as f64;
-    // All routes over a pair of leaves share its circuits in each direction.
     let mut pairs: BTreeMap<(usize, usize), usize> = BTreeMap::new();
     let ways: Vec<Way> = flows
         .iter()
@@ -290,8 +289,8 @@ mod tests {
     #[test]
     fn second_flow_on_a_core_link_ends_with_the_full_rate() {
         let fabric = fabric(3, 2);
-        // The core carries 80 Gb/s per leaf. Of 1 GB and 2 GB from one leaf, 2 GB take 0.2 s while
-        // both flows share the link, and the remaining 1 GB takes 0.1 s.
+        // Of 1 GB and 2 GB from one leaf, 2 GB take 0.2 s while both flows share the link, and the
+        // remaining 1 GB takes 0.1 s.
         let mut demand = Demand::none(3);
         demand.add(LeafId(0), LeafId(1), Bytes(1_000_000_000));
         demand.add(LeafId(0), LeafId(2), Bytes(2_000_000_000));

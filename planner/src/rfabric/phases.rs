@@ -365,9 +365,8 @@ impl Costs {
 
 fn shortest_cycle(costs: &Costs, phases: usize, first: usize) -> Schedule {
     let count = costs.of[0].len();
-    // best[x] is the least time of phases 1..=p with phase p on x. Phase 0 is added when the cycle
-    // closes. The time is NaN for candidates not reached, and infinite if no candidate serves a
-    // phase.
+    // best[x] is the least time of phases 1..=p with phase p on x. The time is NaN for candidates
+    // not reached, and infinite if no candidate serves a phase.
     let mut best = vec![f64::NAN; count];
     best[first] = 0.0;
     let mut came_from = Vec::new();

@@ -7,7 +7,7 @@
 use lightloom_fabric::fat_tree::{LeafPair, ReconfigurableFatTree};
 use lightloom_units::id::LeafId;
 
-/// The number of circuits between each pair of leaves. A circuit carries both directions.
+/// The number of circuits between each pair of leaves.
 #[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub struct Topology {
     leaves: usize,

@@ -36,7 +36,6 @@ pub(super) fn compose(results: &Results<'_>) -> PageDocument {
         report.sections.push(section);
     }
     report.sections.push(sources(results));
-    // External runs have their own seeds.
     report.footer = match results.is_of_runs_alone() {
         true => format!("lightloom {}", results.version),
         false => format!("lightloom {}, seed {}", results.version, results.seed),

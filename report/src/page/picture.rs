@@ -142,7 +142,6 @@ fn square(out: &mut String, index: usize, nodes: &[LineNode], plan: &Plan) {
         // Every state that occurs gets at least one unit of height.
         let height = ((bottom - y) * equal.len() / left).max(1);
         left -= equal.len();
-        // Adjacent rings differ in shade.
         let shade = match nodes[0].group {
             Some(group) if nodes.len() == 1 && group.0 % 2 == 1 => " odd",
             _ => "",

@@ -100,7 +100,6 @@ fn make_one(record: &Record, node: u32, ends: &[FarEnd], outside: RawFd) -> Resu
         .map_err(|error| Error::system(format!("make the network namespace of {name}"), error))?;
     let namespace = File::open("/proc/thread-self/ns/net")
         .map_err(|error| Error::system(format!("open the namespace of {name}"), error))?;
-    // Spares the kernel work on addresses that are not used.
     let _slower_without = std::fs::write("/proc/sys/net/ipv6/conf/all/disable_ipv6", "1");
     let _slower_without = std::fs::write("/proc/sys/net/ipv6/conf/default/disable_ipv6", "1");
     for (key, value) in FORWARDING {

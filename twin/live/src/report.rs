@@ -105,7 +105,6 @@ fn milliseconds(us: u64) -> f64 {
 fn lines<T: DeserializeOwned>(folder: &Folder, name: &str) -> Result<Vec<T>, Error> {
     let file = folder.file(name);
     let text = fs::read_to_string(&file).unwrap_or_default();
-    // Skip error lines, and lines that a kill truncated.
     Ok(text.lines().filter_map(|line| serde_json::from_str(line).ok()).collect())
 }
 

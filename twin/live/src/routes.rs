@@ -86,7 +86,6 @@ fn ways(group: &Group, at: usize) -> Ways {
     let mut ways = Ways::new();
     let outward = (at + 1..members.len()).take_while(|far| members[far - 1].next.is_some());
     let back = (0..at).rev().take_while(|far| members[far + 1].previous.is_some());
-    // A neighbour's entry contains the address of this node's port, and vice versa.
     let neighbour = |far: Option<usize>| far.and_then(|far| members.get(far));
     let next = neighbour(Some(at + 1)).and_then(|next| Some((next.previous?, members[at].next?)));
     let previous =

@@ -121,7 +121,7 @@ impl Wiring {
     }
 
     fn paths(&mut self, changes: &[LightChange]) -> Result<(), Error> {
-        // Keep the last reported state of each interface.
+        // Remember the last reported state of each interface.
         let mut wanted: BTreeMap<u32, Option<u32>> = BTreeMap::new();
         for change in changes {
             if let Some(index) = self.index(&change.bundle) {

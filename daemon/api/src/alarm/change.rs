@@ -105,7 +105,7 @@ pub fn troubles(past: &Transaction) -> Vec<&DeviceResult> {
 pub fn next(past: &Transaction) -> Option<String> {
     let silent = troubles(past).into_iter().filter(|d| d.verdict == DeviceVerdict::Unknown);
     let silent: Vec<&str> = silent.map(|d| d.device.as_str()).collect();
-    // Older daemons send no kind and state it in the cause.
+    // Older daemons send no kind; for them it is part of the cause.
     let is_bypass = past.kind == Kind::Bypass
         || (past.kind == Kind::default() && past.cause == Kind::Bypass.to_string());
     let again = match silent.is_empty() {

@@ -28,7 +28,6 @@ fn fits(changes: &Moves, way: &[Moves]) -> bool {
     for (device, m) in way.iter().flatten().flat_map(|(d, moves)| moves.iter().map(move |m| (d, m)))
     {
         let Some(whole) = left.get_mut(&(device.clone(), m.slot)) else { return false };
-        // A slot may go dark before it reaches its final position.
         if whole.from != m.from || (m.to != whole.to && !m.to.is_dark()) {
             return false;
         }
@@ -366,7 +365,7 @@ mod tests {
 
     #[test]
     fn both_directions_of_a_circuit_share_a_wave() {
-        // 1-2 and 3-4 become 1-3 and 2-4; 5-6 becomes 5-7. Ports 1 to 8, positions 11 to 18.
+        // 1-2 and 3-4 become 1-3 and 2-4; 5-6 becomes 5-7.
         let changes = moves(&[
             (1, 12, 13),
             (2, 11, 14),
@@ -406,7 +405,6 @@ mod tests {
 
     #[test]
     fn lighting_a_dark_slot_does_not_free_a_parked_one() {
-        // A cycle of three with a bound of two is broken; slot 9 was dark before.
         let changes = moves(&[(1, 11, 12), (2, 12, 13), (3, 13, 11), (9, 0, 19)]);
         let start: Positions =
             [(1, 11), (2, 12), (3, 13)].map(|(s, p)| (Slot(s), Position(p))).into();

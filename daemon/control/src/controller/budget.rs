@@ -56,7 +56,6 @@ impl Controller {
         }
         self.own_changes.retain(|own| own.at + OWN_CHANGES_WINDOW > now.mono);
         let own = OwnChange::new(now.mono, result, parts);
-        // A further attempt at the same change replaces the earlier one, with the current time.
         self.own_changes.retain(|known| {
             known.back.is_none() || own.as_ref().is_none_or(|own| own.back != known.back)
         });

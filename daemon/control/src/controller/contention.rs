@@ -191,7 +191,6 @@ impl Controller {
                 continue;
             }
             if known.is_stopped() {
-                // The quiet time is over, and this was the only restore after it.
                 known.quiet_tries += 1;
             } else {
                 known.restores += 1;

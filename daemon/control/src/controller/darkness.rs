@@ -102,8 +102,8 @@ impl Controller {
             let (is_first, wait) =
                 (dark.reads == 1, if dark.reads > QUICK_READS { slow } else { quick });
             if self.looks_back(&far) && self.dark_fibre(device, slot).is_none() {
-                // Wait after the last read. The far end may miss light as well, and the two would
-                // otherwise trigger each other's reads without a pause.
+                // The far end may miss light as well; without a pause, the two ends would keep
+                // triggering each other's reads.
                 let wait = wait.max(limits.settle_poll);
                 for device in [device, &far.0] {
                     self.look_within(device, wait);
@@ -171,10 +171,7 @@ impl Controller {
             (self.inventory.limits(device), self.inventory.limits(&far.0));
         let shut = self.is_shut(device, slot) || self.is_shut(&far.0, far.1);
         let at_rest = self.is_at_rest(device) && self.is_at_rest(&far.0) && !shut;
-        // Later reads confirmed the loss, and no module of the far end's node answers.
         let dead = !other.up && other.signalled.is_found_dead;
-        // An unreachable far end looked back when it was last reachable. If this process has not
-        // read it, the journal knows its position.
         if !at_rest
             || (!dead && dark.reads < near_limits.power_samples)
             || (other.up && other.stood.is_none())
@@ -182,8 +179,8 @@ impl Controller {
         {
             return None;
         }
-        // A far end that sees light may see the light of another end. The fibre is then not at
-        // fault, so only reads of the far end that include neighbour names count.
+        // If the far end sees the light of another end, the fibre is not at fault; so only reads
+        // that include neighbour names count.
         let far_read_at = if self.sees_somebody(far) { other.named_at } else { other.read_at };
         let since = dark.since.max(seen.stands_since).max(other.stands_since);
         let (since, until) = match other.up {

@@ -82,8 +82,6 @@ impl Controller {
         let silent = waits.filter(|(device, _)| !self.answers(device) || self.is_slow(now, device));
         silent
             .map(|(device, until)| {
-                // The daemon still awaits the answer to a request that it sent just before the end
-                // of the time.
                 let last = self.devices[&device].in_flight.as_ref().map(|flight| flight.deadline);
                 let until = until.max(last.unwrap_or_default());
                 (device, until - now.mono)

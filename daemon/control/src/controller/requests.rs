@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-//! Requests of clients, each answered without waiting for devices: apply, confirm, roll back,
-//! adopt, hold.
+//! Handles clients' requests (apply, confirm, roll back, adopt, hold). Each is answered without
+//! waiting for devices.
 
 use std::collections::{BTreeMap, BTreeSet};
 

@@ -30,9 +30,9 @@ impl Controller {
         let forward = open.turned.is_none() && (finish || open.intent.cause.undoes());
         if forward {
             let start = Start::WhatAnswers(self.long_silent(now));
-            // The dead daemon's last commands lead to the same positions. A bypass therefore moves
-            // a device without waiting if `strays` would restore a circuit that such a command
-            // removes. Later transactions wait.
+            // The dead daemon's late commands lead to the same positions, and `strays` restores any
+            // circuit that they remove, so a bypass need not wait for them. Later transactions
+            // wait.
             self.wait_for_late(now, &open, |limits| !interrupted || !undoes_all_late(limits));
             self.run(now, open.intent.after.clone(), start, actions);
             self.wait_for_late(now, &open, |_| true);

@@ -178,7 +178,7 @@ fn of_link(link: &Link, all: &mut Vec<Explanation>) {
                 let lost = [ways[0].lost(), ways[1].lost()].into_iter().flatten();
                 let light = ways.iter().flat_map(|way| way.dark().into_iter().chain(way.weak()));
                 all.push(strayed.always(lost.clone()).perhaps(light.clone()));
-                // If both ports are at their positions, either of them may lose the light.
+                // If both ports are at their positions, the light may be lost at either of them.
                 all.push(Explanation::new(port, -2).always(lost).perhaps(light));
             }
         }
@@ -212,7 +212,7 @@ fn of_lanes(way: &Way<'_>, all: &mut Vec<Explanation>) {
         all.push(of(sender, 0).always([says]).always(weak.clone()));
         all.push(of(receiver, 0).always(weak.clone()).perhaps([noisy.clone()]));
         all.push(of(receiver, 0).always([noisy.clone()]));
-        // A lane that sends badly but reports good values.
+        // The lane transmits badly although it reports good values.
         all.push(of(sender, -4).always(weak).perhaps([noisy.clone()]));
         all.push(of(sender, -4).always([noisy]));
     }

@@ -125,7 +125,6 @@ impl Chain {
             self.hash = expected;
             return Ok(body);
         }
-        // A line from before the key.
         let plain = self.plain_hash(body);
         match (hash == plain.as_bytes(), self.keyed_from) {
             (false, _) => return Err("does not match its hash".into()),

@@ -24,7 +24,6 @@ impl Control {
     /// Dead modules, by [witnesses](super::witnesses), and dark fibres between healthy modules.
     fn detected(&self, now: &Now) -> BTreeMap<Part, String> {
         let bundle = |device: &DeviceName| device.as_str().parse::<BundleId>().ok();
-        // This includes known faults whose bypass was undone.
         let known = self.reported_or_found();
         let mut broken: BTreeMap<Part, String> = known
             .iter()
@@ -134,7 +133,6 @@ impl Control {
             return Vec::new();
         };
         let mut broken: Vec<(Part, String)> = self.detected(now).into_iter().collect();
-        // Both ends report the same dark fibre.
         broken.retain(|(part, _)| {
             bypass::is_news(installed, &known, *part)
                 && known.insert(installed, *part).unwrap_or(false)

@@ -23,8 +23,8 @@ impl Control {
     #[must_use]
     pub fn diagnoses(&self, now: &Now) -> Vec<Diagnosis> {
         let (mut links, mut loose) = self.controller.links(now);
-        // Common silence of many devices says nothing about each, and neither does a device that
-        // this machine cannot ask.
+        // If many devices are silent together, or this machine cannot query a device, the silence
+        // says nothing about a single device.
         let lost = self.management_lost(now).map(|lost| lost.devices).unwrap_or_default();
         let lost: BTreeSet<&DeviceName> = lost.iter().chain(self.unasked()).collect();
         loose.retain(|module| !lost.contains(&module.module));
@@ -39,7 +39,7 @@ impl Control {
         let broken = self.reported_or_found();
         let is_broken =
             |kept: &&Diagnosis| broken.keys().any(|part| concerns(&kept.named.culprit, part));
-        // A device that was silent then and answers now no longer counts as evidence.
+        // A device that answers again no longer counts as evidence.
         let answers = |symptom: &Symptom| match symptom {
             Symptom::Silent(module) => {
                 let seen = self.controller.devices().get(module);

@@ -129,8 +129,7 @@ impl Control {
                 self.handle(now, Event::Request { asked, request, reply_to })
             }
             Err(answer) => {
-                // An operator may report a fault that was known already. This changes the target of
-                // an undo.
+                // If an operator reports a known fault, only the target of an undo changes.
                 self.lead_back();
                 vec![Action::Answer(reply_to, answer)]
             }
@@ -173,8 +172,7 @@ impl Control {
             self.plan.as_ref().ok_or_else(|| refused("no plan is in force: apply one".into()))?;
         let again = self.controller.ledger().requests.contains_key(request);
         if let Some(reasons) = self.no_news(broken, repaired).filter(|_| !again) {
-            // A part that failed already needs no change. A part that never failed is probably not
-            // the one that was meant.
+            // If the named part never failed, the operator probably meant another one.
             return Err(match broken.is_empty() {
                 true => Answer::Refused { reasons },
                 false => Answer::NothingToDo { reasons },

@@ -331,7 +331,6 @@ impl Control {
     /// The phase has no circuits, its circuits are lit, or it is too short.
     fn at_once(&self, booking: &Booking) -> Option<Standing> {
         if self.controller.ledger().open.is_some() {
-            // The phase that is lit after that transaction is unknown.
             return None;
         }
         let plan = self.plan.as_ref()?;
@@ -361,7 +360,6 @@ impl Control {
         let lit = self.phase().map(|lit| lit.name.as_str());
         let expected = self.expected(plan, lit, to) + MARGIN;
         let begins = first.wanted() - expected;
-        // The previous phase keeps its light for its least time, unless this one is wanted sooner.
         let in_use = self.phases.in_use_until;
         Some(if in_use <= first.wanted() { begins.max(in_use) } else { begins }.max(first.at))
     }

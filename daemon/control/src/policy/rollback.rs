@@ -52,7 +52,6 @@ impl Control {
             return Ok((back, Some(plan)));
         }
         let next = bypass::next_plan(installed, &plan, &news, &[])?;
-        // Modules of failed parts are in no plan and stay where they are.
         let mut stood = ledger.owned.clone();
         stood.extend(back.target.clone());
         let mut around = self.both_halves(&next, &plan, &stood)?;

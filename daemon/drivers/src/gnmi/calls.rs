@@ -26,7 +26,6 @@ pub(super) fn refused(awaits: Awaits, status: &lightloom_gnmi::Status) -> Progre
             | Code::Aborted,
         ) => Progress::Ended(Outcome::Refused(why)),
         (Awaits::Done, _) => Progress::Lost(why),
-        // A new connection has already disappeared. The following read detects it.
         (Awaits::Errors, Code::NotFound) => Progress::Answered,
         (Awaits::Identity | Awaits::Size, _) => Progress::Lost(why),
         (

@@ -46,7 +46,7 @@ fn leaves(state: &State, path: &Path, encoding: Encoding) -> Result<Leaves, Stat
     let tree = state.tree(path);
     let found = match tree.select(path) {
         Ok(found) => found,
-        // The node may appear later. Only a path outside the model is an error.
+        // Only a path outside the model is an error.
         Err(status) if status.code() == lightloom_gnmi::Code::NotFound => Vec::new(),
         Err(status) => return Err(status),
     };

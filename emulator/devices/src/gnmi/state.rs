@@ -322,7 +322,6 @@ impl State {
         for (name, pair) in fresh {
             self.create(name, pair);
         }
-        // A change settles as a whole.
         let until = self.matrix.settled_at();
         for name in begun {
             if let Some(circuit) = self.circuits.get_mut(&name) {
@@ -357,7 +356,6 @@ impl State {
             _ if circuit.stands == Stands::Invalid => return,
             _ => Stands::PendingDeletion,
         };
-        // A new connection may already use the name.
         if !fresh.contains_key(&name) {
             self.circuits.entry(name).or_insert(circuit);
         }

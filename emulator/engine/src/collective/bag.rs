@@ -58,7 +58,6 @@ fn add_bag<S: Stage>(
     let ranks = specs.len();
     let size = specs.iter().map(|spec| spec.message * u64::from(spec.messages)).sum();
     let (mut alone, mut flows) = (Vec::with_capacity(ranks), Vec::with_capacity(ranks));
-    // Busy time of each link next to a host, and the earliest start among its flows.
     let mut busy: FxHashMap<LinkId, (Picoseconds, SimTime)> = FxHashMap::default();
     for spec in specs {
         let (message, begins) = (spec.message, spec.start.max(now));

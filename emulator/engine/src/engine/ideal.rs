@@ -92,7 +92,6 @@ pub fn share_of(
     } else {
         packets * own / all
     };
-    // One of these packets may be the short last one.
     let last = message.0 - (transport.packets_for(message) - 1) * transport.payload.0;
     Bytes((share.max(1) as u64 - 1) * transport.payload.0 + last)
 }

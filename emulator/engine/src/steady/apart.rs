@@ -446,7 +446,6 @@ impl<P: LocalProbe> Apart<P> {
         let packets = self.live.iter().map(|class| self.classes[*class as usize].due);
         let starts = self.asked.iter().filter_map(|asked| match asked {
             Asked::Flow(flow) => Some(self.flows[flow.index()].spec.start.0),
-            // A rerouted flow continues at the present time.
             Asked::Reroute(..) => Some(self.now.0),
             _ => None,
         });

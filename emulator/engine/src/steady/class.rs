@@ -85,7 +85,6 @@ impl<P: Probe> Class<P> {
             self.run_until(SimTime(now.0 - 1));
         }
         self.until = self.until.max(now.0);
-        // Completions up to now have already been reported.
         self.news.retain(|news| news.reported > now);
         // Strides start small, because only polling reveals when the last packet of an abandoned
         // flow is gone.

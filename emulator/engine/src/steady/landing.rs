@@ -75,7 +75,6 @@ impl<P: LocalProbe> Apart<P> {
             let home = match asked {
                 Asked::Change(link, _) => match self.copy_of(link) {
                     Some(copy) => Some(copy.island),
-                    // The flow's island has been retired since then.
                     None => continue,
                 },
                 Asked::Flow(flow)

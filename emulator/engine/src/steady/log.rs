@@ -40,7 +40,6 @@ impl CallLog {
         for call in &self.0 {
             match call {
                 StageCall::Batch => drop(stage.add_batch()),
-                // A call that was rejected before is rejected again.
                 StageCall::Flow(spec) => drop(stage.add_flow(FlowSpec::clone(spec))),
                 StageCall::Gate(flow, gate) => drop(stage.add_gate(*flow, *gate)),
                 StageCall::Timer(at, token) => stage.set_timer(*at, *token),

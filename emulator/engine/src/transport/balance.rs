@@ -209,7 +209,6 @@ impl Balancer {
                     }
                     lane.step();
                 }
-                // After a skip, the next path must not be a retired one.
                 for _ in 0..lane.width() {
                     if !self.known[usize::from(lane.turn)].retired {
                         break;
@@ -248,7 +247,6 @@ impl Balancer {
         else {
             return;
         };
-        // The last path is followed by paths of other flows and earlier ones of this flow.
         let reach = self.cursors.windows(2).map(|two| two[1] - two[0]).max();
         if reach.is_none_or(|reach| cursor - self.cursors[path] >= reach) {
             return;
@@ -365,7 +363,6 @@ mod tests {
         assert_eq!(paths(&mut entropy, 3), [20, 30, 10]);
         entropy.echo(1, true);
         assert_eq!(paths(&mut entropy, 4), [20, 10, 20, 30]);
-        // It has skipped one of its last four turns, so the mark has no effect.
         entropy.echo(3, true);
         assert_eq!(paths(&mut entropy, 3), [10, 20, 30]);
         (0..3).for_each(|sequence| entropy.echo(sequence, true));

@@ -470,7 +470,8 @@ impl Sender {
                 }
                 if self.tail.is_answered(arrived) {
                     (self.repair, self.repair_end) = (self.acked, self.repair_end.max(arrived));
-                    // No other packet is in flight, so trimmed packets need not wait.
+                    // Do not wait: no other packet is in flight, so the trimmed packets can be
+                    // resent now.
                     self.in_flight = 0;
                 }
                 self.repair_end =
@@ -509,7 +510,6 @@ impl Sender {
     pub(crate) fn timed_out(&mut self, now: u64) {
         if now < self.deadline {
             let mut missing = (self.acked..self.next).rev();
-            // If the receiver has deferred credit, it will send it.
             let last = missing.find(|sequence| !self.held.contains(*sequence));
             return self.tail.ask(last.filter(|_| self.is_settled));
         }

@@ -305,7 +305,6 @@ impl ControlPlane for Shipped<'_> {
         if let Some(circuits) = &mut self.circuits {
             circuits.begin(context);
         }
-        // The plan on the devices already avoids these faults. Now the faults take effect on the devices.
         let mut out = Vec::new();
         for event in context.events.iter().filter(|event| event.from_start) {
             self.side.fault(SimTime::START, event, true, &mut out);

@@ -196,7 +196,6 @@ impl<'a> JobGroups<'a> {
             self.stop(context, index);
         }
         let Some(members) = &moved.members else {
-            // The job's other groups continue without it.
             self.groups[index].log.lost = true;
             self.groups[index].links.clear();
             return self.advance_between(context, self.groups[index].log.job as usize);

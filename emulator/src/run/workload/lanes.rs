@@ -219,7 +219,6 @@ impl Lanes {
                 shares.push((hops.iter().enumerate().map(hop).collect(), size));
             }
         }
-        // The first path takes the rounding remainder.
         let sent: u64 = shares.iter().map(|(_, size)| size).sum();
         if let Some((_, first)) = shares.first_mut() {
             *first += left.own - sent.min(left.own);

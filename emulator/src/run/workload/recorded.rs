@@ -240,7 +240,6 @@ impl<'a> Jobs<'a> {
         let is_ring = matches!(work, TaskWork::Ring { .. });
         let mut of_hosts = Vec::new();
         if context.substrate.domains.is_some() {
-            // A ring has separate links in any domain.
             let domain = |host: &VertexId| context.substrate.domain_of(*host);
             of_hosts = hosts.iter().map(|host| domain(host).or(is_ring.then_some(0))).collect();
         }

@@ -112,7 +112,6 @@ impl RingTimes {
             false => members.ring.iter().map(place).collect::<Option<_>>()?,
         };
         let links = ring_links(context, members)?;
-        // Light passes the places in ascending order. Through a switch, it passes no other place.
         if !ranks.is_sorted() || ranks.len() < length && links.len() > length {
             return None;
         }

@@ -374,7 +374,7 @@ fn check_packets(raw: &TransportFile, check: &mut Check<'_>) {
         }
     }
     if raw.payload.0.0.saturating_add(raw.header.0.0) > 65_535 {
-        let message = "data and header together are more than a packet of 65535 B holds";
+        let message = "data and header together exceed the maximum packet size of 65535 B";
         check.error(codes::BAD_PACKET, "/transport/payload", message).help("write `4032B`");
     }
     if raw.timeout.is_some_and(|timeout| timeout.0 == Picoseconds::ZERO) {

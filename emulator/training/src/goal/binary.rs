@@ -194,8 +194,6 @@ mod tests {
     #[test]
     fn binary_form_matches_the_text() {
         let file = bytes_of(TEXT).unwrap();
-        // The file has the cookie, the header and the table. Each rank then has two counts, its
-        // roots, its operations and its list of dependents.
         assert_eq!(file.len(), 8 + 6 + 32 + (8 + 4 + 2 * 39 + 4) + (8 + 4 + 3 * 39 + 12));
         assert!(is_binary(&file) && !is_binary(TEXT.as_bytes()));
         let works = |text: &str| {

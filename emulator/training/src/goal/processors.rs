@@ -82,7 +82,6 @@ mod tests {
                  s: send 8b to 1 tag 3 cpu {c}\ns requires a\n}}\nrank 1 {{\nr: recv 8b from 0 tag 3\nd: calc 50\nd requires r\n}}\n"
             )
         };
-        // The send on the processor of the third calc waits for it.
         assert_eq!(nanos(&text([0, 0, 0])), 350);
         assert_eq!(nanos(&text([0, 1, 2])), 150);
         assert_eq!(nanos(&text([0, 0, 1])), 200);

@@ -57,8 +57,8 @@ impl Described<'_> {
         let arguments = if own.collective.is_some() { Some(own) } else { by_id() };
         let Some(arguments) = arguments else {
             let operation = Operation::of_name(events.name(event).strip_prefix("gloo:")?)?;
-            // An operator that ends after the profile has no shapes, but the call that started it
-            // has.
+            // If an operator ends after the profile, its shapes are missing; the call that started
+            // it has them.
             let called = || bytes_of(call?.args.as_deref()?);
             let bytes = match operation {
                 Operation::Barrier => 0,

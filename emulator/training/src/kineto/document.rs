@@ -209,7 +209,7 @@ impl WrittenEvent {
     fn category(&self) -> Category {
         match &*self.cat.to_ascii_lowercase() {
             cat if self.name.starts_with("ProfilerStep#") => {
-                // The device's marks repeat those of the host.
+                // The profile lists each mark twice, once for the host and once for the device.
                 if cat.starts_with("gpu") { Category::Other } else { Category::Step }
             }
             "kernel" => Category::Kernel,

@@ -98,7 +98,6 @@ pub fn generate(
         let parts = (0..CHUNKS).map(|part| {
             let [first, end] = [part, part + 1].map(|part| own.len() * part / CHUNKS);
             let ended = own[first..end].last().map_or(since, |at| served.ended[order[*at]]);
-            // Requests in the caches when the chunk starts.
             let held = own.iter().map(|at| order[*at]).filter(|one| {
                 served.first[*one] <= since && served.ended[*one] > since && since > 0.0
             });
@@ -395,8 +394,7 @@ impl TaskWriter<'_> {
             let mut done: Vec<Vec<TaskId>> = Vec::new();
             for (number, chunk) in own.iter().enumerate() {
                 let after = done.last().cloned().unwrap_or_default();
-                // A chunk is one task per TP group of the replica. No group starts the next chunk
-                // before all have finished this one.
+                // No group starts the next chunk before all have finished this one.
                 let parts = ranks.clone().step_by(self.tensor as usize).map(|rank| {
                     let took = picoseconds(chunk.seconds);
                     let name = format!("generate replica {replica} chunk {number}");
@@ -454,7 +452,6 @@ impl TaskWriter<'_> {
                 let sending = RankTransfer { from, to, bytes, after: None };
                 moved.push(self.transfer(TaskPurpose::Samples, own[middle].clone(), sending));
             }
-            // The receiving replica continues in the meantime with its own samples.
             self.last[next].extend(moved);
         }
     }

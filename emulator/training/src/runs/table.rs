@@ -28,7 +28,6 @@ const SOFTWARE: &[(&str, &str)] = &[
     ("container 26.02", "megatron-bridge-26.02"),
     ("container 26.04", "megatron-bridge-26.04.01"),
     ("container 26.06", "megatron-bridge-26.06"),
-    // Container 26.08 uses the mixture recipes of 26.06.
     ("container 26.08", "megatron-bridge-26.06"),
     ("torchtitan", "torchtitan"),
     ("nanotron", "nanotron"),

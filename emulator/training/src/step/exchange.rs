@@ -147,8 +147,8 @@ impl Job<'_> {
                 }
             }
             ContextExchange::AllToAll => {
-                // Queries, keys and values before the core, its output after it; reversed in the
-                // backward pass.
+                // Queries, keys and values are exchanged before the core and its output after it;
+                // in the backward pass, the order is reversed.
                 let [into, out] = self.context_turns();
                 let turns = if is_backward { [out, into] } else { [into, out] };
                 to.push(whole(CollectiveKind::AllToAll, turns[0]));
@@ -189,7 +189,7 @@ impl Job<'_> {
         let layout = self.expert_layout();
         let expert_replicas =
             Group { size: layout.replicas, stride: layout.stride * u64::from(mapping.expert) };
-        // One collective per layer, so the latency of a ring step is paid for every layer.
+        // Each layer has its own collective, so it pays the latency of every ring step.
         let layers = f64::from(self.model.layers) / f64::from(mapping.pipeline);
         let pieces = if software.layer_buckets { layers.ceil() } else { 1.0 };
         let exchange = |kind, bytes: f64| {

@@ -328,7 +328,8 @@ impl Job<'_> {
         let rate = self.compute.peak_flops * self.calibration.attention_efficiency;
         let full = flops::attention_core(self.model, self.batch.tokens, Mask::Full) * tokens;
         if self.calibration.software.flash_attention {
-            // Five products backward, since scores are recomputed, compared with two forward.
+            // The backward pass has five products, since scores are recomputed; the forward pass
+            // has two.
             let forward = full / 2.0 / rate;
             return (forward, 2.5 * forward);
         }
@@ -359,7 +360,8 @@ impl Job<'_> {
         let tokens = self.tokens();
         let h = f64::from(self.model.hidden);
         let split = if self.calibration.software.sequence_parallel { self.tensor() } else { 1.0 };
-        // Two norms (read, write) and two residual additions with bias (read twice, write).
+        // A layer has two norms (read, write) and two residual additions with bias (read twice,
+        // write).
         let residual = shares.parts() * 10.0 * h / split;
         let mamba = self.model.state_space.as_ref().map_or(0.0, StateSpace::moved_bytes);
         let per_width = match self.model.feed_forward.activation {
@@ -372,8 +374,8 @@ impl Job<'_> {
         let (width, inputs, routed) = match (&self.model.feed_forward.experts, is_expert) {
             (Some(experts), true) => {
                 let (top_k, shared) = (f64::from(experts.top_k), f64::from(experts.shared_width));
-                // Tokens are permuted before and after the experts; with a plain all-to-all, on
-                // both sides of it.
+                // Tokens are permuted before and after the experts; a plain all-to-all permutes
+                // them on both sides.
                 let is_once = features.has_any(&[Feature::DeepEp, Feature::HybridEp]);
                 let times = if is_once || self.mapping.expert == 1 { 4.0 } else { 8.0 };
                 let inputs = top_k + f64::from(u8::from(shared > 0.0));

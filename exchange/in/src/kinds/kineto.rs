@@ -126,7 +126,7 @@ fn groups_by_size(graph: &lightloom_training::graph::TaskGraph) -> BTreeMap<u32,
 /// Returns the profile of one rank and how many steps are marked in it.
 fn profile(file: &LogFile<'_>, document: ProfileDocument) -> (TrainingProfile, usize) {
     let mut profile = TrainingProfile::new(file.whole());
-    // The profile repeats the host's step marks for the device.
+    // The profile lists each step mark twice, once for the host and once for the device.
     let is_step = |event: &&MarkedEvent| {
         event.name.starts_with("ProfilerStep#") && event.cat != "gpu_user_annotation"
     };

@@ -56,7 +56,7 @@ fn read(file: &LogFile<'_>, logs: &mut Logs) -> Result<(), String> {
     let links: u32 = links.filter_map(|link| link.attribute("count")?.parse::<u32>().ok()).sum();
     logs.shapes.push(HostShape {
         gpus: u32::try_from(gpus.len()).unwrap_or(u32::MAX),
-        // For an unknown product, the id is better than nothing.
+        // For an unknown product, show at least the id.
         product: product.or(device).map(str::to_owned),
         bits_per_second: speed.map(|speed| speed * 1_000_000),
         domain_links: Some(links).filter(|links| *links > 0),

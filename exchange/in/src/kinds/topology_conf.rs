@@ -148,7 +148,6 @@ pub(super) fn place(units: Vec<TopologyUnit>, logs: &mut Logs) {
             }
         }
     }
-    // A switch above other switches may list all nodes below them; the lowest switch counts.
     let (leaves, others): (Vec<_>, Vec<_>) =
         units.into_iter().partition(|unit| unit.switches.is_empty());
     let of_leaves: BTreeSet<String> =

@@ -80,7 +80,6 @@ macro_rules! elected {
 
 fn larger(gnmi: &mut GnmiSuite) -> CaseResult {
     let id = elected!(gnmi);
-    // The last id is larger although its lower half is smaller.
     for (next, which) in [(id, "the same"), (id + 1, "a larger")] {
         if let Err(status) = ask(gnmi, Some(next))? {
             return found(format!("{which} election id is refused: {}", shown(&status)));

@@ -201,7 +201,6 @@ fn uptime(module: &mut ModuleSuite) -> CaseResult {
 
 fn broken_frame(module: &mut ModuleSuite) -> CaseResult {
     let line = module.frame(1, command::STATUS, &[]);
-    // Send the same frame with a wrong checksum, by changing its last byte.
     let mut broken = line;
     let at = broken.len() - 2;
     broken[at] = if broken[at] == 0x55 { 0x56 } else { 0x55 };

@@ -121,8 +121,8 @@ pub(in crate::ctl) fn transaction(past: &Transaction) -> String {
     page
 }
 
-/// Returns whether the transaction is of this kind. Older daemons send no kind and state it in the
-/// cause.
+/// Returns whether the transaction is of this kind. Older daemons send no kind; for them it is part
+/// of the cause.
 fn is_a(past: &Transaction, kind: Kind) -> bool {
     past.kind == kind || (past.kind == Kind::default() && past.cause == kind.to_string())
 }

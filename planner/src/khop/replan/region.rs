@@ -471,7 +471,6 @@ impl Search<'_> {
             return Some(chains.clone());
         }
         let (first, length) = of;
-        // Allow at least one, because a ring may keep its nodes and change only its fibres.
         let most = self.limit.rings.max(1);
         let (order, hops) = (VecDeque::from([first]), VecDeque::new());
         let (region, found) = (self.region, FxHashMap::default());

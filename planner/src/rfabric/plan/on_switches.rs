@@ -161,7 +161,7 @@ impl Planner<'_> {
 
     fn sound(&self, at: usize, realisation: Realisation) -> Result<Vec<CrossConnect>, PlanError> {
         let Realisation { cross_connects, unplaced, .. } = realisation;
-        // If ports have failed, a circuit may find no switch. Rates count only the placed circuits.
+        // If ports have failed, a circuit may find no switch.
         if unplaced.is_empty() || self.fabric.has_dead_ports() {
             return Ok(cross_connects);
         }
@@ -176,7 +176,7 @@ impl Planner<'_> {
         live: &Evaluator,
     ) -> TransitionPlan {
         let (from, to) = (&circuits[before], &circuits[at]);
-        // Halve a floor that cannot be kept. A floor of zero always works.
+        // Halve a floor that cannot be kept.
         let mut floor = self.options.floor;
         let stages = loop {
             match transition::stage(self.fabric, from, to, live, floor) {

@@ -19,7 +19,7 @@ const CUBES: u32 = 144;
 const GBYTES_PER_S_PER_GPU: f64 = 600.0;
 
 pub(super) const KIND: DesignKind = DesignKind {
-    forms: &[("ironwood", "TPU v7: superpods of 144 cubes of 64, a fault takes out its cube")],
+    forms: &[("ironwood", "TPU v7: superpods of 144 cubes of 64 TPUs; a fault stops its cube")],
     parse: |text| (text == "ironwood").then(|| Box::new(Ironwood) as _),
 };
 

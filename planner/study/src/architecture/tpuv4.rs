@@ -45,8 +45,8 @@ pub(super) struct Tpuv4 {
 
 pub(super) const KIND: DesignKind = DesignKind {
     forms: &[
-        ("tpuv4", "cubes of 64, a fault takes out its block"),
-        ("tpuv4:strict", "cubes of 64, a fault takes out its cube"),
+        ("tpuv4", "cubes of 64 TPUs; a fault takes its block out of service"),
+        ("tpuv4:strict", "cubes of 64 TPUs; a fault takes its cube out of service"),
     ],
     parse: |text| {
         let loss = match text {

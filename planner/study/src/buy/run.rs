@@ -401,7 +401,7 @@ impl<'a> Fleet<'a> {
         if is_known {
             return;
         }
-        // A job cannot migrate without a warm spare in the domain. Other responses need no spare.
+        // A job cannot migrate without a warm spare in the domain.
         let has_none = !has_spare && matches!(self.rules.job.answer, Answer::Migrate { .. });
         let dead = if has_none { job.training.job.replicas.count } else { 1 };
         let step = job.training.in_step().max(1);

@@ -89,7 +89,6 @@ impl Speed {
         let whole_nodes = question.tp.is_multiple_of(cluster.gpus_per_node);
         let Some(k) = candidate.design.reach().filter(|_| whole_nodes) else { return 0.0 };
         if self.nodes_per_tor == 1 {
-            // Every neighbour is under another ToR.
             return 1.0;
         }
         let largest = question.jobs.iter().map(|job| job.gpus).max().unwrap_or(0);

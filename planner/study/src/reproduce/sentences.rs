@@ -180,7 +180,6 @@ mod tests {
         assert_eq!(verdict_of([0.9, 1.9, 1.5], Some(1.0)), SentenceVerdict::Undetermined);
         assert_eq!(verdict_of([2.1, 0.9, 1.5], None), SentenceVerdict::InPart);
         assert_eq!(verdict_of([1.9, 1.5, 1.7], Some(1.0)), SentenceVerdict::Contradicted);
-        // No case is within 2 to 3, but the range includes it.
         assert_eq!(verdict_of([1.9, 3.5, 1.7], Some(1.0)), SentenceVerdict::Undetermined);
         assert_eq!(verdict_of([f64::NAN; 3], None), SentenceVerdict::NotComputed);
         let shown = of_figures([1.9, 1.5, 1.7], Some(1.0)).to_string();

@@ -97,8 +97,7 @@ impl Job<'_> {
                 Err(error) if error.kind() == ErrorKind::InvalidData => {
                     return Err(Error::system("sum over the ring", error));
                 }
-                // A neighbour was lost or the rank file changed. The new file tells how to
-                // continue.
+                // A neighbour was lost or the rank file changed; continue with the new file.
                 Err(_) if is_done(&group.id) => return Ok(()),
                 Err(_) => {}
             }

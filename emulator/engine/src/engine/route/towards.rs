@@ -197,7 +197,6 @@ impl<'n> Towards<'n> {
             all.push(&path);
             return Some(all);
         }
-        // Number of a vertex, the link to it, and the length of the path before that link.
         let mut open = vec![(self.map.number(at)?, first, 0)];
         while let Some((number, link, depth)) = open.pop() {
             path.truncate(depth);

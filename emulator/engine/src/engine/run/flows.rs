@@ -266,7 +266,7 @@ impl<P: Probe> Engine<P> {
         let packets = load.messages * load.per_message;
         let path = self.idle_path(ways.0, initial);
         sender.control_by(CongestionController::new(congestion, path, packets));
-        // A flow that has one path may have several after rerouting.
+        // A flow with one path may have several paths after rerouting.
         let spreads =
             balance.paths() > 1 || self.settings.transport.interfaces == FlowInterfaces::All;
         let may_spread = spreads && !matches!(spec.route, Route::Links(_));

@@ -175,7 +175,7 @@ impl<P: Probe> Engine<P> {
         let answered = self.lay_route(std::iter::empty(), sender);
         let mut behind = Behind::new(answered);
         self.lay_later(&answers[1..], &mut behind);
-        // An acknowledgement starts at the end of the data's path, whichever path that was.
+        // An acknowledgement starts where the data's path ended, whichever path the data took.
         let delivery = self.lay_route(std::iter::empty(), receiver);
         let answer = self.shared.routes.at();
         debug_assert_eq!(answer, Routes::answer(delivery));

@@ -104,7 +104,6 @@ impl<P: Probe> Engine<P> {
         self.shards[wire.shard as usize].put_on_wire(wire.index, on_wire, now);
         let shard = &mut self.shards[port.shard as usize];
         shard.counts[port.index as usize].dropped += dropped;
-        // The port may become free earlier.
         shard.wake(vertex, now);
     }
 
@@ -165,7 +164,6 @@ impl<P: Probe> Engine<P> {
         shard.counts[port.index as usize].lost += lost;
         let from = self.layout.vertices[self.network.link(link).from.index()];
         shard.cut_port(&self.shared, from.index, port.index, self.now.0);
-        // Cancel pauses requested over the link.
         let back = self.layout.ports[link.reverse().index()];
         self.shards[far.shard as usize].forget_pauses(
             &self.shared,
@@ -179,7 +177,6 @@ impl<P: Probe> Engine<P> {
         } else {
             shard.leave_cut_port(&self.shared, from.index, port.index, self.now.0);
         }
-        // Resumed packets and resume frames may be bound for other shards.
         self.exchange();
     }
 }

@@ -66,7 +66,6 @@ impl<P: Probe, I: Interfaces> Stack<'_, P, I> {
         let Some(Reverse((now, _, sender))) = self.host.starts.pop() else { return };
         let end = &mut self.senders[sender as usize];
         if end.started {
-            // The flow waited until its rate allowed the next packet.
             end.enlisted = false;
             end.wakes_up(now);
             return self.enlist(sender, now);
@@ -236,7 +235,6 @@ impl<P: Probe, I: Interfaces> Stack<'_, P, I> {
         let goes_on = outgoing.is_some() && sender.wants_to_send();
         let waits = goes_on && sender.next_send() > now;
         sender.enlisted = goes_on;
-        // If there is only one flow, it keeps its place in the queue.
         if !goes_on || waits || ready.len() > 1 {
             if turn == 0 {
                 ready.pop_front()
@@ -251,7 +249,6 @@ impl<P: Probe, I: Interfaces> Stack<'_, P, I> {
         }
         match outgoing {
             Some(outgoing) => self.send(place, index, outgoing, now),
-            // The flow was rerouted while it waited.
             None if !leads_here => self.enlist(index, now),
             None => {}
         }

@@ -60,7 +60,6 @@ impl<P: Probe, I: Interfaces> Stack<'_, P, I> {
             self.send(place, index, outgoing, now);
         }
         if !stays && wants {
-            // The flow may have to wait for its rate limit or a pending probe.
             self.enlist_striped(index, now);
         }
     }

@@ -63,7 +63,6 @@ impl State {
         if self.slow_start {
             self.slow_start = !feedback.marked;
             self.window = (self.window + f64::from(feedback.acked)).min(self.largest);
-            // The first mark ends the current window.
             self.left = self.left.min(if feedback.marked { 0 } else { u32::MAX });
         }
         if self.left > 0 {

@@ -59,7 +59,7 @@ impl Sender {
             self.bring_credit();
         }
         self.is_settled = packet.has(flag::SETTLED);
-        // Deferred credit is not lost, however long it waits, and trimmed packets are not in any queue.
+        // Deferred credit is never lost, and trimmed packets are in no queue.
         self.wait_anew(now);
         // Acknowledgements missing for packets known to have arrived were lost with their credits.
         let known = self.held.len() + self.trimmed.len() as u32;

@@ -342,7 +342,6 @@ impl Trainings<'_> {
         phases.asked = true;
         let step = training.steps.len() as u32 - 1;
         context.post(Notice::PhaseBegan { step, phase });
-        // One picosecond later, all parts know whether circuits change for the phase.
         let soon = context.now() + Picoseconds(1);
         self.plan(context, soon, (TrainTimer::Asked, job, 0, 0));
     }

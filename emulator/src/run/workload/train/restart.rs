@@ -117,15 +117,15 @@ impl TrainingJob<'_> {
         let (graph, tensor) = (&self.order.graph, self.order.tensor());
         let is_theirs =
             |work: &TaskWork| tasks::rings_of(work, tensor).iter().any(|r| tied.contains(r));
-        // Weights that are being gathered by a lost group are gathered again; those gathered before are
-        // kept.
+        // If a group is lost while it gathers weights, it gathers them again; weights gathered
+        // before are kept.
         let is_cut_off = |task: TaskId, work: &TaskWork| {
             self.running.contains(&task)
                 && tasks::rings_of(work, tensor)
                     .iter()
                     .any(|ring| rings.contains(&(*ring as usize)))
         };
-        // Tasks that depend on theirs are undone too: the exchange of gradients and later tasks.
+        // Dependent tasks are undone as well: the exchange of gradients and later tasks.
         let theirs = graph.tasks().iter().zip(&self.order.dimensions).enumerate();
         let theirs = theirs.filter(|(at, (task, dimension))| {
             if is_loose(**dimension) {
@@ -159,7 +159,6 @@ impl TrainingJob<'_> {
         let now = context.now();
         let is_cause = |fault: &usize| {
             let log = &context.faults[*fault];
-            // A plan that switches no bundle restores at once.
             let is_open = log.restored.is_none_or(|at| at >= now);
             is_open && log.groups.contains(&group) && !context.events[*fault].planned().is_empty()
         };

@@ -219,8 +219,8 @@ impl Trainings<'_> {
             let workload = format!("{}`, task `{}", training.order.train.job, task.name);
             RunError::Workload { workload, error }
         });
-        // Its ring went dark before it began, neither circuit nor core joins its leaves, or a rank
-        // has no path.
+        // The task cannot start: its ring is dark, its leaves are joined by neither circuit nor
+        // core, or a rank has no path.
         let Some((collective, flows)) = started?.flatten() else {
             training.hold(context, id);
             return Ok(());
@@ -281,7 +281,6 @@ impl TrainingJob<'_> {
         let (task, transport) = (of.1, context.engine.transport());
         let (graph, pace) = (&self.order.graph, self.order.graph.pace(task));
         let (kind, hosts, bytes) = match &graph.tasks()[task.index()].work {
-            // Trainings have no exchanges of unequal parts.
             TaskWork::Compute { .. } | TaskWork::Pairs { .. } => return None,
             TaskWork::Ring { kind, ring, bytes } => {
                 let members = &self.seats[*ring as usize].members;
@@ -296,7 +295,6 @@ impl TrainingJob<'_> {
                 }
                 (Some(*kind), members.ranks.clone(), *bytes)
             }
-            // GPUs of one ring exchange over it.
             TaskWork::Transfer { from, to, bytes } if self.is_inside(*from, *to) => {
                 let around = (vec![self.host(*from), self.host(*to)], *bytes);
                 let sends = Sends::over(Route::Within(HBD), None, around);

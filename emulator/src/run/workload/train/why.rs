@@ -77,7 +77,6 @@ impl TrainingJob<'_> {
         while let Some(task) = at {
             let after = &self.order.graph.tasks()[task.index()].after;
             at = after.iter().copied().max_by_key(|before| self.tasks[before.index()].end);
-            // The circuits of a phase are requested when the last task before it is done.
             let phase = self.phases.waits_for(task);
             if at.is_some_and(|at| self.phases.is_before(at, phase)) {
                 at = last_before[phase]
@@ -167,7 +166,6 @@ impl TrainingJob<'_> {
         let mut until = from;
         for (at, (began, fault)) in faults.iter().enumerate() {
             let over = context.faults[*fault].over();
-            // Its effects outlast the last fault, such as packets that are sent again.
             let is_last = at + 1 == faults.len();
             let part =
                 if is_last { delay } else { span(until.max(*began), over.min(to)).min(delay) };
