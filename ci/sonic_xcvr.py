@@ -239,7 +239,7 @@ def bring_up(api, checks):
             print(f"mask {mask:02x} application {application}: {verdict}, {api.get_datapath_state()}, {power}", file=sys.stderr)
     checks.row("data paths up, each mask of each application", f"{good} of 11", good == 11)
     verdict = apply(api, 0xFF, 9)
-    checks.row("application 9, which is not there", sorted(verdict), verdict == {"ConfigRejectedInvalidAppSel"})
+    checks.row("application 9, which does not exist", sorted(verdict), verdict == {"ConfigRejectedInvalidAppSel"})
     api.set_datapath_init(0xFF)
     time.sleep(0.2)
     checks.row("nothing comes up after that", sorted(states(api, 0xFF)), states(api, 0xFF) == {"DataPathDeactivated"})

@@ -386,7 +386,7 @@ fn confirm_within(ms: Option<u64>) -> Result<Option<Micros>, Problem> {
         return Err(Problem::Refused(vec![reason.into()]));
     }
     if ms.is_some_and(|ms| ms > CONFIRM_WITHIN_MS_MAX) {
-        let reason = "the time to confirm is at most a week: 604,800,000 ms";
+        let reason = "the time to confirm can be at most 604,800,000 ms (a week)";
         return Err(Problem::Refused(vec![reason.into()]));
     }
     Ok(ms.map(Micros::from_millis))
@@ -689,8 +689,8 @@ fn levers_of(runtime: &Runtime, names: &[String]) -> Result<Vec<(DeviceName, Slo
             reasons.push(format!("{name}: no such device or node is configured here"));
         } else if levers.is_empty() {
             reasons.push(format!(
-                "{name}: no Linux switch is configured to take traffic off it (`drain_controls:` of a \
-                 device in the daemon's file)"
+                "{name}: no configured Linux switch can take traffic off it (`drain_controls:` of \
+                 a device in the daemon's file)"
             ));
         }
         slots.extend(levers);

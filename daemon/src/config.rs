@@ -111,7 +111,8 @@ fn lower(file: DaemonFile, installed: Option<&Fabric>, check: &mut Check<'_>) ->
     let policies = &config.file.policies;
     if policies.dark_links_max < 2 {
         let path = "/policies/dark_links_max";
-        let message = "at least 2 links may be dark: a cycle of circuits cannot be moved with one";
+        let message = "the limit must be at least 2: a cycle of circuits cannot be moved with one \
+            dark link";
         check.error(codes::BAD_LIMIT, path, message).help("write 2 or more");
     }
     check_moves(policies, check);
@@ -273,7 +274,7 @@ impl Config {
         let [first, last] = modules.nodes;
         let count = (last.saturating_sub(first) as usize + 1) * usize::from(modules.bundles);
         if last < first || count > DEVICES_MAX {
-            let message = format!("nodes {first} to {last} are none or too many");
+            let message = format!("nodes {first} to {last} are an empty or too long range");
             check
                 .error(codes::BAD_LIMIT, &format!("{path}/nodes"), message)
                 .help("write the first node and the last, such as [0, 719]");

@@ -49,7 +49,7 @@ impl<D: Disk> FileStorage<D> {
             short: None,
         };
         if let Err(error) = storage.set_aside() {
-            tracing::warn!(%error, file = %path.display(), "no space could be set aside in it");
+            tracing::warn!(%error, file = %path.display(), "no space could be reserved in it");
         }
         Ok(storage)
     }

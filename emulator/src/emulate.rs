@@ -459,11 +459,11 @@ fn whole_because(
     } else if hits(|effect| matches!(effect, Effect::PauseStorm(_))) {
         Some("pauses spread")
     } else if settings.series.is_some() {
-        Some("ports are looked at over time")
+        Some("ports are sampled over time")
     } else if settings.watch.keeps_packets() {
-        Some("single packets are looked at")
+        Some("single packets are captured")
     } else if scenario.transport.balance != Balance::PerFlow {
-        Some("flows take several paths, drawn for each by itself")
+        Some("each flow takes several paths, drawn separately")
     } else {
         None
     }

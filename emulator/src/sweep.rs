@@ -426,7 +426,7 @@ mod tests {
 
         let half = Sweep::merge(parts[..2].to_vec()).unwrap();
         assert_eq!(half.seeds_missing, [2, 5, 8].map(Seed));
-        assert!(!half.passed(), "a sweep with holes is not passed");
+        assert!(!half.passed(), "a sweep with missing seeds cannot pass");
     }
 
     /// Regression test: the worst seed was always the first, because an equation has no margin for

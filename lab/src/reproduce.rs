@@ -294,7 +294,8 @@ fn explained(why: &Why) -> String {
     for outcome in &why.alone {
         alone.row([together(outcome), shown(outcome.figure)]);
     }
-    let mut sets = TextTable::new(["fewest departures that enter the range together", "figure"]);
+    let mut sets =
+        TextTable::new(["smallest set of departures that together reach the range", "figure"]);
     for same in why.minimal.chunk_by(|a, b| a.departures.len() == b.departures.len()) {
         for outcome in same.iter().take(MOST_SETS) {
             sets.row([together(outcome), shown(outcome.figure)]);
@@ -309,7 +310,7 @@ fn explained(why: &Why) -> String {
     if !why.never.is_empty() {
         let never: Vec<String> =
             why.never.iter().map(|one| format!("{} {}", one.about, one.choice)).collect();
-        let _ = writeln!(text, "Never within, for any other choice: {}\n", never.join("; "));
+        let _ = writeln!(text, "Never within it for any other choice: {}\n", never.join("; "));
     }
     text
 }

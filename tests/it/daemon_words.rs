@@ -292,7 +292,7 @@ fn failed_part_is_named_with_its_evidence() {
         house.modules.fault(&format!("{one} unplug {path}"));
         let shown = house.shows("status", &named("fibre between")).await;
         let [there, back] = [(&one, &other), (&other, &one)]
-            .map(|(at, from)| format!("no light of {from} arrives at {at}"));
+            .map(|(at, from)| format!("no light from {from} arrives at {at}"));
         has(
             &shown,
             &[
@@ -307,7 +307,7 @@ fn failed_part_is_named_with_its_evidence() {
 
         house.modules.fault(&format!("{one} droop 3"));
         let shown = house.shows("status", &named("connector at")).await;
-        has(&shown, &[&format!("less light of {other} arrives at {one}"), "clean the connector"]);
+        has(&shown, &[&format!("less light from {other} arrives at {one}"), "clean the connector"]);
         house.modules.fault(&format!("{one} clear"));
         house.shows("status", "ALL IS WELL").await;
 

@@ -102,7 +102,7 @@ fn every_constraint_has_its_message() {
             "--model llama-3.1-8b --gpus 64 --tp 1 --cp 64 --batch 64 --cp-exchange ulysses",
             "32 attention heads cannot be divided by TP×CP 64 (remainder 32): the nearest TP×CP that divides it is 32",
         ),
-        ("--model llama-3.1-8b --gpus 8 --tp 0", "TP×CP×PP is 0: every degree is at least 1"),
+        ("--model llama-3.1-8b --gpus 8 --tp 0", "TP×CP×PP is 0: every degree must be at least 1"),
         (
             "--model deepseek-v3 --gpus 8",
             "on the fullest GPU, 1261.9 GB more than the 81.6 GB of its memory that a job may fill\n  nearest that works: 256 GPUs, TP",

@@ -86,7 +86,10 @@ fn rejects_unsupported_workloads_with_location() {
     let simai = file("bad.txt", &text.replace("ALLREDUCE", "GOSSIP"));
     let (status, message) = complaint(&format!("workload run {simai}"));
     assert_eq!(status, Some(1));
-    assert!(message.contains("bad.txt: line 3: exchange `GOSSIP` is no collective"), "{message}");
+    assert!(
+        message.contains("bad.txt: line 3: exchange `GOSSIP` is not a collective"),
+        "{message}"
+    );
 
     let chakra = file("bad.et", "no protobuf");
     let (status, message) = complaint(&format!("workload run {chakra}"));

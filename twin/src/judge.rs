@@ -56,7 +56,7 @@ impl Judge {
     /// Checks I7: every change must end.
     pub(crate) fn overdue(&self, now: SimTime) -> Option<String> {
         let (txn, since) = self.open.filter(|(_, since)| now > *since + OVER_WITHIN)?;
-        Some(format!("I7: {txn}, begun at {since}, is not over at {now}"))
+        Some(format!("I7: {txn}, begun at {since}, has not ended by {now}"))
     }
 
     pub(crate) fn is_unknown(&mut self, device: &DeviceName) {

@@ -22,7 +22,8 @@ use serde::Deserialize;
 pub mod codes {
     use lightloom_fabric::document::Code;
 
-    pub const SAME_MODULE: Code = Code { id: "LL0711", title: "two modules of an agent are one" };
+    pub const SAME_MODULE: Code =
+        Code { id: "LL0711", title: "two entries of an agent name the same module" };
     pub const BAD_MODULE: Code =
         Code { id: "LL0712", title: "a module that an agent cannot serve" };
     pub const ALL: &[Code] = &[SAME_MODULE, BAD_MODULE];

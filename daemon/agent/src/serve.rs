@@ -85,12 +85,12 @@ impl AgentServer {
         let (out, outgoing) = unbounded_channel();
         let mut line = DaemonLine { stream, reassembler: Reassembler::new(), outgoing };
         let named = tokio::time::timeout(NAME_WITHIN, line.asked()).await;
-        let Some(first) = named.context("it did not say which module it means")?? else {
+        let Some(first) = named.context("it did not name a module")?? else {
             return Ok(());
         };
         let name = match Request::decode(first.command, &first.payload) {
             Ok(Request::Module { name }) => String::from_utf8_lossy(name).into_owned(),
-            _ => anyhow::bail!("it did not say which module it means"),
+            _ => anyhow::bail!("it did not name a module"),
         };
         let Some(place) = self.modules.get(&name) else {
             line.say(&encode(&first, &Reply::Refused(RequestRefusal::NoSuchModule))).await?;

@@ -134,13 +134,13 @@ impl fmt::Display for Symptom {
             }
             Self::Deaf(module) => write!(f, "light arrives at {module} and not at its lanes"),
             Self::Strayed(module) => write!(f, "{module} is not at the path it was set to"),
-            Self::Dark(at, from) => write!(f, "no light of {from} arrives at {at}"),
-            Self::Weak(at, from) => write!(f, "less light of {from} arrives at {at}"),
+            Self::Dark(at, from) => write!(f, "no light from {from} arrives at {at}"),
+            Self::Weak(at, from) => write!(f, "less light from {from} arrives at {at}"),
             Self::Tilted(at, from) => {
-                write!(f, "less light of {from} arrives at {at}, least at long wavelengths")
+                write!(f, "less light from {from} arrives at {at}, least at long wavelengths")
             }
             Self::LaneWeak(at, from, lane) => {
-                write!(f, "less light of {from} arrives only at lane {} of {at}", lane + 1)
+                write!(f, "less light from {from} arrives only at lane {} of {at}", lane + 1)
             }
             Self::LaneErrors(at, lane) => {
                 write!(f, "more bit errors only at lane {} of {at}, with light as usual", lane + 1)
@@ -150,9 +150,11 @@ impl fmt::Display for Symptom {
                 write!(f, "port {slot} of {switch} is not at its position")
             }
             Self::PortMisses(switch, slot) => {
-                write!(f, "too little arrives at port {slot} of {switch}")
+                write!(f, "too little light arrives at port {slot} of {switch}")
             }
-            Self::PortLoses(switch, slot) => write!(f, "too little leaves port {slot} of {switch}"),
+            Self::PortLoses(switch, slot) => {
+                write!(f, "too little light leaves port {slot} of {switch}")
+            }
         }
     }
 }

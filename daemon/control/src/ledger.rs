@@ -635,7 +635,7 @@ mod tests {
         committed(&mut ledger, "one", "ocs0");
         committed(&mut ledger, "two", "n0/b0");
         committed(&mut ledger, "", "ocs0");
-        assert_eq!(ledger.plan_sha256, "two", "another plan spoke of it");
+        assert_eq!(ledger.plan_sha256, "two", "another plan named it");
     }
 
     #[test]

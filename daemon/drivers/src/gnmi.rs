@@ -245,7 +245,7 @@ impl Gnmi {
             }
         }
         if !said.supported_encodings.contains(&(Encoding::JsonIetf as i32)) {
-            return Err("it does not write JSON_IETF".into());
+            return Err("it does not support JSON_IETF".into());
         }
         self.version = expected.to_owned();
         Ok(())
@@ -343,7 +343,7 @@ impl Gnmi {
         });
         self.failed = wrong.map(|(name, of)| {
             let status = of.status.map_or("", ConnectionStatus::word);
-            format!("{name} is {status}: {}", of.reason.as_deref().unwrap_or("it does not say why"))
+            format!("{name} is {status}: {}", of.reason.as_deref().unwrap_or("it gives no reason"))
         });
         Ok(())
     }

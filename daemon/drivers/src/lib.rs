@@ -318,7 +318,7 @@ impl<D: Dialect> Session<D> {
             Doing::Op(_) | Doing::Look => Reached::Ended(outcome),
             doing @ (Doing::Hello | Doing::Idle | Doing::Closed) => {
                 self.doing = doing;
-                self.lost(format!("it does not say who it is: {outcome:?}"))
+                self.lost(format!("it does not identify itself: {outcome:?}"))
             }
         }
     }

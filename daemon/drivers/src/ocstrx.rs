@@ -457,7 +457,7 @@ impl Dialect for OcsTrx {
         match op {
             Op::Observe { .. } | Op::Arm { .. } => match self.observation() {
                 Some(seen) => Outcome::Done(Some(seen)),
-                None => Outcome::Unknown("it did not say who it is".into()),
+                None => Outcome::Unknown("it did not identify itself".into()),
             },
             Op::Disarm { .. } | Op::Switch { .. } => Outcome::Done(None),
         }

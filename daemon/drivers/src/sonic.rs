@@ -91,7 +91,7 @@ impl Sonic {
             }
             // The claim has expired; the next read acquires it again.
             (Awaits::Holder, Reply::Nothing) => {
-                let why = "the claim on this switch has expired: the next read takes it again";
+                let why = "the claim on this switch has expired: the next read acquires it again";
                 return Some(Progress::Ended(Outcome::Refused(why.into())));
             }
             _ => return None,

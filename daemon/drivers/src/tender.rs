@@ -226,7 +226,7 @@ impl Tender {
             }
             (Some(Reached::Ended(Outcome::Done(_))), State::Looking(..)) => {
                 let module = self.conversation.module();
-                let senseless = || Outcome::Failed("its registers make no sense".into());
+                let senseless = || Outcome::Failed("its registers have impossible values".into());
                 self.looked(now, module.ok_or_else(senseless), out);
             }
             (Some(Reached::Ended(outcome)), State::Looking(..)) => {

@@ -137,7 +137,7 @@ impl Tl1 {
                 None => Progress::Lost(format!("{:?} makes no sense", request.awaits)),
             },
             "DELAY" => Progress::Wait,
-            "PRTL" => Progress::Ended(Outcome::Failed("done in part only (PRTL)".into())),
+            "PRTL" => Progress::Ended(Outcome::Failed("only partly executed (PRTL)".into())),
             "DENY" => Progress::Ended(denied(&block.code, &block.comment)),
             other => Progress::Lost(format!("completion code `{other}`")),
         };

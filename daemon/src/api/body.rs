@@ -15,7 +15,7 @@ pub type ApplyBody = body::ApplyBody<PlanDocument>;
 const REQUEST_ID: Field = Field::must("request_id", Wanted::Text);
 const REQUEST_ID_OR_NOT: Field = Field::may("request_id", Wanted::Text);
 const CONFIRM_WITHIN: Field =
-    Field::may("confirm_within_ms", Wanted::Whole("milliseconds, a week at most"));
+    Field::may("confirm_within_ms", Wanted::Whole("milliseconds, at most a week"));
 const TXN: Field = Field::must("txn", Wanted::Whole("the transaction"));
 
 impl Described for ApplyBody {
@@ -49,9 +49,9 @@ impl Described for PhaseBody {
     const FIELDS: &'static [Field] = &[
         REQUEST_ID,
         Field::must("phase", Wanted::Text),
-        Field::may("in_ms", Wanted::Whole("milliseconds until its circuits are wanted")),
-        Field::must("for_ms", Wanted::Whole("milliseconds that it lasts at least")),
-        Field::must("lease_ms", Wanted::Whole("milliseconds that no other job has a phase")),
+        Field::may("in_ms", Wanted::Whole("milliseconds until the phase needs its circuits")),
+        Field::must("for_ms", Wanted::Whole("minimum duration of the phase in milliseconds")),
+        Field::must("lease_ms", Wanted::Whole("milliseconds for which no other job gets a phase")),
         Field::may("job", Wanted::Text),
         Field::may("revision", Wanted::Text),
     ];

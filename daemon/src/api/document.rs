@@ -43,7 +43,7 @@ impl<'de> Visitor<'de> for OfDocument {
     type Value = PlanDocument;
 
     fn expecting(&self, formatter: &mut fmt::Formatter<'_>) -> fmt::Result {
-        formatter.write_str("a plan, the whole document as `lightloom plan` writes it")
+        formatter.write_str("a plan: the whole document that `lightloom plan` writes")
     }
 
     fn visit_map<A: MapAccess<'de>>(self, mut map: A) -> Result<PlanDocument, A::Error> {

@@ -64,7 +64,8 @@ impl IntoResponse for Problem {
             Self::NotAudited { answer, why } => (
                 StatusCode::SERVICE_UNAVAILABLE,
                 vec![format!(
-                    "this was done and answered with {answer}, but is not in the audit log: {why}"
+                    "the request was executed and answered with {answer}, but is not in the audit \
+                     log: {why}"
                 )],
             ),
         };

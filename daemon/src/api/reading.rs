@@ -58,7 +58,7 @@ impl Wanted {
             Self::Texts(example) => format!("a list of texts, such as {example}"),
             Self::Whole(of) => format!("a whole number: {of}"),
             Self::Flag => "true or false".into(),
-            Self::Plan => "a plan, the whole document as `lightloom plan` writes it".into(),
+            Self::Plan => "a plan: the whole document that `lightloom plan` writes".into(),
             Self::Target => {
                 "the position of each port or group, by device, such as {\"ocs0\": {\"1\": 25}}; 0 is dark"
                     .into()
@@ -213,7 +213,7 @@ fn read<T: Described>(bytes: &[u8]) -> Result<T, (StatusCode, Vec<String>)> {
 
 fn wrong(fields: &[Field], value: &Value) -> Vec<String> {
     let Some(object) = value.as_object() else {
-        return vec![format!("the body is {}; wanted: an object", kind(value))];
+        return vec![format!("the body is {}; an object is expected", kind(value))];
     };
     let names = || fields.iter().map(|field| format!("`{}`", field.name)).collect::<Vec<_>>();
     let mut reasons = Vec::new();
@@ -286,7 +286,9 @@ mod tests {
             syntax.starts_with("the body is not JSON: expected ident at line 1 column"),
             "{syntax}"
         );
-        assert!(said::<RollbackBody>("[1]").starts_with("the body is a list; wanted: an object"));
+        assert!(
+            said::<RollbackBody>("[1]").starts_with("the body is a list; an object is expected")
+        );
     }
 
     #[test]

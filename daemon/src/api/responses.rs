@@ -100,9 +100,9 @@ fn complete(operation: &mut Operation) {
 
 fn meaning(code: &str) -> &'static str {
     match code {
-        "200" => "Done: the body is the answer",
+        "200" => "Done; the body contains the result",
         "202" => "Journalled and started: query the transaction with this number",
-        "400" => "The body is not JSON, or was not sent whole",
+        "400" => "The body is not JSON, or is incomplete",
         "403" => "The client lacks the role that this operation needs",
         "404" => "The transaction or device does not exist",
         "409" => "Another change is in progress or came first: read the state and decide again",

@@ -147,7 +147,7 @@ fn check_url(
 
 fn check_tls(check: &mut Check<'_>, path: &str, tls: Option<&HttpTlsFile>) {
     if tls.is_some_and(|tls| tls.certificate.is_some() != tls.key.is_some()) {
-        let message = "a certificate without its key, or a key without its certificate";
+        let message = "either the certificate or its key is missing";
         let help = "write both `certificate` and `key`, or neither";
         check.error(super::codes::BAD_SERVER, path, message).help(help);
     }
@@ -179,7 +179,7 @@ mod tests {
             ("endpoints: [\"http://h:2379\"], prefix: /a, lease: 2500ms", "a lease of 2.5 s"),
             (
                 "endpoints: [\"https://h:1\"], prefix: /a, tls: {ca: c, key: k}",
-                "a certificate without its key, or a key without its certificate",
+                "either the certificate or its key is missing",
             ),
         ] {
             assert_eq!(mistakes(etcd), [said], "{etcd}");

@@ -134,7 +134,7 @@ impl Linux {
         let objects = self.nexthops()?;
         match objects.iter().find(|o| ours.contains(&o.id) && o.protocol != protocol) {
             Some(object) => {
-                let why = format!("nexthop {} is of protocol {}", object.id, object.protocol);
+                let why = format!("nexthop {} has protocol {}", object.id, object.protocol);
                 Err(io::Error::new(io::ErrorKind::PermissionDenied, why))
             }
             None => Ok(()),

@@ -44,7 +44,7 @@ impl Runtime {
                 let ends = crossed.len() as f64;
                 self.metrics.crossed_ends.with_label_values(&[device.as_str()]).set(ends);
                 match crossed.first() {
-                    None => tracing::info!(%device, "no crossed cables any more"),
+                    None => tracing::info!(%device, "cables are no longer crossed"),
                     Some(crossed) => tracing::warn!(
                         %device, lit_by = crossed.lit_by, should_be = end_name(&crossed.should_be),
                         "crossed cables?"

@@ -28,8 +28,8 @@ fn next(known: &Knowledge<'_>, device: &DeviceName, contended: &Contended) -> St
     let keep = format!("keep its setting: {keep}");
     if contended.claimed_by.is_some() {
         return format!(
-            "stop one of the two controllers: a claim in a database ends 60 s after its holder, a larger election id \
-             takes a role over gNMI; {keep}"
+            "stop one of the two controllers: a claim in a database expires 60 s after its holder \
+             stops; over gNMI, a larger election id takes the role; {keep}"
         );
     }
     let again = attention::restore(known).or_else(|| attention::again(known));

@@ -142,7 +142,7 @@ fn log_record(line: u64, record: &Record) -> LogRecord {
             (RecordKind::Held, *wall_ms, None, Some(asked), detail.into(), parts)
         }
         Record::Resumed { asked, wall_ms } => {
-            let detail = "its own changes count from here on".into();
+            let detail = "automatic changes are counted from here on".into();
             (RecordKind::Resumed, *wall_ms, None, Some(asked), detail, Vec::new())
         }
     };

@@ -489,7 +489,7 @@ fn expand(pattern: &str, room: usize) -> Result<Vec<String>, String> {
         name.push_str(rest);
     }
     if names.iter().any(String::is_empty) {
-        return Err("a device without a name".to_owned());
+        return Err("a device has no name".to_owned());
     }
     Ok(names)
 }

@@ -72,20 +72,21 @@ misbehaviours! {
     IgnoresEncoding, "ignores-encoding", Gnmi, "a Get is answered in the requested encoding";
     SameIndex, "same-index", Gnmi, "a port index is unique in its group";
     PortWithoutGroup, "port-without-group", Gnmi, "each port is in a group that the switch has";
-    StrangePortStatus, "strange-port-status", Gnmi, "the status of a port is one of the five of the model";
+    StrangePortStatus, "strange-port-status", Gnmi, "the status of a port is one of the model's \
+        five values";
     OneSidedPeer, "one-sided-peer", Gnmi, "connected ports name each other";
     ConnectedTooSoon, "connected-too-soon", Gnmi, "CONNECTED means that light passes";
     Amplifies, "amplifies", Gnmi, "no more light leaves a switch than enters it";
-    FrozenChangeTime, "frozen-change-time", Gnmi, "last-change-time moves with each change";
+    FrozenChangeTime, "frozen-change-time", Gnmi, "last-change-time advances with each change";
     HidesBidirectional, "hides-bidirectional", Gnmi, "the switch shows whether it is bidirectional";
     RecoversTooWell, "recovers-too-well", Gnmi, "cold-boot-recovery does not exceed the capability";
     AnswersUnknownPath, "answers-unknown-path", Gnmi, "a path outside the model is refused";
-    MixesConfigAndState, "mixes-config-and-state", Gnmi, "a Get of CONFIG has no state";
-    NoTimestamp, "no-timestamp", Gnmi, "a notification has the time of its values";
+    MixesConfigAndState, "mixes-config-and-state", Gnmi, "a Get of type CONFIG returns no state";
+    NoTimestamp, "no-timestamp", Gnmi, "a notification carries the time of its values";
     TakesState, "takes-state", Gnmi, "read-only values cannot be set";
     TakesUnknownPort, "takes-unknown-port", Gnmi, "a connection of a port that does not exist is refused or INVALID";
     JoinsInputs, "joins-inputs", Gnmi, "two ports of one direction are not connected";
-    TwoOnOnePort, "two-on-one-port", Gnmi, "a port is in one connection";
+    TwoOnOnePort, "two-on-one-port", Gnmi, "a port belongs to at most one connection";
     TakesAnotherName, "takes-another-name", Gnmi, "the name in an entry equals its key";
     HalfASet, "half-a-set", Gnmi, "a Set with an invalid part changes nothing";
     DisturbsOthers, "disturbs-others", Gnmi, "a Set does not disturb other connections";
@@ -115,7 +116,7 @@ misbehaviours! {
     SubtractsAll, "subtracts-all", Scpi, "CONN:SUB removes only the listed connections";
     WrongPeer, "wrong-peer", Scpi, "CONN:PORT? and CONN:STAT? agree";
     StealsPorts, "steals-ports", Scpi, "CONN:ADD of a port in use is an error and moves nothing";
-    AnswersSets, "answers-sets", Scpi, "a set command answers nothing";
+    AnswersSets, "answers-sets", Scpi, "a set command has no answer";
     AnswersApart, "answers-apart", Scpi, "the answers to one line are on one line, separated by ;";
     ShortFormsOnly, "short-forms-only", Scpi, "keywords work in short and long form, in any case";
     NoRanges, "no-ranges", Scpi, "a list may have ranges";

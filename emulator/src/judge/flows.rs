@@ -194,7 +194,7 @@ impl<'a> Compared<'a> {
         let flows = |job: &Job| job.steps.iter().map(|step| given_up(self.here, step)).sum();
         let cut = |(job, one): (&Job, &Traffic)| {
             let flows: usize = flows(job);
-            let text = || format!("{flows} flows of `{}` were given up", one.name);
+            let text = || format!("{flows} flows of `{}` were abandoned", one.name);
             (flows > 0).then(|| (false, text(), None))
         };
         open.map(|(_, one)| never(one)).or_else(|| mine().find_map(cut))

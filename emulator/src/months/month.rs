@@ -288,7 +288,7 @@ impl Cluster<'_> {
                 return;
             }
         }
-        unreachable!("more GPUs are out than there are");
+        unreachable!("more GPUs are out of service than exist");
     }
 
     fn works_again(&mut self, change: &PartChange) {

@@ -92,9 +92,9 @@ impl fmt::Display for NotRestored {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.pad(match self {
             Self::InLoopback => {
-                "a silent bundle in loopback, which no neighbour can tell from a cut line"
+                "a silent bundle in loopback, which neighbours cannot distinguish from a cut line"
             }
-            Self::NoNodes => "detected, and too few nodes are left",
+            Self::NoNodes => "detected, but too few nodes remain",
             Self::NotDetected => "not detected",
         })
     }

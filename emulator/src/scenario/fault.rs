@@ -185,30 +185,32 @@ impl Effect {
             }
             Self::Lies | Self::Late(_) if part.is_bundle() || part.is_optical_switch() => Ok(()),
             Self::Lies | Self::Late(_) => Err(
-                "only a transceiver such as `n17/b0` or an optical switch such as `ocs3` can be one that `lies` or is \
-                 `late`",
+                "only a transceiver such as `n17/b0` or an optical switch such as `ocs3` can have \
+                 the effect `lies` or `late`",
             ),
             Self::Stuck if part.is_commanded => Ok(()),
-            Self::Stuck => Err(
-                "only what is commanded can be `stuck`: a bundle such as `n17/b0`, a port of an optical switch such as \
-                 `ocs3/p7`, a host of `exchange`",
-            ),
+            Self::Stuck => {
+                Err("only a part that takes commands can be `stuck`: a bundle such as `n17/b0`, a \
+                 port of an optical switch such as `ocs3/p7`, a host of `exchange`")
+            }
             Self::FailsTest if is_optical => Ok(()),
             Self::FailsTest => {
                 Err("only links over an optical switch such as `ocs3/p7` are tested after a change")
             }
             Self::Reboots(_) if part.is_switch => Ok(()),
             Self::Reboots(_) => {
-                Err("only a packet switch such as `t3` or `s4` can be one that `reboots`")
+                Err("only a packet switch such as `t3` or `s4` can have the effect `reboots`")
             }
             _ if is_optical => {
                 Err("a port of an optical switch can be `down`, `stuck` or `fails_test`")
             }
             Self::PauseStorm(_) if part.interfaces.is_empty() => {
-                Err("a pause storm comes from an interface such as `n17/nic2`, or all of a node's")
+                Err("a pause storm must come from an interface such as `n17/nic2`, or from all \
+                    interfaces of a node")
             }
             Self::PauseStorm(_) if part.hosts.is_empty() && !part.is_interface() => {
-                Err("a pause storm comes from an interface such as `n17/nic2`, or all of a node's")
+                Err("a pause storm must come from an interface such as `n17/nic2`, or from all \
+                    interfaces of a node")
             }
             _ => Ok(()),
         }

@@ -498,7 +498,8 @@ fn require_plan(base: &Scenario, raw: &ScenarioFile, check: &mut Check<'_>) -> O
                      --fault PARTS -o FILE`",
                 ),
                 _ => report.help(
-                    "write how many GPUs a host of the trace has, `gpus_per_host: 8`, or use a larger trace",
+                    "write the number of GPUs per host of the trace, such as `gpus_per_host: 8`, \
+                     or use a larger trace",
                 ),
             };
             PLANNED_FROM.iter().fold(report, |report, key| report.depends_on(key));

@@ -133,13 +133,13 @@ fn row<'a>(
     let whole = CsvCell { file, number, line, begin: 0, end: line.len() };
     let columns = COLUMNS.len() + more.len();
     if cells.len() != columns {
-        let message = format!("{} cells where the first line names {columns}", cells.len());
+        let message = format!("{} cells, but the first line names {columns}", cells.len());
         return Err(Box::new(whole.mistake(codes::BAD_FLOW, message)));
     }
     let start = quantity(&cells[0], Picoseconds, "a time such as `10us`")?;
     let bytes = quantity(&cells[3], Bytes, "a size such as `64KiB`")?;
     if bytes == Bytes::ZERO {
-        return Err(Box::new(cells[3].mistake(codes::BAD_FLOW, "a flow of no bytes")));
+        return Err(Box::new(cells[3].mistake(codes::BAD_FLOW, "the flow has no bytes")));
     }
     let end = |cell: &CsvCell<'_>| {
         let unknown = || {
@@ -208,8 +208,8 @@ mod tests {
             "flows.csv:2:1: error[LL0323]: `soon` is not a time such as `10us`",
             "flows.csv:3:3: error[LL0323]: this network has no host `x`",
             "flows.csv:4:6: error[LL0323]: the flow begins and ends at the same host",
-            "flows.csv:5:9: error[LL0323]: a flow of no bytes",
-            "flows.csv:6:1: error[LL0323]: 3 cells where the first line names 4",
+            "flows.csv:5:9: error[LL0323]: the flow has no bytes",
+            "flows.csv:6:1: error[LL0323]: 3 cells, but the first line names 4",
         ]) {
             assert_eq!(lines, wanted);
         }
@@ -240,7 +240,7 @@ mod tests {
         let circle = says("0,h0,h1,9,a,c\n0,h1,h2,9,b,a\n0,h2,h0,9,c,b\n");
         assert!(
             circle.starts_with(
-                "flows.csv:2:13: error[LL0323]: flows wait for each other in a circle: a, c, b, a"
+                "flows.csv:2:13: error[LL0323]: flows wait for each other in a cycle: a, c, b, a"
             ),
             "{circle}"
         );

@@ -87,7 +87,7 @@ pub enum StartError {
     Part(#[from] FaultError),
     #[error(transparent)]
     Plan(#[from] joint::PlanError),
-    #[error("the plan in force does not fit this fabric as it is: {}{}", .0[0], others(.0))]
+    #[error("the plan in force does not fit the current fabric: {}{}", .0[0], others(.0))]
     Misfit(Vec<Violation>),
     #[error("the plan is not sound (a mistake in the planner, please report it): {}", .0[0])]
     Unsound(Vec<Violation>),

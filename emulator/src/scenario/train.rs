@@ -58,8 +58,9 @@ pub enum TrainError {
     #[error("the fabric has no job `{job}`: write one of {}", names(jobs))]
     NoJob { job: String, jobs: Vec<String> },
     #[error(
-        "job `{job}` says neither model nor mapping: write `step: {{training: {{model: llama-3.1-8b, pp: 2, tokens: 8192}}}}`, or \
-         `step: {{rl: …}}`, at the job in the fabric file"
+        "job `{job}` has neither model nor mapping: write `step: {{training: {{model: \
+         llama-3.1-8b, pp: 2, tokens: 8192}}}}`, or `step: {{rl: …}}`, at the job in the fabric \
+         file"
     )]
     NoMapping { job: String },
     #[error(
@@ -71,8 +72,8 @@ pub enum TrainError {
     )]
     Prompt { job: String, prompt: u32, tokens: u32 },
     #[error(
-        "the {heads} heads of the model of job `{job}` cannot be shared out over replicas of {gpus} GPUs: write a divisor of {heads} as \
-         `replica_gpus`"
+        "the {heads} heads of the model of job `{job}` cannot be divided among replicas of {gpus} \
+         GPUs: write a divisor of {heads} as `replica_gpus`"
     )]
     Heads { job: String, heads: u32, gpus: u32 },
     #[error(

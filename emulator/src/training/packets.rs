@@ -35,7 +35,8 @@ const TASKS_BUDGET: f64 = 2e6;
 #[expect(missing_docs, reason = "each message documents its variant")]
 pub enum PacketsError {
     #[error(
-        "packet by packet, a TP group lies in one domain: TP {tensor} does not fit {domain} GPUs of {network} (take --tp {domain} or less)"
+        "packet by packet, a TP group must lie within one domain: TP {tensor} does not fit \
+         {domain} GPUs of {network} (take --tp {domain} or less)"
     )]
     SpansDomains { tensor: u32, domain: u32, network: String },
     #[error(

@@ -88,7 +88,7 @@ pub fn replay(
     };
     progress.begins(RunPass::Faults);
     let mut log = run(order, progress)?;
-    assert!(log.waiting.is_empty(), "tasks wait for ever: {:?}", log.waiting);
+    assert!(log.waiting.is_empty(), "tasks wait forever: {:?}", log.waiting);
     let (end, rings) = (log.ended, log.rings);
     let packet_hops = log.engine().packets().hops + rings.hops;
     let spans = log.jobs.pop().and_then(|mut job| job.steps.pop()).map(|step| step.spans);

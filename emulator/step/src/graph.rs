@@ -72,16 +72,19 @@ const LONGEST_CHAIN: Picoseconds = Picoseconds(100 * LONGEST.0);
 /// Why tasks do not form a valid graph.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 pub enum GraphError {
-    #[error("task {task} `{name}` waits for task {missing}, which is not there")]
+    #[error("task {task} `{name}` waits for task {missing}, which does not exist")]
     Missing { task: u32, name: String, missing: u32 },
-    #[error("{count} tasks wait for each other in a circle, `{name}` among them")]
+    #[error("{count} tasks wait for each other in a cycle, including `{name}`")]
     Circle {
         /// Number of tasks that never become ready.
         count: usize,
         name: String,
     },
     /// The computing exceeds the range of the emulator's clock.
-    #[error("task {task} `{name}` ends after more than 100 days of computing, and a step has less")]
+    #[error(
+        "task {task} `{name}` ends after more than 100 days of computing, but a step may take at \
+        most 100"
+    )]
     Long { task: u32, name: String },
 }
 

@@ -80,7 +80,7 @@ impl Batch {
 
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 pub enum MappingRefusal {
-    #[error("{what} is 0: every degree is at least 1")]
+    #[error("{what} is 0: every degree must be at least 1")]
     Zero { what: &'static str },
     /// A quantity is not divisible by a degree.
     #[error(

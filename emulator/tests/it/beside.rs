@@ -102,7 +102,7 @@ fn abandons_flows_of_a_permanently_failed_node_and_ends() {
     let traffic = outcome.faults[0].traffic.as_ref().unwrap();
     assert_eq!((traffic.flows_hit, traffic.flows_given_up), (4, 4), "{traffic:?}");
     for expectation in &outcome.expectations {
-        let found = "4 flows of `incast` were given up";
+        let found = "4 flows of `incast` were abandoned";
         assert_eq!((expectation.passed, expectation.value.as_str()), (false, found));
     }
     // A node that is broken from the start takes no part, whether or not a workload names it.

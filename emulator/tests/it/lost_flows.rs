@@ -23,7 +23,7 @@ expect: [completes within 1s]
 ");
     assert_eq!(outcome.workloads[0].end, None);
     assert!(!outcome.expectations[0].passed);
-    assert_eq!(outcome.expectations[0].value, "15 flows of `in` were given up");
+    assert_eq!(outcome.expectations[0].value, "15 flows of `in` were abandoned");
 }
 
 /// Regression: each of these expectations held although flows had been abandoned.

@@ -382,10 +382,10 @@ fn rejects_impossible_spans_with_their_location() {
     let writes = "train: [{job: job, restart: {checkpoint: {every: 10, load: 1s, write: 1s}}}]\n";
     for (more, wanted) in [
         (format!("span: 90d\n{RATES}{ring}"), "no job trains"),
-        (format!("span: 90d\n{TRAIN}"), "nothing says what fails"),
+        (format!("span: 90d\n{TRAIN}"), "this span has no source of failures"),
         (format!("span: 90\n{RATES}{TRAIN}"), "expected a long duration"),
         (format!("span: 0d\n{RATES}{TRAIN}"), "no time"),
-        (format!("span: 90d\n{TRAIN}failures: {{}}\n"), "neither a trace nor a rate"),
+        (format!("span: 90d\n{TRAIN}failures: {{}}\n"), "neither a trace nor a rate is given"),
         (format!("span: 999d\n{TRAIN}failures: {{trace: trace.json}}\n"), "longer than the trace"),
         (
             format!("span: 9d\n{TRAIN}failures: {{optical_switch: {{mtbf: 1h, repair: 1h}}}}\n"),

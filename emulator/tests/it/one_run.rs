@@ -512,7 +512,7 @@ fn rejects_keys_without_effect_and_suggests_others() {
             "which no queue bounds",
         ),
         ("switches: {trim: true, pause: {priorities: [0, 3], above: 8KiB}}\n", "nothing trims"),
-        ("expect: [paused_max < 1ms]\n", "no switch asks for pauses"),
+        ("expect: [paused_max < 1ms]\n", "no switch requests pauses"),
         ("control: {planning_delay: 1ms}\n", "nothing in this scenario waits"),
         ("broken: [n3]\n", "no plan"),
     ] {

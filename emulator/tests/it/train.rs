@@ -230,7 +230,7 @@ fn reports_missing_parts_of_a_training_job() {
     let bare = bare.replace("tp: 8, }", "tp: 8}");
     let cases = [
         (TWO_JOBS, "train: [{job: third}]", "the fabric has no job `third`"),
-        (&bare, "train: [{job: other}]", "says neither model nor mapping"),
+        (&bare, "train: [{job: other}]", "has neither model nor mapping"),
         (TWO_JOBS, "train: [{job: first, sequence: 1000}]", "do not fill a micro-batch"),
         (TWO_JOBS, "train: [{job: first, accelerator: h1000}]", "h1000"),
         (TWO_JOBS, "train: [{job: first}, {job: first}]", "trains twice"),

@@ -30,7 +30,8 @@ pub enum ChakraError {
     Node { rank: u32, id: u64, name: String, reason: String },
     /// A rank of a group has a file and lacks one of the group's exchanges.
     #[error(
-        "{exchange}: rank {with} has it, node {id}, and rank {lacking} has a file and no such node"
+        "{exchange}: rank {with} has it, node {id}, and rank {lacking} has a file without such a \
+         node"
     )]
     Lacking { exchange: String, with: u32, id: u64, lacking: u32 },
     /// Two ranks give one exchange different sizes.

@@ -77,7 +77,8 @@ pub enum KinetoError {
     )]
     Nothing { file: String, found: String },
     #[error(
-        "{kind} {nth} of ranks {group:?}: ranks {lacking:?} have a file and no such collective; {cause}"
+        "{kind} {nth} of ranks {group:?}: ranks {lacking:?} have a file without this collective; \
+         {cause}"
     )]
     Partial {
         kind: &'static str,

@@ -69,7 +69,7 @@ pub enum RequestError {
     Imbalance,
     #[error("--{option}: {model} has no experts; leave it out")]
     NoExperts { option: String, model: String },
-    #[error("--features dual-pipe is an order of passes, as zero-bubble is: leave out one of them")]
+    #[error("--features dual-pipe is an order of passes, like zero-bubble: leave out one of them")]
     TwoOrders,
     #[error("--features dual-pipe: --pp {stages} is odd; write an even number of stages")]
     OddStages { stages: u32 },

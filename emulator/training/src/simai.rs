@@ -110,7 +110,7 @@ pub fn read(text: &str) -> Result<SimaiWorkload, SimaiError> {
     if layers.len() < count {
         return Err(wrong(
             at + 1,
-            format!("{count} layers are announced, {} follow", layers.len()),
+            format!("{count} layers are announced, but {} follow", layers.len()),
         ));
     }
     if layers.len().saturating_mul(stages as usize) > MOST_TASKS {
@@ -144,7 +144,7 @@ const FIRST_LAYER: &str = "embedding_layer";
 fn layer(line: &str) -> Result<SimaiLayer, String> {
     let words: Vec<&str> = line.split_whitespace().collect();
     if words.len() < 12 {
-        return Err(format!("a layer has 12 columns, this line {}", words.len()));
+        return Err(format!("a layer has 12 columns, but this line has {}", words.len()));
     }
     Ok(SimaiLayer {
         name: words[0].to_owned(),
@@ -168,7 +168,7 @@ fn part(words: &[&str]) -> Result<LayerPass, String> {
     let operation = match words[1].split('_').next().unwrap_or_default() {
         "NONE" => None,
         name => match Operation::of_name(name).filter(|operation| !operation.is_between_two()) {
-            None => return Err(format!("exchange `{}` is no collective", words[1])),
+            None => return Err(format!("exchange `{}` is not a collective", words[1])),
             operation => operation,
         },
     };
@@ -438,7 +438,7 @@ mod tests {
     fn names_unknown_entries_with_their_line() {
         let line = "moe -1 1 PERMUTE 4096 1 NONE 0 1 NONE 0 1";
         for (text, expected) in [
-            (format!("{HEADER}\n1\n{line}\n"), "line 3: exchange `PERMUTE` is no collective"),
+            (format!("{HEADER}\n1\n{line}\n"), "line 3: exchange `PERMUTE` is not a collective"),
             (
                 format!("{HEADER}\n1\n{}", row("attention", [1_000_000_000_000_000, 1, 1])),
                 "line 3: 1000000000000000 ns is more than a day",
@@ -448,7 +448,7 @@ mod tests {
                 "task 100 `long forward` ends after more than 100 days",
             ),
             (HEADER.replace("gpus: 16", "gpus: 999999992"), "line 1: `all_gpus:` 999999992 is"),
-            (format!("{HEADER}\n2\n"), "line 2: 2 layers are announced, 0 follow"),
+            (format!("{HEADER}\n2\n"), "line 2: 2 layers are announced, but 0 follow"),
             (format!("{HEADER}\n1\nshort -1 1\n"), "line 3: a layer has 12 columns"),
             (HEADER.replace("pp: 1", "pp: 4"), "line 1: 16 ranks are not a multiple of 4 stages"),
             (HEADER.replace("pp: 1", "pp: 2"), "line 1: 2 stages need `pp_comm`"),

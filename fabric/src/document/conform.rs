@@ -30,7 +30,7 @@ fn check_duplicates(tree: &Tree<'_>, problems: &mut Problems, repairs: &mut Repa
             match key.kind() {
                 Kind::Plain | Kind::Quoted => keys.push((key.text(), key.index)),
                 Kind::Sequence | Kind::Mapping => {
-                    let message = "a key is plain text, not a list or a mapping";
+                    let message = "a key must be plain text, not a list or a mapping";
                     problems.add(Problem::new(codes::KEY_NOT_TEXT, key.span(), message));
                     repairs.hidden.insert(key.index);
                 }
@@ -302,7 +302,7 @@ impl<'a> Walk<'a> {
         let wrong = record.other_keys.as_ref().filter(|pattern| !pattern.is_match(key.text()));
         if let Some(pattern) = wrong {
             let message = format!("{} cannot be a key here", quote(key.text()));
-            let help = format!("keys here have the form `{pattern}`");
+            let help = format!("keys here must have the form `{pattern}`");
             self.problems
                 .add(Problem::new(codes::BAD_SPELLING, key.span(), message).with_help(help));
         }

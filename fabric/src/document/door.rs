@@ -90,7 +90,7 @@ pub(crate) fn enter<'s>(
     let forbidden =
         |byte: &u8| *byte < 0x20 && !matches!(*byte, b'\t' | b'\n' | b'\r') || *byte == 0x7f;
     if let Some(position) = bytes.iter().position(forbidden) {
-        let message = format!("the file holds the control character U+{:04X}", bytes[position]);
+        let message = format!("the file contains the control character U+{:04X}", bytes[position]);
         let mut diagnostic = refuse(codes::CONTROL_CHARACTER, message, "remove it");
         diagnostic.place = Some(Place::of(source, at(position, 1)));
         return Err(diagnostic);

@@ -118,7 +118,7 @@ impl<'s, 'l> Builder<'s, 'l> {
     fn start_document(&mut self, span: Span) -> Result<(), Box<Problem>> {
         self.documents += 1;
         if self.documents > 1 {
-            let message = "a second YAML document begins here: a file holds one";
+            let message = "a second YAML document begins here, but a file may contain only one";
             return Err(Problem::new(codes::SEVERAL_DOCUMENTS, span, message)
                 .with_help("split the file at `---`")
                 .into());
@@ -128,7 +128,7 @@ impl<'s, 'l> Builder<'s, 'l> {
 
     fn push(&mut self, node: Node) -> Result<u32, Box<Problem>> {
         if self.tree.nodes.len() >= self.limits.nodes {
-            let message = format!("the file holds more than {} values", self.limits.nodes);
+            let message = format!("the file contains more than {} values", self.limits.nodes);
             return Err(Problem::new(codes::TOO_MANY_VALUES, node.span, message)
                 .with_help("describe large fabrics in the generator form")
                 .into());
@@ -205,7 +205,7 @@ impl<'s, 'l> Builder<'s, 'l> {
         let limit = self.limits.anchors;
         if self.anchors.len() >= limit {
             let span = self.tree.nodes[index as usize].span;
-            let message = format!("the file sets more than {limit} anchors");
+            let message = format!("the file defines more than {limit} anchors");
             return Err(Problem::new(codes::ALIAS_EXPANSION, span, message)
                 .with_help("write the values out")
                 .into());
@@ -298,7 +298,7 @@ fn advice(kind: &ErrorKind) -> Option<String> {
         ErrorKind::UnclosedFlowCollection { open } => format!("close the `{open}`"),
         ErrorKind::DirectiveDisallowed => "remove the line that begins with `%`".to_owned(),
         ErrorKind::MappingValueNotAllowed => {
-            "check the indentation, or quote text that holds `: `".to_owned()
+            "check the indentation, or quote text that contains `: `".to_owned()
         }
         ErrorKind::ExpectedBlockSequenceEntry
         | ErrorKind::ExpectedBlockMappingKey

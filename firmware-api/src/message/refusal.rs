@@ -70,7 +70,7 @@ impl core::fmt::Display for RequestRefusal {
         f.write_str(match self {
             Self::UnknownCommand => "the module does not know this command",
             Self::Malformed => "the module could not read the request",
-            Self::NotArmed => "another change or none is armed",
+            Self::NotArmed => "another change is armed, or none",
             Self::Busy => "the module is still busy with an earlier request",
             Self::WrongState => "the module's state does not allow it",
             Self::Locked => "the password is wrong",

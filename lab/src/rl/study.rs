@@ -158,7 +158,7 @@ const KERNELS: [(bool, &str); 1] = [(true, "read memory while they compute")];
 fn why_step3() -> [Why; 2] {
     let open = || {
         vec![
-            assumption("nodes of attention and of feed-forward parts", &NODES),
+            assumption("attention and feed-forward nodes", &NODES),
             assumption("micro-batches", &MICRO_BATCHES),
             assumption("caches", &CACHES),
             assumption("context", &CONTEXTS),

@@ -174,7 +174,7 @@ fn accepted_plan_lists_the_failed_parts_it_uses() {
     let plan = plan.display().to_string();
     let (_, shown, _) = run(&daemon, &["apply", &plan, "--mode", "update"]);
     let expected = "transaction 3: committed, 0 devices\n\
-        n9, n20/b0 treated as repaired, as in this plan; if not: lightloom ctl fault n9 n20/b0\n";
+        n9, n20/b0 treated as repaired, as in this plan; if it is not: lightloom ctl fault n9 n20/b0\n";
     assert_eq!(shown, expected);
 }
 

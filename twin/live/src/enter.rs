@@ -189,7 +189,7 @@ pub fn run(
     // Real nodes have their own processors. Here, programs share them with the daemon and the
     // transceivers, which must take priority.
     rustix::process::nice(LEAST_FAVOURED)
-        .map_err(|error| Error::system("let the daemon go first", error))?;
+        .map_err(|error| Error::system("give the daemon priority", error))?;
     let Some((program, arguments)) = command.split_first() else {
         return Err(Error::Refused("no program: write it after --".into()));
     };

@@ -52,7 +52,7 @@ pub fn inject(folder: &Folder, part: &str, fault: &str) -> Result<InjectedFault,
 }
 
 fn say(folder: &Folder, line: &str) -> Result<(), Error> {
-    let talk = |error| Error::system("talk to the emulated transceivers", error);
+    let talk = |error| Error::system("connect to the emulated transceivers", error);
     let socket = UnixStream::connect(folder.device_socket()).map_err(talk)?;
     let mut socket = BufReader::new(socket);
     socket.get_mut().write_all(format!("{line}\n").as_bytes()).map_err(talk)?;

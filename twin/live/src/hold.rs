@@ -175,7 +175,7 @@ pub fn down(folder: &Folder) -> Result<(), Error> {
             if Instant::now() > until {
                 let pid = holder.init.pid;
                 return Err(Error::Refused(format!(
-                    "process {pid} of the twin does not end within 10 s: see `ps {pid}`"
+                    "process {pid} of the twin did not end within 10 s: see `ps {pid}`"
                 )));
             }
             std::thread::sleep(Duration::from_millis(5));

@@ -101,7 +101,7 @@ impl Kernel {
     }
 
     fn exchange(&self, bytes: &[u8], piece: &[(u32, Request)]) -> Result<(), Error> {
-        let talk = |error| Error::system("talk to the kernel's network configuration", error);
+        let talk = |error| Error::system("open the kernel's network configuration", error);
         self.socket.send(bytes, 0).map_err(talk)?;
         let mut waiting = piece.iter();
         let mut first = Ok(());

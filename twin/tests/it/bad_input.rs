@@ -16,9 +16,12 @@ fn rejects_settings_the_daemon_cannot_run() {
     refused(&scene(1, 1, "{lightloomd: {bits_per_second: 300}}", ""), "9600 to 50000000");
     refused(
         &scene(1, 1, "{lightloomd: {}, detection_delay: 1ms}", ""),
-        "more than one control plane",
+        "the scenario names more than one control plane",
     );
-    refused(&scene(1, 1, "{assumed: {}, lightloomd: {}}", ""), "more than one control plane");
+    refused(
+        &scene(1, 1, "{assumed: {}, lightloomd: {}}", ""),
+        "the scenario names more than one control plane",
+    );
     refused(
         &scene(1, 1, "lightloomd", "{part: control, effect: {slower: 2}, at: 0us}"),
         "multiplies assumed delays",

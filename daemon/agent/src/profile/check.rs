@@ -155,7 +155,7 @@ impl ProfileRules<'_, '_, '_> {
                 self.place(&format!("{path}/wait/at"), *at, 1);
                 if is.is_empty() || is.iter().any(|value| value & !mask != 0) {
                     let place = format!("{path}/wait/is");
-                    let message = "a value that these bits never have";
+                    let message = "these bits never have this value";
                     self.check
                         .error(CANNOT_MOVE, &place, message)
                         .help("write values within `mask`");
@@ -218,7 +218,7 @@ impl ProfileRules<'_, '_, '_> {
             }
             (None, Some(id), Some(_)) => self.command(&format!("{path}/command"), id.0),
             _ => {
-                let report = self.check.error(CANNOT_MOVE, path, "it does not say where");
+                let report = self.check.error(CANNOT_MOVE, path, "the place is missing");
                 report.help("write `at`, or `command` and `offset`");
             }
         }

@@ -251,6 +251,6 @@ mod tests {
                 entangled += controller.devices.entangled.len();
             }
         }
-        assert!(entangled > 100, "late answers are among it: {entangled}");
+        assert!(entangled > 100, "it includes late answers: {entangled}");
     }
 }

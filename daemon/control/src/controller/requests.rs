@@ -83,7 +83,7 @@ impl Controller {
             return Answer::Conflict { reason };
         }
         if apply.cause == Some(Cause::Drift) && apply.target.is_empty() {
-            let reason = "every device that answers is where the plan and the journal say";
+            let reason = "every answering device is where plan and journal expect it";
             return Answer::NothingToDo { reasons: vec![reason.into()] };
         }
         match self.preview(&apply) {
@@ -183,7 +183,7 @@ impl Controller {
             (Some(pending), _) if pending.txn != txn => {
                 format!("transaction {} waits for a confirm, not {txn}", pending.txn)
             }
-            (Some(_), Some(open)) => format!("transaction {} undoes it already", open.intent.txn),
+            (Some(_), Some(open)) => format!("transaction {} already undoes it", open.intent.txn),
             (Some(_), None) => {
                 self.append(Record::Confirmed { txn, asked, wall_ms: now.wall_ms }, actions);
                 return Answer::Done;
@@ -362,6 +362,7 @@ fn against_plan(taken: &[(DeviceName, Drift)]) -> Vec<String> {
             "{device}: this takes {wanted} of {slot} away from the plan; it is at {observed} now"
         )
     };
-    let ways = "put it back where the plan wants it with `lightloom ctl apply --restore`, or say `--against-plan` to keep it so";
+    let ways = "restore the plan's position with `lightloom ctl apply --restore`, or say \
+        `--against-plan` to keep it so";
     taken.iter().map(one).chain([ways.to_owned()]).collect()
 }

@@ -85,7 +85,7 @@ impl Control {
     fn no_rings(&self) -> String {
         match self.installed() {
             Some(fabric) => format!(
-                "the fabric `{}` is a reconfigurable fat-tree: bypasses are made on rings of transceivers",
+                "the fabric `{}` is a reconfigurable fat-tree: bypasses need rings of transceivers",
                 fabric.name
             ),
             None => "the configuration names no fabric".into(),

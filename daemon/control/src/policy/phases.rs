@@ -525,13 +525,13 @@ fn in_range(wish: &Wish) -> Result<(), Refusal> {
     let out = |field, time, what| Err(Refusal::OutOfRange { field, ms: ms(time), what });
     match wish {
         Wish { within, .. } if *within > AHEAD_MAX => {
-            out("in_ms", *within, "a phase can be requested at most an hour ahead: 3,600,000 ms")
+            out("in_ms", *within, "a phase can be requested at most 3,600,000 ms (an hour) ahead")
         }
         Wish { least, .. } if *least == Micros(0) || *least > LEAST_MAX => {
-            out("for_ms", *least, "a phase lasts 1 ms to a day: 86,400,000 ms")
+            out("for_ms", *least, "a phase must last from 1 ms to 86,400,000 ms (a day)")
         }
         Wish { lease, .. } if *lease > LEASE_MAX => {
-            out("lease_ms", *lease, "a lease lasts at most a day: 86,400,000 ms")
+            out("lease_ms", *lease, "a lease can last at most 86,400,000 ms (a day)")
         }
         Wish { within, least, lease, .. } if *lease < *within + *least => {
             Err(Refusal::LeaseTooShort { lease: *lease, needs: *within + *least })

@@ -216,7 +216,7 @@ impl SwitchConfig {
     ) -> Result<(), Wrong> {
         if name.is_empty() || name.len() > KEY_BYTES_MAX || name.chars().any(char::is_control) {
             return Err(format!(
-                "a connection name has 1 to {KEY_BYTES_MAX} bytes and no control characters"
+                "a connection name must have 1 to {KEY_BYTES_MAX} bytes and no control characters"
             ));
         }
         let names: Vec<_> = steps.iter().map(|step| bare(&step.name)).collect();
@@ -301,7 +301,7 @@ impl SwitchConfig {
             (["ocp-ocs-port", "config", leaf], Change::Update(value) | Change::Replace(value)) => {
                 port.take_leaf(leaf, value)
             }
-            _ => Err("of a component only `ocp-ocs-port/config` can be set".into()),
+            _ => Err("only `ocp-ocs-port/config` of a component can be set".into()),
         }
     }
 }
@@ -368,7 +368,7 @@ fn only<'a>(value: &'a Json, names: &[&str]) -> Result<Option<&'a Json>, Wrong> 
 fn key_of(entry: &Json) -> Result<String, Wrong> {
     let of = |value: &Json| value.get("name").and_then(Json::as_str).map(str::to_owned);
     let name = of(entry).or_else(|| entry.get("config").and_then(of));
-    name.ok_or_else(|| "a `port-connection` without its `name`".into())
+    name.ok_or_else(|| "a `port-connection` lacks its `name`".into())
 }
 
 fn same_name(name: &str, value: &Json) -> Result<(), Wrong> {

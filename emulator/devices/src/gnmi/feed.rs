@@ -88,7 +88,7 @@ pub(crate) fn encoding_of(list: &SubscriptionList) -> Result<Encoding, Status> {
 /// Returns the sample interval of a subscription. `None` for on-change without a heartbeat.
 fn period(subscription: &Subscription) -> Result<Option<Picoseconds>, Status> {
     let mode = SubscriptionMode::try_from(subscription.mode)
-        .map_err(|_| Status::invalid_argument("the mode of a subscription is 0, 1 or 2"))?;
+        .map_err(|_| Status::invalid_argument("the mode of a subscription must be 0, 1 or 2"))?;
     if subscription.suppress_redundant {
         let why = "suppress_redundant is not supported: leave it out, or subscribe on change";
         return Err(Status::invalid_argument(why));
@@ -198,7 +198,7 @@ pub(crate) fn subscribe(
     let encoding = encoding_of(list)?;
     if ListMode::try_from(list.mode) != Ok(ListMode::Stream) {
         return Err(Status::invalid_argument(
-            "the mode of a list is 0 (stream), 1 (once) or 2 (poll)",
+            "the mode of a list must be 0 (stream), 1 (once) or 2 (poll)",
         ));
     }
     if state.feeds.count() + list.subscription.len() > SUBSCRIBERS_MAX {

@@ -58,9 +58,9 @@ impl State {
             encoding = Encoding::JsonIetf;
         }
         let of = DataType::try_from(request.r#type)
-            .map_err(|_| Status::invalid_argument("the type of a Get is 0, 1, 2 or 3"))?;
+            .map_err(|_| Status::invalid_argument("the type of a Get must be 0, 1, 2 or 3"))?;
         if request.path.len() > PATHS_MAX {
-            let why = format!("a Get names at most {PATHS_MAX} paths: split the request");
+            let why = format!("a Get can name at most {PATHS_MAX} paths: split the request");
             return Err(Status::invalid_argument(why));
         }
         let root = [lightloom_gnmi::message::Path::default()];
@@ -145,12 +145,12 @@ async fn hear(
     mut asks: Streaming<SubscribeRequest>,
 ) -> Result<SubscriptionItem, Status> {
     let Some(SubscribeAsk::Subscribe(list)) = next(&mut asks).await? else {
-        return Err(Status::invalid_argument("a subscription begins with a subscription list"));
+        return Err(Status::invalid_argument("a subscription must begin with a subscription list"));
     };
     let thought = locked(&shared.0).thought();
     thought.await.map_err(gone)?;
     if list.subscription.is_empty() {
-        return Err(Status::invalid_argument("a subscription names at least one path"));
+        return Err(Status::invalid_argument("a subscription must name at least one path"));
     }
     let (sender, heard) = mpsc::channel(UNREAD_MAX);
     match ListMode::try_from(list.mode) {

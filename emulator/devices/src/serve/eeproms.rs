@@ -44,7 +44,7 @@ impl Eeproms {
         std::fs::create_dir_all(place).map_err(|error| said("cannot be made", error))?;
         let flags = OFlags::RDWR | OFlags::NONBLOCK | OFlags::CLOEXEC;
         let connection = rustix::fs::open("/dev/fuse", flags, Mode::empty())
-            .map_err(|error| said("modules as files need /dev/fuse", error.into()))?;
+            .map_err(|error| said("serving modules as files needs /dev/fuse", error.into()))?;
         let connection = File::from(connection);
         let options = format!(
             "fd={},rootmode=40000,user_id={},group_id={},allow_other,default_permissions",

@@ -43,7 +43,7 @@ pub enum ReuseError {
         "task `{task}` starts on ring {ring} while another collective is on it: run without reuse"
     )]
     BusyRing { task: String, ring: u32 },
-    #[error("task `{task}` took {now} on an idle ring, where its like took {first}")]
+    #[error("task `{task}` took {now} on an idle ring, but an identical task took {first}")]
     Changed { task: String, first: Picoseconds, now: Picoseconds },
 }
 

@@ -23,7 +23,8 @@ lightloom_fabric::document::codes! {
     BAD_CONTROL = "LL0317", "a control plane that cannot run here";
     BAD_NETWORK = "LL0321", "a network that cannot be built";
     BAD_WORKLOAD = "LL0322", "a workload that cannot run with these settings";
-    HEAVY_LOSS = "LL0324", "bit errors lose far more packets of this size than real frames";
+    HEAVY_LOSS = "LL0324", "bit errors lose a far larger share of packets of this size than of \
+        real frames";
     /// Flows leave some of their paths unused and collide on the others.
     FEW_VALUES = "LL0325", "fewer paths drawn than exist";
     SHORT_TIMEOUT = "LL0326", "a timeout shorter than a round trip over links this slow";

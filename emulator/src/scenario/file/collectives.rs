@@ -72,7 +72,11 @@ pub(super) fn lower(
         let path = format!("/collectives/{index}/{key}");
         if ring.bytes.0 == Bytes::ZERO {
             check
-                .error(codes::NOTHING_TO_RUN, &format!("{path}/bytes"), "a collective of no bytes")
+                .error(
+                    codes::NOTHING_TO_RUN,
+                    &format!("{path}/bytes"),
+                    "the collective has no bytes",
+                )
                 .help("write `64MiB`");
         }
         if kind.is_between_groups() && ring.directions == Directions::One {

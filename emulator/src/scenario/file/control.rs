@@ -141,7 +141,7 @@ pub(super) fn lower(raw: &ControlFile, check: &mut Check<'_>) -> ControlDelays {
         + usize::from(raw.lightloomd.is_some());
     if kinds > 1 {
         check
-            .error(codes::NO_EFFECT, "/control", "more than one control plane")
+            .error(codes::NO_EFFECT, "/control", "the scenario names more than one control plane")
             .help("write either `lightloomd` or `assumed: {detection_delay: …}`");
     }
     let assumed = raw.assumed.unwrap_or(flat);
@@ -172,7 +172,11 @@ fn daemon(file: &DaemonFile, check: &mut Check<'_>) -> DaemonSetup {
     }
     if file.bits_per_second.is_some_and(|rate| !(9_600..=50_000_000).contains(&rate)) {
         check
-            .error(codes::BAD_CONTROL, &at("bits_per_second"), "no rate of a serial line")
+            .error(
+                codes::BAD_CONTROL,
+                &at("bits_per_second"),
+                "this is not a rate of a serial line",
+            )
             .help("write 9600 to 50000000");
     }
     if file.power_samples.is_some_and(|samples| !(1..=100).contains(&samples)) {

@@ -320,7 +320,7 @@ fn lower_time(
     let after = fault.at.0;
     let Some(name) = &fault.phase else {
         if fault.step.is_some() {
-            let message = "a step is that of a phase, and none is named";
+            let message = "a step needs a phase, but none is named";
             check
                 .error(codes::NO_EFFECT, &format!("{path}/step"), message)
                 .help("write `phase: NAME`, or leave it out");
@@ -364,7 +364,7 @@ fn written_parts<'f>(
         }
         _ => {
             check
-                .error(codes::BAD_FAULT, path, "a fault hits either one `part` or several `parts`")
+                .error(codes::BAD_FAULT, path, "a fault has either one `part` or several `parts`")
                 .help("write `part: n17` or `parts: [n17, n18]`");
             Vec::new()
         }
@@ -415,7 +415,10 @@ fn lower_effect(raw: &EffectFile, path: &str, check: &mut Check<'_>) -> Effect {
         EffectFile::Flapping(flapping) => {
             let (down, up) = (flapping.down.0, flapping.up.0);
             let none = down == Picoseconds::ZERO || up == Picoseconds::ZERO;
-            refuse(none, "each turn takes some time: write `{down: 100us, up: 200us, times: 5}`");
+            refuse(
+                none,
+                "each turn must take some time: write `{down: 100us, up: 200us, times: 5}`",
+            );
             Effect::Flapping { down, up, times: flapping.times }
         }
         EffectFile::Rate(rate) => {
@@ -429,7 +432,7 @@ fn lower_effect(raw: &EffectFile, path: &str, check: &mut Check<'_>) -> Effect {
         }
         EffectFile::BitErrors(share) => {
             let wrong = !(*share > 0.0 && *share < 1e-3);
-            refuse(wrong, "the share of wrong bits lies between 0 and 0.001");
+            refuse(wrong, "the share of wrong bits must lie between 0 and 0.001");
             Effect::BitErrors(*share)
         }
         EffectFile::PacketLoss(share) => {
@@ -441,11 +444,14 @@ fn lower_effect(raw: &EffectFile, path: &str, check: &mut Check<'_>) -> Effect {
         }
         EffectFile::Jitter(most) => {
             let wrong = most.0 == Picoseconds::ZERO || most.0 > JITTER_MAX;
-            refuse(wrong, "a jitter is more than 0 and at most 10 ms: write `2us`");
+            refuse(wrong, "a jitter must be above 0 and at most 10 ms: write `2us`");
             Effect::Jitter(most.0)
         }
         EffectFile::Reboots(takes) => {
-            refuse(takes.0 == Picoseconds::ZERO, "a switch takes some time to start: write `90s`");
+            refuse(
+                takes.0 == Picoseconds::ZERO,
+                "a switch must take some time to start: write `90s`",
+            );
             Effect::Reboots(takes.0)
         }
         EffectFile::Lies => Effect::Lies,

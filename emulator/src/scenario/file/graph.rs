@@ -53,7 +53,7 @@ pub(super) fn lower(raw: &GraphFile, links: &LinksFile, check: &mut Check<'_>) -
         let [Some(from), Some(to)] = ends else { continue };
         if from == to {
             let path = format!("{own}/ends");
-            check.error(codes::BAD_NETWORK, &path, "a cable from a part to itself");
+            check.error(codes::BAD_NETWORK, &path, "the cable joins a part to itself");
             continue;
         }
         let rate = cable.rate.map_or(links.rate, |rate| possible_rate(rate, &own, "rate", check));

@@ -15,7 +15,7 @@ pub(super) fn require_something(raw: &ScenarioFile, is_called: bool, check: &mut
         refuse_judged(raw, check);
     } else if does_nothing && raw.phases.is_none() {
         check
-            .error(codes::NOTHING_TO_RUN, "", "a scenario that runs nothing")
+            .error(codes::NOTHING_TO_RUN, "", "the scenario runs nothing")
             .help(
                 "write `collectives: [{all_reduce: {name: step, bytes: 64MiB}}]`, or `traffic`, or `phases`, or `train`",
             )
@@ -136,12 +136,12 @@ fn refuse_queue(raw: &ScenarioFile, ground: &Ground<'_>, check: &mut Check<'_>) 
         ("/switches/trim", raw.switches.trim),
     ];
     for (key, _) in keys.iter().filter(|(_, written)| *written) {
-        let message =
-            "all data here is of priorities that pause, which no queue bounds and nothing trims";
+        let message = "all data here has priorities that pause, so their queues are unbounded and nothing \
+             is trimmed";
         check
             .error(codes::NO_EFFECT, key, message)
             .also("/switches/pause/priorities", "these wait at their senders instead")
-            .help("leave it out: `pause: {above: …}` and `buffer: {size: …}` bound what waits")
+            .help("leave it out: `pause: {above: …}` and `buffer: {size: …}` limit the queues")
             .depends_on("/traffic")
             .depends_on("/collectives");
     }

@@ -148,10 +148,11 @@ pub(super) fn of_span(at: usize, file: RestartFile) -> Option<(String, &'static 
             return checkpoint.write.map(|_| (key("checkpoint/write"), help));
         }
         RestartFile::InMemory(_) => {
-            "write `span: 90d`; a run of some steps takes `checkpoint` with the same `every` and `load`"
+            "write `span: 90d`; a run of a few steps takes `checkpoint` with the same `every` and \
+             `load`"
         }
         RestartFile::Migrate(_) | RestartFile::Elastic(_) => {
-            "write `span: 90d`; in a run of some steps `barrier` keeps what this keeps"
+            "write `span: 90d`; in a run of a few steps, `barrier` has the same effect"
         }
     };
     Some((key(Restart::from(file).name()), help))
@@ -212,19 +213,20 @@ pub(super) fn require(
                 let message = format!("no node is to spare for job `{}` to move to", train.job);
                 refuse(
                     message,
-                    "give jobs of the fabric fewer GPUs; as it is, `checkpoint`, `in_memory` and `elastic` can be billed",
+                    "give the jobs of the fabric fewer GPUs, or use `checkpoint`, `in_memory` or \
+                     `elastic`",
                 );
             }
             Restart::Elastic { .. } if step.owned.mapping.expert > 1 => {
                 let message = format!(
-                    "job `{}` shares its experts over {} replicas: it cannot go on without one",
+                    "job `{}` shares its experts over {} replicas: it cannot continue without one",
                     train.job, step.owned.mapping.expert
                 );
                 refuse(message, "`checkpoint`, `in_memory` and `migrate` can be billed for it");
             }
             Restart::Elastic { least, .. } if least >= replicas => {
                 let message = format!(
-                    "job `{}` has {replicas} replicas, and is to wait with fewer than {least}",
+                    "job `{}` has {replicas} replicas, but should wait with fewer than {least}",
                     train.job
                 );
                 refuse(message, "write a smaller `least`, or another policy");

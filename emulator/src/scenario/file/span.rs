@@ -106,7 +106,7 @@ impl JsonSchema for GpuHourFile {
     fn json_schema(_: &mut schemars::SchemaGenerator) -> schemars::Schema {
         schemars::json_schema!({
             "type": "string",
-            "description": "What a GPU-hour costs, in United States dollars",
+            "description": "Cost of a GPU-hour in United States dollars",
             "pattern": "^[0-9]+(\\.[0-9]+)? *USD$",
             "examples": ["2.5 USD"],
         })
@@ -133,17 +133,17 @@ pub(super) fn lower(
             .depends_on("/train");
     }
     if length == Milliseconds::ZERO {
-        check.error(codes::BAD_WORKLOAD, "/span", "a span of no time").help("write `90d`");
+        check.error(codes::BAD_WORKLOAD, "/span", "the span has no length").help("write `90d`");
     }
     refuse_beside(raw, check);
     if raw.samples.is_some_and(|samples| !(2..=1000).contains(&samples)) {
         check
-            .error(codes::BAD_WORKLOAD, "/samples", "a number of runs out of range")
+            .error(codes::BAD_WORKLOAD, "/samples", "the number of runs is out of range")
             .help("write 2 to 1000");
     }
     let Some(failures) = &raw.failures else {
         check
-            .error(codes::BAD_FAULT, "/span", "nothing says what fails over this span")
+            .error(codes::BAD_FAULT, "/span", "this span has no source of failures")
             .help("write `failures: {node: {mtbf: 50000h, repair: 24h}}`, or `failures: {trace: FILE}`")
             .depends_on("/failures");
         return None;
@@ -173,7 +173,7 @@ fn refuse_without(raw: &ScenarioFile, check: &mut Check<'_>) {
     let restarts = restarts.filter_map(|(at, train)| restart::of_span(at, train.restart));
     for (key, help) in keys.chain(restarts) {
         check
-            .error(codes::NO_EFFECT, &key, "this is counted over a span, and there is none")
+            .error(codes::NO_EFFECT, &key, "this is counted over a span, but the scenario has none")
             .help(help)
             .depends_on("/span");
     }
@@ -204,7 +204,7 @@ fn lower_failures(
         raw.rates().into_iter().filter_map(|(key, part, rate)| Some((key, part, rate?))).collect();
     let Some(file) = &raw.trace else {
         if raw.from_day.is_some() {
-            let message = "a day of a trace, but no trace";
+            let message = "a day of a trace is given, but no trace";
             check
                 .error(codes::NO_EFFECT, "/failures/from_day", message)
                 .help("write `trace: FILE`");
@@ -248,7 +248,7 @@ fn lower_losses(
     neighbours: &mut NamedFiles<'_, '_>,
 ) -> Option<Arc<KnownLosses>> {
     if has_samples {
-        let message = "no run is made where losses are read";
+        let message = "no runs are made if `losses` are read";
         check
             .error(codes::NO_EFFECT, "/samples", message)
             .also("/losses", "they are read here")
@@ -275,7 +275,7 @@ fn require_losses(scenario: &Scenario, span: &Span, check: &mut Check<'_>) {
         let message = match is_there {
             Some(true) => continue,
             Some(false) => format!(
-                "{} has runs of job `{}` under another policy: an elastic job loses something else",
+                "{} has runs of job `{}` under another policy: an elastic job has other losses",
                 known.file, train.job
             ),
             None => format!("{} has no job `{}`", known.file, train.job),
@@ -300,7 +300,7 @@ fn lower_rates(
 ) -> Option<FailureSource> {
     if written.is_empty() {
         check
-            .error(codes::BAD_FAULT, "/failures", "neither a trace nor a rate")
+            .error(codes::BAD_FAULT, "/failures", "neither a trace nor a rate is given")
             .help("write `{node: {mtbf: 50000h, repair: 24h}}`, or `{trace: FILE}`");
         return None;
     }

@@ -204,7 +204,7 @@ pub(super) fn lower_after(
                 let message = format!("no workload above this one has the name `{name}`");
                 check
                     .error(codes::BAD_WORKLOAD, &format!("{path}/after/{place}"), message)
-                    .help("a workload waits for collectives, or for workloads above it")
+                    .help("a workload can wait only for collectives and for workloads above it")
                     .depends_on("/traffic")
                     .depends_on("/collectives");
             }
@@ -332,7 +332,7 @@ impl Lowering<'_, '_, '_, '_, '_> {
             PatternFile::AllGather => Pattern::AllGather,
             PatternFile::Broadcast(pieces) => {
                 if !(1..=10_000).contains(pieces) {
-                    let message = format!("a broadcast in {pieces} pieces");
+                    let message = format!("the broadcast has {pieces} pieces");
                     self.refuse("/run/broadcast", message, "write 1 to 10,000");
                 }
                 Pattern::Broadcast { pieces: *pieces }
@@ -418,7 +418,7 @@ impl Lowering<'_, '_, '_, '_, '_> {
             self.refuse(
                 "/run/random/load",
                 format!("a load of {load}"),
-                "write above 0, at most 1",
+                "write a number above 0 and at most 1",
             );
             return None;
         }
@@ -435,7 +435,7 @@ impl Lowering<'_, '_, '_, '_, '_> {
                 Bytes::ZERO
             }
             (_, true) => {
-                self.refuse("", "a workload without a size", "write `bytes: 1MiB`");
+                self.refuse("", "the workload has no size", "write `bytes: 1MiB`");
                 Bytes(1)
             }
         }
@@ -459,7 +459,7 @@ impl Lowering<'_, '_, '_, '_, '_> {
             Pattern::AllReduce(AllReduceWay::Hierarchical(of))
                 if *of < 2 || !ranks.is_multiple_of(*of as usize) || ranks < 2 * *of as usize =>
             {
-                let message = format!("{ranks} hosts do not make two or more groups of {of}");
+                let message = format!("{ranks} hosts cannot form two or more groups of {of}");
                 self.refuse("/run/all_reduce", message, "write a number that divides them");
             }
             Pattern::AllReduce(AllReduceWay::Torus)

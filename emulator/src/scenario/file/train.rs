@@ -183,8 +183,10 @@ pub(super) fn require(
                 .depends_on("/on");
         }
         if step.pool.is_some() && scenario.span.is_some() {
-            let message =
-                format!("job `{}` generates, which is not computed over months", train.job);
+            let message = format!(
+                "job `{}` generates samples, which is not supported over months",
+                train.job
+            );
             check
                 .error(codes::BAD_WORKLOAD, &path, message)
                 .help("leave `span` out, or take a job with `step: {training: …}`")
@@ -197,7 +199,10 @@ pub(super) fn require(
             );
             check
                 .error(codes::BAD_WORKLOAD, &format!("{path}/restart"), message)
-                .help("write `restart: barrier`: replicas do their chunk again, the trainer its micro-batches")
+                .help(
+                    "write `restart: barrier`: replicas repeat their chunk, and the trainer \
+                    repeats its micro-batches",
+                )
                 .depends_on("/on");
         }
         if step.pool.is_some() && file.is_some_and(|file| file.sequence.is_some()) {

@@ -261,12 +261,12 @@ fn tail_probe(
         return usual.then_some(TAIL_PROBE);
     };
     if recovery == LossRecovery::GoBackN {
-        let message = "go-back-N drops all packets after a gap, so the last packet tells nothing";
+        let message = "go-back-N drops all packets after a gap, so the last packet reveals nothing";
         check
             .error(codes::NO_EFFECT, "/transport/tail_probe", message)
             .help("leave it out, or write `recovery: {selective_repeat: {reordering: 64}}`");
     } else if written == Picoseconds::ZERO {
-        let message = "a probe after no silence at all sends the last packet for ever";
+        let message = "a probe without any silence before it would send the last packet forever";
         check.error(codes::BAD_PACKET, "/transport/tail_probe", message).help("write `50us`");
     } else if raw.timeout.is_some_and(|timeout| written >= timeout.0) {
         check

@@ -53,7 +53,7 @@ impl<'a> CellOrder<'a> {
                 known.map_or_else(String::new, |(name, _)| (*name).to_owned())
             };
             let path: Vec<String> = circle.iter().chain(circle.first()).map(name).collect();
-            let message = format!("flows wait for each other in a circle: {}", path.join(", "));
+            let message = format!("flows wait for each other in a cycle: {}", path.join(", "));
             let mistake = cells[circle[0]].mistake(codes::BAD_FLOW, message);
             mistakes.push(mistake.with_help("let one of them begin without waiting"));
         }

@@ -295,7 +295,7 @@ fn meaning(
             Some((shared(nth), number("comm_size")?))
         }
         COMP_NODE if node.duration_micros == 0 && number("num_ops").is_ok() => {
-            return Err("it gives operations (`num_ops`) and no duration".to_owned());
+            return Err("it gives operations (`num_ops`) but no duration".to_owned());
         }
         _ => None,
     })

@@ -231,7 +231,7 @@ impl Events {
         found.sort_by_key(|(_, count)| std::cmp::Reverse(**count));
         let found: Vec<String> =
             found.into_iter().map(|(cat, count)| format!("{count} of `{cat}`")).collect();
-        if found.is_empty() { "no complete events at all".to_owned() } else { found.join(", ") }
+        if found.is_empty() { "no complete events".to_owned() } else { found.join(", ") }
     }
 
     pub(super) fn name(&self, event: &Event) -> &str {

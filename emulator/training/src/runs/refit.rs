@@ -83,7 +83,8 @@ pub enum RefitError {
     )]
     Mixed { count: usize, pairs: String },
     #[error(
-        "{count} runs get a figure: at least 4 are needed, to fit on some and keep the others back"
+        "{count} runs get a figure: at least 4 are needed, so that some can be fitted and others \
+         kept for testing"
     )]
     TooFew { count: usize },
 }

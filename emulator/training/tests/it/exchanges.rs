@@ -121,7 +121,7 @@ fn ranks_that_disagree_are_refused_with_both_places() {
     );
     let send = exchange("send", [8, 0], "[0, 1]", json!({}));
     let error = refused(send, with("allreduce", [8, 8], 3));
-    assert!(error.contains("have a file and no such"), "{error}");
+    assert!(error.contains("have a file without this"), "{error}");
 }
 
 /// Three steps of 1 ms: the host launches a kernel of 300 µs and a copy of 100 µs at the begin of
@@ -257,7 +257,8 @@ fn chakra_ranks_that_disagree_are_refused_with_both_nodes() {
         (
             &[reduce(1, 8), reduce(2, 8)][..],
             &[reduce(1, 8)][..],
-            "all-reduce number 2 of group `g`: rank 0 has it, node 2, and rank 1 has a file and no such node",
+            "all-reduce number 2 of group `g`: rank 0 has it, node 2, and rank 1 has a file \
+             without such a node",
         ),
         (
             &[reduce(1, 8)],
@@ -267,7 +268,7 @@ fn chakra_ranks_that_disagree_are_refused_with_both_nodes() {
         (
             &[reduce(1, 8)],
             &[collective(1, 2, 8, "g")],
-            "rank 0 has it, node 1, and rank 1 has a file and no such node",
+            "rank 0 has it, node 1, and rank 1 has a file without such a node",
         ),
         (&[collective(1, 0, 8, "")], &[], "all-reduce number 1 of all ranks: rank 0 has it"),
         (&[message(5, 8)], &[], "message number 1 from rank 0 to rank 1 with tag 0: rank 0 has it"),

@@ -230,7 +230,7 @@ fn rejects_collectives_numbered_differently_between_ranks() {
     assert!(read(&[with(0, 4), with(1, 4)]).is_ok());
     let error = read(&[with(0, 4), with(1, 5)]).unwrap_err().to_string();
     assert!(
-        error.contains("all-reduce 4 of ranks [0, 1]: ranks [1] have a file and no such"),
+        error.contains("all-reduce 4 of ranks [0, 1]: ranks [1] have a file without this"),
         "{error}"
     );
 }

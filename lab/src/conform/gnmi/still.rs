@@ -34,7 +34,10 @@ pub(super) const CASES: &[Tested<GnmiSuite>] = &[
         encodings,
     ),
     (case("get-encoding", "gNMI 3.3.1", "a Get returns the requested encoding"), encoding_kept),
-    (case("get-type-config", "gNMI 3.3.1", "a Get of CONFIG has no state leaf"), config_only),
+    (
+        case("get-type-config", "gNMI 3.3.1", "a Get of type CONFIG returns no state leaf"),
+        config_only,
+    ),
     (
         case("get-timestamp", "gNMI 2.1", "notifications have timestamps in ns since 1970"),
         timestamps,

@@ -135,7 +135,7 @@ fn forgotten(past: &Transaction) -> Option<String> {
     }
     let (names, again) = (named(parts.clone(), NAMES_MAX), parts.join(" "));
     Some(format!(
-        "{names} treated as repaired, as in this plan; if not: lightloom ctl fault {again}"
+        "{names} treated as repaired, as in this plan; if it is not: lightloom ctl fault {again}"
     ))
 }
 

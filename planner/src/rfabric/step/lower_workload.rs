@@ -59,7 +59,8 @@ impl Lower<'_> {
             return Ok(place);
         }
         let message = format!(
-            "{} GPUs from {} on fill {} leaves, {gpus_per_leaf} a leaf, and the fabric ends at leaf{}",
+            "{} GPUs from {} on fill {} leaves, {gpus_per_leaf} a leaf, but the fabric ends at \
+             leaf{}",
             raw.gpus,
             raw.first_leaf,
             place.leaves(),

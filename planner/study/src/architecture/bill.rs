@@ -75,5 +75,5 @@ impl BillLine {
 pub struct NoBill(pub String);
 
 pub(super) fn fibres(modules_per_gpu: f64) -> BillLine {
-    BillLine::new("fibre", modules_per_gpu, "one to every optical module")
+    BillLine::new("fibre", modules_per_gpu, "one per optical module")
 }

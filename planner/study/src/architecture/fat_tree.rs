@@ -95,7 +95,7 @@ impl Architecture for FatTree {
             basis,
             DcnCounts {
                 switch_ports: (f64::from(2 * tiers - 1), "2 a tier, 1 in the top one".to_owned()),
-                optics: (f64::from(2 * tiers), "both ends of one link a tier".to_owned()),
+                optics: (f64::from(2 * tiers), "both ends of one link per tier".to_owned()),
                 ocs_ports: None,
             },
         ))

@@ -66,7 +66,7 @@ impl Architecture for Ironwood {
 
     fn bill(&self, _: &Site) -> Result<Bill, NoBill> {
         let lines = vec![
-            BillLine::new("ocs-port", MODULES, "one to every optical module"),
+            BillLine::new("ocs-port", MODULES, "one per optical module"),
             BillLine::new(
                 "dcn-optical-800g",
                 MODULES,

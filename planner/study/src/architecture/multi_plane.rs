@@ -71,7 +71,7 @@ impl Architecture for MultiPlane {
         let basis = format!("{planes} planes of two tiers of {ports}-port switches");
         let counts = DcnCounts {
             switch_ports: (3.0, "2 of the lower tier, 1 of the upper, over all planes".to_owned()),
-            optics: (4.0, "both ends of one link a tier, over all planes".to_owned()),
+            optics: (4.0, "both ends of one link per tier, over all planes".to_owned()),
             ocs_ports: None,
         };
         Ok(dcn_bill(site.nic, basis, counts))

@@ -86,7 +86,7 @@ impl Architecture for Rfabric {
             DcnCounts {
                 switch_ports: (ports, port_reason.to_owned()),
                 optics: (optics, optics_reason.to_owned()),
-                ocs_ports: Some((1.0, "one link up a GPU".to_owned())),
+                ocs_ports: Some((1.0, "one uplink per GPU".to_owned())),
             },
         ))
     }

@@ -271,7 +271,7 @@ fn trace_counts(trace: Option<&FaultTrace>) -> Section {
         s.map(|s| f64::from(s.concurrency.max_servers)),
     );
     add(
-        "days that a fault lasts, mean",
+        "mean days that a fault lasts",
         Unit::Days,
         near(5.54, 0.005),
         s.map(|s| s.durations.mean_days),

@@ -6,8 +6,8 @@ use super::why::{PublishedRange, Why, assumption, explain};
 use crate::architecture::{Architecture, NicRate, Site, parse};
 use crate::cost::{CostOutcome, MissingPrices, PriceList, cost};
 
-const SENTENCE: &str =
-    "MixNet: 2.3 times cheaper than a fat-tree at 400 Gb/s, twice in the mean over rates";
+const SENTENCE: &str = "MixNet: 2.3 times cheaper than a fat-tree at 400 Gb/s, and half the cost on average over \
+     rates";
 
 const RATES: [NicRate; 4] = [NicRate::G100, NicRate::G200, NicRate::G400, NicRate::G800];
 

@@ -109,7 +109,7 @@ fn per_cost(network: &ReconfigurableFatTree, phases: &[Phase], prices: &PriceLis
     let figures = Mutex::new(PerCost::new(network, phases, prices));
     let lacks = AtomicBool::new(false);
     let why = explain(
-        "RFabric: performance per cost against fat-trees",
+        "RFabric: performance per cost compared with fat-trees",
         sentence_of("RFabric: fat-tree"),
         PublishedRange::times(2.2, 3.1),
         assumptions,

@@ -261,7 +261,7 @@ fn slow_link_claim(base: &ReconfigurableFatTree, phases: &[Phase]) -> RfabricCla
         .filter(|at| chosen.choice[*at] != chosen.choice[(at + 1) % chosen.choice.len()])
         .count();
     RfabricClaim {
-        claim: "with 5.7 s until the link is usable (MixNet, measured): changes a step".into(),
+        claim: "with 5.7 s until the link is usable (MixNet, measured): changes per step".into(),
         source: Source::BandOurs,
         low: 0.0,
         high: Some(0.0),

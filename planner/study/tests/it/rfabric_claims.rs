@@ -30,9 +30,9 @@ fn acceptance_list_states_which_claims_are_reproduced() {
     // Relative to a non-blocking tree, the lower price does not suffice for RFabric's 2.2 to 3.1.
     // An oversubscribed tree is slow enough. docs/rfabric.md states this, so this test fails if it
     // changes.
-    assert_eq!(agrees("RFabric: performance per cost against fat-tree, 100 %"), [false]);
+    assert_eq!(agrees("RFabric: performance per cost compared with fat-tree, 100 %"), [false]);
     assert_eq!(
-        agrees("RFabric: performance per cost against oversubscribed fat-tree, 100 %"),
+        agrees("RFabric: performance per cost compared with oversubscribed fat-tree, 100 %"),
         [true]
     );
 }

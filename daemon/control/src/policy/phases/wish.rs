@@ -105,7 +105,7 @@ impl Refusal {
             Self::LeaseTooShort { needs, .. } => {
                 format!("request a lease of at least {} ms: `in_ms` and `for_ms` together", ms(needs))
             }
-            Self::OutOfRange { .. } => "write a time within that".into(),
+            Self::OutOfRange { .. } => "write a shorter time".into(),
             Self::Overlaps { free, .. } => {
                 format!("write `in_ms` of at least {}, or release the lease first", ms(free))
             }

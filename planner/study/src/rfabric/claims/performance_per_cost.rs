@@ -135,7 +135,7 @@ fn claim(table: &[Comparison], wanted: &Wanted, communication_share: f64) -> Opt
     });
     Some(RfabricClaim {
         claim: format!(
-            "RFabric: performance per cost against {name}, {:.0} % communication",
+            "RFabric: performance per cost compared with {name}, {:.0} % communication",
             100.0 * communication_share
         ),
         source: Source::Read,
