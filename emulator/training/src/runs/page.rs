@@ -138,7 +138,8 @@ fn study(page: &mut String) {
     line(
         page,
         format_args!(
-            "\n## The InfiniteHBD study, training part\n\nLlama-3.1-405B on H100, 2,048 sequences of 8,192 tokens a step at every size; a ring of any size at 800 GB/s against DGX with TP of at most 8, both on 50 GB/s a GPU beyond. The verdict over all cases is in [validation](validation.md).\n\n| claim | published | ours | verdict |\n| --- | --- | --- | --- |"
+            "\n## The InfiniteHBD study, training part\n\nLlama-3.1-405B on H100, 2,048 sequences \
+             of 8,192 tokens per step at every size; a ring of any size at 800 GB/s against DGX with TP of at most 8, both with 50 GB/s per GPU beyond the domain. The verdict over all cases is in [validation](validation.md).\n\n| claim | published | ours | verdict |\n| --- | --- | --- | --- |"
         ),
     );
     for Claim { claim, published, ours, verdict } in claims() {
