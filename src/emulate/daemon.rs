@@ -7,6 +7,7 @@ use std::fmt::Write as _;
 use lightloom_emulator::outcome::{DaemonResult, Outcome as Run, PhaseCounts, Stage};
 use lightloom_emulator::scenario::SwitchLanguage;
 
+use super::months::count;
 use crate::table::TextTable;
 
 /// Width of the longest bar in columns.
@@ -27,14 +28,16 @@ pub(super) fn stages(stages: &[Stage]) -> String {
 pub(super) fn describe(result: &Run) -> String {
     let Some(daemon) = &result.lightloomd else { return String::new() };
     let DaemonResult { bypasses, false_bypasses, committed, not_committed, .. } = **daemon;
+    let bypasses = if bypasses == 1 { "1 bypass".into() } else { format!("{bypasses} bypasses") };
     let mut text = format!(
-        "\nlightloomd: {} read every {}, {}; {bypasses} bypasses, {false_bypasses} of them false; \
-         {committed} changes committed, {not_committed} not; {} restarts; {} bytes on serial lines, {} journal records\n\
+        "\nlightloomd: {} read every {}, {}; {bypasses}, {false_bypasses} of them false; \
+         {} committed, {not_committed} not; {}; {} bytes on serial lines, {} journal records\n\
          plan in force at the end: {}\n",
         devices(daemon),
         daemon.poll_every,
         if daemon.events { "lost light is reported" } else { "lost light is polled" },
-        daemon.restarts,
+        count(committed, "change"),
+        count(daemon.restarts, "restart"),
         daemon.line_bytes,
         daemon.journal_records,
         daemon.plan_sha256,

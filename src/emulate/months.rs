@@ -211,6 +211,6 @@ fn table(result: &MonthsResult) -> String {
     )
 }
 
-fn count(number: u64, one: &str) -> String {
+pub(super) fn count(number: u64, one: &str) -> String {
     format!("{number} {one}{}", if number == 1 { "" } else { "s" })
 }

@@ -11,6 +11,7 @@ use lightloom_emulator::scenario::{CollectiveOperation, Expectation};
 use lightloom_emulator::substrate::Substrate;
 use lightloom_units::Picoseconds;
 
+use super::months::count;
 use super::{daemon, phases, steps};
 use crate::table::{TextTable, rounded, separated};
 
@@ -70,21 +71,23 @@ fn answer(result: &Run) -> String {
         result.expectations.len(),
         result.expectations.iter().filter(|expectation| !expectation.passed).count(),
     );
+    let expectations = count(all as u64, "expectation");
     let verdict = match (all, failed) {
         _ if result.never_ended => "DID NOT END".to_owned(),
         (0, _) => "ended".to_owned(),
-        (_, 0) => format!("passed, {all} of {all} expectations"),
-        _ => format!("FAILED, {failed} of {all} expectations"),
+        (_, 0) => format!("passed, {all} of {expectations}"),
+        _ => format!("FAILED, {failed} of {expectations}"),
     };
     let unaffected = result.groups.iter().filter_map(|group| group.unaffected);
     let (working, unaffected) = unaffected.fold((0, 0), |(working, unaffected), is_unaffected| {
-        (working + 1, unaffected + u32::from(is_unaffected))
+        (working + 1, unaffected + u64::from(is_unaffected))
     });
+    let groups = count(working, "group");
     let faults = match result.faults.len() {
         0 => String::new(),
         _ if working == 0 => String::new(),
-        1 => format!("; 1 fault affects {} of {working} groups", working - unaffected),
-        faults => format!("; {faults} faults affect {} of {working} groups", working - unaffected),
+        1 => format!("; 1 fault affects {} of {groups}", working - unaffected),
+        faults => format!("; {faults} faults affect {} of {groups}", working - unaffected),
     };
     separated(&format!("{}: {verdict}{}{faults}", result.head.scenario, longest(result)))
 }
@@ -373,7 +376,8 @@ fn unaffected_groups(result: &Run) -> Option<String> {
     let names_listed = if names.is_empty() { "" } else { &format!(" ({})", listed(&names)) };
     let without_work = match result.groups.len() - at_work.len() {
         0 => String::new(),
-        count => format!("; {count} groups have no work in this run"),
+        1 => "; 1 group has no work in this run".to_owned(),
+        idle => format!("; {idle} groups have no work in this run"),
     };
     Some(format!(
         "groups unaffected by faults: {} of {}{names_listed}{without_work}",

@@ -5,6 +5,7 @@ use std::fmt::Write;
 use std::time::Duration;
 
 use lightloom::junit::{self, JunitCase, JunitEnd, Suite};
+use lightloom_daemon_api::text::count;
 use serde::Serialize;
 
 use super::case::{CaseVerdict, SuiteResults, percentile};
@@ -112,10 +113,10 @@ impl SuiteReport {
 
     fn summary(&self) -> String {
         format!(
-            "{} passed, {} misbehave, {} faults, {} not tested",
+            "{} passed, {} misbehaving, {}, {} not tested",
             self.count("passed"),
             self.count("misbehaves"),
-            self.count("fault"),
+            count(self.count("fault"), "fault"),
             self.count("not-tested")
         )
     }

@@ -20,6 +20,7 @@ use std::time::{Duration, Instant, SystemTime, UNIX_EPOCH};
 use anyhow::{Context, bail, ensure};
 use clap::Args;
 use lightloom_daemon_api::status::Status;
+use lightloom_daemon_api::text::count;
 use lightloom_fabric::fabric::Fabric;
 use lightloom_fabric::plan::{Plan, digest};
 use lightloom_planner::khop;
@@ -312,9 +313,11 @@ fn plan_line(desired: &Desired) -> &str {
 fn agreed<S: Scheduler>(desired: &Desired) -> String {
     let (rings, drained) = (desired.rings.len(), desired.drained.len());
     format!(
-        "{} agrees with {}: {rings} rings, {drained} nodes drained or to be drained",
+        "{} agrees with {}: {}, {} drained or to be drained",
         S::NAME,
-        plan_line(desired)
+        plan_line(desired),
+        count(rings, "ring"),
+        count(drained, "node")
     )
 }
 

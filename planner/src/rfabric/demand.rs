@@ -54,7 +54,7 @@ impl From<LeafId> for Seat {
 pub enum DemandError {
     #[error("line {line}, column {column}: {reason}")]
     Syntax { line: usize, column: usize, reason: String },
-    #[error("row {row} has {columns} entries, but there are {rows} rows")]
+    #[error("row {row} has length {columns}, but there are {rows} rows")]
     NotSquare { row: usize, columns: usize, rows: usize },
     #[error("row {row}, column {column}: `{text}` is not a number of bytes")]
     BadEntry { row: usize, column: usize, text: String },
@@ -400,7 +400,7 @@ mod tests {
     #[test]
     fn locates_non_square_and_invalid_matrices() {
         let text = messages(&Demand::from_csv("0,1\n1").unwrap_err());
-        assert!(text.contains("row 2 has 1 entries, but there are 2 rows"), "{text}");
+        assert!(text.contains("row 2 has length 1, but there are 2 rows"), "{text}");
         let text = messages(&Demand::from_json("[[0,\n oops]]").unwrap_err());
         assert!(text.contains("line 2"), "{text}");
         let text = messages(&Demand::from_json("[[0,null],[1,0]]").unwrap_err());

@@ -122,7 +122,7 @@ fn rejects_non_square_or_wrongly_sized_matrices() {
     says(
         &refusal(SOUND, "0,1,1\n1,0\n1,1,0"),
         &[
-            "train.csv: row 2 has 2 entries, but there are 3 rows\n",
+            "train.csv: row 2 has length 2, but there are 3 rows\n",
             "f.yaml:15:35",
             "help: a demand matrix is square: write one row and one column for each leaf",
         ],

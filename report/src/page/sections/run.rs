@@ -62,6 +62,7 @@ fn verdict(run: &EmulatedRun) -> String {
         (0, _) => (String::new(), String::new()),
         (1, 0) => (String::new(), "; the expectation is met".to_owned()),
         (all, 0) => (String::new(), format!("; all {all} expectations are met")),
+        (1, _) => ("FAILED: the expectation is not met; ".to_owned(), String::new()),
         (all, failed) => (format!("FAILED: {failed} of {all} expectations; "), String::new()),
     };
     let simulated = ShownQuantity::time(run.simulated_ps).show();
