@@ -10,7 +10,6 @@ use lightloom_fabric::plan;
 use crate::output::{self, InputRefused};
 use crate::{files, kinds};
 
-/// Reads a fabric file and prints its errors.
 pub fn read(path: &Path) -> anyhow::Result<Fabric> {
     of_document(path, files::read_document(path))
 }

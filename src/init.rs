@@ -48,7 +48,6 @@ pub struct Arguments {
     format: FormatArgument,
 }
 
-/// A preset as a command line value.
 #[derive(Clone, Copy, Debug)]
 struct Named(Preset);
 

@@ -68,7 +68,6 @@ impl Suite {
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum JunitEnd {
     Well,
-    /// The case failed; a message and details.
     Failed(String, String),
     /// The case could not be run.
     Error(String),

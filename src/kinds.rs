@@ -13,7 +13,6 @@ use serde_json::Value;
 use crate::files;
 use crate::second::Needed;
 
-/// Returns all errors of a file, given its name and its contents.
 pub type FileCheck = fn(&str, &[u8]) -> Vec<Diagnostic>;
 
 pub struct FileKind {

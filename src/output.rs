@@ -86,7 +86,6 @@ pub fn coloured_on(stream: &impl IsTerminal) -> bool {
     }
 }
 
-/// Prints a result verbatim.
 pub fn print(text: &str) -> anyhow::Result<()> {
     let mut stdout = io::stdout().lock();
     stdout.write_all(text.as_bytes())?;
@@ -97,7 +96,6 @@ pub fn print_json(result: &impl Serialize) -> anyhow::Result<()> {
     print(&json(result)?)
 }
 
-/// Prints a result as one JSON document with its schema.
 pub fn print_document(schema: &'static str, result: &impl Serialize) -> anyhow::Result<()> {
     print_json(&ResultDocument::new(schema, Inputs::new(), result))
 }

@@ -216,7 +216,6 @@ struct Printed<'a, R> {
     against: Option<Against>,
 }
 
-/// Returns the phases of a plan that send traffic between leaves.
 fn sending(fabric: &Fabric, plan: &Plan) -> anyhow::Result<Vec<Phase>> {
     let mut phases = lightloom_planner::joint::phases(fabric, &plan.ranks)?;
     phases.retain(|phase| phase.demand.total().0 > 0);
@@ -296,7 +295,6 @@ pub fn describe(fabric: &Fabric, plan: &Plan, verdict: &Verdict, took: Took) -> 
     format!("{heading}\n{groups}{}{network}", ranks_text(fabric, plan))
 }
 
-/// Returns the fabric, its faults and the name of the plan in one line.
 pub fn heading(fabric: &Fabric, plan: &Plan) -> String {
     let hbd = &fabric.hbd;
     // A written plan contains its digest; recomputing it takes as long as serialising the plan.

@@ -132,7 +132,6 @@ pub fn run(arguments: &Arguments) -> anyhow::Result<VerbOutcome> {
     Ok(VerbOutcome::Good)
 }
 
-/// Applies the faults and repairs from the arguments. Returns a note for each that has no effect.
 fn change_faults(
     fabric: &Fabric,
     faults: &mut FaultSet,
@@ -155,7 +154,6 @@ fn change_faults(
     Ok(notes)
 }
 
-/// Reads the plan of a k-hop ring and records it as an input of the result.
 pub fn read_plan(path: &std::path::Path, inputs: &mut Inputs) -> anyhow::Result<Plan> {
     let bytes = std::fs::read(path).with_context(|| format!("cannot read {}", path.display()))?;
     inputs.insert("plan".to_owned(), Input::of(files::name(path), &bytes));

@@ -39,7 +39,6 @@ pub enum ResultFormat {
     Markdown,
 }
 
-/// A result with its schema, as every JSON document has one.
 #[derive(Debug, Serialize)]
 pub struct ResultDocument<T> {
     schema: &'static str,

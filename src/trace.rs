@@ -125,7 +125,6 @@ pub fn run(arguments: &Arguments) -> anyhow::Result<VerbOutcome> {
     Ok(VerbOutcome::Good)
 }
 
-/// Reads a trace and records it as an input of the result.
 pub fn read(
     path: &Path,
     observation: Observation,

@@ -67,7 +67,6 @@ struct FileFindings {
     mistakes: Vec<Diagnostic>,
 }
 
-/// The scenario and the fabric against which files are checked.
 struct Against {
     scenario: Option<ScenarioSource>,
     fabric: Option<Fabric>,
@@ -162,8 +161,6 @@ fn prove(path: &std::path::Path, file: &str, fabric: Option<&Fabric>) -> Vec<Dia
     violations.iter().map(|violation| not_sound(violation.to_string())).collect()
 }
 
-/// Returns the errors in a file of unknown kind: its YAML errors, otherwise that its kind is
-/// unknown.
 fn unknown_kind(file: &str, bytes: &[u8]) -> Vec<Diagnostic> {
     let (_, mistakes) = document::read::<serde_json::Value>(file, bytes);
     if !mistakes.is_empty() {

@@ -161,7 +161,6 @@ fn lower(file: DaemonFile, installed: Option<&Fabric>, check: &mut Check<'_>) ->
     (!check.has_errors()).then_some(config)
 }
 
-/// Refuses settings that have no effect with another policy.
 fn check_moves(policies: &PoliciesFile, check: &mut Check<'_>) {
     let mut refuse = |key: &str, message: &str, help: &str| {
         check.error(codes::NO_EFFECT, &format!("/policies/{key}"), message).help(help);

@@ -96,7 +96,6 @@ pub enum Kind {
         ports: fn(u32) -> DevicePorts,
         agent: Option<Agent>,
     },
-    /// A packet switch, which drains traffic from modules.
     LinuxSwitch {
         nodes: Vec<NodeId>,
     },
@@ -140,7 +139,6 @@ fn yes() -> bool {
     true
 }
 
-/// Refuses a world-readable file.
 #[cfg(feature = "tls")]
 pub(crate) fn secret(path: &std::path::Path) -> anyhow::Result<String> {
     use anyhow::Context as _;

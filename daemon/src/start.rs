@@ -111,7 +111,6 @@ pub fn start_on(
     begin(config, installed, None, open)
 }
 
-/// As the leader of a cluster, with the journal in etcd.
 pub fn lead(
     config: Config,
     installed: Option<Fabric>,

@@ -208,7 +208,6 @@ impl Run<'_> {
         ring.iter().map(|gpu| rings.vertex(*gpu)).collect()
     }
 
-    /// Returns the third node of the ring in the middle of the plan.
     fn victim(&self) -> NodeId {
         self.rings[self.rings.len() / 2].group.nodes[2]
     }
@@ -282,12 +281,10 @@ impl Run<'_> {
     }
 }
 
-/// Returns the processor time of all threads of this process.
 fn cpu_seconds() -> f64 {
     cpu_time::ProcessTime::now().as_duration().as_secs_f64()
 }
 
-/// Returns the peak memory of this process.
 fn peak_megabytes() -> u64 {
     let status = std::fs::read_to_string("/proc/self/status").expect("Linux");
     let line = status.lines().find_map(|line| line.strip_prefix("VmHWM:"));

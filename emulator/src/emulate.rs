@@ -168,12 +168,10 @@ pub(crate) fn run_alone(
     Ok(making.run(events, (Watch::default(), None), &mut ())?)
 }
 
-/// The inputs to a scenario's runs.
 pub(crate) struct Making<'a> {
     scenario: &'a Scenario,
     start: &'a RunStart,
     traffic: Vec<Traffic>,
-    /// The scaled demand of each phase.
     demands: Vec<Demand>,
     /// Groups of the plan, and the orders of the training jobs.
     members: Vec<Members>,
@@ -209,12 +207,10 @@ impl<'a> Making<'a> {
         })
     }
 
-    /// Scales a fabric time to the run.
     fn shorter(&self, time: Picoseconds) -> Picoseconds {
         Picoseconds(time.0 / self.scale)
     }
 
-    /// Scales fault times to the run.
     fn events(&self, events: &[FaultEvent]) -> Vec<FaultEvent> {
         let shorter = |event: &FaultEvent| {
             let when = match event.when {
@@ -343,7 +339,6 @@ impl<'a> Making<'a> {
         Some((circuits, order))
     }
 
-    /// Returns the phases of the step.
     fn phases(&self) -> Option<Phases<'_>> {
         let CircuitPlan { plan, phases, .. } = self.start.circuits.as_ref()?;
         let leaves = Leaves::of(&self.start.substrate, &plan.ranks);
@@ -358,7 +353,6 @@ impl<'a> Making<'a> {
         Some(Phases::new(leaves, phases))
     }
 
-    /// Returns the circuits that the steps of jobs use.
     fn circuits_of_jobs(&self) -> Option<Circuits<'_>> {
         let Substrate { circuits, rings, .. } = &*self.start.substrate;
         Some(Circuits::new(circuits.as_ref()?, rings.as_ref()?, self.start.circuits.as_ref()?))
@@ -404,7 +398,6 @@ fn trains<'a>(
 /// Twenty round trips between hosts under different leaves.
 const SHORTEST_PHASE: Picoseconds = Picoseconds::from_micros(80);
 
-/// Returns the scale of the run, which is the ratio of the fabric's sizes and times to the run's.
 fn scale_of(scenario: &Scenario, start: &RunStart) -> Result<u64, EmulateError> {
     let (Some(run), Some(circuits)) = (scenario.phases, &start.circuits) else { return Ok(1) };
     let total = |phase: &lightloom_planner::rfabric::phases::Phase| {

@@ -37,7 +37,6 @@ use crate::scenario::{FaultEvent, On, RunStart, Scenario, Traffic};
 use flows::Compared;
 use groups::GroupImpact;
 
-/// A run and everything with which it is compared.
 pub(crate) struct JudgedRun<'a> {
     pub(crate) scenario: &'a Scenario,
     pub(crate) start: &'a RunStart,
@@ -59,7 +58,6 @@ impl<'a> JudgedRun<'a> {
         SimTime(time.0.saturating_mul(self.scale))
     }
 
-    /// Returns the faults of the run with their logs.
     fn faults(&self) -> impl Iterator<Item = (&'a FaultEvent, &'a FaultLog)> + use<'a> {
         self.start.events.iter().zip(&self.log.faults)
     }
@@ -69,7 +67,6 @@ impl<'a> JudgedRun<'a> {
         self.longer(Picoseconds(self.log.engine().port_count(link).paused_ps))
     }
 
-    /// Returns the entry with its time at full size.
     fn waits(&self, waiting: &Waiting) -> Waiting {
         Waiting { since: waiting.since.map(|since| self.moment(since)), ..waiting.clone() }
     }
@@ -87,7 +84,6 @@ impl<'a> JudgedRun<'a> {
     }
 }
 
-/// Returns the result of a run.
 pub(crate) fn outcome(ran: &JudgedRun<'_>) -> Outcome {
     let JudgedRun { scenario, log, .. } = *ran;
     let metrics = plan_metrics(ran);
@@ -145,7 +141,6 @@ pub(crate) fn outcome(ran: &JudgedRun<'_>) -> Outcome {
     outcome
 }
 
-/// Returns the metrics of the plan at the end of the run.
 fn plan_metrics(ran: &JudgedRun<'_>) -> Option<PlanMetrics> {
     let On::Fabric(fabric) = &ran.scenario.on else { return None };
     let (layout, faults) = ran.log.layout.as_ref()?;

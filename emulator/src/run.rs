@@ -61,7 +61,6 @@ pub trait Progress {
     fn report(&mut self, now: SimTime, packet_hops: u64, done: f64);
 }
 
-/// Ignores progress.
 impl Progress for () {
     fn report(&mut self, _: SimTime, _: u64, _: f64) {}
 }
@@ -107,7 +106,6 @@ pub enum RunError {
     Workload { workload: String, error: CollectiveStartError },
 }
 
-/// The inputs and settings of a run.
 pub(crate) struct RunOrder<'a> {
     pub(crate) substrate: &'a Substrate,
     pub(crate) events: &'a [FaultEvent],
@@ -120,13 +118,11 @@ pub(crate) struct RunOrder<'a> {
     pub(crate) remembers: bool,
     /// The sampling interval and targets. `None` means no time series.
     pub(crate) series: Option<Looks>,
-    /// Time limit of the run.
     pub(crate) time_limit: SimTime,
     /// Maximum number of packets put on a wire.
     pub(crate) packet_limit: u64,
 }
 
-/// A run in progress.
 pub(crate) struct Run<'a> {
     context: Context<'a>,
     workloads: Vec<Box<dyn Workload + 'a>>,
@@ -200,7 +196,6 @@ impl<'a> Run<'a> {
         self.deliver()
     }
 
-    /// Runs until all work is done or a limit is reached.
     fn until_done(&mut self, progress: &mut dyn Progress) -> Result<Option<Stop>, RunError> {
         let limit = self.time_limit;
         while let Some(next) = self.context.engine.next_due() {

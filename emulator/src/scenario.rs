@@ -101,7 +101,6 @@ pub struct Scenario {
 }
 
 impl Scenario {
-    /// Returns the indices of the collectives for which something waits.
     pub(crate) fn awaited_collectives(&self) -> Vec<usize> {
         let all = self.traffic.iter().flat_map(|one| &one.after).chain(&self.phases_after);
         let place = |prior: &Prior| match prior {

@@ -32,10 +32,8 @@ const LEFT_OUT: [document::Code; 5] =
 #[derive(Deserialize)]
 struct Case {
     yaml: String,
-    /// Whether the case is invalid YAML.
     #[serde(default)]
     fail: bool,
-    /// Expected content, one JSON value per document.
     json: Option<String>,
 }
 

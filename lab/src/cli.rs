@@ -91,7 +91,6 @@ pub(crate) fn run(arguments: &Arguments) -> anyhow::Result<VerbOutcome> {
     }
 }
 
-/// Returns the complete clap command, for completions and manual pages.
 pub(crate) fn command() -> clap::Command {
     first::grouped(Arguments::command())
 }

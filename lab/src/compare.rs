@@ -84,7 +84,6 @@ pub(crate) struct Arguments {
     result: ResultArguments,
 }
 
-/// Shares of faulty nodes in the table.
 const FAULT_RATIOS: [f64; 9] = [0.0, 0.01, 0.02, 0.03, 0.04, 0.05, 0.06, 0.07, 0.10];
 const SNAPSHOTS: u64 = 10;
 
@@ -93,7 +92,6 @@ const MOST_MOMENTS: usize = 10;
 
 const USUAL_TP: [u32; 4] = [8, 16, 32, 64];
 
-/// Returns the group sizes that the user requested, or else the fabric jobs' sizes.
 fn group_sizes(asked: &[u32], fabric: Option<&Fabric>) -> anyhow::Result<Vec<u32>> {
     require_group(asked)?;
     let mut sizes: Vec<u32> = match (asked, fabric) {

@@ -283,7 +283,6 @@ fn networks(
     Ok(arguments.arch.iter().map(|name| with_rates(name, rates)).collect::<Result<_, _>>()?)
 }
 
-/// The name of the constants, and the constants that a refit changed.
 type ChosenConstants = (Option<String>, BTreeMap<String, f64>);
 
 fn constants(name: Option<&str>, inputs: &mut Inputs) -> anyhow::Result<ChosenConstants> {
@@ -450,7 +449,6 @@ fn mappings(rows: &[Row<PacketStep>], convention: Convention) -> TextTable {
     table
 }
 
-/// Returns a table of the parts of each step.
 fn parts(rows: &[Row<PacketStep>]) -> TextTable {
     let mut table = TextTable::new([
         "arch",

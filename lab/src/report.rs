@@ -375,7 +375,6 @@ fn broken(
     Ok((broken, when))
 }
 
-/// Returns the cluster of the fabric or the plan, or one of the requested size.
 fn cluster_of(arguments: &Arguments, inputs: &Inputs) -> anyhow::Result<Cluster> {
     if let Some((_, fabric)) = &inputs.fabric {
         let gpus_per_node = u32::from(fabric.hbd.gpus_per_node());

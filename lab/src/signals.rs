@@ -8,7 +8,6 @@ use std::task::Poll;
 use tokio::runtime::Builder;
 use tokio::signal::unix::{Signal, SignalKind, signal};
 
-/// Ctrl-C and SIGTERM.
 pub(crate) const STOPS: [SignalKind; 2] = [SignalKind::interrupt(), SignalKind::terminate()];
 
 /// Calls `heard` on a separate thread each time that one of these signals arrives.

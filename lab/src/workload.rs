@@ -314,7 +314,6 @@ fn fabric(network: &Network, ranks: u32, tensor: u32) -> anyhow::Result<Machine>
     Ok(machine(network, &links, ranks, tensor)?)
 }
 
-/// Reports the step with all times as recorded.
 fn longest(recorded: &Recorded, tensor: u32) -> StepSummary {
     let spans = play(&recorded.graph, &recorded.took);
     let communication = "as recorded".to_owned();
@@ -365,7 +364,6 @@ fn report(
     }
 }
 
-/// Returns the ten names that take the most time on the path.
 fn by_name(graph: &TaskGraph, spans: &[(SimTime, SimTime)], path: &[TaskId]) -> Vec<Critical> {
     let mut sums = std::collections::BTreeMap::<&str, (u64, Picoseconds)>::new();
     for task in path {

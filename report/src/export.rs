@@ -86,22 +86,17 @@ impl Export {
 
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 pub enum ExportError {
-    /// The format cannot represent this kind of plan.
     #[error("`{format}` cannot hold {plan}: {why}; these can: {works}")]
     WrongKind { format: &'static str, plan: &'static str, why: &'static str, works: String },
-    /// The plan has no such job.
     #[error("the plan has no job `{name}`; it has {known}")]
     NoSuchJob { name: String, known: String },
-    /// The plan has no such phase.
     #[error("the plan has no phase `{name}`; it has {known}")]
     NoSuchPhase { name: String, known: String },
-    /// The format describes rings, and the plan has no suitable ring.
     #[error("`{format}` describes rings, but this plan has none that it can describe")]
     NoRing { format: &'static str },
 }
 
 impl ExportFormat {
-    /// Returns the format with this name.
     #[must_use]
     pub fn named(name: &str) -> Option<&'static Self> {
         FORMATS.iter().find(|format| format.name == name)

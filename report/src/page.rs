@@ -31,7 +31,6 @@ pub use results::{
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum RenderForm {
     Html,
-    /// For a wiki or a pull request.
     Markdown,
     /// One long table that programs can read: `table,row,column,value,unit`.
     Csv,

@@ -10,7 +10,6 @@ use lightloom_emulator::scenario::SwitchLanguage;
 use super::months::count;
 use crate::table::TextTable;
 
-/// Width of the longest bar in columns.
 const BAR: f64 = 40.0;
 
 /// Returns one line per stage between a fault and the first packet.

@@ -123,7 +123,6 @@ impl Recordings {
         Ok(Watch::with_tap(Tap::new(&links, MOST_PACKETS)))
     }
 
-    /// Writes the requested recordings.
     pub(super) fn write(
         &self,
         result: &Run,
@@ -213,7 +212,6 @@ fn phase_tracks(result: &Run) -> Vec<TimelineTrack> {
     vec![track("phases", phases.collect()), track("changes of circuits", changes.collect())]
 }
 
-/// Returns the flows that each host sent, in the fabric's time.
 fn flow_tracks(result: &Run) -> Vec<TimelineTrack> {
     let mut hosts: BTreeMap<&str, Vec<Slice>> = BTreeMap::new();
     for (number, flow) in result.flow_records.iter().enumerate() {

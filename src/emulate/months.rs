@@ -96,7 +96,6 @@ fn describe(result: &MonthsResult) -> String {
     text
 }
 
-/// Returns how a job responds to the loss of a node.
 fn policy(job: &JobRow) -> String {
     let checkpoint =
         format!("the last checkpoint (every {})", count(job.saved_every_steps.into(), "step"));

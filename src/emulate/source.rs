@@ -17,7 +17,6 @@ use crate::files;
 use crate::kinds;
 use crate::output;
 
-/// A scenario file and all files that it references.
 pub struct ScenarioSource {
     path: PathBuf,
     pub(super) scenario: Scenario,

@@ -92,7 +92,6 @@ fn answer(result: &Run) -> String {
     separated(&format!("{}: {verdict}{}{faults}", result.head.scenario, longest(result)))
 }
 
-/// Returns the longest step or collective as a multiple of its reference.
 fn longest(result: &Run) -> String {
     let of_jobs = result.steps.of_jobs();
     let of_jobs = of_jobs.iter().filter_map(|step| Some((step.took()?, step.closed_form)));
@@ -200,7 +199,6 @@ fn queues(result: &Run) -> String {
     if events.is_empty() { String::new() } else { format!("switches: {}\n", events.join(", ")) }
 }
 
-/// Returns what stopped a run that has no time limit.
 pub(crate) fn never_ended(result: &Run) -> String {
     let stop = result.stop.as_ref().map(ToString::to_string).unwrap_or_default();
     if let Some(Stop::Deadlock { .. }) = &result.stop {

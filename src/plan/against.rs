@@ -8,7 +8,6 @@ use serde::Serialize;
 
 use crate::table::TextTable;
 
-/// The other plan's metrics.
 #[derive(Serialize)]
 pub(super) struct Against {
     file: String,
@@ -16,7 +15,6 @@ pub(super) struct Against {
     faults: Vec<String>,
     /// Whether the other plan was made for the same fabric file.
     same_fabric: bool,
-    /// Whether both plans have the same settings.
     same_plan: bool,
     metrics: Metrics,
     #[serde(skip)]

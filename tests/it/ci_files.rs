@@ -196,7 +196,6 @@ fn github_action_reports_success_and_failure() {
     assert!(page.contains("❌ failed: small") && page.contains("✅ passed: small"), "{page}");
 }
 
-/// Runs the script of a GitLab job like its runner.
 fn gitlab(folder: &Path, job: &Value, variables: &[(&str, &str)]) -> Output {
     let lines = ["before_script", "script"].into_iter().filter_map(|key| job[key].as_array());
     let lines: Vec<String> =

@@ -22,7 +22,6 @@ fn commands(page: &str, section: &str) -> String {
     blocks.collect()
 }
 
-/// Kills all processes started by the shell when dropped.
 struct Shell(std::process::Child);
 
 impl Drop for Shell {

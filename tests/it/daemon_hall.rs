@@ -25,7 +25,6 @@ use rustix::process::{Pid, Signal, kill_process};
 use serde_json::Value;
 
 pub(crate) const STATUS: &str = "GET /v1/status HTTP/1.1\r\nHost: l\r\nConnection: close\r\n\r\n";
-/// Limit for every wait in these tests.
 pub(crate) const PATIENCE: Duration = Duration::from_secs(30);
 /// One device per protocol; `ocs4` only if Redis is available.
 pub(crate) const DEVICES: [&str; 5] = ["ocs0", "ocs1", "ocs2", "n0/b0", "ocs4"];
@@ -220,7 +219,6 @@ impl Hall {
         kill_process(Pid::from_child(&self.daemons[name]), signal).unwrap();
     }
 
-    /// Interrupts or restores a daemon's connection to etcd.
     pub(crate) fn cut(&self, name: &str, is_cut: bool) {
         self.ways[name].set(if is_cut { Passes::Late } else { Passes::AtOnce });
     }

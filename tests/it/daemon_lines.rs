@@ -66,7 +66,6 @@ impl Wire {
     }
 }
 
-/// Outcome of a change, and the actual light paths.
 #[derive(Debug)]
 struct End {
     /// Result reported by the controller; `None` if it refused to start.
@@ -140,7 +139,6 @@ impl<E: EmulatedDevice> Bench<E> {
         }
     }
 
-    /// Passes the device's output to the device task.
     fn hear(&mut self, out: Vec<Output>) -> Vec<Does> {
         let (now, mut does) = (clocks(self.now).mono, Vec::new());
         for output in out {

@@ -144,7 +144,6 @@ fn bare(at: &str, circuits: u32, rounds: u32) -> Times {
     times
 }
 
-/// Durations of changing circuits of one switch.
 struct OfCircuits {
     bare: Times,
     /// From the request to the durable end, with the daemon.

@@ -76,7 +76,6 @@ impl House {
     }
 }
 
-/// Returns a node used by the plan.
 fn node_in_use() -> String {
     first_plan(&installed(NODES)).circuits[1].a.bundle.node.to_string()
 }
@@ -320,7 +319,6 @@ fn failed_part_is_named_with_its_evidence() {
     });
 }
 
-/// A bypassed part stays listed until it is repaired.
 #[test]
 fn failed_node_stays_listed_while_bypassed() {
     let folder = tempfile::tempdir().unwrap();

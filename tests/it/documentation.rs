@@ -68,7 +68,6 @@ fn table_of_codes_matches_the_program() {
     agrees("diagnostics.csv", &table);
 }
 
-/// Every fabric file shown in the documentation is valid.
 #[test]
 fn fabric_files_in_the_documentation_are_valid() {
     let text = std::fs::read_to_string(page("fabric-file.md")).unwrap();
@@ -118,7 +117,6 @@ fn reliability_tables_name_existing_tests() {
     assert!(faults.iter().all(|row| matches!(&row[4], "0" | "")), "the page says: no violation");
 }
 
-/// The defaults in the table match the code.
 #[test]
 fn documented_defaults_match_the_schema() {
     let text = std::fs::read_to_string(page("fabric-file.md")).unwrap();

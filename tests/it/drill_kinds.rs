@@ -33,7 +33,6 @@ fn rows() -> Vec<Row> {
     rows.map(row).collect()
 }
 
-/// Runs the drill with these faults and seeds.
 fn drilled(faults: &str, seeds: &str) -> Value {
     let folder = tempfile::tempdir().unwrap();
     let root = env!("CARGO_MANIFEST_DIR");

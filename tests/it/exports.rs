@@ -32,7 +32,6 @@ fn export(folder: &Path, fabric: &str, more: &[&str]) -> Output {
     lightloom(folder, &[&["export", "plan.json", "--fabric", fabric, "--to"], more].concat())
 }
 
-/// Returns the output of a successful export.
 fn exported(folder: &Path, fabric: &str, more: &[&str]) -> String {
     let output = export(folder, fabric, more);
     assert_eq!(output.status.code(), Some(0), "{}", text(&output.stderr));
@@ -298,7 +297,6 @@ fn astra_sim_gets_the_links_of_the_fabric() {
     }
 }
 
-/// Validates with the Kubernetes schemas shipped by the package kubernetes-validate.
 #[test]
 fn kubernetes_accepts_the_node_labels() {
     let folder = tempfile::tempdir().unwrap();
@@ -411,13 +409,11 @@ fn slurm_places(prefix: &str, format: &str, name: &str, jobs: &[&str]) -> Option
 
 struct SlurmPlaces {
     places: Vec<Option<BTreeSet<u32>>>,
-    /// Rings of eight nodes that Slurm read.
     rings: BTreeSet<BTreeSet<u32>>,
     said: String,
 }
 
 impl SlurmPlaces {
-    /// Checks that each job occupies exactly this many whole rings.
     fn are_whole_rings(&self, rings: &[usize]) {
         for (place, whole) in self.places.iter().zip(rings) {
             let place = place.as_ref().unwrap_or_else(|| panic!("no place: {}", self.said));

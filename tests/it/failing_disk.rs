@@ -31,7 +31,6 @@ pub(crate) enum Fault {
 /// Number of successful writes or flushes before all further ones fail.
 pub(crate) type Plan = Arc<Mutex<Option<(Fault, u32)>>>;
 
-/// A file on a disk that fails as planned.
 pub(crate) struct Failing(FileStorage, Plan);
 
 impl Failing {

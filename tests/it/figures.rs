@@ -21,7 +21,6 @@ fn answer(folder: &Path, words: &[&str]) -> Value {
     serde_json::from_slice(&output.stdout).expect("JSON")
 }
 
-/// Returns the figures in an object, each with the document that states it.
 fn numbers(document: &'static str, of: &Value) -> Vec<(String, &'static str, f64)> {
     let all = of.as_object().into_iter().flatten();
     all.filter_map(|(key, value)| Some((key.clone(), document, value.as_f64()?))).collect()
@@ -40,7 +39,6 @@ fn agreeing(fabric: &str, stated: &[Vec<(String, &'static str, f64)>]) -> usize 
     by_key.values().filter(|values| values.len() > 1).count()
 }
 
-/// Draws a cluster with one or two jobs, and two of its nodes.
 fn cluster(draws: &mut impl RngExt) -> (String, [u32; 2], bool) {
     let nodes = [16, 24, 32][draws.random_range(0..3)];
     let domains = ["khop: {k: 2, ", "khop: {k: 3, ", "switch: {gpus: 16, ", "torus: {gpus: 16, "];
@@ -66,7 +64,6 @@ fn cluster(draws: &mut impl RngExt) -> (String, [u32; 2], bool) {
     (fabric, [one, other], domain.starts_with("khop"))
 }
 
-/// Returns what a run states about the plan in the file.
 fn run_on(folder: &Path, plan: &str) -> Value {
     let text = format!(
         "kind: scenario\nversion: 2\nname: calm\non: {{fabric: f.yaml, plan: {plan}}}\n\

@@ -41,7 +41,6 @@ fn joins(slot: u32, position: u32) -> Op {
     Op::Switch { txn: Txn(1), moves: vec![Move { slot: Slot(slot), from: Position::DARK, to }] }
 }
 
-/// Returns the circuits read from the switch.
 async fn lit(driver: &mut Alone) -> Vec<(u32, u32)> {
     let Outcome::Done(Some(seen)) = driver.run(&READ).await else { panic!("it cannot be read") };
     seen.positions.iter().map(|(slot, position)| (slot.0, position.0)).collect()

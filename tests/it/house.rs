@@ -272,7 +272,6 @@ fn workspace_lints_apply_to_every_crate() {
     }
 }
 
-/// Files that still exceed one subject.
 const TOO_LONG: &[&str] = &["daemon/control/src/ledger.rs", "daemon/src/api.rs"];
 
 #[test]

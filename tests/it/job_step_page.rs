@@ -11,10 +11,8 @@ fn page(name: &str) -> String {
     std::fs::read_to_string(format!("{ROOT}/{name}")).unwrap()
 }
 
-/// A line of a job step: its cells by heading.
 type Step = BTreeMap<String, String>;
 
-/// Returns the job steps of all tables in a text.
 fn steps(text: &str) -> Vec<Step> {
     let mut steps = Vec::new();
     let mut headings: Vec<&str> = Vec::new();
@@ -35,7 +33,6 @@ fn steps(text: &str) -> Vec<Step> {
     steps
 }
 
-/// Returns the output of a command on the page.
 fn emulate(scenario: &str) -> String {
     let mut command = Command::new(crate::programs::lightloom());
     let output = command.args(["emulate", scenario]).current_dir(ROOT).output().unwrap();
@@ -113,7 +110,6 @@ fn printed_parts_add_up_and_are_explained_on_the_page() {
     }
 }
 
-/// Headings of the parts of a step.
 const PARTS: [&str; 10] =
     ["compute", "TP", "PP", "DP", "CP", "EP", "contention", "transition", "fault", "restart"];
 

@@ -72,7 +72,6 @@ fn rejects_a_zero_gpu_group_with_a_suggestion() {
     }
 }
 
-/// Removes or changes one line of a file and checks the answer.
 #[test]
 fn locates_mistakes_in_a_fabric_file() {
     let folder = tempfile::tempdir().expect("a folder");

@@ -16,10 +16,8 @@ use crate::scheduler::Cluster;
 
 const TOKEN: &str = "of the test";
 const LABEL: &str = "accelerator.topograph.run/domain";
-/// Nodes per page, regardless of the requested limit.
 const PAGE: usize = 5;
 
-/// Fields of a node, each with its value and owners.
 type Fields = BTreeMap<String, (Value, BTreeSet<String>)>;
 
 #[derive(Default)]
@@ -28,7 +26,6 @@ struct Store {
     applied: Vec<Value>,
 }
 
-/// Splits a node into labels, annotations and the cordon, one field each.
 fn fields(node: &Value) -> Result<BTreeMap<String, Value>, String> {
     let mut found = BTreeMap::new();
     let object = |value: &Value| value.as_object().cloned().unwrap_or_default();
@@ -273,7 +270,6 @@ fn kubernetes_follows_the_plan_and_leaves_foreign_objects() {
     kubernetes_takes(&store.lock().unwrap().applied, &cluster);
 }
 
-/// Validates each body and the role with the Kubernetes schemas.
 fn kubernetes_takes(bodies: &[Value], cluster: &Cluster) {
     let role = cluster.lightloom(&["ctl", "kubernetes", "--rbac"]).stdout;
     let all: String = bodies.iter().map(|body| format!("{body}\n---\n")).collect();

@@ -76,7 +76,6 @@ impl Checkout {
         assert!(self.run("git", &["add", "."]).0 && self.run("git", &commit).0);
     }
 
-    /// Returns whether it succeeded, and its output.
     fn run(&self, program: &str, arguments: &[&str]) -> (bool, String) {
         let done = Command::new(program)
             .args(arguments)
@@ -170,7 +169,6 @@ fn another_compiler_requires_new_figures() {
     assert!(checkout.ledger(&["--check"]).0);
 }
 
-/// Figures stated in README or docs match the ledger.
 #[test]
 fn stated_figures_match_the_ledger() {
     let checkout = Checkout::with_best(1000);

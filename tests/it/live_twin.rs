@@ -20,7 +20,6 @@ fn lightloom(arguments: &[&str]) -> Command {
     command
 }
 
-/// A twin that is stopped when dropped.
 struct Twin {
     folder: tempfile::TempDir,
 }
@@ -69,7 +68,6 @@ struct Death<'a> {
 }
 
 impl Twin {
-    /// Runs a program on all nodes, fails one midway, and returns how the programs ended.
     fn run_with(&self, name: &str, program: &[&str], death: &Death<'_>) -> String {
         std::thread::scope(|scope| {
             let job = scope.spawn(|| {
@@ -97,7 +95,6 @@ impl Twin {
         serde_json::from_slice(&report.stdout).unwrap()
     }
 
-    /// Returns the members of each group with a job.
     fn groups(&self) -> Vec<Vec<String>> {
         let ranks = self.read("ranks.json");
         let working =
@@ -127,7 +124,6 @@ fn text(bytes: &[u8]) -> String {
     String::from_utf8_lossy(bytes).into_owned()
 }
 
-/// Returns processes whose arguments contain this folder.
 fn processes_of(folder: &str) -> Vec<String> {
     let entries = std::fs::read_dir("/proc").unwrap().flatten();
     let commands = entries.filter_map(|entry| std::fs::read(entry.path().join("cmdline")).ok());
@@ -272,7 +268,6 @@ fn node_reaches_its_whole_group_only_over_circuits() {
 #[derive(Debug)]
 struct Gap {
     ranks: f64,
-    /// The duration in the packet emulation with the daemon.
     modelled: f64,
     job: f64,
 }

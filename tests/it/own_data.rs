@@ -10,7 +10,6 @@ use crate::consumers::consumer;
 
 const TOPOLOGY: &str = "SwitchName=leaf1 Nodes=gpu[01-04]\nSwitchName=leaf2 Nodes=gpu[05-08]\nSwitchName=spine Switches=leaf[1-2]\n";
 
-/// Synthetic rows in the format of AcmeTrace.
 const JOBS: &str = "job_id,user,node_num,gpu_num,cpu_num,type,state,submit_time,start_time,end_time,duration,queue,gpu_time
 1,u1,6,48,768,Pretrain,COMPLETED,2026-03-01 00:00:00+00:00,2026-03-01 00:10:00+00:00,2026-03-09 00:10:00+00:00,691200,600,1.0
 2,u2,1,8,128,Eval,FAILED,2026-03-02 00:00:00+00:00,2026-03-02 00:10:00+00:00,2026-03-02 03:10:00+00:00,10800,600,1.0
@@ -169,7 +168,6 @@ fn json_lists_guesses_and_problems_and_existing_files_are_kept() {
     assert!(!folder.path().join("other").exists());
 }
 
-/// Validates the test events with the Kubernetes schemas.
 #[test]
 fn test_events_are_valid_kubernetes_events() {
     let folder = tempfile::tempdir().unwrap();
@@ -185,7 +183,6 @@ fn test_events_are_valid_kubernetes_events() {
     assert_eq!(said.matches("passed for resource event/").count(), 4, "{said}");
 }
 
-/// We count the same number of hosts in a host list as Slurm does.
 #[test]
 fn slurm_counts_the_same_hosts() {
     let folder = tempfile::tempdir().unwrap();

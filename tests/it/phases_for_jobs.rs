@@ -190,7 +190,6 @@ fn failing_or_slow_before_hook_stops_the_change() {
     rig.ctl(&["apply", "PLAN", "--phase", "experts"]);
 }
 
-/// Starts a loopback listener that forwards to the daemon's socket.
 fn loopback(rig: &Rig) -> String {
     let listener = std::net::TcpListener::bind("127.0.0.1:0").unwrap();
     let (at, socket) = (listener.local_addr().unwrap(), rig.socket());

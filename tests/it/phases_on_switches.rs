@@ -34,7 +34,6 @@ const WEIGHTS_SCPI_OCS0: &str = "(@1,2,3,4,5,6,7,8),(@14,12,16,10,15,9,13,11)";
 const DARK: [&str; 3] = ["", "", ""];
 
 type Pairs = [&'static [(u32, u32)]; 3];
-/// The circuits that the vectors encode.
 const PLANNED: [(&str, Pairs); 2] = [
     (
         "experts",

@@ -56,7 +56,6 @@ fn changed(file: &Path) -> Option<SystemTime> {
     file.metadata().and_then(|data| data.modified()).ok()
 }
 
-/// Returns the source folders of a package and of the workspace packages that it depends on.
 fn sources(package: &str) -> Vec<PathBuf> {
     let mut metadata = Command::new(env!("CARGO"));
     metadata.args(["metadata", "--no-deps", "--locked", "--offline", "--format-version", "1"]);
@@ -78,7 +77,6 @@ fn sources(package: &str) -> Vec<PathBuf> {
     known.into_iter().collect()
 }
 
-/// Returns the time of the last change in these folders.
 fn newest_source(folders: &[PathBuf]) -> Option<SystemTime> {
     let mut newest = None;
     let mut ahead = folders.to_vec();

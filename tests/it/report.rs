@@ -23,7 +23,6 @@ const WIDTHS: [u32; 2] = [1280, 390];
 /// Maximum page size, so that it can be sent by mail.
 const MOST_BYTES: usize = 300_000;
 const MOST_WORDS: usize = 25;
-/// Designs to compare, where a test is about several.
 const DESIGNS: &str = "khop:2,nvl:36,nvl:72,nvl:576,tpuv4,sip-ring,big-switch";
 /// Elements of every page about a ring with faults.
 const REQUIRED: [&str; 13] = [
@@ -54,7 +53,6 @@ fn page(arguments: &[&str]) -> String {
     String::from_utf8(run.stdout).unwrap()
 }
 
-/// The page of the ring and its trace, shared by several tests.
 fn page_of_ring() -> &'static str {
     static PAGE: OnceLock<String> = OnceLock::new();
     PAGE.get_or_init(|| page(&[RING, TRACE]))
@@ -93,7 +91,6 @@ fn assert_good(html: &str, required: &[&str], name: &str) {
     }
 }
 
-/// Returns the verdict of a page, its heading.
 fn verdict(html: &str) -> &str {
     let (_, rest) = html.split_once("<h1>").unwrap();
     rest.split_once("</h1>").unwrap().0
@@ -365,7 +362,6 @@ fn page_fetches_nothing_and_is_reproducible() {
     assert!(html.contains(env!("CARGO_PKG_VERSION")));
 }
 
-/// The page shows the same numbers as the other verbs.
 #[test]
 fn page_figures_match_the_other_verbs() {
     let csv = page(&[RING, TRACE, "--samples", "8", "--format", "csv", "--arch", DESIGNS]);

@@ -27,7 +27,6 @@ fn reported() -> Part {
     Part::Node(NodeId(node_in_use()))
 }
 
-/// Returns a module of another node that the bypass moves.
 fn moved() -> BundleId {
     let (first, next) = (first_plan(&installed(NODES)), plan_around(&[reported()]));
     let mut moved = next.transceivers.iter().filter(|now| {
@@ -36,7 +35,6 @@ fn moved() -> BundleId {
     moved.find(|moved| moved.bundle.node != NodeId(node_in_use())).unwrap().bundle
 }
 
-/// Returns the outcome of the transaction in this answer.
 async fn end(rig: &Rig, answer: &Answer) -> Past {
     let Answer::Accepted { txn } = *answer else { panic!("{answer:?}") };
     let over = move |runtime: &Runtime| {
@@ -55,7 +53,6 @@ async fn tell_in_vain(rig: &mut Rig, modules: &daemon_rig::Modules) {
     assert_eq!(past.result, TxnResult::Aborted, "{:?}", past.parts);
 }
 
-/// Returns the reports in the journal.
 async fn written(rig: &Rig) -> BTreeMap<String, Broken> {
     rig.look(|runtime: &Runtime| runtime.control.controller().ledger().reported.clone()).await
 }
@@ -127,7 +124,6 @@ fn reported_fault_is_retried_automatically() {
     });
 }
 
-/// An unbypassed report survives a daemon restart, and reporting it again bypasses it.
 #[test]
 fn reported_faults_survive_a_restart() {
     let folder = tempfile::tempdir().unwrap();

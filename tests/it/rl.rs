@@ -48,7 +48,6 @@ fn shows(count: usize, is_wanted: impl Fn(&str) -> bool) {
     assert_eq!(tried, count);
 }
 
-/// In spreadsheets, the rows of a training run are its steps, and those of a plan its phases.
 #[test]
 fn csv_rows_are_steps_of_a_run_and_phases_of_a_plan() {
     let steps = run("lightloom emulate topologies/scenarios/rl-step.yaml --format csv");
@@ -60,7 +59,6 @@ fn csv_rows_are_steps_of_a_run_and_phases_of_a_plan() {
     assert!(phases.lines().nth(3).is_some_and(|line| line.contains("weight-sync")), "{phases}");
 }
 
-/// The text of the study matches its computation.
 #[test]
 fn study_ranges_match_the_page() {
     let page = std::fs::read_to_string(format!("{ROOT}/docs/rl.md")).unwrap();

@@ -41,7 +41,6 @@ impl Drop for Cluster {
     }
 }
 
-/// Returns whether Slurm can run here.
 fn is_slurm_here() -> bool {
     let probe = "slurmctld -V && slurmd -V && command -v sbatch munged && test $(id -u) = 0";
     let is_here = Command::new("sh").args(["-c", probe]).output().unwrap().status.success();
@@ -98,7 +97,6 @@ impl Cluster {
         environment(command.args(words), self.folder.path()).output().unwrap()
     }
 
-    /// Repeats a command until it succeeds.
     pub(crate) fn until(&self, words: &[&str]) {
         let until = Instant::now() + Duration::from_secs(20);
         while !self.lightloom(words).status.success() {
@@ -114,7 +112,6 @@ impl Cluster {
         std::fs::read_to_string(self.path(name)).unwrap_or_default()
     }
 
-    /// Returns the output of a command.
     fn shown(&self, command: &str) -> String {
         let mut bash = Command::new("bash");
         let output = environment(bash.args(["-c", command]), self.folder.path()).output().unwrap();
@@ -132,7 +129,6 @@ impl Cluster {
         self.shown(&format!("date -u -d @{seconds:.3} +%FT%T.%3N")).trim().to_owned()
     }
 
-    /// Returns the digest and the rings of the daemon's active plan.
     fn plan(&self) -> (String, Vec<Nodes>) {
         let status: Value =
             serde_json::from_str(&self.shown("lightloom ctl status --format json")).unwrap();
@@ -147,7 +143,6 @@ impl Cluster {
         (status["plan_sha256"].as_str().unwrap()[..12].to_owned(), rings)
     }
 
-    /// Waits until Slurm agrees with the active plan.
     fn until_it_agrees(&self, broken: &Nodes) -> (String, Vec<Nodes>) {
         let (digest, rings) = self.plan();
         let until = Instant::now() + Duration::from_secs(20);
@@ -193,12 +188,9 @@ fn environment<'a>(command: &'a mut Command, folder: &Path) -> &'a mut Command {
 
 #[derive(Debug)]
 enum Logged {
-    /// A job starts on these nodes.
     Starts(String, Nodes),
-    /// Our drain has this reason from now on.
     Reason(u32, String),
     Back(Nodes),
-    /// Slurm loads the last written topology.
     Loads,
 }
 
@@ -225,12 +217,10 @@ fn logged(line: &str) -> Option<Logged> {
 #[derive(Default)]
 struct Placed {
     jobs: usize,
-    /// Jobs on more than one ring.
     large: usize,
     /// Jobs that Slurm allocated to a failed node after the daemon knew of the failure but before
     /// Slurm did.
     late: usize,
-    /// Jobs that slurmctld's prolog sent back.
     refused: usize,
 }
 
@@ -414,7 +404,6 @@ fn absent_daemon_changes_nothing_in_slurm() {
     daemon.wait().unwrap();
 }
 
-/// Runs the commands of the page verbatim with the cluster's Slurm configuration.
 #[test]
 fn slurm_page_commands_work_as_documented() {
     let Some(cluster) = Cluster::start(16) else { return };
@@ -444,7 +433,6 @@ fn demonstrated(folder: &Path, path: &str) -> String {
     shown
 }
 
-/// Returns live processes with this folder in their command or as their working directory.
 fn left_of(folder: &Path) -> String {
     let find = "for p in /proc/[0-9]*; do { readlink $p/cwd; tr '\\0' ' ' < $p/cmdline; } 2> /dev/null \
                 | grep -q \"$1\" && grep -v '^[0-9]* (.*) Z' $p/stat; done; true";

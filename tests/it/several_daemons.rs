@@ -193,7 +193,6 @@ fn leader_without_its_key_exits_and_lost_records_are_rewritten() {
     assert_eq!(hall.light(), 12);
 }
 
-/// Returns whether a standby gives this reason.
 fn says(hall: &Hall, name: &str, why: &str) -> bool {
     let said = hall.ask(name, STATUS);
     said.is_some_and(|(code, body)| code == 421 && body.to_string().contains(why))

@@ -56,7 +56,6 @@ fn links(page: &str) -> Vec<String> {
     markdown.chain(pictures).map(str::to_owned).collect()
 }
 
-/// Returns the anchors of a page: its headings as spelled by Markdown hosts.
 fn anchors(page: &str) -> BTreeSet<String> {
     let spelled = |heading: &str| -> String {
         let kept = heading.trim().to_lowercase();
@@ -257,7 +256,6 @@ fn first_hour_commands_work_verbatim() {
     }
 }
 
-/// Runs the commands of a page in the checkout and compares their output with the page.
 fn require_typed(page: &str, until: &str) {
     require_lines(typed(page, until));
 }

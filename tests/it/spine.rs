@@ -171,7 +171,6 @@ fn rejects_an_edited_plan_by_its_digest() {
     assert!(said.contains("the file was edited"), "{said}");
 }
 
-/// Every JSON result states its schema, its version and its input files.
 #[test]
 fn results_name_their_schema_version_and_inputs() {
     let folder = tempfile::tempdir().unwrap();

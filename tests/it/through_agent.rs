@@ -19,7 +19,6 @@ use crate::programs;
 
 const MOVES: &str = "allow_moves: true\n";
 
-/// Returns the modules of one agent, all with the same profile.
 fn places<'a>(
     modules: &Modules,
     names: &[String],
@@ -65,7 +64,6 @@ impl Small {
         Self { modules, agent, rig, folder }
     }
 
-    /// Requests a path of one module. Returns the outcome and the message.
     async fn bring(&mut self, device: &str, path: u32) -> (TxnResult, String) {
         let name = DeviceName::from(device);
         let target = [(name, [(Slot(0), Position(path))].into())].into();
@@ -85,7 +83,6 @@ impl Small {
         }
     }
 
-    /// Waits until the daemon considers a device up or down.
     async fn until(&self, device: &str, up: bool) {
         let name = DeviceName::from(device);
         let is = move |runtime: &Runtime| {
@@ -143,7 +140,6 @@ fn plan_through_agents_matches_a_raw_client_read() {
     });
 }
 
-/// Returns a module of the last agent.
 fn last_of(nodes: u32) -> String {
     format!("n{}/b0", nodes - 1)
 }
@@ -401,7 +397,6 @@ fn agent_reports_lost_light_before_the_next_poll() {
     });
 }
 
-/// The suite drives a module with its profile.
 #[test]
 fn suite_tests_a_module_with_its_profile() {
     judged_by_profiles(|text| vec![(text("registers"), 0, "20 passed, 0 misbehaving")]);

@@ -51,7 +51,6 @@ fn missing_trace_leaves_only_its_claims_uncomputed() {
     assert_eq!(verdict("GPU waste"), "not_computed");
 }
 
-/// Every study with published claims has one command that gives the verdict and reason of each.
 #[test]
 fn one_command_recomputes_every_verdict() {
     for (study, verdicts) in [

@@ -42,7 +42,6 @@ pub(crate) struct TwinDaemon {
     pub(crate) control: Option<Control>,
     journal: Option<Journal<Record, EmulatedDisk>>,
     disk: EmulatedDisk,
-    /// When its processor is free again.
     pub(crate) busy_until: SimTime,
     pub(crate) flush: Picoseconds,
     draws: Stream,
@@ -79,7 +78,6 @@ impl TwinDaemon {
         }
     }
 
-    /// Starts the daemon with the state that the journal contains.
     pub(crate) fn start(&mut self, now: SimTime) -> Result<Turn, String> {
         let journal = Journal::<Record, _>::open(self.disk.clone());
         let (journal, opened) = journal.map_err(|error| format!("its journal: {error}"))?;
@@ -104,7 +102,6 @@ impl TwinDaemon {
         self.disk.lose();
     }
 
-    /// Returns the target state of a plan.
     pub(crate) fn wanted(&self, plan: &Plan, phase: Option<&str>) -> Result<Wanted, String> {
         let Setup { modules, switches, .. } = &self.setup;
         let wanted = desired::wanted(plan, phase, modules, switches, &Fabric::new());
@@ -130,7 +127,6 @@ impl TwinDaemon {
         self.journal.as_ref().map_or(0, Journal::length)
     }
 
-    /// Handles events and executes everything that is due.
     pub(crate) fn turn(&mut self, now: SimTime, events: Vec<Event>) -> Turn {
         let mut turn = Turn::default();
         let Some(control) = &mut self.control else { return turn };

@@ -24,7 +24,6 @@ pub(crate) struct Judge {
     pub(crate) committed: Vec<Fabric>,
     /// Changes that were not committed and have not yet been checked against the light.
     pub(crate) undone: Vec<Fabric>,
-    /// The open change and its start.
     open: Option<(Txn, SimTime)>,
     /// Devices whose last operation has an unknown outcome and that have not been read since then.
     unknown: BTreeSet<DeviceName>,

@@ -22,7 +22,6 @@ pub(crate) struct TwinDevice {
     to_free: SimTime,
     from_free: SimTime,
     pub(crate) bytes: u64,
-    /// Last known path of a transceiver.
     pub(crate) light: Option<Path>,
     /// Last known connections through an optical switch, as pairs of ingress and egress port.
     pub(crate) passes: Vec<(u16, u16)>,

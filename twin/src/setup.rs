@@ -105,7 +105,6 @@ pub(crate) fn bundles(fabric: &Fabric) -> Vec<BundleId> {
         .collect()
 }
 
-/// Builds the inventory that the daemon would build from its configuration.
 pub(crate) fn inventory(fabric: &Fabric, daemon: &DaemonSetup) -> (Inventory, Setup) {
     let mut inventory = Inventory {
         devices: BTreeMap::new(),

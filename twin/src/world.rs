@@ -38,7 +38,6 @@ enum WorldEvent {
     FromDevice(Line, Option<Vec<u8>>),
     Tend(usize),
     Turn,
-    /// The light of a device has settled.
     Rests(usize),
     /// A job's phase request arrives at the daemon.
     Asks(u64),
@@ -68,7 +67,6 @@ pub struct World {
     /// Number of phase requests, and how many of them were lit, kept or missed.
     phases: PhaseCounts,
     active: Vec<(RackSlot, DeviceFault)>,
-    /// Every part that failed in this run.
     broken: BTreeSet<Part>,
     /// Whether a fault has started that the daemon has not yet handled.
     is_watched: bool,

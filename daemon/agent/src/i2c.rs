@@ -11,9 +11,7 @@ use lightloom_firmware_api::cmis::RegisterAddress;
 
 use crate::memory::{BusError, ModuleMemory, POLL};
 
-/// Transfer size that every module supports.
 const TRANSFER_BYTES_MAX: usize = 8;
-/// Bank select register, followed by page select.
 const BANK_SELECT: u8 = 126;
 /// Longest hold-off: 80 ms for non-volatile memory, with a margin.
 const HOLD_OFF_MAX: Duration = Duration::from_millis(120);

@@ -23,7 +23,6 @@ pub trait ModuleMemory: Send {
 
 pub(crate) const POLL: Duration = Duration::from_millis(1);
 
-/// Waits for the end of the command and returns the reply's payload.
 pub fn command(
     memory: &mut dyn ModuleMemory,
     id: u16,

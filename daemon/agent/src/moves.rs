@@ -21,7 +21,6 @@ pub struct BegunMove {
     pub module: String,
     pub serial: String,
     pub transaction: u32,
-    /// The groups that move, and the path codes of all groups.
     groups: u8,
     paths: [u8; GROUPS_MAX],
 }

@@ -178,7 +178,6 @@ impl DaemonLine {
 
 enum HeardFrame {
     Request(AskedFrame),
-    /// The event with this number has arrived.
     Acknowledgement(u16),
 }
 

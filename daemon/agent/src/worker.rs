@@ -59,7 +59,6 @@ struct ModuleJob {
 
 enum ModuleTask {
     Answer(AskedFrame),
-    /// The event with this number has arrived.
     Acknowledge(u16),
 }
 

@@ -39,7 +39,6 @@ pub enum Mode {
 pub struct Known<'a> {
     pub sharing: Sharing,
     pub owned: &'a Positions,
-    /// The slots that a probe set last, which carry no circuit.
     pub probed: &'a BTreeSet<Slot>,
     pub observed: Option<&'a Observation>,
     pub trouble: Option<&'a str>,
@@ -86,7 +85,6 @@ fn or_update(helps: bool) -> &'static str {
     if helps { ", or apply with `--mode update`" } else { "" }
 }
 
-/// The command that reconciles journal and device.
 fn remedy(owned: Position, adopt: &str) -> String {
     match owned.is_dark() {
         true => format!("adopt its light with `lightloom ctl adopt {adopt}`"),

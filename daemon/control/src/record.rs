@@ -16,7 +16,6 @@ use crate::state::{DeviceName, Fabric, Micros, Now, Slot, Txn};
 #[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord, Serialize, Deserialize)]
 pub struct Asked {
     pub actor: Actor,
-    /// The request id, chosen by the client.
     pub request: String,
     /// SHA-256 of the request, so that one id cannot mean two requests.
     pub digest: String,
@@ -35,7 +34,6 @@ pub enum Cause {
     Drift,
     /// Moves a device that did not answer in this transaction to its positions.
     Owed(Txn),
-    /// Undoes a late command of this transaction.
     Late(Txn),
     Probe,
 }

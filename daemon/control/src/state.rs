@@ -174,7 +174,6 @@ pub enum Shut {
     /// Its transmitters are off and its data paths active: an operator shut the port down.
     TxDisabled,
     NotActivated,
-    /// The switch has given up the alignment.
     Failed,
 }
 
@@ -251,7 +250,6 @@ pub enum Op {
 pub enum Outcome {
     /// The device reports success; for `Observe` and `Arm` with its reading.
     Done(Option<Observation>),
-    /// The device refused and reports that nothing changed.
     Refused(String),
     /// The device reports a failed attempt; its state must be read.
     Failed(String),

@@ -38,7 +38,6 @@ pub fn read(path: &Path) -> anyhow::Result<Option<Key>> {
         .with_context(|| format!("{shown} is not a key of 64 hex digits: restore it from a backup"))
 }
 
-/// Returns the key, and whether it was created.
 pub fn read_or_make(path: &Path) -> anyhow::Result<(Key, bool)> {
     if let Some(key) = read(path)? {
         return Ok((key, false));

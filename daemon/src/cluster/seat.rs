@@ -60,7 +60,6 @@ impl StandbyNews {
 #[derive(Clone, Debug)]
 pub struct ClusterIdentity {
     pub fabric: String,
-    /// Number of devices, and a digest of the device names.
     pub devices: String,
 }
 

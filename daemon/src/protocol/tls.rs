@@ -39,7 +39,6 @@ pub fn private_key(path: &Path) -> anyhow::Result<PrivateKeyDer<'static>> {
         .with_context(|| format!("{} has no private key", path.display()))
 }
 
-/// The client certificate is optional.
 pub fn client(
     authorities: RootCertStore,
     identity: Option<(Vec<CertificateDer<'static>>, PrivateKeyDer<'static>)>,

@@ -94,7 +94,6 @@ fn rejects_daemon_file_with_modules_outside_the_fabric() {
     }
 }
 
-/// A management inventory with unknown names is reported by line, with what to write.
 #[test]
 fn rejects_management_inventory_with_unknown_names() {
     let folder = tempfile::tempdir().unwrap();

@@ -36,7 +36,6 @@ fn apply(socket: &Path, id: &str, shift: u32) -> (u16, String) {
     (code, String::from_utf8_lossy(&body).into_owned())
 }
 
-/// Makes this number of changes and waits for each.
 fn change(socket: &Path, name: &str, times: u32) {
     for number in 0..times {
         let (code, answer) = apply(socket, &format!("{name}{number}"), number % 2);

@@ -299,7 +299,6 @@ fn journal_is_rewritten_in_place_after_a_failed_write() {
     }
 }
 
-/// A plan edited by hand, with new journal hashes.
 #[test]
 fn plan_record_with_wrong_digest_is_damage() {
     let installed = ring(8, 2).1.installed.unwrap();

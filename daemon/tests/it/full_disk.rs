@@ -13,7 +13,6 @@ use serde_json::Value;
 struct Daemon {
     process: Child,
     socket: PathBuf,
-    /// The daemon's folder as seen from outside its namespace.
     state: PathBuf,
 }
 

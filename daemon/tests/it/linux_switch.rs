@@ -70,7 +70,6 @@ fn drives_the_kernel_inside_a_namespace() {
     });
 }
 
-/// The node's links are down when each of them lacks a carrier.
 async fn nodes_without_a_link() {
     let pair = |n: u32| json!([format!("nic{n}"), format!("host{n}")]);
     let link = |n: u32, node: &str| json!({"name": format!("nic{n}"), "node": node});

@@ -22,8 +22,6 @@ fn committed_openapi_document_is_current() {
     );
 }
 
-/// Every response has a description and a schema, as the specification requires, and every answer
-/// of the controller is in the document.
 #[test]
 fn every_response_has_a_description_and_a_schema() {
     let document: Value = serde_json::from_str(&lightloom_daemon::api::openapi()).unwrap();
@@ -74,7 +72,6 @@ fn every_response_has_a_description_and_a_schema() {
     assert_eq!(tags, written);
 }
 
-/// The specification's own validator accepts the document.
 #[test]
 fn openapi_validator_accepts_the_document() {
     let file = concat!(env!("CARGO_MANIFEST_DIR"), "/openapi.json");

@@ -213,7 +213,6 @@ impl Bench {
         self.ask("bob", Request::Rollback(Rollback { txn, around, ..Rollback::default() }));
     }
 
-    /// Bypasses one of the plan's modules, which is silent and left out.
     fn bypass(&mut self, leave_out: usize, position: u32, count: usize) {
         let ledger = self.controller.ledger();
         let modules = ledger.plan_devices.iter().filter(|name| name.as_str().starts_with('n'));

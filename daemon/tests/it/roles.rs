@@ -134,7 +134,6 @@ fn file(folder: &Path, clients: &[(Role, String)]) -> String {
     )
 }
 
-/// A daemon behind mutual TLS, and its clients.
 struct Door {
     folder: tempfile::TempDir,
     clients: Vec<(Role, TlsConnector)>,
@@ -209,7 +208,6 @@ fn on_a_runtime(test: impl Future<Output = ()>) {
     tokio::runtime::Builder::new_current_thread().enable_all().build().unwrap().block_on(test);
 }
 
-/// The matrix has every verb of the published API.
 #[test]
 fn s10_role_matrix_covers_every_api_verb() {
     let document: serde_json::Value = serde_json::from_str(&api::openapi()).unwrap();
@@ -256,7 +254,6 @@ fn s10_every_verb_requires_its_role_and_is_audited() {
     });
 }
 
-/// No path leads out of the API or around a role.
 #[test]
 fn s10_no_path_bypasses_the_roles() {
     const PATHS: [&str; 10] = [
@@ -308,7 +305,6 @@ fn s10_replayed_request_acts_once_and_requires_its_role() {
     });
 }
 
-/// Waits until the other side closes the connection.
 async fn until_closed(stream: &mut (impl AsyncReadExt + Unpin), since: Instant) -> Duration {
     let mut bytes = [0; 256];
     while stream.read(&mut bytes).await.is_ok_and(|count| count > 0) {}

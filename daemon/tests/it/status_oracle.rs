@@ -59,7 +59,6 @@ impl Week {
         Self { world, rng, plan, gone, requests: 0, trail }
     }
 
-    /// Returns a week with everything adopted and the plan on the devices.
     fn planned(seed: u64) -> Self {
         let mut week = Self::begin(seed);
         week.adopt(week.all(), false);
@@ -256,7 +255,6 @@ impl Week {
     }
 }
 
-/// The true state, independent of the daemon's reports.
 struct Oracle {
     stated: BTreeMap<String, u32>,
     /// Devices whose position differs from the plan's, or from the last set or adopted one.
@@ -491,7 +489,6 @@ fn leads_nowhere(week: &mut Week) -> Option<String> {
     }
 }
 
-/// Power is restored first; then the commands are run.
 #[test]
 fn suggested_commands_restore_a_healthy_status() {
     let mut wrong = Vec::new();

@@ -59,7 +59,6 @@ struct Ring {
     queue: BinaryHeap<Reverse<(Micros, u64, Happening)>>,
     outcomes: BTreeMap<u64, Outcome>,
     stands: BTreeMap<DeviceName, Positions>,
-    /// When dead modules and cut fibres (at each end) return.
     dead: BTreeMap<DeviceName, Micros>,
     cut: BTreeSet<FibreEnd>,
     said_down: BTreeSet<DeviceName>,
@@ -393,7 +392,6 @@ fn covers(part: &Part, bundle: BundleId) -> bool {
     }
 }
 
-/// Draws a working part to break.
 fn pick(ring: &Ring, rng: &mut Stream) -> Part {
     let node = NodeId(rng.random_range(0..NODES));
     let bundle = BundleId { node, bundle: rng.random_range(0..2) };

@@ -23,7 +23,6 @@ assert spans and all(s.start_time_unix_nano <= s.end_time_unix_nano for s in spa
 print(len(spans))
 ";
 
-/// Serves a collector that keeps every posted body.
 fn collector() -> (String, Arc<Mutex<Vec<Value>>>) {
     let listener = TcpListener::bind("127.0.0.1:0").unwrap();
     let address = listener.local_addr().unwrap().to_string();

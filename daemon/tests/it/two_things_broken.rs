@@ -126,7 +126,6 @@ fn cut_while_unconfirmed(seed: u64) -> World {
     world
 }
 
-/// Returns which of the two fibres is dark, from the modules' positions.
 fn dark(world: &World) -> Vec<&'static str> {
     let lit = |node| world.devices[&module(node)].positions[&SLOT] == Position(1);
     let fibres = [("n0/b0.1", [0, 1]), ("n2/b0.1", [2, 3])];
@@ -203,7 +202,6 @@ fn rolled_back_bypass_counts_once_against_the_hourly_limit() {
     assert_eq!(spent(&world), 2);
 }
 
-/// Suggestions for a device that needs an operator are accepted, and other actions are refused.
 #[test]
 fn suggests_only_acceptable_actions() {
     let adopts = |world: &mut World, id: &str| {

@@ -44,7 +44,6 @@ pub struct Shift {
 }
 
 impl Exchange {
-    /// Returns the partner of a rank at this distance.
     #[must_use]
     pub fn partner(self, rank: usize, distance: usize, ranks: usize) -> usize {
         match self {

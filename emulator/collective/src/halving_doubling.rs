@@ -13,7 +13,6 @@ use super::{CollectiveError, CollectiveKind, part_of};
 
 #[derive(Clone, Copy, Debug)]
 pub struct HalvingDoubling {
-    /// Number of ranks, a power of two.
     pub ranks: usize,
     /// Size of each rank's data before and after.
     pub size: Bytes,

@@ -19,7 +19,6 @@ use super::{CollectiveError, CollectiveKind, part_of};
 /// An all-reduce over groups of equal size. Ranks are numbered group by group.
 #[derive(Clone, Debug)]
 pub struct Hierarchical {
-    /// Number of ranks in each group.
     pub groups: Vec<usize>,
     /// Size of each rank's data before and after.
     pub size: Bytes,

@@ -76,16 +76,12 @@ impl CollectiveKind {
     }
 }
 
-/// A collective that cannot be scheduled.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 pub enum CollectiveError {
-    /// There are fewer than two ranks.
     #[error("a collective of {ranks} ranks: at least 2 are needed")]
     TooFewRanks { ranks: usize },
-    /// Recursive halving requires a power of two.
     #[error("{ranks} ranks: recursive halving needs a power of two")]
     NoPowerOfTwo { ranks: usize },
-    /// Groups of a hierarchical collective differ in size.
     #[error("group {group} has {ranks} ranks where the first has {expected}")]
     UnequalGroups { group: usize, ranks: usize, expected: usize },
 }

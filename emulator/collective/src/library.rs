@@ -28,7 +28,6 @@ const LAUNCH: [f64; 3] = [34e-6, 25e-6, 25e-6];
 const TREE_LAUNCH: f64 = 15e-6;
 /// Time of a step between the switches of two domains, in seconds.
 const TREE_STEP: f64 = 11.3e-6;
-/// Number of channels per tree.
 const CHANNELS: f64 = 16.0;
 /// Forwarding rate of one channel, in bytes per second.
 const CHANNEL_RATE: f64 = 2e9;
@@ -49,7 +48,6 @@ struct RingFill {
     switch_seconds: f64,
 }
 
-/// A GPU generation that the library distinguishes.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize)]
 #[serde(rename_all = "kebab-case")]
 pub enum Generation {
@@ -110,17 +108,14 @@ impl Shape {
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "kebab-case")]
 pub enum Algorithm {
-    /// One ring through all ranks per channel.
     Ring,
     /// Two binary trees over domains, with a chain inside each.
     Tree,
-    /// The domain's switch adds and copies.
     Nvls,
     /// NVLS inside domains, two binary trees between domains.
     NvlsTree,
     /// NVLS inside domains, with additions in the network's switches between domains.
     Sharp,
-    /// Each rank sends to each other rank.
     Pairwise,
 }
 
@@ -233,7 +228,6 @@ impl Hops {
         self.ranks as f64 / self.domains as f64
     }
 
-    /// Returns the slowest rate on a ring.
     fn slowest(&self) -> f64 {
         let [domain, card] = self.rates;
         if self.domains == 1 {
@@ -360,7 +354,6 @@ impl Site {
         let rates = [self.lanes() * domain, self.card_rate * card];
         Hops { ranks: self.ranks, domains: self.domains, steps, rates }
     }
-    /// Returns the slowest rate on a channel.
     fn slowest(&self, share: f64) -> f64 {
         self.hops([0.0; 2], [1.0, share]).slowest()
     }

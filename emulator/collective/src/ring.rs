@@ -40,7 +40,6 @@ impl Directions {
 pub struct Ring {
     pub kind: CollectiveKind,
     pub ranks: usize,
-    /// Size as defined in the crate documentation.
     pub size: Bytes,
     pub directions: Directions,
 }
@@ -51,7 +50,6 @@ impl Ring {
         let once = self.ranks as u32 - 1;
         if self.kind == CollectiveKind::AllReduce { 2 * once } else { once }
     }
-    /// Returns the size of the piece sent per step and direction.
     fn piece(&self) -> Bytes {
         part_of(self.size, self.ranks as u64 * self.directions.count())
     }

@@ -50,7 +50,6 @@ pub struct Sending {
     pub awaits: Vec<Await>,
 }
 
-/// Time of one message of a sending on an idle network.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct MessageTime {
     /// From the start of sending until the message has fully arrived.
@@ -66,13 +65,11 @@ pub struct MessageTime {
 pub struct Schedule {
     pub kind: CollectiveKind,
     pub ranks: usize,
-    /// Size as defined in the crate documentation.
     pub size: Bytes,
     pub sendings: Vec<Sending>,
     pub(crate) form: TimeForm,
 }
 
-/// A closed form over the times of individual messages.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) enum TimeForm {
     /// The longest dependency chain through all sendings. Each sending must come after its

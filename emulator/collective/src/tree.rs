@@ -24,7 +24,6 @@ pub enum TreeOperation {
     AllReduce,
     /// All-reduce over two trees, with half of the data each.
     DoubleAllReduce,
-    /// From the root to all ranks, over one tree.
     Broadcast,
 }
 
@@ -33,7 +32,6 @@ pub struct Tree {
     pub operation: TreeOperation,
     /// Number of ranks. The middle rank is the root of the first tree.
     pub ranks: usize,
-    /// Size of each rank's data at the end.
     pub size: Bytes,
     pub pieces: u32,
 }

@@ -60,7 +60,6 @@ pub enum DeviceFault {
     RebootInCommit,
     /// The device silently violates this rule of the protocol.
     Misbehave(Misbehaviour),
-    /// Ends all faults. Their effects remain.
     Clear,
 }
 
@@ -166,7 +165,6 @@ impl fmt::Display for DeviceFault {
 pub(crate) struct LightFaults {
     pub(crate) dead: bool,
     pub(crate) unplugged: Option<u8>,
-    /// The external paths on which no light arrives, as bits.
     pub(crate) dark_paths: u16,
     pub(crate) all_stuck: bool,
     pub(crate) stuck_port: Option<u16>,

@@ -62,7 +62,6 @@ pub enum Port {
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Output {
     Bytes(Line, Vec<u8>),
-    /// Close the connection. Ignored on a serial line.
     Close(Line),
 }
 

@@ -8,7 +8,6 @@ use std::str::FromStr;
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub enum Family {
-    /// Switches with the OCP model, over gNMI.
     Gnmi,
     Scpi,
     /// Polatis-style switches, over TL1.

@@ -27,7 +27,6 @@ pub struct Optics {
     far_end_sends: [bool; 8],
     far_end_names: [Neighbour; 8],
     link_name: LinkName,
-    /// Fraction of the launched power that returns through the loopback.
     loopback_transmission: f64,
     transmitters: u8,
     power_on: Paths,

@@ -15,7 +15,6 @@ use std::collections::VecDeque;
 use lightloom_firmware_api::module::NotAcknowledged;
 use lightloom_units::{Picoseconds, SimTime};
 
-/// File size of a module with pages.
 pub const FILE_BYTES: u64 = 257 * HALF;
 const HALF: u64 = 128;
 const TIMEOUT: Picoseconds = Picoseconds::from_millis(25);

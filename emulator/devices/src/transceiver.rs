@@ -172,7 +172,6 @@ impl Transceiver {
         });
     }
 
-    /// Forges a fire report that claims success.
     fn forge(&self, frame: &[u8]) -> Option<Vec<u8>> {
         let mut forged = None;
         with_reply(frame, |original, reply| {
@@ -200,7 +199,6 @@ impl Transceiver {
     }
 }
 
-/// Returns the paths in the registers of the last arm request.
 fn wanted_paths(module: &Module<Optics>) -> Paths {
     use lightloom_firmware_api::cmis::page_b0;
     std::array::from_fn(|group| page_b0::wanted(group).get(module).unwrap_or(Path::DARK))

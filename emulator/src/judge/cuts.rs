@@ -70,7 +70,6 @@ impl Cuts {
     }
 }
 
-/// Returns a name for the hosts at these positions.
 fn name(substrate: &Substrate, places: &[u32]) -> String {
     let host = |place: u32| substrate.name(substrate.hosts[place as usize]);
     let (first, last) = (places[0], places[places.len() - 1]);
@@ -83,7 +82,6 @@ fn name(substrate: &Substrate, places: &[u32]) -> String {
     }
 }
 
-/// The links that workloads may use.
 struct Usable<'a> {
     substrate: &'a Substrate,
     /// The distance of each vertex to the nearest host, in links.
@@ -128,7 +126,6 @@ impl<'a> Usable<'a> {
         (0..self.tiers.len()).map(VertexId::from_index)
     }
 
-    /// Returns, for each tier, the connected sets of vertices below the next tier.
     fn below_tiers(&self) -> Vec<Vec<VertexId>> {
         let highest = self.tiers.iter().filter(|tier| **tier != u32::MAX).max().copied();
         let below = |tier: u32| self.together(move |at: u32| at <= tier);
@@ -161,7 +158,6 @@ impl<'a> Usable<'a> {
         sets
     }
 
-    /// Returns each switch with its hosts.
     fn around_switches(&self) -> Vec<Vec<VertexId>> {
         let around = |switch: VertexId| {
             let ends = self.links_from(switch).map(|link| self.substrate.network.link(link).to);

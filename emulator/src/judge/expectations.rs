@@ -196,7 +196,6 @@ fn step(outcome: &Outcome, pick: fn(&Percentiles) -> Picoseconds) -> f64 {
     took.map_or(f64::INFINITY, |took| took.0 as f64)
 }
 
-/// A fault that requires a restoration.
 struct Restorable {
     fault: usize,
     what: String,

@@ -23,7 +23,6 @@ use crate::run::RunLog;
 use crate::run::workload::{Job, Repetition};
 use crate::scenario::{FaultEvent, Traffic};
 
-/// The workloads of one run, with their ends.
 #[derive(Clone, Copy)]
 pub(super) struct WorkloadEnds<'a> {
     pub(super) jobs: &'a [Job],
@@ -46,7 +45,6 @@ pub(super) struct MovedFlow {
     pub(super) at: SimTime,
 }
 
-/// Two runs of the same workloads.
 pub(super) struct Compared<'a> {
     workloads: &'a [Traffic],
     cuts: Cuts,
@@ -63,7 +61,6 @@ impl<'a> Compared<'a> {
         Self { workloads: whole.traffic, cuts, here, calm, moved: moved(here, calm) }
     }
 
-    /// Returns one result for each repetition.
     pub(super) fn results(&self) -> Vec<WorkloadResult> {
         let mut results = Vec::new();
         for (place, job) in self.here.jobs.iter().enumerate() {
@@ -102,7 +99,6 @@ impl<'a> Compared<'a> {
         }
     }
 
-    /// Returns the flows attributed to each fault.
     pub(super) fn attributed(&self, ran: &Whole<'_>) -> Vec<Vec<MovedFlow>> {
         let links: Vec<Vec<LinkId>> = ran.start.events.iter().map(FaultEvent::links).collect();
         let logs = &ran.log.faults;
@@ -151,7 +147,6 @@ impl<'a> Compared<'a> {
         }
     }
 
-    /// Returns the hosts at the ends of these flows.
     pub(super) fn hosts_of(&self, moved: &[MovedFlow]) -> BTreeSet<VertexId> {
         let records = moved.iter().map(|moved| self.here.engine.record(moved.flow));
         records.flat_map(|record| [record.source, record.destination]).collect()

@@ -110,12 +110,10 @@ pub(super) fn moved(log: &RunLog, baseline: &RunLog) -> Vec<Option<SimTime>> {
     moved
 }
 
-/// Returns the step at a place of the program.
 fn at_place(steps: &[StepLog], place: usize) -> Option<&StepLog> {
     steps.binary_search_by_key(&place, |step| step.place).ok().map(|index| &steps[index])
 }
 
-/// The impact of a fault on groups.
 #[derive(Clone, Debug, Default)]
 pub(super) struct GroupImpact {
     pub(super) groups: Vec<GroupId>,

@@ -9,7 +9,6 @@ use super::account::Levels;
 use crate::outcome::JobLoss;
 use crate::run::workload::{StepBreakdown, TrainLog, TrainStepLog};
 
-/// Returns the losses of all jobs for each fault. A job with steps left has no losses.
 pub(super) fn of_faults(ran: &JudgedRun<'_>) -> Vec<Vec<JobLoss>> {
     let mut losses = vec![Vec::new(); ran.start.events.len()];
     for (log, calm) in ran.log.trained.iter().zip(&ran.baseline.trained) {

@@ -47,7 +47,6 @@ pub(super) fn results(ran: &JudgedRun<'_>) -> Vec<PhaseResult> {
     ran.log.phases.iter().enumerate().map(result).collect()
 }
 
-/// Returns the steps as sums over their phases.
 pub(super) fn steps(ran: &JudgedRun<'_>, phases: &[PhaseResult]) -> Vec<StepResult> {
     let circuits = ran.start.circuits.as_ref().zip(ran.scenario.phases);
     let Some((CircuitPlan { plan, .. }, run)) = circuits else { return Vec::new() };
@@ -71,7 +70,6 @@ pub(super) fn steps(ran: &JudgedRun<'_>, phases: &[PhaseResult]) -> Vec<StepResu
     (0..run.steps).map(step).collect()
 }
 
-/// Returns how the optical ports spent their time.
 pub(super) fn port_time(ran: &JudgedRun<'_>) -> Option<PortTime> {
     let all = (optical_ports(ran)? * ran.log.ended.0 as f64).max(1.0);
     Some(PortTime {

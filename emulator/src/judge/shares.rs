@@ -33,7 +33,6 @@ impl Share {
     }
 }
 
-/// Returns both shares over all workers of a run.
 pub(super) fn metrics(ran: &JudgedRun<'_>, traffic: Option<&Compared<'_>>) -> Metrics {
     let (mut up, mut useful) = (Share::default(), Share::default());
     if !ran.log.groups.is_empty() {
@@ -72,7 +71,6 @@ pub(super) fn optical_ports(ran: &JudgedRun<'_>) -> Option<f64> {
     (!ran.log.phases.is_empty()).then_some(ports as f64)
 }
 
-/// Returns the share of the hosts' time with a working cable.
 fn of_hosts(ran: &JudgedRun<'_>) -> Share {
     let ended = ran.log.ended;
     let whole = ended.0 as f64 * ran.start.substrate.hosts.len() as f64;

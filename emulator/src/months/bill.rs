@@ -64,7 +64,6 @@ pub struct BillRow {
     pub usd: Option<f64>,
 }
 
-/// Returns the factors of goodput as means over months.
 fn goodput(months: &[Month]) -> Goodput {
     let mean =
         |of: fn(&Month) -> f64| months.iter().map(of).sum::<f64>() / months.len().max(1) as f64;

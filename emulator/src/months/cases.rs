@@ -379,7 +379,6 @@ fn gpus_of_bill(scenario: &Scenario, start: &RunStart, trained: &[u32]) -> (u64,
     (gpus, u64::from(fabric.hbd.gpus_per_node()))
 }
 
-/// Returns the initial nodes of a job's replicas.
 fn replicas(trained: &TrainStep, start: &RunStart, step: Picoseconds) -> Replicas {
     let mut of_node = vec![Vec::new(); start.substrate.count(AnyPart::Node)];
     let ranks = start.plan.iter().flat_map(|plan| &plan.0.ranks);
@@ -480,7 +479,6 @@ fn loss(
     Some(JobLossSample { once: causes, slower: step - length(calm)? })
 }
 
-/// Returns an outage by stage, followed by the time that no stage covers.
 fn stages(fault: &FaultLog, outage: i128) -> Vec<(Cause, i128)> {
     let assumed = [
         (StageName::Detected, fault.detected),

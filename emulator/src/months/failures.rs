@@ -63,7 +63,6 @@ pub fn changes(
     Ok(changes)
 }
 
-/// Returns alternating failures and repairs of one part.
 fn of_part(
     rate: &FailureRate,
     place: usize,

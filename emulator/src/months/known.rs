@@ -23,7 +23,6 @@ pub struct LossesFrom {
     pub stand_in: bool,
 }
 
-/// Converts a loss to its form in documents.
 pub(super) fn written(job: &TrainedJob, loss: &JobLossSample) -> RunLoss {
     let part = |(cause, time): &(Cause, i128)| LossPart {
         cause: cause.key().to_owned(),

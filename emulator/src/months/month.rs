@@ -80,7 +80,6 @@ struct Out {
     alone: Vec<i128>,
 }
 
-/// All jobs of a table during a month.
 struct Cluster<'a> {
     table: &'a LossTable,
     jobs: Vec<Training<'a>>,

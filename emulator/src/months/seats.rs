@@ -9,7 +9,6 @@ use super::{Answer, LossTable, TrainedJob};
 /// The GPUs in one node, identified by their job and replicas.
 type Seat = (usize, Vec<u32>);
 
-/// A replica that its job leaves out.
 #[derive(Clone, Copy, Debug)]
 struct LeftOut {
     /// The number of seats without a node.
@@ -109,7 +108,6 @@ impl Seats {
         ready.into_iter().map(|(job, _)| job).collect()
     }
 
-    /// Restarts a job with every replica that has its nodes.
     pub(super) fn begins_again(&mut self, job: usize) {
         self.left_out.retain(|(of, _), out| *of != job || out.vacant > 0);
     }

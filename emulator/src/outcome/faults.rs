@@ -301,7 +301,6 @@ fn what_happened<const N: usize>(
     f.write_str(&if parts.is_empty() { nothing.to_owned() } else { parts.join(", ") })
 }
 
-/// Formats a number with its noun.
 fn count(number: u64, one: &str, many: &str) -> String {
     format!("{number} {}", if number == 1 { one } else { many })
 }

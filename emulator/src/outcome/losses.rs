@@ -91,7 +91,6 @@ impl JobLoss {
     }
 }
 
-/// Writes one line: the delay and its causes.
 impl fmt::Display for JobLoss {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         let gpu_seconds = self.gpu_hours() * 3600.0;

@@ -16,10 +16,8 @@ use super::log::{FaultLog, RunLog};
 use crate::scenario::{Effect, FaultEvent, Prior};
 use crate::substrate::{Members, Substrate};
 
-/// The owner of a timer or batch.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Owner {
-    /// The fault injector.
     Faults,
     /// A control plane, by index.
     Control(usize),
@@ -27,7 +25,6 @@ pub(crate) enum Owner {
     Workload(usize),
 }
 
-/// The effect of a new plan on one group.
 #[derive(Clone, Debug)]
 pub(crate) struct GroupMove {
     pub(crate) group: usize,
@@ -35,14 +32,12 @@ pub(crate) struct GroupMove {
     pub(crate) members: Option<Members>,
     /// Whether the group is newly formed and takes up work.
     pub(crate) is_formed: bool,
-    /// When all transceivers of the group have light.
     pub(crate) resumes: SimTime,
 }
 
 /// A change by one part of a run to which other parts may react.
 #[derive(Clone, Debug)]
 pub(crate) enum Notice {
-    /// A new plan moves groups.
     Groups(Vec<GroupMove>),
     /// Flows that had no path may have one now.
     Routes,
@@ -61,11 +56,9 @@ pub(crate) enum Notice {
     ChangeMissed,
     /// A program that sends traffic has new orders.
     Called,
-    /// Something that others may wait for is done.
     Done(Prior),
 }
 
-/// State shared by all parts of a run.
 pub(crate) struct Context<'a> {
     pub(crate) substrate: &'a Substrate,
     pub(crate) events: &'a [FaultEvent],
@@ -73,23 +66,18 @@ pub(crate) struct Context<'a> {
     pub(crate) faults: Vec<FaultLog>,
     pub(crate) active: Vec<bool>,
     pub(super) links: Links,
-    /// The circuits that carry traffic now.
     pub(crate) circuits_up: Vec<CrossConnect>,
     /// The number of active faults that keep the control plane down.
     pub(super) control_down: u32,
-    /// Whether a fault has ever begun.
     pub(super) is_disturbed: bool,
     acts: Vec<(Owner, u64)>,
     open_acts: usize,
     owners: BTreeMap<BatchId, Owner>,
     notices: VecDeque<Notice>,
-    /// Ranges of flows whose paths the network chooses.
     free_flows: Vec<Range<u32>>,
     /// Whether some flows of workloads have prescribed paths.
     pub(crate) has_fixed_flows: bool,
-    /// Time since which all cables of each host have been dark.
     pub(super) out_since: Vec<Option<SimTime>>,
-    /// Intervals during which a host was out of service.
     pub(super) out_of_service: Vec<(SimTime, SimTime)>,
 }
 
@@ -153,7 +141,6 @@ impl<'a> Context<'a> {
         self.owners.insert(batch, owner);
     }
 
-    /// Removes a batch for which no workload waits any more.
     pub(crate) fn disown(&mut self, batch: BatchId) {
         self.owners.remove(&batch);
     }
@@ -215,7 +202,6 @@ impl<'a> Context<'a> {
         self.flows().filter(is_hit).collect()
     }
 
-    /// Returns whether no fault has ever begun.
     pub(crate) fn is_calm(&self) -> bool {
         !self.is_disturbed
     }

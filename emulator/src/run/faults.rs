@@ -14,9 +14,7 @@ use crate::scenario::{Effect, When};
 #[derive(Clone, Copy)]
 enum FaultTimer {
     Begin,
-    /// A flapping part goes dark again.
     Goes,
-    /// A flapping part recovers.
     Comes,
     End,
 }
@@ -153,7 +151,6 @@ impl Context<'_> {
         !self.events[fault].planned().is_empty()
     }
 
-    /// Applies a fault to its links.
     fn apply(&mut self, fault: usize, links: &[LinkId]) {
         let effect = self.events[fault].effect;
         if let Effect::PauseStorm(priority) = effect {
@@ -168,7 +165,6 @@ impl Context<'_> {
         self.degrade(fault, links);
     }
 
-    /// Applies a fault's rate, losses or jitter to links.
     fn degrade(&mut self, fault: usize, links: &[LinkId]) {
         for link in links {
             let full = self.substrate.network.link(*link).spec.rate;

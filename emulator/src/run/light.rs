@@ -7,12 +7,9 @@ use rustc_hash::{FxHashMap, FxHashSet};
 
 use super::Context;
 
-/// The reasons why links are dark.
 #[derive(Default)]
 pub(super) struct Links {
-    /// Links that no transceiver or optical switch selects.
     unlit: FxHashSet<LinkId>,
-    /// The number of faults that keep each link dark.
     faulted: FxHashMap<LinkId, u32>,
 }
 
@@ -52,7 +49,6 @@ impl Context<'_> {
         self.refresh(&[link]);
     }
 
-    /// Sets the engine's links to their current state.
     fn refresh(&mut self, links: &[LinkId]) {
         for link in links {
             let change = if self.carries(*link) { LinkChange::Up } else { LinkChange::Down };
@@ -67,7 +63,6 @@ impl Context<'_> {
         }
     }
 
-    /// Turns links dark for a fault.
     pub(super) fn put_out(&mut self, links: &[LinkId]) {
         self.count_fault(links);
         self.refresh(links);

@@ -26,17 +26,12 @@ pub(crate) struct RunLog {
     pub(crate) stop: Option<Stop>,
     /// Unfinished work when the run was stopped.
     pub(crate) waiting: Vec<Waiting>,
-    /// One log for each fault.
     pub(crate) faults: Vec<FaultLog>,
-    /// One log for each group of a job.
     pub(crate) groups: Vec<GroupLog>,
-    /// For each job, the collectives between its groups.
     pub(crate) between: Vec<Vec<StepLog>>,
     /// Number of collectives in a job, with repetitions unrolled.
     pub(crate) program_length: usize,
-    /// One entry for each workload between hosts.
     pub(crate) jobs: Vec<Job>,
-    /// Training jobs.
     pub(crate) trained: Vec<TrainLog>,
     /// How often times of idle rings were reused.
     pub(crate) rings: RingCounts,
@@ -48,7 +43,6 @@ pub(crate) struct RunLog {
     /// Time that optical ports spent in changes, and dark because of faults.
     pub(crate) switching: u128,
     pub(crate) broken: u128,
-    /// Intervals during which a host was out of service.
     pub(crate) out_of_service: Vec<(SimTime, SimTime)>,
     /// The result of the shipped control plane. `None` if the control plane is modelled.
     pub(crate) daemon: Option<Box<DaemonResult>>,
@@ -92,7 +86,6 @@ impl RunLog {
     }
 }
 
-/// The effects of one fault.
 #[derive(Clone, Debug, Default)]
 pub(crate) struct FaultLog {
     /// When it began. `None` if the run ended before.
@@ -103,7 +96,6 @@ pub(crate) struct FaultLog {
     pub(crate) replanned: Option<SimTime>,
     pub(crate) restored: Option<SimTime>,
     pub(crate) repaired: Option<SimTime>,
-    /// Whether its links are dark now.
     pub(super) out: bool,
     /// Opposite directions of its links, which routers do not use.
     pub(super) closed: Vec<LinkId>,
@@ -114,7 +106,6 @@ pub(crate) struct FaultLog {
     /// Groups whose links it hit, or that were moved because of it.
     pub(crate) groups: BTreeSet<usize>,
     pub(crate) gpus_lost: u64,
-    /// Flows of workloads on its links.
     pub(crate) flows_hit: Vec<FlowId>,
     /// Flows abandoned because of it.
     pub(crate) flows_given_up: Vec<FlowId>,
@@ -133,7 +124,6 @@ impl FaultLog {
         Self { at: event.at(), ..Self::default() }
     }
 
-    /// Returns the time from when it took effect to its restoration.
     pub(crate) fn took(&self) -> Option<Picoseconds> {
         Some(self.restored?.since(self.mattered?))
     }
@@ -143,14 +133,12 @@ impl FaultLog {
         self.repaired.or(self.restored).unwrap_or(SimTime(u64::MAX))
     }
 
-    /// Returns the recorded times.
     pub(super) fn times(&self) -> impl Iterator<Item = SimTime> + use<> {
         let began = self.mattered.and(self.at);
         [began, self.mattered, self.detected, self.replanned, self.restored].into_iter().flatten()
     }
 }
 
-/// The log of one phase of one step.
 #[derive(Clone, Debug, Default)]
 pub(crate) struct PhaseLog {
     pub(crate) start: SimTime,

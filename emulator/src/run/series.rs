@@ -80,7 +80,6 @@ fn rate(bytes: Bytes, time: Picoseconds) -> BitsPerSecond {
     BitsPerSecond((bytes.0 as f64 * 8.0 / time.as_secs_f64().max(1e-12)).round() as u64)
 }
 
-/// Samples all ports and flows at intervals.
 pub(super) struct Looker {
     looks: Looks,
     last: SimTime,
@@ -102,7 +101,6 @@ impl Looker {
         Self { looks, last, before, open, known: 0, series }
     }
 
-    /// Returns the time of the next sample.
     pub(super) fn next(&self) -> SimTime {
         self.last + self.looks.every
     }

@@ -33,7 +33,6 @@ pub(crate) use ring_time::RingCounts;
 pub use ring_time::{ReuseError, RingReuse};
 pub(crate) use train::{Circuits, StepBreakdown, TrainLog, TrainOrder, TrainStepLog, Trainings};
 
-/// A source of traffic.
 pub(crate) trait Workload {
     /// Begins, or sets a timer to begin later.
     fn begin(&mut self, context: &mut Context<'_>, me: Owner) -> Result<(), RunError>;

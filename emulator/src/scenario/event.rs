@@ -93,7 +93,6 @@ impl FaultEvent {
         self.effect.goes_dark() || self.effect == Effect::Stuck
     }
 
-    /// Returns the parts that a ring planner takes out of service.
     pub(crate) fn planned(&self) -> Vec<PlannedPart> {
         let parts = self.parts.iter().filter(|_| self.is_outage());
         parts.flat_map(|part| part.planned.iter().copied()).collect()
@@ -104,7 +103,6 @@ impl FaultEvent {
         self.effect.needs_daemon() || self.effect == Effect::Stuck && !self.planned().is_empty()
     }
 
-    /// Returns the ports of optical switches that it affects.
     pub(crate) fn ports(&self) -> impl Iterator<Item = OpticalPort> + '_ {
         self.parts.iter().flat_map(|part| part.ports.iter().copied())
     }
@@ -114,7 +112,6 @@ impl FaultEvent {
         in_order(self.parts.iter().flat_map(|part| part.links.iter().copied()))
     }
 
-    /// Returns its links that end at a host interface.
     pub(crate) fn interfaces(&self) -> Vec<LinkId> {
         in_order(self.parts.iter().flat_map(|part| part.interfaces.iter().copied()))
     }

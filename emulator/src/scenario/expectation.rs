@@ -133,7 +133,6 @@ figures! {
     BusBandwidth = "bus_bandwidth",
 }
 
-/// Prerequisite for a figure to be meaningful.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Needs {
     Nothing,
@@ -144,7 +143,6 @@ pub(crate) enum Needs {
 }
 
 impl Figure {
-    /// Returns the prerequisite for the figure to be meaningful.
     pub(crate) const fn needs(self) -> Needs {
         match self {
             Self::WasteRatio | Self::CrossTorShare | Self::GpusUsed => Needs::Plan,

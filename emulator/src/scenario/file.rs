@@ -409,7 +409,6 @@ fn lower_phases(raw: &PhasesFile, file: &ScenarioFile) -> PhaseRun {
     PhaseRun { steps: raw.steps, in_flight: raw.in_flight, scale }
 }
 
-/// Returns the prerequisites of the first phase.
 fn lower_phases_after(
     raw: &ScenarioFile,
     collectives: &[Collective],
@@ -419,7 +418,6 @@ fn lower_phases_after(
     traffic::lower_after(after, (&raw.traffic, collectives), "/phases", check)
 }
 
-/// Returns the properties of a scenario to which expectations can refer.
 fn ground<'a>(raw: &ScenarioFile, scenario: &'a Scenario, start: &RunStart) -> Ground<'a> {
     let between = scenario.collectives.iter().filter(|one| one.kind.is_between_groups());
     let mut priorities: BTreeSet<u8> = between.map(|one| one.priority).collect();
@@ -454,7 +452,6 @@ fn ground<'a>(raw: &ScenarioFile, scenario: &'a Scenario, start: &RunStart) -> G
     }
 }
 
-/// Returns the parts that exist in the fabric. The others have already been reported.
 fn existing(broken: &[Part], fabric: &Fabric, check: &mut Check<'_>) -> Vec<Part> {
     let mut parts = Vec::new();
     for (index, part) in broken.iter().enumerate() {
@@ -468,7 +465,6 @@ fn existing(broken: &[Part], fabric: &Fabric, check: &mut Check<'_>) -> Vec<Part
     parts
 }
 
-/// Keys on which the first plan depends.
 const PLANNED_FROM: [&str; 4] = ["/on", "/broken", "/broken_by", "/replay"];
 
 /// Plans the initial state of the fabric. Faults during the run are left out because they may
@@ -508,7 +504,6 @@ fn require_plan(base: &Scenario, raw: &ScenarioFile, check: &mut Check<'_>) -> O
     }
 }
 
-/// Checks that the named groups are in the plan.
 fn require_groups(start: &RunStart, raw: &[String], check: &mut Check<'_>) {
     let groups = start.groups();
     for (index, sentence) in raw.iter().enumerate() {

@@ -116,7 +116,6 @@ impl CsvCell<'_> {
     }
 }
 
-/// Parses a flow and returns its optional cells.
 fn row<'a>(
     file: &'a str,
     number: u32,

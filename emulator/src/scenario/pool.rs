@@ -45,7 +45,6 @@ impl Default for Rollout {
     }
 }
 
-/// Returns the mapping of the trainer as a training job, with one sample per micro-batch.
 pub(super) fn trainer_of(rl: &RlFile) -> MappingFile {
     let data = (rl.trainer_gpus / (rl.tp * rl.pp).max(1)).max(1);
     MappingFile {

@@ -34,7 +34,6 @@ pub struct RunStart {
     /// The plan as read back for the fabric, and the checker's verdict. `None` on a network defined
     /// in the scenario.
     pub plan: Option<Arc<(Plan, Verdict)>>,
-    /// Its groups and paths.
     pub(crate) layout: Option<Layout>,
     /// Its circuits and their traffic. `None` if no job has phases over circuits.
     pub circuits: Option<CircuitPlan>,
@@ -304,7 +303,6 @@ fn circuits_of(
     Ok((!phases.is_empty()).then_some(CircuitPlan { plan, phases, floor: fabric.floor }))
 }
 
-/// Draws the declared faults with the seed.
 fn drawn(
     scenario: &Scenario,
     substrate: &Substrate,
@@ -332,7 +330,6 @@ fn outages(scenario: &Scenario, substrate: &Substrate) -> Result<Vec<FaultEvent>
     Ok(outages.into_iter().map(|outage| event(outage, parts(outage.node))).collect())
 }
 
-/// Returns the fault that an outage in a trace causes in these parts of a node.
 fn event(outage: Outage, parts: Vec<NetworkPart>) -> FaultEvent {
     let Outage { at, repaired_at, from_start, .. } = outage;
     let lasts = repaired_at.map(|repaired: SimTime| repaired.since(at));

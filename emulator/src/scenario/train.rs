@@ -235,7 +235,6 @@ impl TrainStep {
     }
 }
 
-/// Returns the number of ranks that a job has in a dimension.
 fn count(plan: &Plan, job: u32, of: fn(&Rank) -> u32) -> u32 {
     let own = plan.ranks.iter().filter(|rank| rank.job == Some(job));
     own.map(of).max().map_or(0, |last| last + 1)
@@ -288,7 +287,6 @@ fn prepared(train: &Train, model: &Model, raw: &MappingFile) -> Result<Prepared,
     request.prepare().map_err(|error| TrainError::Constants(error.to_string()))
 }
 
-/// Returns the constants of a step with this mapping.
 fn calibration_of(whole: Calibration, raw: &MappingFile, fabric: &Fabric) -> Calibration {
     let mut calibration = whole;
     let (network, software) = (&mut calibration.network, &mut calibration.software);
@@ -302,7 +300,6 @@ fn calibration_of(whole: Calibration, raw: &MappingFile, fabric: &Fabric) -> Cal
     calibration
 }
 
-/// Refuses schedules that have no task graph.
 fn refuse_schedule(
     train: &Train,
     mapping: &Mapping,

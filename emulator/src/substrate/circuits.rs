@@ -30,7 +30,6 @@ const FIBRE_DELAY: Picoseconds = Picoseconds::from_micros(1);
 /// Nominal uplink rate, in bit/s, of a leaf without uplinks. No plan uses it.
 const NO_RATE: f64 = 1.0;
 
-/// One hop of a flow's path.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub(crate) struct LaneHop {
     pub(crate) from: usize,
@@ -54,7 +53,6 @@ pub struct OpticalCircuits {
     hosts: Vec<VertexId>,
     leaves: Vec<VertexId>,
     core: Option<VertexId>,
-    /// The link up from each leaf's hosts.
     interfaces: Vec<LinkId>,
     /// The link from each leaf into the core. Empty without a core.
     uplinks: Vec<LinkId>,
@@ -68,7 +66,6 @@ fn cable(rate: f64, delay: Picoseconds, plane: Plane, switches: &PacketSwitches)
 }
 
 impl OpticalCircuits {
-    /// Adds hosts, leaves and the core.
     pub(super) fn lay(
         network: &ReconfigurableFatTree,
         switches: &PacketSwitches,
@@ -101,7 +98,6 @@ impl OpticalCircuits {
         }
     }
 
-    /// Adds a link for each circuit.
     pub(super) fn add_circuits(
         &mut self,
         switches: &PacketSwitches,
@@ -138,7 +134,6 @@ impl OpticalCircuits {
         self.hosts[leaf]
     }
 
-    /// Returns both directions between a leaf and its hosts.
     pub(crate) fn interface(&self, leaf: LeafId) -> [LinkId; 2] {
         both_ways(self.interfaces[leaf.index()])
     }
@@ -147,7 +142,6 @@ impl OpticalCircuits {
         !self.uplinks.is_empty()
     }
 
-    /// Returns both directions of a circuit.
     pub(crate) fn links(&self, circuit: &CrossConnect) -> [LinkId; 2] {
         both_ways(self.circuits[circuit])
     }
@@ -157,7 +151,6 @@ impl OpticalCircuits {
         self.circuits.keys()
     }
 
-    /// Returns the circuit of a link.
     pub(super) fn circuit_of(&self, link: LinkId) -> Option<&CrossConnect> {
         self.by_cable.get(&LinkId(link.0 & !1))
     }
@@ -170,7 +163,6 @@ impl OpticalCircuits {
         hosts.or_else(leaves).or_else(core)
     }
 
-    /// Returns the links of one hop.
     pub(crate) fn links_of(&self, hop: &LaneHop) -> Vec<LinkId> {
         match hop.lane {
             Lane::Core => vec![self.uplinks[hop.from], self.uplinks[hop.to].reverse()],

@@ -15,7 +15,6 @@ use super::{DCN, HBD, Substrate};
 #[derive(Clone, Debug)]
 pub struct Domains {
     ring_of: Vec<Option<u32>>,
-    /// The domain switch of each rank.
     domain_of: Vec<Option<u32>>,
     /// Delays of the cables of a step, inside a domain and between domains.
     pub(crate) cables: [Picoseconds; 2],
@@ -59,7 +58,6 @@ impl Domains {
         self.domain_of.get(rank as usize).copied().flatten()
     }
 
-    /// Returns the rings whose links a collective uses.
     pub(crate) fn rings_under(&self, work: &TaskWork) -> Vec<u32> {
         let ends;
         let ranks: &[u32] = match work {
@@ -82,7 +80,6 @@ impl Domains {
     }
 }
 
-/// Returns the network of a machine, and its ranks as hosts.
 fn lay_out(machine: &Machine) -> Result<(Network, Vec<VertexId>), NetworkError> {
     let mut builder = NetworkBuilder::new();
     let hosts: Vec<VertexId> = (0..machine.ranks).map(|_| builder.add(VertexRole::Host)).collect();

@@ -251,7 +251,6 @@ impl Substrate {
         NetworkPart { name: name.to_owned(), links, interfaces, ..NetworkPart::default() }
     }
 
-    /// Returns a host or a switch as a part.
     fn vertex_part(&self, name: &str, vertex: VertexId) -> NetworkPart {
         let host = self.place_of(vertex);
         let nodes = self.rings.iter().flat_map(|rings| match rings.gpu(vertex) {
@@ -281,12 +280,10 @@ impl Substrate {
         part.name = format!("{} towards {end}", part.name);
     }
 
-    /// Returns the names of the ends of a part's links.
     pub(crate) fn ends_of(&self, part: &NetworkPart) -> BTreeSet<&str> {
         part.links.iter().map(|link| self.name(self.network.link(*link).to)).collect()
     }
 
-    /// Returns a switch and its hosts, which fail together.
     fn rack(&self, switch: VertexId) -> NetworkPart {
         let ends = self.network.outgoing(switch).iter().map(|link| self.network.link(*link).to);
         let hosts: Vec<VertexId> = ends.filter(|end| self.place_of(*end).is_some()).collect();
@@ -299,7 +296,6 @@ impl Substrate {
         NetworkPart { planned: nodes.into_iter().map(PlannedPart::Node).collect(), hosts, ..part }
     }
 
-    /// Returns all switches and cables of one of several planes.
     fn plane(&self, text: &str, number: u8) -> Result<NetworkPart, NoSuchPart> {
         let links = self.network.links();
         let last = links.iter().map(|link| link.spec.plane.0).max().unwrap_or(0);

@@ -41,14 +41,12 @@ pub enum Carrier {
 pub struct RingCables {
     pub(super) fabric: Arc<Fabric>,
     carriers: Vec<Carrier>,
-    /// The vertex of each top-of-rack switch.
     pub(super) tors: Vec<VertexId>,
     /// The switch that joins the GPUs of each island.
     pub(super) islands: Vec<VertexId>,
     /// The vertex of each GPU, in order of nodes and then of GPUs in a node.
     pub(super) gpus: Vec<VertexId>,
     gpus_per_node: u8,
-    /// The ring edge from each GPU to the next GPU in its node.
     ring_edges: Vec<LinkId>,
     /// Every fibre with its two cables (one between the lower halves, one between the upper
     /// halves), each from the lower end to the higher.

@@ -71,7 +71,6 @@ pub struct CableGraph {
     pub circuits: Vec<Vec<usize>>,
 }
 
-/// The hosts and other parts of a built shape.
 #[derive(Default)]
 struct LaidShape {
     hosts: Vec<VertexId>,
@@ -137,10 +136,8 @@ impl Substrate {
     }
 }
 
-/// Link classes by the roles of both ends.
 const CLASSES: [&str; 4] = ["host-host", "host-switch", "switch-host", "switch-switch"];
 
-/// Returns the class of each link, and the names of the classes.
 pub(super) fn classes_by_role(network: &Network) -> (Vec<u8>, &'static [&'static str]) {
     let is_switch = |at| u8::from(network.role(at) == VertexRole::Switch);
     let class = |link: &Link| is_switch(link.from) * 2 + is_switch(link.to);

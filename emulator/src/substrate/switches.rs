@@ -35,7 +35,6 @@ impl Default for PacketSwitches {
 }
 
 impl PacketSwitches {
-    /// Returns the engine settings for these switches, with defaults for the rest.
     pub(crate) fn settings(&self) -> EngineSettings {
         let Self { queueing, marking, switching, .. } = *self;
         EngineSettings { queueing, marking, switching, ..EngineSettings::default() }

@@ -44,7 +44,6 @@ pub struct Recoveries {
     pub worst_seed: Option<Seed>,
 }
 
-/// Returns the kind of a part as one word.
 fn part(name: &str) -> &'static str {
     match name.parse::<Part>() {
         _ if name == "control" => "daemon",

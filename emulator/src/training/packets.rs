@@ -118,7 +118,6 @@ pub enum Prove {
     Reuse,
 }
 
-/// The part of a job that fits the budget.
 struct JobExcerpt(OwnedJob);
 
 impl JobExcerpt {
@@ -388,7 +387,6 @@ fn cut_tasks(work: &StepWork) -> f64 {
     lanes * work.micro_batches as f64 * f64::from(work.layer_count()) * of_layer
 }
 
-/// Returns the packet-hops of all collectives on rings.
 fn hops_without_reuse(graph: &TaskGraph, machine: &Machine) -> f64 {
     let rings = graph.tasks().iter().filter_map(|task| match &task.work {
         TaskWork::Ring { ring, bytes, .. } => {

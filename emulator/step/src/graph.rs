@@ -26,7 +26,6 @@ pub enum TaskWork {
         rank: u32,
         took: Picoseconds,
     },
-    /// A collective on a ring of the high-bandwidth domain.
     Ring {
         kind: CollectiveKind,
         ring: u32,
@@ -151,7 +150,6 @@ pub struct TaskPaces {
 }
 
 impl TaskPaces {
-    /// Adds the pace of the next task.
     pub fn push(&mut self, pace: TaskPace) {
         // Search from the end, because layers repeat and an equal pace is probably recent.
         let known = self.different.iter().rposition(|known| *known == pace);
@@ -204,7 +202,6 @@ impl TaskGraph {
         }
     }
 
-    /// Sets the paces of the tasks.
     #[must_use]
     pub fn with_paces(self, paces: TaskPaces) -> Self {
         Self { paces: Arc::new(paces), ..self }
@@ -226,14 +223,12 @@ impl TaskGraph {
 /// Tracks which tasks of a graph are done and which are ready.
 #[derive(Clone, Debug)]
 pub struct Schedule {
-    /// Number of unfinished dependencies of each task.
     waiting: Vec<u32>,
     dependents: Dependents,
     done: Vec<bool>,
     open: usize,
 }
 
-/// Tasks that depend on each task, stored in one list.
 #[derive(Clone, Debug)]
 struct Dependents {
     ends: Vec<u32>,
@@ -277,7 +272,6 @@ impl Schedule {
         Self { dependents: Dependents::of(graph), waiting, done, open }
     }
 
-    /// Returns the unfinished tasks that have no unfinished dependency.
     #[must_use]
     pub fn ready(&self) -> Vec<TaskId> {
         let is_ready = |task: &usize| self.waiting[*task] == 0 && !self.done[*task];

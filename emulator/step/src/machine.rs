@@ -20,7 +20,6 @@ pub struct Machine {
     pub ring_link: Cable,
     /// Sets of ranks that share a switch of the data-centre network (rails).
     pub rails: Vec<Vec<u32>>,
-    /// Cable from a rank to its rail switch.
     pub rail_link: Cable,
     /// Excess traffic to the first rank of an all-to-all: 0.2 means 20 % more than its share.
     pub expert_imbalance: f64,
@@ -42,7 +41,6 @@ impl Machine {
         set_of(self.ranks, &self.rings)
     }
 
-    /// Returns the domain switch of each rank.
     #[must_use]
     pub fn domain_of(&self) -> Vec<Option<u32>> {
         match &self.domain {

@@ -100,7 +100,6 @@ pub enum MappingRefusal {
         "zero-bubble is not interleaved, and there are {virtual_stages} virtual stages: the nearest that works is 1"
     )]
     Interleaved { virtual_stages: u32 },
-    /// A GPU has too little memory.
     #[error(
         "needs {:.1} GB on the fullest GPU, {:.1} GB more than the {:.1} GB of its memory that a job may fill",
         *needed_bytes as f64 / 1e9, *over_bytes as f64 / 1e9, *available_bytes as f64 / 1e9
@@ -172,7 +171,6 @@ impl Mapping {
         self.schedule == Schedule::ZeroBubble
     }
 
-    /// Returns the micro-batches per replica and step.
     #[must_use]
     pub fn micro_batches(&self, batch: Batch) -> u64 {
         batch.sequences / (u64::from(self.data) * u64::from(self.micro_batch))

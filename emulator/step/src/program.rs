@@ -13,7 +13,6 @@ use lightloom_collective::{CollectiveKind, Pace};
 use crate::network::Group;
 use crate::tasks::TaskPurpose;
 
-/// An exchange between ranks of a stage.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub struct Exchange {
     pub purpose: TaskPurpose,
@@ -74,10 +73,8 @@ pub struct Stretch {
     pub name: &'static str,
     pub seconds: f64,
     pub exchange: Option<Exchange>,
-    /// The exposed share of the exchange.
     pub shown: f64,
     pub cover: Overlap,
-    /// The number of repetitions.
     pub count: u32,
 }
 
@@ -87,7 +84,6 @@ impl Stretch {
         Self { name, seconds, exchange: None, shown: 1.0, cover: Overlap::Before, count: 1 }
     }
 
-    /// Adds an exchange with an exposed share.
     #[must_use]
     pub fn covered(self, exchange: Exchange, shown: f64, cover: Overlap) -> Self {
         if exchange.is_empty() {
@@ -103,13 +99,11 @@ impl Stretch {
         Self::compute("", 0.0).covered(exchange, 1.0, Overlap::Before)
     }
 
-    /// Returns the exposed and the hidden part of its exchange.
     #[must_use]
     pub fn parts(&self, exchange: &Exchange) -> [Exchange; 2] {
         [exchange.part(self.shown), exchange.part(1.0 - self.shown)]
     }
 
-    /// Returns the time that the exchange adds to the computing.
     #[must_use]
     pub fn added_seconds(&self) -> f64 {
         let Some(exchange) = &self.exchange else { return 0.0 };
@@ -130,7 +124,6 @@ pub struct LayerProgram {
 #[derive(Clone, Copy, Debug, Default, PartialEq)]
 pub struct PassSeconds {
     pub compute: f64,
-    /// Exposed communication of TP.
     pub tensor: f64,
     pub context: f64,
     pub expert: f64,
@@ -159,7 +152,6 @@ impl PassSeconds {
 }
 
 impl LayerProgram {
-    /// Returns the duration on idle links.
     #[must_use]
     pub fn seconds(&self) -> PassSeconds {
         let mut spent = PassSeconds::default();

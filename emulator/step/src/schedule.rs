@@ -179,7 +179,6 @@ impl Pipeline {
         Pass { kind, piece, micro_batch: first + within }
     }
 
-    /// Returns the position of a pass's chunk in the model.
     fn place(&self, stage: usize, pass: Pass) -> usize {
         pass.piece * self.stages + stage
     }

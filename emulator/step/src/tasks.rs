@@ -23,7 +23,6 @@ pub enum SimulatedRails {
     All,
 }
 
-/// Purpose of a task in a step.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub enum TaskPurpose {
     Compute,
@@ -135,7 +134,6 @@ struct Maker<'w> {
     paces: TaskPaces,
     inputs: Vec<Front>,
     pass_seconds: f64,
-    /// The last communication of replicas in each stage.
     streams: Vec<Front>,
     /// The tasks that gather the weights of each layer of the current pass.
     weights: Vec<Front>,
@@ -149,7 +147,6 @@ pub fn picoseconds(seconds: f64) -> Picoseconds {
     Picoseconds((seconds * 1e12).round() as u64)
 }
 
-/// Joins two fronts lane by lane.
 fn join(mut front: Front, other: &Front) -> Front {
     for (own, other) in front.iter_mut().zip(other) {
         own.extend(other.iter().filter(|task| !own.contains(task)).copied().collect::<Vec<_>>());
@@ -157,7 +154,6 @@ fn join(mut front: Front, other: &Front) -> Front {
     front
 }
 
-/// The stage of a pass.
 #[derive(Clone, Copy)]
 struct StagePass {
     stage: u32,
@@ -352,7 +348,6 @@ impl Maker<'_> {
         PassEnds { end: join(front, &sent), sent: Some(sent) }
     }
 
-    /// Adds the stretches of a layer.
     fn program(&mut self, slot: StagePass, program: &LayerProgram, mut front: Front) -> Front {
         let mut beside = front.clone();
         let (mut name, mut pending) = ("", 0.0);
@@ -377,7 +372,6 @@ impl Maker<'_> {
         join(front, &beside)
     }
 
-    /// Adds computing and its overlapped exchange.
     fn covered(&mut self, slot: StagePass, stretch: &Stretch, mut front: Front) -> Front {
         let Some(exchange) = &stretch.exchange else { return front };
         let [shown, hidden] = stretch.parts(exchange);
@@ -425,7 +419,6 @@ impl Maker<'_> {
         front
     }
 
-    /// Returns the number of layers of all pieces of a stage.
     fn stage_layers(&self, stage: u32) -> usize {
         let mapping = &self.work.mapping;
         let places = mapping.pipeline * mapping.virtual_stages;

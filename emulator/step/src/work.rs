@@ -7,7 +7,6 @@ use crate::mapping::Mapping;
 use crate::program::{Exchange, LayerProgram, PassSeconds};
 use crate::schedule::{StageTime, dual_pipe_bubble, pipeline_time};
 
-/// The passes over a layer.
 #[derive(Clone, Debug, Default, PartialEq)]
 pub struct LayerWork {
     pub forward: LayerProgram,
@@ -60,7 +59,6 @@ impl Passes {
 }
 
 impl LayerWork {
-    /// Returns the durations of its passes on idle links.
     #[must_use]
     pub fn passes(&self) -> Passes {
         let mut backward = self.backward.seconds();
@@ -73,7 +71,6 @@ impl LayerWork {
 /// Communication of replicas for one layer: common weights, and experts.
 pub type Bucket = Vec<Exchange>;
 
-/// Durations and sizes of a step.
 #[derive(Clone, Debug, PartialEq)]
 pub struct StepWork {
     pub mapping: Mapping,
@@ -185,7 +182,6 @@ impl StepWork {
         if self.layers[1] == 0 { self.layer[0].passes() } else { part(0).plus(&part(1)) }
     }
 
-    /// Returns the layers of the fullest inner stage and of the last.
     fn layers_of_slowest(&self, extra: f64) -> [f64; 2] {
         let (layers, p) = (self.layer_count(), self.mapping.pipeline);
         if self.is_uneven() {
@@ -197,7 +193,6 @@ impl StepWork {
         [inner, inner - ends].map(f64::from)
     }
 
-    /// Returns the duration of the step on idle links.
     #[must_use]
     pub fn time(&self) -> StepTime {
         let mapping = &self.mapping;
@@ -253,7 +248,6 @@ impl StepWork {
         }
     }
 
-    /// Returns the mean stage.
     #[must_use]
     pub fn mean_stage(&self) -> Passes {
         self.mean_of(&self.mean_layer())

@@ -15,7 +15,6 @@ use rand::RngExt;
 /// Two jobs on rings of two nodes, racks of four nodes, two spare nodes.
 const TWO_JOBS: &str = include_str!("../../../topologies/job-64.yaml");
 
-/// One job whose circuits follow the phases of its step.
 const CIRCUITS: &str = include_str!("../../../topologies/job-64-circuits.yaml");
 
 fn scenario_of(fabric: &str, train: &str, faults: &[String]) -> Scenario {
@@ -37,7 +36,6 @@ fn run(fabric: &str, train: &str, faults: &[String]) -> Outcome {
     lightloom_emulator::emulate(&scenario, 1, &mut ()).unwrap()
 }
 
-/// Returns the end of each step of each group.
 fn ends(outcome: &Outcome) -> Vec<Vec<Option<SimTime>>> {
     outcome.groups.iter().map(|group| group.step_ends.clone()).collect()
 }
@@ -52,13 +50,11 @@ fn listed(outcome: &Outcome, fault: usize) -> BTreeSet<usize> {
     outcome.faults[fault].groups_affected.iter().map(|group| group.0 as usize).collect()
 }
 
-/// Returns when the last step of a job ended.
 fn end(outcome: &Outcome, job: &str) -> i64 {
     let steps = outcome.steps.of_jobs().iter().filter(|step| step.job == job);
     steps.map(|step| step.end.unwrap().0.cast_signed()).max().unwrap()
 }
 
-/// Returns, by fault, the loss of a job.
 fn losses(outcome: &Outcome, job: &str) -> Vec<JobLoss> {
     let of = |fault: &FaultResult| {
         let loss = fault.losses.iter().find(|loss| loss.job == job);
@@ -101,7 +97,6 @@ fn judge(fabric: &str, train: &str, faults: &[String]) -> Vec<BTreeSet<usize>> {
     all
 }
 
-/// Draws a fault of the table: its part, start and duration.
 fn drawn(draws: &mut impl RngExt, parts: &[&str], nodes: u32, most_ms: u32) -> String {
     let (node, part) = (draws.random_range(0..nodes), draws.random_range(0..parts.len()));
     let part = parts[part].replace('N', &node.to_string());
@@ -112,7 +107,6 @@ fn drawn(draws: &mut impl RngExt, parts: &[&str], nodes: u32, most_ms: u32) -> S
     }
 }
 
-/// Records the passes of a run.
 #[derive(Default)]
 struct Passes(Vec<RunPass>);
 
@@ -154,7 +148,6 @@ fn losses_of_drawn_faults_add_up() {
     }
 }
 
-/// One job of two replicas that wait for each other at the gradients.
 const TWO_REPLICAS: &str = "kind: fabric
 version: 2
 name: replicas

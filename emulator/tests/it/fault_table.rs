@@ -41,7 +41,6 @@ time_limit: 20ms
     lightloom_emulator::emulate(&loaded, 1, &mut ()).unwrap()
 }
 
-/// Runs an all-to-all or all-reduce on a network that has such a part.
 fn on_network(faults: &str) -> Outcome {
     let (network, run) = if faults.contains("ocs") {
         ("tpu_cubes: {cubes: [1, 1, 2]}", "{all_reduce: torus}, bytes: 1MiB")

@@ -54,7 +54,6 @@ fn dependent_flow_starts_when_its_predecessor_arrives() {
     }
 }
 
-/// Switches with one queue ignore priorities, and zero means no priority.
 #[test]
 fn zero_column_is_not_a_priority() {
     let zeros = "start,src,dst,bytes,priority\n0us,h0,h5,64KiB,0\n";

@@ -74,8 +74,6 @@ fn node(at: u64, place: usize, fails: bool) -> PartChange {
     PartChange { at: Milliseconds(at), part: AnyPart::Node, place, fails }
 }
 
-/// Returns a table with the same loss of the first job for every failure, and no loss of other
-/// jobs.
 fn table(jobs: Vec<TrainedJob>, gpus: u64, once: &[(Cause, i128)], slower: i128) -> LossTable {
     let mut losses = vec![Some(JobLossSample::default()); jobs.len()];
     losses[0] = Some(JobLossSample { once: once.to_vec(), slower });
@@ -246,7 +244,6 @@ fn length(outcome: &Outcome, step: usize) -> f64 {
     outcome.steps.of_jobs()[step].took().unwrap().as_secs_f64()
 }
 
-/// Cached runs of a job with some nodes out all the time.
 struct OutRuns<'a> {
     fabric: &'a str,
     made: BTreeMap<Vec<usize>, Outcome>,

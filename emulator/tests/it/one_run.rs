@@ -370,7 +370,6 @@ expect: [completes within 20ms]
     assert!(mistakes.iter().any(|one| one.message.contains("both a collective and a workload")));
 }
 
-/// Reads a scenario at a path.
 fn at_home(path: &str, bytes: &[u8]) -> Scenario {
     let folder = Path::new(path).parent().unwrap();
     let read = &mut |name: &str| {

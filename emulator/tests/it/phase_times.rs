@@ -31,7 +31,6 @@ transport:
 
 const MIB: u64 = 1 << 20;
 
-/// The drawn properties of a training job.
 struct Job {
     pp: u32,
     dp: u32,
@@ -95,7 +94,6 @@ fn rate_of(draws: &mut Stream) -> u32 {
     [100, 200, 400][draws.random_range(0..3_usize)]
 }
 
-/// Returns one of these parts with probability one half.
 fn broken(draws: &mut Stream, parts: &[String]) -> Vec<String> {
     let mut out = Vec::new();
     if draws.random_range(0..2_u32) == 0 {

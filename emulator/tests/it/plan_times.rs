@@ -24,7 +24,6 @@ pub(crate) struct Case {
 }
 
 impl Case {
-    /// Loads a scenario on this fabric.
     pub(crate) fn read(&self, text: &str) -> (Option<scenario::Scenario>, Vec<Diagnostic>) {
         let text_of = |name: &str| match name {
             "fabric.yaml" => Some(&self.fabric),
@@ -130,7 +129,6 @@ fn times(case: &Case) -> (f64, [f64; 2]) {
     (gradients.duration_ps.as_secs_f64(), packets.map(|time| time.as_secs_f64()))
 }
 
-/// Returns how long gradients were in the network.
 fn under_way(flows: &[FlowRow]) -> Picoseconds {
     let mut spans: Vec<(SimTime, SimTime)> = flows
         .iter()

@@ -8,7 +8,6 @@ use lightloom_emulator::scenario::file::NamedFile;
 use lightloom_emulator::scenario::{self, Scenario};
 use lightloom_units::Picoseconds;
 
-/// Two ranks that alternate in sending and compute in between.
 const GOAL: &str = "num_ranks 2
 rank 0 {
   s: send 65536b to 1 tag 0

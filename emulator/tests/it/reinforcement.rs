@@ -25,7 +25,6 @@ fn fabric(rl: &str) -> String {
     )
 }
 
-/// Returns the same fabric with leaves joined by optical switches.
 fn optical(rl: &str) -> String {
     fabric(rl).replace(
         "dcn: {leaf_spine: {nodes_per_leaf: 4}}",
@@ -51,7 +50,6 @@ fn seconds(step: &JobStep) -> f64 {
     step.took().unwrap().as_secs_f64()
 }
 
-/// Returns the start and the training step of a scenario.
 fn planned(fabric: &str, text: &str) -> (RunStart, TrainStep) {
     let (loaded, mistakes) = load(fabric, text);
     let scenario = loaded.unwrap_or_else(|| panic!("{mistakes:?}"));
@@ -63,14 +61,12 @@ fn planned(fabric: &str, text: &str) -> (RunStart, TrainStep) {
     (start, step)
 }
 
-/// Returns the planned node of a rank of the job.
 fn node_of(start: &RunStart, rank: u32) -> NodeId {
     let (plan, _) = start.plan.as_deref().unwrap();
     let mut own = plan.ranks.iter().filter(|one| one.job == Some(0));
     own.find(|one| one.dp * 8 + one.tp == rank).unwrap().gpu.node
 }
 
-/// Returns the replica that generates longest.
 fn slowest(pool: &PoolStep) -> usize {
     let seconds = |at: &usize| pool.chunks[*at].iter().map(|one| one.seconds).sum::<f64>();
     (0..pool.chunks.len()).max_by(|a, b| seconds(a).total_cmp(&seconds(b))).unwrap()

@@ -25,14 +25,11 @@ use proptest::test_runner::TestRunner;
 /// Rings of hosts, with chords that bypass a member, and cables between rings.
 #[derive(Clone, Debug)]
 struct World {
-    /// The members of each ring, and the kind of each cable.
     rings: Vec<(usize, Vec<u8>)>,
-    /// Cables between members of any rings.
     bridges: Vec<(usize, usize, u8)>,
     transport: Transport,
 }
 
-/// An operation of the driver at a time.
 #[derive(Clone, Copy, Debug)]
 enum Deed {
     /// Starts a ring over all members, optionally without the second one.
@@ -46,7 +43,6 @@ enum Deed {
     /// Abandons the `n`-th ring that was begun.
     GiveUp(usize),
     Change(usize, LinkChange),
-    /// Begins a separate flow between any two hosts.
     Flow(usize, usize, u64),
 }
 
@@ -84,7 +80,6 @@ fn build(world: &World) -> (Network, Vec<Vec<VertexId>>) {
     (builder.build().unwrap(), rings)
 }
 
-/// The observable behaviour of a run.
 #[derive(Debug, PartialEq)]
 struct Seen {
     events: Vec<(Event, SimTime)>,
@@ -312,7 +307,6 @@ proptest! {
     }
 }
 
-/// Draws the same cases with messages of many packets.
 fn long_case() -> impl Strategy<Value = Case> {
     (case(), 10u64..60).prop_map(|(mut case, longer)| {
         for (at, deed) in &mut case.deeds {

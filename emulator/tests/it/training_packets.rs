@@ -19,7 +19,6 @@ use proptest::prelude::*;
 
 const RING_DELAY_NS: u64 = 200;
 const RAIL_DELAY_NS: u64 = 1_000;
-/// Share of a packet that is data.
 const PAYLOAD: f64 = 4_032.0 / 4_096.0;
 
 fn links() -> [Cable; 2] {
@@ -187,7 +186,6 @@ fn shared_ring_is_not_reused() {
     assert!((1.5..=2.0).contains(&ratio), "{ratio}");
 }
 
-/// Runs a job in both modes, as on the command line.
 fn both(
     model: &str,
     arch: &str,

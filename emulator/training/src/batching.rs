@@ -34,7 +34,6 @@ pub struct Request {
 }
 
 impl Request {
-    /// Returns the tokens in its cache at the end.
     #[must_use]
     pub fn tokens(&self) -> u64 {
         u64::from(self.prompt) + u64::from(self.output)
@@ -52,7 +51,6 @@ impl Request {
 pub struct Served {
     /// Time of each request's first token; NaN if it had none.
     pub first: Vec<f64>,
-    /// The replica that last admitted each request.
     pub replica: Vec<u32>,
     /// End of each request; NaN if it did not end.
     pub ended: Vec<f64>,
@@ -313,7 +311,6 @@ impl<'a, C: StepCosts> Pool<'a, C> {
         self.plan(seat);
     }
 
-    /// Removes the requests that have all their tokens.
     fn let_go(&mut self, seat: usize) {
         while let Some(Reverse((at, one))) = self.seats[seat].ends.peek().copied() {
             if at > self.seats[seat].step {

@@ -29,7 +29,6 @@ pub static FRAMEWORKS: LazyLock<Vec<Framework>> =
 pub static BANDS: LazyLock<Vec<Band>> =
     LazyLock::new(|| rows(include_str!("calibrated/bands.csv")));
 
-/// Efficiency of a chip's kernels and links.
 #[derive(Clone, Copy, Debug, PartialEq, Serialize, Deserialize)]
 pub struct Chip {
     #[serde(deserialize_with = "word")]

@@ -62,7 +62,6 @@ impl Precision {
     }
 }
 
-/// Optimizations that the training software uses.
 #[derive(Clone, Copy, Debug, PartialEq, Serialize, Deserialize)]
 pub struct Software {
     /// TP splits the sequence outside the matrix products (all-gather and reduce-scatter instead of
@@ -88,7 +87,6 @@ pub struct Software {
     pub folded_experts: bool,
     /// Bytes per value of a token sent to an expert.
     pub dispatch_bytes: f64,
-    /// Features that the recipe or the user enables.
     #[serde(skip_deserializing)]
     pub features: Features,
 }

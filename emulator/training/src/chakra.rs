@@ -28,7 +28,6 @@ pub enum ChakraError {
     /// A node lacks an attribute that its kind requires, or is inconsistent.
     #[error("rank {rank}, node {id} `{name}`: {reason}")]
     Node { rank: u32, id: u64, name: String, reason: String },
-    /// A rank of a group has a file and lacks one of the group's exchanges.
     #[error(
         "{exchange}: rank {with} has it, node {id}, and rank {lacking} has a file without such a \
          node"

@@ -58,7 +58,6 @@ pub struct Claim {
 pub enum Hiding {
     /// Hides as much of TP and EP as the fitted constants of NeMo, in groups of up to eight GPUs.
     Fitted,
-    /// TP and EP are fully exposed.
     Nothing,
 }
 
@@ -81,7 +80,6 @@ impl Hiding {
 #[derive(Clone, Copy, Debug, PartialEq, Serialize)]
 pub struct Point {
     pub gpus: u64,
-    /// Best mapping on the ring of any size.
     pub ring: Found,
     pub ring_mfu: f64,
     /// Best mapping on DGX with TP of at most 8.

@@ -19,9 +19,7 @@ use super::mapping::Recompute;
 pub enum Feature {
     /// CUDA graphs: layers do not wait for kernel launches.
     Graphs,
-    /// All experts of a rank are computed by one kernel.
     GroupedExperts,
-    /// Activation and conversion are fused into the expert kernels.
     FusedExperts,
     /// A token is sent only once to each rank and domain, for all of its experts there (DeepEP).
     DeepEp,
@@ -90,7 +88,6 @@ impl Features {
         all.find(|(feature, _)| !others.contains(feature)).map(|(_, word)| *word)
     }
 
-    /// Returns the names of the enabled features.
     pub fn words(self) -> impl Iterator<Item = &'static str> {
         FEATURES.iter().filter(move |(feature, _)| self.has(*feature)).map(|(_, word)| *word)
     }

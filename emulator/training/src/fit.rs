@@ -19,7 +19,6 @@ pub struct Constants {
     pub frameworks: Vec<Framework>,
 }
 
-/// A constant with its bounds and the strength of its penalty.
 #[derive(Clone, Copy, Debug)]
 pub struct Constant {
     pub name: &'static str,
@@ -39,7 +38,6 @@ enum Place {
 /// Weight of the penalty relative to the sum of the errors.
 const PULL: f64 = 0.02;
 const ROUNDS: usize = 12;
-/// Logarithms of the trial steps of a constant in each round.
 const STEPS: [f64; 8] = [0.5, -0.5, 0.15, -0.15, 0.04, -0.04, 0.01, -0.01];
 
 pub const OF_CHIP: &[Constant] = &[
@@ -109,7 +107,6 @@ impl Constants {
         }
     }
 
-    /// Sets a constant of a chip, or of all versions of a framework.
     fn set(&mut self, constant: &Constant, of: usize, value: f64) {
         let Place::Framework(place) = constant.place else {
             *self.place(constant, of) = value;

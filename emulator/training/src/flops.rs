@@ -77,7 +77,6 @@ pub fn outside_layers(model: &Model) -> f64 {
     (1.0 + depths) * output_layer(model) + depths * 4.0 * h.powi(2)
 }
 
-/// Returns the forward operations per token of the whole model.
 #[must_use]
 pub fn forward_per_token(model: &Model, sequence: u64, mask: Mask) -> f64 {
     let attention = attention_projections(model) + attention_core(model, sequence, mask);

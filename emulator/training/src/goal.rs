@@ -69,7 +69,6 @@ struct GoalOperation {
     what: GoalVerb,
     cpu: u8,
     nic: u8,
-    /// Indices of the operations that it waits for.
     after: Vec<usize>,
 }
 
@@ -80,7 +79,6 @@ enum GoalVerb {
     Calc { nanos: u64 },
 }
 
-/// The step of a GOAL file.
 #[derive(Clone, Debug)]
 pub struct GoalStep {
     pub graph: TaskGraph,

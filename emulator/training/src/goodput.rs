@@ -13,14 +13,12 @@ const DAY_SECONDS: f64 = 86_400.0;
 #[derive(Clone, Copy, Debug, PartialEq, Serialize)]
 pub struct FaultCosts {
     pub nodes: f64,
-    /// Faults per node and day that stop the job.
     pub faults_per_node_day: f64,
     pub detect_seconds: f64,
     /// Time to plan around the fault and switch the circuits.
     pub replan_seconds: f64,
     /// Time to restart the job and load its last checkpoint.
     pub restart_seconds: f64,
-    /// Time that a checkpoint stops the job.
     pub checkpoint_write_seconds: f64,
     /// Time between checkpoints; `None` for Young's optimum.
     pub checkpoint_interval_seconds: Option<f64>,

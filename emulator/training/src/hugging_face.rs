@@ -100,7 +100,6 @@ impl Config<'_> {
 mod tests {
     use crate::cards::{model, read_model};
 
-    /// The dimensions of two shipped models, in the keys of their configuration classes.
     #[test]
     fn configuration_has_the_dimensions_of_the_shipped_model() {
         for (name, config) in [

@@ -107,7 +107,6 @@ pub enum PartialCause {
     OtherSteps,
 }
 
-/// The recorded step and statistics about its profiles.
 #[derive(Clone, Debug)]
 pub struct ProfiledStep {
     pub recorded: Recorded,
@@ -118,7 +117,6 @@ pub struct ProfiledStep {
     pub collectives: usize,
 }
 
-/// Keys of a profile, and categories of its events.
 const SIGNS: [&str; 7] = [
     "\"deviceProperties\"",
     "\"distributedInfo\"",
@@ -211,17 +209,13 @@ impl Profiles {
     }
 }
 
-/// Members, operation and number.
 type Numbered = (Vec<u32>, &'static str, u64);
 
-/// An exchange that ranks have joined.
 struct Meeting {
     task: TaskId,
-    /// File and event of the first rank.
     place: (usize, u32),
     bytes: u64,
     ranks: BTreeSet<u32>,
-    /// What each rank sends and receives, in an all-to-all.
     shares: BTreeMap<u32, Share>,
 }
 
@@ -305,7 +299,6 @@ impl Joined {
         TaskId(self.tasks.len() as u32 - 1)
     }
 
-    /// Returns the task of the exchange that an event belongs to, and creates it for the first rank.
     fn exchange(
         &mut self,
         rank: u32,

@@ -13,7 +13,6 @@ use super::model::{Activation, Model};
 #[derive(Clone, Copy, Debug, PartialEq, serde::Serialize)]
 pub struct GpuMemory {
     pub states_bytes: f64,
-    /// Activations of the micro-batches in flight.
     pub activations_bytes: f64,
 }
 

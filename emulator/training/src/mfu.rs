@@ -8,7 +8,6 @@ use super::flops::{self, Mask};
 use super::mapping::{Batch, Recompute};
 use super::model::Model;
 
-/// The operations that count as useful.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Serialize)]
 #[serde(rename_all = "kebab-case")]
 pub enum Convention {
@@ -35,7 +34,6 @@ impl Convention {
         }
     }
 
-    /// Returns the operations of one step that the convention counts.
     #[must_use]
     pub fn step_flops(self, model: &Model, batch: Batch, recompute: Recompute) -> f64 {
         let mask = match self {

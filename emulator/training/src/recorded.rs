@@ -31,13 +31,11 @@ pub struct Recorded {
     /// Collectives whose ranks form a TP group run on its ring.
     pub graph: TaskGraph,
     pub took: Vec<Picoseconds>,
-    /// What each task is.
     pub parts: Vec<TimedPart>,
     /// Number of ranks: one more than the largest rank in the trace.
     pub ranks: u32,
     /// Time from the first start to the last end.
     pub recorded: Picoseconds,
-    /// Number of consecutive steps.
     pub steps: u32,
     /// Time from the begin of the first step to the first start.
     pub before: Picoseconds,
@@ -47,9 +45,7 @@ pub struct Recorded {
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub enum TimedPart {
     Kernel,
-    /// A copy or set on a device.
     Copy,
-    /// Time of the host.
     Host,
     /// A collective or a transfer, or a kernel of one that is not described.
     Exchange,
@@ -108,7 +104,6 @@ struct Arguments {
     _other: BTreeMap<String, IgnoredAny>,
 }
 
-/// Identifies the one task that events of several ranks share.
 #[derive(Clone, PartialEq, Eq, PartialOrd, Ord)]
 enum SharedTask {
     Collective { group: Vec<u32>, kind: String, nth: usize },
@@ -123,7 +118,6 @@ struct RecordedOperation<'e> {
     work: TaskWork,
 }
 
-/// Clock resolution of a trace: a nanosecond.
 const CLOCK_MICROS: f64 = 1e-3;
 const MOST_EVENTS: usize = 5_000_000;
 
@@ -417,7 +411,6 @@ impl Recorded {
         Ok(Self { graph: TaskGraph::new(tasks)?, took: times, ..self.clone() })
     }
 
-    /// Returns the time of all tasks of a part, over all ranks.
     #[must_use]
     pub fn time_of(&self, part: TimedPart) -> Picoseconds {
         let tasks = self.took.iter().zip(&self.parts).filter(|(_, own)| **own == part);

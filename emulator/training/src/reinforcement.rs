@@ -93,11 +93,9 @@ pub enum Way {
     Adaptive,
 }
 
-/// A step with one method of generation.
 #[derive(Clone, Debug, PartialEq, Serialize)]
 pub struct ReinforcementStep {
     pub way: Way,
-    /// Generation of the samples of a step.
     pub generation: Generation,
     pub training_seconds: f64,
     pub weights_seconds: f64,

@@ -140,7 +140,6 @@ impl Request {
         Ok(Prepared { compute: self.card.compute(), calibration, recipe, request: self })
     }
 
-    /// Rejects options that would have no effect.
     fn check_effects(&self) -> Result<(), RequestError> {
         let features = self.changes.features.unwrap_or_default();
         if self.model.feed_forward.experts.is_none() {
@@ -373,12 +372,10 @@ pub struct MfuReport<P> {
     pub constants: String,
     /// The runs that the software's constants were fitted to.
     pub constants_origin: &'static str,
-    /// Constants changed by a refit, by name.
     #[serde(skip_serializing_if = "BTreeMap::is_empty")]
     pub constants_refitted: BTreeMap<String, f64>,
     pub constants_fitted_on_this_accelerator: bool,
     pub software: Software,
-    /// Source of the recipe that sets the features.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub features_from: Option<&'static str>,
     pub batch_sequences: u64,

@@ -49,7 +49,6 @@ pub enum RescaleError {
     Graph(#[from] GraphError),
 }
 
-/// The replicas that a task involves.
 #[derive(Clone, Copy)]
 enum LayoutSpan {
     Own(u32),
@@ -121,7 +120,6 @@ impl Rescale {
         Ok(Recorded { graph: TaskGraph::new(made)?, took, parts, ..step.clone() })
     }
 
-    /// Returns the recorded replica that a new one copies.
     fn source(&self, replica: u32) -> u32 {
         let (from, to) = (self.from, self.to);
         let group = replica / to.expert % (from.data / from.expert);

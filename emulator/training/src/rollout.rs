@@ -25,7 +25,6 @@ pub struct Pool {
     pub change: ChangeCost,
 }
 
-/// Cost of changing the replica size.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub struct ChangeCost {
     pub weight_bytes: f64,
@@ -38,7 +37,6 @@ pub struct ChangeCost {
     pub software_seconds: f64,
 }
 
-/// A period with replicas of one size.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Serialize)]
 pub struct Stage {
     pub replica_gpus: u32,
@@ -49,7 +47,6 @@ pub struct Stage {
     pub moved_bytes: f64,
 }
 
-/// Generation of the samples of a step.
 #[derive(Clone, Debug, Default, PartialEq, Serialize)]
 pub struct Generation {
     pub stages: Vec<Stage>,
@@ -187,7 +184,6 @@ impl Pool {
     }
 }
 
-/// A generation in progress.
 #[derive(Clone, Debug, Default)]
 struct Course {
     so_far: Generation,
@@ -306,7 +302,6 @@ pub struct ReplicaDeath {
     pub samples: usize,
     /// Tokens whose caches were lost and that are prefilled again.
     pub tokens: u64,
-    /// Duration of the generation with the failure.
     pub seconds: f64,
     pub later_seconds: f64,
 }

@@ -26,7 +26,6 @@ pub struct Search<'a> {
     pub model: &'a Model,
     pub batch: Batch,
     pub gpus: u64,
-    /// Rates and memory of the GPU.
     pub compute: &'a Compute,
     pub network: &'a Network,
     pub calibration: &'a Calibration,

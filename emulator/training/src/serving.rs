@@ -25,7 +25,6 @@ use crate::network::Network;
 use crate::rollout::Lengths;
 use crate::step::{AttentionFfn, Formats, Instances, Replica, Server};
 
-/// A model to serve, its load and its hardware.
 #[derive(Clone, Debug)]
 pub struct ServingJob {
     pub model: Model,
@@ -59,7 +58,6 @@ pub enum Layout {
     Colocated {
         replica_gpus: u32,
     },
-    /// Separate replicas to prefill and to decode.
     Disaggregated {
         prefill_gpus: u32,
         prefill_replica_gpus: u32,
@@ -114,7 +112,6 @@ pub struct ServingResult {
     pub moved_bytes: u64,
     /// Bytes of hidden values sent between attention and feed-forward GPUs.
     pub activation_bytes: u64,
-    /// Mean number of requests in the pool.
     pub mean_requests: f64,
 }
 

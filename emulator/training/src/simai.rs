@@ -138,7 +138,6 @@ pub fn read(text: &str) -> Result<SimaiWorkload, SimaiError> {
     Ok(SimaiWorkload { tensor, ranks, graph })
 }
 
-/// The row that starts a micro-batch.
 const FIRST_LAYER: &str = "embedding_layer";
 
 fn layer(line: &str) -> Result<SimaiLayer, String> {

@@ -12,7 +12,6 @@ const SAME_CLOCK_S: i64 = 10 * 60;
 /// Minimum number of faults that must agree on a clock difference.
 const AGREEING: usize = 2;
 
-/// Records inconsistencies between files.
 pub(super) fn check(logs: &mut Logs) {
     logs.outages.sort_by(|a, b| (a.start, &a.host).cmp(&(b.start, &b.host)));
     hosts_are_of_the_topology(logs);
@@ -176,7 +175,6 @@ pub(super) fn watched(logs: &Logs) -> Option<(Period, BTreeSet<&str>)> {
     parts.into_iter().filter(|(_, files)| faults(files) > 0).max_by_key(|(_, files)| faults(files))
 }
 
-/// Returns the period of each file that records jobs or faults.
 fn periods(logs: &Logs) -> BTreeMap<&str, Period> {
     let jobs = logs.jobs.iter().map(|job| (&job.place, job.start, job.end));
     let outages = logs.outages.iter().map(|outage| (&outage.place, outage.start, outage.end));

@@ -3,7 +3,6 @@
 
 use chrono::{DateTime, NaiveDateTime};
 
-/// A time, and whether the log states its zone.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) struct LogTime {
     pub(crate) seconds: i64,

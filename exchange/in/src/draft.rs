@@ -83,7 +83,6 @@ impl<T> Sourced<T> {
     }
 }
 
-/// A file under construction, and its guesses.
 struct DraftPage {
     name: &'static str,
     text: String,

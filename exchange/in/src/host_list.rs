@@ -1,7 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 //! Slurm host lists such as `gpu[001-003,7],login` (see scontrol(1), "hostlist").
 
-/// A larger list is treated as an error.
 const MOST_HOSTS: u64 = 1_000_000;
 
 /// Returns the hosts of a list, in order.

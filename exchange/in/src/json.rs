@@ -16,7 +16,6 @@ pub(crate) struct JsonRecord<'f> {
     pub(crate) text: Cow<'f, str>,
 }
 
-/// A document that contains a list of records.
 #[derive(Deserialize)]
 struct JsonListing<'f> {
     #[serde(borrow, alias = "events", alias = "jobs", alias = "instances")]
@@ -109,7 +108,6 @@ impl<'f> LineCounter<'f> {
     }
 }
 
-/// Parses a record or records the error.
 pub(crate) fn parse<'r, T: Deserialize<'r>>(
     file: &LogFile<'_>,
     record: &'r JsonRecord<'_>,

@@ -26,9 +26,7 @@ pub struct LogKind {
     pub name: &'static str,
     /// How an operator obtains such a log.
     pub from: &'static str,
-    /// Detects a file of this kind from its text.
     pub(crate) is: fn(&str) -> bool,
-    /// Records the contents of all files of this kind.
     pub(crate) read: fn(&[LogFile<'_>], &mut Logs),
 }
 

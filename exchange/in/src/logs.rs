@@ -20,7 +20,6 @@ impl LogFile<'_> {
         LogPlace { file: self.name.to_owned(), line: Some(line) }
     }
 
-    /// Returns the location of the whole file.
     pub(crate) fn whole(&self) -> LogPlace {
         LogPlace { file: self.name.to_owned(), line: None }
     }
@@ -101,7 +100,6 @@ pub struct TrainingProfile {
     pub accelerators: Option<(u32, String)>,
     /// Median duration of the recorded steps in seconds, or `None` if no step is marked.
     pub step_seconds: Option<f64>,
-    /// Size of each process group, by name.
     pub groups: BTreeMap<String, u32>,
     /// Bytes in a rank's buffers per step (or per file, if no step is marked), by group size.
     pub exchanged: BTreeMap<u32, u64>,
@@ -125,7 +123,6 @@ impl TrainingProfile {
     }
 }
 
-/// A file and its detected kind.
 #[derive(Clone, Debug, PartialEq, Eq, serde::Serialize)]
 pub struct ReadLog {
     pub file: String,
@@ -200,14 +197,12 @@ impl Logs {
         host.product = host.product.take().or(found.product);
     }
 
-    /// Returns the hosts that jobs and outages name.
     pub(crate) fn named_hosts(&self) -> BTreeSet<&str> {
         let of_jobs = self.jobs.iter().flat_map(|job| job.hosts.iter());
         of_jobs.chain(self.outages.iter().map(|outage| &outage.host)).map(String::as_str).collect()
     }
 }
 
-/// Returns the most frequent value (the largest in a tie).
 pub(crate) fn most_common<T: Copy + Ord>(values: impl Iterator<Item = T>) -> Option<T> {
     let mut counts: BTreeMap<T, usize> = BTreeMap::new();
     for value in values {
@@ -216,7 +211,6 @@ pub(crate) fn most_common<T: Copy + Ord>(values: impl Iterator<Item = T>) -> Opt
     counts.into_iter().max_by_key(|(value, count)| (*count, *value)).map(|(value, _)| value)
 }
 
-/// An observation that a host failed or recovered.
 #[derive(Clone, Debug)]
 pub(crate) struct HostChange {
     pub(crate) host: String,

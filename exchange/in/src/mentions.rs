@@ -18,7 +18,6 @@ pub(crate) enum Fact {
     Faults,
 }
 
-/// The spellings of each fact, one per line.
 const SPELLINGS: &[(Fact, &str)] = &[
     (
         Fact::Switches,
@@ -44,7 +43,6 @@ const SPELLINGS: &[(Fact, &str)] = &[
     ),
 ];
 
-/// Returns the first mention of each fact in these files.
 pub(crate) fn of(files: &[LogFile<'_>]) -> BTreeMap<Fact, String> {
     let mut found = BTreeMap::new();
     for file in files {

@@ -7,7 +7,6 @@ use serde::Serialize;
 
 #[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord, Serialize)]
 pub struct LogPlace {
-    /// Path as the user wrote it.
     pub file: String,
     /// Line number from 1, or `None` for the whole file.
     #[serde(skip_serializing_if = "Option::is_none")]
@@ -37,15 +36,12 @@ impl fmt::Display for LogProblem {
 
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 pub enum LogTrouble {
-    /// The file is of no known kind.
     #[error("not recognised as any of: {known}")]
     Unrecognised { known: String },
     #[error("compressed with gzip")]
     Compressed,
-    /// The file or a record has a different format.
     #[error("{0}")]
     Malformed(String),
-    /// The whole file has a different format.
     #[error("{0}")]
     Unreadable(String),
     /// Hosts are connected to each other without a switch.
@@ -56,19 +52,16 @@ pub enum LogTrouble {
     OtherShape { gpus: u32, other: String, others: u32 },
     #[error("no column `{column}`")]
     NoColumn { column: &'static str, help: &'static str },
-    /// The format of a time is unknown.
     #[error("`{0}` is not a time")]
     NoTime(String),
     /// A record ends before it begins.
     #[error("it ends {seconds} s before it begins")]
     EndsFirst { seconds: i64 },
-    /// A host has two positions in the topology.
     #[error("host {host} is below {first} and below {second}")]
     TwoPlaces { host: String, first: String, second: String },
     /// A referenced switch is not defined.
     #[error("switch {0} is referenced but not defined")]
     NoSwitch(String),
-    /// The topology contains no host from this file.
     #[error("none of its {count} hosts ({first}, …) is in {topology}: logs of different clusters")]
     OtherCluster { count: usize, first: String, topology: String },
     /// A host is not in the topology.
@@ -86,7 +79,6 @@ pub enum LogTrouble {
     },
     #[error("it covers {period}, but {other} covers {others}: they do not overlap")]
     Periods { period: String, other: String, others: String },
-    /// The API server has merged repeated events.
     #[error("seen {count} times, {between} of them between its first and its last time")]
     Merged { count: u64, between: u64 },
     #[error("{found} fields for {columns} columns, and no JobName that could hold a `|`")]

@@ -26,7 +26,6 @@ SwitchName=spine \\
   Switches=leaf[1-2]
 ";
 
-/// A job that a failed host ended, and the next job that started on that host.
 const SACCT: &str = "JobID|JobName|State|Start|End|NNodes|NodeList|AllocTRES|FailedNode
 101|Pretrain 70B|NODE_FAIL|2026-03-01T00:00:00|2026-03-04T06:00:00|6|gpu[001-006]|billing=48,gres/gpu=48,gres/gpu:h100=48,node=6|gpu003
 101.batch|batch|CANCELLED|2026-03-01T00:00:00|2026-03-04T06:00:00|1|gpu001||

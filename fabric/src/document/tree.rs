@@ -49,7 +49,6 @@ pub(crate) struct Tree<'s> {
 /// Changes that make a file with schema errors readable, so that later checks can report errors as well.
 #[derive(Debug, Default)]
 pub(crate) struct Repairs {
-    /// Items, and keys of entries, to skip.
     pub(crate) hidden: FxHashSet<u32>,
     /// Misspelled keys with their likely intended names.
     pub(crate) renamed: FxHashMap<u32, String>,

@@ -3,7 +3,6 @@ use serde_json::Value;
 
 use super::*;
 
-/// The canonical form of a plan, written by hand.
 const CANONICAL: &str = concat!(
     r#"{"circuits":[{"a":"n0/b0.1","b":"n1/b1.1"}],"fabric_sha256":"f00d","faults":["n3"],"#,
     r#""groups":[{"id":"g0","job":0,"nodes":["n0","n1"],"ring":["n0/g0","n0/g1","n1/g1","n1/g0"]}],"#,

@@ -21,7 +21,6 @@ pub const fn case(id: &'static str, clause: &'static str, says: &'static str) ->
 pub enum CaseVerdict {
     Passed,
     Misbehaves(String),
-    /// The device itself reports a defect.
     Fault(String),
     NotTested(String),
 }
@@ -30,7 +29,6 @@ pub enum CaseVerdict {
 /// the rule.
 pub type CaseResult = Result<CaseVerdict, ExchangeError>;
 
-/// Ends a case with a violation.
 pub fn found(what: impl Into<String>) -> CaseResult {
     Ok(CaseVerdict::Misbehaves(what.into()))
 }
@@ -53,7 +51,6 @@ pub struct SuiteResults {
     pub set_ups: Vec<Duration>,
     /// Rules that cannot be tested from outside, each with the reason.
     pub untestable: Vec<(&'static str, &'static str)>,
-    /// Whether an operator interrupted the suite.
     pub is_interrupted: bool,
     state: u64,
 }
@@ -156,7 +153,6 @@ pub fn free_ports(
 /// A case with its test function for a session of type `S`.
 pub type Tested<S> = (Case, fn(&mut S) -> CaseResult);
 
-/// Operations of a suite between cases.
 pub trait SuiteSession {
     fn reconnect(&mut self) -> Result<(), ExchangeError>;
 

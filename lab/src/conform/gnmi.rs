@@ -44,13 +44,11 @@ pub struct GnmiSuite {
     set_ups: Vec<Duration>,
     authority: String,
     login: Option<GnmiLogin>,
-    /// Upper half of the next controller's election id.
     next_election: u128,
     /// Election id that makes the suite the master, or `None` before the first election.
     elected: Option<Extension>,
 }
 
-/// Roots of the model, and of the models that it extends.
 const WHOLE: [&str; 3] = ["/optical-switch", "/connections", "/components"];
 
 const UNTESTABLE: [(&str, &str); 5] = [
@@ -481,7 +479,6 @@ impl SuiteSession for GnmiSuite {
 
 const LOG_IN: Case = case("log-in", "gNMI 3.1", "the account may read");
 
-/// Returns whether all initial values have arrived.
 fn is_synced(heard: &[Answer]) -> bool {
     heard.iter().any(|answer| {
         matches!(answer, Answer::Heard(said) if said.response == Some(SubscribeAnswer::Sync(true)))

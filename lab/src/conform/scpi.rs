@@ -30,7 +30,6 @@ const UNTESTABLE: [(&str, &str); 4] = [
 pub struct ScpiSuite {
     link: Box<dyn Link>,
     received: Vec<u8>,
-    /// Whether the answer to a query is outstanding.
     is_waiting: bool,
     inputs: u32,
     outputs: u32,

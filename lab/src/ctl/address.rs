@@ -50,12 +50,7 @@ impl Certificates {
 #[derive(Clone)]
 pub(super) enum DaemonAddress {
     Socket(PathBuf),
-    Tls {
-        address: String,
-        name: ServerName<'static>,
-        /// Trusted CAs and the client certificate.
-        config: Arc<ClientConfig>,
-    },
+    Tls { address: String, name: ServerName<'static>, config: Arc<ClientConfig> },
 }
 
 impl DaemonAddress {

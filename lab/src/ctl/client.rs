@@ -17,7 +17,6 @@ use lightloom::output;
 const ANSWER_BYTES_MAX: u64 = 256 << 20;
 /// An idle daemon starts to answer within this time.
 const FIRST_BYTE_WITHIN: Duration = Duration::from_millis(900);
-/// The daemon answers long polls within a minute.
 const ANSWER_WITHIN: Duration = Duration::from_secs(90);
 
 /// Delay before repeating a request that was dropped or exceeded the daemon's capacity. The delay

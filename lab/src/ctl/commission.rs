@@ -74,7 +74,6 @@ pub(super) struct CommissionArguments {
 struct Rack {
     fabric: Fabric,
     planned: Vec<(FibreEnd, FibreEnd)>,
-    /// Modules as last read by the daemon.
     modules: BTreeMap<String, DeviceStatus>,
 }
 
@@ -280,7 +279,6 @@ impl Rack {
         self.planned.iter().map(fibre).collect()
     }
 
-    /// Returns every end of these modules, including ends that have no fibre in the fabric.
     fn ends(&self, free: &[&DeviceStatus]) -> Vec<FibreEnd> {
         let paths: BTreeSet<Position> = self.planned.iter().flat_map(|(a, b)| [a.2, b.2]).collect();
         let of = |module: &&DeviceStatus| {

@@ -164,7 +164,6 @@ impl Scheduler for Scontrol<'_> {
 #[derive(Default)]
 struct DaemonPlan {
     last: (u64, u64),
-    /// The plan and its digest, verified against the fabric.
     plan: Option<(String, Plan)>,
 }
 
@@ -333,7 +332,6 @@ impl DaemonPlan {
         agree::desired(fabric, plan, &status.plan_sha256, names, &status.broken_parts)
     }
 
-    /// Returns the plan in force, verified against the fabric.
     fn plan_of(
         &mut self,
         ctl: &CtlSession,

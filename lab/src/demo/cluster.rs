@@ -48,7 +48,6 @@ pub(super) struct Cluster {
     programs: Programs,
 }
 
-/// The files and their names. Placeholders are in capitals.
 const FILES: [(&str, &str); 6] = [
     ("sleeps", "#!/bin/sh\nexec sleep 600\n"),
     (

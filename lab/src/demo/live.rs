@@ -21,7 +21,6 @@ use lightloom::output;
 use lightloom::result::ResultDocument;
 use lightloom_fabric::provenance::Inputs;
 
-/// The node that fails, which is in the middle of a ring.
 const DIES: &str = "n5";
 const SCENARIO: &str = "kind: scenario
 version: 2

@@ -115,7 +115,6 @@ impl LimitArguments {
         }
     }
 
-    /// Returns how the software differs from its constants.
     pub(crate) fn changes(&self) -> Changes {
         Changes {
             sharding: self.zero.map(|stage| match stage {

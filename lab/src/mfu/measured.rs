@@ -19,7 +19,6 @@ struct Document {
     #[serde(flatten)]
     made: Provenance,
     runs: Vec<ComparedRun>,
-    /// Why the remaining rows have no computed step.
     rows_not_computed: Vec<String>,
     /// Whether any step is off by more than a tenth, which `lightloom calibrate` can correct.
     calibrate: bool,

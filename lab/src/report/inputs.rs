@@ -102,7 +102,6 @@ impl Inputs {
         fabric.circuits_alone().map(|network| (fabric, network))
     }
 
-    /// Returns whether all inputs are results of runs or computations.
     pub(super) fn has_results_alone(&self) -> bool {
         let is_else = self.fabric.is_some() || self.plan.is_some() || self.trace.is_some();
         let is_run = !self.bills.is_empty() || !self.runs.is_empty() || !self.sweeps.is_empty();

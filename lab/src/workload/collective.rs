@@ -73,7 +73,6 @@ struct CollectiveRow {
     #[serde(flatten)]
     time: LibraryTime,
     bus_gigabytes_per_second: f64,
-    /// Time that the same plan takes packet by packet.
     #[serde(skip_serializing_if = "Option::is_none")]
     packets_seconds: Option<f64>,
 }

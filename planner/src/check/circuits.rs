@@ -25,7 +25,6 @@ pub(crate) struct Asked {
     pub(crate) interface_seconds: f64,
 }
 
-/// Returns the defects of a step's circuits.
 pub(crate) fn check_step(
     network: &ReconfigurableFatTree,
     demands: &[Asked],

@@ -175,7 +175,6 @@ mod tests {
         );
     }
 
-    /// Enumerates every subset of a small grid.
     #[test]
     fn no_subset_of_a_grid_sends_less_than_the_bound() {
         for (sizes, bytes) in [([2, 3, 2], [5.0, 3.0, 2.0]), ([1, 4, 3], [0.0, 1.0, 7.0])] {

@@ -16,7 +16,6 @@ use super::{Chain, Survey};
 pub(crate) struct Track<'a> {
     /// Usable places in ascending order.
     pub places: Vec<u64>,
-    /// K, the longest hop.
     pub reach: u8,
     /// Whether a working fibre joins a place to the place this many places up the line.
     pub joined: &'a dyn Fn(u64, u8) -> bool,

@@ -60,7 +60,6 @@ pub(super) type SlotChain = (usize, Vec<usize>);
 
 #[derive(Clone, Debug, Default)]
 pub(super) struct Found {
-    /// The chains of every set. The last set may have fewer.
     pub(super) sets: Vec<Vec<SlotChain>>,
     pub(super) cost: u32,
     pub(super) end: usize,

@@ -215,7 +215,6 @@ fn priced(fabric: &ReconfigurableFatTree, evaluator: &Evaluator) -> Option<(f64,
     Some((1.0 / least_seconds, prices_of(fabric, &proof)))
 }
 
-/// Returns the price of each port, and of each uplink at its full rate.
 fn prices_of(fabric: &ReconfigurableFatTree, network: &Congestion) -> Prices {
     let leaves = fabric.leaves();
     let prices = network.prices();
@@ -271,7 +270,6 @@ fn one_leaf(fabric: &ReconfigurableFatTree, evaluator: &Evaluator, line: usize) 
     }
 }
 
-/// Returns the routes of the settled flows, and their rate. The fullest resource limits the rate.
 fn rate_of(
     evaluator: &Evaluator,
     topology: &Topology,

@@ -521,7 +521,6 @@ mod tests {
         assert!(error.to_string().starts_with("leaf0 and leaf2 exchange traffic"), "{error}");
     }
 
-    /// Enumerates all topologies of a tiny fabric.
     fn best_by_enumeration(fabric: &ReconfigurableFatTree, demand: &Demand) -> f64 {
         fn extend(
             pairs: &[(usize, usize)],

@@ -118,7 +118,6 @@ mod tests {
     use super::*;
     use proptest::prelude::*;
 
-    /// Enumerates all assignments of a tiny weighted b-matching.
     fn best_by_enumeration(arcs: &[(usize, usize, i64)], left: &[u32], right: &[u32]) -> i64 {
         let Some((&(from, to, cost), rest)) = arcs.split_first() else { return 0 };
         let mut best = best_by_enumeration(rest, left, right);

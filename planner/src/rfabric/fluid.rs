@@ -36,9 +36,7 @@ struct Flow {
 
 #[derive(Clone, Copy)]
 enum Link {
-    /// Into the core.
     Up = 0,
-    /// Out of the core.
     Down = 1,
     /// From the GPUs below.
     Send = 2,

@@ -198,7 +198,6 @@ fn keepable(topology: &Topology, existing: &[CrossConnect]) -> usize {
     topology_of(topology.leaves(), existing).common(topology).count() as usize
 }
 
-/// Oriented circuits, counted by (tail, head).
 #[derive(Clone, Debug, Default)]
 struct Oriented(BTreeMap<(usize, usize), u32>);
 

@@ -82,7 +82,6 @@ pub struct Candidate {
 
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub struct Running {
-    /// Depreciation period of the purchase in years.
     pub service_years: f64,
     pub gpu_watts: f64,
     pub usd_per_kwh: f64,
@@ -236,7 +235,6 @@ pub struct Row {
     pub jobs_finished: u32,
     pub interruptions: u64,
     pub shares: Shares,
-    /// Goodput, as defined in monthly scenarios.
     pub goodput: Goodput,
     /// Whether no other design is better in cost or useful work without being worse in the other.
     pub is_pareto: bool,

@@ -50,7 +50,6 @@ pub struct Study<'a> {
     /// Job sizes in GPUs, rounded down to whole groups. If empty, six sizes between 80 % and 98 %
     /// of the cluster are used.
     pub jobs: &'a [u32],
-    /// One history of the nodes per sample.
     pub samples: &'a [Timeline],
 }
 

@@ -30,7 +30,6 @@ pub use prices::{
 };
 pub use sensitivity::{PriceSwing, Sensitivity, sensitivity};
 
-/// The figure to use from a quote.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub enum Level {
     Low,
@@ -59,16 +58,13 @@ pub struct CostFigures {
     pub basis: String,
     pub gbytes_per_s_per_gpu: f64,
     pub cost_per_gpu_usd: f64,
-    /// Cost with every price at its low end.
     pub cost_per_gpu_low_usd: f64,
-    /// Cost with every price at its high end.
     pub cost_per_gpu_high_usd: f64,
     pub cost_per_gbytes_per_s_usd: f64,
     /// Power from mean watts. `None` if the file lacks watts for a part.
     pub power_per_gpu_w: Option<f64>,
     pub power_per_gbytes_per_s_w: Option<f64>,
     pub parts_without_watts: Vec<String>,
-    /// The lowest confidence among the prices.
     pub confidence: Confidence,
     pub bill: Vec<PricedLine>,
 }

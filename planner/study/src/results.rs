@@ -24,7 +24,6 @@ pub struct CompareResult {
     pub samples: u64,
     /// Share of nodes out of service over all samples.
     pub node_fault_ratio: NodeFaultRatio,
-    /// One row per design and group size.
     pub rows: Vec<Row>,
     /// The planner's figures for the fabric file. `None` if no file was given.
     #[serde(skip_serializing_if = "Option::is_none")]
@@ -33,7 +32,6 @@ pub struct CompareResult {
     pub cross_tor: Vec<CrossTorResult>,
 }
 
-/// The traffic across ToRs in one design.
 #[derive(Clone, Debug, Serialize)]
 pub struct CrossTorResult {
     pub arch: String,

@@ -82,7 +82,6 @@ fn detects_a_route_over_a_missing_cable() {
     refused(&|phase| phase.duration_ps.0 /= 2, "its routes need");
 }
 
-/// Each case is an invalid network, with a part of the expected error message.
 #[test]
 fn rejects_invalid_networks_with_the_reason() {
     for (dcn, words) in [

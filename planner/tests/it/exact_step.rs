@@ -88,7 +88,6 @@ jobs:
     assert!(exact.phases[0].lambda >= 0.99 * proven, "{} {proven}", exact.phases[0].lambda);
 }
 
-/// The error for an impossible phase names the leaf, the missing resource and the amount.
 #[test]
 fn infeasible_step_error_names_the_leaf_and_its_shortage() {
     let text = |electrical: &str, more: &str, jobs: &str| {

@@ -138,7 +138,6 @@ fn conserved(plan: &Plan, name: &str) {
     }
 }
 
-/// Draws a small fabric of any kind, with jobs.
 fn random_file(draws: &mut impl RngExt) -> String {
     let per_node = [2_u32, 4, 8][draws.random_range(0..3)];
     let nodes_per_leaf = draws.random_range(1..=4_u32);

@@ -38,7 +38,6 @@ fn works(fabric: &Fabric, faults: &FaultSet, node: NodeId) -> bool {
         && (0..fabric.hbd.k()).all(|bundle| !faults.bundles.contains(&BundleId { node, bundle }))
 }
 
-/// Returns the node at the other end of a working fibre.
 fn far(fabric: &Fabric, faults: &FaultSet, node: NodeId, hop: Hop) -> Option<NodeId> {
     let at = fabric.hbd.position_of(node);
     let fibre = fabric.hbd.fibre(at, hop)?;
@@ -52,7 +51,6 @@ fn pair(a: NodeId, b: NodeId) -> Pair {
     (a.min(b), a.max(b))
 }
 
-/// Returns the circuits of a plan as pairs of nodes.
 fn lit(plan: &Plan) -> BTreeSet<Pair> {
     plan.circuits.iter().map(|lit| pair(lit.a.bundle.node, lit.b.bundle.node)).collect()
 }

@@ -30,7 +30,6 @@ const BETTER: &[(&str, f64, f64)] = &[
     ("explicit-8.yaml n3", 0.0, 0.125),
 ];
 
-/// Lists the settings of switches and transceivers, with one setting per line.
 fn settings(plan: &Plan) -> String {
     let mut text = String::new();
     for set in &plan.transceivers {

@@ -7,7 +7,6 @@ use lightloom_units::id::{LeafId, OcsId};
 
 use super::{ExportError, ExportNames};
 
-/// A plan, its network and the leaf names.
 #[derive(Clone, Copy, Debug)]
 pub struct FatTreePlan<'a> {
     pub name: &'a str,
@@ -46,7 +45,6 @@ impl<'a> FatTreePlan<'a> {
         (0..self.network.spec().leaves).map(LeafId)
     }
 
-    /// Returns all optical switches, by number.
     pub fn switches(&self) -> impl Iterator<Item = OcsId> + use<> {
         (0..self.network.switches()).map(OcsId::from_index)
     }

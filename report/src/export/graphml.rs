@@ -119,7 +119,6 @@ fn ring(plan: &RingPlan<'_>) -> Result<Export, ExportError> {
     Ok(document.end(lost))
 }
 
-/// Adds directly connected leaves with their nodes and cables.
 fn leaves(plan: &RingPlan<'_>, network: &DirectNetwork, document: &mut Document) {
     for leaf in (0..plan.fabric.dcn.leaves(plan.fabric.hbd.nodes())).map(LeafId) {
         document.node(&leaf.to_string(), &[("name", leaf.to_string())]);

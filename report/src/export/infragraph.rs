@@ -124,7 +124,6 @@ fn write_edges(text: &mut String, plan: &RingPlan<'_>) {
     }
 }
 
-/// Returns, for each bundle of a node, how many paths have fibres.
 fn paths_of_bundles(hbd: &Hbd) -> Vec<u32> {
     let mut paths: Vec<u32> = Vec::new();
     let Hbd::Khop(ring) = hbd else { return paths };

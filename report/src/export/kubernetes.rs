@@ -46,7 +46,6 @@ fn export(plan: &RingPlan<'_>) -> Result<Export, ExportError> {
     Ok(Export::one("node-labels.yaml", text, lost))
 }
 
-/// Returns the labels of a node.
 pub fn node_labels(plan: &RingPlan<'_>, node: NodeId) -> BTreeMap<String, String> {
     let mut labels = topograph::labels(plan, node);
     let mut ours = |key: &str, value: String| labels.insert(format!("{PREFIX}{key}"), value);

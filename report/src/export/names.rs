@@ -25,7 +25,6 @@ pub enum NameError {
     /// The fabric does not have this id.
     #[error("line {line}: `{id}` does not exist; the fabric has {prefix}0 to {prefix}{last}")]
     NoSuchId { line: usize, id: String, prefix: &'static str, last: u32 },
-    /// The id or name appears on two lines.
     #[error("line {line}: `{what}` is already in line {first}")]
     Twice { line: usize, what: String, first: usize },
     #[error("{count} have no name; the first is `{first}`")]

@@ -124,7 +124,6 @@ fn lost(plan: &RingPlan<'_>, ranks: &[&Rank]) -> Vec<String> {
     lost
 }
 
-/// Returns the number of hosts that hold ranks of several groups.
 fn shared_hosts(ranks: &[&Rank]) -> usize {
     let mut groups: BTreeMap<NodeId, BTreeSet<GroupId>> = BTreeMap::new();
     for rank in ranks {

@@ -8,7 +8,6 @@ use lightloom_units::id::{GroupId, NodeId};
 
 use super::{ExportError, ExportNames};
 
-/// A plan, its fabric and the node names.
 #[derive(Clone, Debug)]
 pub struct RingPlan<'a> {
     pub fabric: &'a Fabric,
@@ -25,7 +24,6 @@ pub enum Seat {
     Broken,
     /// The node works but is not in a ring.
     Idle,
-    /// The node is part of a ring of whole nodes.
     Ring {
         group: GroupId,
         /// Position among the ring's nodes along the line, from 0.
@@ -131,7 +129,6 @@ impl<'a> RingPlan<'a> {
         ranks
     }
 
-    /// Returns whether a ring consists of whole nodes.
     #[must_use]
     pub fn is_of_whole_nodes(&self, group: &Group) -> bool {
         group.ring.len() >= usize::from(self.fabric.hbd.gpus_per_node())

@@ -15,7 +15,6 @@ use serde::Serialize;
 use super::write::{ANY_TEXT, host_list};
 use super::{Export, ExportError, ExportFormat, RingPlan, Seat};
 
-/// Label of a node that is in a ring.
 pub(super) const DOMAIN_LABEL: &str = "accelerator.topograph.run/domain";
 /// Label prefix for the switches above a node, numbered upwards.
 pub(super) const TIER_LABEL: &str = "fabric.topograph.run/tier-";
@@ -112,7 +111,6 @@ fn host_items(list: &str) -> String {
     format!("[{}]", items.join(", "))
 }
 
-/// Returns the accelerator domain of a node, which is its ring.
 pub(super) fn domain_of(plan: &RingPlan<'_>, node: NodeId) -> Option<String> {
     match plan.seat(node) {
         Seat::Ring { group, .. } => Some(group.to_string()),
@@ -144,7 +142,6 @@ fn graph(plan: &RingPlan<'_>) -> Result<Export, ExportError> {
     Ok(Export::one("graph.json", text, lost(plan)))
 }
 
-/// Returns Topograph's labels of a node.
 pub(super) fn labels(plan: &RingPlan<'_>, node: NodeId) -> BTreeMap<String, String> {
     let tiers = plan.switches_above(node).into_iter().enumerate();
     let tiers = tiers.map(|(tier, switch)| (format!("{TIER_LABEL}{tier}"), switch));

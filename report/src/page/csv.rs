@@ -42,7 +42,6 @@ fn add(out: &mut String, table: &FigureTable) {
     }
 }
 
-/// Returns the headings, with numbers added to repeated ones.
 fn unique<'a>(headings: impl Iterator<Item = &'a str>) -> Vec<String> {
     let mut names: Vec<String> = Vec::new();
     for heading in headings {

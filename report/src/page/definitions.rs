@@ -5,14 +5,12 @@
 use super::document::{FigureTable, PageBlock, PageDocument};
 use super::tables;
 
-/// The pages and their paths in the documentation.
 const PAGES: [(&str, &str); 3] = [
     ("docs/metrics.md", include_str!("../../defined/metrics.md")),
     ("docs/compare.md", include_str!("../../defined/compare.md")),
     ("docs/cost.md", include_str!("../../defined/cost.md")),
 ];
 
-/// Definitions of metrics that have no row in a table on those pages.
 const OTHERS: &str = include_str!("../../templates/definitions.txt");
 
 /// Returns a metric's definition and the page that contains it. The definition is the second cell
@@ -34,7 +32,6 @@ fn definition(name: &str) -> Option<(String, &'static str)> {
     found.or_else(other)
 }
 
-/// Removes Markdown markup from a line.
 fn plain(markdown: &str) -> String {
     let mut text = String::new();
     let mut rest = markdown;
@@ -54,7 +51,6 @@ fn plain(markdown: &str) -> String {
     text.replace('`', "").replace("**", "")
 }
 
-/// Returns the definitions of all metrics that the page names.
 pub(super) fn table(report: &PageDocument) -> FigureTable {
     let figures = report.first.figures.iter().filter_map(|figure| figure.definition);
     let blocks = report.sections.iter().flat_map(|section| &section.blocks);

@@ -12,7 +12,6 @@ pub(super) struct PageDocument {
     pub(super) footer: String,
 }
 
-/// The answer of a page or of a section.
 #[derive(Debug, Default)]
 pub(super) struct FirstScreen {
     /// At most 25 words, including the verdict's range of validity.
@@ -28,7 +27,6 @@ pub(super) struct Headline {
     pub(super) quantity: ShownQuantity,
     /// What to compare the figure with: the bound, the share or the spread.
     pub(super) beside: String,
-    /// Name of the metric in the definitions.
     pub(super) definition: Option<&'static str>,
 }
 
@@ -59,12 +57,8 @@ pub(super) struct Picture {
 
 #[derive(Debug)]
 pub(super) enum PictureKind {
-    /// Horizontal bars with a linear scale.
     Bars(Bars),
-    Drawn {
-        drawings: Vec<Drawing>,
-        legend: Vec<LegendRow>,
-    },
+    Drawn { drawings: Vec<Drawing>, legend: Vec<LegendRow> },
 }
 
 #[derive(Debug)]
@@ -94,7 +88,6 @@ pub(super) enum Tone {
     Lost,
 }
 
-/// An SVG with its caption.
 #[derive(Debug)]
 pub(super) struct Drawing {
     pub(super) caption: String,
@@ -103,7 +96,6 @@ pub(super) struct Drawing {
 
 #[derive(Debug)]
 pub(super) struct LegendRow {
-    /// CSS class of the colour.
     pub(super) class: String,
     pub(super) name: String,
     pub(super) gpus: String,
@@ -120,7 +112,6 @@ pub(super) struct FigureTable {
 #[derive(Clone, Debug)]
 pub(super) struct Column {
     pub(super) heading: String,
-    /// Name of the metric in the definitions.
     pub(super) definition: Option<&'static str>,
     pub(super) is_numeric: bool,
 }
@@ -211,7 +202,6 @@ impl Bars {
 }
 
 impl Tone {
-    /// Returns the CSS class of the colour.
     pub(super) const fn class(self) -> &'static str {
         match self {
             Self::Own => "own",
@@ -234,7 +224,6 @@ impl Headline {
 }
 
 impl FigureTable {
-    /// Adds a numeric column.
     pub(super) fn column(&mut self, heading: String, definition: Option<&'static str>) {
         self.columns.push(Column { heading, definition, is_numeric: true });
     }

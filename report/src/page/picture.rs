@@ -16,7 +16,6 @@ use super::templates::escaped;
 
 const COLUMNS: usize = 40;
 const CELL: usize = 20;
-/// Distance between the cells in a row.
 const STEP: usize = 24;
 const ROW: usize = 32;
 /// Maximum number of nodes drawn as one square each; larger fabrics get at most [`MOST_SQUARES`].
@@ -28,7 +27,6 @@ const MOST_SECTORS: u32 = 64;
 enum State {
     /// Works for the job with this index.
     Used(u32),
-    /// In a ring that no job uses.
     Spare,
     /// Works, but is not in a ring.
     Idle,

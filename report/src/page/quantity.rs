@@ -15,7 +15,6 @@ pub(super) enum ShownUnit {
     UsdPerBandwidth,
     Watts,
     Bandwidth,
-    /// A count of the items that the column or label names.
     Count,
     Times,
     Days,
@@ -102,7 +101,6 @@ impl ShownQuantity {
     }
 }
 
-/// Smaller shares would be displayed as zero.
 const LEAST_SHARE: f64 = 5e-7;
 
 /// Returns more decimals for shares below one in ten thousand, to keep significant digits.

@@ -76,7 +76,6 @@ pub struct Comparison {
     pub histories: Vec<History>,
     pub window: TraceTime,
     pub curves: Vec<RatioCurve>,
-    /// Number of snapshots per point of the curves.
     pub snapshots: u64,
     /// Statistics of the trace, if the input contains one.
     pub trace: Option<Statistics>,
@@ -96,7 +95,6 @@ pub struct Cost {
     pub rows: Vec<CostRow>,
     /// Cost per usable GPU for each design with a computed waste.
     pub usable: Vec<(String, f64)>,
-    /// GPU price that the aggregate uses.
     pub gpu_usd: Option<f64>,
     /// Cost of the interconnect and of lost GPUs, by fault ratio.
     pub aggregate: Vec<Aggregate>,
@@ -113,16 +111,13 @@ pub struct Bought {
     pub answer: Answer,
 }
 
-/// An input file of the page.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize)]
 pub struct SourceFile {
-    /// Path as the user wrote it.
     pub name: String,
     pub kind: &'static str,
     /// SHA-256 of its contents, in hex.
     pub sha256: String,
     pub bytes: u64,
-    /// Digest of the plan in the file.
     pub plan: Option<String>,
 }
 
@@ -137,7 +132,6 @@ pub struct LiveRun {
     pub lacks: Option<String>,
 }
 
-/// A step of a live demonstration.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 pub struct LiveStep {
     pub name: String,
@@ -270,7 +264,6 @@ pub struct Billed {
     /// `assumed` if the delays are assumed, or `lightloomd`.
     pub control: String,
     pub seeds: BilledSeeds,
-    /// Length of the span in hours.
     pub span_hours: f64,
     pub gpus: u64,
     pub spare_nodes: u64,
@@ -315,7 +308,6 @@ pub struct BilledRun {
     pub losses: Vec<BilledLoss>,
 }
 
-/// The cost of a failure to one job.
 #[derive(Clone, Debug, PartialEq, Deserialize)]
 pub struct BilledLoss {
     pub gpus: u64,

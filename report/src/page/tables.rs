@@ -9,7 +9,6 @@ use super::quantity::{ShownUnit, fixed};
 
 const DECLARED: &str = include_str!("../../templates/tables.txt");
 
-/// A line in the declaration of a table.
 struct ColumnSpec {
     heading: &'static str,
     path: &'static str,
@@ -17,7 +16,6 @@ struct ColumnSpec {
     definition: Option<&'static str>,
 }
 
-/// Returns the table with this id, with one row for each result.
 pub(super) fn table<T: Serialize>(id: &str, results: impl IntoIterator<Item = T>) -> FigureTable {
     let (title, specs) = declared(id).unwrap_or_else(|| panic!("{id} is declared"));
     let columns = specs.iter().map(|spec| Column {

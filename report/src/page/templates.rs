@@ -28,12 +28,10 @@ pub(super) fn markdown(report: &PageDocument) -> String {
     MarkdownPage { report }.render().expect("writing to a text does not fail")
 }
 
-/// Escapes text for a cell of a Markdown table.
 fn in_cell(text: impl std::fmt::Display) -> String {
     text.to_string().replace('|', "\\|").replace('\n', " ")
 }
 
-/// Escapes text for SVG.
 pub(super) fn escaped(text: &str) -> String {
     text.replace('&', "&amp;").replace('<', "&lt;").replace('>', "&gt;").replace('"', "&quot;")
 }

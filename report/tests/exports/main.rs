@@ -21,7 +21,6 @@ use proptest::prelude::*;
 use readers::{Host, Rings};
 use serde::Deserialize;
 
-/// A fabric with a plan and host names.
 #[derive(Debug)]
 struct Case {
     fabric: Fabric,
@@ -58,7 +57,6 @@ impl Case {
         group.ring.len() >= usize::from(self.fabric.hbd.gpus_per_node())
     }
 
-    /// Returns the plan's rings of whole nodes.
     fn rings(&self) -> Rings {
         let whole = self.plan.groups.iter().filter(|group| self.is_whole(group));
         whole
@@ -69,7 +67,6 @@ impl Case {
             .collect()
     }
 
-    /// Returns the data that every working host should have.
     fn hosts(&self) -> BTreeMap<String, Host> {
         let (dcn, hbd) = (&self.fabric.dcn, &self.fabric.hbd);
         let ring_of: BTreeMap<String, String> = self

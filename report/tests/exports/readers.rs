@@ -7,7 +7,6 @@ use petgraph::graph::UnGraph;
 use serde::Deserialize;
 use serde::de::DeserializeOwned;
 
-/// Hosts of each ring, keyed by name.
 pub(crate) type Rings = BTreeMap<String, Vec<String>>;
 
 pub(crate) fn yaml<T: DeserializeOwned>(text: &str) -> T {
@@ -162,14 +161,12 @@ impl TopographModel {
     }
 }
 
-/// Reads a host from its labels, for both Topograph and Kubernetes.
 pub(crate) fn host_of_labels(labels: &BTreeMap<String, String>) -> Host {
     let tiers = (0..).map_while(|tier| labels.get(&format!("fabric.topograph.run/tier-{tier}")));
     let ring = labels.get("accelerator.topograph.run/domain").cloned();
     Host { above: tiers.cloned().collect(), ring }
 }
 
-/// GraphML data of a node or an edge, by attribute name.
 pub(crate) type Data = BTreeMap<String, String>;
 
 /// Reads GraphML as its primer describes, with keys identified by `attr.name`.

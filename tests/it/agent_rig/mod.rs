@@ -15,7 +15,6 @@ use rcgen::{BasicConstraints, CertificateParams, IsCa, Issuer, KeyPair};
 
 use crate::programs;
 
-/// Limit for a program's start and for each wait of a test.
 pub(crate) const WITHIN: Duration = Duration::from_secs(30);
 
 /// Returns why such a test cannot run here; `None` if it can.
@@ -26,7 +25,6 @@ pub(crate) fn cannot() -> Option<&'static str> {
     (!Path::new("/dev/fuse").exists()).then_some("there is no /dev/fuse")
 }
 
-/// A program that is killed when dropped.
 pub(crate) struct Running {
     child: Child,
     lines: Receiver<String>,
@@ -34,7 +32,6 @@ pub(crate) struct Running {
 }
 
 impl Running {
-    /// Starts the program and collects its standard error or output.
     fn start(command: &mut Command, is_error: bool) -> Self {
         let (out, error) = match is_error {
             true => (Stdio::null(), Stdio::piped()),
@@ -57,7 +54,6 @@ impl Running {
         Self { child, lines, said }
     }
 
-    /// Returns the first line that contains these words.
     fn wait_for(&self, words: &str) -> String {
         let until = Instant::now() + WITHIN;
         while let Ok(line) =
@@ -125,7 +121,6 @@ impl Modules {
         byte[0]
     }
 
-    /// Returns the code of a module's active path.
     pub(crate) fn path(&self, name: &str) -> u8 {
         self.byte(name, 68) & 0x0f
     }

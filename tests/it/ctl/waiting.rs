@@ -62,7 +62,6 @@ fn usage_lines_omit_the_socket_option() {
     assert!(said.contains("/nowhere/lightloomd.sock"), "{said}");
 }
 
-/// A program that is killed when dropped.
 struct Running(Child);
 
 impl Drop for Running {

@@ -70,7 +70,6 @@ impl Modules {
         (serving, addresses.into_iter().map(|address| address.at).collect())
     }
 
-    /// Serves devices and returns each address with its protocol.
     pub(crate) fn of_list_named(list: &str, links: &Path) -> (Self, Vec<ServedAddress>) {
         Self::served(16, list, links)
     }
@@ -106,12 +105,10 @@ impl Drop for Modules {
     }
 }
 
-/// Returns the answer. An answer with uncertain storage counts as a refusal.
 pub(crate) fn said(answer: Result<Stored<Answer>, NotStored>) -> Answer {
     answer.map_or_else(|why| Answer::Refused { reasons: vec![why.to_string()] }, Stored::into_inner)
 }
 
-/// A ring with a job on three quarters of it.
 pub(crate) fn fabric_file(nodes: u32) -> String {
     let gpus = nodes * 3 / 16 * 16;
     format!(
@@ -255,7 +252,6 @@ impl Rig {
         said(receiver.await.unwrap())
     }
 
-    /// Waits for the transaction and asserts that it committed.
     pub(crate) async fn committed(&mut self, answer: &Answer) {
         let Answer::Accepted { txn } = *answer else { panic!("{answer:?}") };
         let past = self.over(txn).await;
@@ -276,7 +272,6 @@ impl Rig {
         }
     }
 
-    /// Accepts a committed transaction, or that nothing had to move.
     pub(crate) async fn committed_or_done(&mut self, answer: &Answer) {
         if !matches!(answer, Answer::Done) {
             self.committed(answer).await;

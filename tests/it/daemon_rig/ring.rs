@@ -14,7 +14,6 @@ use super::{Modules, Rig, first_plan, installed};
 
 pub(crate) const NODES: u32 = 16;
 
-/// Serves the modules of the ring.
 pub(crate) fn ring(links: &Path) -> Modules {
     let names = format!("n{{0..{}}}/b{{0..1}}", NODES - 1);
     let list =
@@ -27,7 +26,6 @@ pub(crate) async fn daemon(folder: &Path) -> Rig {
     daemon_that("bypass", folder).await
 }
 
-/// Starts a daemon with this fault policy.
 pub(crate) async fn daemon_that(on_fault: &str, folder: &Path) -> Rig {
     daemon_with(&usual(on_fault), folder).await
 }
@@ -36,7 +34,6 @@ fn usual(on_fault: &str) -> String {
     format!("on_fault: {on_fault}, heartbeat: 20s")
 }
 
-/// Starts a daemon with these policies.
 pub(crate) async fn daemon_with(policies: &str, folder: &Path) -> Rig {
     let mut rig = daemon_again(policies, folder).await;
     rig.adopt_all().await;
@@ -52,7 +49,6 @@ pub(crate) async fn restarted(rig: Rig, on_fault: &str, folder: &Path) -> Rig {
     Rig { requests, ..daemon_again(&usual(on_fault), folder).await }
 }
 
-/// Starts a daemon on the ring with the existing state.
 async fn daemon_again(policies: &str, folder: &Path) -> Rig {
     let links = folder.join("links");
     let file = format!(
@@ -64,7 +60,6 @@ async fn daemon_again(policies: &str, folder: &Path) -> Rig {
     Rig::of_devices(&file, folder, Some(installed(NODES))).await
 }
 
-/// Returns the plan of the ring around these parts.
 pub(crate) fn plan_around(parts: &[Part]) -> Plan {
     let installed = installed(NODES);
     bypass::next_plan(&installed, &first_plan(&installed), parts, &[]).unwrap()
@@ -74,7 +69,6 @@ pub(crate) fn faults(runtime: &Runtime) -> Vec<Part> {
     runtime.control.plan().map(|plan| plan.faults.clone()).unwrap_or_default()
 }
 
-/// Returns a node used by the plan.
 pub(crate) fn node_in_use() -> u32 {
     first_plan(&installed(NODES)).circuits[1].a.bundle.node.0
 }

@@ -20,7 +20,6 @@ use small::{Daemon, Switches, lightloom, talk, tl1_lines};
 pub(crate) const SWITCHES: usize = 16;
 const SCPI: usize = 6;
 const TL1: usize = 5;
-/// Ingress and egress ports per switch.
 const PORTS: u64 = 16;
 const LEAVES: usize = 8;
 const PHASES: [&str; 4] = ["forward", "experts", "backward", "weights"];
@@ -60,7 +59,6 @@ pub(crate) fn expected(plan: &Value, phase: &str, ocs: usize) -> String {
     ways.iter().map(words).collect::<Vec<_>>().join(" ")
 }
 
-/// Returns ports that are in two circuits, from the reading of a raw client.
 pub(crate) fn ports_shared(lit: &str) -> Vec<u64> {
     let way = |words: &str| -> (u64, u64) {
         let number = |text: &str| text.trim_end_matches(['A', 'B']).parse::<u64>().unwrap();
@@ -222,7 +220,6 @@ impl Rig {
         }
     }
 
-    /// Injects a fault at a switch or in the connection to a database. Returns a description.
     pub(crate) fn disturb(&self, ocs: usize, fault: &str) -> String {
         match &self.reach[ocs] {
             Reach::Switch { .. } => {
@@ -258,7 +255,6 @@ impl Rig {
         assert_eq!(said.trim(), "ok", "ocs{ocs} {fault}");
     }
 
-    /// Returns the daemon's metrics of the journal and of single operations.
     pub(crate) fn device_times(&self) -> String {
         let socket = self.folder.path().join("state/lightloomd.sock");
         let text = small::http_text(&socket, "GET", "/metrics", &Value::Null).1;

@@ -88,7 +88,6 @@ pub(crate) fn lightloom(arguments: &[&str]) -> Output {
     Command::new(crate::programs::lightloom()).args(arguments).output().unwrap()
 }
 
-/// Plans the fabric of this folder.
 fn plan(folder: &Path) {
     let path = |name: &str| folder.join(name).display().to_string();
     let planned = lightloom(&["plan", &path("small.yaml"), "-o", &path("PLAN")]);
@@ -214,7 +213,6 @@ impl Rig {
         self.folder.path().join("state/lightloomd.sock")
     }
 
-    /// Returns the message for a refused plan.
     pub(crate) fn refused(&self, plan: &Value, more: &[&str]) -> String {
         let other = self.folder.path().join("other");
         std::fs::write(&other, plan.to_string()).unwrap();
@@ -248,7 +246,6 @@ impl Rig {
         })
     }
 
-    /// Returns the circuits of the three switches.
     pub(crate) fn lit(&self) -> [String; 3] {
         self.judges.each_ref().map(Judge::lit)
     }
@@ -266,7 +263,6 @@ impl Rig {
         rows
     }
 
-    /// Kills the daemon and starts another.
     pub(crate) fn restart(&self) {
         let mut daemon = self.daemon.lock().unwrap();
         drop(daemon.take());
@@ -440,7 +436,6 @@ fn no_port_is_in_two_circuits(lit: &str) {
     }
 }
 
-/// Emulated switches, served by a thread until dropped.
 pub(crate) struct Switches {
     stopper: Stopper,
     thread: Option<JoinHandle<()>>,
@@ -464,7 +459,6 @@ impl Switches {
         Self::of(devices.unwrap_or_else(|| panic!("{mistakes:?}")), None)
     }
 
-    /// Serves these devices; faults arrive over the control socket.
     pub(crate) fn of(
         devices: device::DeviceList,
         control: Option<PathBuf>,
@@ -494,7 +488,6 @@ fn usual(file: &Path) -> std::io::Result<Box<dyn Storage + Send>> {
     Ok(Box::new(FileStorage::open(file)?))
 }
 
-/// The daemon with its API on a separate thread, until dropped.
 pub(crate) struct Daemon {
     stop: Option<tokio::sync::oneshot::Sender<()>>,
     thread: Option<JoinHandle<()>>,

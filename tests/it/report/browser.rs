@@ -22,7 +22,6 @@ pub(super) fn chromium() -> Option<PathBuf> {
     found
 }
 
-/// Findings of the browser in a page, and its loading time.
 #[derive(Debug)]
 pub(super) struct Look {
     pub(super) found: Vec<String>,
@@ -128,7 +127,6 @@ impl Browser {
     }
 }
 
-/// Inserts an error listener first and the checks last.
 fn with_checks(html: &str, required: &[&str]) -> String {
     let required = serde_json::to_string(required).unwrap();
     let before = format!(
@@ -141,7 +139,6 @@ fn with_checks(html: &str, required: &[&str]) -> String {
     html.replacen("<head>", &before, 1).replacen("</body>", &checks, 1)
 }
 
-/// Returns the verdicts that the checks wrote below the frames.
 fn verdicts(dump: &str) -> Vec<Value> {
     let each = dump.split("<pre id=\"lightloom-verdict\">").skip(1);
     let texts = each.filter_map(|rest| rest.split("</pre>").next());

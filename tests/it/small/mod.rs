@@ -12,7 +12,6 @@ pub(crate) fn lightloom(folder: &Path, arguments: &[&str]) -> Output {
     command.output().expect("the program starts")
 }
 
-/// Returns the output of a successful run.
 pub(crate) fn good(folder: &Path, arguments: &[&str]) -> String {
     let output = lightloom(folder, arguments);
     assert!(output.status.success(), "{arguments:?}: {}", String::from_utf8_lossy(&output.stderr));

@@ -45,7 +45,6 @@ fn numbered(second: u8, node: u32) -> Ipv4Addr {
     Ipv4Addr::new(10, second, high, low)
 }
 
-/// Returns the hardware address that belongs to an IP address of the twin.
 #[must_use]
 pub fn hardware(address: Ipv4Addr) -> [u8; 6] {
     let [a, b, c, d] = address.octets();

@@ -10,10 +10,8 @@ use crate::{Error, link};
 
 /// Memory in KiB that a namespace and its interfaces need. This exceeds the highest measured value.
 const NODE_KIB: u64 = 1_500;
-/// Memory in KiB that the daemon and the holder need.
 const BASE_KIB: u64 = 200_000;
 
-/// Checks the folder and the machine.
 pub fn machine(folder: &Folder, record: &Record, own: &std::path::Path) -> Result<(), Error> {
     if folder.file(RECORD).exists() {
         let shown = folder.path().display();
@@ -78,7 +76,6 @@ fn size(record: &Record) -> Result<(), Error> {
     }
 }
 
-/// Probes the kernel from a subprocess, in namespaces that disappear with it.
 fn kernel(own: &std::path::Path) -> Result<(), Error> {
     let mut command = Command::new(own);
     command.args(["twin", "probe"]).stdin(Stdio::null());

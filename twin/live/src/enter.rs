@@ -177,7 +177,6 @@ pub fn kill_group(child: &Child) {
     let _ended_meanwhile = killpg(Pid::from_raw(child.id().cast_signed()), Signal::SIGKILL);
 }
 
-/// Runs a command in a node and waits until it ends.
 pub fn run(
     folder: &Folder,
     node: &str,

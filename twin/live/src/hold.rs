@@ -28,7 +28,6 @@ use nix::unistd::{getegid, geteuid, setsid};
 use crate::record::{Folder, Holder, Process, Ready};
 use crate::{Error, enter, nodes, wiring};
 
-/// How fibres are joined.
 pub const WAY: &str = "u32 and mirred at tc ingress, in an unprivileged user namespace";
 
 /// Tells the first process to start. If the parent ends before it sends this, that process ends as

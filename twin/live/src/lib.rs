@@ -39,7 +39,6 @@ pub enum Error {
     Refused(String),
     #[error("cannot {what}: {error}")]
     System { what: String, error: std::io::Error },
-    /// One of the twin's files is malformed or has a different version.
     #[error("{}: {error}", .file.display())]
     File { file: PathBuf, error: serde_json::Error },
 }

@@ -20,7 +20,6 @@ pub struct Ranks {
     /// Unix time in microseconds of the last write.
     pub unix_us: u64,
     pub plan: String,
-    /// The jobs' groups, followed by spare groups.
     pub groups: Vec<Group>,
 }
 

@@ -61,7 +61,6 @@ impl Folder {
         }
     }
 
-    /// Writes a JSON document atomically.
     pub fn write(&self, name: &str, document: &impl Serialize) -> Result<(), Error> {
         self.write_in(&self.0, name, document)
     }

@@ -23,7 +23,6 @@ use crate::ring::RingStep;
 use crate::up::Programs;
 use crate::wiring::{self, Rewired};
 
-/// The effect of a fault on the groups of a job.
 #[derive(Clone, Debug, Serialize)]
 pub struct FaultReport {
     pub schema: &'static str,

@@ -281,7 +281,6 @@ fn wait_for(folder: &Folder, holder: &mut Child) -> Result<Ready, Error> {
     }
 }
 
-/// Quotes the end of a log, which is removed afterwards.
 fn early(folder: &Folder, log: &str, what: &str) -> Error {
     let text = fs::read_to_string(folder.file("log").join(log)).unwrap_or_default();
     let last: Vec<_> = text.lines().rev().take(5).collect();

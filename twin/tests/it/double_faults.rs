@@ -52,7 +52,6 @@ fn faults(seed: u64) -> (String, Vec<String>) {
     (text.join(", "), kinds)
 }
 
-/// Returns the node of a part, and the nodes at the far ends of the part's fibres.
 fn touched(scenario: &Scenario, part: &str) -> Vec<NodeId> {
     let lightloom_emulator::scenario::On::Fabric(fabric) = &scenario.on else { return Vec::new() };
     let part: lightloom_fabric::fault::Part = part.parse().unwrap();

@@ -59,7 +59,6 @@ fn doubt(doubt: Doubt, node: u64) -> String {
     }
 }
 
-/// Returns how many working modules were bypassed.
 fn false_bypasses(control: &str, of: Doubt, seeds: u64) -> u64 {
     let fabric = ring(32, 96);
     let run = |seed: u64| {

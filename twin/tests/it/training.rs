@@ -8,7 +8,6 @@ use lightloom_emulator::scenario::file::{NamedFile, load};
 
 use crate::scenes::run_read;
 
-/// Two jobs on a shipped fabric, with these faults and this control plane.
 fn trained(faults: &str, control: &str) -> Outcome {
     let what = "train:\n  - {job: pretrain, steps: 1}\n  - {job: finetune, steps: 2}\ntraffic:\n  \
                 - {name: storage, run: permutation, hosts: [n14, n15], bytes: 64MiB}\n";

@@ -20,7 +20,6 @@ pub(crate) struct Bench {
     pub(crate) now: SimTime,
 }
 
-/// The memory of a bench, shared with the test.
 #[derive(Clone)]
 pub(crate) struct Held(pub(crate) Arc<Mutex<Bench>>);
 
@@ -109,7 +108,6 @@ impl I2cWire for Bare {
     }
 }
 
-/// Loads a shipped profile with these strings replaced.
 pub(crate) fn shipped(name: &str, changes: &[(&str, &str)]) -> Result<ModuleProfile, Vec<String>> {
     let folder = concat!(env!("CARGO_MANIFEST_DIR"), "/../../topologies/modules");
     let mut text = std::fs::read_to_string(format!("{folder}/{name}.yaml")).unwrap();

@@ -96,7 +96,6 @@ fn module_that_misses_its_path_reports_failure() {
     }
 }
 
-/// One mistake per line: the replacement that causes it, its code, and its message.
 #[test]
 fn rejects_every_profile_mistake_with_its_location() {
     for (before, after, said) in [

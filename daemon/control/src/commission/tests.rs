@@ -110,7 +110,6 @@ fn fibres(planned: &[(FibreEnd, FibreEnd)]) -> Vec<FibreEnds> {
     planned.iter().map(|(a, b)| FibreEnds { a: end_name(a), b: end_name(b) }).collect()
 }
 
-/// Checks that every end's light source is the one in the plant.
 fn is_true(plant: &Plant, commission: &Commission) {
     // A module looks into one fibre at a time, and so never into both ends of one.
     let between = plant.arrives.iter().filter(|(from, (to, _))| from.0 != to.0);

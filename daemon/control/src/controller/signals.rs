@@ -36,7 +36,6 @@ use crate::state::{DeviceName, FibreEnd, Micros, Neighbours, Now, Op, Position, 
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Signal {
-    /// This slot no longer receives light at this position.
     LightLost(Slot, Position),
     LightBack(Slot),
     /// The device is at another position than it was brought to, or has restarted.

@@ -10,7 +10,6 @@ use lightloom_units::id::OcsId;
 use crate::change::{Mode, Moves, Phase, Way};
 use crate::state::{DeviceName, Fabric, Move, Position, Positions, Slot};
 
-/// The device of each optical switch, with its numbering of the plan's ports.
 pub type Switches = BTreeMap<OcsId, (DeviceName, DevicePorts)>;
 
 const SWITCHES_NAMED: usize = 6;

@@ -334,7 +334,6 @@ impl Control {
         part.node().into_iter().chain(far.map(|far| far.bundle.node))
     }
 
-    /// All wanted positions are ours already, and the device is at them or unreachable.
     fn stays(&self, device: &DeviceName, want: &Positions) -> bool {
         let ledger = self.controller.ledger();
         if !ledger.owned.contains_key(device) || *ledger.belongs(device) != *want {

@@ -145,7 +145,6 @@ impl Control {
         (until > now.mono).then(|| (lease, until - now.mono))
     }
 
-    /// The records precede the answer.
     pub fn book(&mut self, now: &Now, asked: Asked, wish: Wish, reply_to: ReplyTo) -> Vec<Action> {
         let request_id = asked.request.clone();
         let paced = self.phases.booked_at.is_none_or(|last| last + PACE <= now.mono);

@@ -176,7 +176,6 @@ impl Control {
     }
 }
 
-/// Groups the suspects that are connected by circuits.
 fn joined(suspects: Vec<Suspect<'_>>) -> Vec<Vec<Suspect<'_>>> {
     let mut groups: Vec<Vec<Suspect<'_>>> = Vec::new();
     for suspect in suspects {

@@ -23,7 +23,6 @@ const NODES: usize = 8;
 const SWITCHED: usize = 4;
 const NO_LIGHT: f64 = -40.0;
 
-/// A fault in the terms of the model.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 enum Fault {
     NodeDead(usize),
@@ -36,7 +35,6 @@ enum Fault {
     LaneSends(usize, usize, usize),
     LaneReceives(usize, usize, usize),
     LaneNoisy(usize, usize, usize),
-    /// On a link; with a switch, at one of its ends.
     Cut(usize, usize),
     Bent(usize, usize),
     Dirty(usize, usize),

@@ -53,7 +53,6 @@ fn inventory(modules: u32, switches: u32, drained: bool) -> Inventory {
     inventory
 }
 
-/// Returns the modules at this path, and the circuits of each switch straight or crossed.
 fn at_path(inventory: &Inventory, path: u32) -> Fabric {
     let devices = inventory.devices.iter().filter(|(_, device)| !device.is_lever);
     let slots = devices.map(|(name, device)| {
@@ -91,7 +90,6 @@ fn change(modules: u32, switches: u32, recovery: Recovery, faults: Faults) -> Sc
     scenario("one change", inventory, vec![[wish("alice", "change", apply)].into()], faults)
 }
 
-/// A change that first drains a module.
 fn drained(modules: u32, recovery: Recovery, faults: Faults) -> Scenario {
     let inventory = Inventory { recovery, ..inventory(modules, 0, true) };
     let apply = Request::Apply(to(&inventory, 2, "new"));
@@ -166,7 +164,6 @@ fn led(fenced: bool, mut scenario: Scenario) -> Scenario {
     scenario
 }
 
-/// Explores these worlds completely and prints the counts.
 fn explore(scenario: Scenario, limit: u64) -> u64 {
     let (name, faults, recovery) = (scenario.name, scenario.faults, scenario.inventory.recovery);
     let devices = scenario.inventory.devices.len();
@@ -203,7 +200,6 @@ fn late(count: u8) -> Faults {
     Faults { count, late: true, ..NONE }
 }
 
-/// Any set of devices loses its management this many times.
 fn losing(count: u8) -> Faults {
     Faults { count, lose: true, ..NONE }
 }
@@ -237,7 +233,6 @@ fn request_acts_once_across_failovers() {
     explore(led(false, two_clients(followed(1))), 2_000_000);
 }
 
-/// Each rule of leadership is violated on purpose, and the judge of devices and records detects it.
 #[test]
 fn judge_detects_broken_leadership_rules() {
     let modules = |fenced| led(fenced, asked_twice(2, 0, Recovery::RollBack, followed(1)));
@@ -303,7 +298,6 @@ fn request_acts_once_in_every_race_of_two_clients() {
     explore(two_clients(faults(1)), 2_000_000);
 }
 
-/// The judge detects a caller that violates a rule.
 #[test]
 fn judge_detects_callers_that_break_rules() {
     let broken = [

@@ -142,7 +142,6 @@ fn second_fault_elsewhere_is_bypassed_as_fast_as_the_first() {
     assert!(took.iter().all(|took| *took <= Micros::from_millis(50)), "{took:?}");
 }
 
-/// A node dies at any moment around a restart of the daemon.
 #[test]
 fn fault_around_a_restart_is_bypassed_as_soon_as_visible() {
     let mut most = Micros(0);

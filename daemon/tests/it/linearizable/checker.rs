@@ -7,7 +7,6 @@
 
 use std::collections::{BTreeMap, BTreeSet};
 
-/// A client's request, or a later event of the daemon.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) enum Did {
     /// A change of circuits: the request id, a digest that distinguishes requests, the expected

@@ -25,11 +25,8 @@ enum Change {
     Sleeps,
     /// Its traffic with etcd is late, lost or slow for a while.
     Way(Passes),
-    /// etcd pauses for a while and then answers everything.
     EtcdSleeps,
-    /// etcd ends, as on a disk failure, and is restarted.
     EtcdDies,
-    /// The disk of etcd is full for a while.
     EtcdIsFull,
 }
 
@@ -40,7 +37,6 @@ pub(crate) struct Daemons {
     pub(crate) url: String,
     pub(crate) etcd: Child,
     pub(crate) children: Vec<Child>,
-    /// The relay between each daemon and etcd.
     ways: Vec<Relay>,
 }
 
@@ -117,7 +113,6 @@ impl Daemons {
         }
     }
 
-    /// Raises or clears etcd's alarm that its disk is full.
     fn fill(&self, is_full: bool) {
         let action = if is_full { "ACTIVATE" } else { "DEACTIVATE" };
         // The cluster has a single member, whose number is in the header of its answers.
@@ -196,7 +191,6 @@ impl Daemons {
     }
 }
 
-/// Records the answers to clients during these changes of the leader.
 fn history(seed: u32, turns: u32, changes: &[Change]) -> Option<Vec<Line>> {
     let (switch, port) = Switch::serve();
     switch.switch_millis.store(3, Ordering::Relaxed);

@@ -24,7 +24,6 @@ pub(crate) struct Switch {
     pub circuits: Mutex<BTreeMap<u32, u32>>,
     pub switch_millis: AtomicU64,
     pub lies: AtomicBool,
-    /// Answers the next commands with noise.
     pub babbles: AtomicBool,
     pub received: Mutex<Vec<String>>,
 }

@@ -6,7 +6,6 @@ use std::net::TcpListener;
 use std::process::{Child, Command, Stdio};
 use std::time::{Duration, Instant};
 
-/// A Redis process that ends with the test.
 pub(crate) struct Redis {
     child: Child,
     pub(crate) address: String,

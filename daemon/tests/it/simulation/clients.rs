@@ -69,7 +69,6 @@ fn s5_changes_next_to_a_slow_device_take_the_usual_time() {
     assert!(held.iter().all(|held| *held < usual * 11 / 10), "{held:?}, usually {usual}");
 }
 
-/// An inventory that fits into one wave.
 fn wide() -> Inventory {
     Inventory { dark_links_max: 1024, ..inventory() }
 }
@@ -133,7 +132,6 @@ fn s7_sees_drift_within_one_poll_and_restores_only_by_policy() {
     println!("S7: 200 moves behind our back, all seen within one poll, 100 put back by policy");
 }
 
-/// The limit on the daemon's own changes also holds across restarts.
 #[test]
 fn s7_limits_own_changes_to_ten_per_hour_across_restarts() {
     let mut inventory = inventory();

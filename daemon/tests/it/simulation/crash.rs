@@ -159,7 +159,6 @@ fn sixty_four() -> Inventory {
     inventory
 }
 
-/// An apply that rotates all circuits by this many places.
 fn turned(by: u32) -> Apply {
     let mut target = paths(&(0..16).map(|node| (node, 1 + by % 2)).collect::<Vec<_>>());
     let circuit = |slot| (Slot(slot), Position(101 + (slot + by) % 48));

@@ -129,7 +129,6 @@ fn reports_crossed_cables_until_the_first_correct_read() {
     }
 }
 
-/// A device that dies between the last read and an apply is reported within its own deadline.
 #[test]
 fn reports_a_device_failed_before_an_apply_within_its_deadline() {
     let mut world = two_fibres(1);
@@ -187,7 +186,6 @@ fn i9_shut_down_port_is_reported_and_moves_nothing() {
     }
 }
 
-/// Both modules of a dead node are bypassed by one change, whichever is found first.
 #[test]
 fn bypasses_both_modules_of_a_failed_node_in_one_change() {
     for seed in 0..40 {

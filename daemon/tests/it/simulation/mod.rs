@@ -96,7 +96,6 @@ fn seeds(count: u64) -> Vec<u64> {
     (0..number("LIGHTLOOM_STORM_SEEDS").unwrap_or(count)).collect()
 }
 
-/// Prints how to rerun a failing seed.
 struct Replay(&'static str, u64);
 impl Drop for Replay {
     fn drop(&mut self) {

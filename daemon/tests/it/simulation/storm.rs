@@ -49,7 +49,6 @@ fn storm_of_clients(world: &mut World, rng: &mut Stream, id: &str) {
     }
 }
 
-/// Draws the operators' actions and the faults of one minute.
 fn storm_of_faults(world: &mut World, rng: &mut Stream, fibres: &[FibreEnd], id: &str) {
     let last = world.controller().map_or(Txn(0), |c| c.ledger().last_txn);
     match rng.random_range(0..100) {

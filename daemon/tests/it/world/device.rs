@@ -20,13 +20,9 @@ pub(crate) struct Faults {
     /// It is executed long after the deadline.
     pub late: f64,
     pub refuse: f64,
-    /// It is executed in part, and the device reports the failure.
     pub fail: f64,
-    /// The device reports success and does nothing.
     pub lie: f64,
-    /// The device moves another slot as well.
     pub stray: f64,
-    /// The light is too weak afterwards.
     pub weak: f64,
     /// The time of execution, instead of a fraction of a millisecond.
     pub slow_micros: u64,
@@ -81,9 +77,7 @@ pub(crate) struct ModelDevice {
     /// Ports that an operator shut down: they send no light, and report it.
     pub shut: BTreeSet<Slot>,
     pub unlit: BTreeSet<Slot>,
-    /// The sender of the light at each slot with a fibre.
     pub neighbours: BTreeMap<Slot, String>,
-    /// The neighbours as the driver last asked for them.
     named: BTreeMap<Slot, String>,
     reads: u8,
     /// The device did something other than requested, or did it badly.
@@ -133,7 +127,6 @@ impl ModelDevice {
         now < self.gone_until
     }
 
-    /// Returns whether it was silent at any time since then.
     pub(crate) fn was_gone(&self, since: Micros) -> bool {
         since < self.gone_until
     }

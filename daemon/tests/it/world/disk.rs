@@ -18,7 +18,6 @@ use rand::RngExt;
 const SECTOR_BYTES: usize = 512;
 const BLOCK_BYTES: u64 = 4096;
 const PAGE_BYTES: usize = 4096;
-/// The file number of a folder's name.
 const FOLDER: usize = usize::MAX;
 /// The path of the journal of a [world](super::World).
 pub(crate) const JOURNAL: &str = "/state/journal.log";
@@ -27,7 +26,6 @@ pub(crate) const JOURNAL: &str = "/state/journal.log";
 struct Bytes {
     written: Vec<u8>,
     durable: Vec<u8>,
-    /// Ranges written since the last sync.
     dirty: Vec<Range<usize>>,
     /// Blocks are allocated up to here, even if the disk is full.
     allocated: u64,
@@ -104,7 +102,6 @@ impl Disk {
         self.0.lock().unwrap()
     }
 
-    /// Opens the journal as the daemon does.
     pub(crate) fn journal(&self) -> io::Result<FileStorage<Self>> {
         FileStorage::open_on(self.clone(), Path::new(JOURNAL))
     }
@@ -256,7 +253,6 @@ impl Bytes {
         self.dirty.clear();
     }
 
-    /// Returns the pages written since the last sync.
     fn pages(&self) -> BTreeSet<usize> {
         let pages = |dirty: &Range<usize>| dirty.start / PAGE_BYTES..dirty.end.div_ceil(PAGE_BYTES);
         self.dirty.iter().flat_map(pages).collect()

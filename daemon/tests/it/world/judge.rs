@@ -50,7 +50,6 @@ impl World {
         }
     }
 
-    /// Returns the modules that form a part or are at its ends.
     fn modules_of(&self, part: Part) -> Vec<DeviceName> {
         let is_of = |bundle: BundleId| match part {
             Part::Node(node) => bundle.node == node,
@@ -64,7 +63,6 @@ impl World {
         modules
     }
 
-    /// Returns both ends of each fibre of a part.
     fn ends_of(&self, part: Part) -> Vec<FibreEnd> {
         let is_of = |(device, _, position): &FibreEnd| {
             let Ok(bundle) = device.as_str().parse::<BundleId>() else { return false };
@@ -112,7 +110,6 @@ impl World {
         self.counts.misnamed += u64::from(!gone);
     }
 
-    /// Returns whether an operator or the journal reports this part as failed.
     fn is_known(&self, part: Part) -> bool {
         let ends = self.ends_of(part);
         let same = |name: &Part| *name == part || (!ends.is_empty() && self.ends_of(*name) == ends);

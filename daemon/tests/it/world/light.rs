@@ -15,7 +15,6 @@ use super::{Happening, World};
 const ARRIVES_AFTER: std::ops::Range<u64> = 400..1_500;
 /// The delay of an event whose first frames are lost.
 const AGAIN_AFTER: std::ops::Range<u64> = 10_000..70_000;
-/// The share of events whose first frames are lost.
 const LOST: f64 = 0.05;
 
 impl World {
@@ -42,7 +41,6 @@ impl World {
         }
     }
 
-    /// Delivers the event, with the state at its arrival.
     pub(super) fn signal(&mut self, device: DeviceName, slot: Slot) {
         let model = &self.devices[&device];
         if model.is_gone(self.now.mono) || self.disconnected.contains(&device) {

@@ -22,7 +22,6 @@ impl World {
         self.handle(Event::Up(device));
     }
 
-    /// Cuts or repairs the fibre at this end.
     pub(crate) fn cut(&mut self, end: &FibreEnd, cut: bool) {
         let far = self.inventory.fibres[end].clone();
         for end in [end.clone(), far] {
@@ -41,7 +40,6 @@ impl World {
         self.counts.cuts += 1;
     }
 
-    /// Swaps the cables that are plugged in at these ends.
     pub(crate) fn swap(&mut self, one: &FibreEnd, other: &FibreEnd) {
         let [far, other_far] = [one, other].map(|end| self.cables[end].clone());
         let joined = [(one, &other_far), (other, &far)];
@@ -51,7 +49,6 @@ impl World {
         }
     }
 
-    /// Returns the sender of the light at each slot with a fibre.
     pub(super) fn neighbours(
         &self,
         device: &DeviceName,

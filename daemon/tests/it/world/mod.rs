@@ -40,44 +40,17 @@ use disk::Disk;
 #[derive(Debug)]
 enum Wish {
     Request(Request, Option<Box<Plan>>),
-    /// Parts reported as failed, and parts reported as repaired.
     Fault(Vec<Part>, Vec<Part>),
 }
 
 #[derive(Debug)]
 enum Happening {
-    Execute {
-        life: u32,
-        device: DeviceName,
-        ticket: Ticket,
-        op: Op,
-        reply: bool,
-        late: bool,
-    },
-    Reply {
-        life: u32,
-        device: DeviceName,
-        ticket: Ticket,
-        outcome: Outcome,
-    },
-    Up {
-        life: u32,
-        device: DeviceName,
-    },
-    Down {
-        life: u32,
-        device: DeviceName,
-    },
-    /// A module reports the light at this slot.
-    Signal {
-        life: u32,
-        device: DeviceName,
-        slot: Slot,
-    },
-    Client {
-        asked: Asked,
-        wish: Wish,
-    },
+    Execute { life: u32, device: DeviceName, ticket: Ticket, op: Op, reply: bool, late: bool },
+    Reply { life: u32, device: DeviceName, ticket: Ticket, outcome: Outcome },
+    Up { life: u32, device: DeviceName },
+    Down { life: u32, device: DeviceName },
+    Signal { life: u32, device: DeviceName, slot: Slot },
+    Client { asked: Asked, wish: Wish },
     Restart,
     OperatorMoves,
 }
@@ -132,7 +105,6 @@ pub(crate) struct Counts {
     pub shortened: u64,
     pub cuts: u64,
     pub bypasses: u64,
-    /// Committed bypasses, and changes of plans that clients requested.
     pub bypassed: u64,
     pub plans: u64,
     /// Parts bypassed because an earlier bypass failed at them.
@@ -179,12 +151,10 @@ pub(crate) struct World {
     pub disk: Disk,
     pub devices: BTreeMap<DeviceName, ModelDevice>,
     pub faults: Faults,
-    /// Faults of single devices, instead of the common ones.
     pub faults_of: BTreeMap<DeviceName, Faults>,
     pub reboots: Option<Reboot>,
     /// Cut fibres by both ends; `mended` has the times of repairs.
     pub cut: BTreeSet<FibreEnd>,
-    /// The far end of each fibre as plugged in, even against the fabric.
     cables: BTreeMap<FibreEnd, FibreEnd>,
     mended: BTreeMap<FibreEnd, Micros>,
     /// The longest time until light settles after a switch.
@@ -197,21 +167,16 @@ pub(crate) struct World {
     disconnected: BTreeSet<DeviceName>,
     /// The fibres that the daemon considered dark, once each.
     pub dark: BTreeSet<(FibreEnd, FibreEnd)>,
-    /// Parts bypassed while a change waited for its confirmation.
     on_top: BTreeSet<Part>,
     /// When each device last did something other than requested or missed an answer.
     erred: BTreeMap<DeviceName, Micros>,
     /// Parts that operators reported as failed and not as repaired since.
     said_broken: BTreeSet<Part>,
-    /// When each device last executed a switch.
     pub switched_at: BTreeMap<DeviceName, Micros>,
-    /// The times of operations with unknown outcomes.
     pub unknown_at: Vec<Micros>,
     pub counts: Counts,
     pub crash_at: Option<CrashAt>,
-    /// Probability of a crash at each point.
     pub crash_chance: f64,
-    /// How long a dead daemon stays dead.
     pub dead_for: Micros,
     pub answers: Vec<(Asked, Answer)>,
     pub ended: Vec<(Txn, TxnResult)>,
@@ -322,7 +287,6 @@ impl World {
         self.wish(after, actor, request_id, wish);
     }
 
-    /// Reports parts as failed and as repaired, as an operator does.
     pub(crate) fn say(
         &mut self,
         actor: &str,
@@ -339,7 +303,6 @@ impl World {
         self.at(after, Happening::Client { asked, wish });
     }
 
-    /// Suspends the machine: the clocks continue, and nothing happens.
     pub(crate) fn suspend(&mut self, time: Micros) {
         self.advance(self.now.mono + time);
     }
@@ -357,7 +320,6 @@ impl World {
         self.queue.push(Reverse(Entry(self.now.mono + after, self.seq, happening)));
     }
 
-    /// Runs until this time of the monotonic clock.
     pub(crate) fn run_until(&mut self, end: Micros) {
         loop {
             let next = self.queue.peek().map(|Reverse(entry)| entry.0);

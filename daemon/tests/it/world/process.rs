@@ -8,7 +8,6 @@ impl World {
         self.crash("killed");
     }
 
-    /// Reboots the machine of a dead daemon.
     pub(crate) fn reboot_machine(&mut self) {
         self.now.boot = format!("b{}", self.rng.random::<u32>());
         let old = std::mem::replace(&mut self.now.mono, Micros::from_secs(30));

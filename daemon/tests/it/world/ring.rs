@@ -49,7 +49,6 @@ pub(crate) fn ring(nodes: u32, groups: u32) -> (Inventory, Setup) {
     (inventory, setup)
 }
 
-/// Returns a plan of the whole ring around these parts.
 pub(crate) fn plan_around(installed: &Installed, broken: &[Part]) -> Option<Plan> {
     let faults = FaultSet::of(installed, broken.iter().copied()).ok()?;
     plan_anew(installed, &faults, Seed(1)).ok()
@@ -108,7 +107,6 @@ impl World {
         self.ask_plan(Micros::default(), "alice", id, apply, plan);
     }
 
-    /// Returns the plan with the fewest changes around a fault of this part.
     pub(crate) fn plan_without(&self, part: &str) -> Plan {
         let installed = self.setup.installed.as_ref().unwrap();
         let plan = self.control().unwrap().plan().unwrap();
@@ -119,7 +117,6 @@ impl World {
         self.setup.installed.as_ref().unwrap()
     }
 
-    /// Requests circuits on modules, independent of any plan.
     pub(crate) fn ask_paths(&mut self, id: &str, apply: Apply) {
         self.ask(Micros::default(), "alice", id, Request::Apply(apply));
     }

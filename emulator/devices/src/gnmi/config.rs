@@ -353,7 +353,6 @@ fn members(value: &Json) -> Result<impl Iterator<Item = (&str, &Json)>, Wrong> {
     Ok(object.iter().map(|(name, value)| (bare(name), value)))
 }
 
-/// Returns the member with one of these names. Any other member is an error.
 fn only<'a>(value: &'a Json, names: &[&str]) -> Result<Option<&'a Json>, Wrong> {
     let mut found = None;
     for (name, value) in members(value)? {

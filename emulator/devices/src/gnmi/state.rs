@@ -195,7 +195,6 @@ impl State {
         self.feeds.are_stale = true;
     }
 
-    /// Executes a change atomically.
     pub(crate) fn set(&mut self, request: &SetRequest) -> Result<SetResponse, Status> {
         self.arbitrate(request)?;
         let mut understood = request.clone();

@@ -80,7 +80,6 @@ pub(crate) const OVERRUN: ScpiError = (-363, "Input buffer overrun");
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub(crate) struct Executed {
     pub(crate) reply: Option<String>,
-    /// Whether the answer waits until all light has settled.
     pub(crate) waits_for_light: bool,
 }
 

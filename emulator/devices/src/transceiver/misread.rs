@@ -6,7 +6,6 @@ use lightloom_firmware_api::message::command;
 
 use crate::misbehave::{Misbehaviour as M, Misbehaviours};
 
-/// Sequence number for fires that no host requested.
 const OWN_SEQUENCE: u16 = 0xfffe;
 
 #[derive(Clone, Debug, Default)]

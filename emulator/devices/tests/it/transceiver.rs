@@ -102,7 +102,6 @@ impl Rig {
         }
     }
 
-    /// Arms and fires, and returns the report of the fire.
     fn switch_to(&mut self, path: Path) -> Option<FireReport> {
         assert_eq!(self.arm(1, path), Some(Answer::Armed(GroupOutcome::Success)));
         self.fire(1)

@@ -127,7 +127,6 @@ impl OnePort<'_> {
         left > 0 && self.queues.would_mark(left)
     }
 
-    /// Sends the waiting data and the control packets that arrive meanwhile. Returns the remaining control packets.
     fn send_waiting<'k>(
         &mut self,
         class: usize,

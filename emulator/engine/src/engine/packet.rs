@@ -9,7 +9,6 @@ pub(crate) mod flag {
     pub(crate) const ACKNOWLEDGEMENT: u16 = 1;
     /// Congestion experienced: the packet met a long queue.
     pub(crate) const MARKED: u16 = 1 << 1;
-    /// The acknowledged data packet was marked.
     pub(crate) const ECHO: u16 = 1 << 2;
     /// The acknowledged data packet arrived out of order, after a gap.
     pub(crate) const GAP: u16 = 1 << 3;

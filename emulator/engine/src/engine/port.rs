@@ -49,7 +49,6 @@ pub(crate) struct Port {
 #[derive(Clone, Debug)]
 pub(crate) struct Line {
     delay: u64,
-    /// Capacity and marking threshold as transmission times.
     capacity: u64,
     mark_from: u64,
     usual: [Usual; 2],

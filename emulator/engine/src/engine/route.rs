@@ -28,7 +28,6 @@ use super::packet::MOST_CURSORS;
 pub enum Route {
     #[default]
     Shortest,
-    /// A shortest path that stays in one plane.
     Within(Plane),
     /// Exactly these links, in order. They may be down.
     Links(Vec<LinkId>),
@@ -105,7 +104,6 @@ pub(crate) struct Router {
     seed: Seed,
     up: Vec<bool>,
     flows_between: FxHashMap<(VertexId, VertexId), u32>,
-    /// Distances within one plane or over all planes.
     maps: FxHashMap<Option<Plane>, HopMap>,
     /// An empty map for directly connected ends, which need no distances.
     no_map: HopMap,

@@ -132,7 +132,6 @@ pub(crate) struct Completion {
 #[derive(Clone, Debug)]
 pub(crate) struct Outbox {
     packets: Vec<Packet>,
-    /// Wires, each with the number of consecutive packets on it.
     runs: Vec<(u32, u32)>,
     earliest: u64,
 }

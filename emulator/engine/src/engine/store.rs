@@ -33,7 +33,6 @@ impl SendingPort<'_> {
 
 #[derive(Clone, Copy, Debug, Default)]
 pub(super) struct Lossless {
-    /// Lossless priorities, one bit each.
     priorities: u8,
     pub(super) pause_above: u64,
     pub(super) resume_at: u64,

@@ -21,7 +21,6 @@ use crate::engine::{
 pub(super) struct GlobalFlow {
     pub(super) spec: FlowSpec,
     pub(super) name: FlowName,
-    /// The initial path, then those of later reroutings.
     pub(super) paths: Vec<Vec<LinkId>>,
     pub(super) place: Option<FlowPlace>,
     pub(super) cancelled: bool,
@@ -46,7 +45,6 @@ pub(super) struct FlowPlace {
 #[derive(Debug, Default)]
 pub(super) struct IslandBatch {
     pub(super) flows: Vec<FlowId>,
-    /// The island with the local batch id.
     pub(super) place: Option<(u32, BatchId)>,
     /// Whether the flow was cancelled, which is reported here rather than by an engine.
     pub(super) given_up: bool,
@@ -65,7 +63,6 @@ pub(super) struct Island {
     pub(super) past: Vec<IslandAct>,
 }
 
-/// A change of an island: time, sequence number and request.
 pub(super) type IslandAct = (SimTime, u64, Asked);
 
 /// A cable's membership in an island: the local link that corresponds to the cable's even link.
@@ -110,9 +107,7 @@ pub(super) struct Apart<P> {
     fits: FxHashMap<PathSizes, Result<(), EngineError>>,
     pub(super) remembers: bool,
     pub(super) live: Vec<u32>,
-    /// Classes by the description that they were built from.
     pub(super) memory: FxHashMap<Description, u32>,
-    /// Changes to each link, with the number of requests that preceded each change.
     pub(super) changes: FxHashMap<LinkId, Vec<(SimTime, u64, LinkChange)>>,
     pub(super) done: u64,
     /// Time of the last event of the islands that have run ahead.

@@ -25,7 +25,6 @@ pub(super) enum Tie {
 #[derive(Debug, Default)]
 pub(super) struct Knots {
     pub(super) places: FxHashMap<Tie, u32>,
-    /// Parent of each set, or itself at the root.
     towards: Vec<u32>,
 }
 

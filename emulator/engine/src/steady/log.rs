@@ -15,7 +15,6 @@ pub(super) enum StageCall {
     Change(SimTime, LinkId, LinkChange),
     Cancel(FlowId),
     Reroute(FlowId),
-    /// A request for the next event up to a time, and the event returned.
     Until(SimTime, Option<Event>),
 }
 
@@ -35,7 +34,6 @@ impl CallLog {
         self.0.push(call);
     }
 
-    /// Replays all calls. Fails at the first event that differs.
     pub(super) fn replay(&self, stage: &mut impl Stage) -> Result<(), OtherEvent> {
         for call in &self.0 {
             match call {

@@ -44,7 +44,6 @@ pub enum Balance {
 
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub enum FlowInterfaces {
-    /// A single interface, drawn for each flow.
     #[default]
     One,
     /// All interfaces with a shortest path to the destination. Each takes the next packet when it
@@ -156,7 +155,6 @@ impl Balancer {
         &mut self.lanes
     }
 
-    /// Returns whether every loss retires its path.
     pub(crate) const fn retires(&self) -> bool {
         matches!(self.balance, Balance::Entropy { .. })
     }

@@ -27,9 +27,7 @@ pub enum CongestionControl {
     Dctcp(Dctcp),
     /// Adjusts the rate to marks, for lossless networks.
     Dcqcn(Dcqcn),
-    /// Adjusts the window to the delay.
     Swift(Swift),
-    /// Adjusts the window to marks and delay.
     Nscc(Nscc),
     /// The receiving host grants credits at the rate of its interfaces, and the window is the
     /// initial credit. Requires switches that trim, and

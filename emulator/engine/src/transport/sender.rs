@@ -45,7 +45,6 @@ pub(crate) struct Sender {
     pub(crate) cursor: u32,
     pub(crate) balancer: Option<Box<Balancer>>,
     controller: Option<Box<CongestionController>>,
-    /// Whether the receiver controls the flow by credit.
     by_credit: bool,
     is_settled: bool,
     acked: u32,

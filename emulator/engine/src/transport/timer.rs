@@ -20,7 +20,6 @@ pub(crate) struct RetransmissionTimer {
     timed_at: u64,
     /// Only packets whose numbers share no bit with this are timed.
     mask: u32,
-    /// Time of the last new packet and of the last acknowledgement.
     last_sent: u64,
     last_acked: u64,
 }

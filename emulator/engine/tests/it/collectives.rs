@@ -42,7 +42,6 @@ fn collective(
     (Placement::new(members.to_vec(), Route::Shortest), ring.schedule().unwrap())
 }
 
-/// Starts a collective of these hosts over shortest paths.
 fn start(schedule: &Schedule, members: Vec<VertexId>, engine: &mut Engine) -> StartedCollective {
     Placement::new(members, Route::Shortest).start(schedule, engine).unwrap()
 }

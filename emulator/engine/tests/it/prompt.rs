@@ -24,7 +24,6 @@ fn star(cables: &[(u64, u64)]) -> Network {
     builder.build().unwrap()
 }
 
-/// A flow from host to host, then one from there to the next, and so on.
 fn relay(sizes: &[u64], hosts: usize) -> Vec<FlowSpec> {
     let vertex = |at: usize| VertexId::from_index(at % hosts);
     let flow = |(at, size): (usize, &u64)| FlowSpec::new(vertex(at), vertex(at + 1), Bytes(*size));

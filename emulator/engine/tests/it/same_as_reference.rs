@@ -141,7 +141,6 @@ fn settings(case: &Case, threads: usize) -> EngineSettings {
     }
 }
 
-/// The paths of a flow, and where switches choose for it.
 type Ways = (Vec<Vec<LinkId>>, [Vec<Choice>; 2]);
 
 fn run_engine(case: &Case, threads: usize) -> (Outcome, Vec<Ways>) {
@@ -500,7 +499,6 @@ fn restoring_a_cable_rate_drops_no_packet_of_a_queued_window() {
     assert_eq!(fifo, real);
 }
 
-/// The random cases do meet what they are meant to test.
 #[test]
 fn random_cases_cover_every_condition_under_test() {
     use proptest::strategy::ValueTree;

@@ -27,13 +27,9 @@ use crate::substrate::{OpticalCircuits, OpticalPort as Port};
 
 #[derive(Clone)]
 enum CircuitTimer {
-    /// The switches have received the command.
     Move,
-    /// The mirrors have moved.
     Light,
-    /// The links have trained.
     Test,
-    /// Repaired links have trained again.
     TestAgain(Vec<CrossConnect>),
 }
 
@@ -49,12 +45,10 @@ pub(crate) struct CircuitOrder<'a> {
     pub(crate) in_flight: InFlight,
 }
 
-/// A control plane that sets the circuits of each phase.
 pub(crate) struct CircuitChanges<'a> {
     order: CircuitOrder<'a>,
     circuits: &'a OpticalCircuits,
     switches: OpticalSwitches,
-    /// The current stage, and the following ones.
     stage: Option<Stage>,
     next: VecDeque<Stage>,
     began: SimTime,

@@ -47,7 +47,6 @@ impl DarkPorts {
         over.into_iter().for_each(|port| self.end_port(port, now));
     }
 
-    /// Ends all dark times at the end of the run.
     pub(super) fn end_all(&mut self, now: SimTime) {
         let ports: Vec<Port> = self.since.keys().copied().collect();
         ports.into_iter().for_each(|port| self.end_port(port, now));

@@ -182,7 +182,6 @@ impl Replanner<'_> {
         }
     }
 
-    /// Returns whether a fault is a stuck bundle in one of the group's nodes.
     fn is_stuck_in(&self, context: &Context<'_>, fault: usize, group: usize) -> bool {
         let event = &context.events[fault];
         let nodes = &self.groups[group].nodes;

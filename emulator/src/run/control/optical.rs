@@ -16,24 +16,19 @@ use crate::substrate::OpticalPort as Port;
 use lightloom_fabric::fat_tree::{CircuitState, CrossConnect};
 use lightloom_planner::rfabric::transition::Stage;
 
-/// Returns both ports of a circuit.
 pub(super) fn ends(circuit: &CrossConnect) -> [Port; 2] {
     [(circuit.ocs, circuit.a_port), (circuit.ocs, circuit.b_port)]
 }
 
 #[derive(Clone, Debug, Default)]
 pub(super) struct OpticalSwitches {
-    /// The commanded circuits and their states.
     states: BTreeMap<CrossConnect, CircuitState>,
     dead: BTreeMap<Port, u32>,
-    /// Ports with a stuck mirror, and the circuit to which each mirror points.
     stuck: BTreeMap<Port, Option<CrossConnect>>,
-    /// Ports whose links fail their test.
     unfit: BTreeSet<Port>,
 }
 
 impl OpticalSwitches {
-    /// Creates switches with these circuits, all of which are up.
     pub(super) fn holding(circuits: &[CrossConnect]) -> Self {
         let states = circuits.iter().map(|circuit| (*circuit, CircuitState::Up)).collect();
         Self { states, ..Self::default() }
@@ -43,7 +38,6 @@ impl OpticalSwitches {
         self.states.keys().copied().collect()
     }
 
-    /// Returns the circuits that carry traffic.
     pub(super) fn up(&self) -> impl Iterator<Item = &CrossConnect> {
         self.states.iter().filter(|(_, state)| **state == CircuitState::Up).map(|(c, _)| c)
     }
@@ -62,7 +56,6 @@ impl OpticalSwitches {
         }
     }
 
-    /// Starts moving the mirrors of a stage.
     pub(super) fn begin_moving(&mut self, stage: &Stage) {
         for circuit in &stage.remove {
             self.states.remove(circuit);
@@ -105,7 +98,6 @@ impl OpticalSwitches {
         })
     }
 
-    /// Breaks ports. Returns the circuits that lose their light.
     pub(super) fn break_ports(&mut self, effect: Effect, ports: &[Port]) -> Vec<CrossConnect> {
         match effect {
             Effect::Down => {

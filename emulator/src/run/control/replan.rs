@@ -27,12 +27,9 @@ use super::ControlPlane;
 use crate::scenario::Effect;
 use crate::substrate::{Carrier, Members, RingCables};
 
-/// The delays of an undisturbed control plane.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) struct Delays {
-    /// Delay from a fault to its detection.
     pub(crate) detection: Picoseconds,
-    /// Delay from detection to the next plan.
     pub(crate) planning: Picoseconds,
 }
 
@@ -47,7 +44,6 @@ enum ReplanTimer {
     Lit(BundleId, Path),
 }
 
-/// A job's group and its place.
 #[derive(Clone, Debug)]
 pub(super) struct Placed {
     pub(super) job: u32,
@@ -58,7 +54,6 @@ pub(super) struct Placed {
     pub(super) resumes: SimTime,
 }
 
-/// A control plane that replans around faults.
 pub(crate) struct Replanner<'a> {
     pub(super) fabric: &'a Fabric,
     pub(super) rings: &'a RingCables,
@@ -67,13 +62,11 @@ pub(crate) struct Replanner<'a> {
     seed: Seed,
     delays: Delays,
     pub(super) layout: Layout,
-    /// The faults that the control plane knows of.
     pub(super) known: FaultSet,
     /// The faults that the current plan respects. A run can end before the plan respects every
     /// known fault.
     pub(super) respected: FaultSet,
     for_good: FaultSet,
-    /// Whether the control plane knows of each fault.
     knows: Vec<bool>,
     /// The hardware path of each bundle that was ever switched, or `None` while the bundle is dark.
     pub(super) held: BTreeMap<BundleId, Option<Path>>,
@@ -125,12 +118,10 @@ impl<'a> Replanner<'a> {
         }
     }
 
-    /// Returns the initial members of every group.
     pub(crate) fn members(&self) -> Vec<Members> {
         (0..self.groups.len()).map(|group| self.members_of(group)).collect()
     }
 
-    /// Returns the number of jobs in the plan.
     pub(crate) fn jobs(&self) -> usize {
         self.layout.jobs.len()
     }
@@ -295,7 +286,6 @@ impl<'a> Replanner<'a> {
         }
     }
 
-    /// Returns whether the bundles at both ends select a link.
     pub(super) fn selects(&self, link: LinkId) -> bool {
         match self.rings.carrier(link) {
             Carrier::Always => true,
@@ -326,7 +316,6 @@ impl<'a> Replanner<'a> {
         }
     }
 
-    /// Returns a bundle that is no longer stuck to its planned path.
     fn free_stuck(&mut self, context: &mut Context<'_>, fault: usize) {
         for part in context.events[fault].planned() {
             if let PlannedPart::Bundle(bundle) = part {
@@ -440,7 +429,6 @@ fn stuck_by(context: &Context<'_>, bundle: BundleId) -> Option<usize> {
     (0..context.events.len()).find(is_it)
 }
 
-/// Checks a layout with the independent checker.
 fn prove(fabric: &Fabric, faults: &FaultSet, layout: &Layout) -> Result<(), RunError> {
     let document = to_document(fabric, faults, Seed(0), layout);
     check(fabric, faults, &document).map(|_| ()).map_err(RunError::Unsound)

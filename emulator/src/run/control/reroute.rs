@@ -12,14 +12,12 @@ use super::ControlPlane;
 use crate::scenario::Effect;
 
 pub(crate) struct Rerouter {
-    /// Delay from a fault or repair to the new paths.
     delay: Picoseconds,
     /// Timers postponed while the control plane was down.
     postponed: Vec<u64>,
     me: Owner,
 }
 
-/// The timer number for a repair.
 const FOR_REPAIR: u64 = u64::MAX;
 
 impl Rerouter {

@@ -36,9 +36,7 @@ const RESPONSE_MAX: Picoseconds = Picoseconds::from_millis(10_000);
 
 #[derive(Clone)]
 enum ControlTimer {
-    /// The control side has something to do.
     Wake,
-    /// A newly lit link carries packets.
     Relocked(LinkId),
     /// The link over a newly lit circuit has trained.
     Trained(CrossConnect),
@@ -46,7 +44,6 @@ enum ControlTimer {
     Settled(PhaseAnswer),
 }
 
-/// The completed stages of a response by the daemon.
 #[derive(Default)]
 struct Answer {
     faults: Vec<usize>,
@@ -272,7 +269,6 @@ impl<'a> Shipped<'a> {
         self.take(context, out)
     }
 
-    /// Handles a job's request for a phase.
     fn ask(&mut self, context: &mut Context<'_>, wish: PhaseWish) -> Result<(), RunError> {
         let mut out = Vec::new();
         let now = self.to_side(context.now());

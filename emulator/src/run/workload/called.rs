@@ -65,11 +65,8 @@ pub(crate) struct Called<'a> {
     orders: VecDeque<ProgramOrder>,
     /// Messages between hosts that currently have no path.
     blocked: Vec<ProgramOrder>,
-    /// The caller's number and the flow of each open batch.
     open: FxHashMap<BatchId, (u64, FlowId)>,
-    /// For each timer, the caller's number.
     timers: Vec<u64>,
-    /// Free places among the timers.
     free: Vec<usize>,
     me: Owner,
 }

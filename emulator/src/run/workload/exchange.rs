@@ -29,20 +29,19 @@ pub(super) struct HostCircuits {
     pub(super) switching: Picoseconds,
     /// The step whose fibre each host is on, or `None` while the host is dark.
     holds: Vec<Option<usize>>,
-    /// The step for which each host waits.
     wants: Vec<Option<usize>>,
     /// The number of faults that keep each host from switching.
     stuck: Vec<u32>,
 }
 
-/// The next action of a host or pair.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum NextTurn {
     /// A host is dark and will be on the fibre of this step after the switching time.
-    Dark { host: usize, step: usize },
-    /// Both hosts of a pair are on their fibre.
+    Dark {
+        host: usize,
+        step: usize,
+    },
     Joined {
-        /// The host with the lower number.
         host: usize,
         step: usize,
     },
@@ -72,7 +71,6 @@ impl HostCircuits {
         self.hosts.len()
     }
 
-    /// Returns the fibre between a host and its partner in a step.
     pub(super) fn fibre(&self, host: usize, step: usize) -> LinkId {
         let lower = host & !(1 << step);
         // Lower hosts have a zero in the bit for the step, so their index omits that bit.
@@ -115,7 +113,6 @@ impl HostCircuits {
         wanted.and_then(|step| self.want(host, step))
     }
 
-    /// Puts a host on the fibre of a step.
     pub(super) fn come(&mut self, host: usize, step: usize) -> Option<NextTurn> {
         self.holds[host] = Some(step);
         self.joined(host, step)
@@ -192,7 +189,6 @@ impl<'a> Jobs<'a> {
         self.follow(context, next)
     }
 
-    /// Handles a host that has switched to the fibre of a step.
     pub(super) fn come(
         &mut self,
         context: &mut Context<'_>,

@@ -27,7 +27,6 @@ enum BatchOwner {
     Between(usize),
 }
 
-/// The progress of the groups of all jobs.
 pub(crate) struct JobGroups<'a> {
     /// The collectives of a job in order, with repetitions unrolled, each with its index in the
     /// scenario.
@@ -38,7 +37,6 @@ pub(crate) struct JobGroups<'a> {
     /// The number of nodes under a top-of-rack switch.
     per_set: usize,
     done_steps: usize,
-    /// Unfinished collectives for which others wait.
     awaited: Vec<usize>,
     me: Owner,
 }
@@ -187,7 +185,6 @@ impl<'a> JobGroups<'a> {
         self.advance_between(context, job)
     }
 
-    /// Applies a new plan's move of a group.
     fn move_group(&mut self, context: &mut Context<'_>, moved: &GroupMove) -> Result<(), RunError> {
         let index = moved.group;
         if moved.is_formed {
@@ -302,7 +299,6 @@ impl<'a> JobGroups<'a> {
         }
     }
 
-    /// Returns why a group with work left is waiting.
     fn waits(&self, context: &Context<'_>, index: usize) -> Waiting {
         let group = &self.groups[index];
         let (_, collective) = self.program[group.log.next];
@@ -312,7 +308,6 @@ impl<'a> JobGroups<'a> {
         Waiting { what, since, waits_for: self.reason(context, index) }
     }
 
-    /// Announces collectives that all remaining groups have completed.
     fn announce(&mut self, context: &mut Context<'_>) {
         let Self { awaited, program, groups, .. } = self;
         awaited.retain(|number| {

@@ -31,13 +31,10 @@ pub(crate) struct Jobs<'a> {
     /// The circuits of all hosts, if hosts have one circuit at a time.
     pub(super) circuits: Option<HostCircuits>,
     pub(super) pairs: BTreeMap<BatchId, Pair>,
-    /// Recorded steps in progress, by workload.
     pub(super) playing: BTreeMap<usize, Playing>,
-    /// Known durations of collectives on a machine's rings.
     pub(super) times: RingTimes,
     /// Finished collectives of groups, by index.
     collectives: Vec<usize>,
-    /// Workloads that have finished since the last announcement.
     finished: Vec<usize>,
     pub(super) me: Owner,
 }
@@ -46,10 +43,8 @@ pub(crate) struct Jobs<'a> {
 #[derive(Clone, Copy)]
 pub(super) struct Pair(pub(super) usize, pub(super) usize, pub(super) usize);
 
-/// An action of a workload at a scheduled time.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum JobTurn {
-    /// It begins its first or next repetition.
     Begin(usize),
     Computed(usize),
     /// A task in a recorded step ends that sends nothing.
@@ -58,7 +53,6 @@ pub(super) enum JobTurn {
     Come(usize, usize),
 }
 
-/// The progress of one workload through its repetitions.
 #[derive(Debug, Default)]
 pub(crate) struct Job {
     pub(crate) steps: Vec<Repetition>,
@@ -125,7 +119,6 @@ impl<'a> Jobs<'a> {
         }
     }
 
-    /// Sets whether durations on a machine's rings are reused.
     pub(crate) fn reusing(mut self, reuse: RingReuse) -> Self {
         self.times = RingTimes::new(reuse);
         self
@@ -195,7 +188,6 @@ impl<'a> Jobs<'a> {
         Ok(())
     }
 
-    /// Records a repetition as running, with this number of batches.
     pub(super) fn enter(&mut self, place: usize, step: Repetition, batches: usize) {
         let job = &mut self.jobs[place];
         job.running = true;
@@ -208,7 +200,6 @@ impl<'a> Jobs<'a> {
         Seed(self.seed.stream("workload", (place as u64) << 32 | round).next_u64())
     }
 
-    /// Handles the end of one batch of a repetition.
     pub(super) fn part_done(&mut self, place: usize, at: SimTime, now: SimTime) {
         self.jobs[place].open -= 1;
         if self.jobs[place].open == 0 {
@@ -250,7 +241,6 @@ impl<'a> Jobs<'a> {
         }
     }
 
-    /// Returns the unfinished flows of a workload.
     fn open_flows(&self, context: &Context<'_>, name: &str, job: &Job) -> Vec<Waiting> {
         let flows = job.steps.last().into_iter().flat_map(Repetition::flows);
         let is_open = |flow: &FlowId| {
@@ -264,7 +254,6 @@ impl<'a> Jobs<'a> {
         shortened(&format!("`{name}`, flows"), flows.filter(is_open).map(waits).collect())
     }
 
-    /// Returns the dependency of an unfinished workload.
     fn waits(&self, context: &Context<'_>, place: usize) -> Vec<Waiting> {
         let (traffic, job) = (&self.traffic[place], &self.jobs[place]);
         let behind = traffic.after.iter().find(|before| !self.is_over(**before));
@@ -290,14 +279,12 @@ impl<'a> Jobs<'a> {
     }
 }
 
-/// Returns the names of both ends of a flow.
 pub(super) fn flow_name(context: &Context<'_>, flow: FlowId) -> String {
     let record = context.engine.record(flow);
     let [from, to] = [record.source, record.destination].map(|at| context.substrate.name(at));
     format!("{from} to {to}")
 }
 
-/// Returns the dependency of an unfinished flow.
 pub(super) fn flow_waits(context: &Context<'_>, flow: FlowId) -> Waiting {
     let record = context.engine.record(flow);
     let arrived = WaitsFor::Acknowledgements { delivered: record.delivered, size: record.size };

@@ -15,12 +15,10 @@ use lightloom_units::id::LeafId;
 use super::super::Context;
 use crate::substrate::{Lane, LaneHop, OpticalCircuits, Substrate, both_ways};
 
-/// A host that sends and receives in a phase.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) struct End {
     pub(super) host: VertexId,
     pub(super) leaf: usize,
-    /// The link from the host to its leaf.
     up: LinkId,
 }
 
@@ -28,7 +26,6 @@ pub(crate) struct Leaves<'a> {
     /// The circuits. `None` if only packet switches or cables join the leaves.
     pub(super) circuits: Option<&'a OpticalCircuits>,
     pub(super) count: usize,
-    /// The GPU of each rank in the plan.
     gpus: Vec<Option<End>>,
     /// The cables between each pair of directly joined leaves, from the lower leaf to the higher.
     cables: BTreeMap<LeafPair, Vec<Lane>>,
@@ -179,7 +176,6 @@ impl Lanes {
         }
     }
 
-    /// Returns the lanes of one hop.
     fn between(&self, (from, to, is_core): (usize, usize, bool)) -> &[Lane] {
         const CORE: &[Lane] = &[Lane::Core];
         if is_core {
@@ -190,12 +186,10 @@ impl Lanes {
             .map_or(&[], Vec::as_slice)
     }
 
-    /// Returns whether every hop of a route has light.
     pub(super) fn carry(&self, route: &RoutePlan) -> bool {
         hops_of(route).all(|hop| !self.between(hop).is_empty())
     }
 
-    /// Returns whether two leaves are joined.
     pub(super) fn join(&self, from: usize, to: usize) -> bool {
         self.has_core || !self.between((from, to, false)).is_empty()
     }

@@ -27,7 +27,6 @@ use crate::substrate::{Lane, LaneHop};
 /// A pair's flows stay unchanged unless more than this share of its bytes belongs on another lane.
 const WORTH_MOVING: f64 = 0.05;
 
-/// The traffic from one host to another in a phase.
 #[derive(Debug)]
 struct Pair {
     ends: [End; 2],
@@ -97,7 +96,6 @@ impl PhaseTraffic {
         self.stopped + again
     }
 
-    /// Returns the leaves with a flow over one of these lanes.
     pub(super) fn leaves_on(&self, lanes: &BTreeSet<Lane>) -> BTreeSet<LeafId> {
         let on = self.pairs.iter().filter(|pair| {
             let mut hops = pair.flows.iter().flat_map(|(_, hops)| hops);
@@ -292,7 +290,6 @@ fn again(engine: &IslandEngine<Watch>, flow: FlowId) -> Bytes {
 }
 
 impl Pair {
-    /// Returns the sending and the receiving leaf.
     fn leaves(&self) -> [usize; 2] {
         self.ends.map(|end| end.leaf)
     }

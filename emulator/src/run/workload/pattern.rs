@@ -16,7 +16,6 @@ use rand::RngExt;
 use crate::scenario::{AllReduceWay, FlowDependency, ListedFlow, Pattern, Traffic};
 use crate::substrate::Substrate;
 
-/// Number of pieces sent through a tree.
 const TREE_PIECES: u32 = 16;
 
 impl Traffic {
@@ -83,7 +82,6 @@ impl Traffic {
         }
     }
 
-    /// Returns the dependencies of its flows.
     fn waits(&self) -> Vec<BagWait> {
         let Pattern::Flows(rows) = &self.run else { return Vec::new() };
         let of_row = |(flow, row): (usize, &ListedFlow)| {
@@ -97,7 +95,6 @@ impl Traffic {
         rows.iter().enumerate().flat_map(of_row).collect()
     }
 
-    /// Returns the flows of a pattern.
     fn flows<P: Probe>(&self, engine: &Engine<P>, seed: Seed, route: &Route) -> Vec<FlowSpec> {
         let now = engine.now();
         let pair = |source: VertexId, destination: VertexId| FlowSpec {

@@ -20,7 +20,6 @@ use crate::substrate::Lane;
 /// The traffic, with times and bytes at the scale of the run.
 pub(crate) struct PhaseProgram<'a> {
     pub(crate) demands: &'a [Demand],
-    /// The planned routes of each phase.
     pub(crate) routes: Vec<&'a [RoutePlan]>,
     pub(crate) slacks: Vec<Picoseconds>,
     pub(crate) names: Vec<String>,
@@ -35,9 +34,7 @@ pub(crate) struct Phases<'a> {
     order: PhaseProgram<'a>,
     leaves: Leaves<'a>,
     traffic: Option<PhaseTraffic>,
-    /// Whether a circuit change is in progress.
     is_changing: bool,
-    /// Start and end of the last change.
     change: (SimTime, SimTime),
     logs: Vec<PhaseLog>,
     /// Packets lost on the phases' links before this phase began.

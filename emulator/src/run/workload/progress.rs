@@ -11,9 +11,7 @@ use crate::substrate::Members;
 pub(super) struct Running {
     pub(super) parts: Vec<Flows>,
     pub(super) open: usize,
-    /// The closed form for the undisturbed collective.
     pub(super) ideal: Picoseconds,
-    /// The time of the most loaded host interface.
     pub(super) interface: Picoseconds,
 }
 
@@ -25,13 +23,11 @@ impl Running {
     }
 }
 
-/// The progress of one group through its job's collectives.
 pub(super) struct GroupProgress {
     pub(super) members: Members,
     pub(super) log: GroupLog,
     pub(super) down_since: Option<SimTime>,
     pub(super) running: Option<Running>,
-    /// Whether it waits for its transceivers.
     pub(super) stopped: bool,
     pub(super) links: Vec<LinkId>,
 }
@@ -40,7 +36,6 @@ pub(super) struct GroupProgress {
 pub(crate) struct GroupLog {
     pub(crate) job: u32,
     pub(crate) gpus: u32,
-    /// One entry for each collective begun.
     pub(crate) steps: Vec<StepLog>,
     /// Whether the group could not be re-formed.
     pub(crate) lost: bool,
@@ -50,7 +45,6 @@ pub(crate) struct GroupLog {
 }
 
 impl GroupLog {
-    /// Returns whether the group has finished its program.
     pub(crate) const fn is_through(&self, program_length: usize) -> bool {
         self.next >= program_length
     }
@@ -103,7 +97,6 @@ pub(crate) struct StepLog {
     pub(crate) start: SimTime,
     pub(crate) end: Option<SimTime>,
     pub(crate) ideal: Picoseconds,
-    /// The time of the most loaded host interface.
     pub(crate) interface: Picoseconds,
     pub(crate) ranks: u32,
     pub(crate) restarts: u32,

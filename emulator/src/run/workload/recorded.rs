@@ -35,11 +35,9 @@ pub(super) struct Playing {
     classes: BTreeMap<u32, Option<RingClass>>,
 }
 
-/// The collectives on the links of a ring.
 #[derive(Default)]
 struct RingUse {
     count: u32,
-    /// Whether the one on it takes a reused time.
     is_reused: bool,
     /// Unfinished exchanges with other ranks that use these links.
     others: VecDeque<TaskId>,
@@ -83,19 +81,16 @@ impl Playing {
         is_alone
     }
 
-    /// Returns whether a task waits for a path.
     pub(super) fn is_blocked(&self) -> bool {
         !self.blocked.is_empty()
     }
 
-    /// Returns the share of finished tasks.
     pub(super) fn share_done(&self) -> f64 {
         1.0 - self.schedule.open() as f64 / self.earliest.len().max(1) as f64
     }
 }
 
 impl<'a> Jobs<'a> {
-    /// Begins the tasks of a step that have no prerequisites.
     pub(super) fn begin_recorded(
         &mut self,
         context: &mut Context<'_>,
@@ -151,7 +146,6 @@ impl<'a> Jobs<'a> {
         }
     }
 
-    /// Returns the current step of a workload.
     fn step(&mut self, place: usize) -> &mut Repetition {
         self.jobs[place].steps.last_mut().expect("a task is of a step")
     }

@@ -58,7 +58,6 @@ pub(crate) struct RingCounts {
     pub(crate) hops: u64,
 }
 
-/// A collective on a ring.
 pub(super) type RingExchange = (CollectiveKind, Bytes, Directions);
 
 struct KnownTime {
@@ -66,7 +65,6 @@ struct KnownTime {
     uses: u64,
 }
 
-/// The structure of a ring.
 #[derive(Debug, PartialEq, Eq)]
 struct Built {
     /// Links in order: one per hop, or two through a switch.
@@ -74,14 +72,12 @@ struct Built {
     /// The number of places along the light, and which of them the ranks occupy.
     length: usize,
     ranks: Vec<usize>,
-    /// Whether two ranks share one cable.
     is_one_cable: bool,
 }
 
 /// Index of a class of identical rings in [`RingTimes`].
 pub(super) type RingClass = usize;
 
-/// Durations of collectives by ring, kind and size.
 pub(super) struct RingTimes {
     pub(super) reuse: RingReuse,
     classes: Vec<Built>,

@@ -25,7 +25,6 @@ pub(super) struct Sends {
     pub(super) route: Route,
     /// The routes of host pairs that do not use `route`.
     pub(super) ways: BTreeMap<(VertexId, VertexId), Route>,
-    /// Priority at switches with priority queues.
     pub(super) priority: u8,
     /// Effective shares of the links' rates, inside a domain and between domains.
     pub(super) shares: [f64; 2],

@@ -38,7 +38,6 @@ use circuits::Phases;
 use seats::Seat;
 pub(crate) use why::StepBreakdown;
 
-/// The work of a job in every step.
 pub(crate) struct TrainOrder<'a> {
     train: &'a Train,
     step: TrainStep,
@@ -49,7 +48,6 @@ pub(crate) struct TrainOrder<'a> {
     /// Delays of the cables of a step, inside a domain and between domains.
     cables: [Picoseconds; 2],
     closed_form: StepTime,
-    /// The initial members of each TP group.
     seats: Vec<Members>,
 }
 
@@ -66,7 +64,6 @@ impl<'a> TrainOrder<'a> {
         Self { train, step, graph, dimensions, again, cables, closed_form, seats }
     }
 
-    /// Returns whether a TP group generates.
     fn is_pool(&self, ring: usize) -> bool {
         ring as u64 >= self.step.owned.mapping.gpus() / u64::from(self.tensor())
     }
@@ -76,7 +73,6 @@ impl<'a> TrainOrder<'a> {
     }
 }
 
-/// The state of a task of a step.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 enum State {
     #[default]
@@ -85,12 +81,10 @@ enum State {
     Held,
     /// Prepared by software, or running until a known end.
     Timed,
-    /// Its packets are under way.
     Sends,
     Done,
 }
 
-/// A task of the current step.
 #[derive(Clone, Copy, Debug, Default)]
 struct TaskLog {
     state: State,
@@ -110,17 +104,14 @@ struct TrainingJob<'a> {
     running: BTreeSet<TaskId>,
     held: BTreeSet<TaskId>,
     sending: BTreeMap<TaskId, StartedCollective>,
-    /// The place of each TP group.
     seats: Vec<Seat>,
     /// Exchanges of each TP group with other groups.
     across: Vec<Vec<TaskId>>,
     /// Rounds of the graph until the step is done: more than one after a checkpoint was read.
     rounds: u32,
     round: SimTime,
-    /// Whether it is reading a checkpoint.
     loads: bool,
     outages: Vec<Interruption>,
-    /// Faults that hit its groups or moved them.
     hit_by: BTreeSet<usize>,
     changes: Vec<(SimTime, SimTime)>,
     /// Its phases, if circuits follow them.
@@ -129,13 +120,11 @@ struct TrainingJob<'a> {
     steps: Vec<TrainStepLog>,
 }
 
-/// The interval from a fault until groups restarted.
 #[derive(Clone, Debug)]
 struct Interruption {
     began: SimTime,
     ended: SimTime,
     fault: Option<usize>,
-    /// The TP groups that lost their work.
     rings: BTreeSet<u32>,
 }
 
@@ -143,10 +132,8 @@ struct Interruption {
 pub(crate) struct TrainStepLog {
     pub(crate) start: SimTime,
     pub(crate) end: Option<SimTime>,
-    /// For each TP group, the end of the last task.
     pub(crate) group_ends: Vec<SimTime>,
     pub(crate) why: StepBreakdown,
-    /// Number of restarts of the step or a part of it.
     pub(crate) restarts: u32,
 }
 
@@ -156,7 +143,6 @@ pub(crate) struct TrainLog {
     pub(crate) step: TrainStep,
     pub(crate) closed_form: StepTime,
     pub(crate) steps: Vec<TrainStepLog>,
-    /// Faults that hit its groups or moved them.
     pub(crate) hit_by: BTreeSet<usize>,
 }
 
@@ -164,11 +150,8 @@ pub(crate) struct TrainLog {
 enum TrainTimer {
     Worked,
     Send,
-    /// The checkpoint has been read.
     Loaded,
-    /// A moved group has light again.
     Resume,
-    /// A part was repaired.
     Wake,
     /// The job learns whether circuits change for a phase.
     Asked,
@@ -185,7 +168,6 @@ const ACTS: [TrainTimer; 6] = [
 
 pub(crate) struct Trainings<'a> {
     jobs: Vec<TrainingJob<'a>>,
-    /// The job and task of each batch.
     batches: BTreeMap<BatchId, (usize, TaskId)>,
     times: RingTimes,
     /// The circuits between leaves, if any.
@@ -198,7 +180,6 @@ pub(crate) struct Trainings<'a> {
 }
 
 impl<'a> Trainings<'a> {
-    /// Creates the jobs in a run of these groups.
     pub(crate) fn new(
         orders: &'a [TrainOrder<'a>],
         groups: &[Members],
@@ -498,7 +479,6 @@ impl Workload for Trainings<'_> {
 }
 
 impl Trainings<'_> {
-    /// Returns the log of a group of the run. Each place of the program is a step.
     fn group_log(
         &self,
         place: Option<(usize, usize)>,

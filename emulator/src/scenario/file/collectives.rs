@@ -104,7 +104,6 @@ pub(super) fn lower(
     collectives
 }
 
-/// Rejects a priority that no queue uses.
 fn refuse_priority(
     kind: CollectiveOperation,
     ring: &RingFile,

@@ -189,7 +189,6 @@ impl Default for NsccFile {
     }
 }
 
-/// Returns the congestion control that the file specifies.
 pub(super) fn lower_congestion(
     raw: &TransportFile,
     rate: Option<BitsPerSecond>,

@@ -11,16 +11,13 @@ use crate::scenario::expectation::Needs;
 use crate::scenario::{Comparison, Expectation, ExpectationError, Figure, FigureUnit};
 use crate::substrate::PacketSwitches;
 
-/// Properties of a scenario on which expectations depend.
 pub(crate) struct Ground<'a> {
     pub(crate) switches: &'a PacketSwitches,
     pub(crate) breaks: Breaks,
     /// Priorities of data that crosses switches. Empty if no data does.
     pub(crate) priorities: BTreeSet<u8>,
-    /// Whether job groups run collectives.
     pub(crate) has_groups: bool,
     pub(crate) has_plan: bool,
-    /// Whether phases of a step run.
     pub(crate) has_steps: bool,
     /// Whether hosts or leaves send to each other.
     pub(crate) has_flows: bool,

@@ -120,7 +120,6 @@ pub struct FlappingFile {
     pub times: u32,
 }
 
-/// Scenario properties against which faults are checked.
 pub(super) struct FaultContext<'a> {
     substrate: &'a Substrate,
     switches: &'a PacketSwitches,
@@ -271,7 +270,6 @@ fn require(
     }
 }
 
-/// Rejects a direction that none of the part's cables has.
 fn require_end(
     name: &PartName,
     end: &str,
@@ -349,7 +347,6 @@ fn lower_time(
     When::InPhase { step, phase: phase.unwrap_or(0), after }
 }
 
-/// Returns the parts of a fault, each with its location in the file.
 fn written_parts<'f>(
     fault: &'f FaultFile,
     path: &str,

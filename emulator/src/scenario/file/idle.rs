@@ -7,7 +7,6 @@ use super::expectations::Ground;
 use super::{OnFile, ScenarioFile, codes};
 use crate::scenario::Scenario;
 
-/// Checks that the scenario runs something and has the required keys.
 pub(super) fn require_something(raw: &ScenarioFile, is_called: bool, check: &mut Check<'_>) {
     let on_fabric = matches!(raw.on.on, OnFile::Fabric(_));
     let does_nothing = raw.collectives.is_empty() && raw.traffic.is_empty() && raw.train.is_empty();

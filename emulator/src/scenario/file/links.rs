@@ -47,7 +47,6 @@ impl LinksFile {
         LinkSpec::new(self.inside_rate.0, self.inside_delay.0)
     }
 
-    /// Returns the cable that needs the most headroom.
     pub(super) fn longest(&self) -> LinkSpec {
         let delay = self.delay.0.max(self.inside_delay.0) + self.nic_delay.0;
         LinkSpec::new(self.rate.0.max(self.inside_rate.0), delay)

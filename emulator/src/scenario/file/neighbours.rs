@@ -24,7 +24,6 @@ pub struct NamedFile {
 /// Reads a referenced file by name, or returns the reason for the failure.
 pub type ReadNeighbour<'a> = dyn FnMut(&str) -> Result<NamedFile, String> + 'a;
 
-/// Reads referenced files and collects their errors.
 pub(crate) struct NamedFiles<'a, 'r> {
     pub(crate) read: &'a mut ReadNeighbour<'r>,
     pub(crate) mistakes: &'a mut Vec<Diagnostic>,
@@ -43,7 +42,6 @@ impl NamedFiles<'_, '_> {
             .ok()
     }
 
-    /// Reads a fabric with the matrices and models that it references.
     pub(super) fn fabric(
         &mut self,
         name: &str,
@@ -67,7 +65,6 @@ impl NamedFiles<'_, '_> {
         fabric.map(Arc::new)
     }
 
-    /// Reads the active plan of the fabric.
     pub(super) fn plan(&mut self, name: &str, check: &mut Check<'_>) -> Option<Arc<Plan>> {
         let path = "/on/plan";
         let NamedFile { name, bytes } = self.read(name, path, check)?;
@@ -101,7 +98,6 @@ impl NamedFiles<'_, '_> {
             .map(Arc::new)
     }
 
-    /// Returns whether any referenced file has errors.
     pub(crate) fn have_errors(&self) -> bool {
         self.mistakes.iter().any(|mistake| mistake.severity == Severity::Error)
     }

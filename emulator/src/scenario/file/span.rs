@@ -113,7 +113,6 @@ impl JsonSchema for GpuHourFile {
     }
 }
 
-/// Default number of runs per loss.
 const SAMPLES: u32 = 16;
 
 /// Returns the span in a file. `None` if there is none, or after an error.
@@ -158,7 +157,6 @@ pub(super) fn lower(
     Some(Span { length, failures: source, samples, losses, gpu_hour })
 }
 
-/// Rejects keys that need a span.
 fn refuse_without(raw: &ScenarioFile, check: &mut Check<'_>) {
     let keys = [
         ("/failures".to_owned(), raw.failures.is_some()),
@@ -240,7 +238,6 @@ fn lower_failures(
     Some(FailureSource::Trace { trace, file: file.clone(), from_day })
 }
 
-/// Reads the losses in an earlier result.
 fn lower_losses(
     file: &str,
     has_samples: bool,

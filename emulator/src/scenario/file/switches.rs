@@ -164,7 +164,6 @@ pub(super) fn lower(
     PacketSwitches { queue: Some(queue), mark_from, marking, queueing, switching }
 }
 
-/// Rejects a buffer that has no room for a packet beyond the headroom of one cable.
 fn require_headroom(buffer: &Buffer, pause: &Pause, packet: Bytes, check: &mut Check<'_>) {
     if buffer.size < pause.headroom + packet {
         let message = format!(

@@ -138,7 +138,6 @@ pub struct PointFile {
     pub percent: f64,
 }
 
-/// Returns the workloads of a file.
 pub(super) fn lower(
     (raw, collectives): (&[TrafficFile], &[Collective]),
     (substrate, have_priorities): (&Substrate, bool),

@@ -118,7 +118,6 @@ fn h100() -> String {
     "h100".to_owned()
 }
 
-/// Returns the jobs of a file.
 pub(super) fn lower(raw: &ScenarioFile, check: &mut Check<'_>) -> Vec<Train> {
     let mut trains = Vec::new();
     for (at, file) in raw.train.iter().enumerate() {

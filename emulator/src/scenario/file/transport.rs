@@ -150,7 +150,6 @@ pub enum EntropyPaths {
     Even,
 }
 
-/// Default number of hashed values per path, which is an assumption.
 const VALUES_A_PATH: u64 = 4;
 /// Maximum number of entropy values, which is also the default if the number of paths is unknown.
 const MOST_VALUES: u64 = 1_024;
@@ -190,7 +189,6 @@ pub struct ReorderingFile {
     pub reordering: u32,
 }
 
-/// Properties of the network on which the transport depends.
 #[derive(Clone, Copy, Debug, Default)]
 pub(super) struct HostPorts {
     /// Number of a host's interfaces that a flow may use. `None` if it differs between hosts.
@@ -203,7 +201,6 @@ pub(super) struct HostPorts {
     pub(super) pauses: bool,
 }
 
-/// Returns the transport of a file.
 pub(super) fn lower(raw: &TransportFile, ports: HostPorts, check: &mut Check<'_>) -> Transport {
     check_packets(raw, check);
     let interfaces = interfaces(raw, ports, check);
@@ -277,7 +274,6 @@ fn tail_probe(
     Some(written)
 }
 
-/// Returns the interfaces that flows use, and checks that each has paths.
 fn interfaces(raw: &TransportFile, ports: HostPorts, check: &mut Check<'_>) -> FlowInterfaces {
     let is_many = ports.count.is_some_and(|count| count > 1);
     if raw.interfaces == Some(InterfacesFile::All) && ports.count == Some(1) {

@@ -7,14 +7,12 @@ use lightloom_fabric::document::Diagnostic;
 
 use super::{CsvCell, FlowDependency, ListedFlow, codes};
 
-/// The cells with names and dependencies in each row.
 #[derive(Default)]
 pub(super) struct CellOrder<'a> {
     rows: Vec<Vec<CsvCell<'a>>>,
 }
 
 impl<'a> CellOrder<'a> {
-    /// Records the optional cells of a row.
     pub(super) fn note(&mut self, cells: Vec<CsvCell<'a>>) {
         self.rows.push(cells);
     }

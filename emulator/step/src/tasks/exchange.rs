@@ -18,7 +18,6 @@ fn groups(ranks: u64, of: Group) -> impl Iterator<Item = Vec<u32>> {
 }
 
 impl Maker<'_> {
-    /// Adds an exchange in every group of a stage.
     pub(super) fn exchange(&mut self, stage: u32, what: &Exchange, front: Front) -> Front {
         if what.is_empty() {
             return front;
@@ -80,7 +79,6 @@ impl Maker<'_> {
         after
     }
 
-    /// Adds the transfers of each lane to the next stage.
     pub(super) fn hand_on(&mut self, stage: u32, to: u32, what: &Exchange, end: &Front) -> Front {
         if what.bytes < 1.0 {
             return end.clone();
@@ -102,12 +100,10 @@ impl Maker<'_> {
         lanes.collect()
     }
 
-    /// Adds the communication of replicas for this number of layers.
     pub(super) fn bucket(&mut self, stage: u32, of: &Bucket, layers: f64, front: Front) -> Front {
         of.iter().fold(front, |front, one| self.exchange(stage, &one.part(layers), front))
     }
 
-    /// Returns whether the weights are gathered in this pass.
     fn gathers(&self, slot: StagePass) -> bool {
         let is_first = slot.pass.kind == PassKind::Forward && slot.pass.micro_batch == 0;
         let is_hidden = self.work.data_shown < 1.0;

@@ -21,7 +21,6 @@ pub(crate) fn run(fabric: &str, text: &str) -> Outcome {
     lightloom_emulator::emulate(&scenario, 1, &mut ()).unwrap()
 }
 
-/// Returns the sum of all causes of a step's time.
 pub(crate) fn sum(step: &JobStep) -> u64 {
     let why = step.why.unwrap();
     let exposed = why.exposed;

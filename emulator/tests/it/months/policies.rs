@@ -132,7 +132,6 @@ fn rejects_policies_the_fabric_cannot_support() {
     assert_eq!(refused(SMALL, &under(MIGRATE)), "");
 }
 
-/// Returns three months of a job under a policy, with losses from runs.
 fn months_under(fabric: &str, restart: &str) -> Vec<Month> {
     let prepared = Prepared::of(&load(fabric, &under(restart)), &NoDaemon).unwrap().unwrap();
     let mut table = prepared.table();

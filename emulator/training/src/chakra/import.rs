@@ -28,7 +28,6 @@ pub fn import(streams: &[&[u8]], rings: &[Vec<u32>]) -> Result<TaskGraph, Chakra
     reader.finish(rings)
 }
 
-/// Identifies the one task that nodes of several ranks share.
 #[derive(Clone, PartialEq, Eq, PartialOrd, Ord)]
 enum SharedNode {
     Collective { group: String, operation: Operation, nth: usize },
@@ -36,7 +35,6 @@ enum SharedNode {
 }
 
 impl SharedNode {
-    /// Returns the exchange in words.
     fn name(&self) -> String {
         match self {
             Self::Collective { group, operation, nth } if group.is_empty() => {
@@ -52,7 +50,6 @@ impl SharedNode {
     }
 }
 
-/// A node of a rank that takes part in a task.
 #[derive(Clone, Copy)]
 struct NodeEnd {
     rank: u32,
@@ -171,7 +168,6 @@ impl Reader {
         groups
     }
 
-    /// Adds the dependencies.
     fn wait(&mut self) -> Result<(), ChakraError> {
         for (rank, task, waits) in &self.waits {
             for id in waits {

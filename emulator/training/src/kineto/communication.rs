@@ -16,7 +16,6 @@ use super::document::{Arguments, Category, Event, Events, Info};
 
 pub(super) struct Communication {
     pub(super) exchange: Exchange,
-    /// Of an all-to-all, what this rank sends and receives.
     pub(super) share: Share,
     pub(super) seq: Option<u64>,
 }
@@ -31,7 +30,6 @@ pub(super) fn by_external_id(events: &Events) -> BTreeMap<i64, &Arguments> {
         .collect()
 }
 
-/// Returns whether an event is an exchange, judged by its name or category.
 pub(super) fn is_exchange(events: &Events, event: &Event) -> bool {
     event.category == Category::Exchange || events.name(event).starts_with("nccl")
 }

@@ -36,12 +36,10 @@ pub(super) struct ConfiguredGroup {
     pub(super) ranks: Option<String>,
 }
 
-/// Groups in an unexpected form count as absent.
 fn groups<'de, D: Deserializer<'de>>(from: D) -> Result<Vec<ConfiguredGroup>, D::Error> {
     Ok(serde_json::from_value(Value::deserialize(from)?).unwrap_or_default())
 }
 
-/// The kept events, and the number of events in each category.
 #[derive(Default)]
 pub(super) struct Events {
     pub(super) kept: Vec<Event>,
@@ -53,7 +51,6 @@ pub(super) struct Events {
 /// Consecutive steps of a profile, in microseconds.
 #[derive(Clone, Copy)]
 pub(super) struct MarkedSteps {
-    /// The host thread of the marks.
     pub(super) thread: u32,
     pub(super) begin: f64,
     pub(super) end: f64,
@@ -80,18 +77,12 @@ impl SharedWords {
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Category {
-    /// A kernel on a device.
     Kernel,
-    /// A copy or set on a device.
     Copy,
-    /// A host call into the driver.
     Runtime,
-    /// A wait of a stream or of the host.
     Wait,
     Operator,
-    /// A collective of a process group on the host.
     Exchange,
-    /// A host call that starts a collective.
     Call,
     /// A step as marked by `torch.profiler` on the host.
     Step,
@@ -103,7 +94,6 @@ pub(super) struct Event {
     pub(super) place: u32,
     pub(super) category: Category,
     name: u32,
-    /// Process and thread, or device and stream.
     pub(super) thread: u32,
     /// Microseconds.
     pub(super) ts: f64,

@@ -23,7 +23,6 @@ use waits::{Launches, ProfiledWaits};
 
 pub(super) struct ProfiledOperation<'e> {
     pub(super) event: &'e Event,
-    /// The queue it runs on, one operation at a time.
     pub(super) stream: u32,
     /// Microseconds.
     pub(super) end: f64,
@@ -38,13 +37,11 @@ pub(super) enum RankWork {
     Operation(usize),
 }
 
-/// Creates a task for a piece of work that depends on the given tasks.
 pub(super) type Emit<'e> = dyn FnMut(Vec<TaskId>, RankWork) -> Result<TaskId, KinetoError> + 'e;
 
 /// Clock resolution of a profile in microseconds.
 const CLOCK: f64 = 1e-3;
 
-/// Last known position of a host thread.
 #[derive(Clone, Copy)]
 struct HostPoint {
     time: f64,
@@ -77,7 +74,6 @@ struct OrderWalk<'w> {
     /// Task that preceded each host wait, if any.
     waiting: Vec<Option<TaskId>>,
     points: BTreeMap<u32, HostPoint>,
-    /// Dependencies of the last operation on each stream.
     held_by: BTreeMap<u32, Vec<TaskId>>,
     /// `ended` is the last operation that ended on each stream, `last` the last one that started.
     ended: BTreeMap<u32, usize>,

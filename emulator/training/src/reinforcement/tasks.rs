@@ -23,7 +23,6 @@ use crate::network::Group;
 use crate::step::Job;
 use crate::tasks::{Before, SimulatedRails, StepTasks, TaskPurpose, picoseconds, step_after};
 
-/// A replica sends its samples in this many chunks.
 const CHUNKS: usize = 8;
 /// A relay forwards weights in this many parts. With a single part, a replica could forward nothing
 /// before it has all weights.
@@ -35,14 +34,12 @@ const SAMPLE_TOKEN_BYTES: u64 = 8;
 #[derive(Clone, Debug, PartialEq)]
 pub struct Chunk {
     pub seconds: f64,
-    /// Indices of the samples that end with it.
     pub samples: Vec<usize>,
     /// Additional seconds after a loss of memory: reloading the weights and a pass over the tokens
     /// that were cached.
     pub again_seconds: f64,
 }
 
-/// The pool's part of a step.
 #[derive(Clone, Debug)]
 pub struct PoolStep {
     /// Overlap with training. [`TrainingLoop::Asynchronous`] is not supported because its
@@ -58,7 +55,6 @@ pub struct PoolStep {
     pub leaves: Vec<u32>,
     pub method: SyncMethod,
     pub weight_bytes: u64,
-    /// Share of the weights that is sent.
     pub delta_share: f64,
     /// Cache bytes that each replica sends to the next one per step.
     pub moved_bytes: u64,
@@ -342,11 +338,9 @@ struct TaskWriter<'p> {
     tensor: u32,
     tasks: Vec<(TaskPurpose, Task)>,
     again: BTreeMap<TaskId, Picoseconds>,
-    /// Last tasks of each replica's generation.
     last: Vec<Vec<TaskId>>,
 }
 
-/// Returns the micro-batch and the lane that train on a sample.
 fn place(trainer: &Job<'_>, sample: usize) -> (usize, usize) {
     let mapping = &trainer.mapping;
     let lanes = (mapping.data * mapping.context) as usize;
@@ -384,7 +378,6 @@ impl TaskWriter<'_> {
         self.add(purpose, format!("{purpose:?} there").to_lowercase(), after, work)
     }
 
-    /// Adds the generation tasks. Returns the transfer that delivers each sample to the trainer.
     fn generation(&mut self, trainer: &Job<'_>) -> Vec<Option<TaskId>> {
         let pool = self.pool;
         let mut arrived = vec![None; pool.tokens.len()];
@@ -417,7 +410,6 @@ impl TaskWriter<'_> {
         arrived
     }
 
-    /// Sends the samples of a chunk to the ranks that train on them.
     fn hand_over(
         &mut self,
         trainer: &Job<'_>,

@@ -7,7 +7,6 @@ use crate::search::Found;
 #[derive(Clone, Debug)]
 pub struct Judged<'r> {
     pub run: &'r MeasuredRun,
-    /// Whether it was excluded from the fit.
     pub tests: bool,
     pub outcome: Result<Found, RunRefused>,
 }
@@ -20,7 +19,6 @@ impl Judged<'_> {
         Some(found.step.step_seconds / self.run.measured_seconds - 1.0)
     }
 
-    /// Returns the classes in tables that the run belongs to.
     #[must_use]
     pub fn classes(&self) -> Vec<&'static str> {
         let is_mixture = self.run.is_mixture();
@@ -62,11 +60,9 @@ impl Runs {
     }
 }
 
-/// Error statistics of a set of runs.
 #[derive(Clone, Copy, Debug, Default, PartialEq, serde::Serialize)]
 pub struct Errors {
     pub runs: usize,
-    /// Mean absolute error, as a share.
     pub mean: f64,
     pub bias: f64,
     pub largest: f64,

@@ -46,7 +46,6 @@ pub fn page(judged: &[Judged<'_>], mistakes: &[RowError]) -> String {
     page
 }
 
-/// Appends a line. Writing to a string cannot fail.
 fn line(page: &mut String, text: std::fmt::Arguments<'_>) {
     let _ = writeln!(page, "{text}");
 }
@@ -147,7 +146,6 @@ fn study(page: &mut String) {
     }
 }
 
-/// A measured run and its computed time.
 #[derive(Clone, Debug, Serialize)]
 pub struct ComparedRun {
     pub row: String,

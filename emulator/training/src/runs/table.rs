@@ -84,7 +84,6 @@ pub(super) fn rows(table: &str) -> Vec<Row> {
     lines.map(|(line, text)| Row { line, header: header.clone(), cells: cells(text) }).collect()
 }
 
-/// Splits a CSV line into cells and removes quotes.
 fn cells(line: &str) -> Vec<String> {
     let mut cells = vec![String::new()];
     let mut is_quoted = false;

@@ -58,7 +58,6 @@ pub struct AttentionFfn<'a> {
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub struct LayerStages {
     pub attention: f64,
-    /// Additional attention time per cached token.
     pub cached_token: f64,
     pub there: f64,
     /// Communication between the GPUs of a feed-forward instance.
@@ -95,7 +94,6 @@ pub struct Stages {
     pub micro_batches: u32,
     /// Share of all cached tokens that one micro-batch has in the fullest attention instance.
     pub cached_share: f64,
-    /// Number of layers and their stages, dense and with experts.
     pub layers: [(u32, LayerStages); 2],
     /// Output layer of all micro-batches, and software overhead.
     pub rest: f64,

@@ -33,7 +33,6 @@ impl Job<'_> {
         }
     }
 
-    /// Returns the exposed share of exchanges of TP.
     pub(super) fn tensor_shown(&self, exchange: &Exchange) -> f64 {
         if self.network.is_inside(exchange.group) {
             self.calibration.tensor_exposed

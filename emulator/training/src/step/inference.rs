@@ -36,7 +36,6 @@ pub struct Replica<'a> {
 
 #[derive(Clone, Copy, Debug, PartialEq, Serialize)]
 pub struct Formats {
-    /// Weights and products of the linear layers.
     pub weights: Precision,
     pub cache_value_bytes: f64,
 }
@@ -46,7 +45,6 @@ impl Formats {
     pub const SIXTEEN_BITS: Self = Self { weights: Precision::Bf16, cache_value_bytes: 2.0 };
 }
 
-/// A replica with its number formats.
 #[derive(Clone, Copy, Debug)]
 pub struct Server<'a> {
     pub replica: Replica<'a>,

@@ -12,11 +12,8 @@ use lightloom_step::work::{LayerWork, Passes};
 
 /// Seconds of the computing of a layer in a forward pass.
 struct LayerProducts {
-    /// Into attention, and out of it.
     projections: [f64; 2],
-    /// Into the feed-forward part, and out of it.
     feed_forward: [f64; 2],
-    /// The attention core, forward and backward.
     core: [f64; 2],
     elements: f64,
     /// Exchanges of TP before the first product of a half of a layer, and after the second.
@@ -24,7 +21,6 @@ struct LayerProducts {
 }
 
 impl LayerProducts {
-    /// Repeats the products.
     fn times(&self, times: f64) -> Self {
         let [projections, feed_forward] =
             [self.projections, self.feed_forward].map(|pair| pair.map(|one| one * times));
@@ -160,7 +156,6 @@ impl Job<'_> {
         to.stretches.extend(elsewhere(1));
     }
 
-    /// Returns a product with its exchange of TP for this share of a layer.
     fn with_tensor(
         &self,
         product: Stretch,
@@ -244,7 +239,6 @@ impl Job<'_> {
         shares.attention * pair(into, values) + shares.state_space * mamba
     }
 
-    /// Returns the time for the products of the feed-forward part in one pass.
     pub(super) fn feed_forward_gemms(&self, is_expert: bool) -> f64 {
         self.model.shares().feed_forward * self.whole_feed_forward(is_expert)
     }
@@ -322,7 +316,6 @@ impl Job<'_> {
             + self.memory_seconds(count * bytes)
     }
 
-    /// Returns the time of one attention core, forward and backward.
     pub(super) fn attention_core(&self) -> (f64, f64) {
         let tokens = self.tokens() / self.tensor();
         let rate = self.compute.peak_flops * self.calibration.attention_efficiency;

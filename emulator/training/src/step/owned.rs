@@ -7,7 +7,6 @@ use crate::mapping::{Batch, Mapping};
 use crate::model::Model;
 use crate::network::Network;
 
-/// A step with everything that it depends on.
 #[derive(Clone, Debug)]
 pub struct OwnedJob {
     pub model: Model,

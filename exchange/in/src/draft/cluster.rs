@@ -15,14 +15,11 @@ pub(super) struct ClusterDraft {
     pub(super) nodes_per_tor: Sourced<u32>,
     /// Number of ToRs below one switch of the next tier, or `None` if all of them are.
     pub(super) tors_per_domain: Option<Sourced<u32>>,
-    /// Interface rate, in the syntax of the fabric file.
     pub(super) link_rate: Sourced<String>,
     pub(super) job: Sourced<String>,
     pub(super) job_gpus: Sourced<u32>,
     pub(super) tp: Sourced<u32>,
-    /// The accelerator, as the name of a shipped card.
     pub(super) accelerator: Sourced<&'static str>,
-    /// Rate of one accelerator in its fast domain, per direction.
     pub(super) edge_rate: Sourced<String>,
 }
 
@@ -191,7 +188,6 @@ fn tors_per_domain(logs: &Logs) -> Option<Sourced<u32>> {
     Some(Sourced::stated(tors, share(count, all, "switches above leaves")))
 }
 
-/// Returns the profile with the most ranks.
 fn largest(logs: &Logs) -> Option<&TrainingProfile> {
     logs.profiles.iter().max_by_key(|profile| profile.world)
 }
@@ -300,7 +296,6 @@ const ACCELERATORS: &[(&str, &str, f64)] = &[
     ("a100", "a100", 2.4),
 ];
 
-/// Returns the accelerator names that occur in the logs.
 fn products(logs: &Logs) -> impl Iterator<Item = &str> {
     let of_hosts = logs.hosts.values().filter_map(|host| host.product.as_deref());
     let of_shapes = logs.shapes.iter().filter_map(|shape| shape.product.as_deref());

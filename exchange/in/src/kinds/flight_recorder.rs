@@ -40,14 +40,12 @@ struct RecorderDump {
 struct RecordedGroup {
     name: String,
     desc: String,
-    /// A list, or the list as text.
     ranks: Value,
 }
 
 #[derive(Default, Deserialize)]
 #[serde(default)]
 struct RecordedCollective {
-    /// Name and description of the collective's group.
     process_group: Vec<String>,
     profiling_name: String,
     collective_seq_id: u64,

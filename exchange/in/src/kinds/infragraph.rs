@@ -80,7 +80,6 @@ struct InfraEndpoint {
 struct InfraLink {
     name: String,
     physical: Option<InfraPhysical>,
-    /// Field of earlier versions.
     bandwidth: Option<InfraBandwidth>,
 }
 
@@ -210,7 +209,6 @@ fn held(device: &str, kind: &str, devices: &BTreeMap<&str, &InfraDevice>, depth:
     found.components.iter().map(of).fold(0, u32::saturating_add)
 }
 
-/// Returns the description and the name of a device's accelerators.
 fn described(device: &str, devices: &BTreeMap<&str, &InfraDevice>, depth: u32) -> Option<String> {
     let found = devices.get(device).filter(|_| depth < DEPTH_MAX)?;
     found.components.iter().find_map(|component| match &*component.choice {
@@ -231,7 +229,6 @@ fn rate(link: &InfraLink) -> Option<u64> {
     (gigabits > 0.0 && gigabits < 1e6).then(|| (gigabits * 1e9).round() as u64)
 }
 
-/// Returns the instance pairs that an edge joins.
 fn pairs<'i>(
     scheme: &str,
     [mut low, mut high]: [Vec<Place<'i>>; 2],
@@ -251,7 +248,6 @@ fn pairs<'i>(
     Ok(low.into_iter().flat_map(with_each).collect())
 }
 
-/// Returns an endpoint's instances, each repeated for its components there.
 fn places<'i>(
     end: &InfraEndpoint,
     instances: &BTreeMap<&'i str, &'i InfraInstance>,

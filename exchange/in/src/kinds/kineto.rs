@@ -112,7 +112,6 @@ fn exchanged(work: &TaskWork) -> Option<(&[u32], u64)> {
     }
 }
 
-/// Returns the number of distinct groups by size.
 fn groups_by_size(graph: &lightloom_training::graph::TaskGraph) -> BTreeMap<u32, u64> {
     let mut groups: BTreeMap<u32, std::collections::BTreeSet<&[u32]>> = BTreeMap::new();
     for task in graph.tasks() {

@@ -46,7 +46,6 @@ pub(super) const KIND: LogKind = LogKind {
     read: |files, logs| files.iter().for_each(|file| read(file, logs)),
 };
 
-/// The labels of a host.
 #[derive(Default, Deserialize)]
 pub(super) struct Labels(BTreeMap<String, String>);
 
@@ -55,7 +54,6 @@ impl Labels {
         labels.iter().find_map(|label| self.0.get(*label)).cloned()
     }
 
-    /// Derives the host's record from the labels.
     pub(super) fn host(&self) -> HostRecord {
         let tiers = (0..).map_while(|tier| self.0.get(&format!("{TIER}{tier}")).cloned());
         let layers = (1..=4).rev().filter_map(|layer| self.0.get(&format!("{LAYER}{layer}")));
@@ -86,7 +84,6 @@ struct ClusterNode {
     kind: String,
     metadata: NodeMetadata,
     status: NodeStatus,
-    /// Entries of a node list in YAML.
     items: Vec<ClusterNode>,
 }
 

@@ -23,7 +23,6 @@ pub(super) const KIND: LogKind = LogKind {
     },
 };
 
-/// PCI ids of accelerators and their product names.
 const PRODUCTS: &[(&str, &str)] = &[
     ("0x20b0", "A100 SXM4 40GB"),
     ("0x20b2", "A100 SXM4 80GB"),

@@ -46,7 +46,6 @@ impl SacctRow {
     }
 }
 
-/// Returns the rows of a table.
 fn table(file: &LogFile<'_>, logs: &mut Logs) -> Vec<SacctRow> {
     let mut lines = file.bytes.split(|byte| *byte == b'\n').map(String::from_utf8_lossy);
     let header = lines.next().unwrap_or_default();

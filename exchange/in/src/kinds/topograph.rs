@@ -79,7 +79,6 @@ fn words(of: &Value) -> Vec<&str> {
 #[derive(Deserialize)]
 struct TopographInstance {
     id: String,
-    /// Layers, nearest first.
     #[serde(default)]
     network_layers: Vec<String>,
     #[serde(default)]

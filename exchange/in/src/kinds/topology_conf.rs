@@ -118,7 +118,6 @@ fn read(file: &LogFile<'_>, logs: &mut Logs) {
     place(units, logs);
 }
 
-/// Returns the hosts in a list, or records the error.
 pub(super) fn hosts(list: &str, place: &LogPlace, logs: &mut Logs) -> Vec<String> {
     expand(list).unwrap_or_else(|error| {
         logs.problem(place.clone(), LogTrouble::Malformed(error));
@@ -126,7 +125,6 @@ pub(super) fn hosts(list: &str, place: &LogPlace, logs: &mut Logs) -> Vec<String
     })
 }
 
-/// A switch with its children, or a block of hosts.
 pub(super) struct TopologyUnit {
     pub(super) place: LogPlace,
     pub(super) name: String,
@@ -135,7 +133,6 @@ pub(super) struct TopologyUnit {
     pub(super) switches: Vec<String>,
 }
 
-/// Records where the hosts are in a topology.
 pub(super) fn place(units: Vec<TopologyUnit>, logs: &mut Logs) {
     let mut parents: BTreeMap<String, String> = BTreeMap::new();
     let switches: BTreeSet<&String> =
@@ -164,7 +161,6 @@ pub(super) fn place(units: Vec<TopologyUnit>, logs: &mut Logs) {
     }
 }
 
-/// Returns a switch and its ancestors, up to the first repetition.
 fn above(switch: &str, parents: &BTreeMap<String, String>) -> Vec<String> {
     let mut switches = vec![switch.to_owned()];
     while let Some(parent) = switches.last().and_then(|switch| parents.get(switch)) {

@@ -46,7 +46,6 @@ fn drafts_cluster_job_and_fault_trace_from_logs() {
     assert_eq!(trace.window.as_days(), 11.0);
 }
 
-/// Every guess appears in its file, worded as in the table.
 #[test]
 fn each_guess_is_a_comment_in_its_file() {
     let draft = draft(&logs(&[("topology.conf", TOPOLOGY), ("jobs", SACCT)]));
@@ -62,7 +61,6 @@ fn each_guess_is_a_comment_in_its_file() {
     }
 }
 
-/// Drafts of incomplete logs are still valid fabrics.
 #[test]
 fn every_drafted_fabric_loads_and_plans() {
     let one_gpu = SACCT

@@ -10,7 +10,6 @@ use lightloom_training::{chakra, goal, simai};
 use super::{SACCT, TOPOLOGY, logs, problems};
 use crate::{LogFile, Logs, read};
 
-/// Returns the value of a key in the drafted files, with its reason.
 fn drafted(logs: &Logs, key: &str) -> (String, String) {
     let draft = crate::draft(logs, &|file| file.to_owned());
     let guess = draft.guesses.into_iter().find(|guess| guess.key == key).expect("a guess");

@@ -260,7 +260,6 @@ fn reports_mistakes_of_an_infragraph() {
     }
 }
 
-/// An NCCL dump of a host, shortened.
 #[test]
 fn reads_gpus_and_interfaces_from_an_nccl_topology() {
     let text = "<system version=\"1\"><cpu numaid=\"0\" arch=\"x86_64\">

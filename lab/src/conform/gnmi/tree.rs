@@ -9,7 +9,6 @@ use serde_json::Value as Json;
 
 pub(super) type LeafTexts = BTreeMap<String, Json>;
 
-/// Names of list keys in this model and in its dependencies.
 const KEYS: [&str; 3] = ["name", "peer-name", "index"];
 
 /// Flattens an answer, which is either one JSON value or many leaves.

@@ -98,7 +98,6 @@ pub(super) fn compare_serials(
     serials
 }
 
-/// Compares recorded cables with the fabric's fibres, in both directions.
 pub(super) fn compare_record(
     cables: &[FibreEnds],
     serials: &BTreeMap<String, String>,

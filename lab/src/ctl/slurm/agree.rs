@@ -36,11 +36,8 @@ pub(crate) type Rings = BTreeMap<String, BTreeSet<String>>;
 /// The state of Slurm that follows from the plan in force and the known faults.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub(super) struct Desired {
-    /// The fabric's hosts; no other node is touched.
     pub(super) hosts: BTreeSet<String>,
-    /// The leaf switches of the topology, one per ring.
     pub(super) rings: Rings,
-    /// The labels of each host, for schedulers that use labels.
     pub(super) labels: BTreeMap<String, BTreeMap<String, String>>,
     pub(super) topology: String,
     pub(super) drained: BTreeMap<String, String>,

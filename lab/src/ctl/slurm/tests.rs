@@ -19,7 +19,6 @@ fn host(number: usize) -> String {
     format!("n{number}")
 }
 
-/// Slurm, as its manual describes it.
 #[derive(Clone, Default)]
 struct FakeSlurm {
     now: Observed,
@@ -82,7 +81,6 @@ fn planned(broken: &BTreeSet<usize>, digest: u64) -> Desired {
     }
 }
 
-/// Changes a random node, as an operator might.
 fn meddle(rng: &mut Stream, slurm: &mut FakeSlurm) {
     let number = rng.random_range(0..NODES + 2);
     let node = slurm.now.nodes.get_mut(&host(number)).expect("a node of Slurm");

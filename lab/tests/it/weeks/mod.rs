@@ -28,7 +28,6 @@ use world::World;
 
 const NODES: u32 = 16;
 
-/// Pause between two undisturbed events.
 const SLEEPS: Micros = Micros::from_secs(7_200);
 
 fn ring() -> World {

@@ -20,7 +20,6 @@ const RESTS_WITHIN: u32 = 40;
 /// Maximum number of commands until all is well.
 const TYPED_MAX: usize = 60;
 
-/// A property that the oracle checks.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub(super) enum Property {
     Ends,
@@ -48,7 +47,6 @@ pub(super) struct Finding {
 }
 
 impl Finding {
-    /// Returns the property and the alarm, which together group findings.
     pub(super) fn kind(&self) -> (Property, String) {
         let is_alarm = |word: &&str| word.len() > 1 && word.chars().all(|c| c.is_ascii_uppercase());
         (self.property, self.what.split_whitespace().filter(is_alarm).collect())
@@ -59,13 +57,11 @@ fn finding(property: Property, what: String) -> Option<Finding> {
     Some(Finding { property, what })
 }
 
-/// Circuits and rings at the last quiet moment.
 #[derive(Clone, Default)]
 pub(super) struct Rest {
     lit: BTreeSet<(FibreEnd, FibreEnd)>,
     rings: Vec<BTreeSet<NodeId>>,
     planned: Vec<BTreeSet<NodeId>>,
-    /// The parts that the plan avoids.
     avoided: BTreeSet<Part>,
     last: Txn,
 }
@@ -93,7 +89,6 @@ fn position(path: Path) -> Position {
 }
 
 impl World {
-    /// Lets everything come to rest and judges the result.
     pub(super) fn rest(&mut self, before: &mut Rest, window: &[String]) -> Option<Finding> {
         self.comes_to_rest();
         if self.is_busy() {
@@ -146,7 +141,6 @@ impl World {
         Rest { lit, rings, planned, avoided, last }
     }
 
-    /// Lists modules that differ from the plan or receive no light.
     fn amiss(&self, plan: &Plan) -> Vec<String> {
         let wrong = plan.transceivers.iter().filter_map(|transceiver| {
             let name = DeviceName::from(transceiver.bundle.to_string().as_str());
@@ -225,7 +219,6 @@ impl World {
         None
     }
 
-    /// Checks that refused requests left no record.
     fn refused(&self) -> Option<Finding> {
         let ledger = self.ledger()?;
         for asked in &self.asked {
@@ -498,7 +491,6 @@ fn opened(window: &[String]) -> BTreeSet<NodeId> {
     parts.filter_map(|part| part.split('/').next()?.parse().ok()).collect()
 }
 
-/// The first line of each alarm.
 fn headers(page: &str) -> Vec<String> {
     let alarms = page.split("\nversion ").next().unwrap_or_default();
     let lines = alarms.lines().filter(|line| !line.is_empty() && !line.starts_with(' '));

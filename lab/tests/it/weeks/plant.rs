@@ -14,7 +14,6 @@ const LIT_MDBM: i32 = -2_000;
 const UNLIT_MDBM: i32 = -40_000;
 const SLOT: Slot = Slot(0);
 
-/// The actual state of a module.
 #[derive(Clone, Debug)]
 pub(super) struct Module {
     pub(super) position: Position,
@@ -158,7 +157,6 @@ impl Plant {
         }
     }
 
-    /// Returns whether every module and fibre works.
     pub(super) fn is_sound(&self) -> bool {
         let sound = |module: &Module| {
             !module.is_off && !module.is_silent && !module.is_stuck && !module.lies

@@ -74,7 +74,6 @@ pub(super) struct World {
     queue: BTreeMap<(Micros, u64), Happening>,
     sequence: u64,
     pub(super) asked: Vec<Asked>,
-    /// Result of each transaction as the API first served it.
     pub(super) ended: BTreeMap<Txn, (Cause, TxnResult)>,
     pub(super) log: Vec<String>,
 }
@@ -253,7 +252,6 @@ impl World {
         self.after();
     }
 
-    /// Processes the daemon's answers and commands.
     fn after(&mut self) {
         self.collect();
         let Some(runtime) = &self.runtime else { return };
@@ -447,5 +445,4 @@ impl World {
     }
 }
 
-/// Builds the call whose answer goes to the given sender.
 pub(super) type CallTo = Box<dyn FnOnce(AnswerSender) -> Call>;

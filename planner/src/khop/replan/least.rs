@@ -30,10 +30,11 @@ pub(super) struct Rearranged {
 }
 
 pub(super) enum Nothing {
-    /// It is proven that no additional group can be kept.
     CanBeKept,
     /// The search does not apply or ran out of steps. At least this many rings must move.
-    InSight { at_least: u32 },
+    InSight {
+        at_least: u32,
+    },
 }
 
 /// Returns whether rings may move to keep the groups of this job. A job that takes all nodes

@@ -29,7 +29,6 @@ pub(super) struct MoveCost {
     pub(super) rings: u32,
     /// Circuits of rings without a fault that go dark.
     pub(super) circuits: u32,
-    /// Nodes that take over ranks of another node.
     pub(super) nodes: u32,
     pub(super) bundles: u32,
 }
@@ -102,7 +101,6 @@ pub(super) struct Region<'a> {
     widowed: Vec<u32>,
 }
 
-/// The cheapest of all candidate chains with the same nodes.
 struct Chain {
     nodes: u128,
     order: Vec<usize>,

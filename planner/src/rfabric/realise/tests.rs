@@ -159,7 +159,6 @@ fn failed_ports_lose_only_circuits_that_cannot_fit() {
     assert!(possible > 1_000 && placed * 100 >= possible * 99, "{placed} of {possible}");
 }
 
-/// Swaps the ends of random pairs of circuits.
 fn swap_ends(topology: &mut Topology, times: usize) {
     let mut stream = Seed(2).stream("test.change", 0);
     for _ in 0..times {

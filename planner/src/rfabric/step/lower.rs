@@ -169,7 +169,6 @@ impl Mistake {
         mistakes.into_iter().map(inner).collect()
     }
 
-    /// Converts errors in a separate file. Their place is the key that names this file.
     fn in_file(key: &str, file: &str, errors: Vec<DemandError>) -> Vec<Self> {
         let mistake = |error: DemandError| Self {
             place: format!("/{key}"),

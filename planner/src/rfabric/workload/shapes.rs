@@ -11,7 +11,6 @@ use rand::RngExt;
 
 use super::super::demand::Demand;
 
-/// Traffic of a typical pair.
 const PAIR_BYTES: f64 = 1e9;
 
 /// Returns a skewed all-to-all within groups of 8 leaves and a light ring over all leaves. The

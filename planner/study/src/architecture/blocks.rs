@@ -10,11 +10,9 @@ pub(super) struct Layout {
     /// Size of a domain. Blocks start at the beginning of each domain and never extend beyond it.
     pub(super) gpus_per_domain: u32,
     pub(super) gpus_per_block: u32,
-    /// Number of healthy blocks joined to one set.
     pub(super) blocks_joined: u32,
     /// Number of GPUs in groups per set of joined blocks.
     pub(super) gpus_joined: u32,
-    /// Number of blocks that can be joined with each other.
     pub(super) blocks_per_pod: u32,
 }
 

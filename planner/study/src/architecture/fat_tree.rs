@@ -21,7 +21,6 @@ pub(super) struct FatTree {
 }
 
 impl FatTree {
-    /// Returns the number of end points of a non-blocking tree.
     fn end_points(self, tiers: u32) -> u64 {
         2 * u64::from(self.radix / 2).pow(tiers)
     }

@@ -10,7 +10,6 @@ use super::fat_tree::{DcnCounts, dcn_bill, not_a_domain};
 use super::registry::DesignKind;
 use super::{Architecture, CannotHold, Cluster, UsableGpus};
 
-/// Share of the network cards on the electrical tree.
 const ELECTRICAL: f64 = 2.0 / 8.0;
 /// Ports and optical modules of a three-tier tree per end point.
 const TREE_PORTS: f64 = 5.0;

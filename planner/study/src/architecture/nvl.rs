@@ -40,7 +40,6 @@ const KYBER_LANES_PER_GPU: f64 = 72.0;
 #[derive(Clone, Copy, Debug)]
 pub(super) struct Nvl {
     pub(super) gpus_per_rack: u32,
-    /// Number of racks that cables join into one domain.
     pub(super) racks: u32,
 }
 

@@ -28,7 +28,6 @@ pub enum FaultModel {
 const DAY_MS: u64 = 86_400_000;
 const SERVERS: u32 = 400;
 
-/// Returns one history per factor on the fault rate. All histories have the same arrivals.
 pub fn histories(
     question: &Question,
     trace: Option<&FaultTrace>,

@@ -246,7 +246,6 @@ pub fn load_buy(file: &str, bytes: &[u8]) -> (Option<Question>, Vec<Diagnostic>)
     document::load(file, bytes, question)
 }
 
-/// The help text for an unusable value in a file.
 const REMEDY: &str = "for valid values, see docs/buy.md";
 
 /// Reports an error at `path` in a buy file for a reason outside the file.

@@ -60,7 +60,6 @@ pub struct History {
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub struct Rules {
     pub tp: u32,
-    /// Response of the design to a faulty node.
     pub policy: FaultPolicy,
     /// Nodes that each domain reserves under [`FaultPolicy::Backup`].
     pub spares: u32,
@@ -118,7 +117,6 @@ impl Spent {
         self.useful + self.lost.values().sum::<i128>()
     }
 
-    /// Returns the time lost to these causes.
     #[must_use]
     pub fn lost_for(&self, causes: &[Cause]) -> i128 {
         causes.iter().filter_map(|cause| self.lost.get(cause)).sum()
@@ -352,7 +350,6 @@ impl<'a> Fleet<'a> {
         })
     }
 
-    /// Handles the failure or repair of a part that slows a job.
     fn slow(&mut self, at: usize, part: &SlowPart, begins: bool) {
         let slowed = match begins {
             true => {

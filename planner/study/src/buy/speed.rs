@@ -36,7 +36,6 @@ pub(super) struct StepTime {
     pub(super) cross_tor_share: f64,
     /// Share of communication within groups in the step.
     pub(super) inside: f64,
-    /// Share of communication between groups in the step.
     pub(super) between: f64,
 }
 

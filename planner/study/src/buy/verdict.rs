@@ -30,7 +30,6 @@ const FLIPS: usize = 6;
 /// The recommended design, and conditions that make another design win.
 #[derive(Clone, Debug, PartialEq, Serialize)]
 pub struct Verdict {
-    /// The recommendation as one sentence, with its range of validity.
     pub sentence: String,
     /// The winning design. `None` if no design does useful work.
     pub winner: Option<String>,
@@ -83,7 +82,6 @@ pub struct Rival {
 
 #[derive(Clone, Debug, PartialEq, Serialize)]
 pub struct FaultFlip {
-    /// Factor on the requested fault rate.
     pub factor: f64,
     /// The winner. `None` without useful work.
     pub winner: Option<String>,

@@ -36,7 +36,6 @@ pub struct CrossTorPoint {
     pub node_fault_ratio: f64,
     /// Share of snapshots with enough room for the job. The means are over these snapshots.
     pub fits: f64,
-    /// Mean crossing share of the orchestrated placement.
     pub orchestrated_mean: f64,
     /// Mean lower bound of the crossing share (docs/khop.md).
     pub bound_mean: f64,
@@ -50,7 +49,6 @@ pub fn aligned_limit(job_share: f64, nodes_per_tor: u32) -> f64 {
     1.0 - job_share.powf(1.0 / f64::from(nodes_per_tor))
 }
 
-/// Returns the crossing shares for each fault ratio.
 pub fn cross_tor_shares(question: &CrossTorQuestion<'_>) -> Result<Vec<CrossTorPoint>, KhopError> {
     let fabric = fabric(question)?;
     Ok(question.node_fault_ratios.iter().map(|&ratio| point(question, &fabric, ratio)).collect())

@@ -21,7 +21,6 @@ pub enum FaultSource {
 }
 
 impl FaultSource {
-    /// Returns the node histories of a cluster, one per sample.
     pub fn samples(
         &self,
         cluster: Cluster,
@@ -71,7 +70,6 @@ fn snapshot(cluster: Cluster, ratio: f64, seed: Seed, sample: u64) -> Timeline {
 #[derive(Clone, Copy, Debug, PartialEq, Serialize)]
 pub struct NodeFaultRatio {
     pub mean: f64,
-    /// Median over time.
     pub p50: f64,
     /// 99th percentile over time.
     pub p99: f64,

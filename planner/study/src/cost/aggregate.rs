@@ -45,7 +45,6 @@ pub fn aggregate(
     aggregate_of(&against_fault_ratio(designs, &question.faults), costs, question.gpu_usd)
 }
 
-/// Returns the aggregate cost from given waste curves.
 #[must_use]
 pub fn aggregate_of(curves: &[RatioCurve], costs: &[CostRow], gpu_usd: f64) -> Vec<Aggregate> {
     let priced = |curve: &RatioCurve| {

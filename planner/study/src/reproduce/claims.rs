@@ -5,7 +5,6 @@ use std::fmt;
 
 use serde::Serialize;
 
-/// The evidence for a published value.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize)]
 #[serde(rename_all = "snake_case")]
 pub enum Label {
@@ -38,7 +37,6 @@ pub enum Unit {
     /// A fraction, shown in percent.
     Ratio,
     Count,
-    /// Days of servers out of service.
     ServerDays,
     Times,
     Days,

@@ -57,13 +57,11 @@ pub struct Why {
     pub published: PublishedRange,
     pub ours: f64,
     pub assumptions: Vec<Assumption>,
-    /// Number of combinations that could be computed.
     pub combinations: usize,
     /// Number of combinations within the published range.
     pub within: usize,
     pub least: f64,
     pub most: f64,
-    /// The figure with each departure separately.
     pub alone: Vec<Outcome>,
     /// Minimal sets of departures that reach the range, fewest departures first.
     pub minimal: Vec<Outcome>,
@@ -187,7 +185,6 @@ mod tests {
         assert_eq!((why.ours, why.least, why.most), (1.0, 1.0, 150.0));
     }
 
-    /// A figure within the range needs no departure.
     #[test]
     fn figure_within_the_range_needs_no_departure() {
         let why = explain("x", None, PublishedRange::times(0.0, 1.0), three(), |_| 1.0);

@@ -40,7 +40,6 @@ pub enum Baseline {
     GreedyBlind,
 }
 
-/// All baselines with their names in tables.
 pub const BASELINES: [(&str, Baseline); 8] = [
     ("3-tier fat-tree 1:1", Baseline::FatTree { oversubscription: 1 }),
     ("3-tier fat-tree 3:1", Baseline::FatTree { oversubscription: 3 }),

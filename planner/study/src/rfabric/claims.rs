@@ -28,11 +28,9 @@ use lightloom_planner::rfabric::workload::shapes;
 pub use performance_per_cost::{Comparison, sensitivity};
 pub use why::{OneShot, Open, PerCost};
 
-/// The origin of a claim's range.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize)]
 #[serde(rename_all = "snake_case")]
 pub enum Source {
-    /// The range was read in the paper or its abstract.
     Read,
     /// The direction of the effect was read in a paper. We chose the range that counts as
     /// agreement.

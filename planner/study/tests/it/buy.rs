@@ -232,7 +232,6 @@ fn answer_does_not_depend_on_design_order() {
     }
 }
 
-/// The winner's distance from the next design is a share of the next design's cost.
 #[test]
 fn margin_is_a_share_of_the_next_design() {
     let text = file("{design: khop:2}, {design: nvl:72}", "").replace("gpus: 256, ", "gpus: 128, ");

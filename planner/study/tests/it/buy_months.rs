@@ -124,7 +124,6 @@ fn drawn_answer(random: &mut Stream) -> Answer {
     }
 }
 
-/// Draws a design with its island size and policy.
 fn drawn_case(random: &mut Stream) -> (&'static str, u32, FaultPolicy) {
     let cases = [
         ("big-switch", 60, FaultPolicy::Regroup),

@@ -80,7 +80,6 @@ pub(crate) fn faults_of(fabric: &Fabric, names: &[&str]) -> FaultSet {
     FaultSet::of(fabric, names.iter().map(|name| name.parse().unwrap())).unwrap()
 }
 
-/// A random fabric with random faults.
 #[derive(Clone, Debug)]
 pub(crate) struct Case {
     spec: FabricSpec,

@@ -18,7 +18,6 @@ pub(crate) struct CrossingJudge {
     known: BTreeMap<(u64, u32, u32), Option<u32>>,
 }
 
-/// Returns the bundle of a hop, by the table in docs/khop.md.
 fn bundle(hop: i64, k: i64) -> i64 {
     let pair = (hop.abs() - 1) / 2;
     let is_last_of_odd = k % 2 == 1 && hop.abs() == k;

@@ -14,9 +14,7 @@ use rand::RngExt;
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Hops {
-    /// Traffic takes one circuit or the core.
     One,
-    /// Traffic takes any sequence of circuits and the core.
     Any,
 }
 

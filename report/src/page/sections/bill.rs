@@ -86,7 +86,6 @@ fn by_size(billed: &Billed) -> Vec<(&'static str, f64)> {
     sums
 }
 
-/// Returns the label of a cause.
 fn short(cause: &str) -> &'static str {
     match cause {
         "outage" => "outages",

@@ -56,7 +56,6 @@ pub(in super::super) fn add(
     }
 }
 
-/// Describes a fabric in one sentence.
 pub(in super::super) fn lead(fabric: &Fabric) -> String {
     let hbd = &fabric.hbd;
     if let Some(network) = fabric.circuits_alone() {

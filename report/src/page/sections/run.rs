@@ -148,7 +148,6 @@ pub(super) fn time_bar(name: String, start_ps: u64, length_ps: u64) -> Bar {
     Bar { name, start, length: length.value, label: length.show(), ..Bar::default() }
 }
 
-/// Collectives with the same name and bound.
 struct AlikeSet<'a> {
     name: String,
     all: Vec<&'a EmulatedCollective>,
@@ -224,7 +223,6 @@ fn collectives(sets: &[AlikeSet<'_>]) -> FigureTable {
     tables::table("collectives", sets.iter().map(row))
 }
 
-/// Adds a scenario that was run with many seeds.
 pub(in super::super) fn add_sweep(report: &mut PageDocument, swept: &Swept) {
     let title = format!("Seeds: {}", swept.subject.scenario);
     let mut section = PageSection::new("seeds", title);
@@ -246,7 +244,6 @@ pub(in super::super) fn add_sweep(report: &mut PageDocument, swept: &Swept) {
     report.add(first, section);
 }
 
-/// Returns the total number of seeds and the number that passed.
 fn seeds(swept: &Swept) -> [String; 2] {
     let passed = swept.runs.iter().filter(|run| run.passed).count();
     [swept.runs.len(), passed].map(|count| fixed(count as f64, 0))
@@ -330,7 +327,6 @@ mod tests {
         alike(&run.workloads).into_iter().map(|set| set.name).collect()
     }
 
-    /// Training groups have steps but no separate collectives.
     #[test]
     fn run_of_steps_counts_its_groups_and_has_no_empty_chart() {
         let mut of_steps = run(&[]);

@@ -10,7 +10,6 @@ use super::super::tables;
 
 const MOST_ROWS: usize = 20;
 
-/// Parts of a step.
 const PARTS: [(&str, Tone, &str); 9] = [
     ("compute", Tone::Own, "compute_seconds"),
     ("TP exposed", Tone::Lost, "tp_exposed_seconds"),

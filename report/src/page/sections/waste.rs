@@ -47,7 +47,6 @@ fn held_rows(comparison: &Comparison) -> impl Iterator<Item = &Row> {
     comparison.rows.iter().filter(|row| matches!(row.outcome, RowOutcome::Held(_)))
 }
 
-/// Returns the figures for the fabric's own design.
 pub(super) fn own_figures(comparison: &Comparison) -> Option<&Figures> {
     let own = comparison.own.as_deref()?;
     held(&comparison.rows).find(|(arch, _)| *arch == own).map(|(_, figures)| figures)

@@ -10,7 +10,6 @@ use nix::poll::{PollFd, PollFlags, poll};
 
 use crate::ranks::Group;
 
-/// TCP ports of a node's two members.
 pub(super) const OUTWARD_PORT: u16 = 7001;
 pub(super) const RETURN_PORT: u16 = 7002;
 

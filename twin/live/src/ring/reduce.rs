@@ -13,7 +13,6 @@ pub(super) fn brings(index: usize, step: u64, at: usize) -> u32 {
     (index as u32 + 1).wrapping_mul(1 + (at as u32 % 7)).wrapping_add(step as u32)
 }
 
-/// Returns the expected sum over all members.
 pub(super) fn sum(members: usize, step: u64, at: usize) -> u32 {
     let members = members as u32;
     let numbers = members * (members + 1) / 2;

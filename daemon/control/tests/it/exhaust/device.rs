@@ -5,7 +5,6 @@
 use lightloom_control::inventory::Device;
 use lightloom_control::state::{Observation, Op, Outcome, Position, Positions, Sharing, Slot, at};
 
-/// The position of a drain control with traffic.
 pub(crate) const IN_USE: Position = Position(1);
 
 #[derive(Clone, Debug)]
@@ -24,7 +23,6 @@ impl Model {
         Self { sharing, positions, generation: 0, knows: fences.then_some(0) }
     }
 
-    /// Records a new connection by a daemon with this epoch.
     pub(crate) fn connected(&mut self, epoch: u32) {
         self.knows = self.knows.map(|known| known.max(epoch));
     }

@@ -55,7 +55,6 @@ pub(crate) struct Scenario {
     pub inventory: Inventory,
     /// The positions of the devices at the start, before any fault.
     pub start: Fabric,
-    /// Devices that refuse commands of an earlier epoch.
     pub fences: BTreeSet<DeviceName>,
     pub clients: Vec<VecDeque<Wish>>,
     pub faults: Faults,
@@ -90,7 +89,6 @@ pub(crate) struct State {
     trail: Trail,
 }
 
-/// The path to a state, shared by its successors.
 #[derive(Clone, Debug, Default)]
 struct Trail(Option<Arc<(String, Trail)>>);
 
@@ -100,25 +98,18 @@ pub(crate) struct Seen {
     pub states: u64,
     pub crashes: u64,
     pub deepest: u32,
-    /// How often a path ended with each list of results.
     pub ends: BTreeMap<String, u64>,
     pub violations: Vec<(String, Vec<String>)>,
 }
 
-/// Deliberate errors of the caller that the judge has to detect.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Mutant {
     None,
     SyncsNothing,
-    /// A device's answer to a command counts as a read.
     TrustsAnswers,
-    /// A repeated request id is treated as new.
     ForgetsRequests,
-    /// A former leader continues to send.
     SendsWithoutFence,
-    /// The journal accepts records of a former leader.
     JournalTakesAll,
-    /// The next leader uses an earlier epoch.
     EpochGoesBack,
     /// A device that should refuse earlier epochs accepts them.
     DeviceTakesAll,
@@ -337,7 +328,6 @@ impl Explorer {
         self.handle(state, Event::Request { asked, request: wish.request, reply_to: ReplyTo(1) });
     }
 
-    /// Lets a device execute its operation and answer.
     fn answer(&mut self, mut state: State, device: &DeviceName) {
         let Some((ticket, op)) = state.flights.remove(device) else { return };
         let outcome = match state.connecting.contains(device) {

@@ -306,13 +306,11 @@ impl Explorer {
 }
 
 impl State {
-    /// Adds a command that is carried out at any later moment.
     fn later(&mut self, device: &DeviceName, ticket: Ticket, op: &Op) {
         let (device, op, epoch) = (device.clone(), op.clone(), self.epoch);
         self.late.push(Late { device, op, epoch, ticket, until: None });
     }
 
-    /// Drops late commands whose time is over.
     pub(super) fn drop_late(&mut self) {
         let now = self.now.mono;
         self.late.retain(|late| late.until.is_none_or(|until| now < until));

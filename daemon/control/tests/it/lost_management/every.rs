@@ -108,7 +108,6 @@ fn nightly_node_fault_during_any_lost_management_keeps_circuits_lit() {
     what_lives_keeps_its_light(&subsets(12));
 }
 
-/// The judge detects lost management that looks like death.
 #[test]
 fn judge_detects_lost_management_treated_as_darkness() {
     let mut found = 0;

@@ -30,7 +30,6 @@ pub(super) struct Counts {
     pub(super) bypassed: u64,
     pub(super) restarts: u64,
     pub(super) moves: u64,
-    /// Working fibres that a plan avoids.
     pub(super) suspected: u64,
 }
 

@@ -33,7 +33,6 @@ const REPORTS_AFTER: Micros = Micros(600);
 const HELLO_WITHIN: Micros = Micros::from_secs(3);
 const BACKOFF_MAX: Micros = Micros::from_secs(10);
 
-/// A later event of one life of the daemon.
 enum Happens {
     Answer(DeviceName, Ticket, Op),
     Refused(DeviceName, Ticket),
@@ -67,20 +66,15 @@ pub(crate) struct World {
     pub(crate) stands: BTreeMap<DeviceName, Position>,
     sees_light: BTreeMap<DeviceName, bool>,
     pub(crate) dead: BTreeSet<NodeId>,
-    /// Modules that died while their nodes live.
     dead_modules: BTreeSet<DeviceName>,
     pub(crate) cut: BTreeSet<FibreEnd>,
-    /// Living nodes whose network interfaces have no link.
     pub(crate) unplugged: BTreeSet<NodeId>,
-    /// Devices whose requests and answers are lost.
     pub(crate) lost: BTreeSet<DeviceName>,
     /// Lost devices whose lines the daemon's own machine cannot open.
     pub(crate) unopened: BTreeSet<DeviceName>,
     /// A deliberately wrong world: a device without management sends no light to its far end.
     pub(crate) silence_is_darkness: bool,
-    /// When each device last missed a request.
     unanswered: BTreeMap<DeviceName, Micros>,
-    /// The transaction that moved each module last.
     moved_in: BTreeMap<DeviceName, Txn>,
     /// Lit circuits that were cut although neither end is dead.
     pub(crate) wrongly_cut: Vec<String>,
@@ -105,7 +99,6 @@ pub(crate) fn module(node: u32, bundle: u8) -> DeviceName {
     BundleId { node: NodeId(node), bundle }.to_string().as_str().into()
 }
 
-/// Returns the network switch of a node.
 pub(crate) fn switch_of(node: u32, switches: u32) -> DeviceName {
     format!("tor{}", node % switches).as_str().into()
 }
@@ -157,7 +150,6 @@ impl World {
         Self::plugged_into(0, nodes, gpus, tp)
     }
 
-    /// The same with this many driven network switches; each node is plugged into one.
     pub(crate) fn plugged_into(switches: u32, nodes: u32, gpus: u32, tp: u32) -> Self {
         let fabric = fabric(nodes, gpus, tp);
         let (inventory, setup) = what_is_there(&fabric, switches);
@@ -225,7 +217,6 @@ impl World {
         self.perform(actions);
     }
 
-    /// Records that these devices are reached through this part.
     pub(crate) fn behind(&mut self, kind: DomainKind, name: &str, devices: &[DeviceName]) {
         for device in devices {
             let domain = Domain { kind, name: name.into() };
@@ -273,7 +264,6 @@ impl World {
             || self.dead_modules.contains(device)
     }
 
-    /// Returns whether light arrives at this end.
     fn is_lit(&self, device: &DeviceName) -> bool {
         let end = (device.clone(), SLOT, self.stands[device]);
         match self.inventory.fibres.get(&end) {
@@ -293,7 +283,6 @@ impl World {
         both.then(|| far.0.clone())
     }
 
-    /// Returns the far end that looks into this module's fibre.
     pub(crate) fn looked_into_by(&self, device: &DeviceName) -> Option<DeviceName> {
         let far = self.inventory.fibres.get(&(device.clone(), SLOT, self.stands[device]))?;
         (self.stands[&far.0] == far.2).then(|| far.0.clone())
@@ -307,7 +296,6 @@ impl World {
             && self.lines.iter().all(settled)
     }
 
-    /// Returns whether a lost request of one of these may still be awaited.
     pub(crate) fn may_wait_for(&self, mut devices: impl Iterator<Item = DeviceName>) -> bool {
         let lately = |at: &Micros| *at + Micros::from_secs(3) > self.now.mono;
         devices.any(|device| self.unanswered.get(&device).is_some_and(lately))
@@ -317,7 +305,6 @@ impl World {
         self.stands.keys().filter(|device| self.lit_with(device).is_some()).count() / 2
     }
 
-    /// Returns a node of a job's group in the current plan.
     pub(crate) fn node_in_use(&self) -> u32 {
         let groups = &self.control.plan().unwrap().groups;
         groups.iter().find(|group| group.job.is_some()).unwrap().nodes[0].0

@@ -21,7 +21,6 @@ pub(crate) fn tl1(bytes: &[u8]) {
     assert!(text.ends_with(";"), "the last reply is whole");
 }
 
-/// Sends each piece, lets the switch finish, and returns its output.
 fn talk(port: Port, pieces: &[&[u8]]) -> Vec<u8> {
     let mut switch = OpticalSwitch::new(SwitchSpec::default(), Seed(1), 0);
     let mut now = SimTime::START;

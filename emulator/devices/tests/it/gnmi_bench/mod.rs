@@ -127,7 +127,6 @@ impl Bench {
         }
     }
 
-    /// Adds connections and waits until their light settles.
     pub(crate) fn must_add(&mut self, of: &[(&str, &str, &str)]) {
         self.set(adds(of)).unwrap();
         self.run_for(100);

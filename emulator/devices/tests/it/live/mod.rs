@@ -13,7 +13,6 @@ use lightloom_firmware_api::message::{Reply, Request};
 use rustix::event::{PollFd, PollFlags, Timespec, poll};
 use rustix::fs::{Mode, OFlags};
 
-/// Devices served by a thread until dropped.
 pub(crate) struct Served {
     pub(crate) addresses: Vec<ServedAddress>,
     stopper: Stopper,

@@ -115,7 +115,6 @@ impl<P: Probe> Engine<P> {
         Ok(id)
     }
 
-    /// Returns the paths of a flow, grouped by their first link.
     fn find_paths(&mut self, name: FlowName, route: &Route) -> Result<Paths, RouteError> {
         let Transport { balance, interfaces, .. } = self.settings.transport;
         let wanted = WantedPaths { count: balance.paths(), hashed: balance.is_hashed() };

@@ -21,7 +21,6 @@ use crate::engine::shard::again::StateLag;
 /// Initial and maximum number of windows between two comparisons.
 const FIRST_PAUSE: u64 = 8;
 const LONGEST_PAUSE: u64 = 128;
-/// Shortest skip that pays off, in packets.
 const SHORTEST_LEAP: u32 = 16;
 
 #[derive(Clone, Debug)]

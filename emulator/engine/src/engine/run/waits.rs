@@ -12,7 +12,6 @@ use crate::engine::probe::Probe;
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum FlowWait {
     Start,
-    /// This link on its path or reverse path, which is down.
     Dark(LinkId),
     /// This flow's messages, which have not reached the waiting flow's host.
     Messages(FlowId),

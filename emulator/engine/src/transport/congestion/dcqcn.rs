@@ -25,7 +25,6 @@ const NEARLY: f64 = 10e6;
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum RateStep {
     Rate(BitsPerSecond),
-    /// The line rate divided by this number.
     LineOver(u32),
 }
 

@@ -339,7 +339,6 @@ impl Reference<'_> {
         self.send_packet(number, sequence);
     }
 
-    /// The place of the path for the next packet.
     pub(super) fn choose_path(&mut self, number: usize, sequence: u32) -> usize {
         let flow = &mut self.flows[number];
         match self.transport.balance {

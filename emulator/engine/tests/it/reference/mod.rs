@@ -26,7 +26,6 @@ struct Packet {
     acknowledgement: bool,
     /// Data: its number. Acknowledgement: the lowest number not received.
     sequence: u32,
-    /// Acknowledgement: the number it answers, when that lies beyond a gap.
     beyond_gap: Option<u32>,
     /// Acknowledgement: the number it answers, when that packet was marked.
     echo: Option<u32>,
@@ -35,15 +34,12 @@ struct Packet {
     marked: bool,
     /// 7 for acknowledgements and what is trimmed.
     priority: u8,
-    /// Cut to its header, or the acknowledgement of such a packet.
     trimmed: bool,
     /// The place of its path among those of its flow; of an acknowledgement, that of the packet it answers.
     path: usize,
     /// A header that asks whether its path carries packets, or the answer to it.
     probe: bool,
-    /// A pause frame: whether it pauses or resumes its priority.
     frame: Option<bool>,
-    /// A bit of it is wrong: it is lost at the end of the link.
     wrong: bool,
     way: VecDeque<LinkId>,
 }
@@ -51,7 +47,6 @@ struct Packet {
 #[derive(Clone, Debug, PartialEq, Eq)]
 enum What {
     Change(LinkId, LinkChange),
-    /// Switches have heard from each other which links are down.
     News,
     Sent,
     Start,
@@ -59,7 +54,6 @@ enum What {
     /// The host takes in what has arrived before.
     TakeIn(Packet),
     TimeOut,
-    /// Nothing was sent or heard for a while.
     Silent,
     Turn,
 }
@@ -92,13 +86,11 @@ impl PartialOrd for Event {
 struct Port {
     queue: VecDeque<(Packet, u64)>,
     sending: Option<(Packet, u64)>,
-    /// The rate of what is being sent.
     sending_at: Option<BitsPerSecond>,
     /// Since when nothing has been sent, if nothing is.
     idle_since: u64,
     down: bool,
     generation: u64,
-    /// Packets let in so far, and transmissions begun.
     let_in: u64,
     begun: u64,
     /// Share of bits that arrive wrong, in units of 2⁻⁶⁴.
@@ -136,7 +128,6 @@ struct Flow {
     repaired: BTreeSet<u32>,
     to_repair: BTreeSet<u32>,
     trimmed: VecDeque<u32>,
-    /// Sent, and nothing heard of it.
     in_flight: u32,
     deadline: Option<u64>,
     backoff: u32,
@@ -198,7 +189,6 @@ impl Flow {
     }
 }
 
-/// A packet's arrival at the far end of a link.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub(crate) struct Seen {
     pub(crate) at: SimTime,
@@ -225,7 +215,6 @@ pub(crate) struct Reference<'a> {
     network: &'a Network,
     transport: Transport,
     ports: Vec<Port>,
-    /// By link: whether switches elsewhere know that it is down.
     known_down: Vec<bool>,
     queueing: Option<Queueing>,
     marking: Marking,

@@ -12,15 +12,11 @@ use super::{Packet, Reference, What};
 #[derive(Default)]
 pub(super) struct Queues {
     frames: VecDeque<Packet>,
-    /// Packets by priority, with the link they came by.
     waiting: [VecDeque<(Packet, LinkId)>; 8],
     /// What is being sent: its priority, size and the link it came by; nothing for a pause frame.
     sending: Option<Option<(u8, u64, LinkId)>>,
-    /// Priorities that the far end has asked to pause.
     paused: BTreeSet<u8>,
-    /// Priorities that this end has asked the far end to pause.
     asked: BTreeSet<u8>,
-    /// Deficit round robin: turn, served in this turn, credit.
     turn: u8,
     in_turn: bool,
     credit: [u64; 8],
@@ -61,7 +57,6 @@ impl Reference<'_> {
         .sum()
     }
 
-    /// What waits for a link or is being sent.
     pub(super) fn held(&self, link: LinkId) -> u64 {
         let port = &self.queues[link.index()];
         let waiting: u64 = port.waiting.iter().flatten().map(|(packet, _)| packet.wire_bytes).sum();

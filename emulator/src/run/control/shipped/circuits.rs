@@ -24,14 +24,10 @@ use crate::substrate::{OpticalCircuits, OpticalPort as Port};
 
 pub(super) struct ShippedCircuits<'a> {
     order: CircuitOrder<'a>,
-    /// The phases of the current plan.
     phases: Vec<PhasePlan>,
     circuits: &'a OpticalCircuits,
-    /// The circuits by switch and ports, with the lower port first.
     by_ports: BTreeMap<(OcsId, u32, u32), CrossConnect>,
-    /// The circuits that switches connect in both directions.
     passed: BTreeSet<CrossConnect>,
-    /// When the training of each circuit ends.
     training: BTreeMap<CrossConnect, SimTime>,
     up: BTreeSet<CrossConnect>,
     /// Circuits that the current change removes; they get no new traffic.
@@ -45,7 +41,6 @@ pub(super) struct ShippedCircuits<'a> {
 }
 
 impl<'a> ShippedCircuits<'a> {
-    /// Creates the circuits in their state at the start of a step.
     pub(super) fn new(circuits: &'a OpticalCircuits, order: CircuitOrder<'a>) -> Self {
         let ports = |circuit: &CrossConnect| {
             let (a, b) = (circuit.a_port, circuit.b_port);
@@ -91,7 +86,6 @@ impl<'a> ShippedCircuits<'a> {
         }
     }
 
-    /// Returns whether both ports of a connected circuit have light.
     fn has_light(&self, circuit: &CrossConnect) -> bool {
         !ends(circuit).iter().any(|port| self.dead.contains_key(port))
     }

@@ -16,12 +16,9 @@ use super::super::super::Context;
 use super::super::replan::Replanner;
 use crate::substrate::{HBD, Members};
 
-/// The members of each group and the path of each bundle.
 pub(super) struct ShippedRings<'a> {
     pub(super) inner: Replanner<'a>,
-    /// Time since which each bundle has had no settled light.
     dark_since: BTreeMap<BundleId, SimTime>,
-    /// Time when the last lit link locks.
     pub(super) locked_at: SimTime,
 }
 

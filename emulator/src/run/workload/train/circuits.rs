@@ -28,7 +28,6 @@ use super::{TrainTimer, Trainings};
 use crate::scenario::CircuitPlan;
 use crate::substrate::{DCN, Lane as HopLane, LaneHop, OpticalCircuits, RingCables};
 
-/// The circuits between leaves, as used by jobs.
 #[derive(Clone)]
 pub(crate) struct Circuits<'a> {
     optical: &'a OpticalCircuits,
@@ -44,7 +43,6 @@ pub(crate) struct Circuits<'a> {
     is_changing: bool,
 }
 
-/// An exit of a leaf, or the entry into it from the core.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 enum LeafPort {
     Circuit(usize, CrossConnect),
@@ -52,7 +50,6 @@ enum LeafPort {
     FromCore(usize),
 }
 
-/// The phases of one job and its current phase.
 #[derive(Clone, Debug, Default)]
 pub(super) struct Phases {
     /// For each phase of a step, its index in the plan. `None` if it sends nothing.
@@ -66,7 +63,6 @@ pub(super) struct Phases {
     asked: bool,
 }
 
-/// The phases of a step by their names in plans.
 const NAMES: [&[&str]; 4] = [
     &["micro-batches", "train+generate"],
     &["gradients"],
@@ -230,7 +226,6 @@ fn ports(hop: &LaneHop) -> impl Iterator<Item = LeafPort> + use<> {
     std::iter::once(out).chain(into)
 }
 
-/// Returns the routes of a plan that pass through other leaves.
 fn several_hops(plan: &CircuitPlan) -> BTreeMap<(usize, usize), Vec<RoutePlan>> {
     let mut routes: BTreeMap<(usize, usize), Vec<RoutePlan>> = BTreeMap::new();
     let all = plan.plan.phases.iter().flat_map(|phase| &phase.routes);
@@ -241,7 +236,6 @@ fn several_hops(plan: &CircuitPlan) -> BTreeMap<(usize, usize), Vec<RoutePlan>> 
 }
 
 impl Phases {
-    /// Creates the phases of a job with these tasks.
     pub(super) fn of(
         circuits: &Circuits<'_>,
         job: &str,
@@ -273,7 +267,6 @@ impl Phases {
         Self { own, of_task, count, ..Self::default() }
     }
 
-    /// Resets all tasks of a round to open.
     pub(super) fn begin(&mut self) {
         self.open = self.count;
     }
@@ -285,7 +278,6 @@ impl Phases {
         }
     }
 
-    /// Records the end of a task. Returns whether it was the last one of the phase.
     pub(super) fn ends(&mut self, task: TaskId) -> bool {
         let Some(phase) = self.of_task.get(task.index()) else { return false };
         self.open[*phase] -= 1;
@@ -305,7 +297,6 @@ impl Phases {
         (1..=own).rev().find(|phase| self.own[*phase].is_some()).unwrap_or(0)
     }
 
-    /// Returns whether a task precedes a phase.
     pub(super) fn is_before(&self, task: TaskId, phase: usize) -> bool {
         self.of_task.get(task.index()).is_some_and(|of| *of < phase)
     }
@@ -318,7 +309,6 @@ impl Phases {
 }
 
 impl Trainings<'_> {
-    /// Returns whether an exchange over the network has to wait for circuits.
     pub(super) fn waits_for_circuits(&self, job: usize, task: TaskId) -> bool {
         let Some(circuits) = &self.circuits else { return false };
         let training = &self.jobs[job];

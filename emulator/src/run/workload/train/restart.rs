@@ -145,7 +145,6 @@ impl TrainingJob<'_> {
         }
     }
 
-    /// Returns the groups of a trainer that lose their work with these.
     fn rolled_back(&self, rings: &[usize]) -> BTreeSet<u32> {
         match self.order.train.restart.rolls_back_to() {
             None => self.tied_to(rings),
@@ -181,7 +180,6 @@ impl TrainingJob<'_> {
 }
 
 impl Trainings<'_> {
-    /// Handles a fault on these links.
     pub(super) fn fault_hits(&mut self, context: &mut Context<'_>, fault: usize, links: &[LinkId]) {
         let (event, now) = (&context.events[fault], context.now());
         let goes_dark = event.effect.goes_dark();
@@ -237,7 +235,6 @@ impl Trainings<'_> {
         }
     }
 
-    /// Applies the moves of groups by a new plan.
     pub(super) fn move_groups(
         &mut self,
         context: &mut Context<'_>,

@@ -12,15 +12,11 @@ use crate::substrate::{DCN, Members};
 /// The place of a TP group, and whether it can work.
 pub(super) struct Seat {
     pub(super) members: Members,
-    /// Links of the ring in both directions.
     pub(super) ring_links: Vec<LinkId>,
-    /// Links of the ring and of the interfaces in both directions.
     pub(super) links: Vec<LinkId>,
-    /// Whether it was moved and waits for its transceivers.
     pub(super) is_stopped: bool,
     /// Whether it could not be formed again.
     pub(super) is_lost: bool,
-    /// Whether it lost a node and its state.
     pub(super) is_dead: bool,
     /// The number of faults that slow its ring without turning it dark.
     pub(super) slowed_by: u32,
@@ -43,7 +39,6 @@ impl Seat {
         }
     }
 
-    /// Updates the links that it uses.
     pub(super) fn find_links(&mut self, context: &Context<'_>) {
         let both = |links: Vec<LinkId>| {
             let mut links: Vec<LinkId> =
@@ -72,7 +67,6 @@ impl Seat {
         self.members.ring.len() > 1
     }
 
-    /// Returns whether its whole ring has light.
     pub(super) fn has_light(&self, context: &Context<'_>) -> bool {
         context.is_calm() || !self.has_ring() || ring_links(context, &self.members).is_some()
     }

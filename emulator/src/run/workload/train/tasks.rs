@@ -52,13 +52,11 @@ impl TrainOrder<'_> {
 }
 
 impl TrainingJob<'_> {
-    /// Returns the host of a rank.
     fn host(&self, rank: u32) -> VertexId {
         let tensor = self.order.tensor();
         self.seats[(rank / tensor) as usize].members.ranks[(rank % tensor) as usize]
     }
 
-    /// Returns whether two ranks are on one ring.
     fn is_inside(&self, from: u32, to: u32) -> bool {
         let [a, b] = [from, to].map(|rank| rank / self.order.tensor());
         a == b && self.seats[a as usize].has_ring()
@@ -128,7 +126,6 @@ impl TrainingJob<'_> {
         log.state = State::Waits;
     }
 
-    /// Holds a task until its group can work.
     pub(super) fn hold(&mut self, context: &mut Context<'_>, task: TaskId) {
         self.drop_task(context, task);
         self.tasks[task.index()].state = State::Held;

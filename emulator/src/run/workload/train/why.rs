@@ -64,7 +64,6 @@ fn span(from: SimTime, to: SimTime) -> Picoseconds {
 }
 
 impl TrainingJob<'_> {
-    /// Returns the time of the finished step by cause.
     pub(super) fn why(&self, context: &Context<'_>) -> StepBreakdown {
         let mut why = StepBreakdown::default();
         let Some(start) = self.steps.last().map(|step| step.start) else { return why };

@@ -13,7 +13,6 @@ use ureq::Agent;
 use ureq::http::Request;
 use ureq::tls::{Certificate, RootCerts, TlsConfig};
 
-/// Folder of the service account in a pod.
 const POD: &str = "/var/run/secrets/kubernetes.io/serviceaccount";
 const CONNECT_WITHIN: Duration = Duration::from_secs(2);
 const ANSWER_WITHIN: Duration = Duration::from_secs(30);

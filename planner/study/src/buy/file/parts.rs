@@ -9,7 +9,6 @@ use super::super::{Candidate, PartRate};
 use super::{MS_PER_DAY, PartFaultRecord, check_range};
 use crate::architecture::Site;
 
-/// Returns the fault rates. Reports parts that are in no bill of the candidate designs.
 pub(super) fn rates(
     records: &[PartFaultRecord],
     candidates: &[Candidate],

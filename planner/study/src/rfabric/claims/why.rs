@@ -23,7 +23,6 @@ pub struct Open {
     pub core: f64,
     pub ocs: OcsPrice,
     pub tiers: u32,
-    /// Share of communication in the step on the tree.
     pub communication: f64,
     pub rate: NicRate,
 }
