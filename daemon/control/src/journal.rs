@@ -52,11 +52,8 @@ impl<T> Stored<T> {
 pub enum JournalError {
     #[error("the journal's storage: {0}")]
     Storage(#[from] io::Error),
-    /// The contents of the disk are unknown until they are [read back](Journal::reopen).
     #[error("the journal failed earlier ({0}) and accepts no records until it is rewritten")]
     Poisoned(String),
-    /// The disk has no room for the change that would begin. The journal is unchanged and
-    /// continues.
     #[error("the disk is full ({0})")]
     Full(io::Error),
     #[error("{0}")]

@@ -22,7 +22,6 @@ const ANSWER_BYTES_MAX: u64 = 64 << 20;
 
 #[derive(Debug, thiserror::Error)]
 pub enum EtcdError {
-    /// No member answered, so it is unknown whether the request was executed.
     #[error("no member of etcd answers: {0}")]
     Silent(String),
     #[error("etcd refuses: {0}")]

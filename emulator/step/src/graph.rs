@@ -79,7 +79,6 @@ pub enum GraphError {
         count: usize,
         name: String,
     },
-    /// The computing exceeds the range of the emulator's clock.
     #[error(
         "task {task} `{name}` ends after more than 100 days of computing, but a step may take at \
         most 100"

@@ -82,7 +82,6 @@ impl Batch {
 pub enum MappingRefusal {
     #[error("{what} is 0: every degree must be at least 1")]
     Zero { what: &'static str },
-    /// A quantity is not divisible by a degree.
     #[error(
         "{whole} {of} cannot be divided by {what} {by} (remainder {remainder}): the nearest {what} that divides it is {nearest}"
     )]
@@ -95,7 +94,6 @@ pub enum MappingRefusal {
         /// The divisor nearest to `by`.
         nearest: u64,
     },
-    /// The schedule does not support virtual stages.
     #[error(
         "zero-bubble is not interleaved, and there are {virtual_stages} virtual stages: the nearest that works is 1"
     )]

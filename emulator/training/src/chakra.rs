@@ -22,10 +22,8 @@ const PICOSECONDS_PER_MICROSECOND: u64 = 1_000_000;
 
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 pub enum ChakraError {
-    /// The stream is not a sequence of length-prefixed protobuf messages.
     #[error("the trace of rank {rank} is broken after {messages} messages: {reason}")]
     Broken { rank: u32, messages: usize, reason: String },
-    /// A node lacks an attribute that its kind requires, or is inconsistent.
     #[error("rank {rank}, node {id} `{name}`: {reason}")]
     Node { rank: u32, id: u64, name: String, reason: String },
     #[error(
@@ -33,7 +31,6 @@ pub enum ChakraError {
          node"
     )]
     Lacking { exchange: String, with: u32, id: u64, lacking: u32 },
-    /// Two ranks give one exchange different sizes.
     #[error(
         "{exchange}: rank {rank}, node {id}, has {bytes} B, and rank {other}, node {other_id}, {others} B"
     )]

@@ -37,7 +37,6 @@ pub enum RescaleError {
     Stages { ranks: u32, data: u32, tensor: u32 },
     #[error("EP {expert} is no divisor of DP {data}")]
     Expert { expert: u32, data: u32 },
-    /// The recording has only one replica or one EP rank, so it has no communication to scale.
     #[error("a step of {what} 1 was recorded, so it has no communication to scale")]
     One { what: &'static str },
     #[error(

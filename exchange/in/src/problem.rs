@@ -44,30 +44,24 @@ pub enum LogTrouble {
     Malformed(String),
     #[error("{0}")]
     Unreadable(String),
-    /// Hosts are connected to each other without a switch.
     #[error("{count} of its edges join hosts directly")]
     HostLinks { count: usize },
-    /// The hosts in two files have different numbers of GPUs.
     #[error("its host has {gpus} GPUs, but hosts in {other} have {others}")]
     OtherShape { gpus: u32, other: String, others: u32 },
     #[error("no column `{column}`")]
     NoColumn { column: &'static str, help: &'static str },
     #[error("`{0}` is not a time")]
     NoTime(String),
-    /// A record ends before it begins.
     #[error("it ends {seconds} s before it begins")]
     EndsFirst { seconds: i64 },
     #[error("host {host} is below {first} and below {second}")]
     TwoPlaces { host: String, first: String, second: String },
-    /// A referenced switch is not defined.
     #[error("switch {0} is referenced but not defined")]
     NoSwitch(String),
     #[error("none of its {count} hosts ({first}, …) is in {topology}: logs of different clusters")]
     OtherCluster { count: usize, first: String, topology: String },
-    /// A host is not in the topology.
     #[error("host {host} is not in {topology}")]
     UnknownHost { host: String, topology: String },
-    /// Two files record the same faults at different times.
     #[error(
         "its faults are {minutes} min {direction} those of {other} on the same hosts: the clocks differ"
     )]
@@ -85,13 +79,10 @@ pub enum LogTrouble {
     Fields { found: usize, columns: usize },
     #[error("its times have no time zone")]
     NoZone,
-    /// A job ran longer than the period that the fault logs cover.
     #[error("job {job} ran for {days:.1} days, but faults are logged for only {covered:.1}", days = *hours as f64 / 24.0, covered = *covered_hours as f64 / 24.0)]
     LongJob { job: String, hours: i64, covered_hours: i64 },
-    /// A job uses more GPUs than the cluster has.
     #[error("job {job} has {gpus} GPUs, but the topology has only {total}")]
     LargeJob { job: String, gpus: u64, total: u64 },
-    /// Jobs failed, but the log does not name the hosts.
     #[error("jobs that an unnamed failed node ended: {count}")]
     NamelessFault { count: usize },
     #[error("{name} number {number} of a group of {ranks} ranks did not end")]

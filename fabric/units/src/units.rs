@@ -336,12 +336,10 @@ impl fmt::Display for BitsPerSecond {
 /// Error of parsing a quantity.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 pub enum QuantityError {
-    /// The unit is missing or is not known for this kind of quantity.
     #[error(
         "`{text}` is not {kind}: write a number and a unit, such as `{example}` (units: {units})"
     )]
     Spelling { text: String, kind: &'static str, example: &'static str, units: String },
-    /// The value is too large for the integer representation.
     #[error("`{text}` is too large for {kind}")]
     TooLarge { text: String, kind: &'static str },
 }

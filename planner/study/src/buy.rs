@@ -195,7 +195,6 @@ pub enum BuyError {
     Prices(#[from] MissingPrices),
     #[error("the price file has no part `gpu`: add its price in US dollars")]
     NoGpuPrice,
-    /// The network cannot connect the requested number of GPUs.
     #[error("network `{0}`: {1}: name a larger network, or leave `network` out")]
     Network(String, String),
     #[error(transparent)]

@@ -10,19 +10,15 @@ pub struct ExportNames(Vec<String>);
 
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 pub enum NameError {
-    /// The template does not contain exactly one number.
     #[error("`{0}` does not say where the number goes: write `{{}}` once, or `{{:04}}` for 0017")]
     Template(String),
-    /// The name is not a valid host name.
     #[error(
         "`{0}` is not a host name: write lower-case letters, digits, `-` and `.`, \
          with a letter or digit at both ends, 253 characters at most (RFC 1123)"
     )]
     NotAHost(String),
-    /// The line does not contain an id and a name.
     #[error("line {line}: write an id and a name, such as `{prefix}17 gpu-a-17`")]
     NoPair { line: usize, prefix: &'static str },
-    /// The fabric does not have this id.
     #[error("line {line}: `{id}` does not exist; the fabric has {prefix}0 to {prefix}{last}")]
     NoSuchId { line: usize, id: String, prefix: &'static str, last: u32 },
     #[error("line {line}: `{what}` is already in line {first}")]

@@ -34,7 +34,6 @@ use std::path::PathBuf;
 
 #[derive(Debug, thiserror::Error)]
 pub enum Error {
-    /// The machine or the input is unsuitable, and nothing was created.
     #[error("{0}")]
     Refused(String),
     #[error("cannot {what}: {error}")]

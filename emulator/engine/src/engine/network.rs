@@ -112,13 +112,10 @@ pub(crate) const LONGEST_DELAY: Picoseconds = Picoseconds::from_micros(1_000_000
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
 pub enum NetworkError {
-    /// The engine's windows are as long as the shortest delay, so a delay of zero is not allowed.
     #[error("link {} has no propagation delay: give it at least 1 ps", link.0)]
     NoDelay { link: LinkId },
-    /// Packets carry their times modulo 4.4 s.
     #[error("link {} takes {delay} from end to end: delays up to {LONGEST_DELAY} can be emulated", link.0)]
     TooLong { link: LinkId, delay: Picoseconds },
-    /// Transmission times are stored in 32 bits where possible.
     #[error("link {} runs at {rate}: rates from 10 Mb/s can be emulated", link.0)]
     TooSlow { link: LinkId, rate: BitsPerSecond },
     #[error("link {} leads from vertex {} to itself", link.0, vertex.0)]

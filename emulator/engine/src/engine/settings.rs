@@ -94,10 +94,8 @@ impl EngineSettings {
 pub enum EngineError {
     #[error("packets of {size} cannot be emulated: data and header together must be 1 to 65,535 B")]
     PacketSize { size: Bytes },
-    /// The vertex has more ports than 14-bit port indices can distinguish.
     #[error("vertex {} has {ports} links: at most {MOST_PORTS} can be emulated", vertex.0)]
     TooManyPorts { vertex: VertexId, ports: usize },
-    /// Packets carry their times modulo 4.4 s.
     #[error("hosts that take {delay} cannot be emulated: at most {LONGEST_DELAY}")]
     HostDelay { delay: Picoseconds },
     #[error("vertex {} is not a host: flows begin and end at hosts", vertex.0)]
@@ -110,10 +108,8 @@ pub enum EngineError {
     GateElsewhere { source_vertex: VertexId, gate: FlowId },
     #[error("a flow from vertex {} cannot wait for acknowledgements of flow {}, which begins elsewhere", source_vertex.0, awaited.0)]
     AwaitsElsewhere { source_vertex: VertexId, awaited: FlowId },
-    /// The flow has more packets than 31-bit packet numbers can distinguish.
     #[error("a flow of {packets} packets is too long: fewer than 2^31 are possible")]
     TooLong { packets: u64 },
-    /// The window exceeds the record of packets in flight that both ends keep.
     #[error("a window of {packets} packets is too large: at most {MOST_IN_FLIGHT}")]
     WindowTooLarge { packets: u64 },
 }

@@ -56,7 +56,6 @@ pub enum Difference {
     Flow(FlowId),
     #[error("link {} carried other packets in a single engine", .0.0)]
     Link(LinkId),
-    /// Skipping periodic traffic led to a wrong state.
     #[error("island {0} did not repeat the previous packet")]
     Leap(usize),
     #[error("islands count {islands:?}, a single engine {whole:?}")]

@@ -28,7 +28,6 @@ pub struct Inputs<'a> {
 
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 pub enum StudyError {
-    /// The trace does not have 400 servers of 8 GPUs.
     #[error(transparent)]
     Trace(#[from] NodesError),
     #[error(transparent)]
