@@ -39,7 +39,6 @@ pub struct Handle {
     _private: [u8; 0],
 }
 
-/// Open networks of this thread, by handle.
 #[derive(Default)]
 struct Networks {
     opened: usize,

@@ -165,8 +165,7 @@ impl Traces {
         span.error = match outcome {
             Outcome::Done(_) => None,
             Outcome::Refused(why) => Some(format!("refused: {why}")),
-            // Light may be missing only because the far end is still moving. A later reading
-            // decides, so the span is not an error.
+            // Light may be missing only because the far end is still moving.
             Outcome::Failed(why) => {
                 span.attributes.push(("lightloom.said", why.clone()));
                 None

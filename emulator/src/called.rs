@@ -107,7 +107,7 @@ impl<'a> ProgramSession<'a> {
         self.run.context().engine.hops()
     }
 
-    /// Returns how many bytes all messages so far contain, and how many of them have arrived in order.
+    /// Returns the total bytes of all messages so far, and the bytes that have arrived in order.
     #[must_use]
     pub fn moved(&self) -> [Bytes; 2] {
         let records = self.run.context().engine.records();

@@ -340,7 +340,7 @@ pub struct PhaseResult {
     pub circuits_up: usize,
     /// Number of planned circuits.
     pub circuits_planned: usize,
-    /// When the previous phase ended.
+    /// Time when the previous phase ended.
     #[serde(rename = "start_ps")]
     pub start: SimTime,
     /// Measured and predicted times.

@@ -162,7 +162,7 @@ pub struct Collective {
     pub bytes: Bytes,
     /// How many times in succession it runs.
     pub repeat: u32,
-    /// Its priority at switches with priority queues.
+    /// Priority of the workload at switches with priority queues.
     pub priority: u8,
     /// The directions around the ring of a group.
     pub directions: Directions,

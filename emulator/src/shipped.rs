@@ -53,7 +53,7 @@ pub enum Happened {
 /// A job's request for a phase of the plan.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct PhaseWish {
-    /// Its name in the plan.
+    /// Name of the phase in the plan.
     pub phase: String,
     /// The time until its circuits are needed.
     pub within: Picoseconds,

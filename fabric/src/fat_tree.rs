@@ -67,7 +67,7 @@ pub struct OcsBank {
 /// The stages between the controller's decision and the first useful bit on a circuit.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct SwitchTiming {
-    /// From the decision until the switch accepts the command.
+    /// Time from the decision until the switch accepts the command.
     pub control: Picoseconds,
     /// Movement of the mirrors, crystals or actuators.
     pub switching: Picoseconds,

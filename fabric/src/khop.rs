@@ -49,10 +49,10 @@ pub enum Shape {
 )]
 #[serde(rename_all = "kebab-case")]
 pub enum Path {
-    /// To the first fibre pair.
+    /// Path to the first fibre pair.
     #[serde(rename = "external-1")]
     External1,
-    /// To the second fibre pair.
+    /// Path to the second fibre pair.
     #[serde(rename = "external-2")]
     External2,
     /// Back into the node, so that the bundle acts as a copper edge of the GPU ring.

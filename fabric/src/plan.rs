@@ -67,7 +67,7 @@ pub struct Plan {
     pub faults: Vec<Part>,
     /// Request and allocation of each job, in order of placement.
     pub jobs: Vec<JobPlan>,
-    /// All groups. Those of jobs come first, in rank order, followed by the spares.
+    /// All groups. Groups of jobs come first, in rank order, followed by the spares.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub groups: Vec<Group>,
     /// The path of every working bundle of every working node.

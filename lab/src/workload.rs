@@ -139,7 +139,7 @@ struct StepSummary {
     ranks: u32,
     tp: u32,
     tasks: usize,
-    /// Number of consecutive steps that the profiler marks. The path runs through all of them.
+    /// Number of consecutive steps that the profiler marks. The path runs through all steps.
     steps: u32,
     step_seconds: f64,
     #[serde(skip_serializing_if = "Option::is_none")]

@@ -111,7 +111,7 @@ fn policy(job: &JobRow) -> String {
     }
 }
 
-/// Returns where the losses come from if runs of this scenario did not determine them.
+/// Returns the source of the losses if they do not come from runs of this scenario.
 fn losses_from(from: &LossesFrom) -> String {
     let LossesFrom { file, control, gpus, stretched, stand_in } = from;
     if !stand_in {

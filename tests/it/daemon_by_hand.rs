@@ -414,7 +414,7 @@ fn live_page_shows_changes_and_faults_in_a_browser() {
 
     let page = looked(folder.path(), "waiting");
     assert!(
-        page.contains(">65 of 65 devices as wanted<") && page.contains(">version 2, "),
+        page.contains(">65 of 65 devices in the desired state<") && page.contains(">version 2, "),
         "{page}"
     );
     assert!(page.contains(">transaction 1 WAITS FOR ITS CONFIRM: "), "{page}");
@@ -443,7 +443,7 @@ fn live_page_shows_changes_and_faults_in_a_browser() {
     assert!(!page.contains(">transaction 1 WAITS FOR ITS CONFIRM"));
     assert_eq!(count(&page, "class=\"cell unseen\""), 1, "the switch is silent");
     assert!(page.contains("<td>ocs0</td>"));
-    assert!(page.contains("64 of 65 devices as wanted"), "{page}");
+    assert!(page.contains("64 of 65 devices in the desired state"), "{page}");
 
     let page = looked(folder.path(), "damaged");
     assert!(page.contains(">JOURNAL DAMAGED, changes are refused"), "{page}");

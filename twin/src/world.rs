@@ -64,7 +64,6 @@ pub struct World {
     answer: Option<Answer>,
     /// A job's phase request that is not settled yet.
     asked: Option<AskedPhase>,
-    /// Number of phase requests, and how many of them were lit, kept or missed.
     phases: PhaseCounts,
     active: Vec<(RackSlot, DeviceFault)>,
     broken: BTreeSet<Part>,

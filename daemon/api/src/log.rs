@@ -46,7 +46,7 @@ words! {
 pub struct Log {
     /// Number of readable records.
     pub readable: u64,
-    /// The last of them, oldest first.
+    /// The last entries, oldest first.
     pub records: Vec<LogRecord>,
     /// Position of the damage, if any.
     pub damage: Option<JournalDamage>,

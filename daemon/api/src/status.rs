@@ -43,7 +43,7 @@ pub struct Status {
     pub pending: Option<PendingConfirm>,
     /// Devices that a transaction left in an unwanted position, with the reason.
     pub attention: BTreeMap<String, String>,
-    /// Remedy for each of them; names only commands that would be accepted now.
+    /// Remedy for each device; names only commands that the daemon would accept now.
     pub attention_next: BTreeMap<String, String>,
     /// Remedy for drifted devices; names only commands that would be accepted now.
     pub drifted_next: Option<String>,
@@ -273,7 +273,7 @@ pub struct ManagementLostView {
     pub unasked: usize,
     /// Common points of failure, such as `server ts0`, behind which every device is unreachable.
     pub behind: Vec<String>,
-    /// When the first of them became unreachable, Unix time in milliseconds.
+    /// Unix time in milliseconds when the first device became unreachable.
     pub since_unix_ms: u64,
 }
 

@@ -26,8 +26,11 @@ pub fn summary(status: &Status) -> Vec<String> {
         format!("no far end watches {nodes}: a failure there is reported after {after}, but not bypassed")
     });
     let as_wanted = status.devices.iter().filter(|device| device.state == DeviceState::AsWanted);
-    let devices =
-        format!("{} of {} as wanted", as_wanted.count(), count(status.devices.len(), "device"));
+    let devices = format!(
+        "{} of {} in the desired state",
+        as_wanted.count(),
+        count(status.devices.len(), "device")
+    );
     let lines = [Some(first), leadership, circuits(status), budget, unwitnessed, Some(devices)];
     lines.into_iter().flatten().collect()
 }

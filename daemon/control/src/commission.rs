@@ -7,8 +7,8 @@
 //!   fibre lit once   has no name       tried with each other
 //! ```
 //!
-//! In a round every module looks into at most one fibre. An end that sees no light is not connected
-//! to any sender; an end that sees light is connected to one of them. A module that reports its
+//! In a round every module selects at most one fibre. An end that sees no light is not connected to
+//! any sender; an end that sees light is connected to one of them. A module that reports its
 //! neighbour's name needs no second round. Without names each further round halves the senders
 //! until one remains.
 //!
@@ -35,7 +35,7 @@ pub enum LightSource {
         /// The received power in 1/1000 dBm.
         power_mdbm: i32,
     },
-    /// Light without a name that comes from an end outside the tried ones.
+    /// Light without a name from an end that was not tried.
     Stranger {
         power_mdbm: i32,
     },

@@ -244,8 +244,6 @@ pub struct Seen {
     signalled: signals::Signalled,
     in_flight: Option<Flight>,
     pace: signals::Pace,
-    /// Whether it is answering a query for its identity and state. Its answers do not count as late
-    /// meanwhile.
     occupied: bool,
     free_since: Micros,
     waiting: VecDeque<(Op, bool)>,

@@ -48,7 +48,7 @@ pub struct Past {
     /// The devices of the previous plan; `None` if this transaction left them unchanged.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub plan_devices_before: Option<BTreeSet<DeviceName>>,
-    /// When it ended, Unix time in milliseconds.
+    /// Unix time in milliseconds when the transaction ended.
     pub wall_ms: u64,
     pub result: TxnResult,
     pub parts: BTreeMap<DeviceName, PartEnd>,

@@ -182,7 +182,7 @@ pub struct Mover {
     txn: Txn,
     device: DeviceName,
     goal: Positions,
-    /// The moves being sent: at first the whole step, then the missing ones.
+    /// The moves being sent: at first all moves of the step, then the missing ones.
     step: Step,
     sharing: Sharing,
     limits: Limits,

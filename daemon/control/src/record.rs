@@ -95,7 +95,7 @@ pub struct Intent {
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(from = "StoredBroken")]
 pub struct Broken {
-    /// When it became known, Unix time in milliseconds; 0 if not recorded.
+    /// Unix time in milliseconds when the fault became known; 0 if not recorded.
     pub wall_ms: u64,
     pub why: String,
     /// The part is only suspected, because a bypass failed at it.

@@ -124,7 +124,7 @@ impl<'de> Deserialize<'de> for DeviceName {
 /// An absent slot is dark in an [`Observation`] and undetermined in a target.
 pub type Positions = BTreeMap<Slot, Position>;
 
-/// An end of a fibre, as the position of the slot that looks into it.
+/// An end of a fibre, given as the position of the slot that selects it.
 pub type FibreEnd = (DeviceName, Slot, Position);
 
 pub type Fabric = BTreeMap<DeviceName, Positions>;

@@ -19,7 +19,7 @@ use super::{CollectiveError, CollectiveKind, part_of};
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, serde::Deserialize, schemars::JsonSchema)]
 #[serde(rename_all = "snake_case")]
 pub enum Directions {
-    /// From each member to the next.
+    /// Sends from each member to the next.
     One,
     /// Both directions, with half of the data each.
     #[default]

@@ -152,8 +152,8 @@ impl Server {
         &self.addresses
     }
 
-    /// Sets a callback for light changes. Its first call reports every bundle. The callback runs on
-    /// the thread that serves the devices, so it must return quickly.
+    /// Sets a callback for light changes. The callback runs on the thread that serves the devices,
+    /// so it must return quickly.
     pub fn watch_light(&mut self, watcher: Watcher) {
         self.rack.watch_light();
         self.watcher = Some(watcher);

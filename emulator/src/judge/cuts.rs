@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-//! Cuts of a network: sets of vertices, with the rates of the links into and out of them.
+//! Cuts of a network: sets of vertices with the rates of the links that enter and leave each set.
 //!
 //! ```text
 //!        spines            components below a tier        ──▶ leaves with their hosts, pods

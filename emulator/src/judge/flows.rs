@@ -152,8 +152,8 @@ impl<'a> Compared<'a> {
         records.flat_map(|record| [record.source, record.destination]).collect()
     }
 
-    /// Returns how much later than without faults the slowest of these flows' workloads ended.
-    /// `None` if one did not end.
+    /// Returns the delay of the slowest workload of these flows, compared with the run without
+    /// faults. `None` if one did not end.
     pub(super) fn delay(&self, moved: &[MovedFlow]) -> Option<Picoseconds> {
         let end = |ran: WorkloadEnds<'_>, place: usize| {
             let job = &ran.jobs[place];

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-//! Computes how busy the links were and how full the queues ahead of them were.
+//! Computes the utilisation of the links and the lengths of the queues ahead of them.
 
 use hdrhistogram::Histogram;
 use lightloom_engine::capture::{QueueHistograms as Histograms, Watch};

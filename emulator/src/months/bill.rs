@@ -220,7 +220,7 @@ pub struct MonthsResult {
     pub alternatives: Vec<Alternative>,
     /// The change that saves most. `None` if none saves anything.
     pub saves_most: Option<Change>,
-    /// Where the losses come from. `None` if they come from runs of this scenario.
+    /// Source of the losses. `None` if they come from runs of this scenario.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub losses_from: Option<LossesFrom>,
     /// Results of the runs by kind of failure.

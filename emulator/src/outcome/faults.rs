@@ -19,7 +19,7 @@ pub struct FaultResult {
     /// When it began. `None` if the run ended before.
     #[serde(rename = "at_ps")]
     pub at: Option<SimTime>,
-    /// When the control plane detected it.
+    /// Time when the control plane detected the fault.
     #[serde(rename = "detected_ps")]
     pub detected: Option<SimTime>,
     /// When the next plan was ready.
@@ -32,7 +32,7 @@ pub struct FaultResult {
     /// Why groups still wait for restoration. `None` if it was restored or no group waits.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub not_restored: Option<NotRestored>,
-    /// When the part worked again. `None` if it never did.
+    /// Time when the part was repaired. `None` if it never did.
     #[serde(rename = "repaired_ps")]
     pub repaired: Option<SimTime>,
     /// Number of bundles that switched.

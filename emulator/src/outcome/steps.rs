@@ -64,7 +64,7 @@ pub struct JobStep {
     pub gpus: u64,
     /// The index of the step, from 0.
     pub index: u32,
-    /// When the step before it ended.
+    /// Time when the previous step ended.
     #[serde(rename = "start_ps")]
     pub start: SimTime,
     /// When its last task ended. `None` if it never did.
@@ -76,7 +76,7 @@ pub struct JobStep {
     /// Model FLOPs utilisation, which counts attention over the full mask. `None` if the step never
     /// ended.
     pub mfu: Option<f64>,
-    /// Its closed form, without overlap, contention or faults.
+    /// Closed form of the step, without overlap, contention or faults.
     #[serde(rename = "closed_form_ps")]
     pub closed_form: Picoseconds,
     /// The closed form by part.

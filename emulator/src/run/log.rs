@@ -103,17 +103,13 @@ pub(crate) struct FaultLog {
     pub(crate) dark: Option<[Picoseconds; 2]>,
     /// The stages of recovery with their ends, in order. Empty if the control plane is modelled.
     pub(crate) timeline: Vec<(StageName, SimTime)>,
-    /// Groups whose links it hit, or that were moved because of it.
     pub(crate) groups: BTreeSet<usize>,
     pub(crate) gpus_lost: u64,
     pub(crate) flows_hit: Vec<FlowId>,
-    /// Flows abandoned because of it.
     pub(crate) flows_given_up: Vec<FlowId>,
-    /// Hosts that lost their last cable because of it.
     pub(crate) hosts_lost: BTreeSet<VertexId>,
     /// Circuits that lost their light or failed their test because of it.
     pub(crate) circuits: BTreeSet<CrossConnect>,
-    /// Leaves at the ends of these circuits, or of flows over them.
     pub(crate) leaves: BTreeSet<LeafId>,
     /// Changes missed because the control plane was down.
     pub(crate) changes_missed: u32,

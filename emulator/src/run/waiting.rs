@@ -63,7 +63,7 @@ pub enum WaitsFor {
         /// The link behind the interface.
         port: String,
     },
-    /// Its turn at an interface.
+    /// A flow waits for its turn at an interface.
     Turn {
         /// The link behind the interface.
         port: String,

@@ -67,7 +67,7 @@ pub struct KnownRun {
     pub part: AnyPart,
     /// Number of nodes that had already failed.
     pub out: usize,
-    /// Index among the runs of this kind.
+    /// Index of the run among the runs of this kind.
     pub number: u32,
     /// Nodes that failed at 0 s.
     pub failed_at_start: Vec<String>,

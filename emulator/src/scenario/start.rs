@@ -35,7 +35,7 @@ pub struct RunStart {
     /// in the scenario.
     pub plan: Option<Arc<(Plan, Verdict)>>,
     pub(crate) layout: Option<Layout>,
-    /// Its circuits and their traffic. `None` if no job has phases over circuits.
+    /// Circuits of the plan and their traffic. `None` if no job has phases over circuits.
     pub circuits: Option<CircuitPlan>,
 }
 

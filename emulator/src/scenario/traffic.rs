@@ -105,7 +105,7 @@ pub enum AllReduceWay {
     HalvingDoubling,
     /// Along all dimensions of a torus concurrently.
     Torus,
-    /// Inside groups of this many hosts in rank order, then between groups, then inside again.
+    /// Runs inside groups of this many hosts in rank order, then between groups, then inside again.
     Hierarchical(u32),
 }
 

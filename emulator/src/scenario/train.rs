@@ -47,7 +47,7 @@ pub struct Train {
     pub precision: Precision,
     /// How it generates, if its step is one of reinforcement learning.
     pub rollout: Rollout,
-    /// Where groups with lost state restart.
+    /// Point from which groups with lost state restart.
     pub restart: Restart,
 }
 

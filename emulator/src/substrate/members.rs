@@ -8,13 +8,11 @@ use lightloom_engine::VertexId;
 pub(crate) struct Members {
     pub(crate) job: u32,
     pub(crate) gpus: u32,
-    /// In the order of the ring.
     pub(crate) ring: Vec<VertexId>,
     /// The vertices along the group's light in order, including those that only pass it on.
     pub(crate) light: Vec<VertexId>,
     /// Whether the last member is joined to the first.
     pub(crate) is_closed: bool,
-    /// The ranks in order.
     pub(crate) ranks: Vec<VertexId>,
 }
 

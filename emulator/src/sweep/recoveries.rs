@@ -25,7 +25,7 @@ pub struct Recoveries {
     pub recovered: u64,
     /// The number of faults without recovery for which groups or flows still wait.
     pub never: u64,
-    /// The number of these faults by reason.
+    /// Number of these faults by reason.
     #[serde(default)]
     pub never_because: BTreeMap<NotRestored, u64>,
     /// The median.

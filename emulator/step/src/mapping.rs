@@ -33,7 +33,7 @@ pub struct Mapping {
 pub enum Recompute {
     /// Nothing.
     None,
-    /// Attention scores, or with a fused core norms and activations.
+    /// Recomputes attention scores, or norms and activations if the core is fused.
     Selective,
     /// Everything.
     Full,

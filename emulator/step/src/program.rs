@@ -59,11 +59,8 @@ impl Exchange {
 /// Where the hidden part of an exchange runs.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Overlap {
-    /// With the computing after the exposed part.
     Before,
-    /// With the computing before the exposed part.
     After,
-    /// With the whole layer, which computes another part of the micro-batch.
     Beside,
 }
 

@@ -64,8 +64,8 @@ pub struct StepTasks {
 /// `lane = replica · CP + context rank`. Its rank `r` is rank `ring · TP + r`.
 ///
 /// # Panics
-/// If stages would wait for each other (interleaved stages, and micro-batches that are not a multiple
-/// of them).
+/// The stages would wait for each other, because they are interleaved and do not divide the
+/// micro-batches.
 #[must_use]
 pub fn step_tasks(work: &StepWork, rails: SimulatedRails) -> (TaskGraph, Vec<TaskPurpose>) {
     let StepTasks { tasks, purposes, paces, .. } = {

@@ -61,7 +61,6 @@ pub struct MovedConstant {
     pub stands_in_for: Vec<&'static str>,
 }
 
-/// For each grid value of a constant: its logarithm, and the change of each run's residual.
 type ResidualProfile = Vec<(f64, Vec<f64>)>;
 
 impl<'r> Model<'r> {

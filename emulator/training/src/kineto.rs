@@ -82,7 +82,6 @@ pub enum KinetoError {
     )]
     Partial {
         kind: &'static str,
-        /// Its `Seq`, or its number in the group.
         nth: u64,
         group: Vec<u32>,
         lacking: Vec<u32>,

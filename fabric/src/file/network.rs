@@ -79,7 +79,7 @@ pub struct BankFile {
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize, JsonSchema)]
 #[serde(deny_unknown_fields)]
 pub struct TimingFile {
-    /// From the decision until the switch accepts the command.
+    /// Time from the decision until the switch accepts the command.
     #[serde(default = "at_once")]
     pub control: Text<Picoseconds>,
     /// Movement of the mirrors, crystals or actuators.

@@ -150,7 +150,7 @@ pub struct SlackFile {
     pub gradients: Text<Picoseconds>,
     /// Before the new weights.
     pub weight_sync: Text<Picoseconds>,
-    /// Before the pool switches its parallelism.
+    /// Phase before the pool switches its parallelism.
     pub parallelism_switch: Text<Picoseconds>,
 }
 

@@ -128,7 +128,6 @@ fn open(address: &LinkAddress) -> io::Result<LinkStream> {
     })
 }
 
-/// Describes an error. For a TLS error, also names the option to change.
 fn named(error: &io::Error) -> String {
     let tls = error.get_ref().and_then(|inner| inner.downcast_ref::<TlsError>());
     let write = match tls {

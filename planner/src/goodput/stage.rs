@@ -23,11 +23,11 @@ pub enum StageName {
     Switched,
     /// Until every transceiver has reported good power and the result is durable.
     Qualified,
-    /// Until the links carry packets.
+    /// Time until the links carry packets.
     Relocked,
-    /// Until the moved groups restart.
+    /// Time until the moved groups restart.
     Restarted,
-    /// Until the first packet of these groups arrives.
+    /// Time until the first packet of these groups arrives.
     FirstPacket,
 }
 

@@ -51,10 +51,10 @@ pub struct Mapping {
 /// The order for numbering the groups of a job.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Count {
-    /// In the order of placement, set after set.
+    /// Groups in the order of placement, set after set.
     AsPlaced,
-    /// By the leaf of each group's first node. If leaves have different sizes, a set may span
-    /// several leaves.
+    /// Groups ordered by the leaf of their first node. If leaves have different sizes, a set may
+    /// span several leaves.
     LeafByLeaf,
 }
 

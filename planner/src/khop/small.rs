@@ -3,8 +3,8 @@
 //! one for the maximum number of rings.
 //!
 //! The search first lists all possible rings and the costs of all sets of rings. It then decides
-//! node by node, lowest first, which set or ring uses the node or whether it stays free. For each
-//! set of remaining nodes it stores the least cost seen. It stops after a fixed number of steps and
+//! node by node, lowest first, which set or ring uses the node or whether it stays free. Stores the
+//! least cost seen for each set of remaining nodes. It stops after a fixed number of steps and
 //! returns its best result, so the result does not depend on the speed of the machine.
 
 use std::collections::BTreeMap;

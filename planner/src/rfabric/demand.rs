@@ -36,7 +36,7 @@ pub struct Carried {
 pub struct Seat {
     /// The leaf above its GPU.
     pub leaf: LeafId,
-    /// Its ring or island, if any. Traffic between two ranks on the same island stays there.
+    /// Ring or island of the GPU, if any. Traffic between two ranks on the same island stays there.
     pub island: Option<u32>,
     /// Index of its GPU among the ranks in the plan. `None` if only the leaf is known.
     pub gpu: Option<u32>,

@@ -41,10 +41,10 @@ pub enum Solver {
     Highs,
 }
 
-/// The best solver of this build.
+/// Best solver available in this build.
 #[cfg(feature = "highs")]
 pub const SOLVER: Solver = Solver::Highs;
-/// The best solver of this build.
+/// Best solver available in this build.
 #[cfg(not(feature = "highs"))]
 pub const SOLVER: Solver = Solver::Microlp;
 

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 //! Plans the circuits of a reconfigurable fat-tree for every phase, and the stages between them.
 //!
-//! Times are integer picoseconds and ratios are fractions. docs/rfabric.md defines each of them.
+//! Times are integer picoseconds and ratios are fractions. docs/rfabric.md defines every figure.
 
 mod on_switches;
 

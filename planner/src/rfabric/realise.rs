@@ -40,7 +40,7 @@ use super::topology::Topology;
 pub struct Realisation {
     /// Our cross-connects, ordered by switch and port.
     pub cross_connects: Vec<CrossConnect>,
-    /// Number of these cross-connects that existed before on the same ports.
+    /// Number of cross-connects that already existed on the same ports.
     pub kept: usize,
     /// Upper bound on the existing circuits that any realisation could keep.
     pub kept_upper_bound: usize,

@@ -20,7 +20,7 @@ fn status_shows_problems_first_and_commands_to_run() {
     let daemon = Daemon::plays(folder.path(), &[("/v1/status", 200, quiet())]);
     let (code, shown, _) = run(&daemon, &["status"]);
     let calm = "ALL IS WELL\n\nversion 7, plan 0123456789ab, 12 journal records\n\
-        circuits up: 1 of 1 (both ends)\n1 of 1 device as wanted\n\
+        circuits up: 1 of 1 (both ends)\n1 of 1 device in the desired state\n\
         device  state      stands at   identity or trouble\n\
         n1/b0   as-wanted  external-1  maker,module\n\nno transactions yet\n";
     assert_eq!((code, shown.as_str()), (0, calm));
@@ -65,7 +65,7 @@ fn status_shows_problems_first_and_commands_to_run() {
         "DEGRADED, 2 parts bypassed: n4/b1, n17 (since 1970-01-01 00:00:00: reported by uid:0)",
         "  when it works again:\n    lightloom ctl fault --repaired n4/b1\n    lightloom ctl fault --repaired n17\n",
         "automatic changes within the last hour: 10 of 10",
-        "0 of 2 devices as wanted",
+        "0 of 2 devices in the desired state",
         "who    what                        result",
         "  7  1970-01-01 00:00:00  uid:0  apply of plan 0123456789ab  committed, to confirm before 01:00:00  n1/b0",
     ];
@@ -80,7 +80,7 @@ fn status_shows_problems_first_and_commands_to_run() {
     let next = "  circuits stay lit and devices are still read: free space or repair the disk, then lightloomd \
                 resumes automatically; see when: lightloom ctl watch\n";
     assert!(shown.starts_with(&format!("{first}{next}")), "{shown}");
-    assert!(shown.contains("as wanted"), "devices are read on: {shown}");
+    assert!(shown.contains("in the desired state"), "devices are read on: {shown}");
 }
 
 #[test]

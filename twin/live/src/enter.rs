@@ -190,7 +190,7 @@ pub fn run(
     rustix::process::nice(LEAST_FAVOURED)
         .map_err(|error| Error::system("give the daemon priority", error))?;
     let Some((program, arguments)) = command.split_first() else {
-        return Err(Error::Refused("no program: write it after --".into()));
+        return Err(Error::Refused("name a program after --".into()));
     };
     let started = Instant::now();
     let mut starting = Command::new(program);

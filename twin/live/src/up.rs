@@ -30,7 +30,6 @@ pub struct Wanted {
 
 #[derive(Clone, Debug)]
 pub struct Programs {
-    /// This program, which holds the namespaces and enters them.
     pub own: PathBuf,
     pub lightloom: PathBuf,
     pub daemon: PathBuf,

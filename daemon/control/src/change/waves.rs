@@ -391,7 +391,8 @@ mod tests {
         let waves = waves_in_stages(&changes, &stages, &one_way(8));
         let slots = |wave: &Wave| wave[&DeviceName::from("o")].end().len();
         assert_eq!(waves.iter().map(slots).collect::<Vec<_>>(), [1, 2]);
-        // No stages fit if a slot starts elsewhere or a move is missing or surplus.
+        // The stages do not fit if a slot starts at another position, or if a move is missing or
+        // superfluous.
         for other in [
             moves(&[(1, 14, 12), (2, 12, 11), (3, 0, 13)]),
             moves(&[(1, 11, 12), (2, 12, 11), (3, 0, 13), (4, 15, 0)]),

@@ -37,7 +37,7 @@ pub enum CablingFinding {
         at_b: LightSource,
     },
     /// Neither end receives light from anywhere. The cable is missing, broken, or leads to another
-    /// path of the same module, which looks into one path at a time.
+    /// path of the same module, which selects one path at a time.
     Missing,
     Untried {
         why: String,

@@ -195,7 +195,6 @@ mod tests {
         (Controller::start(inventory, Ledger::fold([&record]), &now).0, names)
     }
 
-    /// After any events, the agenda agrees with a scan of all devices.
     #[test]
     fn agenda_matches_a_scan_of_all_devices() {
         let mut entangled = 0;

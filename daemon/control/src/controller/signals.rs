@@ -258,8 +258,8 @@ impl Controller {
         Some(asked + self.status_within(device, seen)?)
     }
 
-    /// Reads the far ends of this node's fibres again, and its other modules. Their answers show
-    /// that this device could have answered.
+    /// Rereads the far ends of this node's fibres and its other modules. Their answers show that
+    /// this device could have answered.
     pub(super) fn ask_witnesses(&mut self, now: &Now, device: &DeviceName) {
         let mut node = self.of_same_node(device);
         let beside = node.clone();

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-//! Late answers and silent devices, and the reads that tell them apart from dead ones.
+//! Handles late answers and silent devices, and the reads that distinguish them from dead ones.
 //!
 //! A late answer proves little, because a machine may be busy or a byte lost. While the device's
 //! light arrives at its neighbours, the daemon therefore waits for `reply_within`. If the light is

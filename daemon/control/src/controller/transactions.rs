@@ -64,7 +64,7 @@ impl Controller {
         let Some(open) = &self.ledger.open else { return };
         if makes_up(&open.intent.cause) {
             // The deferred change drained the device's traffic. Restore the traffic even if the
-            // device need not move.
+            // device does not have to move.
             let drains = |device: &DeviceName| {
                 self.inventory.devices.get(device).is_some_and(|d| !d.levers.is_empty())
             };

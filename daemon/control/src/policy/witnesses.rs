@@ -98,7 +98,6 @@ impl Control {
         dead.flatten().flat_map(of).collect()
     }
 
-    /// Returns the suspects on a node: all of it, or the silent modules if another answers.
     fn suspects(&self, node: NodeId) -> Vec<Suspect<'_>> {
         let devices = self.controller.devices();
         let is_up = |name: &DeviceName| devices.get(name).is_some_and(|seen| seen.up);

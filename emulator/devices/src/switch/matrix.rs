@@ -40,7 +40,7 @@ struct MatrixCircuit {
 pub struct PassedLight {
     /// Ingress and egress port of each connection, sorted by ingress port.
     pub pairs: Vec<(u16, u16)>,
-    /// When the next moving connection settles. `None` if all have settled.
+    /// Time when the next moving connection settles. `None` if all have settled.
     pub more_at: Option<SimTime>,
 }
 

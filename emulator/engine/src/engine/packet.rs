@@ -5,7 +5,7 @@ use super::queueing::CONTROL_PRIORITY;
 use super::shard::again::StateLag;
 
 pub(crate) mod flag {
-    /// An acknowledgement. Without this flag the packet carries data.
+    /// An acknowledgement. Without this flag, the packet is a data packet.
     pub(crate) const ACKNOWLEDGEMENT: u16 = 1;
     /// Congestion experienced: the packet met a long queue.
     pub(crate) const MARKED: u16 = 1 << 1;
@@ -22,8 +22,8 @@ pub(crate) mod flag {
     pub(crate) const PAUSE: u16 = 1 << 6;
     /// Cancels a pause. The fields are the same as for [`PAUSE`].
     pub(crate) const RESUME: u16 = 1 << 7;
-    /// On an acknowledgement: permits one more packet. With [`RESENT`] it acknowledges nothing. The
-    /// bit is one of those that hold the priority on data packets.
+    /// On an acknowledgement: permits one more packet. With [`RESENT`] it acknowledges nothing.
+    /// Data packets use this bit for their priority.
     pub(crate) const CREDIT: u16 = 1 << 8;
     /// On an acknowledgement or credit: the flow has now received all the credit it earned.
     pub(crate) const SETTLED: u16 = 1 << 9;
@@ -58,7 +58,6 @@ pub(crate) struct Packet {
 
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Contents {
-    /// Index of its next hop in the route table. For a pause frame, the paused port.
     pub(crate) cursor: u32,
     /// For data: number of the packet in its flow. For an acknowledgement: lowest number not yet received.
     pub(crate) sequence: u32,

@@ -31,8 +31,6 @@ pub enum Route {
     Within(Plane),
     /// Exactly these links, in order. They may be down.
     Links(Vec<LinkId>),
-    /// From group to group over the links between them, with shortest paths inside each group.
-    /// Falls back to the shortest path if that is impossible.
     Across(Arc<VertexGroups>, Crossing),
 }
 

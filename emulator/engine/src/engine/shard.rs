@@ -167,7 +167,6 @@ pub(crate) struct Shard<P> {
     pub(crate) vertices: Vec<Vertex>,
     pub(crate) switches: Vec<Option<Box<SwitchQueues>>>,
     pub(crate) pods: Pods,
-    /// For each vertex, a time before which nothing happens there.
     pub(crate) due: Agenda,
     pub(crate) ports: Vec<Port>,
     pub(crate) port_links: Vec<LinkId>,
@@ -265,7 +264,6 @@ impl<P: Probe> Shard<P> {
         received.fold(self.due.earliest(), u64::min)
     }
 
-    /// Receives packets from other shards. None of them arrives before `now`.
     pub(crate) fn receive(&mut self, now: u64) {
         for inbox in &mut self.inboxes {
             let mut packets = inbox.packets.drain(..);
@@ -358,7 +356,8 @@ impl<P: Probe> Shard<P> {
 }
 
 /// The target of a port: either its wire, with the event time of the vertex at the far end, or the
-/// outbox for another shard. Only the first packet on a wire affects that event time.
+/// outbox for another shard. Only the first packet on a wire affects the time of the vertex's next
+/// event.
 pub(crate) enum Exit<'s> {
     Wire(&'s mut PacketFifo, Due<'s>),
     Outbox(&'s mut Outbox, u32),

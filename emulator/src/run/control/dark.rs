@@ -12,7 +12,6 @@ use crate::substrate::OpticalPort as Port;
 /// The dark ports, and the accumulated port time in picoseconds.
 #[derive(Debug, Default)]
 pub(super) struct DarkPorts {
-    /// When each dark port went dark, and whether a fault caused it.
     since: BTreeMap<Port, (SimTime, bool)>,
     pub(super) switching: u128,
     pub(super) broken: u128,

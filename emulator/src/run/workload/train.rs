@@ -114,7 +114,6 @@ struct TrainingJob<'a> {
     outages: Vec<Interruption>,
     hit_by: BTreeSet<usize>,
     changes: Vec<(SimTime, SimTime)>,
-    /// Its phases, if circuits follow them.
     phases: Phases,
     restarts: u32,
     steps: Vec<TrainStepLog>,

@@ -73,7 +73,8 @@ pub enum EffectFile {
     /// Goes dark. The default.
     #[default]
     Down,
-    /// Ignores commands and keeps its path or circuit. For bundles and ports of optical switches.
+    /// Ignores commands and keeps its path or circuit. Applies to bundles and ports of optical
+    /// switches.
     Stuck,
     /// Links over a port of an optical switch fail their test after a change and stay drained.
     FailsTest,

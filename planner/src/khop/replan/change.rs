@@ -32,7 +32,7 @@ pub enum GroupChange {
     Lost {
         /// The job that continues with one group fewer. `None` if a spare ring was lost.
         job: Option<u32>,
-        /// Its former place in the layout.
+        /// Former place of the ring in the layout.
         group: usize,
         /// Former nodes.
         from: Vec<NodeId>,
@@ -62,7 +62,7 @@ pub struct Change {
 pub struct MovedForOthers {
     /// Rings whose ranks moved to other nodes.
     pub rings: u32,
-    /// Circuits of these rings that go dark.
+    /// Circuits of the moved rings that go dark.
     pub circuits: u32,
     /// Lower bound on the rings that must move to keep as many GPUs in use. Less than `rings` if
     /// the search stopped early.

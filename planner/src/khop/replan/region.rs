@@ -89,7 +89,7 @@ pub(super) struct Region<'a> {
     pub(super) olds: Vec<Old>,
     pub(super) classes: Vec<RegionClass>,
     owner: Vec<Option<usize>>,
-    /// For each node, the nodes that working fibres join to it, with the hop.
+    /// Lists for each node the nodes that working fibres join to it, with the hop.
     near: Vec<Vec<(usize, Hop)>>,
     /// For each node, the far ends of its lit bundles, with whether a ring without a fault uses the
     /// circuit.
@@ -105,8 +105,6 @@ struct Chain {
     nodes: u128,
     order: Vec<usize>,
     hops: Vec<Hop>,
-    /// Between the nodes of this chain: circuits that rings without a fault lose, and bundles that
-    /// switch.
     within: (u32, u32),
     /// Far ends of lit circuits that leave the chain, with whether a ring without a fault uses the
     /// circuit.

@@ -10,7 +10,7 @@ use super::{Architecture, CannotHold, Cluster, UsableGpus, check_size};
 pub(super) struct SipRing;
 
 pub(super) const KIND: DesignKind = DesignKind {
-    forms: &[("sip-ring", "fixed rings of the group size")],
+    forms: &[("sip-ring", "fixed rings, each as large as a group")],
     parse: |text| (text == "sip-ring").then(|| Box::new(SipRing) as _),
 };
 

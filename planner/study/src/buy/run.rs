@@ -41,7 +41,6 @@ pub struct SlowPart {
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum SlowExchange {
     Inside,
-    /// Between groups, over the data-centre network.
     Between,
 }
 

@@ -55,7 +55,7 @@ pub struct NextDesign {
     pub design: String,
     /// Relative cost advantage of the winner.
     pub below: f64,
-    /// Minimum and maximum of this advantage over all draws. Both designs have the same faults and
+    /// Smallest and largest advantage over all draws. Both designs have the same faults and
     /// arrivals in each draw.
     pub below_over_draws: [f64; 2],
 }

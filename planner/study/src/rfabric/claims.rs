@@ -206,7 +206,6 @@ fn one_shot_claim(
     }
 }
 
-/// Evaluates a whole step of a mixture-of-experts model. Its phases differ not only in their gates.
 fn mixture_step_claim(base: &ReconfigurableFatTree) -> Option<RfabricClaim> {
     let gpus_per_leaf = base.spec().gpus_per_leaf;
     let half = base.leaves() as u32 / 2 * gpus_per_leaf;

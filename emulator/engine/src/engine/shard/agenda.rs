@@ -5,7 +5,6 @@ use std::ops::Range;
 
 const BLOCK: usize = 32;
 
-/// For each vertex, a time before which nothing happens there.
 #[derive(Clone, Debug, Default)]
 pub(crate) struct Agenda {
     due: Vec<u64>,

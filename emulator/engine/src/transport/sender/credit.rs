@@ -61,7 +61,6 @@ impl Sender {
         self.is_settled = packet.has(flag::SETTLED);
         // Deferred credit is never lost, and trimmed packets are in no queue.
         self.wait_anew(now);
-        // Acknowledgements missing for packets known to have arrived were lost with their credits.
         let known = self.held.len() + self.trimmed.len() as u32;
         let in_flight = self.in_flight.min((self.next - self.acked).saturating_sub(known));
         let left = self.released.saturating_sub(self.next) + self.trimmed.len() as u32;

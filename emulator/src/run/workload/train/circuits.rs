@@ -52,10 +52,8 @@ enum LeafPort {
 
 #[derive(Clone, Debug, Default)]
 pub(super) struct Phases {
-    /// For each phase of a step, its index in the plan. `None` if it sends nothing.
     own: [Option<usize>; NAMES.len()],
     of_task: Vec<usize>,
-    /// For each phase, the number of tasks, and the number of open ones.
     count: [usize; NAMES.len()],
     open: [usize; NAMES.len()],
     at: usize,

@@ -22,7 +22,7 @@ fn is_loose(purpose: TaskPurpose) -> bool {
 }
 
 impl TrainingJob<'_> {
-    /// Holds the current tasks of a group: all of them, or those on its ring.
+    /// Holds the current tasks of a group: all ranks, or the ranks on its ring.
     fn interrupt(&mut self, context: &mut Context<'_>, ring: usize, is_all: bool) {
         let tensor = self.order.tensor();
         let is_mine = |task: &TaskId| {

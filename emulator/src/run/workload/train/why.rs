@@ -29,7 +29,6 @@ pub(crate) struct StepBreakdown {
     pub(crate) transition: Picoseconds,
     pub(crate) fault: Picoseconds,
     pub(crate) restart: Picoseconds,
-    /// For each fault, its part of `fault` and of `restart`.
     pub(crate) by_fault: BTreeMap<usize, [Picoseconds; 2]>,
 }
 
@@ -103,7 +102,8 @@ impl TrainingJob<'_> {
         let alone = took.min(log.ideal);
         *why.of(self.order.dimensions[task.index()]) += alone;
         let rest = took.saturating_sub(alone);
-        // An end is reported after one shortest delay, which belongs to the task that ended.
+        // The end of a task is reported one shortest delay late; this delay counts towards the task
+        // that ended.
         if rest <= context.substrate.network.shortest_delay() {
             *why.of(self.order.dimensions[task.index()]) += rest;
         } else {

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-//! Performance per cost relative to other fabrics: the whole table, and RFabric's claims taken from
-//! it.
+//! Performance per cost relative to other fabrics: Computes the whole table, and the claims of
+//! RFabric that follow from it.
 
 use lightloom_fabric::fat_tree::ReconfigurableFatTree;
 use serde::Serialize;
