@@ -235,7 +235,7 @@ impl Prepared {
     /// Never panics, because only scenarios with a span are prepared.
     #[must_use]
     pub fn span(&self) -> &Span {
-        self.scenario.span.as_ref().expect("a span is what it was prepared for")
+        self.scenario.span.as_ref().expect("the scenario was prepared for a span")
     }
 
     /// Returns a table of the jobs that contains no runs yet.

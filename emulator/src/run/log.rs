@@ -77,12 +77,12 @@ impl RunLog {
 
     /// Returns the engine after the run.
     pub(crate) fn engine(&self) -> &IslandEngine<Watch> {
-        self.engine.as_ref().expect("a run that has ended has its engine")
+        self.engine.as_ref().expect("a finished run still has its engine")
     }
 
     /// Returns the engine after the run and consumes the log.
     pub(crate) fn into_engine(self) -> IslandEngine<Watch> {
-        self.engine.expect("a run that has ended has its engine")
+        self.engine.expect("a finished run still has its engine")
     }
 }
 

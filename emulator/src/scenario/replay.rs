@@ -76,7 +76,7 @@ impl Replay {
                 Health::Faulty => outages.push(out(change.node, at, false)),
                 Health::Healthy => {
                     let open = outages.iter_mut().rev().find(|outage| outage.node == change.node);
-                    open.expect("a repaired node has failed before").repaired_at = Some(at);
+                    open.expect("a repaired node must have failed before").repaired_at = Some(at);
                 }
             }
         }

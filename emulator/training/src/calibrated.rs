@@ -175,7 +175,7 @@ fn rows<T: Deserialize<'static>>(table: &str) -> Vec<T> {
                 row.entry(field).or_insert_with(|| Map::new().into())[inner] = value(cell);
             }
         }
-        T::deserialize(Value::from(row)).expect("a shipped table has the columns of the type")
+        T::deserialize(Value::from(row)).expect("the shipped table has the type's columns")
     };
     records.map(row).collect()
 }

@@ -1,20 +1,4 @@
 // SPDX-License-Identifier: Apache-2.0
-//! Replays a recorded step by the method of dPRO (Hu et al., MLSys 2022, "dPRO: A Generic
-//! Performance Diagnosis and Optimization Toolkit for Expediting Distributed DNN Training",
-//! sections 3 and 4).
-//!
-//! dPRO builds one global graph of the operations of all ranks, with their measured times, the
-//! dependencies of the model, and the execution order on each device. A communication is one node
-//! for all ranks that take part. Its time is that of the last rank to arrive, because the times of
-//! the others include waiting. The step of a changed job is the longest path through the graph with
-//! changed times.
-//!
-//! The input is a Chrome trace (`chrome://tracing`, Perfetto): `{"traceEvents": […]}`. Only
-//! complete events (`"ph": "X"`) count. `pid` is the rank, `tid` the stream, and `ts` and `dur` are
-//! microseconds. `args` has `id` (text, unique on the rank), `after` (ids on the same rank), and
-//! for communication `bytes` with either `collective` and `group` (ranks), `send_to`, or
-//! `receive_from`. An operation waits for `after`, and for the previous operation on its stream if
-//! that one had ended before it started. [`super::chrome`] writes such traces.
 
 use std::collections::BTreeMap;
 

@@ -281,7 +281,7 @@ impl<'de> Entries<'de> {
     }
 
     fn value(&mut self) -> View<'de> {
-        self.value.take().expect("serde asks for a value after its key")
+        self.value.take().expect("serde requests a value after its key")
     }
 }
 

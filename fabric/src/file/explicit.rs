@@ -174,7 +174,7 @@ fn report_mismatch(ring: &KhopRing, index: usize, a: Port, b: Port, check: &mut 
             .depends_on("/hbd/khop");
         return;
     }
-    let hop = Hop::try_from(apart).expect("at most K, which fits a hop");
+    let hop = Hop::try_from(apart).expect("at most K, which fits in a hop");
     let endpoint = |node: NodeId, hop: Hop| {
         let (bundle, path) = port_for_hop(k, hop);
         Endpoint(Port { bundle: BundleId { node, bundle }, path })

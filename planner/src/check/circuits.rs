@@ -207,7 +207,7 @@ fn check_rate(
     if phase.routes.is_empty() {
         if !can_serve(network, demand, &circuits, phase.lambda * (1.0 - RATE_TOLERANCE)) {
             findings
-                .push(format!("phase {name}: cannot be served {} times a second", phase.lambda));
+                .push(format!("phase {name}: cannot be served {} times per second", phase.lambda));
         }
         if can_serve(network, demand, &circuits, phase.lambda * (1.0 + RATE_TOLERANCE)) {
             findings.push(format!("phase {name}: is faster than the stated {}", phase.lambda));
@@ -216,7 +216,7 @@ fn check_rate(
         match routed::seconds(network, demand, &circuits, phase) {
             Ok(seconds) if (seconds * phase.lambda - 1.0).abs() <= RATE_TOLERANCE => {}
             Ok(seconds) => findings.push(format!(
-                "phase {name}: its routes serve it {} times a second, not {}",
+                "phase {name}: its routes serve it {} times per second, not {}",
                 1.0 / seconds,
                 phase.lambda
             )),
@@ -256,7 +256,7 @@ fn check_bound(
     match proven.map(|proven| proven.min(1.0 / interfaces)) {
         Ok(proven) if (bound / proven - 1.0).abs() <= RATE_TOLERANCE => {}
         Ok(proven) => findings.push(format!(
-            "phase {name}: its bound is {bound} times a second, and its prices prove {proven}"
+            "phase {name}: its bound is {bound} times per second, and its prices prove {proven}"
         )),
         Err(finding) => findings.push(format!("phase {name}: {finding}")),
     }

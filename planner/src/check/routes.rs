@@ -100,6 +100,6 @@ fn check_phase(
     if least > 0.0
         && (bound > (1.0 + TOLERANCE) / least || bound < phase.lambda * (1.0 - TOLERANCE))
     {
-        refuse(format!("{bound} phases a second is not a bound"));
+        refuse(format!("{bound} phases per second is not a bound"));
     }
 }

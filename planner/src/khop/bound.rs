@@ -1,17 +1,18 @@
 // SPDX-License-Identifier: Apache-2.0
 //! A lower bound on the traffic that crosses ToRs.
 //!
-//! Let p be the number of nodes per ToR. At most p − 1 groups of a set can use a ToR with an
-//! unusable node, so the rank placed there has at least one crossing hop. If d ranks of a set are
-//! not wholly under one ToR, they use p·d nodes under incomplete ToRs, and at least ⌈p·d / (p − 1)⌉
-//! hops cross. Every chain of that set has at most d nodes under incomplete ToRs. A chain with
-//! exactly d of them is charged 1/p of that cost. The remaining problem is the cheapest way to cut
-//! the wanted number of chains from one line. A dynamic program with a price per chain solves it;
-//! its dual value is a lower bound at every price.
+//! Let p be the number of nodes per ToR, and the number of groups in a set. If d ranks of a set are
+//! not wholly under one ToR, each stretch of such a rank under one ToR has at most p − 1 nodes. The
+//! p·d nodes of these ranks therefore form at least ⌈p·d / (p − 1)⌉ stretches, each followed by a
+//! crossing hop. A ToR with an unusable node (an incomplete ToR) cannot hold a whole rank, so every
+//! chain of the set has at most d nodes under incomplete ToRs. A chain with n of them is charged 1/p
+//! of ⌈p·n / (p − 1)⌉. The remaining problem is the cheapest way to cut the wanted number of chains
+//! from one line. A dynamic program with a price per chain solves it; its dual value is a lower
+//! bound at every price.
 //!
 //! The bound holds if every ring starts after the previous one ends. Two interleaved rings could
-//! have fewer crossing hops, because the second term is convex. If p is 2 or the cost is linear,
-//! the bound also holds for interleaved rings.
+//! have a smaller total charge, because it is not linear in n. If p is 2 the charge is linear, and the
+//! bound also holds for interleaved rings.
 
 use lightloom_fabric::dcn::Order;
 use lightloom_fabric::fabric::Fabric;
@@ -87,7 +88,7 @@ pub(super) fn least_crossing_with_spares(
     more.into_iter().chain(std::iter::repeat(apart)).take(missing).sum::<usize>() as u64
 }
 
-/// Each crossing hop accounts for at most p − 1 nodes under incomplete ToRs.
+/// Each crossing hop follows a stretch of at most p − 1 nodes.
 fn by_counting(line: &Line, nodes: usize, per_set: usize) -> u64 {
     let complete = line.places.iter().filter(|place| place.1 == 0).count();
     nodes.saturating_sub(complete).div_ceil(per_set - 1) as u64

@@ -186,7 +186,7 @@ impl Table {
 
 pub(crate) fn hop_up(from: Position, to: Position, nodes: u32) -> Hop {
     let up = (i64::from(to.0) - i64::from(from.0)).rem_euclid(i64::from(nodes));
-    Hop::try_from(up).expect("places of a chain lie within K of each other")
+    Hop::try_from(up).expect("consecutive places of a chain are at most K apart")
 }
 
 #[cfg(test)]

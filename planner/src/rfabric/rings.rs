@@ -55,7 +55,7 @@ pub fn plan(
             (all[..rings].to_vec(), one_hop::plan(fabric, &demand, effort))
         })
         .reduce(|best, next| if next.1.lambda > best.1.lambda * 1.001 { next } else { best })
-        .expect("stride 1 always leads through all members")
+        .expect("stride 1 always visits all members")
 }
 
 #[cfg(test)]

@@ -458,7 +458,7 @@ fn row(
         outage: ps(question.outage_ms),
     };
     let spent = run(candidate.design.as_ref(), cluster, &rules, history)
-        .expect("a design that cannot hold the groups was left out");
+        .expect("designs that cannot hold the groups were left out");
     verdict::row(question, priced, &spent, stretch, cross_tor_share)
 }
 

@@ -239,14 +239,13 @@ impl<'a, D: Domains> WavePlanner<'a, D> {
     }
 
     fn open(&mut self, moves: &mut Moves) {
-        // A circuit that is already open goes first, so that only the slots of one opening are
+        // Finish a circuit that is already open first, so that only the slots of one opening are
         // parked.
         let duplex = |key: &&Key| self.domains.duplex(&key.0).is_some();
         let begun = self.parked.iter().find(duplex).cloned();
         let lit = || self.pending.iter().find(|(_, m)| !m.from.is_dark());
         let key = begun.or_else(|| lit().map(|(key, _)| key.clone()));
-        let key =
-            key.expect("if no move fits in the wave, a lit position is among the pending moves");
+        let key = key.expect("some pending move has a lit position if no move fits in the wave");
         match self.domains.duplex(&key.0) {
             Some(_) => self.open_circuit(&key, moves),
             None => self.park(&key, moves),

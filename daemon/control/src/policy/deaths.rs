@@ -66,7 +66,7 @@ impl Control {
                     seen.is_some_and(|seen| !seen.up) && !self.awaits_verdict(now, bundle, device);
                 let suspected = self.controller.is_silent_beside(device, now);
                 if silent && !suspected && !self.controller.sends_light(device) {
-                    let why = format!("silent, as {bundle} of the same node is");
+                    let why = format!("silent, like {bundle} of the same node");
                     broken.entry(Part::Bundle(sibling)).or_insert(why);
                 }
             }

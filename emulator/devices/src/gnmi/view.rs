@@ -191,7 +191,7 @@ impl State {
         ]);
         if self.spec.has_power_monitors {
             let which = if is_input { "input-optical-power" } else { "output-optical-power" };
-            #[expect(clippy::cast_possible_truncation, reason = "a power in dBm is small")]
+            #[expect(clippy::cast_possible_truncation, reason = "a power in dBm fits in the type")]
             let mut hundredths = (self.matrix.power_dbm(self.now, number) * 100.0).round() as i64;
             if lit && !is_input && self.breaks(Misbehaviour::Amplifies) {
                 hundredths += 1_000;

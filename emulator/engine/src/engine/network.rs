@@ -22,7 +22,7 @@ macro_rules! dense_index {
             /// Panics if `index` does not fit in 32 bits.
             #[must_use]
             pub fn from_index(index: usize) -> Self {
-                Self(u32::try_from(index).expect("a run holds fewer than 2^32 of anything"))
+                Self(u32::try_from(index).expect("a run has fewer than 2^32 items of each kind"))
             }
         }
     };

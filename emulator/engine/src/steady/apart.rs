@@ -155,7 +155,7 @@ impl<P: LocalProbe> Apart<P> {
         let mut engine =
             Engine::with_probe(self.network.clone(), self.settings, self.probe.clone())
                 .expect("its packet sizes were checked");
-        self.log.replay(&mut engine).expect("islands answer like one engine");
+        self.log.replay(&mut engine).expect("the islands answer like a single engine");
         engine
     }
 

@@ -74,7 +74,7 @@ impl GlobalNames {
     ) -> (Vec<VertexRole>, Vec<CableLinks>) {
         let place = |vertex: &VertexId| {
             let index = self.vertices.iter().position(|other| other == vertex);
-            VertexId::from_index(index.expect("links end at vertices of the island"))
+            VertexId::from_index(index.expect("links of the island end at its vertices"))
         };
         let places: FxHashMap<VertexId, VertexId> = match self.vertices.len() {
             // With few vertices, a linear search is cheaper than a table for each island.

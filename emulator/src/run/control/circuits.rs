@@ -138,7 +138,7 @@ impl<'a> CircuitChanges<'a> {
         let live = Evaluator::new(self.network(), &self.order.demands[phase]);
         transition::stage(self.network(), from, to, &live, self.order.floor)
             .or_else(|_| transition::stage(self.network(), from, to, &live, 0.0))
-            .expect("without a floor every change has an order")
+            .expect("every change has an order without a floor")
     }
 
     fn next_stage(&mut self, context: &mut Context<'_>) {

@@ -112,7 +112,7 @@ impl Replanner<'_> {
         lost.unwrap_or_else(|| {
             let is_like = |group: &&RingGroup| group.ranks.len() == to.len();
             let like = self.layout.groups_of(job).find(is_like);
-            let like = like.expect("the group that was formed is in the plan");
+            let like = like.expect("the plan contains the group that was formed");
             let gpus = like.gpus(self.fabric.hbd.gpus_per_node());
             let (nodes, is_lost, resumes) = (like.ranks.clone(), false, SimTime::START);
             self.groups.push(Placed { job, nodes, gpus, is_lost, resumes });

@@ -199,9 +199,9 @@ pub(super) fn lower(
         }
         if fault.towards.is_some() && !effect.has_direction() {
             let message = format!("`{}` has no direction", effect.name());
-            check
-                .error(codes::NO_EFFECT, &format!("{path}/towards"), message)
-                .help("leave it out; `down`, `rate`, `packet_loss` and the like can have one");
+            check.error(codes::NO_EFFECT, &format!("{path}/towards"), message).help(
+                "leave it out; only effects such as `down`, `rate` and `packet_loss` accept it",
+            );
         }
         faults.push(ScenarioFault {
             parts: written.into_iter().map(|(name, _)| name.clone()).collect(),

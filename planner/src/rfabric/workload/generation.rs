@@ -102,8 +102,8 @@ mod tests {
         assert_eq!(demand.bytes(LeafId(2), LeafId(3)).0, 2 * 80 * 8192 * 2 * 10 * 2 * 15 / 16);
         assert_eq!(demand.bytes(LeafId(3), LeafId(4)), Bytes(0), "replicas keep to themselves");
         let mixture = Generation { card: ModelCard::named("deepseek-v3").unwrap(), ..dense };
-        // Half of the traffic among 16 ranks crosses between the two leaves, in both dispatch and
-        // combine.
+        // Half of the traffic among 16 ranks crosses from one leaf to the other, in both dispatch
+        // and combine.
         let formula = 10 * 58 * 8 * 7168 * 2;
         assert_eq!(mixture.traffic(6).bytes(LeafId(2), LeafId(3)).0, formula / 2);
     }

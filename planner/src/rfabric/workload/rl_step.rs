@@ -81,7 +81,7 @@ const TOKENS_MAX: u64 = 10_000_000_000;
 pub enum RlStepError {
     #[error("{what}: {whole} is not a multiple of {part}; choose a divisor of {whole}")]
     NotDivisible { field: &'static str, what: &'static str, whole: u64, part: u64 },
-    #[error("{tokens} tokens a step; plan at most {TOKENS_MAX}")]
+    #[error("{tokens} tokens per step exceed the maximum of {TOKENS_MAX}")]
     TooManyTokens { tokens: u64 },
     #[error(
         "the step needs {needed} leaves, but the fabric has {there}; add leaves or use fewer GPUs"

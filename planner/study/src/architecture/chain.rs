@@ -171,7 +171,7 @@ impl Chain {
     fn end_before(&self, end: u32) -> u32 {
         let back = self.sizes_by_end.range(..end).next_back();
         let found = back.or_else(|| self.sizes_by_end.last_key_value());
-        *found.expect("there is at least the one that ends here").0
+        *found.expect("at least the chain that ends here exists").0
     }
 
     /// Counts healthy nodes after `from`, up to and including `to`, along the line.

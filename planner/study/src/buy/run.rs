@@ -158,7 +158,7 @@ impl Arrived<'_> {
     }
 
     fn held(&self) -> u32 {
-        u32::try_from(self.training.held()).expect("a job holds GPUs of the cluster")
+        u32::try_from(self.training.held()).expect("a running job uses GPUs of the cluster")
     }
 
     fn count(&mut self, now: i128) {

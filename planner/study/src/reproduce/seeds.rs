@@ -12,7 +12,7 @@ pub const ORCHESTRRL: &str =
 /// StreamRL (arXiv 2504.15930).
 pub const STREAMRL: &str = "StreamRL: up to 2.66 times the throughput of existing systems";
 /// Step-3 (arXiv 2507.19427).
-pub const STEP3: &str = "Step-3: 4,039 tokens a second and GPU at 50 ms a token";
+pub const STEP3: &str = "Step-3: 4,039 tokens per second and GPU at 50 ms per token";
 
 #[must_use]
 pub fn seeds(whys: &[Why]) -> Vec<Claim> {

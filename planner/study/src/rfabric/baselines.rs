@@ -158,7 +158,7 @@ fn electrical(fabric: &ReconfigurableFatTree, phases: &[Phase], oversubscription
     let mut spec = fabric.spec().clone();
     spec.electrical.rate_per_leaf = BitsPerSecond(fabric.host_rate() as u64);
     spec.electrical.oversubscription = f64::from(oversubscription);
-    let tree = ReconfigurableFatTree::new(spec).expect("a wider core leaves a fabric sound");
+    let tree = ReconfigurableFatTree::new(spec).expect("the fabric stays valid with a wider core");
     on(&tree, phases, &Topology::dark(fabric.leaves()))
 }
 

@@ -46,7 +46,7 @@ pub(in super::super) fn add_training(report: &mut PageDocument, training: &Train
         let mfu = ShownQuantity::share(number("mfu"));
         let mapping = format!("TP {}, PP {}, DP {}", best["tp"], best["pp"], best["dp"]);
         first.verdict = format!(
-            "{} of {} reach {} MFU ({}): {} a step with {mapping}.",
+            "{} of {} reach {} MFU ({}): {} per step with {mapping}.",
             ShownQuantity::new(number("gpus"), ShownUnit::Gpus).show(),
             word("arch"),
             mfu.show(),

@@ -111,7 +111,8 @@ const WANTED: [Wanted; 4] = [
     Wanted {
         baseline: "one-shot topology",
         name: "TopoOpt-like",
-        why: "the same parts, so only time counts; the abstract claims only fat-trees",
+        why: "both use the same parts, so only the time differs; the abstract claims only \
+            fat-trees",
     },
 ];
 
