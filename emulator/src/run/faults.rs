@@ -237,9 +237,8 @@ impl Context<'_> {
         let Some(rings) = &self.substrate.rings else { return BTreeSet::new() };
         let active = (0..self.faults.len()).filter(|fault| self.active[*fault] && counts(*fault));
         let parts = active.flat_map(|fault| self.events[fault].planned());
-        let faults = FaultSet::of(rings.fabric(), parts).expect(
-            "the faults of a run belong to its fabric",
-        );
+        let faults =
+            FaultSet::of(rings.fabric(), parts).expect("the faults of a run belong to its fabric");
         faults.failed_nodes(&rings.fabric().hbd)
     }
 

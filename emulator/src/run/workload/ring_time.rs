@@ -222,9 +222,9 @@ fn run_alone(
     let ways = ways_along(&light, &ranks, |at| {
         let mut links = network.outgoing(light[at]).iter().copied();
         let next = light[(at + 1) % light.len()];
-        links.find(|link| network.link(*link).to == next).expect(
-            "a cable joins each member with the next",
-        )
+        links
+            .find(|link| network.link(*link).to == next)
+            .expect("a cable joins each member with the next")
     });
     let hosts: Vec<VertexId> = ranks.iter().map(|at| light[*at]).collect();
     let mut engine = Engine::new(network, settings).map_err(CollectiveStartError::Flow)?;

@@ -111,9 +111,8 @@ pub(crate) fn forced_seconds(spec: &FatTreeSpec, delay: Picoseconds, compute: Pi
     spec.timing.switching = delay;
     spec.timing.bring_up = Picoseconds::ZERO;
     spec.failure_domains = 1;
-    let fabric = ReconfigurableFatTree::new(spec).expect(
-        "the fabric stays valid with another delay",
-    );
+    let fabric =
+        ReconfigurableFatTree::new(spec).expect("the fabric stays valid with another delay");
     let phases = gated_layers(fabric.leaves(), 2, compute);
     let plans: Vec<Topology> = phases
         .iter()
@@ -253,9 +252,8 @@ fn mixture_step_claim(base: &ReconfigurableFatTree) -> Option<RfabricClaim> {
 fn slow_link_claim(base: &ReconfigurableFatTree, phases: &[Phase]) -> RfabricClaim {
     let mut spec = base.spec().clone();
     spec.timing.bring_up = Picoseconds::from_millis(5_700);
-    let fabric = ReconfigurableFatTree::new(spec).expect(
-        "the fabric stays valid with another delay",
-    );
+    let fabric =
+        ReconfigurableFatTree::new(spec).expect("the fabric stays valid with another delay");
     let all = candidates(&fabric, phases, Effort::default());
     let chosen = schedule(&fabric, phases, &all);
     let changes = (0..chosen.choice.len())

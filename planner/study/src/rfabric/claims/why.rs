@@ -51,9 +51,8 @@ impl<'a> PerCost<'a> {
         let planned = self.planned.entry((open.core * 100.0) as u64).or_insert_with(|| {
             let mut spec = base.spec().clone();
             spec.electrical.oversubscription = open.core;
-            let fabric = ReconfigurableFatTree::new(spec).expect(
-                "the fabric stays valid with a thinner core",
-            );
+            let fabric = ReconfigurableFatTree::new(spec)
+                .expect("the fabric stays valid with a thinner core");
             let effort = Effort::default();
             let ours = schedule(&fabric, phases, &candidates(&fabric, phases, effort)).seconds;
             let tree = Baseline::FatTree { oversubscription: 1 };
