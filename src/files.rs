@@ -94,7 +94,6 @@ pub fn read_document(path: &Path) -> Result<Vec<u8>, Box<Diagnostic>> {
 
 const LARGEST_RESULT: u64 = 1 << 30;
 
-/// Reads a result file of this program, up to a gigabyte.
 pub fn read_result(path: &Path) -> anyhow::Result<Vec<u8>> {
     let shown = path.display();
     let file = File::open(path).with_context(|| format!("cannot read {shown}"))?;

@@ -388,7 +388,6 @@ fn search_text((job, planned): (&Job, &JobPlan)) -> Option<String> {
     ))
 }
 
-/// Returns the algorithm that finished the exact ring search for a job, and the remaining gap.
 fn ring_proof(job: &JobPlan) -> Option<String> {
     let proof = job.most_rings?;
     let ended = match proof.ended {

@@ -240,5 +240,4 @@ fn best_text(
     format!("Best {over}: {}{}.\n", best.join(", "), others.collect::<String>())
 }
 
-/// Times within this ratio count as equal.
 const ALIKE: f64 = 1.005;

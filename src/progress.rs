@@ -9,7 +9,6 @@ use indicatif::{ProgressBar, ProgressStyle};
 
 use crate::output;
 
-/// Progress of a verb, which threads share by reference.
 pub struct Progress {
     what: String,
     total: u64,

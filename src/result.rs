@@ -195,7 +195,6 @@ impl Row {
         flat
     }
 
-    /// Adds a value. A list of plain values becomes one cell, separated by blanks.
     fn add(&mut self, name: String, value: &Tree) {
         match value {
             Tree::Plain(_) => self.cells.push((name, value.text().unwrap_or_default())),

@@ -122,7 +122,6 @@ pub const VERBS: &[Verb] = &[
 ];
 
 impl Verb {
-    /// Returns the stub for the first program's help; it passes on all arguments.
     pub(crate) fn command(&self) -> clap::Command {
         let rest = clap::Arg::new("arguments")
             .value_name("ARGUMENTS")

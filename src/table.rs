@@ -81,7 +81,6 @@ pub fn rounded(time: Picoseconds) -> String {
     }
 }
 
-/// Returns whether a cell begins like a number or is a single dash.
 fn is_numeric(cell: &str) -> bool {
     cell == "-" || cell.trim_start_matches(['-', '$']).starts_with(|c: char| c.is_ascii_digit())
 }

@@ -139,7 +139,6 @@ pub fn read(
     FaultTrace::read(&bytes, observation).map_err(|errors| refused(path, &errors))
 }
 
-/// Returns one error that gives the position and cause of every error in a trace.
 pub fn refused(path: &Path, errors: &TraceErrors) -> anyhow::Error {
     let lines: Vec<String> = errors.0.iter().map(|error| format!("\n  {error}")).collect();
     anyhow::anyhow!("{} is not a fault trace:{}", path.display(), lines.concat())

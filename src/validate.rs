@@ -75,7 +75,6 @@ struct Against {
 /// The kind of document that programs write and that `--fabric` verifies.
 const PLAN: &str = "plan";
 
-/// The kind of file that is checked against a scenario.
 const FAULTS: &str = "faults";
 
 impl FileFindings {

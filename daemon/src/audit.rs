@@ -30,7 +30,6 @@ pub struct Entry {
 
 const NAME_BYTES_MAX: usize = 128;
 const RESULT_BYTES_MAX: usize = 512;
-/// Each refusal of one client gets a line up to this rate.
 const REFUSALS_OF_EACH: Allowance = Allowance { burst: 60, per_second: 1 };
 /// The same for all clients together. At 1.5 KB per line this is less than 0.7 MB a minute.
 const REFUSALS_OF_ALL: Allowance = Allowance { burst: 200, per_second: 4 };

@@ -148,7 +148,6 @@ pub(crate) fn secret(path: &std::path::Path) -> anyhow::Result<String> {
     Ok(text.trim_end_matches(['\r', '\n']).to_owned())
 }
 
-/// Refuses a file that other users can read.
 #[cfg(feature = "tls")]
 pub(crate) fn private(path: &std::path::Path) -> anyhow::Result<()> {
     use std::os::unix::fs::PermissionsExt as _;

@@ -73,11 +73,9 @@ pub struct Contact {
 
 pub struct Runtime {
     pub control: Control,
-    /// Proof that the controller's records are stored, or the reason for its absence.
     proof: Result<Proof, String>,
     pub audit: Audit,
     mend_at: Micros,
-    /// When the daemon next writes the counts of unlisted refusals.
     count_at: Micros,
     pub place: JournalPlace,
     pub leadership: Option<Leadership>,

@@ -35,7 +35,6 @@ use lightloom_control::state::DeviceName;
 
 const FILE_BYTES_MAX: u64 = 64 << 20;
 
-/// The error has every mistake, as text.
 pub fn read_files(path: &Path) -> anyhow::Result<(Config, Option<Fabric>)> {
     let config = checked(path, config::load)?;
     let folder = path.parent().unwrap_or(Path::new("."));

@@ -21,7 +21,6 @@ pub use lightloom_drivers::tender::NoPreview;
 #[derive(Debug)]
 pub enum ToDevice {
     Run(Ticket, Op),
-    /// The controller no longer waits for this operation: reconnect.
     Abandon(Ticket),
     Preview(Vec<Op>, oneshot::Sender<Result<Vec<Vec<u8>>, NoPreview>>),
     Look(oneshot::Sender<Result<Module, Outcome>>),

@@ -462,7 +462,6 @@ fn whole_because(
     }
 }
 
-/// Returns the parts to share, depending on whether a proof was requested.
 fn sharing(
     scenario: &Scenario,
     start: &RunStart,

@@ -49,7 +49,6 @@ pub(crate) struct JudgedRun<'a> {
 }
 
 impl<'a> JudgedRun<'a> {
-    /// Converts a duration in the scaled run to full size.
     fn longer(&self, time: Picoseconds) -> Picoseconds {
         Picoseconds(time.0.saturating_mul(self.scale))
     }

@@ -129,7 +129,6 @@ pub(crate) struct Run<'a> {
     control: Vec<Box<dyn ControlPlane + 'a>>,
     time_limit: SimTime,
     packet_limit: u64,
-    /// The number of delivered packets, and the time when it last changed.
     still: (u64, SimTime),
     looker: Option<Looker>,
     /// An upper bound on timeouts without backoff or long queues.

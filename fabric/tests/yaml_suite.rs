@@ -52,7 +52,6 @@ fn suite() -> Option<BTreeMap<String, Case>> {
     Some(files.flat_map(|file: PathBuf| cases(&std::fs::read_to_string(file).unwrap())).collect())
 }
 
-/// A file of the suite is a JavaScript module that exports one JSON value.
 fn cases(module: &str) -> Vec<(String, Case)> {
     let Some((_, value)) = module.split_once("export default {") else { return Vec::new() };
     let group: Group = serde_json::from_str(&format!("{{{value}")).unwrap();

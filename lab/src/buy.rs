@@ -159,7 +159,6 @@ fn take_step(
     Ok(StepTaken { from: file.to_owned(), model: steps.model.clone(), gpus: step.gpus })
 }
 
-/// Reports a network that cannot be built, at the place in the file that describes it.
 fn placed(error: BuyError, question: &Question, file: &Path, bytes: &[u8]) -> anyhow::Error {
     let BuyError::Network(name, why) = &error else { return error.into() };
     let is_it = |other: &Candidate| other.network.as_ref().is_some_and(|one| one.name() == *name);

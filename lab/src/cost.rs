@@ -20,7 +20,6 @@ use lightloom::result::ResultArguments;
 use lightloom::shipped;
 use lightloom::table::TextTable;
 
-/// Shares of faulty nodes in the table of aggregate costs.
 const FAULT_RATIOS: [f64; 7] = [0.0, 0.01, 0.02, 0.03, 0.05, 0.07, 0.10];
 const SNAPSHOTS: u64 = 200;
 
@@ -153,7 +152,6 @@ pub(crate) fn prices(path: Option<&Path>, inputs: &mut Inputs) -> anyhow::Result
     list.ok_or(InputRefused.into())
 }
 
-/// Computes the waste of every design that has one, and from it the cost per usable GPU.
 fn usable(
     arguments: &Arguments,
     cluster: Cluster,

@@ -44,7 +44,6 @@ pub(crate) struct Arguments {
     size: cluster::Size,
 }
 
-/// The demonstration's input files: name in the folder, and contents.
 const FILES: [(&str, &str); 5] = [
     ("topologies/ring-2880.yaml", shipped::RING_2880),
     ("topologies/scenarios/node-fault.yaml", shipped::NODE_FAULT),

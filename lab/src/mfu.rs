@@ -201,7 +201,6 @@ pub(crate) fn run(arguments: &Arguments) -> anyhow::Result<VerbOutcome> {
     Ok(if is_good { VerbOutcome::Good } else { VerbOutcome::Bad })
 }
 
-/// Runs the step of each row packet by packet. Returns whether every step could be run.
 fn add_packets(
     rows: &mut [Row<PacketStep>],
     found: &[(u64, &Network, Found)],
@@ -230,11 +229,8 @@ fn add_goodput(
     Ok(())
 }
 
-/// Reads a card from a file's name and contents, or returns the mistakes in it.
 pub(crate) type Reader<T> = fn(&str, &[u8]) -> (Option<T>, Vec<Diagnostic>);
 
-/// Returns the shipped card with a given name, or reads it from a file. The file is recorded as an
-/// input, and its mistakes are printed.
 pub(crate) fn card<T, E: std::error::Error + Send + Sync + 'static>(
     (role, name): (&str, &str),
     shipped: fn(&str) -> Result<T, E>,

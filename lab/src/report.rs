@@ -138,7 +138,6 @@ fn form(arguments: &Arguments) -> anyhow::Result<RenderForm> {
     }
 }
 
-/// Renders a page about a fabric, a plan or a cluster size.
 fn rings_page(arguments: &Arguments, inputs: &Inputs, form: RenderForm) -> anyhow::Result<String> {
     let seed = Seed(arguments.seed);
     let fabric = inputs.fabric.as_ref().map(|(_, fabric)| fabric);

@@ -61,7 +61,6 @@ pub struct ExportFormat {
     pub about: &'static str,
     /// How plans without optical switches are exported.
     pub ring: RingWriter,
-    /// How plans of a reconfigurable fat-tree are exported.
     pub fat_tree: FatTreeWriter,
 }
 

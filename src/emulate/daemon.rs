@@ -12,7 +12,6 @@ use crate::table::TextTable;
 
 const BAR: f64 = 40.0;
 
-/// Returns one line per stage between a fault and the first packet.
 pub(super) fn stages(stages: &[Stage]) -> String {
     let Some(longest) = stages.iter().map(|stage| stage.took).max() else { return String::new() };
     let mut table = TextTable::new(["stage", "took", "", "ended at"]);

@@ -28,7 +28,6 @@ fn of_step(name: &str) -> String {
     format!("name: {name:?}\non: {{fabric: {name:?}}}\nphases: {{}}\n")
 }
 
-/// Converts an error in a generated scenario to an error about its fabric.
 fn without_place(mistake: Diagnostic, fabric: &str) -> Diagnostic {
     const HELP: &str = "`emulate` with a fabric file runs the `step:` of its jobs once as planned; \
         for rings, other traffic and faults write a scenario with `on: {fabric: FILE}`";
@@ -55,7 +54,6 @@ fn read_plan(path: &Path, inputs: &mut Inputs) -> Result<Arc<Plan>, Box<Diagnost
 }
 
 impl ScenarioSource {
-    /// Returns all errors in a fault file that this scenario could reference.
     pub fn check_faults(&self, file: &str, bytes: &[u8]) -> Vec<Diagnostic> {
         self.scenario.check_faults(file, bytes)
     }
@@ -140,8 +138,6 @@ impl ScenarioSource {
         scenario::file::load_for(purpose, &file, bytes, &mut beside)
     }
 
-    /// Returns the scenario with this seed, which also decides which trace server each node
-    /// represents.
     pub(super) fn under(&self, seed: Seed) -> Scenario {
         Scenario { seed, ..self.scenario.clone() }
     }

@@ -50,7 +50,6 @@ pub(super) fn run(
     show(&sweep, &arguments.result)
 }
 
-/// Prints a sweep. The outcome tells whether it passed.
 pub fn show(sweep: &Sweep, result: &ResultArguments) -> anyhow::Result<VerbOutcome> {
     result.show(sweep, "runs", || describe(sweep))?;
     Ok(if sweep.passed() { VerbOutcome::Good } else { VerbOutcome::Bad })

@@ -253,7 +253,6 @@ fn links(result: &Run) -> String {
     table.to_string()
 }
 
-/// Returns one line per workload of the scenario, over all groups and repetitions.
 fn workloads(result: &Run) -> String {
     if result.workloads.is_empty() {
         return String::new();

@@ -13,7 +13,6 @@ pub(super) struct Against {
     file: String,
     digest: String,
     faults: Vec<String>,
-    /// Whether the other plan was made for the same fabric file.
     same_fabric: bool,
     same_plan: bool,
     metrics: Metrics,

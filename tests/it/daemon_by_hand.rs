@@ -65,7 +65,6 @@ fn typed(commands: &str, folder: &Path, within: Duration) -> String {
     shown
 }
 
-/// Copies a user's starting files, with the state in another folder.
 fn copy(from: &Path, to: &Path, state: &str) {
     std::fs::create_dir_all(to).unwrap();
     for entry in std::fs::read_dir(from).unwrap().map(Result::unwrap) {
@@ -79,7 +78,6 @@ fn copy(from: &Path, to: &Path, state: &str) {
     }
 }
 
-/// Returns the cause and outcome of each transaction, oldest first, from the last JSON output.
 fn transactions(shown: &str) -> Vec<(String, String)> {
     let start = shown.rfind("\n[\n").expect("the journal is shown as JSON");
     let end = start + shown[start..].find("\n]").unwrap() + 2;
@@ -354,7 +352,6 @@ fn look(name: &str) -> String {
     )
 }
 
-/// Returns the page rendered under that name; its screenshot is kept for inspection.
 fn looked(folder: &Path, name: &str) -> String {
     let file = |end: &str| folder.join("lightloom").join(format!("{name}.{end}"));
     let pictures = Path::new(env!("CARGO_TARGET_TMPDIR")).join("page");

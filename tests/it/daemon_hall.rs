@@ -56,7 +56,6 @@ impl Hall {
         Self::open_with(|_| String::new())
     }
 
-    /// Starts the hall with additional lines in each daemon's file.
     pub(crate) fn open_with(more: impl FnOnce(&Path) -> String) -> Option<Self> {
         let folder = tempfile::tempdir().unwrap();
         let more = more(folder.path());

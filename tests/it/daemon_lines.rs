@@ -74,7 +74,6 @@ struct End {
     bytes: usize,
 }
 
-/// A controller, one device task and one emulated device with a common clock.
 struct Bench<E> {
     controller: Controller,
     tender: Tender,
@@ -117,7 +116,6 @@ impl<E: EmulatedDevice> Bench<E> {
         }
     }
 
-    /// Executes the actions of the device task until it has no more at this instant.
     fn act(&mut self, does: Vec<Does>) {
         let mut does = VecDeque::from(does);
         while let Some(one) = does.pop_front() {
@@ -241,7 +239,6 @@ impl<E: EmulatedDevice> Bench<E> {
         End { result, took, bytes }
     }
 
-    /// The light matches the ledger, or the device is listed as differing.
     fn check_at_rest(&self) {
         let name = DeviceName::from(NAME);
         let (ledger, seen) = (self.controller.ledger(), &self.controller.devices()[&name]);

@@ -14,7 +14,6 @@ use tokio::net::UnixListener;
 
 const NODES: u32 = 16;
 
-/// The daemon behind its socket, on a ring with an applied plan, and its devices.
 struct House {
     rig: Rig,
     modules: Modules,

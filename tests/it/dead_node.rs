@@ -29,7 +29,6 @@ enum Known {
 
 #[derive(Default)]
 struct Took {
-    /// Until the policy has detected the failure and the bypass plan is made and verified.
     detected: Times,
     /// Until the first light moves: the journal, and arming if needed.
     begun: Times,
@@ -151,7 +150,6 @@ fn life(nodes: u32, known: Known, kills: u32, first: u32) -> Took {
     took
 }
 
-/// Waits until a change around both bundles of the node has completed.
 async fn bypassed(rig: &mut Rig, node: NodeId) -> Vec<Part> {
     let both = move |runtime: &Runtime| {
         let faults =
@@ -220,7 +218,6 @@ fn bypasses_a_failed_node_among_128_modules() {
     deaths(64, Known::Pushed, kills()).show("128 modules that report lost light");
 }
 
-/// Processor use of an idle daemon, by poll interval of modules that report loss of light.
 #[test]
 #[ignore = "takes 1,440 ptys and measures time"]
 fn measures_an_idle_daemon_with_1440_modules() {

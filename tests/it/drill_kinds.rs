@@ -12,7 +12,6 @@ use crate::programs;
 const PAGE: &str = include_str!("../../docs/cost-of-failures.md");
 const DRILL: &str = include_str!("../../topologies/scenarios/drill.yaml");
 
-/// A table row: its faults as in a scenario, the kind, and the figures as shown.
 struct Row {
     faults: String,
     kind: String,

@@ -269,7 +269,6 @@ fn read_at(runtime: &Runtime) -> lightloom_control::state::Micros {
     runtime.control.controller().devices()[&DeviceName::from("ocs0")].read_at
 }
 
-/// A ring with automatic bypasses, whose journal is on such a disk.
 async fn on_a_ring(folder: &Path, plan: &Plan) -> Rig {
     let file = format!(
         "policies: {{on_fault: bypass, heartbeat: 20s, poll_every: 200ms}}\nmodules:\n\

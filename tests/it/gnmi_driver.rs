@@ -23,7 +23,6 @@ fn list(more: &str) -> String {
     format!("switches:\n  - {{name: ocs0, ingress: 4, egress: 4, boot: 0ms, {more}}}\n")
 }
 
-/// Returns the driver that a daemon file creates for a switch, or the errors of its check.
 fn driver(at: &str, more: &str) -> Result<Alone, String> {
     let yaml = format!(
         "state_dir: x\ndevices:\n- {{name: ocs0, driver: {{gnmi: {{tcp: '{at}', {more}}}}}}}\n"

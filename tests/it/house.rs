@@ -10,7 +10,6 @@ use std::collections::BTreeSet;
 use std::fs;
 use std::path::{Path, PathBuf};
 
-/// A crate, its folder and the workspace crates that it may use.
 struct Room {
     name: &'static str,
     folder: &'static str,
@@ -294,7 +293,6 @@ fn only_one_loop_polls_engine_events() {
     assert_eq!(loops, ["emulator/src/run.rs"]);
 }
 
-/// Ignored tests that print a table for a page but check nothing.
 const PRINTED: &[&str] = &["twin/tests/it/agrees.rs", "twin/tests/it/policy.rs"];
 
 /// If the test that retypes a page is ignored, nobody notices that the page is stale. Long tests

@@ -147,7 +147,6 @@ impl Store {
     }
 }
 
-/// Starts a server that runs until the test ends.
 fn serve(store: Arc<Mutex<Store>>) -> SocketAddr {
     let listener = TcpListener::bind("127.0.0.1:0").unwrap();
     let address = listener.local_addr().unwrap();

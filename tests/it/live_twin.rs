@@ -63,7 +63,6 @@ impl Twin {
 
 struct Death<'a> {
     node: &'a str,
-    /// A node, and how many logged steps precede the failure.
     watched: (&'a str, usize),
 }
 

@@ -68,8 +68,6 @@ fn impossible_mapping_names_the_constraint_and_the_nearest_valid_one() {
     assert!(text.contains(expected), "{text}");
 }
 
-/// The message for a violated constraint names the constraint, the excess, and the nearest valid
-/// value.
 #[test]
 fn every_constraint_has_its_message() {
     for (line, expected) in [

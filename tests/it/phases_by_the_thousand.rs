@@ -67,7 +67,6 @@ fn ask(rig: &Rig, number: usize, phase: &str) -> Value {
     }
 }
 
-/// Checks with raw clients that every switch carries this phase.
 fn must_be_lit(rig: &Rig, plan: &Value, phase: &str, when: &str) {
     for ocs in 0..SWITCHES {
         let (found, wanted) = (rig.lit(ocs), expected(plan, phase, ocs));

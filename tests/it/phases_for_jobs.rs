@@ -147,7 +147,6 @@ fn phase_requested_ahead_starts_in_time() {
     assert!(at < wanted + late, "acknowledged after {at:?}: {status}");
 }
 
-/// A daemon killed during a phase completes it and then serves the next one.
 #[test]
 fn phase_requested_during_a_change_follows_it() {
     let rig = Rig::start(Third::Tl1).unwrap();

@@ -24,7 +24,6 @@ const WIDTHS: [u32; 2] = [1280, 390];
 const MOST_BYTES: usize = 300_000;
 const MOST_WORDS: usize = 25;
 const DESIGNS: &str = "khop:2,nvl:36,nvl:72,nvl:576,tpuv4,sip-ring,big-switch";
-/// Elements of every page about a ring with faults.
 const REQUIRED: [&str; 13] = [
     "summary",
     "nodes",
@@ -65,7 +64,6 @@ fn refusal(arguments: &[&str], status: i32) -> String {
     String::from_utf8(run.stderr).unwrap()
 }
 
-/// Checks the first screen, and both widths and themes for findings.
 fn assert_good(html: &str, required: &[&str], name: &str) {
     assert!(html.len() <= MOST_BYTES, "{name}: {} bytes", html.len());
     let verdict = verdict(html);

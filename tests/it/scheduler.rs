@@ -119,7 +119,6 @@ impl Cluster {
         String::from_utf8_lossy(&output.stdout).into_owned()
     }
 
-    /// Returns when the daemon detected the node's failure, in the format of slurmctld's log.
     fn known_since(&self, node: u32) -> String {
         let status: Value =
             serde_json::from_str(&self.shown("lightloom ctl status --format json")).unwrap();

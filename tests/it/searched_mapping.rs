@@ -33,7 +33,6 @@ fn json(folder: &Path, file: &str) -> Value {
     serde_json::from_slice(&text).expect("JSON")
 }
 
-/// The printed keys that keep a mapping yield the same groups, ranks and phases.
 #[test]
 fn printed_mapping_gives_the_same_plan() {
     let folder = folder_of(SEARCH);

@@ -339,7 +339,6 @@ fn certificates(folder: &Path, names: [&str; 2]) -> String {
     sha256
 }
 
-/// Three daemons on separate machines have no common socket.
 #[test]
 fn ctl_finds_the_leader_over_the_network() {
     let mut hall = Hall::open_with(|folder| {

@@ -33,7 +33,6 @@ pub(crate) fn of_end(nodes: u32) -> Picoseconds {
     Picoseconds(COST.per_end_and_node.get() * u64::from(nodes))
 }
 
-/// Draws how late the operating system schedules the daemon.
 pub(crate) fn late(draws: &mut Stream) -> Picoseconds {
     Picoseconds(draws.random_range(0..=COST.jitter.get()))
 }

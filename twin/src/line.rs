@@ -12,7 +12,6 @@ use crate::setup::Installed;
 /// Bits per byte: a start bit, eight data bits and a stop bit.
 const BITS: u64 = 10;
 
-/// A device, its line, and the daemon's task at the other end of the line.
 pub(crate) struct TwinDevice {
     pub(crate) installed: Installed,
     pub(crate) slot: RackSlot,

@@ -39,7 +39,6 @@ enum WorldEvent {
     Tend(usize),
     Turn,
     Rests(usize),
-    /// A job's phase request arrives at the daemon.
     Asks(u64),
     /// A command, with the number of daemon starts before it.
     Command(u64, TaskCommand),

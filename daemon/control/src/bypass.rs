@@ -354,7 +354,6 @@ mod tests {
         }
     }
 
-    /// A pod with rings of transceivers, and with optical switches between the leaves.
     const POD: &str = "kind: fabric\nversion: 2\nname: pod\nhbd: {khop: {nodes: 16, gpus_per_node: 4, k: 2}}\ndcn:\n  reconfigurable_fat_tree: \
         {leaves: 8, gpus_per_leaf: 8, circuit_rate: 400Gbps, electrical: {rate_per_leaf: 800Gbps, oversubscription: 4}, \
         banks: [{name: core, switches: 2, ports_per_switch: 32, ports_per_leaf: 4}], timing: {switching: 10ms}}\n\

@@ -225,7 +225,6 @@ pub struct Seen {
     pub observed: Option<Observation>,
     pub read_at: Micros,
     pub down_since: Micros,
-    /// When it last answered; initially the start of the daemon.
     silent_since: Micros,
     pub trouble: Option<Trouble>,
     pub drift: Vec<Drift>,
@@ -233,7 +232,6 @@ pub struct Seen {
     named_at: Micros,
     /// The other end of a fibre misses light, so the next reading asks for the neighbours.
     missed_opposite: bool,
-    /// Its positions at the last reading, kept while it is down.
     stood: Option<Positions>,
     stands_since: Micros,
     /// Slots at their position that receive no light although the far end should send some.

@@ -79,9 +79,7 @@ pub enum Culprit {
     Transceiver(DeviceName),
     /// A lane of a module, counted from 0, for sending or receiving.
     Lane(DeviceName, usize),
-    /// The fibre at this module, up to the next module or switch.
     Fibre(DeviceName, DeviceName),
-    /// The connector of a fibre at this module or, with a slot, at this port of a switch.
     Connector(DeviceName),
     SwitchPort(DeviceName, Slot),
 }

@@ -373,7 +373,6 @@ pub fn read_all<R: DeserializeOwned>(bytes: &[u8]) -> (Vec<R>, usize, Option<Dam
 #[derive(Debug)]
 pub struct ReadBack<R> {
     pub records: Vec<R>,
-    /// Damage other than a torn tail.
     pub damage: Option<Damage>,
     /// The first line that is keyed, from 1.
     pub keyed_from: Option<u64>,

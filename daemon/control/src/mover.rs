@@ -85,7 +85,6 @@ impl Default for Limits {
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Promise {
-    /// The longest time from a fire to its outcome.
     pub commit: Micros,
     /// The time from light on its new path until its power is reliable.
     pub settle: Micros,

@@ -131,7 +131,6 @@ pub enum TxnResult {
     Committed,
     RolledBack,
     Aborted,
-    /// Some devices are at the listed positions and need an operator.
     Partial,
 }
 

@@ -264,7 +264,6 @@ pub enum Sharing {
     /// Only one slot at a time holds a position, as on an optical switch. Removals precede
     /// additions.
     Exclusive,
-    /// Each slot has separate positions, as with a transceiver or a nexthop group.
     Independent,
 }
 

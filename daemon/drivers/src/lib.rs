@@ -41,7 +41,6 @@ pub struct Request {
     pub number: u32,
 }
 
-/// Kinds of replies, over all dialects.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Awaits {
     Identity,

@@ -17,7 +17,6 @@ use crate::http;
 
 /// Time limit for one member, before the client tries the next one.
 const ANSWER_WITHIN: Duration = Duration::from_millis(1_000);
-/// Size limit of an answer, which may be a page of journal chunks.
 const ANSWER_BYTES_MAX: u64 = 64 << 20;
 
 #[derive(Debug, thiserror::Error)]

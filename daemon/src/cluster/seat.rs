@@ -195,7 +195,6 @@ enum ElectionTurn {
     },
 }
 
-/// Both keys are attached to one lease that is kept between attempts.
 fn turn(
     etcd: &Etcd,
     file: &EtcdFile,

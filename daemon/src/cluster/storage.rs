@@ -51,7 +51,6 @@ impl JournalTail {
         self.put.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    /// Checks the journal with one request, regardless of its length.
     pub(super) fn look(&self, etcd: &Etcd) -> Result<(), EtcdError> {
         let Some(put) = self.known().clone() else { return Ok(()) };
         let as_put = [is(&put.head.0, put.head.1.as_bytes()), put_in(&put.end.0, put.end.1)];

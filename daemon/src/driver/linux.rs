@@ -28,7 +28,6 @@ const HANDLE: u32 = 0x4c4c_0000;
 /// A separate metric avoids conflicts with routes of others.
 const METRIC: u32 = 17_700;
 const AF_INET: u8 = 2;
-/// The position of a group whose members match no alternative.
 const ELSEWHERE: Position = Position(u32::MAX);
 
 pub struct Linux {

@@ -11,7 +11,6 @@ use lightloom_control::state::Micros;
 
 const MEND_EVERY: Micros = Micros::from_secs(1);
 
-/// Interval between writes of the counts of unlisted refusals.
 const COUNT_EVERY: Micros = Micros::from_secs(10);
 
 impl Runtime {

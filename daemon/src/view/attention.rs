@@ -217,7 +217,6 @@ fn undo(known: &Knowledge<'_>, device: &DeviceName) -> Option<String> {
     moves.then(|| format!("lightloom ctl rollback {txn} --cut-light"))
 }
 
-/// Returns the remedy for drifted devices. Restoring owned light is suggested first.
 pub(super) fn drifted_next(known: &Knowledge<'_>, drifted: &[DeviceName]) -> Option<String> {
     drifted.first()?;
     if let Some(first) = decide_first(known) {

@@ -84,7 +84,6 @@ fn keys(url: &str) -> Option<Vec<String>> {
 const HOW: [&str; 6] =
     ["deleted", "changed", "head deleted", "head changed", "last deleted", "last cut"];
 
-/// Returns one kind of damage in an ordinary run, and all of them in a nightly run.
 fn how_often() -> &'static [&'static str] {
     &HOW[..cases(1, HOW.len())]
 }

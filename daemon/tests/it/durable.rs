@@ -206,7 +206,6 @@ fn power_loss_at_any_file_operation_loses_no_acknowledged_change() {
     );
 }
 
-/// Each unsynced page, length and name change may independently survive or be lost.
 #[test]
 fn any_subset_of_unsynced_pages_loses_no_acknowledged_change() {
     let whole = Disk::bare();

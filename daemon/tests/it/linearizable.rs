@@ -127,7 +127,6 @@ impl<'a> Client<'a> {
         Some((version, pending))
     }
 
-    /// Makes a change, perhaps sent twice, and waits for its end.
     fn change(&mut self, version: u64) {
         let id = self.ids.fetch_add(1, Ordering::Relaxed);
         let confirm = self.below(3) == 0;

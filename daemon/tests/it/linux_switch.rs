@@ -137,7 +137,6 @@ fn ip(arguments: &[&str]) -> Value {
     if text.trim().is_empty() { json!([]) } else { serde_json::from_str(&text).unwrap() }
 }
 
-/// Creates a nexthop and a route as another routing daemon would.
 fn foreign_objects() {
     // A blackhole route needs the loopback device.
     run("ip", &["link", "set", "lo", "up"]);

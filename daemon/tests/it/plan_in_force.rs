@@ -47,7 +47,6 @@ fn step() -> impl Strategy<Value = Step> {
     ]
 }
 
-/// The shipping controller over devices that obey immediately.
 struct Bench {
     controller: Controller,
     now: Now,

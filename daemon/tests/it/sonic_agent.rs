@@ -61,7 +61,6 @@ impl Raw {
 
 #[derive(Clone, Copy)]
 struct Kind {
-    /// From CONFIG_DB to the first row in STATE_DB.
     delay: Duration,
     /// From that row to `tuned`.
     tunes: Duration,
@@ -193,7 +192,6 @@ async fn bring(driver: &mut Alone, goal: &[(u32, u32)], within_ms: u64) -> StepE
     }
 }
 
-/// Waits until the agent has nothing more to do.
 async fn rest() {
     tokio::time::sleep(Duration::from_millis(500)).await;
 }

@@ -27,7 +27,6 @@ use crate::world::device::Faults;
 use crate::world::ring::{SLOT, plan_around, ring};
 
 const NODES: u32 = 8;
-/// The time to read every module and end every change.
 const SETTLED: Micros = Micros::from_secs(15);
 /// Devices stay without power until it is restored.
 const LONG: Micros = Micros::from_secs(1_000_000);
@@ -100,7 +99,6 @@ impl Week {
         self.world.run_for(SETTLED);
     }
 
-    /// Sets modules one by one as a person does; some may fail.
     fn single_circuits(&mut self, faults: Option<Faults>) {
         let mut target = BTreeMap::new();
         for _ in 0..self.rng.random_range(1..4) {
@@ -230,7 +228,6 @@ impl Week {
         }
     }
 
-    /// Returns how many circuits and ring loopbacks of the plan are up, and their number.
     fn up(&self, oracle: &Oracle) -> (usize, usize) {
         let Some(plan) = self.world.control().unwrap().plan() else { return (0, 0) };
         let plan = serde_json::to_value(plan).unwrap();
@@ -257,7 +254,6 @@ impl Week {
 
 struct Oracle {
     stated: BTreeMap<String, u32>,
-    /// Devices whose position differs from the plan's, or from the last set or adopted one.
     differing: BTreeSet<String>,
     is_planned: bool,
     is_waiting: bool,

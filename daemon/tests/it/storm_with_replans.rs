@@ -160,7 +160,6 @@ impl Ring {
         }
     }
 
-    /// Returns whether a working module looks into a fibre of a dead module of this node.
     fn is_missed(&self, node: NodeId) -> bool {
         let own = self.dead.keys().filter(|device| {
             device.as_str().parse::<BundleId>().is_ok_and(|bundle| bundle.node == node)
@@ -409,7 +408,6 @@ fn pick(ring: &Ring, rng: &mut Stream) -> Part {
     }
 }
 
-/// Reports parts as repaired, as an operator does, by the plan's names.
 fn repair(ring: &mut Ring) {
     let broken = ring.control.broken();
     let parts: Vec<Part> = broken.keys().map(|name| name.parse().unwrap()).collect();

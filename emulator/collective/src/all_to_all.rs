@@ -34,7 +34,6 @@ pub enum Exchange {
     Binary,
 }
 
-/// The action of every rank in one step.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Shift {
     /// Distance to the partner: added to the rank, or XORed ([`Exchange::Binary`]).

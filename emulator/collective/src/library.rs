@@ -109,10 +109,8 @@ impl Shape {
 #[serde(rename_all = "kebab-case")]
 pub enum Algorithm {
     Ring,
-    /// Two binary trees over domains, with a chain inside each.
     Tree,
     Nvls,
-    /// NVLS inside domains, two binary trees between domains.
     NvlsTree,
     /// NVLS inside domains, with additions in the network's switches between domains.
     Sharp,
@@ -167,7 +165,6 @@ impl Pace {
 pub struct Site {
     pub generation: Generation,
     pub ranks: u64,
-    /// Number of domains, which all have the same number of ranks.
     pub domains: u64,
     /// Topology of a domain; only a switch adds and copies.
     pub shape: Shape,
@@ -184,7 +181,6 @@ pub struct Site {
 #[derive(Clone, Copy, Debug)]
 pub struct Hops {
     pub ranks: u64,
-    /// Number of domains. All have the same number of ranks.
     pub domains: u64,
     pub steps: [f64; 2],
     /// Send rates of a rank in bytes per second.
@@ -329,7 +325,6 @@ impl Site {
         }
     }
 
-    /// Returns the share of the cards' rate that rings or all-to-alls achieve.
     #[must_use]
     pub fn card_share(kind: CollectiveKind) -> f64 {
         if kind == CollectiveKind::AllToAll { PAIRWISE_SHARES[1] } else { CARD_SHARES[0] }
@@ -416,7 +411,6 @@ impl Site {
         if self.domains == 2 { 1.0 } else { 2.0 }
     }
 
-    /// Returns the time that a double tree's messages take when sent in chunks.
     fn in_trees(&self, bytes: f64, chunk: f64, rate: f64, step: f64) -> f64 {
         let passed = step + chunk / CHANNEL_RATE;
         let seconds = bytes / rate;

@@ -35,7 +35,6 @@ impl Directions {
     }
 }
 
-/// A collective around a ring, from each rank to the next.
 #[derive(Clone, Copy, Debug)]
 pub struct Ring {
     pub kind: CollectiveKind,
@@ -45,7 +44,6 @@ pub struct Ring {
 }
 
 impl Ring {
-    /// Returns the number of messages that each rank sends per direction.
     fn steps(&self) -> u32 {
         let once = self.ranks as u32 - 1;
         if self.kind == CollectiveKind::AllReduce { 2 * once } else { once }
@@ -126,6 +124,5 @@ impl Ring {
 
 pub(crate) struct Laid {
     pub(crate) form: TimeForm,
-    /// For each position in the ring, the sendings that end there.
     pub(crate) into: Vec<Vec<usize>>,
 }

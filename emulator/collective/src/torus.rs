@@ -29,7 +29,6 @@ pub struct TorusAllReduce {
 struct ShareProgress {
     size: Bytes,
     stages: Vec<TimeForm>,
-    /// For each rank, the sendings that deliver the data for its next stage.
     into: Vec<Vec<usize>>,
 }
 

@@ -22,7 +22,6 @@ use super::{CollectiveError, CollectiveKind, part_of};
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum TreeOperation {
     AllReduce,
-    /// All-reduce over two trees, with half of the data each.
     DoubleAllReduce,
     Broadcast,
 }

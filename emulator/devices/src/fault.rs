@@ -34,7 +34,6 @@ pub enum DeviceFault {
     HalfOpen,
     /// The device has no power: it does not answer and sends no light.
     Dead,
-    /// The fibre of this external path is unplugged: no light in either direction.
     Unplug(u8),
     /// No light arrives from the fibre of this external path; it still carries light away.
     Dark(u8),
@@ -54,11 +53,8 @@ pub enum DeviceFault {
     /// disconnected. It continues to execute other clients' commands. Affects only one change.
     Defer(Picoseconds),
     Reboot,
-    /// The switch's software restarts immediately. Its light is unaffected.
     WarmRestart,
-    /// The device restarts in the middle of the next change.
     RebootInCommit,
-    /// The device silently violates this rule of the protocol.
     Misbehave(Misbehaviour),
     Clear,
 }
@@ -180,7 +176,6 @@ pub(crate) struct LightFaults {
 }
 
 impl LightFaults {
-    /// Applies a fault that affects light, and ignores other faults.
     pub(crate) fn apply(&mut self, fault: DeviceFault) {
         match fault {
             DeviceFault::Dead => self.dead = true,

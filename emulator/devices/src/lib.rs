@@ -47,11 +47,9 @@ pub struct Line(pub u32);
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub enum Port {
-    /// The framed serial protocol of docs/firmware-api.md.
     Frames,
     /// SCPI over TCP, for one client at a time. Answers end with a line feed.
     Scpi,
-    /// SCPI over a serial line. Answers end with a carriage return.
     ScpiSerial,
     /// TL1 over TCP.
     Tl1,

@@ -12,7 +12,6 @@ pub enum Family {
     Scpi,
     /// Polatis-style switches, over TL1.
     Tl1,
-    /// Transceivers with an integrated switch, over their serial line.
     Module,
 }
 

@@ -87,7 +87,6 @@ impl Optics {
         }
     }
 
-    /// Returns whether the module has power and its lasers are on.
     #[must_use]
     pub const fn shines(&self) -> bool {
         self.transmitters != 0 && !self.faults.dead

@@ -528,7 +528,6 @@ fn timespec(picoseconds: u64) -> Timespec {
     }
 }
 
-/// Creates the link of a device, replacing one of an earlier run.
 fn link(folder: &Path, name: &str, target: &Path) -> io::Result<String> {
     let path = folder.join(name.replace('/', "-"));
     remove_if_present(&path, |kind| kind.is_symlink())?;

@@ -291,7 +291,6 @@ impl OpticalSwitch {
         }
     }
 
-    /// Drops all connections and pending commands. Light stays.
     fn reboot(&mut self, now: SimTime, out: &mut Vec<Output>) {
         self.queue.clear();
         self.deferred.clear();

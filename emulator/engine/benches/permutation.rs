@@ -171,7 +171,6 @@ fn permutation(hosts: usize) -> Vec<usize> {
     to
 }
 
-/// Processor time of all threads of this process so far.
 fn cpu_seconds() -> f64 {
     let tasks = std::fs::read_dir("/proc/self/task").expect("Linux");
     let nanoseconds: u64 = tasks

@@ -84,7 +84,6 @@ fn name(substrate: &Substrate, places: &[u32]) -> String {
 
 struct Usable<'a> {
     substrate: &'a Substrate,
-    /// The distance of each vertex to the nearest host, in links.
     tiers: Vec<u32>,
 }
 
@@ -132,7 +131,6 @@ impl<'a> Usable<'a> {
         (0..highest.unwrap_or(0)).flat_map(below).collect()
     }
 
-    /// Returns the connected sets of vertices in the selected tiers.
     fn together(&self, is_in: impl Fn(u32) -> bool) -> Vec<Vec<VertexId>> {
         let mut seen = vec![false; self.tiers.len()];
         let mut sets = Vec::new();

@@ -224,7 +224,6 @@ fn no_workload(name: &str) -> Found {
     (false, format!("the run has no workload `{name}`"), None)
 }
 
-/// Returns whether full queues dropped no packets, or none with the given priority.
 fn no_drops(outcome: &Outcome, priority: Option<u8>) -> Found {
     let (drops, of) = match priority {
         None => (outcome.head.packets.dropped, String::new()),

@@ -203,7 +203,6 @@ fn by_hits(ran: &JudgedRun<'_>, moved: &[Option<SimTime>]) -> Vec<BTreeSet<usize
     affected
 }
 
-/// Returns one result for each collective within a group and for each collective between groups.
 pub(super) fn workloads(ran: &JudgedRun<'_>) -> Vec<WorkloadResult> {
     let (log, baseline) = (ran.log, ran.baseline);
     let mut results = Vec::new();

@@ -10,7 +10,6 @@ use lightloom_units::{Bytes, Picoseconds, SimTime};
 use super::JudgedRun;
 use crate::outcome::{LinkClass, LinkResult, QueueFigures, QueueResult, QueueRow};
 
-/// Number of links listed individually in each class.
 const BUSIEST: usize = 10;
 
 /// Returns a run's links by class, and the queues of all links combined. Classes without packets

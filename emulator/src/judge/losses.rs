@@ -69,7 +69,6 @@ fn took(step: &TrainStepLog) -> Option<i64> {
     Some(step.end?.since(step.start).0.cast_signed())
 }
 
-/// Returns the times of circuit transitions, exchange, computation and generation.
 fn undisturbed(why: &StepBreakdown) -> [i64; 4] {
     let exchange = why.exposed.iter().map(|time| time.0).sum();
     [why.transition.0, exchange, why.compute.0, why.generation.0].map(u64::cast_signed)

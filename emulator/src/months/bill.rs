@@ -361,7 +361,6 @@ fn result(
     }
 }
 
-/// Returns every cause that occurs in some month, with its figures over all months.
 fn bill(prepared: &Prepared, months: &[Month]) -> Vec<BillRow> {
     let causes: BTreeSet<Cause> =
         months.iter().flat_map(|month| month.lost.keys()).copied().collect();

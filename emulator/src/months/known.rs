@@ -56,7 +56,6 @@ fn read(loss: &RunLoss, stretch: f64) -> JobLossSample {
     JobLossSample { once, slower: stretched(loss.slower_ps) }
 }
 
-/// Returns every run for these jobs. On another fabric, parts have different indices.
 pub(super) fn runs(known: &KnownLosses, jobs: &[TrainedJob], from: &LossesFrom) -> Vec<CaseRun> {
     let run = |run: &KnownRun| {
         let of = |(job, stretch): (&TrainedJob, &f64)| {

@@ -45,7 +45,6 @@ impl Month {
         self.capacity - self.useful
     }
 
-    /// Returns the time in useful steps, including their slowdown.
     fn productive(&self) -> i128 {
         self.useful + self.lost.get(&Cause::SlowerSteps).copied().unwrap_or(0)
     }

@@ -112,7 +112,6 @@ impl Seats {
         self.left_out.retain(|(of, _), out| *of != job || out.vacant > 0);
     }
 
-    /// Counts the replicas of a job that are left out, and how many of these lack nodes.
     pub(super) fn left_out(&self, job: usize) -> (u32, u32) {
         let of = self.left_out.iter().filter(|((of, _), _)| *of == job);
         of.fold((0, 0), |(all, without), (_, out)| (all + 1, without + u32::from(out.vacant > 0)))

@@ -33,7 +33,6 @@ pub struct LossTable {
     rows: Vec<CaseKind>,
 }
 
-/// The runs for a kind of part with this number of nodes already out.
 #[derive(Clone, Debug)]
 struct CaseKind {
     part: AnyPart,

@@ -30,7 +30,6 @@ pub(crate) struct GroupMove {
     pub(crate) group: usize,
     /// The new members, or `None` if the group is lost.
     pub(crate) members: Option<Members>,
-    /// Whether the group is newly formed and takes up work.
     pub(crate) is_formed: bool,
     pub(crate) resumes: SimTime,
 }
@@ -39,13 +38,11 @@ pub(crate) struct GroupMove {
 #[derive(Clone, Debug)]
 pub(crate) enum Notice {
     Groups(Vec<GroupMove>),
-    /// Flows that had no path may have one now.
     Routes,
     PhaseBegan {
         step: u32,
         phase: usize,
     },
-    /// The set of circuits that carry traffic may have changed.
     Circuits,
     ChangeBegan,
     ChangeEnded {
@@ -67,7 +64,6 @@ pub(crate) struct Context<'a> {
     pub(crate) active: Vec<bool>,
     pub(super) links: Links,
     pub(crate) circuits_up: Vec<CrossConnect>,
-    /// The number of active faults that keep the control plane down.
     pub(super) control_down: u32,
     pub(super) is_disturbed: bool,
     acts: Vec<(Owner, u64)>,
@@ -75,7 +71,6 @@ pub(crate) struct Context<'a> {
     owners: BTreeMap<BatchId, Owner>,
     notices: VecDeque<Notice>,
     free_flows: Vec<Range<u32>>,
-    /// Whether some flows of workloads have prescribed paths.
     pub(crate) has_fixed_flows: bool,
     pub(super) out_since: Vec<Option<SimTime>>,
     pub(super) out_of_service: Vec<(SimTime, SimTime)>,
@@ -210,7 +205,6 @@ impl<'a> Context<'a> {
         self.control_down > 0
     }
 
-    /// Returns the factor by which the control plane is currently slowed down.
     pub(crate) fn slowness(&self) -> u64 {
         let slower = |(event, active): (&FaultEvent, &bool)| match event.effect {
             Effect::Slower(times) if *active => Some(u64::from(times)),
@@ -224,7 +218,6 @@ impl<'a> Context<'a> {
         Picoseconds(delay.get() * self.slowness())
     }
 
-    /// Returns whether the repair of an active fault is pending or happens at this instant.
     pub(crate) fn repairs_come(&self) -> bool {
         let now = self.now();
         self.events.iter().any(|event| {

@@ -146,7 +146,6 @@ impl Context<'_> {
         }
     }
 
-    /// Returns whether the initial plan already avoids a fault.
     fn is_planned_around(&self, fault: usize) -> bool {
         !self.events[fault].planned().is_empty()
     }

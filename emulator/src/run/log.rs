@@ -24,16 +24,13 @@ use crate::stages::StageName;
 pub(crate) struct RunLog {
     pub(crate) ended: SimTime,
     pub(crate) stop: Option<Stop>,
-    /// Unfinished work when the run was stopped.
     pub(crate) waiting: Vec<Waiting>,
     pub(crate) faults: Vec<FaultLog>,
     pub(crate) groups: Vec<GroupLog>,
     pub(crate) between: Vec<Vec<StepLog>>,
-    /// Number of collectives in a job, with repetitions unrolled.
     pub(crate) program_length: usize,
     pub(crate) jobs: Vec<Job>,
     pub(crate) trained: Vec<TrainLog>,
-    /// How often times of idle rings were reused.
     pub(crate) rings: RingCounts,
     /// Phases of steps, in order.
     pub(crate) phases: Vec<PhaseLog>,

@@ -98,7 +98,6 @@ impl FaultEvent {
         parts.flat_map(|part| part.planned.iter().copied()).collect()
     }
 
-    /// Returns whether it has no effect until the part receives a command.
     pub(crate) fn is_latent(&self) -> bool {
         self.effect.needs_daemon() || self.effect == Effect::Stuck && !self.planned().is_empty()
     }

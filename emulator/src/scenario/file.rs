@@ -394,7 +394,6 @@ fn lower_switches(
     }
 }
 
-/// Returns whether phases or the steps of jobs are run.
 fn is_long(file: &ScenarioFile) -> bool {
     file.phases.is_some() || !file.train.is_empty()
 }

@@ -47,7 +47,6 @@ pub(crate) struct Outage {
     pub(crate) node: NodeId,
     pub(crate) at: SimTime,
     pub(crate) repaired_at: Option<SimTime>,
-    /// Whether the outage was already open at the start of the first day.
     pub(crate) from_start: bool,
 }
 

@@ -105,7 +105,6 @@ pub enum StartError {
     NothingRuns,
 }
 
-/// Returns a note about how many violations follow the first.
 fn others(violations: &[Violation]) -> String {
     match violations.len() {
         1 => String::new(),

@@ -21,7 +21,6 @@ use lightloom_units::{BitsPerSecond, Picoseconds};
 
 use super::{DCN, OPTICAL, PacketSwitches, both_ways};
 
-/// Assumed delay from a host's interface to its leaf, including the leaf's latency.
 const HOST_DELAY: Picoseconds = Picoseconds::from_nanos(500);
 /// Assumed delay from leaf to leaf through an optical switch, and from leaf to core. It consists of
 /// 100 m of fibre and a switch's latency.
@@ -37,12 +36,10 @@ pub(crate) struct LaneHop {
     pub(crate) lane: Lane,
 }
 
-/// The connection between two leaves that a flow takes.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub(crate) enum Lane {
     Circuit(CrossConnect),
     Core,
-    /// A cable from leaf to leaf, represented by the link from the lower leaf to the higher.
     Cable(LinkId),
 }
 

@@ -16,9 +16,7 @@ use super::{DCN, HBD, Substrate};
 pub struct Domains {
     ring_of: Vec<Option<u32>>,
     domain_of: Vec<Option<u32>>,
-    /// Delays of the cables of a step, inside a domain and between domains.
     pub(crate) cables: [Picoseconds; 2],
-    /// Whether rings are cables between neighbours.
     pub(crate) are_wired: bool,
     /// The fraction by which the first rank in an all-to-all receives more than its share (0.2 means 20 %).
     pub(crate) imbalance: f64,
@@ -107,7 +105,6 @@ fn link(cable: Cable, plane: Plane) -> LinkSpec {
     LinkSpec::new(cable.rate, cable.delay).in_plane(plane)
 }
 
-/// Adds a switch for each set of ranks, and a cable from each rank to it.
 fn join(builder: &mut NetworkBuilder, hosts: &[VertexId], sets: &[Vec<u32>], link: LinkSpec) {
     for ranks in sets {
         let switch = builder.add(VertexRole::Switch);

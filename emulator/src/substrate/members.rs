@@ -3,7 +3,6 @@
 
 use lightloom_engine::VertexId;
 
-/// The current members of a group, in the form that its collectives need.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) struct Members {
     pub(crate) job: u32,
@@ -11,7 +10,6 @@ pub(crate) struct Members {
     pub(crate) ring: Vec<VertexId>,
     /// The vertices along the group's light in order, including those that only pass it on.
     pub(crate) light: Vec<VertexId>,
-    /// Whether the last member is joined to the first.
     pub(crate) is_closed: bool,
     pub(crate) ranks: Vec<VertexId>,
 }

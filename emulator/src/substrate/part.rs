@@ -435,7 +435,6 @@ impl Substrate {
         Ok(NetworkPart { planned: vec![planned], ..part })
     }
 
-    /// Returns an optical switch that a controller commands, one of its ports, or a range of them.
     fn optical_part(&self, text: &str) -> Option<Result<NetworkPart, NoSuchPart>> {
         let network = self.circuits.as_ref()?.network();
         if let Some(leaf) = text.strip_suffix("/gpus").and_then(|leaf| leaf.parse::<LeafId>().ok())

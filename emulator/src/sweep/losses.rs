@@ -63,7 +63,6 @@ fn gpu_time(steps: &[JobStep]) -> u64 {
     late(steps).unwrap_or(0).saturating_mul(gpus)
 }
 
-/// Returns how much later a job's last step ended.
 fn late(steps: &[JobStep]) -> Option<u64> {
     let last = steps.last()?;
     Some(last.end?.0.saturating_sub(last.end_without_faults?.0))

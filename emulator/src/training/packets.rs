@@ -274,7 +274,6 @@ fn gcd(a: u32, b: u32) -> u32 {
     if b == 0 { a } else { gcd(b, a % b) }
 }
 
-/// Returns cables with data-sheet rates. Tasks have paces of their software.
 fn whole_links(network: &Network) -> [Cable; 2] {
     let link = |bytes_per_second: f64, seconds: f64| Cable {
         rate: BitsPerSecond((bytes_per_second * 8.0) as u64),
@@ -289,7 +288,6 @@ fn whole_links(network: &Network) -> [Cable; 2] {
     [domain, link(network.scale_out_rate, between / 2.0)]
 }
 
-/// Returns cables with the effective data rates and the delays of the formulas.
 fn links(network: &Network, efficiency: &Efficiency) -> [Cable; 2] {
     let transport = Transport::default();
     let data = transport.payload.0 as f64 / (transport.payload.0 + transport.header.0) as f64;

@@ -32,7 +32,6 @@ pub enum TaskWork {
         /// Size as defined in [`lightloom_collective`].
         bytes: Bytes,
     },
-    /// A collective on a ring over the data-centre network.
     Across {
         kind: CollectiveKind,
         ranks: Vec<u32>,
@@ -115,7 +114,6 @@ impl TaskPace {
         }
     }
 
-    /// Returns the delay of the packets in excess of these delays of the cables.
     #[must_use]
     pub fn lag(&self, cables: [Picoseconds; 2]) -> Picoseconds {
         let level = |at: usize| self.step[at].saturating_sub(cables[at]) * self.steps[at].into();
@@ -277,7 +275,6 @@ impl Schedule {
         (0..self.waiting.len()).filter(is_ready).map(|task| TaskId(task as u32)).collect()
     }
 
-    /// Marks a task as done and returns the tasks that became ready.
     pub fn finish(&mut self, task: TaskId) -> Vec<TaskId> {
         let mut ready = Vec::new();
         if std::mem::replace(&mut self.done[task.index()], true) {

@@ -28,7 +28,6 @@ pub struct Network {
     pub cable_seconds: [f64; 2],
 }
 
-/// A leaf of the scale-out network with its uplink rate per GPU.
 #[derive(Clone, Copy, Debug, PartialEq, Serialize)]
 pub struct ScaleOutLeaf {
     pub gpus: u64,

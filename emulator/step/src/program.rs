@@ -64,7 +64,6 @@ pub enum Overlap {
     Beside,
 }
 
-/// Computing, and an exchange that it may overlap.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub struct Stretch {
     pub name: &'static str,
@@ -111,7 +110,6 @@ impl Stretch {
     }
 }
 
-/// The work of a rank in a pass over a layer.
 #[derive(Clone, Debug, Default, PartialEq)]
 pub struct LayerProgram {
     pub stretches: Vec<Stretch>,

@@ -44,7 +44,6 @@ impl StageTime {
 #[derive(Clone, Copy, Debug, Default, PartialEq)]
 pub struct PipelineTime {
     pub busy_seconds: f64,
-    /// Waiting time of the slowest stage.
     pub bubble_seconds: f64,
 }
 

@@ -16,7 +16,6 @@ use crate::program::{LayerProgram, Overlap, Stretch};
 use crate::schedule::{Pass, PassKind, Pipeline};
 use crate::work::StepWork;
 
-/// How many of the equal rails to emulate.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum SimulatedRails {
     First,
@@ -32,7 +31,6 @@ pub enum TaskPurpose {
     Pipeline,
     Data,
     Generation,
-    /// Transfer of samples to the trainer, or of caches between replicas.
     Samples,
     Weights,
     /// Transfer of weights between GPUs whose replicas change size.
@@ -56,7 +54,6 @@ pub struct StepTasks {
     pub tasks: Vec<Task>,
     pub purposes: Vec<TaskPurpose>,
     pub paces: TaskPaces,
-    /// The last tasks of each TP group.
     pub ends: Front,
 }
 
@@ -135,7 +132,6 @@ struct Maker<'w> {
     inputs: Vec<Front>,
     pass_seconds: f64,
     streams: Vec<Front>,
-    /// The tasks that gather the weights of each layer of the current pass.
     weights: Vec<Front>,
 }
 
@@ -160,7 +156,6 @@ struct StagePass {
     pass: Pass,
 }
 
-/// The last tasks of a pass, and the transfers to the next stage.
 struct PassEnds {
     end: Front,
     sent: Option<Front>,
@@ -254,7 +249,6 @@ impl Maker<'_> {
         StepTasks { tasks, purposes, paces, ends }
     }
 
-    /// Adds one pass of one micro-batch over the layers of a piece.
     fn pass(
         &mut self,
         slot: StagePass,

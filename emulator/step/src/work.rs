@@ -91,7 +91,6 @@ pub struct StepWork {
     pub reduce: Bucket,
     /// Whether every pass exchanges weights and gradients.
     pub is_sharded: bool,
-    /// The exposed share of the communication of replicas.
     pub data_shown: f64,
     /// The optimizer, and other work once per step.
     pub optimizer_seconds: f64,
@@ -113,7 +112,6 @@ pub struct StepTime {
     pub transfer_seconds: f64,
     pub data_seconds: f64,
     pub optimizer_seconds: f64,
-    /// Stragglers and congestion, which grow with the job.
     pub jitter_seconds: f64,
 }
 
@@ -156,7 +154,6 @@ impl StepWork {
         first..(first + of_place(place)).min(layers)
     }
 
-    /// Returns whether stages hold different numbers of layers.
     fn is_uneven(&self) -> bool {
         let p = self.mapping.pipeline;
         p > 1 && !self.has_balanced_ends && !self.layer_count().is_multiple_of(p)
@@ -278,7 +275,6 @@ impl StepWork {
         }
     }
 
-    /// Returns the time that a transfer adds to its pass; the last layer hides the rest.
     fn transfer_seconds(&self, layer: &Passes) -> f64 {
         let Some(transfer) = &self.transfer else { return 0.0 };
         let cover = layer.forward.total().min(layer.backward.total() - layer.weight_gradient);

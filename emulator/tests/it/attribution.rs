@@ -12,7 +12,6 @@ use lightloom_units::seed::Seed;
 use lightloom_units::{Picoseconds, SimTime};
 use rand::RngExt;
 
-/// Two jobs on rings of two nodes, racks of four nodes, two spare nodes.
 const TWO_JOBS: &str = include_str!("../../../topologies/job-64.yaml");
 
 const CIRCUITS: &str = include_str!("../../../topologies/job-64-circuits.yaml");
@@ -263,7 +262,6 @@ fn traffic(faults: &[String]) -> Outcome {
     lightloom_emulator::emulate(&scenario, 1, &mut ()).unwrap()
 }
 
-/// Returns the endpoints and size of each flow, which identify it in every run, and its end.
 fn flows(outcome: &Outcome) -> BTreeSet<(String, String, u64, Option<SimTime>)> {
     let row = |flow: &lightloom_emulator::outcome::FlowRow| {
         (flow.source.to_string(), flow.destination.to_string(), flow.size.0, flow.end)

@@ -40,7 +40,6 @@ fn lines(mistakes: &[Diagnostic]) -> Vec<String> {
     mistakes.iter().map(ToString::to_string).collect()
 }
 
-/// Requires exactly one error, about the expectations, with a location and a fix.
 fn require_idle(more: &str, wanted: &str, mistakes: &[Diagnostic]) {
     let [mistake] = mistakes else { panic!("{more}: {:?}", lines(mistakes)) };
     assert_eq!(mistake.code.id, "LL0309", "{more}: {mistake}");

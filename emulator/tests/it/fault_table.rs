@@ -72,7 +72,6 @@ time_limit: 20ms
     lightloom_emulator::emulate(&scenario, 1, &mut ()).unwrap()
 }
 
-/// Runs the shipped phase sequence of sixteen leaves, at a smaller scale, with this fault.
 fn in_phases(fault: &str) -> Outcome {
     let folder = concat!(env!("CARGO_MANIFEST_DIR"), "/../topologies/");
     let fault = fault.replacen('{', "{phase: experts, at: 1ms, ", 1);
@@ -99,8 +98,6 @@ fn table() -> Vec<(String, Vec<Option<String>>)> {
     reader.into_records().map(|record| row(record.unwrap())).collect()
 }
 
-/// Returns the faults of a file for a cell. Faults of the control plane need another fault to have
-/// an effect.
 fn faults(cell: &str, more: &str) -> String {
     if cell == "replay" {
         let trace = concat!(env!("CARGO_MANIFEST_DIR"), "/../topologies/traces/synthetic.json");

@@ -50,7 +50,6 @@ fn metrics_combine_groups_with_the_phases_of_a_step() {
     assert!((beside.metrics.goodput - goodput).abs() < 1e-6, "{goodput}: {:?}", beside.metrics);
 }
 
-/// Short requests during an all-reduce have their own completion times, separate from the run's.
 #[test]
 fn flow_completion_times_are_kept_per_workload() {
     let network = "seed: 0\non: {leaf_spine: {leaves: 2, spines: 2, hosts_per_leaf: 4}}\ntraffic:\n  \

@@ -192,7 +192,6 @@ fn optics(draws: &mut Stream, (leaves, per_leaf): (u32, u32), banks: u32) -> (St
     (dcn, format!("{leaves} leaves of {per_leaf} at {rate}, core {core}, {} banks", banks.len()))
 }
 
-/// A job below leaves that optical switches join.
 fn circuits(draws: &mut Stream, number: u32, banks: u32) -> Case {
     let job = Job::drawn(draws);
     let per_leaf = draws.random_range(1..=2_u32);

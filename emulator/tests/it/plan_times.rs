@@ -15,7 +15,6 @@ use lightloom_units::seed::{Seed, Stream};
 use lightloom_units::{Picoseconds, SimTime};
 use rand::RngExt;
 
-/// A fabric, the model of its job, and the parts broken from the start.
 pub(crate) struct Case {
     pub(crate) name: String,
     pub(crate) fabric: String,

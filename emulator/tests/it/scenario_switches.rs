@@ -206,7 +206,6 @@ fn warns_about_a_timeout_shorter_than_a_round_trip() {
     assert!(said("400Gbps", "").is_empty());
 }
 
-/// The published parameters of a slower link are used unchanged, with a warning.
 #[test]
 fn warns_about_slow_dcqcn_steps() {
     let (scenario, said) = load(

@@ -244,7 +244,6 @@ fn reports_missing_parts_of_a_training_job() {
     }
 }
 
-/// Circuits follow the phases of the step; two spare nodes.
 const CIRCUITS: &str = include_str!("../../../topologies/job-64-circuits.yaml");
 
 fn shown(step: &JobStep) -> String {

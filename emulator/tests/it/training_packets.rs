@@ -265,7 +265,6 @@ fn transfers_between_virtual_stages_match_the_formula() {
     }
 }
 
-/// Runs two layers with this context-parallel method in both modes.
 fn contexts(exchange: ContextExchange, arch: &str, tensor: u32, tokens: u64) -> PacketStep {
     let mut model = cards::model("llama-3.1-8b").unwrap();
     model.layers = 2;

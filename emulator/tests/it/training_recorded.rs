@@ -19,7 +19,6 @@ use lightloom_training::tasks::{SimulatedRails, step_machine, step_tasks};
 use lightloom_units::{BitsPerSecond, Picoseconds, SimTime};
 use proptest::prelude::*;
 
-/// Runs a small step with TP, PP and DP, packet by packet.
 fn ran() -> ExcerptRun {
     let mut model = cards::model("llama-3.1-8b").unwrap();
     model.layers = 4;

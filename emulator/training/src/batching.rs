@@ -103,7 +103,6 @@ pub fn serve_until<C: StepCosts>(
     pool.end()
 }
 
-/// The state of a replica between two changes of its batch.
 #[derive(Clone, Debug, Default)]
 struct Seat {
     /// Running requests, ordered by their last decode step.
@@ -143,7 +142,6 @@ struct Pool<'a, C> {
     seats: Vec<Seat>,
     queue: VecDeque<usize>,
     events: BinaryHeap<Reverse<(At, u32, u32)>>,
-    /// Step of the replica when it admitted each running request.
     taken: Vec<Option<u64>>,
     now: f64,
     inside: usize,
@@ -299,7 +297,6 @@ impl<'a, C: StepCosts> Pool<'a, C> {
         }
     }
 
-    /// Advances the replica until its next request ends.
     fn batch_ends(&mut self, seat: usize) {
         let costs = self.costs;
         let here = &mut self.seats[seat];

@@ -49,13 +49,11 @@ pub struct Chip {
     pub host: f64,
 }
 
-/// Effect of a framework version on the efficiency of a chip.
 #[derive(Clone, Copy, Debug, PartialEq, Serialize, Deserialize)]
 pub struct Framework {
     /// Name and version, such as `nemo-25.02`.
     #[serde(deserialize_with = "word")]
     pub name: &'static str,
-    /// The runs that its constants were fitted to.
     #[serde(deserialize_with = "word")]
     pub origin: &'static str,
     #[serde(deserialize_with = "word")]
@@ -86,7 +84,6 @@ pub struct Framework {
     pub data_exposed: f64,
     /// Exposed share of DP communication with fully sharded states.
     pub gather_exposed: f64,
-    /// Growth of the step with each doubling of the nodes.
     pub jitter: f64,
     pub step_seconds: f64,
 }
@@ -180,7 +177,6 @@ fn rows<T: Deserialize<'static>>(table: &str) -> Vec<T> {
     records.map(row).collect()
 }
 
-/// Parses a cell as JSON, as a list of JSON values, or else as text.
 fn value(cell: &str) -> Value {
     let one = |part| serde_json::from_str::<Value>(part).ok();
     let list = || cell.split(' ').map(one).collect::<Option<Vec<_>>>().map(Value::from);

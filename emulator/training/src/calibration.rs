@@ -41,7 +41,6 @@ pub enum Precision {
 }
 
 impl Precision {
-    /// Returns its name on the command line and in results.
     #[must_use]
     pub fn label(self) -> &'static str {
         match self {
@@ -72,7 +71,6 @@ pub struct Software {
     /// The first and the last stage hold one layer fewer, which balances the embedding and the output
     /// layer.
     pub balanced_ends: bool,
-    /// Pipeline transfers are split over the TP ranks.
     pub split_transfers: bool,
     /// Gradient and weight communication overlaps the first forward and the last backward pass.
     pub data_overlap: bool,
@@ -105,7 +103,6 @@ impl Software {
     }
 }
 
-/// The constants of one accelerator and software generation.
 #[derive(Clone, Copy, Debug, PartialEq, Serialize)]
 pub struct Calibration {
     #[serde(serialize_with = "name")]

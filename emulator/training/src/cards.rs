@@ -169,7 +169,6 @@ impl Accelerator {
         h100.adapted(best(&own), best(self))
     }
 
-    /// Returns whether its figures are those of the shipped card of the same name.
     pub(crate) fn is_shipped(&self) -> bool {
         accelerator(&self.name)
             .is_ok_and(|card| Self { source: self.source.clone(), ..card } == *self)
@@ -270,7 +269,6 @@ fn names<'n>(names: impl Iterator<Item = &'n str>) -> String {
     names.collect::<Vec<_>>().join(", ")
 }
 
-/// Returns the names of the shipped models, accelerators and constants.
 #[must_use]
 pub fn all_names() -> [Vec<&'static str>; 3] {
     let of = |files: &[(&'static str, &str)]| files.iter().map(|(name, _)| *name).collect();

@@ -48,7 +48,6 @@ pub fn trace(graph: &TaskGraph, machine: &Machine, spans: &[(SimTime, SimTime)])
     json!({ "displayTimeUnit": "ms", "traceEvents": events })
 }
 
-/// Returns the stream of a task on a rank and the event arguments that the reader needs.
 fn described(task: &Task, ranks: &[u32], rank: u32) -> (&'static str, Value) {
     match &task.work {
         TaskWork::Compute { .. } => ("compute", json!({})),

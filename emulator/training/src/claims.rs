@@ -15,16 +15,12 @@ use super::mapping::Batch;
 use super::mfu::Convention;
 use super::search::{Found, Limits, Search};
 
-/// Agreement of our figure with the published one.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize)]
 #[serde(rename_all = "kebab-case")]
 pub enum ClaimVerdict {
-    /// It agrees, as far as the published value is known.
     Reproduced,
-    /// The trend agrees but the value differs.
     ShapeOnly,
     NotReproduced,
-    /// One case of a published sentence. The verdict covers all its cases together.
     Case,
     /// Our own result, without a published counterpart.
     Added,
@@ -88,7 +84,6 @@ pub struct Point {
 }
 
 impl Point {
-    /// Returns the MFU of the ring divided by that of DGX.
     #[must_use]
     pub fn gain(&self) -> f64 {
         self.ring_mfu / self.dgx_mfu
@@ -287,7 +282,6 @@ fn context() -> Option<Claim> {
     })
 }
 
-/// Shows how strongly the headline depends on the batch.
 fn larger_batch() -> Option<Claim> {
     let batch = Batch { sequences: 4096, ..BATCH };
     let points = sweep(batch, &NO_CONTEXT, Hiding::Fitted);

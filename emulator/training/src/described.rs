@@ -14,7 +14,6 @@ pub struct StepGraphFile<'a> {
 
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Described {
-    /// Its tasks. Ring r is the r-th TP group.
     pub graph: TaskGraph,
     pub ranks: u32,
     /// Size of a TP group, which consists of consecutive ranks.

@@ -87,9 +87,7 @@ impl Operation {
 pub enum Size {
     /// What a rank puts in: Chakra's `comm_size`, PyTorch's input tensors.
     Input(u64),
-    /// What a rank has afterwards: PyTorch's output tensors.
     Output(u64),
-    /// The count of NCCL's call, which is that of the smaller buffer: NCCL Inspector.
     Count(u64),
     /// The whole: nccl-tests, SimAI, and [`lightloom_collective`].
     Whole(u64),
@@ -114,7 +112,6 @@ impl Size {
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Exchange {
     pub operation: Operation,
-    /// For a send or receive, the sender and the receiver.
     pub members: Vec<u32>,
     /// The whole, as in [`lightloom_collective`].
     pub bytes: u64,
@@ -216,7 +213,6 @@ impl Exchange {
     }
 }
 
-/// What one member of an all-to-all sends and receives.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Share {
     pub sent: u64,

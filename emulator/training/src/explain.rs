@@ -116,7 +116,6 @@ impl<'r> Model<'r> {
         self.misfit(fit) + size as f64 * (self.runs.len() as f64).ln() + 2.0 * sets
     }
 
-    /// Returns the logarithms of the grid values of a constant, from limit to limit.
     fn grid(&self, which: usize) -> impl Iterator<Item = f64> {
         let [low, high] = self.constants[which].limits().map(f64::ln);
         (0..GRID).map(move |step| low + (high - low) * step as f64 / (GRID - 1) as f64)

@@ -28,7 +28,6 @@ pub enum Feature {
     /// Experts take a fixed number of tokens and drop the rest, so the host does not wait for the
     /// routing.
     TokenDrop,
-    /// All-to-alls of a micro-batch overlap with the computing of another.
     OverlappedDispatch,
     /// Micro-batches enter at both ends of the pipeline, which requires two copies of the weights.
     DualPipe,

@@ -128,7 +128,6 @@ pub fn set(chip: &mut Chip, framework: &mut Framework, name: &str, value: f64) -
     constant.is_some()
 }
 
-/// Returns all constants: first the frameworks' constants, then the chips' constants.
 pub fn all() -> impl Iterator<Item = &'static Constant> {
     OF_FRAMEWORK.iter().chain(OF_CHIP)
 }
@@ -156,7 +155,6 @@ impl Constant {
     }
 }
 
-/// A constant of one chip or framework, with the weighted runs that depend on it.
 struct Coordinate<'r> {
     constant: &'static Constant,
     of: usize,

@@ -8,7 +8,6 @@
 
 use super::model::{Model, StateSpace};
 
-/// The part of the score matrix that counts.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, serde::Serialize)]
 #[serde(rename_all = "kebab-case")]
 pub enum Mask {

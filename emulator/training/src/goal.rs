@@ -83,7 +83,6 @@ enum GoalVerb {
 pub struct GoalStep {
     pub graph: TaskGraph,
     pub ranks: u32,
-    /// Number of interfaces of a rank that the file uses.
     pub interfaces: u32,
 }
 
@@ -99,7 +98,6 @@ pub fn read(text: &str) -> Result<GoalStep, GoalError> {
     Ok(GoalStep { graph: reader.graph()?, ranks, interfaces: interfaces.unwrap_or(0) })
 }
 
-/// Removes comments but keeps the line numbers.
 fn without_comments(text: &str) -> String {
     let (mut out, mut in_block) = (String::new(), false);
     for line in text.lines() {

@@ -344,7 +344,6 @@ impl Joined {
         Ok(task)
     }
 
-    /// Checks that every collective was recorded by all its members that have a file.
     fn all_take_part(&self) -> Result<(), KinetoError> {
         for ((group, kind, nth), Meeting { ranks, shares, .. }) in &self.known {
             let (kind, nth) = (*kind, *nth);

@@ -159,7 +159,6 @@ fn prepared(fabric: &Fabric, asked: &SearchFile, limits: Limits) -> Result<Prepa
     request.prepare().map_err(|error| unknown("/constants", error.to_string()))
 }
 
-/// Returns the shipped model of this name, or reads the model file next to the fabric file.
 fn model(fabric: &Fabric, name: &str) -> Result<Model, String> {
     let is_file = std::path::Path::new(name)
         .extension()

@@ -23,7 +23,6 @@ impl GpuMemory {
     }
 }
 
-/// Distribution of a stage's experts over its ranks.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct ExpertLayout {
     /// Whether TP shards each expert. Otherwise a rank holds whole experts, and EP may span TP
@@ -31,7 +30,6 @@ pub struct ExpertLayout {
     pub is_cut: bool,
     /// Distance in ranks between the members of an EP group.
     pub stride: u64,
-    /// Ranks that hold the same experts.
     pub replicas: u64,
 }
 

@@ -11,13 +11,10 @@ use super::model::Model;
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Serialize)]
 #[serde(rename_all = "kebab-case")]
 pub enum Convention {
-    /// Model operations, attention over the full mask.
     MfuFull,
-    /// Model operations, attention over the causal half.
     MfuCausal,
     /// Model and recomputed operations, attention over the full mask (hardware utilisation).
     HfuFull,
-    /// Model and recomputed operations, attention over the causal half.
     HfuCausal,
 }
 

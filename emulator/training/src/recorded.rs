@@ -9,7 +9,6 @@ use serde::de::IgnoredAny;
 
 use super::graph::{GraphError, LONGEST, MOST_RANKS, Task, TaskGraph, TaskId, TaskWork};
 
-/// A recorded step as a graph with measured times.
 #[derive(Clone, Debug)]
 pub struct Recorded {
     /// Collectives whose ranks form a TP group run on its ring.
@@ -262,7 +261,6 @@ fn microseconds(micros: f64) -> Picoseconds {
     Picoseconds((micros * 1e6).round() as u64)
 }
 
-/// Creates one task per computation, and one per communication for all its ends.
 fn join(operations: &[RecordedOperation<'_>]) -> Result<Recorded, RecordedError> {
     let (mut tasks, mut took, mut task_of) = (Vec::<Task>::new(), Vec::new(), Vec::new());
     let mut known: BTreeMap<&SharedTask, usize> = BTreeMap::new();

@@ -84,7 +84,6 @@ pub enum ReinforcementError {
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize)]
 #[serde(rename_all = "kebab-case")]
 pub enum Way {
-    /// Replicas of one size, with samples distributed evenly in advance.
     FixedEven,
     /// Replicas of one size that take the next sample when they have room.
     Fixed,
@@ -104,7 +103,6 @@ pub struct ReinforcementStep {
     pub tokens_per_second: f64,
 }
 
-/// The steps with all methods, and their common data.
 #[derive(Clone, Debug, PartialEq, Serialize)]
 pub struct ReinforcementReport {
     pub replica_gpus: Vec<u32>,
@@ -113,7 +111,6 @@ pub struct ReinforcementReport {
     pub tokens_per_second_by_size: Vec<f64>,
     pub mapping: Mapping,
     pub training: StepTime,
-    /// One step per method, with its best replica size.
     pub steps: Vec<ReinforcementStep>,
     /// Lower bound of the generation time over all orders of sizes.
     pub least_generation_seconds: f64,

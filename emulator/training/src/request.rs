@@ -368,9 +368,7 @@ pub struct MfuReport<P> {
     pub model: String,
     pub accelerator: String,
     pub precision: Precision,
-    /// Chip and software whose constants are used.
     pub constants: String,
-    /// The runs that the software's constants were fitted to.
     pub constants_origin: &'static str,
     #[serde(skip_serializing_if = "BTreeMap::is_empty")]
     pub constants_refitted: BTreeMap<String, f64>,

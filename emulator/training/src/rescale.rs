@@ -22,7 +22,6 @@ use lightloom_units::{Bytes, Picoseconds};
 use super::graph::{GraphError, Task, TaskGraph, TaskId, TaskWork};
 use super::recorded::Recorded;
 
-/// Degrees of parallelism of a recorded step.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct RankLayout {
     pub tensor: u32,
@@ -53,7 +52,6 @@ enum LayoutSpan {
     Own(u32),
     All,
     Experts(u32),
-    /// The replicas at this place of every EP group.
     Equal(u32),
 }
 

@@ -52,7 +52,6 @@ pub struct Generation {
     pub stages: Vec<Stage>,
     pub seconds: f64,
     pub tokens: u64,
-    /// Share of the pool's time that replicas were busy.
     pub busy_share: f64,
     #[serde(skip)]
     pub ended: Vec<f64>,
@@ -89,10 +88,8 @@ pub fn samples(prompt: u32, lengths: &[u32]) -> Vec<Request> {
     lengths.iter().map(|output| Request { prompt, output: *output, ..Request::default() }).collect()
 }
 
-/// How samples are assigned to replicas.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Dispatch {
-    /// A replica takes the next one when it has room.
     Shared,
     Even,
 }
@@ -175,7 +172,6 @@ impl Pool {
         self.change.cache_bytes * (f64::from(one.prompt) + f64::from(one.done))
     }
 
-    /// Returns the sizes whose replicas hold the longest of these samples.
     pub(crate) fn able<'p>(&'p self, samples: &'p [Request]) -> impl Iterator<Item = usize> + 'p {
         let longest = samples.iter().map(Request::tokens).max().unwrap_or(0);
         (0..self.sizes.len()).filter(move |size| {
@@ -294,7 +290,6 @@ pub fn best_fixed(pool: &Pool, samples: &[Request], dispatch: Dispatch) -> Optio
     all.min_by(|a, b| a.seconds.total_cmp(&b.seconds))
 }
 
-/// Cost of the failure of a replica during a step.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Serialize)]
 pub struct ReplicaDeath {
     /// Time of the failure, in seconds after the start of generation.
@@ -334,7 +329,6 @@ pub fn death(pool: &Pool, size: usize, samples: &[Request], at: f64) -> Option<R
     Some(death)
 }
 
-/// Returns the change points, as numbers of remaining samples: half, a quarter, … of all.
 fn points(samples: usize, count: u32) -> Vec<usize> {
     let mut all: Vec<usize> = (1..=count).map(|power| samples >> power).collect();
     all.retain(|left| *left > 0);

@@ -47,7 +47,6 @@ pub struct MeasuredRun {
     /// Seconds per step, converted from a rate if only that was published.
     pub measured_seconds: f64,
     pub request: Request,
-    /// Assumptions about settings that the row omits.
     pub assumed: Vec<String>,
 }
 
@@ -57,7 +56,6 @@ pub struct RowError {
     /// Line in its table; the header is line 1.
     pub line: usize,
     pub id: String,
-    /// Missing data, and how to supply it.
     pub why: String,
 }
 
@@ -70,7 +68,6 @@ pub struct RunRefused {
 }
 
 impl Runs {
-    /// Reads tables of runs. Rows that cannot be read are returned separately.
     #[must_use]
     pub fn read(tables: &[&str]) -> (Self, Vec<RowError>) {
         let (mut runs, mut mistakes) = (Vec::new(), Vec::new());

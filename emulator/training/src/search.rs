@@ -86,7 +86,6 @@ fn divisors(whole: u64, most: u64) -> impl Iterator<Item = u32> {
 }
 
 impl Search<'_> {
-    /// Returns every mapping that satisfies the divisibility rules.
     #[must_use]
     pub fn candidates(&self) -> Vec<Mapping> {
         let mut all = Vec::new();
@@ -318,7 +317,6 @@ impl Search<'_> {
         counts.into_iter().find_map(|gpus| Some((gpus, best(gpus)?)))
     }
 
-    /// Returns this search with every degree free.
     #[must_use]
     pub fn without_limits(&self) -> Self {
         Self { limits: Limits::default(), ..self.clone() }

@@ -99,7 +99,6 @@ pub struct ServingResult {
     pub refused: usize,
     /// Share of requests that meet both objectives.
     pub within: f64,
-    /// Median time to the first token.
     pub ttft_p50_seconds: f64,
     pub ttft_p99_seconds: f64,
     /// Median time per further token, including waiting, over requests with more than one token.

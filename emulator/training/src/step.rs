@@ -117,7 +117,6 @@ impl Job<'_> {
             / f64::from(self.mapping.context)
     }
 
-    /// Returns the distribution of a stage's experts over its ranks.
     #[must_use]
     pub fn expert_layout(&self) -> ExpertLayout {
         ExpertLayout::of(&self.mapping, &self.calibration.software)

@@ -131,7 +131,6 @@ fn offset(a: &[&HostOutage], b: &[&HostOutage]) -> Option<i64> {
     (agreeing >= AGREEING && 2 * agreeing > nearest.len()).then_some(middle)
 }
 
-/// The first and the last time in a file's records.
 type Period = (i64, i64);
 
 fn periods_overlap(logs: &mut Logs) {

@@ -36,7 +36,6 @@ pub(crate) fn time(text: &str) -> Result<Option<LogTime>, String> {
     }
 }
 
-/// Formats a date and time for text output.
 pub(crate) fn shown(seconds: i64) -> String {
     let time = DateTime::from_timestamp(seconds, 0);
     time.map_or_else(|| seconds.to_string(), |time| time.format("%Y-%m-%d %H:%M").to_string())

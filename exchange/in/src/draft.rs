@@ -38,7 +38,6 @@ impl GuessConfidence {
     }
 }
 
-/// A value in a drafted file, with its origin.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize)]
 pub struct Guess {
     pub file: &'static str,
@@ -57,7 +56,6 @@ pub struct DraftFile {
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Draft {
     pub files: Vec<DraftFile>,
-    /// Values that the operator should review.
     pub guesses: Vec<Guess>,
 }
 
@@ -99,7 +97,6 @@ impl DraftPage {
         self.text.push('\n');
     }
 
-    /// Appends a comment about a value's origin and records the guess.
     fn guess<T: ToString>(&mut self, key: &'static str, known: &Sourced<T>) {
         let Sourced { value, confidence, why } = known;
         let value = value.to_string();

@@ -58,7 +58,6 @@ pub struct HostShape {
 /// A job that ran. Times are in seconds since 1970.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct LoggedJob {
-    /// Number or name of the job in the log.
     pub id: String,
     /// Job name, or `None` if the log does not contain it.
     pub name: Option<String>,
@@ -79,13 +78,11 @@ pub struct HostOutage {
     pub start: i64,
     /// End time, or `None` if it is unknown.
     pub end: Option<i64>,
-    /// The failed part, as the log names it.
     pub class: String,
     pub description: String,
     pub place: LogPlace,
 }
 
-/// Contents of a training step's profile, or of a dump of its collectives.
 #[derive(Clone, Debug, PartialEq)]
 pub struct TrainingProfile {
     pub place: LogPlace,
@@ -143,7 +140,6 @@ pub struct Logs {
 }
 
 impl Logs {
-    /// Returns whether the files contain no information at all.
     #[must_use]
     pub fn say_nothing(&self) -> bool {
         self.hosts.is_empty()
@@ -174,7 +170,6 @@ impl Logs {
         placed.and_then(|host| host.place.as_ref()).map(|place| &*place.file)
     }
 
-    /// Records a host and keeps what is already known about it.
     pub(crate) fn host(&mut self, name: &str, found: HostRecord) {
         let Some(host) = self.hosts.get_mut(name) else {
             self.hosts.insert(name.to_owned(), found);

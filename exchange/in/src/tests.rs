@@ -18,7 +18,6 @@ fn problems(logs: &Logs) -> Vec<String> {
     logs.problems.iter().map(ToString::to_string).collect()
 }
 
-/// Below a spine, two leaves with four hosts each.
 const TOPOLOGY: &str = "# a tree
 SwitchName=leaf1 Nodes=gpu[001-004]
 switchname=leaf2 nodes=gpu005,gpu[006-008]  # keys in any case

@@ -22,7 +22,6 @@ fn options(limits: &Limits) -> granit_parser::Options {
 const MOST_TOP_KEYS: usize = 64;
 const MOST_EVENTS: usize = 200_000;
 
-/// Returns the keys of the outermost mapping up to the first error or the limits.
 pub(crate) fn top_keys(source: &str, limits: &Limits) -> Vec<String> {
     let mut keys = Vec::new();
     let mut depth = 0;

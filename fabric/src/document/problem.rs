@@ -95,7 +95,6 @@ impl Problems {
         }
     }
 
-    /// Returns whether further errors need no location.
     pub(crate) fn is_full(&self) -> bool {
         self.kept.len() >= KEPT
     }

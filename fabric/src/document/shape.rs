@@ -19,7 +19,6 @@ pub(crate) type ShapeId = usize;
 
 #[derive(Debug, Default)]
 pub(crate) struct Shape {
-    /// First sentence of the key's or type's documentation.
     pub(crate) description: String,
     pub(crate) what: String,
     pub(crate) example: Option<String>,

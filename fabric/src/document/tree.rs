@@ -50,7 +50,6 @@ pub(crate) struct Tree<'s> {
 #[derive(Debug, Default)]
 pub(crate) struct Repairs {
     pub(crate) hidden: FxHashSet<u32>,
-    /// Misspelled keys with their likely intended names.
     pub(crate) renamed: FxHashMap<u32, String>,
 }
 

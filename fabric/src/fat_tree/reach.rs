@@ -22,7 +22,6 @@ pub(super) struct Reaches {
 
 #[derive(Clone, Debug, PartialEq)]
 struct Reach {
-    /// Loss of the bank's switches and of the fibre common to all paths, in dB.
     common_db: f64,
     budget_db: f64,
     joins: Vec<bool>,

@@ -293,7 +293,6 @@ fn report_form(raw: &FabricFile, khop: &KhopFile, check: &mut Check<'_>) {
         .depends_on("/links");
 }
 
-/// Returns a fully cabled ring. Errors are reported at the responsible key.
 fn ring(
     khop: &KhopFile,
     nodes: u32,

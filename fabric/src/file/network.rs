@@ -192,7 +192,6 @@ pub(super) fn lower(
     fabric
 }
 
-/// Port count of the largest optical switch that is sold or announced.
 const LARGEST_SWITCH: u32 = 1024;
 
 fn warn_of_implausible(raw: &ReconfigurableFile, check: &mut Check<'_>) {

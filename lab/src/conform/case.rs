@@ -105,7 +105,6 @@ impl SuiteResults {
     }
 }
 
-/// Pairs of an input port and an output port.
 pub type Pairs = Vec<(u32, u32)>;
 
 /// Returns the inputs and the outputs that may be moved, in random order. Outputs are numbered

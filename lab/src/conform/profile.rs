@@ -167,7 +167,6 @@ pub fn run(
     Ok(said)
 }
 
-/// Returns whether CMIS reserves the address for vendors or for CDB messages.
 fn is_vendors(at: &RegisterAddress) -> bool {
     match at.offset {
         0..128 => (64..=84).contains(&at.offset),

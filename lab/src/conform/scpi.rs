@@ -141,8 +141,6 @@ impl ScpiSuite {
             .ok_or_else(|| ExchangeError::Nonsense(format!("`conn:stat?` answered with `{line}`")))
     }
 
-    /// Clears the error queue, sends a change, waits for the barrier, and returns the error that
-    /// the change caused.
     fn change(&mut self, command: &str) -> Result<i32, ExchangeError> {
         self.send("*CLS")?;
         let done = self.ask(&format!("{command};*OPC?"))?;

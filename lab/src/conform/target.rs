@@ -19,7 +19,6 @@ pub enum Protocol {
     Scpi,
     /// TL1 as spoken by Polatis-style switches.
     Tl1,
-    /// The framed serial protocol in docs/firmware-api.md.
     Serial,
     /// Module memory as a file of the `optoe` driver, together with a profile.
     Eeprom,

@@ -44,7 +44,6 @@ pub struct Tl1Suite {
 
 #[derive(Clone, Debug, Default)]
 struct Reply {
-    /// The reply's line with source, date and time.
     header: String,
     tag: String,
     /// The completion code: `COMPLD`, `DENY` or `PRTL`.

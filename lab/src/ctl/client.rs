@@ -118,7 +118,6 @@ impl DaemonClient {
         self.until_room(|| parse(&self.talk_to_leader(&[head.as_bytes(), &body])?))
     }
 
-    /// Repeats a request while the daemon is at capacity.
     fn until_room(&self, ask: impl Fn() -> anyhow::Result<Response>) -> anyhow::Result<Response> {
         let (until, mut wait) = (Instant::now() + ROOM_WITHIN, AGAIN_AFTER);
         loop {
@@ -200,7 +199,6 @@ impl DaemonClient {
         Ok(answer)
     }
 
-    /// Returns whether the server at this address behaves like the daemon.
     fn is_lightloomd(&self) -> bool {
         let ask = || -> anyhow::Result<bool> {
             let mut stream = self.address().open()?;
@@ -229,13 +227,11 @@ fn stands_by(answer: &[u8]) -> bool {
     answer.starts_with(b"HTTP/1.1 421")
 }
 
-/// Returns whether the error means that the other side closed the connection.
 fn is_hung_up(error: &std::io::Error) -> bool {
     use std::io::ErrorKind::{BrokenPipe, ConnectionReset};
     matches!(error.kind(), BrokenPipe | ConnectionReset)
 }
 
-/// Explains a connection error. For TLS, names the certificate that was rejected.
 fn refused(error: std::io::Error, otherwise: &'static str) -> anyhow::Error {
     use tokio_rustls::rustls::Error::{AlertReceived, InvalidCertificate};
     let tls = error.get_ref().and_then(|inner| inner.downcast_ref());

@@ -16,7 +16,6 @@ use super::{CtlSession, print, show, time};
 use lightloom::output::{self, VerbOutcome};
 use lightloom::result::ResultFormat;
 
-/// How long to wait for a daemon that stopped during a transaction.
 const DAEMON_BACK_WITHIN: Duration = Duration::from_secs(60);
 const CHANGE_WITHIN_MS: u64 = 30_000;
 /// Delay before the first message about a wait; later messages follow every [`SAY_EVERY`].
@@ -237,7 +236,6 @@ fn redraws() -> bool {
     std::io::stdout().is_terminal()
 }
 
-/// Clears the terminal and draws a page, or appends the page to a file or pipe.
 fn draw_page(page: &str) -> anyhow::Result<()> {
     if redraws() { print(&format!("\u{1b}[H\u{1b}[2J{page}")) } else { print(&format!("{page}\n")) }
 }

@@ -107,7 +107,6 @@ fn slot(device: &str, slot: impl Display) -> String {
     format!("{what} {slot}")
 }
 
-/// Names a position: the path of a transceiver, or the port of an optical switch.
 fn place(device: &str, position: u32) -> String {
     match (position, is_module(device)) {
         (0, _) => "dark".into(),
@@ -162,7 +161,6 @@ pub(super) fn alike(reasons: &[String]) -> Vec<String> {
 }
 
 pub(super) enum DoneAtOnce<'a> {
-    /// An apply, rollback or fault report that moves nothing.
     Moved,
     Confirmed(u32),
     Adopted,

@@ -304,7 +304,6 @@ impl CtlSession {
     }
 }
 
-/// Returns the plan's name and digest from the first line of the topology file.
 fn plan_line(desired: &Desired) -> &str {
     desired.topology.lines().next().unwrap_or_default().trim_start_matches("# ")
 }

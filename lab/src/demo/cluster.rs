@@ -19,7 +19,6 @@ use lightloom_live::up::Programs;
 
 use super::processes::Processes;
 
-/// Time limit for the start of the cluster and for each later wait.
 pub(super) const WITHIN: Duration = Duration::from_secs(60);
 /// Number of GPUs in a node and in a ring.
 const GPUS_EACH: u32 = 4;
@@ -207,7 +206,6 @@ impl Cluster {
         self.processes.start(name, command.args(arguments), [&out, &err])
     }
 
-    /// Starts the devices and a daemon, and waits until the daemon has read every device.
     pub(super) fn start_daemon(&mut self) -> anyhow::Result<()> {
         let Programs { own, daemon, .. } = self.programs.clone();
         let devices = "device serve devices.yaml --links links --control faults";
@@ -224,7 +222,6 @@ impl Cluster {
         self.shown("lightloom ctl apply plan.json --cut-light").map(drop)
     }
 
-    /// Starts Slurm and waits until every node is idle.
     pub(super) fn start_slurm(&mut self) -> anyhow::Result<()> {
         let ports = free_ports(self.size.nodes as usize + 1)?;
         let nodes: Vec<String> = ports[1..].iter().map(u16::to_string).collect();

@@ -208,7 +208,6 @@ impl Demonstration {
         Ok(())
     }
 
-    /// Emulates the same fault on the same fabric, packet by packet.
     fn emulated(&mut self) -> anyhow::Result<()> {
         let since = Instant::now();
         fs::write(self.cluster.path("node-dies.yaml"), SCENARIO)?;

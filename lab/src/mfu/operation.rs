@@ -60,7 +60,6 @@ pub(crate) struct OperationArguments {
     straggler_loss: f64,
 }
 
-/// Replayed faults, with the waste by design and group size cached.
 pub(crate) struct Faults<'a> {
     arguments: &'a OperationArguments,
     samples: Vec<Timeline>,

@@ -57,7 +57,6 @@ impl PacketArguments {
     }
 }
 
-/// Writes a step as Chakra execution traces, one file per rank.
 pub(crate) fn write_chakra(
     folder: &Path,
     graph: &TaskGraph,

@@ -111,7 +111,6 @@ impl Inputs {
             && self.buy.is_none()
     }
 
-    /// Refuses results for another fabric than the page's.
     pub(super) fn must_be_of_one_cluster(&self) -> anyhow::Result<()> {
         let runs = self.runs.iter().map(|run| (&run.scenario, &run.fabric_sha256));
         let sweeps = self.sweeps.iter().map(|swept| &swept.subject);

@@ -101,7 +101,6 @@ pub(super) fn costs(
     })
 }
 
-/// Returns the site for a cluster, with the default network card of the cost tables.
 pub(super) const fn site(gpus: u32, gpus_per_node: u32) -> Site {
     Site { gpus, gpus_per_node, nic: NicRate::G400 }
 }
@@ -131,7 +130,6 @@ pub(super) fn claims(
     Ok(infinitehbd(&ClaimInputs { trace, prices, samples, seed })?)
 }
 
-/// Returns whether a trace has the same counts as the InfiniteHBD study's public trace.
 pub(super) fn is_public(trace: &FaultTrace) -> bool {
     (trace.servers, trace.faults.len(), trace.names.len()) == (400, 584, 231)
 }

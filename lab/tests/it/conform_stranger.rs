@@ -50,7 +50,6 @@ impl Target for Router {
     }
 }
 
-/// A server that needs neither sockets nor clocks.
 struct Direct(Arc<Router>, Rc<RefCell<Connection>>);
 
 impl Link for Direct {

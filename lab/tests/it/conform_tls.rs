@@ -45,7 +45,6 @@ impl Authority {
     }
 }
 
-/// An emulated switch behind TLS. It stops when it is dropped.
 struct Secured {
     at: String,
     stopper: Stopper,

@@ -262,7 +262,6 @@ pub(super) struct Estimate {
     pub(super) between: f64,
 }
 
-/// Times that differ by less than this fraction count as equal.
 const SAME_TIME: f64 = 1e-9;
 
 impl Estimate {

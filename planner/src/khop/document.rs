@@ -314,7 +314,6 @@ fn read_group(
     Ok(RingGroup { id, job, nodes, hops, ranks, segment, passing })
 }
 
-/// Fails with the first pair of nodes that no selected fibre joins.
 fn hops_along(hbd: &Hbd, layout: &Layout, nodes: &[NodeId]) -> Result<Vec<Hop>, (NodeId, NodeId)> {
     let hop = |pair: &[NodeId]| lit_hop(hbd, layout, pair[0], pair[1]).ok_or((pair[0], pair[1]));
     nodes.windows(2).map(hop).collect()

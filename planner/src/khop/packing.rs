@@ -12,7 +12,6 @@ use lightloom_fabric::khop::Position;
 use super::grouping::chains_on_line;
 use super::{Chain, Survey, spare};
 
-/// (nodes per chain, number of chains wanted)
 pub(super) type Need = (usize, usize);
 
 const MOST_STEPS: usize = 2_000_000;

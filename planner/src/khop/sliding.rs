@@ -81,7 +81,6 @@ pub(super) fn stretches(used: u64, slots: usize) -> u32 {
 struct Key<const P: usize> {
     /// Number of nodes placed in each slot since the oldest open set began.
     placed: [u16; P],
-    /// Columns since the last node of each open chain.
     idle: [u8; P],
     /// Bit i is set if the last hop of slot i forbids an equal next hop.
     long: u64,

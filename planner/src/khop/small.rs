@@ -311,7 +311,6 @@ struct Search<'a> {
     sizes: [usize; 2],
     least: [u64; 2],
     below: u64,
-    /// The least cost seen for each combination of remaining nodes and needs.
     seen: FxHashMap<(u64, [usize; 2]), u64>,
     steps: usize,
     chosen: Vec<usize>,

@@ -16,7 +16,6 @@ pub struct Survey<'a> {
     faults: &'a FaultSet,
     alive: Vec<bool>,
     whole: Vec<bool>,
-    /// Whether the transceivers of the node at each position can be set.
     in_reach: Vec<bool>,
     /// A working circuit may only be cut if it ends on one of these nodes. `None` means that any
     /// may be cut.

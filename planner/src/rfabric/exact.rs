@@ -219,7 +219,6 @@ fn needed_circuits(
     topology
 }
 
-/// Returns the bits in the heavier direction of each pair, with the smaller leaf first in the key.
 fn heaviest_directions(demand: &Demand) -> BTreeMap<(usize, usize), f64> {
     let mut pairs = BTreeMap::new();
     for (from, to, bytes) in demand.flows() {

@@ -28,7 +28,6 @@ struct Flow {
     from: usize,
     to: usize,
     bits_left: f64,
-    /// Initial bits, used as the weight in fair sharing.
     bits: f64,
     circuits: u32,
     route: Option<RoutePlan>,
@@ -184,7 +183,6 @@ fn divide(fabric: &ReconfigurableFatTree, demand: &Demand, topology: &Topology) 
     flows
 }
 
-/// Returns the rate of every flow. A flow's share of a link is proportional to its size.
 fn rates(fabric: &ReconfigurableFatTree, topology: &Topology, flows: &[Flow]) -> Vec<f64> {
     let mut capacity = vec![0.0; 4 * fabric.leaves()];
     for leaf in 0..fabric.leaves() {

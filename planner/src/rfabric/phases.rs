@@ -282,7 +282,6 @@ impl CandidateRates {
         rates
     }
 
-    /// Searches for better circuits for each phase that no candidate serves near its bound.
     pub(super) fn search(
         &mut self,
         fabric: &ReconfigurableFatTree,

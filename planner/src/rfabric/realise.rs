@@ -308,7 +308,6 @@ fn next_unwalked(peers: &mut Vec<(usize, usize)>, walked: &[bool]) -> Option<(us
 /// Reward for a circuit that this switch must take because later switches cannot hold it.
 const MUST: i64 = -1_000;
 const KEEP: i64 = -2;
-/// Price for taking a circuit that a later switch already has.
 const STEAL: i64 = 1;
 
 /// Performs step 2 for the first switch in `order`.

@@ -107,7 +107,6 @@ pub struct Question {
     pub step: i128,
     /// Path of the result for [`Question::take_step`]. `None` if the file states the step.
     pub step_from: Option<String>,
-    /// The effect of the network on the step time.
     pub speed: Speed,
     pub jobs: Vec<JobKind>,
     pub checkpoint_every_ms: u64,
@@ -218,9 +217,7 @@ pub struct Row {
     pub capex_usd: f64,
     /// Cost of the window in dollars: its share of the purchase price, and energy.
     pub cost_usd: f64,
-    /// Cost of the window with every price at its low end.
     pub cost_low_usd: f64,
-    /// Cost of the window with every price at its high end.
     pub cost_high_usd: f64,
     pub power_mw: f64,
     /// Useful work in the window in PFLOP-years. One PFLOP-year is 1 PFLOP/s for a year.
@@ -241,7 +238,6 @@ pub struct Row {
     pub(crate) parts: Vec<(String, f64)>,
 }
 
-/// Shares of the window's GPU-hours by use.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Serialize)]
 pub struct Shares {
     pub useful: f64,

@@ -72,11 +72,8 @@ pub enum RowOutcome {
 #[derive(Clone, Debug, PartialEq, Serialize)]
 pub struct Figures {
     pub samples: usize,
-    /// Mean waste ratio over time and samples.
     pub waste_mean: f64,
-    /// Standard deviation of the samples' means.
     pub waste_stddev: f64,
-    /// Median waste ratio over time.
     pub waste_p50: f64,
     /// 99th percentile of the waste ratio over time.
     pub waste_p99: f64,

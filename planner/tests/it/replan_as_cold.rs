@@ -140,8 +140,6 @@ fn replanning_loses_no_group_that_a_cold_plan_places() {
     assert!(compared > 150, "{compared}");
 }
 
-/// Returns a fabric whose leaves are joined by optical switches, with more nodes than its jobs
-/// need.
 fn over_switches(nodes: u32, gpus_per_leaf: u32, jobs: &str) -> Fabric {
     let leaves = nodes * 4 / gpus_per_leaf;
     fabric(&format!(

@@ -41,9 +41,7 @@ fn crossing(fabric: &Fabric, faults: &FaultSet) -> (f64, f64, f64) {
     (hops, crossing as f64 / f64::from(fabric.hbd.gpus_per_node()), bound * hops)
 }
 
-/// A simple search that places runs along sub-lines.
 struct Witness {
-    /// Whether a run can start at a place, by sub-line and column.
     starts: Vec<Vec<bool>>,
     length: usize,
 }
@@ -122,7 +120,6 @@ impl Witness {
     }
 }
 
-/// Nodes, TP, job share, failed share.
 const LARGE: [(u32, u32, f64, f64); 4] = [
     (512, 16, 0.75, 0.005),
     (2_048, 32, 0.75, 0.005),

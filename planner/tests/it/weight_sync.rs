@@ -108,7 +108,6 @@ fn leaf_rate_limits_the_transfer_to_a_single_replica() {
     }
 }
 
-/// Checks the figures that docs/rfabric.md states for the shipped file.
 #[test]
 fn documented_figures_match_the_shipped_step() {
     let root = concat!(env!("CARGO_MANIFEST_DIR"), "/..");

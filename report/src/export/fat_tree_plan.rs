@@ -58,7 +58,6 @@ impl<'a> FatTreePlan<'a> {
         self.names.of(leaf.index())
     }
 
-    /// Returns the phases, for formats that can hold several.
     #[must_use]
     pub fn phases(&self) -> Vec<&'a PhasePlan> {
         match self.phase {
@@ -82,7 +81,6 @@ impl<'a> FatTreePlan<'a> {
         &self.network.spec().held
     }
 
-    /// Lists the information that a format for a single phase omits.
     pub(super) fn lost_beside_one_phase(&self) -> Vec<String> {
         let kept = self.one_phase();
         let others: Vec<&str> = self.plan.phases.iter().map(|phase| phase.name.as_str()).collect();

@@ -149,7 +149,6 @@ fn link(text: &mut String, name: &str, rate: BitsPerSecond, latency: Picoseconds
     .expect(ANY_TEXT);
 }
 
-/// Appends a device with its components (kind, name and number) and its internal connections.
 fn device(
     text: &mut String,
     name: &str,

@@ -40,7 +40,6 @@ fn export(plan: &RingPlan<'_>) -> Result<Export, ExportError> {
     Ok(Export { files, lost: lost(plan, &ranks) })
 }
 
-/// Returns one line per rank: its host, and its GPU number as the slot.
 fn rank_file(plan: &RingPlan<'_>, ranks: &[&Rank]) -> String {
     let mut text = String::new();
     for (number, rank) in ranks.iter().enumerate() {

@@ -29,7 +29,6 @@ pub enum Seat {
         /// Position among the ring's nodes along the line, from 0.
         place: u32,
     },
-    /// The node contains rings smaller than itself.
     Inside {
         rings: u32,
     },

@@ -69,7 +69,6 @@ fn tree(plan: &RingPlan<'_>) -> Result<Export, ExportError> {
     Ok(Export::one("topology.conf", text, lost))
 }
 
-/// The nodes of one ring, or one node that contains smaller rings.
 struct TopologyUnit {
     name: String,
     nodes: Vec<NodeId>,

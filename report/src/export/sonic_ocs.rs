@@ -103,7 +103,6 @@ fn config(plan: &FatTreePlan<'_>, ocs: OcsId) -> ConfigDb {
     }
 }
 
-/// Returns both sides of every port, labelled with the leaf wired to it.
 fn ports(plan: &FatTreePlan<'_>, ocs: OcsId) -> Vec<(String, Port)> {
     let per_leaf = plan.network.ports_per_leaf(ocs);
     let wired = plan.leaves().flat_map(|leaf| {

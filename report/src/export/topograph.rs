@@ -16,7 +16,6 @@ use super::write::{ANY_TEXT, host_list};
 use super::{Export, ExportError, ExportFormat, RingPlan, Seat};
 
 pub(super) const DOMAIN_LABEL: &str = "accelerator.topograph.run/domain";
-/// Label prefix for the switches above a node, numbered upwards.
 pub(super) const TIER_LABEL: &str = "fabric.topograph.run/tier-";
 
 const NO_HOSTS: &str = "the fabric file describes leaves, not the hosts below them";
@@ -56,7 +55,6 @@ fn model(plan: &RingPlan<'_>) -> Export {
     Export::one("model.yaml", text, lost(plan))
 }
 
-/// Returns all switches with their children, highest tier first, then by number.
 fn switches(plan: &RingPlan<'_>) -> BTreeMap<(usize, usize, String), Vec<String>> {
     let mut below: BTreeMap<(usize, usize, String), Vec<String>> = BTreeMap::new();
     for node in working(plan) {
@@ -73,7 +71,6 @@ fn switches(plan: &RingPlan<'_>) -> BTreeMap<(usize, usize, String), Vec<String>
     below
 }
 
-/// Nodes below one ToR that share a ring, or that are in none.
 struct TorBlock {
     tor: TorId,
     domain: Option<String>,
@@ -100,7 +97,6 @@ fn working<'p>(plan: &'p RingPlan<'_>) -> impl Iterator<Item = NodeId> + 'p {
     plan.nodes().filter(|node| plan.seat(*node) != Seat::Broken)
 }
 
-/// Formats a host list as a YAML list with one item per name or bracketed range.
 fn host_items(list: &str) -> String {
     let mut depth = 0;
     let items = list.split(|c: char| {

@@ -25,7 +25,6 @@ pub(super) struct FirstScreen {
 pub(super) struct Headline {
     pub(super) label: &'static str,
     pub(super) quantity: ShownQuantity,
-    /// What to compare the figure with: the bound, the share or the spread.
     pub(super) beside: String,
     pub(super) definition: Option<&'static str>,
 }
@@ -74,7 +73,6 @@ pub(super) struct Bar {
     /// Start of the bar: 0 unless it is part of a timeline.
     pub(super) start: f64,
     pub(super) length: f64,
-    /// Low and high ends, drawn as a whisker.
     pub(super) spread: Option<[f64; 2]>,
     pub(super) label: String,
 }
@@ -183,7 +181,6 @@ impl Picture {
 }
 
 impl Bars {
-    /// Returns the CSS that places a bar on a linear axis from zero to the longest bar.
     pub(super) fn track(&self, bar: &Bar) -> String {
         self.span(bar.start, bar.length)
     }

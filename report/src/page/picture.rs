@@ -34,7 +34,6 @@ enum State {
 }
 
 impl State {
-    /// Returns the CSS class of the state's colour; jobs share four.
     fn class(self) -> String {
         match self {
             Self::Used(job) => format!("used-{}", job % 4),
@@ -89,8 +88,6 @@ fn bypasses(fabric: &Fabric, plan: &Plan) -> Vec<(usize, usize)> {
     lit.filter(|(_, hops)| *hops >= 2).collect()
 }
 
-/// Draws the nodes of a fabric, with one square per node or, in large fabrics, several nodes per
-/// square.
 pub(super) fn nodes(fabric: &Fabric, plan: &Plan) -> Picture {
     let line = line(fabric, plan);
     let per_square = match line.len() {

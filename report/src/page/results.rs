@@ -54,12 +54,12 @@ pub enum Subject<'a> {
         faults: String,
     },
     /// A plan without its fabric file.
-    PlanAlone { plan: &'a Plan },
-    /// No fabric; designs are compared for a cluster size.
+    PlanAlone {
+        plan: &'a Plan,
+    },
     None,
 }
 
-/// A comparison of designs under the same faults.
 #[derive(Debug)]
 pub struct Comparison {
     pub cluster: Cluster,
@@ -81,7 +81,6 @@ pub struct Comparison {
     pub trace: Option<Statistics>,
 }
 
-/// The history of one design over the first sample.
 #[derive(Debug)]
 pub struct History {
     pub arch: String,
@@ -203,7 +202,6 @@ pub struct EmulatedFault {
     /// When the fault began, or `None` if the run ended earlier.
     pub at_ps: Option<u64>,
     pub detected_ps: Option<u64>,
-    /// When the next plan was ready.
     pub replanned_ps: Option<u64>,
     /// When all circuits had light again.
     pub restored_ps: Option<u64>,
@@ -272,7 +270,6 @@ pub struct Billed {
     pub lost_gpu_hours: MonthFigure,
     #[serde(default)]
     pub lost_usd: Option<f64>,
-    /// Lost GPU-hours by cause.
     pub bill: Vec<Value>,
     /// The same span with one change each; the change that saves most comes first.
     pub alternatives: Vec<Value>,
@@ -303,7 +300,6 @@ pub struct BilledRun {
     pub failed_at_start: Vec<String>,
     pub fails: String,
     pub at_ps: u64,
-    /// Cost to each job that kept running.
     #[serde(default)]
     pub losses: Vec<BilledLoss>,
 }

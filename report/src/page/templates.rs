@@ -36,7 +36,6 @@ pub(super) fn escaped(text: &str) -> String {
     text.replace('&', "&amp;").replace('<', "&lt;").replace('>', "&gt;").replace('"', "&quot;")
 }
 
-/// Returns the CSS class of a cell: numbers are right-aligned, verdicts are coloured.
 fn class(cell: &Cell, column: &Column) -> &'static str {
     match cell {
         _ if column.is_numeric => "n",

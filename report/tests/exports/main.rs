@@ -400,7 +400,6 @@ fn kueue_levels_are_labels_that_the_nodes_carry() {
     }
 }
 
-/// A small reconfigurable fat-tree that carries a circuit of another job.
 const FAT_TREE: &str = "kind: fabric
 version: 2
 name: small

@@ -127,7 +127,6 @@ pub(crate) struct TopographBlock {
     pub(crate) annotations: BTreeMap<String, String>,
 }
 
-/// Data about a host: the switches above it, nearest first, and its ring.
 #[derive(Debug, PartialEq)]
 pub(crate) struct Host {
     pub(crate) above: Vec<String>,
@@ -201,7 +200,6 @@ pub(crate) fn graphml(text: &str) -> UnGraph<(String, Data), Data> {
     graph
 }
 
-/// Reads clusters and edges of exported DOT files, one statement per line.
 pub(crate) fn dot(text: &str) -> (Rings, Vec<(String, String, Data)>) {
     let (mut rings, mut edges) = (Rings::new(), Vec::new());
     let quoted = |text: &str| -> Vec<String> {

@@ -170,7 +170,6 @@ pub(crate) struct Agent {
     pub(crate) port: u16,
 }
 
-/// Name, file and profile of each module in an agent's file.
 pub(crate) type Places<'a> = &'a [(String, PathBuf, &'a str)];
 
 /// Writes the file of the agent `name`, whose certificates already exist. Returns its path.
@@ -198,7 +197,6 @@ impl Agent {
         Self { port: at.rsplit(':').next().unwrap().parse().unwrap(), program }
     }
 
-    /// Returns the daemon file entry of a device reached through this agent.
     pub(crate) fn device(&self, folder: &Path, device: &str, module: &str) -> String {
         let (folder, port) = (folder.display(), self.port);
         format!(

@@ -206,7 +206,6 @@ fn one_command_repairs_a_failed_node() {
     assert_eq!(bypass(&["n17/b0", "n17/b1"]), "bypass it: lightloom ctl fault n17/b0 n17/b1");
 }
 
-/// Simulates a daemon that rejects the first connections, is busy for the next, and then answers.
 #[test]
 fn request_is_repeated_with_its_id_when_the_daemon_is_busy() {
     let folder = tempfile::tempdir().unwrap();

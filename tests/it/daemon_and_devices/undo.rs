@@ -167,7 +167,6 @@ fn a_pair_whose_repair_leaves_fewer_circuits(
     pairs.into_iter().find_map(fewer).expect("some repair leaves fewer circuits")
 }
 
-/// A plan made around parts that are repaired later cannot be the target of a rollback.
 #[test]
 fn applying_again_treats_repaired_parts_as_healthy() {
     let folder = tempfile::tempdir().unwrap();

@@ -28,7 +28,6 @@ use lightloom_planner::khop::{Method, plan, to_document};
 use lightloom_units::seed::Seed;
 use tokio::sync::oneshot;
 
-/// Emulated modules on ptys, served by a thread until dropped.
 pub(crate) struct Modules {
     stopper: device::serve::Stopper,
     thread: Option<std::thread::JoinHandle<()>>,
@@ -208,7 +207,6 @@ impl Rig {
         }
     }
 
-    /// Waits for the last completed transaction started by the policy.
     pub(crate) async fn bypass_of_its_own(&self) -> Past {
         let own = |runtime: &Runtime| {
             let mut history = runtime.control.controller().ledger().history.iter().rev();

@@ -21,7 +21,6 @@ pub(crate) fn ring(links: &Path) -> Modules {
     Modules::of_list(&list, links).0
 }
 
-/// Starts a daemon that bypasses faults on that ring, with an applied plan.
 pub(crate) async fn daemon(folder: &Path) -> Rig {
     daemon_that("bypass", folder).await
 }

@@ -47,7 +47,6 @@ pub(crate) struct Rig {
     _redis: Option<Redis>,
 }
 
-/// A minimal client that reads every connection of a switch.
 #[derive(Clone)]
 enum Judge {
     Tl1(String),

@@ -28,7 +28,6 @@ pub(super) struct Look {
     pub(super) opened_ms: f64,
 }
 
-/// A page to check: its required elements and the screen width.
 pub(super) struct Sheet<'a> {
     pub(super) html: &'a str,
     pub(super) required: &'a [&'a str],

@@ -16,7 +16,6 @@ use serde::Serialize;
 use crate::record::{Folder, Holder, Ready, Record};
 use crate::{Error, environment};
 
-/// The holder's process id as seen inside the twin.
 const INIT: u32 = 1;
 /// Lowest scheduling priority, on the scale from -20 to 19.
 const LEAST_FAVOURED: i32 = 19;
@@ -90,7 +89,6 @@ pub fn up(folder: &Folder) -> Result<(u32, Ready), Error> {
 
 #[derive(Clone, Debug)]
 pub struct NodePrograms {
-    /// Name of the run, which also names its log folder.
     pub name: String,
     pub command: Vec<String>,
     /// Time limit for each program, which is then killed; `None` for no limit.

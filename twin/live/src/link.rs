@@ -139,7 +139,6 @@ pub(crate) fn remove_route(batch: &mut RequestBatch, to: Ipv4Addr) {
     batch.remove(what, RouteNetlinkMessage::DelRoute(route(to)));
 }
 
-/// Adds the route to the far end of a fibre and a static neighbour entry for it.
 pub(crate) fn add_far_end(batch: &mut RequestBatch, index: u32, own: Ipv4Addr, far: Ipv4Addr) {
     let mut message = route(far);
     message.header.scope = RouteScope::Link;

@@ -49,13 +49,11 @@ impl RequestBatch {
         self.requests.push(Request { what: what.into(), message, flags, may_be_missing: false });
     }
 
-    /// Adds a request to remove something that may no longer exist.
     pub(crate) fn remove(&mut self, what: impl Into<String>, message: RouteNetlinkMessage) {
         self.requests.push(Request { what: what.into(), message, flags: 0, may_be_missing: true });
     }
 }
 
-/// A netlink socket in the namespace of the thread that opened it.
 pub(crate) struct Kernel {
     socket: Socket,
     sequence: u32,

@@ -11,10 +11,8 @@ use serde::{Deserialize, Serialize};
 
 use crate::Error;
 
-/// Launch agent that Open MPI calls to start ranks on a node.
 pub(crate) const AGENT: &str = "mpi-agent";
 
-/// Name of the file that marks a folder as a twin.
 pub const RECORD: &str = "twin.json";
 const SCHEMA: &str = "lightloom.live-twin/v1";
 
@@ -42,7 +40,6 @@ impl Folder {
         self.file("lightloomd.sock")
     }
 
-    /// Returns the socket for injecting faults into the emulated transceivers.
     #[must_use]
     pub fn device_socket(&self) -> PathBuf {
         self.file("devices.sock")
@@ -113,7 +110,6 @@ pub struct Record {
     pub fabric: String,
     /// Number of nodes that get a namespace, counted from n0.
     pub nodes: u32,
-    /// Number of nodes in the fabric. Every one has emulated transceivers.
     pub fabric_nodes: u32,
     pub bundles: u8,
     /// Rate limit of a fibre, or `None` for as fast as the machine allows.
@@ -202,9 +198,7 @@ pub struct Holder {
 #[derive(Clone, Debug, Serialize, Deserialize)]
 pub struct Ready {
     pub way: String,
-    /// Inode of the user namespace. Processes in that namespace are inside the twin.
     pub user_namespace: u64,
-    /// The holder's file descriptor for each node's namespace.
     pub namespaces: Vec<i32>,
     /// Time in milliseconds to create namespaces and interfaces.
     pub namespaces_ms: f64,

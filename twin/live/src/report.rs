@@ -107,7 +107,6 @@ fn lines<T: DeserializeOwned>(folder: &Folder, name: &str) -> Result<Vec<T>, Err
     Ok(text.lines().filter_map(|line| serde_json::from_str(line).ok()).collect())
 }
 
-/// Returns the steps by group. A step is complete when its last node has finished it.
 fn steps(folder: &Folder, name: &str) -> Result<BTreeMap<String, Vec<RingStep>>, Error> {
     let logs = folder.file("log").join(name);
     let read = fs::read_dir(&logs)

@@ -35,9 +35,7 @@ pub struct Rewired {
     pub paths_us: u64,
     /// Additional time in microseconds to update carriers, or 0 if no carrier changed.
     pub carriers_us: u64,
-    /// Connected bundles and their far ends.
     pub joined: Vec<(String, String)>,
-    /// Bundles that lost their far end.
     pub parted: Vec<String>,
 }
 

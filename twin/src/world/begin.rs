@@ -12,11 +12,9 @@ use lightloom_units::{Picoseconds, SimTime};
 use super::World;
 
 const SET_UP_MAX: Picoseconds = Picoseconds::from_millis(60_000);
-/// How often the initial state is checked.
 const SET_UP_STEP: Picoseconds = Picoseconds::from_millis(5);
 
 impl World {
-    /// Reads and adopts every transceiver, and applies the plan.
     pub(super) fn set_up(&mut self, plan: &Plan) -> Result<(), String> {
         let until = self.now + SET_UP_MAX;
         let is_read = |world: &Self| {

@@ -11,7 +11,6 @@ use super::{World, WorldEvent};
 use crate::cost::COST;
 use crate::setup::micros;
 
-/// The longest phase duration that the daemon accepts.
 const LASTS_MAX: Picoseconds = Picoseconds::from_millis(86_400_000);
 
 pub(super) struct AskedPhase {

@@ -174,7 +174,6 @@ impl Controller {
         actions.push(Action::Note(Note::Contended(device.clone(), contended)));
     }
 
-    /// Counts a restore that moved light; an operator's request resets the count.
     pub(super) fn count_restore(&mut self, now: &Now, open: &Open, actions: &mut Vec<Action>) {
         let intent = &open.intent;
         if !intent.asked.actor.is_policy() {

@@ -215,7 +215,6 @@ impl Controller {
         crossed.into_iter().find(|crossed| crossed.end == *end).map(|crossed| crossed.lit_by)
     }
 
-    /// Returns whether a slot of this device missed light at the last reading.
     #[must_use]
     pub fn misses_light(&self, device: &DeviceName) -> bool {
         self.devices.get(device).is_some_and(|seen| !seen.dark.is_empty())

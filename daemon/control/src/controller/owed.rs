@@ -16,7 +16,6 @@ use crate::state::{DeviceName, Micros, Move, Now, Observation, Positions, Txn};
 /// The actions on a device in attention that the daemon would accept from an operator.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Remedy {
-    /// No action is possible until this transaction has ended.
     Over(Txn),
     /// The device does not answer, so it cannot be adopted or moved. The daemon makes its deferred
     /// change when it answers.

@@ -38,7 +38,6 @@ use crate::state::{DeviceName, FibreEnd, Micros, Neighbours, Now, Op, Position, 
 pub enum Signal {
     LightLost(Slot, Position),
     LightBack(Slot),
-    /// The device is at another position than it was brought to, or has restarted.
     Changed,
     /// The device sent something, even if only a late answer.
     Alive,

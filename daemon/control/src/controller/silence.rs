@@ -102,7 +102,6 @@ impl Controller {
         far.map(|(far, ..)| far).chain(switches).cloned().collect()
     }
 
-    /// Returns the other modules of the node, which often fail together.
     pub(super) fn of_same_node(&self, device: &DeviceName) -> Vec<DeviceName> {
         let Some((node, _)) = device.as_str().split_once('/') else { return Vec::new() };
         let first = format!("{node}/");

@@ -310,7 +310,6 @@ fn lost_durable_records_are_damage() {
     assert!(journal.append([&"five".to_owned()]).is_err());
 }
 
-/// The disk is full when a change would begin, and the sync of earlier writes fails.
 #[test]
 fn reopening_without_a_failed_write_syncs() {
     let (mut journal, _) = Journal::<String, _>::open(Fails::default()).unwrap();

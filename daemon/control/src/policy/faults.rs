@@ -291,7 +291,6 @@ impl Control {
         Ok(other.unwrap_or(first))
     }
 
-    /// Nodes of rings that a drifted or restarted module, or missing light, has opened.
     fn open_at(&self, plan: &Plan) -> BTreeSet<NodeId> {
         let is_open = |transceiver: &&Transceiver| {
             let device = self.setup.modules.get(&transceiver.bundle);
@@ -395,7 +394,6 @@ impl Control {
         names
     }
 
-    /// A bypass of this part is in the journal, so no rollback forgets the fault.
     fn is_found(&self, part: Part) -> bool {
         let ledger = self.controller.ledger();
         let first = ledger.history.front().map(|past| past.txn);

@@ -46,7 +46,6 @@ pub struct Phases {
     took: BTreeMap<(String, String), VecDeque<Micros>>,
     /// By phase: how long ahead it was last requested during a pause in the traffic.
     ahead: BTreeMap<String, Micros>,
-    /// Until when the lit phase is in use, as its job said.
     in_use_until: Micros,
     booked_at: Option<Micros>,
 }
@@ -99,7 +98,6 @@ fn stated(plan: &Plan, from: &PhasePlan, to: &PhasePlan) -> Option<Micros> {
     Some(Micros(way.dark_time_ps.get().div_ceil(1_000_000)))
 }
 
-/// Returns how much of the dark time falls into pauses, by the plan.
 fn hidden(plan: &Plan, from: &PhasePlan, to: &PhasePlan) -> Micros {
     let hidden =
         way(plan, from, to).map(|way| way.dark_time_ps.get().saturating_sub(way.exposed_ps.get()));
@@ -327,7 +325,6 @@ impl Control {
         worth(plan, from, to, into + onward)
     }
 
-    /// The phase has no circuits, its circuits are lit, or it is too short.
     fn at_once(&self, booking: &Booking) -> Option<Standing> {
         if self.controller.ledger().open.is_some() {
             return None;

@@ -72,7 +72,6 @@ impl Control {
     }
 }
 
-/// Missing light at one device is mostly the fault of another.
 fn failure(past: &Past) -> String {
     let mut said: Vec<_> = past.parts.iter().filter(|(_, part)| !part.detail.is_empty()).collect();
     said.sort_by_key(|(_, part)| part.unlit);

@@ -130,7 +130,6 @@ fn bypassed(faults: Faults) -> Scenario {
     scenario("a bypass on top", inventory, vec![alice.into(), [bypass].into()], faults)
 }
 
-/// Two clients race; the first undoes its change and then repeats its request.
 fn two_clients(faults: Faults) -> Scenario {
     let inventory = inventory(1, 1, false);
     let change = Request::Apply(to(&inventory, 2, "alice"));

@@ -25,7 +25,6 @@ fn lose(world: &mut World, nodes: std::ops::Range<u32>) {
     world.lost.extend(nodes.flat_map(|node| [module(node, 0), module(node, 1)]));
 }
 
-/// Lets a node die while all is well, and returns the time until its bypass.
 fn dies(world: &mut World, node: u32) -> Micros {
     let died = world.now.mono;
     world.die(node);

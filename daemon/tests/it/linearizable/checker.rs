@@ -70,7 +70,6 @@ enum Kind {
     Undoes,
 }
 
-/// The daemon as its clients may imagine it, with one request at a time.
 #[derive(Clone, Debug, Default, PartialEq, Eq, PartialOrd, Ord)]
 pub(crate) struct Model {
     pub version: u64,

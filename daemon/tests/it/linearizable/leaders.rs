@@ -23,7 +23,6 @@ enum Change {
     Leaves,
     Dies,
     Sleeps,
-    /// Its traffic with etcd is late, lost or slow for a while.
     Way(Passes),
     EtcdSleeps,
     EtcdDies,
@@ -172,7 +171,6 @@ impl Daemons {
         wait_for("a daemon that leads again", || restart(self));
     }
 
-    /// Carries out a change of the leader itself and waits for another leader.
     fn change(&mut self, change: Change) {
         let leads = wait_for("a daemon that leads", || self.leads());
         let signal = match change {

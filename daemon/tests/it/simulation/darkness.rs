@@ -240,7 +240,6 @@ fn bypasses_a_failed_node_within_milliseconds_of_neighbour_reports() {
     assert!(took[80] < 10_000 && took[99] < 100_000, "{took:?}");
 }
 
-/// A fibre is cut while one module at its ends misses one answer. No module is considered dead.
 #[test]
 fn lost_answer_near_a_cut_fibre_is_not_a_failed_node() {
     for seed in 0..100 {

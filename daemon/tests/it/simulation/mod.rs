@@ -37,7 +37,6 @@ use world::{CrashAt, Reboot, World};
 
 const PORTS: u32 = 8;
 
-/// Adds two optical switches, and a switch that takes traffic off modules.
 fn add_switches(inventory: &mut Inventory) {
     for name in ["ocs0", "ocs1"] {
         inventory.devices.insert(name.into(), Device::new(Sharing::Exclusive));
@@ -108,12 +107,10 @@ impl Drop for Replay {
     }
 }
 
-/// Sets the promised times of real modules at the usual line rate.
 fn promise_their_times(inventory: &mut Inventory) {
     promise_times(inventory, None);
 }
 
-/// Sets the promised times of real modules that also report lost light.
 fn promise_reports(inventory: &mut Inventory) {
     promise_times(inventory, Some(Micros(300)));
 }

@@ -74,7 +74,6 @@ pub(crate) struct ModelDevice {
     pub generation: u32,
     /// Something other than the daemon moved a slot since the last read.
     pub tampered: bool,
-    /// Ports that an operator shut down: they send no light, and report it.
     pub shut: BTreeSet<Slot>,
     pub unlit: BTreeSet<Slot>,
     pub neighbours: BTreeMap<Slot, String>,
@@ -118,7 +117,6 @@ impl ModelDevice {
         }
     }
 
-    /// Adjusts to a restarted clock: a dead device stays dead for the same time.
     pub(crate) fn clock_restarts(&mut self, old: Micros, new: Micros) {
         self.gone_until = new + (self.gone_until - old);
     }

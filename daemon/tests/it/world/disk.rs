@@ -48,9 +48,7 @@ struct State {
     renamed: Vec<Vec<Renaming>>,
     fail_sync: bool,
     fail_write: Option<io::ErrorKind>,
-    /// No further block is available; files keep those they have.
     full: bool,
-    /// Writes beyond this length fail, even into allocated blocks.
     capacity_bytes: Option<usize>,
     /// Syncs succeed without making anything durable.
     lies: bool,

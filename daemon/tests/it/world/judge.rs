@@ -97,7 +97,6 @@ impl World {
         }
     }
 
-    /// Counts modules that are considered dead, and those among them that had power all the time.
     fn count_dead(&mut self, part: Part, why: &str) {
         if !matches!(part, Part::Bundle(_)) || !why.starts_with("silent") {
             return;

@@ -11,14 +11,11 @@ use rand::RngExt;
 
 use super::{Happening, World};
 
-/// How long debounce and transmission delay an event, in µs.
 const ARRIVES_AFTER: std::ops::Range<u64> = 400..1_500;
-/// The delay of an event whose first frames are lost.
 const AGAIN_AFTER: std::ops::Range<u64> = 10_000..70_000;
 const LOST: f64 = 0.05;
 
 impl World {
-    /// Looks at the light of every module that reports it, where it may have changed.
     pub(super) fn report_light(&mut self) {
         let reports = |device: &DeviceName| {
             self.inventory.devices.get(device).is_some_and(|d| d.limits.probe_within.0 > 0)

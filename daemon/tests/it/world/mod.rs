@@ -73,7 +73,6 @@ impl Ord for Entry {
     }
 }
 
-/// The point of the daemon's death, counted over all its actions.
 #[derive(Clone, Copy, Debug, Default)]
 pub(crate) struct CrashAt {
     /// The point: before, during or after a write, before a send, or before an answer.

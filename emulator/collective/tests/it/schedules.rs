@@ -47,7 +47,6 @@ fn every_kind() -> Vec<(String, Schedule)> {
     all.into_iter().map(|(name, schedule)| (name, schedule.unwrap())).collect()
 }
 
-/// Computes the arrival of the last message, message by message until nothing changes.
 fn message_by_message(schedule: &Schedule, time: MessageTime) -> u64 {
     let sendings = &schedule.sendings;
     let mut arrived: Vec<Vec<u64>> =

@@ -195,7 +195,6 @@ impl SwitchConfig {
         }
     }
 
-    /// Applies the list entries in one value, which is an array or a single entry.
     fn entries(&mut self, value: Option<&Json>) -> Result<(), Wrong> {
         let one = |this: &mut Self, entry: &Json| {
             let name = key_of(entry)?;

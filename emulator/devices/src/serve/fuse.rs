@@ -191,7 +191,6 @@ const INTERRUPT: u32 = 36;
 const DESTROY: u32 = 38;
 const BATCH_FORGET: u32 = 42;
 
-/// Reads integers from the front. Past the end, it returns zero.
 struct Fields<'a>(&'a [u8]);
 
 impl Fields<'_> {

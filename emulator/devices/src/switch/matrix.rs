@@ -210,7 +210,6 @@ impl Matrix {
         self.disconnect(now, &held);
     }
 
-    /// Releases every mirror, as a loss of power would.
     #[cfg(feature = "gnmi")]
     pub(crate) fn darken(&mut self) {
         self.circuits.clear();

@@ -312,7 +312,6 @@ fn split_header(unit: &str) -> (&str, &str) {
         .unwrap_or((unit, ""))
 }
 
-/// Returns the verb of a header. Keywords may be short or long, in any case.
 fn verb_of(header: &str) -> Option<Verb> {
     let header = header.strip_prefix(':').unwrap_or(header);
     HEADERS.iter().find(|(pattern, _)| header_fits(header, pattern)).map(|&(_, verb)| verb)

@@ -104,7 +104,6 @@ impl Tl1State {
         format!("{}{grade} {tag} {text}\r\n;", self.header(now))
     }
 
-    /// Returns the acknowledgement that may precede the reply of a slow command.
     pub(crate) fn acknowledgement(text: &str) -> Option<String> {
         let command = cut(text);
         let long = matches!(command.verb.as_str(), "ENT-PATCH" | "DLT-PATCH");

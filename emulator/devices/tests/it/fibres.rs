@@ -9,7 +9,6 @@ use lightloom_firmware_api::module::Hardware;
 use lightloom_firmware_api::time::Micros;
 use lightloom_units::{Picoseconds, SimTime};
 
-/// Four nodes in a line. All modules point into their first fibre.
 fn rack() -> Rack {
     let list =
         "fabric: f.yaml\ntransceivers:\n  - names: n{0..3}/b{0..1}\n    power_on: external-1\n";

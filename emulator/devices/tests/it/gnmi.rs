@@ -393,7 +393,6 @@ fn list(path: &str, mode: ListMode, when: SubscriptionMode, millis: u64) -> Gnmi
     })
 }
 
-/// Returns the messages to a subscriber: values by path, deletions, and syncs.
 fn heard(bench: &mut Bench, line: Line) -> Vec<String> {
     let mut all = Vec::new();
     while let Some((_, answer)) = bench.clients.get_mut(&line).and_then(GnmiClient::next_answer) {

@@ -33,7 +33,6 @@ pub enum LinkChange {
     Rate(BitsPerSecond),
     /// Corrupts bits. The end of the link discards every packet with a corrupted bit.
     BitErrors(BitErrors),
-    /// Discards this share of packets at the end of the link, regardless of their size.
     PacketLoss(PacketLoss),
     /// Adds up to this delay to each packet without reordering. The added delay is linear between
     /// values drawn at intervals of twice its maximum.

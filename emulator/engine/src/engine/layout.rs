@@ -25,7 +25,6 @@ pub(crate) struct Layout {
     pub(crate) vertices: Vec<Place>,
     pub(crate) ports: Vec<Place>,
     pub(crate) places: Vec<u16>,
-    /// Wire of each link, which is in the shard of the link's far end.
     pub(crate) wires: Vec<Place>,
     pub(crate) links: Vec<Vec<LinkId>>,
 }

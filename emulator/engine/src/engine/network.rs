@@ -48,7 +48,6 @@ impl LinkId {
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub enum VertexRole {
     Host,
-    /// Sends and receives flows and forwards the flows of others.
     ForwardingHost,
     Switch,
 }

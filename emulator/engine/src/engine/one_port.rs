@@ -15,7 +15,6 @@ use super::sink::Sink;
 use super::store::{Room, Store};
 
 pub(crate) struct OnePort<'s> {
-    /// Buffer space of the packet in transmission, or of the last one sent.
     pub(super) room: Room,
     pub(super) kept_room: &'s mut Room,
     pub(super) queues: &'s mut Queues,

@@ -13,7 +13,6 @@ pub(crate) mod flag {
     /// The acknowledged data packet arrived out of order, after a gap.
     pub(crate) const GAP: u16 = 1 << 3;
     pub(crate) const RESENT: u16 = 1 << 4;
-    /// Data trimmed to its header, or the acknowledgement that requests its retransmission.
     pub(crate) const TRIMMED: u16 = 1 << 5;
     /// On data with [`TRIMMED`]: a bare header that probes whether its path works. Its `sequence`
     /// is the path index. Its acknowledgement carries [`RESENT`].
@@ -27,7 +26,6 @@ pub(crate) mod flag {
     pub(crate) const CREDIT: u16 = 1 << 8;
     /// On an acknowledgement or credit: the flow has now received all the credit it earned.
     pub(crate) const SETTLED: u16 = 1 << 9;
-    /// Position of the three priority bits of a data packet.
     pub(crate) const PRIORITY_SHIFT: u32 = 8;
 }
 

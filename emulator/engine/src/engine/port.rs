@@ -35,10 +35,8 @@ pub(crate) struct Port {
     pub(crate) free: u64,
     line: Arc<Line>,
     quirks: Option<Box<Quirks>>,
-    /// The wire behind the port, in the shard of its far end.
     pub(crate) wire: u32,
     pub(crate) vertex: u32,
-    /// The port of the reverse direction, in the shard of the far end.
     pub(crate) back: u32,
     pub(crate) shard: u16,
     pub(crate) up: bool,
@@ -142,7 +140,6 @@ impl Line {
 
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct PortCount {
-    /// Number of packets put on the wire (packet-hops).
     pub packets: u64,
     pub bytes: u64,
     pub dropped: u64,

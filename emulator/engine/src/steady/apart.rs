@@ -110,7 +110,6 @@ pub(super) struct Apart<P> {
     pub(super) memory: FxHashMap<Description, u32>,
     pub(super) changes: FxHashMap<LinkId, Vec<(SimTime, u64, LinkChange)>>,
     pub(super) done: u64,
-    /// Time of the last event of the islands that have run ahead.
     pub(super) busy_until: u64,
     /// Packet-hops simulated for the first time, followed by repeated ones.
     pub(super) ran: u64,
@@ -489,7 +488,6 @@ impl<P: LocalProbe> Apart<P> {
         FlowRecord { start: later(record.start), end, acknowledged, delivered, ..record }
     }
 
-    /// Returns whether an island on this link reuses a result from another time.
     pub(super) fn was_shifted(&self, link: LinkId) -> bool {
         let mut copies = self.copies.get(&(link.0 >> 1)).into_iter().flatten();
         copies.any(|copy| self.islands[copy.island as usize].shift > 0)

@@ -22,7 +22,6 @@ pub(super) enum PlannedAct {
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum From {
     Caller,
-    /// An island whose class is paused at this completion.
     Held(u32),
     Ahead(u32),
 }

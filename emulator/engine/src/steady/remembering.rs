@@ -26,7 +26,6 @@ use super::{Entangled, LocalProbe};
 const AHEAD: Picoseconds = Picoseconds::from_millis(2_000);
 /// If there are more repeated packet-hops than this and than first-time ones, a single engine is faster.
 const MOST_REDONE: u64 = 100_000_000;
-/// Repeated packet-hops below this number are ignored.
 pub(super) const FEW_REDONE: u64 = 1_000_000;
 
 type PendingClass = Vec<(u64, IslandChange)>;

@@ -77,7 +77,6 @@ pub struct CubeTorus {
 const CUBE: u32 = 4;
 
 impl CubeTorus {
-    /// Number of optical switches, one per cable through three faces of a cube.
     const SWITCHES: u32 = 3 * CUBE * CUBE;
 
     /// Adds the network to `builder`. Returns the grid and the cables of each optical switch.

@@ -108,7 +108,6 @@ const CAUTIOUS: u8 = 4;
 
 #[derive(Clone, Copy, Debug, Default)]
 struct PathHistory {
-    /// One more than the highest number of an acknowledged packet on it.
     answered: u32,
     /// Turns until a mark may make it skip again. At [`CAUTIOUS`] it skips the next turn.
     cautious: u8,

@@ -23,9 +23,7 @@ pub enum CongestionControl {
     /// No control: the full window is always available.
     #[default]
     FixedWindow,
-    /// Adjusts the window to the share of marked packets.
     Dctcp(Dctcp),
-    /// Adjusts the rate to marks, for lossless networks.
     Dcqcn(Dcqcn),
     Swift(Swift),
     Nscc(Nscc),
@@ -174,7 +172,6 @@ impl CongestionController {
         }
     }
 
-    /// Adds a credit, either from the receiver or from a lost packet for its retransmission.
     pub(crate) fn credit(&mut self) {
         if let SchemeState::Credit(state) = &mut self.scheme {
             state.credits += 1;

@@ -8,7 +8,6 @@ use crate::engine::shard::again::{End, StateLag};
 pub(crate) struct Receiver {
     pub(crate) flow: u32,
     pub(crate) cursor: u32,
-    /// Whether acknowledgements take the reverse of their packet's path.
     pub(crate) answers_by_path: bool,
     expected: u32,
     total: u32,
@@ -21,7 +20,6 @@ pub(crate) struct Receiver {
     unpaid: u32,
     waiting: u32,
     duplicates: u32,
-    /// Senders at the same host that wait for this flow's messages.
     pub(crate) dependents: Vec<u32>,
 }
 
@@ -152,7 +150,6 @@ impl Receiver {
         self.waiting += 1;
     }
 
-    /// Records that a waiting credit is granted. Returns whether another one waits.
     pub(crate) fn pay_credit(&mut self) -> bool {
         self.waiting -= 1;
         self.waiting > 0

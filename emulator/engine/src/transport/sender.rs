@@ -51,7 +51,6 @@ pub(crate) struct Sender {
     next: u32,
     released: u32,
     total: u32,
-    /// One more than the highest number ever sent.
     sent: u32,
     window: u32,
     /// Limit on the distance between packets in flight, since both ends track them.
@@ -211,7 +210,6 @@ impl Sender {
         !self.trimmed.is_empty() && self.has_room()
     }
 
-    /// Returns the next packet for a lane. Flows over a single interface have one lane.
     #[inline(always)]
     pub(crate) fn poll(&mut self, now: u64, lane: usize) -> Option<Outgoing> {
         let repairs = self.has_repairs();

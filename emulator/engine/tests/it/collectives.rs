@@ -124,7 +124,6 @@ fn star_engine(ranks: usize) -> (Engine, Vec<VertexId>) {
     (Engine::new(builder.build().unwrap(), settings).unwrap(), members)
 }
 
-/// Two hops of so many full packets, sent back to back.
 fn two_hops(packets: u64) -> u64 {
     (packets + 1) * 81_920 + 2 * 500_000
 }

@@ -75,7 +75,6 @@ fn fat_tree() -> (Network, Vec<VertexId>) {
     (builder.build().unwrap(), hosts)
 }
 
-/// A cable between an aggregation switch of the first pod and a core, of sixteen such.
 fn first_to_core(network: &Network, hosts: &[VertexId]) -> LinkId {
     let up = |at: VertexId| *network.outgoing(at).last().unwrap();
     let aggregation = network.link(up(network.link(up(hosts[0])).to)).to;

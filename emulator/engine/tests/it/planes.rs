@@ -22,7 +22,6 @@ fn link(gbps: u64) -> LinkSpec {
         .with_queue(Bytes(256 * PACKET), Bytes(32 * PACKET))
 }
 
-/// Leaves and spines so many times over the same hosts.
 fn planes(shape: LeafSpine, planes: u8) -> (NetworkBuilder, Vec<VertexId>) {
     let mut builder = NetworkBuilder::new();
     let hosts: Vec<VertexId> =

@@ -11,7 +11,6 @@ use proptest::prelude::*;
 
 const LIMIT: SimTime = SimTime(100_000_000_000);
 
-/// Hosts under one switch, by cables of these rates in Gb/s and delays in nanoseconds.
 fn star(cables: &[(u64, u64)]) -> Network {
     let mut builder = NetworkBuilder::new();
     let hosts: Vec<VertexId> = cables.iter().map(|_| builder.add(VertexRole::Host)).collect();

@@ -7,7 +7,6 @@ use lightloom_engine::{
 };
 use lightloom_units::{BitsPerSecond, Bytes, Picoseconds, SimTime};
 
-/// Two hosts joined by so many switches, each over a cable of its own.
 fn joined(switches: usize) -> (Engine, [VertexId; 2], Vec<[LinkId; 2]>) {
     let link = LinkSpec::new(BitsPerSecond::from_gbps(400), Picoseconds::from_micros(1))
         .with_queue(Bytes(1 << 24), Bytes(0));

@@ -20,7 +20,6 @@ use reference::{Reference, Seen, Totals};
 struct Case {
     hosts: usize,
     switches: usize,
-    /// Switch-to-switch cables beyond a chain that joins all.
     extra: Vec<(usize, usize)>,
     /// Per cable, taken in turn: rate in Gb/s, delay in ns, queue and marking threshold in bytes.
     specs: Vec<(u64, u64, u64, u64)>,
@@ -251,7 +250,6 @@ fn run_reference(case: &Case, paths: Vec<Ways>) -> Outcome {
     Outcome { log, ends: reference.ends(), totals: reference.totals }
 }
 
-/// Moves the start of a flow to the very moment when something arrives at its source.
 fn start_at_an_arrival(case: &mut Case, log: &[Seen]) {
     let network = network(case);
     let flows = flows(case);

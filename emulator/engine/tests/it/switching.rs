@@ -21,7 +21,6 @@ fn transport() -> Transport {
     }
 }
 
-/// A host, switches and a host in a row, joined by links of these rates in Gb/s.
 fn chain(rates: &[u64]) -> Network {
     let mut builder = NetworkBuilder::new();
     let mut last = builder.add(VertexRole::Host);

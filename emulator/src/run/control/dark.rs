@@ -18,7 +18,6 @@ pub(super) struct DarkPorts {
 }
 
 impl DarkPorts {
-    /// Records that both ports of a circuit go dark.
     pub(super) fn begin(&mut self, circuit: &CrossConnect, now: SimTime, is_fault: bool) {
         for port in ends(circuit) {
             self.end_port(port, now);

@@ -47,7 +47,6 @@ impl OpticalSwitches {
         self.states.get(circuit).copied().unwrap_or(CircuitState::Dark)
     }
 
-    /// Takes traffic off the circuits that a stage removes.
     pub(super) fn drain(&mut self, stage: &Stage) {
         for circuit in &stage.remove {
             if let Some(state) = self.states.get_mut(circuit).filter(|s| **s == CircuitState::Up) {
@@ -74,7 +73,6 @@ impl OpticalSwitches {
         }
     }
 
-    /// Tests links that have trained. Returns those that carry traffic from now on.
     pub(super) fn qualify(&mut self, circuits: &[CrossConnect]) -> Vec<CrossConnect> {
         let mut passed = Vec::new();
         for circuit in circuits {
@@ -134,7 +132,6 @@ impl OpticalSwitches {
         lost
     }
 
-    /// Repairs ports. Returns the circuits whose links begin to train.
     pub(super) fn mend_ports(&mut self, effect: Effect, ports: &[Port]) -> Vec<CrossConnect> {
         for port in ports {
             match effect {

@@ -36,7 +36,6 @@ pub(crate) struct Delays {
 #[derive(Clone, Copy)]
 enum ReplanTimer {
     Detect(usize),
-    /// The control plane is informed that a part works again.
     Trust(usize),
     /// A new plan is due for this fault, or for a repair if `None`.
     Replan(Option<usize>),
@@ -71,7 +70,6 @@ pub(crate) struct Replanner<'a> {
     /// The hardware path of each bundle that was ever switched, or `None` while the bundle is dark.
     pub(super) held: BTreeMap<BundleId, Option<Path>>,
     pub(super) groups: Vec<Placed>,
-    /// Actions postponed while the control plane was down.
     postponed: Vec<ReplanTimer>,
     /// The number of commands sent to each bundle. It seeds the switching times, so that they do
     /// not depend on other bundles.
@@ -179,7 +177,6 @@ impl<'a> Replanner<'a> {
         self.at(context, replanned, ReplanTimer::Replan(fault));
     }
 
-    /// Records whether the control plane believes that a fault is present.
     fn learn(
         &mut self,
         context: &Context<'_>,

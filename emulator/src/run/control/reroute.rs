@@ -13,7 +13,6 @@ use crate::scenario::Effect;
 
 pub(crate) struct Rerouter {
     delay: Picoseconds,
-    /// Timers postponed while the control plane was down.
     postponed: Vec<u64>,
     me: Owner,
 }

@@ -38,7 +38,6 @@ const RESPONSE_MAX: Picoseconds = Picoseconds::from_millis(10_000);
 enum ControlTimer {
     Wake,
     Relocked(LinkId),
-    /// The link over a newly lit circuit has trained.
     Trained(CrossConnect),
     Ended(Option<Box<Plan>>),
     Settled(PhaseAnswer),
@@ -100,7 +99,6 @@ impl<'a> Shipped<'a> {
         }
     }
 
-    /// Converts a time on the run's clock to the daemon's clock.
     fn to_side(&self, time: SimTime) -> SimTime {
         SimTime(time.0 * self.scale)
     }
@@ -163,14 +161,12 @@ impl<'a> Shipped<'a> {
         }
     }
 
-    /// Schedules the end of training for links over circuits.
     fn train(&mut self, context: &mut Context<'_>, training: Vec<(SimTime, CrossConnect)>) {
         for (until, circuit) in training {
             self.at(context, until, ControlTimer::Trained(circuit));
         }
     }
 
-    /// Handles a bundle whose light has settled on another path or is moving.
     fn light(&mut self, context: &mut Context<'_>, bundle: BundleId, path: Option<Path>) {
         let Some(rings) = &mut self.rings else { return };
         let (dark, locking) = rings.light(context, bundle, path);

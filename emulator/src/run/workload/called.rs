@@ -63,7 +63,6 @@ pub(crate) struct Called<'a> {
     caller: Box<dyn Caller + 'a>,
     /// Pending orders of the caller.
     orders: VecDeque<ProgramOrder>,
-    /// Messages between hosts that currently have no path.
     blocked: Vec<ProgramOrder>,
     open: FxHashMap<BatchId, (u64, FlowId)>,
     timers: Vec<u64>,

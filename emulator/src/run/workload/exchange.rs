@@ -30,7 +30,6 @@ pub(super) struct HostCircuits {
     /// The step whose fibre each host is on, or `None` while the host is dark.
     holds: Vec<Option<usize>>,
     wants: Vec<Option<usize>>,
-    /// The number of faults that keep each host from switching.
     stuck: Vec<u32>,
 }
 
@@ -218,7 +217,6 @@ impl<'a> Jobs<'a> {
         }
     }
 
-    /// Starts the exchange between a pair of hosts that are both on their fibre.
     fn join(
         &mut self,
         context: &mut Context<'_>,
@@ -250,7 +248,6 @@ impl<'a> Jobs<'a> {
         Ok(())
     }
 
-    /// Turns every fibre on or off according to the circuits.
     fn relight(&self, context: &mut Context<'_>) {
         let Some(circuits) = &self.circuits else { return };
         let fibres = circuits.fibres.iter().flatten();
@@ -262,7 +259,6 @@ impl<'a> Jobs<'a> {
         }
     }
 
-    /// Handles a pair that is done in both directions. Its hosts move to their next fibre.
     pub(super) fn pair_done(
         &mut self,
         context: &mut Context<'_>,

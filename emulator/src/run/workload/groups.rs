@@ -34,7 +34,6 @@ pub(crate) struct JobGroups<'a> {
     groups: Vec<GroupProgress>,
     between: Vec<Between>,
     parts: BTreeMap<BatchId, BatchOwner>,
-    /// The number of nodes under a top-of-rack switch.
     per_set: usize,
     done_steps: usize,
     awaited: Vec<usize>,
@@ -217,7 +216,6 @@ impl<'a> JobGroups<'a> {
         group.stopped = true;
     }
 
-    /// Abandons the current collectives of a group and its job.
     fn stop(&mut self, context: &mut Context<'_>, index: usize) {
         let length = self.length();
         let group = &mut self.groups[index];
@@ -473,7 +471,6 @@ fn start_between(
     Ok(Running::of(parts))
 }
 
-/// Returns whether every link of a group's ring has light.
 fn is_ready(context: &Context<'_>, members: &Members) -> bool {
     context.is_calm() || ring_links(context, members).is_some()
 }

@@ -39,7 +39,6 @@ pub(crate) struct Jobs<'a> {
     pub(super) me: Owner,
 }
 
-/// A pair in an exchange: its workload, its lower host and the step.
 #[derive(Clone, Copy)]
 pub(super) struct Pair(pub(super) usize, pub(super) usize, pub(super) usize);
 
@@ -47,9 +46,7 @@ pub(super) struct Pair(pub(super) usize, pub(super) usize, pub(super) usize);
 pub(super) enum JobTurn {
     Begin(usize),
     Computed(usize),
-    /// A task in a recorded step ends that sends nothing.
     Worked(usize, TaskId),
-    /// A host's circuit reaches the fibre of a step.
     Come(usize, usize),
 }
 
@@ -73,12 +70,10 @@ pub(crate) struct Repetition {
     /// Its flows as ranges, in order of start for an exchange over circuits and by task for a
     /// recorded step.
     pub(crate) flows: Vec<Range<u32>>,
-    /// The start and end of each task in a recorded step.
     pub(crate) spans: Vec<(SimTime, SimTime)>,
 }
 
 impl Repetition {
-    /// Creates a repetition that begins now and has no flows yet.
     pub(super) fn begun(traffic: &Traffic, now: SimTime) -> Self {
         Self {
             start: now,

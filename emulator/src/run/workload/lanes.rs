@@ -27,7 +27,6 @@ pub(crate) struct Leaves<'a> {
     pub(super) circuits: Option<&'a OpticalCircuits>,
     pub(super) count: usize,
     gpus: Vec<Option<End>>,
-    /// The cables between each pair of directly joined leaves, from the lower leaf to the higher.
     cables: BTreeMap<LeafPair, Vec<Lane>>,
     /// Rate of one circuit or cable, in bytes per second.
     lane_bytes: f64,
@@ -97,7 +96,6 @@ impl<'a> Leaves<'a> {
         Route::Links(std::iter::once(from.up).chain(over).chain([to.up.reverse()]).collect())
     }
 
-    /// Returns the links dedicated to phases: circuits, cables and interfaces.
     pub(super) fn links(&self) -> impl Iterator<Item = LinkId> + '_ {
         let circuits = self.circuits.into_iter();
         let circuits = circuits.flat_map(|all| all.circuits().flat_map(|one| all.links(one)));
@@ -124,7 +122,6 @@ fn cables(substrate: &Substrate) -> BTreeMap<LeafPair, Vec<Lane>> {
     cables
 }
 
-/// Returns, for each hop, its two leaves and whether it uses the core.
 pub(super) fn hops_of(route: &RoutePlan) -> impl Iterator<Item = (usize, usize, bool)> + '_ {
     let starts = std::iter::once(&route.from).chain(&route.via);
     let ends = route.via.iter().chain([&route.to]);

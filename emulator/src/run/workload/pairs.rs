@@ -52,7 +52,6 @@ pub(super) struct PhaseTraffic {
 }
 
 impl PhaseTraffic {
-    /// Creates the traffic of a phase, none of which has been sent.
     pub(super) fn waiting(leaves: &Leaves<'_>, demand: &Demand, routes: &[RoutePlan]) -> Self {
         let of_gpus = demand.exchanges().and_then(|all| {
             all.map(|((from, to), bytes)| Some(([leaves.gpu(from)?, leaves.gpu(to)?], bytes)))
@@ -104,7 +103,6 @@ impl PhaseTraffic {
         on.flat_map(Pair::leaves).map(LeafId::from_index).collect()
     }
 
-    /// Marks the pairs that have a flow over one of these links, which are going dark.
     pub(super) fn cut(&mut self, context: &Context<'_>, links: &[LinkId]) {
         let crosses = |link: &LinkId| links.contains(link) || links.contains(&link.reverse());
         // Switches reroute their own flows, or the transport resends their packets.
@@ -306,7 +304,6 @@ impl Pair {
         self.held + under_way.sum::<u64>()
     }
 
-    /// Returns whether every link of the flows carries packets.
     fn is_lit(&self, context: &Context<'_>) -> bool {
         let ways = self.flows.iter().flat_map(|(flow, _)| context.engine.path(*flow));
         ways.into_iter().all(|link| context.carries(*link) && context.carries(link.reverse()))

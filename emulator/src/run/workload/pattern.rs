@@ -74,7 +74,6 @@ impl Traffic {
         .map(Some)
     }
 
-    /// Returns the host of each rank. On a grid, ranks are grid positions.
     fn hosts_of(&self, substrate: &Substrate) -> Vec<VertexId> {
         match (&self.run, &substrate.grid) {
             (Pattern::AllReduce(AllReduceWay::Torus), Some(grid)) => grid.hosts.clone(),
@@ -153,7 +152,6 @@ fn cycle(count: usize, seed: Seed) -> Vec<usize> {
     to
 }
 
-/// Returns the rings of positions in each dimension that has more than one host.
 fn rings_of(grid: &Grid) -> Vec<Vec<Vec<usize>>> {
     let long = (0..grid.sides.len()).filter(|dimension| grid.sides[*dimension] > 1);
     long.map(|dimension| grid.rings(dimension)).collect()

@@ -39,7 +39,6 @@ pub(crate) struct Phases<'a> {
     logs: Vec<PhaseLog>,
     /// Packets lost on the phases' links before this phase began.
     lost_before: u64,
-    /// When the last phase of the last step ended.
     ended: Option<SimTime>,
     me: Owner,
 }

@@ -7,7 +7,6 @@ use lightloom_units::{Picoseconds, SimTime};
 
 use crate::substrate::Members;
 
-/// A collective in progress: one for a group, or one for each rank between groups.
 pub(super) struct Running {
     pub(super) parts: Vec<Flows>,
     pub(super) open: usize,
@@ -79,7 +78,6 @@ impl GroupProgress {
     }
 }
 
-/// The progress of one job through the collectives between its groups.
 #[derive(Default)]
 pub(super) struct Between {
     pub(super) steps: Vec<StepLog>,

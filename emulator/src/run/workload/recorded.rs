@@ -39,7 +39,6 @@ pub(super) struct Playing {
 struct RingUse {
     count: u32,
     is_reused: bool,
-    /// Unfinished exchanges with other ranks that use these links.
     others: VecDeque<TaskId>,
     /// Collectives on the ring that were not alone on it.
     shared: BTreeSet<TaskId>,
@@ -120,7 +119,6 @@ impl<'a> Jobs<'a> {
         ready.into_iter().try_for_each(|task| self.begin_task(context, place, task))
     }
 
-    /// Returns the exchanges with other ranks on the links of each ring of a machine.
     fn ring_uses(&self, context: &Context<'_>, place: usize) -> BTreeMap<u32, RingUse> {
         let mut uses: BTreeMap<u32, RingUse> = BTreeMap::new();
         let domains = context.substrate.domains.as_ref();
@@ -150,7 +148,6 @@ impl<'a> Jobs<'a> {
         self.jobs[place].steps.last_mut().expect("a task is of a step")
     }
 
-    /// Begins a task now, or holds it until its hosts have a path.
     fn begin_task(
         &mut self,
         context: &mut Context<'_>,
@@ -354,7 +351,6 @@ impl<'a> Jobs<'a> {
         })
     }
 
-    /// Handles the end of a task by beginning the tasks that have no other open prerequisite.
     pub(super) fn worked(
         &mut self,
         context: &mut Context<'_>,

@@ -47,14 +47,10 @@ pub enum ReuseError {
     Changed { task: String, first: Picoseconds, now: Picoseconds },
 }
 
-/// How often durations on rings were reused and checked.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub(crate) struct RingCounts {
-    /// Number of collectives whose duration was known.
     pub(crate) reused: u64,
-    /// Number of collectives that were run to check their known duration.
     pub(crate) checked: u64,
-    /// Packets put on the wires of copied rings.
     pub(crate) hops: u64,
 }
 

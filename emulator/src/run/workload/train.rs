@@ -45,7 +45,6 @@ pub(crate) struct TrainOrder<'a> {
     dimensions: Vec<TaskPurpose>,
     /// For each task, the additional time if its group has lost its memory.
     again: BTreeMap<TaskId, Picoseconds>,
-    /// Delays of the cables of a step, inside a domain and between domains.
     cables: [Picoseconds; 2],
     closed_form: StepTime,
     seats: Vec<Members>,
@@ -79,7 +78,6 @@ enum State {
     Waits,
     /// Ready, but its group is not.
     Held,
-    /// Prepared by software, or running until a known end.
     Timed,
     Sends,
     Done,
@@ -88,12 +86,10 @@ enum State {
 #[derive(Clone, Copy, Debug, Default)]
 struct TaskLog {
     state: State,
-    /// Number of times that it was begun. Timers of earlier turns are ignored.
     turn: u16,
     begun: SimTime,
     end: SimTime,
     ideal: Picoseconds,
-    /// Whether its group has lost its memory, which has to be restored first.
     is_again: bool,
 }
 
@@ -105,7 +101,6 @@ struct TrainingJob<'a> {
     held: BTreeSet<TaskId>,
     sending: BTreeMap<TaskId, StartedCollective>,
     seats: Vec<Seat>,
-    /// Exchanges of each TP group with other groups.
     across: Vec<Vec<TaskId>>,
     /// Rounds of the graph until the step is done: more than one after a checkpoint was read.
     rounds: u32,
@@ -152,7 +147,6 @@ enum TrainTimer {
     Loaded,
     Resume,
     Wake,
-    /// The job learns whether circuits change for a phase.
     Asked,
 }
 
@@ -223,7 +217,6 @@ impl<'a> Trainings<'a> {
         context.at(time, self.me, number);
     }
 
-    /// Handles a round with all tasks done: the next one begins, or the job is done.
     fn round_done(&mut self, context: &mut Context<'_>, job: usize) -> Result<(), RunError> {
         let now = context.now();
         let training = &mut self.jobs[job];

@@ -212,7 +212,6 @@ pub(super) fn lower_congestion(
     }
 }
 
-/// Rejects parameters that belong to a scheme other than the selected one.
 fn refuse_others(raw: &TransportFile, check: &mut Check<'_>) {
     let written = [
         ("dctcp", raw.dctcp.is_some(), CongestionFile::Dctcp),
@@ -234,7 +233,6 @@ fn refuse_others(raw: &TransportFile, check: &mut Check<'_>) {
     }
 }
 
-/// Rejects a zero time, size or rate.
 fn require_some(is_nothing: bool, key: &str, example: &str, check: &mut Check<'_>) {
     if is_nothing {
         let path = format!("/transport/{key}");

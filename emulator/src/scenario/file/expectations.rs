@@ -19,16 +19,13 @@ pub(crate) struct Ground<'a> {
     pub(crate) has_groups: bool,
     pub(crate) has_plan: bool,
     pub(crate) has_steps: bool,
-    /// Whether hosts or leaves send to each other.
     pub(crate) has_flows: bool,
 }
 
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub(crate) struct Breaks {
-    /// Whether some fault occurs with some seed.
     pub(crate) anything: bool,
     pub(crate) restorable: bool,
-    /// Whether some fault is permanent with every seed.
     pub(crate) forever: bool,
 }
 
@@ -80,7 +77,6 @@ pub(crate) fn lower_expectations(
     expectations
 }
 
-/// Reason why a sentence is meaningless, and the fix.
 type Idle = (String, String);
 
 const NOTHING_BREAKS: &str =

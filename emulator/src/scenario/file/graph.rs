@@ -40,7 +40,6 @@ pub struct CableFile {
     pub delay: Option<Text<Picoseconds>>,
 }
 
-/// Returns the graph. Cables with unknown ends have been reported and are omitted.
 pub(super) fn lower(raw: &GraphFile, links: &LinksFile, check: &mut Check<'_>) -> CableGraph {
     let names: Vec<&String> = raw.hosts.iter().chain(&raw.switches).collect();
     check_names(raw, &names, check);

@@ -88,7 +88,6 @@ pub(super) fn refuse(
     }
 }
 
-/// Rejects delays of a control plane that has nothing to do.
 fn refuse_control(raw: &ScenarioFile, scenario: &Scenario, check: &mut Check<'_>) {
     let trains = !scenario.train.is_empty() || scenario.is_called;
     let plans = !scenario.collectives.is_empty() || trains;

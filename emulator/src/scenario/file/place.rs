@@ -52,7 +52,6 @@ impl<'de> Deserialize<'de> for PlaceFile {
     }
 }
 
-/// One key of a map and its value, presented as an enum variant.
 struct Keyed<'a, A> {
     key: String,
     keys: &'a mut A,

@@ -264,7 +264,6 @@ fn lower_losses(
     }
 }
 
-/// Rejects losses that lack a job or a kind of failure.
 fn require_losses(scenario: &Scenario, span: &Span, check: &mut Check<'_>) {
     let Some(known) = &span.losses else { return };
     for train in &scenario.train {

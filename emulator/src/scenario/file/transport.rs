@@ -354,7 +354,6 @@ fn warn_of_short_timeout(raw: &TransportFile, rate: Option<BitsPerSecond>, check
         .help(format!("write `{enough}ms`, or leave it out: round trips are measured"));
 }
 
-/// Rejects impossible sizes, windows and timeouts.
 fn check_packets(raw: &TransportFile, check: &mut Check<'_>) {
     let sizes = [
         ("payload", raw.payload.0),

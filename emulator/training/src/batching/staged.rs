@@ -9,7 +9,6 @@ use crate::step::{AttentionFfn, LayerStages, Stages};
 #[derive(Clone, Debug, PartialEq)]
 pub struct StagedCosts {
     pub gpus: u32,
-    /// Cache capacity of all attention instances together, in tokens.
     pub cache_tokens: u64,
     /// Cache capacity of one attention instance, which holds the whole cache of a request.
     longest: u64,
@@ -53,7 +52,6 @@ impl StagedCosts {
     }
 }
 
-/// Returns the upper envelope of the sums over all layers.
 fn lines(step: &Stages) -> Vec<Line> {
     let rest = Line { fixed: step.rest, slope: 0.0 };
     let all = step.layers.iter().fold(vec![rest], |so_far, (count, layer)| {

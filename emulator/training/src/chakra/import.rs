@@ -63,10 +63,8 @@ struct Reader {
     tasks: Vec<Task>,
     ends: Vec<Vec<NodeEnd>>,
     shared: BTreeMap<SharedNode, usize>,
-    /// Task of each pair of rank and node id.
     places: BTreeMap<(u32, u64), usize>,
     waits: Vec<(u32, usize, Vec<u64>)>,
-    /// Ranks with a stream from PyTorch's execution trace observer.
     observed: BTreeSet<u32>,
 }
 

@@ -57,7 +57,6 @@ impl Fit {
         fit
     }
 
-    /// Returns the derivative of each run's residual with respect to the logarithm of each member.
     fn slopes(&self, model: &Model<'_>) -> Vec<Vec<f64>> {
         (0..self.members.len())
             .map(|place| {

@@ -61,7 +61,6 @@ mod tests {
     use super::super::super::longest_path::play;
     use super::super::read;
 
-    /// Returns the nanoseconds of a text whose transfers take no time.
     fn nanos(text: &str) -> u64 {
         let graph = read(text).unwrap().graph;
         let took = graph.tasks().iter().map(|task| match task.work {

@@ -34,7 +34,6 @@ pub(super) fn is_exchange(events: &Events, event: &Event) -> bool {
     event.category == Category::Exchange || events.name(event).starts_with("nccl")
 }
 
-/// A file's exchanges: the arguments of its calls, and its job.
 pub(super) struct Described<'e> {
     pub(super) named: BTreeMap<i64, &'e Arguments>,
     pub(super) info: Option<&'e Info>,
@@ -146,7 +145,6 @@ impl Described<'_> {
         configured().or_else(at_distance)
     }
 
-    /// Returns sender and receiver. The profile gives them as ranks of the group.
     fn ends(&self, operation: Operation, arguments: &Arguments, group: &[u32]) -> Option<Vec<u32>> {
         let is_send = operation == Operation::Send;
         let said = if is_send { arguments.to } else { arguments.from };

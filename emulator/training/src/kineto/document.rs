@@ -118,7 +118,6 @@ struct WrittenEvent {
     args: Arguments,
 }
 
-/// The arguments in use. An argument of an unexpected type counts as absent.
 #[derive(Default, Deserialize)]
 #[serde(default)]
 pub(super) struct Arguments {

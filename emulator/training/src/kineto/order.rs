@@ -250,7 +250,6 @@ impl OrderWalk<'_> {
         Ok(())
     }
 
-    /// Infers from the times which operations of other streams an operation waited for.
     fn infer(&self, place: usize, own: Option<usize>, after: &mut Vec<usize>) {
         let operation = &self.operations[place];
         let idle_since = own.map_or(f64::MIN, |own| self.operations[own].end);

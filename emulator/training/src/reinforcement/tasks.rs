@@ -174,8 +174,6 @@ impl PoolStep {
         (self.weight_bytes as f64 * self.delta_share).round() as u64
     }
 
-    /// Returns the transfers of new weights. A relayed transfer refers to the one that delivers its
-    /// data.
     fn weights(&self, trainer: u32) -> Vec<RankTransfer> {
         if self.method == SyncMethod::Shards {
             return self.shards(trainer);

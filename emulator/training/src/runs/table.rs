@@ -14,7 +14,6 @@ use crate::model::{Activation, Attention, Experts, FeedForward, Model};
 use crate::request::{Changes, MOST, Request};
 use crate::search::Limits;
 
-/// Part of a source's name, and the software whose constants apply to its rows.
 const SOFTWARE: &[(&str, &str)] = &[
     ("Megatron-LM README", "megatron-lm-2021"),
     ("vTrain", "megatron-deepspeed"),

@@ -92,7 +92,6 @@ fn mixture_prefill_cost_follows_active_weights() {
     }
 }
 
-/// A single request takes its prefill, the transfer of its cache and its decode steps.
 #[test]
 fn single_request_matches_its_closed_form_in_both_layouts() {
     let job = job();

@@ -45,7 +45,6 @@ impl Instances {
 pub struct AttentionFfn<'a> {
     /// Model, hardware and formats. The number of GPUs of its replica is not used.
     pub server: Server<'a>,
-    /// Attention instances, which also run the output layer.
     pub attention: Instances,
     pub feed_forward: Instances,
     pub micro_batches: u32,
@@ -218,7 +217,6 @@ impl AttentionFfn<'_> {
 }
 
 impl Job<'_> {
-    /// Returns the time of attention in one layer, including all norms and residual additions.
     fn attention_part(&self, is_expert: bool) -> f64 {
         let shares = self.model.shares();
         let mixing = LayerShares { feed_forward: 0.0, ..shares };

@@ -187,7 +187,6 @@ impl Job<'_> {
             + 2.0 * shares.parts() * self.decode_exchange()
     }
 
-    /// Returns the time of an all-reduce of the batch's hidden values.
     pub(super) fn decode_exchange(&self) -> f64 {
         let group = Group { size: self.mapping.tensor.into(), stride: 1 };
         let links = &self.calibration.network;

@@ -44,7 +44,6 @@ fn at_least(program: &mut LayerProgram, seconds: f64, later: f64) {
 }
 
 impl Job<'_> {
-    /// Returns forward and backward pass of one layer, including recomputation.
     pub(super) fn layer(&self, is_expert: bool) -> LayerWork {
         let products = self.layer_products(is_expert);
         let launch = self.launch(is_expert);
@@ -88,7 +87,6 @@ impl Job<'_> {
         }
     }
 
-    /// Returns whether the schedule runs the gradients of the weights separately.
     fn splits_backward(&self) -> bool {
         let features = self.calibration.software.features;
         self.mapping.is_zero_bubble() || features.has(Feature::DualPipe)

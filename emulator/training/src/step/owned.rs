@@ -28,7 +28,6 @@ impl OwnedJob {
         Self { model, mapping, batch, network, calibration, compute, precision, expert_imbalance }
     }
 
-    /// Returns the step as input of the closed forms.
     #[must_use]
     pub fn job(&self) -> Job<'_> {
         let Self { model, mapping, batch, network, calibration, compute, .. } = self;

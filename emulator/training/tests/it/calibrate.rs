@@ -225,8 +225,6 @@ fn refit_recovers_every_determined_constant() {
     assert!(determined.len() >= 9, "{determined:?}");
 }
 
-/// The test suite tries one in four pairs of these constants; the nightly run tries all pairs of
-/// all constants.
 const PAIRS_OF: [&str; 8] = [
     "gemm",
     "low",

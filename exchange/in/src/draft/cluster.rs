@@ -23,7 +23,6 @@ pub(super) struct ClusterDraft {
     pub(super) edge_rate: Sourced<String>,
 }
 
-/// Values for logs that say nothing about hosts.
 const USUAL_NODES: u32 = 16;
 const USUAL_GPUS: u32 = 8;
 const USUAL_NODES_PER_TOR: u32 = 4;
@@ -102,7 +101,6 @@ fn nodes(logs: &Logs, gpus_per_node: u32) -> Sourced<u32> {
     Sourced::assumed(USUAL_NODES, logs.lacks(Fact::Hosts, "no log says how many hosts there are"))
 }
 
-/// Returns the largest number of hosts that jobs used at the same time.
 fn most_at_once(jobs: &[LoggedJob]) -> u32 {
     let begins = jobs.iter().map(|job| (job.start, 1, job.nodes as i64));
     let ends = jobs.iter().filter_map(|job| Some((job.end?, 0, -(job.nodes as i64))));

@@ -16,7 +16,6 @@ const MOST_DAYS: u32 = 30;
 /// Bytes that a rank in the drafted domain sends and receives per microsecond in both ring
 /// directions together: 3.6 Tb/s per direction, without headers.
 const BYTES_PER_US: u64 = 829_000;
-/// Number of rounds that together send the traffic of all days.
 const ROUNDS: u64 = 100;
 
 pub(super) fn write(logs: &Logs, cluster: &ClusterDraft, days: Option<u32>, draft: &mut Draft) {

@@ -37,7 +37,6 @@ struct AcmeRow {
     fail_time: String,
 }
 
-/// No column tells when a host recovered.
 const UNKNOWN_END: Option<i64> = None;
 
 fn read(file: &LogFile<'_>, logs: &mut Logs) {

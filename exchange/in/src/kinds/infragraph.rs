@@ -195,7 +195,6 @@ fn read(file: &LogFile<'_>, logs: &mut Logs) -> Result<(), String> {
 /// Maximum nesting depth of devices, because a file may contain a cycle.
 const DEPTH_MAX: u32 = 8;
 
-/// Returns how many components of a kind a device has, including nested devices.
 fn held(device: &str, kind: &str, devices: &BTreeMap<&str, &InfraDevice>, depth: u32) -> u32 {
     let Some(found) = devices.get(device).filter(|_| depth < DEPTH_MAX) else { return 0 };
     let of = |component: &InfraComponent| {

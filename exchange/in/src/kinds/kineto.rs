@@ -122,7 +122,6 @@ fn groups_by_size(graph: &lightloom_training::graph::TaskGraph) -> BTreeMap<u32,
     groups.into_iter().map(|(size, groups)| (size, groups.len() as u64)).collect()
 }
 
-/// Returns the profile of one rank and how many steps are marked in it.
 fn profile(file: &LogFile<'_>, document: ProfileDocument) -> (TrainingProfile, usize) {
     let mut profile = TrainingProfile::new(file.whole());
     // The profile lists each step mark twice, once for the host and once for the device.

@@ -70,7 +70,6 @@ impl Labels {
     }
 }
 
-/// Returns whether a JSON or YAML document contains an object of the given kind.
 fn is_kind(text: &str, kind: &str) -> bool {
     let bare: String = text.chars().filter(|c| !matches!(c, ' ' | '"')).collect();
     let named = format!("kind:{kind}");

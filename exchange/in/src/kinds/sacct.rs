@@ -31,7 +31,6 @@ pub(super) const KIND: LogKind = LogKind {
     read: |files, logs| files.iter().for_each(|file| read(file, logs)),
 };
 
-/// Fault class for failures that the scheduler saw.
 const DEAD_HOST: &str = "Node";
 
 /// The fields of a job, keyed by the lower-case column name.

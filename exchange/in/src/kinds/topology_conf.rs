@@ -60,7 +60,6 @@ fn names_unit(key: &str) -> bool {
     key == "switchname" || key == "blockname"
 }
 
-/// Returns logical lines, each with its first line number and its keys in lower case.
 fn keyed_lines(text: &str) -> impl Iterator<Item = (usize, Vec<(String, String)>)> {
     let mut lines = text.lines().enumerate();
     std::iter::from_fn(move || {

@@ -370,7 +370,6 @@ fn chakra_stream() -> Vec<u8> {
     stream
 }
 
-/// Returns the step as messages along rings and, for the all-to-all, between each pair.
 fn goal_text() -> String {
     let rank = |rank: u64| {
         let mut lines = String::new();
@@ -392,7 +391,6 @@ fn goal_text() -> String {
     "num_ranks 8\n".to_owned() + &(0..8).map(rank).collect::<String>()
 }
 
-/// Each program counts the same exchange in a different way.
 #[test]
 fn one_step_in_six_formats_has_one_byte_total() {
     let stream = chakra_stream();

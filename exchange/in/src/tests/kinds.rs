@@ -37,7 +37,6 @@ fn failed_host_is_out_until_its_next_job_starts() {
     assert_eq!(outage.place.to_string(), "x:2");
 }
 
-/// Columns and states as in AcmeTrace's README, with synthetic rows.
 #[test]
 fn reads_jobs_of_both_acme_clusters() {
     let seren = "job_id,user,node_num,gpu_num,cpu_num,type,state,submit_time,start_time,end_time,duration,queue,gpu_time
@@ -169,8 +168,6 @@ fn reads_ranks_hosts_and_rates_from_nccl_inspector() {
     assert_eq!(logs.hosts.len(), 2);
 }
 
-/// A profile as torch.profiler writes it, with three steps marked on the host and again on the
-/// device.
 #[test]
 fn reads_the_middle_step_and_exchanges_of_a_profile() {
     let step = |number: u32, micros: f64, cat: &str| {

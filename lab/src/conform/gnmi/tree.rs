@@ -11,7 +11,6 @@ pub(super) type LeafTexts = BTreeMap<String, Json>;
 
 const KEYS: [&str; 3] = ["name", "peer-name", "index"];
 
-/// Flattens an answer, which is either one JSON value or many leaves.
 pub(super) fn flatten(got: &GetResponse) -> Result<LeafTexts, String> {
     let mut leaves = LeafTexts::new();
     for notification in &got.notification {

@@ -213,7 +213,6 @@ fn enter_others(tl1: &mut Tl1Suite) -> CaseResult {
     holds(lost.is_none(), || format!("{lost:?} is gone"))
 }
 
-/// Expects an impossible change to be denied and to move nothing.
 fn denied(tl1: &mut Tl1Suite, from: &str, to: &str) -> CaseResult {
     let before = tl1.patches()?;
     let reply = tl1.enter(from, to)?;

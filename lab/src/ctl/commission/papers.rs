@@ -23,7 +23,6 @@ pub(super) struct SerialCheck {
 
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 pub(super) struct CablingRecord {
-    /// Number of recorded cables that are fibres of the fabric.
     pub(super) as_planned: usize,
     pub(super) wrong: Vec<String>,
 }

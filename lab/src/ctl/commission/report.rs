@@ -32,7 +32,6 @@ pub(super) struct FibreReport {
     pub(super) finding: CablingFinding,
 }
 
-/// The saved document, which the next call continues.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(default)]
 pub(super) struct CommissionReport {

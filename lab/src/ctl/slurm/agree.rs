@@ -23,7 +23,6 @@ use serde::Serialize;
 
 use super::read::rings;
 
-/// Prefix of the reason in every drain that this program sets.
 pub(super) const OURS: &str = "lightloom: ";
 /// The reason that slurmctld writes for a node that does not answer.
 const SLURMS_OWN: &str = "Not responding";
@@ -71,21 +70,10 @@ impl NodeState {
 #[derive(Clone, Debug, PartialEq, Eq, Serialize)]
 #[serde(tag = "did", rename_all = "kebab-case")]
 pub(super) enum SchedulerCommand {
-    Drain {
-        nodes: Vec<String>,
-        reason: String,
-    },
-    /// Updates the reason of nodes that are already drained.
-    Explain {
-        nodes: Vec<String>,
-        reason: String,
-    },
-    Load {
-        rings: usize,
-    },
-    Resume {
-        nodes: Vec<String>,
-    },
+    Drain { nodes: Vec<String>, reason: String },
+    Explain { nodes: Vec<String>, reason: String },
+    Load { rings: usize },
+    Resume { nodes: Vec<String> },
 }
 
 #[derive(Clone, Debug, Default, PartialEq, Eq)]

@@ -83,7 +83,6 @@ pub(crate) struct KubernetesArguments {
     rbac: bool,
 }
 
-/// The API server and the last reading of the nodes.
 struct Kubernetes {
     api: ApiServer,
     force: bool,
@@ -93,7 +92,6 @@ struct Kubernetes {
 struct KubernetesNode {
     state: NodeState,
     labels: Value,
-    /// The fields that this manager owns, as the server denotes them.
     owned: Value,
 }
 
@@ -122,7 +120,6 @@ impl KubernetesNode {
         Some((name, Self { state, labels: metadata["labels"].clone(), owned }))
     }
 
-    /// Returns whether this manager owns exactly these labels and the node has them.
     fn has(&self, labels: &BTreeMap<String, String>) -> bool {
         let owned = self.owned["f:metadata"]["f:labels"].as_object();
         let owned = owned.into_iter().flatten().filter_map(|(key, _)| key.strip_prefix("f:"));

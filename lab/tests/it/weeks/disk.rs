@@ -8,7 +8,6 @@ use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
 use lightloom_control::journal::Storage;
 
-/// Payload of the unwinding that ends the daemon when it dies.
 pub(super) struct Died;
 
 #[derive(Clone, Copy, Debug)]

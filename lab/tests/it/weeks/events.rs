@@ -24,7 +24,6 @@ use rand::RngExt;
 use super::disk::At;
 use super::world::{CallTo, World};
 
-/// How long an operator may leave a change unconfirmed.
 const CONFIRM_WITHIN: Micros = Micros::from_secs(300);
 
 impl World {

@@ -90,7 +90,6 @@ fn as_a_test(seed: u64, events: &[String], found: &Finding) -> String {
     )
 }
 
-/// Plays a week that failed in the past, and panics on any finding.
 fn stays_well(events: &[&str]) {
     let events: Vec<String> = events.iter().map(|line| (*line).to_owned()).collect();
     let (world, found) = play(&events);
@@ -100,7 +99,6 @@ fn stays_well(events: &[&str]) {
     }
 }
 
-/// Seeds of the weeks that failed, by what failed, and the requests of all weeks.
 #[derive(Default)]
 struct Results {
     failed: BTreeMap<(Property, String), Vec<u64>>,

@@ -175,7 +175,6 @@ impl World {
 
     // ---- answers -------------------------------------------------------------------------------
 
-    /// Checks that acknowledged requests and served results persist.
     fn said(&self) -> Option<Finding> {
         let ledger = self.ledger()?;
         if self.runtime.as_ref()?.control.failed().is_some() {

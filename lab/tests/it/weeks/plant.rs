@@ -58,7 +58,6 @@ impl Plant {
         Self { modules, cables: fibres.clone(), fibres, ..Self::default() }
     }
 
-    /// Returns whether the module receives light at its current position.
     pub(super) fn is_lit(&self, device: &DeviceName) -> bool {
         let module = &self.modules[device];
         if module.is_off || module.position.is_dark() {
@@ -125,7 +124,6 @@ impl Plant {
         }
     }
 
-    /// Restores power, or plugs in another module, which starts in loopback.
     pub(super) fn restarts(&mut self, device: &DeviceName) {
         if let Some(module) = self.modules.get_mut(device) {
             (module.position, module.generation) = (Position::LOOPBACK, 0);
@@ -142,7 +140,6 @@ impl Plant {
         }
     }
 
-    /// Repairs everything that a person on site can repair.
     pub(super) fn mend(&mut self) {
         self.cut.clear();
         if let Some((one, other)) = self.crossed.take() {

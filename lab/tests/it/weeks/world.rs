@@ -66,10 +66,8 @@ pub(super) struct World {
     unreached: BTreeSet<DeviceName>,
     clock: Arc<Mutex<Now>>,
     pub(super) time: Micros,
-    /// Offset of the machine's clock from the world's, which differs between machines.
     ahead: Micros,
     life: u32,
-    /// Whether the next daemon runs on another machine.
     takes_over: bool,
     queue: BTreeMap<(Micros, u64), Happening>,
     sequence: u64,
@@ -228,7 +226,6 @@ impl World {
         }
     }
 
-    /// Restarts the daemon on another machine the next time that it dies.
     pub(super) fn next_takes_over(&mut self) {
         self.takes_over = true;
     }
@@ -237,7 +234,6 @@ impl World {
         self.later(after, Happening::Mended);
     }
 
-    /// Lets the daemon do something, which may kill it.
     pub(super) fn with(&mut self, does: impl FnOnce(&mut Runtime)) {
         let Some(mut runtime) = self.runtime.take() else { return };
         let lives = catch_unwind(AssertUnwindSafe(|| does(&mut runtime)));
@@ -427,7 +423,6 @@ impl World {
         self.set_clock();
     }
 
-    /// Returns whether neither a restart nor a disk repair is due.
     pub(super) fn is_idle(&self) -> bool {
         !self.queue.values().any(|what| matches!(what, Happening::Restart | Happening::Mended))
     }

@@ -91,7 +91,6 @@ struct Task<'a> {
 }
 
 impl<'a> Task<'a> {
-    /// Places all lost groups on the whole line, or as many as possible.
     fn place_together(&mut self, lost: &[usize]) -> Result<(), Nothing> {
         let all = (0..self.fabric.hbd.nodes()).map(Position).collect();
         let regions = [self.region(all, lost)];

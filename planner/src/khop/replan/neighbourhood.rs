@@ -71,7 +71,6 @@ struct Candidate {
     place: u64,
     position: Position,
     is_own: bool,
-    /// Distance in places of each lower candidate with a lit circuit to this one.
     lit_down: Vec<u8>,
     /// Lit bundles whose far end failed. They go dark if the node does not join the chain.
     widowed: u32,

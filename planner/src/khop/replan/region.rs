@@ -89,7 +89,6 @@ pub(super) struct Region<'a> {
     pub(super) olds: Vec<Old>,
     pub(super) classes: Vec<RegionClass>,
     owner: Vec<Option<usize>>,
-    /// Lists for each node the nodes that working fibres join to it, with the hop.
     near: Vec<Vec<(usize, Hop)>>,
     /// For each node, the far ends of its lit bundles, with whether a ring without a fault uses the
     /// circuit.
@@ -122,7 +121,6 @@ struct State {
     left: u128,
     /// Nodes of new chains that have a lit circuit to an undecided node.
     taken: u128,
-    /// Rings with undecided nodes that a new chain replaces.
     used: u128,
     /// Number of rings placed in each class, one byte each.
     placed: u64,

@@ -8,7 +8,6 @@ use lightloom_units::seed::Seed;
 use proptest::prelude::*;
 use rand::RngExt;
 
-/// Draws circuits until almost no port is free.
 fn random_topology(fabric: &ReconfigurableFatTree, seed: u64) -> Topology {
     let mut stream = Seed(seed).stream("test.topology", 0);
     let leaves = fabric.leaves();
@@ -96,8 +95,6 @@ proptest! {
     }
 }
 
-/// Tries all assignments of these circuits to switches. Returns whether one of them fits on the
-/// working ports.
 fn fits_somehow(circuits: &[(usize, usize)], free: &mut [Vec<u32>]) -> bool {
     let Some((&(a, b), rest)) = circuits.split_first() else { return true };
     (0..free.len()).any(|at| {

@@ -96,7 +96,6 @@ fn add(demand: &mut Demand, from: usize, to: usize, weight: f64) {
     demand.add(LeafId::from_index(from), LeafId::from_index(to), size);
 }
 
-/// Draws exp(sigma·z) with z from the standard normal distribution (Box and Muller).
 pub(crate) fn log_normal(stream: &mut Stream, sigma: f64) -> f64 {
     let radius = (-2.0 * (1.0 - stream.random::<f64>()).ln()).sqrt();
     let angle = std::f64::consts::TAU * stream.random::<f64>();

@@ -16,7 +16,6 @@ pub struct Site {
     pub nic: NicRate,
 }
 
-/// The rates of network cards with known prices.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub enum NicRate {
     G100,

@@ -107,7 +107,6 @@ pub(super) fn not_a_domain() -> CannotHold {
     )
 }
 
-/// Numbers of parts per GPU with one network card, each with its derivation.
 pub(super) struct DcnCounts {
     pub(super) switch_ports: (f64, String),
     pub(super) optics: (f64, String),

@@ -11,7 +11,6 @@ use super::registry::DesignKind;
 use super::{Architecture, CannotHold, Cluster, UsableGpus};
 
 const ELECTRICAL: f64 = 2.0 / 8.0;
-/// Ports and optical modules of a three-tier tree per end point.
 const TREE_PORTS: f64 = 5.0;
 const TREE_OPTICS: f64 = 6.0;
 

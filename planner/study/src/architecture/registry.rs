@@ -11,7 +11,6 @@ pub(super) struct DesignKind {
     pub(super) parse: fn(&str) -> Option<Box<dyn Architecture>>,
 }
 
-/// All kinds. The first kind that can parse a name is used.
 const KINDS: [&DesignKind; 13] = [
     &khop::KIND,
     &big_switch::KIND,
@@ -28,7 +27,6 @@ const KINDS: [&DesignKind; 13] = [
     &rfabric::KIND,
 ];
 
-/// Networks between hosts, used in addition to a domain.
 const NETWORKS: [&DesignKind; 5] =
     [&fat_tree::KIND, &multi_plane::KIND, &photonic_rails::KIND, &mixnet::KIND, &rfabric::KIND];
 
@@ -36,7 +34,6 @@ const NETWORKS: [&DesignKind; 5] =
 #[error("`{text}` is not an architecture; known: {known}")]
 pub struct UnknownArchitecture {
     pub text: String,
-    /// The accepted forms, comma-separated.
     pub known: String,
 }
 

@@ -15,7 +15,6 @@ use crate::architecture::{Architecture, Cluster, PartLoss};
 
 #[derive(Clone, Debug, PartialEq)]
 pub enum FaultModel {
-    /// Nodes fail and are repaired independently, with exponentially distributed times.
     Exponential {
         mtbf_ms: f64,
         repair_ms: f64,
@@ -156,7 +155,6 @@ fn resampled(
     Ok(Timeline::from_intervals(cluster.nodes, window, intervals))
 }
 
-/// The seed of a history and its factor on the fault rate.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct Draw {
     pub(super) factor: f64,

@@ -132,7 +132,6 @@ struct Arrived<'a> {
     training: Training<'a>,
     /// Useful picoseconds per GPU until the job ends.
     work: i128,
-    /// The job's time is accounted for until this moment.
     counted: i128,
     /// End time without another fault if the job is running, and run time if it is waiting.
     ends: i128,
@@ -142,7 +141,6 @@ struct Arrived<'a> {
     /// Number of times that the job gave up its groups. After that, it no longer uses the slow
     /// parts there.
     moves: u32,
-    /// The job's failed slow parts, each with the increase in step time.
     slow: BTreeMap<usize, (SlowExchange, i128)>,
 }
 

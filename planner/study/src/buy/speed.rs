@@ -34,7 +34,6 @@ pub(super) struct StepTime {
     /// Step time ÷ step time on the reference network.
     pub(super) stretch: f64,
     pub(super) cross_tor_share: f64,
-    /// Share of communication within groups in the step.
     pub(super) inside: f64,
     pub(super) between: f64,
 }

@@ -19,7 +19,6 @@ const HOURS_PER_YEAR: f64 = 365.25 * 24.0;
 const ENERGY: &str = "kilowatt-hour";
 /// Maximum factor for the change of a single price.
 const WIDEST: f64 = 10.0;
-/// The sentence mentions idle GPU-hours from this share on.
 const UNWANTED: f64 = 0.05;
 /// Designs with a relative cost difference below this value cost the same.
 const SAME: f64 = 1e-6;
@@ -49,7 +48,6 @@ pub struct Verdict {
     pub by_price: Vec<PriceFlip>,
 }
 
-/// A design compared with the winner over all draws.
 #[derive(Clone, Debug, PartialEq, Serialize)]
 pub struct NextDesign {
     pub design: String,
@@ -87,7 +85,6 @@ pub struct FaultFlip {
     pub winner: Option<String>,
 }
 
-/// A price beyond which another design wins.
 #[derive(Clone, Debug, PartialEq, Serialize)]
 pub struct PriceFlip {
     pub part: String,
@@ -195,7 +192,6 @@ fn shares(spent: &Spent) -> Shares {
     }
 }
 
-/// Marks the rows that no other row beats in both cost and useful work.
 pub(super) fn mark_pareto(rows: &mut [Row]) {
     let points: Vec<(f64, f64)> =
         rows.iter().map(|row| (row.cost_usd, row.useful_pflop_years)).collect();
@@ -404,7 +400,6 @@ fn inside(verdict: &Verdict, tied: &[String]) -> String {
     format!("; {who} is the cheapest {text}")
 }
 
-/// Describes conditions that make a design outside the recommendation win.
 fn outside(verdict: &Verdict, tied: &[String], beyond: &[PriceFlip]) -> String {
     let is_other = |rival: &&Rival| rival.least_more_usd < 0.0 && !tied.contains(&rival.design);
     let open: Vec<&str> =

@@ -12,11 +12,9 @@ use crate::architecture::Cluster;
 
 #[derive(Clone, Debug, PartialEq)]
 pub enum FaultSource {
-    /// A trace. Each sample draws servers, their positions, and the parts that faults hit.
     Trace(FaultTrace),
     /// A synthetic trace with 10 % more servers than the cluster needs.
     Synthetic,
-    /// Each node is faulty with this probability, independently. A sample is one snapshot.
     Independent(f64),
 }
 

@@ -29,7 +29,6 @@ pub struct FabricFigures {
     /// has no such nodes.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub passing_mean: Option<f64>,
-    /// Share of inner data-parallel hops that cross ToRs.
     pub cross_tor_share_mean: f64,
     /// Lower bound on this share over all placements.
     #[serde(skip_serializing_if = "Option::is_none")]

@@ -21,13 +21,10 @@ pub struct Sensitivity {
     pub changes_order: bool,
 }
 
-/// The effect of one price on one design. Other prices are at their mean.
 #[derive(Clone, Debug, PartialEq, Serialize)]
 pub struct PriceSwing {
     pub arch: String,
-    /// Cost per GB/s with the price at its low end.
     pub low_usd: f64,
-    /// Cost per GB/s with the price at its high end.
     pub high_usd: f64,
 }
 

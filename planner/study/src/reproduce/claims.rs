@@ -104,7 +104,6 @@ impl Published {
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Serialize)]
 #[serde(rename_all = "snake_case")]
 pub enum Verdict {
-    /// Our figure agrees with the published one within the tolerance.
     Reproduced,
     Differs,
     /// The claim was not computed, because the public fault trace was not given.
@@ -165,7 +164,6 @@ impl Section {
         Self { name, label, claims: Vec::new(), sentence: None }
     }
 
-    /// Sets the published sentence that the following claims represent.
     pub(super) fn stands_for(&mut self, sentence: impl Into<Option<&'static str>>) {
         self.sentence = sentence.into();
     }

@@ -39,7 +39,6 @@ const R4: Cluster = Cluster { nodes: 720, gpus_per_node: 4 };
 const DESIGNS: [&str; 3] = ["khop:2", "nvl:72", "tpuv4"];
 const COST: &str = "InfiniteHBD: the cost of an interconnect is 31 % of NVL-72's";
 const CROSSING: &str = "InfiniteHBD: cross-ToR traffic near zero with up to 7 % faulty nodes";
-/// The sentence on MFU. The training model computes it.
 pub const MFU: &str = "InfiniteHBD: MFU up to 3.37 times that of DGX";
 
 /// Returns every claim that was read, with our figure if it can be computed.

@@ -12,11 +12,9 @@ use super::why::Why;
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize)]
 #[serde(rename_all = "snake_case")]
 pub enum SentenceVerdict {
-    /// Every case agrees with the published figure.
     Reproduced,
     /// Some cases agree, and the range of all cases excludes "no effect".
     InPart,
-    /// No case agrees, and the range excludes "no effect".
     Contradicted,
     /// The range includes "no effect", so the outcome depends on assumptions that the paper does
     /// not state.
@@ -29,7 +27,6 @@ impl SentenceVerdict {
     pub const ALL: [Self; 5] =
         [Self::Reproduced, Self::InPart, Self::Contradicted, Self::Undetermined, Self::NotComputed];
 
-    /// Returns the definition of the verdict, for documentation pages.
     #[must_use]
     pub const fn meaning(self) -> &'static str {
         match self {
@@ -60,7 +57,6 @@ impl fmt::Display for SentenceVerdict {
     }
 }
 
-/// A sentence read in a public source, with its outcome.
 #[derive(Clone, Debug, PartialEq, Serialize)]
 pub struct Sentence {
     pub sentence: String,

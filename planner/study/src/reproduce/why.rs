@@ -58,7 +58,6 @@ pub struct Why {
     pub ours: f64,
     pub assumptions: Vec<Assumption>,
     pub combinations: usize,
-    /// Number of combinations within the published range.
     pub within: usize,
     pub least: f64,
     pub most: f64,

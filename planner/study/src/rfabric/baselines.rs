@@ -32,7 +32,6 @@ pub enum Baseline {
     /// Our fabric with the best single topology for the whole step, like TopoOpt with one topology
     /// per job.
     OneShot,
-    /// Our fabric with a single topology for all phases.
     Hedged,
     /// Our fabric with a greedy choice per phase, like MixNet: the next circuit goes to the pair
     /// that would finish last, ignoring the electrical core. Changes are free and span all leaves,

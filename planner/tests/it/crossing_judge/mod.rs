@@ -8,7 +8,6 @@ use lightloom_fabric::fabric::Fabric;
 use lightloom_fabric::fault::FaultSet;
 use lightloom_fabric::khop::{Position, Shape};
 
-/// All rings of a fabric, each as a bit set of node identifiers.
 pub(crate) struct CrossingJudge {
     rings: Vec<u64>,
     per_tor: u32,

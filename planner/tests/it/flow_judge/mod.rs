@@ -111,7 +111,6 @@ pub(crate) fn best(network: &ReconfigurableFatTree, demand: &Demand, hops: Hops)
     solution.value(lambda) * rate / most
 }
 
-/// Draws a network with two banks of different loss, and the demand of a phase.
 pub(crate) fn drawn(seed: u64) -> (ReconfigurableFatTree, Demand) {
     let mut stream = Seed(seed).stream("test.banks", 0);
     loop {

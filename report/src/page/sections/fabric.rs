@@ -190,7 +190,6 @@ fn tables(section: &mut PageSection, plan: &Plan, groups: &'static str) {
     section.table(table);
 }
 
-/// Adds the checker's findings and, for a ring, the part prices.
 fn proof(section: &mut PageSection, fabric: &Fabric, plan: &Plan, verdict: Verdict) {
     let checked = match fabric.hbd.ring() {
         Some(_) => format!(

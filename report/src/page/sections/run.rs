@@ -44,7 +44,6 @@ pub(in super::super) fn add(report: &mut PageDocument, run: &EmulatedRun) {
     report.add(FirstScreen { verdict: verdict(run), figures: figures(run), picture }, section);
 }
 
-/// Returns the number of groups with work, and the number of them that no fault affected.
 fn groups(run: &EmulatedRun) -> [usize; 2] {
     let at_work = || run.groups.iter().filter_map(|group| group.unaffected);
     [at_work().count(), at_work().filter(|same| *same).count()]

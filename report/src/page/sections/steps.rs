@@ -67,14 +67,12 @@ pub(in super::super) fn add_training(report: &mut PageDocument, training: &Train
     report.add(first, section);
 }
 
-/// The steps whose times come first, each with a description.
 const LEADING: [(&str, &str); 3] = [
     ("light moves", "from the node's failure"),
     ("drained in Slurm", "from the node's failure"),
     ("emulated run", "the same fault, packet by packet"),
 ];
 
-/// Adds a live demonstration's measurements and the components that name its plan by digest.
 pub(in super::super) fn add_live(report: &mut PageDocument, live: &LiveRun) {
     let mut section = PageSection::new("live", "Step by step");
     section.note(

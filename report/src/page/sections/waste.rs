@@ -12,7 +12,6 @@ use super::super::quantity::{ShownQuantity, ShownUnit, fixed};
 use super::super::results::Comparison;
 use super::super::tables;
 
-/// The ideal switch. No design can waste less.
 const BOUND: &str = "big-switch";
 
 pub(in super::super) fn add(report: &mut PageDocument, comparison: &Comparison) {

@@ -115,7 +115,6 @@ impl Link {
         Ok(())
     }
 
-    /// Waits until a socket is ready or the next check is due.
     fn wait(&self, sends: bool, receives: bool) {
         let if_wanted = |wanted, flag| if wanted { flag } else { PollFlags::empty() };
         let mut waiting = [

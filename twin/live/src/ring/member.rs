@@ -104,7 +104,6 @@ impl Job<'_> {
         }
     }
 
-    /// Runs the steps of one generation for both members in this node.
     fn round(
         &self,
         ranks: &Ranks,

@@ -138,7 +138,6 @@ impl Standing {
 pub enum Missed {
     Released,
     LeaseOver,
-    /// Other changes were in progress until its time was over.
     NoTime,
     OtherPlan,
     Refused(Vec<String>),

@@ -48,7 +48,6 @@ pub(crate) struct Wish {
     pub request: Request,
 }
 
-/// A small world with its devices at rest, and the requests of clients.
 #[derive(Clone, Debug)]
 pub(crate) struct Scenario {
     pub name: &'static str,
@@ -111,7 +110,6 @@ pub(crate) enum Mutant {
     SendsWithoutFence,
     JournalTakesAll,
     EpochGoesBack,
-    /// A device that should refuse earlier epochs accepts them.
     DeviceTakesAll,
     /// A new leader does not wait for the last one's commands.
     NoSettleTime,
@@ -156,7 +154,6 @@ impl Explorer {
         true
     }
 
-    /// Returns the devices at the scenario's start, and the controller that brought them there.
     fn at_rest(&mut self) -> State {
         let now = Now { mono: Micros::from_secs(1), wall_ms: 1_700_000_000_000, boot: "b".into() };
         let inventory = self.scenario.inventory.clone();

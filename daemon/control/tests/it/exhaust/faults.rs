@@ -192,7 +192,6 @@ impl Explorer {
         }
     }
 
-    /// Lets a new leader reach a device, or fail to.
     pub(super) fn connects(&mut self, state: &State) {
         for device in &state.connecting {
             if state.flights.contains_key(device) {

@@ -45,7 +45,6 @@ impl Counts {
     }
 }
 
-/// The management parts by the devices behind each, as the judge knows them.
 struct Carriers(Vec<BTreeSet<DeviceName>>);
 
 impl Carriers {

@@ -76,12 +76,10 @@ pub(crate) struct World {
     pub(crate) silence_is_darkness: bool,
     unanswered: BTreeMap<DeviceName, Micros>,
     moved_in: BTreeMap<DeviceName, Txn>,
-    /// Lit circuits that were cut although neither end is dead.
     pub(crate) wrongly_cut: Vec<String>,
     pub(crate) answers_after: Micros,
     /// Every module on a living node answered when the last bypass was planned.
     may_move: bool,
-    /// Lit circuits that this bypass cut to move groups of a stopped job.
     pub(crate) moved: u32,
     pub(crate) moves: u64,
     pub(crate) bypassed: Vec<(Micros, Vec<Part>)>,

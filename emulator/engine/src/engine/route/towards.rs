@@ -10,7 +10,6 @@ use super::hops::{FAR, HopMap, NextStep, Onward, SEVERAL};
 use super::paths::Paths;
 use crate::engine::network::{Link, LinkId, Network, Plane, VertexId};
 
-/// Links that paths may use: those that are up, in one plane or in all.
 #[derive(Clone, Copy)]
 pub(super) struct UsableLinks<'n> {
     pub(super) network: &'n Network,
@@ -102,7 +101,6 @@ impl<'n> Towards<'n> {
         self.nearest(at).saturating_add(1)
     }
 
-    /// Returns the number of links to the root from a forwarding vertex or from the root itself.
     fn beyond(&self, at: VertexId) -> u16 {
         match self.map.number(at) {
             _ if at == self.root => 0,

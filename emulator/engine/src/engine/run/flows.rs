@@ -348,7 +348,6 @@ impl<P: Probe> Engine<P> {
         self.reroute_flow(flow)
     }
 
-    /// Returns flows that use a dark link, also on their reverse paths.
     #[must_use]
     pub fn flows_on_dark_links(&self) -> Vec<FlowId> {
         let dark = |link: &LinkId| !self.is_up(*link) || !self.is_up(link.reverse());

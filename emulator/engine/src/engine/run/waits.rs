@@ -15,9 +15,7 @@ pub enum FlowWait {
     Dark(LinkId),
     /// This flow's messages, which have not reached the waiting flow's host.
     Messages(FlowId),
-    /// The interface ahead of this link, where the flow's priority is paused.
     Paused(LinkId),
-    /// The interface ahead of this link, which is serving other flows.
     Turn(LinkId),
     Acknowledgements,
 }

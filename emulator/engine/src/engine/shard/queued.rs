@@ -216,7 +216,6 @@ impl<P: Probe> Shard<P> {
         }
     }
 
-    /// Drops everything queued at the port and cancels the pauses that the port requested.
     pub(crate) fn cut_port(&mut self, shared: &Shared, vertex: u32, port: u32, now: u64) {
         let Some(mut switch) = self.switches[vertex as usize].take() else { return };
         let place = port - self.vertices[vertex as usize].first_port;

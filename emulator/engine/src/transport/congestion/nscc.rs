@@ -60,7 +60,6 @@ pub(super) struct State {
     counting_since: u64,
     last_round: u32,
     last_decrease: u64,
-    /// Time when a queue last caused a reduction of the window.
     last_shrink: u64,
 }
 

@@ -238,7 +238,6 @@ impl Reference<'_> {
         self.transport.timeout.map_or(measured, Picoseconds::get)
     }
 
-    /// How many messages the gates let go.
     pub(super) fn released(&self, number: usize) -> u32 {
         let spec = &self.flows[number].spec;
         let opened = spec.gates.iter().map(|gate| {
@@ -262,7 +261,6 @@ impl Reference<'_> {
         }
     }
 
-    /// Gives the next flow in line a free port for one packet.
     pub(super) fn turn(&mut self, link: usize) {
         let port = &mut self.ports[link];
         if port.down || port.sending.is_some() || !port.queue.is_empty() {
@@ -281,7 +279,6 @@ impl Reference<'_> {
         }
     }
 
-    /// What the flow would send next, and whether that is a repair.
     pub(super) fn choose(&self, number: usize) -> Option<(u32, Reason)> {
         let released = self.released(number).saturating_mul(self.flows[number].per_message);
         let flow = &self.flows[number];

@@ -27,7 +27,6 @@ struct Packet {
     /// Data: its number. Acknowledgement: the lowest number not received.
     sequence: u32,
     beyond_gap: Option<u32>,
-    /// Acknowledgement: the number it answers, when that packet was marked.
     echo: Option<u32>,
     answers: u32,
     wire_bytes: u64,
@@ -35,9 +34,7 @@ struct Packet {
     /// 7 for acknowledgements and what is trimmed.
     priority: u8,
     trimmed: bool,
-    /// The place of its path among those of its flow; of an acknowledgement, that of the packet it answers.
     path: usize,
-    /// A header that asks whether its path carries packets, or the answer to it.
     probe: bool,
     frame: Option<bool>,
     wrong: bool,
@@ -65,7 +62,6 @@ struct Event {
     class: u8,
     number: usize,
     planned: u64,
-    /// Events of a link or timer that has changed since are void.
     generation: u64,
     what: What,
 }
@@ -100,7 +96,6 @@ struct Port {
     jitter: u64,
     /// The rate, if it is not the one the link was built for.
     rate: Option<BitsPerSecond>,
-    /// At a host: flows with data for this port, the next one first.
     waiting: VecDeque<usize>,
 }
 
@@ -131,12 +126,10 @@ struct Flow {
     in_flight: u32,
     deadline: Option<u64>,
     backoff: u32,
-    /// Smoothed round trip, its variation, and the packet that is timed with when it was sent.
     smoothed: u64,
     variation: u64,
     timed: Option<(u32, u64)>,
     timer_generation: u64,
-    /// One past what counts as lost for what arrived later.
     repair_end: u32,
     /// The last packet, to go again after a silence, and when it has.
     asked: Option<u32>,
@@ -150,9 +143,7 @@ struct Flow {
     drawn_in_round: usize,
     salt: u64,
     drawn: u64,
-    /// By path that is out of use: the packet it lost, and when it is probed.
     retired: BTreeMap<usize, (u32, u64)>,
-    /// By path: the highest number that was answered of what took it.
     heard: BTreeMap<usize, u32>,
     taken: BTreeMap<u32, usize>,
     // receiving end

@@ -254,7 +254,6 @@ impl Reference<'_> {
         choice.links.iter().any(leads)
     }
 
-    /// How long everything takes that waits for a link or is being sent.
     pub(super) fn stands_before(&self, link: LinkId) -> u64 {
         if self.has_queues(link) {
             return self.time_for(link, Bytes(self.held(link)));

@@ -32,7 +32,6 @@ pub(super) struct ShippedCircuits<'a> {
     up: BTreeSet<CrossConnect>,
     /// Circuits that the current change removes; they get no new traffic.
     drained: BTreeSet<CrossConnect>,
-    /// Ports with a failed driver, and ports whose links fail their test.
     dead: BTreeMap<Port, u32>,
     unfit: BTreeSet<Port>,
     dark: DarkPorts,
@@ -172,7 +171,6 @@ impl<'a> ShippedCircuits<'a> {
         }
     }
 
-    /// Handles the daemon's record that it is moving the circuits of the phase.
     pub(super) fn moves(&mut self, context: &mut Context<'_>) {
         let Some((phase, began)) = &mut self.asked else { return };
         *began = context.now();
@@ -184,7 +182,6 @@ impl<'a> ShippedCircuits<'a> {
         }
     }
 
-    /// Handles a settled phase, whose job then continues.
     pub(super) fn settled(&mut self, context: &mut Context<'_>, answer: &PhaseAnswer) {
         let Some((_, began)) = self.asked.take() else { return };
         let now = context.now();

@@ -66,8 +66,6 @@ impl<'a> ShippedRings<'a> {
         }
     }
 
-    /// Returns whether the part that the daemon identified is the broken part, a piece of it, or
-    /// its far end.
     pub(super) fn meets(&self, broken: PlannedPart, found: PlannedPart) -> bool {
         let hbd = &self.inner.fabric.hbd;
         let ends = |part: PlannedPart| match part {
@@ -92,7 +90,6 @@ impl<'a> ShippedRings<'a> {
         }
     }
 
-    /// Returns how long the first packet takes for its first hop, in a group that the fault hit.
     pub(super) fn first_packet(&self, context: &Context<'_>, fault: usize) -> Option<Picoseconds> {
         let groups = context.faults[fault].groups.iter();
         let mut alive = groups.filter(|group| !self.inner.groups[**group].is_lost);
@@ -105,7 +102,6 @@ impl<'a> ShippedRings<'a> {
         Some(spec.rate.time_for(packet) + spec.delay)
     }
 
-    /// Moves groups that the new plan places elsewhere.
     pub(super) fn follow(
         &mut self,
         context: &mut Context<'_>,

@@ -86,7 +86,6 @@ impl<'a> Circuits<'a> {
         }
     }
 
-    /// Records the circuits that carry traffic now.
     fn look(&mut self, context: &Context<'_>) {
         self.up.clear();
         for circuit in &context.circuits_up {
@@ -334,7 +333,6 @@ impl Trainings<'_> {
         self.plan(context, soon, (TrainTimer::Asked, job, 0, 0));
     }
 
-    /// Tells a job whether circuits change for its phase.
     pub(super) fn answered(
         &mut self,
         context: &mut Context<'_>,
@@ -344,7 +342,6 @@ impl Trainings<'_> {
         self.retry_held(context, job)
     }
 
-    /// Handles the start or end of a change of circuits, or a new set of them.
     pub(super) fn circuits_changed(
         &mut self,
         context: &mut Context<'_>,
@@ -365,7 +362,6 @@ impl Trainings<'_> {
         (0..self.jobs.len()).try_for_each(|job| self.leave_dark_circuits(context, job))
     }
 
-    /// Restarts exchanges on dark circuits over the remaining circuits and the core.
     fn leave_dark_circuits(
         &mut self,
         context: &mut Context<'_>,

@@ -22,7 +22,6 @@ fn is_loose(purpose: TaskPurpose) -> bool {
 }
 
 impl TrainingJob<'_> {
-    /// Holds the current tasks of a group: all ranks, or the ranks on its ring.
     fn interrupt(&mut self, context: &mut Context<'_>, ring: usize, is_all: bool) {
         let tensor = self.order.tensor();
         let is_mine = |task: &TaskId| {
@@ -65,7 +64,6 @@ impl TrainingJob<'_> {
         all.filter(|ring| roots.contains(&root(&mut first, *ring))).collect()
     }
 
-    /// Undoes the work that groups with lost state have to repeat.
     fn undo(&mut self, context: &mut Context<'_>, rings: &[usize]) {
         self.restarts += 1;
         let trainer: Vec<usize> =
@@ -280,7 +278,6 @@ impl Trainings<'_> {
         Ok(())
     }
 
-    /// Lets a moved group with light continue.
     pub(super) fn resume(
         &mut self,
         context: &mut Context<'_>,
@@ -300,7 +297,6 @@ impl Trainings<'_> {
         self.go_on(context, job)
     }
 
-    /// Handles the repair of a part that hit a group.
     pub(super) fn wake(
         &mut self,
         context: &mut Context<'_>,

@@ -9,7 +9,6 @@ use super::super::super::context::Context;
 use super::super::groups::ring_links;
 use crate::substrate::{DCN, Members};
 
-/// The place of a TP group, and whether it can work.
 pub(super) struct Seat {
     pub(super) members: Members,
     pub(super) ring_links: Vec<LinkId>,

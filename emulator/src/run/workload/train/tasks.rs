@@ -38,7 +38,6 @@ impl TrainOrder<'_> {
         self.graph.pace(task).lag(self.cables)
     }
 
-    /// Returns the exchanges of each TP group with other groups.
     pub(super) fn across(&self) -> Vec<Vec<TaskId>> {
         let mut across = vec![Vec::new(); self.seats.len()];
         for (at, task) in self.graph.tasks().iter().enumerate() {
@@ -198,7 +197,6 @@ impl Trainings<'_> {
         Ok(())
     }
 
-    /// Sends the packets of an exchange, or holds it until all its ranks have a path.
     pub(super) fn send(
         &mut self,
         context: &mut Context<'_>,
@@ -234,7 +232,6 @@ impl Trainings<'_> {
         Ok(())
     }
 
-    /// Handles the end of a task: tasks with no other open prerequisite begin.
     pub(super) fn worked(
         &mut self,
         context: &mut Context<'_>,

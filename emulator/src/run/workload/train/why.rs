@@ -18,7 +18,6 @@ use super::super::super::context::Context;
 use super::tasks::rings_of;
 use super::{Interruption, TaskLog, TrainingJob};
 
-/// The time of a step by cause. The parts add up to the step.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub(crate) struct StepBreakdown {
     pub(crate) compute: Picoseconds,

@@ -28,7 +28,6 @@ pub(super) struct Launches<'e> {
     at: Vec<f64>,
     /// Operations of each stream in launch order.
     streams: BTreeMap<u32, Vec<usize>>,
-    /// Host calls that launch nothing, by correlation id.
     calls: BTreeMap<u32, &'e Event>,
 }
 

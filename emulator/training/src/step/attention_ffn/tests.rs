@@ -116,8 +116,6 @@ proptest! {
     }
 }
 
-/// With a free network, one instance of each kind and one micro-batch, the time equals a combined
-/// replica's.
 #[test]
 fn zero_network_cost_matches_a_combined_replica() {
     for model in ["step-3", "deepseek-v3", "llama-3.1-70b", "nemotron-h-56b"] {

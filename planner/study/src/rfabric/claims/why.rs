@@ -16,7 +16,6 @@ use crate::rfabric::baselines::{Baseline, OcsPrice, Parts};
 /// The open parameters of RFabric's performance per cost relative to a fat-tree.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub struct Open {
-    /// Whether the bill includes the network card.
     pub bills_nic: bool,
     /// Whether hosts are connected to leaves by copper instead of two modules.
     pub copper_to_hosts: bool,
