@@ -143,7 +143,6 @@ pub(crate) fn has(name: &str) -> bool {
     VERBS.iter().any(|verb| verb.name == name)
 }
 
-/// A command of the first program needs the second program. Nothing has been printed yet.
 #[derive(Debug, thiserror::Error)]
 #[error("this is run by {PROGRAM}")]
 pub struct Needed;

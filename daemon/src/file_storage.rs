@@ -140,7 +140,8 @@ impl<D: Disk> Storage for FileStorage<D> {
         self.disk.link(&self.path, &old)?;
         self.disk.rename(&new, &self.path)?;
         if let Err(error) = self.disk.sync_names(&self.path) {
-            // After a crash either file may have the name. Neither may grow before that is settled.
+            // After a crash either file may have the name. Neither file may grow before this is
+            // settled.
             self.astray = true;
             let _ = self.disk.rename(&old, &self.path);
             return Err(error);

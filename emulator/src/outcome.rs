@@ -244,7 +244,7 @@ pub struct GroupResult {
     /// repair.
     #[serde(rename = "end_without_faults_ps")]
     pub end_without_faults: Option<SimTime>,
-    /// How much later it ended. `None` if work is left.
+    /// Delay of its end compared with the run without faults. `None` if work is left.
     #[serde(rename = "delay_ps")]
     pub delay: Option<Picoseconds>,
     /// Downtime caused by faults.
@@ -327,7 +327,7 @@ pub struct Times {
     pub closed_form: Picoseconds,
 }
 
-/// One phase in one step. Its times count from the end of its slack.
+/// One phase in one step. Times of the phase count from the end of its slack.
 #[derive(Clone, Debug, PartialEq, Serialize)]
 pub struct PhaseResult {
     /// Index of the step, from 0.

@@ -15,7 +15,8 @@ use crate::khop::{Fibre, Port, Position, hop_for_port};
 /// A part that can fail.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub enum Part {
-    /// A node. None of its GPUs and bundles is usable. A single failed GPU takes out its node.
+    /// A node. None of the node's GPUs and bundles is usable. A single failed GPU takes out its
+    /// node.
     Node(NodeId),
     /// A bundle. Its node's GPU ring is open at this edge and cannot join a ring of whole nodes.
     Bundle(BundleId),
@@ -23,7 +24,7 @@ pub enum Part {
     Fibre(Port),
     /// An optical switch, which can no longer make circuits.
     Ocs(OcsId),
-    /// A port of an optical switch. Its leaf has one port fewer on that switch.
+    /// A port of an optical switch. The leaf has one port fewer on that switch.
     OcsPort(OcsPortId),
     /// An uplink of a leaf, which reduces the leaf's rate through packet switches.
     Uplink(UplinkId),

@@ -356,7 +356,8 @@ pub struct PortPrice {
     pub leaf: LeafId,
     /// Price of each of the leaf's ports.
     pub price: f64,
-    /// Fraction of the price charged to traffic that the leaf sends. Traffic that it receives pays the rest.
+    /// Fraction of the price charged to traffic that the leaf sends. The rest is charged to traffic
+    /// that it receives.
     pub sending: f64,
 }
 
@@ -372,7 +373,8 @@ pub struct CorePrice {
     pub down: f64,
 }
 
-/// The fraction of a circuit's price charged to one direction. The other direction pays the rest.
+/// The fraction of a circuit's price charged to one direction. The rest is charged to the other
+/// direction.
 #[derive(Clone, Copy, Debug, PartialEq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct PairShare {

@@ -153,7 +153,8 @@ impl<H: Hardware> Module<H> {
         &self.profile
     }
 
-    /// Sets the hardware low-power pin. It takes effect while lower memory bit 26.6 is set.
+    /// Sets the hardware low-power pin. The setting takes effect while lower memory bit 26.6 is
+    /// set.
     pub fn set_low_power_pin(&mut self, now: Micros, low_power: bool) {
         self.poll(now);
         self.low_power_pin = low_power;

@@ -86,7 +86,7 @@ pub fn plan(fabric: &Fabric, faults: &FaultSet, method: Method) -> Result<Layout
     plan_leaving(fabric, faults, method, &[])
 }
 
-/// Like [`plan`], but no job uses the nodes in `left`. These nodes may become spares.
+/// Like [`plan`], but no job uses the nodes in `left`. The nodes in `left` may become spares.
 pub(crate) fn plan_leaving(
     fabric: &Fabric,
     faults: &FaultSet,

@@ -224,7 +224,8 @@ fn bypass_of_crossed_cables_keeps_the_cause() {
             status.broken_parts.into_iter().map(|broken| (broken.part, broken.why)).collect();
         let seen = |end, lit_by, should_be| {
             format!(
-                "reported by test; {end} was lit by {lit_by} and should be by {should_be}: crossed cables?"
+                "reported by test; {end} was lit by {lit_by} instead of {should_be}: crossed \
+                 cables?"
             )
         };
         let ends = [(one.b, other.a, one.a), (other.a, one.b, other.b)];

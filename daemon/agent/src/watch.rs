@@ -42,7 +42,7 @@ pub struct LightWatch {
 }
 
 impl LightWatch {
-    /// Records that the module moved. Its first reading afterwards is not an event.
+    /// Records that the module moved. The first reading after a move is not an event.
     pub fn moved(&mut self, now: Duration) {
         (self.light, self.said, self.missed_at) = (LightState::Unknown, LightState::Unknown, now);
     }

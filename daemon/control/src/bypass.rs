@@ -255,7 +255,7 @@ pub fn suspects<'a>(
             let bundle = device.as_str().parse::<BundleId>().ok()?;
             (!part.detail.is_empty() && !silent).then_some((bundle, part))
         });
-        // Missing light at one end is mostly the fault of another.
+        // Missing light at one end is usually caused by another end.
         let (unlit, liars): (Vec<_>, Vec<_>) = troubles.partition(|(_, part)| part.unlit);
         let of = |bundle: BundleId, unlit: bool| match unlit {
             false => Some(Part::Bundle(bundle)),

@@ -31,7 +31,6 @@ pub use storage::Storage;
 /// The longest body of a record in bytes, which bounds the work of reading a damaged file.
 pub const BODY_BYTES_MAX: usize = 64 << 20;
 
-/// Proof that a journal stored all its records. Only a journal creates one.
 #[derive(Debug)]
 pub struct Proof(());
 

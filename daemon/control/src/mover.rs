@@ -432,7 +432,7 @@ impl Mover {
             let (wanted, found) = (self.neighbours.get(&slot)?, seen.neighbours.get(&slot)?);
             (wanted != found).then(|| {
                 let slot = self.device.slot(slot);
-                format!("{slot} is lit by {found} and should be by {wanted}: crossed cables?")
+                format!("{slot} is lit by {found} instead of {wanted}: crossed cables?")
             })
         })
     }

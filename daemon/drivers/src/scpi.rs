@@ -62,7 +62,8 @@ impl Scpi {
     }
 
     fn take_positions(&mut self, line: &str) -> Option<()> {
-        // Firmware writes blanks between lists, or a word instead of two empty ones.
+        // Some firmware writes blanks between the lists, or a single word in place of two empty
+        // lists.
         let line: String = line.split_whitespace().collect();
         let lists = if line == "<none>" { "(@),(@)" } else { &line };
         let (slots, ports) = lists.split_once("),(")?;

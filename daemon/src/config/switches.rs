@@ -42,7 +42,7 @@ impl Config {
                     let message = format!("{ocs} is an optical switch, and its driver is not");
                     check
                         .error(codes::NOT_INSTALLED, &format!("/devices/{index}/driver"), message)
-                        .help("write the driver scpi, tl1, sonic or gnmi");
+                        .help("use the driver scpi, tl1, sonic or gnmi");
                     continue;
                 }
             };

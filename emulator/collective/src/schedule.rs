@@ -54,8 +54,8 @@ pub struct Sending {
 pub struct MessageTime {
     /// From the start of sending until the message has fully arrived.
     pub arrives: Picoseconds,
-    /// How long the message occupies the slowest link on its path. This is the shortest
-    /// interval until the sending's next message can arrive over the same path.
+    /// Time that the message occupies the slowest link on its path. This is the shortest interval
+    /// until the sending's next message can arrive over the same path.
     pub occupies: Picoseconds,
     /// Number of parallel paths for messages of one sending, at least 1.
     pub ways: u32,

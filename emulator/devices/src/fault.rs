@@ -50,7 +50,8 @@ pub enum DeviceFault {
     /// Received power is lower by this many hundredths of a decibel.
     Droop(u16),
     /// A switch delays its next change by this much and executes it even if its client has
-    /// disconnected. It continues to execute other clients' commands. Affects only one change.
+    /// disconnected. The device continues to execute other clients' commands. Affects only one
+    /// change.
     Defer(Picoseconds),
     Reboot,
     WarmRestart,

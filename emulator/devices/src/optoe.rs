@@ -187,7 +187,7 @@ impl RunningAccess {
                 (self.since, self.next) = (now, now + delay);
                 (self.step == AccessStep::Restore && self.failed.is_some()).then(|| self.end())
             }
-            // Like the driver, retries as long as an attempt starts before the timeout.
+            // Like the driver, retry as long as an attempt can start before the timeout.
             Err(NotAcknowledged) if now.0 - self.since.0 < TIMEOUT.get() => {
                 self.next = now + RETRY.max(delay);
                 None

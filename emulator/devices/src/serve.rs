@@ -201,7 +201,7 @@ impl Server {
         grantpt(&master)?;
         unlockpt(&master)?;
         rustix::fs::fcntl_setfl(&master, OFlags::RDWR | OFlags::NONBLOCK)?;
-        // Kept open so that the line does not hang up between two clients.
+        // Keep this end open, so that the line does not hang up between two clients.
         let client_side = ioctl_tiocgptpeer(&master, flags)?;
         let mut mode = tcgetattr(&client_side)?;
         mode.make_raw();

@@ -123,7 +123,6 @@ impl Placement {
             let flow = stage.add_flow(self.flow(sending, gates, batch))?;
             flows.push(flow);
         }
-        // These gates occur in rings, where each flow waits for another.
         for (place, sending) in schedule.sendings.iter().enumerate() {
             for awaits in sending.awaits.iter().filter(|awaits| awaits.sending >= place) {
                 stage.add_gate(flows[place], gate(&flows, awaits))?;

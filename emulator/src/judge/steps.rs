@@ -33,7 +33,7 @@ fn step(
         start: step.start,
         end: step.end,
         end_without_faults: there.and_then(|step| step.end),
-        // Rounded to nine digits so that JSON preserves the value.
+        // Round to nine digits, so that JSON preserves the value.
         mfu: took.map(|took| (log.step.mfu(took) * 1e9).round() / 1e9),
         closed_form: picoseconds(log.closed_form.step_seconds),
         closed_form_parts,

@@ -27,7 +27,7 @@ pub struct Waiting {
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
 pub enum WaitsFor {
-    /// It waits until this workload has finished.
+    /// The work waits until this workload has finished.
     Workload(String),
     /// It waits until the groups have finished the collective with this index in the scenario.
     Collective(usize),

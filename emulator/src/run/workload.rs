@@ -38,7 +38,8 @@ pub(crate) trait Workload {
     fn begin(&mut self, context: &mut Context<'_>, me: Owner) -> Result<(), RunError>;
     /// Called when a timer of this workload expires.
     fn timer(&mut self, context: &mut Context<'_>, act: u64) -> Result<(), RunError>;
-    /// Called when a batch of this workload has ended. Its last byte arrived at `at`.
+    /// Called when a batch of this workload has ended. The last byte of the message arrived at
+    /// `at`.
     fn batch_done(
         &mut self,
         context: &mut Context<'_>,

@@ -68,18 +68,19 @@ pub enum Effect {
     Stuck,
     /// Links over the part fail their test after a circuit change and stay drained.
     FailsTest,
-    /// Its links send at this rate. No plan bypasses it.
+    /// The part's links send at this rate. No plan bypasses it.
     Rate(BitsPerSecond),
-    /// Its links send at this percentage of their rate. No plan bypasses it.
+    /// The part's links send at this percentage of their rate. No plan bypasses it.
     RatePercent(u32),
     /// Its links lose packets because of this residual bit error rate after error correction. No
     /// plan bypasses it.
     BitErrors(f64),
-    /// Its links lose this share of packets. No plan bypasses it.
+    /// The part's links lose this share of packets. No plan bypasses it.
     PacketLoss(f64),
-    /// Its links delay each packet by up to this much without reordering. No plan bypasses it.
+    /// The part's links delay each packet by up to this time, without reordering. No plan bypasses
+    /// it.
     Jitter(Picoseconds),
-    /// A switch restarts. It is dark for this time and loses its queues.
+    /// A switch restarts. The switch is dark for this time and loses its queues.
     Reboots(Picoseconds),
     /// The control plane takes this many times as long.
     Slower(u32),

@@ -174,7 +174,7 @@ impl LossFigure {
         Some(match self {
             Self::TimeLostPs => time(lost.time_lost),
             Self::WorstStepLostPs => time(lost.worst_step_lost),
-            // Rounded to nine digits so that JSON preserves the value.
+            // Round to nine digits, so that JSON preserves the value.
             Self::GoodputLost => ((1.0 - run.goodput) * 1e9).round() / 1e9,
             Self::GroupsAffected => lost.groups_affected as f64,
             Self::GroupsLost => lost.groups_lost as f64,

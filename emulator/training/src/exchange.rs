@@ -244,7 +244,7 @@ pub fn pairs(shares: &[Option<Share>]) -> Option<PairBytes> {
     let row = |share: &Share| {
         let of = if share.parts.len() == all.len() { &share.parts } else { &received };
         let (sum, sent) = (of.iter().sum::<u64>().max(1), share.sent);
-        // Rounded sums, so that the parts add up to all that is sent.
+        // Round the sums, so that the parts add up to the total.
         let up_to = |parts: u64| (u128::from(sent) * u128::from(parts) / u128::from(sum)) as u64;
         let mut before = 0;
         let mut row = Vec::with_capacity(of.len());

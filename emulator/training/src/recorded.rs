@@ -372,10 +372,6 @@ pub struct Scales {
 }
 
 impl Recorded {
-    /// Returns the same step with these factors on its times. Exchanges keep theirs.
-    ///
-    /// # Errors
-    /// Never for a valid recording.
     pub fn scaled(&self, scales: Scales) -> Result<Self, GraphError> {
         let (mut tasks, mut times) = (self.graph.tasks().to_vec(), self.took.clone());
         for ((task, took), part) in tasks.iter_mut().zip(&mut times).zip(&self.parts) {

@@ -93,7 +93,8 @@ pub struct EventsReport {
     pub enabled: bool,
     /// Debounce time for loss and return of light, in µs.
     pub debounce_us: u16,
-    /// Interval until an unacknowledged event is repeated, in ms. It doubles with each repeat.
+    /// Interval until an unacknowledged event is repeated, in ms. The delay doubles with each
+    /// repeat.
     pub repeat_ms: u16,
     /// Maximum time to answer a status request in µs, or 0 if not guaranteed.
     pub answer_us: u32,

@@ -76,8 +76,8 @@ pub enum Request<'a> {
     },
     /// Restarts the firmware after answering with [`Reply::Done`](super::Reply::Done).
     Reset,
-    /// Selects the module for a connection to an agent, and must be its first request. Answered by
-    /// [`Reply::Done`](super::Reply::Done). Since 1.3.
+    /// Selects the module for a connection to an agent. It must be the first request on the
+    /// connection. Answered by [`Reply::Done`](super::Reply::Done). Since 1.3.
     Module {
         /// Name at the agent, which has 1 to [`MODULE_NAME_BYTES_MAX`] bytes.
         name: &'a [u8],

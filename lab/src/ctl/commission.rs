@@ -167,8 +167,8 @@ impl CtlSession {
         let (mut known, ends) = commission.progress();
         let progress = Progress::new("ends", ends as u64);
         progress.advance(known as u64);
-        // An earlier call may have left modules lit. They must be restored even if nothing remains
-        // to be tested.
+        // An earlier call may have left modules lit. Modules that are still set must be restored
+        // even if nothing remains to be tested.
         let mut lit = site.modules.values().any(|module| !module.probed.is_empty());
         report.save(state)?;
         while let Some(round) = commission.next_round() {

@@ -78,7 +78,7 @@ pub fn replan(
 /// Limits on a replan.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Bounds {
-    /// Nodes whose transceivers cannot be set now. They do not replace failed nodes.
+    /// Nodes whose transceivers cannot be set now. Such nodes do not replace failed nodes.
     pub out_of_reach: BTreeSet<NodeId>,
     /// A circuit with two working ends may only be cut if it ends on one of these nodes. `None`
     /// means that any may be cut.

@@ -146,7 +146,7 @@ fn rings(
 fn paths(survey: &Survey<'_>, free: &[bool], length: usize) -> Option<Vec<RingGroup>> {
     let mut rings = exact::candidates(survey, free, length, MOST_PATHS).ok()?;
     for ring in rings.iter_mut().filter(|ring| ring.hops.iter().all(|hop| *hop < 0)) {
-        // List the ring up the line, as the scan does.
+        // List the ring in ascending order along the line, as the scan does.
         ring.nodes.reverse();
         ring.ranks.reverse();
         ring.hops.reverse();

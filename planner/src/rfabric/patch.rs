@@ -4,7 +4,7 @@
 //! Each step gives the slowest leaf one more circuit to a starved peer. It uses free ports on one
 //! switch, or exchanges the far ends of two circuits on one switch: `a–x` and `b–y` become `a–b`
 //! and `x–y` on the same ports. A step therefore needs no other switch and changes at most two
-//! circuits. It is kept if it speeds up the slowest of its lines.
+//! circuits. A step is kept if it speeds up the slowest of its lines.
 
 use std::collections::BTreeSet;
 

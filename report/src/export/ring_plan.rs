@@ -156,7 +156,8 @@ impl<'a> RingPlan<'a> {
         let bundles = self.plan.transceivers.len();
         let circuits = self.plan.circuits.len();
         let mut lost = vec![format!(
-            "the order of GPUs in a ring, the paths of {bundles} bundles and {circuits} circuits: the format knows hosts, not light"
+            "the order of GPUs in a ring, the paths of {bundles} bundles and {circuits} circuits: \
+             the format describes hosts, not light"
         )];
         lost.extend(self.lost_small_rings());
         lost
@@ -166,7 +167,7 @@ impl<'a> RingPlan<'a> {
     pub(super) fn lost_small_rings(&self) -> Option<String> {
         let small = self.plan.groups.iter().filter(|group| !self.is_of_whole_nodes(group)).count();
         (small > 0).then(|| {
-            format!("rings smaller than a node ({small}): the format knows hosts, not GPUs")
+            format!("rings smaller than a node ({small}): the format describes hosts, not GPUs")
         })
     }
 }

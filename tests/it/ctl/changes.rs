@@ -145,7 +145,7 @@ fn previews_a_rollback() {
         undoes: 3 (bypass of n9, by policy:fault); 1 (apply of plan 0123456789ab, by uid:0)\n\
         NO PLAN remains after it: faults are not bypassed until a plan is applied\n\
         circuits up: 24 now, 0 after it\n\
-        CROSSED CABLES? 1 end: n1/b0.1 is lit by n6/b1.1 and should be by n5/b1.1\n  \
+        CROSSED CABLES? 1 end: n1/b0.1 is lit by n6/b1.1 instead of n5/b1.1\n  \
         trace the cables; name swapped plugs: lightloom ctl commission FABRIC; or bypass: lightloom ctl fault n1/b0.1\n\
         known faults after it: n9 (since 1970-01-01 00:00:00: reported by uid:0)\n\
         TREATED AS REPAIRED: n5\n";

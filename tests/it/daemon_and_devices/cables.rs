@@ -40,7 +40,7 @@ fn crossed_cables_fail_qualification_and_name_both_neighbours() {
         assert_eq!(past.result, TxnResult::RolledBack, "{:?}", past.parts);
         let device = DeviceName::from(one.a.bundle.to_string().as_str());
         let said = &past.parts[&device].detail;
-        let expected = format!("group 0 is lit by {} and should be by {}", other.b, one.b);
+        let expected = format!("group 0 is lit by {} instead of {}", other.b, one.b);
         assert!(said.contains(&expected), "{said}");
         println!("{device}: {said}");
 

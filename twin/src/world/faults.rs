@@ -50,7 +50,7 @@ impl World {
                 let slot = self.rack.slot(&ocs.to_string());
                 slot.map(|slot| (slot, fault)).into_iter().collect()
             }
-            // These faults affect only the light at the port (see `shine`).
+            // Such faults affect only the light at the port (see `shine`).
             Part::OcsPort(_) | Part::Uplink(_) => Vec::new(),
         }
     }

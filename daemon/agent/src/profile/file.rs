@@ -33,13 +33,13 @@ pub struct ProfileFile {
     /// Steps that prepare a change and move nothing.
     #[serde(default)]
     pub arm: Vec<ProfileStepFile>,
-    /// Where to read the outcome of these steps per group.
+    /// Location of each group's outcome after these steps.
     #[serde(default)]
     pub armed: Option<OutcomeFile>,
     /// Steps that move the light.
     #[serde(rename = "move")]
     pub moves: Vec<ProfileStepFile>,
-    /// Where to read the outcome of these steps per group. If omitted, the agent waits until the
+    /// Location of each group's outcome after these steps. If omitted, the agent waits until the
     /// light is at its path.
     #[serde(default)]
     pub moved: Option<OutcomeFile>,

@@ -77,8 +77,8 @@ impl ModuleProfile {
         Ok(true)
     }
 
-    /// Returns the paths that the module senses. Also fails if it reports a code that the profile
-    /// does not list.
+    /// Returns the paths that the module senses. Fails as well if the module reports a code that
+    /// the profile does not list.
     pub fn active(&self, memory: &mut dyn ModuleMemory) -> Result<Paths, BusError> {
         let mut paths = [Path::DARK; GROUPS_MAX];
         for (path, code) in paths.iter_mut().zip(self.codes(memory, &self.file.active)?) {

@@ -155,7 +155,7 @@ pub fn crossed(crossed: &[CrossedEnd], fabric: Option<&str>) -> Option<Alarm> {
     ends.sort_by_cached_key(|end| natural(&end.end));
     let first = *ends.first()?;
     let one = |CrossedEnd { end, lit_by, should_be }: &&CrossedEnd| {
-        format!("{end} is lit by {lit_by} and should be by {should_be}")
+        format!("{end} is lit by {lit_by} instead of {should_be}")
     };
     let about = named(ends.iter().map(one).collect(), ENDS_MAX);
     let around = fibres(&ends).join(" ");
@@ -204,9 +204,7 @@ mod tests {
         ];
         let Alarm { what, about, next } = crossed(&pair.map(end), Some("ring.yaml")).unwrap();
         assert_eq!(what, "CROSSED CABLES? 4 ends");
-        assert!(
-            about.starts_with("n1/b0.1 is lit by n6/b1.1 and should be by n5/b1.1, n2/b0.1 is")
-        );
+        assert!(about.starts_with("n1/b0.1 is lit by n6/b1.1 instead of n5/b1.1, n2/b0.1 is"));
         let typed = "swap the cables of n1/b0.1 and n2/b0.1 back; name swapped plugs: lightloom ctl commission \
                      ring.yaml; or bypass: lightloom ctl fault n1/b0.1 n2/b0.1";
         assert_eq!(next, typed);

@@ -19,7 +19,7 @@
 //!   during three requests and the far end and the other modules of its node answer promptly each
 //!   time. If only the fibre were cut, the module would report lost light as well.
 //! * A busy host or bus delays all answers. Once the node is late, the near end therefore gets
-//!   another request. Its prompt answer shows that the others could have answered.
+//!   another request. The prompt answer of this device shows that the others could have answered.
 //!
 //! The daemon does not wait for a request from before the loss. If the module promises light
 //! reports, the daemon requests its status immediately, over the same line. Durations of reads that

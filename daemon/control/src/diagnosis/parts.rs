@@ -62,7 +62,8 @@ impl Explanation {
         }
         let of = |symptom: &Symptom| match symptom {
             _ if left.contains(symptom) => SEEN,
-            // Another part explains it already, so it counts neither for nor against this one.
+            // If another part already explains a symptom, it counts neither for nor against this
+            // part.
             _ if explained.contains(symptom) => 0,
             _ => MISSING,
         };

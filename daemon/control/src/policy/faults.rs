@@ -77,7 +77,7 @@ impl Control {
             let mut ends = self.controller.crossed(&end.0).into_iter();
             let Crossed { end, lit_by, should_be } = ends.find(|crossed| crossed.end == *end)?;
             let (end, should_be) = (end_name(&end), end_name(&should_be));
-            Some(format!("{end} was lit by {lit_by} and should be by {should_be}: {CROSSED}"))
+            Some(format!("{end} was lit by {lit_by} instead of {should_be}: {CROSSED}"))
         };
         crossed(&near).or_else(|| crossed(far?))
     }

@@ -320,7 +320,8 @@ impl Port {
         }
     }
 
-    /// Opens a port with queues. `until` stores the end of the last transmission. Also returns the paused priorities.
+    /// Opens a port with queues. `until` stores the end of the last transmission. Returns the
+    /// paused priorities.
     #[inline(always)]
     pub(crate) fn open_queued<'p>(
         &'p mut self,

@@ -232,7 +232,7 @@ impl<P: LocalProbe> Apart<P> {
                 self.batches[batch.index()].place = None;
             }
         }
-        // Link changes are taken from each link's history instead.
+        // Link changes are not recorded here, because each link keeps its own history.
         past.extend(asked);
         past.retain(|(.., asked)| !matches!(asked, Asked::Change(..)));
         past.sort_by_key(|(at, number, _)| (*at, *number));

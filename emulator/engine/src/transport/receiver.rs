@@ -82,7 +82,7 @@ impl Receiver {
             if packet.is_probe() {
                 return (self.answer_probe(packet), false);
             }
-            // Only the header arrived, so request the data unless it has arrived meanwhile.
+            // If only the header arrived, request the data unless it has arrived meanwhile.
             if packet.sequence() >= self.expected {
                 let keeps = self.keeps.as_ref();
                 let kept = keeps.is_some_and(|keeps| keeps.contains(packet.sequence()));

@@ -45,7 +45,8 @@ pub enum Acknowledgements {
     /// They have their own priority and do not wait.
     #[default]
     First,
-    /// They wait in the data queues. If a leaf sends to many others over a loaded link, its
-    /// acknowledgements wait in that queue, and the windows of its senders run empty on idle links.
+    /// Acknowledgements wait in the data queues. If a leaf sends to many others over a loaded link,
+    /// its acknowledgements wait in that queue, and the windows of its senders run empty on idle
+    /// links.
     InTurn,
 }

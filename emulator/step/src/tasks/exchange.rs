@@ -44,7 +44,7 @@ impl Maker<'_> {
         let first = self.ring(stage, 0) * tensor;
         let ranks = u64::from(self.lanes * tensor);
         let mut after: Front = vec![Vec::new(); front.len()];
-        // One rail represents all if a group stays on it.
+        // If a group stays on one rail, that rail represents all of them.
         let is_run = |group: &Vec<u32>| {
             !what.group.stride.is_multiple_of(tensor.into()) || group[0] % tensor < self.rails
         };

@@ -563,7 +563,7 @@ impl RegionWalk<'_> {
         let (mut order, mut hops): (Vec<usize>, Vec<Hop>) =
             (order.iter().copied().collect(), self.hops.iter().copied().collect());
         if hops.iter().all(|hop| *hop < 0) {
-            // List the chain up the line, as the scan does.
+            // List the chain in ascending order along the line, as the scan does.
             order.reverse();
             hops.reverse();
             hops.iter_mut().for_each(|hop| *hop = -*hop);

@@ -36,7 +36,7 @@ pub struct Verdict {
     /// if there is no winner.
     pub usd_over_draws: Option<[f64; 2]>,
     /// Designs that the draws cannot distinguish from the winner, because they are cheaper in some
-    /// draw. They are in the order of the rows.
+    /// draw. The designs are in the order of the rows.
     pub level: Vec<NextDesign>,
     /// The cheapest design that costs more in every draw.
     pub next: Option<NextDesign>,

@@ -62,6 +62,7 @@ pub enum Spread {
     Assumed,
 }
 
+/// Confidence in a figure, highest first.
 #[derive(
     Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Deserialize, Serialize, JsonSchema,
 )]

@@ -123,7 +123,7 @@ impl TrainingJob<'_> {
                     .iter()
                     .any(|ring| rings.contains(&(*ring as usize)))
         };
-        // Dependent tasks are undone as well: the exchange of gradients and later tasks.
+        // Dependent tasks, such as the exchange of gradients, are undone as well.
         let theirs = graph.tasks().iter().zip(&self.order.dimensions).enumerate();
         let theirs = theirs.filter(|(at, (task, dimension))| {
             if is_loose(**dimension) {
