@@ -30,7 +30,7 @@ struct Arguments {
     /// Check the configuration, fabric, journal, audit log, keys and password files, then exit.
     #[arg(long)]
     check: bool,
-    /// Verify the chain of the audit log, print the line from which it is keyed, then exit.
+    /// Verify the chain of the audit log, print its first keyed line, then exit.
     #[arg(long, conflicts_with = "check")]
     verify_audit: bool,
 }

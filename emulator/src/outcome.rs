@@ -45,7 +45,7 @@ pub struct Outcome {
     /// The ratio of the fabric's sizes and times to the run's. All sizes and times here are the
     /// fabric's.
     pub scale: u64,
-    /// What happens to packets on a circuit that a change removes. `None` without phases.
+    /// Treatment of packets on a circuit that a change removes. `None` without phases.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub in_flight: Option<InFlight>,
     /// Every collective in every group, and every repetition of every other workload.
@@ -108,13 +108,14 @@ pub struct FlowRow {
     pub destination: Arc<str>,
     /// The size in the run.
     pub size: Bytes,
-    /// When it could begin.
+    /// Time when it could begin.
     pub start: SimTime,
-    /// When its last byte arrived. `None` if it never did.
+    /// Time when its last byte arrived. `None` if it never did.
     pub end: Option<SimTime>,
     /// Whether it was abandoned.
     pub cancelled: bool,
-    /// The workload in `traffic` to which it belongs. `None` for flows of groups, steps and phases.
+    /// Workload in `traffic` that the flow belongs to. `None` for flows of groups, steps and
+    /// phases.
     pub workload: Option<Arc<str>>,
 }
 
@@ -156,10 +157,10 @@ pub struct WorkloadResult {
     pub kind: &'static str,
     /// The size as in NCCL's tests: the whole buffer of one rank.
     pub bytes: Bytes,
-    /// When it began (for the first time, if it was restarted).
+    /// Time when it began (for the first time, if it was restarted).
     #[serde(rename = "start_ps")]
     pub start: SimTime,
-    /// When its last byte arrived. `None` if it never ended.
+    /// Time when its last byte arrived. `None` if it never ended.
     #[serde(rename = "end_ps")]
     pub end: Option<SimTime>,
     /// The closed form for the undisturbed collective.
@@ -171,7 +172,7 @@ pub struct WorkloadResult {
     /// The source of that bound: `path` for the closed form of the messages, or a loaded interface,
     /// such as `h3 receives`. For a collective within a group, it is `an interface`.
     pub lower_bound_of: String,
-    /// When the same collective ended in the run without faults.
+    /// Time when the same collective ended in the run without faults.
     #[serde(rename = "end_without_faults_ps")]
     pub end_without_faults: Option<SimTime>,
     /// Size divided by time, in bytes per second.
@@ -237,11 +238,11 @@ pub struct GroupResult {
     pub group: GroupId,
     /// The number of GPUs in the group.
     pub gpus: u32,
-    /// When its last collective ended. `None` if work is left.
+    /// Time when its last collective ended. `None` if work is left.
     #[serde(rename = "end_ps")]
     pub end: Option<SimTime>,
-    /// When it ended in the run without faults. `None` for a group that exists only thanks to a
-    /// repair.
+    /// Time when it ended in the run without faults. `None` for a group that exists only thanks to
+    /// a repair.
     #[serde(rename = "end_without_faults_ps")]
     pub end_without_faults: Option<SimTime>,
     /// Delay of its end compared with the run without faults. `None` if work is left.

@@ -192,7 +192,7 @@ impl CollectiveOperation {
             Self::DataParallelAllReduce => None,
         }
     }
-    /// Returns its name in scenario files.
+    /// Returns the name used in scenario files.
     #[must_use]
     pub const fn name(self) -> &'static str {
         match self.of_group() {

@@ -92,7 +92,7 @@ pub trait ControlSide {
     fn ask(&mut self, now: SimTime, wish: PhaseWish, out: &mut Vec<(SimTime, Happened)>);
     /// Returns whether a change is in progress.
     fn is_busy(&self) -> bool;
-    /// Returns its results.
+    /// Returns the results.
     fn result(&self) -> DaemonResult;
 }
 

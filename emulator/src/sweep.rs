@@ -128,7 +128,7 @@ pub struct SeedRun {
     pub availability: f64,
     /// Time that the same work takes without faults, as a share of the workers' time.
     pub goodput: f64,
-    /// What faults cost the steps of training jobs. `None` without training jobs.
+    /// Cost of faults to the steps of training jobs. `None` without training jobs.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub step_losses: Option<StepLosses>,
     /// The effects of each fault.

@@ -527,7 +527,7 @@ mod tests {
             let (model, mistakes) = read_model(name, text.as_bytes());
             assert!(mistakes.is_empty(), "{name}: {mistakes:?}");
             assert_eq!(model, shipped_model(name));
-            assert_eq!(model.unwrap().name, *name, "it is called like its file");
+            assert_eq!(model.unwrap().name, *name, "the model and its file have the same name");
         }
     }
 

@@ -142,10 +142,7 @@ fn schema_of_a_kind_is_json_schema() {
     assert_eq!(output.status.code(), Some(0));
     let schema: Value = serde_json::from_slice(&output.stdout).unwrap();
     assert_eq!(schema["$schema"], "https://json-schema.org/draft/2020-12/schema");
-    assert_eq!(
-        schema["properties"]["jobs"]["description"],
-        "What shall run, in order of placement."
-    );
+    assert_eq!(schema["properties"]["jobs"]["description"], "Jobs to run, in order of placement.");
 }
 
 #[test]

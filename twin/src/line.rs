@@ -24,7 +24,7 @@ pub(crate) struct TwinDevice {
     pub(crate) light: Option<Path>,
     /// Last known connections through an optical switch, as pairs of ingress and egress port.
     pub(crate) passes: Vec<(u16, u16)>,
-    /// When the device's light must be checked again.
+    /// Time when the device's light must be checked again.
     pub(crate) wakes_at: Option<SimTime>,
 }
 

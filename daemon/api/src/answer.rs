@@ -59,7 +59,7 @@ pub enum Answer {
     },
     /// Another change was first or is still in progress. Read the state again before retrying.
     Conflict {
-        /// What conflicts with the request, in words.
+        /// Description of what conflicts with the request.
         #[serde(default)]
         reason: String,
     },

@@ -240,7 +240,7 @@ pub struct ShutPort {
     pub far: String,
     /// Reason that the module reports.
     pub why: String,
-    /// When this was first read, Unix time in milliseconds.
+    /// Unix time in milliseconds when this was first read.
     pub since_unix_ms: u64,
 }
 

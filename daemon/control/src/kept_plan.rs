@@ -56,7 +56,7 @@ impl KeptPlan {
         &self.plan
     }
 
-    /// Returns its size in entries of about 100 bytes.
+    /// Returns the size in entries of about 100 bytes.
     #[must_use]
     pub fn entries(&self) -> usize {
         let Plan { ranks, transceivers, circuits, groups, phases, .. } = &*self.plan;

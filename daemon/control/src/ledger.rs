@@ -57,7 +57,7 @@ pub struct Past {
     pub stood_before: Fabric,
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub confirm_within: Option<Micros>,
-    /// When it was confirmed, Unix time in milliseconds; 0 if not recorded.
+    /// Unix time in milliseconds when it was confirmed; 0 if not recorded.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub confirmed_ms: Option<u64>,
     #[serde(default, skip_serializing_if = "Option::is_none")]

@@ -100,7 +100,7 @@ pub struct Control {
     backoff: Backoff,
     /// A module next to a dead one is read first, and the faults are judged again in a moment.
     judges_again: bool,
-    /// When every module was asked whether it answers, because groups would move.
+    /// Time when every module was queried, because groups would move.
     asked_all: Option<Micros>,
     refused: Option<String>,
     phases: Unstored<Phases>,

@@ -232,7 +232,7 @@ fn moved(here: WorkloadEnds<'_>, calm: WorkloadEnds<'_>) -> Vec<MovedFlow> {
     let mut moved = Vec::new();
     for (workload, (job, calm_job)) in here.jobs.iter().zip(calm.jobs).enumerate() {
         let steps = job.steps.iter().zip(&calm_job.steps);
-        // Compare range by range, because a task that never began has none.
+        // Compare range by range, because a task that never began has no range.
         let stretches = steps.flat_map(|(step, calm)| step.flows.iter().zip(&calm.flows));
         let flows = stretches.flat_map(|(here, calm)| here.clone().zip(calm.clone()));
         for (flow, calm_flow) in flows.map(|(flow, calm)| (FlowId(flow), FlowId(calm))) {

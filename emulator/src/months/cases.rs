@@ -68,7 +68,7 @@ pub struct CaseRun {
     pub fails: String,
     /// The index of the part within its kind.
     pub place: usize,
-    /// When it fails.
+    /// Time of the failure.
     #[serde(rename = "at_ps")]
     pub at: SimTime,
     /// The losses of each job that continued.

@@ -4,7 +4,7 @@
 use super::{Case, Cause, TrainedJob};
 use crate::substrate::AnyPart;
 
-/// What a failure cost one job in a run, in picoseconds.
+/// Cost of a failure to one job in a run, in picoseconds.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct JobLossSample {
     /// The one-time losses by cause, in chronological order.

@@ -16,17 +16,17 @@ pub struct FaultResult {
     pub parts: Vec<String>,
     /// The effect, as written in the scenario.
     pub effect: String,
-    /// When it began. `None` if the run ended before.
+    /// Time when it began. `None` if the run ended before.
     #[serde(rename = "at_ps")]
     pub at: Option<SimTime>,
     /// Time when the control plane detected the fault.
     #[serde(rename = "detected_ps")]
     pub detected: Option<SimTime>,
-    /// When the next plan was ready.
+    /// Time when the next plan was ready.
     #[serde(rename = "replanned_ps")]
     pub replanned: Option<SimTime>,
-    /// When the last transceiver had light again and the last group had resumed. `None` if that
-    /// never happened.
+    /// Time when the last transceiver had light again and the last group had resumed. `None` if
+    /// that never happened.
     #[serde(rename = "restored_ps")]
     pub restored: Option<SimTime>,
     /// Why groups still wait for restoration. `None` if it was restored or no group waits.

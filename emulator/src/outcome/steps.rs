@@ -67,10 +67,10 @@ pub struct JobStep {
     /// Time when the previous step ended.
     #[serde(rename = "start_ps")]
     pub start: SimTime,
-    /// When its last task ended. `None` if it never did.
+    /// Time when its last task ended. `None` if it never did.
     #[serde(rename = "end_ps")]
     pub end: Option<SimTime>,
-    /// When it ended in the run without faults.
+    /// Time when it ended in the run without faults.
     #[serde(rename = "end_without_faults_ps")]
     pub end_without_faults: Option<SimTime>,
     /// Model FLOPs utilisation, which counts attention over the full mask. `None` if the step never
@@ -88,7 +88,7 @@ pub struct JobStep {
 }
 
 impl JobStep {
-    /// Returns its time, or `None` if it never ended.
+    /// Returns the time, or `None` if it never ended.
     #[must_use]
     pub fn took(&self) -> Option<Picoseconds> {
         self.end.map(|end| end.since(self.start))

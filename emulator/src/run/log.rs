@@ -85,9 +85,9 @@ impl RunLog {
 
 #[derive(Clone, Debug, Default)]
 pub(crate) struct FaultLog {
-    /// When it began. `None` if the run ended before.
+    /// Time when it began. `None` if the run ended before.
     pub(crate) at: Option<SimTime>,
-    /// When it took effect. A stuck bundle takes effect at its first command.
+    /// Time when it took effect. A stuck bundle takes effect at its first command.
     pub(crate) mattered: Option<SimTime>,
     pub(crate) detected: Option<SimTime>,
     pub(crate) replanned: Option<SimTime>,

@@ -19,7 +19,7 @@ pub struct Waiting {
     /// nothing in flight.
     #[serde(rename = "since_ps")]
     pub since: Option<SimTime>,
-    /// What it waits for.
+    /// Work or link that it waits for.
     pub waits_for: WaitsFor,
 }
 

@@ -81,7 +81,7 @@ pub(crate) trait Workload {
     fn progress(&self) -> (f64, f64);
     /// Returns when the last part of the work ended.
     fn last_end(&self) -> Option<SimTime>;
-    /// Returns its unfinished work.
+    /// Returns the unfinished work.
     fn waiting(&self, context: &Context<'_>) -> Vec<Waiting>;
     /// Writes its results to the log.
     fn finish(self: Box<Self>, context: &mut Context<'_>, log: &mut RunLog);

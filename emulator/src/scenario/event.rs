@@ -106,7 +106,7 @@ impl FaultEvent {
         self.parts.iter().flat_map(|part| part.ports.iter().copied())
     }
 
-    /// Returns its links in both directions, in order.
+    /// Returns the links in both directions, in order.
     pub(crate) fn links(&self) -> Vec<LinkId> {
         in_order(self.parts.iter().flat_map(|part| part.links.iter().copied()))
     }

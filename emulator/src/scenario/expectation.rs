@@ -69,7 +69,7 @@ macro_rules! figures {
         impl Figure {
             /// All figures.
             pub const ALL: &'static [Self] = &[$(Self::$name),+];
-            /// Returns the name in files.
+            /// Returns the name used in files.
             #[must_use]
             pub const fn name(self) -> &'static str {
                 match self {

@@ -148,7 +148,7 @@ impl Effect {
         matches!(self, Self::Lies | Self::Late(_) | Self::SlowDisk(_))
     }
 
-    /// Returns the name in files.
+    /// Returns the name used in files.
     #[must_use]
     pub const fn name(&self) -> &'static str {
         match self {
@@ -233,7 +233,7 @@ pub struct ScenarioFault {
     pub towards: Option<String>,
     /// Duration. `None` if permanent.
     pub lasts: Option<Picoseconds>,
-    /// Fraction of seeds for which it occurs.
+    /// Fraction of the seeds that include the fault.
     pub probability: f64,
 }
 

@@ -56,7 +56,7 @@ impl Restart {
         }
     }
 
-    /// Returns the name in files.
+    /// Returns the name used in files.
     #[must_use]
     pub const fn name(self) -> &'static str {
         match self {

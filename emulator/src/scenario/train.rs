@@ -180,7 +180,7 @@ impl TrainStep {
         Ok(Self { job: index, owned, pool, peak_flops: peak.unwrap_or(compute.peak_flops) })
     }
 
-    /// Returns its tasks.
+    /// Returns the tasks.
     #[must_use]
     pub fn tasks(&self) -> ReinforcementTasks {
         match &self.pool {
@@ -192,7 +192,7 @@ impl TrainStep {
         }
     }
 
-    /// Returns its closed form: the same step on idle links, without faults.
+    /// Returns the closed form: the same step on idle links, without faults.
     #[must_use]
     pub fn closed_form(&self) -> StepTime {
         let mut time = step_time(&self.owned.job());
@@ -215,7 +215,7 @@ impl TrainStep {
         Some([pool.generation_seconds(), pool.weights_seconds(self.owned.card_rate())])
     }
 
-    /// Returns its number of GPUs.
+    /// Returns the number of GPUs.
     #[must_use]
     pub fn gpus(&self) -> u64 {
         match &self.pool {

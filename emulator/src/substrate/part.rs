@@ -102,7 +102,7 @@ impl AnyPart {
         Self::ALL.iter().find(|(_, name)| *name == text.trim()).map(|(any, _)| *any)
     }
 
-    /// Returns its name in scenarios.
+    /// Returns the name used in scenarios.
     #[must_use]
     pub fn name(self) -> &'static str {
         Self::ALL.iter().find(|(any, _)| *any == self).map_or("", |(_, name)| *name)

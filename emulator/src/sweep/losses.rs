@@ -126,7 +126,7 @@ impl LossFigure {
         Self::GpuHoursLost,
     ];
 
-    /// Returns its name in documents.
+    /// Returns the name used in documents.
     #[must_use]
     pub const fn name(self) -> &'static str {
         match self {
@@ -139,7 +139,7 @@ impl LossFigure {
         }
     }
 
-    /// Returns its description.
+    /// Returns the description.
     #[must_use]
     pub const fn words(self) -> &'static str {
         match self {
@@ -166,7 +166,7 @@ impl LossFigure {
         }
     }
 
-    /// Returns its value for a seed, which is infinite if a job never finishes its steps. `None` if
+    /// Returns the value for a seed, which is infinite if a job never finishes its steps. `None` if
     /// no job trains.
     fn of(self, run: &SeedRun) -> Option<f64> {
         let lost = run.step_losses?;

@@ -56,7 +56,7 @@ impl Exchange {
     }
 }
 
-/// Where the hidden part of an exchange runs.
+/// Place of the hidden part of an exchange.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Overlap {
     Before,

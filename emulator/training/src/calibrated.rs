@@ -131,7 +131,7 @@ pub fn compose(chip: &Chip, framework: &Framework) -> Calibration {
 }
 
 impl Framework {
-    /// Returns its name without the version. The versions of Megatron-Bridge share their constants
+    /// Returns the name without the version. The versions of Megatron-Bridge share their constants
     /// and differ only by their features.
     #[must_use]
     pub fn family(&self) -> &'static str {

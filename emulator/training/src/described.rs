@@ -18,7 +18,7 @@ pub struct Described {
     pub ranks: u32,
     /// Size of a TP group, which consists of consecutive ranks.
     pub tensor: u32,
-    /// What the file has and the graph has not.
+    /// Information that the file has and the graph lacks.
     pub note: Option<String>,
 }
 

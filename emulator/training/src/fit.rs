@@ -133,7 +133,7 @@ pub fn all() -> impl Iterator<Item = &'static Constant> {
 }
 
 impl Constant {
-    /// Returns its value in `chip` or `framework`.
+    /// Returns the value in `chip` or `framework`.
     #[must_use]
     pub fn of<'c>(&self, chip: &'c mut Chip, framework: &'c mut Framework) -> &'c mut f64 {
         match self.place {

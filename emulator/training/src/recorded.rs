@@ -24,7 +24,7 @@ pub struct Recorded {
     pub before: Picoseconds,
 }
 
-/// What a task of a recorded step is, for questions about other hardware.
+/// Kind of a task of a recorded step, for questions about other hardware.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub enum TimedPart {
     Kernel,

@@ -210,7 +210,7 @@ pub(crate) fn most_common<T: Copy + Ord>(values: impl Iterator<Item = T>) -> Opt
 pub(crate) struct HostChange {
     pub(crate) host: String,
     pub(crate) at: i64,
-    /// What failed; the recovery must name the same class.
+    /// Failed part; the recovery must name the same class.
     pub(crate) class: String,
     /// All names of the failed part, such as a GPU's index and UUID. Empty for the host as a whole,
     /// whose recovery ends the faults of all its parts.

@@ -57,7 +57,7 @@ pub struct FabricFile {
     /// Transceivers with an integrated optical circuit switch.
     #[serde(default)]
     pub transceiver: TransceiverFile,
-    /// What shall run, in order of placement.
+    /// Jobs to run, in order of placement.
     #[serde(default)]
     pub jobs: Vec<JobFile>,
     /// Prices and power of the interconnect parts.

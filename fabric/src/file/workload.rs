@@ -32,7 +32,7 @@ impl WorkloadFile {
         }
     }
 
-    /// Returns its key in the file.
+    /// Returns the key in the file.
     #[must_use]
     pub fn key(&self) -> &'static str {
         match self {

@@ -274,6 +274,6 @@ impl LinkName {
 pub struct Neighbour {
     /// Its name, or [`LinkName::NONE`] without a readable signal.
     pub name: LinkName,
-    /// External path on which it sends.
+    /// External path on which the module sends.
     pub path: u8,
 }

@@ -66,7 +66,7 @@ pub struct Comparison {
     pub tp: u32,
     /// Name of the row for the fabric's own design, if there is one.
     pub own: Option<String>,
-    /// Where the faults come from: "trace.json", "synthetic".
+    /// Source of the faults: "trace.json", "synthetic".
     pub faults: String,
     pub samples: u64,
     /// Fraction of nodes out of service, over all samples.
@@ -89,7 +89,7 @@ pub struct History {
 
 #[derive(Debug)]
 pub struct Cost {
-    /// Where the prices come from: a file name, or "shipped with lightloom".
+    /// Source of the prices: a file name, or "shipped with lightloom".
     pub prices: String,
     pub rows: Vec<CostRow>,
     /// Cost per usable GPU for each design with a computed waste.
@@ -199,11 +199,11 @@ pub struct EmulatedFault {
     /// Delay of the group that was affected longest, or `None` if no group waited.
     #[serde(default)]
     pub delay_ps: Option<u64>,
-    /// When the fault began, or `None` if the run ended earlier.
+    /// Time when the fault began, or `None` if the run ended earlier.
     pub at_ps: Option<u64>,
     pub detected_ps: Option<u64>,
     pub replanned_ps: Option<u64>,
-    /// When all circuits had light again.
+    /// Time when all circuits had light again.
     pub restored_ps: Option<u64>,
     pub groups_affected: Vec<String>,
     pub gpus_affected: u64,

@@ -28,7 +28,7 @@ pub struct ProfileFile {
     pub groups: u8,
     /// Paths and their codes.
     pub paths: PathCodesFile,
-    /// Where to read the path code of each group, as sensed by the module.
+    /// Location of each group's path code, as sensed by the module.
     pub active: CodeSourceFile,
     /// Steps that prepare a change and move nothing.
     #[serde(default)]
@@ -89,7 +89,7 @@ pub struct PathCodesFile {
     pub external: Vec<u8>,
 }
 
-/// Where to read a code for each group.
+/// Location of one code per group.
 #[derive(Clone, Debug, Deserialize, JsonSchema)]
 #[serde(deny_unknown_fields)]
 pub struct CodeSourceFile {
@@ -183,7 +183,7 @@ pub enum Word {
 #[derive(Clone, Debug, Deserialize, JsonSchema)]
 #[serde(deny_unknown_fields)]
 pub struct OutcomeFile {
-    /// Where to read the outcome codes.
+    /// Location of the outcome codes.
     pub from: CodeSourceFile,
     /// Meaning of the codes. Other codes are a hardware fault.
     pub means: Vec<MeansFile>,

@@ -10,7 +10,7 @@ pub struct ShutEnd {
     pub end: FibreEnd,
     pub far: FibreEnd,
     pub why: Shut,
-    /// When this was first read, on the monotonic clock.
+    /// Monotonic time when this was first read.
     pub since: Micros,
 }
 

@@ -13,7 +13,7 @@ use crate::state::{DeviceName, Now};
 #[derive(Clone, Debug, PartialEq)]
 pub struct Diagnosis {
     pub named: Named,
-    /// When the bypass around it began, Unix time in milliseconds; `None` for links in use.
+    /// Unix time in milliseconds when the bypass began; `None` for links in use.
     pub wall_ms: Option<u64>,
 }
 

@@ -10,8 +10,9 @@
 
 use lightloom_units::{BitsPerSecond, Bytes, Picoseconds};
 
-/// When a switch starts to send a packet. In both modes, packets for a port leave in the order in which
-/// their last bits arrive, and the backlog at that time decides whether they are dropped or marked.
+/// Moment when a switch starts to send a packet. In both modes, packets for a port leave in the
+/// order in which their last bits arrive, and the backlog at that time decides whether they are
+/// dropped or marked.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash)]
 pub enum Switching {
     /// Once the last bit has arrived.

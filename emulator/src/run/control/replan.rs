@@ -49,7 +49,7 @@ pub(super) struct Placed {
     pub(super) nodes: Vec<NodeId>,
     pub(super) gpus: u32,
     pub(super) is_lost: bool,
-    /// When it continues after its last move.
+    /// Time when it continues after its last move.
     pub(super) resumes: SimTime,
 }
 

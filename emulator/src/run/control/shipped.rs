@@ -69,7 +69,7 @@ pub(crate) struct Shipped<'a> {
     acts: Vec<ControlTimer>,
     me: Owner,
     wakes_at: Option<SimTime>,
-    /// When the daemon received the first sign of a fault to which it has not yet responded.
+    /// Time of the first sign of a fault that the daemon has not yet handled.
     noticed: Option<SimTime>,
     answer: Option<Answer>,
     false_bypasses: u64,
@@ -185,7 +185,7 @@ impl<'a> Shipped<'a> {
         }
     }
 
-    /// Handles the daemon's bypass of `parts` by finding the faults to which it responds.
+    /// Handles the daemon's bypass of `parts` by finding the faults that it covers.
     fn bypassing(&mut self, context: &mut Context<'_>, at: SimTime, parts: &[PlannedPart]) {
         let mut faults = Vec::new();
         for (fault, event) in context.events.iter().enumerate() {

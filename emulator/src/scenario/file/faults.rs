@@ -56,7 +56,7 @@ pub struct FaultFile {
     /// Repair time, on the same clock as `at`, as an alternative to `lasts`.
     #[serde(default)]
     pub repaired_at: Option<Text<Picoseconds>>,
-    /// Fraction of seeds for which it occurs.
+    /// Fraction of the seeds that include the fault.
     #[serde(default = "certain")]
     #[schemars(range(min = 0, max = 1))]
     pub probability: f64,

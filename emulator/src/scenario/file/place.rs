@@ -12,7 +12,7 @@ use serde::{Deserialize, Deserializer, forward_to_deserialize_any};
 
 use super::network::OnFile;
 
-/// Where a scenario runs and, for a fabric, its active plan.
+/// Place where a scenario runs and, for a fabric, its active plan.
 #[derive(Clone, Debug)]
 pub struct PlaceFile {
     /// Fabric or network.

@@ -137,7 +137,7 @@ impl RlStep {
     /// traffic.
     ///
     /// # Errors
-    /// Fails if a size is not divisible as required or does not fit.
+    /// Fails if a size does not fit or is not divisible as required.
     pub fn phases(&self, leaves: usize) -> Result<Vec<Phase>, RlStepError> {
         self.phases_with(leaves, WeightSyncFile::default())
     }
@@ -145,7 +145,7 @@ impl RlStep {
     /// Like [`RlStep::phases`], with a given method of sending new weights to the replicas.
     ///
     /// # Errors
-    /// Fails if a size is not divisible as required or does not fit.
+    /// Fails if a size does not fit or is not divisible as required.
     pub fn phases_with(
         &self,
         leaves: usize,
