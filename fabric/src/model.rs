@@ -438,7 +438,7 @@ pub const MODEL_FILES: &[(&str, &str)] = files!(
 #[must_use]
 pub fn shipped_model(name: &str) -> Option<Model> {
     let (file, text) = MODEL_FILES.iter().find(|(known, _)| *known == name)?;
-    Some(document::read(file, text.as_bytes()).0.expect("a test reads every shipped model"))
+    Some(document::read(file, text.as_bytes()).0.expect("every shipped model is valid"))
 }
 
 /// Reads a user's model file and reports all errors in it.

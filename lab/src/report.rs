@@ -98,7 +98,7 @@ impl From<PageForm> for RenderForm {
 
 const DESIGNS: [&str; 8] =
     ["khop:2", "khop:3", "nvl:36", "nvl:72", "nvl:576", "tpuv4", "sip-ring", "big-switch"];
-/// Size of the cluster in the published study, and pages about other sizes omit its figures.
+/// Size of the cluster in the published study. Pages about other sizes omit its figures.
 const STUDY_GPUS: u32 = 2880;
 const SAMPLES: u64 = 40;
 const MOST_SAMPLED_GPUS: u64 = 400_000;

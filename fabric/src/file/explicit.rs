@@ -187,7 +187,8 @@ fn report_mismatch(ring: &KhopRing, index: usize, a: Port, b: Port, check: &mut 
     check.error(codes::WRONG_PORTS, &path, message).help(help).depends_on("/hbd/khop");
 }
 
-/// Returns the distance from `from` up the line to `to`. In a ring, returns the distance in the shorter direction.
+/// Returns the distance from `from` to `to` in ascending order along the line. In a ring, returns
+/// the distance in the shorter direction.
 fn places_apart(ring: &KhopRing, from: NodeId, to: NodeId) -> i64 {
     let position = |node| i64::from(ring.position_of(node).0);
     let apart = position(to) - position(from);

@@ -331,7 +331,7 @@ fn with_passing(
         nodes
     });
     let joined = chains.filter_map(|nodes| Some((hops_along(hbd, layout, &nodes).ok()?, nodes)));
-    // If the chain is joined in both directions, prefer the one that goes up the line.
+    // If the chain is joined in both directions, prefer ascending order along the line.
     let falls = |(hops, _): &(Vec<Hop>, Vec<NodeId>)| hops.iter().any(|hop| *hop < 0);
     let from = group.nodes.last().copied().unwrap_or(passing);
     let not_joined = DocumentError::NotJoined { group: group.id, from, to: passing };

@@ -4,7 +4,8 @@
 //! Usable places at most K apart form a run. If every place of a run reaches the next, the run is
 //! cut into chains of `m` consecutive places. This is optimal, because fewer than `m` places
 //! remain. If a fibre is missing, or if an odd K forbids two long hops at one node, a dynamic
-//! program finds the maximum number of chains that go up the line. These chains may skip places.
+//! program finds the maximum number of chains in ascending order along the line. These chains may
+//! skip places.
 
 use lightloom_fabric::khop::{Hop, Position, Shape};
 

@@ -261,7 +261,7 @@ impl<'a> Replanner<'a> {
         }
     }
 
-    /// Handles a bundle that did not execute its command, which read-back reveals.
+    /// Handles a bundle whose read-back shows that it did not execute its command.
     fn find_stuck(&mut self, context: &mut Context<'_>, fault: usize) {
         if context.faults[fault].mattered.is_none() {
             context.faults[fault].mattered = Some(context.now());

@@ -167,7 +167,7 @@ pub(super) fn lower(
 fn require_headroom(buffer: &Buffer, pause: &Pause, packet: Bytes, check: &mut Check<'_>) {
     if buffer.size < pause.headroom + packet {
         let message = format!(
-            "{} hold no packet beyond the headroom of one cable, {}",
+            "{} cannot hold a packet in addition to the headroom of one cable, {}",
             buffer.size, pause.headroom
         );
         check

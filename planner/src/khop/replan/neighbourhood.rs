@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
-//! Rebuilds a group in its place with the least change, by an exact search up the line. If a closed
-//! line is shorter than the section that the group can reach, it is cut open at one point, and
-//! chains across the cut are not tried.
+//! Rebuilds a group in its place with the least change, by an exact search of chains in ascending
+//! order along the line. If a closed line is shorter than the section that the group can reach, it
+//! is cut open at one point, and chains across the cut are not tried.
 //!
 //! Candidates are the group's working nodes and the idle nodes within reach. The search decides
 //! place by place whether a candidate joins the chain. At each place it keeps the cheapest history
@@ -62,7 +62,14 @@ pub(super) fn rebuild(
 fn keep_ranks(old: &RingGroup, nodes: &[NodeId]) -> Vec<NodeId> {
     let mut newcomers = nodes.iter().filter(|node| !old.nodes.contains(node));
     let fill = |node: &NodeId| {
-        if nodes.contains(node) { *node } else { *newcomers.next().expect("as many came as left") }
+        if nodes.contains(node) {
+            *node
+        } else {
+            *newcomers.next().expect(
+                "as many nodes came as \
+            left",
+            )
+        }
     };
     old.ranks.iter().map(fill).collect()
 }

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-//! Claims from papers on reconfigurable data-centre fabrics, taken from the acceptance list in
+//! Claims from papers on reconfigurable data-centre fabrics, taken from the list of claims in
 //! [`crate::rfabric::claims`].
 
 use std::sync::Mutex;
@@ -18,7 +18,7 @@ use lightloom_fabric::fat_tree::{FatTreeSpec, ReconfigurableFatTree};
 use lightloom_planner::rfabric::phases::Phase;
 use lightloom_units::{Bytes, Picoseconds};
 
-/// Computes the acceptance list on `network` with a step of `phases`.
+/// Computes the list of claims on `network` with a step of `phases`.
 #[must_use]
 pub fn rfabric(
     network: &ReconfigurableFatTree,

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-//! The acceptance list: claims from papers on reconfigurable fabrics, computed with this planner.
+//! The list of claims from papers on reconfigurable fabrics, computed with this planner.
 //!
 //! The published figures are measurements and simulations of whole systems. Our figures are
 //! communication times from demand matrices. A verdict states whether the *shape* of a claim holds,
@@ -55,7 +55,7 @@ impl RfabricClaim {
     }
 }
 
-/// Computes the acceptance list with the ports and the core of `base`. Each claim has separate
+/// Computes the list of claims with the ports and the core of `base`. Each claim has separate
 /// timing and demands, except that performance per cost uses `phases`.
 #[must_use]
 pub fn rfabric(

@@ -95,7 +95,8 @@ impl<P: Probe> Shard<P> {
                 count += 1;
             });
             due = due.min(next);
-            // An acknowledgement uses its size field for something else, so the sum is slightly too high.
+            // The size field of an acknowledgement has another meaning, so the sum is slightly too
+            // high.
             came[ingress as usize] = bytes + (count - before) as u64 * u64::from(short);
         }
         self.worked += count as u64;
