@@ -356,7 +356,8 @@ impl<H: Hardware> Module<H> {
         }
         if epoch > self.epoch {
             self.epoch = epoch;
-            // A change whose light is moving completes and stays armed, but its host can no longer send requests.
+            // If the light of a change is already moving, the change completes and stays armed, but
+            // its host can no longer send requests.
             let armed = self.switch.armed();
             let _still_moving = self.disarm(now, armed);
         }

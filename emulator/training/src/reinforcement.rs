@@ -75,7 +75,8 @@ pub enum ReinforcementError {
     )]
     NoReplica { gpus: u32, tokens: u64 },
     #[error(
-        "no mapping trains the model on {gpus} GPUs: its states do not fit into their memory, or {samples} samples do not divide; give more GPUs"
+        "no mapping trains the model on {gpus} GPUs: its states do not fit in their memory, or \
+         {samples} samples do not divide; give more GPUs"
     )]
     NoMapping { gpus: u32, samples: u32 },
 }

@@ -257,7 +257,8 @@ impl Sides {
     fn lose(&mut self, leaf: usize, dead: u32, gets_tail: &mut impl FnMut(usize) -> bool) {
         let left = (self.tails[leaf] + self.heads[leaf]).saturating_sub(dead);
         let wanted = left / 2 + u32::from(left % 2 == 1 && gets_tail(leaf));
-        // If other jobs use more tails at this leaf, more heads are free, and vice versa.
+        // If other jobs use more tails than heads at this leaf, it has more free heads than tails,
+        // and vice versa.
         let least = left.saturating_sub(self.heads[leaf]);
         let tails = wanted.clamp(least, self.tails[leaf].min(left).max(least));
         (self.tails[leaf], self.heads[leaf]) = (tails, left - tails);

@@ -64,7 +64,7 @@ fn fat_tree(plan: &FatTreePlan<'_>) -> Result<Export, ExportError> {
     Ok(Export::one("plan.clab.yml", text, lost))
 }
 
-/// Writes the list of links, or nothing if it is empty, which the schema does not permit.
+/// Writes the list of links. An empty list is omitted, because the schema does not permit it.
 fn write_links(text: &mut String, links: impl Iterator<Item = [String; 2]>) {
     for (index, [a, b]) in links.enumerate() {
         if index == 0 {

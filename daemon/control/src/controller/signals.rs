@@ -215,7 +215,7 @@ impl Controller {
         node.push(far.0.clone());
         for module in node {
             if let Some(seen) = self.devices.get_mut(&module) {
-                // A second report about another fibre of the node keeps the time of the first.
+                // If the node reports another fibre as well, the time of its first report remains.
                 seen.signalled.suspected.get_or_insert(now.mono);
             }
             self.read_now(now, &module);

@@ -275,7 +275,7 @@ impl State {
         for port in next.ports.keys().chain(self.config.ports.keys()) {
             let enabled = next.ports.get(port).is_none_or(|port| port.enabled);
             if let Some(number) = self.spec.port(port) {
-                // Setting the port fails only if it is missing, and the port exists.
+                // This cannot fail here: it fails only for a missing port, and the port exists.
                 let _ = self.matrix.set_enabled(number, enabled);
             }
         }

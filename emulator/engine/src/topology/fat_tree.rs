@@ -91,7 +91,7 @@ impl LeafSpine {
     /// Connects existing hosts in order, `hosts_per_leaf` to each leaf. Panics if there are too many hosts.
     pub fn build_over(&self, builder: &mut NetworkBuilder, hosts: &[VertexId]) {
         let places = self.leaves as usize * self.hosts_per_leaf as usize;
-        assert!(hosts.len() <= places, "{} hosts do not fit {places} places", hosts.len());
+        assert!(hosts.len() <= places, "{} hosts do not fit in {places} places", hosts.len());
         let leaves: Vec<_> = (0..self.leaves).map(|_| builder.add(VertexRole::Switch)).collect();
         for (place, &host) in hosts.iter().enumerate() {
             let leaf = leaves[place / self.hosts_per_leaf as usize];

@@ -138,8 +138,8 @@ struct Arrived<'a> {
     /// Time of the job's last node failure. Nodes of a server that fail simultaneously count as one
     /// interruption.
     hit_at: Option<i128>,
-    /// Number of times that the job gave up its groups. After that, it no longer uses the slow
-    /// parts there.
+    /// Number of times that the job gave up its groups. From then on, the job no longer uses the
+    /// slow parts there.
     moves: u32,
     slow: BTreeMap<usize, (SlowExchange, i128)>,
 }

@@ -245,7 +245,7 @@ fn trace_counts(trace: Option<&FaultTrace>) -> Section {
     );
     add("server-days lost", Unit::ServerDays, near(3_231.3, 0.05), s.map(|s| s.server_days));
     add(
-        "mean share of servers out",
+        "mean share of servers out of service",
         Unit::Ratio,
         near(0.0232, 5e-6),
         s.map(|s| s.concurrency.mean_ratio),
