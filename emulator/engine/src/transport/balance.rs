@@ -23,7 +23,7 @@ pub enum Balance {
         /// Number of paths to draw from. If there are no more than this, all are used.
         paths: u16,
     },
-    /// Rotates over entropy values. A value whose packet was marked or trimmed skips its next turn,
+    /// Rotates over entropy values; hashed ones in another order each round, as csg-htsim does. A value whose packet was marked or trimmed skips its next turn,
     /// but at most one turn in four. A value that lost a packet is retired until a probe, or the
     /// lost packet itself, is acknowledged. Modelled on the public description of OCP's Multipath
     /// Reliable Connection 1.0; not a conforming implementation.
@@ -71,8 +71,8 @@ impl Balance {
     }
 
     fn order(self, paths: usize) -> Box<[u16]> {
-        let count = if matches!(self, Self::Spray { .. }) { paths as u16 } else { 0 };
-        (0..count).collect()
+        let is_drawn = matches!(self, Self::Spray { .. }) || self.is_hashed();
+        (0..if is_drawn { paths as u16 } else { 0 }).collect()
     }
 
     /// Returns the interval between probes of a retired path. Zero if paths are never retired.
@@ -95,7 +95,7 @@ pub(crate) struct Balancer {
     lanes: Box<[SenderLane]>,
     salt: u64,
     drawn: u64,
-    /// For spraying: the paths, grouped by lane and with those already drawn in this round first.
+    /// The paths, grouped by lane and with those already drawn in this round first. Empty if they rotate.
     order: Box<[u16]>,
     known: Box<[PathHistory]>,
     retired: Vec<RetiredPath>,
@@ -177,47 +177,45 @@ impl Balancer {
 
     #[inline]
     pub(crate) fn next(&mut self, sequence: u32, lane: usize) -> u32 {
-        let lane = &mut self.lanes[lane];
-        let mut path;
-        match self.balance {
-            Balance::PerFlow | Balance::Adaptive => return self.cursors[usize::from(lane.first)],
-            Balance::Spray { .. } => loop {
-                // Paths before `turn` have already been drawn in this round.
-                self.drawn += 1;
-                let left = u128::from(lane.end - lane.turn);
-                let draw = mix(self.salt.wrapping_add(self.drawn));
-                let drawn = lane.turn + ((u128::from(draw) * left) >> 64) as u16;
-                self.order.swap(usize::from(lane.turn), usize::from(drawn));
-                path = self.order[usize::from(lane.turn)];
-                lane.step();
-                if !self.known[usize::from(path)].retired || lane.retired == lane.width() {
-                    break;
-                }
-            },
-            Balance::Entropy { .. } => {
-                lane.step();
-                // One full rotation is enough, because any path will do if all are marked.
-                for _ in 0..lane.width() {
-                    let known = &mut self.known[usize::from(lane.turn)];
-                    let misses = known.cautious == CAUTIOUS;
-                    known.cautious = known.cautious.saturating_sub(1);
-                    if !misses && !known.retired {
-                        break;
-                    }
-                    lane.step();
-                }
-                for _ in 0..lane.width() {
-                    if !self.known[usize::from(lane.turn)].retired {
-                        break;
-                    }
-                    lane.step();
-                }
-                path = lane.turn;
-            }
+        if matches!(self.balance, Balance::PerFlow | Balance::Adaptive) {
+            return self.cursors[usize::from(self.lanes[lane].first)];
         }
+        let width = self.lanes[lane].width();
+        let may_rest = self.lanes[lane].retired < width;
+        let mut skips = 0;
+        let path = loop {
+            let path = self.turn(lane);
+            let known = &mut self.known[usize::from(path)];
+            let misses = known.cautious == CAUTIOUS;
+            known.cautious = known.cautious.saturating_sub(1);
+            // Any path will do if all are marked.
+            skips += u16::from(misses);
+            if !(misses && skips <= width || known.retired && may_rest) {
+                break path;
+            }
+        };
         let place = sequence as usize & (self.taken.len() - 1);
         self.taken[place] = path;
         self.cursors[usize::from(path)]
+    }
+
+    /// Returns the next path of the round. Paths whose order is drawn begin each round in another one, so that the marks of
+    /// a round do not empty a switch's queue all at the same time in the next round.
+    #[inline]
+    fn turn(&mut self, lane: usize) -> u16 {
+        let lane = &mut self.lanes[lane];
+        if self.order.is_empty() {
+            lane.step();
+            return lane.turn;
+        }
+        self.drawn += 1;
+        let left = u128::from(lane.end - lane.turn);
+        let draw = mix(self.salt.wrapping_add(self.drawn));
+        let drawn = lane.turn + ((u128::from(draw) * left) >> 64) as u16;
+        self.order.swap(usize::from(lane.turn), usize::from(drawn));
+        let path = self.order[usize::from(lane.turn)];
+        lane.step();
+        path
     }
 
     fn path_of(&self, sequence: u32) -> Option<usize> {
@@ -230,7 +228,7 @@ impl Balancer {
     pub(crate) fn echo(&mut self, sequence: u32, marked: bool) {
         if let Some(path) = self.path_of(sequence) {
             let known = &mut self.known[path];
-            if marked && known.cautious == 0 {
+            if marked && known.cautious == 0 && matches!(self.balance, Balance::Entropy { .. }) {
                 known.cautious = CAUTIOUS;
             }
             known.answered = known.answered.max(sequence + 1);

@@ -146,10 +146,11 @@ fn nscc_converges_with_trimming_switches() {
     assert!(again <= 7_000 && time <= 1.03, "{again} of 66,592 packets sent again, {time} times");
 }
 
+/// The second flow begins with three times the rate of the first, and the additive increase determines how long that lasts.
 #[test]
 fn dcqcn_converges_to_fair_rates() {
     let control = CongestionControl::Dcqcn(Dcqcn {
-        additive: RateStep::Rate(BitsPerSecond(400_000_000)),
+        additive: RateStep::Rate(BitsPerSecond::from_gbps(2)),
         ..Dcqcn::default()
     });
     let queue = standing_queue_packets(control);

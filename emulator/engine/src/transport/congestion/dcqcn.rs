@@ -145,6 +145,9 @@ pub(super) struct State {
     timer_steps: u32,
     byte_steps: u32,
     bytes: u64,
+    /// What is left at `paid_to` of the last packet's bits, which the rate pays off before the next packet.
+    left: f64,
+    paid_to: u64,
     pub(super) next_send: u64,
 }
 
@@ -168,6 +171,8 @@ impl State {
             timer_steps: 0,
             byte_steps: 0,
             bytes: 0,
+            left: 0.0,
+            paid_to: 0,
             next_send: 0,
         }
     }
@@ -187,6 +192,7 @@ impl State {
         let due = |last| feedback.now >= last + interval;
         if feedback.marked && self.last_notification.is_none_or(due) {
             self.notified(feedback.now);
+            self.next_send = self.paid_off();
         }
     }
 
@@ -211,6 +217,7 @@ impl State {
     }
 
     fn cut(&mut self, now: u64) {
+        self.pay(now);
         let least = self.settings.least_rate.get() as f64;
         self.current = (self.current * (1.0 - self.alpha / 2.0)).max(least);
         (self.timer_steps, self.byte_steps, self.bytes) = (0, 0, 0);
@@ -224,6 +231,7 @@ impl State {
 
     pub(super) fn sent(&mut self, now: u64, wire_bytes: u16) {
         self.run_timers(now);
+        self.pay(now);
         if self.last_notification.is_some() {
             self.bytes += u64::from(wire_bytes);
             if self.settings.byte_counter.is_some_and(|count| self.bytes >= count.get()) {
@@ -233,9 +241,30 @@ impl State {
             }
         }
         if self.current < self.line {
-            let gap = f64::from(wire_bytes) * 8e12 / self.current;
-            self.next_send = self.next_send.max(now) + gap as u64;
+            self.left += f64::from(wire_bytes) * 8.0;
+            self.next_send = self.paid_off();
         }
+    }
+
+    /// Pays for the time up to `now`, before the rate changes.
+    fn pay(&mut self, now: u64) {
+        let paid = self.current * now.saturating_sub(self.paid_to) as f64 / 1e12;
+        self.left = if now < self.next_send { (self.left - paid).max(0.0) } else { 0.0 };
+        self.paid_to = now;
+    }
+
+    /// Returns when the last packet is paid off if no further notification arrives. A flow that was cut to the lowest rate
+    /// does not wait at that rate for as long as its last packet would take, because the timers raise the rate meanwhile.
+    fn paid_off(&self) -> u64 {
+        let at = |state: &Self| state.paid_to + (state.left * 1e12 / state.current) as u64;
+        if at(self) <= self.timers_due {
+            return at(self);
+        }
+        let mut ahead = Self { next_send: u64::MAX, ..self.clone() };
+        while at(&ahead) > ahead.timers_due {
+            ahead.run_due_timers(ahead.timers_due);
+        }
+        at(&ahead)
     }
 
     /// Applies timer steps up to `now`. This can be done late because nothing has read the rate since.
@@ -262,6 +291,7 @@ impl State {
                     self.cut(at);
                 }
             } else {
+                self.pay(at);
                 self.raise_due = at + self.settings.timer.get();
                 self.timer_steps += 1;
                 self.raise();
@@ -342,6 +372,22 @@ mod tests {
         };
         assert_eq!(after_two(false), 400e9);
         assert!(after_two(true) < 250e9, "{}", after_two(true));
+    }
+
+    /// A cut to 1 Mb/s delayed the next packet by 33 ms, although the rate was back at 200 Gb/s after 300 µs.
+    #[test]
+    fn pacing_follows_the_rate_between_packets() {
+        let mut adapter = state(Dcqcn::NVIDIA);
+        (0..400).for_each(|at| answer(&mut adapter, at * MICROSECOND, true));
+        assert_eq!(adapter.pace(), 1_000_000);
+        adapter.sent(400 * MICROSECOND, 4_096);
+        // The last cut is at 400 µs. At 700 µs the rate is halfway to the target, and sends 32,468 bits in 0.16 µs.
+        let waits = adapter.next_send - 400 * MICROSECOND;
+        assert!((300 * MICROSECOND..301 * MICROSECOND).contains(&waits), "{waits} ps");
+        answer(&mut adapter, 500 * MICROSECOND, true);
+        assert!(adapter.next_send > 800 * MICROSECOND, "a later cut delays the raise");
+        adapter.run_timers(700 * MICROSECOND);
+        assert!(adapter.paid_off().abs_diff(adapter.next_send) <= 1, "as foreseen");
     }
 
     #[test]
