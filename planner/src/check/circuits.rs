@@ -11,6 +11,7 @@ use std::collections::{BTreeMap, BTreeSet};
 
 use lightloom_fabric::fat_tree::{CrossConnect, FatTreeSpec, ReconfigurableFatTree};
 use lightloom_fabric::plan::{PhasePlan, TransitionPlan};
+use lightloom_units::Picoseconds;
 use lightloom_units::id::{LeafId, OcsId};
 
 const RATE_TOLERANCE: f64 = 1e-6;
@@ -46,12 +47,16 @@ pub(crate) fn check_step(
         check_rate(network, demand, phase, &mut findings);
         check_bound(network, demand, phase, &mut findings);
     }
-    let circuits: BTreeMap<&str, &Vec<CrossConnect>> =
-        phases.iter().map(|phase| (phase.name.as_str(), &phase.circuits)).collect();
+    let stated: BTreeMap<&str, (&Vec<CrossConnect>, &Asked)> = phases
+        .iter()
+        .zip(demands)
+        .map(|(phase, demand)| (phase.name.as_str(), (&phase.circuits, demand)))
+        .collect();
     for transition in transitions {
-        match (circuits.get(transition.from.as_str()), circuits.get(transition.to.as_str())) {
-            (Some(from), Some(to)) => {
+        match (stated.get(transition.from.as_str()), stated.get(transition.to.as_str())) {
+            (Some((from, _)), Some((to, demand))) => {
                 check_transition(spec, transition, from, to, &mut findings);
+                check_without(network, transition, (from, demand), &mut findings);
             }
             _ => findings.push(format!(
                 "transition from {} to {}: no such phase",
@@ -193,17 +198,52 @@ fn can_serve(
     sent.iter().enumerate().chain(received.iter().enumerate()).all(fits)
 }
 
+fn counted(circuits: &[CrossConnect]) -> BTreeMap<(u32, u32), u32> {
+    let mut counts = BTreeMap::new();
+    for circuit in circuits {
+        *counts.entry((circuit.a.0, circuit.b.0)).or_insert(0) += 1;
+    }
+    counts
+}
+
+/// Checks the stated time of a phase on the circuits of the previous phase.
+fn check_without(
+    network: &ReconfigurableFatTree,
+    transition: &TransitionPlan,
+    (circuits, demand): (&[CrossConnect], &Asked),
+    findings: &mut Vec<String>,
+) {
+    let circuits = counted(circuits);
+    let serves = |seconds: f64| can_serve(network, demand, &circuits, 1.0 / seconds);
+    let is_cut_off = |(from, to): &(u32, u32)| {
+        let lacks_core = |leaf: u32| network.electrical_rate_of(LeafId(leaf)) <= 0.0;
+        let is_joined = circuits.contains_key(&(*from.min(to), *from.max(to)));
+        !is_joined && (lacks_core(*from) || lacks_core(*to))
+    };
+    let is_right = match transition.without_ps.map(Picoseconds::as_secs_f64) {
+        None => demand.flows.keys().any(is_cut_off),
+        Some(_) if demand.flows.is_empty() => true,
+        Some(time) => {
+            serves(time * (1.0 + RATE_TOLERANCE) + 1e-12)
+                && !serves((time * (1.0 - RATE_TOLERANCE) - 1e-12).max(f64::MIN_POSITIVE))
+        }
+    };
+    if !is_right {
+        let (from, to) = (&transition.from, &transition.to);
+        let stated = transition.without_ps.map_or("unlimited".to_owned(), |time| time.to_string());
+        findings.push(format!(
+            "transition from {from} to {to}: the time of {to} on the circuits of {from} is not {stated}"
+        ));
+    }
+}
+
 fn check_rate(
     network: &ReconfigurableFatTree,
     demand: &Asked,
     phase: &PhasePlan,
     findings: &mut Vec<String>,
 ) {
-    let mut circuits = BTreeMap::new();
-    for circuit in &phase.circuits {
-        *circuits.entry((circuit.a.0, circuit.b.0)).or_insert(0) += 1;
-    }
-    let name = &phase.name;
+    let (circuits, name) = (counted(&phase.circuits), &phase.name);
     if phase.routes.is_empty() {
         if !can_serve(network, demand, &circuits, phase.lambda * (1.0 - RATE_TOLERANCE)) {
             findings

@@ -12,7 +12,7 @@ use lightloom_planner::{Options, plan};
 use serde_json::Value;
 
 /// Fields whose values neither the document nor the fabric can contradict, with the reason.
-const ALLOWED: [(&str, &str); 9] = [
+const ALLOWED: [(&str, &str); 8] = [
     ("seed", "provenance: nothing is drawn from it"),
     ("jobs[].cross_tor_share_lower_bound", "needs a search: from 0 to the share is required"),
     ("metrics.cross_tor_share_lower_bound", "as above"),
@@ -24,10 +24,6 @@ const ALLOWED: [(&str, &str); 9] = [
     (
         "metrics.orchestration_gain_upper_bound",
         "needs a plan of each half: from the gain to 1 is required",
-    ),
-    (
-        "transitions[].without_ps",
-        "needs the demand between leaves: only the daemon's choice to keep circuits depends on it",
     ),
     ("transitions[].floor", "needs a replay of the change: a share is required"),
     (
@@ -133,6 +129,7 @@ fn claims_that_need_a_search_are_bounded() {
         "static",
     );
     refused(&|plan| plan.transitions[0].floor = 9.5, "floor");
+    refused(&|plan| plan.transitions[0].without_ps = None, "is not unlimited");
     refused(&|plan| plan.transitions[0].exposed_ps.0 = 1_000_000_000_000, "exposed_ps");
     refused(&|plan| plan.transitions[0].dark_time_ps.0 = 1, "dark_time_ps");
     refused(&|plan| plan.metrics.dark_port_time_share = Some(0.9), "dark_port_time_share");
