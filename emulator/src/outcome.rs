@@ -320,7 +320,8 @@ pub struct Times {
     /// The time measured without the scenario's faults.
     #[serde(rename = "packets_without_faults_ps")]
     pub packets_without_faults: Option<Picoseconds>,
-    /// The prediction of the fluid model for the plan without faults.
+    /// The prediction of the fluid model for the plan without faults. Over packet switches, the time of the fullest link by
+    /// the paths that hashes gave the flows; `None` if switches choose by their queues.
     #[serde(rename = "fluid_ps")]
     pub fluid: Option<Picoseconds>,
     /// The planner's prediction.

@@ -106,9 +106,9 @@ fn step_table(result: &Run) -> TextTable {
     table
 }
 
-/// Compares with the fluid model, which applies only to circuits.
+/// Compares with the fluid model, which does not apply if packet switches choose paths by their queues.
 fn fluid(result: &Run, fluid: Option<Picoseconds>) -> String {
-    if result.ports.is_some() { time(fluid) } else { "-".to_owned() }
+    if result.ports.is_some() || fluid.is_some() { time(fluid) } else { "-".to_owned() }
 }
 
 fn time(time: Option<Picoseconds>) -> String {

@@ -15,14 +15,14 @@ use crate::scenario::CircuitPlan;
 pub(super) fn results(ran: &JudgedRun<'_>) -> Vec<PhaseResult> {
     let Some(CircuitPlan { plan, phases, .. }) = &ran.start.circuits else { return Vec::new() };
     let count = plan.phases.len();
-    let fluid = match &ran.start.substrate.circuits {
-        Some(circuits) => fluid::plan_seconds(circuits.network(), phases, plan),
-        None => vec![f64::INFINITY; count],
-    };
+    let circuits = ran.start.substrate.circuits.as_ref();
+    let fluid = circuits.map(|circuits| fluid::plan_seconds(circuits.network(), phases, plan));
     let longer = |time: Option<Picoseconds>| time.map(|time| ran.longer(time));
     let result = |(at, phase): (usize, &crate::run::log::PhaseLog)| {
         let planned = &plan.phases[at % count];
-        let seconds = fluid[at % count];
+        let modelled = fluid.as_ref().map(|seconds| seconds[at % count]);
+        let modelled = modelled.filter(|seconds| seconds.is_finite());
+        let modelled = modelled.map(|seconds| Picoseconds((seconds * 1e12).round() as u64));
         let there = ran.baseline.phases.get(at);
         PhaseResult {
             step: (at / count) as u32,
@@ -34,7 +34,7 @@ pub(super) fn results(ran: &JudgedRun<'_>) -> Vec<PhaseResult> {
             times: Times {
                 packets: longer(phase.time),
                 packets_without_faults: longer(there.and_then(|phase| phase.time)),
-                fluid: seconds.is_finite().then(|| Picoseconds((seconds * 1e12).round() as u64)),
+                fluid: modelled.or(longer(phase.fullest)),
                 closed_form: planned.duration_ps,
             },
             transition: ran.longer(phase.transition),

@@ -138,6 +138,8 @@ pub(crate) struct PhaseLog {
     /// Time from the end of the slack until the last byte has arrived and the last circuit is up.
     pub(crate) time: Option<Picoseconds>,
     pub(crate) transition: Picoseconds,
+    /// Time of the fullest link over packet switches, by the paths that the flows were given.
+    pub(crate) fullest: Option<Picoseconds>,
     pub(crate) circuits_up: usize,
     pub(crate) resent: Bytes,
     pub(crate) packets_lost: u64,

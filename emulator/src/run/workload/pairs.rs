@@ -12,13 +12,14 @@ use std::collections::{BTreeMap, BTreeSet};
 
 use lightloom_engine::capture::Watch;
 use lightloom_engine::steady::{IslandEngine, Stage};
+use lightloom_engine::transport::Balance;
 use lightloom_engine::{BatchId, EngineError, FlowId, FlowSpec, LinkId};
 use lightloom_fabric::plan::RoutePlan;
 use lightloom_planner::rfabric::concurrent;
 use lightloom_planner::rfabric::demand::Demand;
 use lightloom_planner::rfabric::evaluate::Evaluator;
 use lightloom_units::id::LeafId;
-use lightloom_units::{Bytes, SimTime};
+use lightloom_units::{Bytes, Picoseconds, SimTime};
 
 use super::super::{Context, Owner};
 use super::lanes::{End, Lanes, Leaves, Left};
@@ -47,6 +48,8 @@ pub(super) struct PhaseTraffic {
     pair_of: BTreeMap<BatchId, usize>,
     open: usize,
     ended: SimTime,
+    /// Seconds that each link of a packet network needs for the traffic, by the paths that the flows were given.
+    loads: BTreeMap<LinkId, f64>,
     /// Bytes that stopped flows had sent but that had not arrived. Other flows resend them.
     stopped: Bytes,
 }
@@ -74,13 +77,19 @@ impl PhaseTraffic {
         };
         let pairs: Vec<Pair> = of_gpus.unwrap_or_else(of_leaves).into_iter().map(pair).collect();
         let (open, pair_of) = (pairs.len(), BTreeMap::new());
-        let routes = routes.to_vec();
-        Self { open, pairs, routes, pair_of, ended: SimTime::START, stopped: Bytes::ZERO }
+        let (routes, loads) = (routes.to_vec(), BTreeMap::new());
+        Self { open, pairs, routes, pair_of, ended: SimTime::START, loads, stopped: Bytes::ZERO }
     }
 
     /// Returns when the last byte arrived, or `None` if bytes are left.
     pub(super) fn end(&self) -> Option<SimTime> {
         (self.open == 0).then_some(self.ended)
+    }
+
+    /// Returns the time of the fullest link of a packet network, or `None` if other links or switches chose the paths.
+    pub(super) fn fullest(&self) -> Option<Picoseconds> {
+        let most = self.loads.values().copied().reduce(f64::max)?;
+        Some(Picoseconds((most * 1e12).round() as u64))
     }
 
     /// Returns the bytes without a path.
@@ -217,6 +226,8 @@ impl PhaseTraffic {
         left: u64,
     ) -> Result<(), EngineError> {
         let pair = &mut self.pairs[index];
+        let transport = *context.engine.transport();
+        let is_hashed = pair.flows.is_empty() && transport.balance != Balance::Adaptive;
         for (flow, _) in pair.flows.drain(..) {
             let record = context.engine.record(flow);
             let lost = Bytes(record.sent.0.saturating_sub(record.delivered.0));
@@ -244,6 +255,12 @@ impl PhaseTraffic {
                 let flow = context.engine.add_flow(flow)?;
                 if hops.is_empty() {
                     context.note_flows(flow.0..flow.0 + 1);
+                    let paths = if is_hashed { context.engine.paths(flow) } else { Vec::new() };
+                    let bytes = transport.wire_bytes(size).0 as f64 / paths.len() as f64;
+                    for link in paths.into_iter().flatten() {
+                        let rate = context.substrate.network.link(*link).spec.rate;
+                        *self.loads.entry(*link).or_default() += bytes / rate.bytes_per_second();
+                    }
                 }
                 pair.flows.push((flow, hops.clone()));
             }

@@ -110,6 +110,7 @@ impl<'a> Phases<'a> {
         let log = self.logs.last_mut().expect("the phase was begun");
         log.time = time;
         log.transition = if began >= log.start { ended.since(began) } else { Picoseconds::ZERO };
+        log.fullest = self.traffic.as_ref().and_then(PhaseTraffic::fullest);
         log.circuits_up = context.circuits_up.len();
         log.packets_lost = lost - self.lost_before;
         log.held = held;

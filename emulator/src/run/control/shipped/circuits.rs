@@ -3,7 +3,7 @@
 //! connect, which links train, and which carry traffic.
 //!
 //! ```text
-//!   phase ─▶ daemon ─▶ mirrors ─▶ light both ways ─▶ link trains ─▶ up        daemon: read back, qualified ─▶ settled
+//!   phase ─▶ daemon ─▶ mirrors ─▶ light both ways ─▶ link trains ─▶ up        daemon: read back, qualified ─▶ settled ─▶ traffic
 //! ```
 
 use std::collections::{BTreeMap, BTreeSet};
@@ -32,6 +32,9 @@ pub(super) struct ShippedCircuits<'a> {
     up: BTreeSet<CrossConnect>,
     /// Circuits that the current change removes; they get no new traffic.
     drained: BTreeSet<CrossConnect>,
+    /// New circuits of the current change, which carry no traffic until the daemon reports the phase.
+    unproven: BTreeSet<CrossConnect>,
+    /// Ports with a failed driver, and ports whose links fail their test.
     dead: BTreeMap<Port, u32>,
     unfit: BTreeSet<Port>,
     dark: DarkPorts,
@@ -54,6 +57,7 @@ impl<'a> ShippedCircuits<'a> {
             training: BTreeMap::new(),
             up,
             drained: BTreeSet::new(),
+            unproven: BTreeSet::new(),
             dead: BTreeMap::new(),
             unfit: BTreeSet::new(),
             dark: DarkPorts::default(),
@@ -74,7 +78,9 @@ impl<'a> ShippedCircuits<'a> {
     }
 
     fn publish(&self, context: &mut Context<'_>) {
-        let carries = |circuit: &&CrossConnect| !self.drained.contains(circuit);
+        let carries = |circuit: &&CrossConnect| {
+            !self.drained.contains(circuit) && !self.unproven.contains(circuit)
+        };
         context.circuits_up = self.up.iter().filter(carries).copied().collect();
         context.post(Notice::Circuits);
     }
@@ -174,8 +180,9 @@ impl<'a> ShippedCircuits<'a> {
     pub(super) fn moves(&mut self, context: &mut Context<'_>) {
         let Some((phase, began)) = &mut self.asked else { return };
         *began = context.now();
+        let wanted = &self.phases[*phase].circuits;
+        self.unproven = wanted.iter().filter(|own| !self.up.contains(own)).copied().collect();
         if self.order.in_flight == InFlight::Drain {
-            let wanted = &self.phases[*phase].circuits;
             let goes = |circuit: &&CrossConnect| !wanted.contains(circuit);
             self.drained = self.up.iter().filter(goes).copied().collect();
             self.publish(context);
@@ -186,6 +193,7 @@ impl<'a> ShippedCircuits<'a> {
         let Some((_, began)) = self.asked.take() else { return };
         let now = context.now();
         self.drained.clear();
+        self.unproven.clear();
         self.dark.end_moves(now, &self.training);
         if matches!(answer, PhaseAnswer::Missed(_)) {
             for fault in 0..context.events.len() {
