@@ -30,6 +30,8 @@ use lightloom_units::id::{BundleId, NodeId, OcsId};
 use lightloom_units::seed::Seed;
 use lightloom_units::{Picoseconds, SimTime};
 
+use super::cost::COST;
+
 /// Maximum number of simultaneously dark links: the default in the configuration file.
 const DARK_LINKS_MAX: usize = 1024;
 
@@ -39,6 +41,11 @@ const LATE_WITHIN: Micros = Micros::from_secs(2);
 
 /// How long a switch is watched for late commands: the default in the configuration file.
 const RESTORE_LATE_WITHIN: Micros = Micros::from_secs(60);
+
+/// Number of commands of a stage until the mirrors move, and of the lines that have them. As many
+/// commands qualify the circuits while their links train.
+const COMMANDS_OF_HALF: u64 = 8;
+const LINES_OF_HALF: u64 = 4;
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Installed {
@@ -184,20 +191,32 @@ fn optical_switches(fabric: &Fabric) -> Vec<(OcsId, DevicePorts)> {
 fn switch(
     fabric: &Fabric,
     (ocs, ports): (OcsId, DevicePorts),
-    language: SwitchLanguage,
+    daemon: &DaemonSetup,
     seed: Seed,
 ) -> AnyDevice {
     let count = ports.output_offset() as u16;
-    let switching = fabric.dcn.circuits().map_or(Picoseconds::ZERO, |n| n.spec().timing.switching);
+    let timing = fabric.dcn.circuits().map(|network| network.spec().timing);
+    let [switching, control, bring_up] = timing.map_or([Picoseconds::ZERO; 3], |timing| {
+        [timing.switching, timing.control, timing.bring_up]
+    });
+    // An emulated mirror takes up to a tenth longer or shorter; the slowest one takes the stated time.
+    let switching = Picoseconds(switching.get() / 110 * 100);
+    // A command takes as long as the fabric states for control, less the daemon's own work.
+    let line = COST.per_input + COST.handoff + Picoseconds(COST.jitter.get() / 2);
+    let half = daemon.flush + line * LINES_OF_HALF;
+    let until_moved = control.saturating_sub(half).get() / COMMANDS_OF_HALF;
+    let in_all = (control + bring_up).saturating_sub(half * 2).get() / (2 * COMMANDS_OF_HALF);
+    let command = Picoseconds(until_moved.min(in_all));
     let index = u64::from(ocs.0);
-    if language == SwitchLanguage::Gnmi {
-        let spec = GnmiSpec { ingress: count, egress: count, switching, ..GnmiSpec::default() };
+    if daemon.switches == SwitchLanguage::Gnmi {
+        let spec =
+            GnmiSpec { ingress: count, egress: count, switching, command, ..GnmiSpec::default() };
         let device = GnmiSwitch::new(spec, seed, index);
         return AnyDevice::Gnmi(Box::new(Faulty::new(device, seed, index)));
     }
     let name = ocs.to_string();
     let (ingress, egress) = (count, count);
-    let spec = SwitchSpec { name, ingress, egress, switching, ..SwitchSpec::default() };
+    let spec = SwitchSpec { name, ingress, egress, switching, command, ..SwitchSpec::default() };
     let device = OpticalSwitch::new(spec, seed, index);
     AnyDevice::Switch(Box::new(Faulty::new(device, seed, index)))
 }
@@ -232,7 +251,7 @@ pub(crate) fn rack(
     let mut installed: Vec<(Installed, RackSlot)> =
         slots.into_iter().map(|(bundle, slot)| (Installed::Module(bundle), slot)).collect();
     for (ocs, ports) in optical_switches(fabric) {
-        let device = switch(fabric, (ocs, ports), daemon.switches, seed);
+        let device = switch(fabric, (ocs, ports), daemon, seed);
         if let Some(slot) = rack.add(&ocs.to_string(), device) {
             installed.push((Installed::Switch(ocs, ports), slot));
         }

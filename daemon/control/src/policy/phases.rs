@@ -105,20 +105,39 @@ fn hidden(plan: &Plan, from: &PhasePlan, to: &PhasePlan) -> Micros {
 }
 
 /// Returns the duration of a phase from which its own circuits save as much time as they cost. The
-/// plan states how long the phase would take on the circuits of before, at its planned duration; a
-/// phase of half its planned duration saves half as much. If those circuits cannot serve the phase,
-/// its planned duration is enough.
+/// plan states how long the phase would take on the circuits of before and on its own ones; a phase
+/// of half its planned duration saves half as much. If those circuits cannot serve the phase, its
+/// planned duration is enough.
 fn worth(plan: &Plan, from: Option<&str>, phase: &PhasePlan, cost: Micros) -> Micros {
     let from = from.and_then(|name| plan.phases.iter().find(|phase| phase.name == name));
     let Some(way) = from.and_then(|from| way(plan, from, phase)) else { return cost };
-    let Some(without) = way.without_ps else {
-        return cost.min(Micros(phase.duration_ps.get() / 1_000_000));
-    };
-    let saved = u128::from(without.get().saturating_sub(phase.duration_ps.get()));
-    let planned = u128::from(phase.duration_ps.get());
+    let planned = Micros(phase.duration_ps.get() / 1_000_000);
+    let Some(without) = way.without_ps else { return cost.min(planned) };
+    let saved = u128::from((Micros(without.get() / 1_000_000) - settled(phase)).0);
     match saved {
         0 => cost,
-        saved => Micros((u128::from(cost.0) * planned).div_ceil(saved) as u64),
+        saved => Micros((u128::from(cost.0) * u128::from(planned.0)).div_ceil(saved) as u64),
+    }
+}
+
+/// Returns the duration of a phase whose circuits are lit from its beginning.
+fn settled(phase: &PhasePlan) -> Micros {
+    let planned = phase.duration_ps.get() / 1_000_000;
+    Micros(((1e6 / phase.lambda) as u64).min(planned))
+}
+
+/// Returns how much longer a phase takes if its circuits are dark for this time. The packet core and
+/// the remaining circuits carry traffic meanwhile, in the proportion that the plan states.
+fn lost(plan: &Plan, from: Option<&str>, phase: &PhasePlan, dark: Micros) -> Micros {
+    let from = from.and_then(|name| plan.phases.iter().find(|phase| phase.name == name));
+    let way = from.and_then(|from| way(plan, from, phase));
+    let exposed = way.map_or(0, |way| way.exposed_ps.get() / 1_000_000);
+    let longer = (Micros(phase.duration_ps.get() / 1_000_000) - settled(phase)).0.min(exposed);
+    match exposed {
+        0 => dark,
+        exposed => {
+            Micros((u128::from(dark.0) * u128::from(longer)).div_ceil(u128::from(exposed)) as u64)
+        }
     }
 }
 
@@ -304,8 +323,8 @@ impl Control {
     }
 
     /// Returns the least duration of a phase that is worth its transition. The cost is the time for which
-    /// used circuits are dark: the transition into the phase, less the idle time before it, plus the extra
-    /// time of the next transition compared with the one from the current phase. The gain is the plan's.
+    /// used circuits delay traffic: the transition into the phase, less the idle time before it, plus the
+    /// extra time of the next transition compared with the one from the current phase. The gain is the plan's.
     fn needs(
         &self,
         plan: &Plan,
@@ -320,9 +339,11 @@ impl Control {
             None => self.phase_after(plan, &to.name),
         };
         let onward = next.map_or(Micros(0), |next| {
-            self.exposed(plan, Some(&to.name), next) - self.exposed(plan, from, next)
+            let own = Some(to.name.as_str());
+            let after = |from| lost(plan, from, next, self.exposed(plan, from, next));
+            after(own) - after(from)
         });
-        worth(plan, from, to, into + onward)
+        worth(plan, from, to, lost(plan, from, to, into) + onward)
     }
 
     fn at_once(&self, booking: &Booking) -> Option<Standing> {
