@@ -34,7 +34,6 @@ pub(super) struct ShippedCircuits<'a> {
     drained: BTreeSet<CrossConnect>,
     /// New circuits of the current change, which carry no traffic until the daemon reports the phase.
     unproven: BTreeSet<CrossConnect>,
-    /// Ports with a failed driver, and ports whose links fail their test.
     dead: BTreeMap<Port, u32>,
     unfit: BTreeSet<Port>,
     dark: DarkPorts,
