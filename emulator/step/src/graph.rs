@@ -295,6 +295,12 @@ impl Schedule {
         self.open
     }
 
+    /// Returns the tasks that wait for a task.
+    #[must_use]
+    pub fn dependents(&self, task: TaskId) -> &[TaskId] {
+        self.dependents.of_task(task)
+    }
+
     #[must_use]
     pub fn is_done(&self, task: TaskId) -> bool {
         self.done[task.index()]

@@ -2,7 +2,9 @@
 //! Whether another exchange may begin during a collective on a ring. The time of an idle ring is
 //! reused only if none may.
 
-use lightloom_step::graph::{TaskGraph, TaskId, TaskWork};
+use std::collections::BTreeMap;
+
+use lightloom_step::graph::{Schedule, TaskGraph, TaskId, TaskWork};
 use lightloom_units::Picoseconds;
 
 /// Maximum number of tasks before an exchange that are examined.
@@ -39,4 +41,80 @@ fn begins(
         };
         took <= room && begins(graph, left, (*before, room.saturating_sub(took)), examined)
     })
+}
+
+/// How many of a task's GPUs are in the domain whose cables are watched.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum Share {
+    All,
+    Some,
+    None,
+}
+
+/// Follows the running tasks of a domain forward to the tasks that may begin soon. A task with GPUs
+/// elsewhere may end at any time.
+pub(super) struct Foresight<'a> {
+    graph: &'a TaskGraph,
+    schedule: &'a Schedule,
+    room: Picoseconds,
+    /// The earliest ends within the room.
+    ends: BTreeMap<TaskId, Picoseconds>,
+    open: Vec<TaskId>,
+}
+
+impl<'a> Foresight<'a> {
+    pub(super) fn new(graph: &'a TaskGraph, schedule: &'a Schedule, room: Picoseconds) -> Self {
+        Self { graph, schedule, room, ends: BTreeMap::new(), open: Vec::new() }
+    }
+
+    /// Adds a task that ends after at least `left`.
+    pub(super) fn ends_in(&mut self, task: TaskId, left: Picoseconds) {
+        if left <= self.room {
+            self.ends.insert(task, left);
+            self.open.push(task);
+        }
+    }
+
+    /// Returns whether a waiting task that `meets` accepts may begin within the room.
+    pub(super) fn begins(
+        mut self,
+        share: impl Fn(TaskId) -> Share,
+        meets: impl Fn(TaskId) -> bool,
+    ) -> bool {
+        let schedule = self.schedule;
+        while let Some(ended) = self.open.pop() {
+            for next in schedule.dependents(ended) {
+                if self.ends.contains_key(next) || share(*next) == Share::None {
+                    continue;
+                }
+                let Some(begin) = self.earliest_begin(*next, &share) else { continue };
+                if meets(*next) {
+                    return true;
+                }
+                let took = match self.graph.tasks()[next.index()].work {
+                    TaskWork::Compute { took, .. } => took,
+                    _ => Picoseconds::ZERO,
+                };
+                self.ends_in(*next, begin + took);
+            }
+        }
+        false
+    }
+
+    /// Returns the earliest begin of a task, or `None` if it is after the room.
+    fn earliest_begin(
+        &self,
+        task: TaskId,
+        share: &impl Fn(TaskId) -> Share,
+    ) -> Option<Picoseconds> {
+        let mut begin = Picoseconds::ZERO;
+        for before in &self.graph.tasks()[task.index()].after {
+            let end = self.ends.get(before);
+            if end.is_none() && !self.schedule.is_done(*before) && share(*before) == Share::All {
+                return None;
+            }
+            begin = begin.max(end.copied().unwrap_or_default());
+        }
+        Some(begin)
+    }
 }

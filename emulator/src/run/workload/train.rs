@@ -101,7 +101,6 @@ struct TrainingJob<'a> {
     held: BTreeSet<TaskId>,
     sending: BTreeMap<TaskId, StartedCollective>,
     seats: Vec<Seat>,
-    across: Vec<Vec<TaskId>>,
     /// Rounds of the graph until the step is done: more than one after a checkpoint was read.
     rounds: u32,
     round: SimTime,
@@ -236,9 +235,10 @@ impl<'a> Trainings<'a> {
 
     /// Begins ready tasks at the start of a round or after it was undone.
     fn begin_ready(&mut self, context: &mut Context<'_>, job: usize) -> Result<(), RunError> {
-        let training = &self.jobs[job];
+        let training = &mut self.jobs[job];
         let mut ready = training.schedule.ready();
         ready.retain(|task| !training.running.contains(task));
+        training.running.extend(&ready);
         ready.into_iter().try_for_each(|task| self.begin_task(context, job, task))
     }
 
@@ -278,7 +278,6 @@ impl<'a> TrainingJob<'a> {
             held: BTreeSet::new(),
             sending: BTreeMap::new(),
             seats: order.seats.iter().cloned().map(Seat::of).collect(),
-            across: order.across(),
             rounds: 0,
             round: SimTime::START,
             loads: false,

@@ -11,7 +11,7 @@ use lightloom_units::Picoseconds;
 
 use super::super::super::RunError;
 use super::super::super::context::Context;
-use super::super::foresight::may_begin;
+use super::super::foresight::{Foresight, Share};
 use super::super::groups::ways_past;
 use super::super::sends::Sends;
 use super::{Circuits, State, TrainOrder, TrainTimer, TrainingJob, Trainings};
@@ -36,17 +36,6 @@ impl TrainOrder<'_> {
     /// Returns the software delay before the packets of an exchange are sent.
     fn lag(&self, task: TaskId) -> Picoseconds {
         self.graph.pace(task).lag(self.cables)
-    }
-
-    pub(super) fn across(&self) -> Vec<Vec<TaskId>> {
-        let mut across = vec![Vec::new(); self.seats.len()];
-        for (at, task) in self.graph.tasks().iter().enumerate() {
-            let rings = rings_of(&task.work, self.tensor());
-            for ring in rings.iter().filter(|_| rings.len() > 1) {
-                across[*ring as usize].push(TaskId(at as u32));
-            }
-        }
-        across
     }
 }
 
@@ -81,35 +70,45 @@ impl TrainingJob<'_> {
 
     /// Returns whether no other exchange of the step uses the links of a TP group while `task` runs
     /// for `took`. The GPUs of a switched domain have one cable each.
-    fn is_alone(
-        &self,
-        context: &Context<'_>,
-        (task, ring): (TaskId, u32),
-        took: Picoseconds,
-    ) -> bool {
+    fn is_alone(&self, context: &Context<'_>, task: TaskId, ring: u32, took: Picoseconds) -> bool {
         let domain =
             |ring: u32| context.substrate.domain_of(self.seats[ring as usize].members.ranks[0]);
         let Some(own) = domain(ring) else { return true };
-        let (graph, tensor) = (&self.order.graph, self.order.tensor());
-        let is_inside = |other: &TaskId| {
-            let rings = rings_of(&graph.tasks()[other.index()].work, tensor);
-            rings.iter().any(|other| *other != ring && domain(*other) == Some(own))
+        let graph = &self.order.graph;
+        let rings = |of: TaskId| rings_of(&graph.tasks()[of.index()].work, self.order.tensor());
+        let is_inside = |of: &u32| domain(*of) == Some(own);
+        let meets = |other: TaskId| {
+            let rings = rings(other);
+            rings.contains(&ring) && rings.iter().filter(|of| is_inside(of)).nth(1).is_some()
         };
-        let left = |other: TaskId| {
-            let log = &self.tasks[other.index()];
-            match log.state {
-                _ if other == task => Some(Picoseconds(u64::MAX)),
-                State::Waits => None,
-                State::Timed => Some(Picoseconds(log.end.0.saturating_sub(context.now().0))),
-                State::Held | State::Sends | State::Done => Some(Picoseconds::ZERO),
+        let mut foresight = Foresight::new(graph, &self.schedule, took);
+        for other in self.running.iter().chain(&self.held).copied().filter(|of| *of != task) {
+            if meets(other) {
+                return false;
+            }
+            if rings(other).iter().any(is_inside) {
+                foresight.ends_in(other, self.time_left(context, other));
+            }
+        }
+        let share = |of: TaskId| {
+            let rings = rings(of);
+            match rings.iter().filter(|of| is_inside(of)).count() {
+                0 => Share::None,
+                inside if inside == rings.len() => Share::All,
+                _ => Share::Some,
             }
         };
-        let meets = |other: &TaskId| match self.tasks[other.index()].state {
-            State::Done => false,
-            State::Waits => is_inside(other) && may_begin(graph, &left, *other, took),
-            State::Held | State::Timed | State::Sends => is_inside(other),
-        };
-        !self.across[ring as usize].iter().any(meets)
+        !foresight.begins(share, meets)
+    }
+
+    /// Returns the shortest time until a task ends that is running or about to.
+    fn time_left(&self, context: &Context<'_>, task: TaskId) -> Picoseconds {
+        let log = &self.tasks[task.index()];
+        match (log.state, &self.order.graph.tasks()[task.index()].work) {
+            (State::Timed, _) => Picoseconds(log.end.0.saturating_sub(context.now().0)),
+            (State::Waits, TaskWork::Compute { took, .. }) => *took,
+            _ => Picoseconds::ZERO,
+        }
     }
 
     /// Stops a task, so that its timers and packets are ignored.
@@ -166,7 +165,7 @@ impl Trainings<'_> {
                 let around = Sends { directions: seat.directions(context), ..around };
                 let what = around.paced(&order.graph.pace(id), &settings.transport, Vec::new());
                 let class = self.times.class_of(context, &seat.members);
-                let is_alone = |took| training.is_alone(context, (id, *ring), lag + took);
+                let is_alone = |took| training.is_alone(context, id, *ring, lag + took);
                 let took = match class.filter(|_| seat.slowed_by == 0).zip(what.around()) {
                     Some((class, what)) => self.times.time_of(settings, class, what, is_alone)?,
                     None => None,
@@ -245,6 +244,7 @@ impl Trainings<'_> {
             circuits.unload(job, id);
         }
         let ready = training.schedule.finish(id);
+        training.running.extend(&ready);
         if training.phases.ends(id) {
             self.ask(context, job, false);
         }
