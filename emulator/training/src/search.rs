@@ -15,7 +15,7 @@ use super::memory::{GpuMemory, memory};
 use super::model::Model;
 use super::network::Network;
 use super::schedule::Schedule;
-use super::step::{Compute, Job, StepTime, step_time};
+use super::step::{Compute, Job, PlainStep, StepTime};
 
 /// Share of a GPU's memory that a job may use; the rest is for the runtime, buffers and
 /// fragmentation.
@@ -195,9 +195,14 @@ impl Search<'_> {
     /// Evaluates `mapping`, whether it fits or not.
     #[must_use]
     pub fn evaluate(&self, mapping: Mapping) -> Found {
+        let plain = self.with_job(mapping, |job| job.plain_step());
+        self.evaluate_with(mapping, &plain)
+    }
+
+    fn evaluate_with(&self, mapping: Mapping, plain: &PlainStep) -> Found {
         self.with_job(mapping, |job| Found {
             mapping,
-            step: step_time(job),
+            step: job.work_of(plain).time(),
             memory: memory(
                 self.model,
                 &mapping,
@@ -241,11 +246,19 @@ impl Search<'_> {
     #[must_use]
     pub fn run(&self) -> SearchOutcome {
         let candidates = self.candidates();
-        let all: Vec<Found> =
-            candidates.par_iter().map(|&mapping| self.evaluate(mapping)).collect();
+        // Candidates that differ only in recomputation and virtual stages follow each other.
+        let plain =
+            |one: &Mapping| Mapping { virtual_stages: 1, recompute: Recompute::None, ..*one };
+        let alike: Vec<&[Mapping]> = candidates.chunk_by(|a, b| plain(a) == plain(b)).collect();
+        let evaluated = alike.par_iter().flat_map_iter(|alike| {
+            let plain = self.with_job(alike[0], |job| job.plain_step());
+            alike.iter().map(move |mapping| self.evaluate_with(*mapping, &plain))
+        });
+        let all: Vec<Found> = evaluated.collect();
         let (mut found, unfit): (Vec<Found>, Vec<Found>) =
             all.into_iter().partition(|found| self.memory_refusal(found).is_none());
-        found.sort_by(|a, b| a.step.step_seconds.total_cmp(&b.step.step_seconds));
+        // Times are positive, so their bits are in the same order.
+        found.sort_by_cached_key(|found| found.step.step_seconds.to_bits());
         let closest = unfit
             .iter()
             .min_by(|a, b| a.memory.total_bytes().total_cmp(&b.memory.total_bytes()))

@@ -18,7 +18,9 @@ use super::mapping::{Batch, Mapping};
 use super::memory::{ExpertLayout, weights_per_gpu};
 use super::model::Model;
 use super::network::Network;
-use lightloom_step::work::{LayerWork, StepWork};
+use layer::PlainLayer;
+use lightloom_step::program::Exchange;
+use lightloom_step::work::{Bucket, StepWork};
 
 pub use attention_ffn::{AttentionFfn, Instances, LayerStages, Stages};
 pub use inference::{Formats, Replica, Server};
@@ -50,6 +52,17 @@ pub struct Job<'a> {
     pub expert_imbalance: f64,
 }
 
+/// The work of mappings that differ only in recomputation and virtual stages.
+#[derive(Clone, Debug)]
+pub(crate) struct PlainStep {
+    /// A layer without experts, and one with.
+    layer: [PlainLayer; 2],
+    gather: Bucket,
+    reduce: Bucket,
+    transfer: Option<Exchange>,
+    optimizer_seconds: f64,
+}
+
 /// Returns the duration of one step of `job` on idle links.
 #[must_use]
 pub fn step_time(job: &Job<'_>) -> StepTime {
@@ -59,12 +72,33 @@ pub fn step_time(job: &Job<'_>) -> StepTime {
 impl Job<'_> {
     #[must_use]
     pub fn work(&self) -> StepWork {
-        let (model, software) = (self.model, &self.calibration.software);
-        let is_expert = model.expert_layers() > 0;
-        let experts = if is_expert { self.layer(true) } else { LayerWork::default() };
-        let dense = if model.dense_layers() > 0 { self.layer(false) } else { LayerWork::default() };
-        let doublings = (self.mapping.gpus() as f64 / 8.0).log2().max(0.0);
+        self.work_of(&self.plain_step())
+    }
+
+    /// Returns the part of the work that recomputation and virtual stages do not change.
+    pub(crate) fn plain_step(&self) -> PlainStep {
+        let layer = |is_expert: bool, count: u32| {
+            if count > 0 { self.plain_layer(is_expert) } else { PlainLayer::default() }
+        };
         let [gather, reduce] = self.data_buckets();
+        PlainStep {
+            layer: [
+                layer(false, self.model.dense_layers()),
+                layer(true, self.model.expert_layers()),
+            ],
+            gather,
+            reduce,
+            transfer: self.transfer(),
+            optimizer_seconds: self.optimizer(),
+        }
+    }
+
+    /// Returns the work of a mapping with this plain step.
+    pub(crate) fn work_of(&self, plain: &PlainStep) -> StepWork {
+        let (model, software) = (self.model, &self.calibration.software);
+        let [dense, experts] = plain.layer.each_ref().map(|one| one.with(self.mapping.recompute));
+        let is_expert = model.expert_layers() > 0;
+        let doublings = (self.mapping.gpus() as f64 / 8.0).log2().max(0.0);
         let is_sharded = software.sharding == ZeroStage::Everything;
         StepWork {
             mapping: self.mapping,
@@ -73,17 +107,17 @@ impl Job<'_> {
             has_balanced_ends: software.balanced_ends,
             output: self.last_stage_extra(if is_expert { &experts } else { &dense }),
             layer: [dense, experts],
-            transfer: self.transfer(),
+            transfer: plain.transfer,
             transfer_shown: self.calibration.pipeline_exposed,
-            gather,
-            reduce,
+            gather: plain.gather.clone(),
+            reduce: plain.reduce.clone(),
             is_sharded,
             data_shown: match (software.data_overlap, is_sharded) {
                 (false, _) => 1.0,
                 (true, true) => self.calibration.gather_exposed,
                 (true, false) => self.calibration.data_exposed,
             },
-            optimizer_seconds: self.optimizer(),
+            optimizer_seconds: plain.optimizer_seconds,
             jitter: self.calibration.jitter_per_doubling * doublings,
             is_dual_pipe: software.features.has(Feature::DualPipe),
         }

@@ -32,6 +32,31 @@ impl LayerProducts {
     }
 }
 
+/// A layer without recomputation.
+#[derive(Clone, Debug, Default)]
+pub(super) struct PlainLayer {
+    work: LayerWork,
+    /// Seconds of what selective recomputation repeats.
+    selective_seconds: f64,
+}
+
+impl PlainLayer {
+    pub(super) fn with(&self, recompute: Recompute) -> LayerWork {
+        let mut work = self.work.clone();
+        let backward = &mut work.backward;
+        match recompute {
+            Recompute::None => {}
+            Recompute::Selective => {
+                backward.push(Stretch::compute("again", self.selective_seconds));
+            }
+            Recompute::Full => {
+                backward.stretches.splice(0..0, work.forward.stretches.iter().copied());
+            }
+        }
+        work
+    }
+}
+
 /// Extends a pass to the launch time of its kernels, of which `later` seconds follow.
 fn at_least(program: &mut LayerProgram, seconds: f64, later: f64) {
     if seconds <= later {
@@ -44,7 +69,7 @@ fn at_least(program: &mut LayerProgram, seconds: f64, later: f64) {
 }
 
 impl Job<'_> {
-    pub(super) fn layer(&self, is_expert: bool) -> LayerWork {
+    pub(super) fn plain_layer(&self, is_expert: bool) -> PlainLayer {
         let products = self.layer_products(is_expert);
         let launch = self.launch(is_expert);
         let mut forward = self.pass(is_expert, &products, false);
@@ -56,20 +81,10 @@ impl Job<'_> {
         let later = if self.splits_backward() { products.gemms() } else { 0.0 };
         let weight_gradient = later + accumulate;
         at_least(&mut backward, 2.0 * launch, weight_gradient);
-        match self.mapping.recompute {
-            Recompute::None => {}
-            Recompute::Selective => {
-                // With a fused core, norms and activation are recomputed instead of the scores.
-                let is_fused = self.calibration.software.flash_attention;
-                let again = if is_fused { products.elements } else { products.core[0] };
-                backward.push(Stretch::compute("again", again));
-            }
-            Recompute::Full => {
-                let again = forward.stretches.iter().copied();
-                backward.stretches = again.chain(backward.stretches).collect();
-            }
-        }
-        LayerWork { forward, backward, weight_gradient }
+        // With a fused core, norms and activation are recomputed instead of the scores.
+        let is_fused = self.calibration.software.flash_attention;
+        let selective_seconds = if is_fused { products.elements } else { products.core[0] };
+        PlainLayer { work: LayerWork { forward, backward, weight_gradient }, selective_seconds }
     }
 
     fn layer_products(&self, is_expert: bool) -> LayerProducts {
