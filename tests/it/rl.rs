@@ -3,6 +3,8 @@
 
 use std::process::Command;
 
+use lightloom_testkit::cases;
+
 const ROOT: &str = env!("CARGO_MANIFEST_DIR");
 
 fn run(command: &str) -> String {
@@ -15,13 +17,9 @@ fn run(command: &str) -> String {
 
 #[test]
 fn page_matches_the_output_of_its_commands() {
-    shows(5, |command| !command.contains("topologies/large"));
-}
-
-#[test]
-#[ignore = "some minutes"]
-fn page_matches_the_output_for_2048_gpus() {
-    shows(1, |command| command.contains("topologies/large"));
+    // The run on 2,048 GPUs takes minutes.
+    let is_wanted = |command: &str| cases(false, true) || !command.contains("topologies/large");
+    shows(cases(5, 6), is_wanted);
 }
 
 /// Runs `count` commands of the page.
