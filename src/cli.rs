@@ -20,7 +20,14 @@ use crate::{emulate, init, merge, plan, replan, schema, second, trace, validate}
 )]
 struct Arguments {
     /// When to colour messages (NO_COLOR disables `auto`)
-    #[arg(long, global = true, value_enum, default_value_t, value_name = "WHEN")]
+    #[arg(
+        long,
+        global = true,
+        display_order = 900,
+        value_enum,
+        default_value_t,
+        value_name = "WHEN"
+    )]
     color: Colour,
     #[command(subcommand)]
     verb: Verb,

@@ -5,7 +5,6 @@ use std::path::Path;
 
 use lightloom_fabric::document::Diagnostic;
 use lightloom_fabric::fabric::Fabric;
-use lightloom_fabric::plan;
 
 use crate::output::{self, InputRefused};
 use crate::{files, kinds};
@@ -30,9 +29,6 @@ pub fn quietly(
     document: Result<Vec<u8>, Box<Diagnostic>>,
 ) -> anyhow::Result<(Option<Fabric>, Vec<Diagnostic>)> {
     Ok(match document {
-        Ok(bytes) if plan::is_plan(&bytes) => {
-            anyhow::bail!("{} is a plan, but a fabric file is expected", files::name(path))
-        }
         Ok(bytes) => match kinds::refuse_other(&files::name(path), &bytes, "fabric") {
             Some(other) => (None, vec![other]),
             None => lightloom_planner::load_with(

@@ -153,8 +153,28 @@ pub fn of_keys(keys: &[String]) -> Option<&'static FileKind> {
         .or_else(|| most(keys, |kind| kind.marks.iter().filter(|mark| near(mark)).count()))
 }
 
+/// Returns the noun for a document that a verb wrote, or `None` if users wrote it.
+pub fn written(bytes: &[u8]) -> Option<String> {
+    let schema = lightloom_fabric::plan::schema_of(bytes)?;
+    let verb = schema.strip_prefix("lightloom.")?.split('/').next()?;
+    Some(match verb {
+        "plan" => "a plan".to_owned(),
+        "run" | "sweep" | "month" => "a result of `emulate`".to_owned(),
+        verb => format!("a result of `{verb}`"),
+    })
+}
+
 /// Returns an error if the file is clearly of a different kind than the verb expects.
 pub fn refuse_other(file: &str, bytes: &[u8], wanted: &str) -> Option<Diagnostic> {
+    let article = |name: &str| if name.starts_with('a') { "an" } else { "a" };
+    let refuse = |is: &str| {
+        let message = format!("this is {is}, but {} {wanted} file is expected", article(wanted));
+        Diagnostic::whole_file(document::codes::UNKNOWN_KIND, file, message)
+    };
+    if let Some(is) = written(bytes) {
+        let help = "give the file from which it was computed: its `inputs` name that file";
+        return Some(refuse(&is).with_help(help));
+    }
     let keys = document::top_keys(bytes);
     let found = of_keys(&keys).filter(|kind| kind.name != wanted)?;
     let is_marked =
@@ -162,15 +182,8 @@ pub fn refuse_other(file: &str, bytes: &[u8], wanted: &str) -> Option<Diagnostic
     if !is_marked(found) || named(wanted).is_some_and(is_marked) {
         return None;
     }
-    let article = |name: &str| if name.starts_with('a') { "an" } else { "a" };
-    let message = format!(
-        "this is {} {} file, but {} {wanted} file is expected",
-        article(found.name),
-        found.name,
-        article(wanted)
-    );
     let help = format!("format: `lightloom schema {wanted}`");
-    Some(Diagnostic::whole_file(document::codes::UNKNOWN_KIND, file, message).with_help(help))
+    Some(refuse(&format!("{} {} file", article(found.name), found.name)).with_help(help))
 }
 
 /// Returns the kind with the largest `count`, if it is unique.
@@ -248,6 +261,9 @@ mod tests {
         let fabric = "name: x\nhbd: {}\njobs: []\n";
         assert!(said(fabric, "accelerator").unwrap().ends_with("an accelerator file is expected"));
         assert_eq!(said(fabric, "fabric"), None);
+        let run =
+            said("{\"schema\": \"lightloom.run/v2\", \"scenario\": \"x\"}", "fabric").unwrap();
+        assert_eq!(run, "this is a result of `emulate`, but a fabric file is expected");
         assert_eq!(said("name: x\nhdb: {}\n", "fabric"), None);
         assert_eq!(said("name: x\nfabric: f.yaml\ncollectives: []\n", "scenario"), None);
     }

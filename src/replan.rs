@@ -159,11 +159,12 @@ pub fn read_plan(path: &std::path::Path, inputs: &mut Inputs) -> anyhow::Result<
     inputs.insert("plan".to_owned(), Input::of(files::name(path), &bytes));
     let file = path.display();
     plan_document::read(&bytes).map_err(|error| {
-            let kind = kinds::of_keys(&documents::top_keys(&bytes));
-            let is = kind.map_or("not a plan".to_owned(), |kind| {
-                format!("a {} file, not a plan: give the plan in force first, and the fabric file with --fabric", kind.name)
-            });
-            anyhow::Error::new(error).context(format!("{file} is {is}"))
+        let first = "give the plan in force first, and the fabric file with --fabric";
+        let kind = kinds::of_keys(&documents::top_keys(&bytes))
+            .map(|kind| format!("a {} file", kind.name));
+        let is = kinds::written(&bytes).or(kind);
+        let is = is.map_or("not a plan".to_owned(), |is| format!("{is}, not a plan: {first}"));
+        anyhow::Error::new(error).context(format!("{file} is {is}"))
     })
 }
 

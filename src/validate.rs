@@ -132,6 +132,12 @@ fn examine(
         let mistakes = prove(path, &file, against.fabric.as_ref());
         return Ok(FileFindings { file, kind: Some(PLAN), mistakes });
     }
+    if let Some(is) = kinds::written(&bytes) {
+        let message =
+            format!("this is {is}, and only plans and files that people write are checked");
+        let mistakes = vec![Diagnostic::whole_file(codes::UNKNOWN_KIND, &file, message)];
+        return Ok(FileFindings { file, kind: None, mistakes });
+    }
     let kind = kind.or_else(|| kinds::of_keys(&document::top_keys(&bytes)));
     let mistakes = match (kind, &against.scenario) {
         (Some(kind), Some(scenario)) if kind.name == FAULTS => scenario.check_faults(&file, &bytes),

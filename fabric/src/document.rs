@@ -258,6 +258,15 @@ impl Drop for Report<'_> {
     }
 }
 
+/// Returns what to write instead of a name that is not known.
+#[must_use]
+pub fn instead_of(written: &str, names: &[&str]) -> String {
+    match closest(written, names.iter().copied()) {
+        Some(near) => format!("did you mean `{near}`?"),
+        None => format!("write one of {}", names.join(", ")),
+    }
+}
+
 /// Returns the name most similar to `written` if it is close enough to be what the user probably meant.
 #[must_use]
 pub fn closest<'n>(written: &str, names: impl IntoIterator<Item = &'n str>) -> Option<&'n str> {

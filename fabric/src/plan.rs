@@ -22,7 +22,7 @@ mod read;
 mod sync;
 
 pub use after::{PlanChange, Spelled};
-pub use read::{is_plan, read};
+pub use read::{is_plan, read, schema_of};
 pub use sync::{MethodTimes, SyncChoice};
 
 /// The schema version that this crate reads and writes.

@@ -26,7 +26,14 @@ use crate::{
 )]
 pub(crate) struct Arguments {
     /// When to colour messages (NO_COLOR disables `auto`)
-    #[arg(long, global = true, value_enum, default_value_t, value_name = "WHEN")]
+    #[arg(
+        long,
+        global = true,
+        display_order = 900,
+        value_enum,
+        default_value_t,
+        value_name = "WHEN"
+    )]
     color: Colour,
     #[command(subcommand)]
     verb: Verb,

@@ -51,13 +51,20 @@ pub(crate) struct Arguments {
     /// the leader is used [default: $LIGHTLOOM_SOCKET, else /run/lightloom/lightloomd.sock]
     // Clap does not read the variable, because it would then show its value as if it were an
     // argument.
-    #[arg(long, global = true, value_name = "PATH", value_delimiter = ',')]
+    #[arg(long, global = true, display_order = 800, value_name = "PATH", value_delimiter = ',')]
     socket: Vec<String>,
     #[command(flatten)]
     certificates: Certificates,
     /// Output format; `csv` and `markdown` are available for status (its devices), drift, journal
     /// and commission
-    #[arg(long, global = true, value_enum, default_value_t, value_name = "FORMAT")]
+    #[arg(
+        long,
+        global = true,
+        display_order = 800,
+        value_enum,
+        default_value_t,
+        value_name = "FORMAT"
+    )]
     format: ResultFormat,
     #[command(subcommand)]
     verb: Verb,

@@ -107,7 +107,7 @@ fn every_constraint_has_its_message() {
         ),
         (
             "--model llama-3.1-8b --gpus 8 --arch nvl:7",
-            "unknown architecture `nvl:7` (known: khop:2",
+            "unknown architecture `nvl:7`: did you mean `nvl:72`?",
         ),
         (
             "--model llama-3.1-8b --gpus 8 --accelerator h1000",

@@ -5,6 +5,8 @@
 //! that a group may be as large as the cluster. All architectures use the same scale-out network,
 //! so that results differ only by the domain.
 
+use lightloom_fabric::document;
+
 use super::network::{Network, ScaleOutLeaf, Shape};
 
 /// Bytes per second per GPU: one 400 Gb/s network card.
@@ -23,7 +25,7 @@ const H100_DOMAIN_RATE: f64 = 450e9;
 ///   rate.
 ///
 /// # Errors
-/// If the name is unknown; the message lists the known names.
+/// If the name is unknown; the message says what to write instead.
 pub fn architecture(name: &str) -> Result<Network, NoSuchArchitecture> {
     with_rates(name, [H100_DOMAIN_RATE, SCALE_OUT_RATE])
 }
@@ -62,7 +64,7 @@ pub const ARCHITECTURES: [&str; 9] =
     ["khop:2", "khop:3", "khop:4", "nvl:36", "nvl:72", "nvl:576", "dgx", "tpuv4", "big-switch"];
 
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
-#[error("unknown architecture `{name}` (known: {})", ARCHITECTURES.join(", "))]
+#[error("unknown architecture `{name}`: {}", document::instead_of(name, &ARCHITECTURES))]
 pub struct NoSuchArchitecture {
     name: String,
 }

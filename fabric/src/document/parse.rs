@@ -264,7 +264,11 @@ fn too_deep(span: Span, limits: &Limits) -> Problem {
 }
 
 fn describe(error: &ScanError, source: &str, limits: &Limits) -> Problem {
-    let start = error.marker().byte_offset().unwrap_or(source.len()).min(source.len());
+    let mut start = error.marker().byte_offset().unwrap_or(source.len()).min(source.len());
+    if matches!(error.kind(), ErrorKind::TabInPlainScalar) {
+        // The parser reports where the text before the tab begins.
+        start += source.get(start..).and_then(|rest| rest.find('\t')).unwrap_or(0);
+    }
     let width = source.get(start..).and_then(|rest| rest.chars().next()).map_or(0, char::len_utf8);
     let span = Span { start: index_of(start), end: index_of(start + width) };
     match error.kind() {
@@ -287,7 +291,8 @@ fn advice(kind: &ErrorKind) -> Option<String> {
     Some(match kind {
         ErrorKind::TabNotAllowed
         | ErrorKind::TabInBlockIndentation
-        | ErrorKind::TabInIndentation => "indent with spaces".to_owned(),
+        | ErrorKind::TabInIndentation
+        | ErrorKind::TabInPlainScalar => "indent with spaces".to_owned(),
         ErrorKind::UnexpectedCharacter { character } => {
             format!("quote text that begins with {}", quote(&character.to_string()))
         }

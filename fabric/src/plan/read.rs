@@ -15,8 +15,9 @@ pub fn is_plan(bytes: &[u8]) -> bool {
     schema_of(bytes).is_some_and(|schema| schema.starts_with("lightloom.plan/"))
 }
 
-/// Returns the schema. Parsing stops there because plans of large fabrics have megabytes and the schema comes first.
-fn schema_of(bytes: &[u8]) -> Option<String> {
+/// Returns the schema of a document. Parsing stops there because plans of large fabrics have megabytes and the schema comes first.
+#[must_use]
+pub fn schema_of(bytes: &[u8]) -> Option<String> {
     struct Look<'a>(&'a mut Option<String>);
     impl<'de> Visitor<'de> for Look<'_> {
         type Value = ();

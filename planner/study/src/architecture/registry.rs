@@ -1,6 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
 //! Parses design names such as `khop:2`, `nvl:72`, `tpuv4`.
 
+use lightloom_fabric::document;
+
 use super::{
     Architecture, big_switch, dgx, fat_tree, ironwood, khop, mixnet, multi_plane, nvl,
     photonic_rails, rfabric, sip_ring, torus, tpuv4,
@@ -31,10 +33,11 @@ const NETWORKS: [&DesignKind; 5] =
     [&fat_tree::KIND, &multi_plane::KIND, &photonic_rails::KIND, &mixnet::KIND, &rfabric::KIND];
 
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
-#[error("`{text}` is not an architecture; known: {known}")]
+#[error("`{text}` is not an architecture: {instead}")]
 pub struct UnknownArchitecture {
     pub text: String,
-    pub known: String,
+    /// What to write instead.
+    pub instead: String,
 }
 
 pub fn parse(text: &str) -> Result<Box<dyn Architecture>, UnknownArchitecture> {
@@ -49,10 +52,10 @@ fn parse_of(
     kinds: &[&DesignKind],
     text: &str,
 ) -> Result<Box<dyn Architecture>, UnknownArchitecture> {
-    let known = || kinds.iter().flat_map(|kind| kind.forms).map(|(form, _)| *form);
-    kinds.iter().find_map(|kind| (kind.parse)(text.trim())).ok_or_else(|| UnknownArchitecture {
-        text: text.to_owned(),
-        known: known().collect::<Vec<_>>().join(", "),
+    kinds.iter().find_map(|kind| (kind.parse)(text.trim())).ok_or_else(|| {
+        let forms = kinds.iter().flat_map(|kind| kind.forms).map(|(form, _)| *form);
+        let forms: Vec<&str> = forms.collect();
+        UnknownArchitecture { text: text.to_owned(), instead: document::instead_of(text, &forms) }
     })
 }
 

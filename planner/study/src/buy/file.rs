@@ -462,7 +462,7 @@ fn design(name: &str, path: &str, check: &mut Check<'_>) -> Option<Box<dyn Archi
         Err(unknown) => {
             check
                 .error(codes::BAD_VALUE, path, format!("unknown design `{name}`"))
-                .help(format!("write one of: {}", unknown.known));
+                .help(unknown.instead);
             None
         }
     }
@@ -474,7 +474,7 @@ fn network(name: &str, path: &str, check: &mut Check<'_>) -> Option<Arc<dyn Arch
         Err(unknown) => {
             check
                 .error(codes::BAD_VALUE, path, format!("unknown data-centre network `{name}`"))
-                .help(format!("write one of: {}", unknown.known));
+                .help(unknown.instead);
             None
         }
     }
@@ -502,7 +502,7 @@ fn candidates(
             let message = format!("`{}` cannot have the policy `{policy}`", record.design);
             check
                 .error(codes::BAD_VALUE, &format!("{place}/policy"), message)
-                .help(format!("write one of: {}", names.join(", ")));
+                .help(format!("write one of {}", names.join(", ")));
         }
         let minutes = record.restart_minutes.unwrap_or(file.checkpoint.restart_minutes);
         check_range(&format!("{place}/restart_minutes"), minutes, 0.0, 1e5, check);

@@ -3,7 +3,7 @@
 
 use std::collections::BTreeSet;
 
-use lightloom_fabric::document::{Check, codes};
+use lightloom_fabric::document::{self, Check, codes};
 
 use super::super::{Candidate, PartRate};
 use super::{MS_PER_DAY, PartFaultRecord, check_range};
@@ -32,7 +32,7 @@ pub(super) fn rates(
         if !known.contains(&record.part) {
             let message = format!("no design here has a part `{}`", record.part);
             let known: Vec<&str> = known.iter().map(String::as_str).collect();
-            let help = format!("write one of: {}", known.join(", "));
+            let help = document::instead_of(&record.part, &known);
             check.error(codes::BAD_VALUE, &part, message).help(help);
         }
         let [mtbf_ms, repair_ms] =
