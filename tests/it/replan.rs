@@ -53,7 +53,7 @@ fn recognises_swapped_files() {
         lightloom(folder.path(), &["replan", FABRIC, "--fabric", "plan.json", "--fault", "n1"]);
     assert_eq!(output.status.code(), Some(1));
     let message = text(&output.stderr);
-    assert!(message.contains("plan.json is a plan"), "{message}");
+    assert!(message.contains("this is a plan, but a fabric file"), "{message}");
     let output = lightloom(folder.path(), &["replan", FABRIC, "--fabric", FABRIC, "--fault", "n1"]);
     assert!(text(&output.stderr).contains("a fabric file, not a plan"), "{output:?}");
     let output = lightloom(folder.path(), &["validate", "plan.json"]);
