@@ -322,7 +322,7 @@ fn diagnosis_gives_reason_and_alternative() {
     let text: Vec<String> = named.iter().map(ToString::to_string).collect();
     assert_eq!(
         text[0].split("; or else").next().unwrap(),
-        "fibre between n2/b1 and n3/b0: no light of n2/b1 arrives at n3/b0, no light of n3/b0 arrives at n2/b1"
+        "fibre between n2/b1 and n3/b0: no light from n2/b1 arrives at n3/b0, no light from n3/b0 arrives at n2/b1"
     );
     assert!(text[0].contains("; or else "), "{text:?}");
 }
