@@ -219,7 +219,7 @@ fn wrong_keys_of_a_fault_name_their_place_and_the_fix() {
         ("{part: any cable, towards: s0}", "its ends are not known", "name a cable"),
         ("{part: control, effect: {slower: 10}, towards: s0}", "has no direction", "leave it out"),
         ("{part: h3, effect: {reboots: 1s}}", "only a packet switch such as", ""),
-        ("{part: s0, effect: {reboots: 0s}}", "takes some time to start", "write `90s`"),
+        ("{part: s0, effect: {reboots: 0s}}", "must take some time to start", "write `90s`"),
         (
             "{part: s0, effect: {reboots: 1ms}, lasts: 1ms}",
             "the end of `reboots`",
