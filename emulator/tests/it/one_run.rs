@@ -504,13 +504,13 @@ fn rejects_keys_without_effect_and_suggests_others() {
         ("faults: [{part: h0, at: 1us, lasts: 0us}]\n", "lasts no time"),
         (
             "switches: {buffer: {size: 16KiB}, pause: {priorities: [0], above: 8KiB}}\n",
-            "beyond the headroom",
+            "in addition to the headroom",
         ),
         (
             "switches: {queue: 64KiB, mark_from: 8KiB, pause: {priorities: [0], above: 8KiB}}\n",
-            "which no queue bounds",
+            "so their queues are unbounded",
         ),
-        ("switches: {trim: true, pause: {priorities: [0, 3], above: 8KiB}}\n", "nothing trims"),
+        ("switches: {trim: true, pause: {priorities: [0, 3], above: 8KiB}}\n", "nothing is trimmed"),
         ("expect: [paused_max < 1ms]\n", "no switch requests pauses"),
         ("control: {planning_delay: 1ms}\n", "nothing in this scenario waits"),
         ("broken: [n3]\n", "no plan"),

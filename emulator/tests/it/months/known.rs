@@ -97,7 +97,7 @@ fn rejects_losses_that_lack_the_job_or_part() {
         (scenario(of, SAVED), &no_runs, "has no run where any node fails"),
         (scenario(of, SAVED), &json!({"runs": 7}), "has no losses"),
         (scenario(of, elastic), &known, "under another policy"),
-        (scenario("losses: known.json\nsamples: 4", SAVED), &known, "no run is made"),
+        (scenario("losses: known.json\nsamples: 4", SAVED), &known, "no runs are made"),
     ] {
         let found = refused(&text, known);
         assert!(found.contains(wanted), "{wanted}: {found}");

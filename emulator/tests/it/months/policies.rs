@@ -119,7 +119,7 @@ fn rejects_policies_the_fabric_cannot_support() {
         (full(1), under(MIGRATE), "no node is to spare for job `job` to move to"),
         (full(2), under(MIGRATE), "one replica"),
         (full(2), under(ELASTIC_KEYS), "one replica"),
-        (full(1), under(&least), "is to wait with fewer than 2"),
+        (full(1), under(&least), "should wait with fewer than 2"),
         (full(1), no_span.replace("RESTART", ELASTIC_KEYS), "counted over a span"),
         (full(1), under("migrate: {takes: 40s}"), "checkpoint"),
     ] {
