@@ -381,19 +381,19 @@ fn rejects_impossible_spans_with_their_location() {
         (format!("span: 90d\n{RATES}{ring}"), "no job trains"),
         (format!("span: 90d\n{TRAIN}"), "this span has no source of failures"),
         (format!("span: 90\n{RATES}{TRAIN}"), "expected a long duration"),
-        (format!("span: 0d\n{RATES}{TRAIN}"), "no time"),
+        (format!("span: 0d\n{RATES}{TRAIN}"), "no length"),
         (format!("span: 90d\n{TRAIN}failures: {{}}\n"), "neither a trace nor a rate is given"),
         (format!("span: 999d\n{TRAIN}failures: {{trace: trace.json}}\n"), "longer than the trace"),
         (
             format!("span: 9d\n{TRAIN}failures: {{optical_switch: {{mtbf: 1h, repair: 1h}}}}\n"),
             "the fabric does not have any optical switch",
         ),
-        (format!("span: 9d\n{TRAIN}{RATES}gpu_hour: 3 EUR\n"), "is not what a GPU-hour costs"),
+        (format!("span: 9d\n{TRAIN}{RATES}gpu_hour: 3 EUR\n"), "is not a price of a GPU-hour"),
         (format!("span: 9d\n{TRAIN}{RATES}expect: [gpus_lost == 0]\n"), "no effect together"),
         (format!("span: 9d\n{TRAIN}{RATES}faults: [{{part: n1, at: 1s}}]\n"), "no effect together"),
         (format!("span: 9d\n{RATES}train: [{{job: job, steps: 3}}]\n"), "no effect together"),
-        (format!("{TRAIN}{RATES}"), "there is none"),
-        (writes.to_owned(), "there is none"),
+        (format!("{TRAIN}{RATES}"), "has none"),
+        (writes.to_owned(), "has none"),
     ] {
         let found = mistakes(&more);
         assert!(found.iter().any(|mistake| mistake.contains(wanted)), "{more}{found:?}");
