@@ -510,7 +510,10 @@ fn rejects_keys_without_effect_and_suggests_others() {
             "switches: {queue: 64KiB, mark_from: 8KiB, pause: {priorities: [0], above: 8KiB}}\n",
             "so their queues are unbounded",
         ),
-        ("switches: {trim: true, pause: {priorities: [0, 3], above: 8KiB}}\n", "nothing is trimmed"),
+        (
+            "switches: {trim: true, pause: {priorities: [0, 3], above: 8KiB}}\n",
+            "nothing is trimmed",
+        ),
         ("expect: [paused_max < 1ms]\n", "no switch requests pauses"),
         ("control: {planning_delay: 1ms}\n", "nothing in this scenario waits"),
         ("broken: [n3]\n", "no plan"),
