@@ -388,7 +388,7 @@ fn rejects_impossible_spans_with_their_location() {
             format!("span: 9d\n{TRAIN}failures: {{optical_switch: {{mtbf: 1h, repair: 1h}}}}\n"),
             "the fabric does not have any optical switch",
         ),
-        (format!("span: 9d\n{TRAIN}{RATES}gpu_hour: 3 EUR\n"), "is not a price of a GPU-hour"),
+        (format!("span: 9d\n{TRAIN}{RATES}gpu_hour: 3 EUR\n"), "is not the cost of a GPU-hour"),
         (format!("span: 9d\n{TRAIN}{RATES}expect: [gpus_lost == 0]\n"), "no effect together"),
         (format!("span: 9d\n{TRAIN}{RATES}faults: [{{part: n1, at: 1s}}]\n"), "no effect together"),
         (format!("span: 9d\n{RATES}train: [{{job: job, steps: 3}}]\n"), "no effect together"),

@@ -106,7 +106,7 @@ impl JsonSchema for GpuHourFile {
     fn json_schema(_: &mut schemars::SchemaGenerator) -> schemars::Schema {
         schemars::json_schema!({
             "type": "string",
-            "description": "Cost of a GPU-hour in United States dollars",
+            "description": "The cost of a GPU-hour in United States dollars",
             "pattern": "^[0-9]+(\\.[0-9]+)? *USD$",
             "examples": ["2.5 USD"],
         })
