@@ -79,8 +79,7 @@ pub enum GraphError {
         name: String,
     },
     #[error(
-        "task {task} `{name}` ends after more than 100 days of computing, but a step may take at \
-        most 100"
+        "task {task} `{name}` ends after more than the 100 days of computing that a step may take"
     )]
     Long { task: u32, name: String },
 }

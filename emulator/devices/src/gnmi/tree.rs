@@ -61,11 +61,7 @@ impl LeafValue {
             Self::Counter(count) if is_ietf => Json::from(count.to_string()),
             Self::Counter(count) => Json::from(*count),
             Self::Decimal(hundredths) => {
-                #[expect(
-                    clippy::cast_precision_loss,
-                    reason = "the formatted power has few \
-                    digits"
-                )]
+                #[expect(clippy::cast_precision_loss, reason = "the formatted power is short")]
                 let value = *hundredths as f64 / 100.0;
                 if is_ietf { Json::from(format!("{value:.2}")) } else { Json::from(value) }
             }

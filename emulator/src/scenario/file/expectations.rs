@@ -83,8 +83,7 @@ const NOTHING_BREAKS: &str =
     "no fault occurs in this scenario, so every run gives the same verdict";
 const BREAK_SOMETHING: &str = "declare a fault under `faults`, or leave the sentence out";
 const NO_BOUND: &str = "the queues of these switches have no bound, so they drop no packets";
-const NO_SWITCH: &str = "nothing that runs here crosses a switch, and only switches drop packets \
-    packets";
+const NO_SWITCH: &str = "nothing that runs here crosses a switch, and only switches drop packets";
 const NO_PAUSE: &str = "no switch requests pauses here, so this is always true";
 const ASK_FOR_PAUSES: &str =
     "write `switches: {pause: {priorities: [3], above: 100KiB}}`, or leave the sentence out";
@@ -147,7 +146,7 @@ impl Ground<'_> {
             Expectation::NoDrops { priority: Some(priority) } => self.unused(*priority),
             Expectation::NoDeadlock if !self.switches.pause() => says(NO_PAUSE, ASK_FOR_PAUSES),
             Expectation::NoDeadlock if self.priorities.is_empty() => says(
-                "nothing that runs here crosses a switch, and only switches pause traffic traffic",
+                "nothing that runs here crosses a switch, and only switches pause traffic",
                 "leave the sentence out",
             ),
             Expectation::Figure { figure, comparison, bound, .. } => {

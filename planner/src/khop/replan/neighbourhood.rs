@@ -65,10 +65,7 @@ fn keep_ranks(old: &RingGroup, nodes: &[NodeId]) -> Vec<NodeId> {
         if nodes.contains(node) {
             *node
         } else {
-            *newcomers.next().expect(
-                "as many nodes came as \
-            left",
-            )
+            *newcomers.next().expect("each leaver has a newcomer")
         }
     };
     old.ranks.iter().map(fill).collect()

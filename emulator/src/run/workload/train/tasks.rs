@@ -81,15 +81,6 @@ impl TrainingJob<'_> {
             let rings = rings(other);
             rings.contains(&ring) && rings.iter().filter(|of| is_inside(of)).nth(1).is_some()
         };
-        let mut foresight = Foresight::new(graph, &self.schedule, took);
-        for other in self.running.iter().chain(&self.held).copied().filter(|of| *of != task) {
-            if meets(other) {
-                return false;
-            }
-            if rings(other).iter().any(is_inside) {
-                foresight.ends_in(other, self.time_left(context, other));
-            }
-        }
         let share = |of: TaskId| {
             let rings = rings(of);
             match rings.iter().filter(|of| is_inside(of)).count() {
@@ -98,6 +89,15 @@ impl TrainingJob<'_> {
                 _ => Share::Some,
             }
         };
+        let mut foresight = Foresight::new(graph, &self.schedule, took);
+        for other in self.running.iter().chain(&self.held).copied().filter(|of| *of != task) {
+            if meets(other) {
+                return false;
+            }
+            if share(other) != Share::None {
+                foresight.ends_in(other, self.time_left(context, other));
+            }
+        }
         !foresight.begins(share, meets)
     }
 
