@@ -79,7 +79,7 @@ pub enum GraphError {
         name: String,
     },
     #[error(
-        "task {task} `{name}` ends after more than the 100 days of computing that a step may take"
+        "task {task} `{name}` ends after more than 100 days of computing, the most that a step may take"
     )]
     Long { task: u32, name: String },
 }

@@ -453,10 +453,7 @@ mod tests {
                 "line 3: `l1: calc 9223372036854775807`: `calc` is in nanoseconds, at most a day",
             ),
             ("num_ranks 1\nrank 0 {\na: calc 1\na: calc 2\n}", "`a` twice"),
-            (
-                "num_ranks 1\nrank 0 {\na: calc 1\nb: calc 2\na requires b\nb requires a\n}",
-                "circle",
-            ),
+            ("num_ranks 1\nrank 0 {\na: calc 1\nb: calc 2\na requires b\nb requires a\n}", "cycle"),
         ] {
             let error = read(text).unwrap_err().to_string();
             assert!(error.contains(expected), "{text}: {error}");

@@ -255,7 +255,7 @@ fn explains_a_collective_missing_on_one_rank() {
             json!(-4),
             "traceEvents[0] of rank 1 is a collective whose size, type or",
         ),
-        ("Seq", json!(5), "no such collective; record the same steps on all ranks"),
+        ("Seq", json!(5), "a file without this collective; record the same steps on all ranks"),
     ] {
         let error = read(&[with(0, "Seq", json!(4)), with(1, key, value)]).unwrap_err().to_string();
         assert!(error.contains(expected), "{error}");

@@ -53,9 +53,19 @@ fn parse_of(
     text: &str,
 ) -> Result<Box<dyn Architecture>, UnknownArchitecture> {
     kinds.iter().find_map(|kind| (kind.parse)(text.trim())).ok_or_else(|| {
-        let forms = kinds.iter().flat_map(|kind| kind.forms).map(|(form, _)| *form);
-        let forms: Vec<&str> = forms.collect();
-        UnknownArchitecture { text: text.to_owned(), instead: document::instead_of(text, &forms) }
+        let forms = || kinds.iter().flat_map(|kind| kind.forms).map(|(form, _)| *form);
+        // Forms such as `khop:K` are not names.
+        let is_name = |form: &&str| kinds.iter().any(|kind| (kind.parse)(form).is_some());
+        // `nvl72` is `nvl:72` without its colon.
+        let digit = text.find(|letter: char| letter.is_ascii_digit()).unwrap_or(0);
+        let with_colon = format!("{}:{}", &text[..digit], &text[digit..]);
+        let names = forms().filter(is_name);
+        let near = Some(with_colon.as_str()).filter(is_name);
+        let instead = match near.or_else(|| document::closest(text, names)) {
+            Some(near) => format!("did you mean `{near}`?"),
+            None => format!("write one of {}", forms().collect::<Vec<_>>().join(", ")),
+        };
+        UnknownArchitecture { text: text.to_owned(), instead }
     })
 }
 
@@ -114,5 +124,9 @@ mod tests {
             let error = parse(text).unwrap_err().to_string();
             assert!(error.contains("khop:K, khop:K:line, khop:K:spare, big-switch"), "{error}");
         }
+        let near = ["nvl72", "khop3", "big-swich"].map(|text| parse(text).unwrap_err().instead);
+        let named =
+            ["nvl:72", "khop:3", "big-switch"].map(|name| format!("did you mean `{name}`?"));
+        assert_eq!(near, named);
     }
 }
