@@ -57,7 +57,7 @@ pub use shared::Shared;
 use shared::{asked, sha256};
 
 const LOG_RECORDS_SHOWN: usize = 100;
-/// One week. People would forget a longer deadline.
+/// One week.
 const CONFIRM_WITHIN_MS_MAX: u64 = 7 * 24 * 3_600_000;
 const WAIT_MAX: Duration = Duration::from_secs(55);
 
@@ -177,10 +177,11 @@ async fn metrics(
     Ok(([(header::CONTENT_TYPE, kind)], shared.metrics.text()).into_response())
 }
 
-/// Returns the status, now or after the next change.
+/// Returns the status, optionally after waiting for a change.
 #[utoipa::path(get, path = "/v1/status", responses((status = 200, body = Status)),
-    params(("wait_ms" = Option<u64>, Query, description = "Wait this long for a change first"),
-        ("since" = Option<u64>, Query, description = "`changes` of the last answer; a later change is reported immediately")))]
+    params(("wait_ms" = Option<u64>, Query, description = "How long to wait for a change"),
+        ("since" = Option<u64>, Query, description = "`changes` value of the previous response; \
+            if the state has changed since, the response is immediate")))]
 async fn status(
     State(mut shared): State<Shared>,
     Extension(client): Extension<Client>,
@@ -195,7 +196,7 @@ async fn status(
     shared.look(view::status).await.map(Json)
 }
 
-/// Returns the slots that differ from the journal, and whether every device was read.
+/// Returns the slots whose positions differ from the journal, and whether all devices were read.
 #[utoipa::path(get, path = "/v1/drift", responses((status = 200, body = DriftReport)))]
 async fn drift(
     State(shared): State<Shared>,
@@ -205,7 +206,7 @@ async fn drift(
     shared.look(view::drift).await.map(Json)
 }
 
-/// Returns the result of a transaction, waiting for its end.
+/// Returns the result of a transaction, optionally after waiting for it to end.
 #[utoipa::path(get, path = "/v1/transactions/{txn}",
     params(("txn" = u32, Path), ("wait_ms" = Option<u64>, Query)),
     responses((status = 200, body = Transaction), (status = 404)))]
@@ -233,7 +234,7 @@ async fn transaction(
     }
 }
 
-/// Returns the last transactions in full, newest first.
+/// Returns the latest transactions in full, newest first.
 #[utoipa::path(get, path = "/v1/journal", responses((status = 200, body = Vec<Transaction>)))]
 async fn journal(
     State(shared): State<Shared>,
@@ -247,7 +248,7 @@ async fn journal(
     shared.look_stored(all).await.map(Json)
 }
 
-/// Returns the records of the journal file up to the first damage, and its position.
+/// Returns the journal records up to the first corrupt one, and the position of the corruption.
 #[utoipa::path(get, path = "/v1/log", responses((status = 200, body = Log)),
     params(("last" = Option<usize>, Query, description = "Maximum number of records [default: 100]")))]
 async fn log(
@@ -257,7 +258,7 @@ async fn log(
 ) -> Reply<Log> {
     client.must_have(Role::Read).map_err(Problem::Forbidden)?;
     let place = shared.look(|runtime: &Runtime| runtime.place.clone()).await?;
-    // Verifying a long journal takes time, so keep it off the task that moves light.
+    // Verifying a long journal takes time, so do it outside the runtime's task.
     let read = move || {
         let read = place.read().map_err(|error| Problem::NotFound(format!("{place}: {error}")));
         let (records, damage) = read?;
@@ -267,7 +268,7 @@ async fn log(
     tokio::task::spawn_blocking(read).await.map_err(|_| Problem::Gone)?.map(Json)
 }
 
-/// Returns identity, firmware, state and power-on path of a transceiver.
+/// Returns the identity, firmware, state and power-on path of a transceiver.
 #[utoipa::path(get, path = "/v1/module/{device}",
     params(("device" = String, Path, description = "Such as `n17/b0`")),
     responses((status = 200, body = ModuleView), (status = 404), (status = 422)))]
@@ -320,13 +321,13 @@ async fn read_apply(
         }
         _ => {
             return Err(Problem::Refused(vec![
-                "give one of `plan`, `target`, `again` and `restore`".into(),
+                "expected exactly one of `plan`, `target`, `again` and `restore`".into(),
             ]));
         }
     };
     let confirm_within = confirm_within(body.confirm_within_ms)?;
     if view::mode(body.mode) == Mode::Probe && (plan.is_some() || confirm_within.is_some()) {
-        let reason = "a probe needs a `target` and cannot wait for a confirm";
+        let reason = "a probe requires a `target` and cannot be confirmed";
         return Err(Problem::Refused(vec![reason.into()]));
     }
     let apply = Apply {
@@ -342,14 +343,14 @@ async fn read_apply(
     Ok((apply, plan))
 }
 
-/// Drift is the reason for the request, so mode `safe` acts as `update`.
+/// Drift is the reason for the request, so mode `safe` is treated as `update`.
 async fn read_restore(
     shared: &Shared,
     body: &ApplyBody,
 ) -> Result<(Apply, Option<Box<Plan>>), Problem> {
     let confirm_within = confirm_within(body.confirm_within_ms)?;
     if body.phase.is_some() || !matches!(view::mode(body.mode), Mode::Safe | Mode::Update) {
-        let reason = "`restore` takes neither a phase nor the modes overwrite and probe";
+        let reason = "`restore` cannot be combined with a phase or with mode overwrite or probe";
         return Err(Problem::Refused(vec![reason.into()]));
     }
     let find = |runtime: &Runtime| runtime.control.controller().way_home();
@@ -358,7 +359,6 @@ async fn read_restore(
     Ok((Apply { version, confirm_within, on_failure, ..home }, None))
 }
 
-/// Verifying a large plan takes time, so it runs off the task that moves light.
 async fn wanted_by(
     shared: &Shared,
     plan: Box<Plan>,
@@ -382,11 +382,12 @@ async fn wanted_by(
 
 fn confirm_within(ms: Option<u64>) -> Result<Option<Micros>, Problem> {
     if ms == Some(0) {
-        let reason = "a confirmation needs time: give at least 1 ms, or leave it out";
+        let reason = "the time to confirm must be at least 1 ms; help: omit it if the change \
+            needs no confirmation";
         return Err(Problem::Refused(vec![reason.into()]));
     }
     if ms.is_some_and(|ms| ms > CONFIRM_WITHIN_MS_MAX) {
-        let reason = "the time to confirm can be at most 604,800,000 ms (a week)";
+        let reason = "the time to confirm can be at most 604,800,000 ms (one week)";
         return Err(Problem::Refused(vec![reason.into()]));
     }
     Ok(ms.map(Micros::from_millis))
@@ -404,7 +405,7 @@ fn confirmation(apply: &Apply) -> String {
     format!("overwrite {count} device{} {}", if count == 1 { "" } else { "s" }, &hash[..8])
 }
 
-/// Previews an apply, including the bytes sent to each device. Changes nothing.
+/// Previews an apply, including the bytes sent to each device, without changing anything.
 #[utoipa::path(post, path = "/v1/diff", request_body = ApplyBody,
     responses((status = 200, body = Diff), (status = 422)))]
 async fn diff(
@@ -429,7 +430,7 @@ async fn diff(
     previewed(&shared, find).await
 }
 
-/// Previews a rollback, including the bytes sent to each device. Changes nothing.
+/// Previews a rollback, including the bytes sent to each device, without changing anything.
 #[utoipa::path(post, path = "/v1/rollback/diff", request_body = RollbackBody,
     responses((status = 200, body = Diff), (status = 422)))]
 async fn rollback_diff(
@@ -494,11 +495,11 @@ async fn bytes_of(
     let (sender, receiver) = oneshot::channel();
     let call = Call::Preview(device.clone(), ops, sender);
     shared.calls.send(call).await.map_err(|_| Problem::Gone)?;
-    let gone = || Err(NoPreview::NotNow("the device's task is gone".into()));
+    let gone = || Err(NoPreview::NotNow("the device's task has ended".into()));
     let (requests, trouble) = match receiver.await.unwrap_or_else(|_| gone()) {
         Ok(requests) => (requests.iter().map(|bytes| readable(bytes)).collect(), None),
         Err(NoPreview::NotNow(why)) => (Vec::new(), Some(why)),
-        // An apply would be refused by the device's driver for the same reason.
+        // The device's driver would refuse an apply for the same reason.
         Err(NoPreview::Refused(why)) => {
             return Err(Problem::Refused(vec![format!("{device}: {why}")]));
         }
@@ -515,7 +516,7 @@ fn readable(bytes: &[u8]) -> String {
     }
 }
 
-/// Applies a plan or a target. Answers as soon as the change is journalled.
+/// Applies a plan or a target. Responds once the change is in the journal.
 #[utoipa::path(post, path = "/v1/apply", request_body = ApplyBody,
     responses((status = 202), (status = 200), (status = 409), (status = 422)))]
 async fn apply(
@@ -548,7 +549,7 @@ async fn apply(
         let typed = body.confirmation.as_deref();
         if apply.mode == Mode::Overwrite && typed != Some(&confirmation(&apply)) {
             let reason =
-                format!("mode overwrite needs the confirmation `{}`", confirmation(&apply));
+                format!("mode overwrite requires the confirmation `{}`", confirmation(&apply));
             return Err(Problem::Refused(vec![reason]));
         }
         Ok(Call::Ask { asked, request: Request::Apply(apply), plan, answer })
@@ -570,7 +571,7 @@ async fn confirm(
     shared.change(&client, "confirm", asked, Role::Confirm, call).await
 }
 
-/// Undoes a transaction and all later ones, but keeps bypassing faults found since.
+/// Undoes a transaction and all later ones. Faults found since then remain bypassed.
 #[utoipa::path(post, path = "/v1/rollback", request_body = RollbackBody,
     responses((status = 202), (status = 409), (status = 422)))]
 async fn rollback(
@@ -593,7 +594,7 @@ async fn rollback(
     shared.change(&client, "rollback", asked, Role::Apply, call).await
 }
 
-/// Adopts the current light of these devices. Moves nothing.
+/// Adopts the current positions of these devices without switching any circuits.
 #[utoipa::path(post, path = "/v1/adopt", request_body = AdoptBody,
     responses((status = 200), (status = 409), (status = 422)))]
 async fn adopt(
@@ -624,7 +625,7 @@ async fn adopt(
     shared.change(&client, "adopt", asked, Role::Apply, call).await
 }
 
-/// Drains traffic from these devices and holds it off.
+/// Drains these devices and keeps them drained.
 #[utoipa::path(post, path = "/v1/drain", request_body = DevicesBody,
     responses((status = 200), (status = 409), (status = 422)))]
 async fn drain(
@@ -655,7 +656,6 @@ async fn hold(
     let asked = asked(client, &body.request_id, &(verb, &body));
     let names = body.devices;
     let find = move |runtime: &Runtime| levers_of(runtime, &names);
-    // Skip the lookup for a client without the role.
     let slots = match client.must_have(Role::Apply) {
         Ok(()) => shared.look(find).await?,
         Err(_) => Ok(Vec::new()),
@@ -689,8 +689,8 @@ fn levers_of(runtime: &Runtime, names: &[String]) -> Result<Vec<(DeviceName, Slo
             reasons.push(format!("{name}: no such device or node is configured here"));
         } else if levers.is_empty() {
             reasons.push(format!(
-                "{name}: no configured Linux switch can take traffic off it (`drain_controls:` of \
-                 a device in the daemon's file)"
+                "{name}: no configured Linux switch can drain it; help: set `drain_controls:` of \
+                    the device in the daemon's file"
             ));
         }
         slots.extend(levers);
@@ -698,7 +698,7 @@ fn levers_of(runtime: &Runtime, names: &[String]) -> Result<Vec<(DeviceName, Slo
     if reasons.is_empty() { Ok(slots) } else { Err(reasons) }
 }
 
-/// Reports failed or repaired parts: replans and applies the bypass.
+/// Reports failed or repaired parts, then plans and applies the bypass.
 #[utoipa::path(post, path = "/v1/faults", request_body = FaultBody,
     responses((status = 202), (status = 200), (status = 409), (status = 422)))]
 async fn fault(
@@ -707,7 +707,6 @@ async fn fault(
     Body(body): Body<FaultBody>,
 ) -> Result<Answered, Problem> {
     let asked = asked(&client, &body.request_id, &body);
-    // Skip the lookup for a client without the role.
     let told = match client.must_have(Role::Apply) {
         Ok(()) => told(&shared, &client, &body).await,
         Err(role) => Err(Problem::Forbidden(role)),
@@ -719,7 +718,8 @@ async fn fault(
     shared.change(&client, "fault", asked, Role::Apply, call).await
 }
 
-/// Previews a bypass or a repair, including the bytes sent to each device. Changes nothing.
+/// Previews a bypass or a repair, including the bytes sent to each device, without changing
+/// anything.
 #[utoipa::path(post, path = "/v1/faults/diff", request_body = FaultBody,
     responses((status = 200, body = Diff), (status = 422)))]
 async fn fault_diff(
@@ -754,7 +754,6 @@ async fn told(shared: &Shared, client: &Client, body: &FaultBody) -> Result<Told
     Ok((broken.into_iter().map(|part| (part, why.clone())).collect(), repaired))
 }
 
-/// Returns an error for each part that the fabric does not have.
 fn not_installed(runtime: &Runtime, parts: &[Part]) -> Vec<String> {
     let Some(installed) = runtime.control.installed() else { return Vec::new() };
     let errors = parts.iter().filter_map(|part| FaultSet::of(installed, [*part]).err());

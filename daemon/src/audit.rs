@@ -1,8 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
-//! The audit log: an append-only, hash-chained file of all requests, including refused ones. Lines
-//! have a maximum length, and refusals beyond a rate limit are only counted, so no client can fill
-//! the disk. The daemon logs a change before it answers, and refuses changes while it cannot write
-//! the file.
+//! The audit log: an append-only, hash-chained file of all requests, including refused ones.
+//! Clients cannot fill the disk, because lines have a maximum length and refusals beyond a rate
+//! limit are only counted. The daemon logs a change before it responds, and refuses changes while
+//! the log cannot be written.
 
 pub mod key;
 
@@ -21,7 +21,7 @@ pub struct Entry {
     pub unix_ms: u64,
     pub actor: String,
     pub verb: String,
-    /// The client's request id; empty if the body was not read.
+    /// Empty if the body was not read.
     pub request: String,
     /// SHA-256 of the request; empty if the body was not read.
     pub digest: String,
@@ -31,7 +31,7 @@ pub struct Entry {
 const NAME_BYTES_MAX: usize = 128;
 const RESULT_BYTES_MAX: usize = 512;
 const REFUSALS_OF_EACH: Allowance = Allowance { burst: 60, per_second: 1 };
-/// The same for all clients together. At 1.5 KB per line this is less than 0.7 MB a minute.
+/// At 1.5 KB per line this is less than 0.7 MB per minute.
 const REFUSALS_OF_ALL: Allowance = Allowance { burst: 200, per_second: 4 };
 const NOT_LISTED: &str = "not-listed";
 
@@ -53,7 +53,7 @@ fn short(text: &str, most: usize) -> String {
         true => text.to_owned(),
         false => {
             let end = (0..=most).rev().find(|end| text.is_char_boundary(*end)).unwrap_or(0);
-            format!("{}… ({} bytes in all)", &text[..end], text.len())
+            format!("{}… ({} bytes in total)", &text[..end], text.len())
         }
     }
 }
@@ -89,10 +89,10 @@ impl Audit {
         self.lines().journal.append([&entry.short()]).map(|_| ())
     }
 
-    /// Logs a request that changed nothing. Beyond the rate limit such requests are only counted.
+    /// Logs a request that changed nothing. Requests beyond the rate limit are only counted.
     pub fn write_refusal(&self, now: &Now, entry: &Entry) {
         let mut lines = self.lines();
-        // On a full disk, only changes may use the reserved space.
+        // When the disk is full, the reserved space is only for changes.
         let listed = lines.journal.short_of_space().is_none()
             && lines.rates.take(&entry.actor, now.mono)
             && lines.journal.append([&entry.short()]).is_ok();
@@ -111,7 +111,7 @@ impl Audit {
         }
     }
 
-    /// Reopens the log after a failure, and reserves space again after a full disk.
+    /// Reopens the log after a failure, and restores the reserve after a full disk.
     pub fn mend(&self) {
         let mut lines = self.lines();
         if lines.journal.failure().is_some() && lines.journal.reopen().is_ok() {
@@ -122,7 +122,7 @@ impl Audit {
         }
     }
 
-    /// Returns an error text while the disk is full and only the reserved space is left.
+    /// Returns an error text if the disk is full and only the reserved space is left.
     #[must_use]
     pub fn short_of_space(&self) -> Option<String> {
         self.lines().journal.short_of_space()
@@ -156,7 +156,8 @@ impl NotListed {
             actor: actor.to_owned(),
             verb: NOT_LISTED.into(),
             result: format!(
-                "{count} refused requests between {since_ms} and {until_ms} ms Unix time, not logged individually"
+                "{count} refused requests between {since_ms} and {until_ms} ms Unix time were not \
+                    logged individually"
             ),
             ..Entry::default()
         }
@@ -200,7 +201,11 @@ mod tests {
         audit.write(&entry).unwrap();
         let (bytes, entries) = lines(folder.path());
         assert!(bytes < 2048, "{bytes}");
-        assert!(entries[0].result.ends_with("… (40000000 bytes in all)"), "{}", entries[0].result);
+        assert!(
+            entries[0].result.ends_with("… (40000000 bytes in total)"),
+            "{}",
+            entries[0].result
+        );
     }
 
     #[test]

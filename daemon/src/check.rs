@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-//! The checks of `--check` beyond the configuration. They start and change nothing.
+//! Checks that `--check` runs after those of the configuration. They do not change anything.
 
 use std::fmt;
 

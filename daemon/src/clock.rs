@@ -30,7 +30,7 @@ impl Clock {
         if let Some(now) = &self.simulated {
             return now.lock().unwrap_or_else(PoisonError::into_inner).clone();
         }
-        // Boot time also advances while the host is suspended.
+        // Unlike the monotonic clock, boot time advances while the host is suspended.
         let since_boot = clock_gettime(ClockId::Boottime);
         let seconds = u64::try_from(since_boot.tv_sec).unwrap_or(0);
         let nanos = u64::try_from(since_boot.tv_nsec).unwrap_or(0);

@@ -1,13 +1,13 @@
 // SPDX-License-Identifier: Apache-2.0
-//! High availability: several daemons serve one fabric. One leads, and the others are standbys. The
-//! leader's lease and the journal are in etcd.
+//! High availability: several daemons manage one fabric. The leader's lease and the journal are in
+//! etcd; the other daemons are standbys.
 //!
 //! ```text
 //!   standby ──▶ leader key is free ──▶ leader ──▶ lease lost ──▶ exits, is restarted, standby
 //! ```
 //!
-//! A leader that cannot reach etcd stops sending commands before its lease may have expired
-//! ([`Fence`]). It cannot write records either, so it only reads, as with a failing disk.
+//! A leader that cannot reach etcd stops sending commands before its lease can expire ([`Fence`]).
+//! It cannot write records either, so it becomes read-only, as after a disk failure.
 
 mod etcd;
 mod seat;
@@ -42,8 +42,8 @@ pub enum JournalPlace {
 }
 
 impl JournalPlace {
-    pub const AFTER_FULL_DISK: &str = "circuits stay lit and devices are still read: free space or repair the disk, \
-                                       then lightloomd resumes automatically";
+    pub const AFTER_FULL_DISK: &str = "circuits stay lit and devices are still read: free space \
+        or repair the disk, and lightloomd resumes automatically";
 
     #[must_use]
     pub fn of(config: &Config) -> Self {
@@ -51,7 +51,7 @@ impl JournalPlace {
         etcd.unwrap_or_else(|| Self::File(config.journal_file()))
     }
 
-    /// Reads the journal without a lock or lease.
+    /// Reads the journal without acquiring a lock or lease.
     pub fn read(&self) -> io::Result<(Vec<Record>, Option<Damage>)> {
         let (bytes, missing) = match self {
             Self::File(file) => (std::fs::read(file)?, None),
@@ -71,17 +71,19 @@ impl JournalPlace {
     #[must_use]
     pub fn after_damage(&self, damage: &Damage) -> String {
         if damage.is_newer {
-            return "start that version of lightloomd, or a later one".into();
+            return "start that version of lightloomd or a later one".into();
         }
         match self {
             Self::File(file) => format!(
-                "stop the daemon, `mv {0} {0}.damaged` and keep it, start again and `lightloom ctl adopt all`, or restore it from a \
-                 copy",
+                "restore it from a backup; or stop the daemon, `mv {0} {0}.damaged`, start it \
+                    again and run `lightloom ctl adopt all`",
                 file.display()
             ),
             Self::Etcd(EtcdFile { prefix, .. }) => format!(
-                "stop the daemons, restore etcd from a copy, or keep one (`etcdctl snapshot save FILE`) and start a new journal: `etcdctl del \
-                 --prefix {prefix}/journal/`, `etcdctl del {prefix}/head`, start again and `lightloom ctl adopt all`"
+                "stop all daemons and restore etcd from a backup; or save a snapshot (`etcdctl \
+                    snapshot save FILE`), delete the journal (`etcdctl del --prefix \
+                    {prefix}/journal/`, `etcdctl del {prefix}/head`), start the daemons and run \
+                    `lightloom ctl adopt all`"
             ),
         }
     }
@@ -91,8 +93,8 @@ impl JournalPlace {
         match self {
             Self::File(_) => Self::AFTER_FULL_DISK,
             Self::Etcd(_) => {
-                "circuits stay lit and devices are still read: make sure that most etcd members answer, then \
-                 lightloomd resumes automatically"
+                "circuits stay lit and devices are still read: restore the quorum of etcd, and \
+                    lightloomd resumes automatically"
             }
         }
     }

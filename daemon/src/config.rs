@@ -1,13 +1,12 @@
 // SPDX-License-Identifier: Apache-2.0
-//! The daemon's configuration file: devices and their connections, policies, and clients with their
-//! roles.
+//! The daemon's configuration file.
 //!
 //! ```yaml
 //! state_dir: /var/lib/lightloom
 //! devices:
 //!   - name: ocs0           # an optical switch of the plan
 //!     driver: {scpi: {tcp: "10.0.0.9:5025"}}
-//! modules:                 # transceivers, as many as the pattern names
+//! modules:                 # one transceiver for each node and bundle
 //!   - {nodes: [0, 719], bundles: 4, serial: "/run/lightloom/modules/{node}-{bundle}"}
 //! ```
 
@@ -51,17 +50,17 @@ pub mod codes {
     }
     pub const SAME_NAME: Code = error("LL0601", "Two devices have the same name");
     pub const NO_LEVER: Code =
-        error("LL0602", "A drain control names a device that is not a Linux switch");
+        error("LL0602", "A drain control refers to a device that is not a Linux switch");
     pub const DEFAULT_PASSWORD: Code =
-        error("LL0603", "A device is reached with its vendor's default password");
+        error("LL0603", "A device uses its vendor's default password");
     pub const BAD_LIMIT: Code = error("LL0604", "A limit is out of range");
     pub const NO_EFFECT: Code = error("LL0610", "A policy has no effect with this setting");
     pub const BAD_CLIENT: Code = error("LL0605", "A client certificate hash is not 64 hex digits");
     pub const NOT_INSTALLED: Code = error("LL0606", "A device is not part of the fabric");
     pub const NO_LINE: Code =
-        error("LL0607", "A management domain names a line that does not exist");
+        error("LL0607", "A management domain refers to a device that does not exist");
     pub const BAD_SERVER: Code =
-        error("LL0609", "The settings of etcd or of the trace collector are invalid");
+        error("LL0609", "The settings for etcd or the trace collector are invalid");
     pub const ALL: &[Code] = &[
         NO_EFFECT,
         SAME_NAME,
@@ -80,10 +79,8 @@ pub struct Config {
     pub file: DaemonFile,
     pub inventory: Inventory,
     pub drivers: BTreeMap<DeviceName, (DriverFile, Option<Chances>)>,
-    /// Device of each bundle; its slot is 0.
     pub bundles: BTreeMap<BundleId, DeviceName>,
     pub switches: BTreeMap<OcsId, DeviceName>,
-    /// Port numbering of the optical switches; empty without optical switches.
     pub ports: BTreeMap<DeviceName, DevicePorts>,
 }
 
@@ -111,9 +108,9 @@ fn lower(file: DaemonFile, installed: Option<&Fabric>, check: &mut Check<'_>) ->
     let policies = &config.file.policies;
     if policies.dark_links_max < 2 {
         let path = "/policies/dark_links_max";
-        let message = "the limit must be at least 2: a cycle of circuits cannot be moved with one \
-            dark link";
-        check.error(codes::BAD_LIMIT, path, message).help("write 2 or more");
+        let message = "the limit must be at least 2, because a cycle of circuits cannot be \
+            switched with one dark link";
+        check.error(codes::BAD_LIMIT, path, message).help("use 2 or more");
     }
     check_moves(policies, check);
     for (index, client) in config.file.tls.iter().flat_map(|tls| &tls.clients).enumerate() {
@@ -122,7 +119,7 @@ fn lower(file: DaemonFile, installed: Option<&Fabric>, check: &mut Check<'_>) ->
             let path = format!("/tls/clients/{index}/sha256");
             check
                 .error(codes::BAD_CLIENT, &path, "not the SHA-256 of a certificate")
-                .help("take it from `openssl x509 -in client.pem -outform der | sha256sum`");
+                .help("compute it with `openssl x509 -in client.pem -outform der | sha256sum`");
         }
     }
     if let Some(etcd) = &config.file.etcd {
@@ -138,7 +135,8 @@ fn lower(file: DaemonFile, installed: Option<&Fabric>, check: &mut Check<'_>) ->
         if hook.as_ref().is_some_and(|hook| hook.command.iter().all(String::is_empty)) {
             let path = format!("/hooks/{name}/command");
             check.error(codes::BAD_LIMIT, &path, "the hook has no command").help(
-                "write the program and its arguments: `command: [/usr/local/bin/before, --quiet]`",
+                "set the program and its arguments, such as `command: [/usr/local/bin/before, \
+                    --quiet]`",
             );
         }
     }
@@ -167,8 +165,8 @@ fn check_moves(policies: &PoliciesFile, check: &mut Check<'_>) {
     };
     let PoliciesFile { on_fault, move_groups, max_healthy_circuits, .. } = policies;
     if *on_fault == OnFault::Report {
-        let message = "no bypass begins automatically with `on_fault: report`";
-        let help = "write `on_fault: bypass`, or leave this out";
+        let message = "with `on_fault: report`, no bypass starts automatically";
+        let help = "use `on_fault: bypass`, or omit this";
         for key in move_groups
             .map(|_| "move_groups")
             .into_iter()
@@ -179,11 +177,14 @@ fn check_moves(policies: &PoliciesFile, check: &mut Check<'_>) {
         return;
     }
     let message = match (move_groups, max_healthy_circuits) {
-        (Some(MoveGroups::Never), Some(_)) => "`move_groups: never` cuts no healthy circuit",
-        (Some(MoveGroups::Ask), Some(_)) => "`move_groups: ask` asks for any number of circuits",
+        (Some(MoveGroups::Never), Some(_)) => "`move_groups: never` never cuts healthy circuits",
+        (Some(MoveGroups::Ask), Some(_)) => {
+            "`move_groups: ask` always asks, whatever the number \
+            of circuits"
+        }
         _ => return,
     };
-    refuse("max_healthy_circuits", message, "write `move_groups: own-job`, or leave this out");
+    refuse("max_healthy_circuits", message, "use `move_groups: own-job`, or omit this");
 }
 
 fn inventory(policies: &PoliciesFile) -> Inventory {
@@ -206,7 +207,6 @@ impl Config {
         self.file.state_dir.join("journal.log")
     }
 
-    /// With the cabling a dark fibre can be distinguished from a module that sends no light.
     pub fn cable(&mut self, installed: &Fabric) {
         let hbd = &installed.hbd;
         let end = |port: Port| {
@@ -264,7 +264,7 @@ impl Config {
         let twice = self.inventory.devices.insert(name.clone(), device).is_some();
         if twice || self.inventory.devices.len() > DEVICES_MAX {
             let message = format!("`{name}` is already defined, or there are too many devices");
-            check.error(codes::SAME_NAME, path, message).help("give each device its own name");
+            check.error(codes::SAME_NAME, path, message).help("give each device a unique name");
         }
         self.drivers.insert(name, (file.driver, file.chaos));
     }
@@ -273,10 +273,10 @@ impl Config {
         let [first, last] = modules.nodes;
         let count = (last.saturating_sub(first) as usize + 1) * usize::from(modules.bundles);
         if last < first || count > DEVICES_MAX {
-            let message = format!("nodes {first} to {last} are an empty or too long range");
+            let message = format!("the range of nodes {first} to {last} is empty or too long");
             check
                 .error(codes::BAD_LIMIT, &format!("{path}/nodes"), message)
-                .help("write the first node and the last, such as [0, 719]");
+                .help("use the first and the last node, such as [0, 719]");
             return;
         }
         for node in first..=last {
@@ -309,7 +309,7 @@ impl Config {
                                 path,
                                 "the modules need exactly one connection",
                             )
-                            .help("write either `serial` or `agent`");
+                            .help("use either `serial` or `agent`");
                         return;
                     }
                 };
@@ -325,7 +325,9 @@ impl Config {
         let name = &installed.name;
         let help = match (bundles, installed.dcn.circuits()) {
             (0, Some(network)) => switches::switches_of(name, network),
-            (0, None) => format!("the fabric `{name}` has no transceivers with a switch inside"),
+            (0, None) => {
+                format!("the fabric `{name}` has no transceivers with integrated switches")
+            }
             _ => format!(
                 "the fabric `{name}` has nodes n0 to n{} with bundles b0 to b{} each",
                 nodes.saturating_sub(1),
@@ -334,10 +336,10 @@ impl Config {
         };
         let can_bypass = installed.circuits_alone().is_none();
         if !can_bypass && self.file.policies.on_fault == OnFault::Bypass {
-            let message = "a reconfigurable fat-tree has no rings, so no fault is ever bypassed";
+            let message = "a reconfigurable fat-tree has no rings, so faults cannot be bypassed";
             check
                 .error(codes::NOT_INSTALLED, "/policies/on_fault", message)
-                .help("write `on_fault: report`, or leave it out");
+                .help("use `on_fault: report`, or omit it");
         }
         let mut report = |path: &str, message: String| {
             check.error(codes::NOT_INSTALLED, path, message).help(&help);
@@ -348,7 +350,8 @@ impl Config {
                 report(&format!("/modules/{index}/nodes"), format!("n{last} is not in the fabric"));
             }
             if modules.bundles > bundles {
-                let message = format!("a node has no {} bundles in the fabric", modules.bundles);
+                let message =
+                    format!("the fabric has fewer than {} bundles per node", modules.bundles);
                 report(&format!("/modules/{index}/bundles"), message);
             }
         }
@@ -367,14 +370,17 @@ impl Config {
                 if !self.inventory.devices.get(&name).is_some_and(|d| d.is_lever) {
                     let path = format!("/devices/{index}/drain_controls/{number}/device");
                     let message = format!("`{name}` is not a device with the driver `linux`");
-                    check.error(codes::NO_LEVER, &path, message).help("name a Linux switch");
+                    check.error(codes::NO_LEVER, &path, message).help(
+                        "use the name of a Linux \
+                        switch",
+                    );
                 }
             }
         }
     }
 }
 
-/// Time after the end of a session within which an optical switch may still execute a command.
+/// How long after the end of a session an optical switch may still execute a command.
 const LATE_WITHIN: Micros = Micros::from_secs(2);
 
 /// How long the network may delay the last commands of the previous leader.
@@ -407,7 +413,7 @@ fn limits(file: &LimitsFile, sharing: Sharing) -> Limits {
     limits
 }
 
-/// Converts a configured time to whole microseconds, at least one.
+/// Rounds down to whole microseconds, but not below one.
 pub(crate) fn micros(time: Text<Picoseconds>) -> Micros {
     Micros((time.0.get() / 1_000_000).max(1))
 }

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-//! The file system of the daemon. Tests substitute a disk that loses unsynced data.
+//! File system interface of the daemon. Tests use a disk that loses unsynced data.
 
 use std::fmt::Debug;
 use std::fs::{File, OpenOptions};
@@ -12,33 +12,32 @@ use rustix::fs::{FallocateFlags, fallocate};
 pub trait DiskFile: Debug + Send {
     fn read_all(&mut self) -> io::Result<Vec<u8>>;
     fn length(&self) -> io::Result<u64>;
-    /// Writes bytes at an offset. After an error some of them may be stored.
+    /// After an error, some of the bytes may have been written.
     fn write_at(&mut self, bytes: &[u8], offset: u64) -> io::Result<()>;
-    /// Releases everything allocated beyond `length`.
+    /// Releases all allocated space beyond `length`.
     fn cut(&mut self, length: u64) -> io::Result<()>;
-    /// Allocates blocks without changing the file's length. Writes zeros if the file system cannot
-    /// allocate.
+    /// Allocates blocks without changing the file's length. Writes zeros if the file system does
+    /// not support allocation.
     fn allocate(&mut self, from: u64, until: u64) -> io::Result<()>;
-    /// After an error durability is unknown.
+    /// After an error, durability is unknown.
     fn sync(&mut self) -> io::Result<()>;
 }
 
 pub trait Disk: Clone + Debug + Send {
     type File: DiskFile;
-    /// Locks the file; `WouldBlock` if another process holds the lock.
+    /// Locks the file. Returns `WouldBlock` if another process holds the lock.
     fn open(&self, path: &Path, mode: u32, new: bool) -> io::Result<Self::File>;
-    /// Replaces an existing file.
     fn rename(&self, from: &Path, to: &Path) -> io::Result<()>;
     fn link(&self, from: &Path, to: &Path) -> io::Result<()>;
     fn remove(&self, path: &Path) -> io::Result<()>;
     fn has(&self, path: &Path) -> bool;
     fn make_folder(&self, path: &Path, mode: u32) -> io::Result<()>;
-    /// Makes the names in this file's folder durable.
+    /// Makes the names in this file's directory durable.
     fn sync_names(&self, path: &Path) -> io::Result<()>;
 }
 
-/// Creates the missing folders and makes their names durable. Otherwise a crash could remove a
-/// folder together with synced files in it.
+/// Creates missing directories and makes their names durable, because a crash could otherwise
+/// remove a directory together with synced files in it.
 pub fn make_folders(disk: &impl Disk, path: &Path, mode: u32) -> io::Result<()> {
     let path = std::path::absolute(path)?;
     let missing: Vec<&Path> = path.ancestors().take_while(|path| !disk.has(path)).collect();

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 //! Runs the protocol conversations of [`lightloom_drivers`] over sockets and serial lines. Netlink
-//! answers immediately: [`linux::Linux`] is a conversation without bytes.
+//! calls return immediately, so [`linux::Linux`] is a conversation that exchanges no bytes.
 
 pub mod alone;
 pub mod chaos;
@@ -14,7 +14,6 @@ use lightloom_drivers::{Dialect, Session};
 use stream::Address;
 
 pub struct Endpoint {
-    /// `None` if the conversation exchanges no bytes.
     pub address: Option<Address>,
     pub conversation: Box<dyn Conversation>,
 }

@@ -5,7 +5,7 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::time::{Duration, Instant};
 
-/// Open until a deadline that each lease renewal extends. Always open for a single daemon.
+/// Open until a deadline that each lease renewal extends. Always open if there is only one daemon.
 #[derive(Clone, Debug, Default)]
 pub struct Fence(Option<Arc<FencedLease>>);
 
@@ -22,8 +22,8 @@ impl Fence {
         Self(Some(Arc::new(FencedLease { began: Instant::now(), open_until })))
     }
 
-    /// Extends the deadline after a renewal. The fence stays open for nine tenths of the lease from
-    /// the time of the request, which tolerates a clock drift of one tenth.
+    /// Extends the deadline after a renewal, to nine tenths of the lease counted from the request.
+    /// This tolerates a clock drift of one tenth.
     pub fn renewed(&self, asked: Instant, lasts: Duration) {
         if let Some(lease) = &self.0 {
             let until = asked.duration_since(lease.began) + lasts * 9 / 10;

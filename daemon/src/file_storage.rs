@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-//! Journal storage in a locked file. Space is reserved beyond its end, inside the file, where no
-//! other program can take it, so that open transactions can be completed on a full disk.
+//! Journal storage in a locked file. Space beyond the journal's end is reserved within the file, so
+//! that open transactions can be completed when the disk is full.
 
 use std::io;
 use std::path::{Path, PathBuf};
@@ -9,7 +9,7 @@ use std::time::{Duration, Instant};
 use crate::disk::{Disk, DiskFile, Real};
 use crate::journal::Storage;
 
-/// Reserved space: the records of about ten transactions over 1,440 modules.
+/// Enough for the records of about ten transactions over 1,440 modules.
 pub const SET_ASIDE_BYTES: u64 = 4 << 20;
 const BLOCK_BYTES: u64 = 4096;
 const MODE: u32 = 0o640;
@@ -21,13 +21,13 @@ pub struct FileStorage<D: Disk = Real> {
     path: PathBuf,
     end: u64,
     allocated: u64,
-    /// Whether a crash might leave the old file under this name.
+    /// Whether this name might refer to the old file after a crash.
     astray: bool,
     short: Option<String>,
 }
 
 impl FileStorage {
-    /// Locks the file; `WouldBlock` if another daemon holds the lock.
+    /// Locks the file. Returns `WouldBlock` if another daemon holds the lock.
     pub fn open(path: &Path) -> io::Result<Self> {
         Self::open_on(Real, path)
     }
@@ -36,7 +36,7 @@ impl FileStorage {
 impl<D: Disk> FileStorage<D> {
     pub fn open_on(disk: D, path: &Path) -> io::Result<Self> {
         let file = held(&disk, path)?;
-        // The name of a new file must be durable too.
+        // The name of a new file must also be durable.
         disk.sync_names(path)?;
         let end = file.length()?;
         let mut storage = Self {
@@ -49,7 +49,7 @@ impl<D: Disk> FileStorage<D> {
             short: None,
         };
         if let Err(error) = storage.set_aside() {
-            tracing::warn!(%error, file = %path.display(), "no space could be reserved in it");
+            tracing::warn!(%error, file = %path.display(), "cannot reserve space in the file");
         }
         Ok(storage)
     }
@@ -87,7 +87,7 @@ fn held<D: Disk>(disk: &D, path: &Path) -> io::Result<D::File> {
         match disk.open(path, MODE, false) {
             Err(error) if error.kind() == io::ErrorKind::WouldBlock => {
                 if Instant::now() >= until {
-                    let why = format!("{}: another daemon holds it ({error})", path.display());
+                    let why = format!("{} is locked by another daemon ({error})", path.display());
                     return Err(io::Error::new(io::ErrorKind::WouldBlock, why));
                 }
                 std::thread::sleep(Duration::from_millis(20));
@@ -103,7 +103,10 @@ impl<D: Disk> Storage for FileStorage<D> {
     }
     fn append(&mut self, bytes: &[u8]) -> io::Result<()> {
         if self.astray {
-            return Err(io::Error::other("it is not known which file has its name after a crash"));
+            return Err(io::Error::other(
+                "it is unknown which file will have this name after a \
+                crash",
+            ));
         }
         let end = self.end;
         if let Err(error) = self.file.write_at(bytes, end) {
@@ -121,7 +124,7 @@ impl<D: Disk> Storage for FileStorage<D> {
     fn sync(&mut self) -> io::Result<()> {
         self.file.sync()
     }
-    /// The previous file is kept under the suffix `.old`.
+    /// Keeps the previous file under the suffix `.old`.
     fn replace(&mut self, bytes: &[u8]) -> io::Result<()> {
         let (new, old) = (self.beside(".new"), self.beside(".old"));
         let _left_by_a_crash = self.disk.remove(&new);
@@ -140,8 +143,8 @@ impl<D: Disk> Storage for FileStorage<D> {
         self.disk.link(&self.path, &old)?;
         self.disk.rename(&new, &self.path)?;
         if let Err(error) = self.disk.sync_names(&self.path) {
-            // After a crash either file may have the name. Neither file may grow before this is
-            // settled.
+            // After a crash, the name may refer to either file, so neither may grow until the names
+            // are synced.
             self.astray = true;
             let _ = self.disk.rename(&old, &self.path);
             return Err(error);
@@ -149,8 +152,8 @@ impl<D: Disk> Storage for FileStorage<D> {
         (self.file, self.end, self.allocated) = (file, end, allocated);
         Ok(())
     }
-    /// Rewrites the file in place, with identical bytes where the data are good. This needs no
-    /// additional space, and an interrupted rewrite makes nothing worse.
+    /// Rewrites the file in place, with identical bytes where the data are intact. This needs no
+    /// additional space, and an interruption cannot make the damage worse.
     fn rewrite(&mut self, bytes: &[u8]) -> io::Result<()> {
         if self.astray {
             self.disk.sync_names(&self.path)?;
@@ -173,7 +176,7 @@ impl<D: Disk> Storage for FileStorage<D> {
     }
     fn set_aside(&mut self) -> io::Result<()> {
         let result = self.allocate(self.end + SET_ASIDE_BYTES);
-        // Any other failure to reserve space does not matter unless the next write fails as well.
+        // Other failures to reserve space only matter if the next write also fails.
         self.short = result.as_ref().err().filter(|error| is_full(error)).map(ToString::to_string);
         result
     }

@@ -1,16 +1,16 @@
 // SPDX-License-Identifier: Apache-2.0
-//! Operator commands run before a change, after it, and when it failed.
+//! Operator commands that run before a change, after it, and when it failed.
 //!
 //! | hook | when | if it fails |
 //! | --- | --- | --- |
 //! | `before` | an operator applies or rolls back, before any device is contacted | the change is refused |
-//! | `after` | any change is committed | it is logged and counted; the change stays |
-//! | `failed` | any change was rolled back, moved nothing, or left devices in different states | the same |
+//! | `after` | any change is committed | the failure is logged and counted |
+//! | `failed` | any change was rolled back, aborted, or left devices in different states | the same |
 //!
-//! `before` does not run before a bypass, a repair or an automatic rollback, because restoring
-//! light must not wait. It does not run before a phase either, since the job decides when to
-//! request it. `after` and `failed` run one at a time, in the order of the changes, on a separate
-//! thread. No change waits for this thread. Each command receives JSON on standard input.
+//! `before` does not run before bypasses, repairs and automatic rollbacks, because restoring light
+//! must not wait, nor before phases, whose timing is up to the job. `after` and `failed` run one at
+//! a time, in the order of the changes, on a separate thread that changes never wait for. Each
+//! command receives JSON on standard input.
 
 use std::io::{Read, Write};
 use std::os::unix::process::CommandExt;
@@ -51,7 +51,7 @@ impl Hook {
 pub enum HookError {
     #[error("`{command}` cannot be started: {error}")]
     NotStarted { command: String, error: std::io::Error },
-    #[error("`{command}` did not end within {} ms and was killed", .within.as_millis())]
+    #[error("`{command}` did not finish within {} ms and was killed", .within.as_millis())]
     Late { command: String, within: Duration },
     #[error("`{command}` ended with {status}{said}")]
     Refused { command: String, status: std::process::ExitStatus, said: String },
@@ -116,7 +116,7 @@ impl Hooks {
             Err(TrySendError::Full(_) | TrySendError::Disconnected(_)) => {
                 tracing::error!(
                     hook = hook.name(),
-                    "too many runs of hooks wait: this one is left out"
+                    "too many hook runs are queued, so this one is skipped"
                 );
                 metrics.hooks.with_label_values(&[hook.name(), "left-out"]).inc();
             }
@@ -141,8 +141,8 @@ fn run(hook: &HookFile, document: &[u8]) -> Result<(), HookError> {
         command.spawn().map_err(|error| HookError::NotStarted { command: shown(), error })?;
     let (input, errors) = (child.stdin.take(), child.stderr.take());
     let document = document.to_vec();
-    // Write on a thread, so that a command that reads nothing cannot block the daemon. Killing the
-    // command ends the thread.
+    // Write on a separate thread, so that a command that does not read its input cannot block the
+    // daemon. Killing the command ends the thread.
     std::thread::spawn(move || input.map(|mut input| input.write_all(&document)));
     let said = std::thread::spawn(move || {
         let mut said = Vec::new();
@@ -163,7 +163,7 @@ fn run(hook: &HookFile, document: &[u8]) -> Result<(), HookError> {
     if status.success() {
         return Ok(());
     }
-    // A background process of the command may keep its standard error open.
+    // A background process of the command may keep standard error open.
     let _ = kill_process_group(Pid::from_child(&child), Signal::KILL);
     let said = said.join().unwrap_or_default();
     let said = String::from_utf8_lossy(&said);

@@ -10,10 +10,9 @@
 //!                    └─ replies, time ───┘
 //! ```
 //!
-//! The controller and all policies are pure functions of events in [`lightloom_control`]. This
-//! crate adds the I/O around them behind small traits: [`journal`] over a `Storage`, drivers over
-//! byte streams, the API over HTTP. Without the feature `edges` only the configuration file is
-//! compiled, for programs that validate such files.
+//! The controller and all policies are pure functions of events, in [`lightloom_control`]. This
+//! crate adds the I/O. Without the feature `edges`, only the configuration file is compiled, for
+//! programs that validate such files.
 
 #[cfg(feature = "edges")]
 pub mod api;

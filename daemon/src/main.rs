@@ -30,7 +30,7 @@ struct Arguments {
     /// Check the configuration, fabric, journal, audit log, keys and password files, then exit.
     #[arg(long)]
     check: bool,
-    /// Verify the chain of the audit log, print its first keyed line, then exit.
+    /// Verify the hash chain of the audit log, print its first keyed line, then exit.
     #[arg(long, conflicts_with = "check")]
     verify_audit: bool,
 }
@@ -51,13 +51,13 @@ async fn run(arguments: &Arguments) -> anyhow::Result<()> {
     if arguments.verify_audit {
         let known = start::check_journal(&config).ok().and_then(|(_, ledger)| ledger.audit_key);
         let verified = audit::key::verify(&config, known.as_deref())?;
-        tracing::info!("the audit log is good: {}", verified.summary());
+        tracing::info!("the audit log is intact: {}", verified.summary());
         return Ok(());
     }
     let tls = config.file.tls.clone();
     let path = start::socket_path(&config);
-    // Take the journal's lock before the socket, so that a second daemon cannot take the socket
-    // from the first.
+    // Lock the journal before opening the socket, so that a second daemon cannot take over the
+    // socket of the first.
     let devices = config.inventory.devices.len();
     let (daemon, seat, listeners) = match config.file.etcd.clone() {
         None => (start::start(config, installed)?, None, Listeners::open(&path, tls)?),
@@ -65,7 +65,10 @@ async fn run(arguments: &Arguments) -> anyhow::Result<()> {
             let is_passed = std::env::var_os("LISTEN_FDS").is_some();
             if !is_passed && std::os::unix::net::UnixStream::connect(&path).is_ok() {
                 let path = path.display();
-                anyhow::bail!("another daemon serves {path}: each needs its own `state_dir`");
+                anyhow::bail!(
+                    "another daemon already serves {path}; help: give each daemon its \
+                    own `state_dir`"
+                );
             }
             let listeners = Listeners::open(&path, tls)?;
             let identity = ClusterIdentity::of(&config, installed.as_ref());
@@ -91,8 +94,8 @@ async fn run(arguments: &Arguments) -> anyhow::Result<()> {
     tokio::select! {
         () = daemon.runtime.run(daemon.calls, daemon.events) => {}
         () = is_lost(lost) => {
-            anyhow::bail!("the lease in etcd is lost: another daemon leads, and this one exits to become a standby \
-                           when it is restarted")
+            anyhow::bail!("lost the lease in etcd, so another daemon leads; this one exits and \
+                becomes a standby when restarted")
         }
         _ = terminate.recv() => {}
         _ = tokio::signal::ctrl_c() => {}
@@ -100,7 +103,6 @@ async fn run(arguments: &Arguments) -> anyhow::Result<()> {
     if let Some(seat) = seat {
         tokio::task::spawn_blocking(|| seat.give_up()).await?;
     }
-    // Stopping undoes nothing: lit circuits stay lit.
     notify(&[NotifyState::Stopping]);
     Ok(())
 }
@@ -135,7 +137,7 @@ impl Listeners {
     }
 }
 
-/// Waits until this daemon becomes leader. `None` if it is terminated first.
+/// Waits until this daemon becomes leader. Returns `None` if it is terminated first.
 async fn stand_by(
     etcd: &EtcdFile,
     listeners: &Listeners,
@@ -146,7 +148,7 @@ async fn stand_by(
     notify(&[NotifyState::Ready, NotifyState::Status("standing by")]);
     let (etcd, mut terminate) = (etcd.clone(), signal(SignalKind::terminate())?);
     let (taken, seat) = oneshot::channel();
-    // Use a detached thread: until it leads, it holds nothing that needs cleanup.
+    // Use a detached thread: until this daemon leads, the thread holds nothing that needs cleanup.
     std::thread::spawn(move || drop(taken.send(take_seat(&etcd, &identity, &known))));
     let seat = tokio::select! {
         seat = seat => seat??,

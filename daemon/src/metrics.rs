@@ -1,5 +1,4 @@
 // SPDX-License-Identifier: Apache-2.0
-//! Prometheus metrics at `/metrics`. Names and units follow OpenMetrics.
 
 use prometheus::{
     Encoder, Gauge, GaugeVec, Histogram, HistogramOpts, IntCounter, IntCounterVec, IntGauge, Opts,
@@ -65,24 +64,28 @@ impl Metrics {
             let options = HistogramOpts::new(name, help).buckets(buckets);
             registered(&registry, Histogram::with_opts(options)?)
         };
-        let version = Opts::new("build_info", "The version that runs.")
+        let version = Opts::new("build_info", "Version of the running daemon.")
             .const_label("version", env!("CARGO_PKG_VERSION"));
         registered(&registry, IntGauge::with_opts(version)?)?.set(1);
         Ok(Self {
-            transactions: by("transactions_total", "Transactions that ended.", &["result"])?,
-            transaction_seconds: seconds("transaction_seconds", "From intent to end.")?,
+            transactions: by("transactions_total", "Completed transactions.", &["result"])?,
+            transaction_seconds: seconds(
+                "transaction_seconds",
+                "Duration of transactions, from \
+                intent to end.",
+            )?,
             operation_seconds: seconds(
                 "operation_seconds",
-                "From sending an operation to a device to its answer.",
+                "Time from sending an operation to a device to its reply.",
             )?,
-            unknown: counter("outcomes_unknown_total", "Operations without a trusted answer.")?,
-            late: counter("late_replies_total", "Answers that arrived after their time limit.")?,
-            journal_seconds: seconds("journal_sync_seconds", "To make records durable.")?,
+            unknown: counter("outcomes_unknown_total", "Operations without a trustworthy reply.")?,
+            late: counter("late_replies_total", "Replies that arrived after their time limit.")?,
+            journal_seconds: seconds("journal_sync_seconds", "Time to make records durable.")?,
             journal_records: int_gauge("journal_records", "Records in the journal.")?,
             journal_failed: int_gauge("journal_failed", "1 when the journal has failed.")?,
             event_to_fired_seconds: seconds(
                 "event_to_fired_seconds",
-                "From a known fault to the first movement of light.",
+                "Time from a known fault to the first switched circuit.",
             )?,
             device_up: gauge_by("device_up", "1 when the device is reachable.")?,
             drifted_slots: gauge_by("drifted_slots", "Slots that differ from the journal.")?,
@@ -95,11 +98,15 @@ impl Metrics {
             device_noise: gauge_by("device_noise", "Malformed messages.")?,
             confirm_pending_seconds: registered(
                 &registry,
-                Gauge::new("confirm_pending_seconds", "Time that is left to confirm.")?,
+                Gauge::new("confirm_pending_seconds", "Time left to confirm.")?,
             )?,
             requests: by("requests_total", "API requests.", &["verb", "result"])?,
-            spans_dropped: counter("spans_dropped_total", "Spans that reached no collector.")?,
-            hooks: by("hooks_total", "Runs of hooks around moves.", &["hook", "result"])?,
+            spans_dropped: counter(
+                "spans_dropped_total",
+                "Trace spans that did not reach a \
+                collector.",
+            )?,
+            hooks: by("hooks_total", "Runs of hooks.", &["hook", "result"])?,
             port_power_dbm: gauges(
                 "port_power_dbm",
                 "Received power by device and slot.",
@@ -113,9 +120,9 @@ impl Metrics {
             )?,
             own_changes_left: int_gauge(
                 "own_changes_left",
-                "Automatic changes left in this hour.",
+                "Automatic changes left in the current hour.",
             )?,
-            phase: gauges("phase", "1 for the phase that is in force.", &["phase"])?,
+            phase: gauges("phase", "1 for the phase in force.", &["phase"])?,
             registry,
         })
     }

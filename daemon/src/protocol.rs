@@ -1,9 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
 //! Device protocols. Each has a module and a variant of [`DriverFile`].
 //!
-//! A protocol module defines its keys in the configuration file, the resulting kind of device
-//! ([`Protocol::kind`]), and its endpoint. The messages themselves are a dialect in
-//! [`lightloom_drivers`].
+//! A protocol module defines its configuration keys, the resulting kind of device
+//! ([`Protocol::kind`]) and its endpoint. The messages are a dialect in [`lightloom_drivers`].
 
 pub mod agent;
 pub mod gnmi;
@@ -73,7 +72,7 @@ pub trait Protocol {
         None
     }
 
-    /// Returns whether the device rejects commands of a previous leader.
+    /// Returns whether the device rejects late commands of a previous leader.
     fn refuses_late(&self) -> bool {
         false
     }
@@ -89,7 +88,7 @@ pub trait Protocol {
 
 pub enum Kind {
     Transceiver {
-        /// Line rate, which determines time limits. `None` without a serial line.
+        /// Used for time limits; `None` without a serial line.
         bits_per_second: Option<u32>,
     },
     OpticalSwitch {
@@ -101,7 +100,7 @@ pub enum Kind {
     },
 }
 
-/// A program on the device that executes commands after they were accepted.
+/// A program on the device that executes accepted commands later.
 pub struct Agent {
     pub poll: Micros,
     pub within: Micros,
@@ -158,7 +157,7 @@ pub(crate) fn private(path: &std::path::Path) -> anyhow::Result<()> {
     let mode = metadata.permissions().mode() & 0o777;
     anyhow::ensure!(
         mode & 0o007 == 0,
-        "{shown} can be read by everybody (mode {mode:04o}): chmod o= {shown}"
+        "{shown} is readable by all users (mode {mode:04o}); help: chmod o= {shown}"
     );
     Ok(())
 }

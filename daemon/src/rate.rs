@@ -5,7 +5,7 @@ use std::collections::BTreeMap;
 
 use lightloom_control::state::Micros;
 
-/// Maximum number of clients tracked individually. The others share one limit and one count.
+/// Maximum number of clients tracked individually. All others share one limit and one count.
 pub(crate) const CLIENTS_MAX: usize = 64;
 pub(crate) const OTHERS: &str = "others";
 
@@ -53,7 +53,7 @@ impl Rates {
         Self { each, all, clients: BTreeMap::new(), together: None }
     }
 
-    /// Takes neither token unless both are available.
+    /// Takes both tokens or neither.
     pub fn take(&mut self, client: &str, now: Micros) -> bool {
         let (each, all) = (self.each, self.all);
         let together = self.together.get_or_insert(Left::full(all, now));
@@ -104,7 +104,7 @@ mod tests {
     fn each_client_has_a_burst_then_a_fixed_rate() {
         let mut rates = rates();
         assert_eq!(taken(&mut rates, "a", Micros(0)), 3);
-        assert_eq!(taken(&mut rates, "b", Micros(0)), 2, "five in all");
+        assert_eq!(taken(&mut rates, "b", Micros(0)), 2, "five in total");
         assert_eq!(taken(&mut rates, "a", Micros::from_millis(999)), 0);
         assert_eq!(taken(&mut rates, "a", Micros::from_millis(1000)), 1);
         assert_eq!(taken(&mut rates, "a", Micros::from_secs(3600)), 3, "no more than the burst");

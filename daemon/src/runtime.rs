@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-//! Runs the controller: executes its actions in order, and feeds it answers and the time.
+//! Runs the controller: executes its actions in order, and passes it replies and the time.
 //!
 //! ```text
 //!   API ──calls──▶ ┌─────────┐ ──▶ journal (one sync for consecutive records)
@@ -8,8 +8,8 @@
 //! ```
 //!
 //! One task owns the controller and the journal, so no locks are needed. If the journal fails, the
-//! controller becomes read-only (`Controller::only_read`): changes are refused and light stays
-//! until the journal can be written again.
+//! controller becomes read-only (`Controller::only_read`) and refuses changes until the journal can
+//! be written again.
 
 mod alarm;
 pub mod contention;
@@ -41,18 +41,16 @@ use lightloom_control::policy::phases::{Refusal, Wish};
 use lightloom_control::record::{Asked, Record};
 use lightloom_control::state::{DeviceName, Micros, Op, Txn};
 
-/// Receives an answer that follows from stored records, or the reason why no answer is possible.
+/// Receives an answer that is based on stored records only, or the reason why it is not available.
 pub type AnswerSender = oneshot::Sender<Result<Stored<Answer>, NotStored>>;
 
-/// Why it is unknown whether the journal holds a request.
 #[derive(Debug, thiserror::Error)]
 #[error(
-    "the journal may or may not hold this request ({0}): repeat it with the same request id once the journal accepts \
-     records; it takes effect once"
+    "the journal may or may not contain this request ({0}); help: retry it with the same request \
+        id once the journal accepts records; it takes effect only once"
 )]
 pub struct NotStored(pub String);
 
-/// A read-only query over the runtime.
 pub type Look = Box<dyn FnOnce(&Runtime) + Send>;
 
 pub enum Call {
@@ -84,7 +82,7 @@ pub struct Runtime {
     pub journal_gone: bool,
     pub records: u64,
     pub contacts: BTreeMap<DeviceName, Contact>,
-    /// Modules kept unreachable because another module with the same serial number is up.
+    /// Modules kept unreachable because a reachable module has the same serial number.
     namesakes: BTreeMap<DeviceName, DeviceName>,
     pub config: Config,
     pub clock: Clock,
@@ -96,7 +94,7 @@ pub struct Runtime {
     began: Option<(Txn, Instant)>,
     event_at: Option<Instant>,
     said_nothing_is_ours: bool,
-    /// Journal length that triggers compaction, in records and in bytes.
+    /// Journal length, in records and bytes, that triggers compaction.
     shorten_at: (u64, usize),
     changes: watch::Sender<u64>,
     hooks: Hooks,
@@ -104,10 +102,9 @@ pub struct Runtime {
 }
 
 const JOURNAL_RECORDS_MAX: u64 = 10_000;
-/// A journal with more bytes than this is compacted only if it has doubled since the last
-/// compaction, because plans are large.
+/// Plans are large, so a longer journal is compacted only when it has doubled in size.
 const JOURNAL_BYTES_MAX: usize = 64 << 20;
-/// Upper bound for the records of a change after its intent: this much per device, in addition to
+/// Upper limit for the records of a change after its intent: this for each device, plus
 /// [`END_BYTES_MIN`].
 const END_BYTES_OF_EACH: u64 = 1 << 10;
 const END_BYTES_MIN: u64 = 64 << 10;
@@ -139,7 +136,7 @@ impl Runtime {
             records: parts.journal.length(),
             contacts: names.collect(),
             control: parts.control,
-            proof: parts.proof.ok_or_else(|| "the first record is not stored yet".to_owned()),
+            proof: parts.proof.ok_or_else(|| "the first record is not durable yet".to_owned()),
             audit: parts.audit,
             mend_at: Micros::default(),
             count_at: Micros::default(),
@@ -180,7 +177,7 @@ impl Runtime {
             let wait = self.wait();
             let looked = tokio::select! {
                 biased;
-                // Without devices `events` is closed, but the API must keep working.
+                // Without devices `events` is closed, but the API must still work.
                 Some(event) = events.recv() => {
                     self.take_events(event, &mut events);
                     false
@@ -192,7 +189,7 @@ impl Runtime {
                     looked
                 }
                 () = alarm.sleep(wait) => {
-                    // Process the events already received before declaring any answer late.
+                    // Process all received events before treating any reply as late.
                     tokio::task::yield_now().await;
                     if let Ok(event) = events.try_recv() {
                         self.take_events(event, &mut events);
@@ -209,14 +206,14 @@ impl Runtime {
         }
     }
 
-    /// Returns the number of changes. It is never ahead of the state, so a client that waits with
-    /// this count misses nothing.
+    /// Returns the number of changes. The state is never older than this count, so a client that
+    /// waits for the next change does not miss one.
     pub(crate) fn changes(&self) -> u64 {
         *self.changes.borrow()
     }
 
     /// Returns the result as an acknowledgement. Fails if the controller's records may not be
-    /// stored.
+    /// durable.
     pub fn stored<T>(&self, of: impl FnOnce(&Self) -> T) -> Result<Stored<T>, NotStored> {
         let proof = self.proof.as_ref().map_err(|why| NotStored(why.clone()))?;
         Ok(Stored::by(proof, of(self)))
@@ -380,7 +377,7 @@ impl Runtime {
         let result = match (sync, goes_on) {
             (false, _) => journal.write(records).map(|()| None),
             (true, true) => journal.append(records).map(Some),
-            // Start a change only if the journal has room for all its records.
+            // Start a change only if the journal has space for all its records.
             (true, false) => journal.begin(records, leave).map(Some),
         };
         if sync {
@@ -406,8 +403,8 @@ impl Runtime {
         END_BYTES_MIN + END_BYTES_OF_EACH * devices as u64
     }
 
-    /// Compacts a long journal to the state it represents, which bounds its size and the recovery
-    /// time. After a failure the old journal remains in use.
+    /// Replaces a long journal with a snapshot of its state, which limits its size and the recovery
+    /// time. After a failure the old journal is kept.
     fn shorten_journal(&mut self) {
         let (records, bytes) = self.shorten_at;
         let long = self.journal.length() >= records || self.journal.bytes() >= bytes;
@@ -418,7 +415,7 @@ impl Runtime {
         let first = self.control.controller().ledger().begun_anew(after);
         match self.journal.restart(&first) {
             Ok(()) => tracing::info!("the journal was restarted; the previous one is kept"),
-            Err(error) => tracing::warn!(%error, "the journal could not be shortened"),
+            Err(error) => tracing::warn!(%error, "cannot shorten the journal"),
         }
         self.records = self.journal.length();
         let bytes = JOURNAL_BYTES_MAX.max(2 * self.journal.bytes());
@@ -428,6 +425,7 @@ impl Runtime {
 
 fn full_disk(why: &str) -> String {
     format!(
-        "the disk is full ({why}), so no change starts: free space, then it resumes automatically"
+        "the disk is full ({why}), so no change can start: free space, and changes resume \
+            automatically"
     )
 }

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-//! API listeners: a Unix socket, and TCP with mutual TLS. The daemon determines a client's identity
-//! and roles before it reads the first byte of HTTP.
+//! API listeners: a Unix socket, and TCP with mutual TLS. The client's identity and roles are
+//! determined before any HTTP is read.
 
 use std::collections::{BTreeMap, BTreeSet, VecDeque};
 use std::io;
@@ -24,10 +24,9 @@ use tokio_rustls::rustls::pki_types::{CertificateDer, PrivateKeyDer};
 use crate::config::{ClientFile, Role, TlsFile};
 use crate::protocol::tls as pem;
 
-/// A further connection replaces the one that has been idle longest. If all are busy, it is closed.
+/// A new connection replaces the one that has been idle longest. If all are busy, it is closed.
 const CONNECTIONS_MAX: usize = 256;
 const HEAD_WITHIN: Duration = Duration::from_secs(5);
-/// Maximum lifetime of a connection. Watchers reconnect.
 const CONNECTION_WITHIN: Duration = Duration::from_secs(120);
 
 #[derive(Clone, Debug)]
@@ -42,7 +41,7 @@ impl Client {
         if implied || self.roles.contains(&role) { Ok(()) } else { Err(role) }
     }
 
-    /// A local user. The daemon's own user and root have all roles, others may read and plan.
+    /// The daemon's own user and root have all roles; other local users may read and plan.
     fn of_user(uid: u32) -> Self {
         let own = rustix::process::geteuid().as_raw();
         let mut roles = BTreeSet::from([Role::Read, Role::Plan]);
@@ -53,7 +52,7 @@ impl Client {
     }
 }
 
-/// Maximum number of connections per client, so that one client cannot exclude the others.
+/// Ensures that one client cannot exclude the others.
 const CONNECTIONS_OF_ONE_MAX: usize = CONNECTIONS_MAX / 2;
 
 #[derive(Debug, Default)]
@@ -66,11 +65,11 @@ struct Place {
     of: String,
 }
 
-/// Requests being answered on a connection. A request whose body is incomplete does not count.
+/// Requests in progress on a connection, without those whose body is incomplete.
 pub type Busy = Arc<AtomicUsize>;
 
 impl Places {
-    /// Runs `serving` if there is room. A client at its limit loses an idle connection.
+    /// Runs `serving` if there is capacity. A client at its limit loses an idle connection.
     fn give(&mut self, of: String, busy: Busy, serving: impl Future<Output = ()> + Send + 'static) {
         if self.0.len() >= CONNECTIONS_OF_ONE_MAX {
             self.0.retain(|place| !place.task.is_finished());

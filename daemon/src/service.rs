@@ -29,6 +29,6 @@ fn start_log() {
 
 pub fn notify(states: &[NotifyState<'_>]) {
     if let Err(error) = sd_notify::notify(states) {
-        tracing::warn!("systemd cannot be notified: {error}");
+        tracing::warn!("cannot notify systemd: {error}");
     }
 }

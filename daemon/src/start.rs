@@ -49,7 +49,7 @@ pub fn read_files(path: &Path) -> anyhow::Result<(Config, Option<Fabric>)> {
     let installed =
         checked(&file, |shown, bytes| lightloom_planner::load(shown, bytes, &mut beside))?;
     let mut config = checked(path, |shown, bytes| config::load_for(shown, bytes, &installed))?;
-    // Make the path absolute, because commands in messages may be run from another directory.
+    // Make the path absolute, because the commands in messages may be run from another directory.
     config.file.fabric = Some(std::path::absolute(file)?);
     Ok((config, Some(installed)))
 }
@@ -68,8 +68,8 @@ fn checked<T>(
     value.with_context(|| document::render(&mistakes, Style::Plain).trim_end().to_owned())
 }
 
-/// Returns the number of journal records and the resulting state. Changes nothing, not even a torn
-/// tail.
+/// Returns the number of journal records and the resulting state. Does not modify the journal, even
+/// if its tail is torn.
 pub fn check_journal(config: &Config) -> anyhow::Result<(usize, Ledger)> {
     let place = JournalPlace::of(config);
     let read = match place.read() {
@@ -97,7 +97,7 @@ pub struct Daemon {
     pub shared: Shared,
 }
 
-/// Requires an async runtime. Nothing has been sent to any device before an error.
+/// Requires an async runtime. If it fails, nothing has been sent to any device.
 pub fn start(config: Config, installed: Option<Fabric>) -> anyhow::Result<Daemon> {
     start_on(config, installed, |file| Ok(Box::new(FileStorage::open(file)?)))
 }
@@ -129,12 +129,12 @@ fn begin(
     }
     let folder = config.file.state_dir.clone();
     make_folders(&disk::Real, &folder, 0o750)
-        .with_context(|| format!("cannot make {}", folder.display()))?;
+        .with_context(|| format!("cannot create {}", folder.display()))?;
     let drivers = drivers(&config, seat)?;
     let storage = open(&config.journal_file())?;
     let (mut journal, opened) = Journal::<Record, _>::open(storage)?;
     if opened.torn_bytes > 0 {
-        tracing::warn!(bytes = opened.torn_bytes, "cut a torn tail off the journal");
+        tracing::warn!(bytes = opened.torn_bytes, "removed a torn tail from the journal");
     }
     let damage = opened.damage;
     let clock = Clock::new();
@@ -142,13 +142,13 @@ fn begin(
     let mut ledger = Ledger::fold(&opened.records);
     let audited = FileStorage::open(&config.file.state_dir.join(audit::key::AUDIT_FILE))?;
     let journal_gone = opened.records.is_empty() && damage.is_none() && audited.has_bytes();
-    // Each host has its own audit log and key, so a shared journal records neither.
+    // Each host has a separate audit log and key, so a shared journal does not record them.
     let alone = seat.is_none();
     let known = ledger.audit_key.clone().filter(|_| alone);
     let (audit, key) = open_audit(&config, audited, known.as_deref())?;
     if let Some(sha256) = key.filter(|_| damage.is_none() && alone) {
         let record = Record::AuditKey { sha256, wall_ms: clock.now().wall_ms };
-        // If this fails, the next start writes it.
+        // If this fails, the next start retries it.
         if journal.append([&record]).is_ok() {
             ledger.apply(&record);
         }
@@ -163,7 +163,7 @@ fn begin(
     };
     let inventory = config.inventory.clone();
     let (control, first) = Control::start(inventory, setup, ledger, &clock.now());
-    // With a damaged journal nothing is started, not even the completion of an open change.
+    // With a damaged journal, do not even complete an open change.
     let first = if damage.is_some() { Vec::new() } else { first };
     let (events_in, events) = mpsc::unbounded_channel();
     let fence = seat.map_or_else(Fence::default, |seat| seat.fence.clone());
@@ -214,7 +214,7 @@ fn begin(
     Ok(Daemon { runtime: Runtime::new(parts), calls, events, shared })
 }
 
-/// `known` is the key's SHA-256 in the journal. Returns the SHA-256 if it differs.
+/// `known` is the key's SHA-256 in the journal. Returns the actual one if it differs.
 fn open_audit(
     config: &Config,
     storage: FileStorage,
@@ -226,11 +226,11 @@ fn open_audit(
     if let Some(wrong) =
         audit::key::not_the_one(&key_file, found.as_ref(), known).filter(|_| has_lines)
     {
-        // Do not create a new key: the existing log could then no longer be verified.
+        // Do not create a new key, because the existing log could then no longer be verified.
         tracing::error!(wrong, "the audit log is damaged: changes are refused");
         let mut journal = Journal::<Entry, _>::open_unread(storage);
         journal.distrust(format!(
-            "{wrong}; restore the key from a copy, or {}",
+            "{wrong}; restore the key from a backup, or {}",
             audit::key::WHAT_TO_DO
         ));
         return Ok((Audit::new(journal), None));
@@ -290,8 +290,8 @@ fn with_chaos(driver: Endpoint, chances: Option<Chances>, index: u64) -> Endpoin
     }
 }
 
-/// Returns the name under which this daemon claims devices. It is unique per state directory and
-/// host. All leaders of a cluster share it, so a new leader inherits the claims.
+/// Returns a name, unique for each state directory and host, under which this daemon claims
+/// devices. All daemons of a cluster use the same name, so a new leader inherits the claims.
 fn claimant(config: &Config, seat: Option<&LeaderSeat>) -> String {
     if let (Some(etcd), Some(_)) = (&config.file.etcd, seat) {
         return format!("lightloomd@etcd:{}", etcd.prefix).replace(' ', "_");

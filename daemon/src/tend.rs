@@ -170,7 +170,7 @@ pub async fn tend(
         let mut said = Vec::new();
         tokio::select! {
             biased;
-            // Poll the connection first, so that a command that arrives when the connection is
+            // Poll the connection first, so that a command that arrives while the connection is
             // established is executed.
             () = task.turn(&mut said) => {}
             command = commands.recv() => match command {
@@ -219,7 +219,7 @@ mod tests {
     }
 
     /// A module query to a busy device waits for the current operation. The controller is notified
-    /// when the query starts and ends, so operations requested meanwhile do not count as late.
+    /// of its start and end, so operations requested in between are not treated as late.
     #[tokio::test]
     async fn query_waits_for_the_operation_in_progress() {
         let (commands, receiver) = tokio::sync::mpsc::unbounded_channel();

@@ -1,6 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-//! OpenTelemetry traces of changes: the request, the journal records, and each device operation
-//! with its time.
+//! OpenTelemetry traces of changes: the request, the journal records and all device operations.
 //!
 //! ```text
 //!   apply ─┬─ journal ─┬─ arm n0/b0 ─┬─ switch n0/b0 ─┬─ observe n0/b0 ─┬─ journal
@@ -37,7 +36,6 @@ pub struct TraceParent {
 }
 
 impl TraceParent {
-    /// Parses the header. `None` if it is invalid.
     #[must_use]
     pub fn parse(header: &str) -> Option<Self> {
         let mut parts = header.trim().split('-');
@@ -91,7 +89,7 @@ pub struct Traces {
 }
 
 impl Traces {
-    /// Does nothing without a collector.
+    /// Does nothing if no collector is configured.
     pub fn start(
         file: Option<&TracesFile>,
         instance: &str,
@@ -165,7 +163,7 @@ impl Traces {
         span.error = match outcome {
             Outcome::Done(_) => None,
             Outcome::Refused(why) => Some(format!("refused: {why}")),
-            // Light may be missing only because the far end is still moving.
+            // Light may be missing only because the far end is still switching.
             Outcome::Failed(why) => {
                 span.attributes.push(("lightloom.said", why.clone()));
                 None
@@ -175,7 +173,7 @@ impl Traces {
         self.send(span);
     }
 
-    /// Ends the span of a change, without waiting for outstanding device operations.
+    /// Ends the span of a change without waiting for unfinished device operations.
     pub fn ended(&mut self, txn: Txn, result: TxnResult, word: &str, trouble: Option<&str>) {
         let Some((_, mut span)) = self.open.take_if(|(open, _)| *open == txn) else { return };
         self.operations.clear();

@@ -112,7 +112,7 @@ pub fn of_fabric(known: &Knowledge<'_>) -> Status {
             plan_sha256: ledger.applied_sha256.clone(),
             circuits: plan.circuits.len(),
             explained: known.control.is_explained(plan),
-            next: attention::again(known).map(|again| format!("get the rest: {again}")),
+            next: attention::again(known).map(|again| format!("apply the rest: {again}")),
         }),
         transaction: ledger.open.as_ref().map(|open| open_transaction(known, open)),
         pending: pending(known),
@@ -216,8 +216,7 @@ fn undone_by(open: &Open) -> Option<Txn> {
     }
 }
 
-/// Returns the pending confirmation. `None` once the rollback has started, because the daemon would
-/// then refuse a confirmation.
+/// Returns `None` once the rollback has started, because a confirmation would then be refused.
 fn pending(known: &Knowledge<'_>) -> Option<PendingConfirm> {
     let ledger = known.control.controller().ledger();
     let pending = ledger.pending.as_ref().filter(|pending| {
@@ -284,8 +283,8 @@ pub fn unseen(known: &Knowledge<'_>) -> Vec<String> {
     unseen.map(|(name, _)| name.to_string()).collect()
 }
 
-/// Returns whether every device has been read, or will not be readable soon. After a failover,
-/// devices held by the previous leader are about to become free.
+/// Returns whether every device has been read or will stay unreadable for a while. After a
+/// failover, devices held by the previous leader will soon be available.
 #[must_use]
 pub fn is_settled(runtime: &Runtime) -> bool {
     let is_silent = |name: &String| {
@@ -368,8 +367,8 @@ fn lost(runtime: &Runtime) -> Vec<LostState> {
     let is_gone = runtime.journal_gone && runtime.control.plan().is_none();
     let gone = is_gone.then(|| LostState {
         what: runtime.place.to_string(),
-        why: "it was missing at the start, although the audit log records changes: it held plans, fault reports and \
-              leases"
+        why: "it was missing at startup although the audit log records changes; plans, fault \
+            reports and leases are lost"
             .into(),
         next: "apply the plan's file again: lightloom ctl apply PLAN --mode update".into(),
     });
@@ -423,14 +422,14 @@ pub fn lost_plans(ledger: &Ledger) -> Vec<LostState> {
     if lost(now) {
         all.push(LostState {
             what: format!("plan {}", short(now)),
-            why: "it is on the devices, and no fault can be bypassed without it".into(),
+            why: "the devices are set to it, and faults cannot be bypassed without it".into(),
             next: "apply its file again: lightloom ctl apply PLAN".into(),
         });
     }
     if applied != now && lost(applied) {
         all.push(LostState {
             what: format!("plan {}", short(applied)),
-            why: "it was applied last, but bypasses have replaced it since".into(),
+            why: "it was applied last, but has been replaced by bypasses since".into(),
             next: "apply its file again: lightloom ctl apply PLAN".into(),
         });
     }

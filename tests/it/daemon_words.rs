@@ -141,7 +141,7 @@ fn commands_suggested_next_to_a_failed_device_are_accepted() {
         house.modules.fault(&format!("{drifts} reboot"));
         let shown = house.shows("status", "RESTARTED, 1 device").await;
         let put_back =
-            "  restore the positions of plan and journal: lightloom ctl apply --restore\n";
+            "  restore the positions in plan and journal: lightloom ctl apply --restore\n";
         has(&shown, &[&format!("; no device has moved since: {drifts}\n{put_back}")]);
         assert!(!shown.contains("PROBABLY AT FAULT"), "{shown}");
         let (code, shown) = house.ctl(&apply).await;
@@ -201,8 +201,8 @@ fn refusal_explains_that_a_silent_module_is_not_treated_as_failed() {
         house.shows("status", "UNSEEN, 1 device").await;
         let (code, shown) = house.ctl(&format!("adopt {silent}")).await;
         let times =
-            "silence is not a fault: it is bypassed when neighbours miss its light, and not before";
-        has(&shown, &[&format!("{silent}: silent for "), times]);
+            "not treated as a fault: it is bypassed only if neighbours report its light missing";
+        has(&shown, &[&format!("{silent}: unresponsive for "), times]);
         has(&shown, &[&format!("or bypass it: lightloom ctl fault {silent}\n")]);
         assert_eq!(code, 1);
     });
@@ -269,7 +269,7 @@ fn module_page_shows_identity_and_power_on_path() {
         house.modules.fault(&format!("{module} dead"));
         let (code, shown) = house.ctl(&format!("module {module}")).await;
         assert!(code == 1 && shown.contains("unreachable ("), "{shown}");
-        has(&shown, &[&format!("{module}: silent for ")]);
+        has(&shown, &[&format!("{module}: unresponsive for ")]);
         let (code, shown) = house.ctl("module ocs9").await;
         assert!(code == 1 && shown.contains("ocs9: no such device is configured here"), "{shown}");
     });

@@ -136,7 +136,7 @@ fn password_requires_tls_and_a_private_file() {
     for (more, says) in [
         (format!("plaintext: true, user: a, password_file: {closed}"), "plain text"),
         (format!("{tls}, user: a"), "both `user` and `password_file`"),
-        (format!("{tls}, user: a, password_file: {open}"), "can be read by everybody"),
+        (format!("{tls}, user: a, password_file: {open}"), "is readable by all users"),
     ] {
         let why = driver("h:1", &more).err().expect("it is refused");
         assert!(why.contains(says), "{says}: {why}");

@@ -173,7 +173,7 @@ fn connection_requires_tls_or_explicit_plaintext() {
         let (_, (driver, _)) = config.drivers.iter().next().unwrap();
         driver.protocol().check().map_err(|(_, error)| error.to_string())
     };
-    assert!(file("").unwrap_err().contains("anybody between could move light"));
+    assert!(file("").unwrap_err().contains("anyone on the network could switch circuits"));
     assert!(file(", plaintext: true").is_ok());
     assert!(file(", tls: {ca: /nowhere.pem}").unwrap_err().contains("cannot read /nowhere.pem"));
     assert!(file(", plaintext: true, tls: {ca: x}").unwrap_err().contains("either"));

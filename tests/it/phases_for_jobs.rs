@@ -183,7 +183,7 @@ fn failing_or_slow_before_hook_stops_the_change() {
     assert_eq!(heard["change"]["devices"], json!(["ocs0", "ocs1", "ocs2"]), "{heard}");
     rig.with("hooks: {before: {command: [sleep, '60'], within: 200ms}}\n");
     let said = rig.refused(&rig.plan(), &["--phase", "experts"]);
-    assert!(said.contains("`sleep 60` did not end within 200 ms and was killed"), "{said}");
+    assert!(said.contains("`sleep 60` did not finish within 200 ms and was killed"), "{said}");
     assert_eq!(rig.lit(), dark, "no light moved");
     rig.with("hooks: {before: {command: ['true']}}\n");
     rig.ctl(&["apply", "PLAN", "--phase", "experts"]);

@@ -213,8 +213,8 @@ fn rejects_daemon_file_that_contradicts_its_fat_tree() {
     for line in [
         "error[LL0606]: ocs3 is not in the fabric",
         "error[LL0606]: n0/b0 is not in the fabric",
-        "error[LL0606]: ocs0 is an optical switch, and its driver is not",
-        "error[LL0606]: a reconfigurable fat-tree has no rings, so no fault is ever bypassed",
+        "error[LL0606]: ocs0 is an optical switch, but has a driver for other devices",
+        "error[LL0606]: a reconfigurable fat-tree has no rings, so faults cannot be bypassed",
         "the fabric `small` is a reconfigurable fat-tree with the switches ocs0 to ocs2",
     ] {
         assert!(error.contains(line), "{line} is not in:\n{error}");

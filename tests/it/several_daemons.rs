@@ -21,7 +21,7 @@ fn another_daemon_leads_after_a_crash_and_on_request() {
     assert!(hall.apply(9), "{}", hall.logs());
     let (first, _) = hall.leader(None);
     let other = ["a", "b", "c"].into_iter().find(|name| *name != first).unwrap();
-    let says = format!("standing by: {first} leads; ask there");
+    let says = format!("standing by: {first} leads; send requests there");
     hall.until("named", |hall| {
         let (code, body) = hall.ask(other, STATUS).unwrap();
         code == 421 && body.to_string().contains(&says)
@@ -81,7 +81,7 @@ fn etcd_outage_keeps_light_and_reads_but_moves_nothing() {
     };
     hall.until("said", |hall| failure(hall).is_some());
     let why = failure(&hall).unwrap();
-    assert!(why.contains("etcd does not renew the lease of this daemon"), "{why}");
+    assert!(why.contains("etcd is not renewing the lease of this daemon"), "{why}");
     assert!(!hall.apply(10));
     assert_eq!(hall.light(), 9);
     kill_process(Pid::from_child(&hall.etcd), Signal::CONT).unwrap();
@@ -306,10 +306,14 @@ fn status_shows_leader_and_standbys_and_names_are_unique() {
     edit(&hall, other_devices, "name: ocs1,", "name: ocs7,");
     hall.start(same_name);
     hall.start(other_devices);
-    hall.until("refused", |hall| says(hall, other_devices, "give all daemons the same devices"));
+    hall.until("refused", |hall| {
+        says(hall, other_devices, "configure the same devices on all daemons")
+    });
     hall.until("refused", |hall| {
         let said = hall.ask(same_name, STATUS).map(|(_, body)| body.to_string());
-        said.is_some_and(|said| said.contains(&format!("another daemon has the name `{leads}`")))
+        said.is_some_and(|said| {
+            said.contains(&format!("the name `{leads}` is in use by another daemon"))
+        })
     });
     hall.until("alone", |hall| standbys(hall) == serde_json::json!([]));
     let shown = hall.ctl(&["status"]).stdout;
@@ -368,7 +372,7 @@ fn ctl_finds_the_leader_over_the_network() {
     let (_, shown) = ctl(&["status"]);
     assert!(shown.contains(&format!("{first} leads in epoch ")), "{shown}");
     let (is_good, shown) = ctl(&["resume"]);
-    assert!(!is_good && shown.contains("this needs the role apply"), "{shown}");
+    assert!(!is_good && shown.contains("this operation requires the role apply"), "{shown}");
     hall.signal(first, Signal::TERM);
     let (next, _) = hall.leader(Some(first));
     let (_, shown) = ctl(&["status"]);

@@ -27,7 +27,7 @@ impl Described for ApplyBody {
         Field::may("phase", Wanted::Text),
         Field::may("target", Wanted::Target),
         Field::may("mode", Wanted::Word(&["safe", "update", "overwrite"])),
-        Field::may("expected_version", Wanted::Whole("the version that the client read")),
+        Field::may("expected_version", Wanted::Whole("the version that the client has read")),
         CONFIRM_WITHIN,
         Field::may("on_failure", Wanted::Word(&["rollback", "hold"])),
         Field::may("confirmation", Wanted::Text),
@@ -51,7 +51,13 @@ impl Described for PhaseBody {
         Field::must("phase", Wanted::Text),
         Field::may("in_ms", Wanted::Whole("milliseconds until the phase needs its circuits")),
         Field::must("for_ms", Wanted::Whole("minimum duration of the phase in milliseconds")),
-        Field::must("lease_ms", Wanted::Whole("milliseconds for which no other job gets a phase")),
+        Field::must(
+            "lease_ms",
+            Wanted::Whole(
+                "milliseconds during which no other job can request \
+            a phase",
+            ),
+        ),
         Field::may("job", Wanted::Text),
         Field::may("revision", Wanted::Text),
     ];
@@ -101,8 +107,8 @@ impl Described for FaultBody {
 pub struct Wait {
     #[serde(default)]
     pub(super) wait_ms: u64,
-    /// The `changes` value of the client's last status. If the state has changed since, the answer
-    /// is immediate.
+    /// The `changes` value of the client's last status. If the state has changed since, the
+    /// response is immediate.
     pub(super) since: Option<u64>,
 }
 

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-//! Streaming deserialization of a plan in a request body. It parses long lists into their own types
-//! as they arrive, in any key order, and buffers the rest up to a bound.
+//! Streaming deserialization of a plan in a request body. Long lists are parsed directly into their
+//! types, in any key order; everything else is buffered up to a limit.
 
 use std::cell::Cell;
 use std::fmt;
@@ -10,7 +10,7 @@ use serde::de::{DeserializeSeed, Deserializer, Error, MapAccess, SeqAccess, Visi
 use serde::{Deserialize, Serialize, Serializer};
 use serde_json::{Map, Number, Value};
 
-/// A parsed plan, or why a document without any plan list is not a plan.
+/// A parsed plan, or the reason why the document is not a plan.
 #[derive(Clone, Debug)]
 pub struct PlanDocument(pub Result<Box<Plan>, String>);
 
@@ -20,7 +20,7 @@ impl Serialize for PlanDocument {
     }
 }
 
-/// Maximum number of buffered JSON values at any depth; enough for 100,000 circuits in phases.
+/// Maximum number of buffered JSON values at any depth; enough for phases with 100,000 circuits.
 const VALUES_MAX: usize = 500_000;
 
 #[derive(Default)]
@@ -43,7 +43,7 @@ impl<'de> Visitor<'de> for OfDocument {
     type Value = PlanDocument;
 
     fn expecting(&self, formatter: &mut fmt::Formatter<'_>) -> fmt::Result {
-        formatter.write_str("a plan: the whole document that `lightloom plan` writes")
+        formatter.write_str("a plan: the complete output of `lightloom plan`")
     }
 
     fn visit_map<A: MapAccess<'de>>(self, mut map: A) -> Result<PlanDocument, A::Error> {
@@ -66,13 +66,14 @@ impl<'de> Visitor<'de> for OfDocument {
 }
 
 fn part<'de, A: MapAccess<'de>, T: Deserialize<'de>>(map: &mut A) -> Result<T, A::Error> {
-    map.next_value().map_err(|error| A::Error::custom(format!("no plan: {error}")))
+    map.next_value().map_err(|error| A::Error::custom(format!("not a plan: {error}")))
 }
 
 impl Long {
     fn with(self, mut short: Map<String, Value>) -> Result<PlanDocument, String> {
         if short.contains_key("hbd") || short.contains_key("dcn") {
-            let why = "this is a fabric file, not a plan: make one with `lightloom plan FABRIC -o plan.json`";
+            let why = "this is a fabric file, not a plan; help: create a plan with `lightloom \
+                plan FABRIC -o plan.json`";
             return Ok(PlanDocument(Err(why.into())));
         }
         let named = [
@@ -86,7 +87,7 @@ impl Long {
             short.insert(key.into(), Value::Array(Vec::new()));
         }
         let plan = serde_json::from_value::<Plan>(Value::Object(short));
-        let plan = match plan.map_err(|error| format!("no plan: {error}")) {
+        let plan = match plan.map_err(|error| format!("not a plan: {error}")) {
             Ok(plan) => plan,
             Err(why) if has_parts => return Err(why),
             Err(why) => return Ok(PlanDocument(Err(why))),
@@ -107,7 +108,7 @@ struct Counted<'a>(&'a Cell<usize>);
 impl Counted<'_> {
     fn one<E: Error>(self, value: Value) -> Result<Value, E> {
         let left = self.0.get().checked_sub(1);
-        let too_many = || format!("a plan with phases has at most {VALUES_MAX} values");
+        let too_many = || format!("a plan with phases may contain at most {VALUES_MAX} values");
         self.0.set(left.ok_or_else(|| E::custom(too_many()))?);
         Ok(value)
     }
@@ -197,11 +198,11 @@ mod tests {
             serde_json::from_value::<PlanDocument>(document).unwrap_err().to_string()
         };
         let missing = why(&|plan| drop(plan.as_object_mut().unwrap().remove("metrics")));
-        assert!(missing.contains("no plan: missing field `metrics`"), "{missing}");
+        assert!(missing.contains("not a plan: missing field `metrics`"), "{missing}");
         let wrong = why(&|plan| plan["transceivers"][3]["path"] = "up".into());
-        assert!(wrong.starts_with("no plan: ") && wrong.contains("up"), "{wrong}");
+        assert!(wrong.starts_with("not a plan:") && wrong.contains("up"), "{wrong}");
         let unknown = why(&|plan| plan["colour"] = "red".into());
-        assert!(unknown.contains("no plan: unknown field `colour`"), "{unknown}");
+        assert!(unknown.contains("not a plan: unknown field `colour`"), "{unknown}");
     }
 
     #[test]

@@ -1,6 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-//! Admission checks on a request head before the daemon reads the body: the client's role, the body
-//! length, the request rate, and the number of bodies in progress.
+//! Admission checks on a request head before the daemon reads the body.
 //!
 //! ```text
 //!   head ──▶ role? ──▶ length? ──▶ rate? ──▶ room? ──▶ body ──▶ handler
@@ -37,16 +36,14 @@ const BODY_WITHIN: Duration = Duration::from_secs(5);
 const SMALL_BYTES_MAX: u64 = 64 << 10;
 const BODIES_MAX: usize = 16;
 const BODIES_OF_ONE_MAX: usize = 4;
-/// A client whose plan arrived too slowly may not send another one for this long.
+/// How long a client may not send another plan after a plan that arrived too slowly.
 const NO_PLAN_FOR: Duration = Duration::from_secs(30);
 const RETRY_AFTER: u64 = 1;
-/// The daemon reads all reachable devices within this time after its start.
+/// All reachable devices are read within this time after the daemon starts.
 const READ_WITHIN: Duration = Duration::from_secs(3);
-/// A status request waits this long for them.
 const SHOWN_WITHIN: Duration = Duration::from_millis(500);
-/// Limit on the requests of one client that start no transaction.
+/// Applies to requests that start no transaction.
 const REQUESTS_OF_EACH: Allowance = Allowance { burst: 120, per_second: 2 };
-/// Limit on such requests from all clients together.
 const REQUESTS_OF_ALL: Allowance = Allowance { burst: 300, per_second: 4 };
 
 #[derive(Clone, Copy, Debug)]
@@ -147,7 +144,7 @@ impl Gate {
             return Err(too_long(most));
         }
         if rule.changes && !self.clients().rates.take(&client.name, self.shared.clock.now().mono) {
-            let reason = format!("{} sends too many requests: wait a second", client.name);
+            let reason = format!("too many requests from {}; help: wait one second", client.name);
             return Err(Problem::Busy { reason, retry_after: RETRY_AFTER });
         }
         Ok(())
@@ -159,16 +156,17 @@ impl Gate {
         clients.no_plan_until.retain(|_, until| *until > Instant::now());
         if let Some(until) = clients.no_plan_until.get(&client.name).filter(|_| plan) {
             let left = until.saturating_duration_since(Instant::now()).as_secs() + 1;
-            let reason = format!("the last plan of {} did not arrive in time", client.name);
+            let reason = format!("the previous plan from {} did not arrive in time", client.name);
             return Err(busy(reason, left));
         }
         if clients.bodies.get(&client.name).is_some_and(|count| *count >= BODIES_OF_ONE_MAX) {
-            let reason = format!("{BODIES_OF_ONE_MAX} bodies of {} are being read", client.name);
+            let reason =
+                format!("already reading {BODIES_OF_ONE_MAX} request bodies from {}", client.name);
             return Err(busy(reason, RETRY_AFTER));
         }
         let (from, what) = match plan {
-            true => (&self.plan, "another plan is being read: one at a time"),
-            false => (&self.bodies, "many bodies are being read"),
+            true => (&self.plan, "another plan is being uploaded; the daemon reads one at a time"),
+            false => (&self.bodies, "too many request bodies are being read"),
         };
         let permit = Arc::clone(from).try_acquire_owned();
         let permit = permit.map_err(|_| busy(what.into(), RETRY_AFTER))?;
@@ -176,7 +174,8 @@ impl Gate {
         Ok(Room { gate: self.clone(), client: client.name.clone(), _permit: permit })
     }
 
-    /// Reads the body of an admitted request. A long plan is left to be parsed as it arrives.
+    /// Reads the body of an admitted request, except for a long plan, which is parsed as it
+    /// arrives.
     async fn admit(
         &self,
         client: &Client,
@@ -200,7 +199,7 @@ impl Gate {
         Ok((Request::from_parts(head, Body::from(body)), room))
     }
 
-    /// Delays requests after the start or a failover.
+    /// Delays requests until all devices have been read after a start or a failover.
     async fn until_read(&self, within: Duration) {
         let until = self.began + within;
         let mut changes = self.shared.changes.clone();
@@ -221,12 +220,12 @@ impl Gate {
 }
 
 fn too_long(most: usize) -> Problem {
-    let reason = format!("a body is at most {} MB here", most >> 20);
+    let reason = format!("the request body is limited to {} MB", most >> 20);
     Problem::Body(StatusCode::PAYLOAD_TOO_LARGE, vec![reason])
 }
 
 pub(super) fn too_slow() -> Problem {
-    let reason = "the body did not arrive in time: send it again without pauses";
+    let reason = "the request body did not arrive in time; help: send it again without pauses";
     Problem::Body(StatusCode::REQUEST_TIMEOUT, vec![reason.into()])
 }
 

@@ -18,7 +18,7 @@ use crate::view;
 use lightloom_control::policy::phases::Wish;
 use lightloom_control::state::Micros;
 
-/// Returns the phases of the plan in force: the lit one, the lease, and pending requests.
+/// Returns the phases of the plan in force, the current phase, the lease and the pending requests.
 #[utoipa::path(get, path = "/v1/phases", responses((status = 200, body = Phases)))]
 pub(super) async fn phases(
     State(shared): State<Shared>,
@@ -28,7 +28,7 @@ pub(super) async fn phases(
     shared.look_stored(view::phases::phases).await.map(Json)
 }
 
-/// Returns the state of a phase request, waiting until it is acknowledged, kept or missed.
+/// Returns the state of a phase request, optionally after waiting for its outcome.
 #[utoipa::path(get, path = "/v1/phase/{request_id}",
     params(("request_id" = String, Path), ("wait_ms" = Option<u64>, Query)),
     responses((status = 200, body = PhaseStatus), (status = 404)))]
@@ -57,14 +57,14 @@ pub(super) async fn phase_status(
                 }
             }
             (None, _) => {
-                let reason = "no phase was requested under this id since the daemon started";
+                let reason = "no phase has been requested with this id since the daemon started";
                 return Err(Problem::NotFound(reason.into()));
             }
         }
     }
 }
 
-/// Requests a phase of the plan in force under a lease, with its start and shortest duration.
+/// Requests a phase of the plan in force under a lease, with its start time and minimum duration.
 #[utoipa::path(post, path = "/v1/phase", request_body = PhaseBody,
     responses((status = 202), (status = 409), (status = 422)))]
 pub(super) async fn phase(
@@ -85,7 +85,7 @@ pub(super) async fn phase(
     shared.change(&client, "phase", asked, Role::Phase, call).await
 }
 
-/// Releases a lease. Requests waiting under it are dropped; lit circuits stay lit.
+/// Releases a lease and drops its pending requests. Lit circuits stay lit.
 #[utoipa::path(post, path = "/v1/phase/release", request_body = ReleaseBody,
     responses((status = 200), (status = 409)))]
 pub(super) async fn release(

@@ -10,7 +10,7 @@ use crate::config::Role;
 use crate::runtime::Runtime;
 use crate::serve::Client;
 
-/// Returns the plan in force as a whole document: the one named by the status's `plan_sha256`.
+/// Returns the complete plan in force, which has the digest `plan_sha256` in the status.
 #[utoipa::path(get, path = "/v1/plan", responses((status = 200, body = Object), (status = 404)))]
 pub(super) async fn plan_in_force(
     State(shared): State<Shared>,
@@ -20,7 +20,6 @@ pub(super) async fn plan_in_force(
     let found = shared.look(|runtime: &Runtime| runtime.control.plan_in_force()).await?;
     let none = || Problem::NotFound("no plan is in force".into());
     let plan = found.ok_or_else(none)?;
-    // Serializing a large plan takes time, so keep it off the task that moves light.
     let write = move || to_raw_value(&*plan).map_err(|_| Problem::Gone).map(Json);
     tokio::task::spawn_blocking(write).await.map_err(|_| Problem::Gone)?
 }

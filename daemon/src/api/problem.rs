@@ -10,11 +10,11 @@ use crate::view;
 use lightloom_control::controller::Answer;
 use lightloom_control::state::Txn;
 
-/// Response extension: the answer started a transaction, which is exempt from the rate limit.
+/// Marks a response that started a transaction, which is exempt from the rate limit.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct Moved(pub(super) Txn);
 
-/// Response extension: the request is paced like a phase, so it is exempt from the rate limit.
+/// Marks a request that is paced like a phase, so it is exempt from the rate limit.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct Paced;
 
@@ -29,11 +29,10 @@ pub(super) enum Problem {
         retry_after: u64,
     },
     Gone,
-    /// Whether the journal holds the change is unknown.
     NotStored(NotStored),
-    /// The audit log refuses entries, so no change was started.
+    /// No change was started, because the audit log cannot be written.
     Audit(String),
-    /// The change was made, but the audit log then refused the entry.
+    /// The change was made, but its entry in the audit log could not be written.
     NotAudited {
         answer: String,
         why: String,
@@ -46,7 +45,7 @@ impl IntoResponse for Problem {
         let (code, reasons) = match self {
             Self::Forbidden(role) => (
                 StatusCode::FORBIDDEN,
-                vec![format!("this needs the role {role:?}").to_lowercase()],
+                vec![format!("this operation requires the role {role:?}").to_lowercase()],
             ),
             Self::Body(code, reasons) => (code, reasons),
             Self::Refused(reasons) => (StatusCode::UNPROCESSABLE_ENTITY, reasons),
@@ -64,8 +63,8 @@ impl IntoResponse for Problem {
             Self::NotAudited { answer, why } => (
                 StatusCode::SERVICE_UNAVAILABLE,
                 vec![format!(
-                    "the request was executed and answered with {answer}, but is not in the audit \
-                     log: {why}"
+                    "the request was executed with the response {answer}, but could not be \
+                        written to the audit log: {why}"
                 )],
             ),
         };

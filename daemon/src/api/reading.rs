@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-//! Reads request bodies. For a malformed body, names each wrong field and gives an example.
+//! Reads request bodies. Errors list every wrong field and show an example.
 
 use std::future::poll_fn;
 use std::io::{self, BufReader, Read};
@@ -54,13 +54,14 @@ impl Wanted {
                 let words: Vec<String> = words.iter().map(|word| format!("\"{word}\"")).collect();
                 format!("one of {}", words.join(", "))
             }
-            Self::Text => "a text in quotes".into(),
-            Self::Texts(example) => format!("a list of texts, such as {example}"),
-            Self::Whole(of) => format!("a whole number: {of}"),
+            Self::Text => "a string".into(),
+            Self::Texts(example) => format!("a list of strings, such as {example}"),
+            Self::Whole(of) => format!("an integer: {of}"),
             Self::Flag => "true or false".into(),
-            Self::Plan => "a plan: the whole document that `lightloom plan` writes".into(),
+            Self::Plan => "a plan: the complete output of `lightloom plan`".into(),
             Self::Target => {
-                "the position of each port or group, by device, such as {\"ocs0\": {\"1\": 25}}; 0 is dark"
+                "the position of each port or group, by device, such as {\"ocs0\": {\"1\": 25}}; \
+                    0 is dark"
                     .into()
             }
         }
@@ -105,7 +106,8 @@ impl<T: Described + Send + 'static, S: Send + Sync> FromRequest<S> for Body<T> {
     async fn from_request(request: Request, state: &S) -> Result<Self, Problem> {
         let kind = request.headers().get(header::CONTENT_TYPE).and_then(|kind| kind.to_str().ok());
         if !kind.is_some_and(|kind| kind.starts_with("application/json")) {
-            let reason = "a body is JSON: say so with the header `content-type: application/json`";
+            let reason = "the request body must be JSON; help: set the header `content-type: \
+                application/json`";
             return Err(Problem::Body(StatusCode::UNSUPPORTED_MEDIA_TYPE, vec![reason.into()]));
         }
         if request.extensions().get::<AsItComes>().is_some() {
@@ -118,7 +120,7 @@ impl<T: Described + Send + 'static, S: Send + Sync> FromRequest<S> for Body<T> {
     }
 }
 
-/// Total idle time allowed during the upload of a plan. Received bytes extend it.
+/// Total idle time allowed while a plan is uploaded. Received data extends it.
 const SILENT_MAX: Duration = Duration::from_secs(5);
 const BYTES_PER_SECOND_MIN: usize = 256 << 10;
 const PIECES_MAX: usize = 4;
@@ -144,7 +146,7 @@ impl Read for Pieces {
     }
 }
 
-/// Parses a body while it arrives, on a blocking thread, so the whole body is never in memory.
+/// Parses a body on a blocking thread as it arrives, so it is never completely in memory.
 async fn read_as_it_comes<T: Described + Send + 'static>(body: RawBody) -> Result<T, Problem> {
     let (sender, pieces) = channel(PIECES_MAX);
     let parsing = tokio::task::spawn_blocking(move || {
@@ -169,34 +171,35 @@ async fn read_as_it_comes<T: Described + Send + 'static>(body: RawBody) -> Resul
         let ended = piece.is_none();
         length += piece.as_ref().map_or(0, Bytes::len);
         if length > PLAN_BYTES_MAX {
-            let reason = format!("a plan has at most {} MB", PLAN_BYTES_MAX >> 20);
+            let reason = format!("a plan is limited to {} MB", PLAN_BYTES_MAX >> 20);
             return Err(Problem::Body(StatusCode::PAYLOAD_TOO_LARGE, vec![reason]));
         }
-        // A closed channel means that the parser has found an error.
+        // The receiver is closed when the parser has found an error.
         if sender.send(piece).await.is_err() || ended {
             break;
         }
     }
     let parsed = parsing.await.map_err(|_| Problem::Gone)?;
     let body = parsed.map_err(|error| {
-        let reasons = vec![error.to_string(), format!("a whole one: {}", T::EXAMPLE)];
+        let reasons =
+            vec![error.to_string(), format!("example of a complete body: {}", T::EXAMPLE)];
         Problem::Body(StatusCode::UNPROCESSABLE_ENTITY, reasons)
     })?;
     match body.may_be_long() {
         true => Ok(body),
         false => {
-            let reason = "only a body with a `plan` may be longer than 1 MB";
+            let reason = "only a body with a `plan` may exceed 1 MB";
             Err(Problem::Body(StatusCode::PAYLOAD_TOO_LARGE, vec![reason.into()]))
         }
     }
 }
 
 fn read<T: Described>(bytes: &[u8]) -> Result<T, (StatusCode, Vec<String>)> {
-    // Only a malformed body is parsed into a generic tree, to report all its mistakes.
+    // Parse only malformed bodies into a generic tree, to report all mistakes.
     if let Ok(body) = serde_json::from_slice(bytes) {
         return Ok(body);
     }
-    let example = || format!("a whole one: {}", T::EXAMPLE);
+    let example = || format!("example of a complete body: {}", T::EXAMPLE);
     let value: Value = serde_json::from_slice(bytes).map_err(|error| {
         (StatusCode::BAD_REQUEST, vec![format!("the body is not JSON: {error}"), example()])
     })?;
@@ -213,7 +216,7 @@ fn read<T: Described>(bytes: &[u8]) -> Result<T, (StatusCode, Vec<String>)> {
 
 fn wrong(fields: &[Field], value: &Value) -> Vec<String> {
     let Some(object) = value.as_object() else {
-        return vec![format!("the body is {}; an object is expected", kind(value))];
+        return vec![format!("the body is {}; expected an object", kind(value))];
     };
     let names = || fields.iter().map(|field| format!("`{}`", field.name)).collect::<Vec<_>>();
     let mut reasons = Vec::new();
@@ -222,15 +225,15 @@ fn wrong(fields: &[Field], value: &Value) -> Vec<String> {
         match object.get(name) {
             None if field.need == Need::May => {}
             Some(Value::Null) if field.need == Need::May => {}
-            None => reasons.push(format!("`{name}` is missing; wanted: {wanted}")),
+            None => reasons.push(format!("`{name}` is missing; expected {wanted}")),
             Some(value) if field.wanted.is(value) => {}
-            Some(value) => reasons.push(format!("`{name}` is {}; wanted: {wanted}", kind(value))),
+            Some(value) => reasons.push(format!("`{name}` is {}; expected {wanted}", kind(value))),
         }
     }
     let known = |name: &String| fields.iter().any(|field| field.name == name);
     let unknown = object.keys().filter(|name| !known(name));
     reasons.extend(
-        unknown.map(|name| format!("`{name}` is not a field here: {}", names().join(", "))),
+        unknown.map(|name| format!("unknown field `{name}`; known fields: {}", names().join(", "))),
     );
     reasons
 }
@@ -264,31 +267,29 @@ mod tests {
     fn invalid_body_error_shows_field_type_and_example() {
         assert_eq!(
             said::<TxnBody>(r#"{"txn": "7"}"#),
-            "`request_id` is missing; wanted: a text in quotes\n\
-             `txn` is \"7\"; wanted: a whole number: the transaction\n\
-             a whole one: {\"request_id\": \"mine-1\", \"txn\": 7}"
+            "`request_id` is missing; expected a string\n`txn` is \"7\"; expected an integer: the \
+                transaction\nexample of a complete body: {\"request_id\": \"mine-1\", \"txn\": 7}"
         );
         assert_eq!(
             said::<FaultBody>(r#"{"request_id": "a", "broken": "n17", "fixed": ["n3"]}"#),
-            "`broken` is \"n17\"; wanted: a list of texts, such as [\"n17\", \"n9/b0\", \"n3/b0.2\"]\n\
-             `fixed` is not a field here: `request_id`, `broken`, `repaired`\n\
-             a whole one: {\"request_id\": \"mine-1\", \"broken\": [\"n17\"]}"
+            "`broken` is \"n17\"; expected a list of strings, such as [\"n17\", \"n9/b0\", \
+                \"n3/b0.2\"]\nunknown field `fixed`; known fields: `request_id`, `broken`, \
+                `repaired`\nexample of a complete body: {\"request_id\": \"mine-1\", \"broken\": \
+                [\"n17\"]}"
         );
         let apply = said::<ApplyBody>(r#"{"target": {"ocs0": {"one": 25}}, "mode": "force"}"#);
         assert!(
-            apply.starts_with("`target` is an object; wanted: the position of each"),
+            apply.starts_with("`target` is an object; expected the position of each"),
             "{apply}"
         );
-        let mode = "`mode` is \"force\"; wanted: one of \"safe\", \"update\", \"overwrite\"";
+        let mode = "`mode` is \"force\"; expected one of \"safe\", \"update\", \"overwrite\"";
         assert!(apply.contains(mode), "{apply}");
         let syntax = said::<DevicesBody>("{\"devices\": [n17]}");
         assert!(
             syntax.starts_with("the body is not JSON: expected ident at line 1 column"),
             "{syntax}"
         );
-        assert!(
-            said::<RollbackBody>("[1]").starts_with("the body is a list; an object is expected")
-        );
+        assert!(said::<RollbackBody>("[1]").starts_with("the body is a list; expected an object"));
     }
 
     #[test]

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-//! Additions to the OpenAPI document that all operations share.
+//! Parts of the OpenAPI document that are common to all operations.
 
 use serde_json::json;
 use utoipa::Modify;
@@ -21,8 +21,8 @@ impl Modify for InCommon {
         let mut server = Server::new("/");
         server.description = Some("The daemon that served this document".into());
         document.servers = Some(vec![server]);
-        // The operating system identifies clients on the local socket, certificates identify those
-        // on the network.
+        // Clients on the local socket are identified by the operating system, clients on the
+        // network by their certificates.
         document.security = Some(vec![
             SecurityRequirement::default(),
             SecurityRequirement::new(CERTIFICATE, Vec::<String>::new()),
@@ -44,8 +44,8 @@ impl Modify for InCommon {
     }
 }
 
-/// Types have defaults for compatibility with other versions, but this daemon always sends every
-/// field. Bodies declare their required fields themselves.
+/// Types have defaults for compatibility with other versions, but this daemon always sends all
+/// fields. Request bodies declare their own required fields.
 fn require_what_is_always_sent(schema: &mut RefOr<Schema>) {
     let RefOr::T(Schema::Object(schema)) = schema else { return };
     if schema.additional_properties.is_none() {
@@ -105,11 +105,11 @@ fn meaning(code: &str) -> &'static str {
         "400" => "The body is not JSON, or is incomplete",
         "403" => "The client lacks the role that this operation needs",
         "404" => "The transaction or device does not exist",
-        "409" => "Another change is in progress or came first: read the state and decide again",
+        "409" => "Another change is in progress or was made first; read the state before retrying",
         "413" => "The body is too long",
-        "422" => "The request is refused, with every reason; no device was touched",
-        "429" => "Too many requests; `Retry-After` says when to ask again",
-        _ => "The daemon is stopping or cannot write a file: the body gives the reason",
+        "422" => "The request was refused, and the body lists all reasons; no device was changed",
+        "429" => "Too many requests; `Retry-After` says when to retry",
+        _ => "The daemon is stopping or cannot write a file; the body gives the reason",
     }
 }
 
@@ -127,22 +127,26 @@ fn answer_schema() -> Option<RefOr<Schema>> {
     let number = json!({"type": "integer", "minimum": 0});
     let variants = [
         one("accepted", "Journalled and started", json!({"txn": number})),
-        one("done", "Done, or no light has to move", json!({})),
-        one("adopted", "The current light is adopted", json!({"devices": number, "slots": number})),
+        one("done", "Done, or no circuit has to be switched", json!({})),
+        one(
+            "adopted",
+            "The current positions were adopted",
+            json!({"devices": number, "slots": number}),
+        ),
         one(
             "nothing-to-do",
             "Not necessary; the body gives the reason",
             json!({"reasons": reasons}),
         ),
-        one("conflict", "Another change was first", json!({"reason": {"type": "string"}})),
+        one("conflict", "Another change was made first", json!({"reason": {"type": "string"}})),
         one(
             "booked",
-            "The phase is scheduled: query it under its request id",
+            "The phase was scheduled; query its state by request id",
             json!({"request_id": {"type": "string"}, "paced": {"type": "boolean"}}),
         ),
         one(
             "phase-refused",
-            "The phase is not scheduled: code, reason and remedy",
+            "The phase was not scheduled; the body gives code, reason and remedy",
             json!({
                 "conflict": {"type": "boolean"},
                 "code": {"type": "string"},
@@ -150,8 +154,8 @@ fn answer_schema() -> Option<RefOr<Schema>> {
                 "fix": {"type": "string"},
             }),
         ),
-        one("refused", "No device was touched", json!({"reasons": reasons})),
+        one("refused", "No device was changed", json!({"reasons": reasons})),
     ];
-    serde_json::from_value(json!({"description": "The controller's answer", "oneOf": variants}))
+    serde_json::from_value(json!({"description": "The controller's response", "oneOf": variants}))
         .ok()
 }

@@ -11,7 +11,7 @@ use crate::runtime::Call;
 use crate::serve::Client;
 use lightloom_control::controller::Request;
 
-/// Lets the daemon make automatic changes again after the hourly limit.
+/// Allows automatic changes again after the hourly limit was reached.
 #[utoipa::path(post, path = "/v1/resume", request_body = ResumeBody,
     responses((status = 200), (status = 409)))]
 pub(super) async fn resume(

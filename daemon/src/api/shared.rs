@@ -25,7 +25,6 @@ use lightloom_control::record::Asked;
 use lightloom_control::state::DeviceName;
 
 tokio::task_local! {
-    /// The trace context of the request that this task handles.
     pub(super) static TRACE: TraceParent;
 }
 
@@ -56,7 +55,7 @@ impl Shared {
         receiver.await.map_err(|_| Problem::Gone)
     }
 
-    /// Runs a query on stored records only, because its result acknowledges something.
+    /// Runs a query only if all records are durable, because its result is an acknowledgement.
     pub(super) async fn look_stored<T: Send + 'static>(
         &self,
         look: impl FnOnce(&Runtime) -> T + Send + 'static,
@@ -116,7 +115,7 @@ impl Shared {
         result.map(Answered)
     }
 
-    /// Runs the operator's `before` command, unless this request has already taken effect.
+    /// Runs the operator's `before` hook, unless this request has already taken effect.
     pub(super) async fn before(&self, asked: &Asked, change: Value) -> Result<(), Problem> {
         if !self.hooks.has_before() {
             return Ok(());
@@ -133,8 +132,8 @@ impl Shared {
         let result = tokio::task::spawn_blocking(run).await.map_err(|_| Problem::Gone)?;
         result.map_err(|error| {
             Problem::Refused(vec![format!(
-                "the hook `before` refused the change: {error}; nothing moved. Fix the cause, or remove it from \
-                 `hooks:` in the daemon's file"
+                "the hook `before` refused the change: {error}; nothing was switched; help: fix \
+                    the cause, or remove the hook from `hooks:` in the daemon's file"
             )])
         })
     }
@@ -148,7 +147,7 @@ impl Shared {
         self.audit.write_refusal(&now, &Entry { unix_ms, actor, verb, request, digest, result });
     }
 
-    /// Adds the time of the next retry to the reasons if the cause is an unreachable device.
+    /// Adds the time of the next retry to reasons that are caused by unreachable devices.
     pub(super) async fn with_times(&self, mut reasons: Vec<String>) -> Vec<String> {
         let known = reasons.clone();
         let when =

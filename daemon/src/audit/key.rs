@@ -21,7 +21,6 @@ pub fn path(config: &Config) -> PathBuf {
     config.file.audit_key.clone().unwrap_or_else(|| config.file.state_dir.join(KEY_FILE))
 }
 
-/// `None` if the file does not exist.
 pub fn read(path: &Path) -> anyhow::Result<Option<Key>> {
     let shown = path.display();
     let text = match fs::read_to_string(path) {
@@ -31,11 +30,15 @@ pub fn read(path: &Path) -> anyhow::Result<Option<Key>> {
     };
     let mode = fs::metadata(path)?.permissions().mode() & 0o777;
     if mode & 0o077 != 0 {
-        bail!("{shown} can be read by others (mode {mode:04o}): chmod 600 {shown}");
+        bail!("{shown} is readable by other users (mode {mode:04o}); help: chmod 600 {shown}");
     }
     let key = Key::from_hex(text.trim());
-    key.map(Some)
-        .with_context(|| format!("{shown} is not a key of 64 hex digits: restore it from a backup"))
+    key.map(Some).with_context(|| {
+        format!(
+            "{shown} is not a key of 64 hex digits; help: restore it from a \
+            backup"
+        )
+    })
 }
 
 pub fn read_or_make(path: &Path) -> anyhow::Result<(Key, bool)> {
@@ -45,7 +48,7 @@ pub fn read_or_make(path: &Path) -> anyhow::Result<(Key, bool)> {
     let mut bytes = [0; 32];
     File::open("/dev/urandom").and_then(|mut random| random.read_exact(&mut bytes))?;
     let key = Key::new(bytes);
-    make(&Real, path, &key).with_context(|| format!("cannot make {}", path.display()))?;
+    make(&Real, path, &key).with_context(|| format!("cannot create {}", path.display()))?;
     Ok((key, true))
 }
 
@@ -64,7 +67,7 @@ pub fn make(disk: &impl Disk, path: &Path, key: &Key) -> io::Result<()> {
 #[derive(Debug)]
 pub struct Verified {
     pub lines: usize,
-    /// First line that is keyed, from 1. Earlier lines are chained without a key.
+    /// First keyed line, from 1. Earlier lines are chained without a key.
     pub keyed_from: Option<u64>,
 }
 
@@ -74,32 +77,33 @@ impl Verified {
         let lines = self.lines;
         match self.keyed_from {
             _ if lines == 0 => "no lines yet".into(),
-            Some(1) => format!("{lines} lines, all keyed: none was changed without the key"),
+            Some(1) => format!("{lines} lines, all keyed; none was modified without the key"),
             Some(from) => format!(
-                "{lines} lines; unkeyed from line 1 to {}, which anybody could have written before line {from}; keyed \
-                 from line {from}: no later line was changed without the key",
+                "{lines} lines; lines 1 to {} are unkeyed and could have been forged before line \
+                    {from} was written; later lines are keyed, and none was modified without the \
+                    key",
                 from - 1
             ),
             None => format!(
-                "{lines} lines, unkeyed from line 1: anybody who can write the file could have written them"
+                "{lines} lines, all unkeyed; anyone who can write the file could have forged them"
             ),
         }
     }
 }
 
-/// `known` is the SHA-256 of the key that the journal recorded, if any.
+/// `known` is the SHA-256 of the key according to the journal, if it is recorded there.
 #[must_use]
 pub fn not_the_one(path: &Path, key: Option<&Key>, known: Option<&str>) -> Option<String> {
     let (shown, known) = (path.display(), known?);
     match key {
         Some(key) if key.sha256() == known => None,
-        Some(_) => Some(format!("the key {shown} is not the key of this log")),
-        None => Some(format!("its key {shown} is missing, so the log cannot be verified")),
+        Some(_) => Some(format!("{shown} is not the key of this log")),
+        None => Some(format!("the key {shown} is missing, so the log cannot be verified")),
     }
 }
 
-/// Verifies the log without changing it. `known` is the SHA-256 of the key that the journal
-/// recorded.
+/// Verifies the log without changing it. `known` is the SHA-256 of the key according to the
+/// journal.
 pub fn verify(config: &Config, known: Option<&str>) -> anyhow::Result<Verified> {
     let file = config.file.state_dir.join(AUDIT_FILE);
     let key_file = path(config);
@@ -112,7 +116,7 @@ pub fn verify(config: &Config, known: Option<&str>) -> anyhow::Result<Verified> 
     let has_key = key.is_some();
     let wrong = not_the_one(&key_file, key.as_ref(), known).filter(|_| !bytes.is_empty());
     if let Some(wrong) = wrong {
-        bail!("{}: {wrong}; restore the key from a copy, or {WHAT_TO_DO}", file.display());
+        bail!("{}: {wrong}; restore the key from a backup, or {WHAT_TO_DO}", file.display());
     }
     let read = read_keyed::<Entry>(&bytes, key);
     let lines = read.records.len();
@@ -128,9 +132,11 @@ pub fn verify(config: &Config, known: Option<&str>) -> anyhow::Result<Verified> 
 #[must_use]
 pub fn unkeyed(lines: u64, key: &Path) -> String {
     format!(
-        "its {lines} lines are unkeyed, but the key {} is older: the log was rewritten without the key",
+        "all {lines} lines are unkeyed although the key {} is older, so the log was rewritten \
+            without the key",
         key.display()
     )
 }
 
-pub const WHAT_TO_DO: &str = "stop the daemon and keep the file elsewhere as evidence, then restore a copy or start without it";
+pub const WHAT_TO_DO: &str = "stop the daemon and keep the file elsewhere as evidence, then \
+    restore a backup or start without the file";

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-//! A client for etcd's JSON gateway (etcd 3.4 or later). Calls block their thread for at most
+//! Client for etcd's JSON gateway (etcd 3.4 or later). Calls block their thread for up to
 //! [`ANSWER_WITHIN`] per member.
 
 use std::io::{BufRead, BufReader};
@@ -15,19 +15,18 @@ use ureq::Agent;
 use crate::config::EtcdFile;
 use crate::http;
 
-/// Time limit for one member, before the client tries the next one.
 const ANSWER_WITHIN: Duration = Duration::from_millis(1_000);
 const ANSWER_BYTES_MAX: u64 = 64 << 20;
 
 #[derive(Debug, thiserror::Error)]
 pub enum EtcdError {
-    #[error("no member of etcd answers: {0}")]
+    #[error("no etcd member responds: {0}")]
     Silent(String),
-    #[error("etcd refuses: {0}")]
+    #[error("etcd refused the request: {0}")]
     Refused(String),
-    #[error("{0}: name the members of one cluster in `etcd.endpoints`")]
+    #[error("{0}; help: list only members of one cluster in `etcd.endpoints`")]
     OtherCluster(String),
-    #[error("etcd's answer is not understood: {0}")]
+    #[error("unexpected response from etcd: {0}")]
     NotUnderstood(String),
 }
 
@@ -44,7 +43,7 @@ pub struct KeyValue {
 pub struct TxnAnswer {
     pub succeeded: bool,
     pub revision: u64,
-    /// The key under `otherwise`, or the range read by the first request.
+    /// The key `otherwise`, or the range that the first request read.
     pub found: Vec<KeyValue>,
     pub count: u64,
 }
@@ -97,7 +96,7 @@ pub(super) fn all_under(prefix: &str) -> Value {
     json!({"request_range": {"key": coded(prefix), "range_end": coded(&end_of(prefix))}})
 }
 
-/// Reads the most recently modified key with this prefix, and counts all of them.
+/// Reads the most recently modified key with this prefix, and counts all keys with it.
 pub(super) fn newest_under(prefix: &str) -> Value {
     let mut range = all_under(prefix);
     let order =
@@ -130,7 +129,7 @@ impl Etcd {
             let member = &self.endpoints[at];
             let (status, bytes) = match one(member) {
                 Ok(answer) if answer.0 < 500 => answer,
-                // A member without a leader answers with a server error.
+                // A member without a leader responds with a server error.
                 Ok((_, bytes)) => {
                     why = format!("{member}: {}", String::from_utf8_lossy(&bytes));
                     continue;
@@ -147,7 +146,8 @@ impl Etcd {
                 let first = self.cluster.get_or_init(|| cluster.clone());
                 if first != cluster {
                     other = Some(format!(
-                        "{member} belongs to the cluster {cluster}, but earlier answers came from {first}"
+                        "{member} belongs to the cluster {cluster}, but earlier responses came \
+                            from {first}"
                     ));
                     continue;
                 }
@@ -162,7 +162,7 @@ impl Etcd {
         Err(other.map_or(EtcdError::Silent(why), EtcdError::OtherCluster))
     }
 
-    /// Grants at least this many seconds; etcd extends the lease to its election timeout.
+    /// Requests a lease of this many seconds; etcd extends it to its election timeout.
     pub fn grant(&self, seconds: u64) -> Result<(u64, Duration), EtcdError> {
         let answer = self.ask("/v3/lease/grant", &json!({"TTL": seconds.to_string()}))?;
         Ok((number(&answer["ID"])?, Duration::from_secs(number(&answer["TTL"])?)))
@@ -174,13 +174,12 @@ impl Etcd {
         Ok(!left.is_null() && number(left)? > 0)
     }
 
-    /// Revokes a lease, which also deletes the keys attached to it.
     pub fn revoke(&self, lease: u64) -> Result<(), EtcdError> {
         self.ask("/v3/lease/revoke", &json!({"ID": lease.to_string()})).map(|_| ())
     }
 
-    /// Executes `then` if `conditions` hold; otherwise reads the key `otherwise`. Even after an
-    /// error, etcd may have executed the transaction.
+    /// Executes `then` if `conditions` hold; otherwise reads the key `otherwise`. After an error,
+    /// etcd may still have executed the transaction.
     pub fn txn(
         &self,
         conditions: &[Value],
@@ -282,7 +281,7 @@ mod tests {
         assert_eq!(end_of(b"\xff"), [0]);
     }
 
-    /// Answers the same query twice, the second time with another cluster id.
+    /// Responds to the same query twice, with a different cluster id the second time.
     #[test]
     fn rejects_a_member_of_another_cluster_by_name() {
         let listener = std::net::TcpListener::bind("127.0.0.1:0").unwrap();
@@ -304,7 +303,7 @@ mod tests {
         assert!(etcd.get("/x/head").unwrap().is_none());
         let why = etcd.get("/x/head").unwrap_err().to_string();
         assert!(
-            why.contains("belongs to the cluster \"12\", but earlier answers came from \"11\""),
+            why.contains("belongs to the cluster \"12\", but earlier responses came from \"11\""),
             "{why}"
         );
         serving.join().unwrap();

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-//! Leader election: the leader is the daemon whose key, attached to its lease, is in etcd. The
-//! epoch is the key's creation revision, so it increases with every leader.
+//! Leader election: the daemon whose leader key, attached to its lease, is in etcd leads. The epoch
+//! is the key's creation revision, so it increases with each leader.
 
 use std::sync::{Arc, Mutex, PoisonError};
 use std::time::{Duration, Instant};
@@ -17,7 +17,7 @@ use super::storage::{EtcdStorage, JournalTail};
 use crate::config::{Config, EtcdFile};
 use crate::fence::Fence;
 
-/// Format of the journal. Daemons with a different format cannot serve the same prefix.
+/// Journal format. Daemons with different formats cannot use the same prefix.
 const FORMAT: &str = "1";
 const AGAIN_AFTER: Duration = Duration::from_millis(200);
 
@@ -83,7 +83,6 @@ pub struct LeaderSeat {
     lease: Lease,
     pub name: String,
     pub epoch: u64,
-    /// Open while the lease is certainly valid.
     pub fence: Fence,
     tail: JournalTail,
     pub lost: watch::Receiver<bool>,
@@ -151,15 +150,16 @@ pub fn take_seat(
             }
             Ok(ElectionTurn::NameTaken) => {
                 let trouble = format!(
-                    "another daemon has the name `{name}`, or had it a moment ago: give each its own `etcd.name`"
+                    "the name `{name}` is in use by another daemon, or was until a moment ago; \
+                        help: give each daemon a unique `etcd.name`"
                 );
                 known.set(StandbyView { leader: None, trouble: Some(trouble) });
                 std::thread::sleep(AGAIN_AFTER);
             }
             Ok(ElectionTurn::Stuck { key, leader }) => {
                 let trouble = format!(
-                    "`{key}` in etcd names `{leader}` but has no lease, so no daemon wrote it: make sure that none leads, then \
-                     `etcdctl del {key}`"
+                    "`{key}` in etcd contains `{leader}` but has no lease, so no daemon wrote it; \
+                        help: make sure that no daemon leads, then run `etcdctl del {key}`"
                 );
                 known.set(StandbyView { leader: None, trouble: Some(trouble) });
                 std::thread::sleep(AGAIN_AFTER);
@@ -215,8 +215,8 @@ fn turn(
             let lease = Lease::granted(etcd, file.lasts())?;
             let answer = etcd.txn(&[made_in(&own, 0)], &[lease.put(&own, "")], None);
             if !answer.as_ref().is_ok_and(|answer| answer.succeeded) {
-                // etcd may have executed the transaction without an answer. Revoking the lease
-                // removes the key.
+                // etcd may have executed the transaction although no response arrived. Revoking the
+                // lease removes the key.
                 etcd.revoke(lease.id)?;
                 answer?;
                 return Ok(ElectionTurn::NameTaken);
@@ -230,7 +230,6 @@ fn turn(
         Ok(answer) if answer.succeeded => {
             return Ok(ElectionTurn::Leads { epoch: answer.revision, lease });
         }
-        // The transaction may have been executed without an answer.
         Err(error) => {
             *held = None;
             etcd.revoke(lease.id)?;
@@ -247,7 +246,7 @@ fn turn(
     if found.is_some_and(|leader| leader.lease == 0) {
         return Ok(ElectionTurn::Stuck { key, leader });
     }
-    // Another client may have deleted this daemon's name key.
+    // Another client may have deleted the key with this daemon's name.
     etcd.txn(&[made_in(&own, 0)], &[lease.put(&own, "")], None)?;
     let (revision, lasts) = (answer.revision, lease.lasts);
     Ok(ElectionTurn::Waits { leader, revision, lasts })
@@ -271,17 +270,18 @@ fn is_ours(prefix: &str, what: &str, theirs: &[u8], ours: &str) -> anyhow::Resul
     let or = match what {
         "fabric" => "the fabric file of that daemon".to_owned(),
         "devices" => format!(
-            "give all daemons the same devices; where they were changed on purpose, stop all daemons, type `etcdctl del \
-             {prefix}/devices` and start them"
+            "configure the same devices on all daemons; if the change is intended, stop all \
+                daemons, run `etcdctl del {prefix}/devices` and start them again"
         ),
-        _ => "run one version of lightloomd".to_owned(),
+        _ => "the same version of lightloomd everywhere".to_owned(),
     };
     bail!(
-        "`{prefix}` in etcd has {what} `{theirs}`, but this daemon has `{ours}`: write another `etcd.prefix`, or {or}"
+        "`{prefix}` in etcd has {what} `{theirs}`, but this daemon has `{ours}`; help: use a \
+            different `etcd.prefix`, or {or}"
     )
 }
 
-/// Checks that the prefix belongs to this fabric and format. The first daemon writes them.
+/// Checks that the prefix belongs to this fabric and format. The first daemon to start writes both.
 fn belongs(etcd: &Etcd, prefix: &str, identity: &ClusterIdentity) -> anyhow::Result<()> {
     let ours = [("format", FORMAT), ("fabric", &identity.fabric), ("devices", &identity.devices)];
     for (what, ours) in ours {
@@ -302,7 +302,7 @@ impl LeaderSeat {
         EtcdStorage::open(self.etcd.clone(), &self.prefix, self.epoch, fence, tail)
     }
 
-    /// Renews the lease until it is lost, on its own thread so that nothing delays it.
+    /// Renews the lease on a separate thread, so that nothing delays it.
     fn keep(&self, lost: watch::Sender<bool>, standbys: watch::Sender<Vec<String>>) {
         let (etcd, mut lease, fence) = (self.etcd.clone(), self.lease, self.fence.clone());
         let (key, tail) = (leader_key(&self.prefix), self.tail.clone());
@@ -321,8 +321,8 @@ impl LeaderSeat {
                 .filter(|key| key.lease > 0)
                 .map(|key| String::from_utf8_lossy(&key.key[folder.len()..]).into_owned());
             let others: Vec<String> = named.filter(|other| *other != name).collect();
-            // A standby that lost its lease gets a new one within moments, so one empty reading is
-            // ignored.
+            // A standby that lost its lease gets a new one quickly, so ignore a single empty
+            // reading.
             if !others.is_empty() || was_alone {
                 standbys
                     .send_if_modified(|known| std::mem::replace(known, others.clone()) != others);
@@ -343,9 +343,9 @@ impl LeaderSeat {
                         let _ = lost.send(true);
                         return;
                     }
-                    // The fence closes by its own deadline. Only an answer of etcd shows whether
+                    // The fence closes at its own deadline. Only a response from etcd shows that
                     // the lease is lost.
-                    Err(error) => tracing::warn!(%error, "the lease is not renewed"),
+                    Err(error) => tracing::warn!(%error, "cannot renew the lease"),
                 }
                 std::thread::sleep(every);
             }

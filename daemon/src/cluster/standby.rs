@@ -26,9 +26,9 @@ async fn refused(State(known): State<StandbyNews>) -> Response {
     let standing = known.now();
     let reason = match (standing.leader, standing.trouble) {
         (_, Some(trouble)) => {
-            format!("standing by, and {trouble}; circuits stay lit, and no light moves")
+            format!("standing by, and {trouble}; circuits stay lit and are not switched")
         }
-        (Some(leader), None) => format!("standing by: {leader} leads; ask there"),
+        (Some(leader), None) => format!("standing by: {leader} leads; send requests there"),
         (None, None) => "standing by: no daemon leads yet".to_owned(),
     };
     let body = view::answer(Answer::Refused { reasons: vec![reason] });

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-//! Journal storage in etcd, in chunks that only the leader of the current epoch can add.
+//! Journal storage in etcd, in chunks that only the current leader can add.
 //!
 //! ```text
 //!   PREFIX/head         the generation in force, in decimal
@@ -7,12 +7,11 @@
 //!   PREFIX/journal/end  generation, chunks, bytes, and `EPOCH.WRITE` of its last write
 //! ```
 //!
-//! Each append is durable when it returns. Each write updates `end`. It succeeds only if the
-//! leader's key belongs to this epoch and `end` has the revision of the previous write, so a
-//! request that arrives after a later one has no effect. A chunk also requires that the head names
-//! this generation and that the previous chunk exists, so the journal has no gaps. The leader keeps
-//! all bytes in memory. After an unanswered request or a loss it rewrites them as the next
-//! generation, with the head last.
+//! Appends are durable when they return. Each write also updates `end`. It succeeds only if the
+//! leader's key belongs to this epoch and `end` has not changed since the previous write, so
+//! delayed requests have no effect. A new chunk also requires the current head and the previous
+//! chunk, so the journal has no gaps. The leader keeps the whole journal in memory. After an
+//! unanswered request or a loss it writes a new generation, and the head last.
 
 use std::io;
 use std::sync::atomic::{AtomicBool, Ordering};
@@ -28,8 +27,8 @@ use crate::journal::Storage;
 const CHUNK_BYTES: usize = 512 << 10;
 const PAGE: u32 = 32;
 
-/// The expected state of the journal, checked at each lease renewal. Detects records deleted or
-/// changed by another client, and a store restored from an older backup.
+/// The expected state of the journal, checked whenever the lease is renewed. Detects records that
+/// another client deleted or changed, and restored backups.
 #[derive(Clone, Debug, Default)]
 pub struct JournalTail {
     /// `None` during a write.
@@ -95,10 +94,10 @@ pub struct EtcdStorage {
     held: Option<Vec<u8>>,
     tail: JournalTail,
     end: Option<End>,
-    /// Revision of `end`. `None` after an unanswered write.
+    /// Revision of `end`; `None` after an unanswered write.
     end_put: Option<u64>,
     writes: u64,
-    /// An abandoned generation is never reused, because its requests may still arrive.
+    /// Abandoned generations are never reused, because their requests may still arrive.
     begun: u64,
     missing: Option<String>,
 }
@@ -131,9 +130,10 @@ impl EtcdStorage {
         Ok(storage)
     }
 
-    /// Finds the generation named by the head. Falls back to the last one, and reports damage.
+    /// Finds the generation in the head. If it does not exist, uses the last one and reports
+    /// corruption.
     fn find_generation(&mut self) -> Result<(), EtcdError> {
-        // Read the end first: a concurrent reader then finds at least that many chunks.
+        // Read the end first, so that a concurrent reader finds at least that many chunks.
         let end = self.etcd.get(&self.end_key())?;
         self.end_put = Some(end.as_ref().map_or(0, |end| end.mod_revision));
         self.end = end.and_then(|end| End::read(&end.value));
@@ -160,9 +160,10 @@ impl EtcdStorage {
         if last.is_none() {
             return Ok(());
         }
-        let says = head.map_or("is missing".into(), |head| format!("says `{head}`"));
+        let says = head.map_or("is missing".into(), |head| format!("contains `{head}`"));
         self.missing = Some(format!(
-            "`{key}` in etcd {says}, but a journal of generation {} exists: it is unknown whether it was in force",
+            "`{key}` in etcd {says}, but a journal of generation {} exists, which may or may not \
+                be current",
             self.generation
         ));
         Ok(())
@@ -193,7 +194,7 @@ impl EtcdStorage {
         format!("{}{at:016x}", self.folder(generation))
     }
 
-    /// Executes a write only if this daemon leads and `end` is unchanged since its last write.
+    /// Writes only if this daemon leads and `end` has not changed since its last write.
     fn as_leader(&mut self, more: Vec<Value>, then: &[Value], end: End) -> io::Result<u64> {
         if !self.fence.is_open() {
             return Err(io::Error::other(NOT_RENEWED));
@@ -233,8 +234,8 @@ impl EtcdStorage {
         *self.tail.known() = (chunks > 0).then_some(put);
     }
 
-    /// Appends `bytes` to the current generation, or to the empty generation `next`. Returns the
-    /// number of chunks and the revision of the last one.
+    /// Appends `bytes` to the current generation, or starts the generation `next` with them.
+    /// Returns the number of chunks and the revision of the last one.
     fn put_chunks(&mut self, next: Option<u64>, bytes: &[u8]) -> io::Result<(u64, u64)> {
         let mut end = self.in_force();
         let generation = next.unwrap_or(end.generation);
@@ -263,7 +264,7 @@ impl EtcdStorage {
 
 const LOST_SOME: &str =
     "another client deleted or changed records in etcd, or an older copy was restored";
-const NOT_RENEWED: &str = "etcd does not renew the lease of this daemon";
+const NOT_RENEWED: &str = "etcd is not renewing the lease of this daemon";
 
 fn failed(error: EtcdError) -> io::Error {
     match error {
@@ -286,7 +287,8 @@ impl Storage for EtcdStorage {
                 let name = String::from_utf8_lossy(&chunk.key[folder.len()..]).into_owned();
                 if u64::from_str_radix(&name, 16).ok() != Some(self.chunks) {
                     let missing = self.chunk(self.generation, self.chunks);
-                    let why = format!("`{missing}` is missing in etcd, but later ones exist");
+                    let why =
+                        format!("`{missing}` is missing in etcd, although later chunks exist");
                     self.missing.get_or_insert(why);
                     break 'pages;
                 }
@@ -302,7 +304,8 @@ impl Storage for EtcdStorage {
             && (self.chunks, bytes.len() as u64) < (end.chunks, end.bytes)
         {
             self.missing.get_or_insert(format!(
-                "{} chunks with {} bytes are in etcd, but {} with {} were written: the last ones are missing",
+                "etcd has {} chunks with {} bytes, but {} chunks with {} bytes were written; the \
+                    last chunks are missing",
                 self.chunks,
                 bytes.len(),
                 end.chunks,
@@ -328,7 +331,7 @@ impl Storage for EtcdStorage {
         Ok(())
     }
 
-    /// The previous generation is kept until the next replacement.
+    /// Keeps the previous generation until the next replacement.
     fn replace(&mut self, bytes: &[u8]) -> io::Result<()> {
         self.begun += 1;
         let next = self.begun;

@@ -8,24 +8,24 @@ use lightloom_units::{Picoseconds, Text};
 use schemars::JsonSchema;
 use serde::Deserialize;
 
-/// Settings for several daemons that serve one fabric. One leads, and the others are standbys until
+/// Settings for several daemons that manage one fabric. One leads; the others are standbys until
 /// its lease in etcd expires.
 #[derive(Clone, Debug, Deserialize, JsonSchema)]
 #[serde(deny_unknown_fields)]
 pub struct EtcdFile {
-    /// URLs of etcd's members.
+    /// URLs of the etcd members.
     pub endpoints: Vec<String>,
-    /// Key prefix, unique per fabric, such as `/lightloom/hall-1`.
+    /// Key prefix, unique for each fabric, such as `/lightloom/hall-1`.
     pub prefix: String,
     /// Name of this daemon in the cluster [default: the host name].
     #[serde(default)]
     pub name: Option<String>,
-    /// Lease duration without renewal, in whole seconds, 1 to 60 [default: 3s]. etcd extends it to
-    /// at least 1.5 election timeouts, which is 2 s by default.
+    /// Time until the lease expires without renewal, in whole seconds, 1 to 60 [default: 3s]. etcd
+    /// extends it to at least 1.5 election timeouts (2 s with etcd's defaults).
     #[serde(default = "usual_lease")]
     pub lease: Text<Picoseconds>,
-    /// Offset added to the epochs that devices see [default: 0]. Epochs restart at 1 in a new etcd
-    /// cluster, and devices refuse an epoch lower than one they have seen.
+    /// Offset added to the epochs that are sent to devices [default: 0]. Epochs restart at 1 in a
+    /// new etcd cluster, and devices refuse an epoch lower than the last one.
     #[serde(default)]
     pub epoch_from: u64,
     /// Certificates for `https` URLs.
@@ -70,8 +70,8 @@ impl EtcdFile {
         if self.endpoints.is_empty() {
             bad(
                 "/etcd/endpoints",
-                "no member of etcd".into(),
-                "write `[\"http://10.0.0.1:2379\"]`",
+                "no etcd member is listed".into(),
+                "use a list such as `[\"http://10.0.0.1:2379\"]`",
             );
         }
         for (index, endpoint) in self.endpoints.iter().enumerate() {
@@ -89,21 +89,22 @@ impl EtcdFile {
             check.error(super::codes::BAD_SERVER, path, message).help(help);
         };
         if self.name.as_deref().is_some_and(|name| name.trim().is_empty()) {
-            bad(
-                "/etcd/name",
-                "a name without a letter".to_owned(),
-                "write one, or leave `name` out",
-            );
+            bad("/etcd/name", "the name is empty".to_owned(), "use a name, or omit `name`");
         }
         let inside = self.prefix.trim_start_matches('/');
         if inside.is_empty() || inside.len() == self.prefix.len() || self.prefix.ends_with('/') {
             let message = format!("`{}` is not a key prefix", self.prefix);
-            bad("/etcd/prefix", message, "write `/lightloom/NAME`, a name for each fabric");
+            bad(
+                "/etcd/prefix",
+                message,
+                "use `/lightloom/NAME`, with a unique name for each \
+                fabric",
+            );
         }
         let lasts = self.lasts();
         if lasts.subsec_nanos() != 0 || !(1..=60).contains(&lasts.as_secs()) {
-            let message = format!("a lease of {} s", lasts.as_secs_f64());
-            bad("/etcd/lease", message, "write 1s to 60s, in whole seconds");
+            let message = format!("a lease of {} s is not supported", lasts.as_secs_f64());
+            bad("/etcd/lease", message, "use 1s to 60s, in whole seconds");
         }
     }
 }
@@ -136,9 +137,9 @@ fn check_url(
     example: &str,
 ) {
     let (message, help) = match (url.starts_with("https://"), tls) {
-        (true, None) => ("`https` without `tls`".to_owned(), "write `tls: {ca: FILE}`".to_owned()),
+        (true, None) => ("`https` requires `tls`".to_owned(), "use `tls: {ca: FILE}`".to_owned()),
         (false, _) if !url.starts_with("http://") => {
-            (format!("`{url}` is not a URL"), format!("write `{example}`"))
+            (format!("`{url}` is not a URL"), format!("use a URL such as `{example}`"))
         }
         _ => return,
     };
@@ -147,8 +148,8 @@ fn check_url(
 
 fn check_tls(check: &mut Check<'_>, path: &str, tls: Option<&HttpTlsFile>) {
     if tls.is_some_and(|tls| tls.certificate.is_some() != tls.key.is_some()) {
-        let message = "either the certificate or its key is missing";
-        let help = "write both `certificate` and `key`, or neither";
+        let message = "the certificate or its key is missing";
+        let help = "set both `certificate` and `key`, or neither";
         check.error(super::codes::BAD_SERVER, path, message).help(help);
     }
 }
@@ -169,17 +170,25 @@ mod tests {
     fn rejects_invalid_etcd_settings_at_their_line() {
         assert!(mistakes("endpoints: [\"http://h:2379\"], prefix: /a/b, lease: 5s").is_empty());
         for (etcd, said) in [
-            ("endpoints: [], prefix: /a", "no member of etcd"),
-            ("endpoints: [\"http://h:2379\"], prefix: /a, name: \"\"", "a name without a letter"),
+            ("endpoints: [], prefix: /a", "no etcd member is listed"),
+            ("endpoints: [\"http://h:2379\"], prefix: /a, name: \"\"", "the name is empty"),
             ("endpoints: [\"h:2379\"], prefix: /a", "`h:2379` is not a URL"),
-            ("endpoints: [\"https://h:2379\"], prefix: /a", "`https` without `tls`"),
+            ("endpoints: [\"https://h:2379\"], prefix: /a", "`https` requires `tls`"),
             ("endpoints: [\"http://h:2379\"], prefix: a", "`a` is not a key prefix"),
             ("endpoints: [\"http://h:2379\"], prefix: /a/", "`/a/` is not a key prefix"),
-            ("endpoints: [\"http://h:2379\"], prefix: /a, lease: 90s", "a lease of 90 s"),
-            ("endpoints: [\"http://h:2379\"], prefix: /a, lease: 2500ms", "a lease of 2.5 s"),
+            (
+                "endpoints: [\"http://h:2379\"], prefix: /a, lease: 90s",
+                "a lease of 90 s is not \
+                supported",
+            ),
+            (
+                "endpoints: [\"http://h:2379\"], prefix: /a, lease: 2500ms",
+                "a lease of 2.5 s is \
+                not supported",
+            ),
             (
                 "endpoints: [\"https://h:1\"], prefix: /a, tls: {ca: c, key: k}",
-                "either the certificate or its key is missing",
+                "the certificate or its key is missing",
             ),
         ] {
             assert_eq!(mistakes(etcd), [said], "{etcd}");

@@ -31,13 +31,14 @@ pub struct DaemonFile {
     /// `state_dir`].
     #[serde(default)]
     pub audit_key: Option<PathBuf>,
-    /// Fabric file that plans are checked against. Without it, only targets by device are accepted.
+    /// Fabric file against which plans are checked. Without it, only targets by device are
+    /// accepted.
     #[serde(default)]
     pub fabric: Option<PathBuf>,
     /// API over TCP, with mutual TLS only.
     #[serde(default)]
     pub tls: Option<TlsFile>,
-    /// Several daemons for the same fabric. One leads, and their journal is in etcd.
+    /// Several daemons for the same fabric. One leads, and the journal is in etcd.
     #[serde(default)]
     pub etcd: Option<EtcdFile>,
     /// Automatic actions.
@@ -55,8 +56,8 @@ pub struct DaemonFile {
     /// Transceivers listed by pattern.
     #[serde(default)]
     pub modules: Vec<ModulesFile>,
-    /// Shared points of failure between the daemon and several devices. Each serial line is its own
-    /// domain. Devices with the same host address share a server domain automatically.
+    /// Shared points of failure between the daemon and several devices. Each serial line is a
+    /// separate domain. Devices with the same host address automatically share a server domain.
     #[serde(default)]
     pub management: Vec<ManagementFile>,
 }
@@ -70,8 +71,8 @@ pub struct ManagementFile {
     /// Type of the failure domain.
     #[schemars(with = "DomainKindFile")]
     pub kind: DomainKind,
-    /// Devices behind it: a device such as `n4/b0` or `ocs0`, or a node such as `n4` for all its
-    /// modules.
+    /// Devices in the domain: a device such as `n4/b0` or `ocs0`, or a node such as `n4` for all
+    /// its modules.
     pub lines: Vec<String>,
 }
 
@@ -88,7 +89,7 @@ pub struct TlsFile {
     pub key: PathBuf,
     /// CA certificate that signs client certificates, PEM.
     pub client_ca: PathBuf,
-    /// Clients and their roles. A certificate that is not listed has no rights.
+    /// Clients and their roles. Certificates that are not listed have no rights.
     #[serde(default)]
     pub clients: Vec<ClientFile>,
 }
@@ -109,12 +110,12 @@ pub struct ClientFile {
 #[derive(Clone, Debug, Default, Deserialize, JsonSchema)]
 #[serde(default, deny_unknown_fields)]
 pub struct HooksFile {
-    /// Before an operator's apply or rollback. If the command fails, the change is refused and no
-    /// light moves.
+    /// Runs before an operator's apply or rollback. If the command fails, the change is refused and
+    /// no circuit is switched.
     pub before: Option<HookFile>,
-    /// After a committed change.
+    /// Runs after a committed change.
     pub after: Option<HookFile>,
-    /// After a change that was not committed.
+    /// Runs after a change that was not committed.
     pub failed: Option<HookFile>,
 }
 
@@ -124,7 +125,7 @@ pub struct HooksFile {
 pub struct HookFile {
     /// Program and arguments, run without a shell.
     pub command: Vec<String>,
-    /// Time limit; the daemon then kills the command [default: 10s].
+    /// Time limit after which the daemon kills the command [default: 10s].
     #[serde(default = "usual_hook_time")]
     pub within: Text<Picoseconds>,
 }
@@ -140,11 +141,11 @@ fn usual_hook_time() -> Text<Picoseconds> {
 pub enum Role {
     Read,
     Plan,
-    /// Request phases of the plan in force, as a job does. Included in `apply`.
+    /// Request phases of the plan in force, as jobs do. Included in `apply`.
     Phase,
     Apply,
     Confirm,
-    /// Read the modules' firmware data and registers. Firmware cannot be written yet.
+    /// Read the modules' firmware data and registers. Writing firmware is not supported yet.
     Firmware,
 }
 
@@ -155,10 +156,10 @@ pub struct PoliciesFile {
     /// Action when a device does not reach its target.
     #[schemars(with = "OnFailureFile")]
     pub on_failure: OnFailure,
-    /// Action when a daemon stopped in the middle of a transaction.
+    /// Action when a daemon stopped during a transaction.
     #[schemars(with = "RecoveryFile")]
     pub recovery: Recovery,
-    /// Action when a device's positions change without a request.
+    /// Action when a device's positions change unexpectedly.
     #[schemars(with = "OnDriftFile")]
     pub on_drift: OnDrift,
     /// Action when a node or module fails.
@@ -167,12 +168,12 @@ pub struct PoliciesFile {
     /// Healthy rings that an automatic bypass may move to keep GPUs in service [default: `own-job`].
     #[schemars(with = "Option<MoveGroupsFile>")]
     pub move_groups: Option<MoveGroups>,
-    /// Maximum number of circuits of these rings that a bypass may cut without asking [default:
+    /// Maximum number of circuits in these rings that a bypass may cut without asking [default:
     /// unlimited].
     pub max_healthy_circuits: Option<u32>,
-    /// Time that a bypass waits for an unreachable module that it needs, and time until the status
-    /// reports an unreachable node that no peer observes. An unreachable module does not count as
-    /// failed.
+    /// How long a bypass waits for an unreachable module that it needs. After the same time the
+    /// status reports unreachable nodes that no peer observes. An unreachable module is not treated
+    /// as failed.
     pub heartbeat: Text<Picoseconds>,
     /// Maximum number of links in one failure domain that may be dark at the same time, at least 2.
     pub dark_links_max: u32,
@@ -220,7 +221,7 @@ enum OnFaultFile {
 #[serde(rename_all = "kebab-case")]
 #[expect(dead_code, reason = "schema only")]
 enum MoveGroupsFile {
-    /// None; the bypass gives up GPUs instead.
+    /// None; a bypass reduces the number of GPUs in service instead.
     Never,
     /// Rings of the stopped job.
     OwnJob,
@@ -233,11 +234,11 @@ enum MoveGroupsFile {
 #[serde(rename_all = "kebab-case")]
 #[expect(dead_code, reason = "schema only")]
 enum DomainKindFile {
-    /// A line that several devices share.
+    /// A line shared by several devices.
     Line,
     /// A terminal server, or a host with several devices behind one address.
     Server,
-    /// An agent on a host that gives access to its modules.
+    /// An agent that gives access to the modules of its host.
     Agent,
     /// A switch of the management network.
     Switch,
@@ -269,16 +270,16 @@ enum OnDriftFile {
 #[derive(Clone, Debug, Deserialize, JsonSchema)]
 #[serde(deny_unknown_fields)]
 pub struct DeviceFile {
-    /// Device name. `ocs4` and `n17/b0` are parts of a plan; other names are only reachable by
-    /// target.
+    /// Device name. `ocs4` and `n17/b0` are parts of a plan; devices with other names can only be
+    /// set through targets.
     pub name: String,
     /// Protocol and address.
     pub driver: DriverFile,
     /// Limits that differ from the defaults.
     #[serde(default)]
     pub limits: LimitsFile,
-    /// Drain controls that take traffic off its slots before their light moves: one group of a
-    /// Linux switch per slot.
+    /// Drain controls, one nexthop group of a Linux switch per slot. The daemon drains a slot
+    /// before it switches the slot's circuit.
     #[serde(default, rename = "drain_controls")]
     pub levers: Vec<LeverFile>,
     /// Fault injection for drills.
@@ -290,13 +291,13 @@ pub struct DeviceFile {
 #[derive(Clone, Copy, Debug, Default, PartialEq, Serialize, Deserialize, JsonSchema)]
 #[serde(default, deny_unknown_fields)]
 pub struct Chances {
-    /// Refused without reaching the device.
+    /// Operation refused without reaching the device.
     pub refuse: f64,
-    /// Executed by the device, but reported as failed.
+    /// Operation executed by the device, but reported as failed.
     pub fail: f64,
-    /// Lost before the device receives it.
+    /// Request lost before the device receives it.
     pub lose_request: f64,
-    /// Executed, but the answer is lost.
+    /// Operation executed, but its reply is lost.
     pub lose_reply: f64,
 }
 
@@ -312,25 +313,25 @@ pub struct LeverFile {
     pub group: u32,
 }
 
-/// Limits of a device. Omitted values have their defaults.
+/// Limits of a device. Omitted limits have their default values.
 #[derive(Clone, Debug, Default, Deserialize, JsonSchema)]
 #[serde(default, deny_unknown_fields)]
 pub struct LimitsFile {
-    /// Time limit for the answer to one operation [default: 2s].
+    /// Time limit for the reply to one operation [default: 2s].
     pub reply_within: Option<Text<Picoseconds>>,
-    /// Time to keep reading the device while its state is unknown [default: 30s].
+    /// How long to keep reading the device while its state is unknown [default: 30s].
     pub reconcile_within: Option<Text<Picoseconds>>,
     /// Time limit for light to settle [default: 1s].
     pub settle_within: Option<Text<Picoseconds>>,
-    /// Time after the end of a session within which a command may still be executed [default: 2s
-    /// for switches, else 0].
+    /// How long after the end of a session a command may still be executed [default: 2s for
+    /// switches, else 0].
     pub late_within: Option<Text<Picoseconds>>,
-    /// Time after a failover within which late commands of the previous leader are undone [default:
-    /// 1min; 0 with `election`].
+    /// How long after a failover late commands of the previous leader are undone [default: 1min; 0
+    /// with `election`].
     pub restore_late_within: Option<Text<Picoseconds>>,
     /// Minimum optical power of a lit slot in dBm [default: -14].
     pub power_min_dbm: Option<f64>,
-    /// Number of consecutive good readings that qualify the power [default: 3].
+    /// Number of consecutive good power readings that qualify a slot [default: 3].
     pub power_samples: Option<u32>,
 }
 
@@ -357,14 +358,14 @@ pub struct ModulesFile {
     /// Serial line, with `{node}` and `{bundle}` as placeholders.
     #[serde(default)]
     pub serial: Option<String>,
-    /// Alternative: the agent that gives access, with `{node}` and `{bundle}` as placeholders in
-    /// its address, name and module.
+    /// Alternative: the agent that gives access to the module, with `{node}` and `{bundle}` as
+    /// placeholders in its address, name and module.
     #[serde(default)]
     pub agent: Option<AgentModulesFile>,
     /// Line rate in bits per second [default: 921600].
     #[serde(default = "transceiver::usual_rate")]
     pub bits_per_second: u32,
-    /// State required of the data paths when light moves [default: hot].
+    /// Required state of the data paths while the module switches [default: hot].
     #[serde(default)]
     pub policy: PathPolicy,
     /// Limits that differ from the defaults.
@@ -384,14 +385,14 @@ mod tests {
             mistakes.into_iter().map(|mistake| mistake.message).collect::<Vec<_>>()
         };
         for (policies, said) in [
-            ("move_groups: never", "no bypass begins automatically with `on_fault: report`"),
+            ("move_groups: never", "with `on_fault: report`, no bypass starts automatically"),
             (
                 "on_fault: bypass, move_groups: never, max_healthy_circuits: 2",
-                "`move_groups: never` cuts no healthy circuit",
+                "`move_groups: never` never cuts healthy circuits",
             ),
             (
                 "on_fault: bypass, move_groups: ask, max_healthy_circuits: 2",
-                "`move_groups: ask` asks for any number of circuits",
+                "`move_groups: ask` always asks, whatever the number of circuits",
             ),
         ] {
             assert_eq!(mistakes(policies), [said], "{policies}");

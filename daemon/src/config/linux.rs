@@ -7,8 +7,7 @@ use lightloom_units::{BitsPerSecond, Text};
 use schemars::JsonSchema;
 use serde::Deserialize;
 
-/// Objects to create on a Linux switch, and the nexthop groups with the alternatives for the
-/// traffic.
+/// Objects to create on a Linux switch, and the nexthop groups with their alternatives.
 #[derive(Clone, Debug, PartialEq, Deserialize, JsonSchema)]
 #[serde(deny_unknown_fields)]
 pub struct LinuxFile {
@@ -51,8 +50,8 @@ pub struct LinkFile {
     /// Rate limit.
     #[serde(default)]
     pub rate: Option<Text<BitsPerSecond>>,
-    /// Node whose network interface is connected here, such as `n9`. If all links of the node are
-    /// down, this is evidence that it failed.
+    /// Node whose network interface is connected here, such as `n9`. If all its links are down,
+    /// this is evidence that the node has failed.
     #[serde(default)]
     pub node: Option<NodeId>,
 }
@@ -63,7 +62,7 @@ pub struct LinkFile {
 pub struct GroupFile {
     /// Slot number.
     pub slot: u16,
-    /// Nexthops at position 1, 2, …
+    /// Nexthops for positions 1, 2, …
     pub alternatives: Vec<Vec<Nexthop>>,
     /// Nexthops while drained [default: none].
     #[serde(default)]
@@ -115,7 +114,7 @@ impl<'de> Deserialize<'de> for Prefix {
         });
         parsed.ok_or_else(|| {
             serde::de::Error::custom(format!(
-                "`{text}` is not a prefix: write it like `10.0.0.0/8`"
+                "`{text}` is not a prefix; expected the form `10.0.0.0/8`"
             ))
         })
     }

@@ -26,20 +26,21 @@ impl Config {
                 let message = format!("`{}` is already defined", written.name);
                 check
                     .error(codes::SAME_NAME, &path, message)
-                    .help("list all its lines in one entry");
+                    .help("list all its lines in a single entry");
             }
             let domain = Domain { kind: written.kind, name: written.name.as_str().into() };
             for (number, line) in written.lines.iter().enumerate() {
                 let devices = self.lines_of(line);
                 if devices.is_empty() {
                     let path = format!("/management/{index}/lines/{number}");
-                    let message =
-                        format!("`{line}` is neither a device nor a node with modules here");
+                    let message = format!(
+                        "`{line}` is neither a device nor a node with modules in this file"
+                    );
                     let help = match self.inventory.devices.keys().next() {
                         Some(first) => format!(
-                            "write the name of a device, such as `{first}`, or of a node, such as `n0`"
+                            "use a device name, such as `{first}`, or a node name, such as `n0`"
                         ),
-                        None => "name devices under `devices:` or `modules:` first".to_owned(),
+                        None => "define devices under `devices:` or `modules:` first".to_owned(),
                     };
                     check.error(codes::NO_LINE, &path, message).help(&help);
                 }

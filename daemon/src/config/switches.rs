@@ -39,7 +39,10 @@ impl Config {
             let ports = match device.driver.protocol().kind() {
                 Kind::OpticalSwitch { ports, .. } => ports(ingress),
                 Kind::Transceiver { .. } | Kind::LinuxSwitch { .. } => {
-                    let message = format!("{ocs} is an optical switch, and its driver is not");
+                    let message = format!(
+                        "{ocs} is an optical switch, but has a driver for other \
+                        devices"
+                    );
                     check
                         .error(codes::NOT_INSTALLED, &format!("/devices/{index}/driver"), message)
                         .help("use the driver scpi, tl1, sonic or gnmi");

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-//! Makes operations fail with configured probabilities. A seed reproduces the failures.
+//! Injects failures with the configured probabilities, reproducibly for each seed.
 
 use lightloom_units::seed::Stream;
 use rand::RngExt;

@@ -2,11 +2,10 @@
 //! Driver for a Linux switch over rtnetlink: links, addresses, routes through nexthop groups, HTB
 //! rates.
 //!
-//! A slot is a nexthop group, and a position is one of the group's alternatives; 0 is drained.
-//! Traffic moves by replacing the group in place, so the routes through it stay. The driver never
-//! deletes an object, because deleting a member silently shrinks every group that contains it. It
-//! marks its objects with the daemon's protocol number and ids from a reserved range, and leaves
-//! all others untouched.
+//! A slot is a nexthop group, and a position is one of the group's alternatives; 0 means drained.
+//! The driver replaces groups in place, so routes through them are unaffected. It never deletes
+//! objects, because the kernel silently removes a deleted nexthop from all groups. It only touches
+//! objects with the daemon's protocol number and an id in the reserved range.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::io;
@@ -25,7 +24,7 @@ const MEMBERS_FROM: u32 = 32_768;
 const BLACKHOLE: u32 = 65_535;
 /// Qdisc handle 4c4c:, "LL".
 const HANDLE: u32 = 0x4c4c_0000;
-/// A separate metric avoids conflicts with routes of others.
+/// A separate metric avoids conflicts with other routes.
 const METRIC: u32 = 17_700;
 const AF_INET: u8 = 2;
 const ELSEWHERE: Position = Position(u32::MAX);
@@ -73,7 +72,7 @@ impl Linux {
         self.netlink()?.change(kind::NEW_NEXTHOP, How::Replace, &hole)?;
         let standing = self.positions()?;
         for group in &file.groups {
-            // Do not move traffic while connecting.
+            // Connecting must not move traffic.
             if !standing.contains_key(&Slot(u32::from(group.slot))) {
                 self.point(group, Position(1))?;
             }
@@ -94,14 +93,13 @@ impl Linux {
         }
         let Some(Text(rate)) = link.rate else { return Ok(()) };
         match self.root_qdisc(index)? {
-            // The kernel's default qdisc.
             None | Some(0) => {
                 self.netlink()?.change(kind::NEW_QDISC, How::Replace, &htb_root(index))?;
             }
-            // An HTB qdisc cannot replace itself.
+            // An HTB qdisc cannot be replaced in place.
             Some(HANDLE) => {}
             Some(_) => {
-                let why = format!("{}: its root qdisc is not ours", link.name);
+                let why = format!("{}: its root qdisc belongs to another program", link.name);
                 return Err(io::Error::new(io::ErrorKind::PermissionDenied, why));
             }
         }
@@ -179,7 +177,10 @@ impl Linux {
 
     fn point(&mut self, group: &GroupFile, to: Position) -> io::Result<()> {
         let body = self.group_body(group, to).ok_or_else(|| {
-            io::Error::new(io::ErrorKind::InvalidInput, format!("it has no alternative {to}"))
+            io::Error::new(
+                io::ErrorKind::InvalidInput,
+                format!("the group has no alternative {to}"),
+            )
         })?;
         self.netlink()?.change(kind::NEW_NEXTHOP, How::Replace, &body)
     }
@@ -232,7 +233,7 @@ impl Linux {
     }
 }
 
-// The kernel answers within microseconds, so these calls are synchronous.
+// The kernel replies within microseconds, so these calls are synchronous.
 impl Conversation for Linux {
     fn connected(&mut self, _out: &mut Vec<u8>) -> Option<Reached> {
         let release = std::fs::read_to_string("/proc/sys/kernel/osrelease").unwrap_or_default();
@@ -404,11 +405,11 @@ fn htb_class(index: u32, rate: BitsPerSecond) -> Body {
     const TCA_HTB_RATE64: u16 = 6;
     const TCA_HTB_CEIL64: u16 = 7;
     let bytes_per_second = rate.get() / 8;
-    // The 32-bit field saturates at 34 Gbit/s; the kernel uses the 64-bit attribute.
+    // This 32-bit field saturates at 34 Gbit/s; the kernel uses the 64-bit attribute instead.
     let narrow = u32::try_from(bytes_per_second).unwrap_or(u32::MAX).to_ne_bytes();
     let spec = [&[0, 1, 0, 0, 0, 0, 0, 0][..], &narrow].concat();
     let burst_bytes = u32::try_from((bytes_per_second / 1000).max(16_000)).unwrap_or(u32::MAX);
-    // The kernel takes buffers in scheduler ticks of 64 ns.
+    // The kernel expects buffer sizes in scheduler ticks of 64 ns.
     let nanos = u128::from(burst_bytes) * 1_000_000_000 / u128::from(bytes_per_second.max(1));
     let ticks = u32::try_from(nanos / 64).unwrap_or(u32::MAX);
     let tail = [ticks, ticks, 60_000, 0, 0].map(u32::to_ne_bytes).concat();

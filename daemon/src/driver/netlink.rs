@@ -1,8 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
-//! A minimal netlink codec. Written by hand because no crate supports nexthop objects or HTB
-//! classes.
+//! A minimal netlink codec, because no crate supports nexthop objects or HTB classes.
 //!
-//! Layouts follow linux/netlink.h, rtnetlink.h, nexthop.h and pkt_sched.h. Every request asks for
+//! The layouts follow linux/netlink.h, rtnetlink.h, nexthop.h and pkt_sched.h. All requests ask for
 //! an acknowledgement, and replies are matched by sequence number.
 
 use std::io;
@@ -26,7 +25,6 @@ const ERROR: u16 = 2;
 const DONE: u16 = 3;
 const HEADER_BYTES: usize = 16;
 const REQUEST_ACK: u16 = 0x1 | 0x4;
-/// NLM_F_DUMP: all objects of a type.
 const DUMP: u16 = 0x300;
 const CREATE_REPLACE: u16 = 0x400 | 0x100;
 const CREATE_NEW: u16 = 0x400 | 0x200;
@@ -168,14 +166,14 @@ fn take_message(bytes: &[u8]) -> Option<(u16, u32, &[u8], usize)> {
     Some((kind, sequence, body, length.next_multiple_of(4).min(bytes.len())))
 }
 
-/// `nlmsgerr`: 0 is success. An extended acknowledgement carries the kernel's error text.
+/// `nlmsgerr`: 0 is success. An extended acknowledgement includes the kernel's error text.
 fn acknowledged(body: &[u8]) -> io::Result<()> {
     let code = as_u32(body).map(u32::cast_signed).unwrap_or(i32::MIN);
     if code == 0 {
         return Ok(());
     }
     let error = io::Error::from_raw_os_error(code.saturating_neg());
-    // The failed request is echoed in full unless the echo is capped; the text is attribute 1.
+    // The failed request is echoed in full unless the echo is capped. The text is attribute 1.
     let echoed = as_u32(body.get(4..).unwrap_or_default()).unwrap_or(0) as usize;
     let text = [HEADER_BYTES, echoed].into_iter().find_map(|echo| attribute(body, 4 + echo, 1));
     Err(match text {

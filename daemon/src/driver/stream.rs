@@ -1,11 +1,10 @@
 // SPDX-License-Identifier: Apache-2.0
-//! The byte stream of a device: TCP with or without TLS, or a serial line. The tender decides when
-//! to open, write and close it.
+//! Byte stream of a device: TCP with or without TLS, or a serial line.
 //!
 //! A leader that was suspended between queueing and writing may have lost its lease, so the fence
-//! is checked directly before each write of a command. Closing a connection resets it, also when
-//! the process is killed, so the kernel discards unsent bytes. A connection whose peer acknowledges
-//! nothing for 2 s is dropped.
+//! is checked immediately before each write of a command. Closing a connection resets it, even when
+//! the process is killed, so the kernel discards unsent data. A connection is dropped if its peer
+//! acknowledges nothing for 2 s.
 
 use std::future::poll_fn;
 use std::io;
@@ -26,11 +25,11 @@ use tokio_serial::{ClearBuffer, SerialPort, SerialPortBuilderExt, SerialStream};
 use crate::fence::Fence;
 
 const READ_BYTES: usize = 16 << 10;
-/// The kernel of a stopped or isolated daemon delivers no command later than this. Equals the
+/// Limits how late the kernel of a stopped or isolated daemon can deliver a command. Equals the
 /// default `late_within` of optical switches.
 const UNACKNOWLEDGED_WITHIN: Duration = Duration::from_secs(2);
 pub(crate) const OUT_OF_LEASE: &str =
-    "etcd does not renew the lease of this daemon: no more of the command is sent";
+    "etcd is not renewing the lease of this daemon, so the rest of the command is not sent";
 
 #[derive(Clone, Debug)]
 pub enum Address {
@@ -40,7 +39,7 @@ pub enum Address {
         name: ServerName<'static>,
         config: Arc<ClientConfig>,
     },
-    /// A serial line or pty; 8N1, no flow control.
+    /// 8N1, no flow control.
     Serial {
         path: String,
         bits_per_second: u32,
@@ -65,8 +64,8 @@ impl Link {
             Address::Serial { path, bits_per_second } => {
                 let line = tokio_serial::new(path, *bits_per_second).open_native_async();
                 let line = line.map_err(io::Error::from)?;
-                // The line may hold answers to a killed daemon's requests. Each would be mistaken
-                // for the answer to the next request of this one.
+                // The line may still hold replies to a killed daemon, each of which would be
+                // mistaken for the reply to this daemon's next request.
                 line.clear(ClearBuffer::Input).map_err(io::Error::from)?;
                 Ok(Self::Serial(line))
             }
@@ -124,7 +123,6 @@ pub(crate) struct Wire {
     address: Option<Address>,
     state: State,
     outgoing: Vec<u8>,
-    /// TLS buffers written bytes until it is flushed.
     is_unflushed: bool,
     commands: bool,
     fence: Fence,
@@ -208,7 +206,7 @@ impl Wire {
         }
     }
 
-    /// The cause is on this host: a serial line that is missing or in use, or its network.
+    /// Returns whether the cause is on this host: its network, or a missing or busy serial line.
     fn is_local(&self, error: &io::Error) -> bool {
         use io::ErrorKind::{AddrNotAvailable, NetworkDown, NetworkUnreachable, PermissionDenied};
         let here = [AddrNotAvailable, NetworkDown, NetworkUnreachable, PermissionDenied];

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-//! Transceivers behind the agent of a host. The agent uses the frames of the serial line over
-//! mutual TLS, preceded by the name of the module.
+//! Transceivers behind a host's agent. The agent uses the serial line's frames over mutual TLS,
+//! preceded by the name of the module.
 
 use std::path::PathBuf;
 
@@ -20,10 +20,10 @@ pub struct AgentModuleFile {
     pub module: String,
     /// TLS identities of the agent and of this daemon.
     pub tls: AgentTlsFile,
-    /// Serial number that the module must have.
+    /// Expected serial number of the module.
     #[serde(default)]
     pub serial: Option<String>,
-    /// State required of the data paths when light moves [default: hot].
+    /// Required state of the data paths while the module switches [default: hot].
     #[serde(default)]
     pub policy: PathPolicy,
 }

@@ -16,7 +16,7 @@ pub struct GnmiFile {
     /// TLS settings.
     #[serde(default)]
     pub tls: Option<GnmiTlsFile>,
-    /// Use plain text. For emulated devices.
+    /// Use plain text, for emulated devices only.
     #[serde(default)]
     pub plaintext: bool,
     /// Account name, if the device requires one.
@@ -42,12 +42,12 @@ pub struct GnmiFile {
     pub model_version: Option<String>,
 }
 
-/// Master arbitration: among the controllers of one role, the one with the largest election id may
-/// change a switch.
+/// Master arbitration: of the controllers with the same role, only the one with the highest
+/// election id may change a switch.
 #[derive(Clone, Debug, Deserialize, JsonSchema)]
 #[serde(deny_unknown_fields)]
 pub struct ElectionFile {
-    /// Election id; taking over requires a larger one [default: the leader's epoch under `etcd`,
+    /// Election id; taking over requires a higher one [default: the leader's epoch under `etcd`,
     /// else 1].
     #[serde(default)]
     pub id: Option<u64>,

@@ -40,7 +40,7 @@ impl Protocol for ScpiFile {
         let address = match (&self.tcp, &self.serial) {
             (Some(tcp), None) => Address::Tcp(tcp.clone()),
             (None, Some(path)) => Address::Serial { path: path.clone(), bits_per_second: 38_400 },
-            _ => anyhow::bail!("scpi: give either `tcp` or `serial`"),
+            _ => anyhow::bail!("scpi: expected either `tcp` or `serial`"),
         };
         Ok(Endpoint::speaking(address, Scpi::new(self.power_monitor).wired_as(place.ports)))
     }

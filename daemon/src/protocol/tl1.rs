@@ -23,7 +23,7 @@ pub struct Tl1File {
     pub user: String,
     /// File with the password.
     pub password_file: PathBuf,
-    /// Accept a vendor's default password. For emulated devices.
+    /// Accept a vendor's default password, for emulated devices only.
     #[serde(default)]
     pub allow_default_password: bool,
     /// Whether the device has power monitors [default: yes].
@@ -31,9 +31,9 @@ pub struct Tl1File {
     pub power_monitor: bool,
 }
 
-/// `what` is "user" or "password". The error names the first character that would end the
-/// parameter, the command or the line. Quotation marks would not help, because not every switch
-/// strips them from a password.
+/// `what` is "user" or "password". The error shows the first character that would end the
+/// parameter, the command or the line. Quotation marks would not help, because some switches do not
+/// strip them from a password.
 pub fn check_parameter(what: &str, text: &str) -> Result<(), String> {
     let ends = |c: &char| !(' '..='~').contains(c) || matches!(c, ':' | ';' | '"');
     let Some(wrong) = text.chars().find(ends) else { return Ok(()) };
@@ -72,15 +72,20 @@ impl Protocol for Tl1File {
 
 #[cfg(feature = "edges")]
 impl Tl1File {
-    /// Refuses a vendor's default password without `allow_default_password`.
     fn password(&self) -> anyhow::Result<String> {
         let password = secret(&self.password_file)?;
         let shown = self.password_file.display();
-        check_parameter("password", &password).map_err(|why| anyhow::anyhow!("{shown}: {why}"))?;
+        check_parameter("password", &password).map_err(|why| {
+            anyhow::anyhow!(
+                "{wrong:?} is not \
+            allowed in a TL1 {what}; help: use printable ASCII without `:`, `;` and `\"`; change \
+            it on the switch, then here"
+            )
+        })?;
         if DEFAULT_PASSWORDS.contains(&password.as_str()) && !self.allow_default_password {
             anyhow::bail!(
-                "{shown} holds a vendor's default password: change it on the device, then in the file; for an emulated \
-                 device write `allow_default_password: true`"
+                "{shown} contains a vendor's default password; help: change it on the device, \
+                    then in the file; for an emulated device set `allow_default_password: true`"
             );
         }
         Ok(password)

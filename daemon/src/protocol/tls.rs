@@ -9,7 +9,7 @@ use tokio_rustls::rustls::pki_types::{CertificateDer, PrivateKeyDer, ServerName}
 use tokio_rustls::rustls::server::WebPkiClientVerifier;
 use tokio_rustls::rustls::{ClientConfig, RootCertStore, ServerConfig, crypto::ring};
 
-/// At least one certificate.
+/// Fails if the file contains no certificate.
 pub fn certificates(path: &Path) -> anyhow::Result<Vec<CertificateDer<'static>>> {
     let shown = path.display();
     let read =
@@ -17,7 +17,7 @@ pub fn certificates(path: &Path) -> anyhow::Result<Vec<CertificateDer<'static>>>
     let found: Vec<_> =
         read.collect::<Result<_, _>>().with_context(|| format!("{shown} is not PEM"))?;
     if found.is_empty() {
-        bail!("{shown} has no certificate");
+        bail!("{shown} contains no certificate");
     }
     Ok(found)
 }
@@ -32,11 +32,11 @@ pub fn authorities(path: &Path) -> anyhow::Result<RootCertStore> {
     Ok(roots)
 }
 
-/// Refuses a file that other users can read.
+/// Refuses a file that is readable by other users.
 pub fn private_key(path: &Path) -> anyhow::Result<PrivateKeyDer<'static>> {
     let pem = super::secret(path)?;
     PrivateKeyDer::from_pem_slice(pem.as_bytes())
-        .with_context(|| format!("{} has no private key", path.display()))
+        .with_context(|| format!("{} contains no private key", path.display()))
 }
 
 pub fn client(
@@ -52,7 +52,6 @@ pub fn client(
     })
 }
 
-/// Accepts only clients signed by `client_authorities`.
 pub fn server(
     client_authorities: RootCertStore,
     certificates: Vec<CertificateDer<'static>>,
@@ -68,7 +67,7 @@ pub fn server(
         .with_single_cert(certificates, key)?)
 }
 
-/// The configured name, or the host of `host:port`.
+/// Uses the configured name, or the host part of `host:port`.
 pub fn server_name(written: Option<&str>, address: &str) -> anyhow::Result<ServerName<'static>> {
     let host = address.rsplit_once(':').map_or(address, |(host, _)| host);
     let name = written.unwrap_or_else(|| host.trim_matches(['[', ']'])).to_owned();

@@ -19,12 +19,12 @@ use crate::driver::{Endpoint, stream::Address};
 #[derive(Clone, Debug, Deserialize, JsonSchema)]
 #[serde(deny_unknown_fields)]
 pub struct SerialFile {
-    /// Path of the line or pty.
+    /// Path to the serial device or pty.
     pub serial: String,
     /// Line rate [default: 921600].
     #[serde(default = "usual_rate")]
     pub bits_per_second: u32,
-    /// State required of the data paths when light moves [default: hot].
+    /// Required state of the data paths while the module switches [default: hot].
     #[serde(default)]
     pub policy: PathPolicy,
 }
@@ -33,7 +33,7 @@ pub(crate) fn usual_rate() -> u32 {
     BITS_PER_SECOND
 }
 
-/// State required of a module's data paths when its light moves.
+/// Required state of a module's data paths while it switches.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Deserialize, JsonSchema)]
 #[serde(rename_all = "kebab-case")]
 pub enum PathPolicy {
@@ -41,7 +41,7 @@ pub enum PathPolicy {
     Deactivated,
     /// Transmitters muted by the module.
     Mute,
-    /// No requirement: light moves with the transmitters on.
+    /// No requirement: the module switches with its transmitters on.
     #[default]
     Hot,
 }
@@ -72,7 +72,8 @@ impl Protocol for SerialFile {
     }
 }
 
-/// Returns an initial sequence number that the previous run is unlikely to have used last.
+/// Returns an initial sequence number that differs, very likely, from the last one of the previous
+/// run.
 #[cfg(feature = "edges")]
 pub(super) fn fresh_sequence(wall_ms: u64) -> u16 {
     (wall_ms.wrapping_mul(257) & 0xffff) as u16

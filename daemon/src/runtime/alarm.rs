@@ -1,13 +1,12 @@
 // SPDX-License-Identifier: Apache-2.0
-//! A timer with sub-millisecond accuracy. The async runtime's timers round up to a millisecond,
-//! which is a third of the time until a failed node is detected.
+//! A timer with sub-millisecond accuracy. The async runtime's timers round up to 1 ms, a third of
+//! the time in which a node failure is detected.
 
 use std::sync::mpsc::{RecvTimeoutError, Sender, channel};
 use std::time::{Duration, Instant};
 
 use tokio::sync::mpsc::{UnboundedReceiver, unbounded_channel};
 
-/// Longer waits use the async runtime's timers.
 const SHORT: Duration = Duration::from_millis(20);
 /// Deadlines closer than this are treated as equal.
 const NEAR: Duration = Duration::from_micros(50);
@@ -43,7 +42,7 @@ impl Alarm {
         Self { set, rings, until: None }
     }
 
-    /// Returns after `wait`, or up to a millisecond later if `wait` exceeds [`SHORT`].
+    /// Returns after `wait`, or up to 1 ms later if `wait` exceeds [`SHORT`].
     pub(super) async fn sleep(&mut self, wait: Duration) {
         if wait.is_zero() || wait > SHORT {
             return tokio::time::sleep(wait).await;

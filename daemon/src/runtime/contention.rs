@@ -22,7 +22,7 @@ pub fn evidence(device: &DeviceName, contended: &Contended) -> String {
         said.push(format!("the device reported {report}"));
     }
     if let Some(by) = &contended.claimed_by {
-        said.push(format!("{by} holds the claim on it"));
+        said.push(format!("it is claimed by {by}"));
     }
     said.join("; ")
 }

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-//! Handles two names for the same module: the second is kept unreachable, so that no light moves
-//! under a wrong name.
+//! Handles two names for one module: the second name is kept unreachable, so that no circuit is
+//! switched under the wrong name.
 
 use lightloom_control::controller::Event;
 use lightloom_control::management::Trouble;
@@ -19,8 +19,8 @@ impl Runtime {
                 };
                 let identity = &self.contacts[&device].identity;
                 let why = format!(
-                    "{other} is the same module by its serial number ({identity}): one of the two is in the daemon's \
-                     file or plugged in at the wrong place"
+                    "{other} has the same serial number ({identity}), so it is the same module; \
+                        help: one of the two is configured or plugged in incorrectly"
                 );
                 self.namesakes.insert(device.clone(), other);
                 self.handle(Event::Down(device, Trouble::Local(why)));

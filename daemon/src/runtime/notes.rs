@@ -34,7 +34,7 @@ impl Runtime {
                 if self.control.controller().ledger().version == 0 {
                     self.nothing_is_ours();
                 } else if drift.is_empty() {
-                    tracing::info!(%device, "no drift any more");
+                    tracing::info!(%device, "the drift is resolved");
                 } else {
                     tracing::warn!(%device, slots, "drift");
                 }
@@ -56,9 +56,11 @@ impl Runtime {
                 let value = f64::from(u8::from(contended.is_some()));
                 self.metrics.contended.with_label_values(&[device.as_str()]).set(value);
                 match contended.map(|contended| contention::evidence(&device, &contended)) {
-                    None => tracing::info!(%device, "no other controller changes this device"),
+                    None => tracing::info!(%device, "no other controller is changing this device \
+                        any longer"),
                     Some(evidence) => {
-                        tracing::warn!(%device, stopped, evidence, "another controller changes this device");
+                        tracing::warn!(%device, stopped, evidence, "another controller is \
+                            changing this device");
                     }
                 }
             }
@@ -68,7 +70,8 @@ impl Runtime {
             }
             Note::TooMany(parts) => tracing::error!(
                 parts = named(&parts),
-                "failed parts, but the hourly limit of automatic changes is reached: `ctl fault`"
+                "failed parts are not bypassed, because the hourly limit of automatic changes is \
+                    reached; help: run `ctl fault`"
             ),
             Note::Fired(txn) => {
                 if let Some(event_at) = self.event_at.take() {
@@ -78,7 +81,7 @@ impl Runtime {
                 if self.began.as_ref().is_none_or(|(began, _)| *began != txn) {
                     self.began = Some((txn, Instant::now()));
                 }
-                tracing::info!(%txn, "light moves");
+                tracing::info!(%txn, "switching circuits");
             }
             Note::Ended(txn, result) => self.ended(txn, result),
             Note::Unknown(device, why) => {
@@ -89,11 +92,13 @@ impl Runtime {
         }
     }
 
-    /// With a new journal nothing counts as drift: the daemon owns no light yet.
+    /// With a new journal, no difference is treated as drift, because the daemon owns no positions
+    /// yet.
     fn nothing_is_ours(&mut self) {
         if !std::mem::replace(&mut self.said_nothing_is_ours, true) {
             tracing::info!(
-                "the journal is new: lit circuits are not ours until `lightloom ctl adopt all`"
+                "the journal is new, so lit circuits are not managed until `lightloom ctl adopt \
+                    all`"
             );
         }
     }
@@ -105,7 +110,7 @@ impl Runtime {
             TxnResult::Aborted => "aborted",
             TxnResult::Partial => "partial",
         };
-        tracing::info!(%txn, result = label, "transaction over");
+        tracing::info!(%txn, result = label, "transaction ended");
         self.metrics.transactions.with_label_values(&[label]).inc();
         let hook = match result {
             TxnResult::Committed => Hook::After,
@@ -113,7 +118,7 @@ impl Runtime {
         };
         let history = &self.control.controller().ledger().history;
         let past = history.iter().rev().find(|past| past.txn == txn).map(crate::view::past::past);
-        // Missing light at one device is usually caused by another.
+        // Missing light at one device is usually caused by another device.
         let said = past.iter().flat_map(|past| &past.devices);
         let said = said.filter(|device| !device.detail.is_empty());
         let first = said.min_by_key(|device| device.unlit);

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-//! Handles a journal or audit log that does not accept writes. Leaves open changes as after a
-//! crash, continues to read devices, and retries until a write succeeds.
+//! Handles a journal or audit log that cannot be written. Treats open changes as after a crash,
+//! continues to read devices, and retries until a write succeeds.
 
 use super::{NotStored, Runtime, full_disk};
 use crate::journal::{Damage, JournalError};
@@ -57,12 +57,12 @@ impl Runtime {
         }
         let short = self.control.failed().is_none() && self.journal.short_of_space().is_some();
         if short && self.journal.set_aside().is_ok() {
-            tracing::info!("the disk has room again: changes are accepted");
+            tracing::info!("the disk has free space again: changes are accepted");
         }
     }
 
-    /// Returns an error text while the disk is full, when only open changes may write, into the
-    /// reserved space.
+    /// Returns an error text if the disk is full. Then only open changes may write, in the reserved
+    /// space.
     #[must_use]
     pub fn short_of_space(&self) -> Option<String> {
         self.journal.short_of_space().or_else(|| self.audit.short_of_space())

@@ -136,7 +136,7 @@ impl Exporter {
                 tracing::warn!(
                     url = self.url,
                     why,
-                    "traces are dropped until the collector answers"
+                    "traces are dropped until the collector responds"
                 );
             }
         }

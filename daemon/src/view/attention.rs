@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-//! Remedies for devices that need an operator and for open changes. Only commands that would be
-//! accepted now are suggested.
+//! Remedies for devices that need an operator and for open changes. Suggests only commands that
+//! would be accepted now.
 
 use std::collections::BTreeMap;
 
@@ -15,7 +15,7 @@ use lightloom_daemon_api::status::{BrokenPart, OwedView};
 use lightloom_daemon_api::text::named;
 use lightloom_fabric::fault::Part;
 
-/// Maximum number of drifted devices that a remedy names. If more drifted, it says `adopt all`.
+/// Beyond this number of drifted devices, a remedy suggests `adopt all`.
 const DRIFTED_NAMED_MAX: usize = 6;
 
 pub(super) fn reasons(known: &Knowledge<'_>) -> BTreeMap<String, String> {
@@ -46,8 +46,8 @@ pub(super) fn needs_action(known: &Knowledge<'_>, device: &DeviceName) -> bool {
     is_left(known, device) && !is_owed(known, device)
 }
 
-/// Returns whether a change left a device in an unwanted position, and not all devices of that
-/// change are back in their previous positions.
+/// Returns whether a change left a device in an unwanted position and has not been undone on all
+/// its devices.
 pub(super) fn is_left(known: &Knowledge<'_>, device: &DeviceName) -> bool {
     let ledger = known.control.controller().ledger();
     ledger.attention.contains_key(device)
@@ -60,8 +60,8 @@ fn left_by<'a>(known: &Knowledge<'a>, device: &DeviceName) -> Option<&'a Past> {
     history.find(|past| past.result == TxnResult::Partial && past.parts.contains_key(device))
 }
 
-/// Returns whether all devices are back at their positions before the change. False for a change
-/// that undoes another, because it moves to a different state.
+/// Returns whether all devices are back at their positions before the change. Always false for a
+/// change that undoes another.
 fn is_as_before(known: &Knowledge<'_>, past: &Past) -> bool {
     let devices = known.control.controller().devices();
     let mut before = past.stood_before.iter();
@@ -90,8 +90,8 @@ fn missed(known: &Knowledge<'_>, txn: Txn) -> String {
     }
 }
 
-/// Returns the command to type, with `--cut-light` if it interrupts circuits. `None` if the daemon
-/// would refuse the change.
+/// Returns the command, with `--cut-light` if it interrupts circuits, or `None` if the daemon would
+/// refuse the change.
 fn typed(known: &Knowledge<'_>, words: &str, apply: &Apply) -> Option<String> {
     let preview = known.control.controller().preview(apply).ok()?;
     let diff = super::diff(known, &preview, apply, None, String::new());
@@ -99,8 +99,8 @@ fn typed(known: &Knowledge<'_>, words: &str, apply: &Apply) -> Option<String> {
     Some(format!("lightloom ctl {words}{cut}"))
 }
 
-/// Returns the command that applies the last plan again. `None` if the daemon would refuse it or it
-/// forgets a known fault.
+/// Returns the command that applies the last plan again, or `None` if the daemon would refuse it or
+/// it would ignore a known fault.
 pub(super) fn again(known: &Knowledge<'_>) -> Option<String> {
     let (sha256, plan) = known.control.applied_last().ok()?;
     if is_busy(known) || !known.control.forgotten_by(&plan).is_empty() {
@@ -136,7 +136,6 @@ pub(super) fn adopt(known: &Knowledge<'_>, devices: &[DeviceName]) -> String {
     format!("lightloom ctl adopt {names}{against}")
 }
 
-/// If a change is open or awaits confirmation, returns the decision that must come first.
 pub(super) fn decide_first(known: &Knowledge<'_>) -> Option<String> {
     let ledger = known.control.controller().ledger();
     let open = ledger.open.as_ref().map(|open| open.intent.txn);
@@ -144,7 +143,10 @@ pub(super) fn decide_first(known: &Knowledge<'_>) -> Option<String> {
     let open = open.map(|txn| format!("transaction {txn} comes first: lightloom ctl watch"));
     open.or_else(|| {
         pending.map(|txn| {
-            format!("decide first about transaction {txn}: lightloom ctl confirm {txn}, or lightloom ctl rollback {txn}")
+            format!(
+                "first confirm or undo transaction {txn}: lightloom ctl confirm {txn}, or \
+                lightloom ctl rollback {txn}"
+            )
         })
     })
 }
@@ -229,16 +231,17 @@ pub(super) fn drifted_next(known: &Knowledge<'_>, drifted: &[DeviceName]) -> Opt
     let adopt = adopt(known, drifted);
     Some(match restore {
         Some(restore) if is_restart => {
-            format!("restore the positions of plan and journal: {restore}")
+            format!("restore the positions in plan and journal: {restore}")
         }
         Some(restore) => format!(
-            "restore the positions of plan and journal: {restore}; or adopt the current light: {adopt}"
+            "restore the positions in plan and journal: {restore}; or adopt the current light: \
+                {adopt}"
         ),
         None => {
             let silent = unseen(known);
             let silent = match silent.is_empty() {
                 true => String::new(),
-                false => format!(" (it is not known of {})", named(silent, DRIFTED_NAMED_MAX)),
+                false => format!("(unknown for {})", named(silent, DRIFTED_NAMED_MAX)),
             };
             format!("adopt the current light: {adopt}; or remove the light at its source{silent}")
         }
@@ -258,7 +261,8 @@ pub(super) fn broken_next(known: &Knowledge<'_>, parts: &[BrokenPart]) -> Option
     Some(match refused {
         Ok(()) => format!("bypass it: lightloom ctl fault {names}"),
         Err(reasons) => format!(
-            "it cannot be bypassed now ({}): repair or replace it, then: lightloom ctl fault --repaired {names}",
+            "it cannot be bypassed now ({}): repair or replace it, then run: lightloom ctl fault \
+                --repaired {names}",
             reasons.first().map_or("unknown reason", String::as_str)
         ),
     })

@@ -1,5 +1,4 @@
 // SPDX-License-Identifier: Apache-2.0
-//! The circuits of the plan, and those that are down for no known reason.
 
 use std::collections::{BTreeMap, BTreeSet};
 
@@ -16,8 +15,8 @@ use lightloom_daemon_api::circuit::{
     CircuitCounts, CircuitView, DarkCircuits, LoopbackView, NoPlan,
 };
 
-/// Returns the circuits of the plan. Without a plan, returns the circuits formed by positions that
-/// the daemon set or adopted.
+/// Returns the circuits of the plan or, without a plan, those formed by positions that the daemon
+/// set or adopted.
 pub(super) fn all(known: &Knowledge<'_>) -> Vec<CircuitView> {
     let of = |(a, b): (Port, Port)| CircuitView {
         a: a.to_string(),
@@ -30,14 +29,15 @@ pub(super) fn all(known: &Knowledge<'_>) -> Vec<CircuitView> {
     }
 }
 
-/// Returns whether the module of `port` is set to the path of that fibre. `None` if its position is
-/// unknown.
+/// Returns whether the module of `port` is set to the path of that fibre, or `None` if its position
+/// is unknown.
 fn stands(known: &Knowledge<'_>, port: Port) -> Option<bool> {
     let device = known.control.setup().modules.get(&port.bundle)?;
     Some(read_at(known, device, Slot(0))? == Position(u32::from(port.path)))
 }
 
-/// Counts the circuits that are up before and after these moves. `None` if the cabling is unknown.
+/// Returns the number of circuits that are up before and after these moves, or `None` if the
+/// cabling is unknown.
 pub(super) fn counted(
     known: &Knowledge<'_>,
     changes: &BTreeMap<DeviceName, Vec<Move>>,
@@ -69,7 +69,6 @@ fn unplanned(known: &Knowledge<'_>) -> Vec<(Port, Port)> {
     ports.filter(|(a, b)| looks(a) && looks(b)).collect()
 }
 
-/// Returns the loopbacks that close rings of the plan. Each is an edge of a ring inside a node.
 pub(super) fn loopbacks(known: &Knowledge<'_>) -> Vec<LoopbackView> {
     let Some(plan) = known.control.plan() else { return Vec::new() };
     let of = |(device, bundle): (&DeviceName, BundleId)| LoopbackView {
@@ -94,8 +93,8 @@ fn read_at(known: &Knowledge<'_>, device: &DeviceName, slot: Slot) -> Option<Pos
     Some(at(&observed.positions, slot))
 }
 
-/// Returns positions that differ from the plan although no drift, known fault or failed change
-/// explains it. An operator adopted or moved them individually.
+/// Returns positions that differ from the plan without a drift, known fault or failed change as the
+/// reason. An operator adopted or moved them individually.
 pub(super) fn dark(
     known: &Knowledge<'_>,
     circuits: &[CircuitView],
@@ -168,8 +167,8 @@ fn light_again<'a>(known: &Knowledge<'_>, dark: impl Iterator<Item = &'a DeviceN
     }
 }
 
-/// Reports that no plan is applied, so that faults are not bypassed. A daemon without modules or
-/// without a fabric file needs no plan while it knows of any light.
+/// Returns a warning if no plan is applied and faults are therefore not bypassed. A daemon without
+/// modules or without a fabric file needs no plan while it knows of any light.
 pub(super) fn no_plan(known: &Knowledge<'_>, circuits: &[CircuitView]) -> Option<NoPlan> {
     let ledger = known.control.controller().ledger();
     let idle = ledger.open.is_none() && !known.is_damaged;
@@ -184,7 +183,7 @@ pub(super) fn no_plan(known: &Knowledge<'_>, circuits: &[CircuitView]) -> Option
         0 => "adopt the current light: lightloom ctl adopt all; then ",
         _ => "",
     };
-    // Only mode `update` lets a plan use parts that were reported as failed.
+    // Only mode `update` lets a plan use parts that are reported as failed.
     let mode = if known.control.broken().is_empty() { "" } else { " --mode update" };
     let next = attention::decide_first(known)
         .unwrap_or_else(|| format!("{adopt}apply one: lightloom ctl apply PLAN{mode}"));

@@ -29,7 +29,7 @@ fn next(known: &Knowledge<'_>, device: &DeviceName, contended: &Contended) -> St
     if contended.claimed_by.is_some() {
         return format!(
             "stop one of the two controllers: a claim in a database expires 60 s after its holder \
-             stops; over gNMI, a larger election id takes the role; {keep}"
+                stops; over gNMI, the controller with the larger election id takes over; {keep}"
         );
     }
     let again = attention::restore(known).or_else(|| attention::again(known));
@@ -37,11 +37,14 @@ fn next(known: &Knowledge<'_>, device: &DeviceName, contended: &Contended) -> St
     let then = match contended.stopped_for {
         Some(left) => {
             let minutes = left.0.div_ceil(60_000_000);
-            format!("restores resume when you decide, or after {minutes} min without a move")
+            format!("restoring resumes when you decide, or after {minutes} min without a change")
         }
         None => {
             let minutes = QUIET.0 / 60_000_000;
-            format!("restored with longer and longer waits; forgotten after {minutes} min of quiet")
+            format!(
+                "restored at increasing intervals; forgotten after {minutes} min without a \
+                change"
+            )
         }
     };
     format!("stop the other controller, then restore ours: {again}; or {keep}; {then}")

@@ -34,7 +34,6 @@ pub fn log(records: &[Record], damage: Option<&Damage>, place: &JournalPlace, la
     }
 }
 
-/// `moves` are the devices of the change that the record belongs to.
 fn told(
     record: &Record,
     detail: String,
@@ -59,7 +58,7 @@ fn told(
             format!("{ended}{said}; {moved} of {} devices moved{trouble}", parts.len())
         }
         Record::Confirmed { txn, .. } => {
-            of(*txn).map(|(words, _)| format!("{words}: it stays")).unwrap_or_default()
+            of(*txn).map(|(words, _)| format!("{words}: confirmed")).unwrap_or_default()
         }
         _ => detail,
     }
@@ -105,7 +104,7 @@ fn log_record(line: u64, record: &Record) -> LogRecord {
                 Some(Lease { job, within, .. }) => {
                     format!("job {job} for {} ms", within.0.div_ceil(1000))
                 }
-                None => "given up".into(),
+                None => "released".into(),
             };
             (RecordKind::Leased, *wall_ms, None, Some(asked), detail, Vec::new())
         }
@@ -133,7 +132,7 @@ fn log_record(line: u64, record: &Record) -> LogRecord {
         }
         Record::Adopted { asked, positions, wall_ms } => {
             let slots: usize = positions.values().map(BTreeMap::len).sum();
-            let detail = format!("{slots} paths and cross-connects adopted; nothing moved");
+            let detail = format!("{slots} paths and cross-connects adopted; no circuit switched");
             (RecordKind::Adopted, *wall_ms, None, Some(asked), detail, names(&mut positions.keys()))
         }
         Record::Held { asked, levers, drained, wall_ms } => {
@@ -142,7 +141,7 @@ fn log_record(line: u64, record: &Record) -> LogRecord {
             (RecordKind::Held, *wall_ms, None, Some(asked), detail.into(), parts)
         }
         Record::Resumed { asked, wall_ms } => {
-            let detail = "automatic changes are counted from here on".into();
+            let detail = "the count of automatic changes was reset".into();
             (RecordKind::Resumed, *wall_ms, None, Some(asked), detail, Vec::new())
         }
     };

@@ -1,5 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-//! Preview of an apply: every move with the circuits it interrupts and establishes, and the bytes.
+//! Preview of an apply: every move with the bytes sent and the circuits it interrupts and
+//! establishes.
 
 use std::collections::BTreeMap;
 
@@ -132,7 +133,7 @@ fn move_view(
     }
 }
 
-/// Two ports of a switch, or the fibre of a transceiver with its planned far end.
+/// Formats two ports of a switch, or the fibre of a transceiver with its planned far end.
 fn circuit(plan: Option<&Plan>, device: &DeviceName, slot: Slot, at: Position) -> Option<String> {
     if at.is_dark() {
         return None;

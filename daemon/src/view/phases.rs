@@ -92,7 +92,8 @@ fn standing(booking: &Booking) -> Stands {
         Standing::Kept(needs) => {
             let (least, needs) = (ms(booking.wish.least), ms(*needs));
             let reason = format!(
-                "{least:.0} ms is too short: the circuits of {} cost more time than they save below {needs:.1} ms",
+                "{least:.0} ms is too short: below {needs:.1} ms, switching to the circuits of {} \
+                    costs more time than it saves",
                 booking.wish.phase
             );
             let fix = format!("request at least {} ms, or keep the current circuits", needs.ceil());

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-//! Unreachable devices that block a request: when to ask again.
+//! Unreachable devices that block a request, and when to retry it.
 
 use std::collections::{BTreeMap, BTreeSet};
 
@@ -117,38 +117,42 @@ fn line(known: &Knowledge<'_>, kind: Kind, devices: &[(DeviceName, Micros)]) -> 
     let replies = replies
         .map(|(device, _)| known.control.controller().inventory().limits(device).reply_within);
     let fault = format!("lightloom ctl fault {}", names.join(" "));
-    // Devices that became unreachable together are not bypassed, because that would abandon the
-    // plan.
+    // Devices that became unreachable together are not bypassed, because that would amount to
+    // giving up the plan.
     let is_lost = known.control.management_lost(&known.now).is_some();
     match kind {
         Kind::NotMissed | Kind::Reported if is_lost => format!(
-            "{shown}: silent for {} s, like many others: management is lost; ask again when they answer",
+            "{shown}: unresponsive for {} s, like many others: management is lost; retry when \
+                they respond",
             silent.0 / 1_000_000,
         ),
         Kind::Unread => {
             let connect = CONNECT_WITHIN;
             format!(
-                "{shown}: not read yet; known at the latest {} s after the daemon's start: lightloom ctl wait, then \
-                 ask again",
+                "{shown}: not read yet; its state is known at most {} s after the daemon starts: \
+                    lightloom ctl wait, then retry",
                 seconds(connect + replies.max().unwrap_or_default())
             )
         }
         Kind::Reading => format!(
-            "{shown}: read for the first time now; that takes {} s at most: lightloom ctl wait, then ask again",
+            "{shown}: being read for the first time, which takes at most {} s: lightloom ctl \
+                wait, then retry",
             seconds(replies.max().unwrap_or_default())
         ),
         Kind::NotMissed => format!(
-            "{shown}: silent for {} s; silence is not a fault: it is bypassed when neighbours miss its light, and \
-             not before; ask again when it answers, or bypass it: {fault}",
+            "{shown}: unresponsive for {} s, which is not treated as a fault: it is bypassed only \
+                if neighbours report its light missing; retry when it responds, or bypass it: \
+                {fault}",
             silent.0 / 1_000_000,
         ),
         Kind::Reported => format!(
-            "{shown}: silent for {} s; failures are only reported here (`on_fault: report`); bypass it: \
-             {fault}",
+            "{shown}: unresponsive for {} s; faults are only reported (`on_fault: report`); \
+                bypass it: {fault}",
             silent.0 / 1_000_000,
         ),
         Kind::Tried => format!(
-            "{shown}: silent for {} s; tried again every {} s at the latest: lightloom ctl wait {}, then ask again",
+            "{shown}: unresponsive for {} s; retried at least every {} s: lightloom ctl wait {}, \
+                then retry",
             silent.0 / 1_000_000,
             BACKOFF_MAX.0 / 1_000_000,
             names.join(" "),

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-//! Maps enums of the controller to enums of the API. A variant added on one side only does not
-//! compile here.
+//! Maps the controller's enums to those of the API, so that a variant missing on one side does not
+//! compile.
 
 use lightloom_control::change;
 use lightloom_control::controller;
@@ -101,7 +101,7 @@ mod tests {
         serde_json::to_string(&value).unwrap()
     }
 
-    /// The journal is the reference, because it defines the same words independently.
+    /// The journal is the reference, because it defines the words independently.
     #[test]
     fn api_and_journal_use_the_same_words() {
         let verdicts = [

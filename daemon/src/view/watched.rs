@@ -1,5 +1,4 @@
 // SPDX-License-Identifier: Apache-2.0
-//! Values for monitoring that are not events.
 
 use super::{broken_parts, circuits_dark};
 use crate::metrics::Watched;

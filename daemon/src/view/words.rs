@@ -70,7 +70,7 @@ impl Change<'_> {
         };
         match self.cause {
             Cause::Apply => {
-                let what = plan.unwrap_or_else(|| "single circuits".into());
+                let what = plan.unwrap_or_else(|| "individual circuits".into());
                 let phase = self.phase.map(|phase| format!(", {phase}")).unwrap_or_default();
                 format!("apply of {what}{phase}{}", around(&broken, &repaired))
             }
@@ -150,7 +150,7 @@ mod tests {
         ];
         let expected = [
             "apply of plan 0123456789ab, around n5, n20",
-            "apply of single circuits",
+            "apply of individual circuits",
             "bypass of n17",
             "repair of n5",
             "rollback to before 2 (back to plan 0123456789ab); n5 back in service",

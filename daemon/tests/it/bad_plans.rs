@@ -83,7 +83,7 @@ fn rejects_daemon_file_with_modules_outside_the_fabric() {
     for line in [
         "error[LL0606]: n99 is not in the fabric",
         "daemon.yaml:4:11",
-        "error[LL0606]: a node has no 9 bundles in the fabric",
+        "error[LL0606]: the fabric has fewer than 9 bundles per node",
         "daemon.yaml:4:29",
         "error[LL0606]: n200/b0 is not in the fabric",
         "daemon.yaml:6:10",
@@ -102,11 +102,11 @@ fn rejects_management_inventory_with_unknown_names() {
     std::fs::write(folder.path().join("daemon.yaml"), file).unwrap();
     let error = start::read_files(&folder.path().join("daemon.yaml")).unwrap_err().to_string();
     for line in [
-        "error[LL0607]: `n9` is neither a device nor a node with modules here",
+        "error[LL0607]: `n9` is neither a device nor a node with modules in this file",
         "daemon.yaml:5:48",
-        "error[LL0607]: `ocs7` is neither a device nor a node with modules here",
+        "error[LL0607]: `ocs7` is neither a device nor a node with modules in this file",
         "daemon.yaml:5:52",
-        "  = help: write the name of a device, such as `n0/b0`, or of a node, such as `n0`",
+        "  = help: use a device name, such as `n0/b0`, or a node name, such as `n0`",
         "error[LL0601]: `ts0` is already defined",
         "daemon.yaml:6:10",
     ] {

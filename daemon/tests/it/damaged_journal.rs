@@ -226,7 +226,7 @@ fn reports_a_changed_journal_file() {
         is_said(
             &socket,
             if how == "newer" {
-                "that version of lightloomd, or a later one"
+                "that version of lightloomd or a later one"
             } else {
                 "journal.log.damaged"
             },

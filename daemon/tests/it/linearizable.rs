@@ -177,7 +177,7 @@ impl<'a> Client<'a> {
 }
 
 fn is_not_known(body: &[u8]) -> bool {
-    String::from_utf8_lossy(body).contains("may or may not hold this request")
+    String::from_utf8_lossy(body).contains("may or may not contain this request")
 }
 
 fn committed(over: &Value) -> bool {

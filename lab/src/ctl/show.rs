@@ -225,10 +225,10 @@ mod tests {
         let mut reasons: Vec<String> =
             (0..64).map(|node| format!("n{node}/b0: unreachable (gone)")).collect();
         reasons.push("ocs0: not read yet".into());
-        reasons.push("n1/b0, n2/b0: silent for 3 s; ask again".into());
+        reasons.push("n1/b0, n2/b0: unresponsive for 3 s; retry".into());
         let said = refusal(&json!({"answer": "refused", "reasons": reasons}));
         let expected = "refused: n0/b0, n1/b0, n2/b0, n3/b0, n4/b0, n5/b0 and 58 more: unreachable \
-                        (gone)\n         ocs0: not read yet\n         n1/b0, n2/b0: silent for 3 s; ask again";
+                        (gone)\n         ocs0: not read yet\n         n1/b0, n2/b0: unresponsive for 3 s; retry";
         assert_eq!(said, expected);
     }
 

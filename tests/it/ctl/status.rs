@@ -77,7 +77,7 @@ fn status_shows_problems_first_and_commands_to_run() {
     daemon.says("/v1/status", 200, status(json!({"journal_failure": "disk full"})));
     let (_, shown, _) = run(&daemon, &["status"]);
     let first = "JOURNAL CANNOT BE WRITTEN, changes are refused: disk full\n";
-    let next = "  circuits stay lit and devices are still read: free space or repair the disk, then lightloomd \
+    let next = "  circuits stay lit and devices are still read: free space or repair the disk, and lightloomd \
                 resumes automatically; see when: lightloom ctl watch\n";
     assert!(shown.starts_with(&format!("{first}{next}")), "{shown}");
     assert!(shown.contains("in the desired state"), "devices are read on: {shown}");
@@ -184,7 +184,7 @@ fn missing_circuits_are_shown_with_the_command_to_restore_them() {
     let daemon = Daemon::plays(folder.path(), &[("/v1/status", 200, fewer(false))]);
     let (_, shown, _) = run(&daemon, &["status"]);
     let expected = "FEWER CIRCUITS: 1 of the 2 circuits that could be lit, and no failed part explains it\n  \
-        get the rest: lightloom ctl apply --again --cut-light\n";
+        apply the rest: lightloom ctl apply --again --cut-light\n";
     assert!(shown.starts_with(expected), "{shown}");
     let line = "circuits up: 1 of 1 (both ends); the applied plan has 1 more\n";
     assert!(shown.contains(line), "{shown}");

@@ -49,7 +49,9 @@ pub(super) fn fewer_than_applied(status: &Status) -> Option<Alarm> {
     let (now, all) = (status.circuits.len(), applied.circuits);
     let about =
         format!("{now} of the {all} circuits that could be lit, and no failed part explains it");
-    let next =
-        applied.next.as_deref().unwrap_or("get the rest: lightloom ctl apply --again --cut-light");
+    let next = applied
+        .next
+        .as_deref()
+        .unwrap_or("apply the rest: lightloom ctl apply --again --cut-light");
     (now < all).then(|| Alarm::new("FEWER CIRCUITS", about, next))
 }

@@ -20,7 +20,7 @@ fn settings(file: &GnmiFile, epoch: Option<u64>) -> anyhow::Result<Settings> {
     let groups = match (&file.input_group, &file.output_group) {
         (Some(input), Some(output)) => Some((input.clone(), output.clone())),
         (None, None) => None,
-        _ => bail!("gnmi: give both `input_group` and `output_group`, or neither"),
+        _ => bail!("gnmi: expected both `input_group` and `output_group`, or neither"),
     };
     Ok(Settings {
         authority: file.tcp.clone(),
@@ -35,12 +35,12 @@ fn settings(file: &GnmiFile, epoch: Option<u64>) -> anyhow::Result<Settings> {
     })
 }
 
-/// Refuses a world-readable password file, a password over plain text, and characters that HTTP
-/// cannot carry.
+/// Refuses world-readable password files, passwords over plain text, and characters that cannot be
+/// sent in HTTP headers.
 pub(super) fn login(file: &GnmiFile) -> anyhow::Result<Option<GnmiLogin>> {
     match (&file.user, &file.password_file) {
         (Some(_), Some(_)) if file.plaintext => {
-            bail!("gnmi: a password over plain text can be intercepted: give `tls`")
+            bail!("gnmi: a password over plain text can be intercepted; help: set `tls`")
         }
         (Some(user), Some(password)) => {
             let login = GnmiLogin { user: user.clone(), password: secret(password)? };
@@ -48,19 +48,18 @@ pub(super) fn login(file: &GnmiFile) -> anyhow::Result<Option<GnmiLogin>> {
             Ok(Some(login))
         }
         (None, None) => Ok(None),
-        _ => bail!("gnmi: give both `user` and `password_file`, or neither"),
+        _ => bail!("gnmi: expected both `user` and `password_file`, or neither"),
     }
 }
 
-/// Requires exactly one of `tls` and `plaintext`.
 pub(super) fn address(file: &GnmiFile) -> anyhow::Result<Address> {
     match (&file.tls, file.plaintext) {
         (None, true) => Ok(Address::Tcp(file.tcp.clone())),
         (Some(tls), false) => secured(file, tls),
-        (Some(_), true) => bail!("gnmi: give either `tls` or `plaintext: true`"),
+        (Some(_), true) => bail!("gnmi: expected either `tls` or `plaintext: true`"),
         (None, false) => bail!(
-            "gnmi: without `tls` anybody between could move light: write `tls: {{ca: FILE}}`; for an emulated \
-             device write `plaintext: true`"
+            "gnmi: without `tls`, anyone on the network could switch circuits; help: set `tls: \
+                {{ca: FILE}}`, or `plaintext: true` for an emulated device"
         ),
     }
 }
@@ -71,10 +70,10 @@ fn secured(file: &GnmiFile, tls: &GnmiTlsFile) -> anyhow::Result<Address> {
             Some((pem::certificates(certificate)?, pem::private_key(key)?))
         }
         (None, None) => None,
-        _ => bail!("gnmi: give both `certificate` and `key`, or neither"),
+        _ => bail!("gnmi: expected both `certificate` and `key`, or neither"),
     };
     let mut config = pem::client(pem::authorities(&tls.ca)?, identity)?;
     config.alpn_protocols = vec![b"h2".to_vec()];
-    let name = pem::server_name(tls.name.as_deref(), &file.tcp).context("write `name`")?;
+    let name = pem::server_name(tls.name.as_deref(), &file.tcp).context("set `name`")?;
     Ok(Address::Tls { address: file.tcp.clone(), name, config: Arc::new(config) })
 }
