@@ -1,5 +1,4 @@
 // SPDX-License-Identifier: Apache-2.0
-//! The origin of a change: a client, or a policy of the daemon.
 
 use std::convert::Infallible;
 use std::fmt;

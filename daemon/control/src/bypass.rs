@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-//! Computes the plan around the failed parts; the checker verifies it before use.
+//! Plans a bypass of the failed parts. The checker verifies each plan before use.
 
 use std::collections::{BTreeMap, BTreeSet};
 
@@ -23,7 +23,7 @@ use crate::state::Micros;
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct MayMove {
     pub groups: MoveGroups,
-    /// The most of their circuits that are cut without an operator's consent; `None` if any number.
+    /// `None` if there is no limit.
     pub max_healthy_circuits: Option<u32>,
 }
 
@@ -31,15 +31,14 @@ pub struct MayMove {
 #[serde(rename_all = "kebab-case")]
 pub enum MoveGroups {
     Never,
-    /// Those of a job with a fault, which cannot continue until every group has a ring again.
+    /// Groups of a job with a fault. It cannot continue until every group has a ring again.
     #[default]
     OwnJob,
-    /// The same, after an operator has accepted it.
+    /// The same, once an operator has accepted it.
     Ask,
 }
 
 impl MayMove {
-    /// Why an operator has to accept this bypass, with the command that accepts it.
     #[must_use]
     pub fn asks(&self, broken: &[Part], moved: &MovedForOthers) -> Option<String> {
         let policy = match (self.groups, self.max_healthy_circuits) {
@@ -50,7 +49,7 @@ impl MayMove {
         let names: Vec<String> = broken.iter().map(ToString::to_string).collect();
         let what = said(moved)?;
         let names = names.join(" ");
-        Some(format!("{what} (`{policy}`); accept that with: lightloom ctl fault {names}"))
+        Some(format!("{what} (`{policy}`); accept it with: lightloom ctl fault {names}"))
     }
 }
 
@@ -75,7 +74,7 @@ pub fn next_plan(
     Ok(next.plan)
 }
 
-/// Like [`next_plan`], but some modules do not answer and some light must not be cut.
+/// Like [`next_plan`], with modules that do not respond and light that must not be cut.
 pub fn next_plan_within(
     fabric: &Fabric,
     plan: &Plan,
@@ -90,7 +89,6 @@ pub fn next_plan_within(
     }
     for part in repaired {
         faults.remove(fabric, *part).map_err(|e| one(&e))?;
-        // A repaired node has its bundles back.
         if let Part::Node(node) = part {
             faults.bundles.retain(|bundle| bundle.node != *node);
         }
@@ -103,9 +101,9 @@ pub fn next_plan_within(
     Ok(Around { plan: proven(fabric, &faults, next.plan)?, moved })
 }
 
-/// Returns `first`, or if it gives up GPUs of jobs, a plan that gives up fewer: groups without a
-/// fault that `groups` allows move, as few as possible. Light of other jobs is not cut. `open` are
-/// nodes without their planned light, whose rings move at no cost.
+/// Returns `first` or, if it reduces a job's GPUs, a plan that loses fewer. That plan moves as few
+/// groups without a fault as possible, only those that `groups` allows, and cuts no light of other
+/// jobs. `open` are nodes without their planned light, whose rings move at no cost.
 pub fn or_moving_what_stands_still(
     fabric: &Fabric,
     plan: &Plan,
@@ -129,7 +127,7 @@ pub fn or_moving_what_stands_still(
     Ok(wider.ok().filter(is_better).unwrap_or(first))
 }
 
-/// Without the comparison with separate plans for both halves, which takes as long as the plan.
+/// Skips the comparison with separate plans for both halves, which takes as long as the plan.
 fn options(seed: Seed) -> Options {
     Options { compare: false, seed, ..Options::default() }
 }
@@ -160,14 +158,13 @@ pub fn is_news(fabric: &Fabric, known: &FaultSet, part: Part) -> bool {
     !covered && known.clone().insert(fabric, part).unwrap_or(false)
 }
 
-/// Returns whether a part such as `n17/b0.2` is `whole` or belongs to it.
 #[must_use]
 pub fn is_inside(part: &str, whole: &str) -> bool {
     part.strip_prefix(whole).is_some_and(|rest| rest.is_empty() || rest.starts_with(['/', '.']))
 }
 
-/// Pauses before parts are bypassed again. They grow with each failed try, separately for each set
-/// of parts, so that parts that cannot be bypassed do not delay others.
+/// Delays before retries of a bypass. They grow with each failure, separately for each set of
+/// parts, so that parts that cannot be bypassed do not delay others.
 #[derive(Clone, Debug, Default)]
 pub struct Backoff {
     tried: BTreeMap<Vec<Part>, (u32, Micros)>,
@@ -200,8 +197,8 @@ impl Backoff {
         );
     }
 
-    /// Records that a try did not begin because an answer was missing. It cost no light, so it is
-    /// repeated after `again_in`.
+    /// Records an attempt that did not start because a reply was missing. It interrupted no light,
+    /// so it is retried after `again_in`.
     pub fn not_begun(&mut self, parts: &[Part], now: Micros, again_in: Micros) {
         if let Some((tries, at)) = self.tried.get_mut(parts) {
             *tries = tries.saturating_sub(1);
@@ -209,8 +206,8 @@ impl Backoff {
         }
     }
 
-    /// The last try failed at a suspect, which the next one avoids. The first such retry of these
-    /// parts does not wait.
+    /// The last attempt failed at a suspect, which the next one avoids. The first such retry for
+    /// these parts does not wait.
     pub fn has_suspect(&mut self) {
         let first = self.tried.iter_mut().filter(|(_, (tries, _))| *tries == 1);
         for (parts, (_, at)) in first {
@@ -230,15 +227,14 @@ impl Backoff {
     }
 }
 
-/// Returns whether this bypass failed at a part that the next one avoids.
 #[must_use]
 pub fn names_suspect(past: &Past) -> bool {
     past.result == TxnResult::RolledBack
         && !suspects(std::iter::once(past), |_, _| Some(1)).is_empty()
 }
 
-/// Returns the parts at which the last bypasses failed. The next try avoids them as well, until a
-/// bypass is committed.
+/// Returns the parts at which the last bypasses failed. Attempts avoid them until a bypass is
+/// committed.
 #[must_use]
 pub fn suspects<'a>(
     history: impl Iterator<Item = &'a Past>,
@@ -255,7 +251,7 @@ pub fn suspects<'a>(
             let bundle = device.as_str().parse::<BundleId>().ok()?;
             (!part.detail.is_empty() && !silent).then_some((bundle, part))
         });
-        // Missing light at one end is usually caused by another end.
+        // Missing light at one end is usually caused by the other end.
         let (unlit, liars): (Vec<_>, Vec<_>) = troubles.partition(|(_, part)| part.unlit);
         let of = |bundle: BundleId, unlit: bool| match unlit {
             false => Some(Part::Bundle(bundle)),
@@ -265,7 +261,7 @@ pub fn suspects<'a>(
             }
         };
         for (bundle, part) in if liars.is_empty() { unlit } else { liars } {
-            let why = format!("suspect: {} failed there: {}", past.txn, part.detail);
+            let why = format!("suspect: bypass {} failed there: {}", past.txn, part.detail);
             suspects.extend(of(bundle, part.unlit).map(|part| (part, why)));
         }
     }
@@ -378,7 +374,6 @@ mod tests {
         assert_eq!(stages(&back), stages(&plan));
     }
 
-    /// A fabric of eighteen nodes whose job needs sixteen of them in pairs.
     fn tight() -> Fabric {
         let text = "kind: fabric\nversion: 2\nname: ring\nhbd: {khop: {nodes: 18, gpus_per_node: 4, k: 2}}\n\
                     jobs:\n  - {name: pretrain, gpus: 64, tp: 8}\n";
@@ -435,7 +430,7 @@ mod tests {
         let limit = asks(may(MoveGroups::OwnJob, Some(circuits - 1))).expect("a proposal");
         assert!(limit.contains(&format!("max_healthy_circuits: {}", circuits - 1)), "{limit}");
         let ask = asks(may(MoveGroups::Ask, None)).expect("a proposal");
-        assert!(ask.ends_with("(`move_groups: ask`); accept that with: lightloom ctl fault n17"));
+        assert!(ask.ends_with("(`move_groups: ask`); accept it with: lightloom ctl fault n17"));
     }
 
     #[test]
@@ -517,12 +512,12 @@ mod tests {
         );
         assert_eq!(
             of(std::slice::from_ref(&lied)),
-            ["n10/b0 suspect: 5 failed there: it said done"]
+            ["n10/b0 suspect: bypass 5 failed there: it said done"]
         );
         let dark = past(RolledBack, &[("n8/b1", Verdict::RolledBack, "slot 0 has", true)]);
         assert_eq!(
             of(std::slice::from_ref(&dark)),
-            ["n8/b1.2 suspect: 5 failed there: slot 0 has"]
+            ["n8/b1.2 suspect: bypass 5 failed there: slot 0 has"]
         );
         assert_eq!(of(&[lied.clone(), dark.clone()]).len(), 2, "all that failed since");
         let silent = past(Aborted, &[("n9/b0", Verdict::Unknown, "it does not answer", false)]);

@@ -1,6 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-//! The moves from current to desired positions ([`difference`]), and the waves that execute them
-//! ([`waves`]).
+//! The moves from current to desired positions ([`difference`]), and their order ([`waves`]).
 
 mod phase;
 mod waves;
@@ -18,7 +17,7 @@ const DEVICES_NAMED: usize = 6;
 
 pub type Moves = BTreeMap<DeviceName, Vec<Move>>;
 
-/// How much an apply may disturb. The words come from SONiC's `config ocs cross-connect`, but the
+/// How much an apply may disturb. The names come from SONiC's `config ocs cross-connect`, but the
 /// default is safe.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "kebab-case")]
@@ -26,9 +25,9 @@ pub enum Mode {
     /// Refuses if a slot differs from the journal or a foreign circuit blocks a move.
     #[default]
     Safe,
-    /// Moves the named slots from any position and turns off blocking circuits.
+    /// Moves the target's slots from any position and turns off blocking circuits.
     Update,
-    /// Makes each named device match the target exactly; everything else on it goes dark.
+    /// Sets all devices in the target exactly to it; their other slots go dark.
     Overwrite,
     /// Moves slots without circuits, all together, and accepts any light. Used to discover the
     /// cabling.
@@ -48,7 +47,7 @@ pub struct Known<'a> {
 pub enum Objection {
     #[error("{device}: not configured here")]
     NoDevice { device: DeviceName },
-    #[error("{device}: unreachable ({trouble}), so it can be neither read nor moved")]
+    #[error("{device}: unreachable ({trouble}), so it cannot be read or moved")]
     Down { device: DeviceName, trouble: String },
     #[error("{device}: not read yet, so its positions are unknown")]
     Unread { device: DeviceName },
@@ -65,12 +64,12 @@ pub enum Objection {
         update_helps: bool,
     },
     #[error(
-        "{device} {}: {} is held by {}, which is not ours: free it{}",
+        "{device} {}: {} is in use by {}, which the daemon does not own: free it{}",
         .device.slot(*.slot), .device.place(*.position), .device.slot(*.holder), or_update(*.update_helps)
     )]
     Foreign { device: DeviceName, slot: Slot, position: Position, holder: Slot, update_helps: bool },
     #[error(
-        "{device}: {} is wanted by {} and {}",
+        "{device}: {} is needed by both {} and {}",
         .device.place(*.position), .device.slot(*.first), .device.slot(*.second)
     )]
     Twice { device: DeviceName, position: Position, first: Slot, second: Slot },
@@ -92,7 +91,7 @@ fn remedy(owned: Position, adopt: &str) -> String {
     }
 }
 
-/// Formats objections in their order. Devices with the same drift share one line.
+/// Keeps the order. Devices with the same drift share one line.
 #[must_use]
 pub fn in_words(objections: &[Objection]) -> Vec<String> {
     let key = |objection: &Objection| match objection {
@@ -141,8 +140,8 @@ impl Objection {
         matches!(self, Self::Drifted { .. } | Self::Foreign { .. })
     }
 
-    /// Sets whether mode update helps. It does not if another objection remains in every mode, such
-    /// as an unreachable device.
+    /// Mode update does not help if another objection remains in all modes, such as an unreachable
+    /// device.
     fn with_update(self, helps: bool) -> Self {
         match self {
             Self::Drifted { device, slot, observed, owned, .. } => {
@@ -156,8 +155,8 @@ impl Objection {
     }
 }
 
-/// Returns the moves to the target, or all objections, device by device. A slot that the daemon
-/// owns goes dark if the target does not name it; a foreign slot stays.
+/// Returns the moves to the target, or all objections by device. Slots that the daemon owns go dark
+/// if they are not in the target; foreign slots remain unchanged.
 pub fn difference<'a>(
     target: &Fabric,
     mode: Mode,
@@ -232,8 +231,6 @@ impl OneDevice<'_> {
         moves
     }
 
-    /// Returns an objection for each wanted slot that carries a circuit, because it is neither dark
-    /// nor looped back nor probed.
     fn in_use(&self) -> impl Iterator<Item = Objection> {
         let free = |slot: &&Slot| !self.known.probed.contains(slot);
         self.want.keys().filter(free).filter_map(move |&slot| {
@@ -286,7 +283,7 @@ impl OneDevice<'_> {
 
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Step {
-    /// Moves whose slot must go dark first, because its position is reused or it ends dark.
+    /// Moves whose slot must go dark first, because its position is reused or because it ends dark.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub remove: Vec<Move>,
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
@@ -376,7 +373,7 @@ mod tests {
                        apply --restore`";
         let alone = said(None, "n1/b0");
         assert_eq!(alone, [format!("{drifted}, or apply with `--mode update`")]);
-        let dead = "n2/b0: unreachable (no answer in time), so it can be neither read nor moved";
+        let dead = "n2/b0: unreachable (no answer in time), so it cannot be read or moved";
         assert_eq!(said(Some("no answer in time"), "n2/b0"), [drifted, dead]);
         let unread = "n2/b0: not read yet, so its positions are unknown";
         assert_eq!(said(None, "n2/b0"), [drifted, unread]);
@@ -401,8 +398,6 @@ mod tests {
         assert_eq!(in_words(&all), expected);
     }
 
-    /// A probe moves only slots that are dark, looped back or probed, and none that is or should be
-    /// a circuit.
     #[test]
     fn refuses_a_probe_on_a_circuit_slot() {
         let probe = |sharing, owned: &[(u32, u32)], observed: &[(u32, u32)], probed: &[u32]| {

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-//! Finds which fibre ends are connected, by moving light on ends without circuits.
+//! Finds which fibre ends are connected, by switching light on ends without circuits.
 //!
 //! ```text
 //!   as planned ──▶ halves ──▶ search ──▶ findings
@@ -7,12 +7,11 @@
 //!   fibre lit once   has no name       tried with each other
 //! ```
 //!
-//! In a round every module selects at most one fibre. An end that sees no light is not connected to
-//! any sender; an end that sees light is connected to one of them. A module that reports its
-//! neighbour's name needs no second round. Without names each further round halves the senders
-//! until one remains.
+//! In each round every module selects at most one fibre. An end without light is not connected to
+//! any sender; an end with light is connected to one of them. If modules report their neighbour's
+//! name, one round is enough. Otherwise each further round halves the candidates.
 //!
-//! Nothing here sends: [`Commission::next_round`] returns the positions to set, and
+//! This module only computes: [`Commission::next_round`] returns the positions to set, and
 //! [`Commission::heard`] takes the readings.
 
 mod findings;
@@ -32,10 +31,10 @@ use crate::state::{DeviceName, Fabric, FibreEnd, Observation, Position, Slot, at
 pub enum LightSource {
     End {
         end: String,
-        /// The received power in 1/1000 dBm.
+        /// Received power in 1/1000 dBm.
         power_mdbm: i32,
     },
-    /// Light without a name from an end that was not tried.
+    /// Light from an unnamed end that was not tried.
     Stranger {
         power_mdbm: i32,
     },
@@ -68,7 +67,7 @@ pub struct Commission {
     groups: Vec<ProbedGroup>,
     rows: Vec<EndRow>,
     planned: Vec<(usize, usize)>,
-    /// For the name of each end, the name of the end that should light it, tried or not.
+    /// For each end, the end that should light it, tried or not.
     far: BTreeMap<String, String>,
     left_out: BTreeSet<DeviceName>,
     halves: Vec<Vec<Option<usize>>>,
@@ -76,7 +75,7 @@ pub struct Commission {
 }
 
 impl Commission {
-    /// `ends` must carry no circuits; `rest` has the positions without outgoing light.
+    /// `ends` must not carry circuits; `rest` has the positions without outgoing light.
     #[must_use]
     pub fn new(ends: Vec<FibreEnd>, planned: &[(FibreEnd, FibreEnd)], rest: &Fabric) -> Self {
         let mut groups: Vec<ProbedGroup> = Vec::new();
@@ -110,8 +109,8 @@ impl Commission {
         Self { ends, named, group_of, groups, rows, planned, far, left_out, halves, rounds: 0 }
     }
 
-    /// Settles the ends with a known source. Tries ends without light again, because more ends may
-    /// be available now.
+    /// Settles the ends with a known source. Retries ends without light, because more ends may be
+    /// available now.
     pub fn resume(&mut self, found: &BTreeMap<String, LightSource>) {
         for end in 0..self.ends.len() {
             let known = found.get(&end_name(&self.ends[end]));
@@ -172,7 +171,7 @@ impl Commission {
         fabric
     }
 
-    /// Takes the readings of a round. Power below `least_mdbm` counts as no light.
+    /// Takes the readings of a round. Power below `least_mdbm` is treated as darkness.
     pub fn heard(&mut self, read: &BTreeMap<DeviceName, Observation>, least_mdbm: i32) {
         let mut on = FixedBitSet::with_capacity(self.ends.len());
         for group in &self.groups {
@@ -213,7 +212,7 @@ impl Commission {
                 let left = row.candidates.count_ones(..);
                 LightSource::Untried { why: format!("it may be connected to any of {left} ends") }
             }
-            // A dark end proves nothing about the fibre if the far end sent no light.
+            // A dark end proves nothing about the fibre if the far end did not send light.
             Some(LightSource::Nothing) => match self.far.get(name).filter(|far| !is_tried(far)) {
                 Some(far) => {
                     LightSource::Untried { why: format!("its far end {far} was not tried") }
@@ -226,8 +225,8 @@ impl Commission {
         rows.map(|(name, row)| (name.clone(), source(name, row))).collect()
     }
 
-    /// Settles every open end without candidates, and every end that saw light and has a single
-    /// candidate left. Two ends that light each other light no other end.
+    /// Settles each open end without candidates, and each end that saw light and has one candidate
+    /// left. Two ends that light each other are connected to no other end.
     fn conclude(&mut self) {
         loop {
             let mut changed = false;

@@ -9,10 +9,10 @@
 //! ```
 //!
 //! There is one transaction at a time, over any number of devices. A bypass may follow a
-//! transaction that waits for its confirmation; an undo of that transaction then avoids the
-//! bypassed parts. The caller executes the actions in order. It makes a record [that is waited
-//! for](Record::is_waited_for) durable before it executes any later action. State that must survive
-//! a crash is in the [`Ledger`] and changes only by records.
+//! transaction that awaits its confirmation; undoing that transaction then avoids the bypassed
+//! parts. The caller executes the actions in order. A record [that is waited
+//! for](Record::is_waited_for) must be durable before any later action. State that must survive a
+//! crash is in the [`Ledger`], which only records change.
 
 mod agenda;
 mod budget;
@@ -65,7 +65,7 @@ pub use witnesses::{Sight, Testimony};
 pub const OWN_CHANGES_MAX: usize = 10;
 pub const OWN_CHANGES_WINDOW: Micros = Micros::from_secs(3600);
 
-/// Identifies one operation sent to one device; an answer with an old ticket is ignored.
+/// Identifies an operation sent to a device. Replies with an old ticket are ignored.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub struct Ticket(pub u64);
 
@@ -84,7 +84,7 @@ pub enum Request {
 
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Apply {
-    /// A slot that the daemon owns goes dark if the target names its device but not the slot.
+    /// Slots that the daemon owns on these devices go dark if they are not in the target.
     pub target: Fabric,
     pub neighbours: BTreeMap<DeviceName, BTreeMap<Slot, String>>,
     pub plan_sha256: String,
@@ -93,7 +93,7 @@ pub struct Apply {
     pub confirm_within: Option<Micros>,
     pub on_failure: Option<OnFailure>,
     pub cause: Option<Cause>,
-    /// The known faults after the commit; `None` leaves them unchanged.
+    /// Known faults after the commit; `None` leaves them unchanged.
     pub broken: Option<BTreeMap<String, Broken>>,
     pub phase: Option<Box<Phase>>,
     pub plan: Option<Box<KeptPlan>>,
@@ -112,7 +112,7 @@ pub struct Rollback {
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(tag = "answer", rename_all = "kebab-case")]
 pub enum Answer {
-    /// The change is in the journal and in progress; its result is found under the transaction.
+    /// The change is in the journal and in progress. Query its result by transaction.
     Accepted {
         txn: Txn,
     },
@@ -128,8 +128,8 @@ pub enum Answer {
     },
     Booked {
         request_id: String,
-        /// Whether the request does not count against its client's rate limit, because it came long
-        /// enough after the previous one.
+        /// Whether the request is exempt from the client's rate limit, because it came long enough
+        /// after the previous one.
         paced: bool,
     },
     PhaseRefused {
@@ -169,7 +169,7 @@ pub enum Event {
     Down(DeviceName, Trouble),
     Foreign(DeviceName, Foreign),
     Signalled(DeviceName, Signal),
-    /// A query for a module's identity and state begins or ends. Operations wait meanwhile.
+    /// A query for a module's identity and state begins or ends. Operations wait until it ends.
     Occupied(DeviceName, bool),
     Tick,
 }
@@ -178,7 +178,7 @@ pub enum Event {
 pub enum Action {
     Append(Vec<Record>),
     Send(DeviceName, Ticket, Op),
-    /// Stop waiting for this answer, which would come too late, and open a new connection.
+    /// Stop waiting for this reply, which would come too late, and open a new connection.
     Abandon(DeviceName, Ticket),
     Answer(ReplyTo, Answer),
     Note(Note),
@@ -188,12 +188,12 @@ pub enum Action {
 pub enum Note {
     Up(DeviceName),
     Down(DeviceName, String),
-    /// A device differs from the ledger; empty when it matches again.
+    /// A device differs from the ledger; empty once it matches again.
     Drift(DeviceName, Vec<Drift>),
-    /// Ends of a device receive light from other ends than the fabric file says; empty once they
-    /// are correct.
+    /// Ends of a device receive light from other ends than in the fabric file; empty once they are
+    /// correct.
     Crossed(DeviceName, Vec<Crossed>),
-    /// Another controller changes a device; `None` once an operator has decided about it.
+    /// Another controller changes a device; `None` once an operator has decided.
     Contended(DeviceName, Option<Contended>),
     Bypassing(Vec<(Part, String)>, Micros),
     TooMany(Vec<(Part, String)>),
@@ -230,13 +230,13 @@ pub struct Seen {
     pub drift: Vec<Drift>,
     crossed: Vec<Crossed>,
     named_at: Micros,
-    /// The other end of a fibre misses light, so the next reading asks for the neighbours.
+    /// The other end of a fibre misses light, so the next read requests the neighbours.
     missed_opposite: bool,
     stood: Option<Positions>,
     stands_since: Micros,
-    /// Slots at their position that receive no light although the far end should send some.
+    /// Slots that receive no light although the far end should send some.
     dark: BTreeMap<Slot, Dark>,
-    /// Ports that were shut down, kept while the device is down.
+    /// Ports that were shut down. Kept while the device is down.
     shut: BTreeMap<Slot, (Shut, Micros)>,
     usual: BTreeMap<(Slot, Position), i32>,
     signalled: signals::Signalled,
@@ -246,7 +246,7 @@ pub struct Seen {
     free_since: Micros,
     waiting: VecDeque<(Op, bool)>,
     next_poll: Micros,
-    /// How often its deferred change was tried, and the time of the next try.
+    /// Number of attempts at the deferred change, and time of the next one.
     settled: (u32, Micros),
     contention: Contention,
     late_until: Micros,
@@ -264,7 +264,8 @@ struct Flight {
     drives: bool,
     names: bool,
     moves: bool,
-    /// A duration measured among many simultaneous reads does not reflect the device.
+    /// Whether the duration was measured during many simultaneous reads and is therefore
+    /// meaningless.
     in_a_crowd: bool,
 }
 
@@ -280,8 +281,7 @@ pub struct Controller {
     around: Option<(Txn, Apply)>,
     tickets: u64,
     own_changes: VecDeque<OwnChange>,
-    /// The daemon's own transactions wait until then after one that could not begin or changed
-    /// nothing.
+    /// Automatic transactions wait until then after one that could not begin or changed nothing.
     own_not_before: Micros,
     only_reads: bool,
     strays: Strays,
@@ -325,7 +325,7 @@ impl Controller {
         actions
     }
 
-    /// Stops all changes because the journal accepts no records. Open changes stay as after a
+    /// Stops all changes because the journal accepts no records. Open changes are left as after a
     /// crash.
     pub fn only_read(&mut self, ledger: Ledger) {
         (self.ledger, self.only_reads) = (ledger, true);
@@ -350,7 +350,7 @@ impl Controller {
         }
     }
 
-    /// Continues from the ledger as after a restart, but keeps the readings of devices.
+    /// Continues from the ledger as after a restart, but keeps the readings.
     pub fn go_on(&mut self, ledger: Ledger, now: &Now) -> Vec<Action> {
         self.only_read(ledger);
         self.only_reads = false;
@@ -427,8 +427,9 @@ impl Controller {
                 .map_err(|objections| change::in_words(&objections))?,
         };
         let levers = apply.target.keys().filter(|d| self.is_lever(d));
-        let levers: Vec<String> =
-            levers.map(|d| format!("{d}: is a drain control: use drain and undrain")).collect();
+        let levers: Vec<String> = levers
+            .map(|d| format!("{d}: is a drain control; help: use drain and undrain"))
+            .collect();
         if !levers.is_empty() {
             return Err(levers);
         }

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
-//! Converts a plan document into the positions of every device.
+//! Converts a plan document into positions of all devices.
 //!
-//! A plan has a path for every bundle, circuits by switch and port for each phase of a step
+//! A plan has a path for each bundle, circuits by switch and port for each phase of a step
 //! ([`circuits`]), or both.
 
 pub mod circuits;
@@ -23,17 +23,17 @@ pub type Modules = BTreeMap<BundleId, DeviceName>;
 
 const REASONS_MAX: usize = 20;
 const NO_FABRIC: &str =
-    "the daemon's file names no fabric, so this plan cannot be checked: add `fabric:`";
+    "the daemon's file has no `fabric:`, so this plan cannot be checked; help: add it";
 
 #[derive(Clone, Debug, Default, PartialEq)]
 pub struct Wanted {
     pub target: Fabric,
-    /// The phase and the stages into it; `None` without circuits.
+    /// The phase and the stages that lead to it; `None` without circuits.
     pub phase: Option<Box<Phase>>,
 }
 
-/// Returns the positions that a plan requires. Without a phase, keeps the circuits of the lit
-/// phase, which `owned` shows.
+/// Returns the positions that a plan requires. Without a phase, keeps the circuits of the lit phase
+/// according to `owned`.
 pub fn wanted(
     plan: &Plan,
     phase: Option<&str>,
@@ -42,7 +42,8 @@ pub fn wanted(
     owned: &Fabric,
 ) -> Result<Wanted, Vec<String>> {
     if let Some(phase) = phase.filter(|_| !circuits::has_circuits(plan)) {
-        let reason = format!("a plan without circuits has no phase `{phase}`: leave `--phase` out");
+        let reason =
+            format!("a plan without circuits has no phase `{phase}`; help: omit `--phase`");
         return Err(vec![reason]);
     }
     let mut wanted = Wanted { target: paths(plan, modules)?, ..Wanted::default() };
@@ -70,7 +71,8 @@ fn chosen<'a>(
     let names = || circuits::names(&plan.phases);
     if let Some(name) = phase {
         let found = plan.phases.iter().find(|phase| phase.name == name);
-        return found.ok_or_else(|| vec![format!("it has no such phase; it has {}", names())]);
+        return found
+            .ok_or_else(|| vec![format!("the plan has no such phase; it has {}", names())]);
     }
     if let Some(lit) = circuits::in_force(switches, &plan.phases, owned) {
         return Ok(lit);
@@ -82,7 +84,7 @@ fn chosen<'a>(
     }
 }
 
-/// Proves that a plan is valid for the installed fabric, without contacting any device.
+/// Verifies that a plan is valid for the installed fabric, without contacting any device.
 pub fn prove(plan: &Plan, installed: Option<&Installed>) -> Result<(), Vec<String>> {
     let Some(installed) = installed else { return Err(vec![NO_FABRIC.into()]) };
     if plan.fabric_sha256 != installed.sha256 {
@@ -118,13 +120,13 @@ fn other_fabric(plan: &Plan, installed: &Installed) -> String {
         _ => format!("{nodes} nodes, {bundles} bundles a node, {gpus} GPUs"),
     };
     let hint = if theirs == ours {
-        ": the file has changed since, or it is another fabric of the same size"
+        ": the file has been changed since, or it is another fabric of the same size"
     } else {
         ""
     };
     format!(
-        "the plan is for another fabric: one of {} (file {}), and this daemon drives `{}`: {} (file {}){hint}; make a \
-         plan for it with `lightloom plan`",
+        "the plan is for another fabric: one of {} (file {}), and this daemon drives `{}`: {} \
+            (file {}){hint}; help: make a plan for it with `lightloom plan`",
         facts(theirs),
         short(&plan.fabric_sha256),
         installed.name,

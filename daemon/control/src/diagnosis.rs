@@ -8,10 +8,9 @@
 //!                                  └────────  less what it predicts and was not) ◀────────┘ what it explains is taken away
 //! ```
 //!
-//! The diagnosis names a part by its predictions, not by the first symptom. A dead node predicts
-//! that all its modules are silent, a dead module only its own silence. A cut fibre predicts that
-//! two modules that answer and send miss each other's light. The diagnosis is a pure function and
-//! moves nothing; policies decide from their own reads.
+//! Parts are compared by all symptoms that they predict. A failed node predicts that all its
+//! modules are unresponsive, a cut fibre that two modules which respond and send miss each other's
+//! light. The diagnosis is a pure function; policies decide from their own reads.
 
 mod parts;
 mod symptoms;
@@ -27,9 +26,9 @@ pub struct PortReading {
     pub stands: bool,
     /// Measured by the module, in 1/1000 dBm; empty if unknown.
     pub sent: Vec<i32>,
-    /// The power at the end of the fibre, before the module's receiver, in 1/1000 dBm.
+    /// Power at the end of the fibre, before the module's receiver, in 1/1000 dBm.
     pub tap: Option<i32>,
-    /// The power that each lane receives, in 1/1000 dBm; empty if unknown.
+    /// Power that each lane receives, in 1/1000 dBm; empty if unknown.
     pub received: Vec<i32>,
     /// Bit errors before correction, as 1/1000 of the decimal logarithm; empty if unknown.
     pub errors: Vec<i32>,
@@ -40,7 +39,7 @@ pub struct End {
     pub node: String,
     pub module: DeviceName,
     pub now: PortReading,
-    /// The readings when the link was last known to work.
+    /// Readings from when the link was last known to work.
     pub usual: PortReading,
 }
 
@@ -48,9 +47,9 @@ pub struct End {
 pub struct PortOnTheWay {
     pub slot: Slot,
     pub stands: bool,
-    /// The power that arrives from its module, now and usually, in 1/1000 dBm.
+    /// Power arriving from its module, now and usually, in 1/1000 dBm.
     pub arrives: Option<(i32, i32)>,
-    /// The power that leaves towards its module, now and usually, in 1/1000 dBm.
+    /// Power leaving towards its module, now and usually, in 1/1000 dBm.
     pub leaves: Option<(i32, i32)>,
 }
 
@@ -77,7 +76,7 @@ pub struct Link {
 pub enum Culprit {
     Node(String),
     Transceiver(DeviceName),
-    /// A lane of a module, counted from 0, for sending or receiving.
+    /// A lane of a module, from 0, for sending or receiving.
     Lane(DeviceName, usize),
     Fibre(DeviceName, DeviceName),
     Connector(DeviceName),
@@ -102,18 +101,18 @@ pub enum Symptom {
     Silent(DeviceName),
     SendsNothing(DeviceName),
     LaneSendsNothing(DeviceName, usize),
-    /// Light arrives at its tap but not at its lanes.
+    /// Light reaches its tap but not its lanes.
     Deaf(DeviceName),
     Strayed(DeviceName),
     Dark(DeviceName, DeviceName),
-    /// Less light than usual arrives, with about the same loss on every lane.
+    /// Less light than usual arrives, with about the same loss on all lanes.
     Weak(DeviceName, DeviceName),
     /// Less light than usual arrives, with more loss at longer wavelengths.
     Tilted(DeviceName, DeviceName),
     LaneWeak(DeviceName, DeviceName, usize),
-    /// More bit errors on this lane only, although its light is as usual.
+    /// More bit errors on this lane only, with light as usual.
     LaneErrors(DeviceName, usize),
-    /// More bit errors on every lane than the light explains.
+    /// More bit errors on all lanes than the light explains.
     Errors(DeviceName),
     PortStrayed(DeviceName, Slot),
     /// Less light than usual, or none, arrives at this port from its module.
@@ -130,18 +129,22 @@ impl fmt::Display for Symptom {
             Self::LaneSendsNothing(module, lane) => {
                 write!(f, "{module} reports that lane {} sends no light", lane + 1)
             }
-            Self::Deaf(module) => write!(f, "light arrives at {module} and not at its lanes"),
+            Self::Deaf(module) => write!(f, "light reaches {module} but not its lanes"),
             Self::Strayed(module) => write!(f, "{module} is not at the path it was set to"),
             Self::Dark(at, from) => write!(f, "no light from {from} arrives at {at}"),
             Self::Weak(at, from) => write!(f, "less light from {from} arrives at {at}"),
             Self::Tilted(at, from) => {
-                write!(f, "less light from {from} arrives at {at}, least at long wavelengths")
+                write!(
+                    f,
+                    "less light from {from} arrives at {at}, with the largest loss at long \
+                    wavelengths"
+                )
             }
             Self::LaneWeak(at, from, lane) => {
-                write!(f, "less light from {from} arrives only at lane {} of {at}", lane + 1)
+                write!(f, "less light from {from} arrives at {at}, on lane {} only", lane + 1)
             }
             Self::LaneErrors(at, lane) => {
-                write!(f, "more bit errors only at lane {} of {at}, with light as usual", lane + 1)
+                write!(f, "more bit errors at {at} on lane {} only, with light as usual", lane + 1)
             }
             Self::Errors(at) => write!(f, "more bit errors at {at} than its light explains"),
             Self::PortStrayed(switch, slot) => {
@@ -191,8 +194,8 @@ pub fn diagnose(links: &[Link]) -> Vec<Named> {
     diagnose_beside(links, &[])
 }
 
-/// Does the same with modules that no link in use reaches. All modules of a node show whether the
-/// node is at fault.
+/// Also uses modules without a link in use, because all modules of a node show whether the node is
+/// at fault.
 #[must_use]
 pub fn diagnose_beside(links: &[Link], loose: &[Loose]) -> Vec<Named> {
     let mut left = symptoms::of(links);

@@ -6,9 +6,8 @@
 //!            └─▶ one refuses: disarm the others, nothing has moved
 //! ```
 //!
-//! A drive goes in one direction only. A rollback is another drive to the old target; the
-//! [controller](crate::controller) decides. Devices succeed and fail separately, so the result is a
-//! list.
+//! A drive goes in one direction only; the [controller](crate::controller) rolls back by another
+//! drive to the old target. Devices succeed and fail separately, so the result is a list.
 
 mod part;
 mod probe;
@@ -26,8 +25,8 @@ pub use part::{PartEnd, Verdict};
 
 pub trait Site: Domains {
     fn limits(&self, device: &DeviceName) -> Limits;
-    /// Returns the drain control of a slot. It is a slot of a Linux switch; position 0 is drained,
-    /// 1 is in use.
+    /// Returns the drain control of a slot: a slot of a Linux switch with position 0 for drained
+    /// and 1 for in use.
     fn lever(&self, device: &DeviceName, slot: Slot) -> Option<(DeviceName, Slot)>;
     fn far_end(&self, device: &DeviceName, slot: Slot, position: Position) -> Option<&FibreEnd>;
 }
@@ -38,8 +37,8 @@ pub const IN_USE: Position = Position(1);
 pub enum Start {
     /// Every device must be at its recorded position and arm, or nothing moves.
     AllOrNothing(Fabric),
-    /// Continue with the devices that answer, for compensation, undo and recovery. The listed
-    /// devices have been silent for so long that they get only one request.
+    /// Continue with the devices that respond. Used for compensation, undo and recovery. The listed
+    /// devices have been unresponsive for so long that they get only one request.
     WhatAnswers(BTreeSet<DeviceName>),
 }
 
@@ -58,10 +57,10 @@ pub struct Drive {
     held: BTreeSet<(DeviceName, Slot)>,
     standing: Fabric,
     start: Start,
-    /// When devices return to earlier positions, missing light there does not fail the drive.
+    /// Devices return to earlier positions, so missing light does not fail the drive.
     goes_back: bool,
-    /// Devices may execute abandoned commands until these times. The drive arms them, and so reads
-    /// them, afterwards.
+    /// Until these times, devices may execute abandoned commands. They are armed, and thereby read,
+    /// later.
     late: BTreeMap<DeviceName, Micros>,
     stage: Stage,
     arming: BTreeMap<DeviceName, Arming>,
@@ -132,25 +131,23 @@ impl Drive {
         }
     }
 
-    /// Sets the stages. The moves of a stage wait until the previous stage is complete.
+    /// The moves of a stage wait until the previous stage is complete.
     pub fn in_stages(&mut self, stages: Vec<Fabric>) {
         self.stages = stages;
     }
 
-    /// Makes this drive a rollback. Light need not arrive at the earlier positions, because it may
-    /// have been missing before. The controller [reports](crate::controller::DarkFibre) it like any
-    /// other missing light.
+    /// Makes this drive a rollback. Missing light does not fail it, because the light may have been
+    /// missing before; it is [reported](crate::controller::DarkFibre) like any other.
     pub fn go_back(&mut self) {
         self.goes_back = true;
     }
 
-    /// Sets how long each device may still execute abandoned commands.
     pub fn wait_for_late(&mut self, late: BTreeMap<DeviceName, Micros>) {
         self.late = late;
     }
 
-    /// Sets the readings of devices that arm and move with one request and therefore need no
-    /// arming. Reading them back reveals a refusal.
+    /// Devices that arm and move with one request need no arming. Reading them back reveals a
+    /// refusal.
     pub fn knows(&mut self, seen: BTreeMap<DeviceName, Observation>) {
         self.known = seen.keys().cloned().collect();
         self.seen = seen;
@@ -161,7 +158,7 @@ impl Drive {
         let devices: Vec<DeviceName> = unknown.cloned().collect();
         for device in &devices {
             let limits = site.limits(device);
-            // Repeat the request for an overdue answer, in case only the line was disturbed.
+            // Repeat the request for an overdue reply, in case only the line was disturbed.
             let from = self.late.get(device).copied().unwrap_or_default().max(now);
             let until = match &self.start {
                 Start::WhatAnswers(silent) if silent.contains(device) => from,
@@ -262,8 +259,8 @@ impl Drive {
             }
             Outcome::Refused(detail) => Some(PartEnd::new(Verdict::Refused, detail)),
             Outcome::Failed(detail) => Some(PartEnd::new(Verdict::Failed, detail)),
-            // Arming moves nothing and can be repeated, so it is the only operation that the drive
-            // simply retries.
+            // Arming moves nothing and can be repeated, so it is the only operation that is simply
+            // retried.
             Outcome::Unknown(_) | Outcome::Done(None) if now + arming.backoff <= arming.until => {
                 self.wake.insert(device.clone(), now + arming.backoff);
                 arming.backoff = Micros((arming.backoff.0 * 2).min(2_000_000));
@@ -405,7 +402,7 @@ impl Drive {
         Stage::Move(wave)
     }
 
-    /// Returns the slots whose far end is at another position, for now or permanently.
+    /// Returns the slots whose far end is at another position, temporarily or permanently.
     fn unlit(
         &self,
         device: &DeviceName,
@@ -451,9 +448,8 @@ impl Drive {
         Stage::Undrain(wave)
     }
 
-    /// Restores traffic at the end of a drive that completes or undoes another. The other drive may
-    /// have drained slots that already are at their target, so no wave of this drive restores their
-    /// traffic.
+    /// Restores traffic at the end of a drive that completes or undoes another one, whose drained
+    /// slots may already be at their target and therefore in no wave.
     fn let_back(&mut self, site: &impl Site, commands: &mut Vec<Command>) -> Stage {
         let done = std::mem::replace(&mut self.let_back, true);
         if !done && self.is_probe {
@@ -482,10 +478,8 @@ impl Drive {
         site: &impl Site,
         slots: impl Fn(&Step) -> Vec<Slot>,
     ) -> BTreeSet<(DeviceName, Slot)> {
-        let steps = self.waves[wave].iter().filter(|(device, _)| {
-            // A device in trouble stays drained.
-            !self.trouble.contains_key(*device)
-        });
+        let steps =
+            self.waves[wave].iter().filter(|(device, _)| !self.trouble.contains_key(*device));
         steps
             .flat_map(|(device, step)| slots(step).into_iter().map(move |slot| (device, slot)))
             .filter_map(|(device, slot)| site.lever(device, slot))
@@ -517,7 +511,7 @@ impl Drive {
         site: &impl Site,
         commands: &mut Vec<Command>,
     ) {
-        // The expected neighbours are at the far ends of the fibres, unless the plan names others.
+        // By default, the expected neighbours are at the far ends of the fibres.
         let ends = step.end();
         let lit = ends.iter().filter(|(_, to)| !to.is_dark());
         let far = lit.filter_map(|(&slot, &to)| Some((slot, site.far_end(&device, slot, to)?)));
@@ -528,8 +522,8 @@ impl Drive {
             self.neighbours.get(&device).into_iter().flatten().map(|(s, n)| (*s, n.clone())),
         );
         let (sharing, limits) = (site.sharing(&device), site.limits(&device));
-        // A drain control was not read during arming, and its last command may have an unknown
-        // outcome.
+        // Drain controls are not read during arming, and the outcome of the last command may be
+        // unknown.
         let was_read = baseline.is_some();
         let mover = Mover::new(self.txn, step, sharing, limits, baseline, neighbours);
         let mut mover = mover.called(&device);

@@ -1,5 +1,4 @@
 // SPDX-License-Identifier: Apache-2.0
-//! The installation: devices, failure domains, drain controls, and the operator's policies.
 
 use std::collections::{BTreeMap, BTreeSet};
 
@@ -19,10 +18,10 @@ pub struct Device {
     /// The device promised to arm and fire with one request, so a bypass does not arm it first.
     pub goes: bool,
     pub answers: Option<Micros>,
-    /// Failure domains of single slots; an unlisted slot belongs to the device itself.
+    /// Failure domains of individual slots. Unlisted slots belong to the device itself.
     pub domains: BTreeMap<Slot, String>,
     pub levers: BTreeMap<Slot, (DeviceName, Slot)>,
-    /// Whether it is a drain control: transactions operate it, and no plan names its positions.
+    /// Whether it is a drain control, which transactions operate and plans do not position.
     pub is_lever: bool,
     /// Offset from a duplex port's slot number to its position number, if ports are duplex.
     pub duplex: Option<u32>,
@@ -64,9 +63,9 @@ pub enum OnDrift {
 #[derive(Clone, Debug)]
 pub struct Inventory {
     pub devices: BTreeMap<DeviceName, Device>,
-    /// Both directions of every fibre between two devices, from the cabling file.
+    /// Both directions of each fibre between two devices, from the cabling file.
     pub fibres: BTreeMap<FibreEnd, FibreEnd>,
-    /// For each node, the switches that its network interfaces are plugged into and that can report
+    /// For each node, the switches that its network interfaces are connected to and that report
     /// links.
     pub hosts: BTreeMap<NodeId, BTreeSet<DeviceName>>,
     pub management: Management,
@@ -96,16 +95,16 @@ impl Default for Inventory {
 const POLLED_AT_ONCE: usize = 32;
 
 impl Inventory {
-    /// Spreads the polls of devices that were read at the same moment. Otherwise they would be read
-    /// together forever, and their answers would be late.
+    /// Spreads the polls of devices that were read at the same time. Otherwise they would always be
+    /// read together, and their replies would be late.
     #[must_use]
     pub fn first_poll_after(&self, device: &DeviceName, every: Micros) -> Micros {
         if self.devices.len() <= POLLED_AT_ONCE {
             return every;
         }
         let every = every.0;
-        // Use FNV-1a with a final mix, because names that differ in one digit must also differ in
-        // the upper half of the hash.
+        // FNV-1a with a final mix, because names that differ in one digit must also differ in the
+        // upper half of the hash.
         let hash = device.as_str().bytes().fold(0xcbf2_9ce4_8422_2325_u64, |hash, byte| {
             (hash ^ u64::from(byte)).wrapping_mul(0x0100_0000_01b3)
         });
@@ -114,7 +113,7 @@ impl Inventory {
         Micros(every / 8 + (every - every / 8).saturating_mul(share) / 0xffff)
     }
 
-    /// Derives the limits that the configuration does not set from the device's promise.
+    /// Derives limits that are not configured from the device's promise.
     pub fn promised(&mut self, device: &DeviceName, promise: &Promise) {
         let Some(device) = self.devices.get_mut(device) else { return };
         (device.goes, device.answers) = (promise.goes, promise.answer);

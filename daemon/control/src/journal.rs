@@ -1,19 +1,18 @@
 // SPDX-License-Identifier: Apache-2.0
-//! The write-ahead journal: a readable, append-only text file. The daemon replaces a long journal
-//! by one record of the complete state.
+//! The write-ahead journal: a readable, append-only text file. A long journal is replaced by one
+//! record of the complete state.
 //!
 //! ```text
 //!   <seq> <sha256 of the line before and this line's body> <body as JSON>\n
 //! ```
 //!
-//! A `+` before the number means that all earlier lines were durable before this line was added. A
-//! missing earlier line was therefore lost later, and the tail is not torn.
+//! A `+` before the number means that all earlier lines were durable before this line was added. If
+//! one of them is missing, it was lost later, and the tail is not torn.
 //!
-//! With a key the hash is an HMAC-SHA-256. Forging a line then requires the key, and lines from
-//! before the key remain recognizable. Each hash covers the previous one, which reveals a changed,
-//! removed or inserted line. The journal cuts a tail that a crash tore, and reports it. With any
-//! other damage the journal accepts no records until an operator decides (docs/decisions/journal.md
-//! explains why it is text and not a database).
+//! With a key the hash is an HMAC-SHA-256, so lines cannot be forged without the key. Each hash
+//! covers the previous one, which reveals changed, removed and inserted lines. A tail torn by a
+//! crash is cut and reported. After any other damage the journal accepts no records until an
+//! operator decides (docs/decisions/journal.md explains why it is text and not a database).
 
 mod chain;
 mod storage;
@@ -28,7 +27,7 @@ use chain::Chain;
 pub use chain::Key;
 pub use storage::Storage;
 
-/// The longest body of a record in bytes, which bounds the work of reading a damaged file.
+/// Limits the work of reading a damaged file.
 pub const BODY_BYTES_MAX: usize = 64 << 20;
 
 #[derive(Debug)]
@@ -64,11 +63,11 @@ pub enum JournalError {
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 #[error("journal line {line}: {reason}; earlier lines are intact")]
 pub struct Damage {
-    /// The line, from 1. Earlier lines can be read.
+    /// The line, from 1. Earlier lines are readable.
     pub line: usize,
     pub byte: usize,
     pub reason: String,
-    /// The line is intact, but this version does not know its kind of record.
+    /// The line is intact, but its kind of record is unknown to this version.
     pub is_newer: bool,
 }
 
@@ -76,7 +75,7 @@ pub struct Damage {
 pub struct Opened<R> {
     pub records: Vec<R>,
     pub torn_bytes: usize,
-    /// Damage other than a torn tail. The records end before it, and the journal accepts no more.
+    /// Damage other than a torn tail. The records end before it, and no more are accepted.
     pub damage: Option<Damage>,
     /// Proof of the records before the damage. `None` without damage, because the first write gives
     /// a proof.
@@ -88,8 +87,8 @@ pub struct Journal<R, S> {
     storage: S,
     chain: Chain,
     good: usize,
-    /// The same for the last durable line. `None` until the first sync, because a killed daemon may
-    /// leave unsynced lines.
+    /// The last durable line. `None` until the first sync, because a killed daemon may leave
+    /// unsynced lines.
     durable: Option<(Chain, usize)>,
     damaged: bool,
     poisoned: Option<String>,
@@ -97,7 +96,6 @@ pub struct Journal<R, S> {
 }
 
 impl<R: Serialize + DeserializeOwned, S: Storage> Journal<R, S> {
-    /// Reads everything and cuts a torn tail.
     pub fn open(storage: S) -> Result<(Self, Opened<R>), JournalError> {
         Self::open_keyed(storage, None)
     }
@@ -108,7 +106,7 @@ impl<R: Serialize + DeserializeOwned, S: Storage> Journal<R, S> {
         Self { storage, chain, good, durable, damaged, poisoned, kind }
     }
 
-    /// Accepts lines without the key only before the first keyed line.
+    /// Accepts unkeyed lines only before the first keyed line.
     pub fn open_keyed(mut storage: S, key: Option<Key>) -> Result<(Self, Opened<R>), JournalError> {
         let bytes = storage.load()?;
         let mut chain = Chain::new(key);
@@ -139,7 +137,6 @@ impl<R: Serialize + DeserializeOwned, S: Storage> Journal<R, S> {
         self.chain.seq
     }
 
-    /// Returns the first keyed line, from 1.
     #[must_use]
     pub fn keyed_from(&self) -> Option<u64> {
         self.chain.keyed_from
@@ -154,8 +151,8 @@ impl<R: Serialize + DeserializeOwned, S: Storage> Journal<R, S> {
         &self.chain.hash
     }
 
-    /// Replaces all records by these, which must contain their state. After an error the journal
-    /// continues unchanged.
+    /// Replaces all records by these, which must contain their state. After an error the journal is
+    /// unchanged.
     pub fn restart<'a>(
         &mut self,
         first: impl IntoIterator<Item = &'a R>,
@@ -181,16 +178,15 @@ impl<R: Serialize + DeserializeOwned, S: Storage> Journal<R, S> {
 
     pub fn read_back(&mut self) -> Result<(Vec<R>, Proof), JournalError> {
         if self.durable.is_none() {
-            let why = "records found at start may not be durable";
+            let why = "records found at startup may not be durable";
             return Err(JournalError::Storage(io::Error::other(why)));
         }
         let bytes = self.storage.load()?;
         Ok((self.durable_of(&bytes)?.0, Proof(())))
     }
 
-    /// Continues after a failure. Keeps durable records and later ones that can still be read, and
-    /// makes all of them durable. Unsynced records that the failure dropped were never
-    /// acknowledged.
+    /// Continues after a failure. Makes all records durable that can still be read. Unsynced
+    /// records that the failure dropped were never acknowledged.
     ///
     /// Fails with [`JournalError::Lost`] if durable lines changed. A journal that was damaged when
     /// it was opened stays closed.
@@ -234,18 +230,16 @@ impl<R: Serialize + DeserializeOwned, S: Storage> Journal<R, S> {
         Err(JournalError::Lost(damage.unwrap_or_else(here)))
     }
 
-    /// Returns an error text while the disk is full and only the reserved space is left.
     #[must_use]
     pub fn short_of_space(&self) -> Option<String> {
         self.storage.short_of_space()
     }
 
-    /// Reserves space again after the disk was full.
     pub fn set_aside(&mut self) -> Result<(), JournalError> {
         Ok(self.storage.set_aside()?)
     }
 
-    /// Fails if the storage is in trouble. The journal then needs a [reopen](Self::reopen).
+    /// Fails if the storage has failed and needs a [reopen](Self::reopen).
     pub fn untroubled(&mut self) -> Result<(), JournalError> {
         let trouble = self.storage.trouble().map_or(Ok(()), |why| Err(io::Error::other(why)));
         self.poison_on_error(trouble)
@@ -268,8 +262,8 @@ impl<R: Serialize + DeserializeOwned, S: Storage> Journal<R, S> {
     }
 
     /// Appends records that begin a change. The disk must have room for them and for `leave` more
-    /// bytes, so that the change can be recorded to its end. [`JournalError::Full`] leaves the
-    /// journal unchanged.
+    /// bytes, so that the change can be completed. [`JournalError::Full`] leaves the journal
+    /// unchanged.
     pub fn begin<'a>(
         &mut self,
         records: impl IntoIterator<Item = &'a R>,
@@ -299,8 +293,8 @@ impl<R: Serialize + DeserializeOwned, S: Storage> Journal<R, S> {
         self.poison_on_error(synced).map(|()| Proof(()))
     }
 
-    /// Writes records that become durable with the next [`Journal::append`]. A crash of the machine
-    /// before that can lose them.
+    /// Writes records that become durable with the next [`Journal::append`]. A machine crash before
+    /// that can lose them.
     pub fn write<'a>(
         &mut self,
         records: impl IntoIterator<Item = &'a R>,
@@ -373,7 +367,7 @@ pub fn read_all<R: DeserializeOwned>(bytes: &[u8]) -> (Vec<R>, usize, Option<Dam
 pub struct ReadBack<R> {
     pub records: Vec<R>,
     pub damage: Option<Damage>,
-    /// The first line that is keyed, from 1.
+    /// The first keyed line, from 1.
     pub keyed_from: Option<u64>,
 }
 
@@ -428,10 +422,10 @@ fn without_zeros(bytes: &[u8]) -> &[u8] {
     &bytes[..end]
 }
 
-/// Returns whether a crash during writes explains the bytes after the last good line: they are cut
-/// short, or sectors are missing and read as zeros. They must begin with the number of the next
-/// line. Everything else is damage: a whole line that does not match its hash, a line with only its
-/// last byte wrong, or missing lines that were durable before a later line was added.
+/// Returns whether a crash during writes explains the bytes after the last good line: they begin
+/// with the number of the next line and are cut short, or sectors are missing and read as zeros.
+/// Everything else is damage, such as a complete line with a wrong hash, or missing lines that were
+/// durable before a later line was added.
 fn torn(tail: &[u8], mut chain: Chain) -> bool {
     const HOLE_BYTES_MIN: usize = 8;
     if tail.windows(2).any(|bytes| bytes == b"\n+") {

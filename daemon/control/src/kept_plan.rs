@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-//! Plans in the journal, verified against their digest whenever they are read.
+//! Plans in the journal, verified against their digest on every read.
 
 use std::sync::Arc;
 
@@ -56,7 +56,7 @@ impl KeptPlan {
         &self.plan
     }
 
-    /// Returns the size in entries of about 100 bytes.
+    /// Size in entries of about 100 bytes.
     #[must_use]
     pub fn entries(&self) -> usize {
         let Plan { ranks, transceivers, circuits, groups, phases, .. } = &*self.plan;
@@ -65,7 +65,7 @@ impl KeptPlan {
     }
 }
 
-/// A plan stored as the difference from another. A plan around a fault differs only slightly.
+/// A plan stored as the difference from another. A bypass differs only slightly from its plan.
 #[derive(Clone, Debug, Serialize, Deserialize)]
 pub struct FollowingPlan {
     pub after: String,

@@ -1,9 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
 //! The ledger: the state that survives a crash, folded from the journal's records.
 //!
-//! The controller changes this state only by a [`Record`]: it appends the record and folds it into
-//! its [`Ledger`] in one step. So a restarted daemon that folds the journal knows exactly what the
-//! dead one had promised.
+//! The controller changes this state only by appending a [`Record`] and folding it into its
+//! [`Ledger`] in one step, so folding the journal restores exactly the same state.
 
 mod plans;
 
@@ -23,15 +22,15 @@ use crate::state::{DeviceName, Fabric, Micros, Position, Positions, Slot, Txn};
 
 pub const HISTORY_MAX: usize = 1024;
 const SENT_MAX: usize = 4;
-/// The most devices in all past transactions together, which bounds the memory.
+/// Limits the devices in all past transactions together, and thus the memory.
 const ENTRIES_MAX: usize = 32_768;
 
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Open {
     pub intent: Intent,
-    /// The devices that may have moved. After a crash of the machine there may be others.
+    /// Devices that may have moved. After a machine crash there may be others.
     pub fired: BTreeSet<DeviceName>,
-    /// The results of the forward phase, if the transaction is being reversed.
+    /// Results of the forward phase, if the transaction is being reversed.
     pub turned: Option<BTreeMap<DeviceName, PartEnd>>,
 }
 
@@ -45,19 +44,19 @@ pub struct Past {
     pub plan_before: String,
     #[serde(default, skip_serializing_if = "String::is_empty")]
     pub applied_before: String,
-    /// The devices of the previous plan; `None` if this transaction left them unchanged.
+    /// Devices of the previous plan; `None` if this transaction left them unchanged.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub plan_devices_before: Option<BTreeSet<DeviceName>>,
     /// Unix time in milliseconds when the transaction ended.
     pub wall_ms: u64,
     pub result: TxnResult,
     pub parts: BTreeMap<DeviceName, PartEnd>,
-    /// The positions that we owned on its devices before it, and the positions of other circuits
-    /// that it moved.
+    /// Positions owned on its devices before the transaction, and positions of other circuits that
+    /// it moved.
     pub stood_before: Fabric,
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub confirm_within: Option<Micros>,
-    /// Unix time in milliseconds when it was confirmed; 0 if not recorded.
+    /// Unix time in milliseconds of the confirmation; 0 if not recorded.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub confirmed_ms: Option<u64>,
     #[serde(default, skip_serializing_if = "Option::is_none")]
@@ -89,15 +88,15 @@ impl Sent {
 
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Ledger {
-    /// The number of changes to owned positions; a request based on an older version is refused.
+    /// Number of changes to owned positions. Requests based on an older version are refused.
     pub version: u64,
     pub last_txn: Txn,
     pub plan_sha256: String,
-    /// Applied by an operator and not undone; bypasses and repairs lead to others.
+    /// Applied by an operator and not undone. Bypasses and repairs lead to other plans.
     #[serde(default)]
     pub applied_sha256: String,
     pub plan_devices: BTreeSet<DeviceName>,
-    /// The positions that we set, lit slots only.
+    /// Positions that the daemon set, lit slots only.
     pub owned: Fabric,
     /// Slots that a probe set. They carry no circuit, and their light is not judged.
     #[serde(default, skip_serializing_if = "BTreeMap::is_empty")]
@@ -106,13 +105,13 @@ pub struct Ledger {
     pub pending: Option<Pending>,
     pub held: BTreeSet<(DeviceName, Slot)>,
     pub attention: BTreeMap<DeviceName, String>,
-    /// Devices that could not be reached when a change was undone, until they answer again.
+    /// Devices that were unreachable when a change was undone, until they respond again.
     #[serde(default, skip_serializing_if = "BTreeMap::is_empty")]
     pub owed: BTreeMap<DeviceName, Owed>,
     #[serde(default, skip_serializing_if = "BTreeMap::is_empty")]
     pub broken: BTreeMap<String, Broken>,
-    /// Faults that operators reported and no change includes: the plan does not avoid them yet, or
-    /// an earlier one did.
+    /// Faults reported by operators that are not part of any change: the plan does not avoid them
+    /// yet, or an earlier one did.
     #[serde(default, skip_serializing_if = "BTreeMap::is_empty")]
     pub reported: BTreeMap<String, Broken>,
     /// SHA-256 of the audit log's key; `None` in journals of versions without it.
@@ -120,10 +119,10 @@ pub struct Ledger {
     pub audit_key: Option<String>,
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub lease: Option<Lease>,
-    /// Plans by the name that changes use. A restarted journal has a record for each.
+    /// Plans by digest. A restarted journal has a record for each.
     #[serde(skip)]
     pub plans: BTreeMap<String, KeptPlan>,
-    /// Own changes of the daemon up to this transaction no longer count. `None` if all count.
+    /// Automatic changes up to this transaction are no longer counted. `None` if all are counted.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub resumed_after: Option<Txn>,
     #[serde(default, skip_serializing_if = "VecDeque::is_empty")]
@@ -230,8 +229,8 @@ impl Ledger {
             self.part_ends(&intent, (result, turned.is_some()), device, end);
         }
         let undid = matches!(intent.cause, Cause::ConfirmTimeout(_) | Cause::Rollback(_));
-        // An undo that left out some devices still counts as an undo; the devices are listed and
-        // handled one by one.
+        // An undo that left out some devices is still an undo; those devices are handled
+        // individually.
         let took = result == TxnResult::Committed
             || (undid && result == TxnResult::Partial && turned.is_none());
         if undid && result == TxnResult::Partial {
@@ -245,8 +244,8 @@ impl Ledger {
         if took {
             self.take_plan(&intent);
             self.take_applied(&intent);
-            // A rollback also settles the change that waited for a confirmation; a bypass after it
-            // does not.
+            // A rollback also settles the change that awaits confirmation; a bypass after it does
+            // not.
             if !intent.cause.goes_on_top() {
                 self.pending.clone_from(pending);
             }
@@ -282,7 +281,6 @@ impl Ledger {
         });
     }
 
-    /// What the end of a transaction makes of a device: ours at its goal, or in need of an operator.
     fn part_ends(
         &mut self,
         intent: &Intent,
@@ -291,7 +289,8 @@ impl Ledger {
         end: &PartEnd,
     ) {
         use crate::drive::Verdict;
-        // A device at its goal without light needs no operator: its fibre is listed while dark.
+        // A device at its goal without light needs no operator, because its fibre is listed as
+        // dark.
         let obeyed = end.unlit && !has_turned && intent.goal.contains_key(device);
         match end.verdict {
             Verdict::Failed if result == TxnResult::Partial && obeyed => {
@@ -314,7 +313,7 @@ impl Ledger {
         }
     }
 
-    /// The lit positions that belong to a device: ours, and where its deferred change leads.
+    /// Returns the owned lit positions of a device, and the target of its deferred change.
     #[must_use]
     pub fn belongs(&self, device: &DeviceName) -> Cow<'_, Positions> {
         static NOTHING: Positions = Positions::new();
@@ -341,7 +340,7 @@ impl Ledger {
         self.owed.remove(device);
     }
 
-    /// Drops the oldest transactions beyond the limits, and the plans that only they need.
+    /// Drops the oldest transactions beyond the limits, and plans that only they need.
     fn keep_past(&mut self, past: Past) {
         self.history.push_back(past);
         let devices = |past: &Past| {
@@ -373,7 +372,6 @@ impl Ledger {
         }
     }
 
-    /// If a rollback is undone, its marks are removed.
     fn undo_history(&mut self, cause: &Cause, by: Txn) {
         let (Cause::Rollback(first) | Cause::ConfirmTimeout(first)) = *cause else { return };
         for past in &mut self.history {
@@ -391,11 +389,11 @@ impl Ledger {
     /// | --- | --- | --- |
     /// | apply of a plan | that plan | all that it names |
     /// | phase | unchanged | these and those before |
-    /// | bypass, repair | the new plan | these and those before, because a silent one is left out |
+    /// | bypass, repair | the new plan | these and those before, because an unresponsive one is left out |
     /// | rollback, expired confirmation | as before the undone change, or around new faults | as before |
     /// | drift, late command, deferred rollback, probe | unchanged | unchanged |
     /// | circuits on a device of the plan | none | none |
-    /// | circuits beside it | unchanged | unchanged |
+    /// | circuits on other devices | unchanged | unchanged |
     fn take_plan(&mut self, intent: &Intent) {
         let named = || intent.goal.keys().cloned();
         match intent.cause {
@@ -457,7 +455,7 @@ impl Ledger {
         }
     }
 
-    /// No rollback undoes these facts, but it undoes faults that only an undone plan named.
+    /// A rollback keeps these faults, but undoes faults that only an undone plan contained.
     #[must_use]
     pub fn found_since(&self, txn: Txn) -> BTreeMap<String, Broken> {
         found(self.history.iter().skip_while(|past| past.txn != txn))
@@ -476,7 +474,7 @@ impl Ledger {
     }
 }
 
-/// Leaves out faults that a plan merely named or that were repaired since.
+/// Leaves out faults that were only part of a plan or have been repaired.
 fn found<'a>(history: impl Iterator<Item = &'a Past>) -> BTreeMap<String, Broken> {
     let mut found = BTreeMap::new();
     for past in history {
@@ -490,7 +488,7 @@ fn found<'a>(history: impl Iterator<Item = &'a Past>) -> BTreeMap<String, Broken
     found
 }
 
-/// Our drifted slots where they were ours, other circuits where they were lit.
+/// Owned slots that drifted are at their owned positions, other circuits where they were lit.
 fn stood_before(intent: &Intent) -> Fabric {
     let mut stood = intent.owned_before.clone();
     for (device, positions) in &intent.before {

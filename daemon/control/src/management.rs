@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-//! The management network. Its parts carry the answers of several devices, so two readings are
-//! independent only if no part carries both. Every device also has its own line.
+//! The management network. Two readings are independent only if the replies share no part of it.
+//! Each device also has a separate line.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::fmt;
@@ -47,7 +47,7 @@ impl Management {
         self.shared.entry(device).or_default().insert(domain);
     }
 
-    /// Returns whether a single management failure can silence both.
+    /// Returns whether a single management failure can make both unresponsive.
     #[must_use]
     pub fn share(&self, one: &DeviceName, other: &DeviceName) -> bool {
         let [ones, others] = [one, other].map(|device| self.shared.get(device));
@@ -70,7 +70,7 @@ impl Management {
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Trouble {
     Silent(String),
-    /// The line is missing or used by another program. This says nothing about the device.
+    /// The line is missing or used by another program, so the state of the device is unknown.
     Local(String),
 }
 

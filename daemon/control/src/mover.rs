@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-//! Executes one step on one device and proves it: switch, read back, compare, qualify.
+//! Executes one step on one device and verifies it: switch, read back, compare, qualify.
 //!
 //! ```text
 //!            ┌───────────── what is still missing, as just read ─────────────┐
@@ -9,9 +9,9 @@
 //!      └────────┴─ wait ┘ └ unknown └ gives up   └ does not settle ──▶ refused, failed, unknown
 //! ```
 //!
-//! After a switch command the next operation is always a read, regardless of the device's answer. A
-//! command with an unknown outcome is therefore never repeated blindly. The read also detects a
-//! device that reports success without acting, or moves another port.
+//! Each switch command is followed by a read, whatever the reply, so a command with an unknown
+//! outcome is never repeated blindly. The read also detects a device that reports success without
+//! acting, or moves another port.
 
 use std::collections::{BTreeMap, BTreeSet};
 
@@ -26,24 +26,25 @@ use crate::state::{
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(default, deny_unknown_fields)]
 pub struct Limits {
-    /// How long an answer to an operation without moves may take before its outcome is unknown.
+    /// Time limit for the reply to an operation without moves, after which its outcome is unknown.
     pub reply_within: Micros,
-    /// How long such an answer may take before it is late. The daemon then reads the far ends of
-    /// the device's fibres immediately; if its light is missing there, the outcome is unknown.
+    /// Time after which such a reply is late. The daemon then reads the far ends of the device's
+    /// fibres; if its light is missing there, the outcome is unknown.
     pub read_within: Micros,
-    /// The same while the node may be dead, because a far end reported that its light was lost. 0
-    /// if the device promises no such time.
+    /// The same while the node may have failed, because a far end reported that its light was lost.
+    /// 0 if the device promises no such time.
     pub probe_within: Micros,
-    /// How long an answer to an operation that moves light may take before its outcome is unknown.
+    /// Time limit for the reply to an operation that switches light, after which its outcome is
+    /// unknown.
     pub switch_within: Micros,
     /// A device without light that is unreachable for this long has failed.
     pub silent_within: Micros,
-    /// How long light must be missing between two ends that look at each other before the fibre
-    /// counts as dark.
+    /// How long light must be missing between two ends that look into a fibre before it is treated
+    /// as dark.
     pub dark_within: Micros,
-    /// The first wait after an unknown outcome; it doubles up to 16 times this.
+    /// First wait after an unknown outcome; doubles up to 16 times this.
     pub backoff: Micros,
-    /// How long the mover keeps reading a device with an unknown outcome before the step ends.
+    /// How long to keep reading a device with an unknown outcome before the step ends.
     pub reconcile_within: Micros,
     pub attempts_max: u32,
     /// How long light may take to settle. Longer than one module's promise, because the far end may
@@ -53,8 +54,8 @@ pub struct Limits {
     /// Minimum optical power of a lit slot in 1/1000 dBm, if the device measures it.
     pub power_min_mdbm: i32,
     pub power_samples: u32,
-    /// How long the device may still execute an abandoned command. Meanwhile the daemon sends it no
-    /// moves, and no read counts. 0 if the device refuses abandoned commands.
+    /// How long the device may still execute an abandoned command. Until then the daemon sends it
+    /// no moves, and its reads are ignored. 0 if the device refuses abandoned commands.
     pub late_within: Micros,
     /// How long after a takeover or a timeout late commands are undone. 0 for devices that refuse
     /// commands of earlier epochs.
@@ -86,39 +87,37 @@ impl Default for Limits {
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Promise {
     pub commit: Micros,
-    /// The time from light on its new path until its power is reliable.
+    /// Time from light on the new path until its power is reliable.
     pub settle: Micros,
-    /// The least time from the end of one switch to the start of the next.
+    /// Minimum time from the end of one switch to the start of the next.
     pub dwell: Micros,
-    /// The longest time until a status is answered, for a module that reports lost light.
+    /// Maximum time to reply to a status, for a module that reports lost light.
     pub answer: Option<Micros>,
-    /// It arms and fires with one request and refuses in its answer, so that no arming is needed.
+    /// Whether it arms and fires with one request, so that no separate arming is needed.
     pub goes: bool,
     pub refuses_late: bool,
 }
 
-/// The limits of a device that follow its promise because the configuration does not set them.
+/// Which limits follow the device's promise because they are not configured.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Follows {
     pub bits_per_second: u32,
-    /// `reply_within` is configured, so no other limit of an answer is longer.
+    /// `reply_within` is configured and limits all other reply times.
     pub reply_written: bool,
     /// `settle_within` is configured, so `dark_within` does not follow the promise.
     pub settle_written: bool,
 }
 
-/// The time that a module promises for every answer except to a fire (docs/firmware-api.md, section
-/// 1).
+/// Promised time for all replies except to a fire (docs/firmware-api.md, section 1).
 pub const ANSWER: Micros = Micros::from_millis(10);
-/// An answer is late after this multiple of the promise.
+/// Multiple of the promise after which a reply is late.
 const LATE: u64 = 5;
-/// A fibre is dark after this multiple of the promise, but not before [`DARK_LEAST`], which a read
+/// Multiple of the promise after which a fibre is dark, but at least [`DARK_LEAST`], which a read
 /// needs.
 const DARK: u64 = 3;
 const DARK_LEAST: Micros = Micros::from_millis(5);
-/// The bytes of the longest operation in both directions: a name, a status and the neighbours.
+/// Bytes of the longest operation in both directions: a name, a status and the neighbours.
 const OPERATION_BYTES: u64 = 256;
-/// The bytes of a read without neighbours.
 const READ_BYTES: u64 = 160;
 pub const RECONNECT: Micros = Micros::from_millis(5);
 
@@ -127,8 +126,8 @@ impl Limits {
     /// | --- | --- | --- |
     /// | a read, an arm | 10 ms | five times, and the line time of 256 bytes |
     /// | a switch | commit and 10 ms | five times, the line time of 256 bytes, and the dwell |
-    /// | a read of a suspected node | its answer time for events | five times, and the line time of 160 bytes |
-    /// | silence of a device without light | a hello | [`RECONNECT`] and a read |
+    /// | a read of a suspected node | its reply time for events | five times, and the line time of 160 bytes |
+    /// | an unresponsive device without light | a hello | [`RECONNECT`] and a read |
     /// | darkness | commit and settle | three times, at least 5 ms |
     #[must_use]
     pub fn promised(mut self, promise: &Promise, follows: &Follows) -> Self {
@@ -152,8 +151,8 @@ impl Limits {
         self
     }
 
-    /// How long a change waits for a silent device before it moves light. A device that has been
-    /// silent for longer gets only one request from an undo.
+    /// How long a change waits for an unresponsive device before it switches light. A device that
+    /// has been unresponsive for longer gets only one request from an undo.
     #[must_use]
     pub fn patience(&self) -> Micros {
         self.reply_within + Micros(self.reply_within.0 / 2)
@@ -181,7 +180,7 @@ pub struct Mover {
     txn: Txn,
     device: DeviceName,
     goal: Positions,
-    /// The moves being sent: at first all moves of the step, then the missing ones.
+    /// Initially all moves of the step, then the missing ones.
     step: Step,
     sharing: Sharing,
     limits: Limits,
@@ -264,8 +263,8 @@ impl Mover {
         }
     }
 
-    /// Handles the end of a wait by reading again. A mover that is woken without being started reads
-    /// first and then makes only the missing moves.
+    /// A mover that is woken without being started reads first and then makes only the missing
+    /// moves.
     pub fn wake(&mut self) -> Next {
         self.read()
     }
@@ -341,7 +340,7 @@ impl Mover {
     }
 
     fn compare(&mut self, now: Micros, seen: Observation) -> Next {
-        // The command may still be carried out, so only a later read is valid.
+        // The command may still be executed, so only a later read is valid.
         if now < self.late_until {
             return Next::Sleep(self.late_until);
         }
@@ -382,7 +381,7 @@ impl Mover {
             .find(|&&slot| at(before, slot) != at(&seen.positions, slot))?;
         let place = |positions| self.device.place(at(positions, *moved));
         let (moved, from, to) = (self.device.slot(*moved), place(before), place(&seen.positions));
-        Some(format!("{moved} was not part of the change, but moved from {from} to {to}"))
+        Some(format!("{moved} was not part of the change but moved from {from} to {to}"))
     }
 
     fn missing(&self, seen: &Observation) -> Vec<Move> {
@@ -441,7 +440,12 @@ impl Mover {
         let before = self.baseline.as_ref()?;
         let moved = self.goal.iter().any(|(&slot, &to)| at(&before.positions, slot) != to);
         let (old, new) = (before.generation?, seen.generation?);
-        (moved && old == new).then(|| format!("positions changed, generation stayed {new}"))
+        (moved && old == new).then(|| {
+            format!(
+                "the positions changed, but the generation is still \
+            {new}"
+            )
+        })
     }
 
     fn not_settled(&self, seen: &Observation) -> Option<String> {

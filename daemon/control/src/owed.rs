@@ -1,7 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-//! The deferred change of a device that could not be reached during an undo. Once the device
-//! answers and is at one of the two positions of that change, the daemon moves it to the correct
-//! one.
+//! The deferred change of a device that was unreachable during an undo. Once the device responds
+//! and is at one of the two positions of that change, the daemon moves it to the correct one.
 
 use serde::{Deserialize, Serialize};
 
@@ -16,12 +15,13 @@ pub struct Owed {
 }
 
 impl Owed {
-    /// Returns the deferred change of a silent device after `intent`: the reversal of a change that
-    /// `turned`, or the undo of another. A change that goes forward defers nothing.
+    /// Returns the deferred change of an unresponsive device after `intent`: the reversal of a
+    /// change that `turned`, or the undo of another. A forward change defers nothing.
     #[must_use]
     pub fn after(intent: &Intent, turned: bool, device: &DeviceName) -> Option<Self> {
         if !intent.goal.contains_key(device) {
-            // Plans contain no positions of drain controls, so a silent drain control stays listed.
+            // Plans do not record drain control positions, so an unresponsive drain control stays
+            // listed.
             return None;
         }
         let undoes = intent.cause.undoes();

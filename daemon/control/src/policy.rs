@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-//! All policies around the [controller](crate::controller): which parts have failed and what the
-//! daemon does about them, which plan is in force, and where an undone change leads.
+//! All policies around the [controller](crate::controller): which parts have failed and how the
+//! daemon responds, which plan is in force, and the target of an undo.
 //!
 //! ```text
 //!   requests, faults ─▶ plans: the request, around known faults ────┐
@@ -8,16 +8,7 @@
 //!   ends of changes ─▶ plan in force, settled reports, way back ────┘
 //! ```
 //!
-//! | file | rules |
-//! | --- | --- |
-//! | `policy/witnesses.rs` | which nodes are dead: silent ones whose light others miss |
-//! | `policy/blindness.rs` | silence without a witness: lost management |
-//! | `policy/deaths.rs` | which faults count, when a bypass waits, when it is tried again |
-//! | `policy/faults.rs` | the contents of a bypass, its refusals, and the reports that are kept |
-//! | `policy/rollback.rs` | the target of an undo |
-//! | `policy/phases.rs` | when each phase of the plan is lit, and for which job |
-//!
-//! State that must survive a crash is in the [`Ledger`], and every effect is an [`Action`].
+//! State that must survive a crash is in the [`Ledger`], and all effects are [`Action`]s.
 
 mod blindness;
 mod deaths;
@@ -55,9 +46,9 @@ pub use diagnoses::Diagnosis;
 use phases::Phases;
 use unstored::Unstored;
 
-/// How soon faults are judged again while neighbouring modules are read.
+/// Delay before faults are judged again while neighbouring modules are read.
 const JUDGE_AGAIN: Micros = Micros::from_millis(5);
-/// The destination of answers to the policy's own requests. Callers use numbers from 1.
+/// Destination of replies to the policy's own requests. Callers use numbers from 1.
 const OWN: ReplyTo = ReplyTo(0);
 
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
@@ -83,8 +74,8 @@ pub struct Setup {
     pub switches: Switches,
     pub on_fault: OnFault,
     pub may_move: MayMove,
-    /// How long a silent module is awaited: by a bypass that needs it, and before a node that no
-    /// far end sees is reported as silent.
+    /// How long a bypass waits for an unresponsive module that it needs, and how long a node that
+    /// no far end sees is unresponsive before it is reported.
     pub heartbeat: Micros,
 }
 
@@ -93,14 +84,14 @@ pub struct Control {
     setup: Arc<Setup>,
     failed: Option<NoJournal>,
     plan: Option<Arc<Plan>>,
-    /// Canonical text, for the digests of plans around faults; `None` if no such plans are made.
+    /// Canonical text for the digests of bypass plans; `None` if there are none.
     spelled: Option<Spelled>,
     applied: Option<Arc<Plan>>,
     unreachable: BTreeMap<DeviceName, (Micros, String)>,
     backoff: Backoff,
-    /// A module next to a dead one is read first, and the faults are judged again in a moment.
+    /// A module next to a failed one is being read, and faults are judged again afterwards.
     judges_again: bool,
-    /// Time when every module was queried, because groups would move.
+    /// When all modules were queried, because groups would move.
     asked_all: Option<Micros>,
     refused: Option<String>,
     phases: Unstored<Phases>,
@@ -137,7 +128,7 @@ impl Control {
         (control, actions)
     }
 
-    /// The journal accepts no records for the reason `why`. `ledger` is what it still contains.
+    /// `ledger` is what the journal still contains.
     pub fn only_read(&mut self, ledger: Ledger, why: NoJournal) {
         self.failed = Some(why);
         self.controller.only_read(ledger);
@@ -187,8 +178,8 @@ impl Control {
     pub fn applied(&self) -> Option<&Plan> {
         self.applied.as_deref()
     }
-    /// Returns the name of the plan in force if the plan itself is lost, so that no bypass can
-    /// start from it.
+    /// Returns the name of the plan in force if the plan itself is lost, so that no bypass can be
+    /// planned.
     #[must_use]
     pub fn lost_plan(&self) -> Option<&str> {
         let sha256 = self.controller.ledger().plan_sha256.as_str();
@@ -200,8 +191,8 @@ impl Control {
             NoJournal::Damaged(why) | NoJournal::Failed(why) => why.as_str(),
         })
     }
-    /// Positions for a [proven](desired::prove) plan. Without a phase its circuits stay those of
-    /// the lit phase.
+    /// Returns positions for a [proven](desired::prove) plan. Without a phase, its circuits stay
+    /// those of the lit phase.
     pub fn wanted(
         &self,
         plan: &Plan,
@@ -216,8 +207,8 @@ impl Control {
         desired::wanted(plan, phase, modules, switches, &self.controller.ledger().owned)
     }
 
-    /// Positions for a proven plan: its paths, and the circuits of the phase of `before` that
-    /// `owned` lights.
+    /// Returns positions for a proven plan: its paths, and the circuits of the phase of `before`
+    /// that `owned` lights.
     pub fn both_halves(
         &self,
         plan: &Plan,
@@ -268,7 +259,7 @@ impl Control {
         actions
     }
 
-    /// Does everything that is due. Must be called after every event as well.
+    /// Does everything that is due. Must also be called after every event.
     pub fn tick(&mut self, now: &Now) -> Vec<Action> {
         let due = self.controller.deadline(now).is_some_and(|deadline| deadline <= now.mono);
         let mut actions = if due { self.handle(now, Event::Tick) } else { Vec::new() };
@@ -281,7 +272,7 @@ impl Control {
         self.controller.not_sent(actions);
     }
 
-    /// Handles a client's request. `plan` is the one from which an apply was made.
+    /// `plan` is the plan from which an apply was made.
     pub fn ask(
         &mut self,
         now: &Now,
@@ -314,7 +305,7 @@ impl Control {
                     return Err(reasons);
                 }
                 if apply.cause.is_none() {
-                    let why = format!("named by the plan that {} applied", asked.actor);
+                    let why = format!("part of the plan that {} applied", asked.actor);
                     let named = Broken { why, ..Broken::default() };
                     apply.broken = Some(self.broken_with(&plan, now, |_| named.clone()));
                     apply.settles = self.not_bypassed_by(&plan);
@@ -428,8 +419,8 @@ impl Control {
 }
 
 impl Request {
-    /// Returns whether a request can wait until the disk has room. Rollbacks, decisions about a
-    /// completed change, and bypasses cannot.
+    /// Returns whether a request can wait until the disk has space. Rollbacks, confirmations and
+    /// bypasses cannot.
     #[must_use]
     pub fn can_wait_for_room(&self) -> bool {
         match self {

@@ -1,5 +1,4 @@
 // SPDX-License-Identifier: Apache-2.0
-//! The records of the journal. Folded together, they give the [ledger](crate::ledger).
 
 use std::collections::{BTreeMap, BTreeSet};
 
@@ -12,12 +11,12 @@ use crate::kept_plan::{FollowingPlan, KeptPlan};
 use crate::ledger::Ledger;
 use crate::state::{DeviceName, Fabric, Micros, Now, Slot, Txn};
 
-/// The origin of a request, and the id that lets a repeated request take effect only once.
+/// The origin of a request, and its id, which makes retries idempotent.
 #[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord, Serialize, Deserialize)]
 pub struct Asked {
     pub actor: Actor,
     pub request: String,
-    /// SHA-256 of the request, so that one id cannot mean two requests.
+    /// SHA-256 of the request, so that an id cannot be used for two requests.
     pub digest: String,
 }
 
@@ -32,22 +31,21 @@ pub enum Cause {
     /// Uses repaired parts again. Old journals have `bypass` for this.
     Repair,
     Drift,
-    /// Moves a device that did not answer in this transaction to its positions.
+    /// Moves a device that was unresponsive during this transaction to its positions.
     Owed(Txn),
     Late(Txn),
     Probe,
 }
 
 impl Cause {
-    /// Returns whether the change is an undo, which proceeds as far as devices allow and is never
-    /// rolled back.
+    /// An undo proceeds as far as devices allow and is never rolled back.
     #[must_use]
     pub fn undoes(&self) -> bool {
         matches!(self, Self::Rollback(_) | Self::ConfirmTimeout(_) | Self::Owed(_))
     }
 
-    /// Returns whether the change may start while another one waits for its confirmation, because
-    /// lost light cannot wait.
+    /// Returns whether the change may start while another one awaits confirmation, because lost
+    /// light cannot wait.
     #[must_use]
     pub fn goes_on_top(&self) -> bool {
         matches!(self, Self::Bypass | Self::Repair | Self::Late(_))
@@ -70,21 +68,20 @@ pub struct Intent {
     /// SHA-256 of the plan, empty without one.
     pub plan_sha256: String,
     pub mode: Mode,
-    /// The positions of the moving slots before.
     pub before: Fabric,
     pub after: Fabric,
-    /// The positions that the daemon owns on the named devices after the commit.
+    /// The positions that the daemon owns on the target's devices after the commit.
     pub goal: Fabric,
     pub owned_before: Fabric,
     pub confirm_within: Option<Micros>,
     pub on_failure: OnFailure,
     pub wall_ms: u64,
-    /// The known faults after the commit, by part; `None` leaves them unchanged.
+    /// Known faults after the commit, by part; `None` leaves them unchanged.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub broken: Option<BTreeMap<String, Broken>>,
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub phase: Option<PhaseChange>,
-    /// The positions after each stage; slots that no stage names move last.
+    /// Positions after each stage; slots that are in no stage move last.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub stages: Vec<Fabric>,
     /// Fault reports that the commit settles, because it bypasses the parts or they work again.
@@ -101,12 +98,12 @@ pub struct Broken {
     /// The part is only suspected, because a bypass failed at it.
     #[serde(default, skip_serializing_if = "std::ops::Not::not")]
     pub suspected: bool,
-    /// The healthy rings that its bypass moved, in words; empty if none.
+    /// The healthy rings that its bypass moved, as text; empty if none.
     #[serde(default, skip_serializing_if = "String::is_empty")]
     pub price: String,
 }
 
-/// The stored form of a failed part. Journals of 0.1.0 mark a suspect only in the text.
+/// Journals of 0.1.0 mark a suspect only in the text.
 #[derive(Deserialize)]
 struct StoredBroken {
     wall_ms: u64,
@@ -142,16 +139,15 @@ pub struct Pending {
 }
 
 impl Pending {
-    /// Returns the deadline. Within one boot only the monotonic clock counts, so wall-clock jumps
-    /// have no effect. After a reboot only the wall clock is left, which can shorten the wait but
-    /// never lengthen it.
+    /// Within one boot the deadline uses only the monotonic clock, so wall-clock jumps have no
+    /// effect. After a reboot only the wall clock is left, which can shorten the wait but never
+    /// extend it.
     #[must_use]
     pub fn deadline(&self, now: &Now) -> Micros {
         end_of(&self.since, self.within, now)
     }
 
-    /// Returns the deadline as Unix time in milliseconds. A past deadline does not change within
-    /// one boot.
+    /// As Unix time in milliseconds. A past deadline does not change within one boot.
     #[must_use]
     pub fn until_unix_ms(&self, now: &Now) -> u64 {
         if now.boot != self.since.boot {
@@ -173,7 +169,7 @@ pub struct Lease {
 }
 
 impl Lease {
-    /// Returns the end of the lease. After a reboot the rule of [`Pending::deadline`] applies.
+    /// After a reboot the rule of [`Pending::deadline`] applies.
     #[must_use]
     pub fn until(&self, now: &Now) -> Micros {
         end_of(&self.since, self.within, now)
@@ -199,11 +195,11 @@ pub enum Record {
         after: String,
         ledger: Box<Ledger>,
     },
-    /// A plan, recorded before the first intent that names it.
+    /// Recorded before the first intent that refers to the plan.
     Plan(KeptPlan),
     /// A plan around a fault, as the difference from the previous plan.
     PlanAfter(Box<FollowingPlan>),
-    /// A fault report, which stays open until a change [settles](Intent::settles) it.
+    /// A fault report, open until a change [settles](Intent::settles) it.
     Reported {
         asked: Asked,
         parts: BTreeMap<String, Broken>,
@@ -214,7 +210,7 @@ pub enum Record {
         sha256: String,
         wall_ms: u64,
     },
-    /// A job holds this lease from now on; `None` if it was released.
+    /// `None` if the lease was released.
     Leased {
         asked: Asked,
         lease: Option<Lease>,
@@ -249,7 +245,7 @@ pub enum Record {
         #[serde(default)]
         wall_ms: u64,
     },
-    /// The daemon owns the lit positions of these devices from now on. Nothing moved.
+    /// The daemon owns the lit positions of these devices from now on. Nothing was moved.
     Adopted {
         asked: Asked,
         positions: Fabric,
@@ -263,7 +259,7 @@ pub enum Record {
         #[serde(default)]
         wall_ms: u64,
     },
-    /// The daemon's own changes before this no longer count.
+    /// Earlier automatic changes are no longer counted.
     Resumed {
         asked: Asked,
         wall_ms: u64,
@@ -271,11 +267,9 @@ pub enum Record {
 }
 
 impl Record {
-    /// Returns whether everything after this record waits until it is durable.
-    ///
-    /// `Fire` does not wait, and becomes durable with the next record. The intent is already
-    /// durable, and after a crash the daemon examines every device of the intent, fired or not.
-    /// Light therefore waits only for the intent.
+    /// Returns whether everything after this record waits until it is durable. `Fire` does not
+    /// wait: the intent is already durable, and after a crash the daemon examines all devices of
+    /// the intent.
     #[must_use]
     pub fn is_waited_for(&self) -> bool {
         !matches!(self, Self::Fire { .. })

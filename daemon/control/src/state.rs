@@ -1,13 +1,13 @@
 // SPDX-License-Identifier: Apache-2.0
-//! A device from the controller's view: numbered slots, each at one position.
+//! The controller's view of a device: numbered slots, each at one position.
 //!
 //! | device | slot | position |
 //! | --- | --- | --- |
 //! | optical circuit switch | ingress port | egress port |
-//! | transceiver with a switch inside | switch group | path (1.. external, 15 loopback) |
+//! | transceiver with an integrated switch | switch group | path (1.. external, 15 loopback) |
 //! | Linux switch | nexthop group | alternative (0 drained, 1.. as configured) |
 //!
-//! Position 0 is dark (or drained). The common vocabulary lets one controller move all of them.
+//! Position 0 is dark (or drained).
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::fmt;
@@ -17,14 +17,12 @@ use std::sync::Arc;
 use lightloom_units::id::{BundleId, NodeId, OcsId};
 use serde::{Deserialize, Deserializer, Serialize, Serializer};
 
-/// A movable unit of a device: an ingress port, a switch group, a nexthop group.
 #[derive(
     Clone, Copy, Debug, Default, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize,
 )]
 #[serde(transparent)]
 pub struct Slot(pub u32);
 
-/// The position of a slot: an egress port, a path, an alternative. 0 is dark.
 #[derive(
     Clone, Copy, Debug, Default, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize,
 )]
@@ -54,7 +52,6 @@ impl fmt::Display for Position {
     }
 }
 
-/// An operator's name for a device, such as `ocs4` or `n17/b0`.
 #[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub struct DeviceName(Arc<str>);
 
@@ -64,7 +61,6 @@ impl DeviceName {
         &self.0
     }
 
-    /// Formats a slot, such as `group 0` of a transceiver or `port 3` of an optical switch.
     #[must_use]
     pub fn slot(&self, slot: Slot) -> String {
         let what = match self.0.parse::<BundleId>() {
@@ -75,15 +71,12 @@ impl DeviceName {
         format!("{what} {slot}")
     }
 
-    /// Returns whether a position leads out of the device: not if it is dark or a transceiver's
-    /// loopback.
     #[must_use]
     pub fn leads_out(&self, position: Position) -> bool {
         let back = position == Position::LOOPBACK && self.0.parse::<BundleId>().is_ok();
         !position.is_dark() && !back
     }
 
-    /// Formats a position, such as a transceiver's `external-1` or an optical switch's `port 26`.
     #[must_use]
     pub fn place(&self, position: Position) -> String {
         let module = self.0.parse::<BundleId>().is_ok();
@@ -121,10 +114,10 @@ impl<'de> Deserialize<'de> for DeviceName {
     }
 }
 
-/// An absent slot is dark in an [`Observation`] and undetermined in a target.
+/// An absent slot is dark in an [`Observation`] and unspecified in a target.
 pub type Positions = BTreeMap<Slot, Position>;
 
-/// An end of a fibre, given as the position of the slot that selects it.
+/// An end of a fibre, as the position of the slot that selects it.
 pub type FibreEnd = (DeviceName, Slot, Position);
 
 pub type Fabric = BTreeMap<DeviceName, Positions>;
@@ -134,7 +127,7 @@ pub fn at(positions: &Positions, slot: Slot) -> Position {
     positions.get(&slot).copied().unwrap_or(Position::DARK)
 }
 
-/// At least one of this many reads of a device at rest requests its neighbours.
+/// At least one in this many reads of a device at rest requests its neighbours.
 pub const NEIGHBOURS_EVERY: u8 = 8;
 
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
@@ -148,14 +141,14 @@ pub struct Observation {
     pub power_mdbm: BTreeMap<Slot, i32>,
     #[serde(default, skip_serializing_if = "BTreeSet::is_empty")]
     pub tuning: BTreeSet<Slot>,
-    /// The neighbours at the far ends, if the device can name them. At rest, only every
-    /// [`NEIGHBOURS_EVERY`]th read includes them, unless a read requests them explicitly.
+    /// Neighbours at the far ends, if the device reports them. At rest, only every
+    /// [`NEIGHBOURS_EVERY`]th read includes them, unless requested explicitly.
     #[serde(default, skip_serializing_if = "BTreeMap::is_empty")]
     pub neighbours: BTreeMap<Slot, String>,
     /// Lit slots that send no light according to the device, with the reason.
     #[serde(default, skip_serializing_if = "<[_]>::is_empty")]
     pub shut: Box<[(Slot, Shut)]>,
-    /// Nodes whose network interfaces are plugged in here and have no link.
+    /// Nodes whose network interfaces are connected here but have no link.
     #[serde(default, skip_serializing_if = "<[_]>::is_empty")]
     pub unlinked: Box<[NodeId]>,
 }
@@ -167,7 +160,7 @@ impl Observation {
     }
 }
 
-/// Why a lit slot sends no light, according to the device. Only `Failed` is a fault.
+/// Only `Failed` is a fault.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "kebab-case")]
 pub enum Shut {
@@ -200,7 +193,7 @@ impl fmt::Display for Move {
     }
 }
 
-/// The number of a transaction, from 1, never used twice.
+/// From 1, never reused.
 #[derive(
     Clone, Copy, Debug, Default, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize,
 )]
@@ -215,7 +208,7 @@ impl fmt::Display for Txn {
 
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub enum Neighbours {
-    /// Do not request them, so that the device answers as fast as possible.
+    /// Do not request them, so that the device replies as fast as possible.
     Never,
     /// Request them if they are unknown, and periodically.
     #[default]
@@ -225,7 +218,6 @@ pub enum Neighbours {
 
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Op {
-    /// Report the position of every slot, and measure the power of the named ones.
     Observe {
         power: Vec<Slot>,
         neighbours: Neighbours,
@@ -240,20 +232,19 @@ pub enum Op {
     },
     Switch {
         txn: Txn,
-        /// The moves. Either all go dark, or all reach a free position.
+        /// Either all go dark, or all move to a free position.
         moves: Vec<Move>,
     },
 }
 
-/// The outcome of an [`Op`]. Refused, failed and unknown are different.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Outcome {
-    /// The device reports success; for `Observe` and `Arm` with its reading.
+    /// The device reports success, and its reading for `Observe` and `Arm`.
     Done(Option<Observation>),
     Refused(String),
-    /// The device reports a failed attempt; its state must be read.
+    /// The device reports a failed attempt, so its state must be read.
     Failed(String),
-    /// The answer is missing or not trustworthy, so the operation may or may not have happened.
+    /// The reply is missing or not trustworthy, so the operation may or may not have been executed.
     /// Never retried blindly.
     Unknown(String),
 }
@@ -261,7 +252,7 @@ pub enum Outcome {
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "kebab-case")]
 pub enum Sharing {
-    /// Only one slot at a time holds a position, as on an optical switch. Removals precede
+    /// A position belongs to one slot at a time, as on an optical switch, so removals precede
     /// additions.
     Exclusive,
     Independent,
@@ -306,11 +297,11 @@ impl Sub for Micros {
 
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Now {
-    /// Time since boot, suspend included; never goes backward within one boot.
+    /// Time since boot, including suspend; never goes backwards within one boot.
     pub mono: Micros,
     /// Unix time in milliseconds; may jump.
     pub wall_ms: u64,
-    /// Identifies the boot that `mono` counts from.
+    /// Identifies the boot that `mono` refers to.
     pub boot: String,
 }
 

@@ -172,7 +172,7 @@ fn confirm_after_a_bypass_confirms_only_the_pending_change() {
     );
     assert!(said[2].contains("transaction 2 waits for a confirm, not 3"), "{said:?}");
     assert_eq!(said[1], "Done");
-    assert!(said[0].contains("nothing waits for a confirm"), "{said:?}");
+    assert!(said[0].contains("no transaction waits for a confirm"), "{said:?}");
     world.run_for(seconds(120));
     assert_eq!(dark(&world), ["n0/b0.1", "n2/b0.1"], "kept, the bypass on top");
     world.check_at_rest();

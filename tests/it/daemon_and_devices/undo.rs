@@ -267,7 +267,7 @@ fn rejects_a_rollback_that_would_light_a_failed_part() {
         let back = Rollback { txn: Txn(4), ..Rollback::default() };
         let answer = rig.ask(Request::Rollback(back), None).await;
         let Answer::Refused { reasons } = &answer else { panic!("{answer:?}") };
-        let first = format!("{part} is a known fault: reported by test, and ");
+        let first = format!("{part} is known to be faulty: reported by test, and ");
         assert!(reasons[0].starts_with(&first), "{reasons:?}");
         assert!(reasons[1].contains("--repaired PART"), "{reasons:?}");
 

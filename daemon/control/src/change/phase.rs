@@ -28,7 +28,7 @@ pub enum PhaseOrder {
         from: String,
         count: usize,
     },
-    /// The current circuits are not a phase of the plan. If ports clash, removals come first.
+    /// The current circuits are not a phase of the plan, so removals come first where ports clash.
     NoStages,
 }
 

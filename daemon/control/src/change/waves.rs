@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-//! The order of moves, in waves: no position is ever held twice, no failure domain has more dark
-//! links than the operator allows, and both directions of a circuit move together.
+//! The order of moves, in waves. Two slots never have the same position, no failure domain has more
+//! dark links than the operator allows, and both directions of a circuit move together.
 
 use std::collections::{BTreeMap, BTreeSet};
 
@@ -16,8 +16,7 @@ pub trait Domains {
     fn dark_links_max(&self) -> usize;
     fn sharing(&self, device: &DeviceName) -> Sharing;
     /// Returns the offset from a duplex port's slot number to its position number, or `None` if
-    /// ports are not duplex. A circuit between duplex ports takes two moves in the same wave and
-    /// counts as one link.
+    /// ports are not duplex. A duplex circuit takes two moves in one wave and is one link.
     fn duplex(&self, _device: &DeviceName) -> Option<u32> {
         None
     }
@@ -47,7 +46,7 @@ pub(super) fn legs<'a>(
     Some((at, way.iter().map(|stage| stage.iter().map(ends).collect()).collect()))
 }
 
-/// Orders the moves by stage. Moves that no stage names come last.
+/// Orders the moves by stage. Moves that are in no stage come last.
 #[must_use]
 pub fn waves_in_stages(changes: &Moves, stages: &[Fabric], domains: &impl Domains) -> Vec<Wave> {
     let mut left = keyed(changes);
@@ -73,9 +72,9 @@ pub fn waves_in_stages(changes: &Moves, stages: &[Fabric], domains: &impl Domain
     all
 }
 
-/// Within a wave every new position is free after the wave's removals, so the end of a wave is
-/// always valid. To break a cycle longer than the bound, one slot stays dark for a wave; with
-/// duplex ports, the old peers of one new circuit do.
+/// The removals of a wave free all its new positions, so each wave ends in a valid state. To break
+/// a cycle longer than the limit, one slot (or the old peers of one new duplex circuit) stays dark
+/// for a wave.
 #[must_use]
 pub fn waves(changes: &Moves, domains: &impl Domains) -> Vec<Wave> {
     let mut planner = WavePlanner::new(changes, domains);
@@ -86,7 +85,6 @@ pub fn waves(changes: &Moves, domains: &impl Domains) -> Vec<Wave> {
     waves
 }
 
-/// Returns all changes in one wave. They carry no circuit, so nothing has to stay lit.
 #[must_use]
 pub fn at_once(changes: &Moves, domains: &impl Domains) -> Wave {
     let step = |(device, moves): (&DeviceName, &Vec<Move>)| {
@@ -104,7 +102,7 @@ pub fn dark_links(wave: &Wave, domains: &impl Domains) -> usize {
     halves.sum::<usize>().div_ceil(2)
 }
 
-/// Returns the number of half links per slot: both directions of a duplex circuit are one link.
+/// Both directions of a duplex circuit are one link.
 fn halves(domains: &impl Domains, device: &DeviceName) -> usize {
     if domains.duplex(device).is_some() { 1 } else { 2 }
 }
@@ -173,8 +171,8 @@ impl<'a, D: Domains> WavePlanner<'a, D> {
         closure
     }
 
-    /// Returns the pending moves that this one requires: the move of the slot that holds its new
-    /// position and, with duplex ports, the moves of the opposite directions of both circuits.
+    /// Returns the pending moves that this one requires: the move of the slot at its new position
+    /// and, with duplex ports, the moves of the opposite directions of both circuits.
     fn tied(&self, key: &Key) -> Vec<Key> {
         let m = self.pending[key];
         let in_the_way = self.in_the_way(key);
@@ -194,8 +192,8 @@ impl<'a, D: Domains> WavePlanner<'a, D> {
         Some((device.clone(), Slot(position.0.checked_sub(offset)?)))
     }
 
-    /// Counts the links of `keys` that go dark, in halves. Returns false without counting if a
-    /// domain would exceed its bound.
+    /// Counts, in halves, the links of `keys` that go dark. Returns false without counting if a
+    /// domain would exceed its limit.
     fn darken(&self, keys: &BTreeSet<Key>, dark: &mut BTreeMap<String, usize>) -> bool {
         let mut more = BTreeMap::<String, usize>::new();
         for (device, slot) in keys {
@@ -239,8 +237,7 @@ impl<'a, D: Domains> WavePlanner<'a, D> {
     }
 
     fn open(&mut self, moves: &mut Moves) {
-        // Finish a circuit that is already open first, so that only the slots of one opening are
-        // parked.
+        // Finish an open circuit first, so that slots of only one circuit are parked.
         let duplex = |key: &&Key| self.domains.duplex(&key.0).is_some();
         let begun = self.parked.iter().find(duplex).cloned();
         let lit = || self.pending.iter().find(|(_, m)| !m.from.is_dark());
@@ -364,7 +361,6 @@ mod tests {
 
     #[test]
     fn both_directions_of_a_circuit_share_a_wave() {
-        // 1-2 and 3-4 become 1-3 and 2-4; 5-6 becomes 5-7.
         let changes = moves(&[
             (1, 12, 13),
             (2, 11, 14),
@@ -390,7 +386,7 @@ mod tests {
         let waves = waves_in_stages(&changes, &stages, &one_way(8));
         let slots = |wave: &Wave| wave[&DeviceName::from("o")].end().len();
         assert_eq!(waves.iter().map(slots).collect::<Vec<_>>(), [1, 2]);
-        // The stages do not fit if a slot starts at another position, or if a move is missing or
+        // Stages do not match if a slot starts at another position, or a move is missing or
         // superfluous.
         for other in [
             moves(&[(1, 14, 12), (2, 12, 11), (3, 0, 13)]),
@@ -414,7 +410,6 @@ mod tests {
         assert_eq!(play(&start, &waves, 2, &end, Positions::len), end);
     }
 
-    /// Draws circuits between duplex ports 1 to `ports`, with positions `offset` above.
     fn matching(seed: u64, stream: u64, ports: u32, share: f64, offset: u32) -> Positions {
         use rand::{RngExt, seq::SliceRandom};
         let mut stream = lightloom_units::seed::Seed(seed).stream("matching", stream);
@@ -461,8 +456,6 @@ mod tests {
             let mut state = start.clone();
             for count in 1..=all.len() {
                 state = play(&start, &all[..count], dark_max, &wanted, links);
-                // After each wave both directions of every circuit exist, so no port is in two
-                // circuits.
                 for (slot, position) in &state {
                     let back = Slot(position.0 - offset);
                     prop_assert_eq!(at(&state, back), Position(slot.0 + offset));

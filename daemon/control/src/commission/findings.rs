@@ -27,7 +27,7 @@ pub enum CablingFinding {
         at_b_mdbm: i32,
         least_mdbm: i32,
     },
-    /// Light passes in one direction only: one fibre of the pair is dirty or broken.
+    /// Light passes in one direction only, so one fibre of the pair is dirty or broken.
     OneWay {
         dark: String,
         power_mdbm: i32,
@@ -36,8 +36,8 @@ pub enum CablingFinding {
         at_a: LightSource,
         at_b: LightSource,
     },
-    /// Neither end receives light from anywhere. The cable is missing, broken, or leads to another
-    /// path of the same module, which selects one path at a time.
+    /// Neither end receives light. The cable is missing, broken, or connected to another path of
+    /// the same module, which selects one path at a time.
     Missing,
     Untried {
         why: String,
@@ -51,8 +51,7 @@ impl CablingFinding {
     }
 }
 
-/// Two swapped plugs. Swapping them back, or swapping the plugs at the other ends, corrects two
-/// fibres.
+/// Two swapped plugs. Swapping them, or the plugs at the other ends, corrects both fibres.
 #[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord, Serialize, Deserialize)]
 pub struct Swap {
     pub plugs: [String; 2],
@@ -124,7 +123,8 @@ pub fn swaps(planned: &[FibreEnds], found: &BTreeMap<String, LightSource>) -> Ve
     };
     let mut swaps: Vec<Swap> = Vec::new();
     for fibre in planned {
-        // a is connected to x instead of b; x should be connected to y, and y is connected to b.
+        // a is connected to x instead of b, and y is connected to b although x should be connected
+        // to y.
         let Some(x) = joined(&fibre.a).filter(|x| *x != fibre.b) else { continue };
         let Some(y) = partner.get(x) else { continue };
         if joined(y) != Some(fibre.b.as_str()) {

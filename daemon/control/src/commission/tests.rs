@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-//! Random cabling with random mistakes, which the light must reveal.
+//! Random cabling with random mistakes.
 
 use lightloom_fabric::khop::{KhopRing, Port, Shape};
 use lightloom_units::id::NodeId;
@@ -11,7 +11,6 @@ use super::*;
 
 const LEAST: i32 = -14_000;
 
-/// The end that receives each end's light, the received power, and whether neighbours have names.
 struct Plant {
     arrives: BTreeMap<FibreEnd, (FibreEnd, i32)>,
     names: bool,
@@ -111,7 +110,7 @@ fn fibres(planned: &[(FibreEnd, FibreEnd)]) -> Vec<FibreEnds> {
 }
 
 fn is_true(plant: &Plant, commission: &Commission) {
-    // A module looks into one fibre at a time, and so never into both ends of one.
+    // A module sees one fibre at a time, so never both ends of one.
     let between = plant.arrives.iter().filter(|(from, (to, _))| from.0 != to.0);
     let lit_by: BTreeMap<String, String> =
         between.map(|(from, (to, _))| (end_name(to), end_name(from))).collect();
@@ -137,7 +136,6 @@ fn commissions_ring_in_two_rounds_with_neighbour_names() {
     assert!(found.iter().all(|(_, finding)| finding.is_good()));
 }
 
-/// 1,000 fabrics with two mistakes each, of four kinds, with names and without.
 #[test]
 fn finds_every_drawn_cabling_mistake() {
     let mut most = [0; 2];
@@ -153,7 +151,7 @@ fn finds_every_drawn_cabling_mistake() {
             match rng.random_range(0..4) {
                 0 if a != b => plant.swap(&a, &b),
                 1 => plant.pull(&a),
-                // The light of a arrives nowhere, but the other direction still works.
+                // The light of a is lost, but the other direction still works.
                 2 => drop(plant.arrives.remove(&a)),
                 _ => {
                     if let Some((_, power)) = plant.arrives.get_mut(&a) {
@@ -218,13 +216,12 @@ fn resumed_commissioning_skips_known_fibres() {
     assert_eq!(again.found(), whole.found());
 }
 
-/// An end without light whose far end was not tried is tried again later, so that no healthy fibre
-/// is accused.
+/// An end without light is retried later if its far end was not tried, so that healthy fibres are
+/// not blamed.
 #[test]
 fn tests_busy_fibres_once_their_ends_are_free() {
     let (ends, planned) = ring(8, 2);
     let plant = Plant::of(&planned, true);
-    // At first a job uses these modules, so only the others are available.
     let busy = |end: &FibreEnd| end.0.as_str().starts_with("n3/") || end.0.as_str() == "n5/b0";
     let free: Vec<FibreEnd> = ends.iter().filter(|end| !busy(end)).cloned().collect();
     let first = run(&plant, &free, &planned);
@@ -242,8 +239,6 @@ fn tests_busy_fibres_once_their_ends_are_free() {
     assert!(found.iter().all(|(_, finding)| finding.is_good()), "{found:?}");
 }
 
-/// A module that cannot be tried leaves its far ends dark, but its fibres are not reported as
-/// missing.
 #[test]
 fn excluded_module_is_not_reported_as_missing_cable() {
     let (ends, planned) = ring(8, 2);

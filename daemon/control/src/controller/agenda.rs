@@ -1,9 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
-//! The devices and an agenda of due reads, so that no event needs a scan of all devices.
+//! An agenda of due reads, so that events do not require a scan of all devices.
 //!
-//! The due time of a read usually depends on one device only, so an event that changes this device
-//! recomputes it. Each query recomputes a due time that depends on other devices as well, such as
-//! the time of a late read.
+//! The due time of a read usually depends on one device, and is recomputed when that device
+//! changes. Due times that also depend on other devices are recomputed for each query.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::ops::Deref;
@@ -168,8 +167,6 @@ mod tests {
     use lightloom_units::seed::Seed;
     use rand::RngExt;
 
-    /// A ring of nodes with two modules each, all lit and owned. Each node's second module faces
-    /// the next node's first one.
     fn ring(nodes: u32) -> (Controller, Vec<DeviceName>) {
         let name = |node: u32, bundle: u32| -> DeviceName {
             format!("n{}/b{bundle}", node % nodes).as_str().into()

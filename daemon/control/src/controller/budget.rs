@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
-//! The limit on the daemon's own changes. Each change that took effect counts. A change that was
-//! rolled back counts once, however often the daemon tries it, and a change that moved nothing does
-//! not count. The [backoff](crate::bypass::Backoff) limits how often such a change is tried.
+//! The limit on automatic changes. Each change that took effect is counted. A change that was
+//! rolled back is counted once regardless of retries, which the [backoff](crate::bypass::Backoff)
+//! limits. A change that moved nothing is not counted.
 
 use std::collections::{BTreeMap, BTreeSet, VecDeque};
 
@@ -15,8 +15,7 @@ use crate::state::{DeviceName, Micros, Now};
 #[derive(Clone, Debug)]
 pub(super) struct OwnChange {
     at: Micros,
-    /// The devices that the change moved and rolled back; `None` if they stayed at their new
-    /// positions.
+    /// The devices that were moved and rolled back; `None` if they kept their new positions.
     back: Option<BTreeSet<DeviceName>>,
 }
 
@@ -31,7 +30,7 @@ impl OwnChange {
 }
 
 impl Controller {
-    /// More than [`OWN_CHANGES_MAX`] own changes in an hour suggest an intermittent fault.
+    /// More automatic changes than this in an hour suggest an intermittent fault.
     #[must_use]
     pub fn may_act_alone(&self, now: &Now) -> bool {
         self.own_changes_spent(now) < OWN_CHANGES_MAX
@@ -67,7 +66,7 @@ fn is_own_change(actor: &Actor, cause: &Cause) -> bool {
     matches!(cause, Cause::Bypass | Cause::Drift) && actor.is_policy()
 }
 
-/// Returns the own changes in the ledger by the monotonic clock of `now`. No change is older than
+/// Returns the automatic changes in the ledger by the monotonic clock of `now`. None is older than
 /// that clock.
 pub(super) fn own_changes(ledger: &Ledger, now: &Now) -> VecDeque<OwnChange> {
     let own = |past: &&Past| is_own_change(&past.actor, &past.cause);

@@ -1,6 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-//! Detects that another controller changes the same device, and reports it with evidence instead of
-//! fighting it.
+//! Detects that another controller changes the same device, and reports it instead of fighting it.
 //!
 //! ```text
 //!   drift ─▶ restore ─▶ the same slots drift again soon ─▶ wait 2 s, restore ─▶ again ─▶ wait 16 s, restore ─▶ again
@@ -9,9 +8,9 @@
 //!              └──────────────────────────────────────────────────────────────────────────────────── stopped
 //! ```
 //!
-//! Two controllers that both restore would move light without end, and each move interrupts a link.
-//! After a quiet time the daemon tries one restore. If the other controller undoes it as well, the
-//! next quiet time is twice as long.
+//! If two controllers both restored forever, they would interrupt links endlessly. After a quiet
+//! period the daemon tries one restore. If the other controller undoes it again, the next quiet
+//! period is twice as long.
 
 use std::collections::{BTreeMap, BTreeSet};
 
@@ -21,13 +20,13 @@ use crate::record::{Cause, TxnResult};
 use crate::state::{DeviceName, Micros, Now, Observation, Positions, Slot};
 
 pub const RESTORES_MAX: u32 = 3;
-/// The wait before the second consecutive restore; each further wait is eight times as long.
+/// Wait before the second consecutive restore. Each further wait is eight times as long.
 const FIRST_WAIT: Micros = Micros::from_secs(2);
-/// Drift within this time of a restore, and within [`POLLS`] polls, belongs to the earlier drift.
+/// Drift within this time of a restore, and within [`POLLS`] polls, is treated as the same drift.
 const AGAIN_WITHIN: Micros = Micros::from_secs(120);
 const POLLS: u64 = 12;
 pub const QUIET: Micros = Micros::from_secs(3600);
-/// The quiet time doubles with each undone restore, up to 32 h.
+/// The quiet period doubles with each undone restore, up to 32 h.
 const DOUBLINGS_MAX: u32 = 5;
 
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -107,7 +106,6 @@ impl Controller {
         known.claimed_by.is_none() && !stopped && known.not_before <= now.mono
     }
 
-    /// Handles a report about another controller. Reads the device soon if the report is a change.
     pub(super) fn foreign(
         &mut self,
         now: &Now,

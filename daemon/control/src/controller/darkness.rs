@@ -1,24 +1,22 @@
 // SPDX-License-Identifier: Apache-2.0
-//! Missing light: when it proves a fault of a fibre, and when it proves nothing.
+//! Missing light, and when it proves a fibre fault.
 //!
 //! ```text
-//!   near end   ....dark────dark────dark────dark     reads without light, near end standing
+//!   near end   ....dark────dark────dark────dark     reads without light, near end at its position
 //!   far end    faces────────faces───────────faces   reads in which it looks into the fibre
 //!                  |<── longer than light takes to settle ──>|   so: a fault
 //! ```
 //!
-//! A fibre is dark by intent while an end is being moved, is at another position, or settles. An
-//! end can be at another position after a partial change, a move by others, or a late command.
-//! Darkness therefore counts only while *reads* show that both ends look at each other. This time
-//! begins with the answer to the first such read and ends with the request of the last, because a
-//! device measures its light at some point between request and answer.
+//! A fibre is also dark while an end is moving, settling, or at another position, for example after
+//! a partial change, a foreign change or a late command. Darkness is evidence only while *reads*
+//! show that both ends look into the fibre: from the reply to the first such read until the request
+//! of the last, because devices measure light at some point in between.
 
 use super::{Action, Controller, Seen};
 use crate::drive::Site;
 use crate::state::{DeviceName, FibreEnd, Micros, Now, Observation, Position, Slot, at};
 
-/// Number of reads at short intervals. Later reads are less frequent, because a far end may be
-/// unreachable for long.
+/// Later reads are less frequent, because a far end may be unreachable for a long time.
 const QUICK_READS: u32 = 100;
 
 #[derive(Clone, Copy, Debug)]
@@ -28,7 +26,7 @@ pub(super) struct Dark {
     power_mdbm: i32,
 }
 
-/// A fibre that provably delivers no light to its near end.
+/// A fibre that is proven to deliver no light to its near end.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct DarkFibre {
     pub near: FibreEnd,
@@ -43,12 +41,12 @@ impl Controller {
         self.ledger.open.as_ref().is_some_and(|open| open.intent.after.contains_key(device))
     }
 
-    /// Returns whether only a fault can explain why a device sends or receives no light.
+    /// Returns whether only a fault can explain that a device sends or receives no light.
     pub(super) fn is_at_rest(&self, device: &DeviceName) -> bool {
         !self.is_moving(device) && !self.ledger.attention.contains_key(device)
     }
 
-    /// Handles a reading. `asked` is the time of the request, `now` the time of the answer.
+    /// `asked` is the time of the request, `now` the time of the reply.
     pub(super) fn note_read(
         &mut self,
         now: &Now,
@@ -102,8 +100,8 @@ impl Controller {
             let (is_first, wait) =
                 (dark.reads == 1, if dark.reads > QUICK_READS { slow } else { quick });
             if self.looks_back(&far) && self.dark_fibre(device, slot).is_none() {
-                // The far end may miss light as well; without a pause, the two ends would keep
-                // triggering each other's reads.
+                // The far end may miss light too. Without a delay, the two ends would trigger each
+                // other's reads forever.
                 let wait = wait.max(limits.settle_poll);
                 for device in [device, &far.0] {
                     self.look_within(device, wait);
@@ -147,13 +145,12 @@ impl Controller {
         dark.collect()
     }
 
-    /// Returns whether a probe set this slot. A probe tests whether light arrives, so missing light
-    /// is not a fault then.
+    /// A probe tests whether light arrives, so missing light on its slots is not a fault.
     fn is_probed(&self, device: &DeviceName, slot: Slot) -> bool {
         self.ledger.probed.get(device).is_some_and(|slots| slots.contains(&slot))
     }
 
-    /// Returns whether this end looked into its fibre at its last reading, or has not been read.
+    /// Also true if the end has not been read.
     fn looks_back(&self, (device, slot, to): &FibreEnd) -> bool {
         let settling =
             |seen: &Seen| seen.observed.as_ref().is_some_and(|o| o.tuning.contains(slot));
@@ -179,15 +176,15 @@ impl Controller {
         {
             return None;
         }
-        // If the far end sees the light of another end, the fibre is not at fault; so only reads
-        // that include neighbour names count.
+        // If the far end sees the light of another end, the fibre is not faulty, so consider only
+        // reads that include neighbour names.
         let far_read_at = if self.sees_somebody(far) { other.named_at } else { other.read_at };
         let since = dark.since.max(seen.stands_since).max(other.stands_since);
         let (since, until) = match other.up {
             true => (since, seen.read_at.min(far_read_at)),
             false => (since.max(other.silent_from(far_limits.silent_within)), seen.read_at),
         };
-        // The daemon knows a far end's promised times once it has reached it.
+        // The promised times of a far end are known once it has been reached.
         let dark_within = match other.was_up {
             true => near_limits.dark_within.max(far_limits.dark_within),
             false => near_limits.dark_within,

@@ -1,5 +1,4 @@
 // SPDX-License-Identifier: Apache-2.0
-//! Sends, answers, deadlines and polls, with one operation at a time per device.
 
 use super::drift::own;
 use super::{Action, Controller, Flight, Note, Ticket};

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-//! Drift, which the policy may correct, and light from an end other than the fabric file's.
+//! Drift, which the policy may correct, and light from an unexpected end.
 
 use std::collections::BTreeSet;
 
@@ -14,7 +14,7 @@ use crate::state::{DeviceName, Fabric, FibreEnd, Micros, Neighbours, Now, Positi
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Crossed {
     pub end: FibreEnd,
-    /// The end whose light arrives, as the device reports it, such as `n17/b0.2`.
+    /// The end whose light arrives, as reported by the device, such as `n17/b0.2`.
     pub lit_by: String,
     pub should_be: FibreEnd,
 }
@@ -86,7 +86,7 @@ impl Controller {
 
     /// Returns the ends of a device that receive light from the wrong end; empty while the device
     /// moves or is unreachable. Correct names may be up to [`crate::state::NEIGHBOURS_EVERY`] reads
-    /// old; each read checks wrong names.
+    /// old; wrong names are checked in each read.
     #[must_use]
     pub fn crossed(&self, device: &DeviceName) -> Vec<Crossed> {
         let seen = self.devices.get(device).filter(|seen| seen.up && !self.is_moving(device));
@@ -111,10 +111,9 @@ impl Controller {
         }
     }
 
-    /// Returns whether the next read of a device asks for its neighbours. It does if a neighbour
-    /// was wrong, to notice a repair early, or if light is missing at the other end of a fibre. If
-    /// the node may be dead, the read requests only the status, which has the shortest promised
-    /// answer time.
+    /// Returns whether the next read requests the neighbours: if a neighbour was wrong, to notice
+    /// its repair early, or if light is missing at the other end of a fibre. If the node may have
+    /// failed, the read requests only the status, which has the shortest promised reply time.
     pub(super) fn asks_for_neighbours(&mut self, device: &DeviceName) -> Neighbours {
         let Some(seen) = self.devices.get_mut(device) else { return Neighbours::Usual };
         if seen.signalled.is_suspected() {
@@ -135,7 +134,8 @@ impl Controller {
         let Some(observed) = known.observed else { return };
         let mut drift = drift(known.owned, &observed.positions);
         let planned = self.planned(device);
-        // A module that was never set rests at loopback, where its light reaches no other module.
+        // A module that was never set rests in loopback, where its light does not reach other
+        // modules.
         let rests = |drift: &Drift| {
             self.ledger.version > 0 && drift.wanted.is_dark() && !device.leads_out(drift.observed)
         };
@@ -177,8 +177,8 @@ impl Controller {
         Apply { target, mode, cause, plan_sha256, ..Default::default() }
     }
 
-    /// Returns a change that restores every reachable device to the plan and the journal; empty if
-    /// no device differs. Fails if only foreign light differs.
+    /// Returns a change that restores all reachable devices to the plan and the journal; empty if
+    /// none differs. Fails if only foreign light differs.
     pub fn way_home(&self) -> Result<Apply, Vec<String>> {
         let answers =
             self.devices.iter().filter(|(device, seen)| seen.up && !self.is_lever(device));
@@ -192,13 +192,14 @@ impl Controller {
         });
         let target: Fabric = target.collect();
         if target.is_empty() && is_foreign {
-            let why = "no answering device has lost light of ours; foreign light is not restored";
+            let why = "no reachable device has lost light that the daemon owns; foreign light is \
+                not restored";
             return Err(vec![why.into()]);
         }
         Ok(self.put_back(target))
     }
 
-    /// Returns whether a drifted device lost power or restarted and has moved no light since.
+    /// Returns whether a drifted device lost power or restarted and has not moved since.
     #[must_use]
     pub fn has_restarted(&self, device: &DeviceName) -> bool {
         let seen = self.devices.get(device).filter(|seen| is_ours(seen));

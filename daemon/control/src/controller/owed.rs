@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-//! Devices that do not answer: how long a change waits for them, and their deferred changes.
+//! Unresponsive devices: how long a change waits for them, and their deferred changes.
 
 use std::collections::{BTreeMap, BTreeSet};
 
@@ -13,23 +13,22 @@ use crate::owed::Owed;
 use crate::record::{Cause, OnFailure};
 use crate::state::{DeviceName, Micros, Move, Now, Observation, Positions, Txn};
 
-/// The actions on a device in attention that the daemon would accept from an operator.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Remedy {
     Over(Txn),
-    /// The device does not answer, so it cannot be adopted or moved. The daemon makes its deferred
-    /// change when it answers.
+    /// The device is unresponsive, so it cannot be adopted or moved. Its deferred change follows
+    /// when it responds.
     Answer {
         owed: bool,
     },
     Decide(Txn),
     Adopt {
-        /// Whether a plan for everything can be applied as well, because every device answers.
+        /// Whether a complete plan can also be applied, because all devices respond.
         apply: bool,
     },
 }
 
-/// Healthy devices answer sooner; a refusal lists slower ones.
+/// Healthy devices respond sooner. A refusal lists slower ones.
 const ANSWERS_WITHIN: Micros = Micros::from_millis(250);
 const NAMES_MAX: usize = 6;
 
@@ -74,7 +73,8 @@ impl Controller {
         Some(format!("transaction {txn} is in progress{waits}"))
     }
 
-    /// Silent devices that the transaction awaits, with the longest remaining time.
+    /// Returns the unresponsive devices that the transaction waits for, with the longest remaining
+    /// time.
     #[must_use]
     pub fn waits_for(&self, now: &Now) -> BTreeMap<DeviceName, Micros> {
         let waits = self.drive.iter().flat_map(|drive| drive.waits_for());
@@ -93,7 +93,8 @@ impl Controller {
         flight.is_some_and(|flight| flight.asked + ANSWERS_WITHIN < now.mono)
     }
 
-    /// Assumes that silent devices are where they belong, and omits them if they need not move.
+    /// Assumes that unresponsive devices are at their expected positions, and omits them if they
+    /// need not move.
     pub(super) fn changes_back(
         &self,
         back: &mut Apply,
@@ -120,8 +121,8 @@ impl Controller {
         Ok(changes)
     }
 
-    /// Returns whether a deferred change can be made: the device answers and is at one of the two
-    /// positions of that change. Any other position is drift.
+    /// Returns whether the device responds and is at one of the two positions of its deferred
+    /// change. Any other position is drift.
     fn can_settle(&self, device: &DeviceName, owed: &Owed) -> bool {
         static NOTHING: Positions = Positions::new();
         let Some(seen) = self.devices.get(device).filter(|seen| seen.up) else { return false };
@@ -131,7 +132,7 @@ impl Controller {
         })
     }
 
-    /// Returns whether a device with a deferred change needs no operator: it is silent, or it is at
+    /// Returns whether a device with a deferred change needs no operator: it is unresponsive or at
     /// one of the two positions of that change.
     #[must_use]
     pub fn is_brought_back(&self, device: &DeviceName) -> bool {
@@ -157,7 +158,7 @@ impl Controller {
         }
     }
 
-    /// Makes a deferred change that is due. The pause before the next attempt grows with each
+    /// Makes a deferred change that is due. The delay before the next attempt grows with each
     /// failure.
     pub(super) fn settle(&mut self, now: &Now, actions: &mut Vec<Action>) {
         if self.busy(now).is_some() {

@@ -1,10 +1,9 @@
 // SPDX-License-Identifier: Apache-2.0
 //! Readings of the links in use, as input of the [diagnosis](crate::diagnosis).
 //!
-//! A status contains the light at a fibre end and the module's position, and shows whether the
-//! module answers. Bit errors and the light of each lane are in registers that no poll reads.
-//! Uncertain evidence is left out: missing light in too few reads, and a module that may still
-//! answer a hello.
+//! A status contains the module's position and the light at its fibre ends. Bit errors and the
+//! light per lane are in registers that polls do not read. Uncertain evidence is left out: light
+//! missing in too few reads, and modules that may still reply to a hello.
 
 use std::collections::BTreeSet;
 
@@ -13,8 +12,7 @@ use crate::diagnosis::{End, Link, Loose, PortReading};
 use crate::drive::Site;
 use crate::state::{DeviceName, FibreEnd, Now, Observation, Position, Slot, at};
 
-/// The increase in 1/1000 dB that resets the usual power, because the fibre was cleaned or
-/// replaced.
+/// An increase in 1/1000 dB that resets the usual power, because the fibre was cleaned or replaced.
 const BRIGHTER: i32 = 1_000;
 
 impl Seen {

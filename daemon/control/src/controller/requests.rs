@@ -1,6 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-//! Handles clients' requests (apply, confirm, roll back, adopt, hold). Each is answered without
-//! waiting for devices.
+//! Client requests: apply, confirm, roll back, adopt, hold. Replies never wait for devices.
 
 use std::collections::{BTreeMap, BTreeSet};
 
@@ -34,7 +33,11 @@ impl Controller {
     ) -> Answer {
         if let Some((digest, txn)) = self.ledger.requests.get(&asked.request) {
             if *digest != asked.digest {
-                let reason = format!("request id `{}` was used for another request", asked.request);
+                let reason = format!(
+                    "request id `{}` has already been used for a different \
+                    request",
+                    asked.request
+                );
                 return Answer::Conflict { reason };
             }
             return txn.map_or(Answer::Done, |txn| Answer::Accepted { txn });
@@ -60,7 +63,8 @@ impl Controller {
         }
         let txn = self.ledger.pending.as_ref()?.txn;
         conflict(format!(
-            "transaction {txn} waits for its confirm: first `lightloom ctl confirm {txn}` or `lightloom ctl rollback {txn}`"
+            "transaction {txn} waits for its confirm: first `lightloom ctl confirm {txn}` or \
+                `lightloom ctl rollback {txn}`"
         ))
     }
 
@@ -83,7 +87,7 @@ impl Controller {
             return Answer::Conflict { reason };
         }
         if apply.cause == Some(Cause::Drift) && apply.target.is_empty() {
-            let reason = "every answering device is where plan and journal expect it";
+            let reason = "all reachable devices are at the positions in plan and journal";
             return Answer::NothingToDo { reasons: vec![reason.into()] };
         }
         match self.preview(&apply) {
@@ -188,7 +192,7 @@ impl Controller {
                 self.append(Record::Confirmed { txn, asked, wall_ms: now.wall_ms }, actions);
                 return Answer::Done;
             }
-            (None, _) => "nothing waits for a confirm".into(),
+            (None, _) => "no transaction waits for a confirm".into(),
         };
         Answer::Conflict { reason }
     }
@@ -211,8 +215,8 @@ impl Controller {
         }
         if let Some(pending) = pending.filter(|_| confirm_within.is_some()) {
             let reason = format!(
-                "transaction {pending} waits for its confirm, and its undo cannot wait for another: leave \
-                 `--confirm-within` out"
+                "transaction {pending} waits for its confirm, and its undo cannot wait for \
+                    another one: omit `--confirm-within`"
             );
             return Answer::Conflict { reason };
         }
@@ -223,18 +227,17 @@ impl Controller {
         }
     }
 
-    /// Returns a change that restores everything to the positions before `txn`. Faults found since
-    /// stay known.
+    /// Returns a change that restores all positions before `txn`. Faults found since stay known.
     pub fn way_back(&self, txn: Txn, cause: Cause) -> Result<Apply, Vec<String>> {
         let Some(target) = self.ledger.stood_before(txn) else {
             return Err(vec![format!("transaction {txn} is not in the history")]);
         };
-        // The earlier plan is in force again, so that a later fault finds its bypass.
+        // The earlier plan is in force again, so that the bypass of a later fault starts from it.
         let past = self.ledger.history.iter().find(|past| past.txn == txn);
         if past.is_some_and(|past| past.cause == Cause::Probe) {
             let reason = format!(
-                "transaction {txn} is one of several probes: roll back the change before them, or let `lightloom ctl \
-                 commission` restore the modules"
+                "transaction {txn} is one of several probes: roll back the change before them, or \
+                    restore the modules with `lightloom ctl commission`"
             );
             return Err(vec![reason]);
         }
@@ -293,7 +296,8 @@ impl Controller {
                     reasons.push(format!("{device}: no such device is configured here"));
                 }
                 None => reasons.push(format!(
-                    "{device}: cannot be read now, so its lit slots are unknown; `wait` until it answers again"
+                    "{device}: cannot be read now, so its lit slots are unknown; `wait` until it \
+                        answers again"
                 )),
             }
         }
@@ -316,8 +320,7 @@ impl Controller {
     }
 
     /// Switches drain controls outside any transaction, because they move traffic and not light.
-    /// The record comes first, so after a crash in between, the ledger holds the controls and the
-    /// daemon reports them as drift.
+    /// The record comes first, so after a crash in between, the difference is reported as drift.
     fn hold(
         &mut self,
         now: &Now,
@@ -359,10 +362,10 @@ fn against_plan(taken: &[(DeviceName, Drift)]) -> Vec<String> {
         let [observed, wanted] = [drift.observed, drift.wanted].map(|at| device.place(at));
         let slot = device.slot(drift.slot);
         format!(
-            "{device}: this takes {wanted} of {slot} away from the plan; it is at {observed} now"
+            "{device}: this moves {wanted} of {slot} away from the plan; it is at {observed} now"
         )
     };
-    let ways = "restore the plan's position with `lightloom ctl apply --restore`, or say \
-        `--against-plan` to keep it so";
+    let ways = "restore the plan's position with `lightloom ctl apply --restore`, or keep this \
+        one with `--against-plan`";
     taken.iter().map(one).chain([ways.to_owned()]).collect()
 }

@@ -10,7 +10,7 @@ pub struct ShutEnd {
     pub end: FibreEnd,
     pub far: FibreEnd,
     pub why: Shut,
-    /// Monotonic time when this was first read.
+    /// Monotonic time of the first read that showed this.
     pub since: Micros,
 }
 

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-//! Unsolicited reports of light, and the detection of a dead node by them.
+//! Unsolicited reports of lost light, and the detection of failed nodes from them.
 //!
 //! ```text
 //!   near end    light lost ──▶ read near end, far end, its node's other modules, and their far ends, all at once
@@ -8,25 +8,27 @@
 //!               ──▶ the node is given up, without a hello on a fresh connection
 //! ```
 //!
-//! A report moves nothing and proves nothing; it only shows what to read now. The daemon concludes
-//! from readings and missing answers that a node is dead. A late answer is not enough:
+//! A report only determines what to read next. The daemon concludes from readings and missing
+//! replies that a node has failed. A late reply is not enough:
 //!
-//! * Only a status requested *after* the light was lost counts. Its answer is missing after twice
-//!   the sum of the promised time and the duration of recent reads, because a slow module was slow
-//!   before. Five times the promise plus the line time is always enough.
-//! * At least two modules of the node must be silent, or two far ends must report. A module that
-//!   was unreachable before is not evidence. A single module is dead if it sends nothing at all
-//!   during three requests and the far end and the other modules of its node answer promptly each
-//!   time. If only the fibre were cut, the module would report lost light as well.
-//! * A busy host or bus delays all answers. Once the node is late, the near end therefore gets
-//!   another request. The prompt answer of this device shows that the others could have answered.
+//! * Only a status requested *after* the loss of light is considered. Its reply is missing after
+//!   twice
+//! the sum of the promised time and the duration of recent reads, but at the latest after five
+//! times the promise plus the line time.
+//! * At least two modules of the node must be unresponsive, or two far ends must report. Modules
+//!   that
+//! were unreachable before are not evidence. A single module has failed if it sends nothing during
+//! three requests while the far end and the other modules of its node reply promptly. A cut fibre
+//! would make the module itself report lost light.
+//! * A busy host or bus delays all replies. Once the node is late, the near end therefore gets
+//!   another
+//! request. Its prompt reply shows that the others could have replied.
 //!
-//! The daemon does not wait for a request from before the loss. If the module promises light
-//! reports, the daemon requests its status immediately, over the same line. Durations of reads that
-//! are requested in large numbers together do not count, because their answers wait for the daemon.
+//! Durations of reads that are requested in large numbers together are ignored, because their
+//! replies wait for the daemon.
 //!
-//! A hello on a fresh connection detects all other deaths. A module of the node whose light reaches
-//! no other module has merely missed one answer, so it is bypassed only as a suspect.
+//! All other failures are detected by a hello on a fresh connection. A module of the node whose
+//! light reaches no other module has only missed one reply, so it is bypassed only as a suspect.
 
 use std::collections::{BTreeMap, BTreeSet};
 
@@ -39,41 +41,41 @@ pub enum Signal {
     LightLost(Slot, Position),
     LightBack(Slot),
     Changed,
-    /// The device sent something, even if only a late answer.
+    /// The device sent something, even if only a late reply.
     Alive,
 }
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Missed {
-    /// It may be busy, because other devices do not answer promptly either.
+    /// It may be busy, because other devices do not reply promptly either.
     Unclear,
-    /// Only this device does not answer, and one answer may be lost.
+    /// Only this device does not reply, and a single reply may be lost.
     AskAgain,
     Dead,
 }
 
-/// Number of consecutive missed statuses that make a module dead while the other modules of its
-/// node answer.
+/// A module has failed after this many consecutive missed replies while the other modules of its
+/// node reply.
 const ASKED_ALONE: u32 = 3;
 
 const SIGNALS_BURST: u64 = 16;
-/// The average interval between handled reports, which limits how many reads a device can cause by
-/// endless reports.
+/// The average interval between handled reports limits the reads that a device can cause by endless
+/// reports.
 const SIGNAL_EVERY: Micros = Micros::from_millis(100);
 
 #[derive(Clone, Debug, Default)]
 pub(super) struct Signalled {
-    /// An entry is removed when light returns or a read sees it.
+    /// Entries are removed when light returns or a read sees it.
     lost: BTreeMap<Slot, Micros>,
     suspected: Option<Micros>,
     missed: u32,
-    /// When its missing status was requested, if that was the reason to give it up.
+    /// When the status was requested whose missing reply led to giving up the device.
     pub(super) silent_since: Option<Micros>,
     heard_at: Micros,
-    /// When an immediate read was requested; earlier requests do not count.
+    /// When an immediate read was requested; earlier requests are ignored.
     wanted_at: Micros,
     pub(super) is_found_dead: bool,
-    /// The whole node was found dead, but no far end could miss this module's light.
+    /// The node has failed as a whole, but no far end could miss this module's light.
     pub(super) is_silent_beside: bool,
     paid_until: Micros,
     is_read: bool,
@@ -88,7 +90,7 @@ pub(super) struct Pace {
     last: Micros,
 }
 
-/// If the daemon sends this many requests within [`CROWD_WITHIN`], the answers wait for the daemon
+/// If the daemon sends this many requests within [`CROWD_WITHIN`], the replies wait for the daemon
 /// and not for the devices.
 const CROWD: usize = 16;
 const CROWD_WITHIN: Micros = Micros::from_millis(1);
@@ -118,7 +120,7 @@ impl Pace {
         self.last = took;
     }
 
-    /// Returns the second slowest read, because a single slow read may be due to a busy host.
+    /// Returns the second slowest read, because a busy host may slow down a single one.
     fn slow(&self) -> Micros {
         let mut took = self.took;
         took.sort_unstable();
@@ -147,8 +149,8 @@ impl Signalled {
         }
     }
 
-    /// Records a read. Returns whether the device was read before on this connection. The device
-    /// never reports losses of light from before the first read.
+    /// Returns whether the device was read before on this connection. Losses of light before the
+    /// first read are never reported.
     pub(super) fn was_read(&mut self) -> bool {
         std::mem::replace(&mut self.is_read, true)
     }
@@ -215,7 +217,7 @@ impl Controller {
         node.push(far.0.clone());
         for module in node {
             if let Some(seen) = self.devices.get_mut(&module) {
-                // If the node reports another fibre as well, the time of its first report remains.
+                // Keep the time of the node's first report if it also reports another fibre.
                 seen.signalled.suspected.get_or_insert(now.mono);
             }
             self.read_now(now, &module);
@@ -223,8 +225,8 @@ impl Controller {
         self.look_around(&far.0);
     }
 
-    /// Returns whether the daemon can query the device: it is idle, or its request dates from
-    /// before the loss of the node's light.
+    /// Returns whether the device is idle, or its request dates from before the loss of the node's
+    /// light.
     pub(super) fn may_be_asked(&self, device: &DeviceName, seen: &Seen) -> bool {
         let promises = || self.inventory.limits(device).probe_within > Micros(0);
         seen.up
@@ -242,8 +244,8 @@ impl Controller {
         Some(answers.map_or(longest, |answers| Micros(2 * (answers + slow).0).min(longest)))
     }
 
-    /// Returns how long a witness's status may take to show that others could have answered. The
-    /// others were queried earlier, so they have been silent for longer.
+    /// Returns how long a witness's status may take to show that the others, which were queried
+    /// earlier, could have replied.
     fn prompt_within(&self, device: &DeviceName, seen: &Seen) -> Option<Micros> {
         let limits = &self.inventory.devices.get(device)?.limits;
         let within = limits.probe_within.max(Micros(2 * seen.pace.slow().0));
@@ -257,8 +259,8 @@ impl Controller {
         Some(asked + self.status_within(device, seen)?)
     }
 
-    /// Rereads the far ends of this node's fibres and its other modules. Their answers show that
-    /// this device could have answered.
+    /// Rereads the far ends of this node's fibres and its other modules. Their replies show that
+    /// this device could have replied.
     pub(super) fn ask_witnesses(&mut self, now: &Now, device: &DeviceName) {
         let mut node = self.of_same_node(device);
         let beside = node.clone();
@@ -269,8 +271,8 @@ impl Controller {
         }
     }
 
-    /// Returns whether only this device misses a status. It has sent nothing since its light
-    /// vanished, while a reporting far end and the node's other modules answered promptly.
+    /// Returns whether only this device missed a status: it has sent nothing since its light
+    /// vanished, while a reporting far end and the node's other modules replied promptly.
     fn is_silent_alone(&self, device: &DeviceName) -> bool {
         let Some(seen) = self.devices.get(device) else { return false };
         let Some(since) = seen.in_flight.as_ref().map(|flight| flight.asked) else { return false };
@@ -310,9 +312,9 @@ impl Controller {
         self.ask_witnesses(now, device);
     }
 
-    /// Returns whether the node of this device is dead. No reachable module of the node answers a
-    /// status, and later reads of the far ends see no light. A far end that reported the loss has
-    /// answered promptly since; two are needed if only one module was reachable.
+    /// Returns whether the node of this device has failed: no reachable module of the node replies,
+    /// and later reads of the far ends see no light. A far end that reported the loss must have
+    /// replied promptly since, or two of them if only one module was reachable.
     pub(super) fn is_node_dead(&self, device: &DeviceName) -> bool {
         let mut node = self.of_same_node(device);
         node.push(device.clone());
@@ -338,8 +340,7 @@ impl Controller {
         }
     }
 
-    /// Returns whether the far ends have lost this device's light, by reads since the suspicion.
-    /// `None` if its light should not arrive anywhere.
+    /// Uses reads since the suspicion. `None` if no far end should receive its light.
     fn is_light_gone(&self, device: &DeviceName) -> Option<bool> {
         let seen = self.devices.get(device)?;
         let since = seen.signalled.suspected.unwrap_or(seen.down_since);
@@ -353,8 +354,8 @@ impl Controller {
         read.reduce(|one, other| one && other)
     }
 
-    /// Returns whether a device fell silent with its whole node, sends light to no other module,
-    /// and may still answer a hello. Its silence may be just one lost answer.
+    /// Returns whether a device became unresponsive together with its node, sends light to no other
+    /// module, and may still reply to a hello. It may have lost just one reply.
     #[must_use]
     pub fn is_silent_beside(&self, device: &DeviceName, now: &Now) -> bool {
         let silent_within = self.inventory.limits(device).silent_within;
@@ -364,8 +365,8 @@ impl Controller {
         })
     }
 
-    /// Returns the far ends that lost this device's light, if a prompt read since `since` confirms
-    /// the loss.
+    /// Returns the far ends that lost this device's light, confirmed by a prompt read since
+    /// `since`.
     fn who_reports_lost<'a>(
         &'a self,
         device: &DeviceName,
@@ -395,8 +396,6 @@ impl Seen {
 mod tests {
     use super::*;
 
-    /// A thousand devices are read together. Their answers wait for the daemon, so no device counts
-    /// as slow.
     #[test]
     fn crowded_readings_do_not_count_as_device_pace() {
         let mut crowd = Crowd::default();

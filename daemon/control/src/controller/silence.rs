@@ -1,10 +1,10 @@
 // SPDX-License-Identifier: Apache-2.0
-//! Handles late answers and silent devices, and the reads that distinguish them from dead ones.
+//! Late replies and unresponsive devices, and the reads that distinguish the two.
 //!
-//! A late answer proves little, because a machine may be busy or a byte lost. While the device's
-//! light arrives at its neighbours, the daemon therefore waits for `reply_within`. If the light is
-//! missing, or another module of the node is silent and dark, the daemon stops waiting. The device
-//! then counts as dead unless it answers a hello on a fresh connection.
+//! A late reply proves little, because a host may be busy or a byte lost. While the device's light
+//! reaches its neighbours, the daemon therefore waits for `reply_within`. If the light is missing,
+//! or another module of the node is unresponsive and dark, it stops waiting. The device is then
+//! considered failed unless it replies to a hello on a fresh connection.
 
 use super::signals::Missed;
 use super::{Action, Controller, Seen, Ticket};
@@ -13,9 +13,9 @@ use crate::mover::ANSWER;
 use crate::state::{DeviceName, Micros, Now, Outcome};
 use lightloom_units::id::BundleId;
 
-/// The time to answer a hello on a fresh connection, for a device without promised times.
+/// Time to reply to a hello on a fresh connection, for devices without promised times.
 const HELLO_WITHIN: Micros = Micros::from_millis(50);
-/// The time for the first hello after a start of the daemon: twice a module's promise for a status.
+/// Time for the first hello after a start of the daemon: twice the promise for a status.
 const FIRST_HELLO_WITHIN: Micros = Micros(2 * ANSWER.0);
 
 impl Controller {
@@ -92,8 +92,7 @@ impl Controller {
         }
     }
 
-    /// Returns the far ends of a device's lit slots, and the switches that its node is plugged
-    /// into.
+    /// Returns the far ends of a device's lit slots, and the switches connected to its node.
     pub(super) fn opposite(&self, device: &DeviceName) -> Vec<DeviceName> {
         let lit = self.ledger.owned.get(device).into_iter().flatten();
         let far = lit.filter_map(|(&slot, &to)| self.inventory.far_end(device, slot, to));
@@ -120,8 +119,8 @@ impl Controller {
         }
     }
 
-    /// Returns whether waiting for the answer is pointless: other evidence shows that the device is
-    /// dead, or a newer read must replace this one.
+    /// Returns whether waiting is pointless, because the device has evidently failed or a newer
+    /// read must replace this one.
     fn is_needless(&self, device: &DeviceName, seen: &Seen) -> bool {
         let is_old = seen
             .in_flight
@@ -130,9 +129,8 @@ impl Controller {
         is_old || self.is_witnessed(device)
     }
 
-    /// Returns whether other evidence shows that a device is dead: its light is missing, or the
-    /// light of an unreachable module on the same node is. A module in loopback sends light to no
-    /// other module.
+    /// Returns whether other evidence shows that a device has failed: its light is missing, or that
+    /// of an unreachable module on the same node. A module in loopback lights no other module.
     fn is_witnessed(&self, device: &DeviceName) -> bool {
         let is_down = |name: &DeviceName| self.devices.get(name).is_some_and(|seen| !seen.up);
         let mut of_node = self.of_same_node(device).into_iter();
@@ -153,8 +151,8 @@ impl Controller {
         self.inventory.limits(device).silent_within.max(HELLO_WITHIN)
     }
 
-    /// Returns whether the daemon cannot tell yet if a device is dead: a reachable device has not
-    /// been read since `since`, or an unreachable one may still answer on a fresh connection.
+    /// Returns whether it is still open if a device has failed: a reachable device has not been
+    /// read since `since`, or an unreachable one may still reply on a fresh connection.
     #[must_use]
     pub fn may_be_silent(&self, device: &DeviceName, since: Micros, now: &Now) -> bool {
         let hello_within = self.hello_within(device);
@@ -169,8 +167,7 @@ impl Controller {
 }
 
 impl Seen {
-    /// Returns when the device counts as silent, counted from the last contact or the start of the
-    /// daemon.
+    /// Counted from the last contact or the start of the daemon.
     pub(super) fn silent_from(&self, hello_within: Micros) -> Micros {
         match self.was_up {
             true => self.down_since + hello_within,

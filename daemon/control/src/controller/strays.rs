@@ -1,11 +1,11 @@
 // SPDX-License-Identifier: Apache-2.0
-//! Late commands. The network delayed the last commands of the former leader, or of a change that
-//! timed out, and a device without epochs then executes them.
+//! Late commands: the last commands of a former leader or of a timed-out change, delayed by the
+//! network. Devices without epochs still execute them.
 //!
 //! Such a command leaves a slot at its position before the transaction, at its target, or dark. If
-//! the controller reads a slot of that transaction at one of these positions within
-//! [`restore_late_within`](crate::mover::Limits::restore_late_within), it restores the slot, and
-//! the journal names the transaction. Every other deviation is drift.
+//! a slot is read at one of these positions within
+//! [`restore_late_within`](crate::mover::Limits::restore_late_within), the controller restores it
+//! and records the transaction as the cause. All other deviations are drift.
 
 use std::collections::BTreeMap;
 
@@ -19,19 +19,18 @@ use crate::mover::Limits;
 use crate::record::Cause;
 use crate::state::{DeviceName, Fabric, Micros, Now, Position, Positions, Slot, Txn};
 
-/// Poll interval while a late command may arrive: short enough to undo it within 2 s.
+/// Poll interval while a late command may arrive, short enough to undo it within 2 s.
 const READ_EVERY: Micros = Micros::from_millis(500);
 /// Maximum number of restores of a slot per transaction, which may have moved it there and back.
 const TIMES_MAX: u8 = 2;
 
-/// Late commands to expect, by device. Empty most of the time.
 pub(super) type Strays = BTreeMap<DeviceName, Vec<Stray>>;
 
 #[derive(Clone, Debug)]
 pub(super) struct Stray {
     txn: Txn,
     until: Micros,
-    /// The positions where a command may leave each slot, and the number of restores left.
+    /// The positions that a late command may set for each slot, and the number of restores left.
     slots: BTreeMap<Slot, ([Position; 3], u8)>,
 }
 
@@ -80,7 +79,6 @@ impl Controller {
         }
     }
 
-    /// Returns 0 for a drain control, which moves no light.
     fn late_within(&self, device: &DeviceName) -> Micros {
         match self.is_lever(device) {
             true => Micros(0),
@@ -128,7 +126,7 @@ impl Controller {
         }
     }
 
-    /// Returns the positions to restore and the transaction of the late command. `None` if the
+    /// Returns the positions to restore and the transaction of the late command, or `None` if the
     /// deviation has another cause.
     fn changed_late(&self, device: &DeviceName) -> Option<(DeviceName, Txn, Positions)> {
         let seen = self.devices.get(device).filter(|seen| seen.up && !seen.drift.is_empty())?;

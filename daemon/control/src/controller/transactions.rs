@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-//! The open transaction. The commands of its drive become records and sends, and the end of the
-//! drive gives the result.
+//! The open transaction. The commands of its drive become records and sends; its end gives the
+//! result.
 
 use std::collections::{BTreeMap, BTreeSet};
 
@@ -16,8 +16,8 @@ use crate::state::{DeviceName, Fabric, Micros, Now, Observation, Op, at};
 
 const READ_LATELY: Micros = Micros::from_secs(2);
 
-/// The daemon finishes a bypass that began at most this long ago even if the journal contains no
-/// move of the bypass, because the fault is recent.
+/// A bypass that began at most this long ago is finished even if the journal contains none of its
+/// moves, because the fault is recent.
 const INTERRUPTED_LATELY: Micros = Micros::from_secs(10);
 
 impl Controller {
@@ -30,9 +30,8 @@ impl Controller {
         let forward = open.turned.is_none() && (finish || open.intent.cause.undoes());
         if forward {
             let start = Start::WhatAnswers(self.long_silent(now));
-            // The dead daemon's late commands lead to the same positions, and `strays` restores any
-            // circuit that they remove, so a bypass need not wait for them. Later transactions
-            // wait.
+            // A bypass need not wait for late commands of the previous daemon process: they lead to
+            // the same positions, and `strays` restores any circuit that they remove.
             self.wait_for_late(now, &open, |limits| !interrupted || !undoes_all_late(limits));
             self.run(now, open.intent.after.clone(), start, actions);
             self.wait_for_late(now, &open, |_| true);
@@ -43,8 +42,6 @@ impl Controller {
         }
     }
 
-    /// Delays moves while devices of this transaction may still execute the dead daemon's last
-    /// commands.
     fn wait_for_late(&mut self, now: &Now, open: &Open, waits: impl Fn(&Limits) -> bool) {
         for device in open.intent.after.keys() {
             let limits = self.inventory.limits(device);
@@ -63,7 +60,7 @@ impl Controller {
     ) {
         let Some(open) = &self.ledger.open else { return };
         if makes_up(&open.intent.cause) {
-            // The deferred change drained the device's traffic. Restore the traffic even if the
+            // The deferred change drained the device's traffic, so restore the traffic even if the
             // device does not have to move.
             let drains = |device: &DeviceName| {
                 self.inventory.devices.get(device).is_some_and(|d| !d.levers.is_empty())
@@ -97,8 +94,8 @@ impl Controller {
         self.execute(now, commands, actions);
     }
 
-    /// Returns the recent readings of a bypass's devices that are at the planned positions and move
-    /// with one request. They need no arming.
+    /// Returns recent readings of devices that are at the planned positions and move with one
+    /// request, so they need no arming.
     fn known_to_stand(
         &self,
         now: &Now,
@@ -132,7 +129,6 @@ impl Controller {
         let seen =
             |far: &&DeviceName| self.devices.get(*far).filter(|seen| seen.up)?.observed.as_ref();
         let stands = opposite.iter().filter_map(|far| Some(((*far).clone(), seen(far)?)));
-        // A shut-down port sends no light at any position.
         let sends = |seen: &Observation| {
             let mut positions = seen.positions.clone();
             positions.retain(|slot, _| !seen.is_shut(*slot));
@@ -196,8 +192,8 @@ impl Controller {
         }
     }
 
-    /// Rereads devices that finished early, because a command from before a timeout can arrive late
-    /// and move them.
+    /// Rereads devices that finished early, because a command from before a timeout may still move
+    /// them.
     fn look_again(&self, open: &Open, parts: &mut BTreeMap<DeviceName, PartEnd>) {
         let target = if open.turned.is_some() { &open.intent.before } else { &open.intent.after };
         for (device, part) in parts.iter_mut().filter(|(_, p)| p.verdict == Verdict::Applied) {
@@ -245,7 +241,7 @@ impl Controller {
         let committed = result == TxnResult::Committed;
         let pending = within.filter(|_| committed);
         let pending = pending.map(|within| Pending { txn, since: now.clone(), within });
-        // The daemon now owns devices that the target names even if they did not have to move.
+        // Devices in the target are owned from now on, even if they did not have to move.
         let mut parts = parts;
         let undone = result == TxnResult::Partial && open.intent.cause.undoes();
         if committed || undone {

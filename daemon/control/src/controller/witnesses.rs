@@ -1,8 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
-//! The light of a silent device, as the far ends see it.
+//! The light of an unresponsive device, as seen at the far ends.
 //!
-//! Silence proves nothing about a device, because its line or the daemon's own line may have
-//! failed. A reading of the light does.
+//! Unlike a missing reply, which may be due to the device's line or the daemon's own, missing light
+//! is evidence about the device.
 
 use super::Controller;
 use crate::drive::Site;
@@ -12,7 +12,7 @@ use crate::state::{DeviceName, FibreEnd, at};
 pub enum Sight {
     Dark(i32),
     Lit,
-    /// The far end is silent itself, is being moved, or was not read often enough.
+    /// The far end is unresponsive, is being moved, or was not read often enough.
     Nothing,
 }
 

@@ -22,7 +22,7 @@ pub fn on_switches(switches: &Switches, circuits: &[CrossConnect]) -> Fabric {
     target
 }
 
-/// Returns both directions of every circuit in the device's numbers.
+/// Returns both directions of each circuit in the device's numbering.
 #[must_use]
 pub fn positions(switches: &Switches, circuits: &[CrossConnect]) -> Fabric {
     let mut positions = Fabric::new();
@@ -48,7 +48,8 @@ pub fn must_have_devices(switches: &Switches, phases: &[PhasePlan]) -> Result<()
         shown += &format!(" and {more} more");
     }
     Err(vec![format!(
-        "the plan has circuits on switches without a configured device, {shown}: add them under `devices:`"
+        "the plan has circuits on switches without a configured device, {shown}; help: add them \
+            under `devices:`"
     )])
 }
 
@@ -57,8 +58,8 @@ pub fn keeps_held(fabric: &str, held: usize, mode: Mode) -> Result<(), Vec<Strin
         return Ok(());
     }
     Err(vec![format!(
-        "mode overwrite would cut the circuits that other jobs hold ({held} in the fabric `{fabric}`): apply with \
-         `--mode update`"
+        "mode overwrite would cut circuits that belong to other jobs ({held} in the fabric \
+            `{fabric}`); help: apply with `--mode update`"
     )])
 }
 
@@ -67,7 +68,7 @@ pub fn has_circuits(plan: &Plan) -> bool {
     plan.phases.iter().any(|phase| !phase.circuits.is_empty())
 }
 
-/// Returns the lit phase. `None` if other circuits are lit or all are dark.
+/// `None` if other circuits are lit or all are dark.
 #[must_use]
 pub fn in_force<'a>(
     switches: &Switches,

@@ -5,8 +5,8 @@ use std::collections::{BTreeMap, BTreeSet};
 use super::{Culprit, Link, Loose, Symptom};
 use crate::state::DeviceName;
 
-/// Score of a symptom that a part always causes: if it is seen, or if it is missing although it
-/// could be seen.
+/// Scores of a symptom that a part always causes: if present, and if absent although it could be
+/// seen.
 const SEEN: i32 = 10;
 const MISSING: i32 = -8;
 const ALSO: i32 = 4;
@@ -16,7 +16,6 @@ pub(super) struct Explanation {
     pub(super) culprit: Culprit,
     always: Vec<Symptom>,
     perhaps: Vec<Symptom>,
-    /// How often this fault occurs relative to other faults.
     prior: i32,
 }
 
@@ -39,7 +38,7 @@ impl Explanation {
         self.always.iter().chain(&self.perhaps)
     }
 
-    /// Returns whether the symptom is a weaker form of predicted darkness in the same direction.
+    /// Returns whether the symptom is a weaker form of a predicted darkness in the same direction.
     pub(super) fn implies(&self, symptom: &Symptom) -> bool {
         let dark = |at: &DeviceName, from: &DeviceName| {
             let dark = Symptom::Dark(at.clone(), from.clone());
@@ -62,8 +61,7 @@ impl Explanation {
         }
         let of = |symptom: &Symptom| match symptom {
             _ if left.contains(symptom) => SEEN,
-            // If another part already explains a symptom, it counts neither for nor against this
-            // part.
+            // Ignore symptoms that another part already explains.
             _ if explained.contains(symptom) => 0,
             _ => MISSING,
         };
@@ -179,7 +177,7 @@ fn of_link(link: &Link, all: &mut Vec<Explanation>) {
                 let lost = [ways[0].lost(), ways[1].lost()].into_iter().flatten();
                 let light = ways.iter().flat_map(|way| way.dark().into_iter().chain(way.weak()));
                 all.push(strayed.always(lost.clone()).perhaps(light.clone()));
-                // If both ports are at their positions, the light may be lost at either of them.
+                // If both ports are at their positions, either may have lost the light.
                 all.push(Explanation::new(port, -2).always(lost).perhaps(light));
             }
         }

@@ -21,7 +21,7 @@ impl Drive {
                 self.seen.insert(device.clone(), seen);
                 return;
             }
-            Outcome::Done(None) => "it reported no reading".to_owned(),
+            Outcome::Done(None) => "it returned no reading".to_owned(),
             Outcome::Refused(why) | Outcome::Failed(why) | Outcome::Unknown(why) => why,
         };
         let detail = format!("it could not be read after the moves: {why}");

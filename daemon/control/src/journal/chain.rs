@@ -19,7 +19,7 @@ impl Key {
         hex(&self.0)
     }
 
-    /// Returns the SHA-256, which identifies it without revealing it.
+    /// The SHA-256 identifies the key without revealing it.
     #[must_use]
     pub fn sha256(&self) -> String {
         hex(&Sha256::digest(self.0))

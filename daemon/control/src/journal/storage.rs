@@ -5,35 +5,34 @@ use std::io;
 /// Storage of the journal's bytes. Tests use a disk that tears writes, lies and fills up.
 pub trait Storage {
     fn load(&mut self) -> io::Result<Vec<u8>>;
-    /// Appends bytes, which are durable only after [`Storage::sync`]. After an error some of them
-    /// may be stored.
+    /// Appended bytes are durable only after [`Storage::sync`]. After an error some of them may be
+    /// stored.
     fn append(&mut self, bytes: &[u8]) -> io::Result<()>;
-    /// After an error durability is unknown.
+    /// After an error, durability is unknown.
     fn sync(&mut self) -> io::Result<()>;
-    /// Replaces all bytes durably, and either completely or not at all.
+    /// Replaces all bytes atomically and durably.
     fn replace(&mut self, bytes: &[u8]) -> io::Result<()>;
-    /// Truncates durably.
     fn truncate(&mut self, length: u64) -> io::Result<()>;
     /// Rewrites everything after a failure, because existing bytes may not be durable.
     fn rewrite(&mut self, bytes: &[u8]) -> io::Result<()> {
         self.replace(bytes)
     }
-    /// Ensures that this many bytes can still be appended. Writes nothing.
+    /// Ensures that this many bytes can still be appended, without writing.
     fn make_room(&mut self, _bytes: u64) -> io::Result<()> {
         Ok(())
     }
-    /// Returns an error text while the disk is full and only the reserved space is left.
+    /// Returns an error text if the disk is full and only the reserved space is left.
     fn short_of_space(&self) -> Option<String> {
         None
     }
-    /// Reserves space again after the disk was full.
     fn set_aside(&mut self) -> io::Result<()> {
         Ok(())
     }
     fn trouble(&self) -> Option<String> {
         None
     }
-    /// Returns why records after the [loaded](Storage::load) bytes are missing, if any are.
+    /// Returns the reason why records after the [loaded](Storage::load) bytes are missing, if any
+    /// are.
     fn missing(&self) -> Option<String> {
         None
     }

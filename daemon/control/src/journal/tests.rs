@@ -1,5 +1,4 @@
 // SPDX-License-Identifier: Apache-2.0
-//! Journals that are torn, changed by hand, damaged or continued.
 
 #![allow(clippy::unwrap_used, reason = "a test")]
 
@@ -73,8 +72,7 @@ fn detects_every_bit_flip_and_refuses_to_append_after_it() {
     }
 }
 
-/// Computed with another program: `printf '%064d1"one"' 0 | openssl dgst -sha256 -mac HMAC -macopt
-/// hexkey:0707…07`.
+/// Computed with `printf '%064d1"one"' 0 | openssl dgst -sha256 -mac HMAC -macopt hexkey:0707…07`.
 #[test]
 fn keyed_line_matches_openssl() {
     let mut chain = Chain::new(Some(Key::new([7; 32])));
@@ -102,11 +100,11 @@ fn keyed_chain_requires_its_key() {
     assert_eq!((read.records.len(), read.keyed_from), (4, Some(3)));
     assert!(read.damage.is_none());
 
-    // A script rewrites everything with hashes that need no key.
+    // Forge all lines with hashes that need no key, then only the last line, then an old line
+    // before the first keyed one.
     let forged = lines(Vec::new(), None, &["one", "two", "three", "nothing"]);
     let read = read_keyed::<String>(&forged, key());
     assert_eq!((read.records.len(), read.keyed_from), (4, None), "known by the key beside it");
-    // Or only the last line.
     let cut = both.iter().rposition(|byte| *byte == b' ').unwrap();
     let head = both[..both[..cut].iter().rposition(|byte| *byte == b'\n').unwrap() + 1].to_vec();
     let mut chain = Chain::new(None);
@@ -117,7 +115,6 @@ fn keyed_chain_requires_its_key() {
     let tail = [head, line.into_bytes()].concat();
     let damage = read_keyed::<String>(&tail, key()).damage.unwrap();
     assert_eq!((damage.line, damage.reason.as_str()), (4, "was written without the key"));
-    // Or an old line before the first keyed one, whose hash covers it.
     let swapped = String::from_utf8(both).unwrap().replacen("one", "eno", 1).into_bytes();
     assert_eq!(read_keyed::<String>(&swapped, key()).damage.unwrap().line, 1);
     let other = Some(Key::new([8; 32]));
@@ -149,7 +146,7 @@ fn missing_sector_in_the_last_line_is_a_torn_tail() {
     assert_eq!(opened.records, ["one"]);
 }
 
-/// Space reserved in the file reads as zeros after the last line.
+/// Reserved space in the file reads as zeros after the last line.
 #[test]
 fn trailing_zeros_hide_neither_a_torn_line_nor_damage() {
     let whole = written(&["one", "two", "three"]);
@@ -176,7 +173,6 @@ fn trailing_zeros_hide_neither_a_torn_line_nor_damage() {
     }
 }
 
-/// A durable sector is lost after later lines were written.
 #[test]
 fn sector_lost_before_acknowledged_lines_is_damage() {
     let long = "x".repeat(3000);
@@ -192,7 +188,7 @@ fn sector_lost_before_acknowledged_lines_is_damage() {
     }
 }
 
-/// A page with the end of one line and the first bytes of the next is missing, but later pages are
+/// A page with the end of one line and the start of the next is missing, but later pages are
 /// present.
 #[test]
 fn missing_page_is_a_torn_tail_wherever_the_line_starts() {
@@ -209,8 +205,6 @@ fn missing_page_is_a_torn_tail_wherever_the_line_starts() {
     }
 }
 
-/// Another program overwrote the file or some lines. The tail that a crash leaves begins like a
-/// line instead.
 #[test]
 fn tail_that_does_not_start_like_the_next_line_is_damage() {
     let two = written(&["one", "two"]);
@@ -266,7 +260,6 @@ impl Storage for Fails {
     }
 }
 
-/// Returns a journal with two durable records, an unsynced one, and one whose sync failed.
 fn failed(keeps: bool) -> Journal<String, Fails> {
     let disk = Fails { keeps, ..Fails::default() };
     let (mut journal, _) = Journal::<String, _>::open(disk).unwrap();

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-//! Lost management: silence that no witness explains. It moves nothing, is reported first, and ends
-//! when answers arrive.
+//! Lost management: unresponsive devices that no witness explains. It causes no changes, is
+//! reported first, and clears when the devices respond again.
 
 use std::collections::{BTreeMap, BTreeSet};
 
@@ -12,7 +12,7 @@ use crate::controller::{Seen, Sight};
 use crate::management::{Domain, Trouble};
 use crate::state::{DeviceName, Micros, Now};
 
-/// Silence of at least one in this many devices is not explained by single lines.
+/// If at least one in this many devices is unresponsive, the cause is not individual lines.
 const SHARE: usize = 10;
 
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -25,7 +25,8 @@ pub struct ManagementLost {
 }
 
 impl Control {
-    /// Silent devices without a witness that are a large share of all, or all devices of a domain.
+    /// Returns the unresponsive devices without a witness if they are a large share of all, or all
+    /// devices of a domain.
     #[must_use]
     pub fn management_lost(&self, now: &Now) -> Option<ManagementLost> {
         let silent = self.blind().into_iter().filter(|name| self.controller.is_silent(now, name));
@@ -47,9 +48,9 @@ impl Control {
         })
     }
 
-    /// Returns the nodes of jobs whose death would not be noticed, and whether each has been silent
-    /// for longer than a heartbeat. No far end looks into a fibre of such a node, and no switch of
-    /// the node's network is driven.
+    /// Returns the nodes of jobs whose failure would not be noticed, because no far end looks into
+    /// their fibres and no driven switch connects them, and whether each has been unresponsive for
+    /// longer than a heartbeat.
     #[must_use]
     pub fn unwitnessed(&self, now: &Now) -> BTreeMap<NodeId, bool> {
         let groups = self.plan.iter().flat_map(|plan| &plan.groups);
@@ -73,7 +74,7 @@ impl Control {
         nodes.into_iter().filter_map(of).collect()
     }
 
-    /// Other devices are silent without a witness, so a common cause may explain this silence.
+    /// Other devices are unresponsive without a witness, so there may be a common cause.
     pub(super) fn is_in_common(&self, own: &BTreeSet<&DeviceName>) -> bool {
         let management = &self.controller.inventory().management;
         let silent = self.blind().into_iter().filter(|name| !own.contains(name));
@@ -92,8 +93,8 @@ impl Control {
         silent > 1 && silent * SHARE >= self.controller.inventory().devices.len()
     }
 
-    /// Returns the silent devices of parts that the plan does not avoid, and of nodes whose light
-    /// no far end misses.
+    /// Returns the unresponsive devices of parts that the plan does not avoid, and of nodes whose
+    /// light no far end misses.
     fn blind(&self) -> Vec<&DeviceName> {
         let devices = self.controller.down_devices();
         let is_expected = |name: &DeviceName| {

@@ -21,7 +21,8 @@ fn is_asking(begun: &[Action]) -> bool {
 }
 
 impl Control {
-    /// Dead modules, by [witnesses](super::witnesses), and dark fibres between healthy modules.
+    /// Returns failed modules, by [witnesses](super::witnesses), and dark fibres between healthy
+    /// modules.
     fn detected(&self, now: &Now) -> BTreeMap<Part, String> {
         let bundle = |device: &DeviceName| device.as_str().parse::<BundleId>().ok();
         let known = self.reported_or_found();
@@ -51,8 +52,8 @@ impl Control {
         broken
     }
 
-    /// Adds silent modules of a dead module's node that send no light either. Both are bypassed
-    /// together, because a bypass of one would be refused by the other.
+    /// Adds unresponsive modules of a failed module's node that send no light either. They are
+    /// bypassed together, because otherwise one would block the bypass of the other.
     fn join_siblings(
         &self,
         now: &Now,
@@ -66,7 +67,7 @@ impl Control {
                     seen.is_some_and(|seen| !seen.up) && !self.awaits_verdict(now, bundle, device);
                 let suspected = self.controller.is_silent_beside(device, now);
                 if silent && !suspected && !self.controller.sends_light(device) {
-                    let why = format!("silent, like {bundle} of the same node");
+                    let why = format!("unresponsive, like {bundle} of the same node");
                     broken.entry(Part::Bundle(sibling)).or_insert(why);
                 }
             }
@@ -97,9 +98,9 @@ impl Control {
         self.modules_of(bundle.node).filter(move |(other, _)| *other != bundle)
     }
 
-    /// Returns whether `device`, on the node of the dead `bundle`, may still prove dead because its
-    /// read or hello has not ended. A device that fell silent later has as much time: `bundle` may
-    /// have been dead for minutes, and one lost answer proves nothing.
+    /// Returns whether `device`, on the node of the failed `bundle`, may still turn out to have
+    /// failed, because its read or hello has not ended. A device that became unresponsive later has
+    /// as much time, because a single lost reply proves nothing.
     fn awaits_verdict(&self, now: &Now, bundle: BundleId, device: &DeviceName) -> bool {
         if self.controller.is_silent_beside(device, now) {
             return false;
@@ -112,7 +113,7 @@ impl Control {
         now.mono < since + waits && self.controller.may_be_silent(device, since, now)
     }
 
-    /// Another module of the node may be dead. Both are then bypassed together, a moment later.
+    /// Another module of the node may have failed. Both are then bypassed together, a moment later.
     fn waits_for_siblings(&self, now: &Now, broken: &[(Part, String)]) -> bool {
         let bundles = broken.iter().filter_map(|(part, _)| match part {
             Part::Bundle(bundle) => Some(*bundle),
@@ -148,8 +149,8 @@ impl Control {
         if may_bypass { tries().min() } else { None }
     }
 
-    /// Returns whether the answers of some modules are still missing before a move of groups. Each
-    /// module has the time of two reads, because it may be answering an earlier one.
+    /// Returns whether replies are still missing before a move of groups. Each module has the time
+    /// of two reads, because it may be replying to an earlier one.
     fn waits_for_all(&self, now: &Now) -> bool {
         let Some(asked) = self.asked_all else { return false };
         let is_awaited = |device: &DeviceName| {

@@ -1,5 +1,4 @@
 // SPDX-License-Identifier: Apache-2.0
-//! The [diagnosis](crate::diagnosis) of links in use, and of links that a bypass took out of use.
 
 use std::collections::BTreeSet;
 
@@ -18,13 +17,13 @@ pub struct Diagnosis {
 }
 
 impl Control {
-    /// Returns the parts at fault, with the one that explains most first. Diagnoses of bypassed
-    /// parts are kept until the repair or a restart of the daemon.
+    /// Returns the faulty parts, the one that explains most first. Diagnoses of bypassed parts are
+    /// kept until the repair or a restart of the daemon.
     #[must_use]
     pub fn diagnoses(&self, now: &Now) -> Vec<Diagnosis> {
         let (mut links, mut loose) = self.controller.links(now);
-        // If many devices are silent together, or this machine cannot query a device, the silence
-        // says nothing about a single device.
+        // If many devices are unresponsive together, or this host cannot query a device, their
+        // silence is not evidence about individual devices.
         let lost = self.management_lost(now).map(|lost| lost.devices).unwrap_or_default();
         let lost: BTreeSet<&DeviceName> = lost.iter().chain(self.unasked()).collect();
         loose.retain(|module| !lost.contains(&module.module));
@@ -39,7 +38,7 @@ impl Control {
         let broken = self.reported_or_found();
         let is_broken =
             |kept: &&Diagnosis| broken.keys().any(|part| concerns(&kept.named.culprit, part));
-        // A device that answers again no longer counts as evidence.
+        // A device that responds again is no longer evidence.
         let answers = |symptom: &Symptom| match symptom {
             Symptom::Silent(module) => {
                 let seen = self.controller.devices().get(module);

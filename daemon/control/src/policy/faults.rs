@@ -16,8 +16,7 @@ use crate::kept_plan::KeptPlan;
 use crate::record::{Asked, Broken, Cause};
 use crate::state::{DeviceName, Fabric, FibreEnd, Now, Position, Positions, Slot, at};
 
-pub(super) const ASKS_ALL: &str =
-    "groups would move, so every other module is first checked for an answer";
+pub(super) const ASKS_ALL: &str = "groups would move, so all other modules are queried first";
 
 pub(super) const CROSSED: &str = "crossed cables?";
 
@@ -34,9 +33,9 @@ impl Around {
 }
 
 impl Control {
-    /// Names parts as plans do: a fibre has a port at each end, and plans name the lower one. For a
-    /// fibre between crossed cables the reason says so, because nothing shows it once the fibre is
-    /// bypassed. `found`: the policy and not an operator reports the fault.
+    /// Names parts as plans do: of a fibre's two ports, plans use the lower one. Crossed cables are
+    /// added to the reason, because nothing shows them once the fibre is bypassed. `found`: the
+    /// policy and not an operator reports the fault.
     pub(super) fn as_planned(
         &self,
         broken: &[(Part, String)],
@@ -88,7 +87,7 @@ impl Control {
                 "the fabric `{}` is a reconfigurable fat-tree: bypasses need rings of transceivers",
                 fabric.name
             ),
-            None => "the configuration names no fabric".into(),
+            None => "the configuration has no fabric".into(),
         }
     }
 
@@ -106,8 +105,8 @@ impl Control {
         }
         let devices = self.controller.devices();
         if !broken.is_empty() && !devices.is_empty() && devices.values().all(|seen| !seen.up) {
-            let why = "no device answers, so no bypass is possible and the plan would be abandoned: check the \
-                       management lines, then report it again";
+            let why = "no device responds, so the plan cannot be bypassed and would be abandoned: \
+                check the management lines, then report the fault again";
             let reasons = vec![why.to_owned()];
             return vec![Action::Answer(reply_to, Answer::Refused { reasons })];
         }
@@ -172,7 +171,7 @@ impl Control {
             self.plan.as_ref().ok_or_else(|| refused("no plan is in force: apply one".into()))?;
         let again = self.controller.ledger().requests.contains_key(request);
         if let Some(reasons) = self.no_news(broken, repaired).filter(|_| !again) {
-            // If the named part never failed, the operator probably meant another one.
+            // If the part is not a known fault, the operator probably meant another one.
             return Err(match broken.is_empty() {
                 true => Answer::Refused { reasons },
                 false => Answer::NothingToDo { reasons },
@@ -183,7 +182,7 @@ impl Control {
             let when =
                 format!("lightloom ctl wait {part} && lightloom ctl fault --repaired {part}");
             return Err(refused(format!(
-                "{part}: unreachable, so it cannot be repaired yet: {when}"
+                "{part}: unreachable, so it cannot be put back into service yet: {when}"
             )));
         }
         let broken = match broken.is_empty() {
@@ -223,8 +222,8 @@ impl Control {
         })
     }
 
-    /// If the plan needs a module that does not answer, one without that module is preferred:
-    /// immediately if it is as good, and otherwise once the module has been silent for a heartbeat.
+    /// If the plan needs an unresponsive module, a plan without it is used instead: immediately if
+    /// it is as good, otherwise once the module has been unresponsive for a heartbeat.
     fn plan_within(
         &self,
         now: &Now,
@@ -239,7 +238,7 @@ impl Control {
             let mut target = desired::paths_where(&next.plan, &self.setup.modules, moves)?;
             self.add_circuits(&mut target, &next.plan, plan, owned);
             target.retain(|device, want| !self.stays(device, want));
-            // A silent optical switch keeps its light, and no ring waits for it.
+            // An unresponsive optical switch keeps passing light, and no ring waits for it.
             let is_switch =
                 |device: &DeviceName| self.switches().values().any(|(switch, _)| switch == device);
             target.retain(|device, _| !is_switch(device) || self.is_in_reach(device));
@@ -303,8 +302,8 @@ impl Control {
         plan.transceivers.iter().filter(is_open).map(|open| open.bundle.node).collect()
     }
 
-    /// The daemon does not act without readings. If all modules were asked for this purpose, each
-    /// must have answered since.
+    /// The daemon does not act without readings. If all modules were queried for this purpose, each
+    /// must have replied since.
     fn sees_all_but(&self, plan: &Plan, broken: &[Part]) -> bool {
         let is_broken = |bundle: &BundleId| {
             plan.faults.iter().chain(broken).any(|part| part.node() == Some(bundle.node))
@@ -357,7 +356,6 @@ impl Control {
         target.retain(|device, want| up(device) || *ledger.belongs(device) != *want);
     }
 
-    /// Includes faults whose bypass has not succeeded yet.
     pub(super) fn reported_or_found(&self) -> BTreeMap<String, Broken> {
         let ledger = self.controller.ledger();
         let mut broken = ledger.reported.clone();
@@ -365,9 +363,9 @@ impl Control {
         broken
     }
 
-    /// Keeps an operator's reports until a bypass of them is committed, so that a bypass that is
-    /// impossible now is made later. A fault that an earlier plan named also remains when that plan
-    /// is undone. Returns the parts that are kept now.
+    /// Keeps an operator's reports until their bypass is committed, so that a bypass that is
+    /// impossible now is made later. A fault that was part of an earlier plan also remains when
+    /// that plan is undone. Returns the parts that are kept now.
     fn keep_reported(
         &mut self,
         now: &Now,
@@ -400,7 +398,7 @@ impl Control {
         first.is_some_and(|first| ledger.found_since(first).contains_key(&part.to_string()))
     }
 
-    /// A fault that is known because a plan named it is not settled: it remains when that plan is
+    /// A fault that is known only from a plan is not settled, because it remains when that plan is
     /// undone.
     fn bypassed_by(&self, next: &Plan) -> BTreeSet<String> {
         let ledger = self.controller.ledger();
@@ -517,7 +515,7 @@ impl Control {
         if !reasons.is_empty() {
             let names = known.keys().cloned().collect::<Vec<_>>().join(",");
             let mut ways = format!("plan it again with `--fault {names}`");
-            // No mode can move a part that does not answer.
+            // No mode can move a part that does not respond.
             if known.keys().all(|name| self.answers(name)) {
                 ways += ", report repaired parts with `ctl fault --repaired PART`, or apply with mode `update`, \
                          which forgets the faults";
@@ -528,7 +526,7 @@ impl Control {
     }
 }
 
-/// Appends actions. Adjacent records are merged, so that they are written together.
+/// Merges adjacent records, so that they are written together.
 pub(super) fn join(actions: &mut Vec<Action>, more: Vec<Action>) {
     let mut more = more.into_iter().peekable();
     if let (Some(Action::Append(records)), Some(Action::Append(next))) =
@@ -540,7 +538,7 @@ pub(super) fn join(actions: &mut Vec<Action>, more: Vec<Action>) {
     actions.extend(more);
 }
 
-/// A repaired node has its bundles back, even those that failed separately.
+/// A repaired node includes its bundles, even those that failed separately.
 fn is_of(known: &str, part: &Part) -> bool {
     let name = part.to_string();
     let of_node = matches!(part, Part::Node(_)) && known.split('/').next() == Some(&name);

@@ -6,11 +6,10 @@
 //!     └────▶ waiting ─(time to begin)─▶ transaction ─▶ lit, or missed
 //! ```
 //!
-//! A phase begins as late as its transition allows, and not before the least time of the previous
-//! phase is over. A lease gives the circuits to one job for a while. When it ends, nothing moves:
-//! lit circuits stay, waiting phases are dropped, and another job may ask. The lease and the
-//! transactions are in the journal, so after a restart no other job is admitted, and the job asks
-//! again for its waiting phases.
+//! A phase begins as late as its transition allows, but not before the minimum time of the previous
+//! phase is over. A lease reserves the circuits for one job. When it ends, lit circuits stay lit
+//! and waiting phases are dropped. The lease is in the journal, so no other job is admitted after a
+//! restart, and the job requests its waiting phases again.
 
 mod wish;
 
@@ -34,9 +33,9 @@ const TIMES_MAX: usize = 16;
 const AHEAD_MAX: Micros = Micros::from_secs(3600);
 const LEAST_MAX: Micros = Micros::from_secs(24 * 3600);
 const LEASE_MAX: Micros = Micros::from_secs(24 * 3600);
-/// Requests at this interval or slower do not count against their client's rate.
+/// Requests at this interval or slower are exempt from their client's rate limit.
 const PACE: Micros = Micros::from_millis(50);
-/// The additional time before a transition, because timers are coarse.
+/// Margin before a transition, because timers are coarse.
 const MARGIN: Micros = Micros::from_millis(1);
 
 #[derive(Clone, Debug, Default)]
@@ -104,10 +103,9 @@ fn hidden(plan: &Plan, from: &PhasePlan, to: &PhasePlan) -> Micros {
     Micros(hidden.unwrap_or(0) / 1_000_000)
 }
 
-/// Returns the duration of a phase from which its own circuits save as much time as they cost. The
-/// plan states how long the phase would take on the circuits of before and on its own ones; a phase
-/// of half its planned duration saves half as much. If those circuits cannot serve the phase, its
-/// planned duration is enough.
+/// Returns the phase duration from which its circuits save as much time as they cost. The plan
+/// gives the duration on the previous circuits and on its own; savings are proportional to the
+/// duration. If the previous circuits cannot serve the phase, its planned duration is enough.
 fn worth(plan: &Plan, from: Option<&str>, phase: &PhasePlan, cost: Micros) -> Micros {
     let from = from.and_then(|name| plan.phases.iter().find(|phase| phase.name == name));
     let Some(way) = from.and_then(|from| way(plan, from, phase)) else { return cost };
@@ -126,8 +124,8 @@ fn settled(phase: &PhasePlan) -> Micros {
     Micros(((1e6 / phase.lambda) as u64).min(planned))
 }
 
-/// Returns how much longer a phase takes if its circuits are dark for this time. The packet core and
-/// the remaining circuits carry traffic meanwhile, in the proportion that the plan states.
+/// Returns how much longer a phase takes if its circuits are dark for this time. The packet core
+/// and the remaining circuits carry the share of traffic that the plan states.
 fn lost(plan: &Plan, from: Option<&str>, phase: &PhasePlan, dark: Micros) -> Micros {
     let from = from.and_then(|name| plan.phases.iter().find(|phase| phase.name == name));
     let way = from.and_then(|from| way(plan, from, phase));
@@ -269,7 +267,7 @@ impl Control {
             let phase = last.wish.phase.clone();
             return Err(Refusal::Overlaps { phase, free: last.until() - now.mono });
         }
-        // The phase before this one will be lit when this one begins.
+        // The previous phase will be lit when this one begins.
         let before = last.map(|last| last.wish.phase.clone());
         let from = before.or_else(|| self.phase().map(|phase| phase.name.clone()));
         let of = |name: &String| plan.phases.iter().find(|phase| phase.name == *name);
@@ -306,7 +304,6 @@ impl Control {
         measured.or(stated).unwrap_or_else(longest)
     }
 
-    /// Returns the next phase with circuits in the plan's order, cyclically.
     #[must_use]
     pub fn phase_after<'a>(&self, plan: &'a Plan, phase: &str) -> Option<&'a PhasePlan> {
         let at = plan.phases.iter().position(|other| other.name == phase)?;
@@ -314,7 +311,7 @@ impl Control {
         after.into_iter().find(|phase| !phase.circuits.is_empty())
     }
 
-    /// The rest is hidden by the plan's slack, or by the lead time of the phase's last request.
+    /// The plan's slack, or the lead time of the phase's last request, hides the rest.
     fn exposed(&self, plan: &Plan, from: Option<&str>, to: &PhasePlan) -> Micros {
         let before = from.and_then(|name| plan.phases.iter().find(|phase| phase.name == name));
         let planned = before.map_or(Micros(0), |before| hidden(plan, before, to));
@@ -322,9 +319,10 @@ impl Control {
         self.expected(plan, from, to) - planned.max(ahead)
     }
 
-    /// Returns the least duration of a phase that is worth its transition. The cost is the time for which
-    /// used circuits delay traffic: the transition into the phase, less the idle time before it, plus the
-    /// extra time of the next transition compared with the one from the current phase. The gain is the plan's.
+    /// Returns the minimum duration of a phase that is worth its transition. The cost is the time
+    /// for which traffic is delayed: the transition into the phase, less the idle time before it,
+    /// plus the extra time of the next transition compared with the one from the current phase. The
+    /// gain is the plan's.
     fn needs(
         &self,
         plan: &Plan,
@@ -366,7 +364,7 @@ impl Control {
         let mut after = self.phases.waiting.iter().skip_while(|b| b.asked != booking.asked).skip(1);
         let next = after.next().map(|next| next.wish.phase.as_str());
         let needs = self.needs(plan, (from, to), booking, next);
-        // A phase cannot be kept if everything is dark.
+        // A phase cannot be kept if all circuits are dark.
         (from.is_some() && booking.wish.least < needs).then_some(Standing::Kept(needs))
     }
 
@@ -387,7 +385,6 @@ impl Control {
         lease.into_iter().chain(self.begins_at().filter(|_| !busy)).min()
     }
 
-    /// A switch does not answer or is at another position, although the circuits were set.
     fn unseen(&self, phase: &PhasePlan) -> Vec<String> {
         let devices = self.controller.devices();
         let unseen = circuits::positions(self.switches(), &phase.circuits).into_iter();

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-//! Rollbacks: exactly to the state before a transaction, except for parts that failed since. A new
-//! plan avoids those parts; if the plan is unknown, they stay dark.
+//! Rollbacks to the exact state before a transaction, except for parts that have failed since. A
+//! new plan avoids those parts; if the plan is unknown, they stay dark.
 
 use std::sync::Arc;
 
@@ -25,7 +25,7 @@ impl Control {
         }
         let mut back = self.controller.way_back(txn, Cause::Rollback(txn))?;
         back.confirm_within = rollback.confirm_within;
-        // An operator's report counts even if no change in the journal includes it.
+        // Consider an operator's report even if it is not part of any journalled change.
         let ledger = self.controller.ledger();
         for (name, broken) in &ledger.reported {
             let known = back.broken.get_or_insert_default();
@@ -34,8 +34,8 @@ impl Control {
         let plan = ledger.plan_named(&back.plan_sha256).cloned();
         if self.installed().is_some() && plan.is_none() && !back.plan_sha256.is_empty() {
             return Err(vec![format!(
-                "plan {} was in force then and is no longer kept; without it faults could not be bypassed: \
-                 apply its file",
+                "plan {} was in force then but has been deleted; without it faults could not be \
+                    bypassed: apply its file",
                 back.plan_sha256
             )]);
         }
@@ -83,8 +83,8 @@ impl Control {
         }
     }
 
-    /// Tells the controller where an undo of the unconfirmed change leads: around new faults. If no
-    /// plan avoids them, it leads exactly back, and they are bypassed then.
+    /// Sets the target of an undo of the unconfirmed change: around new faults or, if no plan
+    /// avoids them, exactly back.
     pub(super) fn lead_back(&mut self) {
         let Some(txn) = self.controller.ledger().pending.as_ref().map(|pending| pending.txn) else {
             return;
@@ -99,19 +99,18 @@ impl Control {
         }
     }
 
-    /// `None` unless bypasses and repairs have led to another plan.
     pub(super) fn load_applied(&self) -> Option<Arc<Plan>> {
         let ledger = self.controller.ledger();
         let other = ledger.applied_sha256 != ledger.plan_sha256;
         other.then(|| self.applied_last().ok()).flatten().map(|(_, plan)| plan)
     }
 
-    /// If parts that it avoids were repaired since, the fabric is planned again around the current
+    /// If parts that it avoids have been repaired, the fabric is planned again around the current
     /// faults.
     pub fn applied_last(&self) -> Result<(String, Arc<Plan>), Vec<String>> {
         let sha256 = self.controller.ledger().applied_sha256.clone();
         let Some(plan) = self.controller.ledger().plan_named(&sha256).cloned() else {
-            return Err(vec!["the last applied plan is unknown: name its file".into()]);
+            return Err(vec!["the last applied plan is unknown: apply its file".into()]);
         };
         let Some(installed) = self.replannable() else { return Ok((sha256, plan)) };
         let known = self.broken();
@@ -145,14 +144,16 @@ impl Control {
             .map(|((device, position), part, Broken { why, .. })| {
                 let sep = if why.is_empty() { "" } else { ": " };
                 format!(
-                    "{part} is a known fault{sep}{why}, and this would light {device} at {device}.{position}"
+                    "{part} is known to be faulty{sep}{why}, and this would light {device} at \
+                        {device}.{position}"
                 )
             })
             .collect();
         if !reasons.is_empty() {
             reasons.push(
-                "the plan that was in force then is unknown, so it cannot be changed to avoid these faults: report \
-                 repaired parts with `lightloom ctl fault --repaired PART`, or apply a plan made with `--fault`"
+                "the plan that was in force then is unknown, so it cannot be changed to avoid \
+                    these faults: report repaired parts with `lightloom ctl fault --repaired \
+                    PART`, or apply a plan made with `--fault`"
                     .into(),
             );
         }

@@ -11,8 +11,9 @@ use lightloom_fabric::fault::{FaultSet, Part};
 use lightloom_units::id::BundleId;
 
 impl Control {
-    /// Returns `broken`, the parts where the last bypasses failed, silent modules next to a dead
-    /// one, and earlier reports. Leaves out `repaired` and the parts that the plan avoids already.
+    /// Returns `broken`, the parts where the last bypasses failed, unresponsive modules next to a
+    /// failed one, and earlier reports. Leaves out `repaired` and the parts that the plan already
+    /// avoids.
     pub(super) fn all_to_avoid(
         &self,
         broken: &[(Part, String)],
@@ -39,7 +40,7 @@ impl Control {
             let beside =
                 |(_, device): &(_, &DeviceName)| self.controller.is_silent_beside(device, now);
             for (sibling, _) in self.of_node(*bundle).filter(beside) {
-                let why = format!("suspect: like {bundle} of the same node, it did not answer");
+                let why = format!("suspect: unresponsive, like {bundle} of the same node");
                 more.insert(
                     Part::Bundle(sibling),
                     Around { part: Part::Bundle(sibling), why, suspected: true },

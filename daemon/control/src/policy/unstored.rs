@@ -1,12 +1,11 @@
 // SPDX-License-Identifier: Apache-2.0
-//! State outside the ledger that answers depend on. A failed write restores the last stored value.
+//! State outside the ledger that replies depend on. A failed write restores the last stored value.
 
 use std::ops::{Deref, DerefMut};
 use std::sync::Arc;
 
 use crate::journal::Proof;
 
-/// The value with all pending records, and the value with stored records only.
 #[derive(Clone, Debug, Default)]
 pub(super) struct Unstored<T> {
     now: Arc<T>,

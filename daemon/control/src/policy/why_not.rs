@@ -55,8 +55,8 @@ impl Control {
             _ if !self.controller.may_act_alone(now) => {
                 "the hourly limit of automatic changes is reached".to_owned()
             }
-            0 => "tried now".to_owned(),
-            left => format!("tried again in {left} s"),
+            0 => "being tried now".to_owned(),
+            left => format!("retried in {left} s"),
         };
         let last = self
             .controller

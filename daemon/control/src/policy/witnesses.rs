@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
-//! The proof of death. Silence alone never proves it: a line, a terminal server or the daemon's own
-//! machine may be at fault while the light is good. Only readings from other devices count.
+//! Proof that a node or module has failed. Missing replies are not enough, because a line, a
+//! terminal server or the daemon's own host may be at fault. Only readings from other devices are
+//! evidence.
 //!
 //! ```text
 //!    n8 ──dark──▶ n9 (silent) ◀──dark── n10       two witnesses: n9 is dead
@@ -9,16 +10,15 @@
 //!                 n9 (silent) ◀─no link─ t0                  a group inside n9: no circuit, its switch is the witness
 //! ```
 //!
-//! * A *suspect* is a node all of whose modules are silent, or a silent module on a node that
-//!   answers.
-//! * No far end of a suspect sees its light, and each that answers has missed it for long enough.
-//! * A circuit to another suspect with a witness of its own counts as internal to a larger suspect.
+//! * A *suspect* is an unresponsive module, or a node whose modules are all unresponsive.
+//! * No far end of a suspect sees its light, and each that responds has missed it for long enough.
+//! * A circuit to another suspect with a separate witness is internal to a larger suspect.
 //! * Two witnesses share no [failure domain of management](crate::management) with each other or
-//!   with the suspect.
-//! * A switch that all network interfaces of a node are plugged into is a witness if it reads no
-//!   link to the node.
+//! with the suspect.
+//! * A switch connected to all network interfaces of a node is a witness if it sees no link to it.
 //! * For a suspect with at most one circuit one witness is enough, because its bypass cuts no
-//!   light. This does not hold if a common cause explains the silence.
+//!   light,
+//! unless there may be a common cause.
 
 use std::collections::{BTreeMap, BTreeSet};
 
@@ -52,7 +52,7 @@ impl Suspect<'_> {
 }
 
 impl Control {
-    /// Returns the dead modules with the evidence. `dark` has every dark fibre.
+    /// Returns the failed modules with the evidence. `dark` contains all dark fibres.
     pub(super) fn deaths(&self, now: &Now, dark: &[DarkFibre]) -> BTreeMap<BundleId, String> {
         let far = dark.iter().filter(|fibre| fibre.far_is_down).map(|fibre| &fibre.far.0);
         let far = far.filter_map(|far| far.as_str().parse::<BundleId>().ok()).map(|b| b.node);
@@ -60,7 +60,7 @@ impl Control {
         let nodes: BTreeSet<NodeId> = far.chain(unlinked).collect();
         let mut suspects: Vec<Suspect<'_>> =
             nodes.into_iter().flat_map(|node| self.suspects(node)).collect();
-        // A suspect without a separate witness, or with light, is not part of a larger suspect.
+        // A suspect that has light or no separate witness is not part of a larger suspect.
         suspects.retain(|suspect| suspect.missed_by().next().is_some() && !suspect.is_lit());
         loop {
             let members: BTreeSet<DeviceName> =
@@ -83,7 +83,7 @@ impl Control {
             let no_link = |switch: &&DeviceName| format!("{switch} has no link to it");
             let links = suspect.switches.iter().map(no_link);
             let seen: Vec<String> = suspect.circuits.iter().filter_map(of).chain(links).collect();
-            format!("silent, and {}", seen.join(", "))
+            format!("unresponsive, and {}", seen.join(", "))
         };
         let of = |suspect: Suspect<'_>| {
             let why = why(&suspect);
@@ -105,7 +105,7 @@ impl Control {
             self.modules_of(node).partition(|(_, name)| is_up(name));
         match up.is_empty() {
             true => vec![self.suspect(silent, self.no_link(node).collect())],
-            // A single module says nothing about the node's links.
+            // A single module is not evidence about the node's links.
             false => silent.into_iter().map(|module| self.suspect(vec![module], vec![])).collect(),
         }
     }
@@ -127,7 +127,7 @@ impl Control {
         nodes.into_iter().filter(|node| self.no_link(*node).next().is_some())
     }
 
-    /// Uses readings since all modules of the node are silent; empty if a module answers.
+    /// Uses readings since all modules of the node became unresponsive; empty if a module responds.
     pub(super) fn no_link(&self, node: NodeId) -> impl Iterator<Item = &DeviceName> {
         let devices = self.controller.devices();
         let since = |name: &DeviceName| {
@@ -150,7 +150,7 @@ impl Control {
         self.setup.modules.range(first..=last).map(|(bundle, name)| (*bundle, name))
     }
 
-    /// Returns whether every module of a node has had time to answer a hello and did not.
+    /// Returns whether all modules of a node have had time to reply to a hello and did not.
     fn is_surely_silent(&self, now: &Now, node: NodeId) -> bool {
         self.modules_of(node).all(|(_, name)| self.controller.is_silent(now, name))
     }

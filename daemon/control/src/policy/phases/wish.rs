@@ -6,7 +6,7 @@ use crate::controller::Answer;
 use crate::record::{Asked, TxnResult};
 use crate::state::{Micros, Txn};
 
-/// A requested phase: to be lit within `within`, for at least `least`.
+/// A requested phase: lit within `within`, for at least `least`.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Wish {
     pub job: String,
@@ -14,13 +14,13 @@ pub struct Wish {
     pub within: Micros,
     pub least: Micros,
     pub lease: Micros,
-    /// The digest, or its start, of the plan that the job expects; `None` accepts any.
+    /// Digest, or its start, of the plan that the job expects; `None` accepts any.
     pub revision: Option<String>,
 }
 
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 pub enum Refusal {
-    #[error("no plan with circuits is on the devices")]
+    #[error("no plan with circuits is applied")]
     NoPlan,
     #[error("the plan has no phase `{phase}`; it has {known}")]
     NoSuchPhase { phase: String, known: String },
@@ -28,7 +28,7 @@ pub enum Refusal {
     OtherPlan { found: String, counted_on: String },
     #[error("transaction {0} waits for its confirm, and no other change can begin until then")]
     WaitsForConfirm(Txn),
-    #[error("the job `{job}` of {actor} holds the circuits for {} ms more", .left.0.div_ceil(1000))]
+    #[error("the job `{job}` of {actor} has the lease for another {} ms", .left.0.div_ceil(1000))]
     LeaseHeld { job: String, actor: String, left: Micros },
     #[error("the lease of {} ms ends before the phase does", .lease.0 / 1000)]
     LeaseTooShort { lease: Micros, needs: Micros },
@@ -40,7 +40,7 @@ pub enum Refusal {
     TooMany(usize),
     #[error("changes are refused now: {0}")]
     NoJournal(String),
-    #[error("request id `{0}` was used for another request")]
+    #[error("request id `{0}` has already been used for a different request")]
     OtherRequest(String),
 }
 
@@ -62,7 +62,8 @@ impl Refusal {
         }
     }
 
-    /// Another change or another job causes the refusal, and not the request itself.
+    /// Returns whether another change or another job causes the refusal, rather than the request
+    /// itself.
     #[must_use]
     pub fn is_conflict(&self) -> bool {
         matches!(
@@ -91,27 +92,30 @@ impl Refusal {
         let ms = |time: &Micros| time.0.div_ceil(1000);
         match self {
             Self::NoPlan => "apply one: lightloom ctl apply PLAN --phase NAME".into(),
-            Self::NoSuchPhase { .. } => "name one of these".into(),
+            Self::NoSuchPhase { .. } => "use one of these".into(),
             Self::OtherPlan { .. } => {
-                "read `GET /v1/phases` again, place ranks as that plan says, and send its `revision`"
+                "read `GET /v1/phases` again, place ranks as in that plan, and send its `revision`"
                     .into()
             }
             Self::WaitsForConfirm(txn) => {
                 format!("lightloom ctl confirm {txn}, or lightloom ctl rollback {txn}")
             }
             Self::LeaseHeld { left, .. } => {
-                format!("ask again in {} ms, or let that job release its lease", ms(left))
+                format!("retry in {} ms, or let that job release its lease", ms(left))
             }
             Self::LeaseTooShort { needs, .. } => {
-                format!("request a lease of at least {} ms: `in_ms` and `for_ms` together", ms(needs))
+                format!(
+                    "request a lease of at least {} ms: `in_ms` and `for_ms` together",
+                    ms(needs)
+                )
             }
-            Self::OutOfRange { .. } => "write a shorter time".into(),
+            Self::OutOfRange { .. } => "use a shorter time".into(),
             Self::Overlaps { free, .. } => {
-                format!("write `in_ms` of at least {}, or release the lease first", ms(free))
+                format!("use `in_ms` of at least {}, or release the lease first", ms(free))
             }
-            Self::TooMany(_) => "ask again when the first of them has begun".into(),
+            Self::TooMany(_) => "retry when the first of them has begun".into(),
             Self::NoJournal(_) => "see `lightloom ctl status`".into(),
-            Self::OtherRequest(_) => "give each request its own id".into(),
+            Self::OtherRequest(_) => "use a different id for each request".into(),
         }
     }
 }
@@ -120,9 +124,9 @@ impl Refusal {
 pub enum Standing {
     Waiting,
     Moving(Txn),
-    /// Its circuits were read back and qualified. Without a transaction they were lit already.
+    /// The circuits were read back and qualified. Without a transaction they were already lit.
     Lit(Option<Txn>),
-    /// The phase is too short for the transition. This duration would suffice.
+    /// The phase is too short for the transition. This duration would be enough.
     Kept(Micros),
     Missed(Missed),
 }
@@ -180,7 +184,7 @@ pub struct Booking {
     pub ended: Option<Micros>,
     pub from: Option<String>,
     pub expected: Micros,
-    /// The dark time in the plan; `None` if it has no such transition.
+    /// Dark time in the plan; `None` if it has no such transition.
     pub stated: Option<Micros>,
 }
 
