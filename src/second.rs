@@ -76,7 +76,7 @@ pub const VERBS: &[Verb] = &[
     ),
     verb(
         "serve",
-        "Serve requests under an objective, and lay out the GPUs for it",
+        "Find the layout of GPUs that serves requests within latency limits",
         "lightloom serve --model llama-3.1-70b --gpus 64 --per-minute 1000",
     ),
     verb(

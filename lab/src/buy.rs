@@ -1,6 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-//! `lightloom buy`: finds the design with the cheapest useful PFLOP-year, and shows how robust the
-//! answer is.
+//! `lightloom buy`: finds the design with the cheapest useful PFLOP-year and tests the answer.
 
 use std::path::{Path, PathBuf};
 
@@ -133,7 +132,6 @@ pub(crate) fn read(path: &Path, bytes: &[u8], inputs: &mut Inputs) -> anyhow::Re
     Ok(BuyAsked { question, trace, step })
 }
 
-/// Takes the training step from a result of `lightloom mfu`.
 fn take_step(
     question: &mut Question,
     file: &str,
@@ -144,7 +142,7 @@ fn take_step(
     let steps: PlannedSteps =
         serde_json::from_slice(&bytes).map_err(|mistake| mistake.to_string())?;
     files::note_input(inputs, "step", file, &bytes);
-    let step = steps.rows.first().ok_or("it has no rows")?;
+    let step = steps.rows.first().ok_or("it is empty")?;
     let card = cards::accelerator(&steps.accelerator).ok();
     if let Some(peak) = card.and_then(|card| card.peak_flops(Precision::Bf16)) {
         let (theirs, ours) = (peak / 1e12, question.peak_tflops);
@@ -204,7 +202,7 @@ fn describe(document: &BuyResult) -> String {
     text += &flips(answer);
     if !answer.parts_without_watts.is_empty() {
         text += &format!(
-            "\nThe price file has no watts for {}, which count as 0 W.\n",
+            "\nThe price file gives no power for {}; 0 W is assumed.\n",
             answer.parts_without_watts.join(", ")
         );
     }
@@ -305,7 +303,7 @@ fn flips(answer: &Answer) -> String {
         text += &format!("\n{rivals}");
     }
     if !answer.verdict.by_price.is_empty() {
-        let mut prices = TextTable::new(["price of", "× today", "$", "wins from there on"]);
+        let mut prices = TextTable::new(["price of", "× today", "$", "wins above that"]);
         for flip in &answer.verdict.by_price {
             prices.row([
                 flip.part.clone(),

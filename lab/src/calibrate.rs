@@ -16,8 +16,8 @@ use lightloom::table::TextTable;
 
 /// Refit the constants of `lightloom mfu` to measured steps
 ///
-/// Changes at most three constants that explain the runs, and shows their intervals. Some runs are
-/// held out; the errors of both sets are printed.
+/// Changes at most three constants that explain the runs, and shows their intervals and the
+/// errors on fitted and held-out runs.
 #[derive(Debug, clap::Args)]
 #[command(
     after_help = "Columns of RUNS.csv: id, accelerator, num_accel, model, precision, seq, gbs_seqs, software (the constants to start from)
@@ -110,7 +110,7 @@ fn shown(refit: &Refit) -> String {
         refit.base
     );
     for (what, names) in [
-        ("at their limit, although the runs require more", &refit.at_limit),
+        ("at their limit; the runs call for more", &refit.at_limit),
         ("unchanged: they already fit the runs", &refit.kept),
         ("unchanged: the runs do not depend on them", &refit.not_determined),
     ] {

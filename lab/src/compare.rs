@@ -87,7 +87,7 @@ pub(crate) struct Arguments {
 const FAULT_RATIOS: [f64; 9] = [0.0, 0.01, 0.02, 0.03, 0.04, 0.05, 0.06, 0.07, 0.10];
 const SNAPSHOTS: u64 = 10;
 
-/// Maximum number of moments to plan a fabric for. Each one plans every job twice.
+/// Planning is the slow part: each moment plans every job twice.
 const MOST_MOMENTS: usize = 10;
 
 const USUAL_TP: [u32; 4] = [8, 16, 32, 64];
@@ -114,8 +114,7 @@ fn group_sizes(asked: &[u32], fabric: Option<&Fabric>) -> anyhow::Result<Vec<u32
 pub(crate) fn require_group(sizes: &[u32]) -> anyhow::Result<()> {
     match sizes.contains(&0) {
         true => {
-            let text =
-                "--tp 0: a group has at least one GPU; write a number of GPUs, such as `--tp 32`";
+            let text = "--tp 0: expected a group size in GPUs, such as `--tp 32`";
             Err(WrongUsage(text.to_owned()).into())
         }
         false => Ok(()),
@@ -179,8 +178,6 @@ pub(crate) fn run(arguments: &Arguments) -> anyhow::Result<VerbOutcome> {
     Ok(VerbOutcome::Good)
 }
 
-/// Computes the share of traffic that crosses ToRs for every closed k-hop ring in the list, if
-/// requested.
 fn cross_tor(
     arguments: &Arguments,
     (cluster, sizes): (Cluster, &[u32]),
@@ -195,7 +192,7 @@ fn cross_tor(
     }
     let rings = arguments.arch.iter().filter_map(|arch| arch.strip_prefix("khop:"));
     let reaches: Vec<u8> = rings.filter_map(|k| k.parse().ok()).collect();
-    // Smaller groups stay within a node and have no ranks to align.
+    // A smaller group fits in one node and has no ranks to align.
     for &tp in sizes.iter().filter(|tp| tp.is_multiple_of(cluster.gpus_per_node)) {
         for &k in &reaches {
             let question = CrossTorQuestion {
@@ -249,7 +246,8 @@ pub(crate) fn fault_source(
     }
     if let Some(ratio) = text.strip_prefix("iid:") {
         let ratio = ratio.parse().ok().filter(|ratio| (0.0..=1.0).contains(ratio));
-        let wrong = || WrongUsage(format!("--faults {text}: write a probability, `iid:0.05`"));
+        let wrong =
+            || WrongUsage(format!("--faults {text}: expected a probability, such as `iid:0.05`"));
         return Ok(FaultSource::Independent(ratio.ok_or_else(wrong)?));
     }
     let observation = Observation { servers, ..Observation::default() };
@@ -316,7 +314,7 @@ fn cross_tor_text(answer: &CrossTorResult) -> String {
         );
     }
     format!(
-        "\n{} at TP-{}: inner data-parallel hops that leave their ToR; {} nodes per ToR, \
+        "\n{} at TP-{}: inner data-parallel hops that cross ToRs; {} nodes per ToR, \
             job of {:.0} %; avoidable up to {:.1} % faulty nodes\n\n{table}",
         answer.arch,
         answer.tp,

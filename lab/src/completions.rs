@@ -32,8 +32,7 @@ pub(crate) fn run(arguments: &Arguments) -> anyhow::Result<VerbOutcome> {
 const ARCHITECTURES: [&str; 9] =
     ["khop:2", "khop:3", "nvl:36", "nvl:72", "nvl:576", "dgx", "tpuv4", "sip-ring", "big-switch"];
 
-/// Offers known names as values of options. A script cannot express that these options accept files
-/// as well.
+/// Completes known names for option values; clap's own value lists would refuse files.
 fn with_names(command: Command) -> Command {
     let [models, accelerators, constants] = cards::all_names();
     let names = [

@@ -1,9 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
 //! `lightloom conform`: tests whether a device follows its protocol.
 //!
-//! Each rule is a [`case::Case`] with an id and a clause. The suite changes nothing unless it is
-//! given ports that it may move. It then creates circuits only between those ports, and finally
-//! removes all of them.
+//! Unless `--may-move` lists ports, the suite only reads. Otherwise it creates circuits between
+//! those ports only, and removes them at the end.
 
 pub mod case;
 pub mod gnmi;
@@ -22,7 +21,7 @@ use link::{ExchangeError, Link};
 use report::SuiteReport;
 use target::{Options, Protocol};
 
-/// Tests one device. Once the device has identified itself, problems become part of the report.
+/// Problems before the device has identified itself are errors; later ones are findings.
 pub fn run(
     protocol: Protocol,
     mut link: Box<dyn Link>,
@@ -51,5 +50,5 @@ pub fn run_profile(
 }
 
 pub(crate) const ANSWER_WITHIN: Duration = Duration::from_secs(2);
-/// Time within which light must settle.
+/// Longest time for light to settle.
 pub(crate) const REST_WITHIN: Duration = Duration::from_secs(5);

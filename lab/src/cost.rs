@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-//! `lightloom cost`: cost and power of a design's interconnect, and how certain the figures are.
+//! `lightloom cost`: cost and power of a design's interconnect, with their uncertainty.
 
 use std::path::{Path, PathBuf};
 
@@ -135,7 +135,6 @@ pub(crate) fn run(arguments: &Arguments) -> anyhow::Result<VerbOutcome> {
     Ok(if none { VerbOutcome::Bad } else { VerbOutcome::Good })
 }
 
-/// Reads a price file, or returns the shipped prices if there is none.
 pub(crate) fn prices(path: Option<&Path>, inputs: &mut Inputs) -> anyhow::Result<PriceList> {
     let mut read = |name: &str, file: &str, bytes: &[u8]| {
         inputs.insert("prices".to_owned(), Input::of(name, bytes));

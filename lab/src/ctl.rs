@@ -1,9 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-//! `lightloom ctl`: the client of `lightloomd`, over its Unix socket or over the network with
-//! mutual TLS.
-//!
-//! A change is sent with a request id, its end is awaited, and the result is shown per device. The
-//! exit status is 0 only if the daemon carried out the request.
+//! `lightloom ctl`: the client of `lightloomd`, over its Unix socket or mutual TLS. The exit status
+//! is 0 only if the daemon carried out the request.
 
 mod address;
 mod client;
@@ -49,14 +46,13 @@ use wanted::{ApplyArguments, FaultArguments, RollbackArguments, Wanted};
 pub(crate) struct Arguments {
     /// Socket of the daemon or `https://HOST:PORT`; several daemons are separated by commas, and
     /// the leader is used [default: $LIGHTLOOM_SOCKET, else /run/lightloom/lightloomd.sock]
-    // Clap does not read the variable, because it would then show its value as if it were an
-    // argument.
+    // Clap would show the variable's value in the help if it read it.
     #[arg(long, global = true, display_order = 800, value_name = "PATH", value_delimiter = ',')]
     socket: Vec<String>,
     #[command(flatten)]
     certificates: Certificates,
-    /// Output format; `csv` and `markdown` are available for status (its devices), drift, journal
-    /// and commission
+    /// Output format; only status (devices), drift, journal and commission support `csv` and
+    /// `markdown`
     #[arg(
         long,
         global = true,
@@ -79,7 +75,7 @@ enum Verb {
         #[arg(long)]
         check: bool,
     },
-    /// Preview a plan's changes on each device, in rings and circuits: every move, then the bytes
+    /// Preview a plan's changes to devices, rings and circuits: every move, then the bytes
     #[command(
         after_help = "Examples:\n  lightloom ctl diff plan.json\n  lightloom ctl diff plan.json --phase weights"
     )]
@@ -114,18 +110,18 @@ enum Verb {
     /// Re-enable automatic changes after ten of them within an hour
     #[command(after_help = "Example:\n  lightloom ctl resume")]
     Resume,
-    /// Show positions that differ from the journal and crossed cables; exit status 1 if there are
+    /// Show crossed cables and positions that differ from the journal; exit status 1 if there are
     /// any, or if a device or the journal cannot be read
     #[command(after_help = "Example:\n  lightloom ctl drift")]
     Drift,
-    /// Take ownership of the current light of devices; moves nothing
+    /// Take over the current circuits of devices without switching them
     #[command(
         after_help = "Examples:\n  lightloom ctl adopt n17/b0 ocs0\n  lightloom ctl adopt all"
     )]
     Adopt {
         #[command(flatten)]
         devices: Devices,
-        /// Adopt even if this overrides positions of the plan
+        /// Adopt even if this overrides the plan's positions
         #[arg(long)]
         against_plan: bool,
     },
@@ -139,9 +135,8 @@ enum Verb {
         /// Transceiver, such as `n17/b0`
         device: String,
     },
-    /// Check whether modules and cables are where the fabric file has them: move light on ends
-    /// without a circuit, name mistakes, and save the findings; exit status 1 unless all is as
-    /// planned
+    /// Check modules and cables against the fabric file by lighting ends without a circuit, and
+    /// save the findings; exit status 1 if anything differs
     #[command(after_help = "Examples:\n  lightloom ctl commission fabric.yaml\n  \
                       lightloom ctl commission fabric.yaml --inventory modules.csv --cabling cables.csv")]
     Commission(CommissionArguments),
@@ -151,7 +146,7 @@ enum Verb {
         /// Number of entries
         #[arg(long, value_name = "N", default_value_t = 20)]
         last: usize,
-        /// Show the journal's raw records instead, oldest first, and any damage
+        /// Show the raw journal records instead, oldest first, and any corruption
         #[arg(long)]
         records: bool,
     },
@@ -167,14 +162,14 @@ enum Verb {
         #[arg(long = "for", value_name = "TIME", value_parser = time::duration, default_value = "30s")]
         within: Duration,
     },
-    /// Keep Slurm in agreement with the plan until interrupted: drain nodes that are broken or in
-    /// no ring, load the rings as topology, and resume nodes it drained once they are back
+    /// Keep Slurm in agreement with the plan until interrupted: load rings as topology, drain nodes
+    /// that have failed or are not in a ring, and resume them later
     #[command(after_help = "Examples:
   lightloom ctl slurm fabric.yaml --topology /etc/slurm/topology.conf --dry-run
   lightloom ctl slurm fabric.yaml --topology /etc/slurm/topology.conf --hostname 'gpu{:04}'")]
     Slurm(SlurmArguments),
     /// Keep Kubernetes in agreement with the plan until interrupted: label nodes with ring and
-    /// position, cordon nodes that are broken or in no ring, and remove its own cordons
+    /// position, cordon nodes that have failed or are not in a ring, and uncordon them later
     #[command(after_help = "Examples:
   lightloom ctl kubernetes --rbac
   lightloom ctl kubernetes fabric.yaml --api http://127.0.0.1:8001 --dry-run")]
@@ -190,8 +185,7 @@ enum Verb {
 
 #[derive(Debug, Args)]
 struct Devices {
-    /// Devices, or nodes such as `n17`, separated by spaces or commas; `all` for adopt means every
-    /// reachable device
+    /// Devices, or nodes such as `n17`; with adopt, `all` selects every reachable device
     #[arg(required = true)]
     devices: Vec<String>,
 }
@@ -218,7 +212,7 @@ pub(crate) fn run(arguments: &Arguments) -> anyhow::Result<VerbOutcome> {
         Verb::Status { .. } | Verb::Drift | Verb::Journal { .. } | Verb::Commission(_)
     );
     if matches!(arguments.format, ResultFormat::Csv | ResultFormat::Markdown) && !is_table {
-        let why = "csv and markdown are available only for status, drift, journal and commission";
+        let why = "only status, drift, journal and commission support csv and markdown";
         return Err(WrongUsage(why.into()).into());
     }
     let addresses = DaemonAddress::all(&named(arguments), &arguments.certificates)?;
@@ -313,7 +307,6 @@ impl CtlSession {
         self.show_rows(response, "", text)
     }
 
-    /// Shows a response: as unchanged JSON, with its `rows` as a table, or as `text`.
     fn show_rows<T: DeserializeOwned + Serialize>(
         &self,
         response: &Response,
@@ -346,8 +339,7 @@ impl CtlSession {
         Ok(if is_bad { VerbOutcome::Bad } else { shown })
     }
 
-    /// An empty list proves that nothing drifted only if every device was read and the journal is
-    /// intact.
+    /// No drift is reported only if every device was read and the journal is intact.
     fn drift(&self) -> anyhow::Result<VerbOutcome> {
         let response = self.client.get("/v1/drift")?;
         let shown = self.show_rows(&response, "slots", show::drift)?;
@@ -369,8 +361,7 @@ impl CtlSession {
         self.show(&response, |diff| preview.page(diff))
     }
 
-    /// Previews a change, or returns `None` if the daemon refuses it. The daemon then gives its
-    /// reason when the change is requested.
+    /// Returns `None` if the daemon refuses; the request itself then returns the reason.
     fn previewed(&self, path: &str, body: &impl Serialize) -> anyhow::Result<Option<Diff>> {
         let response = self.client.post(&format!("/v1/{path}"), body)?;
         response.is_good().then(|| response.read()).transpose()
@@ -389,7 +380,7 @@ impl CtlSession {
     }
 
     fn rollback(&self, back: &RollbackArguments) -> anyhow::Result<VerbOutcome> {
-        // Cutting light is expected when rolling back to a plan, but not when no plan remains.
+        // A rollback to a plan is expected to cut light, a rollback to no plan is not.
         let cuts = match back.cut_light {
             true => None,
             false => self
@@ -404,7 +395,6 @@ impl CtlSession {
         }
     }
 
-    /// Refuses a manual change that interrupts circuits, because `--cut-light` is missing.
     fn refused_to_cut(&self, cuts: &BTreeSet<String>) -> anyhow::Result<VerbOutcome> {
         let answer = Answer::Refused { reasons: vec![show::cuts(cuts)] };
         if self.format == ResultFormat::Json {

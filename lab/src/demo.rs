@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-//! `lightloom demo`: a first plan, fault, bill and report, made with the commands that a user would
+//! `lightloom demo`: a first plan, fault, bill and report, from the commands that a user would
 //! type.
 
 mod cluster;
@@ -64,7 +64,7 @@ pub(crate) fn run(arguments: &Arguments) -> anyhow::Result<VerbOutcome> {
     let is_used = fs::read_dir(&arguments.folder).is_ok_and(|mut there| there.next().is_some());
     ensure!(
         !is_used,
-        "{} exists and is not empty; nothing is overwritten: give --folder another name",
+        "{} is not empty and would be overwritten: use another --folder",
         arguments.folder.display()
     );
     if arguments.stay {
@@ -79,7 +79,8 @@ pub(crate) fn run(arguments: &Arguments) -> anyhow::Result<VerbOutcome> {
     for (name, contents) in FILES {
         let path = arguments.folder.join(name);
         let parent = path.parent().unwrap_or(&arguments.folder);
-        fs::create_dir_all(parent).with_context(|| format!("cannot make {}", parent.display()))?;
+        fs::create_dir_all(parent)
+            .with_context(|| format!("cannot create {}", parent.display()))?;
         fs::write(&path, contents).with_context(|| format!("cannot write {}", path.display()))?;
     }
     output::note(&format!("$ cd {}", arguments.folder.display()));
@@ -88,7 +89,6 @@ pub(crate) fn run(arguments: &Arguments) -> anyhow::Result<VerbOutcome> {
     Ok(shown(arguments))
 }
 
-/// Runs a command as if a user had typed it.
 fn typed(command: &str) -> anyhow::Result<()> {
     output::note(&format!("\n$ {command}"));
     let ended = cli::run(&cli::Arguments::try_parse_from(command.split(' '))?)?;

@@ -1,5 +1,4 @@
 // SPDX-License-Identifier: Apache-2.0
-//! `lightloom device`: emulated transceivers and optical switches on ptys and TCP ports.
 
 use std::io::{BufRead, BufReader, Write};
 use std::os::unix::net::UnixStream;
@@ -37,7 +36,7 @@ enum Verb {
 #[command(after_help = "Example:
   lightloom device serve topologies/devices/ring-32.yaml --links /tmp/modules")]
 struct Serve {
-    /// Device list (YAML): see docs/devices.md.
+    /// Device list (YAML); see docs/devices.md.
     file: PathBuf,
     /// Folder for links to the ptys, named after the devices (`n3/b0` becomes `n3-b0`).
     #[arg(long, value_name = "FOLDER")]
@@ -66,7 +65,7 @@ struct InjectArguments {
     control: PathBuf,
     /// Device, such as `n3/b0`.
     device: String,
-    /// Name of the fault, and its arguments.
+    /// Fault with its arguments.
     #[arg(required = true, value_name = "FAULT")]
     fault: Vec<String>,
     #[command(flatten)]
@@ -105,7 +104,7 @@ fn serve(arguments: &Serve) -> anyhow::Result<VerbOutcome> {
     };
     let mut server = Server::start(list, &options).context("cannot serve the devices")?;
     if arguments.eeproms.is_some() {
-        // A mounted folder must be unmounted at the end.
+        // A clean stop unmounts the folder.
         let stopper = server.stopper();
         signals::watch(&signals::STOPS, move || stopper.stop())?;
     }
@@ -114,7 +113,6 @@ fn serve(arguments: &Serve) -> anyhow::Result<VerbOutcome> {
     Ok(VerbOutcome::Good)
 }
 
-/// Returns the name of a file for messages; `-` is standard input.
 fn name(path: &Path) -> String {
     if path.as_os_str() == "-" { "<stdin>".to_owned() } else { path.display().to_string() }
 }
@@ -174,7 +172,7 @@ fn fault(arguments: &InjectArguments) -> anyhow::Result<VerbOutcome> {
             Ok(VerbOutcome::Good)
         }
         http if http.starts_with("HTTP/") => anyhow::bail!(
-            "{} is the socket of lightloomd, not of the devices: name the socket of `lightloom device serve \
+            "{} is the socket of lightloomd, not of the devices: use the socket of `lightloom device serve \
                 --control`",
             arguments.control.display()
         ),

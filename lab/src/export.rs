@@ -1,6 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-//! `lightloom export`: writes a plan in the formats of schedulers, simulators, switches and graph
-//! tools.
+//! `lightloom export`: converts a plan for schedulers, simulators, switches and graph tools.
 
 use std::collections::BTreeMap;
 use std::path::{Path, PathBuf};
@@ -23,7 +22,7 @@ use lightloom::{files, plan, replan};
 
 const SCHEMA: &str = "lightloom.export/v1";
 
-/// Convert a plan to another program's format, and list the losses.
+/// Convert a plan to another program's format, and list lost information.
 #[derive(Debug, clap::Args)]
 #[command(after_help = "Examples:
   lightloom export --list
@@ -45,7 +44,7 @@ pub(crate) struct Arguments {
     /// Job to export, in formats that hold only one job [default: the first].
     #[arg(long, value_name = "NAME")]
     job: Option<String>,
-    /// Single phase of a fat-tree's plan to export [default: all, or the first].
+    /// Phase of a fat-tree plan to export [default: all, or the first].
     #[arg(long, value_name = "NAME")]
     phase: Option<String>,
     /// File to write, or folder for formats that consist of several files [default: standard
@@ -72,7 +71,6 @@ pub(crate) struct HostNames {
 }
 
 impl HostNames {
-    /// Returns the names of `count` hosts whose ids begin with `prefix`.
     pub(crate) fn read(&self, prefix: &'static str, count: u32) -> anyhow::Result<ExportNames> {
         if let Some(template) = &self.hostname {
             return Ok(ExportNames::from_template(template, count)?);
@@ -98,7 +96,7 @@ pub(crate) fn run(arguments: &Arguments) -> anyhow::Result<VerbOutcome> {
         return Ok(VerbOutcome::Good);
     };
     if matches!(arguments.format, ResultFormat::Csv | ResultFormat::Markdown) {
-        return Err(WrongUsage("csv and markdown are available only for --list".into()).into());
+        return Err(WrongUsage("only --list supports csv and markdown".into()).into());
     }
     let target = Target::named(to).expect("the argument parser knows the formats");
     let mut of = ExportSource { plan, fabric, inputs: Inputs::new(), digest: String::new() };
@@ -117,8 +115,7 @@ struct ExportSource<'a> {
     digest: String,
 }
 
-/// Exports the plan to `target`: its rings if both the plan and the format have them, otherwise its
-/// circuits.
+/// Exports rings if both the plan and the format have them, otherwise circuits.
 fn export_of(
     arguments: &Arguments,
     of: &mut ExportSource<'_>,
@@ -142,7 +139,7 @@ fn export_of(
     match circuits {
         Some(network) if !has_rings || asks_for_circuits => {
             if arguments.job.is_some() {
-                return Err(wrong_flag("--job", "circuits serve all jobs"));
+                return Err(wrong_flag("--job", "circuits are shared by all jobs"));
             }
             let names = arguments.names.read("leaf", network.spec().leaves)?;
             let phase = arguments.phase.as_deref();
@@ -161,7 +158,7 @@ fn export_of(
 }
 
 fn wrong_flag(flag: &str, why: &str) -> anyhow::Error {
-    WrongUsage(format!("`{flag}` does not apply here: {why}")).into()
+    WrongUsage(format!("`{flag}` does not apply: {why}")).into()
 }
 
 fn write(
@@ -173,11 +170,9 @@ fn write(
     let mut written = Vec::new();
     match (&arguments.output, &export.files[..]) {
         (None, [file]) if arguments.format == ResultFormat::Text => output::print(&file.text)?,
-        (None, files) if arguments.format == ResultFormat::Text => anyhow::bail!(
-            "{} writes {} files: name a folder for them with -o",
-            target.name,
-            files.len()
-        ),
+        (None, files) if arguments.format == ResultFormat::Text => {
+            anyhow::bail!("{} writes {} files: set their folder with -o", target.name, files.len())
+        }
         (None, _) => {}
         (Some(path), [file]) if !path.is_dir() => {
             files::write(path, file.text.as_bytes())?;
@@ -202,7 +197,7 @@ fn write(
     }
 }
 
-/// Returns the result document, which contains the written paths or, without `-o`, the texts.
+/// The document contains the written paths or, without `-o`, the texts.
 fn result(target: &Target, export: &Export, written: &[PathBuf], of: &ExportSource<'_>) -> Value {
     let files: Vec<Value> = match written {
         [] => export

@@ -1,5 +1,4 @@
 // SPDX-License-Identifier: Apache-2.0
-//! The kinds of files that only this program can read.
 
 use std::path::Path;
 
@@ -78,7 +77,7 @@ mod tests {
         }
         assert!(
             old.is_empty(),
-            "docs/schemas: {old:?} are out of date: run this test with LIGHTLOOM_BLESS=1 and rebuild"
+            "docs/schemas: {old:?} is out of date: run this test with LIGHTLOOM_BLESS=1 and rebuild"
         );
     }
 

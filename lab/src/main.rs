@@ -1,7 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-//! `lightloom-lab`: every verb of lightloom. For verbs that it lacks, the program `lightloom` runs
-//! this one, which it finds in its own folder. Users who only plan and emulate therefore need not
-//! compile prices, reports, the daemon, devices and servers.
+//! `lightloom-lab`: every verb of lightloom. The program `lightloom` runs it for verbs that it
+//! lacks, so that users who only plan and emulate need not compile the daemon, devices and reports.
 
 mod buy;
 mod calibrate;

@@ -161,7 +161,7 @@ pub(crate) fn run(arguments: &Arguments) -> anyhow::Result<VerbOutcome> {
     for gpus in &arguments.gpus {
         anyhow::ensure!(
             (1..=request::MOST).contains(gpus),
-            "--gpus {gpus}: write a number from 1 to {}",
+            "--gpus {gpus}: must be from 1 to {}",
             request::MOST
         );
     }
@@ -254,8 +254,7 @@ pub(crate) fn card<T, E: std::error::Error + Send + Sync + 'static>(
     card.ok_or(output::InputRefused.into())
 }
 
-/// Returns the requested fabric or architectures, or the accelerator's usual domain. If an
-/// architecture does not define rates, they come from the accelerator.
+/// Rates that an architecture does not define come from the accelerator.
 fn networks(
     arguments: &Arguments,
     card: &Accelerator,
@@ -290,10 +289,10 @@ fn constants(name: Option<&str>, inputs: &mut Inputs) -> anyhow::Result<ChosenCo
     let bytes = files::read_result(path)?;
     inputs.insert("constants".to_owned(), Input::of(name, &bytes));
     let file: RefitFile = serde_json::from_slice(&bytes)
-        .with_context(|| format!("{name} is not a file of `lightloom calibrate`"))?;
+        .with_context(|| format!("{name} was not written by `lightloom calibrate`"))?;
     anyhow::ensure!(
         file.schema == refit::SCHEMA,
-        "{name} has the schema `{}`, but a file of `lightloom calibrate` has `{}`",
+        "{name} uses the schema `{}`, but `lightloom calibrate` writes `{}`",
         file.schema,
         refit::SCHEMA
     );
@@ -326,8 +325,6 @@ fn asked(
     }
 }
 
-/// Returns the whole text: the fastest step, the mappings, where their time goes, and the model
-/// that was used.
 fn text(report: &MfuReport<PacketStep>, convention: Convention) -> String {
     let Some(answer) = answer(report, convention) else { return String::new() };
     let rows = &report.rows;
@@ -364,7 +361,6 @@ fn text(report: &MfuReport<PacketStep>, convention: Convention) -> String {
     )
 }
 
-/// Returns one line about the fastest step and one about the model, the batch and the search.
 fn answer(report: &MfuReport<PacketStep>, convention: Convention) -> Option<String> {
     let fastest =
         report.rows.iter().min_by(|one, other| one.step_seconds.total_cmp(&other.step_seconds))?;
@@ -397,7 +393,6 @@ fn answer(report: &MfuReport<PacketStep>, convention: Convention) -> Option<Stri
     Some(separated(&text))
 }
 
-/// Formats seconds with three decimals, or zero without any.
 fn seconds(seconds: f64) -> String {
     if seconds == 0.0 { "-".to_owned() } else { format!("{seconds:.3}") }
 }
@@ -416,7 +411,7 @@ fn mappings(rows: &[Row<PacketStep>], convention: Convention) -> TextTable {
         "recompute",
         "schedule",
         "step s",
-        "error in its class",
+        "mean error of its class",
         convention.label(),
         "memory GB",
     ]);
@@ -496,6 +491,6 @@ fn explain(search: &Search<'_>, outcome: &SearchOutcome) {
             format!("  nearest that works: {}", near.mapping)
         }
         Some((gpus, near)) => format!("  nearest that works: {gpus} GPUs, {}", near.mapping),
-        None => "  no number of GPUs works: use a smaller model".to_owned(),
+        None => "  the model does not fit on any number of GPUs: use a smaller one".to_owned(),
     });
 }

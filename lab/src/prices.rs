@@ -36,8 +36,9 @@ impl Pricing for Prices {
         phases: &[Phase],
         prices: &PriceList,
     ) -> anyhow::Result<Vec<Comparison>> {
-        claims::sensitivity(network, phases, prices)
-            .context("the price file lacks a network card, switch port, module or `ocs-port`")
+        claims::sensitivity(network, phases, prices).context(
+            "the price file must contain a network card, switch port, module and `ocs-port`",
+        )
     }
 
     fn text(&self, rows: &Vec<Comparison>) -> String {
@@ -45,16 +46,13 @@ impl Pricing for Prices {
     }
 }
 
-/// Returns the network's cost per GPU at mean prices, including the network card, or `None` if the
-/// price file lacks a part for the GPUs' rate.
+/// At mean prices and including the network card; `None` if a part for the GPUs' rate has no price.
 pub(crate) fn cost_per_gpu(network: &ReconfigurableFatTree, prices: &PriceList) -> Option<f64> {
     let gbps = network.spec().gpu_rate.0 / 1_000_000_000;
     let nic = NicRate::ALL.into_iter().find(|nic| u64::from(nic.gbps()) == gbps)?;
     Parts::of(network).dollars(prices, nic, OcsPrice::Mean)
 }
 
-/// Formats performance per cost: a row for each baseline and core, a column for each rate and
-/// switch price.
 fn sensitivity_text(rows: &[Comparison]) -> String {
     let mut table = TextTable::new([
         "baseline",
@@ -97,7 +95,7 @@ fn sensitivity_text(rows: &[Comparison]) -> String {
         ]);
     }
     format!(
-        "\nPerformance per cost, this fabric ÷ baseline, for a step of communication only \
+        "\nPerformance per cost, this fabric ÷ baseline, for a step with only communication \
             (or half, a fifth of it); `core` is the oversubscription of this fabric's packet core:\n\n{table}"
     )
 }

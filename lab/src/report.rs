@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-//! `lightloom report`: one page about a design, its plan, its faults and its price.
+//! `lightloom report`: a page about a design, its plan, faults and price.
 
 pub(crate) mod inputs;
 mod study;
@@ -98,7 +98,7 @@ impl From<PageForm> for RenderForm {
 
 const DESIGNS: [&str; 8] =
     ["khop:2", "khop:3", "nvl:36", "nvl:72", "nvl:576", "tpuv4", "sip-ring", "big-switch"];
-/// Size of the cluster in the published study. Pages about other sizes omit its figures.
+/// Pages about other sizes omit the published figures.
 const STUDY_GPUS: u32 = 2880;
 const SAMPLES: u64 = 40;
 const MOST_SAMPLED_GPUS: u64 = 400_000;
@@ -130,7 +130,7 @@ fn form(arguments: &Arguments) -> anyhow::Result<RenderForm> {
         Some("csv") => Ok(RenderForm::Csv),
         _ => {
             let text = format!(
-                "{}: the name must end in .html, .md or .csv; or give --format",
+                "{}: the name must end in .html, .md or .csv, unless --format is set",
                 path.display()
             );
             Err(WrongUsage(text).into())
@@ -269,7 +269,7 @@ fn would_add(inputs: &Inputs) -> Vec<String> {
     );
     lacks(
         inputs.bills.is_empty(),
-        "Months (`lightloom emulate SCENARIO --format json` for a scenario with `span`) would add the cost of failures.",
+        "A run over months (`lightloom emulate SCENARIO --format json` for a scenario with `span`) would add the cost of failures.",
     );
     lacks(
         inputs.training.is_empty(),
@@ -296,8 +296,7 @@ impl PlannedRing {
     }
 }
 
-/// Returns the given plan after verifying it, or a new plan around the faults. With a `timeline`,
-/// these include the trace's faults.
+/// Verifies the given plan, or plans around the faults and those of the `timeline`.
 fn planned(
     arguments: &Arguments,
     inputs: &Inputs,
@@ -307,14 +306,14 @@ fn planned(
     if let Some((name, plan)) = &inputs.plan {
         ensure!(
             plan.fabric_sha256 == fabric.sha256,
-            "{name} is a plan for another fabric: it names {}, but {} is {}",
+            "{name} is a plan for another fabric: its fabric is {}, but {} is {}",
             plan.fabric_sha256,
             fabric.name,
             fabric.sha256
         );
         ensure!(
             arguments.fault.is_empty() && arguments.at.is_none(),
-            "{name} has its own faults: leave out --fault and --at"
+            "{name} already contains faults: omit --fault and --at"
         );
         let faults = FaultSet::of(fabric, plan.faults.iter().copied())?;
         let verdict = plan::prove(fabric, &faults, plan).with_context(|| name.clone())?;
@@ -333,23 +332,19 @@ fn planned(
 
 fn with_broken(parts: usize) -> String {
     match parts {
-        0 => "with nothing broken".to_owned(),
-        1 => "with 1 broken part".to_owned(),
-        parts => format!("with {parts} broken parts"),
+        0 => "without faults".to_owned(),
+        1 => "with 1 failed part".to_owned(),
+        parts => format!("with {parts} failed parts"),
     }
 }
 
-/// Returns the nodes that are out of service at the chosen moment in the trace, and that moment.
 fn broken(
     arguments: &Arguments,
     inputs: &Inputs,
     timeline: Option<&Timeline>,
 ) -> anyhow::Result<(Vec<Part>, String)> {
     let (Some((name, _)), Some(timeline)) = (&inputs.trace, timeline) else {
-        ensure!(
-            arguments.at.is_none(),
-            "--at is a day of a fault trace: add a trace to the inputs"
-        );
+        ensure!(arguments.at.is_none(), "--at requires a fault trace among the inputs");
         return Ok((Vec::new(), String::new()));
     };
     let last = timeline.window().as_days();
@@ -357,7 +352,7 @@ fn broken(
         Some(day) => {
             ensure!(
                 (0.0..=last).contains(&day),
-                "day {day} is outside {name}, which has days 0 to {last}"
+                "day {day} is outside {name}, which covers days 0 to {last}"
             );
             (TraceTime::from_days(day), "")
         }
@@ -381,8 +376,9 @@ fn cluster_of(arguments: &Arguments, inputs: &Inputs) -> anyhow::Result<Cluster>
     }
     if let Some((name, plan)) = &inputs.plan {
         let group = plan.groups.iter().find(|group| !group.nodes.is_empty());
-        let group =
-            group.with_context(|| format!("{name} has no ring: give its fabric file too"))?;
+        let group = group.with_context(|| {
+            format!("{name} contains no ring: add its fabric file to the inputs")
+        })?;
         let gpus_per_node = (group.ring.len() / group.nodes.len()).max(1);
         let nodes = plan.metrics.gpus_total / gpus_per_node as u64;
         return Ok(Cluster {
@@ -424,8 +420,7 @@ fn first_tp(inputs: &Inputs) -> u32 {
     of_fabric.or_else(of_plan).or_else(of_question).unwrap_or(32)
 }
 
-/// Returns the fabric's own design and the requested ones, or the usual designs if the page is only
-/// about a cluster size.
+/// Without a fabric, plan or buy file, the usual designs are compared.
 fn design_names(arguments: &Arguments, inputs: &Inputs, own: Option<&str>) -> Vec<String> {
     let is_of_size = inputs.fabric.is_none() && inputs.plan.is_none() && inputs.buy.is_none();
     let wanted = match arguments.arch.is_empty() && is_of_size {
@@ -454,7 +449,6 @@ fn prices<'a>(inputs: &'a Inputs, shipped: &'a PriceList) -> (String, &'a PriceL
     }
 }
 
-/// Renders a page about a fabric that has only circuits between leaves.
 fn circuits_page(
     arguments: &Arguments,
     inputs: &Inputs,

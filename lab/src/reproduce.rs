@@ -210,9 +210,8 @@ pub(crate) fn why_mfu() -> Why {
     )
 }
 
-/// Returns the network of 2,048 GPUs for RFabric's claims, and the phases of a step.
 fn shipped_rfabric() -> anyhow::Result<(ReconfigurableFatTree, Vec<Phase>)> {
-    let mut read = |name: &str| Err(format!("the shipped file names no {name}"));
+    let mut read = |name: &str| Err(format!("the shipped file contains no {name}"));
     let (fabric, mistakes) =
         lightloom_planner::load("rfabric-2048.yaml", shipped::RFABRIC_2048.as_bytes(), &mut read);
     output::diagnostics(&mistakes);
@@ -258,14 +257,12 @@ fn text(document: &ReproduceResult) -> String {
         text.push('\n');
     }
     document.why.iter().for_each(|why| text += &explained(why));
-    // The `seeds` study uses no random numbers.
     if document.study != PublishedStudy::Seeds.name() {
         let _ = writeln!(text, "{} samples, seed {}", document.samples, document.seed);
     }
     text
 }
 
-/// Maximum number of sets of assumptions shown per size.
 const MOST_SETS: usize = 8;
 
 fn explained(why: &Why) -> String {
@@ -273,7 +270,7 @@ fn explained(why: &Why) -> String {
     let shown = |figure: f64| format!("{figure:.2}{unit}");
     let mut text = format!(
         "Why: {} (published {} to {}, ours {})\n\n{} of {} combinations {} are within; \
-         they reach from {} to {}. Ours is the first choice of each:\n",
+         they range from {} to {}. Ours is the first choice of each:\n",
         why.claim,
         format_args!("{low}{unit}"),
         format_args!("{high}{unit}"),
@@ -294,8 +291,7 @@ fn explained(why: &Why) -> String {
     for outcome in &why.alone {
         alone.row([together(outcome), shown(outcome.figure)]);
     }
-    let mut sets =
-        TextTable::new(["smallest set of departures that together reach the range", "figure"]);
+    let mut sets = TextTable::new(["smallest set of departures that reaches the range", "figure"]);
     for same in why.minimal.chunk_by(|a, b| a.departures.len() == b.departures.len()) {
         for outcome in same.iter().take(MOST_SETS) {
             sets.row([together(outcome), shown(outcome.figure)]);
@@ -310,7 +306,7 @@ fn explained(why: &Why) -> String {
     if !why.never.is_empty() {
         let never: Vec<String> =
             why.never.iter().map(|one| format!("{} {}", one.about, one.choice)).collect();
-        let _ = writeln!(text, "Never within it for any other choice: {}\n", never.join("; "));
+        let _ = writeln!(text, "Outside the range for every other choice: {}\n", never.join("; "));
     }
     text
 }
@@ -327,11 +323,10 @@ fn notes(claims: &[Claim]) -> impl Iterator<Item = (&str, &str)> {
     claims.iter().filter_map(|claim| Some((claim.claim.as_str(), claim.note.as_deref()?)))
 }
 
-/// Formats a page: claims from published sentences and claims that differ are shown in full, all
-/// others as one line per section.
+/// Only claims that differ or come from published sentences are shown in full.
 fn markdown(document: &ReproduceResult, faults: Option<&Path>) -> String {
     let study = document.study;
-    // The page must not depend on this machine, so leave out the folder.
+    // A folder would make the page depend on this machine.
     let name = faults.and_then(Path::file_name).map(|name| name.to_string_lossy());
     let trace = name.map_or(String::new(), |name| format!(" --faults {name}"));
     let mut text = format!(

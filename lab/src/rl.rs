@@ -45,7 +45,7 @@ pub(crate) struct Arguments {
     #[arg(long, value_name = "NAME|FILE", required_unless_present = "fabric")]
     model: Option<String>,
     /// A fabric file with a reinforcement-learning job, which gives the model, GPUs and samples;
-    /// also shows what circuits that follow its phases save.
+    /// also shows the gain of circuits that follow its phases.
     #[arg(long, value_name = "FILE", conflicts_with_all = ["model", "gpus", "samples", "mean", "arch"])]
     fabric: Option<PathBuf>,
     /// Number of GPUs that generate and of GPUs that train; one number for both.
@@ -85,10 +85,10 @@ pub(crate) struct Arguments {
     /// Maximum number of samples that a replica decodes together.
     #[arg(long, default_value_t = 256, value_name = "N", value_parser = clap::value_parser!(u32).range(1..=4096))]
     batch: u32,
-    /// Time that software adds to each decode step.
+    /// Software overhead per decode step.
     #[arg(long, default_value = "0s", value_name = "TIME")]
     host: Picoseconds,
-    /// Time that software needs to change replicas, in addition to the transfer of bytes.
+    /// Software overhead of changing replicas, in addition to the transfer.
     #[arg(long, default_value = "1s", value_name = "TIME")]
     change: Picoseconds,
     /// Let a replica of the best size fail at this time, and show the cost.
@@ -116,7 +116,7 @@ enum LoopArgument {
 
 fn within(text: &str, most: f64, what: &str) -> Result<f64, String> {
     let value = text.parse::<f64>().ok().filter(|value| (0.0..=most).contains(value));
-    value.ok_or_else(|| format!("write {what} from 0 to {most}"))
+    value.ok_or_else(|| format!("expected {what} from 0 to {most}"))
 }
 
 pub(crate) fn sigma(text: &str) -> Result<f64, String> {
@@ -195,7 +195,7 @@ pub(crate) fn run(arguments: &Arguments) -> anyhow::Result<VerbOutcome> {
     let report = job.report()?;
     if arguments.death.is_some() && report.death.is_none() {
         anyhow::bail!(
-            "--death: the best size has only one replica, or generation ends before this time; write an earlier time or \
+            "--death: the best size has only one replica, or generation ends before this time; use an earlier time or \
                 more GPUs"
         );
     }
@@ -282,7 +282,7 @@ fn way(way: Way) -> &'static str {
     }
 }
 
-/// Formats replica sizes, such as `2, then 8 for the last 32`.
+/// Formats sizes such as `2, then 8 for the last 32`.
 fn replicas(generation: &Generation) -> String {
     let mut parts = Vec::new();
     for (at, stage) in generation.stages.iter().enumerate() {
@@ -343,7 +343,7 @@ fn text(result: &RlResult) -> String {
         "{} on {} {} for generation and {} for training ({}), {} samples:\n{lead}\n\n{table}\n{columns}\
          Tokens/s by GPUs per replica, one size and a shared queue: {}.\n\
          Generation takes at least {} with any sizes. Trainer: TP {}, CP {}, PP {}, DP {}.\n\
-         Assumed: in closed form; non-blocking networks; rewards cost no time; 16-bit weights and caches; a cache is\n\
+         Assumed: in closed form; non-blocking networks; rewards take no time; 16-bit weights and caches; a cache is\n\
          reserved for all its tokens; the scheduler knows only the lengths of the previous step.\n",
         result.model,
         result.generation_gpus,
@@ -360,8 +360,6 @@ fn text(result: &RlResult) -> String {
     )
 }
 
-/// Formats fixed and changing replica sizes, each with a single topology and with circuits that
-/// follow the phases.
 fn four_columns(result: &RlResult) -> String {
     let Some(longer) = result.one_topology_seconds else { return String::new() };
     let mut table = TextTable::new(["tokens/s", "one topology", "circuits follow the phases"]);

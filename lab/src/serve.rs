@@ -20,7 +20,7 @@ use lightloom::output::VerbOutcome;
 use lightloom::result::{ResultArguments, ResultDocument};
 use lightloom::table::TextTable;
 
-/// Serve requests under an objective, and lay out the GPUs for it.
+/// Find the layout of GPUs that serves requests within latency limits.
 #[derive(Debug, Args)]
 #[command(after_help = "Examples:
   lightloom serve --model llama-3.1-70b --gpus 64 --per-minute 1000
@@ -39,7 +39,7 @@ pub(crate) struct Arguments {
     /// Requests per minute; arrivals are Poisson.
     #[arg(long, value_name = "N", value_parser = clap::value_parser!(u32).range(1..=10_000_000))]
     per_minute: u32,
-    /// Duration of the arrivals.
+    /// Time span of the arrivals.
     #[arg(long = "for", value_name = "TIME", default_value = "10min")]
     lasts: Picoseconds,
     /// A shipped accelerator, or a YAML file that describes one.
@@ -71,7 +71,7 @@ pub(crate) struct Arguments {
     /// Maximum number of requests that a replica decodes together.
     #[arg(long, default_value_t = 256, value_name = "N", value_parser = clap::value_parser!(u32).range(1..=4096))]
     batch: u32,
-    /// Time that software adds to each decode step.
+    /// Software overhead per decode step.
     #[arg(long, default_value = "0s", value_name = "TIME")]
     host: Picoseconds,
     /// Number format of the linear layers' weights and products.
@@ -90,7 +90,7 @@ pub(crate) struct Arguments {
     result: ResultArguments,
 }
 
-/// Maximum number of requests in a run, which are all held in memory.
+/// All requests of a run are held in memory.
 const MOST_REQUESTS: f64 = 50e6;
 
 #[derive(Serialize)]
@@ -110,7 +110,6 @@ struct ServeResult {
     cache_bits: u32,
     seed: u64,
     objective: Objective,
-    /// Percentage of requests that must meet the limit.
     share_percent: f64,
     is_kept: bool,
     layouts: Vec<ServingResult>,
@@ -129,7 +128,7 @@ fn job_of(arguments: &Arguments, inputs: &mut Inputs) -> anyhow::Result<ServingJ
     let (rate, lasts) = (f64::from(arguments.per_minute) / 60.0, seconds(arguments.lasts));
     anyhow::ensure!(
         rate * lasts >= 1.0 && rate * lasts <= MOST_REQUESTS,
-        "--per-minute {} --for {}: {:.0} requests in total; write times and rates for 1 to {MOST_REQUESTS:.0}",
+        "--per-minute {} --for {}: {:.0} requests in total; choose times and rates for 1 to {MOST_REQUESTS:.0}",
         arguments.per_minute,
         arguments.lasts,
         rate * lasts
@@ -146,7 +145,7 @@ fn job_of(arguments: &Arguments, inputs: &mut Inputs) -> anyhow::Result<ServingJ
     let precision = Precision::from(arguments.precision);
     anyhow::ensure!(
         card.peak_flops(precision).is_some(),
-        "--precision {}: {} does not support it; leave it out, or name another accelerator",
+        "--precision {}: {} does not support it; omit it, or use another accelerator",
         precision.label(),
         card.name
     );
@@ -176,7 +175,7 @@ pub(crate) fn run(arguments: &Arguments) -> anyhow::Result<VerbOutcome> {
     let layouts = job.report();
     anyhow::ensure!(
         !layouts.is_empty(),
-        "{} does not fit on any replica of {} whose GPU count divides both {} GPUs and {} heads: give a multiple of 8 \
+        "{} does not fit on any replica of {} whose GPU count divides both {} GPUs and {} heads: use a multiple of 8 \
             GPUs, or an accelerator with more memory",
         job.model.name,
         job.card.name,
@@ -282,7 +281,7 @@ fn text(result: &ServeResult, arguments: &Arguments) -> String {
         (weights, caches) => format!("{} in linear layers, {caches}-bit caches", weights.label()),
     };
     format!(
-        "{} on {} {} ({}), {} requests per minute:\n{:.2} % within {} and {} per token, {} {} %\n\n{table}\n{refused}{exchanged}\
+        "{} on {} {} ({}), {} requests per minute:\n{:.2} % within {} and {} per token: {} {} %\n\n{table}\n{refused}{exchanged}\
          Assumed: in closed form; {formats}; a non-blocking network; a cache\n\
          reserved for a whole request; no chunked prefill; decode times follow from training's constants and\n\
          were not compared with measured serving. TPOT includes the wait for decoding.\n",
@@ -294,7 +293,7 @@ fn text(result: &ServeResult, arguments: &Arguments) -> String {
         100.0 * best.within,
         arguments.first,
         arguments.token,
-        if result.is_kept { "which keeps" } else { "which MISSES" },
+        if result.is_kept { "meets the objective of" } else { "MISSES the objective of" },
         arguments.share,
     )
 }

@@ -1,5 +1,4 @@
 // SPDX-License-Identifier: Apache-2.0
-//! Signals that end a command which must clean up first.
 
 use std::future::poll_fn;
 use std::io;
@@ -10,7 +9,7 @@ use tokio::signal::unix::{Signal, SignalKind, signal};
 
 pub(crate) const STOPS: [SignalKind; 2] = [SignalKind::interrupt(), SignalKind::terminate()];
 
-/// Calls `heard` on a separate thread each time that one of these signals arrives.
+/// Calls `heard` on a separate thread.
 pub(crate) fn watch(
     kinds: &[SignalKind],
     mut heard: impl FnMut() + Send + 'static,

@@ -1,6 +1,4 @@
 // SPDX-License-Identifier: Apache-2.0
-//! `lightloom conform`: the device to test, the changes that are permitted, and the format of the
-//! result.
 
 use std::os::unix::fs::PermissionsExt;
 use std::path::{Path, PathBuf};
@@ -35,13 +33,13 @@ use lightloom::output::{self, VerbOutcome, WrongUsage};
 The suite does not touch others' circuits and restores those that it moved, even after Ctrl-C.
 Exit status: 0 no finding, 1 the device misbehaves, has a fault or does not answer, 2 wrong usage.")]
 pub(crate) struct Arguments {
-    /// gnmi://HOST:PORT, scpi://HOST:PORT, scpi:///dev/LINE, tl1://HOST:PORT, serial:/dev/LINE or
+    /// gnmi://HOST:PORT, scpi://HOST:PORT, scpi:///dev/TTY, tl1://HOST:PORT, serial:/dev/TTY or
     /// eeprom:/PATH/eeprom.
     target: Target,
     /// Dark ports for new circuits: two inputs and two outputs, or one group of a transceiver.
     #[arg(long, value_name = "PORTS", value_delimiter = ',')]
     may_move: Vec<String>,
-    /// Random seed; it also determines the order of these ports.
+    /// Random seed; it also sets the order of these ports.
     #[arg(long, default_value_t = 0)]
     seed: u64,
     /// Number of circuits to create when measuring set-up times.
@@ -71,7 +69,7 @@ pub(crate) struct Arguments {
     /// eeprom: module profile (YAML) with the registers of the module's optical switch.
     #[arg(long, value_name = "FILE")]
     profile: Option<PathBuf>,
-    /// Rate of a serial line in bits per second [default: 921600; SCPI: 38400].
+    /// Bit rate of a serial device [default: 921600; SCPI: 38400].
     #[arg(long, value_name = "RATE")]
     bits_per_second: Option<u32>,
     /// Output format.
@@ -84,7 +82,7 @@ pub(crate) struct Arguments {
 
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, ValueEnum)]
 enum RunFormat {
-    /// For a terminal.
+    /// Text for a terminal.
     #[default]
     Text,
     /// A JSON document.
@@ -100,7 +98,7 @@ enum RunFormat {
 pub(crate) fn run(arguments: &Arguments) -> anyhow::Result<VerbOutcome> {
     let Target { protocol, .. } = arguments.target;
     if arguments.profile.is_some() != (protocol == Protocol::Eeprom) {
-        let why = "--profile is required for eeprom: and only allowed there: it describes the registers of the module's optical switch";
+        let why = "--profile is required for `eeprom:` targets, and applies only to them";
         return Err(WrongUsage(why.into()).into());
     }
     let is_module = matches!(protocol, Protocol::Serial | Protocol::Eeprom);
@@ -121,16 +119,16 @@ pub(crate) fn run(arguments: &Arguments) -> anyhow::Result<VerbOutcome> {
         .map_err(|error| WrongUsage(format!("{error:#}")))?;
     let login = match (&arguments.user, &arguments.password_file) {
         (Some(_), _) if !matches!(protocol, Protocol::Tl1 | Protocol::Gnmi) => {
-            let why = "--user and --password-file are for tl1:// and gnmi://";
+            let why = "--user and --password-file apply only to tl1:// and gnmi://";
             return Err(WrongUsage(why.into()).into());
         }
         (Some(_), _) if arguments.plaintext => {
-            let why = "a password over plain text can be read by others: give --ca instead of --plaintext";
+            let why = "the password would be sent in plain text: use --ca instead of --plaintext";
             return Err(WrongUsage(why.into()).into());
         }
         (Some(user), Some(file)) => Some((user.clone(), secret(file)?)),
         _ if protocol == Protocol::Tl1 => {
-            let why = "a TL1 switch needs an account: give --user and --password-file";
+            let why = "a TL1 switch requires a login: use --user and --password-file";
             return Err(WrongUsage(why.into()).into());
         }
         _ => None,
@@ -172,7 +170,6 @@ fn show(report: &SuiteReport, arguments: &Arguments) -> anyhow::Result<()> {
     }
 }
 
-/// Reads a secret from a file, and refuses the file if it is world-readable.
 fn secret(path: &Path) -> anyhow::Result<String> {
     let shown = path.display();
     let mode =
@@ -186,7 +183,6 @@ fn secret(path: &Path) -> anyhow::Result<String> {
     Ok(text.trim_end_matches(['\r', '\n']).to_owned())
 }
 
-/// Returns a flag that Ctrl-C and SIGTERM set. The suite then ends and undoes its moves.
 fn watch_for_interrupts() -> anyhow::Result<Arc<AtomicBool>> {
     let flag = Arc::new(AtomicBool::new(false));
     let set = Arc::clone(&flag);

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-//! `lightloom workload`: runs or replays steps that other tools described or recorded.
+//! `lightloom workload`: runs steps that other tools described, and replays recorded ones.
 
 mod collective;
 mod profiles;
@@ -239,7 +239,6 @@ fn replay_recorded(arguments: &ReplayArguments) -> anyhow::Result<VerbOutcome> {
     show(&report, &arguments.result)
 }
 
-/// Returns the step with its times scaled as requested, and reports which times stay the same.
 fn scaled(arguments: &ReplayArguments, recorded: &Recorded) -> anyhow::Result<Recorded> {
     let ReplayArguments { compute_scale: kernel, copy_scale: copy, host_scale: host, .. } =
         *arguments;
@@ -264,7 +263,6 @@ fn scaled(arguments: &ReplayArguments, recorded: &Recorded) -> anyhow::Result<Re
     Ok(recorded.scaled(Scales { kernel, copy, host })?)
 }
 
-/// Rescales the step to the requested ranks. Returns the step and the number of ranks per TP group.
 fn rescaled(
     arguments: &ReplayArguments,
     recorded: Recorded,

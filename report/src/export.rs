@@ -5,9 +5,9 @@
 //! fabric + plan + names ─▶ RingPlan or FatTreePlan ─▶ a Format ─▶ files, and a list of what they omit
 //! ```
 //!
-//! To add a format, add a file that defines an [`ExportFormat`] to this folder, and a line to
-//! [`FORMATS`]. The same plan always gives byte-identical output. Each export lists the information
-//! that its format cannot represent, so that a lossy file is not mistaken for the plan.
+//! A new format needs a file in this folder that defines an [`ExportFormat`], and a line in
+//! [`FORMATS`]. Output is reproducible byte for byte. Each export lists the information that its
+//! format cannot represent.
 
 mod astra_sim;
 mod containerlab;
@@ -48,18 +48,17 @@ pub const FORMATS: &[ExportFormat] = &[
     sonic_ocs::COMMANDS,
 ];
 
-/// The function that exports plans without optical switches, or the reason why none exists.
+/// An exporter for plans without optical switches, or the reason why none exists.
 pub type RingWriter = Result<fn(&RingPlan<'_>) -> Result<Export, ExportError>, &'static str>;
 
-/// The function that exports plans of a reconfigurable fat-tree, or the reason why none exists.
+/// An exporter for plans of a reconfigurable fat-tree, or the reason why none exists.
 pub type FatTreeWriter = Result<fn(&FatTreePlan<'_>) -> Result<Export, ExportError>, &'static str>;
 
 #[derive(Clone, Copy, Debug)]
 pub struct ExportFormat {
     pub name: &'static str,
-    /// Describes the format in one line and names the consuming program.
+    /// One line that also contains the program that reads the format.
     pub about: &'static str,
-    /// How plans without optical switches are exported.
     pub ring: RingWriter,
     pub fat_tree: FatTreeWriter,
 }
@@ -67,7 +66,7 @@ pub struct ExportFormat {
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Export {
     pub files: Vec<ExportedFile>,
-    /// Information in the plan that the format cannot represent, one sentence per item.
+    /// Information that the format cannot represent, one sentence per item.
     pub lost: Vec<String>,
 }
 
@@ -85,7 +84,7 @@ impl Export {
 
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 pub enum ExportError {
-    #[error("`{format}` cannot hold {plan}: {why}; these can: {works}")]
+    #[error("`{format}` cannot hold {plan}: {why}; supported by: {works}")]
     WrongKind { format: &'static str, plan: &'static str, why: &'static str, works: String },
     #[error("the plan has no job `{name}`; it has {known}")]
     NoSuchJob { name: String, known: String },
@@ -101,10 +100,7 @@ impl ExportFormat {
         FORMATS.iter().find(|format| format.name == name)
     }
 
-    /// Exports a plan without optical switches.
-    ///
-    /// # Errors
-    /// If the format cannot represent the plan.
+    /// Fails if the format cannot represent the plan.
     pub fn of_ring(&self, plan: &RingPlan<'_>) -> Result<Export, ExportError> {
         let write = self.ring.map_err(|why| {
             self.wrong_kind("a plan without optical switches", why, |format| format.ring.is_ok())
@@ -112,10 +108,7 @@ impl ExportFormat {
         write(plan)
     }
 
-    /// Exports the plan of a reconfigurable fat-tree.
-    ///
-    /// # Errors
-    /// If the format cannot represent the plan.
+    /// Fails if the format cannot represent the plan.
     pub fn of_fat_tree(&self, plan: &FatTreePlan<'_>) -> Result<Export, ExportError> {
         let write = self.fat_tree.map_err(|why| {
             self.wrong_kind("the plan of a reconfigurable fat-tree", why, |format| {

@@ -1,10 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
-//! Renders results: [`page`] produces one self-contained HTML page, Markdown or CSV; [`export`]
-//! writes plans for other programs.
-//!
-//! The input consists of values from the planner and the study, JSON from the emulator and the
-//! training model, and the measurements of `lightloom demo --live`. This crate computes nothing
-//! that a result does not already contain; the page names missing results.
+//! Renders results as one HTML page, Markdown or CSV ([`page`]), and exports plans to other
+//! programs ([`export`]). Computes no results: they come from the planner, the emulator, the
+//! training model and `lightloom demo --live`. The page lists missing results.
 
 pub mod export;
 pub mod page;

@@ -7,10 +7,8 @@
 //!                      sections)        └──▶ csv       every number: table,row,column,value,unit
 //! ```
 //!
-//! The page shows results but computes none: shares, means and bounds come from the planner, the
-//! emulator and the training model. The page adds order, units, pictures and verdicts. The first
-//! screen shows a verdict, at most three figures and a picture; everything else is in sections that
-//! the reader opens.
+//! Figures come from the planner, the emulator and the training model; the page adds order, units,
+//! pictures and verdicts. The first screen shows a verdict, at most three figures and a picture.
 
 mod compose;
 mod csv;
@@ -32,7 +30,7 @@ pub use results::{
 pub enum RenderForm {
     Html,
     Markdown,
-    /// One long table that programs can read: `table,row,column,value,unit`.
+    /// One long table: `table,row,column,value,unit`.
     Csv,
 }
 

@@ -128,7 +128,7 @@ fn numberless(line: &str) -> String {
 
 fn timeless(line: &str) -> String {
     let counts =
-        line.contains("automatic changes within") || line.contains("completes it when it is back");
+        line.contains("automatic changes within") || line.contains("completes it from the journal");
     let word = |word: &str| {
         let digits = word.trim_matches(|c: char| !c.is_ascii_digit());
         let is_time = digits.len() >= 8 && digits.contains([':', '-']);

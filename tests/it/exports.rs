@@ -74,7 +74,7 @@ fn unsupported_export_names_a_suitable_format() {
         (output.status.code(), text(&output.stderr).to_owned())
     };
     let (code, message) = refused(&["sonic-ocs"]);
-    assert!(code == Some(1) && message.contains("this fabric has none"), "{message}");
+    assert!(code == Some(1) && message.contains("this fabric contains none"), "{message}");
     assert!(message.contains("these can: slurm, slurm-ring, slurm-tree, topograph"), "{message}");
     let (code, message) = refused(&["slurm", "--hostname", "gpu"]);
     assert!(code == Some(1) && message.contains("`{:04}`"), "{message}");

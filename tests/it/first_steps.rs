@@ -95,7 +95,7 @@ fn demo_shows_each_command_and_writes_a_page() {
     };
     let [report, bill] = ["report.html", "bill.html"].map(page);
     for (page, shown) in [
-        (&report, "of 2,880\u{a0}GPUs work with 2 broken parts"),
+        (&report, "of 2,880\u{a0}GPUs work with 2 failed parts"),
         (&report, "<svg class=\"nodes\""),
         (&bill, "<h1>Failures cost "),
         (&bill, "id=\"bill-bars\""),
@@ -104,7 +104,7 @@ fn demo_shows_each_command_and_writes_a_page() {
     }
     assert!(!report.contains("id=\"bill"), "the bill is of another cluster");
     let twice = lightloom(folder.path(), &["demo"]);
-    assert!(text(&twice.stderr).contains("give --folder another name"), "{}", text(&twice.stderr));
+    assert!(text(&twice.stderr).contains("use another --folder"), "{}", text(&twice.stderr));
 }
 
 #[test]

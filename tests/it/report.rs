@@ -188,7 +188,7 @@ fn renders_runs_and_training_steps() {
     }
     for inputs in [&[RING, &file("bill.json")][..], &[&file("run.json"), &file("bill.json")]] {
         let text = refusal(inputs, 1);
-        assert!(text.contains("a report is about one cluster"), "{text}");
+        assert!(text.contains("belongs to another fabric"), "{text}");
     }
 }
 
@@ -471,15 +471,18 @@ fn rejects_wrong_inputs_with_the_reason() {
         (vec![file("empty", "")], "is empty"),
         (vec![file("what.yaml", "a: 1\n")], "unknown kind of file"),
         (vec![file("half.json", "{\"schema\": ")], "is not valid JSON"),
-        (vec![file("odd.json", "{\"schema\": \"x/v9\"}")], "has the schema `x/v9`"),
+        (vec![file("odd.json", "{\"schema\": \"x/v9\"}")], "uses the schema `x/v9`"),
         (vec![file("run.json", "{\"packet_hops\": 1}")], "looks like a result of `emulate`"),
         (vec![file("bad.json", "[{\"node_id\": 3}]")], "is not a fault trace"),
         (vec![scenario], "lightloom emulate"),
         (vec![RING.to_owned(), RING.to_owned()], "is a second fabric"),
         (vec![other.clone(), plan.clone()], "is a plan for another fabric"),
         (vec![other, TRACE.to_owned()], "does not fit this cluster"),
-        (vec![RING.to_owned(), plan, "--fault".to_owned(), "n1".to_owned()], "has its own faults"),
-        (texts(&[RING, "--at", "3"]), "--at is a day of a fault trace"),
+        (
+            vec![RING.to_owned(), plan, "--fault".to_owned(), "n1".to_owned()],
+            "already contains faults",
+        ),
+        (texts(&[RING, "--at", "3"]), "--at requires a fault trace"),
         (texts(&[RING, TRACE, "--at", "999"]), "is outside"),
     ];
     for (arguments, expected) in cases {

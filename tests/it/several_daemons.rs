@@ -379,5 +379,5 @@ fn ctl_finds_the_leader_over_the_network() {
     assert!(shown.contains(&format!("{next} leads in epoch ")), "{shown}");
     let unnamed = Hall::ctl_at(&addresses, &["status"]);
     let said = String::from_utf8_lossy(&unnamed.stderr).into_owned();
-    assert!(said.contains("requires certificates: give --ca FILE, or set LIGHTLOOM_CA"), "{said}");
+    assert!(said.contains("requires certificates: use --ca FILE, or set LIGHTLOOM_CA"), "{said}");
 }

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-//! Types that all suites share: a rule to test, its verdict, and the runner.
+//! Cases, verdicts and the runner that all suites share.
 
 use std::time::Duration;
 
@@ -25,8 +25,7 @@ pub enum CaseVerdict {
     NotTested(String),
 }
 
-/// Result of a case. An [`ExchangeError`] is a finding as well, because a missing answer violates
-/// the rule.
+/// An [`ExchangeError`] is also a finding, because a missing answer violates the rule.
 pub type CaseResult = Result<CaseVerdict, ExchangeError>;
 
 pub fn found(what: impl Into<String>) -> CaseResult {
@@ -47,16 +46,14 @@ pub struct SuiteScope<'a> {
 #[derive(Clone, Debug)]
 pub struct SuiteResults {
     pub cases: Vec<(Case, CaseVerdict)>,
-    /// Time from each request until the device reports light.
     pub set_ups: Vec<Duration>,
-    /// Rules that cannot be tested from outside, each with the reason.
+    /// Rules that cannot be tested from outside, with the reasons.
     pub untestable: Vec<(&'static str, &'static str)>,
     pub is_interrupted: bool,
     state: u64,
 }
 
 impl SuiteResults {
-    /// Starts without results. `seed` determines all random draws.
     #[must_use]
     pub const fn new(seed: u64) -> Self {
         Self {
@@ -68,7 +65,7 @@ impl SuiteResults {
         }
     }
 
-    /// Returns the next random number (SplitMix64).
+    /// SplitMix64.
     pub const fn draw(&mut self) -> u64 {
         self.state = self.state.wrapping_add(0x9e37_79b9_7f4a_7c15);
         let mut z = self.state;
@@ -84,7 +81,7 @@ impl SuiteResults {
         }
     }
 
-    /// Records the result of a case. Returns whether the device can still be queried.
+    /// Returns `false` if the device can no longer be queried.
     pub fn note(&mut self, case: Case, judged: CaseResult) -> bool {
         let (verdict, goes_on) = match judged {
             Ok(verdict) => (verdict, true),
@@ -107,11 +104,8 @@ impl SuiteResults {
 
 pub type Pairs = Vec<(u32, u32)>;
 
-/// Returns the inputs and the outputs that may be moved, in random order. Outputs are numbered
-/// after inputs. `unread` tells why `before` is missing.
-///
-/// # Errors
-/// Returns the reason why nothing can be moved.
+/// Returns the movable inputs and outputs in random order, or why none can be moved. Outputs are
+/// numbered after inputs; `unread` explains a missing `before`.
 pub fn free_ports(
     plan: &SuiteScope<'_>,
     [inputs, outputs]: [u32; 2],
@@ -129,7 +123,7 @@ pub fn free_ports(
             return Err(format!("--may-move: `{text}` is not a port number"));
         };
         if let Some(pair) = before.iter().find(|pair| pair.0 == port || pair.1 == port) {
-            return Err(format!("--may-move: port {port} is in {pair:?}: name dark ports"));
+            return Err(format!("--may-move: port {port} is part of {pair:?}: choose dark ports"));
         }
         match port {
             _ if port >= 1 && port <= inputs => from.push(port),
@@ -141,7 +135,7 @@ pub fn free_ports(
     results.shuffle(&mut to);
     if from.len() < 2 || to.len() < 2 {
         return Err(format!(
-            "--may-move names {} inputs and {} outputs: two of each are needed",
+            "--may-move lists {} inputs and {} outputs: choose at least two of each",
             from.len(),
             to.len()
         ));
@@ -149,7 +143,6 @@ pub fn free_ports(
     Ok((from, to))
 }
 
-/// A case with its test function for a session of type `S`.
 pub type Tested<S> = (Case, fn(&mut S) -> CaseResult);
 
 pub trait SuiteSession {
@@ -186,11 +179,9 @@ pub fn run_all<S: SuiteSession>(session: &mut S, cases: &[Tested<S>], results: &
     }
 }
 
-/// Last case of every suite that may have moved light.
 pub const PUT_BACK: Case =
     Case { id: "put-back", clause: "conform", says: "the suite leaves every circuit unchanged" };
 
-/// Returns a percentile of `spans`, or `None` if there are none.
 #[must_use]
 pub fn percentile(spans: &[Duration], hundredths: usize) -> Option<Duration> {
     let mut sorted = spans.to_vec();

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-//! The suite for switches that follow the OCP model. It uses one connection and a raw gNMI client.
+//! The suite for switches with the OCP model: a raw gNMI client on one connection.
 
 mod arbitration;
 mod moving;
@@ -34,9 +34,7 @@ pub struct GnmiSuite {
     next_call: u32,
     heard: BTreeMap<u32, Vec<Answer>>,
     encoding: Encoding,
-    /// Inputs and outputs that may be moved, in random order.
     free: (Vec<String>, Vec<String>),
-    /// Why no circuits can be created, if they cannot.
     stays_still: Option<String>,
     prefix: String,
     made: BTreeSet<String>,
@@ -45,7 +43,7 @@ pub struct GnmiSuite {
     authority: String,
     login: Option<GnmiLogin>,
     next_election: u128,
-    /// Election id that makes the suite the master, or `None` before the first election.
+    /// Election id of the suite as master; `None` before the first election.
     elected: Option<Extension>,
 }
 
@@ -122,7 +120,7 @@ pub fn run(
     Ok(identity)
 }
 
-/// Returns whether the status means that the request was refused, rather than not transmitted.
+/// Distinguishes a refusal from a transport error.
 fn is_refusal(status: &Status) -> bool {
     !matches!(
         status.code(),
@@ -139,7 +137,6 @@ fn shown(status: &Status) -> String {
 }
 
 impl GnmiSuite {
-    /// Sends pending output and processes the input that arrives within this time.
     fn exchange(&mut self, within: Duration) -> Result<(), ExchangeError> {
         let out = self.client.take_output();
         if !out.is_empty() {
@@ -219,8 +216,8 @@ impl GnmiSuite {
         })
     }
 
-    /// Returns the reason why no data of the model can be read, and the case that it concerns.
-    /// `None` if data can be read, or if the cases report the reason.
+    /// Returns the case and the reason if the model cannot be read; `None` also if the cases report
+    /// it.
     fn without_model(
         &mut self,
         said: &CapabilityResponse,
@@ -231,16 +228,20 @@ impl GnmiSuite {
         let seen = match self.get_as(&WHOLE, self.encoding, DataType::All) {
             Err(ExchangeError::Interrupted) => return Err(ExchangeError::Interrupted),
             Err(_) => return Ok(None),
-            // A device without connections may not have that path.
+            // A switch without connections may lack that path.
             Ok(Err(_)) if missing.is_empty() && self.get(&WHOLE[..1]).is_ok() => return Ok(None),
             Ok(Err(status))
                 if matches!(status.code(), Code::Unauthenticated | Code::PermissionDenied) =>
             {
-                let give = "give --user and --password-file of an account with read access";
+                let give = "use --user and --password-file of an account with read access";
                 let account = match &self.login {
                     None => format!("a Get without an account is refused ({})", status.message()),
                     Some(login) => {
-                        format!("the account `{}` may not read ({})", login.user, status.message())
+                        format!(
+                            "the account `{}` has no read access ({})",
+                            login.user,
+                            status.message()
+                        )
                     }
                 };
                 return Ok(Some((LOG_IN, format!("{account}: {give}. No other case was run"))));
@@ -254,13 +255,13 @@ impl GnmiSuite {
             },
         };
         let named = match missing.as_slice() {
-            [] => "Capabilities names it".to_owned(),
+            [] => "Capabilities lists it".to_owned(),
             missing => format!("Capabilities lacks {missing:?}"),
         };
         let has = models.iter().take(8).map(|model| format!("{} {}", model.name, model.version));
         let more = if models.len() > 8 { ", …" } else { "" };
         let why = format!(
-            "the device does not have the model: {named}, and {seen}; its {} models: {}{more}. No other \
+            "the device lacks the model: {named}, and {seen}; its {} models: {}{more}. No other \
                 case was run",
             models.len(),
             has.collect::<Vec<_>>().join(", ")
@@ -333,7 +334,6 @@ impl GnmiSuite {
         })))
     }
 
-    /// Returns the messages of a subscription until `is_enough` accepts them or time is up.
     fn listen(
         &mut self,
         number: u32,
@@ -351,7 +351,6 @@ impl GnmiSuite {
         }
     }
 
-    /// Reads the switch until `is_so` accepts its state, or until light should have settled.
     fn until(
         &mut self,
         is_so: impl Fn(&ShownSwitch) -> bool,
@@ -366,8 +365,8 @@ impl GnmiSuite {
             if self.link.now() >= deadline {
                 return Ok((false, switch));
             }
-            // Messages from subscriptions are kept meanwhile. Waiting in proportion to the elapsed
-            // time bounds the relative error of the measurement.
+            // Waiting in proportion to the elapsed time bounds the relative error of the
+            // measurement.
             let waited = self.link.now().saturating_sub(began);
             self.exchange((waited / 20).max(Duration::from_millis(1)))?;
         }
@@ -398,8 +397,9 @@ impl GnmiSuite {
                 .iter()
                 .find(|(_, c)| c.input.as_ref() == Some(name) || c.output.as_ref() == Some(name));
             if let Some((other, _)) = used {
-                let why =
-                    format!("--may-move: `{name}` is in connection `{other}`: name dark ports");
+                let why = format!(
+                    "--may-move: `{name}` is part of connection `{other}`: choose dark ports"
+                );
                 self.stays_still = Some(why);
                 return;
             }
@@ -411,14 +411,13 @@ impl GnmiSuite {
         let (inputs, outputs) = (self.free.0.len(), self.free.1.len());
         if inputs < 2 || outputs < 2 {
             let why = format!(
-                "--may-move names {inputs} inputs and {outputs} outputs: two of each are needed"
+                "--may-move lists {inputs} inputs and {outputs} outputs: choose at least two of each"
             );
             self.stays_still = Some(why);
         }
     }
 
-    /// Removes every remaining connection, without interruption, and compares with the initial
-    /// state.
+    /// Removes all remaining connections (ignoring interrupts) and compares with the initial state.
     fn put_back(&mut self, before: Option<&ShownSwitch>, results: &mut SuiteResults) {
         self.link.shield();
         let cleared = self.clear().or_else(|_| self.reconnect().and_then(|()| self.clear()));
@@ -470,14 +469,14 @@ impl SuiteSession for GnmiSuite {
             |switch: &ShownSwitch| gone.iter().all(|name| !switch.connections.contains_key(name));
         let (all_gone, _) = self.until(is_gone)?;
         if !all_gone {
-            return Err(ExchangeError::Nonsense(format!("{} is not deleted", gone.join(", "))));
+            return Err(ExchangeError::Nonsense(format!("{} was not deleted", gone.join(", "))));
         }
         self.made.clear();
         Ok(())
     }
 }
 
-const LOG_IN: Case = case("log-in", "gNMI 3.1", "the account may read");
+const LOG_IN: Case = case("log-in", "gNMI 3.1", "the account has read access");
 
 fn is_synced(heard: &[Answer]) -> bool {
     heard.iter().any(|answer| {

@@ -1,5 +1,4 @@
 // SPDX-License-Identifier: Apache-2.0
-//! The transport to a device: bytes in both directions and a clock, for any protocol.
 
 use std::io::{self, ErrorKind, Read, Write};
 use std::net::{TcpStream, ToSocketAddrs};
@@ -39,12 +38,11 @@ pub trait Link {
 
     fn send(&mut self, bytes: &[u8]) -> Result<(), ExchangeError>;
 
-    /// Returns received bytes after at most `within`. May return none.
     fn receive(&mut self, within: Duration) -> Result<Vec<u8>, ExchangeError>;
 
     fn now(&self) -> Duration;
 
-    /// Ignores interruptions from now on, so that changes can be reverted.
+    /// Ignores later interruptions, so that the suite can undo its changes.
     fn shield(&mut self);
 }
 
@@ -60,7 +58,7 @@ pub struct RealDevice {
 pub enum LinkAddress {
     Tcp(String),
     Tls(String, ServerName<'static>, Arc<ClientConfig>),
-    /// A serial line or pty and its bit rate; 8N1, no flow control.
+    /// Serial device or pty, and its bit rate; 8N1, no flow control.
     Serial(String, u32),
 }
 
@@ -71,7 +69,6 @@ enum LinkStream {
 }
 
 impl RealDevice {
-    /// Creates an unconnected link. It stops when `interrupted` is set.
     #[must_use]
     pub fn new(address: LinkAddress, interrupted: Arc<AtomicBool>) -> Self {
         Self { address, stream: None, started: Instant::now(), interrupted, is_shielded: false }
@@ -83,7 +80,7 @@ impl RealDevice {
 }
 
 fn tcp(address: &str) -> io::Result<TcpStream> {
-    let mut why = io::Error::new(ErrorKind::NotFound, "the name has no address");
+    let mut why = io::Error::new(ErrorKind::NotFound, "the host name has no address");
     for at in address.to_socket_addrs()? {
         match TcpStream::connect_timeout(&at, CONNECT_WITHIN) {
             Ok(stream) => {
@@ -133,31 +130,29 @@ fn named(error: &io::Error) -> String {
     let write = match tls {
         Some(TlsError::InvalidCertificate(why)) => match why {
             CertificateError::UnknownIssuer | CertificateError::BadSignature => {
-                "the authority in --ca did not sign it: give the signing authority with --ca"
+                "the CA in --ca did not sign it: use the CA that did"
             }
             CertificateError::NotValidForName | CertificateError::NotValidForNameContext { .. } => {
-                "it is for another name: give that name with --name"
+                "it is for a different name: pass that name with --name"
             }
             CertificateError::Expired | CertificateError::ExpiredContext { .. } => {
-                "it has expired: the device needs a new one, or the clock here is wrong"
+                "it has expired: renew it, or correct the clock of this machine"
             }
             CertificateError::NotValidYet | CertificateError::NotValidYetContext { .. } => {
-                "it is not valid yet: compare the clocks of both sides"
+                "it is not valid yet: compare the clocks of both machines"
             }
             _ => return error.to_string(),
         },
         Some(TlsError::AlertReceived(
             AlertDescription::CertificateRequired | AlertDescription::HandshakeFailure,
-        )) => "the device may ask for a certificate: give --certificate and --key",
+        )) => "the device may require a client certificate: use --certificate and --key",
         Some(TlsError::AlertReceived(
             AlertDescription::UnknownCA
             | AlertDescription::DecryptError
             | AlertDescription::BadCertificate,
-        )) => {
-            "the device does not trust --certificate: give one signed by an authority that it trusts"
-        }
+        )) => "the device does not trust --certificate: use one signed by a CA that it trusts",
         Some(TlsError::InvalidMessage(_)) => {
-            "this port does not use TLS: give --plaintext if that is intended"
+            "this port does not use TLS: use --plaintext if that is intended"
         }
         _ => return error.to_string(),
     };
@@ -169,7 +164,7 @@ fn write_serial(line: &OwnedFd, mut bytes: &[u8]) -> io::Result<()> {
         let mut waits = [PollFd::new(line, PollFlags::OUT)];
         let slice = Timespec { tv_sec: 2, tv_nsec: 0 };
         if poll(&mut waits, Some(&slice))? == 0 {
-            return Err(io::Error::new(ErrorKind::TimedOut, "the line accepts no bytes"));
+            return Err(io::Error::new(ErrorKind::TimedOut, "the serial device accepts no bytes"));
         }
         let written = rustix::io::write(line, bytes)?;
         bytes = &bytes[written..];

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-//! The suite for transceivers with an integrated switch. It sends the frames of
-//! docs/firmware-api.md over their serial line.
+//! The suite for transceivers with an integrated switch, over their serial line
+//! (docs/firmware-api.md).
 
 mod cases;
 
@@ -19,21 +19,20 @@ use super::case::{
 use super::link::{ExchangeError, Link};
 
 const SILENCE: Duration = Duration::from_millis(50);
-/// The device must answer every request except a fire within this time plus the line's transmission
-/// time.
+/// Limit for every reply except that to a fire, excluding transmission.
 const PROMPT: Duration = Duration::from_millis(10);
-/// The time for twice 151 bytes at 921,600 bits per second, and a margin for the host's scheduling.
+/// Transmission of 151 bytes each way at 921,600 bit/s, and a margin for scheduling.
 const LINE: Duration = Duration::from_millis(15);
 const LOOPBACK: u8 = 15;
 const DARK: u8 = 0;
 const HOT: u8 = 2;
-/// Outcome of a move to a path that receives too little light.
+/// Outcome of a move to a path with too little light.
 const POWER_LOW: u8 = 130;
 
 const UNTESTABLE: [(&str, &str); 5] = [
     (
         "Set default, Reset, power-on path",
-        "flash memory wears out, and a restart may interrupt traffic",
+        "the test would wear out flash memory, and a restart may interrupt traffic",
     ),
     ("registers over I2C, CDB", "the suite uses only the serial line"),
     ("events", "the suite cannot interrupt incoming light"),
@@ -45,8 +44,7 @@ pub struct ModuleSuite {
     link: Box<dyn Link>,
     reassembler: Reassembler,
     next_sequence: u16,
-    /// Sequence numbers of requests without a reply, so that no late reply is matched to another
-    /// request.
+    /// Requests without a reply: a late one must not be matched to another request.
     unanswered: BTreeSet<u16>,
     next_transaction: u32,
     external_paths: u8,
@@ -70,7 +68,6 @@ struct Reply {
     took: Duration,
 }
 
-/// Status fields that the suite compares.
 #[derive(Clone, Debug, PartialEq, Eq)]
 struct StatusFields {
     boots: u16,
@@ -90,7 +87,6 @@ pub fn run(
     run_but(&[], link, plan, results)
 }
 
-/// Runs all cases except those in `left_out`, which also contains the reasons.
 pub(super) fn run_but(
     left_out: &[(&str, &str)],
     link: Box<dyn Link>,
@@ -158,7 +154,6 @@ impl ModuleSuite {
         line[..length].to_vec()
     }
 
-    /// Returns the next reply with any number, or `None` if none arrives within the given time.
     fn hear(&mut self, within: Duration) -> Result<Option<Reply>, ExchangeError> {
         let began = self.link.now();
         loop {
@@ -205,8 +200,11 @@ impl ModuleSuite {
     fn status(&mut self) -> Result<StatusFields, ExchangeError> {
         let reply = self.ask(command::STATUS, &[])?;
         if reply.status != 0 || reply.payload.len() != 84 {
-            let why =
-                format!("a status of {} bytes, refusal {}", reply.payload.len(), reply.status);
+            let why = format!(
+                "the status has {} bytes and refusal code {}",
+                reply.payload.len(),
+                reply.status
+            );
             return Err(ExchangeError::Nonsense(why));
         }
         let bytes = &reply.payload;
@@ -227,7 +225,7 @@ impl ModuleSuite {
         let reply = self.ask(command::READ, &[0, page, offset, length])?;
         if reply.status != 0 || reply.payload.len() != usize::from(length) {
             let why = format!(
-                "page {page:02X}h, {offset}: {} bytes, refusal {}",
+                "page {page:02X}h, {offset}: {} bytes, refusal code {}",
                 reply.payload.len(),
                 reply.status
             );
@@ -241,7 +239,6 @@ impl ModuleSuite {
         self.next_transaction
     }
 
-    /// Arms a move of the group under test to `path`; all other groups stay.
     fn arm(&mut self, transaction: u32, path: u8) -> Result<Reply, ExchangeError> {
         let mut paths = self.status()?.active;
         if let Some((group, _)) = self.group {
@@ -270,7 +267,6 @@ impl ModuleSuite {
         Ok(())
     }
 
-    /// Returns any path of the module other than `path`.
     fn elsewhere(&self, path: u8) -> u8 {
         match path {
             1 if self.external_paths > 1 => 2,
@@ -279,7 +275,6 @@ impl ModuleSuite {
         }
     }
 
-    /// Moves the group to `path`. Returns a verdict if the move fails.
     fn moved(&mut self, path: u8) -> Result<Result<(u32, Reply), CaseVerdict>, ExchangeError> {
         self.dwell()?;
         let group = self.group.map_or(0, |(group, _)| group);
@@ -303,15 +298,15 @@ impl ModuleSuite {
         Ok(match fired.payload[8 + group] {
             1 => Ok((transaction, fired)),
             POWER_LOW => Err(CaseVerdict::Fault(format!(
-                "a move to path {path} has outcome 130: too little light arrives there, \
+                "the switch to path {path} ended in outcome 130: too little light arrives there, \
                     because of a fault of the far end or of this path"
             ))),
-            outcome @ 128.. => {
-                Err(CaseVerdict::Fault(format!("a move to path {path} has outcome {outcome}")))
-            }
-            outcome => {
-                Err(CaseVerdict::Misbehaves(format!("a move to path {path} has outcome {outcome}")))
-            }
+            outcome @ 128.. => Err(CaseVerdict::Fault(format!(
+                "the switch to path {path} ended in outcome {outcome}"
+            ))),
+            outcome => Err(CaseVerdict::Misbehaves(format!(
+                "the switch to path {path} ended in outcome {outcome}"
+            ))),
         })
     }
 
@@ -329,7 +324,7 @@ impl ModuleSuite {
             Err(trouble) => return Some(trouble.to_string()),
         };
         if status.armed != 0 && status.armed != status.fired {
-            return Some(format!("transaction {} of another host is armed", status.armed));
+            return Some(format!("transaction {} from another host is armed", status.armed));
         }
         if group >= self.groups {
             return Some(format!("--may-move: the module has no group {group}"));

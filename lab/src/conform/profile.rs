@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-//! Tests a module behind an `eeprom` file, driven by its profile as in an agent. Runs the serial
-//! protocol's cases over in-process frames and checks which registers the profile writes.
+//! Runs the serial protocol's cases on a module behind an `eeprom` file, driven by its profile as
+//! in an agent, and checks which registers the profile writes.
 
 use std::path::Path;
 use std::sync::atomic::{AtomicBool, Ordering};
@@ -21,7 +21,7 @@ use super::case::{Case, SuiteResults, SuiteScope, holds};
 use super::link::{ExchangeError, Link};
 use super::module;
 
-/// Cases that apply only to lightloom's own firmware, each with the reason to omit it.
+/// Cases for lightloom's own firmware only, with the reason to skip them.
 pub(super) const NOT_OF_A_PROFILE: [(&str, &str); 4] = [
     ("prompt", "the response time depends on the bus"),
     ("read-only", "an agent does not write registers for clients"),
@@ -161,7 +161,7 @@ pub fn run(
     let stranger = written.iter().find(|at| !is_vendors(at));
     let judged = holds(stranger.is_none(), || {
         let at = stranger.expect("one was found");
-        format!("it wrote page {:02X}h, byte {}", at.page, at.offset)
+        format!("the profile wrote page {:02X}h, byte {}", at.page, at.offset)
     });
     results.note(WRITES, judged);
     Ok(said)

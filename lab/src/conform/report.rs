@@ -1,5 +1,4 @@
 // SPDX-License-Identifier: Apache-2.0
-//! The report of a suite, in five output formats.
 
 use std::fmt::Write;
 use std::time::Duration;
@@ -16,7 +15,6 @@ pub struct Line {
     pub id: String,
     pub clause: String,
     pub says: String,
-    /// `passed`, `misbehaves`, `fault` or `not-tested`.
     pub verdict: &'static str,
     pub detail: String,
 }
@@ -39,7 +37,6 @@ pub struct SuiteReport {
     pub schema: &'static str,
     pub version: &'static str,
     pub target: String,
-    /// `gnmi`, `scpi`, `tl1` or `serial`.
     pub protocol: &'static str,
     pub standard: &'static str,
     pub identity: String,
@@ -47,7 +44,7 @@ pub struct SuiteReport {
     pub may_move: Vec<String>,
     pub interrupted: bool,
     pub cases: Vec<Line>,
-    /// `None` if the suite created no circuit.
+    /// `None` if no circuit was created.
     pub set_up: Option<SetUps>,
     pub untestable: Vec<Untestable>,
 }

@@ -13,14 +13,14 @@ use super::link::{ExchangeError, Link};
 use super::{ANSWER_WITHIN, REST_WITHIN};
 
 const SILENCE: Duration = Duration::from_millis(200);
-/// Highest power that a port without light may report.
+/// Highest power that a dark port may report.
 const DARK_DBM: f64 = -40.0;
 const METER_ERROR_DB: f64 = 0.5;
 
 const UNTESTABLE: [(&str, &str); 4] = [
     ("*RST", "its effect on light differs between models"),
-    ("CONN:ONLY, DISC:ALL", "they drop circuits that the suite did not make"),
-    ("PORT:DISable", "the suite only connects and disconnects ports"),
+    ("CONN:ONLY, DISC:ALL", "they would drop circuits that the suite did not create"),
+    ("PORT:DISable", "the suite only creates and removes circuits"),
     (
         "insertion loss and optical switching time",
         "testing this requires a light source and a power meter",
@@ -74,7 +74,6 @@ pub fn run(
     Ok(identity)
 }
 
-/// Parses a list such as `(@1,2)`, or returns `None` if the text is not a list of numbers.
 fn list(text: &str) -> Option<Vec<u32>> {
     let inner = text.trim().strip_prefix("(@")?.strip_suffix(')')?;
     if inner.trim().is_empty() {
@@ -92,7 +91,6 @@ impl ScpiSuite {
         self.link.send(format!("{line}\n").as_bytes())
     }
 
-    /// Returns the next line, or `None` if none arrives within the given time.
     fn line(&mut self, within: Duration) -> Result<Option<String>, ExchangeError> {
         let deadline = self.link.now() + within;
         loop {
@@ -115,7 +113,7 @@ impl ScpiSuite {
     }
 
     fn ask(&mut self, line: &str) -> Result<String, ExchangeError> {
-        // Discard late answers to previous queries.
+        // A late answer to a previous query must not be read as the next answer.
         self.received.clear();
         self.send(line)?;
         self.is_waiting = true;
@@ -172,7 +170,7 @@ impl ScpiSuite {
         self.send("*CLS")?;
         self.send(&format!(":pmon:pow? (@{})", wanted.join(",")))?;
         let Some(line) = self.line(ANSWER_WITHIN)? else {
-            // A model without monitors does not know this command.
+            // A model without monitors rejects this command.
             self.send("*CLS")?;
             return Ok(None);
         };
@@ -191,7 +189,6 @@ impl ScpiSuite {
     fn put_back(&mut self, before: Option<Pairs>, results: &mut SuiteResults) {
         self.link.shield();
         if self.is_waiting {
-            // Discard the late answer to a query that timed out.
             let _ = self.line(REST_WITHIN);
         }
         let cleared = self.clear().or_else(|_| self.reconnect().and_then(|()| self.clear()));
@@ -218,15 +215,14 @@ impl SuiteSession for ScpiSuite {
             return Ok(());
         }
         let there = self.pairs()?;
-        // Consider only connections between ports that may be moved: the suite made them, or the
-        // device made them instead of the requested ones.
+        // Keep to ports in `--may-move`: the suite connected them, or the device did so by mistake.
         let (inputs, outputs) = self.free.clone();
         let is_ours = |pair: &(u32, u32)| inputs.contains(&pair.0) && outputs.contains(&pair.1);
         for (input, output) in there.into_iter().filter(is_ours) {
             let left = self.change(&format!(":oxc:swit:conn:sub (@{input}),(@{output})"))?;
             if left != 0 {
                 return Err(ExchangeError::Nonsense(format!(
-                    "({input}, {output}) is not disconnected: error {left}"
+                    "({input}, {output}) was not disconnected: error {left}"
                 )));
             }
         }

@@ -1,6 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-//! The device under test, its address, and the changes that are permitted. Names are the same as in
-//! the daemon's configuration file.
+//! The device under test. Addresses are written as in the daemon's configuration file.
 
 use std::path::{Path, PathBuf};
 use std::str::FromStr;
@@ -17,10 +16,9 @@ use super::link::LinkAddress;
 pub enum Protocol {
     Gnmi,
     Scpi,
-    /// TL1 as spoken by Polatis-style switches.
     Tl1,
     Serial,
-    /// Module memory as a file of the `optoe` driver, together with a profile.
+    /// Module memory as a file of the `optoe` driver; needs a profile.
     Eeprom,
 }
 
@@ -53,9 +51,8 @@ impl Protocol {
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Target {
     pub protocol: Protocol,
-    /// `host:port` or the path of a serial line.
+    /// `host:port` or the path of a serial device.
     pub at: String,
-    /// Whether SCPI runs over a serial line.
     pub is_line: bool,
 }
 
@@ -63,8 +60,8 @@ impl FromStr for Target {
     type Err = String;
 
     fn from_str(text: &str) -> Result<Self, String> {
-        const WRITE: &str = "write gnmi://HOST:PORT, scpi://HOST:PORT, scpi:///dev/LINE, tl1://HOST:PORT, \
-                             serial:/dev/LINE or eeprom:/PATH/eeprom";
+        const WRITE: &str = "use gnmi://HOST:PORT, scpi://HOST:PORT, scpi:///dev/TTY, tl1://HOST:PORT, \
+                             serial:/dev/TTY or eeprom:/PATH/eeprom";
         let (scheme, at) = text.split_once(':').ok_or_else(|| WRITE.to_owned())?;
         if scheme == "redis" {
             return Err("redis: the suite has no cases for SONiC switches yet".into());
@@ -94,15 +91,14 @@ pub struct Options {
     pub seed: u64,
     pub rounds: u32,
     pub login: Option<(String, String)>,
-    /// Start time in seconds since 1970, so that later runs have larger election ids.
+    /// Unix time in seconds, so that later runs use larger election ids.
     pub started: u64,
 }
 
 #[derive(Clone, Debug, Default)]
 pub struct Tls {
-    /// CA certificate (PEM) that signs the device's certificate.
     pub ca: Option<PathBuf>,
-    /// Name in the device's certificate; `None` for the host of the target.
+    /// Name in the device's certificate; `None` for the target's host.
     pub name: Option<String>,
     pub certificate: Option<PathBuf>,
     pub key: Option<PathBuf>,
@@ -125,14 +121,14 @@ pub fn address(
         let usual = if target.protocol == Protocol::Scpi { 38_400 } else { 921_600 };
         return Ok(LinkAddress::Serial(target.at.clone(), bits_per_second.unwrap_or(usual)));
     }
-    ensure!(bits_per_second.is_none(), "--bits-per-second is for serial lines");
+    ensure!(bits_per_second.is_none(), "--bits-per-second applies only to serial devices");
     match (&tls.ca, tls.plaintext) {
         _ if target.protocol != Protocol::Gnmi => Ok(LinkAddress::Tcp(target.at.clone())),
         (None, true) if !has_tls => Ok(LinkAddress::Tcp(target.at.clone())),
         (Some(ca), false) => secured(&target.at, ca, tls),
-        (_, true) => bail!("give either --ca or --plaintext"),
+        (_, true) => bail!("--ca and --plaintext exclude each other"),
         (None, false) => bail!(
-            "give --ca FILE with the CA of the device's certificate, or --plaintext for an emulated device"
+            "use --ca FILE with the CA of the device's certificate, or --plaintext for an emulated device"
         ),
     }
 }
@@ -145,7 +141,7 @@ fn secured(at: &str, ca: &Path, tls: &Tls) -> anyhow::Result<LinkAddress> {
             Some((pem::certificates(certificate)?, secret))
         }
         (None, None) => None,
-        _ => bail!("give both --certificate and --key, or neither"),
+        _ => bail!("--certificate and --key must be used together"),
     };
     let mut config = pem::client(pem::authorities(ca)?, identity)?;
     config.alpn_protocols = vec![b"h2".to_vec()];
@@ -174,7 +170,7 @@ mod tests {
             "tl1:///dev/x",
             "serial:x",
         ] {
-            assert!(wrong.parse::<Target>().unwrap_err().contains("write gnmi://"), "{wrong}");
+            assert!(wrong.parse::<Target>().unwrap_err().contains("use gnmi://"), "{wrong}");
         }
     }
 

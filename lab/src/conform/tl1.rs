@@ -1,6 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-//! The suite for Polatis-style switches over TL1, where commands end with `;` and each reply
-//! repeats its command's tag.
+//! The suite for Polatis-style switches over TL1. Replies carry their command's tag.
 
 mod cases;
 
@@ -16,21 +15,21 @@ use super::case::{
 use super::link::{ExchangeError, Link};
 use super::{ANSWER_WITHIN, REST_WITHIN};
 
-/// Highest power that a port without light may report.
+/// Highest power that a dark port may report.
 const DARK_DBM: f64 = -40.0;
 
 const UNTESTABLE: [(&str, &str); 4] = [
     ("a wrong password is denied", "a device may lock the account after a failed login"),
-    ("DLT-PATCH::ALL", "it drops circuits that the suite did not make"),
-    ("OPR-PORT-SHUTTER", "the suite only connects and disconnects ports"),
-    ("events and alarms", "no public source shows their text"),
+    ("DLT-PATCH::ALL", "it would drop circuits that the suite did not create"),
+    ("OPR-PORT-SHUTTER", "the suite only creates and removes circuits"),
+    ("events and alarms", "their text is not public"),
 ];
 
 pub struct Tl1Suite {
     link: Box<dyn Link>,
     received: String,
     next_tag: u32,
-    /// Tags of commands without a reply, so that no late reply is matched to another command.
+    /// Commands without a reply: a late one must not be matched to another command.
     unanswered: BTreeSet<String>,
     login: (String, String),
     is_let_in: bool,
@@ -46,7 +45,7 @@ pub struct Tl1Suite {
 struct Reply {
     header: String,
     tag: String,
-    /// The completion code: `COMPLD`, `DENY` or `PRTL`.
+    /// Completion code: `COMPLD`, `DENY` or `PRTL`.
     word: String,
     body: Vec<String>,
 }
@@ -88,7 +87,7 @@ pub fn run(
     results: &mut SuiteResults,
 ) -> Result<String, ExchangeError> {
     let login = plan.options.login.clone().ok_or_else(|| {
-        ExchangeError::Lost("a TL1 switch needs an account: give --user and --password-file".into())
+        ExchangeError::Lost("a TL1 switch requires a login: use --user and --password-file".into())
     })?;
     for (what, text) in [("user", &login.0), ("password", &login.1)] {
         check_parameter(what, text).map_err(ExchangeError::Lost)?;
@@ -112,15 +111,15 @@ pub fn run(
     run_all(&mut session, log_in, results);
     if !session.is_let_in {
         let why = format!(
-            "the account `{}` is refused: give the right --user and --password-file",
+            "the account `{}` was refused: check --user and --password-file",
             session.login.0
         );
         let rest = rest.iter().chain(cases::MOVING);
         rest.for_each(|(case, _)| results.skip(*case, &*why));
-        return Ok("the device refuses the login".into());
+        return Ok("the device refused the login".into());
     }
     run_all(&mut session, rest, results);
-    // The device identifies itself only after a login. A failed login becomes a finding.
+    // The device identifies itself only after a login, so a failed login is a finding.
     let identity = session
         .ask("RTRV-NETYPE", "", "")
         .ok()
@@ -146,7 +145,6 @@ fn pair(text: &str) -> Option<(u32, u32)> {
 }
 
 impl Tl1Suite {
-    /// Returns the next complete message, or `None` if none arrives within the given time.
     fn message(&mut self, within: Duration) -> Result<Option<String>, ExchangeError> {
         let deadline = self.link.now() + within;
         loop {
@@ -163,8 +161,7 @@ impl Tl1Suite {
         }
     }
 
-    /// Sends a command and returns the next reply that does not belong to an earlier command. A
-    /// separate case checks the tag of the reply.
+    /// Skips replies to earlier commands; a separate case checks the tag.
     fn raw(&mut self, command: &str) -> Result<Reply, ExchangeError> {
         let own = command.split(':').nth(3).unwrap_or("").to_owned();
         self.unanswered.insert(own.clone());
@@ -175,7 +172,6 @@ impl Tl1Suite {
             let Some(message) = self.message(left)? else {
                 return Err(ExchangeError::Silent(format!("no reply to `{command}`")));
             };
-            // An autonomous message has a code other than M.
             let Some(reply) = Reply::of(&message) else { continue };
             if reply.tag == own || !self.unanswered.remove(&reply.tag) {
                 self.unanswered.remove(&own);
@@ -211,7 +207,8 @@ impl Tl1Suite {
             )));
         }
         let pairs: Option<Pairs> = reply.items().map(pair).collect();
-        pairs.ok_or_else(|| ExchangeError::Nonsense(format!("RTRV-PATCH has {:?}", reply.body)))
+        pairs
+            .ok_or_else(|| ExchangeError::Nonsense(format!("RTRV-PATCH returned {:?}", reply.body)))
     }
 
     fn enter(&mut self, from: &str, to: &str) -> Result<Reply, ExchangeError> {
@@ -247,14 +244,13 @@ impl SuiteSession for Tl1Suite {
         if !self.has_made {
             return Ok(());
         }
-        // Consider only connections between ports that may be moved: the suite made them, or the
-        // device made them instead of the requested ones.
+        // Keep to ports in `--may-move`: the suite connected them, or the device did so by mistake.
         let (inputs, outputs) = self.free.clone();
         let is_ours = |pair: &(u32, u32)| inputs.contains(&pair.0) && outputs.contains(&pair.1);
         for (input, output) in self.patches()?.into_iter().filter(is_ours) {
             let reply = self.ask("DLT-PATCH", &input.to_string(), "")?;
             if !reply.completed() {
-                let why = format!("({input}, {output}) is not disconnected: {}", reply.code());
+                let why = format!("({input}, {output}) was not disconnected: {}", reply.code());
                 return Err(ExchangeError::Nonsense(why));
             }
         }

@@ -1,5 +1,4 @@
 // SPDX-License-Identifier: Apache-2.0
-//! Addresses of a daemon: a local socket, or the network with mutual TLS.
 
 use std::io::{self, Read, Write};
 use std::net::{TcpStream, ToSocketAddrs};
@@ -36,7 +35,7 @@ impl Certificates {
             let named =
                 || std::env::var_os(name).filter(|file| !file.is_empty()).map(PathBuf::from);
             given.clone().or_else(named).with_context(|| {
-                format!("a daemon at `https://…` requires certificates: give --{option} FILE, or set {name}")
+                format!("a daemon at `https://…` requires certificates: use --{option} FILE, or set {name}")
             })
         };
         let authorities = tls::authorities(&file(&self.ca, "LIGHTLOOM_CA", "ca")?)?;
@@ -54,13 +53,12 @@ pub(super) enum DaemonAddress {
 }
 
 impl DaemonAddress {
-    /// Parses at least one address.
     pub(super) fn all(named: &[String], certificates: &Certificates) -> anyhow::Result<Vec<Self>> {
         let mut config = None;
         let mut one = |named: &String| {
             if named.starts_with("http://") {
                 bail!(
-                    "`{named}` is not encrypted, and daemons accept TLS only: write `https://HOST:PORT`, or name the socket"
+                    "`{named}` is not encrypted, and daemons accept TLS only: use `https://HOST:PORT` or the socket"
                 );
             }
             let Some(address) = named.strip_prefix("https://") else {
@@ -68,7 +66,7 @@ impl DaemonAddress {
             };
             let address = address.trim_end_matches('/');
             if address.rsplit_once(':').is_none_or(|(_, port)| port.parse::<u16>().is_err()) {
-                bail!("`{named}` has no port: write `https://HOST:PORT`");
+                bail!("`{named}` has no port: expected `https://HOST:PORT`");
             }
             let config = match &config {
                 Some(config) => Arc::clone(config),
@@ -119,7 +117,7 @@ impl Read for Connection {
     fn read(&mut self, buffer: &mut [u8]) -> io::Result<usize> {
         match self {
             Self::Unix(stream) => stream.read(buffer),
-            // Treat an end without TLS close_notify as normal.
+            // Some peers end without TLS close_notify.
             Self::Tls(stream) => match stream.read(buffer) {
                 Err(error) if error.kind() == io::ErrorKind::UnexpectedEof => Ok(0),
                 read => read,

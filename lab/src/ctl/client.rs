@@ -1,5 +1,4 @@
 // SPDX-License-Identifier: Apache-2.0
-//! A small HTTP client with one request per connection and bounded answers.
 
 use std::io::{Read, Write};
 use std::sync::Arc;
@@ -15,21 +14,18 @@ use super::address::DaemonAddress;
 use lightloom::output;
 
 const ANSWER_BYTES_MAX: u64 = 256 << 20;
-/// An idle daemon starts to answer within this time.
 const FIRST_BYTE_WITHIN: Duration = Duration::from_millis(900);
 const ANSWER_WITHIN: Duration = Duration::from_secs(90);
 
-/// Delay before repeating a request that was dropped or exceeded the daemon's capacity. The delay
-/// doubles with each repetition.
+/// Doubles with each retry.
 const AGAIN_AFTER: Duration = Duration::from_millis(100);
 const TIMES_HUNG_UP_ON: u32 = 4;
-/// How long to wait for a leader. A lease expires in 3 s.
+/// A lease expires in 3 s.
 const LEADS_WITHIN: Duration = Duration::from_secs(6);
 const ROOM_WITHIN: Duration = Duration::from_secs(30);
 
 #[derive(Clone)]
 pub(super) struct DaemonClient {
-    /// The daemons of one fabric, at least one.
     addresses: Vec<DaemonAddress>,
     leads: Arc<AtomicUsize>,
 }
@@ -37,7 +33,7 @@ pub(super) struct DaemonClient {
 pub(super) struct Response {
     pub(super) code: u16,
     pub(super) body: Value,
-    /// Delay in the `Retry-After` header.
+    /// From the `Retry-After` header.
     retry_after: Option<Duration>,
 }
 
@@ -48,7 +44,7 @@ impl Response {
 
     pub(super) fn read<T: DeserializeOwned>(&self) -> anyhow::Result<T> {
         T::deserialize(&self.body).context(
-            "cannot parse the daemon's answer: use `lightloom` in the daemon's version, or --format json",
+            "cannot parse the daemon's answer: use the same version of `lightloom` as the daemon, or --format json",
         )
     }
 }
@@ -62,8 +58,7 @@ impl DaemonClient {
         &self.addresses[self.leads.load(Ordering::Relaxed) % self.addresses.len()]
     }
 
-    /// Sends a request to the leader. A standby says in its answer that it is one. If there is no
-    /// leader, waits a short time for a takeover.
+    /// Standbys identify themselves. Without a leader, waits a short time for a takeover.
     fn talk_to_leader(&self, pieces: &[&[u8]]) -> anyhow::Result<Vec<u8>> {
         let until = Instant::now() + LEADS_WITHIN;
         loop {
@@ -73,8 +68,8 @@ impl DaemonClient {
                 if answer.as_ref().is_ok_and(|answer| !stands_by(answer)) {
                     return answer;
                 }
-                // Prefer the answer of a standby to a connection error, because it names the
-                // leader.
+                // A standby's answer is more useful than a connection error: it contains the
+                // leader's name.
                 if best.as_ref().is_none_or(anyhow::Result::is_err) {
                     best = Some(answer);
                 }
@@ -86,11 +81,7 @@ impl DaemonClient {
                     [_] => best,
                     several => best.with_context(|| {
                         let named: Vec<String> = several.iter().map(DaemonAddress::shown).collect();
-                        format!(
-                            "no answer from any of {} daemons: {}",
-                            named.len(),
-                            named.join(", ")
-                        )
+                        format!("none of {} daemons answered: {}", named.len(), named.join(", "))
                     }),
                 };
             }
@@ -107,7 +98,7 @@ impl DaemonClient {
         self.talk_to_leader(&[head.as_bytes()])
     }
 
-    /// Sends a change, which can be repeated safely: its request id makes it take effect only once.
+    /// Safe to retry: the request id makes the change take effect only once.
     pub(super) fn post(&self, path: &str, body: &impl Serialize) -> anyhow::Result<Response> {
         let body = serde_json::to_vec(body)?;
         let length = body.len();
@@ -137,8 +128,7 @@ impl DaemonClient {
         }
     }
 
-    /// Repeats a request if the daemon closed the connection without an answer because no
-    /// connection was free.
+    /// Retries if the daemon had no free connection and closed this one without an answer.
     fn talk_again(&self, pieces: &[&[u8]]) -> anyhow::Result<Vec<u8>> {
         let (mut wait, mut times) = (AGAIN_AFTER, 0);
         loop {
@@ -166,7 +156,7 @@ impl DaemonClient {
         stream.patience(FIRST_BYTE_WITHIN)?;
         let sent = pieces.iter().try_for_each(|piece| stream.write_all(piece));
         let sent = sent.and_then(|()| stream.flush());
-        // If the daemon refuses a long body before its end, the answer states the reason.
+        // A daemon that refuses a long body early has already sent the reason.
         let unsent = match sent {
             Err(error) if is_hung_up(&error) => Some(error),
             sent => {
@@ -215,8 +205,8 @@ impl DaemonClient {
 
     fn other(&self, what: &str) -> String {
         format!(
-            "{} is not the socket of lightloomd: {what}. Name lightloomd's with --socket or LIGHTLOOM_SOCKET: it is \
-                `lightloomd.sock` in the daemon's `state_dir`; the socket of `lightloom device serve --control` is for \
+            "{} is not the socket of lightloomd: {what}. Set --socket or LIGHTLOOM_SOCKET to lightloomd's socket, which is \
+                `lightloomd.sock` in its `state_dir`; the socket of `lightloom device serve --control` is for \
                 `lightloom device fault`",
             self.address().shown()
         )
@@ -237,10 +227,10 @@ fn refused(error: std::io::Error, otherwise: &'static str) -> anyhow::Error {
     let tls = error.get_ref().and_then(|inner| inner.downcast_ref());
     let about = match tls {
         Some(InvalidCertificate(_)) => {
-            "the daemon's certificate is not accepted: --ca must contain the authority that signed it, and it must name the host"
+            "the daemon's certificate was rejected: --ca must contain the CA that signed it, and its name must match the host"
         }
         Some(AlertReceived(_)) => {
-            "the daemon does not accept this client: --certificate must be signed by an authority that it trusts"
+            "the daemon rejects this client: --certificate must be signed by a CA that it trusts"
         }
         _ => otherwise,
     };
@@ -254,7 +244,7 @@ fn is_late(error: &std::io::Error) -> bool {
 fn parse(answer: &[u8]) -> anyhow::Result<Response> {
     let end = answer.windows(4).position(|bytes| bytes == b"\r\n\r\n");
     let Some(end) = end else {
-        bail!("the daemon closed the connection in the middle of an answer")
+        bail!("the daemon closed the connection before the end of its answer")
     };
     let head = String::from_utf8_lossy(&answer[..end]);
     let code = head.split_whitespace().nth(1).and_then(|code| code.parse().ok());

@@ -1,10 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
-//! `lightloom ctl commission`: checks whether modules and cables are where the fabric file says, by
-//! moving light on ends that carry no circuit.
-//!
-//! [`Commission`] decides which ends to light next. Each round is a transaction of the daemon in
-//! probe mode, which refuses to move anything that may carry a circuit. Findings are saved after
-//! each round, so the next call continues from there.
+//! `lightloom ctl commission`: checks modules and cables against the fabric file by lighting ends
+//! that carry no circuit. Each round is a transaction in probe mode, in which the daemon refuses to
+//! move anything that may carry a circuit. Findings are saved after each round, so a later call
+//! continues.
 
 mod papers;
 mod report;
@@ -40,10 +38,10 @@ use lightloom::progress::Progress;
 use lightloom::result::ResultDocument;
 
 const ROUNDS_MAX: usize = 2_000;
-/// How often a round is repeated without the modules that failed.
+/// Retries of a round, each without the modules that have failed.
 const TRIES_MAX: usize = 16;
 const OTHERS_WITHIN: Duration = Duration::from_secs(30);
-/// A lower power means that no light arrives.
+/// A lower power is treated as no light.
 const LEAST_DBM: f64 = -14.0;
 
 #[derive(Debug, Args)]
@@ -60,10 +58,10 @@ pub(super) struct CommissionArguments {
     /// File for the findings, which a later call continues from [default: commission.json]
     #[arg(long, value_name = "FILE", default_value = "commission.json", hide_default_value = true)]
     state: PathBuf,
-    /// Discard earlier findings and test everything again
+    /// Discard earlier findings and test all ends again
     #[arg(long)]
     again: bool,
-    /// Move no light: compare serial numbers and records, and show earlier findings
+    /// Switch nothing: compare serial numbers and records, and show earlier findings
     #[arg(long)]
     dry_run: bool,
     /// Tolerated loss beyond the fabric's `optics`, in dB
@@ -115,7 +113,7 @@ impl CtlSession {
         let planned: Vec<_> = both.map(|(a, b)| (end(a), end(b))).collect();
         anyhow::ensure!(
             !planned.is_empty(),
-            "{} has no transceivers with an internal switch, so it has no ends to test",
+            "{} contains no transceivers with an internal switch, so there are no ends to test",
             wanted.fabric.display()
         );
         let response = self.client.get("/v1/status")?;
@@ -128,7 +126,7 @@ impl CtlSession {
             modules.filter(|(name, _)| named.contains(name.as_str())).collect();
         anyhow::ensure!(
             !modules.is_empty(),
-            "the daemon drives no module of {}: does the fabric belong to another daemon?",
+            "the daemon drives none of the modules in {}: does another daemon drive this fabric?",
             wanted.fabric.display()
         );
         Ok(Rack { fabric, planned, modules })
@@ -150,8 +148,6 @@ impl CtlSession {
         Ok(serials)
     }
 
-    /// Runs rounds until every end's light source is identified, then returns every module to its
-    /// initial path.
     fn try_light(
         &self,
         site: &Rack,
@@ -167,8 +163,7 @@ impl CtlSession {
         let (mut known, ends) = commission.progress();
         let progress = Progress::new("ends", ends as u64);
         progress.advance(known as u64);
-        // An earlier call may have left modules lit. Modules that are still set must be restored
-        // even if nothing remains to be tested.
+        // An earlier call may have left modules on a test path, which must be restored in any case.
         let mut lit = site.modules.values().any(|module| !module.probed.is_empty());
         report.save(state)?;
         while let Some(round) = commission.next_round() {
@@ -196,8 +191,7 @@ impl CtlSession {
         Ok(())
     }
 
-    /// Runs one round and returns each module's reading once all have moved. Modules that fail are
-    /// excluded.
+    /// Returns each module's reading after the round; modules that fail are excluded.
     fn probe(
         &self,
         round: Positions,
@@ -224,7 +218,7 @@ impl CtlSession {
             let failed: Vec<_> = failed.collect();
             anyhow::ensure!(
                 !failed.is_empty(),
-                "transaction {txn} did not complete: `lightloom ctl journal` shows why"
+                "transaction {txn} did not complete: see `lightloom ctl journal`"
             );
             for device in failed {
                 let name = DeviceName::from(device.device.as_str());
@@ -233,10 +227,12 @@ impl CtlSession {
                 round.remove(&name);
             }
         }
-        anyhow::bail!("modules keep failing: `lightloom ctl status` shows them")
+        anyhow::bail!(
+            "the test was abandoned because modules keep failing: see `lightloom ctl status`"
+        )
     }
 
-    /// Starts a round's transaction, after waiting for any other change that is open.
+    /// Waits for any other open change first.
     fn begun(&self, body: &ApplyBody<Box<RawValue>>) -> anyhow::Result<u32> {
         let until = Instant::now() + OTHERS_WITHIN;
         loop {
@@ -302,8 +298,7 @@ impl Rack {
         names.into_iter().map(checked).collect()
     }
 
-    /// Returns the power that the ends of a fibre must at least receive, if the fabric specifies
-    /// its loss.
+    /// Lowest power expected at a fibre's ends; `None` if the fabric does not specify its loss.
     fn least_mdbm(&self, fibre: &FibreEnds, margin_db: f64) -> Option<i32> {
         let light = self.fabric.transceiver.light.as_ref()?;
         let at = self.planned.iter().position(|(a, _)| end_name(a) == fibre.a)?;
@@ -316,14 +311,13 @@ impl Rack {
 
 fn margin(text: &str) -> Result<f64, String> {
     let margin = text.parse().ok().filter(|margin| (0.0..=30.0).contains(margin));
-    margin.ok_or_else(|| "write a number of dB from 0 to 30".to_owned())
+    margin.ok_or_else(|| "expected a number of dB from 0 to 30".to_owned())
 }
 
 fn is_free(module: &DeviceStatus) -> bool {
     why_not(module).is_none()
 }
 
-/// Returns why a module's light must not be moved.
 fn why_not(module: &DeviceStatus) -> Option<String> {
     let leads_out = |at: u32| at != Position::DARK.0 && at != Position::LOOPBACK.0;
     let carries = module.slots.values().any(|at| leads_out(*at)) && module.probed.is_empty();
@@ -332,7 +326,7 @@ fn why_not(module: &DeviceStatus) -> Option<String> {
     match module.state {
         _ if !module.up => Some(module.trouble.clone().unwrap_or("it does not answer".into())),
         DeviceState::Unseen => Some("it has not been read".into()),
-        DeviceState::Moving => Some("it is being changed".into()),
+        DeviceState::Moving => Some("it is being switched".into()),
         DeviceState::Attention => Some("an operator must inspect it first".into()),
         _ if carries => Some("it carries a circuit".into()),
         _ if moved => Some("its position differs from the journal".into()),

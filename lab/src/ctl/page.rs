@@ -1,7 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-//! Serves the daemon's live page to browsers, which cannot open a Unix socket. GET requests from
-//! this machine are forwarded with the rights of the user who runs this command; everything else is
-//! refused.
+//! Serves the daemon's live page to browsers, which cannot open a Unix socket. Forwards only GET
+//! requests from this machine, with the rights of the user who runs the command.
 
 use std::io::{BufRead, BufReader, Read, Write};
 use std::net::{SocketAddr, TcpListener, TcpStream};
@@ -61,8 +60,8 @@ fn answer(
     Ok(())
 }
 
-/// Returns the requested path, or why it is refused. If another site's name resolves to this
-/// address, the `Host` header reveals that.
+/// Returns the path or the refusal. The `Host` header reveals another site whose name resolves
+/// here.
 fn asked(browser: &TcpStream, address: SocketAddr) -> anyhow::Result<Result<String, &'static str>> {
     let mut lines = BufReader::new(browser.take(HEAD_BYTES_MAX)).lines();
     let first = lines.next().context("no request")??;

@@ -1,6 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-//! Waiting: for a daemon that is down, for devices that have not been read, or for the end of a
-//! transaction. Every wait reports its reason.
+//! Waits for a daemon that is down, for unread devices or for a transaction, and reports why.
 
 use std::io::IsTerminal;
 use std::time::{Duration, Instant};
@@ -18,7 +17,7 @@ use lightloom::result::ResultFormat;
 
 const DAEMON_BACK_WITHIN: Duration = Duration::from_secs(60);
 const CHANGE_WITHIN_MS: u64 = 30_000;
-/// Delay before the first message about a wait; later messages follow every [`SAY_EVERY`].
+/// Delay before the first message about a wait.
 const SAY_AFTER: Duration = Duration::from_secs(1);
 const SAY_EVERY: Duration = Duration::from_secs(5);
 const TRY_EVERY: Duration = Duration::from_millis(100);
@@ -44,18 +43,15 @@ impl WaitNotice {
 }
 
 impl CtlSession {
-    /// Returns the daemon's answer, or an error if the daemon is down or stopping.
     pub(super) fn present(&self, path: &str) -> anyhow::Result<Response> {
         let response = self.client.get(path)?;
         match response.code {
-            // The daemon is stopping or has no leader yet.
             503 | 421 => anyhow::bail!(show::refusal(&response.body)),
             _ => Ok(response),
         }
     }
 
-    /// Shows the status after each change until it is interrupted, even across restarts of the
-    /// daemon.
+    /// Continues across restarts of the daemon, until interrupted.
     pub(super) fn watch(&self) -> anyhow::Result<VerbOutcome> {
         let (mut asked, mut away, mut last) = ("/v1/status".to_owned(), None, String::new());
         loop {
@@ -63,7 +59,7 @@ impl CtlSession {
                 Ok(response) if !response.is_good() => return self.refused(&response),
                 Ok(response) => {
                     if away.take().is_some() && !redraws() {
-                        output::note("lightloomd is back");
+                        output::note("lightloomd is reachable again");
                     }
                     let since = response.body["changes"].as_u64();
                     let since = since.map(|since| format!("&since={since}")).unwrap_or_default();
@@ -84,12 +80,12 @@ impl CtlSession {
         }
     }
 
-    /// Shows a status, except if output is appended and it equals `last`. Returns the text shown.
+    /// Skips a status that equals `last` unless the terminal is redrawn. Returns the text shown.
     fn draw(&self, response: &Response, last: String) -> anyhow::Result<String> {
         let page = match self.format {
             ResultFormat::Json => {
                 let mut said = response.body.clone();
-                // Ignore the counter, because it changes with every reading.
+                // The counter changes with every reading.
                 said.as_object_mut().map(|fields| fields.remove("changes"));
                 format!("{said}\n")
             }
@@ -108,7 +104,7 @@ impl CtlSession {
 
     fn draw_away(&self, error: &anyhow::Error, since: &str, last: &str) -> anyhow::Result<()> {
         let away = format!(
-            "DAEMON AWAY since {since}: {error:#}\n  circuits keep their light; retrying until it is back\n"
+            "DAEMON AWAY since {since}: {error:#}\n  circuits stay up; retrying until the daemon is back\n"
         );
         if self.format == ResultFormat::Text && redraws() {
             let before =
@@ -120,8 +116,7 @@ impl CtlSession {
         }
     }
 
-    /// Waits for the named devices, or for all devices. A daemon that has just been started does
-    /// not have a socket yet.
+    /// A daemon that has just started may not have a socket yet.
     pub(super) fn wait(&self, named: &[&str], within: Duration) -> anyhow::Result<VerbOutcome> {
         let mut waiting = WaitNotice::begins();
         loop {
@@ -135,7 +130,7 @@ impl CtlSession {
                     return self.show(response, show::status).map(|_| VerbOutcome::Bad);
                 }
                 if let Some(stranger) = show::not_a_device(named, status) {
-                    bail!("{stranger}: no such device or node is configured here");
+                    bail!("{stranger}: unknown device or node");
                 }
                 if show::waited_for(named, status).is_empty() {
                     return self.show(response, |status| show::all_read(named, status));
@@ -159,8 +154,7 @@ impl CtlSession {
         }
     }
 
-    /// Waits for the end of a transaction. If the daemon stops, this also waits until it has
-    /// restarted and completes the journalled transaction.
+    /// If the daemon stops, it completes the journalled transaction after its restart.
     pub(super) fn wait_for(&self, txn: u32) -> anyhow::Result<VerbOutcome> {
         output::note(&format!("transaction {txn} started"));
         let (began, mut away) = (Instant::now(), None);
@@ -174,15 +168,14 @@ impl CtlSession {
                 Ok(response) => return self.ended(&response),
                 Err(error) => {
                     let gone = away.get_or_insert_with(|| {
-                        let promise =
-                            "it is journalled, so the daemon completes it when it is back";
+                        let promise = "the daemon completes it from the journal after its restart";
                         output::note(&format!("{error:#}; transaction {txn}: {promise}"));
                         WaitNotice { since: Instant::now(), say_at: Instant::now() + SAY_EVERY }
                     });
                     let left = DAEMON_BACK_WITHIN.saturating_sub(gone.since.elapsed());
                     if left.is_zero() {
                         return Err(error.context(format!(
-                            "lightloomd was not back within {}: start it, then see how \
+                            "lightloomd did not return within {}: start it, then check how \
                                 transaction {txn} ended with `lightloom ctl journal`",
                             span(DAEMON_BACK_WITHIN)
                         )));

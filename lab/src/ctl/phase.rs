@@ -1,5 +1,4 @@
 // SPDX-License-Identifier: Apache-2.0
-//! Phases of the plan in force: requests one as a job does, and lists them.
 
 use std::time::Duration;
 
@@ -65,9 +64,10 @@ impl CtlSession {
 
     fn ask_for(&self, asked: &Phase, phase: &str) -> anyhow::Result<VerbOutcome> {
         let Some(least) = asked.least else {
-            return Err(
-                WrongUsage("give the minimum time of use, such as `--for 800ms`".into()).into()
-            );
+            return Err(WrongUsage(
+                "`--for` is missing: set the minimum time of use, such as `--for 800ms`".into(),
+            )
+            .into());
         };
         let (in_ms, for_ms) = (ms(asked.within)?, ms(least)?);
         let lease_ms = asked.lease.map(ms).transpose()?.unwrap_or(in_ms + for_ms);
@@ -124,14 +124,16 @@ fn became(status: &PhaseStatus) -> String {
             format!("phase {phase} has light: transaction {txn}{dark}{stated}\n")
         }
         (PhaseState::Lit, None) => {
-            format!("phase {phase} already has light: nothing had to move\n")
+            format!("phase {phase} already has light: no change needed\n")
         }
         (PhaseState::Kept, _) => {
             let lit = status.lit.as_deref().unwrap_or("other circuits");
-            format!("phase {phase} was not set up, {lit} keeps its light: {reason}\n")
+            format!("phase {phase} was not set up, {lit} stays up: {reason}\n")
         }
         (PhaseState::Other(word), _) => {
-            format!("phase {phase} is `{word}`: use `lightloom ctl` in the daemon's version\n")
+            format!(
+                "phase {phase} is in the unknown state `{word}`: use the same version of `lightloom ctl` as the daemon\n"
+            )
         }
         _ => format!("phase {phase} was not set up: {reason}\n"),
     };

@@ -23,7 +23,7 @@ pub(super) use moves::PreviewStyle;
 pub(super) use status::{all_is_well, is_deaf, status};
 pub(super) use waited::{all_read, not_a_device, on_its_way, waited_for};
 
-/// Keywords in colour, by terminal colour number: green, yellow, red.
+/// Terminal colours: green, yellow, red.
 const PAINTED: [(u8, &[&str]); 3] = [
     (32, &["as-wanted", "committed", "confirmed", "no drift", "ALL IS WELL"]),
     (
@@ -97,7 +97,6 @@ fn is_switch(device: &str) -> bool {
     device.parse::<lightloom_units::id::OcsId>().is_ok()
 }
 
-/// Names the moving part of a device: `port 3` of an optical switch, `group 0` of a transceiver.
 fn slot(device: &str, slot: impl Display) -> String {
     let what = match () {
         () if is_module(device) => "group",
@@ -137,11 +136,11 @@ pub(super) fn cuts(circuits: &BTreeSet<String>) -> String {
     let cut = count(circuits.len(), "circuit");
     let names = named(circuits.iter().cloned().collect(), CUTS_SHOWN_MAX);
     format!(
-        "this cuts {cut} with light: {names}; preview it with --dry-run, or allow it with --cut-light"
+        "this would cut {cut} with light: {names}; preview it with --dry-run, or allow it with --cut-light"
     )
 }
 
-/// Combines identical reasons of several devices into one line, in order of first appearance.
+/// Folds identical reasons of several devices into one line.
 pub(super) fn alike(reasons: &[String]) -> Vec<String> {
     let mut together: Vec<(Vec<String>, &str)> = Vec::new();
     for reason in reasons {
@@ -170,14 +169,13 @@ pub(super) enum DoneAtOnce<'a> {
     Resumed,
 }
 
-/// Describes a request that was completed immediately, without a transaction.
 pub(super) fn done(done: &DoneAtOnce<'_>, answer: &Answer) -> String {
     if let Answer::NothingToDo { reasons } = answer {
         return format!("nothing to do: {}\n", reasons.join("\n               "));
     }
     let names = |devices: &[String]| named(devices.to_vec(), 8);
     match done {
-        DoneAtOnce::Moved => "nothing had to move\n".into(),
+        DoneAtOnce::Moved => "no change needed\n".into(),
         DoneAtOnce::Confirmed(txn) => format!("transaction {txn} is confirmed: it stays\n"),
         DoneAtOnce::Adopted => {
             let (devices, slots, silent) = match answer {
@@ -200,7 +198,7 @@ pub(super) fn done(done: &DoneAtOnce<'_>, answer: &Answer) -> String {
         DoneAtOnce::Undrained(devices) => format!("undrained: {}\n", names(devices)),
         DoneAtOnce::Released => "released: lit circuits stay up\n".into(),
         DoneAtOnce::Resumed => {
-            "automatic changes are allowed again: the count for this hour restarts at 0\n".into()
+            "automatic changes are enabled again, and the hourly count restarts at 0\n".into()
         }
     }
 }

@@ -1,10 +1,9 @@
 // SPDX-License-Identifier: Apache-2.0
-//! `lightloom ctl slurm`: keeps Slurm configured according to the plan in force and the known
-//! faults.
+//! `lightloom ctl slurm`: keeps Slurm in agreement with the plan in force and the known faults.
 //!
-//! Each pass computes the desired state from the daemon's answers, reads the observed state from
-//! Slurm and applies the difference. No state is kept, so a restarted process simply continues.
-//! Nothing changes while the daemon is unreachable, sends an answer older than a previous one, or
+//! Each pass computes the difference between desired and observed state and applies it. No state
+//! survives a pass, so a restart is safe. Nothing changes while the daemon is unreachable, does not
+//! know its plan, or sends an answer older than a previous one.
 //! does not know its plan.
 
 pub(crate) mod agree;
@@ -34,14 +33,12 @@ use lightloom::output::{self, VerbOutcome};
 use lightloom::result::ResultFormat;
 use lightloom::{files, plan};
 
-/// How long the daemon may wait for a change before it answers. This is shorter than the client's
-/// timeout.
+/// Long-poll time of the daemon; shorter than the client's timeout.
 const CHANGE_WITHIN_MS: u64 = 800;
 const ASK_EVERY: Duration = Duration::from_millis(50);
 const TRY_EVERY: Duration = Duration::from_millis(500);
-/// The longest pause before a failed change is retried.
 const RETRY_MAX: Duration = Duration::from_secs(300);
-/// Maximum passes per reconciliation: drain and load, resume, check, and one spare.
+/// Drain and load, resume, check, and one spare pass.
 const ROUNDS_MAX: usize = 4;
 
 #[derive(Debug, Args)]
@@ -63,7 +60,6 @@ pub(super) struct SlurmArguments {
     scontrol: PathBuf,
 }
 
-/// Options that determine how a scheduler is reconciled.
 #[derive(Debug, Args)]
 struct Follow {
     /// Reconcile once and exit, with status 1 if differences remain.
@@ -79,15 +75,14 @@ struct Follow {
 
 trait Scheduler {
     const NAME: &'static str;
-    /// Message if the scheduler shows other rings than those that were just loaded.
+    /// Message if the loaded rings do not show up in the scheduler.
     const UNCHANGED: &'static str;
 
     fn observe(&mut self, desired: &Desired) -> anyhow::Result<Observed>;
     fn change(&mut self, command: &SchedulerCommand, desired: &Desired) -> anyhow::Result<()>;
 }
 
-/// Reconciles the scheduler and reports each change to `done`. Returns why a difference remains, or
-/// `None` if none does.
+/// Returns why a difference remains, or `None`.
 fn agree<S: Scheduler>(
     scheduler: &mut S,
     desired: &Desired,
@@ -109,10 +104,9 @@ fn agree<S: Scheduler>(
             done(command)?;
         }
     }
-    Ok(Some(format!("another program is changing {}", S::NAME)))
+    Ok(Some(format!("another program keeps changing {}", S::NAME)))
 }
 
-/// The interface to Slurm: `scontrol` and the file that slurmctld reads.
 struct Scontrol<'a>(&'a SlurmArguments);
 
 impl Scontrol<'_> {
@@ -127,7 +121,7 @@ impl Scontrol<'_> {
 
 impl Scheduler for Scontrol<'_> {
     const NAME: &'static str = "Slurm";
-    const UNCHANGED: &'static str = "slurmctld read its topology, but not this one: is --topology the file that it reads, and does \
+    const UNCHANGED: &'static str = "slurmctld loaded a different topology: is --topology the file that it reads, and does \
         slurm.conf have `TopologyPlugin=topology/tree`?";
 
     fn observe(&mut self, _: &Desired) -> anyhow::Result<Observed> {
@@ -152,7 +146,7 @@ impl Scheduler for Scontrol<'_> {
             // `undrain` ends only the drain; a node that is also down stays down.
             SchedulerCommand::Resume { nodes } => update(nodes, &["state=undrain"])?,
             SchedulerCommand::Load { .. } => {
-                let file = self.0.topology.as_deref().context("--topology must name a file")?;
+                let file = self.0.topology.as_deref().context("--topology FILE is missing")?;
                 files::write(file, desired.topology.as_bytes())?;
                 self.run(&["reconfigure"])?
             }
@@ -223,8 +217,7 @@ impl CtlSession {
                 Err(error) => {
                     say(format!("{} is left unchanged: {error:#}", S::NAME));
                     std::thread::sleep(TRY_EVERY);
-                    // Read Slurm again as soon as the daemon is back, because others may have
-                    // changed it meanwhile.
+                    // Others may have changed Slurm while the daemon was down.
                     (ask, last) = ("/v1/status".to_owned(), None);
                     continue;
                 }
@@ -237,7 +230,7 @@ impl CtlSession {
                     if left.is_some() && !is_news { (retry * 2).min(RETRY_MAX) } else { TRY_EVERY };
                 look_at = Instant::now() + if left.is_some() { retry } else { every };
                 say(match left {
-                    Some(why) => format!("{} does not agree with the plan yet: {why}", S::NAME),
+                    Some(why) => format!("{} does not match the plan yet: {why}", S::NAME),
                     None => agreed::<S>(&desired),
                 });
                 last = Some(desired);
@@ -277,7 +270,6 @@ impl CtlSession {
         Ok(VerbOutcome::Good)
     }
 
-    /// Shows a change: one line of text, or one JSON document per line.
     fn did(&self, command: &SchedulerCommand, desired: &Desired) -> anyhow::Result<()> {
         if self.format == ResultFormat::Text {
             let (did, nodes, why) = match command {
@@ -339,7 +331,7 @@ impl DaemonPlan {
     ) -> anyhow::Result<&Plan> {
         let epoch = status.leadership.as_ref().map_or(0, |leads| leads.epoch);
         let now = (epoch, status.version);
-        ensure!(now >= self.last, "the daemon's answer is older than the previous one");
+        ensure!(now >= self.last, "the daemon's answer is older than its previous one");
         self.last = now;
         if let Some(other) = &status.other_fabric {
             bail!("{other}");

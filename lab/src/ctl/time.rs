@@ -1,11 +1,9 @@
 // SPDX-License-Identifier: Apache-2.0
-//! Times as users write them: `5m`, `4 min 59 s`, or the local wall clock as `18:32:28`.
 
 use std::time::{Duration, SystemTime};
 
 use chrono::{DateTime, Local};
 
-/// Parses a duration such as `5m`, `90s` or `500ms`.
 pub(super) fn duration(text: &str) -> Result<Duration, String> {
     let digits = text.trim_end_matches(|c: char| c.is_ascii_alphabetic());
     let unit_ms = match &text[digits.len()..] {
@@ -13,17 +11,17 @@ pub(super) fn duration(text: &str) -> Result<Duration, String> {
         "s" => 1000,
         "m" => 60_000,
         "h" => 3_600_000,
-        "" => return Err(format!("the unit is missing: write `{text}s`, `{text}m` or `{text}h`")),
-        unit => return Err(format!("unknown unit `{unit}`: write ms, s, m or h, as in `5m`")),
+        "" => return Err(format!("the unit is missing: use `{text}s`, `{text}m` or `{text}h`")),
+        unit => return Err(format!("unknown unit `{unit}`: use ms, s, m or h, as in `5m`")),
     };
     let count: u64 =
-        digits.parse().map_err(|_| "write a whole number and a unit, as in `5m`".to_owned())?;
+        digits.parse().map_err(|_| "expected a whole number and a unit, as in `5m`".to_owned())?;
     Ok(Duration::from_millis(count.saturating_mul(unit_ms)))
 }
 
 const CONFIRM_WITHIN_MAX: Duration = Duration::from_secs(168 * 3600);
 
-/// Parses a [`duration`] within which to confirm: above zero and at most a week.
+/// Above zero and at most a week.
 pub(super) fn some_time(text: &str) -> Result<Duration, String> {
     let time = duration(text)?;
     if time.is_zero() {
@@ -35,7 +33,6 @@ pub(super) fn some_time(text: &str) -> Result<Duration, String> {
     Ok(time)
 }
 
-/// Returns the seconds from now until a Unix time in milliseconds.
 pub(super) fn until(unix_ms: u64) -> Option<f64> {
     let then = SystemTime::UNIX_EPOCH.checked_add(Duration::from_millis(unix_ms))?;
     Some(then.duration_since(SystemTime::now()).unwrap_or_default().as_secs_f64())
@@ -45,12 +42,12 @@ pub(super) fn clock_now() -> String {
     Local::now().format("%H:%M:%S").to_string()
 }
 
-/// Formats a Unix time in milliseconds as local date and time, such as `2026-11-21 18:32:28`.
+/// As `2026-11-21 18:32:28`.
 pub(super) fn moment(unix_ms: u64) -> String {
     at(unix_ms, "%Y-%m-%d %H:%M:%S")
 }
 
-/// Formats a Unix time in milliseconds as local time, such as `18:32:28`.
+/// As `18:32:28`.
 pub(super) fn clock_at(unix_ms: u64) -> String {
     at(unix_ms, "%H:%M:%S")
 }
@@ -69,10 +66,10 @@ mod tests {
         assert_eq!(duration("5m"), Ok(Duration::from_secs(300)));
         assert_eq!(duration("500ms"), Ok(Duration::from_millis(500)));
         let why = |text| duration(text).unwrap_err();
-        assert_eq!(why("5"), "the unit is missing: write `5s`, `5m` or `5h`");
-        assert_eq!(why("5x"), "unknown unit `x`: write ms, s, m or h, as in `5m`");
-        assert_eq!(why("m"), "write a whole number and a unit, as in `5m`");
-        assert_eq!(why("1.5m"), "write a whole number and a unit, as in `5m`");
+        assert_eq!(why("5"), "the unit is missing: use `5s`, `5m` or `5h`");
+        assert_eq!(why("5x"), "unknown unit `x`: use ms, s, m or h, as in `5m`");
+        assert_eq!(why("m"), "expected a whole number and a unit, as in `5m`");
+        assert_eq!(why("1.5m"), "expected a whole number and a unit, as in `5m`");
         assert!(some_time("0s").is_err() && duration("0s").is_ok());
         assert!(some_time("168h").is_ok() && some_time("169h").unwrap_err().contains("168h"));
     }

@@ -1,5 +1,4 @@
 // SPDX-License-Identifier: Apache-2.0
-//! The arguments of an apply or its preview: the plan file and the options.
 
 use std::collections::BTreeMap;
 use std::path::{Path, PathBuf};
@@ -17,7 +16,7 @@ use super::time;
 use lightloom::kinds;
 use lightloom::output::WrongUsage;
 
-/// The body of an apply. A plan in it keeps the file's exact bytes.
+/// Keeps the exact bytes of the plan file.
 pub(super) type ApplyBody = body::ApplyBody<Box<RawValue>>;
 
 const PLAN_BYTES_MAX: u64 = 64 << 20;
@@ -64,7 +63,7 @@ pub(super) struct ApplyArguments {
     /// For overwrite mode: the confirmation phrase that the dry run shows.
     #[arg(long, value_name = "WORDS")]
     confirmation: Option<String>,
-    /// Request id; repeated requests with the same id act only once [default: a new id].
+    /// Request id; retries with the same id take effect only once [default: a new id].
     #[arg(long, value_name = "ID")]
     request_id: Option<String>,
 }
@@ -107,10 +106,10 @@ impl FaultArguments {
     pub(super) fn body(&self, request_id: String) -> anyhow::Result<FaultBody> {
         let (broken, repaired) = (listed(&self.broken), listed(&self.repaired));
         if broken.is_empty() && repaired.is_empty() {
-            return Err(WrongUsage("name a failed or repaired part".into()).into());
+            return Err(WrongUsage("no part given: list failed or repaired parts".into()).into());
         }
         if let Some(part) = broken.iter().find(|part| repaired.contains(part)) {
-            let why = format!("{part} is listed as failed and as repaired");
+            let why = format!("{part} is listed both as failed and as repaired");
             return Err(WrongUsage(why).into());
         }
         let [broken, repaired] =
@@ -135,8 +134,7 @@ enum Mode {
 }
 
 impl Wanted {
-    /// Returns the style of the preview. In overwrite mode, everything else on the devices goes
-    /// dark, which the user must confirm by typing a phrase.
+    /// Overwrite mode also darkens everything outside the plan, so it needs a typed confirmation.
     pub(super) fn preview(&self) -> PreviewStyle {
         PreviewStyle {
             bytes: self.bytes,
@@ -182,7 +180,6 @@ impl RollbackArguments {
     }
 }
 
-/// Splits names at commas and spaces, ignoring superfluous commas.
 pub(super) fn listed(names: &[String]) -> Vec<&str> {
     names.iter().flat_map(|names| names.split([',', ' '])).filter(|name| !name.is_empty()).collect()
 }
@@ -206,15 +203,13 @@ struct PositionsFile {
     target: BTreeMap<String, BTreeMap<u32, u32>>,
 }
 
-/// Returns the body for a file. A plan is checked but its bytes stay unchanged, because the daemon
-/// parses it again.
 fn parse(shown: &str, bytes: Vec<u8>) -> anyhow::Result<ApplyBody> {
     let document = serde_json::from_slice::<BTreeMap<String, IgnoredAny>>(&bytes);
     if let Ok(document) = &document {
         if document.contains_key("target") {
             let PositionsFile { target } = serde_json::from_slice(&bytes).with_context(|| {
                 format!(
-                    "{shown} is not a target: write the positions of each device's ports or groups, such as \
+                    "{shown} is not a target: it must set the positions of each device's ports or groups, as in \
                      {{\"target\": {{\"ocs0\": {{\"1\": 25}}}}}}; 0 is dark"
                 )
             })?;
@@ -227,7 +222,7 @@ fn parse(shown: &str, bytes: Vec<u8>) -> anyhow::Result<ApplyBody> {
         }
     }
     let bytes = &bytes;
-    let belongs = "a plan is expected, as written by `lightloom plan`";
+    let belongs = "expected a plan from `lightloom plan`";
     let kind = kinds::of_keys(&document::top_keys(bytes)).map(|kind| kind.name);
     match (kind, document) {
         (Some("fabric" | "rfabric"), _) => bail!(
@@ -261,7 +256,7 @@ mod tests {
         assert!(why("gibberish").starts_with("x is not a plan (expected"));
         assert!(why("{}").contains("`transceivers`"));
         assert!(parse("x", b"{\"target\": {}}".to_vec()).is_ok());
-        assert!(why("{\"target\": {\"ocs0\": 25}}").starts_with("x is not a target: write"));
+        assert!(why("{\"target\": {\"ocs0\": 25}}").starts_with("x is not a target: it must"));
     }
 
     #[test]

@@ -1,9 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
-//! A whole cluster on this machine: emulated modules, the daemon, `lightloom ctl slurm`, and Slurm
-//! with one slurmd per node. All files are in one folder, and all processes end with this one.
-//!
-//! Slurm listens only on the loopback address, on ports that were free. It authenticates through a
-//! separate munged with a separate key, so that no other user of this machine can become root
+//! A cluster on this machine: emulated modules, the daemon, `lightloom ctl slurm`, and Slurm with
+//! one slurmd per node. Its files are in one folder, and its processes end with this one. Slurm
+//! listens on loopback only, and has its own munged and key, so that other users cannot become root
 //! through it.
 
 use std::fs;
@@ -20,7 +18,7 @@ use lightloom_live::up::Programs;
 use super::processes::Processes;
 
 pub(super) const WITHIN: Duration = Duration::from_secs(60);
-/// Number of GPUs in a node and in a ring.
+/// Per node; also the number of nodes in a ring.
 const GPUS_EACH: u32 = 4;
 const GPUS_RING: u32 = 16;
 pub(super) const RING: u32 = GPUS_RING / GPUS_EACH;
@@ -42,7 +40,6 @@ pub(super) struct Cluster {
     pub(super) folder: PathBuf,
     pub(super) size: Size,
     pub(super) processes: Processes,
-    /// Why Slurm is not started, or `None` if it is.
     pub(super) lacks: Option<String>,
     programs: Programs,
 }
@@ -76,7 +73,7 @@ modules:
 - {nodes: [0, LAST], bundles: 2, serial: 'FOLDER/links/n{node}-b{bundle}'}
 ",
     ),
-    // slurmctld needs a valid file when it starts: one switch with all nodes.
+    // slurmctld does not start without a valid file.
     ("topology.conf", "SwitchName=all Nodes=n[0-LAST]\n"),
     (
         "may-start",
@@ -135,7 +132,7 @@ impl Cluster {
         let shown = folder.display().to_string();
         ensure!(
             !shown.contains(|c: char| c.is_whitespace() || "%'\"#".contains(c)),
-            "{shown}: give --folder a name without spaces and quotes, for slurm.conf"
+            "{shown}: slurm.conf requires a --folder name without spaces and quotes"
         );
         let (processes, programs) = (Processes::new()?, Programs::find()?);
         let cluster = Self { folder, size, processes, lacks: lacks(), programs };
@@ -182,7 +179,6 @@ impl Cluster {
         command
     }
 
-    /// Runs a short command, whose words are separated by single spaces, and returns its output.
     pub(super) fn shown(&self, words: &str) -> anyhow::Result<String> {
         let mut words = words.split(' ');
         let program = match words.next().unwrap_or_default() {
@@ -232,8 +228,8 @@ impl Cluster {
             let name = option.strip_suffix("-file").unwrap_or("sock");
             format!("--{option}={}", self.path(&format!("munge.{name}")).display())
         });
-        // Without `--force`, munged refuses a folder that others cannot enter, such as a home
-        // folder. No other user needs to enter it here.
+        // Without `--force`, munged refuses a folder that other users cannot enter, such as a home
+        // folder.
         let munged: Vec<&str> = ["--foreground", "--force"]
             .into_iter()
             .chain(files.iter().map(String::as_str))
@@ -252,7 +248,6 @@ impl Cluster {
         })
     }
 
-    /// Starts `lightloom ctl slurm` and waits until Slurm matches the plan.
     pub(super) fn follow(&mut self) -> anyhow::Result<()> {
         let own = self.programs.own.clone();
         let words = "ctl slurm fabric.yaml --topology topology.conf";
@@ -263,7 +258,6 @@ impl Cluster {
         })
     }
 
-    /// Waits until a file of the cluster exists. `what` names the step that creates the file.
     fn has_file(&mut self, what: &str, name: &str) -> anyhow::Result<()> {
         self.seen(what, |cluster| Ok(cluster.path(name).exists().then_some(())))
     }
@@ -295,8 +289,7 @@ impl Cluster {
     }
 }
 
-/// Returns ports on the loopback address that are free now. They are below the kernel's own range,
-/// so no connection can take one before its server does.
+/// Ports below the ephemeral range, so that no connection takes one before its server binds it.
 fn free_ports(count: usize) -> anyhow::Result<Vec<u16>> {
     let range = fs::read_to_string("/proc/sys/net/ipv4/ip_local_port_range").unwrap_or_default();
     let first: u16 =

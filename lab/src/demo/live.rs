@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-//! `lightloom demo --live`: a node fails on a running cluster, circuits move, and Slurm follows.
-//! The daemon, the emulated run and Slurm all report the same plan digest.
+//! `lightloom demo --live`: a node fails on a running cluster, and daemon, Slurm and emulated run
+//! must report the same plan digest.
 
 use std::collections::BTreeSet;
 use std::fs;
@@ -125,8 +125,7 @@ impl Demonstration {
         Ok((digest(&plan), serde_json::from_value(plan)?))
     }
 
-    /// Submits a job as large as the one in the fabric file and waits until it runs on whole rings.
-    /// Returns the job's number, or `None` without Slurm.
+    /// Waits until a job runs on whole rings. Returns its number, or `None` without Slurm.
     fn job(&mut self, name: &str, without: Option<&str>) -> anyhow::Result<Option<String>> {
         if self.cluster.lacks.is_some() {
             return Ok(None);
@@ -144,7 +143,7 @@ impl Demonstration {
         })?;
         let (digest, plan) = self.plan()?;
         let whole = whole_rings(&placed, &plan).context("the job uses only part of a ring")?;
-        ensure!(whole == rings as usize, "the job is on {whole} rings, not on {rings}");
+        ensure!(whole == rings as usize, "the job uses {whole} rings instead of {rings}");
         let is_left_out = without.is_none_or(|node| !placed.contains(node));
         ensure!(is_left_out, "the job runs on the failed node");
         let but = without.map_or_else(String::new, |node| format!(", none with {node}"));
@@ -153,7 +152,6 @@ impl Demonstration {
         Ok(Some(job))
     }
 
-    /// Fails the node: its modules stop answering, its light goes out, and its slurmd is killed.
     fn dies(&mut self) -> anyhow::Result<Instant> {
         let since = Instant::now();
         self.cluster.shown(&format!("lightloom device fault --control faults {DIES} dead"))?;
@@ -165,7 +163,7 @@ impl Demonstration {
     }
 
     fn light_moves(&mut self, before: &str, died: Instant) -> anyhow::Result<(String, Plan)> {
-        let status = self.cluster.seen("light to move", |cluster| {
+        let status = self.cluster.seen("the circuits to switch", |cluster| {
             let status: Status = ctl::read_at(&cluster.socket(), "/v1/status")?;
             let is_over = status.transaction.is_none() && status.pending.is_none();
             Ok((status.plan_sha256 != before && is_over).then_some(status))
@@ -221,11 +219,10 @@ impl Demonstration {
         Ok(())
     }
 
-    /// Checks that every digest belongs to the plan in force, and prints the summary.
     fn end(mut self, after: &str) -> anyhow::Result<()> {
         for (place, digest) in &self.live.digests {
             let is_one = digest.len() >= 12 && after.starts_with(digest.as_str());
-            ensure!(is_one, "{place} is {digest}, but the daemon has {after}");
+            ensure!(is_one, "{place} is {digest}, but the daemon's plan is {after}");
         }
         let count = self.live.digests.len();
         let of = |name: &str| self.live.steps.iter().find(|step| step.name == name);
@@ -260,8 +257,7 @@ fn hosts(nodes: &[impl ToString]) -> Hosts {
     nodes.iter().map(ToString::to_string).collect()
 }
 
-/// Returns how many rings a job uses, or `None` if it uses only part of a ring or a node in no
-/// ring.
+/// Returns `None` if the job uses part of a ring or a node outside rings.
 fn whole_rings(job: &Hosts, plan: &Plan) -> Option<usize> {
     let rings = plan.groups.iter().map(|group| hosts(&group.nodes));
     let met: Vec<Hosts> = rings.filter(|ring| !ring.is_disjoint(job)).collect();

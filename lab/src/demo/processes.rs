@@ -15,7 +15,6 @@ use tokio::signal::unix::SignalKind;
 use crate::signals;
 
 const LOOK_EVERY: Duration = Duration::from_millis(5);
-/// Time within which all processes must end.
 const END_WITHIN: Duration = Duration::from_secs(10);
 
 pub(super) struct Processes {
@@ -24,8 +23,6 @@ pub(super) struct Processes {
 }
 
 impl Processes {
-    /// Makes this process the reaper of orphaned descendants, and catches the signals that
-    /// [`Processes::check`] reports.
     pub(super) fn new() -> anyhow::Result<Self> {
         rustix::process::set_child_subreaper(Some(rustix::process::getpid()))?;
         let stopped = Arc::new(AtomicBool::new(false));

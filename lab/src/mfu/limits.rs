@@ -1,6 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-//! The options of `lightloom mfu` that select the mappings to try and the behaviour of the training
-//! software.
+//! Options of `lightloom mfu` for the mappings to try and the training software.
 
 use clap::ValueEnum;
 use lightloom_training::calibration::{ContextExchange, ZeroStage};
@@ -37,14 +36,14 @@ pub(crate) struct LimitArguments {
     /// Schedules to try [default: 1f1b, or interleaved where --virtual-stages is above 1].
     #[arg(long, value_delimiter = ',', value_enum, value_name = "ORDER")]
     schedule: Vec<ScheduleArgument>,
-    /// Training state that replicas shard: 0 nothing, 1 the optimizer, 2 also the gradients, 3
+    /// Training state sharded over replicas: 0 none, 1 the optimizer, 2 also the gradients, 3
     /// everything (FSDP) [default: from the constants, 1].
     #[arg(long, value_name = "STAGE", value_parser = clap::value_parser!(u8).range(0..=3))]
     zero: Option<u8>,
     /// How context parallelism exchanges keys and values [default: from the constants, ring].
     #[arg(long, value_enum, value_name = "HOW")]
     cp_exchange: Option<ContextArgument>,
-    /// Split tokens over TP outside the matrix products, with all-gather and reduce-scatter instead
+    /// Shard tokens over TP outside the matrix products, with all-gather and reduce-scatter instead
     /// of all-reduce [default: from the constants, yes].
     #[arg(long, value_name = "YES|NO", value_parser = yes_or_no)]
     sequence_parallel: Option<bool>,
@@ -88,7 +87,7 @@ fn yes_or_no(text: &str) -> Result<bool, String> {
     match text {
         "yes" => Ok(true),
         "no" => Ok(false),
-        _ => Err("`yes` or `no`".to_owned()),
+        _ => Err("expected `yes` or `no`".to_owned()),
     }
 }
 

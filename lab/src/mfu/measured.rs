@@ -20,12 +20,11 @@ struct Document {
     made: Provenance,
     runs: Vec<ComparedRun>,
     rows_not_computed: Vec<String>,
-    /// Whether any step is off by more than a tenth, which `lightloom calibrate` can correct.
+    /// A step is off by more than 10 %, which `lightloom calibrate` can correct.
     calibrate: bool,
 }
 
-/// Compares every run in the table with its computed step. The outcome is good if all steps could
-/// be computed.
+/// The outcome is good if every step could be computed.
 pub(super) fn run(arguments: &Arguments, path: &Path) -> anyhow::Result<VerbOutcome> {
     let mut inputs = Inputs::new();
     let text = study::read(path, 0, &mut inputs)?;
@@ -76,7 +75,7 @@ fn shown(judged: &[Judged<'_>], path: &Path) -> String {
     }
     if judged.iter().any(is_off) {
         text.push_str(&format!(
-            "errors above 10 %: `lightloom calibrate {}` fits the constants to your runs\n",
+            "errors above 10 %: fit the constants to your runs with `lightloom calibrate {}`\n",
             path.display()
         ));
     }

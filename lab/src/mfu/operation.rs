@@ -1,6 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-//! Faults in operation: the options of `lightloom mfu` that determine how faults affect a job's
-//! MFU.
+//! How faults in operation reduce a job's MFU.
 
 use std::collections::BTreeMap;
 
@@ -15,17 +14,17 @@ use lightloom_units::seed::Seed;
 use crate::compare::fault_source;
 use lightloom::table::TextTable;
 
-/// The cluster that replays faults to find the share of wasted GPUs: 2,880 GPUs in nodes of four.
+/// Cluster for computing wasted GPUs.
 const CLUSTER: Cluster = Cluster { nodes: 720, gpus_per_node: 4 };
-/// Bytes in a checkpoint per weight: master weight, two moments and the weight.
+/// Master weight, two moments and the weight.
 const CHECKPOINT_BYTES_PER_WEIGHT: f64 = 14.0;
-/// Bytes per second that the checkpoint store accepts (Llama 3: 2 TB/s sustained).
+/// Bandwidth of the checkpoint store (Llama 3: 2 TB/s sustained).
 const STORE_BYTES_PER_SECOND: f64 = 2e12;
 
 /// With `--faults`: goodput = MFU × ETTR × (1 − waste) × (1 − straggler loss).
 #[derive(Debug, clap::Args)]
 pub(crate) struct OperationArguments {
-    /// Show the effect of faults as well: a trace file, `synthetic`, or `iid:P`.
+    /// Include the effect of faults: a trace file, `synthetic`, or `iid:P`.
     #[arg(long, value_name = "FILE|synthetic|iid:P")]
     faults: Option<String>,
     /// For a trace file: number of servers observed, if the file does not state it [default: 400].
@@ -49,13 +48,13 @@ pub(crate) struct OperationArguments {
     /// Seconds to restart a job from its checkpoint.
     #[arg(long, requires = "faults", value_name = "SECONDS", default_value_t = 600.0)]
     restart: f64,
-    /// Seconds that a checkpoint stops the job [default: 14 B per weight at 2 TB/s].
+    /// Seconds that the job pauses for a checkpoint [default: 14 B per weight at 2 TB/s].
     #[arg(long, requires = "faults", value_name = "SECONDS")]
     checkpoint_write: Option<f64>,
     /// Seconds between checkpoints [default: Young's optimum].
     #[arg(long, requires = "faults", value_name = "SECONDS")]
     checkpoint_interval: Option<f64>,
-    /// Share of speed that slow nodes cost (MegaScale gained 0.007 by removing them).
+    /// Share of speed lost to slow nodes (MegaScale gained 0.007 by removing them).
     #[arg(long, requires = "faults", value_name = "SHARE", default_value_t = 0.007)]
     straggler_loss: f64,
 }
@@ -78,7 +77,7 @@ impl OperationArguments {
             && self.straggler_loss < 1.0;
         anyhow::ensure!(
             are_sound,
-            "rates and times of faults must be positive, and --straggler-loss below 1"
+            "fault rates and times must be positive, and --straggler-loss below 1"
         );
         let source = fault_source(text, self.trace_servers, inputs)?;
         let samples = source.samples(CLUSTER, self.samples, Seed(self.seed))?;
@@ -101,7 +100,7 @@ impl OperationArguments {
 }
 
 impl Faults<'_> {
-    /// Returns the goodput for `mfu`, or `None` if the design can never hold a group of `tp`.
+    /// Returns `None` if the design cannot hold any group of `tp`.
     pub(crate) fn goodput(
         &mut self,
         model: &Model,
@@ -111,7 +110,7 @@ impl Faults<'_> {
         mfu: f64,
     ) -> anyhow::Result<Option<Goodput>> {
         let operation = self.arguments.operation(model, gpus);
-        // A group larger than the domain consists of parts that each fit in one.
+        // A group that exceeds the domain is split into parts that each fit.
         let mut part = tp;
         while part > 0 {
             if let Some(waste) = self.waste(arch, part)? {

@@ -23,7 +23,7 @@ pub(crate) struct PacketArguments {
     /// Also run each mapping shown packet by packet and compare it with the formula.
     #[arg(long)]
     pub(crate) packets: bool,
-    /// Prove that reused collective times are exact: repeat a short run without reuse, or samples
+    /// Verify that reused collective times are exact: repeat a short run without reuse, or samples
     /// of a long run.
     #[arg(long, requires = "packets")]
     prove: bool,
@@ -38,8 +38,7 @@ pub(crate) struct PacketArguments {
 }
 
 impl PacketArguments {
-    /// Runs `job` on the architecture `arch`. If the architecture has no packet mode, prints why
-    /// and returns `None`.
+    /// Returns `None`, after a note, if the architecture has no packet mode.
     pub(crate) fn run(&self, job: &Job<'_>, arch: &str) -> Option<ExcerptRun> {
         let prove = if self.prove { Prove::Reuse } else { Prove::Nothing };
         let ran = packets::run(job, prove, &mut Live::default());
@@ -63,11 +62,11 @@ pub(crate) fn write_chakra(
     machine: &Machine,
 ) -> anyhow::Result<()> {
     let streams = chakra::export(graph, machine);
-    std::fs::create_dir_all(folder).with_context(|| format!("cannot make {}", folder.display()))?;
+    std::fs::create_dir_all(folder)
+        .with_context(|| format!("cannot create {}", folder.display()))?;
     for (rank, stream) in streams.iter().enumerate() {
         files::write(&folder.join(format!("step.{rank}.et")), stream)?;
     }
-    // ASTRA-sim reads each group's ranks from this file.
     let groups: BTreeMap<String, Vec<u32>> = chakra::groups(graph, machine)
         .into_iter()
         .enumerate()
@@ -130,10 +129,10 @@ pub(crate) fn table<'r>(
     }
     let without = match features {
         Features::NONE => String::new(),
-        some => format!("; both exclude {some}, which packets cannot model"),
+        some => format!("; both exclude {some}, which the packet engine does not model"),
     };
     format!(
-        "\npacket by packet; formula and packets for the same excerpt, without overlap and stragglers{without}\n\n{table}{proofs}"
+        "\npacket by packet: formula and packets for the same excerpt, without overlap and stragglers{without}\n\n{table}{proofs}"
     )
 }
 

@@ -1,6 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-//! `lightloom reproduce mfu`: recomputes published runs and the training part of the InfiniteHBD
-//! study.
+//! `lightloom reproduce mfu`: recomputes published runs.
 
 use std::fmt::Write;
 use std::path::{Path, PathBuf};
@@ -29,7 +28,6 @@ struct Document {
     claims: Vec<Claim>,
 }
 
-/// Prints every claim with its verdict. The outcome is good if all published claims are confirmed.
 pub(crate) fn reproduce(
     format: ResultFormat,
     sentences: Vec<Sentence>,
@@ -51,7 +49,6 @@ pub(crate) fn reproduce(
     Ok(if is_bad { VerbOutcome::Bad } else { VerbOutcome::Good })
 }
 
-/// Compares published runs with computed ones, and writes the validation page or its rows.
 pub(crate) fn published(tables: &[PathBuf], format: ResultFormat) -> anyhow::Result<VerbOutcome> {
     let mut inputs = Inputs::new();
     let texts = texts(tables, &mut inputs)?;
@@ -66,9 +63,8 @@ pub(crate) fn published(tables: &[PathBuf], format: ResultFormat) -> anyhow::Res
     Ok(VerbOutcome::Good)
 }
 
-/// Compares measured collectives with computed ones, and writes the validation page or its rows.
 pub(crate) fn collectives(tables: &[PathBuf], format: ResultFormat) -> anyhow::Result<VerbOutcome> {
-    anyhow::ensure!(!tables.is_empty(), "no measured collectives: name tables with --runs");
+    anyhow::ensure!(!tables.is_empty(), "no measured collectives: list tables with --runs");
     let mut inputs = Inputs::new();
     let texts = texts(tables, &mut inputs)?;
     let (collectives, without) =

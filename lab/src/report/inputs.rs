@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-//! The input files of a report, recognised by content.
+//! Recognises the input files of a report by their content.
 
 use std::fs::File;
 use std::io::Read;
@@ -24,9 +24,9 @@ use serde_json::Value;
 use lightloom::output::{self, InputRefused};
 use lightloom::{files, kinds};
 
-/// Schema of the measurements that `lightloom demo --live` writes.
+/// Written by `lightloom demo --live`.
 pub(crate) const LIVE_SCHEMA: &str = "lightloom.live-demo/v1";
-/// Larger files are refused before any is read into memory.
+/// Larger files are refused before they are read.
 const MAX_BYTES: u64 = 1 << 30;
 
 #[derive(Debug, Default)]
@@ -44,7 +44,7 @@ pub(super) struct Inputs {
     pub(super) sources: Vec<SourceFile>,
 }
 
-/// The keys that distinguish result files from each other. Their values do not matter.
+/// Keys that distinguish the kinds of result files.
 #[derive(Deserialize)]
 struct Marks {
     schema: Option<String>,
@@ -96,7 +96,7 @@ impl Inputs {
         Ok(inputs)
     }
 
-    /// Returns the fabric and its network if the plan contains only circuits between leaves.
+    /// Returns `None` if the plan has rings.
     pub(super) fn circuits_alone(&self) -> Option<(&Fabric, &ReconfigurableFatTree)> {
         let (_, fabric) = self.fabric.as_ref()?;
         fabric.circuits_alone().map(|network| (fabric, network))
@@ -123,7 +123,7 @@ impl Inputs {
         };
         match results.find(|(_, sha256)| **sha256 != of) {
             Some((scenario, _)) => bail!(
-                "the result of scenario `{scenario}` belongs to another fabric: a report is about one cluster, so give each its own page"
+                "the result of scenario `{scenario}` belongs to another fabric: write a separate report for each cluster"
             ),
             None => Ok(()),
         }
@@ -173,7 +173,7 @@ impl Inputs {
 }
 
 fn once<T>(place: &mut Option<T>, value: T, kind: InputKind, name: &str) -> anyhow::Result<()> {
-    ensure!(place.is_none(), "{name} is a second {}: a report accepts only one", kind.name());
+    ensure!(place.is_none(), "{name} is a second {}: a report accepts one", kind.name());
     *place = Some(value);
     Ok(())
 }
@@ -189,7 +189,7 @@ fn bytes(path: &Path) -> anyhow::Result<Vec<u8>> {
 
 fn json<'b, T: Deserialize<'b>>(name: &str, bytes: &'b [u8], kind: InputKind) -> anyhow::Result<T> {
     serde_json::from_slice(bytes)
-        .with_context(|| format!("{name} looks like a {}, but is not one", kind.name()))
+        .with_context(|| format!("{name} looks like a {} but is not valid", kind.name()))
 }
 
 fn recognise(name: &str, bytes: &[u8]) -> anyhow::Result<InputKind> {
@@ -203,7 +203,7 @@ fn recognise(name: &str, bytes: &[u8]) -> anyhow::Result<InputKind> {
                 Some(SCHEMA) => return Ok(InputKind::Plan),
                 Some(COMPARE_SCHEMA | COST_SCHEMA | REPRODUCE_SCHEMA) => {
                     bail!(
-                        "{name} is a result that a report computes itself: give the fabric and the trace instead"
+                        "the report computes the result in {name} itself: pass the fabric and the trace instead"
                     )
                 }
                 Some(SWEEP_SCHEMA) => return Ok(InputKind::Sweep),
@@ -212,7 +212,7 @@ fn recognise(name: &str, bytes: &[u8]) -> anyhow::Result<InputKind> {
                 _ if marks.packet_hops.is_some() => return Ok(InputKind::Run),
                 _ if marks.mappings_tried.is_some() => return Ok(InputKind::Training),
                 _ if marks.events.is_some() => return Ok(InputKind::Trace),
-                Some(other) => bail!("{name} has the schema `{other}`; {READABLE}"),
+                Some(other) => bail!("{name} uses the schema `{other}`; {READABLE}"),
                 None => {}
             }
         }
@@ -223,7 +223,7 @@ fn recognise(name: &str, bytes: &[u8]) -> anyhow::Result<InputKind> {
         Some("prices") => Ok(InputKind::Prices),
         Some("buy") => Ok(InputKind::Buy),
         Some("scenario") => bail!(
-            "{name} is a scenario: run it with `lightloom emulate {name} --format json > run.json` and give run.json"
+            "{name} is a scenario: run it with `lightloom emulate {name} --format json > run.json` and pass run.json"
         ),
         Some(other) => bail!("{name} is a {other} file; {READABLE}"),
         None => bail!("unknown kind of file {name}; {READABLE}"),

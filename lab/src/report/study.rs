@@ -1,5 +1,4 @@
 // SPDX-License-Identifier: Apache-2.0
-//! Computations for a report: the designs under faults, their cost, and the published figures.
 
 use anyhow::Context;
 use lightloom_fabric::trace::{FaultTrace, Timeline};
@@ -17,7 +16,7 @@ use lightloom_units::seed::Seed;
 
 const FAULT_RATIOS: [f64; 11] = [0.0, 0.005, 0.01, 0.015, 0.02, 0.03, 0.04, 0.05, 0.06, 0.08, 0.10];
 const NODES_A_POINT: u32 = 100_000;
-/// Minimum and maximum number of snapshots per point.
+/// Minimum and maximum snapshots per point.
 const SNAPSHOTS: [u32; 2] = [4, 200];
 
 pub(super) struct StudyQuestion<'a> {
@@ -118,8 +117,7 @@ fn usable(comparison: &Comparison, costs: &[CostRow]) -> Vec<(String, f64)> {
     costs.iter().filter_map(of).collect()
 }
 
-/// Compares published figures with ours. Figures about the public trace are included only with that
-/// trace.
+/// Figures about the public trace require that trace.
 pub(super) fn claims(
     trace: Option<&FaultTrace>,
     prices: &PriceList,

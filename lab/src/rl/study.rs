@@ -1,26 +1,20 @@
 // SPDX-License-Identifier: Apache-2.0
-//! Published gains of OrchestrRL and StreamRL, and Step-3's tokens per second, recomputed over the
-//! choices that their abstracts leave open.
+//! Recomputes published figures over the choices that their abstracts leave open.
 //!
-//! OrchestrRL (arXiv 2601.01209, second version), from the paper: 64 H800, up to 1.42 times the
-//! throughput of static baselines. From a reading note on the first version: Qwen2.5 14B and 32B,
-//! one step off, answers of OpenR1. Our own choices, fixed before the study was run, are the GPUs
-//! that generate, the samples per step, the length of answers, how the baseline distributes them,
-//! and what the software adds. A step has 8 to 16 answers to each of 64 to 512 prompts, as in
-//! examples of public RL software (from memory).
-//!
-//! StreamRL (arXiv 2504.15930), from the paper: up to 2.66 times the throughput of existing
-//! systems; from a reading note: 128 H800 in 16 nodes. Our own choices are the model, the samples,
-//! their lengths, and that existing systems generate and train alternately on the same GPUs. Our
-//! system generates on some GPUs and trains on the others, with the best split and the better of
-//! two loops.
-//!
-//! Step-3 (arXiv 2507.19427), from the paper: up to 4,039 tokens per second and GPU within 50 ms
-//! per token, with 4K of context, in eight bits, without multi-token prediction, on Hopper GPUs.
-//! From the introduction to its communication library: three micro-batches, two nodes for attention
-//! and two for feed-forward parts, 128 tokens of each attention GPU in a micro-batch. Our own
-//! choices, fixed before the study was run, are the numbers of nodes behind the figure, whether
-//! caches use eight bits, what 4K means, and what the software adds.
+//! - OrchestrRL (arXiv 2601.01209v2): up to 1.42 times the throughput of static baselines on 64
+//!   H800. From a reading note on version 1: Qwen2.5 14B and 32B, one step off, answers of OpenR1.
+//!   Our choices, fixed before the study was run: generating GPUs, samples per step, answer
+//!   lengths, the baseline's distribution and the software's overhead. 8 to 16 answers to each of
+//!   64 to 512 prompts are usual in public RL software (from memory).
+//! - StreamRL (arXiv 2504.15930): up to 2.66 times the throughput of existing systems; from a
+//!   reading note: 128 H800 in 16 nodes. Our choices: model, samples, lengths, and existing systems
+//!   that alternate between generation and training on the same GPUs. Our system uses separate
+//!   GPUs, with the best split and the better of two loops.
+//! - Step-3 (arXiv 2507.19427): up to 4,039 tokens per second and GPU within 50 ms per token, with
+//!   4K of context, FP8 and no multi-token prediction, on Hopper. From its communication library:
+//!   three micro-batches, two nodes for attention and two for feed-forward parts, 128 tokens of
+//!   each attention GPU per micro-batch. Our choices, fixed before the study was run: number of
+//!   nodes, cache bits, the meaning of 4K, and the software's overhead.
 
 use std::collections::BTreeMap;
 
@@ -45,12 +39,12 @@ const ANSWERS: [((f64, f64), &str); 3] = [
 ];
 const HOSTS: [(f64, &str); 2] = [(0.0, "nothing"), (0.005, "5 ms per decode step")];
 
-/// Baselines for papers that do not say how replicas are sized.
+/// For papers that do not say how replicas are sized.
 const BASELINES: [(Baseline, &str); 2] = [
     (Baseline::Even, "the best size, dealt out"),
     (Baseline::Shared, "the best size, shared queue"),
 ];
-/// Baselines that would explain the figure: a fixed size that was not chosen for these samples.
+/// Fixed sizes that were not chosen for these samples; they would explain the figure.
 const SIZES: [(Baseline, &str); 3] = [
     (Baseline::Size(4), "TP 4 for all samples"),
     (Baseline::Size(2), "TP 2"),
@@ -64,8 +58,6 @@ enum Baseline {
     Size(u32),
 }
 
-/// Explains the throughput with replicas that change size, relative to the best fixed size and to
-/// sizes chosen once.
 fn why_orchestrrl() -> Vec<Why> {
     let Some(known) = reports() else { return Vec::new() };
     let why = |claim, sentence, baselines: &'static [(Baseline, &'static str)]| {
@@ -100,15 +92,14 @@ const STREAM_MODELS: [(&str, &str); 3] = [
     ("qwen2.5-72b", "Qwen2.5-72B"),
 ];
 const STREAM_SAMPLES: [(u32, &str); 2] = [(2048, "2,048"), (512, "512")];
-/// Numbers of generating GPUs, out of 128.
+/// Out of 128 GPUs.
 const STREAM_SPLITS: [u32; 5] = [32, 64, 80, 96, 112];
 const LOOPS: [(&[TrainingLoop], &str); 2] = [
     (&[TrainingLoop::Streaming, TrainingLoop::OneStepOff], "streaming or one step off"),
     (&[TrainingLoop::Streaming], "streaming only"),
 ];
 
-/// Explains the throughput of streaming on separate GPUs, relative to running the stages one after
-/// another on all GPUs.
+/// The baseline runs the stages one after another on all GPUs.
 fn why_streamrl() -> Why {
     let open = vec![
         assumption("the model", &STREAM_MODELS),
@@ -139,7 +130,7 @@ fn why_streamrl() -> Why {
     })
 }
 
-/// Number of eight-GPU nodes for attention and for feed-forward parts.
+/// Eight-GPU nodes for attention and for feed-forward parts.
 const NODES: [([u32; 2], &str); 4] = [
     ([2, 2], "two and two"),
     ([3, 2], "three and two"),
@@ -153,8 +144,7 @@ const CONTEXTS: [(f64, &str); 2] =
 
 const KERNELS: [(bool, &str); 1] = [(true, "read memory while they compute")];
 
-/// Explains the tokens per second and GPU of the largest batch that stays within 50 ms per token,
-/// if each attention GPU is a separate instance.
+/// Each attention GPU is a separate instance; the batch is the largest within 50 ms per token.
 fn why_step3() -> [Why; 2] {
     let open = || {
         vec![
@@ -220,7 +210,6 @@ fn gain(report: &ReinforcementReport, baseline: Baseline) -> f64 {
     rate(Way::Adaptive) / against
 }
 
-/// Computes the reports for every combination of choices except the baseline.
 fn reports() -> Option<BTreeMap<Vec<usize>, Option<ReinforcementReport>>> {
     let sizes = [MODELS.len(), SPLITS.len(), SAMPLES.len(), ANSWERS.len(), HOSTS.len()];
     let all = combinations(&sizes);

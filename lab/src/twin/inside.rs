@@ -51,7 +51,6 @@ pub(crate) fn run(verb: &Verb) -> anyhow::Result<VerbOutcome> {
     Ok(VerbOutcome::Good)
 }
 
-/// A journal record that contains a plan: the whole plan, or its difference from another plan.
 #[derive(Deserialize)]
 #[serde(rename_all = "kebab-case")]
 enum Kept {
@@ -59,12 +58,10 @@ enum Kept {
     PlanAfter { after: String, change: PlanChange },
 }
 
-/// Returns the plan with this digest. The journal contains it before the first change that refers
-/// to it.
+/// The journal contains the plan before the first change that refers to it.
 fn plan_in(journal: &str, sha256: &str) -> anyhow::Result<Option<Plan>> {
     let whole = format!("{{\"plan\":{{\"sha256\":\"{sha256}\"");
     let digest = format!("\",\"sha256\":\"{sha256}\",\"change\":");
-    // Each line starts with a number and a hash.
     let mut bodies = journal.lines().rev().filter_map(|line| line.splitn(3, ' ').nth(2));
     let is_of_plan = |body: &&str| {
         body.starts_with(&whole) || (body.starts_with("{\"plan-after\":") && body.contains(&digest))

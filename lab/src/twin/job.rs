@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-//! `lightloom twin ring`, a small elastic job, and `lightloom twin report`, which shows how a fault
-//! affected it.
+//! `lightloom twin ring`, a small elastic job, and `lightloom twin report`, the effect of a fault
+//! on it.
 
 use std::io::Write;
 use std::path::PathBuf;
@@ -79,7 +79,7 @@ pub(crate) fn ring(arguments: &JobRing) -> anyhow::Result<VerbOutcome> {
     let show = |step: &ring::RingStep| {
         let mut stdout = std::io::stdout().lock();
         let line = serde_json::to_string(step).unwrap_or_default();
-        // If the output has no reader any more, the ring continues for the other nodes.
+        // The ring must continue for the other nodes even if the output has no reader.
         let _unread = writeln!(stdout, "{line}");
     };
     ring::run(&arguments.dir.folder()?, &arguments.node, &options, &show)?;

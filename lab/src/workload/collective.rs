@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-//! `lightloom workload collective`: how long one collective takes, and which variant the library
+//! `lightloom workload collective`: the duration of a collective, and the variant that NCCL
 //! chooses.
 
 use lightloom_emulator::training::library;

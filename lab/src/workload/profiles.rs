@@ -1,6 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-//! Reads PyTorch profiles as a stream. A profile of ten million events is gigabytes of JSON, but
-//! little of it is kept.
+//! Reads PyTorch profiles as a stream, because ten million events are gigabytes of JSON.
 
 use std::fs::File;
 use std::io::{BufReader, Read, Seek, SeekFrom};
@@ -10,11 +9,9 @@ use anyhow::Context;
 use lightloom::progress::Progress;
 use lightloom_training::kineto::{self, ProfiledStep, Profiles};
 
-/// Number of bytes at either end of a file that reveal its kind.
 const HEAD: usize = 1 << 16;
 const BUFFER: usize = 1 << 20;
 
-/// A file that counts the bytes that were read.
 struct CountedFile<'p> {
     file: File,
     progress: &'p Progress,
@@ -28,7 +25,7 @@ impl Read for CountedFile<'_> {
     }
 }
 
-/// Reads PyTorch profiles, or returns `None` if the first file is not one.
+/// Returns `None` if the first file is not a PyTorch profile.
 pub(super) fn read(paths: &[PathBuf]) -> anyhow::Result<Option<ProfiledStep>> {
     let open = |path: &PathBuf| -> anyhow::Result<(String, File, u64)> {
         let name = path.display().to_string();
@@ -61,7 +58,7 @@ pub(super) fn read(paths: &[PathBuf]) -> anyhow::Result<Option<ProfiledStep>> {
     Ok(Some(profiles.finish()?))
 }
 
-/// Formats ranks in ascending order, with consecutive ranks as `first-last`.
+/// Consecutive ranks are printed as `first-last`.
 pub(super) fn ranges(ranks: &[u32]) -> String {
     let rows = ranks.chunk_by(|a, b| a + 1 == *b);
     let row = |row: &[u32]| match row {

@@ -88,17 +88,14 @@ fn server_without_the_model_is_one_finding_naming_its_models() {
         (
             &["openconfig-interfaces", "openconfig-platform"][..],
             [
-                "does not have the model",
+                "lacks the model",
                 MODULES[1],
                 "NotFound (no such path)",
                 "openconfig-interfaces 2.0.0",
             ],
         ),
-        (&[][..], ["does not have the model", MODULES[0], "NotFound", "its 0 models"]),
-        (
-            &MODULES[..],
-            ["does not have the model", "Capabilities names it", "NotFound", MODULES[2]],
-        ),
+        (&[][..], ["lacks the model", MODULES[0], "NotFound", "its 0 models"]),
+        (&MODULES[..], ["lacks the model", "Capabilities lists it", "NotFound", MODULES[2]]),
     ] {
         let report = report(models);
         assert!(!report.is_good() && report.cases.len() == 1, "{}", report.text());

@@ -2,9 +2,9 @@
 //! ASTRA-sim: the network of one job for its analytical backend.
 //!
 //! Source: `examples/network/analytical/` of astra-sim 2 and `common/NetworkParser` of its
-//! analytical backend. Each dimension has a shape, a number of NPUs, GB/s per link and direction,
-//! and ns per link. The first dimension is the ring of GPUs; the second connects the groups of the
-//! job over the data-centre network.
+//! analytical backend. A dimension has a shape, a number of NPUs, GB/s per link and direction, and
+//! ns per link. The first is the ring of GPUs, the second connects the job's groups over the
+//! network.
 
 use lightloom_fabric::hbd::Grouping;
 
@@ -15,7 +15,7 @@ pub(super) const FORMAT: ExportFormat = ExportFormat {
     about: "ASTRA-sim analytical network YAML of one job: its rings or domains, and a switch between them",
     ring: Ok(export),
     fat_tree: Err(
-        "its analytical back end knows only rings, switches and full meshes, but the circuits of a phase are none of these",
+        "its analytical back end supports only rings, switches and full meshes, and a phase's circuits form other topologies",
     ),
 };
 
@@ -70,7 +70,7 @@ struct AstraDimension {
 
 fn lost(plan: &RingPlan<'_>, crosses_nodes: bool) -> Vec<String> {
     let mut lost =
-        vec!["GPU locations, ToRs and aggregation domains: its groups share one switch".to_owned()];
+        vec!["GPU locations, ToRs and aggregation domains: all groups share one switch".to_owned()];
     let grouping = plan.fabric.hbd.grouping();
     if let Grouping::Island { .. } = grouping {
         let domain = plan.fabric.hbd.name();
@@ -81,7 +81,7 @@ fn lost(plan: &RingPlan<'_>, crosses_nodes: bool) -> Vec<String> {
     }
     if crosses_nodes && grouping == Grouping::Line {
         lost.push(format!(
-            "that hops inside a node take {} rather than the {} of a fibre: a ring has one latency, here the longer",
+            "the latency inside a node, {} instead of {} over a fibre: a ring has one latency, here the longer",
             plan.fabric.hbd_links.inside_latency, plan.fabric.hbd_links.fibre_latency
         ));
     }

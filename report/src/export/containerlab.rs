@@ -2,7 +2,7 @@
 //! containerlab: hosts (or leaves) as Linux containers, fibres with light (or circuits) as links.
 //!
 //! Source: containerlab's `schemas/clab.schema.json` and its manual, "Topology definition".
-//! Interfaces bear the names of their ports, within the 15 characters that Linux permits.
+//! Interfaces are named after their ports, within Linux's limit of 15 characters.
 
 use std::fmt::Write;
 
@@ -37,7 +37,7 @@ fn ring(plan: &RingPlan<'_>) -> Result<Export, ExportError> {
     write_links(&mut text, plan.plan.circuits.iter().map(ends));
     let dark = plan.fabric.hbd.fibres().count() - plan.plan.circuits.len();
     let mut lost = vec![
-        format!("{dark} dark fibres: a container has the links that carry light"),
+        format!("{dark} dark fibres: links represent lit fibres only"),
         "GPUs, rates, delays and the paths of each bundle".to_owned(),
     ];
     lost.extend(plan.lost_small_rings());
@@ -64,7 +64,7 @@ fn fat_tree(plan: &FatTreePlan<'_>) -> Result<Export, ExportError> {
     Ok(Export::one("plan.clab.yml", text, lost))
 }
 
-/// Writes the list of links. An empty list is omitted, because the schema does not permit it.
+/// The schema does not permit an empty list.
 fn write_links(text: &mut String, links: impl Iterator<Item = [String; 2]>) {
     for (index, [a, b]) in links.enumerate() {
         if index == 0 {
@@ -74,7 +74,7 @@ fn write_links(text: &mut String, links: impl Iterator<Item = [String; 2]>) {
     }
 }
 
-/// The lab's name becomes part of container names and therefore follows their rules.
+/// Container names contain the lab's name, so it follows their rules.
 fn heading(name: &str) -> String {
     format!(
         "name: {}\ntopology:\n  kinds:\n    linux: {{image: \"alpine:3\"}}\n  nodes:\n",

@@ -18,7 +18,7 @@ pub(super) const FORMAT: ExportFormat = ExportFormat {
     fat_tree: Ok(fat_tree),
 };
 
-/// Colours that remain distinct in print and for colour-blind readers (Okabe and Ito, 2008).
+/// Distinguishable in print and by colour-blind readers (Okabe and Ito, 2008).
 const COLOURS: [&str; 7] =
     ["#0072b2", "#d55e00", "#009e73", "#cc79a7", "#e69f00", "#56b4e9", "#000000"];
 

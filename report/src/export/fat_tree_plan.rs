@@ -11,18 +11,14 @@ use super::{ExportError, ExportNames};
 pub struct FatTreePlan<'a> {
     pub name: &'a str,
     pub network: &'a ReconfigurableFatTree,
-    /// The plan, which must be valid for this network.
+    /// Must be valid for this network.
     pub plan: &'a Plan,
     pub names: &'a ExportNames,
     phase: Option<&'a PhasePlan>,
 }
 
 impl<'a> FatTreePlan<'a> {
-    /// Prepares for export a plan that is valid for `network`. `phase` limits the export to one
-    /// phase.
-    ///
-    /// # Errors
-    /// If the plan has no such phase.
+    /// `phase` limits the export to one phase, and must exist.
     pub fn new(
         name: &'a str,
         network: &'a ReconfigurableFatTree,
@@ -49,10 +45,7 @@ impl<'a> FatTreePlan<'a> {
         (0..self.network.switches()).map(OcsId::from_index)
     }
 
-    /// Returns the name of a leaf.
-    ///
-    /// # Panics
-    /// If the leaf does not exist.
+    /// Panics if the leaf does not exist.
     #[must_use]
     pub fn leaf_name(&self, leaf: LeafId) -> &'a str {
         self.names.of(leaf.index())
@@ -66,16 +59,13 @@ impl<'a> FatTreePlan<'a> {
         }
     }
 
-    /// Returns the phase for formats that hold only one: the selected phase, otherwise the first.
-    ///
-    /// # Panics
-    /// If the plan has no phase, which the planner never produces.
+    /// Returns the selected phase, otherwise the first.
     #[must_use]
     pub fn one_phase(&self) -> &'a PhasePlan {
         self.phase.or(self.plan.phases.first()).expect("a sound plan has a phase")
     }
 
-    /// Returns other jobs' circuits, which all phases share and must not move.
+    /// Circuits of other jobs, which all phases share and which must not be switched.
     #[must_use]
     pub fn held(&self) -> &'a [CrossConnect] {
         &self.network.spec().held
@@ -89,7 +79,7 @@ impl<'a> FatTreePlan<'a> {
             return Vec::new();
         }
         vec![format!(
-            "the circuits of {} and the stages between phases: the format holds one state, here phase {}",
+            "the circuits of {} and the stages between phases: the format describes one state, here phase {}",
             others.join(", "),
             kept.name
         )]

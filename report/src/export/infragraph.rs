@@ -2,9 +2,8 @@
 //! InfraGraph: cabling and light as devices, instances and edges, for Chakra's tools.
 //!
 //! Source: `infragraph.proto` of Keysight/infragraph 3.1 and its service, which builds the graph
-//! that our test reads. An endpoint combines a slice of instances with a slice of components,
-//! iterated as nested loops; `one2one` joins the first pair with the first. Nodes keep their
-//! numbers, so `n17` becomes `n.17`.
+//! that our test reads. An endpoint combines a slice of instances with a slice of components, as
+//! nested loops; `one2one` connects them pairwise. Node `n17` becomes `n.17`.
 
 use std::fmt::Write;
 
@@ -76,7 +75,7 @@ fn export(plan: &RingPlan<'_>) -> Result<Export, ExportError> {
     Ok(Export::one("infragraph.yaml", text, lost(plan)))
 }
 
-/// Returns the number of nodes in a switched domain, or `None` if the fabric has none.
+/// Nodes per switched domain; `None` for other fabrics.
 fn island(hbd: &Hbd) -> Option<u32> {
     match hbd.grouping() {
         Grouping::Island { nodes } => Some(nodes),
@@ -180,7 +179,7 @@ fn edge(text: &mut String, low: (String, String), high: (String, String), link: 
 
 fn lost(plan: &RingPlan<'_>) -> Vec<String> {
     let mut lost = vec![
-        "names of hosts, jobs, ranks and broken parts: nodes only have numbers".to_owned(),
+        "names of hosts, jobs, ranks and failed parts: nodes only have numbers".to_owned(),
         "the links between the GPUs in a node, and the paths of each bundle".to_owned(),
     ];
     if let Hbd::Khop(ring) = &plan.fabric.hbd {

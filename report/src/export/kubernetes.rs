@@ -1,11 +1,10 @@
 // SPDX-License-Identifier: Apache-2.0
 //! Kubernetes node labels with the location and ring of each host.
 //!
-//! The output contains one `Node` per host for `kubectl apply --server-side
-//! --field-manager=lightloom`, which sets these labels, removes labels of the previous plan that no
-//! longer apply, and leaves all other fields unchanged. Source: Kubernetes 1.31 API, `Node` v1;
-//! Topograph's `docs/reference/node-labels.md` for its keys. This project defines the keys below
-//! [`PREFIX`].
+//! Contains one `Node` per host for `kubectl apply --server-side --field-manager=lightloom`, which
+//! sets these labels, removes obsolete ones, and leaves other fields unchanged. Source: Kubernetes
+//! 1.31 API, `Node` v1; Topograph's `docs/reference/node-labels.md` for its keys. The keys below
+//! [`PREFIX`] are our own.
 
 use std::collections::BTreeMap;
 use std::fmt::Write;
@@ -41,7 +40,10 @@ fn export(plan: &RingPlan<'_>) -> Result<Export, ExportError> {
     let mut lost = plan.lost_below_nodes();
     let renamed = plan.plan.jobs.iter().map(|job| job.name.as_str()).chain([&*plan.fabric.name]);
     for name in renamed.filter(|name| label_value(name) != **name) {
-        lost.push(format!("the name `{name}`: as a label it is `{}`", label_value(name)));
+        lost.push(format!(
+            "the name `{name}`, which becomes the label value `{}`",
+            label_value(name)
+        ));
     }
     Ok(Export::one("node-labels.yaml", text, lost))
 }

@@ -2,8 +2,8 @@
 //! Kueue: a `Topology` of rings and a `ResourceFlavor` that uses it.
 //!
 //! Source: `apis/kueue/v1beta2/topology_types.go` and `resourceflavor_types.go` of Kueue. A
-//! topology is one tree of node labels that ends at the host; a flavour with a topology needs at
-//! least one node label. The `kubernetes` format sets these labels.
+//! topology is one tree of node labels that ends at the host; a flavour with a topology needs a
+//! node label. The `kubernetes` format sets these labels.
 
 use super::kubernetes::PREFIX;
 use super::topograph::DOMAIN_LABEL;
@@ -29,7 +29,7 @@ fn export(plan: &RingPlan<'_>) -> Result<Export, ExportError> {
     let mut lost = vec![
         "ToRs and aggregation domains: a Kueue topology is one tree, and rings cross ToRs"
             .to_owned(),
-        "the ring of each node: the labels have it (`--to kubernetes`)".to_owned(),
+        "the ring of each node: labels contain it (`--to kubernetes`)".to_owned(),
     ];
     lost.extend(plan.lost_below_nodes());
     Ok(Export::one("kueue.yaml", text, lost))

@@ -1,43 +1,38 @@
 // SPDX-License-Identifier: Apache-2.0
-//! Real machine names: schedulers identify hosts by name, while plans number them.
+//! Host names for the numbered nodes of a plan.
 
 use std::collections::BTreeMap;
 
-/// The names of all nodes of a k-hop ring, or of all leaves of a fat-tree, indexed by number. All
-/// are unique and valid host names.
+/// Unique and valid host names of all nodes or leaves, by number.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct ExportNames(Vec<String>);
 
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 pub enum NameError {
-    #[error("`{0}` does not say where the number goes: write `{{}}` once, or `{{:04}}` for 0017")]
+    #[error("`{0}` must contain the number once, as `{{}}`, or `{{:04}}` for 0017")]
     Template(String),
     #[error(
-        "`{0}` is not a host name: write lower-case letters, digits, `-` and `.`, \
+        "`{0}` is not a host name: use lower-case letters, digits, `-` and `.`, \
          with a letter or digit at both ends, 253 characters at most (RFC 1123)"
     )]
     NotAHost(String),
-    #[error("line {line}: write an id and a name, such as `{prefix}17 gpu-a-17`")]
+    #[error("line {line}: expected an id and a name, such as `{prefix}17 gpu-a-17`")]
     NoPair { line: usize, prefix: &'static str },
     #[error("line {line}: `{id}` does not exist; the fabric has {prefix}0 to {prefix}{last}")]
     NoSuchId { line: usize, id: String, prefix: &'static str, last: u32 },
     #[error("line {line}: `{what}` is already in line {first}")]
     Twice { line: usize, what: String, first: usize },
-    #[error("{count} have no name; the first is `{first}`")]
+    #[error("{count} without a name; the first is `{first}`")]
     Missing { count: usize, first: String },
 }
 
 impl ExportNames {
-    /// Uses the ids as names: `n17`.
     #[must_use]
     pub fn ids(prefix: &'static str, count: u32) -> Self {
         Self((0..count).map(|number| format!("{prefix}{number}")).collect())
     }
 
-    /// Creates names from numbers: `gpu{:04}` yields `gpu0017`.
-    ///
-    /// # Errors
-    /// If the template does not contain exactly one number or yields invalid host names.
+    /// `gpu{:04}` yields `gpu0017`. Fails on invalid host names or without exactly one number.
     pub fn from_template(template: &str, count: u32) -> Result<Self, NameError> {
         let error = || NameError::Template(template.to_owned());
         let (before, rest) = template.split_once('{').ok_or_else(error)?;
@@ -56,10 +51,8 @@ impl ExportNames {
             .map(Self)
     }
 
-    /// Parses lines that contain an id, blanks or a comma, and a name. `#` starts a comment.
-    ///
-    /// # Errors
-    /// If a line is malformed, an id or name is duplicated, or an id is missing.
+    /// Parses lines of an id, blanks or a comma, and a name. `#` starts a comment. Fails on
+    /// duplicates and missing ids.
     pub fn from_list(text: &str, prefix: &'static str, count: u32) -> Result<Self, NameError> {
         let mut names = vec![String::new(); count as usize];
         let mut seen = BTreeMap::new();
@@ -95,17 +88,14 @@ impl ExportNames {
         }
     }
 
-    /// Returns the name of the node or leaf with number `index`.
-    ///
-    /// # Panics
-    /// If the number does not exist.
+    /// Panics if the number does not exist.
     #[must_use]
     pub fn of(&self, index: usize) -> &str {
         &self.0[index]
     }
 }
 
-/// Validates a host name by RFC 1123 (section 2.1), but in lower case as Kubernetes requires.
+/// RFC 1123 (section 2.1), but only in lower case, as Kubernetes requires.
 fn host(name: &str) -> Result<String, NameError> {
     let inner = |byte: u8| matches!(byte, b'a'..=b'z' | b'0'..=b'9' | b'-');
     let edge = |byte: Option<u8>| byte.is_some_and(|byte| byte != b'-' && inner(byte));
@@ -143,10 +133,10 @@ mod tests {
         let names = ExportNames::from_list("# mine\nn1, b\n\nn0\ta # first\n", "n", 2).unwrap();
         assert_eq!((names.of(0), names.of(1)), ("a", "b"));
         let error = |text: &str| ExportNames::from_list(text, "n", 2).unwrap_err().to_string();
-        assert_eq!(error("n0 a\nn1"), "line 2: write an id and a name, such as `n17 gpu-a-17`");
+        assert_eq!(error("n0 a\nn1"), "line 2: expected an id and a name, such as `n17 gpu-a-17`");
         assert_eq!(error("n0 a\nn2 b"), "line 2: `n2` does not exist; the fabric has n0 to n1");
         assert_eq!(error("n0 a\nn1 a"), "line 2: `a` is already in line 1");
         assert_eq!(error("n0 a\nn0 b"), "line 2: `n0` is already in line 1");
-        assert_eq!(error("n1 a"), "1 have no name; the first is `n0`");
+        assert_eq!(error("n1 a"), "1 without a name; the first is `n0`");
     }
 }

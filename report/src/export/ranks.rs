@@ -1,12 +1,11 @@
 // SPDX-License-Identifier: Apache-2.0
-//! The ranks of one job for launchers: Open MPI's rankfile and hostfile, DLRover's group topology,
-//! and a table.
+//! The ranks of one job: Open MPI's rankfile and hostfile, DLRover's group topology, and a table.
 //!
-//! Ranks are numbered as in Megatron-LM (`tp-cp-ep-dp-pp`: tensor fastest, pipeline slowest) and
-//! without gaps from 0, so that a job that has lost a ring still starts. Sources: mpirun(1) and
-//! orte_hosts(7) of Open MPI 4.1, "Rankfiles" and "Hostfile"; pull request 1750 of DLRover, where
-//! `DLROVER_GROUP_TOPOLOGY_FILE` names a JSON object that maps node addresses to groups, which
-//! DLRover uses in ascending order.
+//! Ranks are numbered as in Megatron-LM (`tp-cp-ep-dp-pp`: tensor fastest, pipeline slowest) from 0
+//! without gaps, so that a job that has lost a ring still starts. Sources: mpirun(1) and
+//! orte_hosts(7) of Open MPI 4.1, "Rankfiles" and "Hostfile"; pull request 1750 of DLRover:
+//! `DLROVER_GROUP_TOPOLOGY_FILE` is a JSON object from node addresses to groups, in ascending
+//! order.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::fmt::Write;
@@ -49,7 +48,6 @@ fn rank_file(plan: &RingPlan<'_>, ranks: &[&Rank]) -> String {
     text
 }
 
-/// Returns one line per host, ordered by the host's first rank.
 fn host_file(plan: &RingPlan<'_>, ranks: &[&Rank]) -> String {
     let mut slots: BTreeMap<NodeId, u32> = BTreeMap::new();
     for rank in ranks {
@@ -62,14 +60,12 @@ fn host_file(plan: &RingPlan<'_>, ranks: &[&Rank]) -> String {
     text
 }
 
-/// Returns each host once, ordered by its first rank.
 fn hosts(ranks: &[&Rank]) -> Vec<NodeId> {
     let mut seen = BTreeSet::new();
     ranks.iter().map(|rank| rank.gpu.node).filter(|node| seen.insert(*node)).collect()
 }
 
-/// Returns the group of each host, which is its ring, numbered in rank order. Names are zero-padded
-/// so that they sort as text.
+/// A host's group is its ring. Zero-padded names sort as text.
 fn group_topology(plan: &RingPlan<'_>, ranks: &[&Rank]) -> String {
     let mut place_of: BTreeMap<GroupId, usize> = BTreeMap::new();
     let mut group_of = BTreeMap::new();
@@ -96,7 +92,7 @@ fn table(plan: &RingPlan<'_>, ranks: &[&Rank]) -> String {
 
 fn lost(plan: &RingPlan<'_>, ranks: &[&Rank]) -> Vec<String> {
     let mut lost = vec![
-        "which GPU a rank uses, in the rank file: a slot is a processor core there, and Open MPI binds the rank to it; ranks.csv lists the GPUs"
+        "each rank's GPU, in the rank file: its slots are processor cores, to which Open MPI binds ranks; ranks.csv lists the GPUs"
             .to_owned(),
         "the order of nodes in a ring, in group-topology.json: DLRover uses the order of its node ranks; number the pods in the order of the host file"
             .to_owned(),
@@ -105,7 +101,7 @@ fn lost(plan: &RingPlan<'_>, ranks: &[&Rank]) -> Vec<String> {
     let named = hosts.iter().filter(|node| plan.name(**node).parse::<IpAddr>().is_err()).count();
     if named > 0 {
         lost.push(format!(
-            "the addresses of {named} nodes: DLRover identifies nodes by IP address, which `--hostnames FILE` can give"
+            "the addresses of {named} nodes: DLRover identifies nodes by IP address, which `--hostnames FILE` can provide"
         ));
     }
     let shared = shared_hosts(ranks);

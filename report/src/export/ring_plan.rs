@@ -11,10 +11,9 @@ use super::{ExportError, ExportNames};
 #[derive(Clone, Debug)]
 pub struct RingPlan<'a> {
     pub fabric: &'a Fabric,
-    /// The plan, which must be valid for this fabric.
+    /// Must be valid for this fabric.
     pub plan: &'a Plan,
     pub names: &'a ExportNames,
-    /// The job for formats that can hold only one; the first by default.
     job: usize,
     seats: Vec<Seat>,
 }
@@ -22,11 +21,11 @@ pub struct RingPlan<'a> {
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Seat {
     Broken,
-    /// The node works but is not in a ring.
+    /// Works outside any ring.
     Idle,
     Ring {
         group: GroupId,
-        /// Position among the ring's nodes along the line, from 0.
+        /// From 0, along the line.
         place: u32,
     },
     Inside {
@@ -35,11 +34,7 @@ pub enum Seat {
 }
 
 impl<'a> RingPlan<'a> {
-    /// Prepares for export a plan that is valid for `fabric`. `job` selects the job for formats
-    /// that can hold only one.
-    ///
-    /// # Errors
-    /// If the plan has no such job.
+    /// `job` selects the job for formats that describe only one, and must exist.
     pub fn new(
         fabric: &'a Fabric,
         plan: &'a Plan,
@@ -60,20 +55,13 @@ impl<'a> RingPlan<'a> {
         (0..self.fabric.hbd.nodes()).map(NodeId)
     }
 
-    /// Returns the role of a node.
-    ///
-    /// # Panics
-    /// If the node does not exist.
+    /// Panics if the node does not exist.
     #[must_use]
     pub fn seat(&self, node: NodeId) -> Seat {
         self.seats[node.index()]
     }
 
-    /// Returns a node's role as a word: `broken`, `idle`, `working` (for a job), or `spare` (in a
-    /// ring without a job).
-    ///
-    /// # Panics
-    /// If the node does not exist.
+    /// Returns `broken`, `idle`, `working` (for a job) or `spare` (in a ring without a job).
     #[must_use]
     pub fn state(&self, node: NodeId) -> &'static str {
         match self.seat(node) {
@@ -85,32 +73,26 @@ impl<'a> RingPlan<'a> {
         }
     }
 
-    /// Returns the name of a node.
-    ///
-    /// # Panics
-    /// If the node does not exist.
+    /// Panics if the node does not exist.
     #[must_use]
     pub fn name(&self, node: NodeId) -> &'a str {
         self.names.of(node.index())
     }
 
-    /// Returns the ring with this id.
-    ///
-    /// # Panics
-    /// If the ring does not exist.
+    /// Panics if the ring does not exist.
     #[must_use]
     pub fn group(&self, id: GroupId) -> &'a Group {
         let group = self.plan.groups.iter().find(|group| group.id == id);
         group.expect("a ring of the plan")
     }
 
-    /// Returns the job of a ring, or `None` for a spare ring.
+    /// Returns `None` for a spare ring.
     #[must_use]
     pub fn job_of(&self, group: &Group) -> Option<&'a JobPlan> {
         self.plan.jobs.get(group.job? as usize)
     }
 
-    /// Returns the job for formats that can hold only one, and its number of rings.
+    /// For formats that describe only one job; also returns its number of rings.
     #[must_use]
     pub fn chosen_job(&self) -> Option<(&'a JobPlan, usize)> {
         let job = self.plan.jobs.get(self.job)?;
@@ -118,8 +100,7 @@ impl<'a> RingPlan<'a> {
         Some((job, self.plan.groups.iter().filter(works).count()))
     }
 
-    /// Returns the ranks of that job: tensor parallelism varies fastest, then context, data and
-    /// pipeline parallelism.
+    /// Tensor parallelism varies fastest, then context, data and pipeline parallelism.
     #[must_use]
     pub fn chosen_ranks(&self) -> Vec<&'a Rank> {
         let works = |rank: &&Rank| rank.job.is_some_and(|job| job as usize == self.job);
@@ -133,7 +114,7 @@ impl<'a> RingPlan<'a> {
         group.ring.len() >= usize::from(self.fabric.hbd.gpus_per_node())
     }
 
-    /// Returns the switches above a node in the data-centre network, nearest first.
+    /// Nearest first, in the data-centre network.
     #[must_use]
     pub fn switches_above(&self, node: NodeId) -> Vec<String> {
         let dcn = &self.fabric.dcn;
@@ -145,25 +126,22 @@ impl<'a> RingPlan<'a> {
         above
     }
 
-    /// Returns the number of aggregation domains of the data-centre network.
     #[must_use]
     pub fn domains(&self) -> u32 {
         self.fabric.dcn.tors(self.fabric.hbd.nodes()).div_ceil(self.fabric.dcn.tors_per_domain())
     }
 
-    /// Lists the omissions of a format that assigns nodes to rings, without GPUs or light.
     pub(super) fn lost_below_nodes(&self) -> Vec<String> {
         let bundles = self.plan.transceivers.len();
         let circuits = self.plan.circuits.len();
         let mut lost = vec![format!(
             "the order of GPUs in a ring, the paths of {bundles} bundles and {circuits} circuits: \
-             the format describes hosts, not light"
+             the format describes hosts only"
         )];
         lost.extend(self.lost_small_rings());
         lost
     }
 
-    /// Returns the omission of a format without GPUs.
     pub(super) fn lost_small_rings(&self) -> Option<String> {
         let small = self.plan.groups.iter().filter(|group| !self.is_of_whole_nodes(group)).count();
         (small > 0).then(|| {

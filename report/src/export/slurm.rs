@@ -1,12 +1,11 @@
 // SPDX-License-Identifier: Apache-2.0
-//! Slurm's `topology.yaml`, with the rings of a plan as blocks and, up to 16 nodes, also as rings;
-//! and its `topology.conf`, with rings as leaf switches, which every version reads.
+//! Slurm's `topology.yaml` with the rings of a plan as blocks and, up to 16 nodes, also as rings;
+//! and its `topology.conf` for every version, with rings as leaf switches.
 //!
-//! A job never spans two rings of Slurm's ring topology, so a cluster that uses it by default
-//! rejects every job larger than one ring. The exports therefore always contain blocks, as the
+//! A job in Slurm's ring topology cannot span rings, so blocks are always exported and are the
 //! default; a partition selects the rings with `Topology=`. Sources: topology.yaml(5) of Slurm
-//! 25.05 (block) and `src/plugins/topology/ring/ring_record.c` (ring: 26.05). The output follows
-//! Slurm's rules: unique names, blocks of at least the base block size, rings of at most 16 nodes.
+//! 25.05 (block) and `src/plugins/topology/ring/ring_record.c` (ring: 26.05). Slurm requires unique
+//! names, blocks of at least the base size, and rings of at most 16 nodes.
 
 use std::collections::BTreeMap;
 use std::fmt::Write;
@@ -16,11 +15,11 @@ use lightloom_units::id::NodeId;
 use super::write::{ANY_TEXT, host_list, quoted};
 use super::{Export, ExportError, ExportFormat, RingPlan, Seat};
 
-/// Maximum number of nodes per ring (`MAX_RING_SIZE`).
+/// `MAX_RING_SIZE` of Slurm.
 const RING_NODES_MAX: usize = 16;
 
 const NO_HOSTS: &str = "the fabric file describes leaves, not the hosts below them, and the circuits \
-                        change with every phase while Slurm's topology stays";
+                        change with every phase, but Slurm's topology does not";
 
 pub(super) const BLOCK: ExportFormat = ExportFormat {
     name: "slurm",
@@ -43,8 +42,7 @@ pub(super) const TREE: ExportFormat = ExportFormat {
     fat_tree: Err(NO_HOSTS),
 };
 
-/// Exports `topology.conf`. A job that fits in a ring is placed in one; a larger job spans as few
-/// rings as possible.
+/// A job is placed in one ring if it fits, otherwise on as few rings as possible.
 fn tree(plan: &RingPlan<'_>) -> Result<Export, ExportError> {
     let units: Vec<TopologyUnit> =
         units_by_tp(plan).into_iter().flat_map(|(_, units)| units).collect();
@@ -83,8 +81,8 @@ fn export(plan: &RingPlan<'_>, format: &ExportFormat) -> Result<Export, ExportEr
     let mut lost = Vec::new();
     let topologies = units_by_tp(plan);
     if topologies.is_empty() {
-        // Slurm exits if a ring topology has no rings, and complains if a block topology has no
-        // blocks.
+        // Slurm exits on a ring topology without rings, and complains about a block topology
+        // without blocks.
         return Err(ExportError::NoRing { format: format.name });
     }
     let most = |(_, (_, units)): &(usize, &(usize, Vec<TopologyUnit>))| units.len();
@@ -94,7 +92,7 @@ fn export(plan: &RingPlan<'_>, format: &ExportFormat) -> Result<Export, ExportEr
         let nodes = units.iter().map(|unit| unit.nodes.len()).max().unwrap_or(0);
         if as_rings && nodes > RING_NODES_MAX {
             lost.push(format!(
-                "which nodes of a TP-{tp} ring are neighbours: a Slurm ring has at most \
+                "the neighbours in a TP-{tp} ring: a Slurm ring has at most \
                  {RING_NODES_MAX} nodes and these have {nodes}, so they are written as blocks"
             ));
         }
@@ -102,7 +100,7 @@ fn export(plan: &RingPlan<'_>, format: &ExportFormat) -> Result<Export, ExportEr
         if as_rings && (2..=RING_NODES_MAX).contains(&nodes) {
             let name = format!("tp{tp}-ring");
             lost.push(format!(
-                "that a TP-{tp} ring is a line of nodes closed at both ends: Slurm may place a smaller job on its last and first node, which are not neighbours"
+                "the ends of a TP-{tp} ring's line of nodes: Slurm may place a smaller job on its last and first node, which are not neighbours"
             ));
             lost.push(format!(
                 "jobs of more than one ring in a partition with Topology={name}: Slurm refuses \
@@ -119,7 +117,7 @@ fn export(plan: &RingPlan<'_>, format: &ExportFormat) -> Result<Export, ExportEr
     Ok(Export::one("topology.yaml", text, lost))
 }
 
-/// Returns the nodes that Slurm schedules as a unit, by ring size; each list is in rank order.
+/// Nodes that Slurm schedules as a unit, by ring size and in rank order.
 fn units_by_tp(plan: &RingPlan<'_>) -> Vec<(usize, Vec<TopologyUnit>)> {
     let mut by_tp: BTreeMap<usize, BTreeMap<(usize, NodeId), TopologyUnit>> = BTreeMap::new();
     for group in &plan.plan.groups {
@@ -172,13 +170,12 @@ fn write_topology(
     }
 }
 
-/// Returns a note about nodes outside all rings, if there are any.
 fn unreached(plan: &RingPlan<'_>) -> Option<String> {
     let count = |seat: Seat| plan.nodes().filter(|node| plan.seat(*node) == seat).count();
     let (broken, idle) = (count(Seat::Broken), count(Seat::Idle));
     (broken + idle > 0).then(|| {
         format!(
-            "broken nodes ({broken}) and working nodes in no ring ({idle}): Slurm warns that the \
+            "failed nodes ({broken}) and working nodes outside rings ({idle}): Slurm warns that the \
              topology lacks them"
         )
     })

@@ -2,8 +2,8 @@
 //! SONiC on an optical circuit switch: the CONFIG_DB of every switch in one phase.
 //!
 //! Source: SONiC OCS high-level design (tables OCS_PORT and OCS_CROSS_CONNECT, in review) and SAI's
-//! proposal for optical circuit switches. [`DevicePorts`] maps our duplex ports to the port sides
-//! of SONiC. Light enters at an A side and leaves at a B side, so a circuit is two cross-connects.
+//! proposal for optical circuit switches. Light enters at an A side and leaves at a B side, so a
+//! duplex circuit is two cross-connects.
 
 use std::collections::BTreeMap;
 
@@ -17,7 +17,7 @@ pub(super) const FORMAT: ExportFormat = ExportFormat {
     name: "sonic-ocs",
     about: "SONiC CONFIG_DB JSON of every optical switch: ports and cross-connects of a phase",
     ring: Err(
-        "the format contains circuits of optical switches, but this fabric has none (in k-hop rings, transceivers switch the light, and `lightloom ctl apply` sets them)",
+        "the format describes optical switches, but this fabric contains none (in k-hop rings, `lightloom ctl apply` sets the transceivers)",
     ),
     fat_tree: Ok(export),
 };
@@ -29,7 +29,7 @@ pub(super) const COMMANDS: ExportFormat = ExportFormat {
     fat_tree: Ok(commands),
 };
 
-/// Uses `update`, which adds and replaces cross-connects and leaves unlisted ones unchanged.
+/// `update` adds and replaces cross-connects, and leaves unlisted ones unchanged.
 fn commands(plan: &FatTreePlan<'_>) -> Result<Export, ExportError> {
     let file = |ocs: OcsId| {
         let names: Vec<String> = connections(plan, ocs).into_iter().map(|(name, _)| name).collect();
@@ -40,12 +40,12 @@ fn commands(plan: &FatTreePlan<'_>) -> Result<Export, ExportError> {
         ExportedFile { name: format!("{ocs}.sh"), text }
     };
     let mut lost = plan.lost_beside_one_phase();
-    lost.push("cross-connects to be removed: the commands do not know the current ones".to_owned());
+    lost.push("cross-connects to be removed: the current ones are unknown".to_owned());
     lost.push("when to run them: a leaf must be drained before its circuits change".to_owned());
     Ok(Export { files: plan.switches().map(file).collect(), lost })
 }
 
-/// How SONiC numbers a plan's ports. The daemon's driver uses it as well.
+/// The daemon's driver numbers ports the same way.
 const PORTS: DevicePorts = DevicePorts::Sides;
 
 #[derive(Serialize)]
@@ -74,7 +74,7 @@ struct OcsConnection {
     b_side: String,
 }
 
-/// A table sorted by the numbers in its keys: `2A` before `10A`.
+/// Sorts `2A` before `10A`.
 struct InNumericOrder<T>(Vec<(String, T)>);
 
 impl<T: Serialize> Serialize for InNumericOrder<T> {
@@ -118,7 +118,7 @@ fn ports(plan: &FatTreePlan<'_>, ocs: OcsId) -> Vec<(String, Port)> {
         .collect()
 }
 
-/// Returns the phase's circuits and other jobs' circuits, which a new configuration must not cut.
+/// A new configuration must not cut the circuits of other jobs.
 fn connections(plan: &FatTreePlan<'_>, ocs: OcsId) -> Vec<(String, OcsConnection)> {
     let circuits = plan.one_phase().circuits.iter().chain(plan.held());
     let of_switch = circuits.filter(|circuit| circuit.ocs == ocs);

@@ -2,9 +2,8 @@
 //! NVIDIA Topograph: its simulation model (YAML) and the response of its `graph` engine (JSON).
 //!
 //! Source: `pkg/models/model.go` (model) and `pkg/topology/instance.go`, `docs/engines/graph.md`,
-//! `docs/reference/node-labels.md` (graph, labels) of Topograph 1.0. A switch has one parent and a
-//! node belongs to one block, so a ring becomes an *accelerator domain* rather than a switch. A
-//! ring that spans several ToRs becomes one block per ToR, all with the same domain.
+//! `docs/reference/node-labels.md` (graph, labels) of Topograph 1.0. A node belongs to one block
+//! and a switch has one parent, so a ring becomes an *accelerator domain*, with one block per ToR.
 
 use std::collections::BTreeMap;
 use std::fmt::Write;
@@ -62,7 +61,6 @@ fn switches(plan: &RingPlan<'_>) -> BTreeMap<(usize, usize, String), Vec<String>
         for (depth, switch) in above.iter().rev().enumerate() {
             let under = below.entry((depth, switch.len(), switch.clone())).or_default();
             let child = (depth + 1 < above.len()).then(|| &above[above.len() - depth - 2]);
-            // Nodes are visited by number, so the children of a switch are consecutive.
             if let Some(child) = child.filter(|child| under.last() != Some(*child)) {
                 under.push(child.clone());
             }
@@ -149,7 +147,7 @@ fn lost(plan: &RingPlan<'_>) -> Vec<String> {
     let broken = plan.nodes().filter(|node| plan.seat(*node) == Seat::Broken).count();
     let mut lost = vec!["the order of nodes in a ring, and its job: a domain is a set".to_owned()];
     if broken > 0 {
-        lost.push(format!("broken nodes ({broken}): left out, as discovery would"));
+        lost.push(format!("failed nodes ({broken}), which discovery would omit as well"));
     }
     lost.extend(plan.lost_below_nodes());
     lost

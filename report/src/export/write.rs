@@ -1,18 +1,15 @@
 // SPDX-License-Identifier: Apache-2.0
-//! Quoting and naming rules that several formats share.
 
 use std::fmt::Write;
 
-/// Why `write!` into a string cannot fail.
 pub(super) const ANY_TEXT: &str = "a string takes any text";
 
-/// Returns `text` in double quotes, valid in both JSON and YAML 1.2 (YAML 1.2.2, section 1.3).
+/// Valid in both JSON and YAML 1.2 (YAML 1.2.2, section 1.3).
 pub(super) fn quoted(text: &str) -> String {
     serde_json::Value::from(text).to_string()
 }
 
-/// Escapes `text` as content or an attribute of XML 1.0 (section 2.4). Characters that XML cannot
-/// represent become `?`.
+/// XML 1.0, section 2.4. Characters that XML cannot represent become `?`.
 pub(super) fn xml(text: &str) -> String {
     let mut escaped = String::with_capacity(text.len());
     for character in text.chars() {
@@ -28,22 +25,21 @@ pub(super) fn xml(text: &str) -> String {
     escaped
 }
 
-/// Converts `text` to a Kubernetes label value: invalid characters become `-`, and the result has
-/// at most 63 characters (Kubernetes, "Labels and Selectors: syntax and character set").
+/// Invalid characters become `-`; at most 63 characters remain (Kubernetes, "Labels and Selectors:
+/// syntax and character set").
 pub(super) fn label_value(text: &str) -> String {
     let allowed = |c: char| c.is_ascii_alphanumeric() || matches!(c, '-' | '_' | '.');
     let kept: String = text.chars().take(63).map(|c| if allowed(c) { c } else { '-' }).collect();
     kept.trim_matches(|c: char| !c.is_ascii_alphanumeric()).to_owned()
 }
 
-/// Converts `text` to the name of a Kubernetes object (RFC 1123 subdomain).
+/// RFC 1123 subdomain.
 pub(super) fn object_name(text: &str) -> String {
     let name = label_value(text).to_lowercase().replace(['_', '.'], "-");
     if name.is_empty() { "fabric".to_owned() } else { name }
 }
 
-/// Compresses consecutive names to the syntax of Slurm (hostlist) and Topograph (cluset), such as
-/// `gpu[001-004,009],login`.
+/// Syntax of Slurm (hostlist) and Topograph (cluset), such as `gpu[001-004,009],login`.
 pub(super) fn host_list<'n>(names: impl IntoIterator<Item = &'n str>) -> String {
     let mut runs: Vec<NameRange<'n>> = Vec::new();
     for name in names {
@@ -62,11 +58,11 @@ pub(super) fn host_list<'n>(names: impl IntoIterator<Item = &'n str>) -> String 
     list
 }
 
-/// Names that differ only in a trailing number, stored as ordered ranges of numbers.
+/// Names that differ only in a trailing number.
 struct NameRange<'n> {
     name: &'n str,
     prefix: &'n str,
-    /// Number of digits if the numbers have leading zeros, otherwise 0.
+    /// Number of digits with leading zeros, otherwise 0.
     width: usize,
     ranges: Vec<(u64, u64)>,
 }
@@ -80,7 +76,6 @@ impl<'n> NameRange<'n> {
         Self { name, prefix, width, ranges: number.iter().map(|n| (*n, *n)).collect() }
     }
 
-    /// Adds the number of `next` if the names do not differ otherwise.
     fn take(&mut self, next: &Self) -> bool {
         let fits = |number: u64| {
             let digits = number.checked_ilog10().unwrap_or(0) as usize + 1;

@@ -1,5 +1,4 @@
 // SPDX-License-Identifier: Apache-2.0
-//! Composes a report from results by selecting its sections and their order.
 
 use super::definitions;
 use super::document::{PageDocument, PageSection};
@@ -58,7 +57,7 @@ fn lead(results: &Results<'_>) -> String {
     match &results.subject {
         Subject::Fabric { fabric, .. } => fabric::lead(fabric),
         Subject::PlanAlone { plan } => format!(
-            "A plan of {} GPUs whose fabric file was not given.",
+            "A plan for {} GPUs, without its fabric file.",
             fixed(plan.metrics.gpus_total as f64, 0)
         ),
         Subject::None if results.bought.is_some() => {
@@ -69,12 +68,8 @@ fn lead(results: &Results<'_>) -> String {
             "GPU-hours lost to failures, by cause; each loss is simulated packet by packet."
                 .to_owned()
         }
-        Subject::None if results.is_of_runs_alone() => {
-            "Results of lightloom, as given in their files.".to_owned()
-        }
-        Subject::None => {
-            "No fabric was given: the designs are compared with each other.".to_owned()
-        }
+        Subject::None if results.is_of_runs_alone() => "Results from the given files.".to_owned(),
+        Subject::None => "Designs compared with each other, without a fabric file.".to_owned(),
     }
 }
 
@@ -85,7 +80,7 @@ fn sources(results: &Results<'_>) -> PageSection {
         false => format!(" with seed {}", results.seed),
     };
     section.verdict = format!(
-        "Made by lightloom {}{seed}. The same command with the same files makes the same page, byte for byte.",
+        "Made by lightloom {}{seed}. The same command and files reproduce this page byte for byte.",
         results.version
     );
     section.table(tables::table("sources", &results.sources));

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
-//! CSV with every number in the report: `table,row,column,value,unit`. Values are plain and
-//! unrounded, ratios are fractions, and text has no unit. A row's name is its first cell in the
-//! page's table; repeated names get a number: `khop:3#17`.
+//! Every number of the report as `table,row,column,value,unit`. Values are unrounded, ratios are
+//! fractions, and text has no unit. A row is named by its first cell; duplicates are numbered:
+//! `khop:3#17`.
 
 use std::collections::BTreeMap;
 use std::fmt::Write;
@@ -66,7 +66,6 @@ fn line(out: &mut String, table: &str, row: &str, column: &str, value: &str, uni
     );
 }
 
-/// Quotes a field by RFC 4180 if necessary.
 fn quoted(text: &str) -> String {
     if text.contains([',', '"', '\n', '\r']) {
         format!("\"{}\"", text.replace('"', "\"\""))

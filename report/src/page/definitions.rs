@@ -1,6 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-//! Definitions of metrics, extracted from the documentation pages so that each metric is defined
-//! only once.
+//! Extracts definitions of metrics from the documentation, so that each is defined only once.
 
 use super::document::{FigureTable, PageBlock, PageDocument};
 use super::tables;
@@ -13,8 +12,7 @@ const PAGES: [(&str, &str); 3] = [
 
 const OTHERS: &str = include_str!("../../templates/definitions.txt");
 
-/// Returns a metric's definition and the page that contains it. The definition is the second cell
-/// of the table row whose first cell names the metric.
+/// Returns the cell after the metric's name in a table row, and the page that contains it.
 fn definition(name: &str) -> Option<(String, &'static str)> {
     let quoted = format!("`{name}`");
     let found = PAGES.iter().find_map(|(page, text)| {

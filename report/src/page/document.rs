@@ -14,9 +14,8 @@ pub(super) struct PageDocument {
 
 #[derive(Debug, Default)]
 pub(super) struct FirstScreen {
-    /// At most 25 words, including the verdict's range of validity.
+    /// At most 25 words, including the range of validity.
     pub(super) verdict: String,
-    /// At most three figures.
     pub(super) figures: Vec<Headline>,
     pub(super) picture: Option<Picture>,
 }
@@ -33,7 +32,7 @@ pub(super) struct Headline {
 pub(super) struct PageSection {
     pub(super) id: String,
     pub(super) title: String,
-    /// Shown while the section is closed. Empty for the section that provides the first screen.
+    /// Shown while the section is closed; empty for the section on the first screen.
     pub(super) verdict: String,
     pub(super) blocks: Vec<PageBlock>,
 }
@@ -43,7 +42,7 @@ pub(super) enum PageBlock {
     Picture(Picture),
     Table(FigureTable),
     Note(String),
-    /// A long table that only the CSV contains.
+    /// Only in the CSV.
     Data(FigureTable),
 }
 
@@ -70,7 +69,7 @@ pub(super) struct Bars {
 pub(super) struct Bar {
     pub(super) name: String,
     pub(super) tone: Tone,
-    /// Start of the bar: 0 unless it is part of a timeline.
+    /// 0 unless the bar is part of a timeline.
     pub(super) start: f64,
     pub(super) length: f64,
     pub(super) spread: Option<[f64; 2]>,
@@ -118,7 +117,7 @@ pub(super) struct Column {
 pub(super) enum Cell {
     Text(String),
     Number(ShownQuantity),
-    /// A figure with custom text. The CSV contains the plain number and its unit.
+    /// The CSV contains the plain number and its unit instead of the text.
     Shown {
         value: Option<f64>,
         unit: String,
@@ -128,8 +127,8 @@ pub(super) enum Cell {
 }
 
 impl PageDocument {
-    /// Adds a section, numbering its id if there are several of a kind. The first section with a
-    /// verdict becomes the first screen.
+    /// Ids are numbered if a kind occurs several times. The first section with a verdict provides
+    /// the first screen.
     pub(super) fn add(&mut self, first: FirstScreen, mut section: PageSection) {
         let of_kind = |other: &&PageSection| other.id.split('-').next() == Some(&*section.id);
         match self.sections.iter().filter(of_kind).count() {
@@ -151,7 +150,6 @@ impl PageSection {
         Self { id: id.to_owned(), title: title.into(), ..Self::default() }
     }
 
-    /// Adds a table unless it is empty.
     pub(super) fn table(&mut self, table: FigureTable) {
         if !table.rows.is_empty() {
             self.blocks.push(PageBlock::Table(table));
@@ -255,7 +253,6 @@ impl Cell {
         value.map_or(Self::Missing, |value| Self::number(value, unit))
     }
 
-    /// Returns a time in picoseconds.
     pub(super) fn time(ps: impl Into<Option<u64>>) -> Self {
         ps.into().map_or(Self::Missing, |ps| Self::Number(ShownQuantity::time(ps)))
     }

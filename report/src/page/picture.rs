@@ -18,17 +18,17 @@ const COLUMNS: usize = 40;
 const CELL: usize = 20;
 const STEP: usize = 24;
 const ROW: usize = 32;
-/// Maximum number of nodes drawn as one square each; larger fabrics get at most [`MOST_SQUARES`].
+/// Larger fabrics are drawn with at most [`MOST_SQUARES`] squares.
 const MOST_NODES_ALONE: usize = 1_024;
 const MOST_SQUARES: usize = 480;
 const MOST_SECTORS: u32 = 64;
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 enum State {
-    /// Works for the job with this index.
+    /// Index of the job.
     Used(u32),
     Spare,
-    /// Works, but is not in a ring.
+    /// Works outside any ring.
     Idle,
     Faulty,
 }
@@ -49,7 +49,7 @@ struct LineNode {
     id: NodeId,
     state: State,
     group: Option<GroupId>,
-    /// Number of failed bundles and fibres of a node that has not failed itself.
+    /// Failed bundles and fibres of a working node.
     broken_parts: u32,
 }
 
@@ -76,7 +76,7 @@ fn line(fabric: &Fabric, plan: &Plan) -> Vec<LineNode> {
     line
 }
 
-/// Returns lit fibres that skip a node, as start position and length along the line.
+/// Start position and length along the line of each lit fibre that skips a node.
 fn bypasses(fabric: &Fabric, plan: &Plan) -> Vec<(usize, usize)> {
     let nodes = fabric.hbd.nodes() as usize;
     let place = |node: NodeId| fabric.hbd.position_of(node).index();
@@ -134,7 +134,7 @@ fn square(out: &mut String, index: usize, nodes: &[LineNode], plan: &Plan) {
     let bottom = y + CELL;
     let mut left = states.len();
     for equal in states.chunk_by(|a, b| a == b) {
-        // Every state that occurs gets at least one unit of height.
+        // Keep every state visible.
         let height = ((bottom - y) * equal.len() / left).max(1);
         left -= equal.len();
         let shade = match nodes[0].group {
@@ -153,7 +153,7 @@ fn square(out: &mut String, index: usize, nodes: &[LineNode], plan: &Plan) {
     out.push_str("</g>");
 }
 
-/// Returns a line that runs below the bypassed squares, at most to the end of the row.
+/// A line below the bypassed squares, at most to the end of the row.
 fn bow(from: usize, hops: usize) -> String {
     let (x, y) = (from % COLUMNS * STEP + 2 + CELL / 2, from / COLUMNS * ROW + 2 + CELL);
     let across = (hops * STEP).min(COLUMNS * STEP - x);
@@ -217,7 +217,7 @@ fn legend(plan: &Plan) -> Vec<LegendRow> {
     rows.map(row).collect()
 }
 
-/// Draws circuits as a matrix of leaves: the more circuits join two leaves, the darker the cell.
+/// A matrix of leaves; darker cells have more circuits.
 pub(super) fn circuits(spec: &FatTreeSpec, circuits: &[CrossConnect]) -> String {
     let per_sector = spec.leaves.div_ceil(MOST_SECTORS);
     let sectors = spec.leaves.div_ceil(per_sector);

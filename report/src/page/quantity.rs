@@ -1,13 +1,12 @@
 // SPDX-License-Identifier: Apache-2.0
-//! Consistent formatting of numbers with units.
 
 use lightloom_units::thousands;
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum ShownUnit {
-    /// A fraction, shown in per cent.
+    /// Shown in per cent.
     Share,
-    /// A difference of fractions, shown in percentage points with a sign.
+    /// Difference of fractions, shown in signed percentage points.
     Points,
     Gpus,
     Nodes,
@@ -18,15 +17,14 @@ pub(super) enum ShownUnit {
     Count,
     Times,
     Days,
-    /// Seconds, shown in ns, µs, ms or s.
+    /// Shown in ns, µs, ms or s.
     Seconds,
-    /// Bytes, shown in KiB, MiB, GiB.
+    /// Shown in KiB, MiB or GiB.
     Bytes,
     PartsPerGpu,
 }
 
 impl ShownUnit {
-    /// Returns the unit in the CSV, where the value is the plain number.
     pub(super) const fn name(self) -> &'static str {
         match self {
             Self::Share | Self::Points => "fraction",
@@ -61,12 +59,11 @@ impl ShownQuantity {
         Self::new(value, ShownUnit::Share)
     }
 
-    /// Returns a time in picoseconds.
     pub(super) const fn time(ps: u64) -> Self {
         Self::new(ps as f64 * 1e-12, ShownUnit::Seconds)
     }
 
-    /// Returns the digits and the unit separately, because they are typeset differently.
+    /// Digits and unit are typeset differently.
     pub(super) fn parts(self) -> (String, &'static str) {
         let value = self.value;
         match self.unit {
@@ -95,7 +92,6 @@ impl ShownQuantity {
         match unit {
             "" => digits,
             "×" => format!("{digits}×"),
-            // Use a non-breaking space between the number and its unit.
             unit => format!("{digits}\u{a0}{unit}"),
         }
     }
@@ -103,12 +99,12 @@ impl ShownQuantity {
 
 const LEAST_SHARE: f64 = 5e-7;
 
-/// Returns more decimals for shares below one in ten thousand, to keep significant digits.
+/// Shares below one in ten thousand get more decimals.
 fn share_decimals(share: f64) -> usize {
     if share != 0.0 && share.abs() < 1e-4 { 4 } else { 2 }
 }
 
-/// Formats a number with thousands separators; minus zero becomes zero.
+/// Thousands separators, and zero instead of minus zero.
 pub(super) fn fixed(value: f64, decimals: usize) -> String {
     let text = format!("{:.decimals$}", value.abs());
     let (whole, fraction) = text.split_once('.').unwrap_or((&text, ""));

@@ -1,6 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-//! Input of a page: values from the planner, and JSON results of the emulator and the training
-//! model.
+//! Input of a page: values from the planner, and JSON results of the emulator and training model.
 
 use lightloom_fabric::fabric::Fabric;
 use lightloom_fabric::plan::Plan;
@@ -14,7 +13,6 @@ use lightloom_study::reproduce::Claim;
 use serde::{Deserialize, Serialize};
 use serde_json::Value;
 
-/// All available results. The page omits missing results and names them.
 #[derive(Debug)]
 pub struct Results<'a> {
     pub subject: Subject<'a>,
@@ -27,9 +25,9 @@ pub struct Results<'a> {
     pub bills: Vec<Billed>,
     pub training: Vec<TrainingResult>,
     pub claims: Vec<Claim>,
-    /// Input files, in the order given.
+    /// In the order of the command line.
     pub sources: Vec<SourceFile>,
-    /// Additions that further input would bring, one sentence per item.
+    /// Advice on further input, one sentence per item.
     pub would_add: Vec<String>,
     pub seed: u64,
     pub version: &'static str,
@@ -37,7 +35,7 @@ pub struct Results<'a> {
 }
 
 impl Results<'_> {
-    /// Returns whether the page shows only runs and external results, without comparing designs.
+    /// No design is compared.
     pub(super) fn is_of_runs_alone(&self) -> bool {
         let is_of_plan = matches!(self.subject, Subject::Fabric { .. } | Subject::PlanAlone { .. });
         self.comparison.is_none() && self.bought.is_none() && !is_of_plan
@@ -50,10 +48,9 @@ pub enum Subject<'a> {
         fabric: &'a Fabric,
         plan: &'a Plan,
         verdict: Verdict,
-        /// The plan's faults, phrased to follow a verb: "with 2 broken parts".
+        /// Follows a verb: "with 2 failed parts".
         faults: String,
     },
-    /// A plan without its fabric file.
     PlanAlone {
         plan: &'a Plan,
     },
@@ -64,20 +61,19 @@ pub enum Subject<'a> {
 pub struct Comparison {
     pub cluster: Cluster,
     pub tp: u32,
-    /// Name of the row for the fabric's own design, if there is one.
+    /// Row of the fabric's own design.
     pub own: Option<String>,
-    /// Source of the faults: "trace.json", "synthetic".
+    /// "trace.json", "synthetic".
     pub faults: String,
     pub samples: u64,
-    /// Fraction of nodes out of service, over all samples.
+    /// Over all samples.
     pub node_fault_ratio: NodeFaultRatio,
     pub rows: Vec<Row>,
-    /// The first sample, change by change, for each design that can hold the groups.
+    /// The first sample of each design that can hold the groups.
     pub histories: Vec<History>,
     pub window: TraceTime,
     pub curves: Vec<RatioCurve>,
     pub snapshots: u64,
-    /// Statistics of the trace, if the input contains one.
     pub trace: Option<Statistics>,
 }
 
@@ -89,15 +85,15 @@ pub struct History {
 
 #[derive(Debug)]
 pub struct Cost {
-    /// Source of the prices: a file name, or "shipped with lightloom".
+    /// A file name, or "shipped with lightloom".
     pub prices: String,
     pub rows: Vec<CostRow>,
-    /// Cost per usable GPU for each design with a computed waste.
+    /// For each design with a computed waste.
     pub usable: Vec<(String, f64)>,
     pub gpu_usd: Option<f64>,
-    /// Cost of the interconnect and of lost GPUs, by fault ratio.
+    /// Interconnect and lost GPUs, by fault ratio.
     pub aggregate: Vec<Aggregate>,
-    /// How much each price affects the ranking.
+    /// Effect of each price on the ranking.
     pub sensitivity: Vec<Sensitivity>,
 }
 
@@ -114,20 +110,20 @@ pub struct Bought {
 pub struct SourceFile {
     pub name: String,
     pub kind: &'static str,
-    /// SHA-256 of its contents, in hex.
+    /// In hex.
     pub sha256: String,
     pub bytes: u64,
     pub plan: Option<String>,
 }
 
-/// Measurements of a live demonstration, as written by `lightloom demo --live`.
+/// Written by `lightloom demo --live`.
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
 pub struct LiveRun {
     pub answer: String,
     pub steps: Vec<LiveStep>,
-    /// Components that name the plan made after the fault, each with the digest it reports.
+    /// Components and the digest of the plan that each reports after the fault.
     pub digests: Vec<(String, String)>,
-    /// Why no scheduler took part, or `None` if one did.
+    /// Why no scheduler took part.
     pub lacks: Option<String>,
 }
 
@@ -138,19 +134,17 @@ pub struct LiveStep {
     pub took_ms: f64,
 }
 
-/// A run of the emulator, as printed by `lightloom emulate --format json`. Rows that the page only
-/// displays stay JSON.
+/// Printed by `lightloom emulate --format json`. Rows that are only displayed remain JSON.
 #[derive(Clone, Debug, PartialEq, Deserialize)]
 pub struct EmulatedRun {
     pub scenario: String,
-    /// SHA-256 of the run's fabric.
     pub fabric_sha256: String,
     pub seed: u64,
     pub simulated_ps: u64,
     pub packets: EmulatedPackets,
-    /// Every collective of every group, and every repetition of all other workloads.
+    /// Collectives by group, and repetitions of all other workloads.
     pub workloads: Vec<EmulatedCollective>,
-    /// Every step of every training job. Steps of phases belong to no job.
+    /// Steps of training jobs.
     #[serde(default)]
     pub steps: Vec<Value>,
     #[serde(default)]
@@ -170,14 +164,13 @@ pub struct EmulatedPackets {
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Deserialize)]
 pub struct EmulatedGroup {
-    /// Whether no fault affected the group; `None` for a group without work.
+    /// `None` for a group without work.
     pub unaffected: Option<bool>,
 }
 
 #[derive(Clone, Debug, PartialEq, Deserialize)]
 pub struct EmulatedCollective {
     pub name: String,
-    /// Ranks of the group, if stated.
     #[serde(default)]
     pub ranks: Option<u64>,
     pub kind: String,
@@ -189,40 +182,37 @@ pub struct EmulatedCollective {
     pub restarts: u32,
 }
 
-/// The stages of the outage that a fault caused, and the groups that it delayed.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 pub struct EmulatedFault {
     pub parts: Vec<String>,
-    /// The effect: `down`, `dark`, `slow`, …
+    /// `down`, `dark`, `slow`, …
     #[serde(default)]
     pub effect: String,
-    /// Delay of the group that was affected longest, or `None` if no group waited.
+    /// Longest delay of a group; `None` if no group waited.
     #[serde(default)]
     pub delay_ps: Option<u64>,
-    /// Time when the fault began, or `None` if the run ended earlier.
+    /// `None` if the run ended before the fault.
     pub at_ps: Option<u64>,
     pub detected_ps: Option<u64>,
     pub replanned_ps: Option<u64>,
-    /// Time when all circuits had light again.
     pub restored_ps: Option<u64>,
     pub groups_affected: Vec<String>,
     pub gpus_affected: u64,
     pub gpus_lost: u64,
 }
 
-/// A scenario run with many seeds, as printed by `lightloom emulate --seed 0..99 --format json`.
+/// Printed by `lightloom emulate --seed 0..99 --format json`.
 #[derive(Clone, Debug, PartialEq, Deserialize)]
 pub struct Swept {
     pub subject: SweptSubject,
     pub runs: Vec<SweptRun>,
-    /// Worst seed; `None` without runs.
+    /// `None` without runs.
     #[serde(default)]
     pub worst_seed: Option<u64>,
     #[serde(default)]
     pub recoveries: Vec<Value>,
     #[serde(default)]
     pub expectations: Vec<Value>,
-    /// Losses of the jobs' steps over all seeds.
     #[serde(default)]
     pub distributions: Vec<Lost>,
 }
@@ -241,10 +231,10 @@ pub struct SweptRun {
     pub faults: Vec<EmulatedFault>,
 }
 
-/// Distribution of a loss over seeds. Percentiles are `None` if a job never ends.
+/// Percentiles are `None` if a job never ends.
 #[derive(Clone, Debug, PartialEq, Deserialize)]
 pub struct Lost {
-    /// The quantity: `time_lost_ps`, `worst_step_lost_ps`, `goodput_lost` or `groups_affected`.
+    /// `time_lost_ps`, `worst_step_lost_ps`, `goodput_lost` or `groups_affected`.
     pub figure: String,
     pub p50: Option<f64>,
     pub p90: Option<f64>,
@@ -253,13 +243,12 @@ pub struct Lost {
     pub worst_seed: u64,
 }
 
-/// Cost of failures, as printed by `lightloom emulate` for a scenario with a span.
+/// Printed by `lightloom emulate` for a scenario with a span.
 #[derive(Clone, Debug, PartialEq, Deserialize)]
 pub struct Billed {
     pub scenario: String,
-    /// SHA-256 of the scenario's fabric.
     pub fabric_sha256: String,
-    /// `assumed` if the delays are assumed, or `lightloomd`.
+    /// `assumed` (delays) or `lightloomd`.
     pub control: String,
     pub seeds: BilledSeeds,
     pub span_hours: f64,
@@ -271,9 +260,9 @@ pub struct Billed {
     #[serde(default)]
     pub lost_usd: Option<f64>,
     pub bill: Vec<Value>,
-    /// The same span with one change each; the change that saves most comes first.
+    /// Single changes by decreasing savings.
     pub alternatives: Vec<Value>,
-    /// The change that saves most, or `None` if no change saves anything.
+    /// `None` if no change saves anything.
     #[serde(default)]
     pub saves_most: Option<String>,
     #[serde(default)]
@@ -293,7 +282,6 @@ pub struct MonthFigure {
     pub p99: f64,
 }
 
-/// A run of several steps during which a part fails.
 #[derive(Clone, Debug, PartialEq, Deserialize)]
 pub struct BilledRun {
     #[serde(default)]
@@ -307,7 +295,7 @@ pub struct BilledRun {
 #[derive(Clone, Debug, PartialEq, Deserialize)]
 pub struct BilledLoss {
     pub gpus: u64,
-    /// One-time losses by cause, in the order of occurrence.
+    /// In order of occurrence.
     pub once: Vec<BilledPart>,
 }
 
@@ -319,7 +307,7 @@ pub struct BilledPart {
     pub time_ps: i64,
 }
 
-/// A result of `lightloom mfu --format json`.
+/// Printed by `lightloom mfu --format json`.
 #[derive(Clone, Debug, PartialEq, Deserialize)]
 pub struct TrainingResult {
     pub model: String,
@@ -327,6 +315,6 @@ pub struct TrainingResult {
     pub batch_sequences: u64,
     pub sequence_tokens: u64,
     pub mappings_tried: u64,
-    /// Mappings with their step times, best first.
+    /// Best first.
     pub rows: Vec<Value>,
 }

@@ -1,5 +1,4 @@
 // SPDX-License-Identifier: Apache-2.0
-//! The page's sections, with one file each.
 
 pub(super) mod bill;
 pub(super) mod buy;

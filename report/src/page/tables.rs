@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-//! Tables of results, as declared in `templates/tables.txt`.
+//! Tables of results, declared in `templates/tables.txt`.
 
 use serde::Serialize;
 use serde_json::Value;

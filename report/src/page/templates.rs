@@ -1,6 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-//! Renders the page as one HTML file with styles and pictures but no external resources or scripts,
-//! and the same sections, verdicts and tables as Markdown.
+//! Renders the page as one HTML file without scripts and external resources, or as Markdown.
 
 use askama::Template;
 
@@ -41,14 +40,13 @@ fn class(cell: &Cell, column: &Column) -> &'static str {
         _ if column.is_numeric => "n",
         Cell::Text(text) if matches!(text.as_str(), "reproduced" | "passed") => "good",
         Cell::Text(text) if matches!(text.as_str(), "DIFFERS" | "FAILED") => "bad",
-        // A hash has no spaces where a line could break.
+        // A hash needs line breaks within the word.
         Cell::Text(text) if text.len() == 64 && !text.contains(' ') => "hash",
         Cell::Text(text) if text.len() > 36 => "long",
         _ => "",
     }
 }
 
-/// Returns the digits and the unit of a cell.
 fn parts(cell: &Cell) -> (String, &'static str) {
     match cell {
         Cell::Number(quantity) => quantity.parts(),

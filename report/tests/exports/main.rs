@@ -1,6 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-//! Reads each export back with a reader that knows only the format and compares it with the plan,
-//! for random fabrics and faults.
+//! Reads each export back with a reader that knows only the format, for random fabrics and faults.
 
 #![allow(clippy::unwrap_used, reason = "a test")]
 
@@ -91,7 +90,6 @@ impl Case {
     }
 }
 
-/// Generates fabrics that have two jobs, failed parts, and a host naming scheme.
 fn cases() -> impl Strategy<Value = Case> {
     let sizes = (2u32..60, prop_oneof![Just(2u8), Just(4)], 2u8..=3, 1u32..5, 1u32..4);
     let jobs = (prop_oneof![Just(2u32), Just(4), Just(8), Just(16)], 1u64..3, any::<bool>());
@@ -153,7 +151,6 @@ proptest! {
                     }
                 }
             }
-            // In line order: neighbours in a ring are neighbours in the list.
             prop_assert_eq!(read, case.rings());
         }
     }
@@ -197,7 +194,6 @@ proptest! {
             }
         }
         prop_assert_eq!(&working, &expected);
-        // Sort the hosts of a ring by line position.
         let rings: Rings =
             rings.into_iter().map(|(ring, hosts)| (ring, hosts.into_values().collect())).collect();
         prop_assert_eq!(rings, case.rings());
@@ -258,8 +254,7 @@ fn ranks_are_those_of_the_plan(case: &Case) {
         }
     };
     let text = |name: &str| &*export.files.iter().find(|file| file.name == name).unwrap().text;
-    // Computed from the plan: rank = ((pp × DP + dp) × CP + cp) × TP + tp. The groups are
-    // data-parallel replicas here.
+    // Rank = ((pp × DP + dp) × CP + cp) × TP + tp. The groups are data-parallel replicas here.
     let tp = case.plan.jobs[0].tp;
     let planned: BTreeMap<u32, (String, u32)> = case
         .plan
@@ -304,7 +299,6 @@ fn equal_plans_export_equal_bytes() {
     }
 }
 
-/// Snapshot of every format for one small plan, because any change affects users.
 #[test]
 fn exports_match_their_snapshots() {
     let text = "kind: fabric\nversion: 2\nname: small\nhbd: {khop: {nodes: 9, gpus_per_node: 4, k: 2, shape: line}}\n\
@@ -330,8 +324,7 @@ fn slurm_ring_topology_accompanies_the_blocks() {
     let text = format!("{RING}{{name: a, gpus: all, tp: 32}}]\n");
     let case = Case::new(&text, &[], "n{}").unwrap();
     let [blocks, rings] = &slurm(&case, "slurm-ring").unwrap()[..] else { panic!("two") };
-    // In `rings`, Slurm refuses a job larger than one ring; the plan's own job of six nodes must
-    // fit in the default topology.
+    // With `rings` as the default, Slurm would refuse the plan's own job of six nodes.
     assert!(blocks.block.is_some() && blocks.cluster_default);
     assert!(rings.ring.is_some() && !rings.cluster_default);
     assert_eq!(blocks.units(), rings.units());
@@ -479,7 +472,7 @@ fn every_switch_gets_its_circuits(text: &str) {
     let slurm = FatTreePlan::new("small", network, &plan, &names, None).unwrap();
     let error = ExportFormat::named("slurm").unwrap().of_fat_tree(&slurm).unwrap_err().to_string();
     assert!(
-        error.ends_with("these can: graphml, dot, containerlab, sonic-ocs, sonic-ocs-cli"),
+        error.ends_with("supported by: graphml, dot, containerlab, sonic-ocs, sonic-ocs-cli"),
         "{error}"
     );
     let unknown = FatTreePlan::new("small", network, &plan, &names, Some("x")).unwrap_err();

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-//! Readers for exports that share no code with the writers; each knows only its format.
+//! Readers for exports that share no code with the writers.
 
 use std::collections::{BTreeMap, BTreeSet};
 
@@ -81,7 +81,7 @@ impl SlurmTopology {
         self.ring.is_some()
     }
 
-    /// Returns the blocks or rings, after checking for conditions that would make slurmctld exit.
+    /// Fails on conditions that would make slurmctld exit.
     pub(crate) fn units(&self) -> Rings {
         let pairs: Vec<(&String, &String)> = match (&self.block, &self.ring) {
             (Some(block), None) => block.blocks.iter().map(|b| (&b.block, &b.nodes)).collect(),
@@ -134,7 +134,7 @@ pub(crate) struct Host {
 }
 
 impl TopographModel {
-    /// Returns all hosts as the rules in `pkg/models/model.go` define them.
+    /// Follows the rules in `pkg/models/model.go`.
     pub(crate) fn hosts(&self) -> BTreeMap<String, Host> {
         let mut parent = BTreeMap::new();
         for (name, switch) in &self.switches {
@@ -168,7 +168,6 @@ pub(crate) fn host_of_labels(labels: &BTreeMap<String, String>) -> Host {
 
 pub(crate) type Data = BTreeMap<String, String>;
 
-/// Reads GraphML as its primer describes, with keys identified by `attr.name`.
 pub(crate) fn graphml(text: &str) -> UnGraph<(String, Data), Data> {
     let document = roxmltree::Document::parse(text).expect("well-formed XML");
     let root = document.root_element();
@@ -257,7 +256,7 @@ pub(crate) struct LabLink {
 }
 
 impl Lab {
-    /// Returns the links, after checking that interface names are unique and valid in Linux.
+    /// Fails on interface names that are duplicated or invalid in Linux.
     pub(crate) fn links(&self) -> Vec<[(String, String); 2]> {
         let mut used = BTreeSet::new();
         let mut end = |text: &String| {
@@ -300,9 +299,8 @@ pub(crate) struct ConfigDb {
 }
 
 impl ConfigDb {
-    /// Returns circuits as pairs of duplex ports, numbered from 0, after checking the rules of
-    /// SAI's proposal: light passes from an A side to a B side, and each side is in at most one
-    /// cross-connect.
+    /// Follows SAI's proposal: light passes from an A side to a B side, and each side is used at
+    /// most once.
     pub(crate) fn circuits(&self) -> BTreeSet<(u32, u32)> {
         let mut used = BTreeSet::new();
         let mut side = |text: &str, side: char| {

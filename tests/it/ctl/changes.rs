@@ -100,15 +100,15 @@ fn accepts_part_lists_and_previews_a_bypass() {
     ] {
         let arguments = [&["fault", "--dry-run"], parts].concat();
         let (code, shown, _) = run(&daemon, &arguments);
-        assert!(code == 0 && shown.starts_with("no move needed"), "{shown}");
+        assert!(code == 0 && shown.starts_with("no change needed"), "{shown}");
         let heard = daemon.heard();
         let key = if parts[0] == "--repaired" { "repaired" } else { "broken" };
         assert_eq!(heard[key], json!(["n9", "n10"]), "{heard}");
     }
     let (code, _, said) = run(&daemon, &["fault", "n7", "--repaired", "n7"]);
-    assert!(code == 2 && said.contains("n7 is listed as failed and as repaired"), "{said}");
+    assert!(code == 2 && said.contains("n7 is listed both as failed and as repaired"), "{said}");
     let (code, _, said) = run(&daemon, &["fault", ","]);
-    assert!(code == 2 && said.contains("name a failed or repaired part"), "{said}");
+    assert!(code == 2 && said.contains("no part given"), "{said}");
 }
 
 #[test]
@@ -141,7 +141,7 @@ fn previews_a_rollback() {
     last["crossed"] = json!([{"end": "n1/b0.1", "lit_by": "n6/b1.1", "should_be": "n5/b1.1"}]);
     daemon.says(path, 200, last);
     let (_, shown, _) = run(&daemon, &["rollback", "1", "--dry-run"]);
-    let expected = "no move needed: every device is already in position\n\
+    let expected = "no change needed: every device is already in position\n\
         undoes: 3 (bypass of n9, by policy:fault); 1 (apply of plan 0123456789ab, by uid:0)\n\
         NO PLAN remains after it: faults are not bypassed until a plan is applied\n\
         circuits up: 24 now, 0 after it\n\
@@ -153,7 +153,7 @@ fn previews_a_rollback() {
 
     daemon.says(path, 200, preview(json!([])));
     let (_, shown, _) = run(&daemon, &["rollback", "2", "--dry-run"]);
-    let expected = "no move needed: every device is already in position\n\
+    let expected = "no change needed: every device is already in position\n\
         known faults after it: n9 (since 1970-01-01 00:00:00: reported by uid:0)\n\
         TREATED AS REPAIRED: n5\n";
     assert_eq!(shown, expected);

@@ -13,8 +13,7 @@ fn names_a_socket_of_another_program_and_the_command_to_type() {
         let output = ctl(&socket, &["status"]).output().unwrap();
         assert!(began.elapsed() < Duration::from_millis(2500), "{:?}", began.elapsed());
         let said = String::from_utf8(output.stderr).unwrap();
-        let other =
-            format!("is not the socket of lightloomd: {how}. Name lightloomd's with --socket");
+        let other = format!("is not the socket of lightloomd: {how}. Set --socket or");
         assert!(output.status.code() == Some(1) && said.contains(&other), "{said}");
     };
     refuses("it does not answer");
@@ -34,7 +33,7 @@ fn names_a_socket_of_another_program_and_the_command_to_type() {
     let output = Command::new(programs::lightloom()).args(fault).output().unwrap();
     let said = String::from_utf8(output.stderr).unwrap();
     assert!(
-        said.contains("is the socket of lightloomd, not of the devices: name the socket"),
+        said.contains("is the socket of lightloomd, not of the devices: use the socket"),
         "{said}"
     );
 }
@@ -100,7 +99,7 @@ fn watch_survives_a_daemon_restart() {
     let back = status(json!({"version": 8}));
     let _daemon = Daemon::plays(folder.path(), &[("/v1/status", 200, back)]);
     until("the page after it", || shown("out").contains("version 8"));
-    assert!(shown("err").ends_with("lightloomd is back\n"), "{}", shown("err"));
+    assert!(shown("err").ends_with("lightloomd is reachable again\n"), "{}", shown("err"));
 }
 
 #[test]

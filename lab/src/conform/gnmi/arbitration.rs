@@ -1,6 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-//! Cases about master arbitration. Their controllers use election ids in a separate role, so that
-//! the device's real controllers keep their masters.
+//! Cases about master arbitration, in a separate role so that the device's controllers stay master.
 
 use lightloom_gnmi::extension::Extension;
 use lightloom_gnmi::message::SetRequest;
@@ -41,7 +40,6 @@ fn ask(gnmi: &mut GnmiSuite, id: Option<u128>) -> Result<Result<(), Status>, Exc
     Ok(gnmi.set(set)?.map(drop))
 }
 
-/// Makes a new controller the master. Returns its election id, or why arbitration cannot be tested.
 fn elected(gnmi: &mut GnmiSuite) -> Result<Result<u128, CaseVerdict>, ExchangeError> {
     let id = gnmi.next_election << 64 | u128::from(u64::MAX);
     gnmi.next_election += 2;
@@ -52,7 +50,7 @@ fn elected(gnmi: &mut GnmiSuite) -> Result<Result<u128, CaseVerdict>, ExchangeEr
             if !takes_all {
                 return Ok(Ok(id));
             }
-            "it accepts any election id, or none at all: it does not arbitrate".to_owned()
+            "the device does not arbitrate: it accepts any election id, or none".to_owned()
         }
         Err(status) if status.code() == Code::PermissionDenied => {
             return Ok(Err(CaseVerdict::Misbehaves(format!(
@@ -93,17 +91,16 @@ fn smaller(gnmi: &mut GnmiSuite) -> CaseResult {
     if let Err(status) = ask(gnmi, Some(id + 1))? {
         return found(format!("a larger election id is refused: {}", shown(&status)));
     }
-    // The other controller uses a separate connection.
     gnmi.reconnect()?;
     let (name, input, output) = (gnmi.name("old"), gnmi.input(0), gnmi.output(0));
     let update = vec![gnmi.joins(&name, &input, &output)?];
     let extension = vec![Extension::arbitration(Some(&gnmi.prefix), Some(id))];
     let said = gnmi.set(SetRequest { update, extension, ..SetRequest::default() })?;
     if gnmi.switch()?.connections.contains_key(&name) {
-        return found("a Set with a smaller election id is carried out");
+        return found("a Set with a smaller election id was applied");
     }
     match said {
-        Ok(_) => found("a Set with a smaller election id is answered as if accepted"),
+        Ok(_) => found("a Set with a smaller election id got a success response"),
         Err(status) => holds(status.code() == Code::PermissionDenied, || shown(&status)),
     }
 }
@@ -111,7 +108,7 @@ fn smaller(gnmi: &mut GnmiSuite) -> CaseResult {
 fn no_id(gnmi: &mut GnmiSuite) -> CaseResult {
     elected!(gnmi);
     match ask(gnmi, None)? {
-        Ok(()) => found("it is taken"),
+        Ok(()) => found("a Set without an election id was accepted"),
         Err(status) => holds(status.code() == Code::InvalidArgument, || shown(&status)),
     }
 }

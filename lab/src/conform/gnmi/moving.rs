@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-//! Cases that create circuits between ports that may be moved.
+//! Cases that create circuits between the ports in `--may-move`.
 
 use lightloom_gnmi::Status;
 use lightloom_gnmi::client::Answer;
@@ -26,7 +26,7 @@ pub(super) const CASES: &[Tested<GnmiSuite>] = &[
         case(
             "connected-ports",
             "…-port state/connection",
-            "the ports of a new connection name each other, and no more light leaves than enters",
+            "the ports of a new connection list each other as peers, and no more light leaves than enters",
         ),
         connected_ports,
     ),
@@ -68,7 +68,7 @@ pub(super) const CASES: &[Tested<GnmiSuite>] = &[
         case(
             "set-port-twice",
             "…-connections",
-            "a second connection to a port is refused or INVALID",
+            "a second connection on a port is refused or INVALID",
         ),
         port_twice,
     ),
@@ -82,11 +82,7 @@ pub(super) const CASES: &[Tested<GnmiSuite>] = &[
     ),
     (case("set-whole", "gNMI 3.4.3", "a Set with an invalid part changes nothing"), whole),
     (
-        case(
-            "set-others",
-            "…-connections",
-            "a Set does not disturb connections that it does not name",
-        ),
+        case("set-others", "…-connections", "a Set does not disturb connections outside its paths"),
         others,
     ),
     (
@@ -106,7 +102,7 @@ pub(super) const CASES: &[Tested<GnmiSuite>] = &[
         delete_absent,
     ),
     (
-        case("delete-ends", "…-connections state/status", "a deleted connection disappears"),
+        case("delete-ends", "…-connections state/status", "a deleted connection no longer exists"),
         delete_ends,
     ),
     (
@@ -134,8 +130,7 @@ fn update(
     gnmi.set(SetRequest { update, ..SetRequest::default() })
 }
 
-/// Creates a connection and waits until it settles. Returns a verdict if the connection does not
-/// become CONNECTED.
+/// Returns a verdict if the connection does not become CONNECTED.
 fn made(
     gnmi: &mut GnmiSuite,
     name: &str,
@@ -164,7 +159,7 @@ fn made(
             Err(CaseVerdict::Misbehaves("a Set was accepted, but its connection is missing".into()))
         }
         other => Err(CaseVerdict::Misbehaves(format!(
-            "the connection stays {other} and does not become CONNECTED"
+            "the connection remains {other} instead of becoming CONNECTED"
         ))),
     })
 }
@@ -183,7 +178,7 @@ fn set_up(gnmi: &mut GnmiSuite) -> CaseResult {
     let switch = made!(gnmi, &name, (&input, &output));
     match switch.unlit(&switch.connection(&name)) {
         None => Ok(CaseVerdict::Passed),
-        Some(why) => found(format!("it is CONNECTED, but {why}")),
+        Some(why) => found(format!("the connection is CONNECTED, but {why}")),
     }
 }
 
@@ -210,7 +205,7 @@ fn results(gnmi: &mut GnmiSuite) -> CaseResult {
     }
     match update(gnmi, parts)? {
         Ok(said) => holds(said.response.len() == 2, || {
-            format!("{} results for 2 parts", said.response.len())
+            format!("{} results for a Set with 2 parts", said.response.len())
         }),
         Err(status) => found(format!("refused: {}", shown(&status))),
     }
@@ -220,7 +215,7 @@ fn change_time(gnmi: &mut GnmiSuite) -> CaseResult {
     let before = gnmi.switch()?.changed;
     let (name, input, output) = (gnmi.name("a"), gnmi.input(0), gnmi.output(0));
     let after = made!(gnmi, &name, (&input, &output)).changed;
-    holds(before != after, || format!("it is {after} before and after a change"))
+    holds(before != after, || format!("last-change-time is {after} before and after a change"))
 }
 
 fn read_only(gnmi: &mut GnmiSuite) -> CaseResult {
@@ -235,7 +230,7 @@ fn read_only(gnmi: &mut GnmiSuite) -> CaseResult {
     }
 }
 
-/// Expects the device to refuse an impossible connection, or to accept it and report INVALID.
+/// An impossible connection may also be accepted and reported as INVALID.
 fn cannot_be(gnmi: &mut GnmiSuite, input: &str, output: &str) -> CaseResult {
     let name = gnmi.name("x");
     let part = gnmi.joins(&name, input, output)?;
@@ -246,8 +241,8 @@ fn cannot_be(gnmi: &mut GnmiSuite, input: &str, output: &str) -> CaseResult {
     let stands = switch.connection(&name).status;
     match stands.as_str() {
         "INVALID" => Ok(CaseVerdict::Passed),
-        "" => found("it is accepted, but missing"),
-        _ => found(format!("it is accepted and {stands}")),
+        "" => found("the connection was accepted but does not exist"),
+        _ => found(format!("the connection was accepted with status {stands}")),
     }
 }
 
@@ -290,17 +285,16 @@ fn whole(gnmi: &mut GnmiSuite) -> CaseResult {
             let (_, switch) = gnmi.until(|switch| is_settled(switch, &bad))?;
             let stands = switch.connection(&bad).status;
             holds(stands == "INVALID", || {
-                format!("it is accepted, but the invalid part is `{stands}`")
+                format!("the Set was accepted, but the status of the invalid part is `{stands}`")
             })
         }
         Err(_) => {
             let there = gnmi.switch()?.connections.contains_key(&good);
-            holds(!there, || "it is refused, but its first part was executed".into())
+            holds(!there, || "the Set was refused, but its first part was applied".into())
         }
     }
 }
 
-/// Creates a circuit, then sends another Set that must not affect that circuit.
 fn undisturbed(
     gnmi: &mut GnmiSuite,
     act: impl FnOnce(&mut GnmiSuite) -> Result<Result<SetResponse, Status>, ExchangeError>,
@@ -360,7 +354,7 @@ fn delete_first(gnmi: &mut GnmiSuite) -> CaseResult {
             switch.connection(&to).reason
         ))),
         _ => found(format!(
-            "the new connection is `{stands}`, the old one is {}",
+            "the new connection is `{stands}`, and the old one is {}",
             if done { "gone" } else { "present" }
         )),
     }
@@ -387,10 +381,15 @@ fn delete_ends(gnmi: &mut GnmiSuite) -> CaseResult {
     }
     let (gone, switch) = gnmi.until(|switch| !switch.connections.contains_key(&name))?;
     if !gone {
-        return found(format!("it is still present, {}", switch.connection(&name).status));
+        return found(format!(
+            "the connection still exists with status {}",
+            switch.connection(&name).status
+        ));
     }
     let peer = switch.port(&Some(input.clone())).peer;
-    holds(peer.is_none(), || format!("it is gone, but the peer of `{input}` is {peer:?}"))
+    holds(peer.is_none(), || {
+        format!("the connection is gone, but the peer of `{input}` is {peer:?}")
+    })
 }
 
 fn heard_of(heard: &[Answer], name: &str, is_gone: bool) -> bool {
@@ -447,7 +446,7 @@ fn set_up_times(gnmi: &mut GnmiSuite) -> CaseResult {
         }
         let (gone, _) = gnmi.until(|switch| !switch.connections.contains_key(&name))?;
         if !gone {
-            return found("a deleted connection does not disappear");
+            return found("a deleted connection still exists");
         }
     }
     Ok(CaseVerdict::Passed)

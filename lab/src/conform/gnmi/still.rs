@@ -12,8 +12,7 @@ use super::tree::flatten;
 use super::{ANSWER_WITHIN, GnmiSuite, case, is_refusal, is_synced, shown};
 use crate::conform::case::{Case, CaseResult, CaseVerdict, Tested, found, holds};
 
-/// The start of 2020 in nanoseconds since 1970. An earlier time means that the device's clock is
-/// wrong.
+/// The start of 2020 in nanoseconds since 1970. Earlier timestamps mean a wrong clock.
 const YEAR_2020: i64 = 1_577_836_800_000_000_000;
 const METER_ERROR_DB: f64 = 0.5;
 
@@ -79,7 +78,7 @@ pub(super) const CASES: &[Tested<GnmiSuite>] = &[
         case(
             "port-status",
             "ocp-ocs-optical-switch-port state/status",
-            "each port is BLOCKED, FAILED, TUNING, TUNED or UNKNOWN",
+            "each port's status is BLOCKED, FAILED, TUNING, TUNED or UNKNOWN",
         ),
         port_states,
     ),
@@ -87,7 +86,7 @@ pub(super) const CASES: &[Tested<GnmiSuite>] = &[
         case(
             "port-peers",
             "ocp-ocs-optical-switch-port connection/peer",
-            "two connected ports name each other",
+            "two connected ports list each other as peers",
         ),
         peers,
     ),
@@ -145,7 +144,7 @@ fn models(gnmi: &mut GnmiSuite) -> CaseResult {
     let said = gnmi.capabilities()?;
     for name in MODULES {
         match said.supported_models.iter().find(|model| model.name == name) {
-            None => return found(format!("`{name}` is not among the models")),
+            None => return found(format!("Capabilities does not list `{name}`")),
             Some(model) if model.version.is_empty() => {
                 return found(format!("`{name}` has no version"));
             }
@@ -169,7 +168,7 @@ fn encodings(gnmi: &mut GnmiSuite) -> CaseResult {
             && status.code() != lightloom_gnmi::Code::NotFound
         {
             return found(format!(
-                "Capabilities lists {encoding:?}, but a Get refuses it: {}",
+                "Capabilities lists {encoding:?}, but a Get with it is refused: {}",
                 shown(&status)
             ));
         }
@@ -195,7 +194,9 @@ fn encoding_kept(gnmi: &mut GnmiSuite) -> CaseResult {
                 _ => false,
             };
             if !fits {
-                return found(format!("{encoding:?} requested, another encoding returned"));
+                return found(format!(
+                    "{encoding:?} was requested, but the response uses another encoding"
+                ));
             }
         }
     }
@@ -213,7 +214,7 @@ fn config_only(gnmi: &mut GnmiSuite) -> CaseResult {
         Err(why) => return found(why),
     };
     let state = leaves.keys().find(|path| path.contains("/state/"));
-    holds(state.is_none(), || format!("it has {}", state.map_or("", String::as_str)))
+    holds(state.is_none(), || format!("the response contains {}", state.map_or("", String::as_str)))
 }
 
 fn timestamps(gnmi: &mut GnmiSuite) -> CaseResult {
@@ -225,7 +226,7 @@ fn timestamps(gnmi: &mut GnmiSuite) -> CaseResult {
 fn unknown_path(gnmi: &mut GnmiSuite) -> CaseResult {
     let path = ["/connections/no-such-node"];
     match gnmi.get_as(&path, gnmi.encoding, DataType::All)? {
-        Ok(_) => found("/connections/no-such-node is answered"),
+        Ok(_) => found("a Get of /connections/no-such-node succeeded"),
         Err(status) => holds(is_refusal(&status), || format!("answered with {}", shown(&status))),
     }
 }
@@ -264,12 +265,12 @@ fn indices(gnmi: &mut GnmiSuite) -> CaseResult {
         let Some(index) = port.index else { return found(format!("`{name}` has no index")) };
         if let Some(other) = seen.insert((&port.group, index), name) {
             return found(format!(
-                "`{other}` and `{name}` both have index {index} in `{}`",
+                "`{other}` and `{name}` share index {index} in `{}`",
                 port.group
             ));
         }
     }
-    holds(!seen.is_empty(), || "no component has an ocp-ocs-port".into())
+    holds(!seen.is_empty(), || "no component contains an ocp-ocs-port".into())
 }
 
 fn groups(gnmi: &mut GnmiSuite) -> CaseResult {
@@ -317,7 +318,7 @@ pub(super) fn one_sided(switch: &super::tree::ShownSwitch) -> Option<String> {
         let peer = port.peer.as_ref()?;
         let back = switch.ports.get(peer).and_then(|peer| peer.peer.as_ref());
         (back != Some(name))
-            .then(|| format!("the peer of `{name}` is `{peer}`, which does not name it"))
+            .then(|| format!("the peer of `{name}` is `{peer}`, whose own peer differs"))
     })
 }
 
@@ -336,7 +337,6 @@ fn states(gnmi: &mut GnmiSuite) -> CaseResult {
     Ok(CaseVerdict::Passed)
 }
 
-/// Reason not to test cases that need a connection: the suite may not create one here.
 const NONE_THERE: &str = "the device has no connection yet";
 
 fn config_shown(gnmi: &mut GnmiSuite) -> CaseResult {
@@ -372,13 +372,12 @@ fn connected(gnmi: &mut GnmiSuite) -> CaseResult {
 fn passive(gnmi: &mut GnmiSuite) -> CaseResult {
     let switch = gnmi.switch()?;
     amplified(&switch).map_or_else(
-        || Ok(CaseVerdict::NotTested("no connected pair of ports shows both powers".into())),
+        || Ok(CaseVerdict::NotTested("no connected pair of ports reports both powers".into())),
         |odd| odd.map_or(Ok(CaseVerdict::Passed), found),
     )
 }
 
-/// Returns the first pair with more light at its output than at its input, or `None` if no pair
-/// reports both powers.
+/// Returns a pair with more light at the output than at the input; `None` without power readings.
 pub(super) fn amplified(switch: &super::tree::ShownSwitch) -> Option<Option<String>> {
     let mut seen = None;
     for connection in switch.connections.values().filter(|c| c.status == "CONNECTED") {
@@ -409,7 +408,7 @@ fn once(gnmi: &mut GnmiSuite) -> CaseResult {
     if !is_synced(&heard) {
         return found("no sync_response");
     }
-    holds(has_ended(&heard), || format!("it has not ended after {ANSWER_WITHIN:?}"))
+    holds(has_ended(&heard), || format!("the subscription did not end within {ANSWER_WITHIN:?}"))
 }
 
 fn sync(gnmi: &mut GnmiSuite) -> CaseResult {

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-//! Flattens the answer to a Get and interprets it as the state of a switch.
+//! Parses the answer to a Get into the state of a switch.
 
 use std::collections::{BTreeMap, BTreeSet};
 
@@ -88,12 +88,11 @@ fn plain(value: &Json) -> String {
     value.as_str().map_or_else(|| value.to_string(), str::to_owned)
 }
 
-/// Parses a power, given by the leaf itself or by its child `instant`.
+/// Some devices give the power in the leaf itself, others in its child `instant`.
 fn number(value: &Json) -> Option<f64> {
     value.as_f64().or_else(|| value.as_str()?.parse().ok())
 }
 
-/// Splits the text after `list[name=` in `path` into the key and the rest.
 fn entry<'a>(path: &'a str, list: &str) -> Option<(String, &'a str)> {
     let rest = path.strip_prefix(list)?;
     let rest = rest.split_once('=')?.1;
@@ -133,8 +132,7 @@ impl ShownSwitch {
         switch
     }
 
-    /// Returns whether a port is used as an output: by its group's direction, otherwise because its
-    /// side has fewer ports.
+    /// Uses the group's direction if it has one; otherwise the side with fewer ports is the output.
     pub(super) fn is_output(&self, port: &Port, inputs: &usize, outputs: &usize) -> bool {
         match self.groups.get(&port.group).map(String::as_str) {
             Some("INPUT-ONLY") => false,
@@ -154,7 +152,6 @@ impl ShownSwitch {
         name.as_ref().and_then(|name| self.ports.get(name)).cloned().unwrap_or_default()
     }
 
-    /// Returns why a connection's ports show that no light passes, or `None` if light passes.
     pub(super) fn unlit(&self, connection: &ShownConnection) -> Option<String> {
         for (end, other) in
             [(&connection.input, &connection.output), (&connection.output, &connection.input)]
@@ -181,9 +178,9 @@ impl ShownSwitch {
         let differs = names.into_iter().filter_map(|name| {
             match (self.connections.get(name), after.connections.get(name)) {
                 (Some(_), None) => Some(format!("connection `{name}` is gone")),
-                (None, Some(_)) => Some(format!("connection `{name}` is left behind")),
+                (None, Some(_)) => Some(format!("connection `{name}` was not removed")),
                 (Some(a), Some(b)) if (&a.input, &a.output) != (&b.input, &b.output) => {
-                    Some(format!("connection `{name}` has other ports"))
+                    Some(format!("connection `{name}` uses other ports than before"))
                 }
                 (Some(a), Some(b)) if a.status != b.status || a.updated != b.updated => Some(
                     format!("connection `{name}` was disturbed: {} since {}", b.status, b.updated),

@@ -1,5 +1,4 @@
 // SPDX-License-Identifier: Apache-2.0
-//! The rules for a transceiver on its serial line, with one function each.
 
 use super::*;
 
@@ -12,7 +11,7 @@ pub(super) const STILL: &[Tested<ModuleSuite>] = &[
         case(
             "prompt",
             "firmware-api 1.2",
-            "Hello and Status are answered within 10 ms plus transmission time",
+            "Hello and Status are answered within 10 ms, excluding transmission",
         ),
         prompt,
     ),
@@ -28,7 +27,7 @@ pub(super) const STILL: &[Tested<ModuleSuite>] = &[
         case("status", "firmware-api 1.3", "the status has 84 bytes, and every path is defined"),
         status,
     ),
-    (case("uptime", "firmware-api 1.3", "the uptime counts milliseconds"), uptime),
+    (case("uptime", "firmware-api 1.3", "the uptime is in milliseconds"), uptime),
     (
         case("broken-frame", "firmware-api 1.1", "a frame with a wrong checksum is not answered"),
         broken_frame,
@@ -37,7 +36,7 @@ pub(super) const STILL: &[Tested<ModuleSuite>] = &[
         case(
             "other-version",
             "firmware-api 1.1",
-            "a frame of another version is refused with status 7",
+            "a frame with an unsupported version is refused with status 7",
         ),
         other_version,
     ),
@@ -66,7 +65,7 @@ pub(super) const STILL: &[Tested<ModuleSuite>] = &[
         checksums,
     ),
     (
-        case("discovery", "firmware-api 3.5", "page B0h says OCS1 and agrees with the identity"),
+        case("discovery", "firmware-api 3.5", "page B0h contains OCS1 and matches the identity"),
         discovery,
     ),
     (
@@ -89,7 +88,7 @@ pub(super) const MOVING: &[Tested<ModuleSuite>] = &[
         case(
             "arm-moves-nothing",
             "firmware-api 2",
-            "an arm moves no light, and the status has its transaction",
+            "an arm leaves the light unchanged, and the status shows its transaction",
         ),
         arm_moves_nothing,
     ),
@@ -101,12 +100,15 @@ pub(super) const MOVING: &[Tested<ModuleSuite>] = &[
         ),
         fire,
     ),
-    (case("generation", "firmware-api 2", "the generation counts a completed switch"), generation),
+    (
+        case("generation", "firmware-api 2", "the generation increases with each completed switch"),
+        generation,
+    ),
     (
         case(
             "fire-again",
             "firmware-api 2",
-            "a repeated fire moves nothing and answers with the same outcome",
+            "a repeated fire changes nothing and returns the same outcome",
         ),
         fire_again,
     ),
@@ -130,7 +132,7 @@ pub(super) const MOVING: &[Tested<ModuleSuite>] = &[
         case(
             "set-up-times",
             "conform",
-            "the group moves back and forth, and each move has outcome 1",
+            "the group switches back and forth, and every switch ends in outcome 1",
         ),
         set_up_times,
     ),
@@ -163,7 +165,7 @@ fn identity(module: &mut ModuleSuite) -> CaseResult {
     let reply = module.ask(command::HELLO, &[])?;
     let bytes = &reply.payload;
     if bytes.len() != 68 {
-        return found(format!("it has {} bytes", bytes.len()));
+        return found(format!("the length is {} bytes", bytes.len()));
     }
     let (groups, paths) = (bytes[53], bytes[54]);
     module.external_paths = paths;
@@ -193,10 +195,12 @@ fn uptime(module: &mut ModuleSuite) -> CaseResult {
     }
     let after = module.status()?;
     if after.boots != before.boots {
-        return Ok(CaseVerdict::Fault("it restarted in the meantime".into()));
+        return Ok(CaseVerdict::Fault("the module restarted during the test".into()));
     }
     let counted = after.uptime.wrapping_sub(before.uptime);
-    holds((30..5_000).contains(&counted), || format!("at least 40 ms were counted as {counted} ms"))
+    holds((30..5_000).contains(&counted), || {
+        format!("the uptime rose by {counted} ms in at least 40 ms")
+    })
 }
 
 fn broken_frame(module: &mut ModuleSuite) -> CaseResult {
@@ -206,7 +210,7 @@ fn broken_frame(module: &mut ModuleSuite) -> CaseResult {
     broken[at] = if broken[at] == 0x55 { 0x56 } else { 0x55 };
     module.link.send(&broken)?;
     let heard = module.hear(SILENCE)?;
-    holds(heard.is_none(), || "it is answered".into())
+    holds(heard.is_none(), || "a reply arrived".into())
 }
 
 fn refused(module: &mut ModuleSuite, what: &str, reply: Option<Reply>, status: u8) -> CaseResult {
@@ -235,7 +239,7 @@ fn wrong_length(module: &mut ModuleSuite) -> CaseResult {
 }
 
 fn read_only(module: &mut ModuleSuite) -> CaseResult {
-    // Write the first byte of the vendor name without changing it.
+    // This write does not change the first byte of the vendor name.
     let vendor = module.read(0, 129, 1)?;
     let reply = module.send(1, command::WRITE, &[0, 0, 129, vendor[0]])?;
     refused(module, "a write to 00h:129", reply, 8)
@@ -251,7 +255,7 @@ fn checksums(module: &mut ModuleSuite) -> CaseResult {
         let Some((sum, covered)) = bytes.split_last() else { return found("an empty page") };
         if low8(covered) != *sum {
             return found(format!(
-                "page {page:02X}h: {sum:02X}h instead of {:02X}h",
+                "page {page:02X}h: checksum {sum:02X}h instead of {:02X}h",
                 low8(covered)
             ));
         }
@@ -282,7 +286,7 @@ fn arm_none(module: &mut ModuleSuite) -> CaseResult {
 }
 
 fn fire_not_armed(module: &mut ModuleSuite) -> CaseResult {
-    // With an empty group mask, a module that accepts this moves no group.
+    // The group mask is empty, so a module that accepts this fire moves no group.
     let mut payload = module.transaction().to_be_bytes().to_vec();
     payload.push(0);
     let reply = module.send(1, command::FIRE, &payload)?;
@@ -291,7 +295,7 @@ fn fire_not_armed(module: &mut ModuleSuite) -> CaseResult {
 
 fn arm_path(module: &mut ModuleSuite) -> CaseResult {
     if module.external_paths >= 8 {
-        return Ok(CaseVerdict::NotTested("the module has all 8 paths".into()));
+        return Ok(CaseVerdict::NotTested("the module already uses all 8 paths".into()));
     }
     let beyond = module.external_paths + 1;
     let transaction = module.transaction();
@@ -320,7 +324,7 @@ fn arm_moves_nothing(module: &mut ModuleSuite) -> CaseResult {
         return found(format!("group {group} went from path {home} to {}", after.active[group]));
     }
     holds(after.armed == transaction, || {
-        format!("{transaction} was armed, but the status has {}", after.armed)
+        format!("{transaction} was armed, but the status shows {}", after.armed)
     })
 }
 
@@ -340,13 +344,16 @@ fn fire(module: &mut ModuleSuite) -> CaseResult {
     let status = module.status()?;
     if status.active[group] != path || status.busy != 0 {
         return found(format!(
-            "outcome 1, but group {group} is at {} instead of {path}",
+            "outcome 1, but group {group} is at path {} instead of {path}",
             status.active[group]
         ));
     }
     let said = u32_at(&reply.payload, 0);
     holds(said == transaction && status.fired == transaction, || {
-        format!("{transaction} was fired; the reply has {said}, the status {}", status.fired)
+        format!(
+            "{transaction} was fired, but the reply shows {said} and the status {}",
+            status.fired
+        )
     })
 }
 
@@ -374,7 +381,9 @@ fn generation(module: &mut ModuleSuite) -> CaseResult {
     let (said, after) = (u32_at(&reply.payload, 4), module.status()?.generation);
     let expected = before.wrapping_add(1);
     holds(said == expected && after == expected, || {
-        format!("it was {before}; after one switch the reply has {said}, the status {after}")
+        format!(
+            "generation {before} before one switch; afterwards {said} in the reply, {after} in the status"
+        )
     })
 }
 
@@ -386,10 +395,10 @@ fn fire_again(module: &mut ModuleSuite) -> CaseResult {
     let again = module.fire(transaction)?;
     let after = module.status()?;
     if again.status != 0 || again.payload.get(8 + group) != first.payload.get(8 + group) {
-        return found(format!("it is answered with status {} and another outcome", again.status));
+        return found(format!("the reply has status {} and a different outcome", again.status));
     }
     holds((after.generation, after.active) == (before.generation, before.active), || {
-        format!("generation {} became {}", before.generation, after.generation)
+        format!("the generation changed from {} to {}", before.generation, after.generation)
     })
 }
 

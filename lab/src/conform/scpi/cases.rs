@@ -1,5 +1,4 @@
 // SPDX-License-Identifier: Apache-2.0
-//! The rules for a switch over SCPI, with one function each.
 
 use super::*;
 
@@ -12,7 +11,7 @@ pub(super) const STILL: &[Tested<ScpiSuite>] = &[
         ),
         identity,
     ),
-    (case("size", "OXC:SWITch:SIZE?", "SIZE? counts exactly the existing ports"), size),
+    (case("size", "OXC:SWITch:SIZE?", "SIZE? returns the exact number of ports"), size),
     (case("clear-status", "IEEE 488.2 10.3", "*CLS empties the error queue"), clear_status),
     (
         case("error-left", "SCPI-99 21.8", "an unknown command queues an error of −100 to −199"),
@@ -48,7 +47,7 @@ pub(super) const STILL: &[Tested<ScpiSuite>] = &[
         peers_agree,
     ),
     (
-        case("power-values", "PMON:POWer?", "a power query has one number for each port"),
+        case("power-values", "PMON:POWer?", "a power query returns one number per port"),
         power_values,
     ),
 ];
@@ -58,7 +57,7 @@ pub(super) const MOVING: &[Tested<ScpiSuite>] = &[
         case(
             "add",
             "OXC:SWITch:CONNect:ADD",
-            "CONN:ADD connects the named ports, and CONN:STAT? shows it",
+            "CONN:ADD connects the given ports, and CONN:STAT? lists them",
         ),
         add,
     ),
@@ -66,7 +65,7 @@ pub(super) const MOVING: &[Tested<ScpiSuite>] = &[
         case(
             "add-peers",
             "OXC:SWITch:CONNect:PORT?",
-            "each end of a new connection names the other",
+            "each port of a new connection reports the other",
         ),
         add_peers,
     ),
@@ -83,12 +82,12 @@ pub(super) const MOVING: &[Tested<ScpiSuite>] = &[
         case("add-others", "OXC:SWITch:CONNect:ADD", "CONN:ADD does not change other connections"),
         add_others,
     ),
-    (case("add-range", "SCPI-99 8.3.2", "a list may have ranges: (@1:3)"), add_range),
+    (case("add-range", "SCPI-99 8.3.2", "a list may contain ranges: (@1:3)"), add_range),
     (
         case(
             "add-unknown-port",
             "SCPI-99 21.8",
-            "a command for a missing port queues an error and moves no light",
+            "a command for a missing port queues an error and changes no circuit",
         ),
         add_unknown,
     ),
@@ -96,7 +95,7 @@ pub(super) const MOVING: &[Tested<ScpiSuite>] = &[
         case(
             "add-port-in-use",
             "OXC:SWITch:CONNect:ADD",
-            "a command for a port in use queues an error and moves no light",
+            "a command for a port in use queues an error and changes no circuit",
         ),
         add_in_use,
     ),
@@ -104,7 +103,7 @@ pub(super) const MOVING: &[Tested<ScpiSuite>] = &[
         case(
             "add-lopsided",
             "SCPI-99 21.8",
-            "lists of different lengths queue an error and move no light",
+            "lists of different lengths queue an error and change no circuit",
         ),
         add_lopsided,
     ),
@@ -112,7 +111,7 @@ pub(super) const MOVING: &[Tested<ScpiSuite>] = &[
         case(
             "subtract",
             "OXC:SWITch:CONNect:SUBtract",
-            "CONN:SUB removes only the named connections",
+            "CONN:SUB removes only the given connections",
         ),
         subtract,
     ),
@@ -128,7 +127,7 @@ pub(super) const MOVING: &[Tested<ScpiSuite>] = &[
 
 fn identity(scpi: &mut ScpiSuite) -> CaseResult {
     let line = scpi.ask("*IDN?")?;
-    holds(line.split(',').count() == 4, || format!("it is `{line}`"))
+    holds(line.split(',').count() == 4, || format!("the answer is `{line}`"))
 }
 
 fn size(scpi: &mut ScpiSuite) -> CaseResult {
@@ -136,21 +135,21 @@ fn size(scpi: &mut ScpiSuite) -> CaseResult {
     let read = line.split_once(',').and_then(|(inputs, outputs)| {
         Some((inputs.trim().parse::<u32>().ok()?, outputs.trim().parse::<u32>().ok()?))
     });
-    let Some((inputs, outputs)) = read else { return found(format!("it is `{line}`")) };
+    let Some((inputs, outputs)) = read else { return found(format!("the answer is `{line}`")) };
     (scpi.inputs, scpi.outputs) = (inputs, outputs);
     let last = inputs + outputs;
-    // The last port exists, but the one after it does not.
+    // The last port must exist, and the next one must not.
     scpi.send("*CLS")?;
     scpi.received.clear();
     scpi.send(&format!(":oxc:swit:conn:port? {last}"))?;
     if scpi.line(ANSWER_WITHIN)?.is_none() {
-        return found(format!("it is {inputs},{outputs}, but port {last} is unknown"));
+        return found(format!("SIZE? is {inputs},{outputs}, but port {last} is unknown"));
     }
     scpi.send("*CLS")?;
     scpi.send(&format!(":oxc:swit:conn:port? {}", last + 1))?;
     let beyond = scpi.line(SILENCE)?;
     scpi.send("*CLS")?;
-    holds(beyond.is_none(), || format!("it is {inputs},{outputs}, but port {} answers", last + 1))
+    holds(beyond.is_none(), || format!("SIZE? is {inputs},{outputs}, but port {} exists", last + 1))
 }
 
 fn clear_status(scpi: &mut ScpiSuite) -> CaseResult {
@@ -175,14 +174,14 @@ fn status_byte(scpi: &mut ScpiSuite) -> CaseResult {
     let bit = |line: &str| line.trim().parse::<u8>().ok().map(|byte| byte & 4 != 0);
     scpi.send("*CLS")?;
     let idle = scpi.ask("*STB?")?;
-    // Every model that knows the query must report an error for a nonexistent port.
+    // Every model must refuse port 0.
     scpi.send(":no:such:command")?;
     scpi.send(":oxc:swit:conn:port? 0")?;
     let waits = scpi.ask("*STB?")?;
     scpi.send("*CLS")?;
     match (bit(&idle), bit(&waits)) {
         (Some(false), Some(true)) => Ok(CaseVerdict::Passed),
-        _ => found(format!("it is `{idle}` without errors and `{waits}` with one")),
+        _ => found(format!("*STB? is `{idle}` without errors and `{waits}` with one")),
     }
 }
 
@@ -232,7 +231,7 @@ fn peers_agree(scpi: &mut ScpiSuite) -> CaseResult {
             let said = peer(scpi, port)?;
             if said != Some(other) {
                 return found(format!(
-                    "STAT? connects {port} and {other}, but PORT? {port} says {said:?}"
+                    "STAT? lists {port} and {other}, but PORT? {port} returns {said:?}"
                 ));
             }
         }
@@ -241,7 +240,7 @@ fn peers_agree(scpi: &mut ScpiSuite) -> CaseResult {
     if let Some(dark) = dark {
         let said = peer(scpi, dark)?;
         return holds(said.is_none(), || {
-            format!("STAT? does not connect {dark}, but PORT? says {said:?}")
+            format!("STAT? does not list {dark}, but PORT? returns {said:?}")
         });
     }
     Ok(CaseVerdict::Passed)
@@ -255,7 +254,6 @@ fn power_values(scpi: &mut ScpiSuite) -> CaseResult {
     }
 }
 
-/// Connects the first pair of ports. Returns a verdict if the device reports an error.
 fn first(scpi: &mut ScpiSuite) -> Result<Option<CaseVerdict>, ExchangeError> {
     let pair = scpi.pair(0);
     Ok(match scpi.add(&[pair])? {
@@ -281,7 +279,7 @@ fn add(scpi: &mut ScpiSuite) -> CaseResult {
     expected.sort_unstable();
     let mut after = scpi.pairs()?;
     after.sort_unstable();
-    holds(after == expected, || format!("{pair:?} was connected, but STAT? says {after:?}"))
+    holds(after == expected, || format!("{pair:?} was connected, but STAT? lists {after:?}"))
 }
 
 fn add_peers(scpi: &mut ScpiSuite) -> CaseResult {
@@ -290,7 +288,7 @@ fn add_peers(scpi: &mut ScpiSuite) -> CaseResult {
     for (port, other) in [(input, output), (output, input)] {
         let said = peer(scpi, port)?;
         if said != Some(other) {
-            return found(format!("PORT? {port} says {said:?} instead of {other}"));
+            return found(format!("PORT? {port} returns {said:?} instead of {other}"));
         }
     }
     Ok(CaseVerdict::Passed)
@@ -303,7 +301,7 @@ fn barrier(scpi: &mut ScpiSuite) -> CaseResult {
         return Ok(CaseVerdict::NotTested("the model has no power monitors".into()));
     };
     let [enters, leaves] = powers.as_slice() else {
-        return found("the answer does not have two powers");
+        return found("the answer does not contain two powers");
     };
     if *enters < DARK_DBM {
         return Ok(CaseVerdict::NotTested(format!("no light arrives at port {input}")));
@@ -322,7 +320,7 @@ fn passive(scpi: &mut ScpiSuite) -> CaseResult {
         return Ok(CaseVerdict::NotTested("the model has no power monitors".into()));
     };
     let [enters, leaves] = powers.as_slice() else {
-        return found("the answer does not have two powers");
+        return found("the answer does not contain two powers");
     };
     holds(*leaves <= enters + METER_ERROR_DB, || format!("{enters} dBm enter, {leaves} dBm leave"))
 }
@@ -337,7 +335,7 @@ fn add_others(scpi: &mut ScpiSuite) -> CaseResult {
     }
     let after = scpi.pairs()?;
     let lost = before.iter().find(|pair| !after.contains(pair));
-    holds(lost.is_none(), || format!("{lost:?} is gone"))
+    holds(lost.is_none(), || format!("connection {lost:?} is gone"))
 }
 
 fn add_range(scpi: &mut ScpiSuite) -> CaseResult {
@@ -349,16 +347,17 @@ fn add_range(scpi: &mut ScpiSuite) -> CaseResult {
         return found(format!("error {left} for (@{input}:{input}),(@{output}:{output})"));
     }
     let there = scpi.pairs()?.contains(&(input, output));
-    holds(there, || "no error, but no connection".into())
+    holds(there, || "no error was queued, but the connection is missing".into())
 }
 
-/// Expects an impossible change to cause an error and to move nothing.
 fn refused(scpi: &mut ScpiSuite, command: &str) -> CaseResult {
     let before = scpi.pairs()?;
     let left = scpi.change(command)?;
     let after = scpi.pairs()?;
     if after != before {
-        return found(format!("`{command}` caused error {left} but moved light: {after:?}"));
+        return found(format!(
+            "`{command}` caused error {left} but changed the circuits: {after:?}"
+        ));
     }
     holds(left != 0, || format!("`{command}` caused no error"))
 }
@@ -396,7 +395,7 @@ fn subtract(scpi: &mut ScpiSuite) -> CaseResult {
     }
     let after = scpi.pairs()?;
     let expected: Pairs = before.into_iter().filter(|other| *other != pair).collect();
-    holds(after == expected, || format!("{pair:?} was disconnected, but STAT? says {after:?}"))
+    holds(after == expected, || format!("{pair:?} was disconnected, but STAT? lists {after:?}"))
 }
 
 fn set_up_times(scpi: &mut ScpiSuite) -> CaseResult {

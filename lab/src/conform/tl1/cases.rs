@@ -1,9 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
-//! The rules for a switch over TL1, with one function each.
 
 use super::*;
 
-/// Number of cases at the start that concern the login. All others need a login.
+/// The first cases test the login; all others need one.
 pub(super) const LOG_IN: usize = 2;
 
 pub(super) const STILL: &[Tested<Tl1Suite>] = &[
@@ -11,15 +10,15 @@ pub(super) const STILL: &[Tested<Tl1Suite>] = &[
         case("log-in-needed", "GR-831 2.6", "a client that has not logged in is denied"),
         log_in_needed,
     ),
-    (case("log-in", "ACT-USER", "the given account can log in"), log_in),
+    (case("log-in", "ACT-USER", "the account can log in"), log_in),
     (case("tag", "GR-831 2.4.1", "a reply repeats the command's tag"), tag),
-    (case("header", "GR-831 3.2", "a reply's header has source, date and time"), header),
+    (case("header", "GR-831 3.2", "a reply's header contains source, date and time"), header),
     (case("unknown-command", "GR-831 3.3", "an unknown command is denied"), unknown_command),
     (case("other-target", "GR-831 2.2", "a command for another target is denied"), other_target),
-    (case("size", "RTRV-EQPT", "the equipment has a size: SYSTEM:SIZE=24x24"), size),
-    (case("body-quoted", "GR-831 3.3.2", "each line of a body is in quotation marks"), body_quoted),
+    (case("size", "RTRV-EQPT", "the equipment reports its size: SYSTEM:SIZE=24x24"), size),
+    (case("body-quoted", "GR-831 3.3.2", "each line of a body is quoted"), body_quoted),
     (case("shutters", "RTRV-PORT-SHUTTER", "each shutter is OPEN or CLOSED"), shutters),
-    (case("power", "RTRV-PORT-POWER", "each port has one numeric power"), power),
+    (case("power", "RTRV-PORT-POWER", "each port reports one numeric power"), power),
     (
         case("patches-complete", "RTRV-PATCH", "RTRV-PATCH lists every output that emits light"),
         patches_complete,
@@ -28,7 +27,7 @@ pub(super) const STILL: &[Tested<Tl1Suite>] = &[
 
 pub(super) const MOVING: &[Tested<Tl1Suite>] = &[
     (
-        case("enter", "ENT-PATCH", "ENT-PATCH connects the named ports, and RTRV-PATCH shows it"),
+        case("enter", "ENT-PATCH", "ENT-PATCH connects the given ports, and RTRV-PATCH lists them"),
         enter,
     ),
     (case("enter-others", "ENT-PATCH", "ENT-PATCH does not change other patches"), enter_others),
@@ -36,7 +35,7 @@ pub(super) const MOVING: &[Tested<Tl1Suite>] = &[
         case(
             "enter-port-in-use",
             "ENT-PATCH",
-            "a patch of a port in use is denied, and no light moves",
+            "a patch of a port in use is denied and changes no circuit",
         ),
         enter_in_use,
     ),
@@ -44,15 +43,15 @@ pub(super) const MOVING: &[Tested<Tl1Suite>] = &[
         case(
             "enter-unknown-port",
             "ENT-PATCH",
-            "a patch of a missing port is denied, and no light moves",
+            "a patch of a missing port is denied and changes no circuit",
         ),
         enter_unknown,
     ),
     (
-        case("enter-in-part", "GR-831 3.3", "a partly executed list does not end in COMPLD"),
+        case("enter-in-part", "GR-831 3.3", "a partly executed list does not return COMPLD"),
         enter_in_part,
     ),
-    (case("delete", "DLT-PATCH", "DLT-PATCH removes only the named patches"), delete),
+    (case("delete", "DLT-PATCH", "DLT-PATCH removes only the given patches"), delete),
     (
         case("set-up-times", "conform", "patches created one at a time are all present"),
         set_up_times,
@@ -82,7 +81,7 @@ fn tag(tl1: &mut Tl1Suite) -> CaseResult {
     for tag in ["7", "4711", "a1"] {
         let reply = tl1.raw(&format!("RTRV-NETYPE:::{tag}:;"))?;
         if reply.tag != tag {
-            return found(format!("the reply to tag {tag} has tag {}", reply.tag));
+            return found(format!("the reply to a command with tag {tag} has tag {}", reply.tag));
         }
     }
     Ok(CaseVerdict::Passed)
@@ -151,7 +150,7 @@ fn power(tl1: &mut Tl1Suite) -> CaseResult {
     holds(is_number && reply.body.len() == 1, || format!("the body is {:?}", reply.body))
 }
 
-/// Finds light that the power meters show but the list of patches omits.
+/// Finds light that the power meters report and the patch list omits.
 fn patches_complete(tl1: &mut Tl1Suite) -> CaseResult {
     let patches = tl1.patches()?;
     let (first, last) = (tl1.inputs + 1, tl1.inputs + tl1.outputs);
@@ -165,10 +164,11 @@ fn patches_complete(tl1: &mut Tl1Suite) -> CaseResult {
     };
     let mut lit = reply.items().filter_map(has_light);
     let astray = lit.find(|port| patches.iter().all(|pair| pair.1 != *port));
-    holds(astray.is_none(), || format!("light leaves port {astray:?}, which is in no patch"))
+    holds(astray.is_none(), || {
+        format!("light leaves port {astray:?}, which is not part of a patch")
+    })
 }
 
-/// Connects the first pair of ports. Returns a verdict if the device reports an error.
 fn first(tl1: &mut Tl1Suite) -> Result<Option<CaseVerdict>, ExchangeError> {
     let (input, output) = tl1.pair(0);
     let reply = tl1.enter(&input.to_string(), &output.to_string())?;
@@ -192,7 +192,7 @@ fn enter(tl1: &mut Tl1Suite) -> CaseResult {
     let mut after = tl1.patches()?;
     after.sort_unstable();
     holds(after == expected, || {
-        format!("{:?} was connected, but RTRV-PATCH has {after:?}", tl1.pair(0))
+        format!("{:?} was connected, but RTRV-PATCH lists {after:?}", tl1.pair(0))
     })
 }
 
@@ -210,7 +210,7 @@ fn enter_others(tl1: &mut Tl1Suite) -> CaseResult {
     }
     let after = tl1.patches()?;
     let lost = before.iter().find(|pair| !after.contains(pair));
-    holds(lost.is_none(), || format!("{lost:?} is gone"))
+    holds(lost.is_none(), || format!("patch {lost:?} is gone"))
 }
 
 fn denied(tl1: &mut Tl1Suite, from: &str, to: &str) -> CaseResult {
@@ -219,7 +219,7 @@ fn denied(tl1: &mut Tl1Suite, from: &str, to: &str) -> CaseResult {
     let after = tl1.patches()?;
     if after != before {
         return found(format!(
-            "ENT-PATCH::{from},{to} ended in {} and moved light: {after:?}",
+            "ENT-PATCH::{from},{to} ended in {} and changed the circuits: {after:?}",
             reply.word
         ));
     }
@@ -263,7 +263,9 @@ fn delete(tl1: &mut Tl1Suite) -> CaseResult {
         return found(format!("{} {} after disconnecting {gone:?}", reply.word, reply.code()));
     }
     let after = tl1.patches()?;
-    holds(after == expected, || format!("{gone:?} was disconnected, but RTRV-PATCH has {after:?}"))
+    holds(after == expected, || {
+        format!("{gone:?} was disconnected, but RTRV-PATCH lists {after:?}")
+    })
 }
 
 fn set_up_times(tl1: &mut Tl1Suite) -> CaseResult {

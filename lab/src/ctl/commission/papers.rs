@@ -1,5 +1,4 @@
 // SPDX-License-Identifier: Apache-2.0
-//! Compares an inventory of modules and a cabling record with the installation.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::path::Path;
@@ -32,7 +31,7 @@ fn rows<T: DeserializeOwned>(path: &Path) -> anyhow::Result<Vec<T>> {
     let text = std::fs::read(path).with_context(|| format!("cannot read {shown}"))?;
     let mut reader = csv::ReaderBuilder::new().trim(csv::Trim::All).from_reader(text.as_slice());
     let rows = reader.deserialize().collect::<Result<Vec<T>, _>>();
-    rows.with_context(|| format!("{shown} is not a table with these columns"))
+    rows.with_context(|| format!("cannot parse the table in {shown}"))
 }
 
 pub(super) fn inventory(path: &Path) -> anyhow::Result<Vec<InventoryRow>> {
@@ -84,7 +83,7 @@ pub(super) fn compare_serials(
     let written: BTreeSet<&str> = inventory.iter().map(|place| place.module.as_str()).collect();
     let unknown = found.iter().filter(|(module, _)| !written.contains(module.as_str()));
     serials.wrong.extend(unknown.map(|(module, serial)| {
-        format!("{module}: found {serial}, but the inventory does not list this place")
+        format!("{module}: found {serial}, but the inventory does not list this module")
     }));
     let mut places = BTreeMap::<&str, Vec<&str>>::new();
     for (module, serial) in found {
@@ -92,7 +91,7 @@ pub(super) fn compare_serials(
     }
     let twice = places.iter().filter(|(_, modules)| modules.len() > 1);
     serials.wrong.extend(twice.map(|(serial, modules)| {
-        format!("serial number {serial} answers at {}", modules.join(" and "))
+        format!("serial number {serial} was found at {}", modules.join(" and "))
     }));
     serials
 }

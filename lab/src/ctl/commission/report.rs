@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-//! Findings of a commissioning, saved in a file and shown as a checklist.
+//! Findings of a commissioning: saved in a file, shown as a checklist.
 
 use std::collections::BTreeMap;
 use std::path::Path;
@@ -44,7 +44,7 @@ pub(super) struct CommissionReport {
     pub(super) fibres: Vec<FibreReport>,
     pub(super) exchange: Vec<Swap>,
     pub(super) found: BTreeMap<String, LightSource>,
-    /// Positions of modules before they were lit for a test.
+    /// Paths of the modules before their test.
     pub(super) stood: BTreeMap<String, u32>,
 }
 
@@ -55,9 +55,8 @@ impl CommissionReport {
             bytes => {
                 let shown = path.display();
                 let bytes = bytes.with_context(|| format!("cannot read {shown}"))?;
-                serde_json::from_slice(&bytes).with_context(|| {
-                    format!("{shown} does not contain findings of a commissioning")
-                })
+                serde_json::from_slice(&bytes)
+                    .with_context(|| format!("{shown} is not a file of commissioning findings"))
             }
         }
     }
@@ -69,7 +68,7 @@ impl CommissionReport {
     pub(super) fn begin(&mut self, fabric: &Fabric) -> anyhow::Result<()> {
         anyhow::ensure!(
             self.fabric_sha256.is_empty() || self.fabric_sha256 == fabric.sha256,
-            "the earlier findings belong to another fabric file (`{}`): name another file with --state, or remove this one",
+            "the earlier findings belong to another fabric file (`{}`): use another file with --state, or remove this one",
             self.fabric
         );
         (self.fabric, self.fabric_sha256) = (fabric.name.clone(), fabric.sha256.clone());
@@ -82,7 +81,7 @@ impl CommissionReport {
         }
     }
 
-    /// Replaces earlier findings by the readings of ends that now carry circuits.
+    /// Readings of ends that now carry circuits replace earlier findings.
     pub(super) fn take_lit(&mut self, modules: &BTreeMap<String, DeviceStatus>) {
         for (name, module) in
             modules.iter().filter(|(_, module)| module.up && module.probed.is_empty())
@@ -154,7 +153,7 @@ impl CommissionReport {
         if let Some(serials) = &self.serials {
             page.item(
                 serials.wrong.is_empty(),
-                &format!("serial numbers: {} as in the inventory", serials.as_written),
+                &format!("serial numbers: {} match the inventory", serials.as_written),
             );
             page.lines(serials.wrong.clone());
         }
@@ -178,9 +177,7 @@ impl CommissionReport {
         page.lines(bad.map(FibreReport::text).collect());
         match self.fibres.iter().filter(untried).count() {
             0 => {}
-            untried => page.lines(vec![format!(
-                "{untried} not tested, because their modules cannot be tested"
-            )]),
+            untried => page.lines(vec![format!("{untried} not tested because of their modules")]),
         }
         page.lines(
             self.exchange
@@ -208,13 +205,13 @@ impl FibreReport {
         let says = match &self.finding {
             CablingFinding::AsPlanned { .. } => "as planned".to_owned(),
             CablingFinding::Weak { at_a_mdbm, at_b_mdbm, least_mdbm } => format!(
-                "weak: {:.1} dBm arrive at {a}, {:.1} dBm at {b}, expected at least {:.1} dBm: dirty or bent fibre?",
+                "weak light: {:.1} dBm at {a}, {:.1} dBm at {b}, expected at least {:.1} dBm: dirty or bent fibre?",
                 dbm(*at_a_mdbm),
                 dbm(*at_b_mdbm),
                 dbm(*least_mdbm)
             ),
             CablingFinding::OneWay { dark, power_mdbm } => format!(
-                "no light arrives at {dark}, {:.1} dBm arrive at the other end: one fibre of the pair is broken or dirty",
+                "no light at {dark}, {:.1} dBm at the other end: one fibre of the pair is broken or dirty",
                 dbm(*power_mdbm)
             ),
             CablingFinding::Missing => {

@@ -1,6 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-//! Output of `lightloom ctl drift`: differences from the journal, and devices that could not be
-//! read.
+//! Output of `lightloom ctl drift`.
 
 use std::fmt::Write;
 

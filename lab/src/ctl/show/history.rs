@@ -1,5 +1,4 @@
 // SPDX-License-Identifier: Apache-2.0
-//! Formats transactions: a single result with the next step, or a table of past ones.
 
 use std::fmt::Write;
 
@@ -121,13 +120,11 @@ pub(in crate::ctl) fn transaction(past: &Transaction) -> String {
     page
 }
 
-/// Returns whether the transaction is of this kind. Older daemons send no kind; for them it is part
-/// of the cause.
+/// Older daemons send no kind; they put it into the cause.
 fn is_a(past: &Transaction, kind: Kind) -> bool {
     past.kind == kind || (past.kind == Kind::default() && past.cause == kind.to_string())
 }
 
-/// Names the known faults that the applied plan treats as repaired, if it was allowed to do so.
 fn forgotten(past: &Transaction) -> Option<String> {
     let parts = &past.repaired;
     if parts.is_empty() || !is_a(past, Kind::Apply) || past.result != TransactionResult::Committed {

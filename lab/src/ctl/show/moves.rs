@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-//! Formats the preview of an apply: the moves in a table, then the bytes.
+//! The preview of an apply: a table of moves, then the bytes.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::fmt::Write;
@@ -23,7 +23,7 @@ impl PreviewStyle {
     pub(in crate::ctl) fn page(&self, diff: &Diff) -> String {
         let moves = &diff.moves;
         if moves.is_empty() {
-            let page = "no move needed: every device is already in position\n";
+            let page = "no change needed: every device is already in position\n";
             return page.to_owned() + &what_becomes(diff) + &parts(diff);
         }
         let mut page = summary(diff, moves) + &what_becomes(diff) + &parts(diff);
@@ -62,7 +62,6 @@ impl PreviewStyle {
         page
     }
 
-    /// Groups devices that receive the same bytes, unless each device must be shown.
     fn alike<'a>(&self, devices: &'a [DeviceBytes]) -> Vec<(&'a [String], Vec<String>)> {
         let mut sorted: Vec<&DeviceBytes> =
             devices.iter().filter(|device| !device.requests.is_empty()).collect();
@@ -81,8 +80,6 @@ impl PreviewStyle {
     }
 }
 
-/// Describes which transactions a rollback undoes, which plan and circuits remain, and which cables
-/// are crossed.
 fn what_becomes(diff: &Diff) -> String {
     let mut page = String::new();
     let one = |OtherChange { txn, actor, summary }: &OtherChange| {

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-//! Output of `lightloom ctl status`: alarms first, then the state of everything else.
+//! Output of `lightloom ctl status`, alarms first.
 
 use std::fmt::Write;
 
@@ -13,8 +13,7 @@ use super::{history, is_module, place, slot};
 use crate::ctl::time;
 use lightloom::table::TextTable;
 
-/// Maximum number of devices that are listed in full. If there are more, only those that are not as
-/// wanted are listed.
+/// With more devices, only those that differ from the desired state are listed.
 const DEVICES_LISTED: usize = 40;
 const TRANSACTIONS_SHOWN: usize = 5;
 
@@ -36,7 +35,6 @@ pub(in crate::ctl) fn status(status: &Status) -> String {
     page + &history::transactions(&status.transactions, TRANSACTIONS_SHOWN)
 }
 
-/// Returns whether the journal is damaged. The status then shows readings but suggests no commands.
 pub(in crate::ctl) fn is_deaf(status: &Status) -> bool {
     status.journal_damage.is_some()
 }
@@ -51,7 +49,7 @@ fn devices(devices: &[DeviceStatus]) -> String {
         return String::new();
     }
     let mut table =
-        TextTable::new(["device", "state", "stands at", "identity or trouble"]).verbatim();
+        TextTable::new(["device", "state", "position", "identity or trouble"]).verbatim();
     for device in odd.iter().take(DEVICES_LISTED) {
         let DeviceStatus { name, state, identity, trouble, .. } = *device;
         let about = trouble.as_ref().unwrap_or(identity);
@@ -82,8 +80,7 @@ fn standing(device: &DeviceStatus) -> String {
 
 #[cfg(test)]
 mod tests {
-    /// A status with a state, a field and a kind that this version does not know; most fields are
-    /// missing.
+    /// Contains a state, a field and a kind that this version does not know, and lacks most fields.
     #[test]
     fn status_of_another_daemon_version_is_still_shown() {
         let other = serde_json::json!({

@@ -1,5 +1,4 @@
 // SPDX-License-Identifier: Apache-2.0
-//! Determines which devices to wait for, and formats the result of waiting.
 
 use lightloom_daemon_api::alarm::{silent_names, way};
 use lightloom_daemon_api::device::{DeviceState, DeviceStatus};
@@ -10,8 +9,7 @@ fn unseen(status: &Status) -> impl Iterator<Item = &DeviceStatus> {
     status.devices.iter().filter(|device| device.state == DeviceState::Unseen)
 }
 
-/// Returns the devices to wait for: those of the named devices that are unread, or all unread
-/// devices that are not bypassed.
+/// Unread devices among those named or, without names, among all that are not bypassed.
 pub(in crate::ctl) fn waited_for<'a>(named: &[&str], status: &'a Status) -> Vec<&'a DeviceStatus> {
     let waited_for = |device: &&DeviceStatus| match named {
         [] => !is_gone_around(device, status),

@@ -1,6 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-//! Computes the changes that make Slurm match the plan, from the desired and the observed state,
-//! without I/O.
+//! Computes the changes that make Slurm match the plan, without I/O.
 //!
 //! ```text
 //! plan + faults ─▶ Desired ─┐
@@ -8,8 +7,8 @@
 //! scontrol show ─▶ Observed ┘
 //! ```
 //!
-//! A drain that a person or another program has set stays, even if it contradicts the plan. The
-//! reason of a node shows who has set its drain.
+//! Drains set by operators or other programs remain, even if they contradict the plan. The reason
+//! of a node shows who drained it.
 
 use std::collections::{BTreeMap, BTreeSet};
 
@@ -24,15 +23,14 @@ use serde::Serialize;
 use super::read::rings;
 
 pub(super) const OURS: &str = "lightloom: ";
-/// The reason that slurmctld writes for a node that does not answer.
+/// Written by slurmctld for unresponsive nodes.
 const SLURMS_OWN: &str = "Not responding";
-/// Maximum number of nodes in one command, which keeps the command line short enough.
+/// Keeps command lines short.
 const NODES_MAX: usize = 1_000;
 const DIGITS: usize = 12;
 
 pub(crate) type Rings = BTreeMap<String, BTreeSet<String>>;
 
-/// The state of Slurm that follows from the plan in force and the known faults.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub(super) struct Desired {
     pub(super) hosts: BTreeSet<String>,
@@ -79,12 +77,10 @@ pub(super) enum SchedulerCommand {
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub(super) struct SchedulerChanges {
     pub(super) commands: Vec<SchedulerCommand>,
-    /// Why the topology cannot be loaded and therefore no node can be resumed.
     pub(super) blocked: Option<String>,
 }
 
-/// Returns the changes that lead from `observed` to `desired`. Nodes are resumed only once the
-/// topology is loaded.
+/// Nodes are resumed only after the topology is loaded.
 pub(super) fn changes(desired: &Desired, observed: &Observed) -> SchedulerChanges {
     let (mut drain, mut explain) = (BTreeMap::new(), BTreeMap::new());
     for (host, reason) in &desired.drained {
@@ -108,7 +104,7 @@ pub(super) fn changes(desired: &Desired, observed: &Observed) -> SchedulerChange
         // slurmctld exits if its topology names an unknown node.
         let count = unknown.len();
         let why = format!(
-            "{count} nodes of the plan are unknown to the scheduler, the first is {first}: give their \
+            "the scheduler does not know {count} nodes of the plan, such as {first}: set their \
                 names with --hostname or --hostnames"
         );
         return SchedulerChanges { commands, blocked: Some(why) };
@@ -142,8 +138,8 @@ fn by_reason(
     each.collect()
 }
 
-/// Returns why no job may start on these nodes, if so: a node is drained, or the job spans several
-/// rings and uses one of them only in part.
+/// Returns why no job may start on these nodes: one of them is drained, or the job spans several
+/// rings without filling each of them.
 pub(super) fn objection(desired: &Desired, job: &BTreeSet<String>) -> Option<String> {
     if let Some((host, why)) = job.iter().find_map(|host| desired.drained.get_key_value(host)) {
         return Some(format!("{host}: {why}"));
@@ -159,9 +155,8 @@ pub(crate) fn short(digest: &str) -> &str {
     digest.get(..DIGITS).unwrap_or(digest)
 }
 
-/// Returns the state of Slurm that the plan requires. Each ring becomes a leaf switch. Failed
-/// nodes, nodes in no ring, and all nodes of a ring with a fault that the plan does not bypass yet
-/// are drained.
+/// Each ring becomes a leaf switch. Drained are failed nodes, nodes outside rings, and all nodes of
+/// a ring with a fault that the plan does not bypass yet.
 pub(super) fn desired(
     fabric: &Fabric,
     plan: &Plan,
@@ -177,7 +172,7 @@ pub(super) fn desired(
     let mut drained = BTreeMap::new();
     let bypassed = broken.iter().filter_map(|part| part.part.parse::<Part>().ok());
     let parts: BTreeSet<Part> = plan.faults.iter().copied().chain(bypassed).collect();
-    // A node whose bundles have all failed has failed, even without a report about the node itself.
+    // If all its bundles have failed, so has the node, even if it was not reported itself.
     let is_dead = |node| {
         let bundle = |index| Part::Bundle(BundleId { node, bundle: index });
         fabric.hbd.k() > 0 && (0..fabric.hbd.k()).all(|index| parts.contains(&bundle(index)))

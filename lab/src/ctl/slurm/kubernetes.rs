@@ -1,11 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
-//! The interface to Kubernetes, which sets labels, reason and cordon of nodes by server-side apply,
-//! as one field manager.
-//!
-//! The API server records which manager owns each field. If another manager has set a field to a
-//! different value, there is a conflict, which is shown but not resolved. If another manager has
-//! also cordoned a node, its cordon remains when ours is removed. Nodes are changed but never
-//! created, which the role does not permit anyway.
+//! The interface to Kubernetes: labels, reason and cordon of nodes, by server-side apply as one
+//! field manager. Conflicts with other managers are shown, not resolved. If another manager has
+//! also cordoned a node, its cordon remains when ours is removed. Nodes are never created, which
+//! the role does not permit anyway. created, which the role does not permit anyway.
 
 use std::collections::BTreeMap;
 use std::path::PathBuf;
@@ -129,8 +126,7 @@ impl KubernetesNode {
 }
 
 impl Kubernetes {
-    /// Applies all fields of a node that this manager owns: its labels and, if there is a reason,
-    /// the cordon.
+    /// Server-side apply needs all fields of this manager at once, including the cordon if any.
     fn apply(&self, host: &str, reason: Option<&str>, desired: &Desired) -> anyhow::Result<()> {
         let mut node = json!({
             "apiVersion": "v1",
@@ -148,12 +144,11 @@ impl Kubernetes {
         let why = answer["message"].as_str().unwrap_or("no reason given");
         match code {
             200 => Ok(()),
-            409 => bail!("{host} is left unchanged, --force takes over its fields: {why}"),
+            409 => bail!("{host} was not changed; use --force to take over its fields: {why}"),
             _ => bail!("the API server refuses to change {host} ({code}): {why}"),
         }
     }
 
-    /// Applies the fields of all these nodes, even if some are refused.
     fn apply_all<'a>(
         &self,
         nodes: impl IntoIterator<Item = (&'a String, Option<&'a str>)>,
@@ -170,7 +165,7 @@ impl Kubernetes {
 impl Scheduler for Kubernetes {
     const NAME: &'static str = "Kubernetes";
     const UNCHANGED: &'static str =
-        "the API server accepted the labels but shows others: another program changes them";
+        "the API server accepted the labels but shows others: another program is changing them";
 
     fn observe(&mut self, desired: &Desired) -> anyhow::Result<Observed> {
         self.nodes.clear();
@@ -210,8 +205,7 @@ impl Scheduler for Kubernetes {
                 let other = self.nodes.iter().filter(|(host, node)| {
                     desired.labels.get(*host).is_some_and(|labels| !node.has(labels))
                 });
-                // The reasons do not change here, because nodes are resumed only after all labels
-                // match the plan.
+                // Nodes are resumed only after all labels match, so reasons do not change here.
                 let reason =
                     |host: &String, NodeState { is_drained, reason, .. }: &'_ NodeState| {
                         let is_ours = *is_drained && reason.starts_with(OURS);
@@ -234,7 +228,7 @@ impl CtlSession {
             output::print(RBAC)?;
             return Ok(VerbOutcome::Good);
         }
-        let fabric = arguments.fabric.as_deref().context("name the fabric file")?;
+        let fabric = arguments.fabric.as_deref().context("the fabric file is missing")?;
         let fabric = lightloom::fabric::read(fabric)?;
         let names = arguments.names.read("n", fabric.hbd.nodes())?;
         let KubernetesArguments { api, token_file, api_ca, force, .. } = arguments;

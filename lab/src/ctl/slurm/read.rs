@@ -1,12 +1,11 @@
 // SPDX-License-Identifier: Apache-2.0
-//! Parsers for the output of `scontrol`, and for host lists such as `n[0,2-3]`.
+//! Parsers for the output of `scontrol`.
 
 use std::collections::BTreeSet;
 
 use super::agree::{NodeState, Rings};
 
-/// Parses the leaf switches in `topology.conf` or `scontrol show topology`, which are those that
-/// list nodes but no switches.
+/// Leaf switches list nodes but no switches, in `topology.conf` and `scontrol show topology`.
 pub(crate) fn rings(text: &str) -> Rings {
     let leaf = |line: &str| {
         let value = |key: &str| line.split_whitespace().find_map(|word| word.strip_prefix(key));
@@ -19,7 +18,6 @@ pub(crate) fn rings(text: &str) -> Rings {
     text.lines().filter_map(leaf).collect()
 }
 
-/// Parses the nodes in the output of `scontrol --all --oneliner show node`.
 pub(crate) fn nodes(text: &str) -> impl Iterator<Item = (String, NodeState)> {
     text.lines().filter_map(|line| {
         let word = |key: &str| line.split_whitespace().find_map(|word| word.strip_prefix(key));
@@ -27,10 +25,9 @@ pub(crate) fn nodes(text: &str) -> impl Iterator<Item = (String, NodeState)> {
         let mut flags =
             state.split('+').map(|flag| flag.trim_end_matches(|c: char| !c.is_ascii_uppercase()));
         let has = |flag: &str| matches!(flag, "DRAIN" | "DRAINED" | "DRAINING");
-        let reason = line.split_once(" Reason=").map_or("", |(_, rest)| {
-            // The user and the time follow in brackets, possibly followed by other keys.
-            rest.split_once(" [").map_or(rest, |(reason, _)| reason)
-        });
+        let reason = line
+            .split_once(" Reason=")
+            .map_or("", |(_, rest)| rest.split_once(" [").map_or(rest, |(reason, _)| reason));
         let state = NodeState {
             is_drained: flags.clone().any(has),
             is_down: flags.any(|flag| matches!(flag, "DOWN" | "FAIL" | "FAILING")),

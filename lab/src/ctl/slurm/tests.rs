@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
-//! Random tests of the reconciliation: operators also change Slurm, faults come and go, and the
-//! controller dies between any two commands. In every case, operators' drains remain, no job may
-//! start on a failed ring once the controller is done, and a second pass changes nothing.
+//! Random tests: operators also change Slurm, faults come and go, and the controller dies between
+//! any two commands. Operators' drains must remain, failed rings must not get jobs, and a second
+//! pass must change nothing.
 
 use std::collections::{BTreeMap, BTreeSet};
 
@@ -61,7 +61,6 @@ impl Scheduler for FakeSlurm {
     }
 }
 
-/// Returns a plan with rings of three working nodes; the remaining nodes are in no ring.
 fn planned(broken: &BTreeSet<usize>, digest: u64) -> Desired {
     let working: Vec<String> = (0..NODES).filter(|node| !broken.contains(node)).map(host).collect();
     let chunks = working.chunks_exact(3);
@@ -106,7 +105,6 @@ fn held(slurm: &FakeSlurm) -> BTreeMap<String, NodeState> {
 fn world(seed: u64) {
     let mut rng = Seed(seed).stream("slurm", 0);
     let mut slurm = FakeSlurm::default();
-    // Two nodes belong to Slurm but not to the fabric.
     slurm.now.nodes = (0..NODES + 2).map(|node| (host(node), NodeState::default())).collect();
     let mut broken = BTreeSet::new();
     for round in 0..12_u64 {
@@ -124,7 +122,7 @@ fn world(seed: u64) {
         slurm.left = usize::MAX;
         let left = agree(&mut slurm, &desired, |_| Ok(())).expect("Slurm answers");
         assert_eq!(left, None, "seed {seed}, round {round}");
-        assert_eq!(held(&slurm), theirs, "seed {seed}, round {round}: an operator's node");
+        assert_eq!(held(&slurm), theirs, "seed {seed}, round {round}: operators' drains");
         assert_eq!(slurm.now.rings, desired.rings, "seed {seed}, round {round}");
         for (name, node) in &slurm.now.nodes {
             let is_usable = !node.is_drained && !node.is_down;
@@ -136,12 +134,15 @@ fn world(seed: u64) {
             let is_ours = node.is_drained && node.reason.starts_with("lightloom: ");
             assert!(
                 !is_ours || may_be,
-                "seed {seed}, round {round}: {name} is drained for nothing"
+                "seed {seed}, round {round}: {name} is drained without a reason"
             );
         }
         let before = slurm.commands;
         agree(&mut slurm, &desired, |_| Ok(())).expect("Slurm answers");
-        assert_eq!(slurm.commands, before, "seed {seed}, round {round}: it was through");
+        assert_eq!(
+            slurm.commands, before,
+            "seed {seed}, round {round}: a second pass changed Slurm"
+        );
     }
 }
 
@@ -152,8 +153,7 @@ fn slurm_agrees_despite_controller_crashes_and_operators() {
     }
 }
 
-/// A node that joins a ring gets no job before its ring is loaded, and none at all if Slurm does
-/// not know a node of the plan.
+/// This includes a plan with a node that Slurm does not know: then no node is resumed.
 #[test]
 fn nodes_resume_after_the_topology_and_only_if_slurm_has_all() {
     let (before, after) = (planned(&BTreeSet::from([0]), 1), planned(&BTreeSet::new(), 2));
@@ -176,7 +176,7 @@ fn nodes_resume_after_the_topology_and_only_if_slurm_has_all() {
 
     slurm.now.nodes.remove("n3");
     let found = changes(&before, &slurm.now);
-    assert!(found.blocked.unwrap().contains("the first is n3"));
+    assert!(found.blocked.unwrap().contains("such as n3"));
     assert!(found.commands.iter().all(|command| matches!(command, SchedulerCommand::Drain { .. })));
 }
 
@@ -191,7 +191,6 @@ fn job_starts_on_whole_rings_or_inside_one() {
     assert_eq!(may(&[10, 11]), Some("n10: lightloom: in no ring, plan 1".into()));
 }
 
-/// A file that slurmctld does not read is loaded only once.
 #[test]
 fn topology_that_slurm_ignores_is_an_error() {
     struct Deaf(FakeSlurm);

@@ -1,6 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-//! Cost of failures over a span: a picture of the costs, the change that saves most, and the
-//! timeline of the worst fault.
+//! Cost of failures over a span, the most effective single change, and the worst fault.
 
 use serde_json::json;
 
@@ -12,13 +11,12 @@ use super::super::results::{Billed, BilledLoss, BilledRun, MonthFigure};
 use super::super::tables;
 use super::run::time_bar;
 
-/// Shorter parts of an outage are not drawn.
 const LEAST_PS: i64 = 1000;
-/// Maximum number of causes in the picture; the table contains all.
+/// The table contains all causes.
 const MOST_BARS: usize = 10;
 
 pub(in super::super) fn add(report: &mut PageDocument, billed: &Billed) {
-    let title = format!("What failures cost: {}", billed.scenario);
+    let title = format!("Cost of failures: {}", billed.scenario);
     let mut section = PageSection::new("bill", title);
     let mut causes = tables::table("bill", &billed.bill);
     let all = json!({"words": "all of them", "gpu_hours": billed.lost_gpu_hours, "usd": billed.lost_usd,
@@ -60,7 +58,7 @@ fn figures(billed: &Billed) -> Vec<Headline> {
     let capacity = format!("of {} GPU-hours", fixed(billed.capacity_gpu_hours, 0));
     let mut figures = vec![
         Headline::new("lost, mean", share(billed, mean), capacity, None),
-        Headline::new("lost at most", share(billed, p99), "in 99 of 100 spans", None),
+        Headline::new("P99 loss", share(billed, p99), "in 99 of 100 spans", None),
     ];
     let best = billed.alternatives.first().filter(|_| billed.saves_most.is_some());
     if let Some(best) = best {
@@ -71,7 +69,7 @@ fn figures(billed: &Billed) -> Vec<Headline> {
     figures
 }
 
-/// Returns GPU-hours by cause, largest first; the stages of an outage count as one cause.
+/// Largest first; the stages of an outage are one cause.
 fn by_size(billed: &Billed) -> Vec<(&'static str, f64)> {
     let mut sums: Vec<(&'static str, f64)> = Vec::new();
     for row in &billed.bill {
@@ -98,7 +96,7 @@ fn short(cause: &str) -> &'static str {
         "reform" => "reforming",
         "rejoin" => "rejoining",
         "replicas_left_out" => "left out",
-        "disturbed_step" => "the step hit",
+        "disturbed_step" => "the interrupted step",
         "slower_steps" => "slower steps",
         "waiting_for_nodes" => "waiting",
         "under_repair" => "under repair",
@@ -119,11 +117,10 @@ fn picture(billed: &Billed) -> Option<Picture> {
             ..Bar::default()
         }
     };
-    let caption = "Mean over the seeds, as a share of all GPU-hours. GPUs without a job have a separate colour.";
+    let caption = "Mean over the seeds, as a share of all GPU-hours. GPUs without a job are shown in a separate colour.";
     Picture::bars("bill-bars", "GPU-hours lost", bars.map(bar), caption)
 }
 
-/// Returns the one-time loss of a run in GPU-seconds.
 fn lost(run: &BilledRun) -> f64 {
     let of_job = |job: &BilledLoss| {
         let once: f64 = job.once.iter().map(|part| part.time_ps as f64).sum();
@@ -132,8 +129,7 @@ fn lost(run: &BilledRun) -> f64 {
     run.losses.iter().map(of_job).sum()
 }
 
-/// Draws the consequences of the most expensive fault. Each part starts where the previous one
-/// ends, one line below it.
+/// Each part starts where the previous one ends, one line lower.
 fn timeline(run: &BilledRun) -> Option<Picture> {
     let took = |job: &&BilledLoss| job.once.iter().map(|part| part.time_ps).sum::<i64>();
     let job = run.losses.iter().max_by_key(took)?;

@@ -1,5 +1,4 @@
 // SPDX-License-Identifier: Apache-2.0
-//! The purchase recommendation and its basis.
 
 use lightloom_study::buy::Row;
 
@@ -10,7 +9,6 @@ use super::super::quantity::{ShownQuantity, ShownUnit, fixed};
 use super::super::results::Bought;
 use super::super::tables;
 
-/// Maximum number of designs that the verdict names.
 const MOST_NAMED: usize = 4;
 
 pub(in super::super) fn add(report: &mut PageDocument, bought: &Bought) {
@@ -30,11 +28,11 @@ pub(in super::super) fn add(report: &mut PageDocument, bought: &Bought) {
     section.table(tables::table("buy-prices", &answer.verdict.by_price));
     section.table(tables::table("buy-hours", &answer.rows));
     for left_out in &answer.left_out {
-        section.note(format!("{}: left out: {}", left_out.design, left_out.why));
+        section.note(format!("{}: excluded: {}", left_out.design, left_out.why));
     }
     if !answer.parts_without_watts.is_empty() {
         section.note(format!(
-            "The price file has no watts for {}, which count as 0 W.",
+            "The price file gives no power for {}; 0 W is assumed.",
             answer.parts_without_watts.join(", ")
         ));
     }
@@ -61,7 +59,6 @@ fn verdict(bought: &Bought) -> String {
     )
 }
 
-/// Returns the recommended design's cost, its lead over the next design, and the certainty.
 fn figures(bought: &Bought) -> Vec<Headline> {
     let (answer, winners) = (&bought.answer, bought.answer.winners());
     let (Some(first), Some(usd)) =
@@ -120,6 +117,6 @@ fn bars(rows: &[Row]) -> Option<Picture> {
         })
     };
     let bars = rows.iter().enumerate().filter_map(bar);
-    let caption = "One bar for each design and policy; whiskers reach from low to high prices of all parts together.";
+    let caption = "One bar for each design and policy; whiskers span low to high prices of all parts together.";
     Picture::bars("buy-bars", "US dollars per useful PFLOP-year", bars, caption)
 }

@@ -1,5 +1,4 @@
 // SPDX-License-Identifier: Apache-2.0
-//! Cost and power of each design's interconnect.
 
 use lightloom_study::cost::{CostFigures, CostOutcome, CostRow};
 use serde_json::json;
@@ -58,7 +57,7 @@ fn answer(cost: &Cost) -> (String, Vec<Headline>) {
         Headline::new(label, usd(figures), arch, Some("cost_per_gbytes_per_s_usd"))
     };
     match by_bandwidth[..] {
-        [] => ("None of the listed designs has a price.".to_owned(), Vec::new()),
+        [] => ("No listed design can be priced.".to_owned(), Vec::new()),
         [(arch, only)] => {
             let verdict = format!(
                 "The interconnect of {arch} costs {} and GPU at mean prices.",
@@ -93,12 +92,10 @@ fn bars(cost: &Cost) -> Option<Picture> {
             ..Bar::default()
         }
     };
-    let caption =
-        "Interconnect cost per GB/s of GPU bandwidth; whiskers reach from low to high prices.";
+    let caption = "Interconnect cost per GB/s of GPU bandwidth; whiskers span low to high prices.";
     Picture::bars("cost-bars", "US dollars per GB/s", priced(&cost.rows).map(bar), caption)
 }
 
-/// Returns the cost of the interconnect and of lost GPUs by fault ratio.
 fn aggregate(cost: &Cost) -> FigureTable {
     let points = cost.aggregate.iter().flat_map(|curve| {
         curve.points.iter().map(|point| {

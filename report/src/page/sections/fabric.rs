@@ -1,5 +1,4 @@
 // SPDX-License-Identifier: Apache-2.0
-//! The installed fabric and its plan.
 
 use lightloom_fabric::fabric::Fabric;
 use lightloom_fabric::fat_tree::ReconfigurableFatTree;
@@ -19,7 +18,6 @@ use super::super::results::{Comparison, Subject};
 use super::super::tables;
 use super::waste::own_figures;
 
-/// Maximum number of phases that are drawn.
 const MOST_DRAWN: usize = 12;
 
 pub(in super::super) fn add(
@@ -47,7 +45,7 @@ pub(in super::super) fn add(
         Subject::PlanAlone { plan } => {
             let mut section = PageSection::new("fabric", "The plan");
             tables(&mut section, plan, "groups");
-            let faults = format!("with {} broken parts", plan.faults.len());
+            let faults = format!("with {} failed parts", plan.faults.len());
             let verdict = conclusion(plan, &faults);
             let figures = figures(plan, comparison);
             report.add(FirstScreen { verdict, figures, picture: None }, section);
@@ -106,7 +104,7 @@ fn conclusion(plan: &Plan, faults: &str) -> String {
         |gpus: u64| ShownQuantity::share(gpus as f64 / metrics.gpus_total.max(1) as f64).show();
     if plan.jobs.is_empty() {
         return format!(
-            "The fabric file names no job: {} are idle {faults}.",
+            "The fabric file contains no job: {} are idle {faults}.",
             gpus(metrics.gpus_wasted)
         );
     }
@@ -161,14 +159,14 @@ fn tables(section: &mut PageSection, plan: &Plan, groups: &'static str) {
             ));
         } else if plan.jobs.iter().any(|job| job.gpus_wanted.is_some()) {
             section.note(
-                "Working nodes next to broken ones stay idle where equal ranks are kept under one ToR; bypasses draw on this reserve.",
+                "Working nodes next to failed ones remain idle where data-parallel peers share a ToR; bypasses use this reserve.",
             );
         }
     }
     match (metrics.gpus_faulty, plan.faults.len()) {
         (0, 0) => {}
-        (0, 1) => section.note("One part is broken, but no whole node."),
-        (0, parts) => section.note(format!("{parts} parts are broken, but no whole node.")),
+        (0, 1) => section.note("One part has failed, but no whole node."),
+        (0, parts) => section.note(format!("{parts} parts have failed, but no whole node.")),
         (faulty, _) => section.note(format!("{} are out of service.", gpus(faulty))),
     }
     let counts = [
@@ -209,7 +207,7 @@ fn proof(section: &mut PageSection, fabric: &Fabric, plan: &Plan, verdict: Verdi
             },
         ),
     };
-    section.note(format!("Proven by a checker that shares no code with the planner: {checked}."));
+    section.note(format!("Verified by a checker that shares no code with the planner: {checked}."));
     if fabric.hbd.ring().is_some() {
         section.note(format!(
             "Interconnect: {} and {} per GPU, at the prices in the fabric file.",
@@ -219,7 +217,6 @@ fn proof(section: &mut PageSection, fabric: &Fabric, plan: &Plan, verdict: Verdi
     }
 }
 
-/// Adds the plan's circuits, if it has any.
 fn circuits(report: &mut PageDocument, network: &ReconfigurableFatTree, plan: &Plan) {
     let metrics = &plan.metrics;
     let (Some(step), Some(dark)) = (metrics.step_time_ps, metrics.dark_port_time_share) else {
@@ -274,7 +271,7 @@ fn circuits(report: &mut PageDocument, network: &ReconfigurableFatTree, plan: &P
     report.add(FirstScreen { verdict, figures, picture }, section);
 }
 
-/// Draws each distinct set of circuits once, labelled with its phases.
+/// Each distinct set of circuits is drawn once, labelled with its phases.
 fn drawn(network: &ReconfigurableFatTree, phases: &[PhasePlan]) -> Option<Picture> {
     let mut distinct: Vec<(&PhasePlan, Vec<&str>)> = Vec::new();
     for phase in phases.iter().filter(|phase| !phase.circuits.is_empty()) {
@@ -290,7 +287,7 @@ fn drawn(network: &ReconfigurableFatTree, phases: &[PhasePlan]) -> Option<Pictur
     let drawings: Vec<Drawing> = distinct.iter().take(MOST_DRAWN).map(drawing).collect();
     (!drawings.is_empty()).then(|| Picture {
         id: "phases-drawn".to_owned(),
-        caption: "A matrix of leaves: a filled cell is a pair with circuits; the more circuits, the darker. Phases with equal circuits share a picture."
+        caption: "A matrix of leaves: a filled cell is a pair with circuits, darker for more of them. Phases with equal circuits share a picture."
             .to_owned(),
         kind: PictureKind::Drawn { drawings, legend: Vec::new() },
     })

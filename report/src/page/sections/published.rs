@@ -1,5 +1,4 @@
 // SPDX-License-Identifier: Apache-2.0
-//! Published figures compared with ours, labelled with their certainty.
 
 use lightloom_study::reproduce::{Claim, Label, Published, Unit, Verdict};
 
@@ -9,7 +8,6 @@ use super::super::document::{PageDocument, PageSection};
 use super::super::quantity::{ShownQuantity, ShownUnit as Shown};
 use super::super::tables;
 
-/// Adds the section on published figures, if there are any.
 pub(in super::super) fn add(report: &mut PageDocument, claims: &[Claim]) {
     let claims: Vec<&Claim> = claims.iter().filter(|claim| claim.ours.is_some()).collect();
     if claims.is_empty() {

@@ -1,6 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-//! Runs of the emulator, with one seed or many: verdicts, collectives with their bounds, and the
-//! effects of faults.
+//! Runs of the emulator: verdicts, collectives with their bounds, and the effects of faults.
 
 use serde_json::json;
 
@@ -93,7 +92,6 @@ fn figures(run: &EmulatedRun) -> Vec<Headline> {
     figures
 }
 
-/// Maximum number of parts or groups named in a sentence.
 const NAMED_MAX: usize = 8;
 
 fn named(names: &[String]) -> String {
@@ -104,8 +102,7 @@ fn named(names: &[String]) -> String {
     }
 }
 
-/// Returns the timeline of the group that a fault delayed longest, or `None` if the fault never
-/// occurred or had no consequences.
+/// Follows the group with the longest delay; `None` if the fault had no effect.
 fn timeline(id: &str, fault: &EmulatedFault, of: &str) -> Option<Picture> {
     let began = fault.at_ps?;
     let ends = [
@@ -150,13 +147,11 @@ pub(super) fn time_bar(name: String, start_ps: u64, length_ps: u64) -> Bar {
 struct AlikeSet<'a> {
     name: String,
     all: Vec<&'a EmulatedCollective>,
-    /// Sorted durations.
     times_ps: Vec<u64>,
 }
 
-/// Groups collectives by name and bound, in order of first appearance. Groups of different sizes
-/// have different bounds; an ambiguous name is extended with the ranks, or with the bound if the
-/// ranks do not tell the sets apart.
+/// Groups collectives by name and bound, because groups of different sizes have different bounds.
+/// Ambiguous names are extended with the ranks or, if these are equal, with the bound.
 fn alike(collectives: &[EmulatedCollective]) -> Vec<AlikeSet<'_>> {
     let mut sets: Vec<AlikeSet<'_>> = Vec::new();
     for collective in collectives {

@@ -1,5 +1,4 @@
 // SPDX-License-Identifier: Apache-2.0
-//! How designs behave under faults: waste over time and by fault ratio, jobs and waiting.
 
 use lightloom_study::compare::{Figures, Row, RowOutcome};
 use serde_json::json;
@@ -51,7 +50,7 @@ pub(super) fn own_figures(comparison: &Comparison) -> Option<&Figures> {
     held(&comparison.rows).find(|(arch, _)| *arch == own).map(|(_, figures)| figures)
 }
 
-/// Returns the designs except the ideal switch: the fabric's own first, then by increasing waste.
+/// The fabric's own design first, then by increasing waste, without the ideal switch.
 fn ranked(comparison: &Comparison) -> Vec<Named<'_>> {
     let mut designs: Vec<Named<'_>> =
         held(&comparison.rows).filter(|(arch, _)| *arch != BOUND).collect();

@@ -1,5 +1,4 @@
 // SPDX-License-Identifier: Apache-2.0
-//! A Kubernetes API client with bounded answers.
 
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
@@ -25,7 +24,7 @@ pub(super) struct ApiServer {
 }
 
 impl ApiServer {
-    /// Creates a client. Each `None` stands for the value of the pod that runs this program.
+    /// `None` selects the value of the pod that runs this program.
     pub(super) fn new(
         url: Option<&str>,
         token: Option<&Path>,
@@ -33,7 +32,7 @@ impl ApiServer {
     ) -> anyhow::Result<Self> {
         let in_pod = || {
             let variable = |name| {
-                std::env::var(name).context("this is not a pod: name the API server with --api")
+                std::env::var(name).context("this is not a pod: set the API server with --api")
             };
             let host = variable("KUBERNETES_SERVICE_HOST")?;
             anyhow::Ok(format!("https://{host}:{}", variable("KUBERNETES_SERVICE_PORT")?))
@@ -56,11 +55,11 @@ impl ApiServer {
             .proxy(None);
         let config = match scheme {
             "http" | "https" if !has_port => {
-                bail!("`{url}` has no port: write `{scheme}://HOST:PORT`")
+                bail!("`{url}` has no port: expected `{scheme}://HOST:PORT`")
             }
             "http" => config,
             "https" => {
-                let ca = ca.context("https requires a trusted authority: give --api-ca FILE")?;
+                let ca = ca.context("https requires a CA certificate: use --api-ca FILE")?;
                 let roots: Vec<_> = tls::certificates(&ca)?
                     .iter()
                     .map(|one| Certificate::from_der(one).to_owned())
@@ -70,13 +69,12 @@ impl ApiServer {
                     .unversioned_rustls_crypto_provider(Arc::new(ring::default_provider()));
                 config.tls_config(tls.build())
             }
-            _ => bail!("`{url}` is not the address of an API server: write `https://HOST:PORT`"),
+            _ => bail!("`{url}` is not the address of an API server: expected `https://HOST:PORT`"),
         };
         let url = format!("{scheme}://{address}");
         Ok(Self { url, agent: config.build().into(), token })
     }
 
-    /// Sends a GET, or a PATCH if there is a `patch`, and returns the status and the body.
     pub(super) fn ask(&self, path: &str, patch: Option<&Value>) -> anyhow::Result<(u16, Value)> {
         let token = self.token.as_ref().map(|file| {
             let token = std::fs::read_to_string(file);
@@ -104,7 +102,6 @@ impl ApiServer {
         let mut answer = match patch {
             None => self.agent.run(request.body(())?)?,
             Some(patch) => {
-                // JSON is also valid YAML.
                 let request = request.header("Content-Type", "application/apply-patch+yaml");
                 self.agent.run(request.method("PATCH").body(patch.to_string())?)?
             }
