@@ -148,7 +148,7 @@ fn json_lists_guesses_and_problems_and_existing_files_are_kept() {
     let json: Value = serde_json::from_str(&json).unwrap();
     assert_eq!(json["schema"], "lightloom.init/v1");
     assert_eq!(json["problems"][0]["file"], "logs/notes.txt");
-    assert!(json["problems"][0]["still"].as_str().is_some_and(|still| still.contains("left out")));
+    assert!(json["problems"][0]["still"].as_str().is_some_and(|still| still.contains("skipped")));
     let guesses = json["guesses"].as_array().unwrap();
     let rate = guesses.iter().find(|guess| guess["key"] == "dcn.fat_tree.link_rate").unwrap();
     assert_eq!(rate["confidence"], "assumed");

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-//! Checks that files agree: same cluster, same period, same clock.
+//! Checks that files belong to the same cluster, period and clock.
 
 use std::collections::{BTreeMap, BTreeSet};
 
@@ -7,9 +7,8 @@ use super::clock::shown;
 use super::logs::{HostOutage, HostShape, LoggedJob, Logs};
 use super::problem::{LogPlace, LogTrouble};
 
-/// A smaller difference between two clocks does not indicate different zones.
+/// Smaller differences do not indicate different time zones.
 const SAME_CLOCK_S: i64 = 10 * 60;
-/// Minimum number of faults that must agree on a clock difference.
 const AGREEING: usize = 2;
 
 pub(super) fn check(logs: &mut Logs) {
@@ -21,7 +20,7 @@ pub(super) fn check(logs: &mut Logs) {
     hosts_are_alike(logs);
 }
 
-/// Compares the hosts that different files describe. The first file takes precedence.
+/// The first file takes precedence.
 fn hosts_are_alike(logs: &mut Logs) {
     let Some(first) = logs.shapes.first() else { return };
     let of_hosts = logs.hosts.values().find_map(|host| Some((host.gpus?, host.place.as_ref()?)));
@@ -89,13 +88,12 @@ fn hosts_are_of_the_topology(logs: &mut Logs) {
     }
 }
 
-/// Returns whether the log of the fault does not name its host.
 pub(super) fn is_unnamed(outage: &HostOutage) -> bool {
     outage.host.starts_with("unnamed-")
 }
 
-/// A fault that two files record has the same time in both unless their clocks differ. Most hosts
-/// must agree on the difference.
+/// The same fault has different times in two files only if their clocks differ. Most hosts must
+/// agree on the difference.
 fn clocks_agree(logs: &mut Logs) {
     let files = by_file(&logs.outages, |outage| &outage.place);
     let files: Vec<(&String, &Vec<&HostOutage>)> = files.iter().collect();
@@ -117,8 +115,7 @@ fn clocks_agree(logs: &mut Logs) {
     }
 }
 
-/// Returns by how many seconds faults in `a` follow those in `b` on the same hosts, if enough of
-/// them agree.
+/// Seconds by which faults in `a` follow those in `b` on the same hosts, if enough of them agree.
 fn offset(a: &[&HostOutage], b: &[&HostOutage]) -> Option<i64> {
     let mut nearest: Vec<i64> = Vec::new();
     for outage in a {
@@ -151,8 +148,8 @@ fn periods_overlap(logs: &mut Logs) {
     }
 }
 
-/// Returns the period that the fault logs cover, and the files from that period. If the files fall
-/// into separate periods, the one with the most faults is selected.
+/// Returns the period that the fault logs cover, and its files. Of separate periods, the one with
+/// the most faults is selected.
 pub(super) fn watched(logs: &Logs) -> Option<(Period, BTreeSet<&str>)> {
     let mut parts: Vec<(Period, BTreeSet<&str>)> = Vec::new();
     for (file, period) in periods(logs) {

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-//! Times in logs, as seconds since 1970.
+//! Times in logs, in seconds since 1970.
 
 use chrono::{DateTime, NaiveDateTime};
 
@@ -11,10 +11,7 @@ pub(crate) struct LogTime {
 
 const NONE: &[&str] = &["", "unknown", "none", "null", "n/a", "nan"];
 
-/// Parses a time; `None` if it is missing.
-///
-/// # Errors
-/// Returns the text if its format is unknown.
+/// Returns `None` for a missing time, and the text as the error if its format is unknown.
 pub(crate) fn time(text: &str) -> Result<Option<LogTime>, String> {
     let text = text.trim();
     if NONE.contains(&&*text.to_ascii_lowercase()) {

@@ -1,9 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-//! Drafts lightloom files from logs: the fabric with its job, the fault trace, the scenario, the
-//! months for `buy`, and measured steps.
-//!
-//! Each value is stated in a log, derived by counting or computing, or else assumed. It is recorded
-//! as a [`Guess`], and the drafted file has the same sentence as a comment.
+//! Drafts lightloom files from logs: fabric, fault trace, scenario, `buy` file and measured steps.
+//! Each value is stated in a log, derived, or assumed; its [`Guess`] is also a comment in the file.
 
 mod buy;
 mod cluster;
@@ -59,7 +56,6 @@ pub struct Draft {
     pub guesses: Vec<Guess>,
 }
 
-/// A value and its origin, before it is assigned to a file.
 #[derive(Clone, Debug, PartialEq, Eq)]
 struct Sourced<T> {
     value: T,
@@ -112,8 +108,7 @@ impl DraftPage {
     }
 }
 
-/// Drafts files that run even if the logs are incomplete. `path` returns the path from these files
-/// to a log.
+/// Works even with incomplete logs. `path` returns the path from the drafted files to a log.
 #[must_use]
 pub fn draft(logs: &Logs, path: &dyn Fn(&str) -> String) -> Draft {
     let cluster = ClusterDraft::of(logs);

@@ -1,12 +1,9 @@
 // SPDX-License-Identifier: Apache-2.0
-//! Slurm host lists such as `gpu[001-003,7],login` (see scontrol(1), "hostlist").
+//! Slurm host lists such as `gpu[001-003,7],login` (scontrol(1), "hostlist").
 
 const MOST_HOSTS: u64 = 1_000_000;
 
-/// Returns the hosts of a list, in order.
-///
-/// # Errors
-/// Returns a description of the syntax error.
+/// Keeps the order. The error describes the syntax error.
 pub(crate) fn expand(list: &str) -> Result<Vec<String>, String> {
     let mut hosts = Vec::new();
     for item in items(list) {
@@ -52,7 +49,7 @@ fn expand_item(before: &str, item: &str, hosts: &mut Vec<String>) -> Result<(), 
 mod tests {
     use super::expand;
 
-    /// As `scontrol show hostnames` of Slurm 22.05 expands them.
+    /// Expected values are from `scontrol show hostnames` of Slurm 22.05.
     #[test]
     fn host_lists_expand_like_slurm() {
         let hosts = |list: &str| expand(list).unwrap().join(" ");

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-//! Reads JSON records with their line numbers from an array, an object with a list, or consecutive
+//! Reads JSON records with line numbers from an array, an object with a list, or consecutive
 //! objects.
 
 use std::borrow::Cow;
@@ -22,8 +22,7 @@ struct JsonListing<'f> {
     items: Vec<&'f RawValue>,
 }
 
-/// Returns all records in a file. If a line is not JSON, the problem is recorded, and reading
-/// continues at the next line if a record starts there.
+/// After a line that is not JSON, reading continues at the next line that starts a record.
 pub(crate) fn records<'f>(file: &LogFile<'f>, logs: &mut Logs) -> Vec<JsonRecord<'f>> {
     let mut found = Vec::new();
     let mut lines = LineCounter { bytes: file.bytes, at: 0, line: 1 };
@@ -64,8 +63,7 @@ pub(crate) fn records<'f>(file: &LogFile<'f>, logs: &mut Logs) -> Vec<JsonRecord
     }
 }
 
-/// Replaces the numbers that C prints for a division by zero by `null`, and returns the line if it
-/// is then valid JSON.
+/// Replaces numbers that C prints for a division by zero by `null`; `None` if this is not enough.
 fn with_nulls(line: &[u8]) -> Option<String> {
     let mut text = std::str::from_utf8(line).ok()?.to_owned();
     for number in ["-inf", "inf", "-nan", "nan"] {
@@ -87,7 +85,6 @@ fn listed<'f>(value: &'f str, lines: &mut LineCounter<'f>, found: &mut Vec<JsonR
     }
 }
 
-/// Counts the lines up to a position in the file. Positions must ascend.
 struct LineCounter<'f> {
     bytes: &'f [u8],
     at: usize,

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-//! All log kinds, which are detected by content. Each has one file and one line in [`KINDS`].
+//! All log kinds, detected by content: one file and one line in [`KINDS`] for each.
 
 mod acme;
 mod flight_recorder;
@@ -24,7 +24,7 @@ use super::{checks, mentions};
 #[derive(Clone, Copy, Debug)]
 pub struct LogKind {
     pub name: &'static str,
-    /// How an operator obtains such a log.
+    /// How to obtain such a log.
     pub from: &'static str,
     pub(crate) is: fn(&str) -> bool,
     pub(crate) read: fn(&[LogFile<'_>], &mut Logs),
@@ -48,10 +48,9 @@ pub const KINDS: &[LogKind] = &[
     inspector::KIND,
 ];
 
-/// Files are recognised by their first bytes or, failing that, by their whole text.
+/// The first bytes usually identify a file, otherwise its whole text does.
 const HEAD: usize = 1 << 16;
 
-/// Reads an operator's files, each by its detected kind, and checks that they agree.
 #[must_use]
 pub fn read(files: &[LogFile<'_>]) -> Logs {
     let mut logs = Logs::default();
@@ -75,8 +74,7 @@ pub fn read(files: &[LogFile<'_>]) -> Logs {
         if !files.is_empty() {
             (kind.read)(files, &mut logs);
         }
-        // Profiles are not searched for further facts: they are long, and all relevant fields are
-        // read.
+        // Profiles are long, and all their relevant fields are read.
         if kind.name != kineto::KIND.name {
             others.extend(files);
         }
@@ -86,15 +84,13 @@ pub fn read(files: &[LogFile<'_>]) -> Logs {
     logs
 }
 
-/// Returns the index of a file's kind.
 fn kind_of(file: &LogFile<'_>) -> Option<usize> {
     let head = String::from_utf8_lossy(&file.bytes[..file.bytes.len().min(HEAD)]);
     let of = |text: &str| KINDS.iter().position(|kind| (kind.is)(text));
     of(&head).or_else(|| (file.bytes.len() > HEAD).then(|| of(&file.text())).flatten())
 }
 
-/// Returns the file as UTF-8 text without a byte order mark. Windows PowerShell redirects text as
-/// UTF-16.
+/// Removes a byte order mark and decodes UTF-16, which Windows PowerShell writes.
 fn plain(bytes: &[u8]) -> Cow<'_, [u8]> {
     let units = |read: fn([u8; 2]) -> u16| {
         let units = bytes[2..].chunks_exact(2).map(|pair| read([pair[0], pair[1]]));

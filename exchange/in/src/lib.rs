@@ -1,20 +1,15 @@
 // SPDX-License-Identifier: Apache-2.0
-//! Reads an operator's logs about a cluster, its jobs and its faults, and drafts lightloom files
-//! from them.
+//! Drafts lightloom files from an operator's logs about a cluster, its jobs and faults.
 //!
 //! ```text
 //! files ──▶ kinds (one file each) ──▶ Logs ──▶ checks across files ──▶ draft ──▶ fabric, fault trace, scenario, …
 //! ```
 //!
-//! [`read`] detects each file's kind by its content and extracts the information common to all
-//! kinds: hosts and their switches, jobs, outages, training profiles. [`draft`] turns it into
-//! commented files. A value that the logs do not contain becomes a [`Guess`] with its
-//! [`GuessConfidence`]. An inconsistency becomes a [`LogProblem`], which names the file, the line,
-//! and the information that remains usable.
-//!
-//! To add a kind, add a file with a [`LogKind`] in `kinds/` and a line in [`KINDS`].
-//!
-//! The command line reads folders, and the emulator runs the resulting files.
+//! [`read`] detects each file's kind and extracts hosts, switches, jobs, outages and training
+//! profiles. [`draft`] writes commented files; a value missing in the logs becomes a [`Guess`] with
+//! its [`GuessConfidence`]. A [`LogProblem`] locates an inconsistency and lists the information
+//! that remains usable. A new kind needs a file with a [`LogKind`] in `kinds/` and a line in
+//! [`KINDS`].
 
 mod checks;
 mod clock;

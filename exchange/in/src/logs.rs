@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-//! The information common to all kinds of logs.
+//! The facts that all kinds of logs share; `None` is unknown.
 
 use std::borrow::Cow;
 use std::collections::btree_map::Entry;
@@ -15,7 +15,7 @@ pub struct LogFile<'f> {
 }
 
 impl LogFile<'_> {
-    /// Returns the location of a line, counted from 1.
+    /// Counts lines from 1.
     pub(crate) fn line(&self, line: usize) -> LogPlace {
         LogPlace { file: self.name.to_owned(), line: Some(line) }
     }
@@ -24,7 +24,7 @@ impl LogFile<'_> {
         LogPlace { file: self.name.to_owned(), line: None }
     }
 
-    /// Returns the whole file as text, replacing bytes that are not UTF-8.
+    /// Replaces bytes that are not UTF-8.
     pub(crate) fn text(&self) -> Cow<'_, str> {
         String::from_utf8_lossy(self.bytes)
     }
@@ -33,50 +33,45 @@ impl LogFile<'_> {
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct HostRecord {
     pub switches: Vec<String>,
-    /// Fast domain of the host's accelerators, or `None` if it is unknown.
+    /// Fast domain of the accelerators.
     pub domain: Option<String>,
-    /// Number of accelerators, or `None` if it is unknown.
     pub gpus: Option<u32>,
-    /// Product name of the accelerators, or `None` if it is unknown.
     pub product: Option<String>,
-    /// First mention in a topology, or `None` if only jobs or faults mention the host.
+    /// First mention in a topology; `None` for hosts in job or fault logs only.
     pub place: Option<LogPlace>,
 }
 
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct HostShape {
     pub gpus: u32,
-    /// Product name, or `None` if the file does not contain it.
     pub product: Option<String>,
-    /// Rate of most interfaces, or `None` if the file does not contain it.
+    /// Most frequent rate of an interface.
     pub bits_per_second: Option<u64>,
-    /// Number of an accelerator's links within the fast domain, or `None` if it is not in the file.
+    /// Links of an accelerator within the fast domain.
     pub domain_links: Option<u32>,
     pub place: LogPlace,
 }
 
-/// A job that ran. Times are in seconds since 1970.
+/// Times are in seconds since 1970.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct LoggedJob {
     pub id: String,
-    /// Job name, or `None` if the log does not contain it.
     pub name: Option<String>,
     pub gpus: u64,
     pub nodes: u64,
     pub hosts: Vec<String>,
     pub start: i64,
-    /// End time, or `None` if the job was still running.
+    /// `None` if the job was still running.
     pub end: Option<i64>,
     pub failed: bool,
     pub place: LogPlace,
 }
 
-/// An outage of a host. Times are in seconds since 1970.
+/// Times are in seconds since 1970.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct HostOutage {
     pub host: String,
     pub start: i64,
-    /// End time, or `None` if it is unknown.
     pub end: Option<i64>,
     pub class: String,
     pub description: String,
@@ -86,21 +81,19 @@ pub struct HostOutage {
 #[derive(Clone, Debug, PartialEq)]
 pub struct TrainingProfile {
     pub place: LogPlace,
-    /// The files of all ranks that have a profile, ordered by name.
+    /// Profiles of the ranks, ordered by name.
     pub files: Vec<String>,
-    /// Number of ranks in the job, or `None` if it is unknown.
+    /// Ranks in the job.
     pub world: Option<u32>,
-    /// Number of ranks per host, or `None` if it is unknown.
     pub ranks_per_host: Option<u32>,
-    /// Number and product name of the accelerators that a rank saw on its host, or `None` if
-    /// unknown.
+    /// Number and product name of the accelerators visible on the host.
     pub accelerators: Option<(u32, String)>,
-    /// Median duration of the recorded steps in seconds, or `None` if no step is marked.
+    /// Median step in seconds; `None` without marked steps.
     pub step_seconds: Option<f64>,
     pub groups: BTreeMap<String, u32>,
-    /// Bytes in a rank's buffers per step (or per file, if no step is marked), by group size.
+    /// Bytes in a rank's buffers by group size, per step or, without marked steps, per file.
     pub exchanged: BTreeMap<u32, u64>,
-    /// Highest bus bandwidth of any collective in bytes per second, by group size.
+    /// Highest bus bandwidth of a collective in bytes per second, by group size.
     pub bandwidth: BTreeMap<u32, f64>,
 }
 
@@ -135,7 +128,7 @@ pub struct Logs {
     pub outages: Vec<HostOutage>,
     pub profiles: Vec<TrainingProfile>,
     pub problems: Vec<LogProblem>,
-    /// Where a file mentions each fact in some spelling, even if no reader understands it.
+    /// Where a fact is mentioned, even if no reader understands its form.
     pub(crate) mentions: BTreeMap<Fact, String>,
 }
 
@@ -149,8 +142,7 @@ impl Logs {
             && self.profiles.is_empty()
     }
 
-    /// Returns why a value is assumed: no file contains the fact, or a file has it in a form that
-    /// no reader understands.
+    /// Distinguishes a fact that no file mentions from one in an unknown form.
     pub(crate) fn lacks(&self, fact: Fact, absent: &str) -> String {
         match self.mentions.get(&fact) {
             Some(place) => format!("not understood: {place}"),
@@ -162,7 +154,6 @@ impl Logs {
         self.problems.push(LogProblem { place, trouble });
     }
 
-    /// Returns the file that contains the topology, if there is one.
     #[must_use]
     pub fn topology(&self) -> Option<&str> {
         let placed =
@@ -210,21 +201,21 @@ pub(crate) fn most_common<T: Copy + Ord>(values: impl Iterator<Item = T>) -> Opt
 pub(crate) struct HostChange {
     pub(crate) host: String,
     pub(crate) at: i64,
-    /// Failed part; the recovery must name the same class.
+    /// The recovery has the same class.
     pub(crate) class: String,
-    /// All names of the failed part, such as a GPU's index and UUID. Empty for the host as a whole,
-    /// whose recovery ends the faults of all its parts.
+    /// Names of the failed part, such as a GPU's index and UUID. Empty for the whole host, whose
+    /// recovery ends the faults of all parts.
     pub(crate) part: Vec<String>,
     pub(crate) is_back: bool,
     pub(crate) description: String,
     pub(crate) place: LogPlace,
 }
 
-/// Index of an open outage, and the names of each part that has failed.
+/// Index of an open outage, and the names of each failed part.
 type OpenOutage = (usize, Vec<Vec<String>>);
 
-/// Converts observations, in any order, to outages. A host is out of service while any part is. If
-/// a part's fault is observed again before it ends, it is the same fault.
+/// Accepts observations in any order. A host is out of service while any part is; a fault observed
+/// again before its end is the same fault.
 pub(crate) fn outages(mut changes: Vec<HostChange>) -> Vec<HostOutage> {
     changes.sort_by_key(|change| (change.at, change.is_back));
     let mut open: BTreeMap<(String, String), OpenOutage> = BTreeMap::new();

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-//! Known spellings of the facts that a draft needs. A fact counts as absent only if no file
-//! contains any spelling; otherwise it counts as present but not understood.
+//! Spellings of the facts that a draft needs. A fact is reported absent only if no file contains
+//! one of them.
 
 use std::collections::BTreeMap;
 use std::collections::btree_map::Entry;

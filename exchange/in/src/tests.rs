@@ -1,5 +1,4 @@
 // SPDX-License-Identifier: Apache-2.0
-//! Tests of every log kind with small samples, of inconsistencies, and of drafts.
 
 mod drafts;
 mod forms;

@@ -1,7 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-//! The conformance suite against correct devices and against devices that each break one promise on
-//! purpose, in virtual time and without sockets. The list of misbehaviours was written before the
-//! cases.
+//! The conformance suite in virtual time, against correct devices and devices that each break one
+//! promise. The list of misbehaviours was written before the cases.
 
 use std::cell::RefCell;
 use std::fmt::Write;
@@ -20,7 +19,7 @@ use lightloom_testkit::cases;
 use lightloom_units::seed::Seed;
 use lightloom_units::{Picoseconds, SimTime};
 
-/// A link to an emulated device. When the device is idle, a virtual second passes.
+/// A virtual second passes when the device is idle.
 struct Emulated<D> {
     device: Rc<RefCell<Faulty<D>>>,
     port: Port,
@@ -129,7 +128,7 @@ fn tested_with<D: EmulatedDevice + FaultyLight + 'static>(
     let link = Emulated {
         device: Rc::clone(&device),
         port,
-        // By this time, the light of the operator's circuits is stable.
+        // The light of the operator's circuits is stable by then.
         now: SimTime::START + Picoseconds::from_millis(1_000),
         line: Line(0),
         inbox: Vec::new(),
@@ -155,7 +154,7 @@ fn switch() -> OpticalSwitch {
         Seed(1),
         0,
     );
-    // An operator's circuits, which must stay.
+    // These circuits must survive.
     switch.connect_by_hand(SimTime::START, 1, 9);
     switch.connect_by_hand(SimTime::START, 5, 13);
     switch
@@ -216,7 +215,7 @@ fn suite_detects_every_misbehaving_device() {
     assert!(missed.is_empty(), "{} not found:\n{}", missed.len(), missed.join("\n"));
 }
 
-/// Compares docs/conformance.csv with this run's table. With `LIGHTLOOM_BLESS=1`, writes it.
+/// Checks docs/conformance.csv; `LIGHTLOOM_BLESS=1` rewrites it.
 fn agrees(table: &str) {
     let name = concat!(env!("CARGO_MANIFEST_DIR"), "/../docs/conformance.csv");
     if std::env::var_os("LIGHTLOOM_BLESS").is_some() {
@@ -318,7 +317,7 @@ fn moves_no_light_without_permitted_ports() {
 fn refuses_ports_that_carry_a_circuit() {
     let ports = &["1", "3", "10", "12"][..];
     let (report, device) = tested(switch(), (Port::Scpi, Protocol::Scpi, ports), &[], None);
-    assert!(report.cases.iter().any(|line| line.detail.contains("port 1 is in (1, 9)")));
+    assert!(report.cases.iter().any(|line| line.detail.contains("port 1 is part of (1, 9)")));
     assert_eq!(device.borrow().device().true_pairs(), [(1, 9), (5, 13)]);
 }
 

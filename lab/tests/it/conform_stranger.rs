@@ -1,6 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-//! The suite against gNMI servers that are not optical switches: it reports one finding and sends
-//! no further requests.
+//! A gNMI server that is not an optical switch gets one finding and no further requests.
 
 use std::cell::RefCell;
 use std::rc::Rc;
@@ -19,7 +18,7 @@ use lightloom_lab::conform::link::{ExchangeError, Link};
 use lightloom_lab::conform::report::SuiteReport;
 use lightloom_lab::conform::target::{Options, Protocol};
 
-/// A router that has these models but not the paths of a switch.
+/// Supports these models, but no path of a switch.
 struct Router(Vec<&'static str>);
 
 impl Target for Router {

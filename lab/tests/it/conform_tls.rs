@@ -1,6 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-//! The suite over TLS: a TLS server on loopback with fresh certificates, in front of an emulated
-//! switch.
+//! The suite against an emulated switch behind a TLS server with fresh certificates.
 
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
@@ -34,8 +33,7 @@ impl Authority {
         Self(Issuer::new(params, key), pem)
     }
 
-    /// Signs a certificate for `name` that expires on the first day of `until`. Returns it with its
-    /// key.
+    /// Returns a certificate for `name` that expires on the first day of `until`, and its key.
     fn sign(&self, name: &str, until: i32) -> (String, String) {
         let mut params = CertificateParams::new(vec![name.to_owned()]).unwrap();
         params.not_before = date_time_ymd(2019, 1, 1);
@@ -149,7 +147,7 @@ fn untrusted_certificate_is_named_with_its_defect() {
     refused(&good, &Tls { ca: Some(wrong), ..Tls::default() }, &["--ca", "did not sign it"]);
 
     let named = Secured::start(site.sign("ocs0.example", 2200), None);
-    refused(&named, &tls, &["another name", "--name", "ocs0.example"]);
+    refused(&named, &tls, &["a different name", "--name", "ocs0.example"]);
     let by_name = Tls { name: Some("ocs0.example".into()), ..tls.clone() };
     assert!(named.conform(&by_name).expect("it is reached").is_good());
 

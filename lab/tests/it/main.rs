@@ -1,6 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-//! The integration tests of `lightloom-lab` as one program, with a file per subject and a folder
-//! for shared parts.
+//! Integration tests of `lightloom-lab` in one program.
 
 #![allow(
     clippy::unwrap_used,
@@ -10,7 +9,6 @@
 mod conform;
 mod conform_stranger;
 mod conform_tls;
-/// The status page, as `ctl status` prints it.
 #[allow(
     dead_code,
     unused_imports,

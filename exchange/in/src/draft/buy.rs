@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-//! `buy.yaml`, which runs the logged jobs with the logged faults on several designs, and
-//! `runs.csv`, which contains the measured step for `lightloom calibrate`.
+//! `buy.yaml` compares designs with the logged jobs and faults; `runs.csv` contains the measured
+//! step for `lightloom calibrate`.
 
 use std::collections::BTreeMap;
 
@@ -11,7 +11,7 @@ use crate::mentions::Fact;
 
 const KINDS: usize = 4;
 const SHORTEST_S: i64 = 600;
-/// The simulated time covers at least this many days; shorter logs are repeated.
+/// Shorter logs are repeated.
 const FEWEST_DAYS: u32 = 30;
 
 struct JobSize {
@@ -40,8 +40,10 @@ pub(super) fn write(logs: &Logs, cluster: &ClusterDraft, days: Option<u32>, draf
     let mfu =
         Sourced::assumed("0.4", "not read from logs: `lightloom mfu` computes it for a model");
     page.guess("workload.mfu", &mfu);
-    let shares =
-        Sourced::assumed("0.2 and 0.05", "shares of a step spent on tensor and data parallelism");
+    let shares = Sourced::assumed(
+        "0.2 and 0.05",
+        "shares of a step in tensor- and data-parallel communication",
+    );
     page.guess("workload.step", &shares);
     let peak = peak(cluster.accelerator.value, "");
     page.put(&format!(
@@ -52,12 +54,12 @@ pub(super) fn write(logs: &Logs, cluster: &ClusterDraft, days: Option<u32>, draf
     let jobs = match kinds.iter().map(|kind| kind.count).sum::<usize>() {
         0 => Sourced::assumed(
             "1 kind".to_owned(),
-            "no log contains a job of several groups, so the drafted job always runs",
+            "no log contains a job with several groups, so the drafted job runs all the time",
         ),
         count => Sourced::derived(
             format!("{} kinds", kinds.len()),
             format!(
-                "{count} jobs of at least {} min, by size, with their mean time",
+                "{count} jobs of at least {} min, by size, with their mean duration",
                 SHORTEST_S / 60
             ),
         ),
@@ -94,7 +96,6 @@ pub(super) fn write(logs: &Logs, cluster: &ClusterDraft, days: Option<u32>, draf
     page.end(draft);
 }
 
-/// Returns a card's dense 16-bit TFLOP/s.
 fn peak(card: &str, why: &str) -> Sourced<u32> {
     let tflops = match card {
         "a100" => 312,
@@ -106,12 +107,12 @@ fn peak(card: &str, why: &str) -> Sourced<u32> {
     Sourced::assumed(tflops, format!("of {card}: {why}"))
 }
 
-/// Returns jobs that use whole groups, by size class (powers of two), largest first.
+/// Jobs in whole groups by size class (powers of two), largest first.
 fn job_kinds(logs: &Logs, cluster: &ClusterDraft) -> Vec<JobSize> {
     let tp = cluster.tp.value;
     let lasted = |job: &&LoggedJob| job.end.is_some_and(|end| end - job.start >= SHORTEST_S);
     let mut jobs: Vec<&LoggedJob> = logs.jobs.iter().filter(lasted).collect();
-    // Job tables from different periods must not be mixed, so take the one with the most jobs.
+    // Job tables may cover different periods, so use only the largest.
     let mut tables: BTreeMap<&String, usize> = BTreeMap::new();
     for job in &jobs {
         *tables.entry(&job.place.file).or_default() += 1;
@@ -146,8 +147,7 @@ fn job_kinds(logs: &Logs, cluster: &ClusterDraft) -> Vec<JobSize> {
         .collect()
 }
 
-/// Writes a row for `lightloom calibrate` if a step was measured. The user fills in values that the
-/// logs do not contain.
+/// Writes a row if a step was measured; the user fills in values that the logs lack.
 pub(super) fn write_runs(logs: &Logs, cluster: &ClusterDraft, draft: &mut Draft) {
     let measured = logs.profiles.iter().find_map(|profile| Some((profile, profile.step_seconds?)));
     let Some((profile, seconds)) = measured else { return };

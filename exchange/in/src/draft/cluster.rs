@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-//! The machines and the most important job, as far as the logs describe them.
+//! The machines and the main job, as far as logs describe them.
 
 use std::collections::BTreeMap;
 
@@ -13,7 +13,7 @@ pub(super) struct ClusterDraft {
     pub(super) gpus_per_node: Sourced<u32>,
     pub(super) domain: Sourced<u32>,
     pub(super) nodes_per_tor: Sourced<u32>,
-    /// Number of ToRs below one switch of the next tier, or `None` if all of them are.
+    /// `None` if one switch connects all ToRs.
     pub(super) tors_per_domain: Option<Sourced<u32>>,
     pub(super) link_rate: Sourced<String>,
     pub(super) job: Sourced<String>,
@@ -60,7 +60,7 @@ impl ClusterDraft {
     }
 }
 
-/// Returns the most frequent value (the largest in a tie), its count, and the total count.
+/// Returns the most frequent value (the largest in a tie), its count and the total.
 fn usual<T: Copy + Ord>(values: impl Iterator<Item = T>) -> Option<(T, usize, usize)> {
     let values: Vec<T> = values.collect();
     let value = most_common(values.iter().copied())?;
@@ -84,16 +84,10 @@ fn nodes(logs: &Logs, gpus_per_node: u32) -> Sourced<u32> {
     let world = logs.profiles.iter().filter_map(|profile| profile.world).max().unwrap_or(0);
     let of_world = world.div_ceil(gpus_per_node);
     if named > 0 && named >= most && named >= of_world {
-        return Sourced::derived(
-            named,
-            "hosts that jobs and faults name; idle ones are not counted",
-        );
+        return Sourced::derived(named, "hosts in job and fault logs; idle ones are missing");
     }
     if most > 0 && most >= of_world {
-        return Sourced::derived(
-            most,
-            "the most hosts that jobs used at one time; there may be more",
-        );
+        return Sourced::derived(most, "most hosts in use at one time; there may be more");
     }
     if of_world > 1 {
         return Sourced::derived(of_world, format!("{world} ranks of the profile"));
@@ -128,10 +122,9 @@ fn gpus_per_node(logs: &Logs) -> Sourced<u32> {
     }
     let of_profiles = logs.profiles.iter().filter_map(|profile| profile.ranks_per_host).max();
     if let Some(gpus) = of_profiles {
-        return Sourced::derived(gpus, "the most ranks on one host that NCCL saw");
+        return Sourced::derived(gpus, "most ranks on one host according to NCCL");
     }
-    // A job on one host may use only part of it, whereas jobs on several hosts mostly use whole
-    // hosts.
+    // A job on one host may use part of it; jobs on several hosts mostly use whole hosts.
     let of_jobs =
         logs.jobs.iter().filter(|job| job.nodes > 1 && job.gpus.is_multiple_of(job.nodes));
     let of_jobs = of_jobs.map(|job| (job.gpus / job.nodes) as u32).filter(|gpus| *gpus > 0);
@@ -142,7 +135,6 @@ fn gpus_per_node(logs: &Logs) -> Sourced<u32> {
     Sourced::assumed(USUAL_GPUS, logs.lacks(Fact::GpusPerHost, absent))
 }
 
-/// Returns the number of GPUs and of hosts per fast domain.
 fn domain(logs: &Logs, gpus_per_node: u32) -> (Sourced<u32>, u32) {
     let mut sizes: BTreeMap<&str, u32> = BTreeMap::new();
     for domain in logs.hosts.values().filter_map(|host| host.domain.as_deref()) {
@@ -154,7 +146,7 @@ fn domain(logs: &Logs, gpus_per_node: u32) -> (Sourced<u32>, u32) {
                 format!("{hosts} hosts in a domain or block, {}", share(count, all, "of them"));
             (Sourced::stated(hosts * gpus_per_node, why), hosts)
         }
-        None => (Sourced::assumed(gpus_per_node, "only the GPUs in one host share a switch"), 1),
+        None => (Sourced::assumed(gpus_per_node, "only GPUs in the same host share a switch"), 1),
     }
 }
 
@@ -208,19 +200,17 @@ fn tensor_parallel(logs: &Logs, total: u32, gpus_per_node: u32, domain: u32) -> 
         Some(world) => Sourced::assumed(world, "all ranks of the profile, which fit on one host"),
         None => Sourced::assumed(
             gpus_per_node,
-            "no process group is called tensor-parallel: a host's GPUs",
+            "no process group is named tensor-parallel: a host's GPUs",
         ),
     }
 }
 
-/// Returns the job with the most GPUs among those that fit in the cluster.
 fn largest_job(logs: &Logs, total: u32) -> Option<&LoggedJob> {
     let fitting = logs.jobs.iter().filter(|job| job.gpus > 0 && job.gpus <= u64::from(total));
     fitting.max_by_key(|job| (job.gpus, job.end.unwrap_or(job.start) - job.start))
 }
 
-/// Returns the number of ranks in the profiled job, or `None` if the logs contain a larger job,
-/// because the profile is then only a sample.
+/// Returns `None` if the logs contain a larger job: then the profile is only a sample.
 fn own_world(logs: &Logs, total: u32) -> Option<u32> {
     let world = largest(logs).and_then(|profile| profile.world).filter(|world| *world > 1)?;
     let job = largest_job(logs, total);
@@ -270,18 +260,17 @@ fn link_rate(logs: &Logs) -> Sourced<String> {
         );
     }
     let measured = fastest(logs).map_or(String::new(), |fastest| format!("; {fastest}"));
-    let why = logs.lacks(Fact::Rate, "no log gives the rate of an interface") + &measured;
+    let why = logs.lacks(Fact::Rate, "no log contains the rate of an interface") + &measured;
     Sourced::assumed("400Gbps".to_owned(), why)
 }
 
 fn fastest(logs: &Logs) -> Option<String> {
     let rates = logs.profiles.iter().flat_map(|profile| &profile.bandwidth);
     let (ranks, rate) = rates.max_by(|a, b| a.1.total_cmp(b.1))?;
-    Some(format!("{:.0} GB/s of bus bandwidth among {ranks} ranks was measured", rate / 1e9))
+    Some(format!("measured bus bandwidth: {:.0} GB/s among {ranks} ranks", rate / 1e9))
 }
 
-/// Substrings of product names, each with the name of our card and its link rate within a domain,
-/// in Tb/s per direction.
+/// Part of the product name, our card, and its link rate within a domain in Tb/s per direction.
 const ACCELERATORS: &[(&str, &str, f64)] = &[
     ("gb300", "gb300", 7.2),
     ("gb200", "gb200", 7.2),
@@ -306,7 +295,7 @@ fn accelerator(logs: &Logs) -> Sourced<&'static str> {
         let product = product.to_ascii_lowercase();
         if let Some((_, card, _)) = ACCELERATORS.iter().find(|(piece, ..)| product.contains(piece))
         {
-            return Sourced::stated(*card, format!("the product is called {product}"));
+            return Sourced::stated(*card, format!("the product is {product}"));
         }
     }
     let why = match products(logs).find(|product| !product.is_empty()) {
@@ -316,15 +305,14 @@ fn accelerator(logs: &Logs) -> Sourced<&'static str> {
     Sourced::assumed("h100", why)
 }
 
-/// Returns the rate of an accelerator's links in its domain. If a log counts the links, that count
-/// determines the rate; otherwise the product does.
+/// A logged number of links determines the rate, otherwise the product does.
 fn edge_rate(logs: &Logs, accelerator: &Sourced<&'static str>) -> Sourced<String> {
     let rates = ACCELERATORS.iter().find(|(_, card, _)| *card == accelerator.value);
     let rate = rates.map_or(3.6, |(.., rate)| *rate);
     let shown = |terabits: f64| format!("{}Tbps", (terabits * 1000.0).round() / 1000.0);
     let counted = logs.shapes.iter().find_map(|shape| Some((shape, shape.domain_links?)));
     if let Some((shape, links)) = counted {
-        // NVLink 3 and 4 carry 25 GB/s per direction, NVLink 5 twice as much.
+        // Per direction, NVLink 3 and 4 transfer 25 GB/s, and NVLink 5 twice as much.
         let gigabytes = if rate > 3.6 { 50 } else { 25 };
         let why = format!("{links} NVLinks of {gigabytes} GB/s in {}", shape.place);
         return Sourced::derived(shown(f64::from(links * gigabytes) * 0.008), why);

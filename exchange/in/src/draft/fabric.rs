@@ -1,5 +1,4 @@
 // SPDX-License-Identifier: Apache-2.0
-//! `fabric.yaml`: the machines and their job.
 
 use super::cluster::ClusterDraft;
 use super::{Draft, DraftPage, Sourced};
@@ -8,7 +7,7 @@ pub(super) const NAME: &str = "fabric.yaml";
 
 pub(super) fn write(cluster: &ClusterDraft, draft: &mut Draft) {
     let mut page =
-        DraftPage::new(NAME, "A cluster, from its own logs. Every key: docs/fabric-file.md.");
+        DraftPage::new(NAME, "A cluster, drafted from its logs. Keys: docs/fabric-file.md.");
     let ClusterDraft { nodes, gpus_per_node, domain, nodes_per_tor, job, job_gpus, tp, .. } =
         cluster;
     page.put("kind: fabric\nversion: 2\nname: own-cluster");
@@ -31,7 +30,7 @@ pub(super) fn write(cluster: &ClusterDraft, draft: &mut Draft) {
         page.guess("dcn.fat_tree.tors_per_domain", tors);
         keys += &format!(", tors_per_domain: {}", tors.value);
     }
-    let even = Sourced::assumed("1", "the load of uplinks is not read from logs");
+    let even = Sourced::assumed("1", "uplink load is not read from logs");
     page.guess("dcn.fat_tree.oversubscription", &even);
     page.guess("dcn.fat_tree.link_rate", &cluster.link_rate);
     page.put(&format!(

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-//! `scenario.yaml`, a run in compressed time: the job's groups communicate while hosts fail and
-//! recover as in the fault trace.
+//! `scenario.yaml`, in compressed time: the job communicates while hosts fail as in the fault
+//! trace.
 
 use super::cluster::ClusterDraft;
 use super::{Draft, DraftPage, Sourced, fabric, trace};
@@ -9,12 +9,12 @@ use crate::mentions::Fact;
 
 pub(super) const NAME: &str = "scenario.yaml";
 
-/// Simulated duration of a day, so short that a month makes a short run.
+/// Simulated duration of a day; a month is then a short run.
 const DAY_TAKES_US: u32 = 50;
-/// Maximum number of days per run; longer logs are split.
+/// Longer logs are split into several runs.
 const MOST_DAYS: u32 = 30;
-/// Bytes that a rank in the drafted domain sends and receives per microsecond in both ring
-/// directions together: 3.6 Tb/s per direction, without headers.
+/// Sent and received per rank and microsecond, in both ring directions together: 3.6 Tb/s per
+/// direction, without headers.
 const BYTES_PER_US: u64 = 829_000;
 const ROUNDS: u64 = 100;
 
@@ -50,10 +50,7 @@ pub(super) fn write(logs: &Logs, cluster: &ClusterDraft, days: Option<u32>, draf
         }
     }
     page.put("# Delays in compressed time: 1 us is half an hour of the trace.");
-    let delay = Sourced::assumed(
-        "1us each",
-        "the time to detect a fault and to plan around it is not read from logs",
-    );
+    let delay = Sourced::assumed("1us each", "detection and planning times are not read from logs");
     page.guess("control", &delay);
     page.put("control: {detection_delay: 1us, planning_delay: 1us}");
     collectives(logs, cluster, run_us, &mut page);
@@ -61,22 +58,21 @@ pub(super) fn write(logs: &Logs, cluster: &ClusterDraft, days: Option<u32>, draf
     page.end(draft);
 }
 
-/// Writes the groups' traffic: enough to fill the run, in collectives of the profiled size if it is
-/// known.
+/// Fills the run with collectives, of the profiled size if it is known.
 fn collectives(logs: &Logs, cluster: &ClusterDraft, run_us: u64, page: &mut DraftPage) {
     let tp = cluster.tp.value;
     let measured = logs.profiles.iter().find_map(|profile| {
         let bytes = profile.exchanged.get(&tp).copied().filter(|bytes| *bytes > 0)?;
         Some((bytes, &profile.place))
     });
-    // In an all-reduce among n ranks, each rank sends 2(n - 1)/n of the buffer.
+    // In an all-reduce, each of n ranks sends 2(n - 1)/n of the buffer.
     let ranks = u64::from(tp.max(2));
     let sent = run_us * BYTES_PER_US / ROUNDS;
     let fill = (sent * ranks / (2 * (ranks - 1))).max(4096).next_multiple_of(4096);
     let bytes = match measured {
         Some((bytes, place)) if bytes / 4 <= fill && bytes * 64 >= fill => Sourced::derived(
             bytes,
-            format!("the bytes that groups of {tp} ranks exchange per step, {place}"),
+            format!("bytes exchanged per step in groups of {tp} ranks, {place}"),
         ),
         Some((bytes, place)) => {
             let why = format!(
@@ -86,12 +82,12 @@ fn collectives(logs: &Logs, cluster: &ClusterDraft, run_us: u64, page: &mut Draf
         }
         None => Sourced::assumed(
             fill,
-            format!("fills the run: no log tells how much groups of {tp} ranks exchange"),
+            format!("fills the run: no log contains the bytes that groups of {tp} ranks exchange"),
         ),
     };
     page.guess("collectives[0].bytes", &bytes);
     let repeat = (fill * ROUNDS).div_ceil(bytes.value.max(1)).clamp(1, 1000);
-    // The ranks of a one-rank group exchange nothing, so let the replicas communicate.
+    // One-rank groups exchange nothing, so the replicas communicate instead.
     let kind = if tp > 1 { "all_reduce" } else { "data_parallel_all_reduce" };
     page.put(&format!(
         "collectives:\n  - {kind}: {{name: exchange, bytes: {}B, repeat: {repeat}}}",

@@ -1,11 +1,10 @@
 // SPDX-License-Identifier: Apache-2.0
-//! `step.yaml`, which runs the recorded step packet by packet if every rank has a profile.
+//! `step.yaml` runs the recorded step packet by packet, if every rank was profiled.
 
 use super::cluster::ClusterDraft;
 use super::{Draft, DraftPage, Sourced, fabric};
 use crate::logs::Logs;
 
-/// Maximum number of ranks in a run.
 const MOST_RANKS: usize = 256;
 
 pub(super) fn write(

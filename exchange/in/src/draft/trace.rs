@@ -12,10 +12,10 @@ use crate::logs::{HostOutage, Logs};
 
 pub(super) const NAME: &str = "fault-trace.json";
 
-/// Assumed duration of an outage whose end was not logged.
+/// Assumed if the end was not logged.
 const USUAL_OUTAGE_S: i64 = 20 * 3600;
 
-/// Writes the trace if there are faults. Returns the number of days that it covers.
+/// Returns the number of days in the trace, or `None` without faults.
 pub(super) fn write(logs: &Logs, cluster: &ClusterDraft, draft: &mut Draft) -> Option<u32> {
     let ((from, to), watched) = watched(logs)?;
     let outages: Vec<&HostOutage> =
@@ -76,12 +76,11 @@ pub(super) fn write(logs: &Logs, cluster: &ClusterDraft, draft: &mut Draft) -> O
         note("fault_end", Sourced::assumed(format!("{} h later", USUAL_OUTAGE_S / 3600), why));
     }
     if unnamed > 0 {
-        note("node_id", Sourced::assumed(unnamed.to_string(), "faults whose host no log names"));
+        note("node_id", Sourced::assumed(unnamed.to_string(), "faults without a host name"));
     }
     Some(days)
 }
 
-/// Returns the index of the fault kind that the log describes.
 fn kind_of(kinds: &mut Vec<FaultKind>, class: &str, description: &str) -> u32 {
     let kind = FaultKind {
         level: "Hardware Failure".to_owned(),

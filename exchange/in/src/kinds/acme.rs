@@ -1,10 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
-//! The job tables of AcmeTrace (InternLM/AcmeTrace, CC-BY-4.0): `trace_seren.csv`,
-//! `trace_kalos.csv`.
+//! The job tables of AcmeTrace (InternLM/AcmeTrace, CC-BY-4.0).
 //!
 //! Source: its README, "Job Trace": `state` is COMPLETED, CANCELLED, FAILED, TIMEOUT or NODE_FAIL;
-//! `duration` is in seconds. The tables do not name hosts, so a job that a failed host ended
-//! becomes a fault of an unnamed host.
+//! `duration` is in seconds. Hosts are not listed, so NODE_FAIL becomes a fault of an unnamed host.
 
 use serde::Deserialize;
 

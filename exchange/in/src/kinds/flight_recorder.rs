@@ -1,6 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-//! JSON dumps from PyTorch's flight recorder: groups of ranks, collective sizes, and unfinished
-//! collectives.
+//! PyTorch flight recorder dumps (JSON): groups, collective sizes and unfinished collectives.
 //!
 //! Source: `torch/csrc/distributed/c10d/FlightRecorder.hpp`, version 2.10 of the dump: `pg_config`
 //! with the ranks of each group as text, `entries` with `profiling_name`, `process_group` (name and
@@ -51,7 +50,7 @@ struct RecordedCollective {
     collective_seq_id: u64,
     input_sizes: Vec<Vec<u64>>,
     output_sizes: Vec<Vec<u64>>,
-    /// Lists one type per tensor; older versions have a single text.
+    /// One type per tensor; a single text in older versions.
     input_dtypes: Value,
     output_dtypes: Value,
     state: String,
@@ -97,8 +96,7 @@ fn members(ranks: &Value) -> u32 {
 }
 
 impl RecordedCollective {
-    /// Returns the exchange within a group of `ranks` ranks, or `None` for a call without tensors,
-    /// such as the end of several coalesced calls.
+    /// Returns `None` for calls without tensors, such as the end of coalesced calls.
     fn exchange(&self, ranks: u32) -> Option<Exchange> {
         let operation = Operation::of_name(&self.profiling_name)?;
         let ranks = if operation.is_between_two() { 2 } else { ranks };
@@ -116,7 +114,6 @@ impl RecordedCollective {
     }
 }
 
-/// Returns the total bytes of tensors with these sizes and types, or `None` without tensors.
 fn bytes(sizes: &[Vec<u64>], dtypes: &Value) -> Option<u64> {
     let dtype = |place: usize| {
         let listed = dtypes.as_array().map(|list| list.get(place).or(list.last()));

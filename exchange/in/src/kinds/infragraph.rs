@@ -1,13 +1,12 @@
 // SPDX-License-Identifier: Apache-2.0
-//! InfraGraph: devices that consist of components, instances of devices, and edges between slices
-//! of them, in YAML or JSON.
+//! InfraGraph (YAML or JSON): devices, their instances, and edges between slices of instances.
 //!
 //! Source: `infragraph.proto` of Keysight/infragraph 3.1 and its service. An endpoint is a
-//! Python-style slice (`leaf[0:4]`, `xpu[:]`, no slice for all); instance and component indices run
-//! as nested loops. `many2many` joins every pair, `one2one` joins first with first. A host is an
-//! instance whose device contains an `xpu`, directly or in a nested `device`. A switch contains a
-//! `switch`, or ports but neither a `nic` nor an `xpu`: in switches from the package itself, the
-//! central component has the choice `cpu`. A switch that is cabled to a host is a leaf.
+//! Python-style slice (`leaf[0:4]`, `xpu[:]`, no slice for all); instances and components form
+//! nested loops. `many2many` connects every pair, `one2one` connects pairwise. A host contains an
+//! `xpu`, directly or in a nested `device`. A switch contains a `switch`, or ports without `nic`
+//! and `xpu`: in the package's own switches, the central component is a `cpu`. A switch cabled to a
+//! host is a leaf.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::iter::repeat_n;
@@ -101,10 +100,9 @@ enum InfraRole {
     Other,
 }
 
-/// An instance, given as its name in the file and its index.
+/// The instance's name in the file, and its index.
 type Place<'i> = (&'i str, u32);
 
-/// Maximum number of instance pairs per edge.
 const PAIRS_MAX: usize = 1 << 24;
 
 fn read(file: &LogFile<'_>, logs: &mut Logs) -> Result<(), String> {
@@ -192,7 +190,7 @@ fn read(file: &LogFile<'_>, logs: &mut Logs) -> Result<(), String> {
     Ok(())
 }
 
-/// Maximum nesting depth of devices, because a file may contain a cycle.
+/// Limits the nesting of devices, because a file may contain a cycle.
 const DEPTH_MAX: u32 = 8;
 
 fn held(device: &str, kind: &str, devices: &BTreeMap<&str, &InfraDevice>, depth: u32) -> u32 {
@@ -241,7 +239,7 @@ fn pairs<'i>(
     low.dedup();
     high.dedup();
     if low.len() * high.len() > PAIRS_MAX {
-        return Err(format!("an edge joins {} with {} instances", low.len(), high.len()));
+        return Err(format!("an edge connects {} with {} instances", low.len(), high.len()));
     }
     let with_each = |low| high.iter().map(move |high| (low, *high));
     Ok(low.into_iter().flat_map(with_each).collect())
@@ -274,7 +272,7 @@ fn places<'i>(
     Ok(indices.into_iter().flat_map(|at| repeat_n((*name, at), components)).collect())
 }
 
-/// Returns the indices that `name[1:5:2]` selects out of `count`, with Python semantics.
+/// Python semantics: `name[1:5:2]`.
 fn slice(text: &str, count: u32) -> Result<Vec<u32>, String> {
     let bad = || format!("`{text}` is not a slice of {count}");
     let Some((_, inside)) = text.split_once('[') else { return Ok((0..count).collect()) };

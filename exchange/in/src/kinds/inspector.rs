@@ -1,12 +1,11 @@
 // SPDX-License-Identifier: Apache-2.0
-//! NCCL Inspector records: sizes of a job's communicators, the number of hosts that they span, and
-//! their bandwidth.
+//! NCCL Inspector records: communicators, the number of their hosts, and bandwidth.
 //!
 //! Source: `plugins/profiler/inspector` of NVIDIA/nccl. JSON lines contain `header` {id, rank,
 //! n_ranks, nnodes}, `metadata` {hostname} and `coll_perf` {coll, coll_msg_size_bytes,
-//! coll_busbw_gbs} or, since 2.30, `p2p_perf`. From format 4.3 on, header and metadata have their
-//! own line and apply to the records that follow. A time of 0 µs produces the bandwidth `inf` or
-//! `"nan"`. The size is the count passed to the call.
+//! coll_busbw_gbs} or, since 2.30, `p2p_perf`. From format 4.3, header and metadata are on a
+//! separate line before the records. A time of 0 µs results in the bandwidth `inf` or `"nan"`. The
+//! size is the count passed to the call.
 
 use lightloom_training::exchange::{Exchange, Operation, Size};
 use serde::Deserialize;
@@ -49,7 +48,6 @@ struct InspectorMetadata {
 struct InspectorCollective {
     coll: String,
     coll_msg_size_bytes: u64,
-    /// A number, a text such as `nan`, or null.
     coll_busbw_gbs: Value,
 }
 

@@ -1,9 +1,9 @@
 // SPDX-License-Identifier: Apache-2.0
-//! PyTorch profiles (Kineto): step durations, groups of ranks, and their communication.
+//! PyTorch profiles (Kineto): step durations, groups and their communication.
 //!
-//! `lightloom_training::kineto` reads the communication, as it does for `lightloom workload`. This
-//! module reads the steps that `torch.profiler` marks (`ProfilerStep#4`), `distributedInfo` with
-//! `pg_config`, and `deviceProperties`, which lists the accelerators visible on the host.
+//! `lightloom_training::kineto` reads the communication. This module reads the marked steps
+//! (`ProfilerStep#4`), `distributedInfo` with `pg_config`, and `deviceProperties`, the accelerators
+//! visible on the host.
 
 use std::collections::BTreeMap;
 
@@ -76,7 +76,7 @@ fn read(files: &[LogFile<'_>], logs: &mut Logs) {
         found.push(profile(file, document));
     }
     let Some((mut first, steps)) = found.into_iter().reduce(joined) else { return };
-    // Read all ranks if they are consistent, otherwise only the first; the sizes are per rank.
+    // Sizes are per rank, so the first rank suffices if the ranks are inconsistent.
     let step = lightloom_training::kineto::read(&profiles).or_else(|error| {
         logs.problem(files[0].whole(), LogTrouble::Malformed(error.to_string()));
         lightloom_training::kineto::read(&profiles[..1])
@@ -100,8 +100,7 @@ fn read(files: &[LogFile<'_>], logs: &mut Logs) {
     logs.profiles.push(first);
 }
 
-/// Returns the ranks of an exchange and the bytes per rank. Messages between two ranks are left
-/// out, because they are numerous and belong to no group.
+/// Omits messages between two ranks: they are numerous and have no group.
 fn exchanged(work: &TaskWork) -> Option<(&[u32], u64)> {
     match work {
         TaskWork::Across { ranks, bytes, .. } => Some((ranks, bytes.0)),
@@ -124,7 +123,7 @@ fn groups_by_size(graph: &lightloom_training::graph::TaskGraph) -> BTreeMap<u32,
 
 fn profile(file: &LogFile<'_>, document: ProfileDocument) -> (TrainingProfile, usize) {
     let mut profile = TrainingProfile::new(file.whole());
-    // The profile lists each step mark twice, once for the host and once for the device.
+    // The profile lists each step mark for the host and for the device.
     let is_step = |event: &&MarkedEvent| {
         event.name.starts_with("ProfilerStep#") && event.cat != "gpu_user_annotation"
     };
@@ -144,7 +143,7 @@ fn profile(file: &LogFile<'_>, document: ProfileDocument) -> (TrainingProfile, u
     (profile, steps.len())
 }
 
-/// Merges the profiles of two ranks in a job. The slowest rank determines the step's duration.
+/// The slowest rank determines the step's duration.
 fn joined(a: (TrainingProfile, usize), b: (TrainingProfile, usize)) -> (TrainingProfile, usize) {
     let ((mut one, steps), (other, more)) = (a, b);
     one.world = one.world.or(other.world);

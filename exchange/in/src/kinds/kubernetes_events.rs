@@ -1,11 +1,10 @@
 // SPDX-License-Identifier: Apache-2.0
-//! Kubernetes events: `kubectl get events -A -o json`. A node is out of service between
-//! `NodeNotReady` and `NodeReady`.
+//! Kubernetes events (`kubectl get events -A -o json`): a node is out of service from
+//! `NodeNotReady` to `NodeReady`.
 //!
 //! Source: Event v1 of the core API (`involvedObject`, `lastTimestamp`, `eventTime`, `count`) and
-//! of events.k8s.io (`regarding`, `series`); reasons of the node controller and the kubelet. The
-//! API server merges repeated events and keeps only the first and the last time, so the times of
-//! outages in between are unknown.
+//! of events.k8s.io (`regarding`, `series`); reasons of the node controller and the kubelet.
+//! Repeated events are merged by the API server, which keeps only the first and the last time.
 
 use serde::Deserialize;
 
@@ -65,10 +64,7 @@ struct EventObject {
 }
 
 impl ClusterEvent {
-    /// Returns when the event was first and last seen, in seconds since 1970.
-    ///
-    /// # Errors
-    /// Returns a text that is not a time.
+    /// First and last time in seconds since 1970. The error contains a text that is not a time.
     fn times(&self) -> Result<Vec<i64>, String> {
         let first = [&self.first_timestamp, &self.event_time, &self.metadata.creation_timestamp];
         let series = self.series.as_ref().map_or(&None, |series| &series.last_observed_time);

@@ -1,12 +1,12 @@
 // SPDX-License-Identifier: Apache-2.0
 //! Kubernetes nodes with location labels: `kubectl get nodes -o json` or `-o yaml`.
 //!
-//! Source: `docs/reference/node-labels.md` of NVIDIA/topograph 1.0, where
-//! `fabric.topograph.run/tier-0` is the nearest switch and `accelerator.topograph.run/domain` the
-//! domain that accelerators share; `nvidia.com/gpu` in the `status.capacity` of Node v1; the labels
-//! `nvidia.com/gpu.product` and `nvidia.com/gpu.clique` of GPU feature discovery (each clique value
-//! is one NVLink partition); the levels of Kueue's topologies;
-//! `topology.k8s.aws/network-node-layer-3`, where the highest number is the nearest switch.
+//! Source: `docs/reference/node-labels.md` of NVIDIA/topograph 1.0 (`fabric.topograph.run/tier-0`
+//! is the nearest switch, `accelerator.topograph.run/domain` the accelerators' domain);
+//! `nvidia.com/gpu` in `status.capacity` of Node v1; `nvidia.com/gpu.product` and
+//! `nvidia.com/gpu.clique` of GPU feature discovery (one clique per NVLink partition); Kueue's
+//! topology levels; `topology.k8s.aws/network-node-layer-3`, where the highest number is the
+//! nearest switch.
 
 use std::collections::BTreeMap;
 
@@ -19,14 +19,14 @@ use crate::problem::{LogPlace, LogTrouble};
 
 const TIER: &str = "fabric.topograph.run/tier-";
 const LAYER: &str = "topology.k8s.aws/network-node-layer-";
-/// Labels of a host's switches in Kueue topologies, nearest first.
+/// Kueue topology labels, nearest switch first.
 const LEVELS: [&str; 4] = [
     "cloud.provider.com/topology-rack",
     "cloud.google.com/gce-topology-subblock",
     "cloud.provider.com/topology-block",
     "cloud.google.com/gce-topology-block",
 ];
-/// Labels that have the same value on all hosts of a fast domain.
+/// Equal on all hosts of a fast domain.
 const DOMAINS: [&str; 3] = [
     "accelerator.topograph.run/domain",
     "nvidia.com/gpu.clique",
@@ -134,7 +134,7 @@ fn note(node: ClusterNode, place: &LogPlace, logs: &mut Logs) {
     let found = labels.host();
     let capacity = GPUS.iter().find_map(|key| node.status.capacity.get(*key));
     let gpus = capacity.and_then(|gpus| gpus.parse().ok()).or(found.gpus);
-    // A node with neither accelerators nor a location, such as a control plane node, is not a host.
+    // Control plane nodes, for example, have neither accelerators nor a location.
     if gpus.unwrap_or(0) == 0 && found.switches.is_empty() && found.domain.is_none() {
         return;
     }

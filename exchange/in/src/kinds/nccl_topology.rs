@@ -1,10 +1,9 @@
 // SPDX-License-Identifier: Apache-2.0
-//! NCCL's view of a host: the XML file that `NCCL_TOPO_DUMP_FILE` names.
+//! NCCL's topology of a host (XML), written to the file in `NCCL_TOPO_DUMP_FILE`.
 //!
 //! Source: `src/graph/xml.cc` of NVIDIA/nccl: `<gpu>` inside `<pci class="0x03…">`, where `device`
-//! is the product's PCI id, with its `<nvlink count=…>`; `<net>` with `speed` in Mb/s per port. A
-//! host also has other ports, such as those for storage, so the most frequent rate is used. Ids:
-//! the PCI ID repository.
+//! is the product's PCI id, with its `<nvlink count=…>`; `<net>` with `speed` in Mb/s per port. The
+//! most frequent rate is used, because hosts also have storage ports. Ids: the PCI ID repository.
 
 use super::LogKind;
 use crate::logs::{HostShape, LogFile, Logs, most_common};
@@ -55,7 +54,6 @@ fn read(file: &LogFile<'_>, logs: &mut Logs) -> Result<(), String> {
     let links: u32 = links.filter_map(|link| link.attribute("count")?.parse::<u32>().ok()).sum();
     logs.shapes.push(HostShape {
         gpus: u32::try_from(gpus.len()).unwrap_or(u32::MAX),
-        // For an unknown product, show at least the id.
         product: product.or(device).map(str::to_owned),
         bits_per_second: speed.map(|speed| speed * 1_000_000),
         domain_links: Some(links).filter(|links| *links > 0),

@@ -1,7 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-//! NVSentinel health events: a fault begins with a fatal event and ends with a healthy event of the
-//! same check and entity, such as GPU 3. A healthy event without entities ends all faults that its
-//! check reported.
+//! NVSentinel health events: a fault lasts from a fatal event to a healthy one with the same check
+//! and entity (such as GPU 3). A healthy event without entities ends all faults of its check.
 //!
 //! Source: `data-models/protobufs/health_event.proto` of NVIDIA/NVSentinel (nodeName, checkName,
 //! componentClass, isFatal, isHealthy, generatedTimestamp, entitiesImpacted, processingStrategy).
@@ -28,12 +27,10 @@ pub(super) const KIND: LogKind = LogKind {
     read: |files, logs| files.iter().for_each(|file| read(file, logs)),
 };
 
-/// Looks up a key without regard to case.
 fn get<'v>(map: &'v Map<String, Value>, name: &str) -> Option<&'v Value> {
     map.iter().find(|(key, _)| key.eq_ignore_ascii_case(name)).map(|(_, value)| value)
 }
 
-/// Returns the event in a record, unwrapped if necessary.
 fn event(record: &Map<String, Value>) -> Option<&Map<String, Value>> {
     if get(record, "checkName").is_some() {
         return Some(record);
@@ -42,7 +39,7 @@ fn event(record: &Map<String, Value>) -> Option<&Map<String, Value>> {
     inner.and_then(Value::as_object).and_then(event)
 }
 
-/// Parses a time given as text, as a protocol buffers timestamp or as a database timestamp.
+/// Accepts text, a protocol buffers timestamp or a database timestamp.
 fn stamp(value: &Value) -> Result<Option<i64>, String> {
     match value {
         Value::String(text) => Ok(time(text)?.map(|time| time.seconds)),
@@ -67,7 +64,7 @@ fn read(file: &LogFile<'_>, logs: &mut Logs) {
         let Some(event) = event(&document) else { continue };
         let text = |name: &str| get(event, name).and_then(Value::as_str).unwrap_or_default();
         let is = |name: &str| get(event, name).and_then(Value::as_bool).unwrap_or_default();
-        // Warnings, and events marked as only stored, do not affect outages.
+        // Warnings and stored-only events do not affect outages.
         let is_stored = text("processingStrategy") == "STORE_ONLY";
         if is_stored || !is("isFatal") && !is("isHealthy") {
             continue;
@@ -98,8 +95,8 @@ fn read(file: &LogFile<'_>, logs: &mut Logs) {
     logs.outages.extend(outages(changes));
 }
 
-/// Returns the parts that an event names, each with all its names. Entities of different types name
-/// the same part (a GPU's index, UUID and PCI address); entities of one type are different parts.
+/// Entities of different types are names of one part (a GPU's index, UUID and PCI address);
+/// entities of one type are different parts.
 fn parts(event: &Map<String, Value>) -> Vec<Vec<String>> {
     let listed = get(event, "entitiesImpacted").and_then(Value::as_array);
     let mut names: Vec<[String; 2]> = Vec::new();

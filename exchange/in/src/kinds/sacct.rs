@@ -1,11 +1,9 @@
 // SPDX-License-Identifier: Apache-2.0
-//! Slurm accounting: `sacct -P` (a header and one job per line, fields separated by `|`), plain
-//! `sacct` (columns below dashes), and `sacct --json`.
+//! Slurm accounting: `sacct -P` (fields separated by `|`), plain `sacct`, and `sacct --json`.
 //!
 //! Source: sacct(1) of Slurm 22.05: `State` with `NODE_FAIL`, `FailedNode`, `AllocTRES` with
 //! `gres/gpu=64`; `--json` of 21.08 and 23.11. `-P` does not quote, so a `|` in a job name shifts
-//! the fields after it. When a failed host ends a job, an outage begins that lasts until the next
-//! job starts on that host.
+//! later fields. NODE_FAIL begins an outage that lasts until the next job on that host.
 
 use std::collections::BTreeMap;
 
@@ -33,7 +31,7 @@ pub(super) const KIND: LogKind = LogKind {
 
 const DEAD_HOST: &str = "Node";
 
-/// The fields of a job, keyed by the lower-case column name.
+/// Keys are lower-case column names.
 struct SacctRow {
     place: LogPlace,
     fields: BTreeMap<String, String>,
@@ -91,12 +89,11 @@ fn table(file: &LogFile<'_>, logs: &mut Logs) -> Vec<SacctRow> {
     rows
 }
 
-/// Returns the jobs in `sacct --json` as rows of the table.
 fn documents(file: &LogFile<'_>, logs: &mut Logs) -> Vec<SacctRow> {
     let mut rows = Vec::new();
     for record in records(file, logs) {
         let Some(job) = parse::<Value>(file, &record, logs) else { continue };
-        // Newer releases wrap each number as `{set, infinite, number}`.
+        // Newer releases write numbers as `{set, infinite, number}`.
         let number = |value: &Value| value.get("number").unwrap_or(value).as_u64().unwrap_or(0);
         let word = |value: &Value| value.as_str().unwrap_or_default().to_owned();
         let at = |key: &str| match number(&job["time"][key]) {
@@ -126,7 +123,7 @@ fn documents(file: &LogFile<'_>, logs: &mut Logs) -> Vec<SacctRow> {
     rows
 }
 
-/// The hosts that failed, or all hosts of a job if the log does not tell which one failed.
+/// All hosts of a job if the log does not contain the failed one.
 struct DeadHosts {
     hosts: Vec<String>,
     at: i64,
@@ -161,10 +158,10 @@ fn read(file: &LogFile<'_>, logs: &mut Logs) {
     logs.jobs.extend(jobs);
 }
 
-/// Returns a row's job with its start, or `None` for a job step or a job that never began.
+/// Returns `None` for job steps and for jobs that never started.
 fn job(row: &SacctRow) -> Result<Option<(LoggedJob, LogTime)>, Box<LogTrouble>> {
     let id = ["jobid", "jobidraw"].iter().map(|name| row.get(name)).find(|id| !id.is_empty());
-    // Job steps (`17.batch`, `17.0`) repeat information from the job's own line.
+    // Job steps (`17.batch`, `17.0`) repeat fields of their job.
     let Some(id) = id.filter(|id| !id.contains('.')) else { return Ok(None) };
     let at =
         |column: &str| time(row.get(column)).map_err(|text| Box::new(LogTrouble::NoTime(text)));
@@ -190,7 +187,7 @@ fn job(row: &SacctRow) -> Result<Option<(LoggedJob, LogTime)>, Box<LogTrouble>> 
     Ok(Some((job, start)))
 }
 
-/// Returns a job's state without additions such as `by 1000` in `CANCELLED by 1000`.
+/// Removes additions, as in `CANCELLED by 1000`.
 fn state(row: &SacctRow) -> &str {
     row.get("state").split_whitespace().next().unwrap_or_default()
 }
@@ -204,14 +201,14 @@ fn dead_hosts(row: &SacctRow, job: &LoggedJob) -> Option<DeadHosts> {
     Some(DeadHosts { hosts, at, place: row.place.clone(), is_named })
 }
 
-/// Returns the host list. It is empty if sacct reports none or a plain table truncates it.
+/// Empty if sacct reports no hosts or a plain table truncates them.
 fn hosts_of(list: &str) -> &str {
     let is_none = list.eq_ignore_ascii_case("none assigned") || list.ends_with('+');
     if is_none { "" } else { list }
 }
 
-/// Parses the number of GPUs in a resource list: `billing=64,gres/gpu=64,gres/gpu:h100=64,node=8`.
-/// The plain number includes typed GPUs; it is absent if the cluster accounts only for types.
+/// In `billing=64,gres/gpu=64,gres/gpu:h100=64,node=8`, the plain number includes typed GPUs. Some
+/// clusters account only for types.
 fn gpus(tres: &str) -> Option<u64> {
     let all = tres.split(',').filter_map(|item| item.split_once('='));
     let all = all.filter_map(|(name, count)| Some((name, count.parse::<u64>().ok()?)));

@@ -65,7 +65,7 @@ fn read(file: &LogFile<'_>, logs: &mut Logs) {
     place(units, logs);
 }
 
-/// Returns the objects in a map, or in a list of objects with a `name`, each with its name.
+/// A map, or a list of objects with a `name`.
 fn named(of: &Value) -> impl Iterator<Item = (&str, &Value)> {
     let map = of.as_object().into_iter().flatten().map(|(name, object)| (&**name, object));
     let list = of.as_array().into_iter().flatten();

@@ -1,12 +1,11 @@
 // SPDX-License-Identifier: Apache-2.0
-//! Slurm's `topology.conf`, which lists switches with their children or blocks of hosts; the text
-//! of `scontrol show topology`; and nodes with their GPUs, as in `slurm.conf` and `scontrol show
-//! node`.
+//! Slurm's `topology.conf`, `scontrol show topology`, and nodes with GPUs as in `slurm.conf` and
+//! `scontrol show node`.
 //!
-//! Source: topology.conf(5) of Slurm 22.05 and 25.05. A line starts with `SwitchName=` and has
-//! `Switches=` or `Nodes=`, or starts with `BlockName=` and has `Nodes=`. Keys ignore case, blanks
-//! may surround `=`, values may be quoted, `#` begins a comment, and `\` at the end of a line
-//! continues it. For a switch above other switches, `scontrol` also lists all nodes below them.
+//! Source: topology.conf(5) of Slurm 22.05 and 25.05. Lines contain `SwitchName=` with `Switches=`
+//! or `Nodes=`, or `BlockName=` with `Nodes=`. Keys ignore case, blanks may surround `=`, values
+//! may be quoted, `#` begins a comment, and `\` at the end continues a line. `scontrol` also lists
+//! all nodes below a switch of switches.
 
 use std::collections::{BTreeMap, BTreeSet};
 
@@ -29,7 +28,7 @@ pub(super) const NODES: LogKind = LogKind {
     read: |files, logs| files.iter().for_each(|file| read_nodes(file, logs)),
 };
 
-/// Reads the GPUs of `NodeName=gpu[1-4] … Gres=gpu:h100:8(S:0-1)`, on one line or on several.
+/// `NodeName=gpu[1-4] … Gres=gpu:h100:8(S:0-1)`, on one line or on several.
 fn read_nodes(file: &LogFile<'_>, logs: &mut Logs) {
     let mut nodes = Vec::new();
     for (line, keys) in keyed_lines(&file.text()) {
@@ -74,12 +73,10 @@ fn keyed_lines(text: &str) -> impl Iterator<Item = (usize, Vec<(String, String)>
     })
 }
 
-/// Returns a line without its comment.
 fn said(line: &str) -> &str {
     line.split('#').next().unwrap_or_default().trim_end()
 }
 
-/// Returns the keys and values of `Key=value`, `Key = value` and `Key="value"`.
 fn keys(mut line: &str) -> Vec<(String, String)> {
     let mut found = Vec::new();
     while let Some((before, after)) = line.split_once('=') {

@@ -39,7 +39,7 @@ fn drafts_cluster_job_and_fault_trace_from_logs() {
         FaultTrace::read(text(&draft, "fault-trace.json").as_bytes(), Observation::default());
     let trace = trace.unwrap();
     assert_eq!((trace.servers, trace.gpus_per_server, trace.faults.len()), (8, 8, 1));
-    // Counted from 1 March, 0:00: the host is out of service from 4 March, 6:00, for 18 hours.
+    // From 1 March, 0:00: the host is out of service from 4 March, 6:00, for 18 hours.
     assert_eq!(trace.faults[0].start.as_days(), 3.25);
     assert_eq!(trace.faults[0].end.as_days(), 4.0);
     assert_eq!(trace.names, ["gpu003"]);
@@ -87,8 +87,7 @@ fn every_drafted_fabric_loads_and_plans() {
     }
 }
 
-/// Job tables from other months determine the mix of jobs; the logs with the most faults determine
-/// the faults and their period.
+/// Other months determine the mix of jobs; the logs with the most faults determine the period.
 #[test]
 fn job_table_of_another_year_does_not_stretch_the_fault_trace() {
     let acme = "job_id,user,node_num,gpu_num,cpu_num,type,state,submit_time,start_time,end_time,duration,queue,gpu_time\n\
@@ -103,10 +102,9 @@ fn job_table_of_another_year_does_not_stretch_the_fault_trace() {
     assert!(buy.contains("{name: size-1, gpus: 16, days: 1.000, every_days: 0.125}"), "{buy}");
 }
 
-/// The public profile of two GPUs. Its steps, read by hand, take 222.4, 219.7 and 224.9 ms.
+/// The steps of this public profile, read by hand, take 222.4, 219.7 and 224.9 ms.
 #[test]
 fn reads_the_middle_step_of_the_public_profile() {
-    // Tests run in the folder of their crate.
     let packed = std::path::Path::new("../../../shared/data/traces/kineto_nccl_2gpu.json.gz");
     let Ok(output) = std::process::Command::new("gzip").arg("-dc").arg(packed).output() else {
         return;
@@ -134,7 +132,6 @@ fn reads_the_middle_step_of_the_public_profile() {
     );
 }
 
-/// The step can run if every rank has a profile, but not if some ranks lack one.
 #[test]
 fn complete_set_of_profiles_becomes_a_step() {
     let profile = |rank: u32| {

@@ -1,6 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-//! Forms in which other programs write the same facts: spellings, encodings and positions in a
-//! file, damaged lines, and records that one reader accepted and another refused.
+//! Spellings, encodings and positions of facts in other programs' files, and damaged lines.
 
 use lightloom_training::collectives::CollectiveKind;
 use lightloom_training::graph::{Task, TaskGraph, TaskWork};
@@ -21,7 +20,7 @@ fn hours_out(logs: &Logs, host: &str) -> Vec<f64> {
     own.map(|outage| (outage.end.expect("an end") - outage.start) as f64 / 3600.0).collect()
 }
 
-/// One tree as Slurm's own parser, `scontrol show topology` and topology.yaml(5) describe it.
+/// As in Slurm's own parser, `scontrol show topology` and topology.yaml(5).
 #[test]
 fn every_form_of_a_slurm_topology_is_one_tree() {
     let spaced = "SwitchName = leaf1  Nodes = \"gpu[001-004]\"\nSwitchName=leaf2 Nodes= gpu[005-008]\nSwitchName =spine Switches=\"leaf[1-2]\"\n";
@@ -42,7 +41,7 @@ fn every_form_of_a_slurm_topology_is_one_tree() {
     assert_eq!(logs(&[("x", blocks)]).hosts["a3"].domain.as_deref(), Some("b2"));
 }
 
-/// As `lightloom export --to topograph` and `topograph-graph` write them; also with a list of
+/// As written by `lightloom export --to topograph` and `topograph-graph`, and with a list of
 /// switches.
 #[test]
 fn topograph_files_give_switches_and_domains() {
@@ -64,8 +63,7 @@ fn topograph_files_give_switches_and_domains() {
     }
 }
 
-/// Typed or plain GPUs with their sockets, as in slurm.conf(5) and as `scontrol show node` prints
-/// them.
+/// Typed or plain GPUs with sockets, as in slurm.conf(5) and `scontrol show node`.
 #[test]
 fn slurm_nodes_give_their_gpus() {
     let conf = "NodeName=cpu1 CPUs=8\nNodeName=gpu[1-2] Gres=gpu:h100:8 CPUs=96 State=UNKNOWN\nPartitionName=a Nodes=ALL\n";
@@ -78,7 +76,7 @@ fn slurm_nodes_give_their_gpus() {
     }
 }
 
-/// Labels of GPU feature discovery, Kueue and AWS. The node of a control plane is not a host.
+/// Labels of GPU feature discovery, Kueue and AWS. A control plane node is not a host.
 #[test]
 fn labels_of_every_scheduler_give_the_place_of_a_node() {
     let node = |name: &str, labels: &str, gpus: u32| {
@@ -120,7 +118,7 @@ fn position_and_encoding_do_not_hide_a_file() {
     }
 }
 
-/// GPU 0 fails at 10:00 and GPU 3 at 10:05. Not until 14:00 are both healthy again.
+/// GPU 0 fails at 10:00 and GPU 3 at 10:05; both are healthy again at 14:00.
 #[test]
 fn recovery_of_one_gpu_does_not_end_the_outage_of_another() {
     let event = |time: &str, state: &str, entities: &str| {
@@ -148,7 +146,7 @@ fn recovery_of_one_gpu_does_not_end_the_outage_of_another() {
     assert_eq!(logs(&[("health", &stored)]).outages.len(), 0);
 }
 
-/// 24 flaps of one minute, merged as by the API server, in both versions of the API.
+/// 24 flaps of one minute, merged by the API server, in both API versions.
 #[test]
 fn merged_events_are_flaps_and_not_one_outage() {
     let core = |reason: &str, minute: u32| {
@@ -172,13 +170,13 @@ fn merged_events_are_flaps_and_not_one_outage() {
         assert_eq!(
             problems(&logs),
             [
-                "events:1: seen 24 times, 22 of them between its first and its last time; those in between are left out, because their times are not recorded"
+                "events:1: seen 24 times, 22 of them between the first and the last time; the others are omitted, because their times are not recorded"
             ]
         );
     }
 }
 
-/// One job in the three forms of `sacct`, with characters that users put into job names.
+/// Job names contain characters that users put there.
 #[test]
 fn every_form_of_sacct_is_one_job() {
     let shifted = SACCT.replace("Pretrain 70B", "Pretrain|70B");
@@ -207,8 +205,8 @@ fn every_form_of_sacct_is_one_job() {
     assert!(problems(&logs(&[("jobs", nameless)]))[0].starts_with(said));
 }
 
-/// Records of format 4.3 (the header has its own line), records of messages, and the numbers that C
-/// prints for a division by zero.
+/// Format 4.3 (separate header line), messages, and the numbers that C prints for a division by
+/// zero.
 #[test]
 fn inspector_records_without_bandwidth_or_header_are_no_problem() {
     let header = "\"header\": {\"id\": \"0x1\", \"rank\": 0, \"n_ranks\": 16, \"nnodes\": 2}, \"metadata\": {\"hostname\": \"h\"}";
@@ -230,7 +228,6 @@ fn inspector_records_without_bandwidth_or_header_are_no_problem() {
     assert_eq!(problems(&logs), Vec::<String>::new());
     let profile = &logs.profiles[0];
     assert_eq!((profile.world, profile.bandwidth[&16]), (Some(16), 42.5e9));
-    // In an all-gather and a reduce-scatter, each shard is a sixteenth of the whole.
     assert_eq!((profile.exchanged[&16], profile.exchanged[&2]), (2 * 1024 + 2 * 16 * 1024, 4096));
 }
 
@@ -246,8 +243,7 @@ fn damaged_line_leaves_the_records_after_it() {
     assert!(problems(&logs)[0].starts_with("health:2: not JSON: "), "{:?}", problems(&logs));
 }
 
-/// An all-gather in which each of 8 ranks contributes 4 MiB, as the recorder and the profiler write
-/// it.
+/// In the all-gather, each of 8 ranks contributes 4 MiB.
 #[test]
 fn recorder_and_profile_agree_about_an_all_gather() {
     let entry = |name: &str, input: u64, output: u64| {
@@ -277,8 +273,8 @@ fn recorder_and_profile_agree_about_an_all_gather() {
     assert_eq!(super::logs(&[("x", &sent)]).profiles[0].exchanged[&2], 400);
 }
 
-/// A switch as InfraGraph's package writes it (with ports and a central component of choice `cpu`),
-/// and storage ports next to those of the GPUs.
+/// A switch with ports and a central component `cpu`, as InfraGraph's package writes it, and
+/// storage ports next to those of the GPUs.
 #[test]
 fn facts_in_a_known_form_are_neither_absent_nor_guessed() {
     let infra = "devices:\n- name: box\n  components: [{name: xpu, choice: xpu, count: 2, description: AMD INSTINCT MI300X}, {name: nic, choice: nic, count: 2}]\n\
@@ -310,7 +306,6 @@ fn facts_in_a_known_form_are_neither_absent_nor_guessed() {
     assert_eq!(drafted(&domain, "hbd.switch.edge_rate").0, "2.4Tbps");
 }
 
-/// A fact that a file mentions in a form unknown to every reader is not reported as absent.
 #[test]
 fn fact_in_an_unknown_form_is_not_understood() {
     let notes = "wiring of the racks\nrack 7: leaf-3, 400 Gb/s per port, NVIDIA H100\n";
@@ -326,13 +321,13 @@ fn fact_in_an_unknown_form_is_not_understood() {
     let alone = super::logs(&[("topology.conf", TOPOLOGY)]);
     assert_eq!(
         drafted(&alone, "dcn.fat_tree.link_rate").1,
-        "no log gives the rate of an interface"
+        "no log contains the rate of an interface"
     );
 }
 
 const MIB: u64 = 1 << 20;
-/// The collectives of a step in which each of 8 ranks contributes 1 MiB, as in ASTRA-sim's
-/// examples: the name, Chakra's `comm_type`, and the size that a rank has afterwards.
+/// Collectives to which each of 8 ranks contributes 1 MiB, as in ASTRA-sim's examples: name,
+/// Chakra's `comm_type`, and a rank's size afterwards.
 const STEP: [(&str, u8, u64); 4] = [
     ("AllGather", 2, 8 * MIB),
     ("ReduceScatter", 7, MIB / 8),
@@ -340,7 +335,6 @@ const STEP: [(&str, u8, u64); 4] = [
     ("AllToAll", 6, MIB),
 ];
 
-/// Returns the sum of the full sizes, and the bytes that all ranks send.
 fn totals(graph: &TaskGraph) -> [u64; 2] {
     let one = |task: &Task| match &task.work {
         TaskWork::Across { kind, ranks, bytes } => {
@@ -354,12 +348,11 @@ fn totals(graph: &TaskGraph) -> [u64; 2] {
     graph.tasks().iter().map(one).fold([0, 0], |sum, of| [sum[0] + of[0], sum[1] + of[1]])
 }
 
-/// Returns a rank's trace encoded as `et_def.proto` specifies.
+/// Encoded as in `et_def.proto`.
 fn chakra_stream() -> Vec<u8> {
     let field = |number: u8, bytes: &[u8]| [&[number << 3 | 2, bytes.len() as u8], bytes].concat();
     let mut stream = vec![0];
     for (place, (_, code, _)) in (1u8..).zip(STEP) {
-        // 1 MiB as a variable-length number.
         let [kind, size] =
             [("comm_type", &[code][..]), ("comm_size", b"\x80\x80\x40")].map(|(name, value)| {
                 field(10, &[&field(1, name.as_bytes()), &[9 << 3][..], value].concat())

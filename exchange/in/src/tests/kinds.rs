@@ -1,5 +1,4 @@
 // SPDX-License-Identifier: Apache-2.0
-//! Contents of each log kind, with samples that follow its documentation.
 
 use super::{SACCT, TOPOLOGY, logs, problems};
 use crate::KINDS;
@@ -9,7 +8,6 @@ fn seconds(text: &str) -> i64 {
     time(text).unwrap().unwrap().seconds
 }
 
-/// As described in topology.conf(5).
 #[test]
 fn reads_host_switches_from_topology_conf() {
     let logs = logs(&[("x", TOPOLOGY)]);
@@ -57,7 +55,7 @@ dlc2,u2,8,64,960,1000,100.0,Other,CANCELLED,2023-05-17 11:28:42+00:00,,2023-05-1
     assert_eq!(logs.outages[0].place.to_string(), "seren.csv:3");
 }
 
-/// Node v1 with the labels in Topograph's docs/reference/node-labels.md.
+/// Labels of Topograph's docs/reference/node-labels.md.
 #[test]
 fn reads_topograph_labels_of_kubernetes_nodes() {
     let node = |name: &str, leaf: &str| {
@@ -89,7 +87,7 @@ fn reads_topograph_labels_of_kubernetes_nodes() {
     );
 }
 
-/// Event v1: repeated events are merged and keep a first and a last time.
+/// The API server merges repeated events, but keeps the first and last time.
 #[test]
 fn node_is_out_from_not_ready_to_ready() {
     let event = |reason: &str, first: &str, last: &str| {
@@ -111,8 +109,8 @@ fn node_is_out_from_not_ready_to_ready() {
     assert_eq!(outage.place.to_string(), "events.json:2");
 }
 
-/// The fields of health_event.proto in protocol buffers JSON, as its database exports them, and as
-/// its exporter wraps them.
+/// Events of health_event.proto as JSON, as exported by the database, and as wrapped by the
+/// exporter.
 #[test]
 fn fatal_health_event_ends_with_a_healthy_one_of_its_check() {
     let own = "[
@@ -133,7 +131,6 @@ fn fatal_health_event_ends_with_a_healthy_one_of_its_check() {
     }
 }
 
-/// Keys of version 2.10 of the dump.
 #[test]
 fn reads_groups_sizes_and_hangs_from_a_flight_recorder() {
     let text = "{\"version\": \"2.10\", \"pg_config\": {\"0\": {\"name\": \"0\", \"desc\": \"default_pg\", \"ranks\": \"[0, 1, 2, 3]\"}, \"1\": {\"name\": \"1\", \"desc\": \"mesh_tp\", \"ranks\": \"[0, 1]\"}},
@@ -146,12 +143,11 @@ fn reads_groups_sizes_and_hangs_from_a_flight_recorder() {
     assert_eq!(
         problems(&logs),
         [
-            "dump.json: nccl:all_reduce number 7 of a group of 4 ranks did not end; sizes and groups are still read from it"
+            "dump.json: nccl:all_reduce number 7 in a group of 4 ranks did not complete; sizes and groups are still used"
         ]
     );
 }
 
-/// Records of output format 4.0.
 #[test]
 fn reads_ranks_hosts_and_rates_from_nccl_inspector() {
     let record = |rank: u32, sn: u32| {
@@ -192,7 +188,7 @@ fn reads_the_middle_step_and_exchanges_of_a_profile() {
     assert_eq!(profile.exchanged[&2], 400, "1,200 bytes in three steps");
 }
 
-/// A sample of each kind is detected as that kind only, whatever its name.
+/// File names do not matter.
 #[test]
 fn detects_the_kind_of_a_file_from_its_content() {
     let logs = logs(&[("a", TOPOLOGY), ("b", SACCT), ("c", "hello"), ("d", "{}")]);
@@ -204,8 +200,7 @@ fn detects_the_kind_of_a_file_from_its_content() {
     assert!(KINDS.iter().all(|kind| unknown[0].contains(kind.name)));
 }
 
-/// Below a spine, two racks with two hosts each, as in `infragraph.proto`: slices, and a nested
-/// device.
+/// Two racks with two hosts each, as in `infragraph.proto`: slices, and a nested device.
 const INFRAGRAPH: &str = "
 name: two racks
 devices:
@@ -271,7 +266,7 @@ fn reads_gpus_and_interfaces_from_an_nccl_topology() {
     assert_eq!(shape.product.as_deref(), Some("H100 SXM5 80GB"));
     let empty = logs(&[("topo.xml", "<system version=\"1\"><cpu numaid=\"0\"/></system>")]);
     assert!(problems(&empty)[0].contains("no <gpu> in it") && empty.say_nothing());
-    // Regression: two files with contradictory hosts were accepted silently.
+    // Regression: contradictory hosts in two files were accepted silently.
     let both = logs(&[("infra.yaml", INFRAGRAPH), ("topo.xml", text)]);
     let said = "topo.xml: its host has 2 GPUs, but hosts in infra.yaml have 8; 8 is used";
     assert_eq!(problems(&both), [said]);

@@ -1,9 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
-//! Inconsistencies are reported with their file and line and with what can still be used.
 
 use super::{SACCT, TOPOLOGY, logs, problems};
 
-/// Health events of these hosts at these hours of 4 March 2026. Each host is healthy an hour later.
+/// Each host fails at its hour on 4 March 2026 and is healthy an hour later.
 fn health(faults: &[(&str, u32)]) -> String {
     let event = |host: &str, hour: u32, word: &str| {
         format!(
@@ -27,7 +26,7 @@ fn names_logs_of_another_cluster_and_keeps_their_rates() {
         logs(&[("topology.conf", TOPOLOGY), ("health", &health(&[("other1", 3), ("other2", 5)]))]);
     has(
         &logs,
-        "health: none of its 2 hosts (other1, …) is in topology.conf: logs of different clusters; how often hosts fail",
+        "health: none of the 2 hosts (other1, …) is in topology.conf: logs of different clusters; fault rates and durations",
     );
     assert_eq!(logs.outages.len(), 2);
 }
@@ -36,7 +35,7 @@ fn names_logs_of_another_cluster_and_keeps_their_rates() {
 fn omits_faults_of_hosts_missing_from_the_topology() {
     let logs =
         logs(&[("topology.conf", TOPOLOGY), ("health", &health(&[("gpu001", 3), ("gpu099", 5)]))]);
-    has(&logs, "health:3: host gpu099 is not in topology.conf; its faults are left out");
+    has(&logs, "health:3: host gpu099 is not in topology.conf; its faults are omitted");
     assert_eq!(logs.outages.len(), 1);
 }
 
@@ -53,7 +52,7 @@ fn detects_clock_offsets_from_faults_in_both_logs() {
     let logs = logs(&[("health", &seen), ("jobs", &jobs)]);
     has(
         &logs,
-        "its faults are 480 min before those of jobs on the same hosts: the clocks differ; the durations of outages stay correct",
+        "faults are 480 min before those of jobs on the same hosts: the clocks differ; outage durations are correct",
     );
     let same = health(&[("gpu001", 13), ("gpu002", 15), ("gpu003", 17)]);
     let logs = super::logs(&[("health", &same), ("jobs", &jobs)]);
@@ -74,18 +73,18 @@ fn names_jobs_longer_than_the_trace_or_larger_than_the_cluster() {
     let logs = logs(&[("health", &health(&[("gpu001", 3)])), ("jobs", jobs), ("nodes", nodes)]);
     has(
         &logs,
-        "jobs:2: job 7 has 64 GPUs, but the topology has only 16; the job is drafted with the GPUs that exist",
+        "jobs:2: job 7 has 64 GPUs, but the topology has only 16; the drafted job uses the existing GPUs",
     );
     let alone = "JobID|State|Start|End|NNodes|NodeList|AllocTRES\n\
                  7|COMPLETED|2026-01-01T00:00:00Z|2026-02-10T00:00:00Z|2|gpu[001-002]|gres/gpu=16\n";
     let logs = super::logs(&[("health", &health(&[("gpu001", 3)])), ("jobs", alone)]);
     has(
         &logs,
-        "jobs:2: job 7 ran for 40.0 days, but faults are logged for only 0.0; the fault rate is computed over the logged time",
+        "jobs:2: job 7 ran for 40.0 days, but faults are logged for only 0.0; the fault rate refers to the logged time",
     );
     has(
         &logs,
-        "health: it covers 2026-03-04 03:00 to 2026-03-04 04:00, but jobs covers 2026-01-01 00:00 to 2026-02-10 00:00",
+        "health: the period is 2026-03-04 03:00 to 2026-03-04 04:00, but jobs covers 2026-01-01 00:00 to 2026-02-10 00:00",
     );
 }
 
@@ -97,10 +96,10 @@ fn locates_unreadable_records_and_keeps_the_others() {
     let found = logs(&[("jobs", &jobs)]);
     has(
         &found,
-        "jobs:4: it ends 259200 s before it begins; this record is left out; the others are used",
+        "jobs:4: the end is 259200 s before the start; this record is skipped; the others are used",
     );
     has(&found, "jobs:5: `soon` is not a time");
-    has(&found, "jobs:1: its times have no time zone");
+    has(&found, "jobs:1: the timestamps have no time zone");
     assert_eq!(found.jobs.len(), 2);
 
     let broken = "{\"nodeName\": \"a\", \"checkName\": \"c\"}\n{\"nodeName\": x}\n";
@@ -114,12 +113,12 @@ fn locates_unreadable_records_and_keeps_the_others() {
     has(&logs(&[("t", twice)]), "t:2: host n1 is below a and below b; a is used");
     has(
         &logs(&[("j", "JobID|State\n1|COMPLETED\n")]),
-        "j:1: no column `start`; it is left out: add",
+        "j:1: no column `start`; the file is skipped: add",
     );
     let files = [crate::LogFile { name: "rank0.json.gz", bytes: &[0x1f, 0x8b, 8] }];
     has(
         &crate::read(&files),
-        "rank0.json.gz: compressed with gzip; it is left out: unpack it with gunzip",
+        "rank0.json.gz: compressed with gzip; the file is skipped: unpack it with gunzip",
     );
     let nameless =
         "JobID|State|Start|End|NNodes|NodeList\n1|NODE_FAIL|1772359200|1772362800|2|a[1-2]\n";

@@ -1,6 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-//! The disk that holds the journal: it keeps synced bytes, fails on demand, and kills the daemon
-//! during a sync.
+//! The disk with the journal: keeps synced bytes, fails on demand, and kills the daemon in a sync.
 
 use std::io;
 use std::panic::resume_unwind;
@@ -12,10 +11,10 @@ pub(super) struct Died;
 
 #[derive(Clone, Copy, Debug)]
 pub(super) enum At {
-    /// The daemon dies, either before or after the write is durable.
+    /// Before or after the write is durable.
     Dies { after: bool },
-    /// The write and all later ones fail until the disk is repaired. `keeps` says whether the bytes
-    /// can be read back.
+    /// This and later writes fail until the disk is repaired; with `keeps`, the bytes remain
+    /// readable.
     Fails { keeps: bool },
 }
 
@@ -49,7 +48,6 @@ impl Disk {
         self.state().has_failed
     }
 
-    /// Drops unsynced bytes, because the daemon died.
     pub(super) fn lose(&self) {
         let mut state = self.state();
         state.written = state.durable.clone();

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-//! Events of a week, one per line: how they are drawn and executed.
+//! Events of a week, one per line.
 //!
 //! ```text
 //!   plan n3 n7 [confirm]    an operator applies a plan around known faults and these nodes
@@ -27,7 +27,6 @@ use super::world::{CallTo, World};
 const CONFIRM_WITHIN: Micros = Micros::from_secs(300);
 
 impl World {
-    /// Carries out one event of a week without judging anything.
     pub(super) fn perform(&mut self, line: &str) {
         self.note(format!("--- {line}"));
         let words: Vec<&str> = line.split_whitespace().collect();
@@ -104,7 +103,6 @@ impl World {
         }
     }
 
-    /// Carries out `lightloom plan FABRIC --fault …` and then `ctl apply` with the resulting plan.
     fn plan(&mut self, what: &str, words: &[&str]) {
         let confirm_within = words.contains(&"confirm").then_some(CONFIRM_WITHIN);
         let nodes = words.iter().filter_map(|word| word.parse::<Part>().ok());
@@ -128,7 +126,6 @@ impl World {
         });
     }
 
-    /// Executes what follows `lightloom ctl` on a command line.
     pub(super) fn types(&mut self, typed: &str) {
         let line = format!("type {typed}");
         let words: Vec<&str> = typed.split([' ', ',']).filter(|word| !word.is_empty()).collect();
@@ -144,8 +141,7 @@ impl World {
                 let back = *back;
                 self.ask(&line, |runtime, id| {
                     let last = runtime.control.controller().ledger().last_txn.0;
-                    // `-1` means the last transaction but one, because a week does not know
-                    // transaction numbers.
+                    // A week does not know transaction numbers, so `-1` is the last but one.
                     let txn = match back.strip_prefix('-') {
                         Some(back) => last.saturating_sub(back.parse().unwrap()),
                         None => back.parse().unwrap(),
@@ -168,7 +164,6 @@ impl World {
             ["resume"] => self.ask(&line, |_, id| Ok(asks(id, Request::Resume, None))),
             ["fault", "--repaired", parts @ ..] => self.faults(&line, &[], parts),
             ["fault", parts @ ..] => self.faults(&line, parts, &[]),
-            // All other commands only read or wait.
             _ => self.note(format!("{line}: looks")),
         }
     }
@@ -227,7 +222,6 @@ fn again(runtime: &Runtime, id: &str, mode: Mode) -> Result<CallTo, String> {
     Ok(asks(id, Request::Apply(apply), Some(Box::new((*plan).clone()))))
 }
 
-/// Returns the end of a fibre, such as `n4/b0.1`, as the daemon represents it.
 fn end_of(name: &str) -> FibreEnd {
     let port: Port = match name.parse::<Part>() {
         Ok(Part::Fibre(port)) => port,
@@ -237,15 +231,15 @@ fn end_of(name: &str) -> FibreEnd {
     (device, Slot(0), Position(u32::from(port.path)))
 }
 
-// ---- drawing ---------------------------------------------------------------------------------------
+// ---- drawing
+// ---------------------------------------------------------------------------------------
 
-/// Draws the events of a week for a ring of `nodes` nodes.
 pub(super) fn draw(seed: u64, nodes: u32, fibres: &[FibreEnd]) -> Vec<String> {
     let mut rng = Seed(seed).stream("weeks", 0);
     let mut week = Vec::new();
     let events = rng.random_range(65..=80);
     let mut drawn = 0;
-    // Faults since the last repair. With more than four at a time, hardly anything can be judged.
+    // Hardly anything can be checked with more than four faults since the last repair.
     let mut broken = 0;
     while drawn < events {
         let line = match broken {

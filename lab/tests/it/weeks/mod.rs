@@ -1,8 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 //! Weeks in virtual time: 65 to 80 random operator actions, faults and daemon failures against the
-//! shipped runtime, controller, policies, journal and status page, over an emulated plant. The
-//! oracle compares the plant's light with the plan, and checks answers and status pages
-//! ([`oracle`]). A failing week is shrunk to as few events as possible and printed as a test.
+//! shipped daemon logic over an emulated plant. The [`oracle`] compares the plant's light with the
+//! plan, and checks answers and status pages. A failing week is shrunk and printed as a test.
 
 #![allow(
     clippy::print_stdout,
@@ -38,7 +37,7 @@ fn ring() -> World {
     World::new(&fabric, NODES)
 }
 
-/// Plays these events after applying a first plan, until the oracle finds something.
+/// Stops at the first finding.
 fn play(events: &[String]) -> (World, Option<Finding>) {
     let mut world = ring();
     world.run_for(Micros::from_secs(5));
@@ -60,8 +59,7 @@ fn play(events: &[String]) -> (World, Option<Finding>) {
     (world, found)
 }
 
-/// Returns the fewest events that reproduce a finding, by leaving out halves, quarters, and finally
-/// single events.
+/// Leaves out halves, quarters, and finally single events.
 fn shrink(events: &[String], kind: &(Property, String)) -> Vec<String> {
     let fails = |events: &[String]| play(events).1.is_some_and(|found| found.kind() == *kind);
     let mut events = events.to_vec();
@@ -105,7 +103,7 @@ struct Results {
     acts: u64,
 }
 
-/// Plays the week that a seed determines. A failure is printed and, if `shrinks`, shrunk to a test.
+/// Prints a failure; with `shrinks`, also as a short test.
 fn week(seed: u64, fibres: &[FibreEnd], shrinks: bool) -> (World, Option<(Property, String)>) {
     let week = events::draw(seed, NODES, fibres);
     let (world, found) = play(&week);
@@ -120,8 +118,8 @@ fn week(seed: u64, fibres: &[FibreEnd], shrinks: bool) -> (World, Option<(Proper
     (world, Some(found.kind()))
 }
 
-/// Runs 20 weeks in each test run and 1,000 in a nightly run. `LIGHTLOOM_SEED` plays and shrinks
-/// one week; `LIGHTLOOM_WEEKS` sets their number.
+/// Runs 20 weeks, or 1,000 in a nightly run. `LIGHTLOOM_SEED` plays and shrinks one week;
+/// `LIGHTLOOM_WEEKS` sets their number.
 #[test]
 fn weeks_of_operators_faults_and_crashes() {
     let number = |name| std::env::var(name).ok().and_then(|text| text.parse::<u64>().ok());
@@ -155,8 +153,7 @@ fn weeks_of_operators_faults_and_crashes() {
     assert!(failed.is_empty(), "each with LIGHTLOOM_SEED: its fewest events as a test");
 }
 
-/// A hand moved n13/b1 and a repair moved it back. Rolling back the repair then lit the position
-/// where the hand had left it.
+/// A rollback of the repair used to light the position that n13/b1 had after a manual move.
 #[test]
 fn rollback_restores_the_position_recorded_in_the_journal() {
     stays_well(&[
@@ -169,7 +166,7 @@ fn rollback_restores_the_position_recorded_in_the_journal() {
     ]);
 }
 
-/// An undo could not move a stuck module. The module was mended, and the next undo left it there.
+/// A stuck module was repaired after the first undo, and the second undo left it where it was.
 #[test]
 fn second_undo_does_not_return_to_a_position_that_the_first_undo_left() {
     stays_well(&[
@@ -183,7 +180,7 @@ fn second_undo_does_not_return_to_a_position_that_the_first_undo_left() {
     ]);
 }
 
-/// The same with a module that did not answer during the undo and was stuck when it answered.
+/// The same with a module that was unresponsive during the undo and stuck afterwards.
 #[test]
 fn second_undo_does_not_return_to_a_position_that_a_deferred_undo_left() {
     stays_well(&[
@@ -200,7 +197,7 @@ fn second_undo_does_not_return_to_a_position_that_a_deferred_undo_left() {
     ]);
 }
 
-/// The daemon repeated a restore every second that failed at a cut fibre, and bypassed nothing.
+/// The daemon retried a restore through a cut fibre every second, and bypassed nothing.
 #[test]
 fn failing_restore_of_a_late_command_ends_after_two_attempts() {
     let events = [
@@ -223,8 +220,8 @@ fn failing_restore_of_a_late_command_ends_after_two_attempts() {
     assert!(late <= 4 && found.is_none(), "{late} restores, {found:?}\n{}", world.log.join("\n"));
 }
 
-/// A bypass left out a module that did not answer, because the journal had it where the new plan
-/// wants it. Its deferred undo then took it away from that plan.
+/// A bypass omitted an unresponsive module that the journal already had in place; its deferred undo
+/// then moved it away.
 #[test]
 fn deferred_undo_does_not_move_a_module_that_a_later_bypass_needs() {
     stays_well(&[

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-//! The oracle compares light in the plant with answers and status pages. Of the controller's state,
-//! it reads only the plan in force and the journal's history, which the API serves as well.
+//! Compares light in the plant with answers and status pages. From the controller, it reads only
+//! the plan in force and the history, which the API serves as well.
 
 use std::collections::{BTreeMap, BTreeSet};
 
@@ -14,29 +14,28 @@ use lightloom_units::id::NodeId;
 
 use super::world::World;
 
-/// Minimum rest, and the maximum number of 5 s extensions until the world is quiet.
+/// Minimum rest, followed by up to [`RESTS_WITHIN`] extensions of 5 s until the world is quiet.
 const RESTS_AFTER: Micros = Micros::from_secs(22);
 const RESTS_WITHIN: u32 = 40;
-/// Maximum number of commands until all is well.
 const TYPED_MAX: usize = 60;
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub(super) enum Property {
     Ends,
-    /// A bypass or repair cut more healthy rings than its GPUs required.
+    /// A bypass or repair cut more healthy rings than necessary.
     LeastCut,
-    /// The same property, but only rings that were closed count.
+    /// The same, considering only rings that were closed.
     LeastCutOfClosed,
     Acknowledged,
-    /// A change that was acknowledged did not persist after a failed sync.
+    /// An acknowledged change was lost in a failed sync.
     AcknowledgedOnBadDisk,
     Refused,
-    /// One end of a circuit is at the plan's position, but the other is not.
+    /// Only one end of a circuit is at the plan's position.
     BothEnds,
-    /// The page shows `ALL IS WELL` although something is wrong.
+    /// The page shows `ALL IS WELL` despite a problem.
     WrongWell,
     WrongAlarm,
-    /// The commands on the page do not lead back to normal.
+    /// The commands on the page do not restore normal operation.
     Hints,
 }
 
@@ -94,7 +93,7 @@ impl World {
         if self.is_busy() {
             let open = self.ledger().and_then(|ledger| ledger.open.as_ref());
             let why = self.runtime.as_ref().and_then(|r| r.control.failed().map(str::to_owned));
-            // If the disk still fails, a later event repairs it.
+            // A later event repairs a disk that still fails.
             if why.is_some() {
                 return None;
             }
@@ -156,8 +155,8 @@ impl World {
         wrong.collect()
     }
 
-    /// Returns the jobs' rings in which every module matches the plan and receives light. Nothing
-    /// shows that a module without power has left its loopback, so its ring counts as closed.
+    /// Every module of a closed ring matches the plan and receives light. A module without power is
+    /// assumed to keep its loopback.
     fn closed_rings(&self, plan: &Plan) -> Vec<BTreeSet<NodeId>> {
         let open: BTreeSet<NodeId> = plan
             .transceivers
@@ -240,16 +239,15 @@ impl World {
 
     // ---- light ---------------------------------------------------------------------------------
 
-    /// Checks that no circuit of the plan has only one end at its position, unless the other end
-    /// was moved by hand, cannot move, or is named in the status.
+    /// Exempts circuits whose other end was moved by hand, cannot move, or is listed in the status.
     fn both_ends(&self) -> Option<Finding> {
         let (plan, status) = (self.plan_in_force()?, self.status()?);
         let drifted = status.devices.iter().filter(|device| !device.drift.is_empty());
         let named = drifted.map(|device| &device.name).chain(status.attention.keys());
         let named = named.chain(status.owed.keys()).map(|name| DeviceName::from(name.as_str()));
         let mut named: BTreeSet<DeviceName> = named.collect();
-        // An adopted module leaves the plan, and a rollback returns it to the position that was
-        // adopted. The status names its dark ends.
+        // An adopted module leaves the plan, and a rollback returns it to the adopted position. The
+        // status lists its dark ends.
         let adopts = |asked: &super::world::Asked| asked.what.starts_with("type adopt");
         if self.asked.iter().any(adopts) {
             let ends = status.dark_circuits.iter().flat_map(|dark| &dark.ends);
@@ -272,7 +270,6 @@ impl World {
         None
     }
 
-    /// Checks that a bypass or repair cuts no more healthy rings than it must.
     fn least_cut(
         &self,
         before: &Rest,
@@ -280,7 +277,7 @@ impl World {
         rings: &[BTreeSet<NodeId>],
         property: Property,
     ) -> Option<Finding> {
-        // The window does not say whether a ring was opened before or after the daemon decided.
+        // It is unknown whether a ring was opened before or after the decision.
         let without = |opened| self.least_cut_without(&opened, before, window, rings, property);
         without(opened(window)).and_then(|_| without(BTreeSet::new()))
     }
@@ -301,8 +298,7 @@ impl World {
             return None;
         }
         let now = self.resting();
-        // The daemon knows the parts that it bypassed, but no others that have failed since. A dark
-        // fibre carries no ring.
+        // A fibre that was dark before the change carries no ring.
         let carried = |port: Port| {
             let end = end_of_port(port);
             before.lit.iter().any(|(a, b)| *a == end || *b == end)
@@ -331,7 +327,7 @@ impl World {
         };
         let cut = healthy.iter().filter(gone).count();
         let size = rings.first().map_or(0, BTreeSet::len);
-        // The daemon planned all these rings, though one may have lost something since.
+        // The daemon planned all these rings, even those that have failed since.
         let served = rings_of(plan).len();
         if cut == 0 || size == 0 {
             return None;
@@ -357,7 +353,7 @@ impl World {
         None
     }
 
-    /// Returns the nodes of all faults, whether known or not, and the nodes named in `window`.
+    /// Nodes with a fault, known or not, and nodes in `window`.
     fn unusable(&self, window: &[String]) -> Option<BTreeSet<NodeId>> {
         let unsound = self.plant.modules.iter().filter(|(_, module)| {
             module.is_off || module.is_silent || module.is_stuck || module.lies
@@ -375,8 +371,7 @@ impl World {
         Some(hit)
     }
 
-    /// Returns every chain of `size` nodes outside `hit`. A chain enters each node by one bundle
-    /// and leaves it by the other.
+    /// A chain enters each node by one bundle and leaves it by the other.
     fn chains(&self, hit: &BTreeSet<NodeId>, size: usize) -> Vec<BTreeSet<NodeId>> {
         let mut joined: BTreeMap<(NodeId, u8), Vec<(NodeId, u8)>> = BTreeMap::new();
         for (a, b) in self.installed.hbd.fibres().map(|fibre| self.installed.hbd.ports(fibre)) {
@@ -431,13 +426,11 @@ impl World {
         let alarms = headers(&page).into_iter().filter(|header| {
             !expected.iter().any(|word| header.starts_with(word))
                 && !header.contains("WAITS FOR ITS CONFIRM")
-                // This line explains a fault that is known.
                 && !header.contains("(when it was bypassed")
         });
         alarms.filter_map(|alarm| finding(Property::WrongAlarm, alarm)).collect()
     }
 
-    /// Repairs every device, then executes the commands in the status until all is well.
     pub(super) fn follow_hints(&mut self) -> Option<Finding> {
         self.perform("mend");
         self.comes_to_rest();
@@ -465,7 +458,6 @@ impl World {
         finding(Property::Hints, format!("typed without end: {}", last.join(" | ")))
     }
 
-    /// Checks that, after all repairs, every ring of the job works.
     fn all_serve(&self) -> Option<Finding> {
         let plan = self.plan_in_force()?;
         let closed = self.closed_rings(plan).len() as u64;
@@ -481,7 +473,7 @@ impl World {
     }
 }
 
-/// Returns the nodes whose rings a hand or an exchanged module may have opened in `window`.
+/// A manual move or an exchange in `window` may have opened the rings of these nodes.
 fn opened(window: &[String]) -> BTreeSet<NodeId> {
     let lines = window
         .iter()
@@ -496,7 +488,6 @@ fn headers(page: &str) -> Vec<String> {
     lines.map(str::to_owned).collect()
 }
 
-/// Returns the commands in the alarms, in order.
 fn commands(page: &str) -> Vec<String> {
     let alarms = page.split("\nversion ").next().unwrap_or_default();
     let pieces = alarms.split("lightloom ctl ").skip(1);
@@ -514,12 +505,11 @@ fn commands(page: &str) -> Vec<String> {
     pieces.map(command).filter(|command| !looks(command)).collect()
 }
 
-/// Returns every subset with `size` of `count` members, as bits.
+/// Subsets are bit masks.
 fn subsets(count: usize, size: usize) -> Vec<u32> {
     (0..1_u32 << count).filter(|set| set.count_ones() as usize == size).collect()
 }
 
-/// Returns whether `wanted` of these chains are pairwise disjoint.
 fn packs(chains: &[&BTreeSet<NodeId>], wanted: usize) -> bool {
     if wanted == 0 {
         return true;

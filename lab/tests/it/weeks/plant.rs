@@ -1,7 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-//! The emulated plant: positions, power and fibres of all modules. It answers a read with the true
-//! state, and executes a switch unless the module is stuck or lies. It knows neither the daemon's
-//! plans nor its journal.
+//! The emulated plant: positions, power and fibres of all modules, without knowledge of plans and
+//! journal. Reads are always true, and switches succeed unless the module is stuck or lies.
 
 use std::collections::{BTreeMap, BTreeSet};
 
@@ -20,19 +19,19 @@ pub(super) struct Module {
     pub(super) generation: u32,
     pub(super) serial: u32,
     pub(super) is_off: bool,
-    /// Whether management does not answer; the light stays.
+    /// Management does not answer, but the light stays on.
     pub(super) is_silent: bool,
     pub(super) is_stuck: bool,
     pub(super) lies: bool,
-    /// Whether anything other than the daemon has moved the module, or kept it from moving, since
-    /// the daemon last moved it.
+    /// Something other than the daemon has moved or blocked the module since the daemon's last
+    /// move.
     pub(super) is_touched: bool,
 }
 
 #[derive(Clone, Debug, Default)]
 pub(super) struct Plant {
     pub(super) modules: BTreeMap<DeviceName, Module>,
-    /// The far end of each fibre: here as in the fabric file, in `cables` as plugged in.
+    /// Far ends as in the fabric file; `cables` has them as plugged in.
     pub(super) fibres: BTreeMap<FibreEnd, FibreEnd>,
     cables: BTreeMap<FibreEnd, FibreEnd>,
     pub(super) cut: BTreeSet<FibreEnd>,
@@ -69,8 +68,7 @@ impl Plant {
         !self.cut.contains(&end) && !sends.is_off && sends.position == far.2
     }
 
-    /// Returns whether both modules use the fibre between these ends and receive each other's
-    /// light.
+    /// Both modules use the fibre and receive each other's light.
     pub(super) fn stands(&self, a: &FibreEnd, b: &FibreEnd) -> bool {
         let looks = |end: &FibreEnd| self.modules[&end.0].position == end.2;
         let joined = self.cables.get(a) == Some(b);
@@ -82,7 +80,7 @@ impl Plant {
         !module.is_off && !module.is_silent
     }
 
-    /// Executes an operation, or returns `None` if the device never answers.
+    /// Returns `None` if the device never answers.
     pub(super) fn execute(&mut self, device: &DeviceName, op: &Op) -> Option<Outcome> {
         if !self.answers(device) {
             return None;
@@ -131,7 +129,7 @@ impl Plant {
         }
     }
 
-    /// Swaps the cables plugged in at these ends. A second call undoes the swap.
+    /// A second call undoes the swap.
     pub(super) fn swap(&mut self, one: &FibreEnd, other: &FibreEnd) {
         let [far, other_far] = [one, other].map(|end| self.cables[end].clone());
         for (near, far) in [(one, &other_far), (other, &far)] {

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-//! One daemon in virtual time: the shipped runtime, controller, policies, journal and status over
-//! an emulated plant and an in-memory disk. Its clients poll without pause and see every answer.
+//! One daemon in virtual time over an emulated plant and an in-memory disk. Its clients poll
+//! constantly and see every answer.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::panic::{AssertUnwindSafe, catch_unwind, resume_unwind};
@@ -34,10 +34,8 @@ use super::plant::Plant;
 
 const EXECUTES_AFTER: Micros = Micros(300);
 const REPLIES_AFTER: Micros = Micros(150);
-/// How often the daemon retries to reach a device that does not answer, and to write to a failed
-/// disk.
+/// Retry interval for unresponsive devices and a failed disk.
 const TRIES_EVERY: Micros = Micros::from_secs(1);
-/// Maximum number of steps between two events.
 const STEPS_MAX: u32 = 400_000;
 
 enum Happening {
@@ -251,7 +249,7 @@ impl World {
     fn after(&mut self) {
         self.collect();
         let Some(runtime) = &self.runtime else { return };
-        // The API must not serve a result that is not stored.
+        // The API must not serve results before they are durable.
         if runtime.stored(|_| ()).is_err() {
             return;
         }
@@ -322,7 +320,7 @@ impl World {
     fn happen(&mut self, what: Happening) {
         match what {
             Happening::Execute(life, device, ticket, op) => {
-                // Half of a dead daemon's commands still arrive.
+                // Half of the commands of a dead daemon still arrive.
                 if life != self.life && self.sequence.is_multiple_of(2) {
                     return;
                 }
