@@ -32,8 +32,7 @@ use lightloom::trace;
 Architectures: khop:K, khop:K:line, khop:K:spare, big-switch, nvl:X, nvl:36x2, tpuv4, tpuv4:strict, sip-ring, dgx,
 torus:XxYxZ. Columns: docs/compare.md")]
 pub(crate) struct Arguments {
-    /// Fabric file to compare with the designs; sets the GPUs, the group sizes of its jobs, and its
-    /// own plans under faults
+    /// Fabric file to compare; sets GPUs and group sizes, and includes its plans under faults
     #[arg(conflicts_with_all = ["gpus", "gpus_per_node"])]
     fabric: Option<PathBuf>,
     /// Number of GPUs in the cluster
@@ -50,8 +49,7 @@ pub(crate) struct Arguments {
         default_value = "khop:2,khop:3,big-switch,nvl:36,nvl:72,nvl:576,tpuv4,sip-ring,dgx"
     )]
     arch: Vec<String>,
-    /// Tensor-parallel group sizes in GPUs, separated by commas [default: those of the fabric's
-    /// jobs, else 8,16,32,64]
+    /// Tensor-parallel group sizes, comma-separated [default: the fabric's, else 8,16,32,64]
     #[arg(long, value_name = "LIST", value_delimiter = ',')]
     tp: Vec<u32>,
     /// A trace file, `synthetic`, or `iid:P` for nodes that fail with probability P
@@ -66,12 +64,11 @@ pub(crate) struct Arguments {
     /// Random seed
     #[arg(long, value_name = "N", default_value_t = 1)]
     seed: u64,
-    /// Job sizes in GPUs whose waiting time is shown [default: six from 80 % to 98 % of the
-    /// cluster]
+    /// Job sizes in GPUs for waiting times [default: six from 80 % to 98 % of the cluster]
     #[arg(long, value_name = "LIST", value_delimiter = ',')]
     jobs: Vec<u32>,
-    /// Also show, for each closed `khop:K` in the list, the share of data-parallel traffic that
-    /// crosses ToRs by number of faulty nodes, with its lower bound
+    /// Also show cross-ToR data-parallel traffic of closed `khop:K` designs by number of faulty
+    /// nodes
     #[arg(long)]
     cross_tor: bool,
     /// For --cross-tor: number of nodes per ToR

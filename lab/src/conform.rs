@@ -50,5 +50,4 @@ pub fn run_profile(
 }
 
 pub(crate) const ANSWER_WITHIN: Duration = Duration::from_secs(2);
-/// Longest time for light to settle.
 pub(crate) const REST_WITHIN: Duration = Duration::from_secs(5);

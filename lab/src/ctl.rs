@@ -51,8 +51,7 @@ pub(crate) struct Arguments {
     socket: Vec<String>,
     #[command(flatten)]
     certificates: Certificates,
-    /// Output format; only status (devices), drift, journal and commission support `csv` and
-    /// `markdown`
+    /// Output format; only status, drift, journal and commission support `csv` and `markdown`
     #[arg(
         long,
         global = true,
@@ -85,8 +84,7 @@ enum Verb {
         after_help = "Examples:\n  lightloom ctl apply plan.json --confirm-within 5m\n  lightloom ctl apply --again"
     )]
     Apply(ApplyArguments),
-    /// Request a phase of the plan in force, as a job does, and wait until it has light; without a
-    /// name, show the phases
+    /// Request a phase of the plan in force and wait for its light; without a name, show the phases
     #[command(after_help = "Examples:\n  lightloom ctl phase\n  \
                       lightloom ctl phase weights --in 40ms --for 800ms --lease 5s")]
     Phase(phase::Phase),

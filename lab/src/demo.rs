@@ -33,8 +33,7 @@ pub(crate) struct Arguments {
     /// Do not open the page [default: opened if the output is a terminal].
     #[arg(long)]
     no_open: bool,
-    /// Run on a cluster of emulated devices instead, with the daemon and, if it is installed and
-    /// you are root, Slurm: a node fails, circuits move, and Slurm follows.
+    /// Run a cluster of emulated devices with the daemon (and Slurm, as root), and fail a node.
     #[arg(long)]
     live: bool,
     /// Start that cluster without failing a node, and keep it running until interrupted.

@@ -47,8 +47,7 @@ pub(crate) struct Arguments {
     /// Phase of a fat-tree plan to export [default: all, or the first].
     #[arg(long, value_name = "NAME")]
     phase: Option<String>,
-    /// File to write, or folder for formats that consist of several files [default: standard
-    /// output].
+    /// Output file, or folder for formats with several files [default: standard output].
     #[arg(short, long, value_name = "PATH")]
     output: Option<PathBuf>,
     /// List the formats and the kinds of plans that they can express.
@@ -61,8 +60,7 @@ pub(crate) struct Arguments {
 
 #[derive(Debug, clap::Args)]
 pub(crate) struct HostNames {
-    /// Template for host names: `{}` stands for the number, `{:04}` for the number with four digits
-    /// [default: the ids].
+    /// Template for host names: `{}` is the number, `{:04}` pads it to four digits [default: ids].
     #[arg(long, value_name = "TEMPLATE")]
     hostname: Option<String>,
     /// File with host names: one id and one name per line.

@@ -55,20 +55,17 @@ pub(crate) struct Arguments {
     /// Number of GPUs of the job; several numbers for a sweep.
     #[arg(long, value_delimiter = ',', required_unless_present = "runs", value_name = "N")]
     gpus: Vec<u64>,
-    /// Compare measured steps, as written by `lightloom init --from` or read by `lightloom
-    /// calibrate`, with computed steps.
+    /// Compare computed steps with measured ones (`init --from`, or the table of `calibrate`).
     #[arg(
         long,
         value_name = "RUNS.csv",
         conflicts_with_all = ["model", "gpus", "arch", "fabric", "packets", "faults"]
     )]
     runs: Option<PathBuf>,
-    /// Architectures: khop:K, nvl:36|72|576, dgx, tpuv4, big-switch [default: the accelerator's
-    /// usual domain].
+    /// Architectures: khop:K, nvl:36|72|576, dgx, tpuv4, big-switch [default: by accelerator].
     #[arg(long, value_delimiter = ',', value_name = "ARCH")]
     arch: Vec<String>,
-    /// A fabric file, which determines the domain, the rate of the network cards, and each GPU's
-    /// share of the leaf uplinks.
+    /// Fabric file; sets the domain, the network cards' rate and the share of leaf uplinks per GPU.
     #[arg(long, value_name = "FILE", conflicts_with_all = ["arch", "packets"])]
     fabric: Option<PathBuf>,
     /// Sequences per step.
@@ -80,9 +77,9 @@ pub(crate) struct Arguments {
     /// A shipped accelerator, or a YAML file that describes one.
     #[arg(long, default_value = "h100", value_name = "NAME|FILE")]
     accelerator: String,
-    /// Constants of a software stack, or of a chip with one, such as h100/nemo-25.02; an unknown
-    /// name lists all. Or a file that `lightloom calibrate` wrote [default: the software mostly
-    /// used with the accelerator].
+    /// Constants of a software stack, such as nemo-25.02 or h100/nemo-25.02, or a file from
+    /// `lightloom calibrate`; an unknown name lists all [default: the accelerator's most common
+    /// software].
     #[arg(long, value_name = "NAME|FILE")]
     constants: Option<String>,
     /// Multi-token-prediction depths [default: the model's].

@@ -57,8 +57,7 @@ pub(crate) struct Arguments {
     /// Tensor-parallel group size for the comparison [default: the first job's, else 32].
     #[arg(long, value_name = "N")]
     tp: Option<u32>,
-    /// Designs to compare with the fabric's own, separated by commas [default: none; the usual ones
-    /// if there is no fabric, plan or buy file].
+    /// Designs to compare, comma-separated [default: none with a fabric, plan or buy file].
     #[arg(long, value_name = "LIST", value_delimiter = ',')]
     arch: Vec<String>,
     /// Number of GPUs in the cluster, if neither a fabric nor a plan is an input.
@@ -67,8 +66,7 @@ pub(crate) struct Arguments {
     /// Number of GPUs per node, if neither a fabric nor a plan is an input.
     #[arg(long, value_name = "R", default_value_t = 4, value_parser = clap::value_parser!(u32).range(1..=64))]
     gpus_per_node: u32,
-    /// Number of random assignments of trace servers to nodes [default: 40, fewer above 10,000
-    /// GPUs].
+    /// Random assignments of trace servers to nodes [default: 40, fewer above 10,000 GPUs].
     #[arg(long, value_name = "N", value_parser = clap::value_parser!(u64).range(1..=10_000))]
     samples: Option<u64>,
     /// Random seed.

@@ -49,16 +49,14 @@ pub(crate) struct Arguments {
     /// The public fault trace of InfiniteHBD (docs/traces.md says where it is).
     #[arg(long, value_name = "FILE")]
     faults: Option<PathBuf>,
-    /// Tables of published runs (CSV): `mfu` compares their steps, `collectives` their collectives.
-    /// For `mfu`, the formats markdown and csv produce docs/validation-mfu.md and
-    /// docs/validation-mfu.csv.
+    /// Tables of published runs (CSV) for `mfu` (steps) and `collectives`. For `mfu`, markdown and
+    /// csv are docs/validation-mfu.md and docs/validation-mfu.csv.
     #[arg(long, value_delimiter = ',', value_name = "FILE")]
     runs: Vec<PathBuf>,
     /// Price file (YAML) [default: the shipped topologies/prices.yaml].
     #[arg(long, value_name = "FILE")]
     prices: Option<PathBuf>,
-    /// Show every combination of the choices that the papers leave open, and the fewest assumptions
-    /// that reach the published ranges.
+    /// Show which of the choices left open in the papers reach the published ranges.
     #[arg(long)]
     why: bool,
     /// Number of random assignments of trace servers to nodes.

@@ -44,8 +44,7 @@ pub(crate) struct Arguments {
     /// A shipped model, a YAML file with its dimensions, or a Hugging Face `config.json`.
     #[arg(long, value_name = "NAME|FILE", required_unless_present = "fabric")]
     model: Option<String>,
-    /// A fabric file with a reinforcement-learning job, which gives the model, GPUs and samples;
-    /// also shows the gain of circuits that follow its phases.
+    /// Fabric file with a reinforcement-learning job; also shows the gain of circuits per phase.
     #[arg(long, value_name = "FILE", conflicts_with_all = ["model", "gpus", "samples", "mean", "arch"])]
     fabric: Option<PathBuf>,
     /// Number of GPUs that generate and of GPUs that train; one number for both.
@@ -55,8 +54,7 @@ pub(crate) struct Arguments {
     /// A shipped accelerator, or a YAML file that describes one.
     #[arg(long, default_value = "h800", value_name = "NAME|FILE")]
     accelerator: String,
-    /// Domain to use instead of the accelerator's usual one: khop:K, nvl:36|72|576, dgx, tpuv4,
-    /// big-switch.
+    /// Domain instead of the accelerator's: khop:K, nvl:36|72|576, dgx, tpuv4, big-switch.
     #[arg(long, value_name = "ARCH")]
     arch: Option<String>,
     /// Samples per step.
@@ -68,15 +66,13 @@ pub(crate) struct Arguments {
     /// Mean number of tokens per response, before truncation.
     #[arg(long, default_value_t = 4096, value_name = "N", value_parser = clap::value_parser!(u32).range(1..=1_000_000))]
     mean: u32,
-    /// Spread of response lengths: standard deviation of the logarithm of the length; 0 for equal
-    /// lengths.
+    /// Standard deviation of the response's log length; 0 for equal lengths.
     #[arg(long, default_value_t = 1.0, value_name = "SIGMA", value_parser = sigma, allow_negative_numbers = true)]
     sigma: f64,
     /// Maximum number of tokens per response; longer ones are truncated.
     #[arg(long, default_value_t = 16_384, value_name = "N", value_parser = clap::value_parser!(u32).range(1..=1_000_000))]
     longest: u32,
-    /// Number of forward passes over all samples before training, such as for the reference model
-    /// or for probabilities.
+    /// Forward passes over all samples before training, such as for a reference model.
     #[arg(long, default_value_t = 2, value_name = "N", value_parser = clap::value_parser!(u32).range(0..=8))]
     forward_passes: u32,
     /// How generation and training alternate or overlap.

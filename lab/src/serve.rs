@@ -45,8 +45,7 @@ pub(crate) struct Arguments {
     /// A shipped accelerator, or a YAML file that describes one.
     #[arg(long, default_value = "h100", value_name = "NAME|FILE")]
     accelerator: String,
-    /// Domain to use instead of the accelerator's usual one: khop:K, nvl:36|72|576, dgx, tpuv4,
-    /// big-switch.
+    /// Domain instead of the accelerator's: khop:K, nvl:36|72|576, dgx, tpuv4, big-switch.
     #[arg(long, value_name = "ARCH")]
     arch: Option<String>,
     /// Mean number of tokens per prompt.
@@ -55,8 +54,7 @@ pub(crate) struct Arguments {
     /// Mean number of tokens per response.
     #[arg(long, default_value_t = 250, value_name = "N", value_parser = clap::value_parser!(u32).range(1..=1_000_000))]
     response: u32,
-    /// Spread of both lengths: standard deviation of the logarithm of the length; 0 for equal
-    /// lengths. Longer ones are truncated to 16 times the mean.
+    /// Standard deviation of log length, 0 for equal lengths; truncated at 16 times the mean.
     #[arg(long, default_value_t = 0.8, value_name = "SIGMA", value_parser = crate::rl::sigma, allow_negative_numbers = true)]
     sigma: f64,
     /// Maximum wait for the first token.

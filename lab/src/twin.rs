@@ -56,7 +56,7 @@ impl Dir {
     }
 }
 
-/// Start a twin: namespaces, emulated transceivers, lightloomd, and the plan that it applies.
+/// Start a twin: namespaces, emulated transceivers, and lightloomd with a plan.
 #[derive(Debug, Args)]
 #[command(after_help = "Examples:
   lightloom twin up topologies/ring-32.yaml --dir /tmp/twin
@@ -67,8 +67,7 @@ struct Up {
     /// Plan for the fabric [default: a new plan].
     #[arg(long, value_name = "FILE")]
     plan: Option<PathBuf>,
-    /// Number of nodes with a namespace, counted from n0; all nodes have transceivers [default:
-    /// all].
+    /// Number of nodes with a namespace, from n0; all have transceivers [default: all].
     #[arg(long, value_name = "N")]
     nodes: Option<u32>,
     /// Rate limit of a fibre, such as 1Gbps [default: as fast as this machine can].
@@ -144,13 +143,13 @@ struct CutArguments {
 
 fn rate(text: &str) -> Result<u64, String> {
     let rate: lightloom_units::BitsPerSecond =
-        text.parse().map_err(|error| format!("{error}: write it like 1Gbps"))?;
+        text.parse().map_err(|error| format!("{error}: expected a rate such as 1Gbps"))?;
     Ok(rate.get() / 8)
 }
 
 pub(crate) fn time(text: &str) -> Result<Duration, String> {
     let time: lightloom_units::Picoseconds =
-        text.parse().map_err(|error| format!("{error}: write it like 60s"))?;
+        text.parse().map_err(|error| format!("{error}: expected a time such as 60s"))?;
     Ok(Duration::from_nanos(time.get() / 1_000))
 }
 
@@ -219,7 +218,7 @@ fn exec(arguments: &Exec) -> anyhow::Result<VerbOutcome> {
 fn exec_all(arguments: &Exec, folder: &Folder) -> anyhow::Result<VerbOutcome> {
     let name = &arguments.name;
     if name.is_empty() || name.contains('/') || name.starts_with('.') {
-        let why = format!("`{name}` cannot be a folder name: use letters and digits");
+        let why = format!("`{name}` is not a valid folder name: use letters and digits");
         return Err(WrongUsage(why).into());
     }
     let programs = enter::NodePrograms {
@@ -247,7 +246,7 @@ fn exec_all(arguments: &Exec, folder: &Folder) -> anyhow::Result<VerbOutcome> {
 
 fn line(of: &Ended) -> String {
     let how = match (of.timed_out, of.code, of.signal) {
-        (true, ..) => "ran longer than --timeout and was killed".to_owned(),
+        (true, ..) => "killed after --timeout".to_owned(),
         (_, Some(code), _) => format!("exit status {code}"),
         (_, None, signal) => format!("signal {}", signal.unwrap_or_default()),
     };

@@ -60,17 +60,15 @@ enum Verb {
 #[command(after_help = "Example:
   lightloom workload run topologies/workloads/simai-layer.txt --arch khop:3 --chakra-out traces")]
 struct RunArguments {
-    /// Chakra traces in the order of ranks, one SimAI text (`.txt`), or one GOAL file (`.goal`, or
-    /// its binary form).
+    /// Chakra traces in rank order, one SimAI text (`.txt`), or one GOAL file (`.goal` or binary).
     #[arg(required = true, value_name = "FILE")]
     files: Vec<PathBuf>,
     #[command(flatten)]
     fabric: FabricArguments,
-    /// Also write the step as Chakra execution traces into this folder, one file per rank.
+    /// Also write the step as Chakra execution traces to this folder, one file per rank.
     #[arg(long, value_name = "FOLDER")]
     chakra_out: Option<PathBuf>,
-    /// Also write the step as GOAL, in binary form if the name ends in `.bin`; the format has only
-    /// transfers and computation.
+    /// Also write transfers and computation as GOAL, in binary form if the name ends in `.bin`.
     #[arg(long, value_name = "FILE")]
     goal_out: Option<PathBuf>,
     #[command(flatten)]
@@ -83,19 +81,18 @@ struct RunArguments {
   lightloom workload replay topologies/workloads/recorded-step.json --tp 4
   lightloom workload replay topologies/workloads/recorded-step.json --tp 4 --arch khop:3 --compute-scale 0.5")]
 struct ReplayArguments {
-    /// PyTorch profiles (Kineto), one file per rank; or one Chrome trace with the ids and bytes
-    /// that docs/mfu.md specifies.
+    /// PyTorch profiles (Kineto), one file per rank, or one Chrome trace (see docs/mfu.md).
     #[arg(required = true, value_name = "FILE")]
     files: Vec<PathBuf>,
     #[command(flatten)]
     fabric: FabricArguments,
-    /// What if kernels took this many times as long: 0.5 means a chip twice as fast.
+    /// Scale kernel times: 0.5 for a chip twice as fast.
     #[arg(long, value_name = "FACTOR", default_value_t = 1.0)]
     compute_scale: f64,
-    /// What if copies on the device took this many times as long.
+    /// Scale the times of device copies.
     #[arg(long, value_name = "FACTOR", default_value_t = 1.0)]
     copy_scale: f64,
-    /// What if the host took this many times as long between its launches.
+    /// Scale the host's time between launches.
     #[arg(long, value_name = "FACTOR", default_value_t = 1.0)]
     host_scale: f64,
     /// Number of pipeline stages in the recorded step, which with TP determines its DP.
@@ -104,13 +101,13 @@ struct ReplayArguments {
     /// Number of replicas that share experts in the recorded step.
     #[arg(long, value_name = "N", default_value_t = 1, value_parser = clap::value_parser!(u32).range(1..=65536))]
     ep: u32,
-    /// What if TP groups had this many ranks; needs --arch.
+    /// Rescale to this many ranks per TP group; needs --arch.
     #[arg(long, value_name = "N", value_parser = clap::value_parser!(u32).range(1..=4096))]
     what_if_tp: Option<u32>,
-    /// What if there were this many replicas, each doing the work of a recorded one; needs --arch.
+    /// Rescale to this many replicas, each with the work of a recorded one; needs --arch.
     #[arg(long, value_name = "N", value_parser = clap::value_parser!(u32).range(1..=65536))]
     what_if_dp: Option<u32>,
-    /// What if this many replicas shared experts; needs --arch.
+    /// Rescale to this many replicas that share experts; needs --arch.
     #[arg(long, value_name = "N", value_parser = clap::value_parser!(u32).range(1..=65536))]
     what_if_ep: Option<u32>,
     #[command(flatten)]
@@ -119,15 +116,13 @@ struct ReplayArguments {
 
 #[derive(Debug, clap::Args)]
 struct FabricArguments {
-    /// Run communication packet by packet on khop:K, nvl:36|72|576, dgx, tpuv4 or big-switch
-    /// [default: run: khop:3; replay: as recorded].
+    /// Run packets on khop:K, nvl:36|72|576, dgx, tpuv4, big-switch [default: khop:3; replay: off].
     #[arg(long, value_name = "ARCH")]
     arch: Option<String>,
     /// Run communication packet by packet at the rates of a fabric file.
     #[arg(long, value_name = "FILE", conflicts_with = "arch")]
     fabric: Option<PathBuf>,
-    /// Ranks per TP group: this many consecutive ranks share a high-bandwidth domain [default:
-    /// SimAI: its own; otherwise 8].
+    /// Consecutive ranks per TP group, which share a domain [default: 8; SimAI: from the file].
     #[arg(long, value_name = "N", value_parser = clap::value_parser!(u32).range(1..=4096))]
     tp: Option<u32>,
 }
@@ -197,7 +192,7 @@ fn run_described(arguments: &RunArguments) -> anyhow::Result<VerbOutcome> {
     }
     if let Some(path) = &arguments.goal_out {
         let text = goal::write(&graph, ranks).map_err(|name| {
-            anyhow::anyhow!("`{name}` is a collective, but GOAL only has sends, receives and computation: leave out --goal-out")
+            anyhow::anyhow!("`{name}` is a collective, but GOAL supports only sends, receives and computation: omit --goal-out")
         })?;
         match path.extension().is_some_and(|extension| extension == "bin") {
             true => files::write(path, &goal::binary::bytes_of(&text)?)?,
@@ -227,7 +222,7 @@ fn replay_recorded(arguments: &ReplayArguments) -> anyhow::Result<VerbOutcome> {
         ];
         if let Some((_, option)) = asked.iter().find(|(asked, _)| asked.is_some()) {
             let message = format!(
-                "{option} needs --arch or --fabric: exchanges between other groups were not recorded"
+                "{option} requires --arch or --fabric, because exchanges between other groups were not recorded"
             );
             return Err(WrongUsage(message).into());
         }
@@ -295,12 +290,12 @@ fn recorded_step(paths: &[PathBuf], tensor: Option<u32>) -> anyhow::Result<(Reco
     if !taken.missing.is_empty() {
         let missing = profiles::ranges(&taken.missing);
         output::note(&format!(
-            "no files for ranks {missing}: assumed ready whenever the other ranks are"
+            "no files for ranks {missing}: assumed ready whenever other ranks are"
         ));
     }
     if taken.unknown > 0 {
         output::note(&format!(
-            "{} NCCL kernels lack a description (`Collective name`, sizes, `dtype`, ranks) and keep their time",
+            "{} NCCL kernels have no description (`Collective name`, sizes, `dtype`, ranks), so their times are unchanged",
             taken.unknown
         ));
     }

@@ -83,7 +83,6 @@ pub struct TrainingProfile {
     pub place: LogPlace,
     /// Profiles of the ranks, ordered by name.
     pub files: Vec<String>,
-    /// Ranks in the job.
     pub world: Option<u32>,
     pub ranks_per_host: Option<u32>,
     /// Number and product name of the accelerators visible on the host.

@@ -365,8 +365,7 @@ impl GnmiSuite {
             if self.link.now() >= deadline {
                 return Ok((false, switch));
             }
-            // Waiting in proportion to the elapsed time bounds the relative error of the
-            // measurement.
+            // Waiting in proportion to elapsed time bounds the relative error.
             let waited = self.link.now().saturating_sub(began);
             self.exchange((waited / 20).max(Duration::from_millis(1)))?;
         }

@@ -17,8 +17,7 @@ const CONNECT_WITHIN: Duration = Duration::from_secs(2);
 
 #[derive(Debug, Args)]
 pub(super) struct Certificates {
-    /// CA certificates (PEM) that sign the certificates of daemons at `https://HOST:PORT` [default:
-    /// $LIGHTLOOM_CA]
+    /// CA certificates (PEM) for daemons at `https://HOST:PORT` [default: $LIGHTLOOM_CA]
     #[arg(long, global = true, display_order = 800, value_name = "FILE")]
     ca: Option<PathBuf>,
     /// Client certificate (PEM) [default: $LIGHTLOOM_CERTIFICATE]

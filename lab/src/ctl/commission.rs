@@ -51,8 +51,7 @@ pub(super) struct CommissionArguments {
     /// Inventory of modules: a CSV file with the columns `module` and `serial`
     #[arg(long, value_name = "FILE")]
     inventory: Option<PathBuf>,
-    /// Cabling record: a CSV file with the columns `a` and `b`, containing ends such as `n0/b0.1`
-    /// or `SERIAL.1`
+    /// Cabling record: a CSV file with columns `a` and `b` of ends such as `n0/b0.1` or `SERIAL.1`
     #[arg(long, value_name = "FILE")]
     cabling: Option<PathBuf>,
     /// File for the findings, which a later call continues from [default: commission.json]

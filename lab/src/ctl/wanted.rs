@@ -29,8 +29,7 @@ pub(super) struct Wanted {
     /// Reapply the last applied plan from the daemon's copy.
     #[arg(long)]
     again: bool,
-    /// Restore the journal's positions, including bypasses, on every reachable device that differs;
-    /// for use after a power failure.
+    /// Restore the journal's positions on all reachable devices, as after a power failure.
     #[arg(long, conflicts_with_all = ["again", "phase", "mode"])]
     restore: bool,
     /// Phase to apply, for a plan with phases.

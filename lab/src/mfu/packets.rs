@@ -27,12 +27,10 @@ pub(crate) struct PacketArguments {
     /// of a long run.
     #[arg(long, requires = "packets")]
     prove: bool,
-    /// Write the first step that is run as Chakra execution traces to this folder, one file per
-    /// rank.
+    /// Write the first step as Chakra execution traces to this folder, one file per rank.
     #[arg(long, value_name = "FOLDER", requires = "packets")]
     chakra_out: Option<PathBuf>,
-    /// Write the first step that is run as a Chrome trace, for Perfetto and `lightloom workload
-    /// replay`.
+    /// Write the first step as a Chrome trace, for Perfetto and `lightloom workload replay`.
     #[arg(long, value_name = "FILE", requires = "packets")]
     trace_out: Option<PathBuf>,
 }

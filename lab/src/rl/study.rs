@@ -92,7 +92,6 @@ const STREAM_MODELS: [(&str, &str); 3] = [
     ("qwen2.5-72b", "Qwen2.5-72B"),
 ];
 const STREAM_SAMPLES: [(u32, &str); 2] = [(2048, "2,048"), (512, "512")];
-/// Out of 128 GPUs.
 const STREAM_SPLITS: [u32; 5] = [32, 64, 80, 96, 112];
 const LOOPS: [(&[TrainingLoop], &str); 2] = [
     (&[TrainingLoop::Streaming, TrainingLoop::OneStepOff], "streaming or one step off"),

@@ -71,7 +71,7 @@ fn plan_in(journal: &str, sha256: &str) -> anyhow::Result<Option<Plan>> {
         Kept::Plan { plan } => Ok(Some(*plan)),
         Kept::PlanAfter { after, change } => {
             let before = plan_in(journal, &after)?.context("the previous plan is missing")?;
-            change.of(&before).map(Some).context("the previous plan differs")
+            change.of(&before).map(Some).context("the previous plan does not match")
         }
     }
 }

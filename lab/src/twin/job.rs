@@ -39,7 +39,7 @@ pub(crate) struct JobRing {
     dir: Dir,
 }
 
-/// Show the effect of a fault on a run of `twin ring`: how long light was away, and the job's gap.
+/// Show how a fault affected a run of `twin ring`: the dark time and the job's gap.
 #[derive(Debug, Args)]
 #[command(after_help = "Example:
   lightloom twin report --name ring --dir /tmp/twin
@@ -63,16 +63,14 @@ pub(crate) struct JobReport {
 
 fn size(text: &str) -> Result<usize, String> {
     let bytes: lightloom_units::Bytes =
-        text.parse().map_err(|error| format!("{error}: write it like 1MiB"))?;
+        text.parse().map_err(|error| format!("{error}: expected a size such as 1MiB"))?;
     let bytes = usize::try_from(bytes.get()).unwrap_or(usize::MAX);
-    if (4..=1 << 30).contains(&bytes) { Ok(bytes) } else { Err("write 4B to 1GiB".to_owned()) }
+    if (4..=1 << 30).contains(&bytes) { Ok(bytes) } else { Err("expected 4B to 1GiB".to_owned()) }
 }
 
 pub(crate) fn ring(arguments: &JobRing) -> anyhow::Result<VerbOutcome> {
     if arguments.steps == 0 {
-        return Err(
-            WrongUsage("a job has at least one step: write --steps 1 or more".into()).into()
-        );
+        return Err(WrongUsage("a job has at least one step: use --steps 1 or more".into()).into());
     }
     let options =
         ring::Options { steps: arguments.steps, bytes: arguments.size, pause: arguments.pause };
@@ -104,7 +102,7 @@ pub(crate) fn report(arguments: &JobReport) -> anyhow::Result<VerbOutcome> {
         return Ok(VerbOutcome::Good);
     }
     let (late, within) = (late.join(", "), within.as_secs_f64());
-    output::note(&format!("missed: the gap of {late} was longer than {within:.3} s"));
+    output::note(&format!("the gap of {late} exceeded the limit of {within:.3} s"));
     Ok(VerbOutcome::Bad)
 }
 
@@ -118,7 +116,7 @@ fn junit(report: &report::FaultReport, within: Duration) -> String {
         let limit = within.as_secs_f64() * 1e3;
         let ended = match is_late(group, within) {
             true => JunitEnd::Failed(
-                format!("no step for {:.2} ms, but {limit:.2} ms are allowed", group.gap_ms),
+                format!("no step for {:.2} ms; the limit is {limit:.2} ms", group.gap_ms),
                 String::new(),
             ),
             false => JunitEnd::Well,

@@ -30,15 +30,13 @@ pub(super) struct CollectiveArguments {
     /// Number of GPUs.
     #[arg(long, value_name = "N", value_parser = clap::value_parser!(u64).range(2..=1 << 24))]
     gpus: u64,
-    /// Sizes as NCCL's tests count them: each rank's data, before an all-reduce or after an
-    /// all-gather.
+    /// Data per rank, as in NCCL's tests: before an all-reduce or after an all-gather.
     #[arg(long, value_name = "SIZE", value_delimiter = ',', default_value = "1MiB,64MiB,1GiB")]
     size: Vec<Bytes>,
-    /// Domain to use instead of the GPUs' usual one: khop:2|3|4, nvl:36|72|576, dgx, tpuv4,
-    /// big-switch.
+    /// Domain instead of the GPUs' usual one: khop:2|3|4, nvl:36|72|576, dgx, tpuv4, big-switch.
     #[arg(long, value_name = "ARCH")]
     arch: Option<String>,
-    /// Number of GPUs from one rank to the next: 8 if TP 8 lies between them.
+    /// Distance between ranks in GPUs, such as 8 outside TP 8.
     #[arg(long, value_name = "N", default_value_t = 1, value_parser = clap::value_parser!(u64).range(1..=1 << 16))]
     stride: u64,
     /// Show every algorithm and protocol, not only those chosen.
@@ -81,7 +79,7 @@ pub(super) fn run(arguments: &CollectiveArguments) -> anyhow::Result<VerbOutcome
     let card = cards::accelerator(&arguments.accelerator)?;
     let generation = card.generation().ok_or_else(|| {
         let name = &card.name;
-        WrongUsage(format!("no library times for `{name}`: write a100, h100, h200, b200 or gb200"))
+        WrongUsage(format!("no library times for `{name}`: use a100, h100, h200, b200 or gb200"))
     })?;
     let network = match &arguments.arch {
         Some(arch) => architecture(arch)?,

@@ -66,7 +66,6 @@ pub struct Comparison {
     /// "trace.json", "synthetic".
     pub faults: String,
     pub samples: u64,
-    /// Over all samples.
     pub node_fault_ratio: NodeFaultRatio,
     pub rows: Vec<Row>,
     /// The first sample of each design that can hold the groups.
@@ -110,7 +109,6 @@ pub struct Bought {
 pub struct SourceFile {
     pub name: String,
     pub kind: &'static str,
-    /// In hex.
     pub sha256: String,
     pub bytes: u64,
     pub plan: Option<String>,
