@@ -88,7 +88,7 @@ fn driver_sets_512_circuits_and_reads_them_back_within_a_second() {
 fn unsupported_switch_is_named_and_not_moved() {
     for (more, expected) in [
         (", model_version: 0.9.0", "is version `0.9.0`, but this driver implements 0.8.0"),
-        (", ports: any", "not exactly one port group is INPUT-ONLY"),
+        (", ports: any", "expected exactly one port group that is INPUT-ONLY"),
     ] {
         let folder = tempfile::tempdir().unwrap();
         let (_switch, at) = Modules::of_list(&list(8, more), folder.path());

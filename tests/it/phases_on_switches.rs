@@ -195,7 +195,7 @@ fn rejects_foreign_or_edited_plans_without_moving() {
 fn switch_of_unexpected_size_is_not_moved() {
     let rig = Rig::start(Third::OtherSize).unwrap();
     let why = rig.refused(&rig.plan(), &["--phase", "experts"]);
-    let expected = "the switch has 9 ingress and 9 egress ports, and the fabric file says `ports_per_switch: 8`";
+    let expected = "the switch has 9 ingress and 9 egress ports, but the fabric file says `ports_per_switch: 8`";
     assert!(why.contains(expected), "{why}");
     assert_eq!(rig.lit(), DARK, "no switch moved");
 }

@@ -2,9 +2,8 @@
 //! Module memory through the `eeprom` file of the `optoe` driver, at linear offsets.
 //!
 //! Lower memory is at 0 to 127. Bytes 128 to 255 of page p start at 128 · (p + 1)
-//! (`optoe_translate_offset` in `optoe.c` of opencomputeproject/oom). Only bank 0 is accessible,
-//! because the driver supports no others. The file is opened for each transfer, because it
-//! disappears when the module is pulled.
+//! (`optoe_translate_offset` in `optoe.c` of opencomputeproject/oom). The driver supports only bank
+//! 0. The file disappears when the module is pulled, so it is opened for each transfer.
 
 use std::fs::OpenOptions;
 use std::io;
@@ -38,7 +37,7 @@ fn linear(at: RegisterAddress) -> io::Result<u64> {
     match (at.bank, at.offset) {
         (_, 0..128) => Ok(u64::from(at.offset)),
         (0, _) => Ok(128 * u64::from(at.page) + u64::from(at.offset)),
-        _ => Err(io::Error::new(io::ErrorKind::Unsupported, "the driver only has bank 0")),
+        _ => Err(io::Error::new(io::ErrorKind::Unsupported, "the driver supports only bank 0")),
     }
 }
 

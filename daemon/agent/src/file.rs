@@ -23,7 +23,7 @@ pub mod codes {
     use lightloom_fabric::document::Code;
 
     pub const SAME_MODULE: Code =
-        Code { id: "LL0711", title: "two entries of an agent name the same module" };
+        Code { id: "LL0711", title: "two entries of an agent refer to the same module" };
     pub const BAD_MODULE: Code =
         Code { id: "LL0712", title: "a module that an agent cannot serve" };
     pub const ALL: &[Code] = &[SAME_MODULE, BAD_MODULE];
@@ -36,11 +36,11 @@ pub struct AgentFile {
     /// Address and port to listen on.
     #[schemars(with = "String")]
     pub listen: SocketAddr,
-    /// TLS identity of this host, and the daemons it accepts.
+    /// TLS identity of this host, and the daemons that it accepts.
     pub tls: HostTlsFile,
     /// Directory for the log of moves, which survives a restart.
     pub state_dir: PathBuf,
-    /// Whether light may be moved [default: no, modules are read-only].
+    /// Whether modules may be switched [default: no, they are read-only].
     #[serde(default)]
     pub allow_moves: bool,
     /// Cages of this host whose modules are served.
@@ -73,7 +73,7 @@ pub struct ModuleFile {
     pub i2c: Option<I2cFile>,
     /// Module profile that describes how to set its optical switch.
     pub profile: PathBuf,
-    /// Serial number that it must have [default: any].
+    /// Expected serial number [default: any].
     #[serde(default)]
     pub serial: Option<String>,
 }
@@ -101,28 +101,33 @@ pub fn load(file: &str, bytes: &[u8]) -> (Option<AgentFile>, Vec<Diagnostic>) {
 fn check(file: AgentFile, check: &mut Check<'_>) -> Option<AgentFile> {
     if file.cages.is_empty() {
         let report = check.error(codes::BAD_MODULE, "/cages", "no module is listed");
-        report.help("write `- {name: n0-b0, eeprom: FILE, profile: FILE}`");
+        report.help("use `- {name: n0-b0, eeprom: FILE, profile: FILE}`");
     }
     let (mut names, mut places) = (BTreeSet::new(), BTreeSet::new());
     for (index, module) in file.cages.iter().enumerate() {
         let path = format!("/cages/{index}");
         if !(1..=MODULE_NAME_BYTES_MAX).contains(&module.name.len()) {
-            let message = format!("a name of {} bytes", module.name.len());
-            let help = format!("write 1 to {MODULE_NAME_BYTES_MAX} bytes");
+            let message = format!("the name has {} bytes", module.name.len());
+            let help = format!("use 1 to {MODULE_NAME_BYTES_MAX} bytes");
             check.error(codes::BAD_MODULE, &format!("{path}/name"), message).help(help);
         }
         if !names.insert(&module.name) {
             let message = format!("two modules have the name `{}`", module.name);
             let report = check.error(codes::SAME_MODULE, &format!("{path}/name"), message);
-            report.help("give each module its own name");
+            report.help("give each module a unique name");
         }
         if module.eeprom.is_some() == module.i2c.is_some() {
             let report =
                 check.error(codes::BAD_MODULE, &path, "the module needs exactly one connection");
-            report.help("write either `eeprom` or `i2c`");
+            report.help("use either `eeprom` or `i2c`");
         } else if !places.insert((&module.eeprom, &module.i2c)) {
-            let report = check.error(codes::SAME_MODULE, &path, "another module is at this place");
-            report.help("two names for one module could move it twice: name it once");
+            let report = check.error(
+                codes::SAME_MODULE,
+                &path,
+                "another entry refers to the same \
+                module",
+            );
+            report.help("with two names a module could be switched twice: list it once");
         }
     }
     (!check.has_errors()).then_some(file)
@@ -142,9 +147,9 @@ mod tests {
         assert!(file.is_none());
         let shown: Vec<_> = mistakes.iter().map(ToString::to_string).collect();
         for (line, said) in [
-            ("6:3: error[LL0711]", "another module is at this place"),
+            ("6:3: error[LL0711]", "another entry refers to the same module"),
             ("6:10: error[LL0711]", "two modules have the name `a`"),
-            ("7:10: error[LL0712]", "a name of 0 bytes"),
+            ("7:10: error[LL0712]", "the name has 0 bytes"),
             ("8:3: error[LL0712]", "the module needs exactly one connection"),
         ] {
             let found = shown.iter().any(|one| one.contains(line) && one.contains(said));

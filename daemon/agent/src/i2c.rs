@@ -2,8 +2,8 @@
 //! Module memory on an I2C bus without a driver, following the CMIS 5.x rules for hosts.
 //!
 //! Bank and page are changed in one two-byte write at 126, which takes effect when byte 127 is
-//! written. They are read back before each transfer of the upper half, because a module resets the
-//! selection to 0 for a page it does not have, and another bus master may have changed it.
+//! written. They are read back before each transfer of the upper half, because a module selects
+//! page 0 if a page does not exist, and another bus master may have changed the selection.
 
 use std::time::Duration;
 
@@ -13,7 +13,7 @@ use crate::memory::{BusError, ModuleMemory, POLL};
 
 const TRANSFER_BYTES_MAX: usize = 8;
 const BANK_SELECT: u8 = 126;
-/// Longest hold-off: 80 ms for non-volatile memory, with a margin.
+/// CMIS allows 80 ms for non-volatile memory.
 const HOLD_OFF_MAX: Duration = Duration::from_millis(120);
 
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -47,7 +47,7 @@ impl<W: I2cWire> I2c<W> {
         &self.wire
     }
 
-    /// Repeats a transfer until it is acknowledged or the hold-off time has passed.
+    /// Retries a transfer until it is acknowledged or the hold-off time has passed.
     fn patiently(
         &mut self,
         at: RegisterAddress,
@@ -78,7 +78,8 @@ impl<W: I2cWire> I2c<W> {
             [bank, page] => {
                 let (wanted, of) = (at.page, at.bank);
                 Err(BusError(format!(
-                    "it has no page {wanted:02x}h in bank {of}: it shows {page:02x}h in bank {bank}"
+                    "it has no page {wanted:02x}h in bank {of}: it selected {page:02x}h in bank \
+                        {bank}"
                 )))
             }
         }
@@ -201,7 +202,7 @@ mod tests {
             ("r 126 2", Ok(&[0, 0])),
         ]);
         let error = i2c.write(RegisterAddress::page(0xb1, 136), &[1]).unwrap_err();
-        assert_eq!(error.0, "it has no page b1h in bank 0: it shows 00h in bank 0");
+        assert_eq!(error.0, "it has no page b1h in bank 0: it selected 00h in bank 0");
         all_used(&i2c);
     }
 

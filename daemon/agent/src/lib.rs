@@ -9,14 +9,12 @@
 //!
 //! To the daemon, a module behind an agent looks like a transceiver on a serial line: the same
 //! frames, preceded by [the name of the module](lightloom_firmware_api::message::Request::Module).
-//! A [profile file](profile::ProfileFile) describes how to set the module's optical switch, so the
-//! agent has no code for particular modules. Light moves only if the agent's configuration allows
-//! it. Before each move the agent reads the serial number again, to make sure that the module is
-//! still the one that answered the hello.
+//! A [profile file](profile::ProfileFile) describes how to set the module's optical switch. Modules
+//! are only switched if the agent's configuration allows it. Before each move the agent rereads the
+//! serial number, to detect a replaced module.
 //!
 //! The daemon treats a stopped agent as a loss of management. The agent undoes nothing when it
-//! stops, and reads the state back when it restarts. Policy is not its task: the daemon decides
-//! what moves and when.
+//! stops, and reads the state back when it restarts. It makes no decisions.
 
 #[cfg(feature = "reach")]
 pub mod eeprom;

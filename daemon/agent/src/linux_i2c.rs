@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-//! A Linux I2C bus such as `/dev/i2c-11`. *Not tested on hardware*, for lack of a bus.
+//! A Linux I2C bus such as `/dev/i2c-11`. *Not tested on hardware*, because no bus was available.
 
 use std::io;
 use std::path::Path;

@@ -14,7 +14,7 @@ use sd_notify::NotifyState;
 use tokio::net::TcpListener;
 use tokio::signal::unix::{SignalKind, signal};
 
-/// Give lightloomd access to the modules of this host, and move their light where allowed.
+/// Give lightloomd access to the modules of this host, and switch them where allowed.
 #[derive(Debug, Parser)]
 #[command(version, after_help = "Example:\n  lightloom-agent --config /etc/lightloom/agent.yaml")]
 struct AgentArguments {
@@ -52,7 +52,6 @@ async fn run(arguments: &AgentArguments) -> anyhow::Result<()> {
         _ = terminate.recv() => {}
         _ = tokio::signal::ctrl_c() => {}
     }
-    // Stopping undoes nothing: lit circuits stay lit.
     notify(&[NotifyState::Stopping]);
     Ok(())
 }
@@ -64,7 +63,7 @@ fn read(path: &Path) -> anyhow::Result<AgentFile> {
     for mistake in &mistakes {
         tracing::error!("{mistake}");
     }
-    let mut file = file.with_context(|| format!("{shown} has mistakes"))?;
+    let mut file = file.with_context(|| format!("{shown} is invalid"))?;
     let folder = path.parent().unwrap_or(Path::new(""));
     let tls = &mut file.tls;
     for named in [&mut tls.certificate, &mut tls.key, &mut tls.client_ca, &mut file.state_dir] {

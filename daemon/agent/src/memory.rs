@@ -9,11 +9,11 @@ use lightloom_firmware_api::cmis::{Coded, RegisterAddress, lower};
 #[error("{0}")]
 pub struct BusError(pub String);
 
-/// Reads and writes registers. A call must not cross the boundary between lower and upper memory.
+/// A call must not cross the boundary between lower and upper memory.
 pub trait ModuleMemory: Send {
     fn read(&mut self, at: RegisterAddress, out: &mut [u8]) -> Result<(), BusError>;
 
-    /// After an error, any number of the bytes may be in the module.
+    /// After an error, any number of the bytes may have been written.
     fn write(&mut self, at: RegisterAddress, bytes: &[u8]) -> Result<(), BusError>;
 
     fn pause(&mut self, span: Duration);

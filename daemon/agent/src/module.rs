@@ -1,5 +1,4 @@
 // SPDX-License-Identifier: Apache-2.0
-//! One module as the daemon sees it: applies a profile to the module's memory.
 
 use std::collections::BTreeMap;
 use std::sync::{Arc, Mutex, PoisonError};
@@ -95,7 +94,7 @@ impl ServedModule {
         memory: Box<dyn ModuleMemory>,
         shared: Arc<AgentState>,
     ) -> Self {
-        // A change started by the previous agent process must not be started again.
+        // A change that the previous agent process started must not be started again.
         let fired = shared.moves.last(&name).map(|begun| (begun.order(), [GroupOutcome::None; 8]));
         Self {
             name,
@@ -170,20 +169,15 @@ impl ServedModule {
         })
     }
 
-    /// Identifies the module. Refuses a module that does not fit the profile or has an unexpected
-    /// serial number, including the number of another module of this agent.
+    /// Refuses a module that does not match the profile or has an unexpected or duplicate serial
+    /// number.
     fn hello(&mut self) -> Performed<Identity> {
         (self.identity, self.armed, self.watch) = (None, None, None);
         let names = self.read_names()?;
         let ModuleNames { vendor, part, serial } = names;
         let (shown, name) = (text(&serial), self.name.as_str());
         if let Some(expected) = self.serial.as_ref().filter(|expected| **expected != shown) {
-            tracing::error!(
-                name,
-                serial = shown,
-                expected,
-                "not the module that the configuration names"
-            );
+            tracing::error!(name, serial = shown, expected, "not the configured module");
             self.trouble = Some(format!("it has serial number {shown}, expected {expected}"));
             return Err(RequestRefusal::OtherModule.into());
         }
@@ -192,10 +186,10 @@ impl ServedModule {
         let is_fit = fits.vendor == text(&vendor) && is_part;
         if !is_fit || !self.profile.is_marked(&mut *self.memory)? {
             let (profile, vendor, part) = (&self.profile.file().name, text(&vendor), text(&part));
-            tracing::error!(name, profile, vendor, part, "the profile does not fit the module");
+            tracing::error!(name, profile, vendor, part, "the profile does not match the module");
             self.trouble = Some(format!(
-                "the profile `{profile}` does not fit: the module reports vendor `{vendor}`, part `{part}`, and must \
-                 contain the profile's marks"
+                "the profile `{profile}` does not match: the module reports vendor `{vendor}`, \
+                    part `{part}`, and must contain the profile's marks"
             ));
             return Err(RequestRefusal::OtherModule.into());
         }
@@ -295,7 +289,7 @@ impl ServedModule {
                 name,
                 now,
                 before,
-                "the module in this cage was replaced: its light is not moved"
+                "the module in this cage was replaced, so it is not switched"
             );
             self.identity = None;
             self.armed = None;
@@ -357,7 +351,7 @@ impl ServedModule {
         self.begin(groups)
     }
 
-    /// Reports the current state of a change that was already executed. Moves nothing.
+    /// Reports the current state of a change that was already executed.
     fn again(&mut self, transaction: TransactionId) -> Performed<Option<FireReport>> {
         let Some((order, mut outcomes)) =
             self.fired.filter(|(order, _)| order.transaction == transaction.0)
@@ -375,7 +369,7 @@ impl ServedModule {
         Ok(Some(self.report(transaction, outcomes, active)))
     }
 
-    /// Moves the light as armed, once the start of the move is durable.
+    /// Switches as armed, once the start of the move is durable.
     fn begin(&mut self, groups: Groups) -> Performed<FireReport> {
         let (order, _) = self.armed.take().ok_or(RequestRefusal::NotArmed)?;
         let order = PathOrder { groups, ..order };
@@ -387,7 +381,11 @@ impl ServedModule {
         let begun = BegunMove::new(&self.name, &serial, &order);
         if let Err(error) = self.shared.moves.begin(begun) {
             let name = self.name.as_str();
-            tracing::error!(name, "the log of moves is not writable, so no light moves: {error:#}");
+            tracing::error!(
+                name,
+                "the log of moves is not writable, so no module is switched: \
+                {error:#}"
+            );
             return Err(RequestRefusal::WrongState.into());
         }
         self.fired = Some((order, [GroupOutcome::None; 8]));
@@ -423,8 +421,8 @@ impl ServedModule {
         let mut state = [0];
         self.memory.read(RegisterAddress::lower(3), &mut state)?;
         let active = self.profile.active(&mut *self.memory)?;
-        // Read twice, because a single read across both ranges would also clear the flags between
-        // them.
+        // Read twice, because a single read across both ranges would also clear the flags in
+        // between.
         let (mut lanes, mut powers) = ([0; 4], [0; 16]);
         self.memory.read(RegisterAddress::page(0x11, 128), &mut lanes)?;
         self.memory.read(RegisterAddress::page(0x11, 186), &mut powers)?;
@@ -455,7 +453,7 @@ impl ServedModule {
         })
     }
 
-    /// Uses the power of the lanes for the current path if the module has no taps.
+    /// If the module has no taps, uses the power of the lanes for the current path.
     fn taps(&mut self, active: Path, received: [Power; 8]) -> Performed<[Power; 8]> {
         let mut taps = [Power::default(); 8];
         match (self.profile.file().taps, active.external_number()) {

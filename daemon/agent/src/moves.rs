@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-//! A durable log of moves, written before light moves. After a restart the agent knows which change
-//! it had started, so a repeated request does not move light twice.
+//! A durable log of moves, written before modules are switched, so that a request repeated after a
+//! restart of the agent does not switch twice.
 
 use std::collections::BTreeMap;
 use std::sync::{Mutex, PoisonError};
@@ -37,7 +37,7 @@ impl BegunMove {
         }
     }
 
-    /// Returns the order. The policy is omitted because it only matters before the light moves.
+    /// Omits the policy, which only matters before the module is switched.
     #[must_use]
     pub fn order(&self) -> PathOrder {
         let paths: Paths = self.paths.map(|code| LightPath::from_code(code).unwrap_or_default());
@@ -74,10 +74,10 @@ impl MoveLog {
         use lightloom_daemon::file_storage::FileStorage;
 
         std::fs::create_dir_all(folder)
-            .with_context(|| format!("cannot make {}", folder.display()))?;
+            .with_context(|| format!("cannot create {}", folder.display()))?;
         let path = folder.join(FILE);
         let storage = FileStorage::open(&path)
-            .with_context(|| format!("{}: no other agent may hold it", path.display()))?;
+            .with_context(|| format!("{}: is it in use by another agent?", path.display()))?;
         let storage: Box<dyn Storage + Send> = Box::new(storage);
         let (journal, opened) = Journal::<BegunMove, _>::open(storage)?;
         if let Some(damage) = opened.damage {
@@ -93,7 +93,7 @@ impl MoveLog {
         inner.last.get(module).cloned()
     }
 
-    /// No light may move after an error.
+    /// After an error no module may be switched.
     pub fn begin(&self, begun: BegunMove) -> anyhow::Result<()> {
         let mut inner = self.inner.lock().unwrap_or_else(PoisonError::into_inner);
         let Inner { journal, last } = &mut *inner;

@@ -2,8 +2,8 @@
 //! Module profiles: files that describe how to set the optical switch of a kind of module.
 //!
 //! A profile may only use what CMIS reserves for vendors: the custom pages that it lists, lower
-//! memory 64 to 84, and CDB commands from 8000h. At worst, a mistake in a profile misuses the
-//! vendor's own switch.
+//! memory 64 to 84, and CDB commands from 8000h. A mistake in a profile can therefore only affect
+//! the vendor's own switch.
 
 mod check;
 mod file;
@@ -33,7 +33,11 @@ pub mod codes {
         id: "LL0701",
         title: "a profile uses a register or command that CMIS does not reserve for vendors",
     };
-    pub const CANNOT_MOVE: Code = Code { id: "LL0702", title: "a profile that cannot move light" };
+    pub const CANNOT_MOVE: Code = Code {
+        id: "LL0702",
+        title: "a profile that cannot switch its \
+        module",
+    };
     pub const BAD_LIMIT: Code =
         Code { id: "LL0703", title: "a limit of a profile is out of range" };
     pub const ALL: &[Code] = &[NOT_VENDORS, CANNOT_MOVE, BAD_LIMIT];

@@ -81,20 +81,20 @@ impl AgentServer {
         let stream = tokio::time::timeout(HANDSHAKE_WITHIN, acceptor.accept(stream))
             .await
             .context("no handshake")?
-            .context("the handshake failed: is it a daemon of this cluster?")?;
+            .context("the handshake failed; help: is it a daemon of this cluster?")?;
         let (out, outgoing) = unbounded_channel();
         let mut line = DaemonLine { stream, reassembler: Reassembler::new(), outgoing };
         let named = tokio::time::timeout(NAME_WITHIN, line.asked()).await;
-        let Some(first) = named.context("it did not name a module")?? else {
+        let Some(first) = named.context("the client did not request a module")?? else {
             return Ok(());
         };
         let name = match Request::decode(first.command, &first.payload) {
             Ok(Request::Module { name }) => String::from_utf8_lossy(name).into_owned(),
-            _ => anyhow::bail!("it did not name a module"),
+            _ => anyhow::bail!("the client did not request a module"),
         };
         let Some(place) = self.modules.get(&name) else {
             line.say(&encode(&first, &Reply::Refused(RequestRefusal::NoSuchModule))).await?;
-            anyhow::bail!("this agent serves no module `{name}`");
+            anyhow::bail!("this agent has no module `{name}`");
         };
         line.say(&encode(&first, &Reply::Done)).await?;
         let (taken, open) = (place.take(), ConnectionOpen::new());
@@ -181,7 +181,7 @@ enum HeardFrame {
     Acknowledgement(u16),
 }
 
-/// Ignores everything except requests and acknowledgements as noise, as on a serial line.
+/// Ignores everything except requests and acknowledgements, as on a serial line.
 fn take(reassembler: &mut Reassembler, bytes: &[u8], mut on: impl FnMut(HeardFrame)) {
     for byte in bytes {
         let Some(Ok(frame)) = reassembler.push(*byte) else { continue };
@@ -212,7 +212,6 @@ fn reach(module: &ModuleFile) -> anyhow::Result<Box<dyn ModuleMemory>> {
     })
 }
 
-/// Reads each profile file once.
 pub fn profiles(file: &AgentFile) -> anyhow::Result<Vec<Arc<ModuleProfile>>> {
     let mut known: BTreeMap<&std::path::Path, Arc<ModuleProfile>> = BTreeMap::new();
     let mut found = Vec::new();
@@ -226,7 +225,6 @@ pub fn profiles(file: &AgentFile) -> anyhow::Result<Vec<Arc<ModuleProfile>>> {
     Ok(found)
 }
 
-/// Accepts only daemons with a certificate that `client_ca` signed.
 pub fn acceptor(file: &HostTlsFile) -> anyhow::Result<TlsAcceptor> {
     let certificates = tls::certificates(&file.certificate)?;
     let key = tls::private_key(&file.key)?;

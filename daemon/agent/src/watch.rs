@@ -1,10 +1,9 @@
 // SPDX-License-Identifier: Apache-2.0
 //! Detects loss and return of light from a module's flags, for unsolicited events.
 //!
-//! The flag summary in lower memory is read every [`LOOK_EVERY`], two bytes each time, so no page
-//! changes while nothing happens. A flag stays set until it is read, and is set again while its
-//! cause persists. Light is therefore back once the flag stays clear. Reading clears a flag, so no
-//! other program sees it.
+//! The two-byte flag summary in lower memory is read every [`LOOK_EVERY`], so the page changes only
+//! when a flag is set. Reading clears a flag, which is set again while its cause persists. Light is
+//! therefore back once the flag stays clear. No other program on the host may read these flags.
 
 use std::time::Duration;
 
@@ -16,7 +15,7 @@ use crate::memory::{BusError, ModuleMemory};
 pub const LOOK_EVERY: Duration = Duration::from_millis(100);
 /// CMIS requires a flag within this time after its cause.
 const FLAG_WITHIN: Duration = Duration::from_millis(200);
-/// An event waits at most this long for the acknowledgement of the previous one.
+/// How long an event may wait for the acknowledgement of the previous one.
 const ACKNOWLEDGED_WITHIN: Duration = Duration::from_secs(1);
 /// Interrupt and module state, then the pages of bank 0 with flags.
 const SUMMARY: RegisterAddress = RegisterAddress::lower(3);
@@ -42,7 +41,7 @@ pub struct LightWatch {
 }
 
 impl LightWatch {
-    /// Records that the module moved. The first reading after a move is not an event.
+    /// The first reading after a move is not an event.
     pub fn moved(&mut self, now: Duration) {
         (self.light, self.said, self.missed_at) = (LightState::Unknown, LightState::Unknown, now);
     }
@@ -81,8 +80,6 @@ impl LightWatch {
             (false, LightState::Arrives) => EventKind::LightBack,
             _ => return Ok(None),
         };
-        // An event without an acknowledgement holds back the next one, but not for longer than
-        // this.
         if self.on_its_way.is_some_and(|(_, sent)| now < sent + ACKNOWLEDGED_WITHIN) {
             return Ok(None);
         }

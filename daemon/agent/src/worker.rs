@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
-//! One thread per module, so that a hanging bus delays only requests to that module.
+//! One thread per module, so that a hung bus delays only requests to that module.
 //!
-//! The thread skips a request whose connection has closed, so an abandoned fire cannot move light
+//! Requests whose connection has closed are skipped, so an abandoned fire cannot switch a module
 //! later.
 
 use std::io;
@@ -16,7 +16,7 @@ use crate::frames::{AskedFrame, encode, encode_event};
 use crate::module::ServedModule;
 use crate::watch::LOOK_EVERY;
 
-/// Maximum number of queued requests per module. Further ones are refused as busy.
+/// Further requests are refused as busy.
 const WAITING_MAX: usize = 8;
 
 #[derive(Clone, Debug, Default)]
@@ -75,7 +75,6 @@ impl Worker {
         Ok(Self { jobs })
     }
 
-    /// Queues a request. Its reply is sent to `out`.
     pub fn ask(&self, asked: AskedFrame, open: &ConnectionOpen, out: &UnboundedSender<SaidFrame>) {
         let what = ModuleTask::Answer(asked);
         let job = ModuleJob { what, open: open.clone(), out: out.clone() };

@@ -1,9 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 //! Derives alarms from a status: the conditions an operator must know about or act on, most urgent
-//! first, each with the commands that fix it.
-//!
-//! `lightloom ctl` and the web page print the same alarms in the same order and wording. [`alarms`]
-//! depends only on the [`Status`]; a status without alarms is shown as `ALL IS WELL`.
+//! first, each with the commands that fix it. `lightloom ctl` and the web page show the same
+//! alarms.
 
 mod change;
 mod devices;
@@ -23,9 +21,8 @@ pub use change::{damage, next as after_change, troubles, way};
 pub use devices::{crossed, silent_names};
 pub use faults::since;
 
-/// Remedy when the daemon cannot write a file.
-const FREE_SPACE: &str = "circuits stay lit and devices are still read: free space or repair the disk, then \
-                          lightloomd resumes automatically";
+const FREE_SPACE: &str = "circuits stay lit and devices are still read: free space or repair the \
+    disk, and lightloomd resumes automatically";
 
 /// A condition that an operator must know about or act on.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
@@ -52,7 +49,7 @@ impl fmt::Display for Alarm {
     }
 }
 
-/// Formats a Unix time in milliseconds as `2026-11-21 18:32:28` in some time zone.
+/// Formats a Unix time in milliseconds as `2026-11-21 18:32:28` in a time zone.
 pub type Moment = fn(u64) -> String;
 
 fn clock_at(moment: Moment, unix_ms: u64) -> String {
@@ -60,7 +57,7 @@ fn clock_at(moment: Moment, unix_ms: u64) -> String {
     text.split_once(' ').map_or(text.clone(), |(_, clock)| clock.to_owned())
 }
 
-/// Returns every alarm of a status, most urgent first. Empty if all is well.
+/// Returns all alarms of a status, most urgent first. Empty if all is well.
 #[must_use]
 pub fn alarms(status: &Status, moment: Moment) -> Vec<Alarm> {
     let mut alarms = of_the_daemon(status, moment);
@@ -69,7 +66,7 @@ pub fn alarms(status: &Status, moment: Moment) -> Vec<Alarm> {
     alarms.extend(change::pending(status, moment));
     alarms.extend(no_standby(status));
     alarms.extend(devices::of_changes(status));
-    // With a damaged journal the daemon refuses every other change, so no remedies are offered.
+    // With a damaged journal all other changes are refused, so no remedies are offered.
     if status.journal_damage.is_some() {
         return alarms;
     }
@@ -118,9 +115,9 @@ fn of_the_daemon(status: &Status, moment: Moment) -> Vec<Alarm> {
         alarms.push(Alarm::new(what, why, watched(FREE_SPACE)));
     }
     if status.devices.is_empty() {
-        let next = "name its transceivers and switches in the daemon's file (`lightloom init --daemon FABRIC` writes one) and \
-                    start it again";
-        alarms.push(Alarm::new("NO DEVICES", "this daemon drives nothing", next));
+        let next = "list its transceivers and switches in the daemon's file (`lightloom init \
+            --daemon FABRIC` creates one) and restart it";
+        alarms.push(Alarm::new("NO DEVICES", "this daemon drives no devices", next));
     }
     let lost = status.lost.iter();
     alarms.extend(
@@ -129,10 +126,9 @@ fn of_the_daemon(status: &Status, moment: Moment) -> Vec<Alarm> {
     alarms
 }
 
-/// Reports that the hourly budget of automatic changes is used up.
 fn no_bypass_left(status: &Status) -> Option<Alarm> {
     let BypassBudget { used, per_hour } = status.bypass_budget;
-    let about = format!("the daemon changed something automatically {used} times within an hour");
+    let about = format!("{used} automatic changes within an hour");
     let next = "find out why: lightloom ctl journal; then: lightloom ctl resume; or bypass it yourself: lightloom ctl fault PART";
     (per_hour > 0 && used >= per_hour)
         .then(|| Alarm::new("NO BYPASS LEFT, further faults are only reported", about, next))
@@ -141,13 +137,14 @@ fn no_bypass_left(status: &Status) -> Option<Alarm> {
 fn no_standby(status: &Status) -> Option<Alarm> {
     let of = status.leadership.as_ref().filter(|of| of.standbys.is_empty())?;
     let about = format!("`{}` is the only daemon: if it fails, no fault is bypassed", of.leader);
-    let next = "start one on another machine with the same devices and `etcd.prefix`: lightloomd --config FILE";
+    let next = "start one on another host with the same devices and `etcd.prefix`: lightloomd \
+        --config FILE";
     Some(Alarm::new("NO STANDBY", about, next))
 }
 
 fn held(status: &Status) -> Option<Alarm> {
     let of = if status.held_off.is_empty() { "DEVICE" } else { &status.held_off.join(" ") };
-    let next = format!("let traffic back: lightloom ctl undrain {of}");
+    let next = format!("restore traffic: lightloom ctl undrain {of}");
     let about = named(status.held.clone(), NAMES_MAX);
     (!status.held.is_empty()).then(|| Alarm::new("HELD DRAINED", about, next))
 }

@@ -1,9 +1,9 @@
 // SPDX-License-Identifier: Apache-2.0
-//! The daemon's immediate answer to a request for a change.
+//! The daemon's immediate response to a request for a change.
 
 use serde::{Deserialize, Serialize};
 
-/// The answer to a change. The daemon's `responses.rs` has a separate OpenAPI description of it.
+/// The response to a change. The daemon's `responses.rs` describes it separately for OpenAPI.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(tag = "answer", rename_all = "kebab-case")]
 pub enum Answer {
@@ -12,21 +12,21 @@ pub enum Answer {
         /// Transaction number.
         txn: u32,
     },
-    /// The state already is as requested, or a request without moves is complete.
+    /// The state is already as requested, or a request without moves is complete.
     Done,
-    /// The daemon now owns the light that was found on the devices.
+    /// The daemon now owns the positions found on the devices.
     Adopted {
         /// Number of devices.
         #[serde(default)]
         devices: usize,
-        /// Number of slots with light on these devices.
+        /// Number of lit slots on these devices.
         #[serde(default)]
         slots: usize,
         /// Number of devices that were skipped because they are unreachable.
         #[serde(default, skip_serializing_if = "is_none")]
         silent: usize,
     },
-    /// The request has no effect, for reasons the client may not expect.
+    /// The request has no effect, for reasons that the client may not expect.
     NothingToDo {
         /// The reasons.
         #[serde(default)]
@@ -37,39 +37,39 @@ pub enum Answer {
         /// Request id.
         #[serde(default)]
         request_id: String,
-        /// Whether the request came long enough after the previous one not to count against the
-        /// client's rate limit.
+        /// Whether the request is exempt from the client's rate limit, because it came long enough
+        /// after the previous one.
         #[serde(default)]
         paced: bool,
     },
-    /// The phase is not scheduled, and no light moves.
+    /// The phase was not scheduled, and no circuit is switched.
     PhaseRefused {
-        /// Whether another change or another job is the obstacle.
+        /// Whether the obstacle is another change or another job.
         #[serde(default)]
         conflict: bool,
         /// Machine-readable reason code.
         #[serde(default)]
         code: String,
-        /// The reason in words.
+        /// The reason as text.
         #[serde(default)]
         reason: String,
         /// What to do instead.
         #[serde(default)]
         fix: String,
     },
-    /// Another change was first or is still in progress. Read the state again before retrying.
+    /// Another change was made first or is in progress. Read the state again before retrying.
     Conflict {
         /// Description of what conflicts with the request.
         #[serde(default)]
         reason: String,
     },
-    /// The request cannot be executed. No device was touched.
+    /// The request cannot be executed. No device was changed.
     Refused {
         /// The reasons.
         #[serde(default)]
         reasons: Vec<String>,
     },
-    /// An answer that only another version of the daemon sends.
+    /// A response that only other versions of the daemon send.
     #[default]
     #[serde(other)]
     Other,

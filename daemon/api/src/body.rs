@@ -4,7 +4,7 @@
 use std::collections::BTreeMap;
 
 use serde::{Deserialize, Serialize};
-/// Unparsed JSON. A client sends a plan file with it without reading the plan.
+/// Unparsed JSON, for clients that forward a plan file.
 pub use serde_json::value::RawValue;
 
 /// How much of the current state an apply may disturb.
@@ -14,37 +14,37 @@ pub enum Mode {
     /// Refuse if a slot differs from the journal or another owner's circuit blocks a move.
     #[default]
     Safe,
-    /// Move the named slots from whatever position they are in.
+    /// Move the target's slots from any position.
     Update,
-    /// Make each named device match the target exactly: all its other slots go dark.
+    /// Set the target's devices exactly to it; all their other slots go dark.
     Overwrite,
-    /// For a `target` only: move slots that carry no circuit, all at the same time. Accept any
-    /// light, and read every named device.
+    /// Only with a `target`: move slots without circuits, all at the same time, accept any light,
+    /// and read all devices in the target.
     Probe,
 }
 
-/// What to do when a device does not reach its target.
+/// Action when a device does not reach its target.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "kebab-case")]
 pub enum OnFailure {
-    /// Return every device that moved to its previous state.
+    /// Return all moved devices to their previous state.
     Rollback,
-    /// Leave every device where it is and report it.
+    /// Leave all devices where they are, and report them.
     Hold,
 }
 
 /// The desired state: a plan, or explicit positions per device.
 ///
-/// `P` is the plan document. The daemon parses it; a client forwards the file unparsed.
+/// `P` is the plan document, which the daemon parses and clients forward unparsed.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 #[cfg_attr(feature = "schema", derive(utoipa::ToSchema))]
 #[cfg_attr(
     feature = "schema",
-    schema(bound = "", description = "A wanted state: a plan, or positions device by device.")
+    schema(bound = "", description = "A desired state: a plan, or positions for each device.")
 )]
 #[serde(deny_unknown_fields)]
 pub struct ApplyBody<P> {
-    /// Idempotency key chosen by the client: a repeated request takes effect once.
+    /// Idempotency key chosen by the client: a repeated request takes effect only once.
     #[serde(default)]
     pub request_id: String,
     /// A plan document.
@@ -53,21 +53,22 @@ pub struct ApplyBody<P> {
     /// Alternative: apply the last applied plan again, from the daemon's own copy.
     #[serde(default)]
     pub again: bool,
-    /// Alternative: restore the journalled state on every reachable device that has drifted.
+    /// Alternative: restore the journalled state on all reachable devices that have drifted.
     #[serde(default)]
     pub restore: bool,
     /// Phase to apply, for a plan with phases.
     #[serde(default)]
     pub phase: Option<String>,
     /// Alternative: positions by device and slot; 0 is dark. Slots that the daemon owns on these
-    /// devices and the target omits go dark.
+    /// devices go dark if they are not in the target.
     #[serde(default)]
     pub target: Option<BTreeMap<String, BTreeMap<u32, u32>>>,
     /// safe, update, overwrite or probe.
     #[serde(default)]
     #[cfg_attr(feature = "schema", schema(value_type = String))]
     pub mode: Mode,
-    /// Version of the state that the client read. The daemon refuses the change if it is outdated.
+    /// Version of the state that the client has read. The daemon refuses the change if it is
+    /// outdated.
     #[serde(default)]
     pub expected_version: Option<u64>,
     /// Roll back unless confirmed within this time, in milliseconds.
@@ -77,12 +78,12 @@ pub struct ApplyBody<P> {
     #[serde(default)]
     #[cfg_attr(feature = "schema", schema(value_type = Option<String>))]
     pub on_failure: Option<OnFailure>,
-    /// For overwrite: the confirmation text shown by the diff.
+    /// For overwrite: the confirmation text from the diff.
     #[serde(default)]
     pub confirmation: Option<String>,
 }
 
-/// Written by hand because the derive would require `P: Default`.
+/// Written manually, because the derive would require `P: Default`.
 impl<P> Default for ApplyBody<P> {
     fn default() -> Self {
         Self {
@@ -134,18 +135,18 @@ pub struct RollbackBody {
 pub struct DevicesBody {
     /// Idempotency key chosen by the client.
     pub request_id: String,
-    /// Device names; a node such as `n17` stands for all its devices.
+    /// Device names; a node such as `n17` includes all its devices.
     pub devices: Vec<String>,
 }
 
-/// Devices whose current light the daemon should adopt.
+/// Devices whose current positions the daemon should adopt.
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
 #[cfg_attr(feature = "schema", derive(utoipa::ToSchema))]
 #[serde(deny_unknown_fields)]
 pub struct AdoptBody {
     /// Idempotency key chosen by the client.
     pub request_id: String,
-    /// Devices or nodes, or `all` for every reachable device.
+    /// Devices or nodes, or `all` for all reachable devices.
     pub devices: Vec<String>,
     /// Adopt even if this overrides positions of the plan.
     #[serde(default, skip_serializing_if = "std::ops::Not::not")]

@@ -12,11 +12,11 @@ words! {
     DeviceState {
         /// Unreachable, or not read since it became reachable.
         Unseen,
-        /// An open transaction includes it.
+        /// It is part of an open transaction.
         Moving,
         /// Its light is settling.
         Tuning,
-        /// An operator must look at it.
+        /// It needs an operator.
         Attention,
         /// It differs from the journal.
         Drifted,
@@ -34,13 +34,13 @@ words! {
 pub struct DeviceStatus {
     /// Device name.
     pub name: String,
-    /// Identity that the device reports.
+    /// Identity reported by the device.
     pub identity: String,
     /// Whether the daemon can communicate with it.
     pub up: bool,
     /// Why the device is unreachable.
     pub trouble: Option<String>,
-    /// Whether the device is moving, settling, in its desired state, drifted or unseen.
+    /// State: moving, settling, in its desired state, drifted, unseen and so on.
     #[cfg_attr(feature = "schema", schema(value_type = String))]
     pub state: DeviceState,
     /// Position by slot, as last read. Lit slots only.
@@ -51,7 +51,7 @@ pub struct DeviceStatus {
     pub neighbours: BTreeMap<String, String>,
     /// Slots that differ from the journal.
     pub drift: Vec<DriftedSlot>,
-    /// Slots that a probe lit. They carry no circuit.
+    /// Slots that a probe lit. They are not circuits.
     pub probed: Vec<u32>,
 }
 
@@ -70,7 +70,7 @@ pub struct DriftedSlot {
     pub device_says: u32,
 }
 
-/// An end that receives light from a different port than the fabric file says.
+/// An end that receives light from a different port than in the fabric file.
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
 #[cfg_attr(feature = "schema", derive(utoipa::ToSchema))]
 #[serde(default)]

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-//! Parts that the diagnosis considers at fault, with their evidence.
+//! Parts that are probably at fault, with their evidence.
 
 use serde::{Deserialize, Serialize};
 
@@ -19,12 +19,12 @@ pub struct NamedPart {
     /// The next best explanation. `None` if no other part explains any of the evidence.
     pub second: Option<String>,
     /// Start of the bypass around the part, Unix time in milliseconds. `None` if its links are in
-    /// use and were read just now.
+    /// use.
     pub since_unix_ms: Option<u64>,
 }
 
 words! {
-    /// A kind of part that can be at fault.
+    /// A kind of part.
     PartKind {
         /// A node with all its modules.
         Node,

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-//! Preview of a change: every move, and the bytes sent to each device.
+//! Preview of a change: all moves, and the bytes sent to each device.
 
 use serde::{Deserialize, Serialize};
 
@@ -22,7 +22,7 @@ pub struct Diff {
     pub restores: Vec<OtherChange>,
     /// Digest of the plan in force afterwards; empty if none remains.
     pub plan_sha256: String,
-    /// Whether a plan is in force now and none will be afterwards.
+    /// Whether a plan is in force now but not afterwards.
     pub no_plan_after: bool,
     /// Number of circuits up before and after, if the daemon has the cabling.
     pub circuits: Option<CircuitCounts>,
@@ -38,7 +38,7 @@ pub struct Diff {
     pub dark_links_max: usize,
     /// Known faults after the change; the plan bypasses them.
     pub broken: Vec<BrokenPart>,
-    /// Faults known now that are considered repaired after the change.
+    /// Currently known faults that are treated as repaired after the change.
     pub forgets: Vec<BrokenPart>,
     /// The exact bytes per device in order, escaped as text.
     pub bytes: Vec<DeviceBytes>,
@@ -53,7 +53,7 @@ pub struct OtherChange {
     pub txn: u32,
     /// Client that requested it.
     pub actor: String,
-    /// Its effect in words: the applied plan, the bypassed parts.
+    /// Its effect as text: the applied plan, the bypassed parts.
     pub summary: String,
 }
 
@@ -72,16 +72,16 @@ pub struct MoveView {
     pub to: u32,
     /// Number of the wave, from 1.
     pub wave: usize,
-    /// Failure domain that limits how many links go dark at the same time.
+    /// Failure domain that limits the number of links that are dark at the same time.
     pub domain: String,
     /// The circuit that this move interrupts, by its two ends. `None` if no light connects two
     /// devices, as for a transceiver in loopback.
     pub goes_dark: Option<String>,
-    /// Whether that circuit carries light now, as far as known.
+    /// Whether that circuit carries light now, as far as is known.
     pub cuts_light: bool,
     /// The circuit that this move completes together with the move at the other end.
     pub comes_up: Option<String>,
-    /// Time limit for the device's answer to each command, in ps.
+    /// Time limit for the reply to each command, in ps.
     pub answer_within_ps: u64,
 }
 

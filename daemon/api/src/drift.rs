@@ -13,8 +13,8 @@ use crate::log::JournalDamage;
 pub struct DriftReport {
     /// The slots that differ.
     pub slots: Vec<DriftedSlot>,
-    /// Whether every device was read and the journal is intact. An empty list means no drift only
-    /// if the report is complete.
+    /// Whether all devices were read and the journal is intact. Only then does an empty list mean
+    /// no drift.
     pub complete: bool,
     /// Ends that receive light from the wrong port.
     pub crossed: Vec<CrossedEnd>,

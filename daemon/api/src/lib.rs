@@ -1,9 +1,9 @@
 // SPDX-License-Identifier: Apache-2.0
 //! Types of the HTTP API of `lightloomd`, shared by the daemon and `lightloom ctl`.
 //!
-//! Clients can read answers of older and newer daemons: a missing field gets its default, an
-//! unknown field is skipped, and an unknown state word is kept verbatim. The daemon is stricter: it
-//! refuses request bodies with unknown fields, so that no option is silently ignored.
+//! Clients can read responses of older and newer daemons: missing fields get their defaults,
+//! unknown fields are skipped, and unknown state words are kept verbatim. The daemon refuses
+//! request bodies with unknown fields, so that no option is silently ignored.
 
 #![warn(missing_docs)]
 

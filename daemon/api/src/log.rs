@@ -10,7 +10,7 @@ words! {
     RecordKind {
         /// The daemon started.
         Started,
-        /// The complete state, so that older records can be removed.
+        /// The complete state, which replaces older records.
         Snapshot,
         /// The plan that the following changes refer to.
         Plan,
@@ -30,9 +30,9 @@ words! {
         End,
         /// The change was confirmed.
         Confirmed,
-        /// The current light of devices was adopted.
+        /// The current positions of devices were adopted.
         Adopted,
-        /// An operator drained traffic or released it.
+        /// An operator drained traffic or restored it.
         Held,
         /// Automatic changes are enabled again.
         Resumed,
@@ -69,9 +69,9 @@ pub struct LogRecord {
     pub txn: Option<u32>,
     /// Client that requested it.
     pub actor: Option<String>,
-    /// Reason or result, in words.
+    /// Reason or result as text.
     pub detail: String,
-    /// Devices named in the record.
+    /// Devices in the record.
     pub parts: Vec<String>,
 }
 

@@ -10,18 +10,18 @@ use crate::words::words;
 #[cfg_attr(feature = "schema", derive(utoipa::ToSchema))]
 #[serde(deny_unknown_fields)]
 pub struct PhaseBody {
-    /// Idempotency key chosen by the client: a repeated request takes effect once.
+    /// Idempotency key chosen by the client: a repeated request takes effect only once.
     pub request_id: String,
     /// Name of the phase in the plan.
     pub phase: String,
-    /// Milliseconds from now until the circuits are needed.
+    /// Milliseconds until the circuits are needed.
     #[serde(default)]
     pub in_ms: u64,
     /// Minimum time that the job needs the circuits, in milliseconds.
     pub for_ms: u64,
     /// How long no other job may request a phase, in milliseconds; at least `in_ms` plus `for_ms`.
     pub lease_ms: u64,
-    /// The job that holds the lease; one client may run several.
+    /// The job that holds the lease. A client may run several jobs.
     #[serde(default)]
     pub job: String,
     /// Digest of the plan that the job relies on, or at least its first 8 digits. Omitted: any
@@ -30,7 +30,7 @@ pub struct PhaseBody {
     pub revision: Option<String>,
 }
 
-/// Releases a lease and cancels the requests that wait under it.
+/// Releases a lease and cancels its pending requests.
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
 #[cfg_attr(feature = "schema", derive(utoipa::ToSchema))]
 #[serde(deny_unknown_fields)]
@@ -49,11 +49,11 @@ words! {
         Waiting,
         /// Its circuits are being established.
         Moving,
-        /// Acknowledged: its circuits have light, read back and qualified.
+        /// Acknowledged: its circuits are lit, read back and qualified.
         Lit,
-        /// The previous circuits stay because the phase is too short for the transition.
+        /// The previous circuits stay lit because the phase is too short for the transition.
         Kept,
-        /// Not executed. The previous circuits stay unless `reason` says otherwise.
+        /// Not executed. The previous circuits stay lit unless `reason` says otherwise.
         Missed,
     }
 }
@@ -88,11 +88,12 @@ pub struct PhaseStatus {
     /// Dark time of the transition according to the plan. `None` if the plan has no such
     /// transition.
     pub stated_ms: Option<f64>,
-    /// Time from the first command that moves light until the last circuit was qualified.
+    /// Time from the first switching command until the last circuit was qualified.
     pub dark_ms: Option<f64>,
     /// Time from the start of the transaction until the acknowledgement.
     pub took_ms: Option<f64>,
-    /// Shortest duration that would have justified the transition, if it was kept.
+    /// Minimum duration that would have justified the transition, if the previous circuits were
+    /// kept.
     pub needs_ms: Option<f64>,
     /// The following phase, with the lead time for requesting it.
     pub next: Option<NextPhase>,
@@ -126,7 +127,7 @@ pub struct Phases {
     pub ways: Vec<WayOfPlan>,
     /// The current lease on the circuits.
     pub lease: Option<LeaseStatus>,
-    /// Requests that are waiting or being executed, in order of time.
+    /// Pending and running requests in chronological order.
     pub waiting: Vec<PhaseStatus>,
 }
 

@@ -47,21 +47,21 @@ pub struct Status {
     pub attention_next: BTreeMap<String, String>,
     /// Remedy for drifted devices; names only commands that would be accepted now.
     pub drifted_next: Option<String>,
-    /// Drifted devices that lost power or restarted and have moved no light since.
+    /// Drifted devices that lost power or restarted and have not moved since.
     pub restarted: Vec<String>,
-    /// Devices that missed a rollback. The daemon restores them when they answer.
+    /// Devices that missed a rollback. The daemon restores them when they respond.
     pub owed: BTreeMap<String, OwedView>,
-    /// Drain controls that an operator holds drained.
+    /// Drain controls that an operator keeps drained.
     pub held: Vec<String>,
-    /// Devices whose traffic these controls hold off.
+    /// Devices that these controls drain.
     pub held_off: Vec<String>,
     /// Number of records in the journal.
     pub journal_records: u64,
-    /// Why the daemon cannot write the journal, such as a full disk. Changes are refused meanwhile.
+    /// Why the journal cannot be written, such as a full disk. Changes are refused until it can.
     pub journal_failure: Option<String>,
-    /// Remedy for a journal that the daemon cannot write.
+    /// Remedy for a journal that cannot be written.
     pub journal_next: Option<String>,
-    /// Why the daemon cannot write the audit log. Changes are refused meanwhile.
+    /// Why the audit log cannot be written. Changes are refused until it can.
     pub audit_failure: Option<String>,
     /// Circuits of the plan between nodes and their state. Without a known plan: the circuits
     /// formed by positions that the daemon set or adopted.
@@ -74,7 +74,7 @@ pub struct Status {
     pub no_plan: Option<NoPlan>,
     /// Remedy if the plan in force was made from a different fabric file, which rules out bypasses.
     pub other_fabric: Option<String>,
-    /// State that the daemon should have and cannot read, such as plans or reports of earlier
+    /// State that the daemon should have but cannot read, such as plans or reports of earlier
     /// versions.
     pub lost: Vec<LostState>,
     /// Known faults, whether the plan bypasses them yet or not.
@@ -85,7 +85,7 @@ pub struct Status {
     /// now.
     pub broken_next: Option<String>,
     /// Fibres without light, by the receiving end, although both ends can be read. Listed even if
-    /// the policy is not to bypass them.
+    /// the policy does not bypass them.
     pub dark_fibres: Vec<DarkFibreView>,
     /// Parts that are probably at fault, the best explanation first.
     pub named_parts: Vec<NamedPart>,
@@ -94,7 +94,7 @@ pub struct Status {
     pub shut: Vec<ShutPort>,
     /// Ends that receive light from the wrong port (crossed cables).
     pub crossed: Vec<CrossedEnd>,
-    /// Devices that another controller changes as well, with the evidence.
+    /// Devices that are also changed by another controller, with the evidence.
     pub contended: Vec<ContendedDevice>,
     /// Remaining automatic changes.
     pub bypass_budget: BypassBudget,
@@ -103,8 +103,8 @@ pub struct Status {
     /// Devices that became unreachable together while their light is still present. They are not
     /// bypassed.
     pub management_lost: Option<ManagementLostView>,
-    /// Nodes of jobs that no peer observes, so loss of light goes unnoticed there. `None` if there
-    /// are none.
+    /// Nodes of jobs that no peer observes, so that a loss of light would go unnoticed. `None` if
+    /// there are none.
     pub unwitnessed: Option<UnwitnessedView>,
     /// Damage found when the journal was opened.
     pub journal_damage: Option<JournalDamage>,
@@ -115,8 +115,8 @@ pub struct Status {
 }
 
 impl Status {
-    /// Returns the number of planned circuits that are up, and their total. A loopback that closes
-    /// a ring counts as one.
+    /// Returns the number of planned circuits that are up, and their total, including loopbacks
+    /// that close a ring.
     #[must_use]
     pub fn circuits_up(&self) -> (usize, usize) {
         let circuits = self.circuits.iter().map(|circuit| circuit.stands);
@@ -130,7 +130,7 @@ impl Status {
 #[cfg_attr(feature = "schema", derive(utoipa::ToSchema))]
 #[serde(default)]
 pub struct LeadershipView {
-    /// Name of the leader, which is the daemon that answers.
+    /// Name of the leader, which sent this response.
     pub leader: String,
     /// Increases with each new leader.
     pub epoch: u64,
@@ -138,7 +138,7 @@ pub struct LeadershipView {
     pub standbys: Vec<String>,
 }
 
-/// State that the daemon should have and cannot read.
+/// State that the daemon should have but cannot read.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 #[cfg_attr(feature = "schema", derive(utoipa::ToSchema))]
 #[serde(default)]
@@ -166,23 +166,23 @@ pub struct AppliedPlan {
     pub next: Option<String>,
 }
 
-/// Older daemons send no `explained`; the default raises no alarm for them.
+/// Older daemons send no `explained`; the default avoids an alarm.
 impl Default for AppliedPlan {
     fn default() -> Self {
         Self { plan_sha256: String::new(), circuits: 0, explained: true, next: None }
     }
 }
 
-/// A device that missed a rollback. The daemon restores it when it answers.
+/// A device that missed a rollback. The daemon restores it when it responds.
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
 #[cfg_attr(feature = "schema", derive(utoipa::ToSchema))]
 #[serde(default)]
 pub struct OwedView {
-    /// The missed work: `the undo of 2`.
+    /// The missed change, such as `the undo of 2`.
     pub what: String,
     /// Why the device missed it.
     pub why: String,
-    /// The operator's options meanwhile.
+    /// Options for the operator in the meantime.
     pub next: String,
 }
 
@@ -203,7 +203,7 @@ pub struct BrokenPart {
     pub bypassed: bool,
 }
 
-/// Older daemons list only bypassed faults, hence the default for `bypassed`.
+/// Older daemons list only bypassed faults, so `bypassed` is true by default.
 impl Default for BrokenPart {
     fn default() -> Self {
         let [part, why, price] = [const { String::new() }; 3];
@@ -271,13 +271,13 @@ pub struct ManagementLostView {
     /// Number of devices that this host cannot query because their line is missing or in use by
     /// another program.
     pub unasked: usize,
-    /// Common points of failure, such as `server ts0`, behind which every device is unreachable.
+    /// Common points of failure, such as `server ts0`, behind which all devices are unreachable.
     pub behind: Vec<String>,
     /// Unix time in milliseconds when the first device became unreachable.
     pub since_unix_ms: u64,
 }
 
-/// A device that another controller changes as well.
+/// A device that is also changed by another controller.
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
 #[cfg_attr(feature = "schema", derive(utoipa::ToSchema))]
 #[serde(default)]

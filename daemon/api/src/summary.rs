@@ -1,6 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-//! The lines of a status between its alarms and its devices, as `lightloom ctl` and the web page
-//! print them.
+//! The lines of a status between its alarms and its devices.
 
 use crate::device::DeviceState;
 use crate::status::{BypassBudget, LeadershipView, Status};
@@ -23,7 +22,10 @@ pub fn summary(status: &Status) -> Vec<String> {
     let unwitnessed = status.unwitnessed.as_ref().map(|view| {
         let nodes = named(view.nodes.clone(), NAMES_MAX);
         let after = span(view.heartbeat_ps as f64 / 1e12);
-        format!("no far end watches {nodes}: a failure there is reported after {after}, but not bypassed")
+        format!(
+            "no far end observes {nodes}: a failure there is reported after {after}, but not \
+            bypassed"
+        )
     });
     let as_wanted = status.devices.iter().filter(|device| device.state == DeviceState::AsWanted);
     let devices = format!(

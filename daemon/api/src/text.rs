@@ -52,12 +52,10 @@ pub fn span(seconds: f64) -> String {
     }
 }
 
-/// Returns the node of a part such as `n17/b0`.
 pub(crate) fn node(part: &str) -> &str {
     part.split('/').next().unwrap_or(part)
 }
 
-/// Returns whether `part` names a whole bundle, such as `n17/b0`.
 pub(crate) fn is_bundle(part: &str) -> bool {
     let is_number = |text: &str| !text.is_empty() && text.bytes().all(|byte| byte.is_ascii_digit());
     let split = part.strip_prefix('n').and_then(|rest| rest.split_once("/b"));

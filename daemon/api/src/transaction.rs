@@ -25,9 +25,9 @@ words! {
         Repair,
         /// Restore positions that others changed.
         Drift,
-        /// Complete deferred work on a device that answers again.
+        /// Complete deferred work on a device that responds again.
         Deferred,
-        /// Light unused ends to find out which ports they connect to.
+        /// Light unused ends to find out which ports they are connected to.
         Probe,
     }
 }
@@ -37,11 +37,11 @@ words! {
     TransactionResult {
         /// Every device is at the target.
         Committed,
-        /// Every device is back in its previous state.
+        /// All devices are back in their previous state.
         RolledBack,
         /// Nothing moved.
         Aborted,
-        /// Some devices are in neither state, and an operator must look at them.
+        /// Some devices are in neither state and need an operator.
         Partial,
         /// A later transaction reverted it.
         Undone,
@@ -51,17 +51,17 @@ words! {
 words! {
     /// The result of a transaction, including whether a committed one is permanent.
     TransactionState {
-        /// Every device is at the target.
+        /// All devices are at the target.
         Committed,
-        /// Committed, and rolled back unless confirmed in time.
+        /// Committed, but rolled back unless confirmed in time.
         ConfirmPending,
         /// Committed and confirmed.
         Confirmed,
-        /// Every device is back in its previous state.
+        /// All devices are back in their previous state.
         RolledBack,
         /// Nothing moved.
         Aborted,
-        /// Some devices are in neither state, and an operator must look at them.
+        /// Some devices are in neither state and need an operator.
         Partial,
         /// A later transaction reverted it.
         Undone,
@@ -73,11 +73,11 @@ words! {
     DeviceVerdict {
         /// At the target, read back and qualified.
         Applied,
-        /// No command that moves light was sent.
+        /// No switching command was sent.
         Untouched,
         /// The device refused.
         Refused,
-        /// The device did not reach the target, or its light is not good.
+        /// The device did not reach the target, or its light does not qualify.
         Failed,
         /// It could not be read, so its position is unknown.
         Unknown,
@@ -97,9 +97,9 @@ pub struct OpenTransaction {
     pub actor: String,
     /// Cause: apply, bypass, repair, rollback to before 2.
     pub cause: String,
-    /// The cause as a kind, without the transaction it refers to.
+    /// The kind of cause, without the transaction it refers to.
     pub kind: Kind,
-    /// Its effect in words: the applied plan, the bypassed parts, the restored state.
+    /// Its effect as text: the applied plan, the bypassed parts, the restored state.
     pub summary: String,
     /// The transaction that it undoes, with all later ones.
     pub undoes: Option<u32>,
@@ -137,9 +137,9 @@ pub struct Transaction {
     pub actor: String,
     /// Cause: apply, bypass, repair, rollback to before 2.
     pub cause: String,
-    /// The cause as a kind, without the transaction it refers to.
+    /// The kind of cause, without the transaction it refers to.
     pub kind: Kind,
-    /// Its effect in words: the applied plan, the bypassed parts, the restored state.
+    /// Its effect as text: the applied plan, the bypassed parts, the restored state.
     pub summary: String,
     /// Digest of the plan.
     pub plan_sha256: String,
@@ -163,8 +163,8 @@ pub struct Transaction {
     /// Ends of the changed devices that receive light from the wrong port. Only for the last
     /// transaction.
     pub crossed: Vec<CrossedEnd>,
-    /// Devices to wait for before asking again. Only if the last transaction was aborted because
-    /// they are unreachable.
+    /// Devices to wait for before retrying. Only if the last transaction was aborted because they
+    /// are unreachable.
     pub when_known: Vec<String>,
     /// Outcome per device, those with a detail first.
     pub devices: Vec<DeviceResult>,

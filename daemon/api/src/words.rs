@@ -1,8 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
 //! State enums, kebab-case on the wire.
 
-/// Defines an enum of states. A state sent by another version of the daemon is kept verbatim, so
-/// that a client can show it instead of failing.
+/// Defines an enum of states. Unknown states from other versions of the daemon are kept verbatim,
+/// so that a client can show them instead of failing.
 macro_rules! words {
     (
         #[doc = $about:literal]

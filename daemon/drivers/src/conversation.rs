@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 //! The device side that a tender drives: a session over bytes, or a device such as the kernel that
-//! answers immediately.
+//! replies immediately.
 
 use lightloom_control::controller::{Foreign, Signal};
 use lightloom_control::mover::Promise;
@@ -14,10 +14,10 @@ pub trait Conversation: Send {
     fn connected(&mut self, out: &mut Vec<u8>) -> Option<Reached>;
     /// Starts an operation. Returns its outcome immediately if no bytes have to be sent.
     fn start(&mut self, op: &Op, out: &mut Vec<u8>) -> Option<Outcome>;
-    /// Repeats a read whose answer is still outstanding. Returns an outcome if the two answers
-    /// could not be distinguished; the connection is then unusable.
+    /// Repeats a read whose reply is outstanding. Returns an outcome if the two replies would be
+    /// indistinguishable, which makes the connection unusable.
     fn ask_again(&mut self, _op: &Op, _out: &mut Vec<u8>) -> Option<Outcome> {
-        Some(Outcome::Unknown("the answer to an earlier request is outstanding".into()))
+        Some(Outcome::Unknown("the reply to an earlier request is outstanding".into()))
     }
     /// Reads a transceiver's identity and state. An error means that nothing was sent.
     fn look(&mut self, _out: &mut Vec<u8>) -> Result<(), Box<Outcome>> {

@@ -2,12 +2,12 @@
 //! Optical circuit switches with the OCP model (`ocp-ocs-optical-switch` 0.8.0) over gNMI.
 //!
 //! Slot n is the n-th port of the input group by index; position N + m is the m-th port of the
-//! output group. A change is one Set, which the switch accepts as a whole or not at all. The driver
-//! reads lit circuits from the ports, which name their peers, and not from the list of connections.
-//! This detects a switch that reports success but moved something else. The list only shows which
-//! connections have not settled (`PENDING_CONNECTION`) and the names of connections to remove. The
-//! daemon's connections have names like `lightloom-IN-OUT`. Connections of others are never
-//! touched, unless an operator's change takes their ports.
+//! output group. A change is one atomic Set. Lit circuits are read from the ports, which report
+//! their peers, rather than from the list of connections. This detects a switch that reports
+//! success but moved something else. The list only shows which connections have not settled
+//! (`PENDING_CONNECTION`) and the names of connections to remove. The daemon's connections have
+//! names like `lightloom-IN-OUT`. Foreign connections are not touched unless a change needs their
+//! ports.
 
 mod calls;
 mod layout;
@@ -35,7 +35,7 @@ use lightloom_control::state::{Op, Outcome};
 use mastership::Mastership;
 pub use settings::{Candidacy, GnmiLogin, Settings};
 
-/// If a Set has more connections than this, the driver reads their status from the whole list.
+/// For larger Sets, the status of all connections is read at once.
 const NAMED_MAX: usize = 64;
 
 #[derive(Clone, Debug, Default)]
@@ -149,8 +149,8 @@ impl Gnmi {
             if names.is_empty() {
                 let (input, output) = self.names(slot, position)?;
                 return Err(format!(
-                    "the switch lists no connection from {input} to {output}, but light passes there: delete the \
-                     connection on the switch"
+                    "the switch lists no connection from {input} to {output}, but light passes \
+                        there: delete the connection on the switch"
                 ));
             }
             gone.extend(names);
@@ -238,8 +238,8 @@ impl Gnmi {
             };
             if model.version != expected {
                 return Err(format!(
-                    "its `{module}` is version `{}`, but this driver implements {expected}: write `model_version: \
-                     \"{}\"` if both versions agree",
+                    "its `{module}` is version `{}`, but this driver implements {expected}; help: \
+                        set `model_version: \"{}\"` if both versions agree",
                     model.version, model.version
                 ));
             }
@@ -511,7 +511,7 @@ impl Dialect for Gnmi {
     fn finish(&mut self, op: &Op) -> Outcome {
         match (self.failed.take(), self.mastership.denied()) {
             (Some(why), _) => Outcome::Failed(why),
-            // If the switch is already in the desired state, the denied Set has no consequence.
+            // If the switch is already in the desired state, the denied Set has no effect.
             (None, Some(why)) if matches!(op, Op::Arm { want, .. } if !self.ports.stands(want)) => {
                 Outcome::Refused(why)
             }

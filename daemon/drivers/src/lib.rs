@@ -7,10 +7,9 @@
 //!   Outcome ◀──────────┘                                             ◀─ bytes ◀─┘
 //! ```
 //!
-//! A [`Dialect`] is pure: it writes requests and parses replies. A [`Session`] runs a dialect over
-//! a byte stream that it does not own, so tests drive it byte by byte, and the daemon uses sockets
-//! and serial lines. To add a protocol, write its `Dialect` and register it in the daemon's
-//! `protocol.rs`.
+//! A [`Dialect`] writes requests and parses replies. A [`Session`] runs a dialect over a byte
+//! stream that it does not own: tests supply bytes, the daemon sockets and serial lines. To add a
+//! protocol, write its `Dialect` and register it in the daemon's `protocol.rs`.
 
 pub mod conversation;
 #[cfg(feature = "gnmi")]
@@ -37,7 +36,7 @@ pub const INPUT_BYTES_MAX: usize = 1 << 20;
 pub struct Request {
     pub bytes: Vec<u8>,
     pub awaits: Awaits,
-    /// Matches a reply to this request, in dialects with numbered replies. Otherwise 0.
+    /// Matches replies to requests in dialects with numbered replies. Otherwise 0.
     pub number: u32,
 }
 
@@ -81,7 +80,7 @@ pub trait Dialect: Send {
         Vec::new()
     }
     fn reply(&mut self, request: &Request, input: &mut Input) -> Progress;
-    /// Returns received text without secrets that the device may have echoed.
+    /// Removes secrets that the device may have echoed.
     fn hide(&self, heard: &str) -> String {
         heard.to_owned()
     }
@@ -96,8 +95,8 @@ pub trait Dialect: Send {
     fn module(&self) -> Option<Module> {
         None
     }
-    /// Processes messages that arrive while no request is outstanding. Most protocols have no such
-    /// messages, so by default they count as noise.
+    /// Processes messages that arrive while no request is outstanding. Most protocols have none, so
+    /// by default they are treated as noise.
     fn unasked(&mut self, input: &mut Input) {
         if !input.bytes.is_empty() {
             input.noise += 1;
@@ -126,11 +125,9 @@ pub struct Session<D> {
     foreign: Vec<Foreign>,
     signals: Vec<Signal>,
     was_asked_again: bool,
-    /// The first bytes since the connection was opened.
     heard: Vec<u8>,
 }
 
-/// Maximum number of received bytes that a failed hello reports.
 const HEARD_BYTES: usize = 160;
 
 #[derive(Debug, PartialEq, Eq)]
@@ -190,20 +187,17 @@ impl<D: Dialect> Session<D> {
         }
     }
 
-    /// Repeats an outstanding read, in protocols with numbered replies. The answer to the first
-    /// read then shows only that the device is alive.
+    /// Repeats an outstanding read, in protocols with numbered replies. The reply to the first read
+    /// then only shows that the device is responsive.
     pub fn ask_again(&mut self, op: &Op, out: &mut Vec<u8>) -> Option<Outcome> {
         let is_numbered = self.waiting.front().is_some_and(|request| request.number != 0);
         if !is_numbered || !matches!(self.doing, Doing::Op(_)) {
-            return Some(Outcome::Unknown(
-                "the answer to an earlier request is outstanding".into(),
-            ));
+            return Some(Outcome::Unknown("the reply to an earlier request is outstanding".into()));
         }
         (self.doing, self.was_asked_again) = (Doing::Idle, true);
         self.start(op, out)
     }
 
-    /// Reads a transceiver's identity and state. An error means that nothing was sent.
     pub fn look(&mut self, out: &mut Vec<u8>) -> Result<(), Box<Outcome>> {
         if self.doing != Doing::Idle {
             return Err(Outcome::Unknown("not connected".into()).into());
@@ -275,7 +269,6 @@ impl<D: Dialect> Session<D> {
         self.input.noise
     }
 
-    /// Returns the first bytes since the connection opened, as text.
     pub fn heard(&self) -> String {
         if self.heard.is_empty() {
             return "it sent nothing".to_owned();
@@ -348,8 +341,8 @@ pub fn preview<D: Dialect + Clone>(dialect: &D, ops: &[Op]) -> Result<Vec<Vec<u8
     Ok(bytes)
 }
 
-/// Removes the negotiation of Telnet, which text protocols do not need. Keeps an incomplete command
-/// at the end.
+/// Removes Telnet negotiation, which text protocols do not need. Keeps an incomplete command at the
+/// end.
 pub(crate) fn without_telnet(input: &mut Vec<u8>) {
     const COMMAND: u8 = 255;
     let mut from = 0;
@@ -384,7 +377,6 @@ mod tests {
     use super::*;
     use lightloom_control::state::Neighbours;
 
-    /// A request is a number and is answered with the same number; 0 if unnumbered.
     #[derive(Clone)]
     struct Counts {
         is_numbered: bool,
@@ -432,8 +424,8 @@ mod tests {
         (session, Op::Observe { power: Vec::new(), neighbours: Neighbours::Never })
     }
 
-    /// The answer to the earlier read does not complete the later one, but shows that the device is
-    /// alive.
+    /// The reply to the earlier read does not complete the later one, but shows that the device is
+    /// responsive.
     #[test]
     fn repeats_a_read_over_the_same_connection() {
         let (mut session, read) = greeted(true);

@@ -1,5 +1,4 @@
 // SPDX-License-Identifier: Apache-2.0
-//! Identity and readings of a transceiver beyond its paths. Read-only.
 
 use lightloom_firmware_api::cmis::state::ModuleState;
 use lightloom_firmware_api::cmis::{RegisterAddress, Registers, lower, page_b0, page00};
@@ -8,8 +7,8 @@ use lightloom_firmware_api::message::{Identity, StatusReport};
 use lightloom_control::state::Position;
 use lightloom_daemon_api::module;
 
-/// Registers to read: first address and count. Lower memory 4 to 13 is omitted because reading
-/// clears its flags (CMIS 5.x, clear on read).
+/// First address and count. Lower memory 4 to 13 is omitted because reading clears its flags (CMIS
+/// 5.x, clear on read).
 pub(super) const READS: [(RegisterAddress, u8); 4] = [
     (RegisterAddress::lower(0), 4),
     (RegisterAddress::lower(14), 4),
@@ -25,7 +24,7 @@ pub struct Module {
     pub part: String,
     pub serial: String,
     pub firmware: (u8, u8),
-    /// CMIS revision, the two nibbles of lower memory byte 1.
+    /// The two nibbles of lower memory byte 1.
     pub cmis: (u8, u8),
     /// Layout version of page B0h, as two nibbles.
     pub layout: (u8, u8),
@@ -52,7 +51,7 @@ impl Registers for Copy<'_> {
     }
 }
 
-/// Returns the text of a CMIS field without its padding.
+/// Removes the padding of a CMIS field.
 pub(crate) fn text(field: &[u8]) -> String {
     page00::characters(field).collect::<String>().trim().to_owned()
 }

@@ -1,9 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
 //! The framed serial protocol of a transceiver with an integrated switch (docs/firmware-api.md).
 //!
-//! A fire takes effect once per wire transaction, so every arm uses a new number, one higher than
-//! any that the module has reported. A slot is a switch group, counted from 0; a position is a path
-//! code.
+//! A fire takes effect once per wire transaction, so each arm uses a number one higher than any
+//! that the module has reported. A slot is a switch group, from 0; a position is a path code.
 
 use lightloom_fabric::khop::Port;
 use lightloom_firmware_api::cmis::state::{DataPathState, ModuleState};
@@ -118,9 +117,8 @@ impl OcsTrx {
         self.name != LinkName::NONE && self.identity.is_some_and(capable)
     }
 
-    /// Returns whether a read includes the neighbours: on request, after light has moved, while a
-    /// neighbour is unknown, and periodically. Most reads stay short, so that a bypass does not
-    /// wait for them.
+    /// Includes the neighbours on request, after a move, while a neighbour is unknown, and
+    /// periodically. Most reads stay short, so that a bypass does not wait for them.
     fn wants_neighbours(&mut self, asked: Neighbours) -> bool {
         if asked == Neighbours::Never {
             return false;
@@ -138,7 +136,7 @@ impl OcsTrx {
                 || self.reads.is_multiple_of(NEIGHBOURS_EVERY))
     }
 
-    /// A module that has restarted first receives its name, unless only the status is wanted.
+    /// A module that has restarted first receives its name, unless only the status is requested.
     fn observe(&mut self, neighbours: Neighbours) -> Vec<Request> {
         let mut requests = Vec::new();
         let boots = self.status.map(|status| status.boots);
@@ -156,7 +154,7 @@ impl OcsTrx {
     }
 
     fn ask(&mut self, wire: &Wire<'_>, awaits: Awaits) -> Request {
-        // Reading and writing registers and names needs no epoch.
+        // Reading and writing registers and names requires no epoch.
         let carries = !matches!(wire, Wire::Read { .. } | Wire::Write { .. } | Wire::Module { .. });
         self.ask_in(self.epoch.filter(|_| carries && self.checks_epochs), wire, awaits)
     }
@@ -194,7 +192,8 @@ impl OcsTrx {
         let there = |path: &Path| path.external_number().is_none_or(|number| number <= external);
         path.filter(there).ok_or_else(|| {
             format!(
-                "it has no path {}: 1 to {external} are its external fibres, 15 loops back, 0 is dark",
+                "it has no path {}: 1 to {external} are its external fibres, 15 is loopback, 0 is \
+                    dark",
                 position.0
             )
         })
@@ -218,7 +217,7 @@ impl OcsTrx {
         Ok(requests)
     }
 
-    /// Processes an event. A repeated event is acknowledged again but counted once.
+    /// A repeated event is acknowledged again but counted once.
     fn take_event(&mut self, number: Sequence, event: &Event) {
         self.unacknowledged.push(number);
         let name = (event.boots, number.0);
@@ -248,7 +247,7 @@ impl OcsTrx {
             {
                 let refused = matches!(answer.reply, Reply::Refused(_));
                 progress = match request.awaits {
-                    // An unknown neighbour must not prevent reading the position of the light.
+                    // An unknown neighbour must not prevent reading the position.
                     Awaits::Neighbours | Awaits::Events if refused => Progress::Answered,
                     Awaits::Claim => self.take_claim(&answer.reply),
                     Awaits::Registers if !refused => self.take_registers(&answer.reply),
@@ -329,7 +328,7 @@ impl OcsTrx {
         }
     }
 
-    /// Learns from the answer to a hello with an epoch whether the module checks epochs.
+    /// The reply to a hello with an epoch shows whether the module checks epochs.
     fn take_claim(&mut self, reply: &Reply<'_>) -> Progress {
         self.checks_epochs = matches!(reply, Reply::Identity(_));
         match reply {
@@ -487,7 +486,7 @@ impl Dialect for OcsTrx {
             dwell: Micros(u64::from(identity.dwell_us)),
             goes: identity.capabilities.has(Capabilities::GO),
             refuses_late: self.checks_epochs,
-            // 0 means that no answer time is promised.
+            // 0 means that no reply time is promised.
             answer: self
                 .events
                 .map(|events| Micros(u64::from(events.answer_us)))
@@ -516,7 +515,7 @@ fn neighbour(seen: Neighbour) -> Option<Port> {
     Some(Port { bundle: BundleId { node, bundle }, path: seen.path })
 }
 
-/// Returns how a port was shut down, if it was. A module in the fault state does not count.
+/// `None` for a module in the fault state.
 fn shut(status: &StatusReport, group: usize, groups: usize) -> Option<Shut> {
     let lanes = status.data_paths.len() / groups.max(1);
     let lanes = status.data_paths.get(group * lanes..(group + 1) * lanes)?;

@@ -1,6 +1,4 @@
 // SPDX-License-Identifier: Apache-2.0
-//! The common part of all protocols for switches with ingress and egress ports. Each dialect does
-//! its own encoding.
 
 use std::collections::BTreeMap;
 
@@ -10,7 +8,7 @@ use lightloom_control::state::{Move, Observation, Op, Outcome, Position, Positio
 
 pub(super) const PORTS_MAX: u32 = 1 << 16;
 
-/// The ports of a switch. Ingress ports are 1 to N, egress ports N+1 to N+M.
+/// Ingress ports are 1 to N, egress ports N+1 to N+M.
 #[derive(Clone, Debug, Default)]
 pub(super) struct Ports {
     size: Option<(u32, u32)>,
@@ -80,7 +78,7 @@ impl Ports {
         Ok(task)
     }
 
-    /// Refuses a switch of another size, where egress ports would have other numbers.
+    /// Refuses a switch of another size, whose egress ports would have other numbers.
     fn check_size(&self) -> Result<(), String> {
         let (Some((ingress, egress)), Some(DevicePorts::IngressThenEgress { ingress: planned })) =
             (self.size, self.wired)
@@ -91,8 +89,9 @@ impl Ports {
             return Ok(());
         }
         Err(format!(
-            "the switch has {ingress} ingress and {egress} egress ports, and the fabric file says \
-             `ports_per_switch: {planned}`: correct the file and plan again, or connect the right switch"
+            "the switch has {ingress} ingress and {egress} egress ports, but the fabric file says \
+                `ports_per_switch: {planned}`: correct the file and plan again, or connect the \
+                right switch"
         ))
     }
 
@@ -131,7 +130,7 @@ impl Ports {
         self.seen.tuning.extend(slots.into_iter().map(Slot));
     }
 
-    /// Records the power at egress ports in 1/1000 dBm. Ports without a circuit are ignored.
+    /// In 1/1000 dBm. Ports without a circuit are ignored.
     pub(super) fn take_power(&mut self, powers: impl IntoIterator<Item = (u32, i32)>) {
         let held: BTreeMap<u32, Slot> =
             self.seen.positions.iter().map(|(&slot, position)| (position.0, slot)).collect();

@@ -1,14 +1,13 @@
 // SPDX-License-Identifier: Apache-2.0
 //! SCPI for Polatis-style optical switches (HUBER+SUHNER; TCP 5025 or a serial line).
 //!
-//! An operation is one line, hence one round trip. Set commands have no answer, so each is followed
-//! by `:syst:err?`, which the switch answers once it has processed the preceding commands. Commands
-//! that create circuits also use `*OPC?` as a barrier. Removals need no barrier: they are refused
-//! or executed immediately, and the next creation need not wait for light to settle. The mover
-//! reads the result back. Answers to the queries of one line arrive on one line, separated by `;`.
-//! The driver skips a greeting and echoes, because the identity is the last line before the size.
-//! `conn:only` would drop all other circuits and is never sent. Ingress ports are 1 to N, egress
-//! ports N+1 to N+M.
+//! An operation is one line, hence one round trip. Set commands have no reply, so each is followed
+//! by `:syst:err?`, which is answered after the preceding commands. Commands that create circuits
+//! also use `*OPC?` as a barrier. Removals need none, because they are refused or executed
+//! immediately. The mover reads the result back. Replies to the queries of one line arrive on one
+//! line, separated by `;`. Greetings and echoes are skipped, because the identity is the last line
+//! before the size. `conn:only` would drop all other circuits and is never sent. Ingress ports are
+//! 1 to N, egress ports N+1 to N+M.
 
 use std::fmt::Write;
 
@@ -35,7 +34,6 @@ impl Scpi {
         Self { power_monitor, ..Self::default() }
     }
 
-    /// Sets the expected port numbering. Moves are refused on a switch with other ports.
     #[must_use]
     pub fn wired_as(mut self, ports: Option<DevicePorts>) -> Self {
         self.ports.wired_as(ports);
@@ -62,7 +60,7 @@ impl Scpi {
     }
 
     fn take_positions(&mut self, line: &str) -> Option<()> {
-        // Some firmware writes blanks between the lists, or a single word in place of two empty
+        // Some firmware writes blanks between the lists, or a single word instead of two empty
         // lists.
         let line: String = line.split_whitespace().collect();
         let lists = if line == "<none>" { "(@),(@)" } else { &line };
@@ -236,7 +234,6 @@ mod tests {
         scpi.reply(request, &mut Input { bytes: line.into(), noise: 0 })
     }
 
-    /// A removal does not wait for light to settle, but still checks for a refusal.
     #[test]
     fn removal_does_not_wait_for_light() {
         let (mut scpi, remove) = switch(5, 0);
@@ -251,7 +248,7 @@ mod tests {
         assert!(matches!(answer(&mut scpi, &remove, "OK\n"), Progress::Lost(_)));
     }
 
-    /// Regression: a greeting or an echo shifted every answer by one.
+    /// Regression: a greeting or an echo shifted all replies by one.
     #[test]
     fn greeting_and_echo_shift_no_answer() {
         for (greeting, echoes) in

@@ -1,11 +1,11 @@
 // SPDX-License-Identifier: Apache-2.0
 //! SONiC-OCS: cross-connects as Redis tables (SONiC OCS HLD rev 0.5).
 //!
-//! `OCS_CROSS_CONNECT|1A-2B {a_side, b_side}` in CONFIG_DB is the desired state, and one change is
+//! `OCS_CROSS_CONNECT|1A-2B {a_side, b_side}` in CONFIG_DB is the desired state, and a change is
 //! one `MULTI … EXEC`. Lit circuits are read from both databases (`sonic/tables.rs`), or only from
-//! CONFIG_DB if the database has no switch behind it. A claim (`sonic/claim.rs`) prevents other
-//! controllers and abandoned sessions from changing circuits. Slot n is the A side of port n,
-//! position m the B side of port m.
+//! CONFIG_DB for a database without a switch. A claim (`sonic/claim.rs`) keeps other controllers
+//! and abandoned sessions from changing circuits. Slot n is the A side of port n, position m the B
+//! side of port m.
 
 mod claim;
 mod tables;
@@ -28,7 +28,7 @@ pub struct Sonic {
     password: Option<String>,
     tables: Tables,
     seen: Observation,
-    /// Error in the open transaction. Only EXEC ends the transaction.
+    /// Error in the open transaction, which only EXEC ends.
     refusal: Option<String>,
     claim: Option<Claim>,
 }
@@ -47,8 +47,8 @@ impl Sonic {
         Self { read_from, password, tables, seen, refusal: None, claim: None }
     }
 
-    /// Claims the switch for this controller. Changes are made only by the latest session, and only
-    /// while no other controller holds the claim. `life` is the start time of the daemon.
+    /// Only the latest session makes changes, and only while no other controller has the claim.
+    /// `life` is the start time of the daemon.
     #[must_use]
     pub fn claiming(self, owner: &str, life: u64) -> Self {
         Self { claim: Some(Claim::new(owner, life)), ..self }
@@ -179,7 +179,7 @@ impl Dialect for Sonic {
         let good = match (request.awaits, &reply) {
             // Redis discards a transaction if a watched key has changed.
             (Awaits::Errors, Reply::Nothing) => {
-                let why = "another session has taken the claim: nothing was changed";
+                let why = "another session has taken the claim, so nothing was changed";
                 return Progress::Ended(Outcome::Refused(why.into()));
             }
             (Awaits::Errors, Reply::Array(items)) => {

@@ -1,7 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-//! Keeps one device connected, runs its operations one at a time, and reports their outcome. The
-//! daemon's device tasks and the virtual twin use it. Its inputs are bytes, commands and the time;
-//! its outputs are bytes and events.
+//! Keeps one device connected, runs its operations one at a time, and reports their outcome. Its
+//! inputs are bytes, commands and the time; its outputs are bytes and events.
 //!
 //! ```text
 //!   waiting ──due──▶ greeting ──Ready──▶ idle ⇄ resting before a switch, busy with an operation,
@@ -54,8 +53,8 @@ pub struct Tender {
     name: DeviceName,
     conversation: Box<dyn Conversation>,
     state: State,
-    /// End of the dwell time, before which the device refuses to move its light again. Moves from
-    /// before the connection are unknown.
+    /// End of the dwell time, before which the device refuses another move. Moves from before the
+    /// connection are unknown.
     rests_until: Micros,
     moves: bool,
     backoff: Micros,
@@ -128,7 +127,7 @@ impl Tender {
         }
     }
 
-    /// Starts an operation. A read replaces an outstanding read.
+    /// A read replaces an outstanding read.
     pub fn run(&mut self, now: Micros, ticket: Ticket, op: &Op, out: &mut Vec<Does>) {
         match &mut self.state {
             State::Waiting(_) | State::Greeting(_) => {
@@ -175,7 +174,7 @@ impl Tender {
                 return Err(Outcome::Unknown("not connected".into()).into());
             }
             _ if self.asked >= ASKED_MAX => {
-                let busy = "busy with an operation: ask again in a moment";
+                let busy = "busy with an operation; retry in a moment";
                 return Err(Outcome::Refused(busy.into()).into());
             }
             _ => self.asked += 1,
@@ -274,7 +273,7 @@ impl Tender {
         }
     }
 
-    /// Starts the dwell time at `now`, when the light settled or may have.
+    /// Starts the dwell time at `now`, when the light settled or may have settled.
     fn rests(&mut self, now: Micros) {
         let dwell = self.conversation.promise().map_or(Micros(0), |promise| promise.dwell);
         self.rests_until = now + dwell;
@@ -314,7 +313,7 @@ impl Tender {
         send(bytes, out);
     }
 
-    /// Ends the connection or the attempt. A repeated reason is reported once.
+    /// Repeated reasons are reported once.
     fn lost(&mut self, now: Micros, why: String, out: &mut Vec<Does>) {
         self.down(now, Trouble::Silent(why), out);
     }
@@ -358,7 +357,7 @@ fn why_lost(outcome: &Outcome) -> Option<String> {
     }
 }
 
-/// Returns whether two reasons are equal, ignoring the device's own text.
+/// Ignores the device's own text.
 fn is_same(one: &Trouble, other: &Trouble) -> bool {
     match (one, other) {
         (Trouble::Silent(one), Trouble::Silent(other)) => {
@@ -384,8 +383,6 @@ mod tests {
     use lightloom_control::mover::Promise;
     use lightloom_control::state::{Move, Position, Slot, Txn};
 
-    /// A device that receives and answers one byte per operation and has a dwell time of a
-    /// millisecond.
     struct Rests;
 
     impl Conversation for Rests {
@@ -409,8 +406,6 @@ mod tests {
         }
     }
 
-    /// Returns whether something was sent and whether a reply was reported when the tender runs at
-    /// `now`.
     fn at(now: u64, mut chance: impl FnMut(Micros, &mut Vec<Does>)) -> (bool, bool) {
         let mut out = Vec::new();
         chance(Micros(now), &mut out);

@@ -3,10 +3,10 @@
 //!
 //! A reply is a block of lines that ends with `;`, or with `>` if more follows. The line before its
 //! second line has the switch's name, date and time, which distinguishes the reply from a login
-//! banner, an echo or a prompt. Autonomous messages arrive at any time, even between a command and
-//! its reply, and `IP`-style acknowledgements may come first. Replies are therefore matched by
-//! ctag, not by order. Denials differ: `SARB` means busy, `SROF` may have moved something, and all
-//! others changed nothing.
+//! banner, an echo or a prompt. Autonomous messages may arrive between a command and its reply, and
+//! `IP`-style acknowledgements may come first, so replies are matched by ctag, not by order. After
+//! a denial with `SARB` the switch was busy, after `SROF` something may have moved, and after all
+//! others nothing has changed.
 
 use lightloom_fabric::fat_tree::device_ports::DevicePorts;
 
@@ -54,7 +54,6 @@ impl Tl1 {
         }
     }
 
-    /// Sets the expected port numbering. Moves are refused on a switch with other ports.
     #[must_use]
     pub fn wired_as(mut self, ports: Option<DevicePorts>) -> Self {
         self.ports.wired_as(ports);
@@ -134,7 +133,7 @@ impl Tl1 {
         let progress = match block.status.as_str() {
             "COMPLD" | "RTRV" => match self.take_body(request.awaits) {
                 Some(()) => Progress::Answered,
-                None => Progress::Lost(format!("{:?} makes no sense", request.awaits)),
+                None => Progress::Lost(format!("cannot parse {:?}", request.awaits)),
             },
             "DELAY" => Progress::Wait,
             "PRTL" => Progress::Ended(Outcome::Failed("only partly executed (PRTL)".into())),
@@ -306,7 +305,6 @@ mod tests {
     use super::*;
     use crate::{Reached, Session};
 
-    /// A switch with a circuit from 1 to 9 that puts other text around its replies.
     struct Switch {
         greeting: &'static str,
         echoes: bool,
@@ -330,7 +328,6 @@ mod tests {
             )
         }
 
-        /// Reads the circuits byte by byte in a session and returns its count of noise.
         fn talk(&self) -> u64 {
             let mut session = Session::new(Tl1::new("op", "secret", false));
             let mut out = Vec::new();

@@ -47,7 +47,7 @@ fn uncommitted_transaction_shows_the_next_step() {
     let expected = "transaction 9: aborted, 2 devices\n\
         device  verdict  why\nn3/b0   refused  switch element stuck\n\
         untouched: n4/b0\n\
-        nothing moved: fix the named devices, then apply again: lightloom ctl apply PLAN\n";
+        nothing moved: fix the listed devices, then apply again: lightloom ctl apply PLAN\n";
     assert_eq!((code, shown.as_str()), (1, expected));
 }
 
@@ -146,7 +146,7 @@ fn previews_a_rollback() {
         NO PLAN remains after it: faults are not bypassed until a plan is applied\n\
         circuits up: 24 now, 0 after it\n\
         CROSSED CABLES? 1 end: n1/b0.1 is lit by n6/b1.1 instead of n5/b1.1\n  \
-        trace the cables; name swapped plugs: lightloom ctl commission FABRIC; or bypass: lightloom ctl fault n1/b0.1\n\
+        trace the cables; find swapped plugs: lightloom ctl commission FABRIC; or bypass: lightloom ctl fault n1/b0.1\n\
         known faults after it: n9 (since 1970-01-01 00:00:00: reported by uid:0)\n\
         TREATED AS REPAIRED: n5\n";
     assert_eq!(shown, expected);

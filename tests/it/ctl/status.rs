@@ -10,7 +10,7 @@ fn daemon_without_devices_is_not_healthy() {
     let idle = status(json!({"devices": [], "circuits": []}));
     let daemon = Daemon::plays(folder.path(), &[("/v1/status", 200, idle)]);
     let (code, shown, _) = run(&daemon, &["status", "--check"]);
-    let starts = "NO DEVICES: this daemon drives nothing\n  name its transceivers";
+    let starts = "NO DEVICES: this daemon drives no devices\n  list its transceivers";
     assert!(code == 1 && shown.starts_with(starts) && !shown.contains("ALL IS WELL"), "{shown}");
 }
 
@@ -48,8 +48,7 @@ fn status_shows_problems_first_and_commands_to_run() {
     let (code, shown, _) = run(&daemon, &["status"]);
     assert_eq!(code, 0, "{shown}");
     let lines = [
-        "NO BYPASS LEFT, further faults are only reported: the daemon changed something automatically 10 times \
-         within an hour",
+        "NO BYPASS LEFT, further faults are only reported: 10 automatic changes within an hour",
         "  find out why: lightloom ctl journal; then: lightloom ctl resume; or",
         "transaction 7 WAITS FOR ITS CONFIRM: apply of plan 0123456789ab, by uid:0: 4 min 59 s left, until 01:00:00, \
          then it is undone",
@@ -60,7 +59,7 @@ fn status_shows_problems_first_and_commands_to_run() {
         "DRIFTED, 1 device out of step with the journal: n1/b0",
         "  see where: lightloom ctl drift; take what is lit as ours: lightloom ctl adopt n1/b0; it can be put \
          back when n3/b0 answers again\n",
-        "NO LIGHT in 1 fibre: n3/b0.1 sees -99.0 dBm of n4/b1.1",
+        "NO LIGHT in 1 fibre: n3/b0.1 receives -99.0 dBm from n4/b1.1",
         "  check the fibre; bypass it: lightloom ctl fault n3/b0.1",
         "DEGRADED, 2 parts bypassed: n4/b1, n17 (since 1970-01-01 00:00:00: reported by uid:0)",
         "  when it works again:\n    lightloom ctl fault --repaired n4/b1\n    lightloom ctl fault --repaired n17\n",
@@ -207,7 +206,7 @@ fn shows_failed_parts_that_no_plan_bypasses() {
     unplanned["circuits"] = json!([]);
     daemon.says("/v1/status", 200, unplanned);
     let (_, shown, _) = run(&daemon, &["status"]);
-    let next = "  make a plan around it: lightloom plan FABRIC --fault n9; when it works again, any plan: lightloom ctl apply \
+    let next = "  plan around it: lightloom plan FABRIC --fault n9; when it works again, apply any plan: lightloom ctl apply \
                 PLAN --mode update\n";
     assert!(shown.contains(next), "{shown}");
     assert!(shown.contains("plan none, 12 journal records\ncircuits up: 0\n"));
@@ -240,8 +239,8 @@ fn dark_planned_circuits_and_a_missing_plan_are_never_healthy() {
         status(json!({"other_fabric": "plan it again: lightloom plan ring.yaml"})),
     );
     let (code, shown, _) = run(&daemon, &["status", "--check"]);
-    let expected = "ANOTHER FABRIC: the plan in force was made from another fabric file than the one loaded: faults \
-                    cannot be bypassed\n  plan it again: lightloom plan ring.yaml\n";
+    let expected = "ANOTHER FABRIC: the plan in force was made from a different fabric file, so faults cannot be \
+                    bypassed\n  plan it again: lightloom plan ring.yaml\n";
     assert!(code == 1 && shown.starts_with(expected) && !shown.contains("ALL IS WELL"), "{shown}");
 }
 

@@ -11,11 +11,8 @@ use super::file::{
 };
 use super::run::ModuleProfile;
 
-/// First page that CMIS reserves for vendors.
 const CUSTOM_PAGES_FROM: u8 = 0xb0;
-/// Lower memory that CMIS reserves for vendors.
 const CUSTOM_LOWER: std::ops::RangeInclusive<u8> = 64..=84;
-/// First CDB command that CMIS reserves for vendors.
 const CUSTOM_COMMANDS_FROM: u16 = 0x8000;
 const WITHIN_MAX: Picoseconds = Picoseconds::from_millis(60_000);
 const BYTES_MAX: usize = 120;
@@ -45,7 +42,7 @@ impl ProfileRules<'_, '_, '_> {
     fn pages(&mut self) {
         for (index, page) in self.file.pages.iter().enumerate() {
             if page.0 < CUSTOM_PAGES_FROM {
-                let message = format!("page {:02X}h is not left to vendors", page.0);
+                let message = format!("page {:02X}h is not reserved for vendors", page.0);
                 let report = self.check.error(NOT_VENDORS, &format!("/pages/{index}"), message);
                 report.help("custom pages are B0h to FFh");
             }
@@ -61,19 +58,21 @@ impl ProfileRules<'_, '_, '_> {
         let last = usize::from(offset) + count.max(1) - 1;
         if offset < 128 {
             if !CUSTOM_LOWER.contains(&offset) || last > usize::from(*CUSTOM_LOWER.end()) {
-                let message =
-                    format!("bytes {offset} to {last} of the lower memory are not left to vendors");
+                let message = format!(
+                    "bytes {offset} to {last} of the lower memory are not reserved for \
+                        vendors"
+                );
                 self.check.error(NOT_VENDORS, path, message).help("64 to 84 are");
             }
         } else if page < CUSTOM_PAGES_FROM {
-            let message = format!("{place} is on a page that is not left to vendors");
+            let message = format!("{place} is on a page that is not reserved for vendors");
             self.check.error(NOT_VENDORS, path, message).help("custom pages are B0h to FFh");
         } else if !self.file.pages.iter().any(|named| named.0 == page) {
-            let message = format!("{place} is on a page that `pages` does not name");
-            let help = format!("write `pages: [{page:02X}h]`");
+            let message = format!("{place} is on a page that is not listed in `pages`");
+            let help = format!("add it: `pages: [{page:02X}h]`");
             self.check.error(NOT_VENDORS, path, message).help(help);
         } else if last > 255 {
-            let message = format!("{count} bytes from {place} on reach past the end of the page");
+            let message = format!("{count} bytes from {place} extend past the end of the page");
             self.check.error(NOT_VENDORS, path, message).help("a page ends at 255");
         }
     }
@@ -88,20 +87,23 @@ impl ProfileRules<'_, '_, '_> {
         if external.is_empty() || external.len() > 8 {
             let message = format!("{} external paths", external.len());
             let report = self.check.error(CANNOT_MOVE, "/paths/external", message);
-            report.help("write the codes of 1 to 8 fibres");
+            report.help("use the codes of 1 to 8 fibres");
         }
         let mut codes = external.clone();
         codes.extend(file.paths.dark.iter().chain(&file.paths.loopback));
         codes.sort_unstable();
         if let Some(pair) = codes.windows(2).find(|pair| pair[0] == pair[1]) {
             let message = format!("two paths have the code {}", pair[0]);
-            self.check.error(CANNOT_MOVE, "/paths", message).help("each path has its own code");
+            self.check.error(CANNOT_MOVE, "/paths", message).help("give each path a unique code");
         }
         let readable = file.active.mask & if file.active.bits == 4 { 0x0f } else { 0xff };
         if let Some(code) = codes.iter().find(|code| *code & !readable != 0) {
             let message = format!("the code {code} cannot be read back in these bits");
             let report = self.check.error(CANNOT_MOVE, "/active", message);
-            report.help("a path that cannot be read back cannot be trusted: give `bits` and `mask` room for it");
+            report.help(
+                "a path must be read back to be verified: make `bits` and `mask` large \
+                enough",
+            );
         }
     }
 
@@ -127,9 +129,9 @@ impl ProfileRules<'_, '_, '_> {
             let report = self.check.error(CANNOT_MOVE, "/move", "no step writes `paths`");
             report.help("write the target paths: `- write: {at: \"B0h:136\", bytes: [paths]}`");
         } else if !file.moves.iter().any(acts) {
-            let report = self.check.error(CANNOT_MOVE, "/move", "no step moves the light");
+            let report = self.check.error(CANNOT_MOVE, "/move", "no step switches the module");
             report.help(
-                "`arm` only prepares; put the write or command that moves the light in `move`",
+                "`arm` only prepares; put the write or command that switches the module in `move`",
             );
         }
     }
@@ -156,9 +158,7 @@ impl ProfileRules<'_, '_, '_> {
                 if is.is_empty() || is.iter().any(|value| value & !mask != 0) {
                     let place = format!("{path}/wait/is");
                     let message = "these bits never have this value";
-                    self.check
-                        .error(CANNOT_MOVE, &place, message)
-                        .help("write values within `mask`");
+                    self.check.error(CANNOT_MOVE, &place, message).help("use values within `mask`");
                 }
                 self.within(&format!("{path}/wait/within"), *within);
             }
@@ -168,7 +168,7 @@ impl ProfileRules<'_, '_, '_> {
 
     fn command(&mut self, path: &str, id: u16) {
         if id < CUSTOM_COMMANDS_FROM {
-            let message = format!("CDB command {id:04X}h is not left to vendors");
+            let message = format!("CDB command {id:04X}h is not reserved for vendors");
             self.check.error(NOT_VENDORS, path, message).help("8000h to FFFFh are");
         }
     }
@@ -178,7 +178,7 @@ impl ProfileRules<'_, '_, '_> {
         let count = items.iter().map(|item| item.length(groups)).sum();
         if count == 0 && path.contains("/write/") || count > BYTES_MAX {
             let message = format!("{count} bytes");
-            let help = format!("write 1 to {BYTES_MAX} bytes in a step");
+            let help = format!("use 1 to {BYTES_MAX} bytes in a step");
             self.check.error(CANNOT_MOVE, path, message).help(help);
         }
         count
@@ -195,7 +195,7 @@ impl ProfileRules<'_, '_, '_> {
         }
         if file.armed.is_some() && file.arm.is_empty() {
             let report = self.check.error(CANNOT_MOVE, "/armed", "`armed` needs steps in `arm`");
-            report.help("leave `armed` out, or write the steps that arm");
+            report.help("omit `armed`, or add the steps that arm");
         }
         if let Some(taps) = file.taps {
             self.place("/taps", taps, 2 * file.paths.external.len());
@@ -208,9 +208,9 @@ impl ProfileRules<'_, '_, '_> {
 
     fn source(&mut self, path: &str, source: &CodeSourceFile) {
         if source.bits != 4 && source.bits != 8 {
-            let message = format!("{} bits a group", source.bits);
+            let message = format!("{} bits per group", source.bits);
             let place = format!("{path}/bits");
-            self.check.error(CANNOT_MOVE, &place, message).help("write 4 or 8");
+            self.check.error(CANNOT_MOVE, &place, message).help("use 4 or 8");
         }
         match (source.at, source.command, source.offset) {
             (Some(at), None, None) => {
@@ -218,8 +218,8 @@ impl ProfileRules<'_, '_, '_> {
             }
             (None, Some(id), Some(_)) => self.command(&format!("{path}/command"), id.0),
             _ => {
-                let report = self.check.error(CANNOT_MOVE, path, "the place is missing");
-                report.help("write `at`, or `command` and `offset`");
+                let report = self.check.error(CANNOT_MOVE, path, "the location is missing");
+                report.help("use `at`, or `command` and `offset`");
             }
         }
     }
@@ -229,13 +229,13 @@ impl ProfileRules<'_, '_, '_> {
         let means = format!("{path}/means");
         if !outcome.means.iter().any(|one| one.is == OutcomeMeaning::Success) {
             let report = self.check.error(CANNOT_MOVE, &means, "no code means success");
-            report.help("write `{code: 1, is: success}`");
+            report.help("add `{code: 1, is: success}`");
         }
         for (index, one) in outcome.means.iter().enumerate() {
             if outcome.means[..index].iter().any(|before| before.code == one.code) {
                 let message = format!("the code {} has two meanings", one.code);
                 let report = self.check.error(CANNOT_MOVE, &format!("{means}/{index}"), message);
-                report.help("write each code once");
+                report.help("list each code once");
             }
         }
     }
@@ -245,7 +245,7 @@ impl ProfileRules<'_, '_, '_> {
         self.within("/limits/within", limits.within);
         for (path, span) in [("/limits/settle", limits.settle), ("/limits/dwell", limits.dwell)] {
             if span.0 > WITHIN_MAX {
-                self.check.error(BAD_LIMIT, path, "longer than a minute").help("write up to 60s");
+                self.check.error(BAD_LIMIT, path, "longer than a minute").help("use up to 60s");
             }
         }
     }
@@ -253,7 +253,7 @@ impl ProfileRules<'_, '_, '_> {
     fn within(&mut self, path: &str, span: Text<Picoseconds>) {
         if span.0 == Picoseconds::ZERO || span.0 > WITHIN_MAX {
             let report = self.check.error(BAD_LIMIT, path, "0, or longer than a minute");
-            report.help("write up to 60s");
+            report.help("use up to 60s");
         }
     }
 }

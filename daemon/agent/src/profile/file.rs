@@ -15,32 +15,32 @@ use serde::{Deserialize, Deserializer, de};
 pub struct ProfileFile {
     /// Name used in messages.
     pub name: String,
-    /// Modules that this profile fits, identified by page 00h.
+    /// Modules that this profile matches, identified by page 00h.
     #[serde(rename = "match")]
     pub fits: MatchFile,
-    /// Custom pages that it accesses, from `B0h` to `FFh`.
+    /// Custom pages that it uses, from `B0h` to `FFh`.
     #[serde(default)]
     pub pages: Vec<CustomPage>,
     /// Bytes that a module must contain before the agent writes to it.
     #[serde(default)]
     pub marks: Vec<MarkFile>,
-    /// Number of switch groups, 1 to 8. One switch element moves all lanes of a group.
+    /// Number of switch groups, 1 to 8. One switch element switches all lanes of a group.
     pub groups: u8,
     /// Paths and their codes.
     pub paths: PathCodesFile,
-    /// Location of each group's path code, as sensed by the module.
+    /// Location of each group's path code as reported by the module.
     pub active: CodeSourceFile,
-    /// Steps that prepare a change and move nothing.
+    /// Steps that prepare a change without switching.
     #[serde(default)]
     pub arm: Vec<ProfileStepFile>,
     /// Location of each group's outcome after these steps.
     #[serde(default)]
     pub armed: Option<OutcomeFile>,
-    /// Steps that move the light.
+    /// Steps that switch the module.
     #[serde(rename = "move")]
     pub moves: Vec<ProfileStepFile>,
-    /// Location of each group's outcome after these steps. If omitted, the agent waits until the
-    /// light is at its path.
+    /// Location of each group's outcome after these steps. If omitted, the agent waits until each
+    /// group is at its path.
     #[serde(default)]
     pub moved: Option<OutcomeFile>,
     /// Power on each external path, two bytes each, in 0.1 µW [default: the power of the lanes, for
@@ -54,7 +54,7 @@ pub struct ProfileFile {
     pub limits: ModuleTimesFile,
 }
 
-/// The modules that a profile fits.
+/// The modules that a profile matches.
 #[derive(Clone, Debug, Deserialize, JsonSchema)]
 #[serde(deny_unknown_fields)]
 pub struct MatchFile {
@@ -259,7 +259,7 @@ pub struct ModuleTimesFile {
     pub settle: Text<Picoseconds>,
     /// Minimum time between two moves.
     pub dwell: Text<Picoseconds>,
-    /// Power below which a path counts as dark, in 0.1 µW.
+    /// Power below which a path is treated as dark, in 0.1 µW.
     pub power_low: u16,
 }
 
@@ -280,8 +280,12 @@ impl FromStr for Register {
     type Err = String;
 
     fn from_str(text: &str) -> Result<Self, String> {
-        let wrong =
-            || format!("`{text}` is not a register: write `64` (lower memory) or `B0h:136`");
+        let wrong = || {
+            format!(
+                "`{text}` is not a register; expected the form `64` (lower memory) or \
+                `B0h:136`"
+            )
+        };
         let number = |text: &str| text.parse::<u8>().map_err(|_| wrong());
         match text.split_once(':') {
             None => match number(text)? {
@@ -306,7 +310,7 @@ impl FromStr for CustomPage {
     fn from_str(text: &str) -> Result<Self, String> {
         let digits = text.strip_suffix('h').filter(|digits| digits.len() == 2);
         let page = digits.and_then(|digits| u8::from_str_radix(digits, 16).ok());
-        page.map(Self).ok_or_else(|| format!("`{text}` is not a page: write it like `B0h`"))
+        page.map(Self).ok_or_else(|| format!("`{text}` is not a page; expected the form `B0h`"))
     }
 }
 
@@ -321,7 +325,7 @@ impl FromStr for CommandId {
         let digits = text.strip_suffix('h').filter(|digits| digits.len() == 4);
         let code = digits.and_then(|digits| u16::from_str_radix(digits, 16).ok());
         code.map(Self)
-            .ok_or_else(|| format!("`{text}` is not a CDB command: write it like `8001h`"))
+            .ok_or_else(|| format!("`{text}` is not a CDB command; expected the form `8001h`"))
     }
 }
 

@@ -77,21 +77,20 @@ impl ModuleProfile {
         Ok(true)
     }
 
-    /// Returns the paths that the module senses. Fails as well if the module reports a code that
-    /// the profile does not list.
+    /// Also fails if the module reports a code that is not in the profile.
     pub fn active(&self, memory: &mut dyn ModuleMemory) -> Result<Paths, BusError> {
         let mut paths = [Path::DARK; GROUPS_MAX];
         for (path, code) in paths.iter_mut().zip(self.codes(memory, &self.file.active)?) {
             *path = self.path(code).ok_or_else(|| {
                 BusError(format!(
-                    "the module reports path code {code}, which the profile does not list"
+                    "the module reports path code {code}, which is not in the profile"
                 ))
             })?;
         }
         Ok(paths)
     }
 
-    /// Prepares the change without moving light. Returns the outcome of each group.
+    /// Prepares the change without switching. Returns the outcome of each group.
     pub fn arm(
         &self,
         memory: &mut dyn ModuleMemory,
@@ -116,8 +115,7 @@ impl ModuleProfile {
         }
     }
 
-    /// A group succeeds only if its light is at the target path. After an error the position of the
-    /// light is unknown.
+    /// A group succeeds only if it is at the target path. After an error its position is unknown.
     pub fn fire(
         &self,
         memory: &mut dyn ModuleMemory,

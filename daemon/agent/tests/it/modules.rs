@@ -1,6 +1,4 @@
 // SPDX-License-Identifier: Apache-2.0
-//! Requests of the daemon to a module behind an agent: the moves, the refusals before a move, and
-//! the agent's knowledge after a restart.
 
 use std::path::Path as Folder;
 use std::sync::Arc;
@@ -65,7 +63,7 @@ fn executes_a_repeated_change_once() {
     assert_eq!((seen.active[0].code(), seen.fired, seen.module_state), (1, TransactionId(1), 3));
     assert!(seen.taps[0].0 > 1_000 && seen.received[0].0 > 500, "{seen:?}");
     drop((first, moves));
-    // Someone else moves it. The next agent then receives the same change again.
+    // Someone else switches it. The next agent then receives the same change again.
     let mut next = module("m", &memory, &shared(folder.path(), true));
     ask(&mut next, &Request::Hello).unwrap();
     assert_eq!(status(&mut next).fired, TransactionId(1), "it is known after the agent's end");
@@ -149,8 +147,7 @@ fn bus_failure_leaves_the_outcome_unknown() {
     assert_eq!(ask(&mut module, &Request::Status), Err(RequestRefusal::BusFailed));
 }
 
-/// A move counts as complete even if no light arrives, because the daemon relies on this when it
-/// reads back.
+/// A move succeeds even if no light arrives, because the daemon relies on this when it reads back.
 #[test]
 fn counts_a_move_into_a_dark_fibre() {
     let folder = tempfile::tempdir().unwrap();
@@ -166,7 +163,6 @@ fn counts_a_move_into_a_dark_fibre() {
     assert_eq!(status(&mut module).generation, 1);
 }
 
-/// A path code that the profile does not have must not be reported as dark.
 #[test]
 fn unknown_path_code_is_not_reported_as_dark() {
     let folder = tempfile::tempdir().unwrap();
@@ -180,8 +176,8 @@ fn unknown_path_code_is_not_reported_as_dark() {
     assert!(module.trouble().unwrap().contains("code 15"), "{:?}", module.trouble());
 }
 
-/// Loss of light is reported within the flag time plus a poll, and the return of light after a flag
-/// time without a flag. A module's own move causes no event, and only one event is outstanding at a
+/// Loss of light is reported within the flag time plus a poll, and its return after a flag time
+/// without a flag. The module's own moves cause no events, and only one event is outstanding at a
 /// time.
 #[test]
 fn reports_lost_and_returned_light_without_a_request() {
@@ -214,7 +210,7 @@ fn reports_lost_and_returned_light_without_a_request() {
     assert_eq!((number, kind, path), (1, EventKind::LightLost, 1));
     assert!(took <= 250, "{took} ms");
     fault("clear");
-    // The next event waits at most a second for the acknowledgement.
+    // The next event waits at most one second for the acknowledgement.
     let (number, kind, _, took) = heard(&mut module).unwrap();
     assert_eq!((number, kind), (2, EventKind::LightBack));
     assert!((900..=1_200).contains(&took), "{took} ms");

@@ -1,6 +1,4 @@
 // SPDX-License-Identifier: Apache-2.0
-//! Profiles: the shipped ones move an emulated module, and mistakes in a profile are reported at
-//! their position.
 
 use lightloom_agent::memory::ModuleMemory as _;
 use lightloom_agent::profile::PathOrder;
@@ -62,7 +60,6 @@ fn rejects_unsupported_paths_and_used_transactions() {
         let mut memory = Held::new("A1");
         let third = Path::external(3).unwrap();
         assert_eq!(profile.arm(&mut memory, &order(1, third)).unwrap()[0], GroupOutcome::Invalid);
-        // The module has two fibres, the modified profile three, so the module refuses the third.
         let more = shipped(name, &[("[1, 2]", "[1, 2, 3]")]).unwrap();
         assert_eq!(more.arm(&mut memory, &order(2, third)).unwrap()[0], GroupOutcome::Invalid);
         assert_eq!(memory.path(), Some(15));
@@ -99,9 +96,9 @@ fn module_that_misses_its_path_reports_failure() {
 #[test]
 fn rejects_every_profile_mistake_with_its_location() {
     for (before, after, said) in [
-        ("[B0h]", "[B0h, 9Fh]", ["LL0701", "page 9Fh is not left to vendors"]),
+        ("[B0h]", "[B0h, 9Fh]", ["LL0701", "page 9Fh is not reserved for vendors"]),
         ("\"B0h:136\"", "\"10h:143\"", ["LL0701", "10h:143 is on a page"]),
-        ("\"B0h:212\"", "\"B5h:212\"", ["LL0701", "`pages` does not name"]),
+        ("\"B0h:212\"", "\"B5h:212\"", ["LL0701", "not listed in `pages`"]),
         ("\"B0h:212\"", "\"B0h:253\"", ["LL0701", "past the end of the page"]),
         ("{at: \"64\",", "{at: \"82\",", ["LL0701", "82 to 85 of the lower memory"]),
         ("{at: \"68\", bits", "{at: \"3\", bits", ["LL0701", "bytes 3 to 3"]),
@@ -110,7 +107,7 @@ fn rejects_every_profile_mistake_with_its_location() {
         ("loopback: 15", "loopback: 2", ["LL0702", "two paths have the code 2"]),
         ("loopback: 15", "loopback: 31", ["LL0702", "31 cannot be read back"]),
         ("bytes: [paths]", "bytes: [7]", ["LL0702", "no step writes `paths`"]),
-        ("bits: 4", "bits: 5", ["LL0702", "5 bits a group"]),
+        ("bits: 4", "bits: 5", ["LL0702", "5 bits per group"]),
         ("means: [{code: 1, is: success}, ", "means: [", ["LL0702", "no code means success"]),
         ("{code: 2, is: in-progress}", "{code: 1, is: rejected}", ["LL0702", "two meanings"]),
         ("within: 1s", "within: 0s", ["LL0703", "0, or longer than a minute"]),

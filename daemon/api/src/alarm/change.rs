@@ -1,5 +1,4 @@
 // SPDX-License-Identifier: Apache-2.0
-//! Alarms about changes: in progress, awaiting confirmation, or failed.
 
 use std::fmt::Write;
 
@@ -12,10 +11,8 @@ use crate::transaction::{
     DeviceResult, DeviceVerdict, Kind, OpenTransaction, Transaction, TransactionResult,
 };
 
-/// The actor that rolls back a change that was not confirmed in time.
 const CONFIRM_TIMEOUT: &str = "policy:confirm-timeout";
 
-/// Returns the direction of the transaction: `going back` or `going forward`.
 #[must_use]
 pub fn way(open: &OpenTransaction) -> &'static str {
     if open.going_back { "going back" } else { "going forward" }
@@ -38,7 +35,6 @@ pub(super) fn pending(status: &Status, moment: Moment) -> Option<Alarm> {
     Some(Alarm::new(format!("transaction {txn} WAITS FOR ITS CONFIRM"), about, next))
 }
 
-/// Reports the open transaction and the devices it is waiting for.
 pub(super) fn on_the_way(status: &Status) -> Option<Alarm> {
     let open = status.transaction.as_ref()?;
     let OpenTransaction { txn, actor, summary, .. } = open;
@@ -61,15 +57,13 @@ pub(super) fn on_the_way(status: &Status) -> Option<Alarm> {
     Some(Alarm::new(what, about, "see it: lightloom ctl watch"))
 }
 
-/// Reports the open transaction if it undoes another one. This alarm replaces the one about the
-/// pending confirmation, so it comes earlier in the list.
+/// This alarm replaces the one about the pending confirmation, so it comes earlier in the list.
 pub(super) fn undoing(status: &Status) -> Option<Alarm> {
     status.transaction.as_ref()?.undoes?;
     on_the_way(status)
 }
 
-/// Reports that the last change failed and a device has not returned to its earlier state. Partial
-/// results are covered by the devices that need action.
+/// Partial results are covered by the devices that need action.
 pub(super) fn did_not_take(status: &Status) -> Option<Alarm> {
     let past = status.transactions.first()?;
     if !matches!(past.result, TransactionResult::Aborted | TransactionResult::RolledBack) {
@@ -90,8 +84,8 @@ pub(super) fn did_not_take(status: &Status) -> Option<Alarm> {
     Some(Alarm::new(format!("transaction {txn} DID NOT TAKE"), about, next(past)?))
 }
 
-/// Returns the devices that reported a detail. Missing light at one device is usually caused by
-/// another, so devices whose only problem is missing light come last.
+/// Returns the devices that reported a detail. Missing light is usually caused by another device,
+/// so devices that only lack light come last.
 #[must_use]
 pub fn troubles(past: &Transaction) -> Vec<&DeviceResult> {
     let said = past.devices.iter().filter(|device| !device.detail.is_empty());
@@ -100,16 +94,16 @@ pub fn troubles(past: &Transaction) -> Vec<&DeviceResult> {
     devices
 }
 
-/// Returns the remedy for a change that failed. `None` if the transaction needs none.
+/// Returns the remedy for a failed change. `None` if the transaction needs none.
 #[must_use]
 pub fn next(past: &Transaction) -> Option<String> {
     let silent = troubles(past).into_iter().filter(|d| d.verdict == DeviceVerdict::Unknown);
     let silent: Vec<&str> = silent.map(|d| d.device.as_str()).collect();
-    // Older daemons send no kind; for them it is part of the cause.
+    // Older daemons send no kind, but include it in the cause.
     let is_bypass = past.kind == Kind::Bypass
         || (past.kind == Kind::default() && past.cause == Kind::Bypass.to_string());
     let again = match silent.is_empty() {
-        true => "fix the named devices, then apply again: lightloom ctl apply PLAN".to_owned(),
+        true => "fix the listed devices, then apply again: lightloom ctl apply PLAN".to_owned(),
         false => format!("when it answers, apply again: lightloom ctl wait {}", silent.join(" ")),
     };
     match past.result {
@@ -122,8 +116,8 @@ pub fn next(past: &Transaction) -> Option<String> {
             Some(format!("every device is back at its previous position: {again}"))
         }
         TransactionResult::Partial => Some(
-            "not every device is at either end: `lightloom ctl status` lists those that need an operator, with the \
-             command"
+            "some devices are in neither state: `lightloom ctl status` lists those that need an \
+                operator, with the command"
                 .into(),
         ),
         _ => None,

@@ -1,6 +1,4 @@
 // SPDX-License-Identifier: Apache-2.0
-//! Alarms about devices: unreachable, drifted, changed by another controller, or with crossed
-//! cables.
 
 use std::fmt::Write;
 
@@ -9,7 +7,6 @@ use crate::device::{CrossedEnd, DeviceState, DeviceStatus};
 use crate::status::{ContendedDevice, ManagementLostView, Status, UnwitnessedView};
 use crate::text::{NAMES_MAX, count, named, natural};
 
-/// Number of crossed ends shown per line.
 const ENDS_MAX: usize = 4;
 
 pub(super) fn of_changes(status: &Status) -> Vec<Alarm> {
@@ -29,7 +26,6 @@ pub(super) fn of_changes(status: &Status) -> Vec<Alarm> {
     attention.chain(deferred).collect()
 }
 
-/// Reports devices that cannot be read or differ from the journal.
 pub(super) fn troubles(all: &[&DeviceStatus], status: &Status) -> Vec<Alarm> {
     let of = |state: DeviceState| -> Vec<&DeviceStatus> {
         all.iter().copied().filter(|device| device.state == state).collect()
@@ -83,7 +79,6 @@ pub(super) fn troubles(all: &[&DeviceStatus], status: &Status) -> Vec<Alarm> {
     alarms
 }
 
-/// Lists the first unreachable devices by name, each with the reason.
 #[must_use]
 pub fn silent_names(devices: &[&DeviceStatus]) -> String {
     let mut sorted = devices.to_vec();
@@ -98,7 +93,6 @@ pub fn silent_names(devices: &[&DeviceStatus]) -> String {
     shown.join(", ") + &more
 }
 
-/// Reports a management failure: several devices became unreachable at the same time.
 pub(super) fn management(lost: &ManagementLostView, moment: Moment) -> Alarm {
     let ManagementLostView { devices, of, lit, unasked, behind, since_unix_ms } = lost;
     let names = named(devices.clone(), NAMES_MAX);
@@ -108,19 +102,17 @@ pub(super) fn management(lost: &ManagementLostView, moment: Moment) -> Alarm {
     }
     if *unasked > 0 {
         let _ =
-            write!(about, "; this machine cannot open the lines of {unasked}, see `trouble` below");
+            write!(about, "; this host cannot open the lines of {unasked}, see `trouble` below");
     }
     if *lit > 0 {
         let _ = write!(about, "; the far ends of {lit} of them still receive light");
     }
     let what = format!("MANAGEMENT LOST, {} of {of}", count(devices.len(), "device"));
-    let next = "no light moves, and the alarm ends when they answer: check their management lines and this \
-                machine; then: lightloom ctl wait";
+    let next = "circuits are not switched, and the alarm clears when they respond: check their \
+        management lines and this host; then: lightloom ctl wait";
     Alarm::new(what, about, next)
 }
 
-/// Reports unreachable nodes whose links no other device observes, so loss of light cannot confirm
-/// the failure.
 pub(super) fn unwitnessed(view: &UnwitnessedView) -> Option<Alarm> {
     let first = view.silent.first()?;
     let about = format!(
@@ -129,7 +121,7 @@ pub(super) fn unwitnessed(view: &UnwitnessedView) -> Option<Alarm> {
         span_ps(view.heartbeat_ps)
     );
     let what = format!("SILENT without a witness, {}", count(view.silent.len(), "node"));
-    Some(Alarm::new(what, about, format!("if it is dead: lightloom ctl fault {first}")))
+    Some(Alarm::new(what, about, format!("if it has failed: lightloom ctl fault {first}")))
 }
 
 pub(super) fn contended(
@@ -147,8 +139,7 @@ pub(super) fn contended(
     })
 }
 
-/// Reports ends that receive light from a different port than the fabric file says. `None` if every
-/// end matches. `fabric` is the path of that file.
+/// `fabric` is the path of the fabric file. `None` if all ends receive the expected light.
 #[must_use]
 pub fn crossed(crossed: &[CrossedEnd], fabric: Option<&str>) -> Option<Alarm> {
     let mut ends: Vec<&CrossedEnd> = crossed.iter().collect();
@@ -169,12 +160,10 @@ pub fn crossed(crossed: &[CrossedEnd], fabric: Option<&str>) -> Option<Alarm> {
     Some(Alarm::new(format!("CROSSED CABLES? {}", count(ends.len(), "end")), about, next))
 }
 
-/// Returns the command that identifies swapped cables.
 pub(super) fn commission(fabric: Option<&str>) -> String {
-    format!("name swapped plugs: lightloom ctl commission {}", fabric.unwrap_or("FABRIC"))
+    format!("find swapped plugs: lightloom ctl commission {}", fabric.unwrap_or("FABRIC"))
 }
 
-/// Returns one end of each miswired fibre.
 fn fibres<'a>(ends: &[&'a CrossedEnd]) -> Vec<&'a str> {
     let mut named: Vec<(&str, &str)> = Vec::new();
     for CrossedEnd { end, should_be: far, .. } in ends.iter().copied() {
@@ -205,12 +194,12 @@ mod tests {
         let Alarm { what, about, next } = crossed(&pair.map(end), Some("ring.yaml")).unwrap();
         assert_eq!(what, "CROSSED CABLES? 4 ends");
         assert!(about.starts_with("n1/b0.1 is lit by n6/b1.1 instead of n5/b1.1, n2/b0.1 is"));
-        let typed = "swap the cables of n1/b0.1 and n2/b0.1 back; name swapped plugs: lightloom ctl commission \
-                     ring.yaml; or bypass: lightloom ctl fault n1/b0.1 n2/b0.1";
+        let typed = "swap the cables of n1/b0.1 and n2/b0.1 back; find swapped plugs: lightloom \
+            ctl commission ring.yaml; or bypass: lightloom ctl fault n1/b0.1 n2/b0.1";
         assert_eq!(next, typed);
         let Alarm { next, .. } = crossed(&[end(pair[0])], None).unwrap();
-        let typed = "trace the cables; name swapped plugs: lightloom ctl commission FABRIC; or bypass: lightloom ctl \
-                     fault n1/b0.1";
+        let typed = "trace the cables; find swapped plugs: lightloom ctl commission FABRIC; or \
+            bypass: lightloom ctl fault n1/b0.1";
         assert_eq!(next, typed);
     }
 }

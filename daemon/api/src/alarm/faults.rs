@@ -1,5 +1,4 @@
 // SPDX-License-Identifier: Apache-2.0
-//! Alarms about failed parts: dark fibres, ports that were shut down, bypassed and suspected parts.
 
 use std::collections::BTreeSet;
 use std::fmt::Write;
@@ -10,12 +9,9 @@ use crate::diagnosis::{NamedPart, PartKind};
 use crate::status::{BrokenPart, DarkFibreView, ShutPort, Status};
 use crate::text::{NAMES_MAX, count, is_bundle, named, natural, node};
 
-/// Number of failed parts with a repair command.
 const REPAIRS_MAX: usize = 16;
-/// Number of pieces of evidence shown per part.
 const EVIDENCE_MAX: usize = 4;
 
-/// Reports fibres that are dark at an end that should receive light and that no plan bypasses.
 pub(super) fn without_light(status: &Status) -> Option<Alarm> {
     let dark = &status.dark_fibres;
     let first = dark.first()?;
@@ -23,22 +19,21 @@ pub(super) fn without_light(status: &Status) -> Option<Alarm> {
         let DarkFibreView { near, far, power_dbm, .. } = fibre;
         let other = fibre.far_lit_by.as_ref();
         let other = other.map(|other| format!(", which is lit by {other}")).unwrap_or_default();
-        format!("{near} sees {power_dbm:.1} dBm of {far}{other}")
+        format!("{near} receives {power_dbm:.1} dBm from {far}{other}")
     };
     let silent = silent(dark);
     let next = match silent.is_empty() {
         true => format!("check the fibre; bypass it: lightloom ctl fault {}", first.near),
         false => {
             let silent = silent.join(" ");
-            format!("the far end does not answer; if it is dead: lightloom ctl fault {silent}")
+            format!("the far end does not answer; if it has failed: lightloom ctl fault {silent}")
         }
     };
     let about = named(dark.iter().map(one).collect(), NAMES_MAX);
     Some(Alarm::new(format!("NO LIGHT in {}", count(dark.len(), "fibre")), about, next))
 }
 
-/// Returns the modules that should send light and are unreachable. Several modules of one node are
-/// combined into the node.
+/// Several modules of one node are combined into the node.
 fn silent(dark: &[DarkFibreView]) -> Vec<String> {
     let down = dark.iter().filter(|fibre| fibre.far_is_down);
     let modules = down.filter_map(|fibre| fibre.far.split_once('.'));
@@ -50,22 +45,20 @@ fn silent(dark: &[DarkFibreView]) -> Vec<String> {
     names.into_iter().collect()
 }
 
-/// Reports ports that an operator shut down. They are neither faults nor bypassed.
 pub(super) fn shut_down(shut: &[ShutPort], moment: Moment) -> Option<Alarm> {
     let first = &shut.first()?.end;
     let module = first.split_once('.').map_or(&**first, |(module, _)| module);
     let one = |ShutPort { end, far, why, since_unix_ms }: &ShutPort| {
         let since = clock_at(moment, *since_unix_ms);
-        format!("{end} since {since}, {why}; {far} sees no light of it")
+        format!("{end} since {since}, {why}; {far} receives no light from it")
     };
     let next = format!(
-        "not a fault, so nothing moves: turn it on again, or bypass it: lightloom ctl fault {module}"
+        "this is not a fault: turn the port on again, or bypass it: lightloom ctl fault {module}"
     );
     let about = named(shut.iter().map(one).collect(), NAMES_MAX);
     Some(Alarm::new(format!("SHUT DOWN {}", count(shut.len(), "port")), about, next))
 }
 
-/// Reports known faults: first those that the plan still uses, then those it bypasses.
 pub(super) fn around_faults(status: &Status, moment: Moment) -> Vec<Alarm> {
     let mut alarms = Vec::new();
     let (around, lit): (Vec<&BrokenPart>, Vec<&BrokenPart>) =
@@ -77,8 +70,8 @@ pub(super) fn around_faults(status: &Status, moment: Moment) -> Vec<Alarm> {
         let parts = names(&lit);
         let next = match status.plan_sha256.is_empty() {
             true => format!(
-                "make a plan around it: lightloom plan FABRIC --fault {}; when it works again, any plan: lightloom ctl \
-                 apply PLAN --mode update",
+                "plan around it: lightloom plan FABRIC --fault {}; when it works again, apply any \
+                    plan: lightloom ctl apply PLAN --mode update",
                 parts.join(",")
             ),
             false => format!("bypass it: lightloom ctl fault {}", outermost(&parts).join(" ")),
@@ -95,7 +88,6 @@ pub(super) fn around_faults(status: &Status, moment: Moment) -> Vec<Alarm> {
     alarms
 }
 
-/// Returns the names of the parts in natural order.
 fn names(parts: &[&BrokenPart]) -> Vec<String> {
     let mut names: Vec<String> = parts.iter().map(|broken| broken.part.clone()).collect();
     names.sort_by_cached_key(|part| natural(part));
@@ -109,7 +101,7 @@ fn outermost(parts: &[String]) -> Vec<String> {
     parts.iter().filter(|part| !inside(part)).cloned().collect()
 }
 
-/// Groups parts that one repair command covers: a node absorbs its parts, and several failed
+/// Groups parts that one repair command covers: a node includes its parts, and several failed
 /// modules of a node are combined into the node.
 fn together(parts: &[String]) -> Vec<&str> {
     let modules = |of: &str| parts.iter().filter(|p| is_bundle(p) && node(p) == of).count();
@@ -125,8 +117,7 @@ fn together(parts: &[String]) -> Vec<&str> {
     named
 }
 
-/// Returns one repair command per part, on separate lines because parts are seldom repaired
-/// together.
+/// Returns the commands on separate lines, because parts are seldom repaired together.
 fn repairs(parts: &[String]) -> String {
     let mut page = "when it works again:".to_owned();
     match &together(parts)[..] {
@@ -144,7 +135,6 @@ fn repairs(parts: &[String]) -> String {
     page
 }
 
-/// Formats a failed part with the time of the fault and its source.
 #[must_use]
 pub fn since(broken: &BrokenPart, moment: Moment) -> String {
     let BrokenPart { part, since_unix_ms, why, price, .. } = broken;
@@ -157,7 +147,6 @@ pub fn since(broken: &BrokenPart, moment: Moment) -> String {
     if about.is_empty() { part.clone() } else { format!("{part} ({})", about.join("; ")) }
 }
 
-/// Reports each part that is probably at fault in its own alarm, up to a limit.
 pub(super) fn probably(status: &Status, moment: Moment) -> Vec<Alarm> {
     let parts = &status.named_parts;
     let one = |part| probable(part, status.fabric.as_deref(), moment);
@@ -181,7 +170,12 @@ fn probable(part: &NamedPart, fabric: Option<&str>, moment: Moment) -> Alarm {
     if let Some(since) = part.since_unix_ms {
         let _ = write!(about, " (when it was bypassed, {})", clock_at(moment, since));
     }
-    let second = part.second.as_ref().map(|second| format!("; if not, {second} is next"));
+    let second = part.second.as_ref().map(|second| {
+        format!(
+            "; if not, {second} is the next most \
+        likely"
+        )
+    });
     let name = part.part.rsplit(' ').next().unwrap_or_default();
     let meanwhile = match part.since_unix_ms {
         Some(_) => format!("; when it works again: lightloom ctl fault --repaired {name}"),
@@ -196,14 +190,15 @@ fn probable(part: &NamedPart, fabric: Option<&str>, moment: Moment) -> Alarm {
             )
         }
         PartKind::Lane => {
-            format!("replace the transceiver when its light can be spared{meanwhile}")
+            format!("replace the transceiver when its circuit is not needed{meanwhile}")
         }
         PartKind::Fibre => {
             format!("{swapped}; if they are not swapped, measure the fibre, then replace it")
         }
         PartKind::Connector => format!("clean the connector and check again; {swapped}"),
         PartKind::SwitchPort | PartKind::Other(_) => {
-            "use another port of the switch, and a plan for it: lightloom ctl apply PLAN".to_owned()
+            "use another port of the switch, and apply a plan with it: lightloom ctl apply PLAN"
+                .to_owned()
         }
     };
     let what = format!("PROBABLY AT FAULT, {}", part.part);
@@ -230,8 +225,8 @@ mod tests {
         let lit = next(&[fibre("n3/b0.1", "n4/b1.1", false)]);
         assert_eq!(lit, "check the fibre; bypass it: lightloom ctl fault n3/b0.1");
         let one = next(&[fibre("n1/b0.1", "n5/b1.1", true)]);
-        assert!(one.ends_with("if it is dead: lightloom ctl fault n5/b1"), "{one}");
+        assert!(one.ends_with("if it has failed: lightloom ctl fault n5/b1"), "{one}");
         let node = next(&[fibre("n1/b0.1", "n5/b1.1", true), fibre("n9/b1.1", "n5/b0.1", true)]);
-        assert!(node.ends_with("if it is dead: lightloom ctl fault n5"), "{node}");
+        assert!(node.ends_with("if it has failed: lightloom ctl fault n5"), "{node}");
     }
 }

@@ -1,12 +1,10 @@
 // SPDX-License-Identifier: Apache-2.0
-//! Alarms about the plan: circuits and rings that are not up, no plan, another fabric.
 
 use super::Alarm;
 use crate::circuit::{DarkCircuits, NoPlan};
 use crate::status::Status;
 use crate::text::{NAMES_MAX, count, named};
 
-/// Reports positions that differ from the plan for no other reason in the status.
 pub(super) fn dark_circuits(status: &Status) -> Option<Alarm> {
     let DarkCircuits { standing, circuits, ends, elsewhere, next } =
         status.dark_circuits.as_ref()?;
@@ -16,22 +14,20 @@ pub(super) fn dark_circuits(status: &Status) -> Option<Alarm> {
         return Some(Alarm::new(what, others, next));
     }
     let ends = named(ends.clone(), NAMES_MAX);
-    let others =
-        if others.is_empty() { others } else { format!("; not as planned either: {others}") };
+    let others = if others.is_empty() { others } else { format!("; other deviations: {others}") };
     let about = format!(
         "{standing} of {circuits} circuits of the plan are up at both ends, not {ends}{others}"
     );
     Some(Alarm::new("DARK CIRCUITS", about, next))
 }
 
-/// Reports that the plan in force was made from a different fabric file.
 pub(super) fn other_fabric(status: &Status) -> Option<Alarm> {
     let next = status.other_fabric.as_ref()?;
-    let about = "the plan in force was made from another fabric file than the one loaded: faults cannot be bypassed";
+    let about = "the plan in force was made from a different fabric file, so faults cannot be \
+        bypassed";
     Some(Alarm::new("ANOTHER FABRIC", about, next))
 }
 
-/// Reports that no plan is applied.
 pub(super) fn no_plan(status: &Status) -> Option<Alarm> {
     let NoPlan { lit, next } = status.no_plan.as_ref()?;
     let about = match lit {
@@ -43,7 +39,6 @@ pub(super) fn no_plan(status: &Status) -> Option<Alarm> {
     Some(Alarm::new("NO PLAN is applied", about, next))
 }
 
-/// Reports that fewer circuits are up than the applied plan has, and no known fault explains it.
 pub(super) fn fewer_than_applied(status: &Status) -> Option<Alarm> {
     let applied = status.applied.as_ref().filter(|applied| !applied.explained)?;
     let (now, all) = (status.circuits.len(), applied.circuits);

@@ -64,7 +64,7 @@ pub(super) fn get(path: Vec<Path>) -> GnmiCall {
     GnmiCall::Get(GetRequest { path, encoding: Encoding::JsonIetf as i32, ..GetRequest::default() })
 }
 
-/// Parses a power in 1/1000 dBm. RFC 7951 encodes decimals as strings.
+/// In 1/1000 dBm. RFC 7951 encodes decimals as strings.
 #[expect(clippy::cast_possible_truncation, reason = "clamped")]
 pub(super) fn millis(value: &serde_json::Value) -> Option<i32> {
     let dbm = value.as_f64().or_else(|| value.as_str()?.parse().ok())?;

@@ -118,7 +118,7 @@ fn groups(said: &[Leaf]) -> Result<BTreeMap<String, Group>, String> {
         }
     }
     for (port, (group, index)) in of_port {
-        let group = group.ok_or_else(|| format!("its port `{port}` is in no group"))?;
+        let group = group.ok_or_else(|| format!("its port `{port}` does not belong to a group"))?;
         let index = index.ok_or_else(|| format!("its port `{port}` has no index"))?;
         let known = groups.get_mut(group);
         let known = known.ok_or_else(|| {
@@ -143,7 +143,8 @@ fn must_be_whole(name: &str, group: &Group) -> Result<(), String> {
         return Ok(());
     }
     Err(format!(
-        "the port indices in `{name}` do not count up from 0 or 1: a port is missing or listed twice"
+        "the port indices in `{name}` are not consecutive from 0 or 1: a port is missing or \
+            listed twice"
     ))
 }
 
@@ -152,8 +153,8 @@ fn only(groups: &BTreeMap<String, Group>, direction: &str) -> Result<String, Str
     match (of.next(), of.next()) {
         (Some((name, _)), None) => Ok(name.clone()),
         _ => Err(format!(
-            "not exactly one port group is {direction}: name the groups of the plan's ports with \
-             `input_group` and `output_group` (it has {})",
+            "expected exactly one port group that is {direction}; help: set the groups of the \
+                plan's ports with `input_group` and `output_group` (it has {})",
             names(groups)
         )),
     }

@@ -1,6 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-//! Flattens answers to leaves. A device may send one JSON value for a subtree, one per list entry,
-//! or one value per leaf.
+//! Flattens replies to leaves. A device may send one JSON value per subtree, list entry or leaf.
 
 use lightloom_gnmi::message::{Notification, PathElem};
 use lightloom_gnmi::path::{bare, joined};
@@ -33,7 +32,7 @@ pub(super) fn step(elem: &PathElem) -> Step {
 
 fn walk(value: Json, at: &mut Vec<Step>, found: &mut Vec<Leaf>) -> Result<(), String> {
     if at.len() > DEPTH_MAX || found.len() >= LEAVES_MAX {
-        return Err("an answer deeper or longer than the model allows".into());
+        return Err("the reply is deeper or longer than the model allows".into());
     }
     match value {
         Json::Object(members) => {

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
-//! Every Set carries the election id. An empty Set claims the role on each new connection. While
-//! the switch knows a larger id, the driver sends no changes until the switch accepts this client's
-//! id again; each read includes that attempt.
+//! Each Set includes the election id. An empty Set claims the role on each new connection. If the
+//! switch has seen a larger id, no changes are sent until it accepts this client's id again, which
+//! each read attempts.
 
 use lightloom_control::controller::Foreign;
 use lightloom_gnmi::client::GnmiCall;
@@ -14,7 +14,7 @@ use crate::{Awaits, Progress};
 #[derive(Clone, Debug, Default)]
 pub(super) struct Mastership {
     candidacy: Option<Candidacy>,
-    /// Why the switch denies Sets. `None` while it accepts them.
+    /// `None` while the switch accepts Sets.
     denied: Option<String>,
     news: Option<Foreign>,
 }

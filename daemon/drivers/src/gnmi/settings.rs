@@ -5,21 +5,20 @@ pub use lightloom_gnmi::extension::Candidacy;
 
 #[derive(Clone, Debug)]
 pub struct Settings {
-    /// `host:port` for the HTTP/2 `:authority` header.
+    /// For the HTTP/2 `:authority` header.
     pub authority: String,
     pub power_monitor: bool,
     /// `None` if the switch has one group per direction.
     pub groups: Option<(String, String)>,
-    /// Expected model version. `None` for the version that this driver implements.
+    /// `None` for the version that this driver implements.
     pub model_version: Option<String>,
     pub login: Option<GnmiLogin>,
-    /// Election id and role. `None` without master arbitration.
+    /// `None` without master arbitration.
     pub candidacy: Option<Candidacy>,
 }
 
 impl Settings {
-    /// Returns the settings of a switch with power monitors, one group per direction, and neither
-    /// account nor election.
+    /// Settings for power monitors, one group per direction, and no account or election.
     #[must_use]
     pub fn plain(authority: &str) -> Self {
         Self {

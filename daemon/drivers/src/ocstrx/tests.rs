@@ -1,5 +1,4 @@
 // SPDX-License-Identifier: Apache-2.0
-//! Tests of the transceiver driver's handling of answers.
 
 use super::*;
 use lightloom_control::state::Txn;
@@ -29,7 +28,6 @@ fn answer(dialect: &mut OcsTrx, request: &Request, command: u8, reply: &Reply<'_
     dialect.reply(request, &mut input)
 }
 
-/// A module with one switch group, lit on its first fibre, after the hello.
 fn greeted() -> (OcsTrx, StatusReport) {
     let mut dialect = OcsTrx::new(DataPathPolicy::Hot, 0).called("n3/b1");
     let capabilities = Capabilities::TAPS.and(Capabilities::NEIGHBOURS);
@@ -43,7 +41,6 @@ fn greeted() -> (OcsTrx, StatusReport) {
     (dialect, status)
 }
 
-/// A module that claims to know its neighbours but does not.
 #[test]
 fn reads_a_module_that_refuses_link_names() {
     let (mut dialect, status) = greeted();
@@ -60,8 +57,6 @@ fn reads_a_module_that_refuses_link_names() {
     assert!(seen.neighbours.is_empty());
 }
 
-/// An idle read is a single request, so a bypass seldom waits for it. After light has moved, each
-/// read includes the neighbours until all have answered.
 #[test]
 fn requests_neighbours_only_when_unknown_or_occasionally() {
     let (mut dialect, mut status) = greeted();
@@ -126,7 +121,6 @@ fn distinguishes_shut_down_ports_from_failed_ports() {
     assert_eq!([0, 1].map(|group| shut(&status, group, 2)), [None, Some(Shut::TxDisabled)]);
 }
 
-/// A module that does not know epochs receives unchanged requests.
 #[test]
 fn sends_leader_epoch_only_to_modules_that_check_it() {
     for checks in [true, false] {

@@ -1,21 +1,20 @@
 // SPDX-License-Identifier: Apache-2.0
-//! A claim in a SONiC database. Only the session and controller that it names may change circuits.
+//! A claim in a SONiC database. Only the session and controller in it may change circuits.
 //!
 //! ```text
 //!   LIGHTLOOM_CLAIM  "lightloomd@host:/var/lib/lightloom 1700000000000.2"   expires after 60 s
 //! ```
 //!
-//! Each session acquires the claim when it connects and renews it with each read. The claim names
-//! the session, so an abandoned session no longer holds it, and `WATCH` makes Redis discard its
-//! transaction however late it arrives. The key does not restrict a controller that does not know
-//! it; the daemon treats such changes as drift.
+//! Each session acquires the claim when it connects and renews it with each read. Once another
+//! session has the claim, `WATCH` makes Redis discard transactions of the abandoned one, however
+//! late they arrive. Changes by controllers that ignore the claim are treated as drift.
 
 /// Key in CONFIG_DB, which is not a SONiC table.
 pub(super) const KEY: &str = "LIGHTLOOM_CLAIM";
 /// Lifetime of a claim after the holder's last read, in seconds.
 const SECONDS: &str = "60";
 
-/// Returns the holder if another controller holds the claim. Redis executes the script atomically.
+/// Returns the holder if another controller has the claim. Redis executes the script atomically.
 const TAKE: &str = "local held = redis.call('GET', KEYS[1]) \
     if held and string.sub(held, 1, #ARGV[1]) ~= ARGV[1] then return held end \
     redis.call('SET', KEYS[1], ARGV[1] .. ARGV[2], 'EX', ARGV[3]) return ''";
@@ -70,7 +69,8 @@ impl Claim {
     pub(super) fn refusal(&self) -> Option<String> {
         let holder = self.holder.as_ref()?;
         Some(format!(
-            "{holder} holds the claim on this switch ({KEY} in CONFIG_DB): stop one of the two controllers"
+            "{holder} has claimed this switch ({KEY} in CONFIG_DB): stop one of the two \
+                controllers"
         ))
     }
 }

@@ -7,9 +7,9 @@
 //!              OCS_CROSS_CONNECT_TABLE|1A-2B  status, and OCS_PORT_TABLE|1A oper_status (image of July 2026)
 //! ```
 //!
-//! An agent on the switch executes CONFIG_DB with a delay. The driver takes positions from
-//! CONFIG_DB, because a circuit must be removed there. A circuit counts as tuning until STATE_DB
-//! matches and both sides are tuned.
+//! An agent on the switch executes CONFIG_DB with a delay. Positions are taken from CONFIG_DB,
+//! where circuits must be removed. A circuit is tuning until STATE_DB matches and both sides are
+//! tuned.
 
 use std::collections::{BTreeMap, BTreeSet};
 
@@ -133,7 +133,8 @@ impl Tables {
             let (slot, position) = tables.circuit(&key)?;
             if tables.asked.insert(slot, position).is_some() || !held.insert(position) {
                 return Err(format!(
-                    "`OCS_CROSS_CONNECT|{key}` in CONFIG_DB joins a port that another circuit has: delete one of them"
+                    "`OCS_CROSS_CONNECT|{key}` in CONFIG_DB uses a port of another circuit: \
+                        delete one of them"
                 ));
             }
         }
@@ -151,7 +152,8 @@ impl Tables {
     fn circuit(&self, key: &str) -> Result<(Slot, Position), String> {
         self.names.circuit(key).ok_or_else(|| {
             format!(
-                "`OCS_CROSS_CONNECT|{key}` joins ports that are not known: names are `1A`, or `1-1A` as in OCS_PORT"
+                "`OCS_CROSS_CONNECT|{key}` has unknown ports; help: expected names such as `1A`, \
+                    or `1-1A` as in OCS_PORT"
             )
         })
     }
