@@ -499,7 +499,6 @@ async fn bytes_of(
     let (requests, trouble) = match receiver.await.unwrap_or_else(|_| gone()) {
         Ok(requests) => (requests.iter().map(|bytes| readable(bytes)).collect(), None),
         Err(NoPreview::NotNow(why)) => (Vec::new(), Some(why)),
-        // The device's driver would refuse an apply for the same reason.
         Err(NoPreview::Refused(why)) => {
             return Err(Problem::Refused(vec![format!("{device}: {why}")]));
         }

@@ -21,9 +21,7 @@ pub struct Entry {
     pub unix_ms: u64,
     pub actor: String,
     pub verb: String,
-    /// Empty if the body was not read.
     pub request: String,
-    /// SHA-256 of the request; empty if the body was not read.
     pub digest: String,
     pub result: String,
 }
@@ -89,7 +87,6 @@ impl Audit {
         self.lines().journal.append([&entry.short()]).map(|_| ())
     }
 
-    /// Logs a request that changed nothing. Requests beyond the rate limit are only counted.
     pub fn write_refusal(&self, now: &Now, entry: &Entry) {
         let mut lines = self.lines();
         // When the disk is full, the reserved space is only for changes.
@@ -111,7 +108,6 @@ impl Audit {
         }
     }
 
-    /// Reopens the log after a failure, and restores the reserve after a full disk.
     pub fn mend(&self) {
         let mut lines = self.lines();
         if lines.journal.failure().is_some() && lines.journal.reopen().is_ok() {
@@ -122,7 +118,6 @@ impl Audit {
         }
     }
 
-    /// Returns an error text if the disk is full and only the reserved space is left.
     #[must_use]
     pub fn short_of_space(&self) -> Option<String> {
         self.lines().journal.short_of_space()

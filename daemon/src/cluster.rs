@@ -51,7 +51,6 @@ impl JournalPlace {
         etcd.unwrap_or_else(|| Self::File(config.journal_file()))
     }
 
-    /// Reads the journal without acquiring a lock or lease.
     pub fn read(&self) -> io::Result<(Vec<Record>, Option<Damage>)> {
         let (bytes, missing) = match self {
             Self::File(file) => (std::fs::read(file)?, None),

@@ -413,7 +413,6 @@ fn limits(file: &LimitsFile, sharing: Sharing) -> Limits {
     limits
 }
 
-/// Rounds down to whole microseconds, but not below one.
 pub(crate) fn micros(time: Text<Picoseconds>) -> Micros {
     Micros((time.0.get() / 1_000_000).max(1))
 }

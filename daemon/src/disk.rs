@@ -12,9 +12,7 @@ use rustix::fs::{FallocateFlags, fallocate};
 pub trait DiskFile: Debug + Send {
     fn read_all(&mut self) -> io::Result<Vec<u8>>;
     fn length(&self) -> io::Result<u64>;
-    /// After an error, some of the bytes may have been written.
     fn write_at(&mut self, bytes: &[u8], offset: u64) -> io::Result<()>;
-    /// Releases all allocated space beyond `length`.
     fn cut(&mut self, length: u64) -> io::Result<()>;
     /// Allocates blocks without changing the file's length. Writes zeros if the file system does
     /// not support allocation.
@@ -25,14 +23,12 @@ pub trait DiskFile: Debug + Send {
 
 pub trait Disk: Clone + Debug + Send {
     type File: DiskFile;
-    /// Locks the file. Returns `WouldBlock` if another process holds the lock.
     fn open(&self, path: &Path, mode: u32, new: bool) -> io::Result<Self::File>;
     fn rename(&self, from: &Path, to: &Path) -> io::Result<()>;
     fn link(&self, from: &Path, to: &Path) -> io::Result<()>;
     fn remove(&self, path: &Path) -> io::Result<()>;
     fn has(&self, path: &Path) -> bool;
     fn make_folder(&self, path: &Path, mode: u32) -> io::Result<()>;
-    /// Makes the names in this file's directory durable.
     fn sync_names(&self, path: &Path) -> io::Result<()>;
 }
 

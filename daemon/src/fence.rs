@@ -5,7 +5,6 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::time::{Duration, Instant};
 
-/// Open until a deadline that each lease renewal extends. Always open if there is only one daemon.
 #[derive(Clone, Debug, Default)]
 pub struct Fence(Option<Arc<FencedLease>>);
 

@@ -21,13 +21,11 @@ pub struct FileStorage<D: Disk = Real> {
     path: PathBuf,
     end: u64,
     allocated: u64,
-    /// Whether this name might refer to the old file after a crash.
     astray: bool,
     short: Option<String>,
 }
 
 impl FileStorage {
-    /// Locks the file. Returns `WouldBlock` if another daemon holds the lock.
     pub fn open(path: &Path) -> io::Result<Self> {
         Self::open_on(Real, path)
     }
@@ -124,7 +122,6 @@ impl<D: Disk> Storage for FileStorage<D> {
     fn sync(&mut self) -> io::Result<()> {
         self.file.sync()
     }
-    /// Keeps the previous file under the suffix `.old`.
     fn replace(&mut self, bytes: &[u8]) -> io::Result<()> {
         let (new, old) = (self.beside(".new"), self.beside(".old"));
         let _left_by_a_crash = self.disk.remove(&new);

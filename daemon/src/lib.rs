@@ -10,9 +10,8 @@
 //!                    └─ replies, time ───┘
 //! ```
 //!
-//! The controller and all policies are pure functions of events, in [`lightloom_control`]. This
-//! crate adds the I/O. Without the feature `edges`, only the configuration file is compiled, for
-//! programs that validate such files.
+//! The controller and all policies are in [`lightloom_control`]; this crate adds the I/O. Without
+//! the feature `edges`, only the configuration file is compiled.
 
 #[cfg(feature = "edges")]
 pub mod api;

@@ -137,7 +137,6 @@ impl Listeners {
     }
 }
 
-/// Waits until this daemon becomes leader. Returns `None` if it is terminated first.
 async fn stand_by(
     etcd: &EtcdFile,
     listeners: &Listeners,

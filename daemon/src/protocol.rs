@@ -72,7 +72,6 @@ pub trait Protocol {
         None
     }
 
-    /// Returns whether the device rejects late commands of a previous leader.
     fn refuses_late(&self) -> bool {
         false
     }
@@ -87,20 +86,11 @@ pub trait Protocol {
 }
 
 pub enum Kind {
-    Transceiver {
-        /// Used for time limits; `None` without a serial line.
-        bits_per_second: Option<u32>,
-    },
-    OpticalSwitch {
-        ports: fn(u32) -> DevicePorts,
-        agent: Option<Agent>,
-    },
-    LinuxSwitch {
-        nodes: Vec<NodeId>,
-    },
+    Transceiver { bits_per_second: Option<u32> },
+    OpticalSwitch { ports: fn(u32) -> DevicePorts, agent: Option<Agent> },
+    LinuxSwitch { nodes: Vec<NodeId> },
 }
 
-/// A program on the device that executes accepted commands later.
 pub struct Agent {
     pub poll: Micros,
     pub within: Micros,

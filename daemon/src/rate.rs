@@ -9,7 +9,6 @@ use lightloom_control::state::Micros;
 pub(crate) const CLIENTS_MAX: usize = 64;
 pub(crate) const OTHERS: &str = "others";
 
-/// A token bucket: `burst` tokens, refilled at `per_second`.
 #[derive(Clone, Copy, Debug)]
 pub struct Allowance {
     pub burst: u32,
@@ -53,7 +52,6 @@ impl Rates {
         Self { each, all, clients: BTreeMap::new(), together: None }
     }
 
-    /// Takes both tokens or neither.
     pub fn take(&mut self, client: &str, now: Micros) -> bool {
         let (each, all) = (self.each, self.all);
         let together = self.together.get_or_insert(Left::full(all, now));

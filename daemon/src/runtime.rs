@@ -7,9 +7,8 @@
 //!   devices ─────▶ └─────────┘ ──▶ answers, metrics, watchers
 //! ```
 //!
-//! One task owns the controller and the journal, so no locks are needed. If the journal fails, the
-//! controller becomes read-only (`Controller::only_read`) and refuses changes until the journal can
-//! be written again.
+//! One task owns the controller and the journal. If the journal fails, the controller becomes
+//! read-only (`Controller::only_read`) until the journal can be written again.
 
 mod alarm;
 pub mod contention;
@@ -41,7 +40,6 @@ use lightloom_control::policy::phases::{Refusal, Wish};
 use lightloom_control::record::{Asked, Record};
 use lightloom_control::state::{DeviceName, Micros, Op, Txn};
 
-/// Receives an answer that is based on stored records only, or the reason why it is not available.
 pub type AnswerSender = oneshot::Sender<Result<Stored<Answer>, NotStored>>;
 
 #[derive(Debug, thiserror::Error)]
@@ -94,7 +92,6 @@ pub struct Runtime {
     began: Option<(Txn, Instant)>,
     event_at: Option<Instant>,
     said_nothing_is_ours: bool,
-    /// Journal length, in records and bytes, that triggers compaction.
     shorten_at: (u64, usize),
     changes: watch::Sender<u64>,
     hooks: Hooks,
@@ -212,8 +209,6 @@ impl Runtime {
         *self.changes.borrow()
     }
 
-    /// Returns the result as an acknowledgement. Fails if the controller's records may not be
-    /// durable.
     pub fn stored<T>(&self, of: impl FnOnce(&Self) -> T) -> Result<Stored<T>, NotStored> {
         let proof = self.proof.as_ref().map_err(|why| NotStored(why.clone()))?;
         Ok(Stored::by(proof, of(self)))
@@ -403,8 +398,6 @@ impl Runtime {
         END_BYTES_MIN + END_BYTES_OF_EACH * devices as u64
     }
 
-    /// Replaces a long journal with a snapshot of its state, which limits its size and the recovery
-    /// time. After a failure the old journal is kept.
     fn shorten_journal(&mut self) {
         let (records, bytes) = self.shorten_at;
         let long = self.journal.length() >= records || self.journal.bytes() >= bytes;

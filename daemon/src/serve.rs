@@ -69,7 +69,6 @@ struct Place {
 pub type Busy = Arc<AtomicUsize>;
 
 impl Places {
-    /// Runs `serving` if there is capacity. A client at its limit loses an idle connection.
     fn give(&mut self, of: String, busy: Busy, serving: impl Future<Output = ()> + Send + 'static) {
         if self.0.len() >= CONNECTIONS_OF_ONE_MAX {
             self.0.retain(|place| !place.task.is_finished());

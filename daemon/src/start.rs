@@ -68,8 +68,6 @@ fn checked<T>(
     value.with_context(|| document::render(&mistakes, Style::Plain).trim_end().to_owned())
 }
 
-/// Returns the number of journal records and the resulting state. Does not modify the journal, even
-/// if its tail is torn.
 pub fn check_journal(config: &Config) -> anyhow::Result<(usize, Ledger)> {
     let place = JournalPlace::of(config);
     let read = match place.read() {
@@ -97,7 +95,6 @@ pub struct Daemon {
     pub shared: Shared,
 }
 
-/// Requires an async runtime. If it fails, nothing has been sent to any device.
 pub fn start(config: Config, installed: Option<Fabric>) -> anyhow::Result<Daemon> {
     start_on(config, installed, |file| Ok(Box::new(FileStorage::open(file)?)))
 }
@@ -214,7 +211,6 @@ fn begin(
     Ok(Daemon { runtime: Runtime::new(parts), calls, events, shared })
 }
 
-/// `known` is the key's SHA-256 in the journal. Returns the actual one if it differs.
 fn open_audit(
     config: &Config,
     storage: FileStorage,

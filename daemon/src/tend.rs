@@ -52,7 +52,6 @@ impl Task {
         since(self.began)
     }
 
-    /// Appends the results to `said`. Cancel-safe.
     pub(crate) async fn turn(&mut self, said: &mut Vec<Does>) {
         let mut does = Vec::new();
         let (began, deadline) = (self.began, self.tender.deadline());
@@ -198,7 +197,6 @@ mod tests {
     use lightloom_drivers::Reached;
     use lightloom_drivers::conversation::Conversation;
 
-    /// Answers an operation on the first byte received.
     struct Slow;
 
     impl Conversation for Slow {
@@ -218,8 +216,6 @@ mod tests {
         }
     }
 
-    /// A module query to a busy device waits for the current operation. The controller is notified
-    /// of its start and end, so operations requested in between are not treated as late.
     #[tokio::test]
     async fn query_waits_for_the_operation_in_progress() {
         let (commands, receiver) = tokio::sync::mpsc::unbounded_channel();

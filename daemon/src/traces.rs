@@ -1,11 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 //! OpenTelemetry traces of changes: the request, the journal records and all device operations.
 //!
-//! ```text
-//!   apply ─┬─ journal ─┬─ arm n0/b0 ─┬─ switch n0/b0 ─┬─ observe n0/b0 ─┬─ journal
-//!          └ …         └─ arm n0/b1  └─ switch n0/b1  └─ observe n0/b1
-//! ```
-//!
 //! Tracing never delays a change: spans are dropped and counted if the queue is full or the
 //! collector is unreachable.
 
@@ -89,7 +84,6 @@ pub struct Traces {
 }
 
 impl Traces {
-    /// Does nothing if no collector is configured.
     pub fn start(
         file: Option<&TracesFile>,
         instance: &str,
@@ -173,7 +167,6 @@ impl Traces {
         self.send(span);
     }
 
-    /// Ends the span of a change without waiting for unfinished device operations.
     pub fn ended(&mut self, txn: Txn, result: TxnResult, word: &str, trouble: Option<&str>) {
         let Some((_, mut span)) = self.open.take_if(|(open, _)| *open == txn) else { return };
         self.operations.clear();

@@ -18,7 +18,6 @@ const HOLD_OFF_MAX: Duration = Duration::from_millis(120);
 
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum TransferError {
-    /// The module did not acknowledge: it is busy or absent.
     NotAcknowledged,
     Failed(String),
 }
@@ -47,7 +46,6 @@ impl<W: I2cWire> I2c<W> {
         &self.wire
     }
 
-    /// Retries a transfer until it is acknowledged or the hold-off time has passed.
     fn patiently(
         &mut self,
         at: RegisterAddress,

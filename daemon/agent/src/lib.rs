@@ -3,18 +3,12 @@
 //!
 //! ```text
 //!   lightloomd ──TLS, frames──▶ serve ──▶ worker, a thread per module ──▶ ServedModule ──▶ ModuleProfile ──▶ ModuleMemory
-//!                                                                              │               eeprom file
-//!                                                                              └──▶ moves: durable before light moves
 //! ```
 //!
-//! To the daemon, a module behind an agent looks like a transceiver on a serial line: the same
-//! frames, preceded by [the name of the module](lightloom_firmware_api::message::Request::Module).
-//! A [profile file](profile::ProfileFile) describes how to set the module's optical switch. Modules
-//! are only switched if the agent's configuration allows it. Before each move the agent rereads the
-//! serial number, to detect a replaced module.
-//!
-//! The daemon treats a stopped agent as a loss of management. The agent undoes nothing when it
-//! stops, and reads the state back when it restarts. It makes no decisions.
+//! A module behind an agent uses the frames of the serial line, preceded by [its
+//! name](lightloom_firmware_api::message::Request::Module). A [profile file](profile::ProfileFile)
+//! describes how to set its optical switch. Before each move the agent rereads the serial number,
+//! to detect a replaced module. The agent makes no decisions and undoes nothing when it stops.
 
 #[cfg(feature = "reach")]
 pub mod eeprom;

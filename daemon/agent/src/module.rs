@@ -31,7 +31,6 @@ impl AgentState {
         Self { moves, allow_moves, serials: Mutex::default() }
     }
 
-    /// Records a module's serial number. Returns another module with the same one, if any.
     fn see(&self, module: &str, serial: &str) -> Option<String> {
         let mut serials = self.serials.lock().unwrap_or_else(PoisonError::into_inner);
         if let Some(other) = serials.get(serial).filter(|other| *other != module) {
@@ -169,8 +168,6 @@ impl ServedModule {
         })
     }
 
-    /// Refuses a module that does not match the profile or has an unexpected or duplicate serial
-    /// number.
     fn hello(&mut self) -> Performed<Identity> {
         (self.identity, self.armed, self.watch) = (None, None, None);
         let names = self.read_names()?;
@@ -351,7 +348,6 @@ impl ServedModule {
         self.begin(groups)
     }
 
-    /// Reports the current state of a change that was already executed.
     fn again(&mut self, transaction: TransactionId) -> Performed<Option<FireReport>> {
         let Some((order, mut outcomes)) =
             self.fired.filter(|(order, _)| order.transaction == transaction.0)
@@ -369,7 +365,6 @@ impl ServedModule {
         Ok(Some(self.report(transaction, outcomes, active)))
     }
 
-    /// Switches as armed, once the start of the move is durable.
     fn begin(&mut self, groups: Groups) -> Performed<FireReport> {
         let (order, _) = self.armed.take().ok_or(RequestRefusal::NotArmed)?;
         let order = PathOrder { groups, ..order };

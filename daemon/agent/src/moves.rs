@@ -13,7 +13,6 @@ use crate::profile::PathOrder;
 
 #[cfg(feature = "edges")]
 const FILE: &str = "moves.log";
-/// A longer log is compacted to the last move of each module.
 const BYTES_MAX: usize = 4 << 20;
 
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
@@ -50,7 +49,6 @@ pub struct MoveLog {
 }
 
 struct Inner {
-    /// `None` for a log that is not persisted.
     journal: Option<Journal<BegunMove, Box<dyn Storage + Send>>>,
     last: BTreeMap<String, BegunMove>,
 }
@@ -67,7 +65,6 @@ impl MoveLog {
         Self { inner: Mutex::new(Inner { journal: None, last: BTreeMap::new() }) }
     }
 
-    /// Refuses a file that is damaged or locked by another agent.
     #[cfg(feature = "edges")]
     pub fn open(folder: &std::path::Path) -> anyhow::Result<Self> {
         use anyhow::Context;

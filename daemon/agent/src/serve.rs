@@ -44,7 +44,6 @@ struct Cage {
 }
 
 impl AgentServer {
-    /// Reads the profiles, opens the log of moves, and starts a thread per module.
     pub fn start(file: &AgentFile) -> anyhow::Result<Self> {
         let profiles = profiles(file)?;
         let shared = Arc::new(AgentState::new(MoveLog::open(&file.state_dir)?, file.allow_moves));
@@ -181,7 +180,6 @@ enum HeardFrame {
     Acknowledgement(u16),
 }
 
-/// Ignores everything except requests and acknowledgements, as on a serial line.
 fn take(reassembler: &mut Reassembler, bytes: &[u8], mut on: impl FnMut(HeardFrame)) {
     for byte in bytes {
         let Some(Ok(frame)) = reassembler.push(*byte) else { continue };

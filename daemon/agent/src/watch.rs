@@ -41,7 +41,6 @@ pub struct LightWatch {
 }
 
 impl LightWatch {
-    /// The first reading after a move is not an event.
     pub fn moved(&mut self, now: Duration) {
         (self.light, self.said, self.missed_at) = (LightState::Unknown, LightState::Unknown, now);
     }

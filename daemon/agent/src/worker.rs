@@ -16,7 +16,6 @@ use crate::frames::{AskedFrame, encode, encode_event};
 use crate::module::ServedModule;
 use crate::watch::LOOK_EVERY;
 
-/// Further requests are refused as busy.
 const WAITING_MAX: usize = 8;
 
 #[derive(Clone, Debug, Default)]
@@ -40,7 +39,6 @@ impl ConnectionOpen {
 #[derive(Clone, Debug)]
 pub struct SaidFrame {
     pub bytes: Vec<u8>,
-    /// The module was replaced, and the daemon must send a new hello.
     pub is_last: bool,
 }
 

@@ -23,7 +23,6 @@ use crate::state::Micros;
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct MayMove {
     pub groups: MoveGroups,
-    /// `None` if there is no limit.
     pub max_healthy_circuits: Option<u32>,
 }
 
@@ -34,7 +33,6 @@ pub enum MoveGroups {
     /// Groups of a job with a fault. It cannot continue until every group has a ring again.
     #[default]
     OwnJob,
-    /// The same, once an operator has accepted it.
     Ask,
 }
 
@@ -127,7 +125,6 @@ pub fn or_moving_what_stands_still(
     Ok(wider.ok().filter(is_better).unwrap_or(first))
 }
 
-/// Skips the comparison with separate plans for both halves, which takes as long as the plan.
 fn options(seed: Seed) -> Options {
     Options { compare: false, seed, ..Options::default() }
 }
@@ -197,8 +194,6 @@ impl Backoff {
         );
     }
 
-    /// Records an attempt that did not start because a reply was missing. It interrupted no light,
-    /// so it is retried after `again_in`.
     pub fn not_begun(&mut self, parts: &[Part], now: Micros, again_in: Micros) {
         if let Some((tries, at)) = self.tried.get_mut(parts) {
             *tries = tries.saturating_sub(1);
@@ -206,8 +201,6 @@ impl Backoff {
         }
     }
 
-    /// The last attempt failed at a suspect, which the next one avoids. The first such retry for
-    /// these parts does not wait.
     pub fn has_suspect(&mut self) {
         let first = self.tried.iter_mut().filter(|(_, (tries, _))| *tries == 1);
         for (parts, (_, at)) in first {
@@ -233,8 +226,6 @@ pub fn names_suspect(past: &Past) -> bool {
         && !suspects(std::iter::once(past), |_, _| Some(1)).is_empty()
 }
 
-/// Returns the parts at which the last bypasses failed. Attempts avoid them until a bypass is
-/// committed.
 #[must_use]
 pub fn suspects<'a>(
     history: impl Iterator<Item = &'a Past>,

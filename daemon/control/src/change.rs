@@ -91,7 +91,6 @@ fn remedy(owned: Position, adopt: &str) -> String {
     }
 }
 
-/// Keeps the order. Devices with the same drift share one line.
 #[must_use]
 pub fn in_words(objections: &[Objection]) -> Vec<String> {
     let key = |objection: &Objection| match objection {
@@ -140,8 +139,6 @@ impl Objection {
         matches!(self, Self::Drifted { .. } | Self::Foreign { .. })
     }
 
-    /// Mode update does not help if another objection remains in all modes, such as an unreachable
-    /// device.
     fn with_update(self, helps: bool) -> Self {
         match self {
             Self::Drifted { device, slot, observed, owned, .. } => {
@@ -283,7 +280,6 @@ impl OneDevice<'_> {
 
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Step {
-    /// Moves whose slot must go dark first, because its position is reused or because it ends dark.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub remove: Vec<Move>,
     #[serde(default, skip_serializing_if = "Vec::is_empty")]

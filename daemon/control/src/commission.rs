@@ -3,16 +3,12 @@
 //!
 //! ```text
 //!   as planned ──▶ halves ──▶ search ──▶ findings
-//!   every planned    who lights what   ends that saw nothing,
-//!   fibre lit once   has no name       tried with each other
 //! ```
 //!
-//! In each round every module selects at most one fibre. An end without light is not connected to
-//! any sender; an end with light is connected to one of them. If modules report their neighbour's
-//! name, one round is enough. Otherwise each further round halves the candidates.
-//!
-//! This module only computes: [`Commission::next_round`] returns the positions to set, and
-//! [`Commission::heard`] takes the readings.
+//! In each round every module selects at most one fibre. An end with light is connected to one of
+//! the senders, an end without light to none. If modules do not report their neighbour's name, each
+//! further round halves the candidates. [`Commission::next_round`] returns the positions to set,
+//! and [`Commission::heard`] takes the readings.
 
 mod findings;
 
@@ -31,7 +27,6 @@ use crate::state::{DeviceName, Fabric, FibreEnd, Observation, Position, Slot, at
 pub enum LightSource {
     End {
         end: String,
-        /// Received power in 1/1000 dBm.
         power_mdbm: i32,
     },
     /// Light from an unnamed end that was not tried.
@@ -109,8 +104,6 @@ impl Commission {
         Self { ends, named, group_of, groups, rows, planned, far, left_out, halves, rounds: 0 }
     }
 
-    /// Settles the ends with a known source. Retries ends without light, because more ends may be
-    /// available now.
     pub fn resume(&mut self, found: &BTreeMap<String, LightSource>) {
         for end in 0..self.ends.len() {
             let known = found.get(&end_name(&self.ends[end]));
@@ -171,7 +164,6 @@ impl Commission {
         fabric
     }
 
-    /// Takes the readings of a round. Power below `least_mdbm` is treated as darkness.
     pub fn heard(&mut self, read: &BTreeMap<DeviceName, Observation>, least_mdbm: i32) {
         let mut on = FixedBitSet::with_capacity(self.ends.len());
         for group in &self.groups {
@@ -225,8 +217,6 @@ impl Commission {
         rows.map(|(name, row)| (name.clone(), source(name, row))).collect()
     }
 
-    /// Settles each open end without candidates, and each end that saw light and has one candidate
-    /// left. Two ends that light each other are connected to no other end.
     fn conclude(&mut self) {
         loop {
             let mut changed = false;

@@ -8,11 +8,9 @@
 //!                                  └─ trouble ─▶ Turn ─▶ drive back ─▶ End       └──▶ rollback
 //! ```
 //!
-//! There is one transaction at a time, over any number of devices. A bypass may follow a
-//! transaction that awaits its confirmation; undoing that transaction then avoids the bypassed
-//! parts. The caller executes the actions in order. A record [that is waited
-//! for](Record::is_waited_for) must be durable before any later action. State that must survive a
-//! crash is in the [`Ledger`], which only records change.
+//! There is one transaction at a time, except that a bypass may follow one that awaits its
+//! confirmation. The caller executes the actions in order. A record [that is waited
+//! for](Record::is_waited_for) must be durable before any later action.
 
 mod agenda;
 mod budget;
@@ -112,7 +110,6 @@ pub struct Rollback {
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(tag = "answer", rename_all = "kebab-case")]
 pub enum Answer {
-    /// The change is in the journal and in progress. Query its result by transaction.
     Accepted {
         txn: Txn,
     },
@@ -138,7 +135,6 @@ pub enum Answer {
         reason: String,
         fix: String,
     },
-    /// Another client was first, or a change is in progress. The client must decide again.
     Conflict {
         reason: String,
     },
@@ -188,12 +184,8 @@ pub enum Action {
 pub enum Note {
     Up(DeviceName),
     Down(DeviceName, String),
-    /// A device differs from the ledger; empty once it matches again.
     Drift(DeviceName, Vec<Drift>),
-    /// Ends of a device receive light from other ends than in the fabric file; empty once they are
-    /// correct.
     Crossed(DeviceName, Vec<Crossed>),
-    /// Another controller changes a device; `None` once an operator has decided.
     Contended(DeviceName, Option<Contended>),
     Bypassing(Vec<(Part, String)>, Micros),
     TooMany(Vec<(Part, String)>),
@@ -230,13 +222,11 @@ pub struct Seen {
     pub drift: Vec<Drift>,
     crossed: Vec<Crossed>,
     named_at: Micros,
-    /// The other end of a fibre misses light, so the next read requests the neighbours.
     missed_opposite: bool,
     stood: Option<Positions>,
     stands_since: Micros,
     /// Slots that receive no light although the far end should send some.
     dark: BTreeMap<Slot, Dark>,
-    /// Ports that were shut down. Kept while the device is down.
     shut: BTreeMap<Slot, (Shut, Micros)>,
     usual: BTreeMap<(Slot, Position), i32>,
     signalled: signals::Signalled,
@@ -264,8 +254,6 @@ struct Flight {
     drives: bool,
     names: bool,
     moves: bool,
-    /// Whether the duration was measured during many simultaneous reads and is therefore
-    /// meaningless.
     in_a_crowd: bool,
 }
 
@@ -288,8 +276,6 @@ pub struct Controller {
 }
 
 impl Controller {
-    /// Returns the controller and its first actions, which finish or undo the open transaction of
-    /// the previous daemon process.
     #[must_use]
     pub fn start(inventory: Inventory, ledger: Ledger, now: &Now) -> (Self, Vec<Action>) {
         let unseen = || Seen { silent_since: now.mono, ..Seen::default() };
@@ -325,8 +311,6 @@ impl Controller {
         actions
     }
 
-    /// Stops all changes because the journal accepts no records. Open changes are left as after a
-    /// crash.
     pub fn only_read(&mut self, ledger: Ledger) {
         (self.ledger, self.only_reads) = (ledger, true);
         (self.drive, self.around) = (None, None);
@@ -339,7 +323,6 @@ impl Controller {
         }
     }
 
-    /// Drops the operations in these actions, because an earlier record could not be written.
     pub fn not_sent(&mut self, actions: &[Action]) {
         for action in actions {
             if let Action::Send(device, ticket, _) = action
@@ -350,7 +333,6 @@ impl Controller {
         }
     }
 
-    /// Continues from the ledger as after a restart, but keeps the readings.
     pub fn go_on(&mut self, ledger: Ledger, now: &Now) -> Vec<Action> {
         self.only_read(ledger);
         self.only_reads = false;

@@ -28,12 +28,9 @@ const NO_FABRIC: &str =
 #[derive(Clone, Debug, Default, PartialEq)]
 pub struct Wanted {
     pub target: Fabric,
-    /// The phase and the stages that lead to it; `None` without circuits.
     pub phase: Option<Box<Phase>>,
 }
 
-/// Returns the positions that a plan requires. Without a phase, keeps the circuits of the lit phase
-/// according to `owned`.
 pub fn wanted(
     plan: &Plan,
     phase: Option<&str>,
@@ -84,7 +81,6 @@ fn chosen<'a>(
     }
 }
 
-/// Verifies that a plan is valid for the installed fabric, without contacting any device.
 pub fn prove(plan: &Plan, installed: Option<&Installed>) -> Result<(), Vec<String>> {
     let Some(installed) = installed else { return Err(vec![NO_FABRIC.into()]) };
     if plan.fabric_sha256 != installed.sha256 {

@@ -8,9 +8,7 @@
 //!                                  └────────  less what it predicts and was not) ◀────────┘ what it explains is taken away
 //! ```
 //!
-//! Parts are compared by all symptoms that they predict. A failed node predicts that all its
-//! modules are unresponsive, a cut fibre that two modules which respond and send miss each other's
-//! light. The diagnosis is a pure function; policies decide from their own reads.
+//! The diagnosis is a pure function; policies decide from their own reads.
 
 mod parts;
 mod symptoms;
@@ -39,7 +37,6 @@ pub struct End {
     pub node: String,
     pub module: DeviceName,
     pub now: PortReading,
-    /// Readings from when the link was last known to work.
     pub usual: PortReading,
 }
 
@@ -76,7 +73,6 @@ pub struct Link {
 pub enum Culprit {
     Node(String),
     Transceiver(DeviceName),
-    /// A lane of a module, from 0, for sending or receiving.
     Lane(DeviceName, usize),
     Fibre(DeviceName, DeviceName),
     Connector(DeviceName),
@@ -101,23 +97,16 @@ pub enum Symptom {
     Silent(DeviceName),
     SendsNothing(DeviceName),
     LaneSendsNothing(DeviceName, usize),
-    /// Light reaches its tap but not its lanes.
     Deaf(DeviceName),
     Strayed(DeviceName),
     Dark(DeviceName, DeviceName),
-    /// Less light than usual arrives, with about the same loss on all lanes.
     Weak(DeviceName, DeviceName),
-    /// Less light than usual arrives, with more loss at longer wavelengths.
     Tilted(DeviceName, DeviceName),
     LaneWeak(DeviceName, DeviceName, usize),
-    /// More bit errors on this lane only, with light as usual.
     LaneErrors(DeviceName, usize),
-    /// More bit errors on all lanes than the light explains.
     Errors(DeviceName),
     PortStrayed(DeviceName, Slot),
-    /// Less light than usual, or none, arrives at this port from its module.
     PortMisses(DeviceName, Slot),
-    /// Light from the other port leaves this one weaker than usual or not at all.
     PortLoses(DeviceName, Slot),
 }
 
@@ -194,8 +183,6 @@ pub fn diagnose(links: &[Link]) -> Vec<Named> {
     diagnose_beside(links, &[])
 }
 
-/// Also uses modules without a link in use, because all modules of a node show whether the node is
-/// at fault.
 #[must_use]
 pub fn diagnose_beside(links: &[Link], loose: &[Loose]) -> Vec<Named> {
     let mut left = symptoms::of(links);

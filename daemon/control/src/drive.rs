@@ -35,7 +35,6 @@ pub const IN_USE: Position = Position(1);
 
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Start {
-    /// Every device must be at its recorded position and arm, or nothing moves.
     AllOrNothing(Fabric),
     /// Continue with the devices that respond. Used for compensation, undo and recovery. The listed
     /// devices have been unresponsive for so long that they get only one request.
@@ -59,8 +58,6 @@ pub struct Drive {
     start: Start,
     /// Devices return to earlier positions, so missing light does not fail the drive.
     goes_back: bool,
-    /// Until these times, devices may execute abandoned commands. They are armed, and thereby read,
-    /// later.
     late: BTreeMap<DeviceName, Micros>,
     stage: Stage,
     arming: BTreeMap<DeviceName, Arming>,
@@ -131,7 +128,6 @@ impl Drive {
         }
     }
 
-    /// The moves of a stage wait until the previous stage is complete.
     pub fn in_stages(&mut self, stages: Vec<Fabric>) {
         self.stages = stages;
     }
@@ -146,8 +142,6 @@ impl Drive {
         self.late = late;
     }
 
-    /// Devices that arm and move with one request need no arming. Reading them back reveals a
-    /// refusal.
     pub fn knows(&mut self, seen: BTreeMap<DeviceName, Observation>) {
         self.known = seen.keys().cloned().collect();
         self.seen = seen;
@@ -402,7 +396,6 @@ impl Drive {
         Stage::Move(wave)
     }
 
-    /// Returns the slots whose far end is at another position, temporarily or permanently.
     fn unlit(
         &self,
         device: &DeviceName,
@@ -511,7 +504,6 @@ impl Drive {
         site: &impl Site,
         commands: &mut Vec<Command>,
     ) {
-        // By default, the expected neighbours are at the far ends of the fibres.
         let ends = step.end();
         let lit = ends.iter().filter(|(_, to)| !to.is_dark());
         let far = lit.filter_map(|(&slot, &to)| Some((slot, site.far_end(&device, slot, to)?)));

@@ -18,12 +18,9 @@ pub struct Device {
     /// The device promised to arm and fire with one request, so a bypass does not arm it first.
     pub goes: bool,
     pub answers: Option<Micros>,
-    /// Failure domains of individual slots. Unlisted slots belong to the device itself.
     pub domains: BTreeMap<Slot, String>,
     pub levers: BTreeMap<Slot, (DeviceName, Slot)>,
-    /// Whether it is a drain control, which transactions operate and plans do not position.
     pub is_lever: bool,
-    /// Offset from a duplex port's slot number to its position number, if ports are duplex.
     pub duplex: Option<u32>,
 }
 
@@ -63,10 +60,7 @@ pub enum OnDrift {
 #[derive(Clone, Debug)]
 pub struct Inventory {
     pub devices: BTreeMap<DeviceName, Device>,
-    /// Both directions of each fibre between two devices, from the cabling file.
     pub fibres: BTreeMap<FibreEnd, FibreEnd>,
-    /// For each node, the switches that its network interfaces are connected to and that report
-    /// links.
     pub hosts: BTreeMap<NodeId, BTreeSet<DeviceName>>,
     pub management: Management,
     pub dark_links_max: usize,
@@ -113,7 +107,6 @@ impl Inventory {
         Micros(every / 8 + (every - every / 8).saturating_mul(share) / 0xffff)
     }
 
-    /// Derives limits that are not configured from the device's promise.
     pub fn promised(&mut self, device: &DeviceName, promise: &Promise) {
         let Some(device) = self.devices.get_mut(device) else { return };
         (device.goes, device.answers) = (promise.goes, promise.answer);

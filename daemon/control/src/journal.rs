@@ -6,13 +6,10 @@
 //!   <seq> <sha256 of the line before and this line's body> <body as JSON>\n
 //! ```
 //!
-//! A `+` before the number means that all earlier lines were durable before this line was added. If
-//! one of them is missing, it was lost later, and the tail is not torn.
-//!
-//! With a key the hash is an HMAC-SHA-256, so lines cannot be forged without the key. Each hash
-//! covers the previous one, which reveals changed, removed and inserted lines. A tail torn by a
-//! crash is cut and reported. After any other damage the journal accepts no records until an
-//! operator decides (docs/decisions/journal.md explains why it is text and not a database).
+//! A `+` before the number means that all earlier lines were durable before this line was added, so
+//! a missing one was lost later. With a key the hash is an HMAC-SHA-256. A tail torn by a crash is
+//! cut and reported. After any other damage the journal accepts no records until an operator
+//! decides.
 
 mod chain;
 mod storage;
@@ -67,7 +64,6 @@ pub struct Damage {
     pub line: usize,
     pub byte: usize,
     pub reason: String,
-    /// The line is intact, but its kind of record is unknown to this version.
     pub is_newer: bool,
 }
 
@@ -106,7 +102,6 @@ impl<R: Serialize + DeserializeOwned, S: Storage> Journal<R, S> {
         Self { storage, chain, good, durable, damaged, poisoned, kind }
     }
 
-    /// Accepts unkeyed lines only before the first keyed line.
     pub fn open_keyed(mut storage: S, key: Option<Key>) -> Result<(Self, Opened<R>), JournalError> {
         let bytes = storage.load()?;
         let mut chain = Chain::new(key);
@@ -151,8 +146,6 @@ impl<R: Serialize + DeserializeOwned, S: Storage> Journal<R, S> {
         &self.chain.hash
     }
 
-    /// Replaces all records by these, which must contain their state. After an error the journal is
-    /// unchanged.
     pub fn restart<'a>(
         &mut self,
         first: impl IntoIterator<Item = &'a R>,
@@ -239,7 +232,6 @@ impl<R: Serialize + DeserializeOwned, S: Storage> Journal<R, S> {
         Ok(self.storage.set_aside()?)
     }
 
-    /// Fails if the storage has failed and needs a [reopen](Self::reopen).
     pub fn untroubled(&mut self) -> Result<(), JournalError> {
         let trouble = self.storage.trouble().map_or(Ok(()), |why| Err(io::Error::other(why)));
         self.poison_on_error(trouble)
@@ -339,7 +331,6 @@ impl<R: Serialize + DeserializeOwned, S: Storage> Journal<R, S> {
     }
 }
 
-/// `synced` means that all earlier lines are durable.
 fn encode<'a, R: Serialize + 'a>(
     chain: &mut Chain,
     records: impl IntoIterator<Item = &'a R>,
@@ -367,7 +358,6 @@ pub fn read_all<R: DeserializeOwned>(bytes: &[u8]) -> (Vec<R>, usize, Option<Dam
 pub struct ReadBack<R> {
     pub records: Vec<R>,
     pub damage: Option<Damage>,
-    /// The first keyed line, from 1.
     pub keyed_from: Option<u64>,
 }
 

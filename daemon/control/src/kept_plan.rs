@@ -56,7 +56,6 @@ impl KeptPlan {
         &self.plan
     }
 
-    /// Size in entries of about 100 bytes.
     #[must_use]
     pub fn entries(&self) -> usize {
         let Plan { ranks, transceivers, circuits, groups, phases, .. } = &*self.plan;
@@ -65,7 +64,6 @@ impl KeptPlan {
     }
 }
 
-/// A plan stored as the difference from another. A bypass differs only slightly from its plan.
 #[derive(Clone, Debug, Serialize, Deserialize)]
 pub struct FollowingPlan {
     pub after: String,

@@ -30,7 +30,6 @@ pub struct Open {
     pub intent: Intent,
     /// Devices that may have moved. After a machine crash there may be others.
     pub fired: BTreeSet<DeviceName>,
-    /// Results of the forward phase, if the transaction is being reversed.
     pub turned: Option<BTreeMap<DeviceName, PartEnd>>,
 }
 
@@ -47,7 +46,6 @@ pub struct Past {
     /// Devices of the previous plan; `None` if this transaction left them unchanged.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub plan_devices_before: Option<BTreeSet<DeviceName>>,
-    /// Unix time in milliseconds when the transaction ended.
     pub wall_ms: u64,
     pub result: TxnResult,
     pub parts: BTreeMap<DeviceName, PartEnd>,
@@ -96,7 +94,6 @@ pub struct Ledger {
     #[serde(default)]
     pub applied_sha256: String,
     pub plan_devices: BTreeSet<DeviceName>,
-    /// Positions that the daemon set, lit slots only.
     pub owned: Fabric,
     /// Slots that a probe set. They carry no circuit, and their light is not judged.
     #[serde(default, skip_serializing_if = "BTreeMap::is_empty")]
@@ -105,7 +102,6 @@ pub struct Ledger {
     pub pending: Option<Pending>,
     pub held: BTreeSet<(DeviceName, Slot)>,
     pub attention: BTreeMap<DeviceName, String>,
-    /// Devices that were unreachable when a change was undone, until they respond again.
     #[serde(default, skip_serializing_if = "BTreeMap::is_empty")]
     pub owed: BTreeMap<DeviceName, Owed>,
     #[serde(default, skip_serializing_if = "BTreeMap::is_empty")]
@@ -119,7 +115,6 @@ pub struct Ledger {
     pub audit_key: Option<String>,
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub lease: Option<Lease>,
-    /// Plans by digest. A restarted journal has a record for each.
     #[serde(skip)]
     pub plans: BTreeMap<String, KeptPlan>,
     /// Automatic changes up to this transaction are no longer counted. `None` if all are counted.
@@ -313,7 +308,6 @@ impl Ledger {
         }
     }
 
-    /// Returns the owned lit positions of a device, and the target of its deferred change.
     #[must_use]
     pub fn belongs(&self, device: &DeviceName) -> Cow<'_, Positions> {
         static NOTHING: Positions = Positions::new();
@@ -340,7 +334,6 @@ impl Ledger {
         self.owed.remove(device);
     }
 
-    /// Drops the oldest transactions beyond the limits, and plans that only they need.
     fn keep_past(&mut self, past: Past) {
         self.history.push_back(past);
         let devices = |past: &Past| {

@@ -47,7 +47,6 @@ impl Management {
         self.shared.entry(device).or_default().insert(domain);
     }
 
-    /// Returns whether a single management failure can make both unresponsive.
     #[must_use]
     pub fn share(&self, one: &DeviceName, other: &DeviceName) -> bool {
         let [ones, others] = [one, other].map(|device| self.shared.get(device));

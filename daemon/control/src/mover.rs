@@ -10,8 +10,7 @@
 //! ```
 //!
 //! Each switch command is followed by a read, whatever the reply, so a command with an unknown
-//! outcome is never repeated blindly. The read also detects a device that reports success without
-//! acting, or moves another port.
+//! outcome is never repeated blindly.
 
 use std::collections::{BTreeMap, BTreeSet};
 
@@ -93,12 +92,10 @@ pub struct Promise {
     pub dwell: Micros,
     /// Maximum time to reply to a status, for a module that reports lost light.
     pub answer: Option<Micros>,
-    /// Whether it arms and fires with one request, so that no separate arming is needed.
     pub goes: bool,
     pub refuses_late: bool,
 }
 
-/// Which limits follow the device's promise because they are not configured.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Follows {
     pub bits_per_second: u32,
@@ -180,7 +177,6 @@ pub struct Mover {
     txn: Txn,
     device: DeviceName,
     goal: Positions,
-    /// Initially all moves of the step, then the missing ones.
     step: Step,
     sharing: Sharing,
     limits: Limits,
@@ -241,7 +237,6 @@ impl Mover {
         Self { device: device.clone(), ..self }
     }
 
-    /// Expects no light on these slots, because their far ends are at other positions.
     pub fn expect_no_light(&mut self, unlit: BTreeSet<Slot>) {
         self.unlit = unlit;
     }
@@ -263,8 +258,6 @@ impl Mover {
         }
     }
 
-    /// A mover that is woken without being started reads first and then makes only the missing
-    /// moves.
     pub fn wake(&mut self) -> Next {
         self.read()
     }

@@ -41,7 +41,6 @@ impl Owed {
         }
     }
 
-    /// Returns whether `read` is the state before or after the missed move.
     #[must_use]
     pub fn explains(&self, read: &Positions, owned: &Positions) -> bool {
         let slots = self.to.keys().chain(self.or.keys()).chain(owned.keys()).chain(read.keys());

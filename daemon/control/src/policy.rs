@@ -48,7 +48,6 @@ use unstored::Unstored;
 
 /// Delay before faults are judged again while neighbouring modules are read.
 const JUDGE_AGAIN: Micros = Micros::from_millis(5);
-/// Destination of replies to the policy's own requests. Callers use numbers from 1.
 const OWN: ReplyTo = ReplyTo(0);
 
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
@@ -89,9 +88,7 @@ pub struct Control {
     applied: Option<Arc<Plan>>,
     unreachable: BTreeMap<DeviceName, (Micros, String)>,
     backoff: Backoff,
-    /// A module next to a failed one is being read, and faults are judged again afterwards.
     judges_again: bool,
-    /// When all modules were queried, because groups would move.
     asked_all: Option<Micros>,
     refused: Option<String>,
     phases: Unstored<Phases>,
@@ -128,7 +125,6 @@ impl Control {
         (control, actions)
     }
 
-    /// `ledger` is what the journal still contains.
     pub fn only_read(&mut self, ledger: Ledger, why: NoJournal) {
         self.failed = Some(why);
         self.controller.only_read(ledger);
@@ -178,8 +174,6 @@ impl Control {
     pub fn applied(&self) -> Option<&Plan> {
         self.applied.as_deref()
     }
-    /// Returns the name of the plan in force if the plan itself is lost, so that no bypass can be
-    /// planned.
     #[must_use]
     pub fn lost_plan(&self) -> Option<&str> {
         let sha256 = self.controller.ledger().plan_sha256.as_str();
@@ -191,8 +185,6 @@ impl Control {
             NoJournal::Damaged(why) | NoJournal::Failed(why) => why.as_str(),
         })
     }
-    /// Returns positions for a [proven](desired::prove) plan. Without a phase, its circuits stay
-    /// those of the lit phase.
     pub fn wanted(
         &self,
         plan: &Plan,
@@ -207,8 +199,6 @@ impl Control {
         desired::wanted(plan, phase, modules, switches, &self.controller.ledger().owned)
     }
 
-    /// Returns positions for a proven plan: its paths, and the circuits of the phase of `before`
-    /// that `owned` lights.
     pub fn both_halves(
         &self,
         plan: &Plan,
@@ -272,7 +262,6 @@ impl Control {
         self.controller.not_sent(actions);
     }
 
-    /// `plan` is the plan from which an apply was made.
     pub fn ask(
         &mut self,
         now: &Now,
@@ -419,8 +408,6 @@ impl Control {
 }
 
 impl Request {
-    /// Returns whether a request can wait until the disk has space. Rollbacks, confirmations and
-    /// bypasses cannot.
     #[must_use]
     pub fn can_wait_for_room(&self) -> bool {
         match self {

@@ -65,7 +65,6 @@ pub struct Intent {
     pub txn: Txn,
     pub asked: Asked,
     pub cause: Cause,
-    /// SHA-256 of the plan, empty without one.
     pub plan_sha256: String,
     pub mode: Mode,
     pub before: Fabric,
@@ -76,7 +75,6 @@ pub struct Intent {
     pub confirm_within: Option<Micros>,
     pub on_failure: OnFailure,
     pub wall_ms: u64,
-    /// Known faults after the commit, by part; `None` leaves them unchanged.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub broken: Option<BTreeMap<String, Broken>>,
     #[serde(default, skip_serializing_if = "Option::is_none")]
@@ -95,7 +93,6 @@ pub struct Broken {
     /// Unix time in milliseconds when the fault became known; 0 if not recorded.
     pub wall_ms: u64,
     pub why: String,
-    /// The part is only suspected, because a bypass failed at it.
     #[serde(default, skip_serializing_if = "std::ops::Not::not")]
     pub suspected: bool,
     /// The healthy rings that its bypass moved, as text; empty if none.
@@ -147,7 +144,6 @@ impl Pending {
         end_of(&self.since, self.within, now)
     }
 
-    /// As Unix time in milliseconds. A past deadline does not change within one boot.
     #[must_use]
     pub fn until_unix_ms(&self, now: &Now) -> u64 {
         if now.boot != self.since.boot {
@@ -169,7 +165,6 @@ pub struct Lease {
 }
 
 impl Lease {
-    /// After a reboot the rule of [`Pending::deadline`] applies.
     #[must_use]
     pub fn until(&self, now: &Now) -> Micros {
         end_of(&self.since, self.within, now)
@@ -195,7 +190,6 @@ pub enum Record {
         after: String,
         ledger: Box<Ledger>,
     },
-    /// Recorded before the first intent that refers to the plan.
     Plan(KeptPlan),
     /// A plan around a fault, as the difference from the previous plan.
     PlanAfter(Box<FollowingPlan>),
@@ -221,7 +215,6 @@ pub enum Record {
     Fire {
         txn: Txn,
         wave: Wave,
-        /// Unix time in milliseconds; 0 in journals without it.
         #[serde(default)]
         wall_ms: u64,
     },
@@ -245,7 +238,6 @@ pub enum Record {
         #[serde(default)]
         wall_ms: u64,
     },
-    /// The daemon owns the lit positions of these devices from now on. Nothing was moved.
     Adopted {
         asked: Asked,
         positions: Fabric,
@@ -275,8 +267,6 @@ impl Record {
         !matches!(self, Self::Fire { .. })
     }
 
-    /// Returns whether the record continues an earlier change. On a full disk it may use the
-    /// reserve.
     #[must_use]
     pub fn goes_on(&self) -> bool {
         matches!(self, Self::Fire { .. } | Self::Turn { .. } | Self::End { .. })

@@ -117,7 +117,6 @@ impl<'de> Deserialize<'de> for DeviceName {
 /// An absent slot is dark in an [`Observation`] and unspecified in a target.
 pub type Positions = BTreeMap<Slot, Position>;
 
-/// An end of a fibre, as the position of the slot that selects it.
 pub type FibreEnd = (DeviceName, Slot, Position);
 
 pub type Fabric = BTreeMap<DeviceName, Positions>;
@@ -133,7 +132,6 @@ pub const NEIGHBOURS_EVERY: u8 = 8;
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Observation {
     pub positions: Positions,
-    /// Completed switches since power-on, if the device counts them.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub generation: Option<u32>,
     /// Optical power at the output of a slot in 1/1000 dBm, if measured.
@@ -239,10 +237,8 @@ pub enum Op {
 
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Outcome {
-    /// The device reports success, and its reading for `Observe` and `Arm`.
     Done(Option<Observation>),
     Refused(String),
-    /// The device reports a failed attempt, so its state must be read.
     Failed(String),
     /// The reply is missing or not trustworthy, so the operation may or may not have been executed.
     /// Never retried blindly.
@@ -258,7 +254,6 @@ pub enum Sharing {
     Independent,
 }
 
-/// A duration or a reading of the monotonic clock, in microseconds.
 #[derive(
     Clone, Copy, Debug, Default, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize,
 )]
@@ -299,9 +294,7 @@ impl Sub for Micros {
 pub struct Now {
     /// Time since boot, including suspend; never goes backwards within one boot.
     pub mono: Micros,
-    /// Unix time in milliseconds; may jump.
     pub wall_ms: u64,
-    /// Identifies the boot that `mono` refers to.
     pub boot: String,
 }
 

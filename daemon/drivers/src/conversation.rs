@@ -10,16 +10,11 @@ use crate::module::{self, Module};
 use crate::{Dialect, Reached, Session};
 
 pub trait Conversation: Send {
-    /// Writes the hello. Returns the result immediately if no bytes are exchanged.
     fn connected(&mut self, out: &mut Vec<u8>) -> Option<Reached>;
-    /// Starts an operation. Returns its outcome immediately if no bytes have to be sent.
     fn start(&mut self, op: &Op, out: &mut Vec<u8>) -> Option<Outcome>;
-    /// Repeats a read whose reply is outstanding. Returns an outcome if the two replies would be
-    /// indistinguishable, which makes the connection unusable.
     fn ask_again(&mut self, _op: &Op, _out: &mut Vec<u8>) -> Option<Outcome> {
         Some(Outcome::Unknown("the reply to an earlier request is outstanding".into()))
     }
-    /// Reads a transceiver's identity and state. An error means that nothing was sent.
     fn look(&mut self, _out: &mut Vec<u8>) -> Result<(), Box<Outcome>> {
         Err(Outcome::Refused(module::NO_MODULE.into()).into())
     }
@@ -30,7 +25,6 @@ pub trait Conversation: Send {
         None
     }
     fn closed(&mut self);
-    /// Returns the data received since the connection opened, as text, to report a failed hello.
     fn heard(&self) -> String {
         String::new()
     }

@@ -3,11 +3,9 @@
 //!
 //! Slot n is the n-th port of the input group by index; position N + m is the m-th port of the
 //! output group. A change is one atomic Set. Lit circuits are read from the ports, which report
-//! their peers, rather than from the list of connections. This detects a switch that reports
-//! success but moved something else. The list only shows which connections have not settled
-//! (`PENDING_CONNECTION`) and the names of connections to remove. The daemon's connections have
-//! names like `lightloom-IN-OUT`. Foreign connections are not touched unless a change needs their
-//! ports.
+//! their peers, because a switch may report success although it moved something else. The list of
+//! connections only shows which have not settled (`PENDING_CONNECTION`) and the names to remove.
+//! Foreign connections are not touched unless a change needs their ports.
 
 mod calls;
 mod layout;
@@ -103,7 +101,6 @@ impl Gnmi {
         }
     }
 
-    /// Sets the expected port numbering. Moves are refused on a switch with other ports.
     #[must_use]
     pub fn wired_as(mut self, ports: Option<DevicePorts>) -> Self {
         self.ports.wired_as(ports);
@@ -404,7 +401,6 @@ impl Gnmi {
                 self.notifies = true;
                 Progress::Answered
             }
-            // The switch is then polled, like one without notifications.
             (Awaits::Events, Answer::Refused(_) | Answer::SubscriptionEnded) => {
                 self.subscription = None;
                 Progress::Answered

@@ -7,9 +7,7 @@
 //!   Outcome ◀──────────┘                                             ◀─ bytes ◀─┘
 //! ```
 //!
-//! A [`Dialect`] writes requests and parses replies. A [`Session`] runs a dialect over a byte
-//! stream that it does not own: tests supply bytes, the daemon sockets and serial lines. To add a
-//! protocol, write its `Dialect` and register it in the daemon's `protocol.rs`.
+//! To add a protocol, write its [`Dialect`] and register it in the daemon's `protocol.rs`.
 
 pub mod conversation;
 #[cfg(feature = "gnmi")]
@@ -36,7 +34,6 @@ pub const INPUT_BYTES_MAX: usize = 1 << 20;
 pub struct Request {
     pub bytes: Vec<u8>,
     pub awaits: Awaits,
-    /// Matches replies to requests in dialects with numbered replies. Otherwise 0.
     pub number: u32,
 }
 
@@ -49,11 +46,9 @@ pub enum Awaits {
     Armed,
     Done,
     Errors,
-    /// Senders of the received light. A refusal is not an error.
     Neighbours,
     Registers,
     Events,
-    /// Whether this session may change circuits, or which controller may.
     Claim,
     Holder,
 }
@@ -80,7 +75,6 @@ pub trait Dialect: Send {
         Vec::new()
     }
     fn reply(&mut self, request: &Request, input: &mut Input) -> Progress;
-    /// Removes secrets that the device may have echoed.
     fn hide(&self, heard: &str) -> String {
         heard.to_owned()
     }
@@ -95,8 +89,6 @@ pub trait Dialect: Send {
     fn module(&self) -> Option<Module> {
         None
     }
-    /// Processes messages that arrive while no request is outstanding. Most protocols have none, so
-    /// by default they are treated as noise.
     fn unasked(&mut self, input: &mut Input) {
         if !input.bytes.is_empty() {
             input.noise += 1;
@@ -187,8 +179,6 @@ impl<D: Dialect> Session<D> {
         }
     }
 
-    /// Repeats an outstanding read, in protocols with numbered replies. The reply to the first read
-    /// then only shows that the device is responsive.
     pub fn ask_again(&mut self, op: &Op, out: &mut Vec<u8>) -> Option<Outcome> {
         let is_numbered = self.waiting.front().is_some_and(|request| request.number != 0);
         if !is_numbered || !matches!(self.doing, Doing::Op(_)) {
@@ -360,7 +350,6 @@ pub(crate) fn without_telnet(input: &mut Vec<u8>) {
     }
 }
 
-/// Takes one line from the input, without its terminator (LF, CR LF or CR). Skips empty lines.
 pub(crate) fn take_line(input: &mut Vec<u8>) -> Option<Vec<u8>> {
     loop {
         let end = input.iter().position(|byte| matches!(byte, b'\n' | b'\r'))?;
@@ -424,8 +413,6 @@ mod tests {
         (session, Op::Observe { power: Vec::new(), neighbours: Neighbours::Never })
     }
 
-    /// The reply to the earlier read does not complete the later one, but shows that the device is
-    /// responsive.
     #[test]
     fn repeats_a_read_over_the_same_connection() {
         let (mut session, read) = greeted(true);

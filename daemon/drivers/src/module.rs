@@ -24,9 +24,7 @@ pub struct Module {
     pub part: String,
     pub serial: String,
     pub firmware: (u8, u8),
-    /// The two nibbles of lower memory byte 1.
     pub cmis: (u8, u8),
-    /// Layout version of page B0h, as two nibbles.
     pub layout: (u8, u8),
     pub state: module::ModuleState,
     pub temperature_c: f64,
@@ -51,7 +49,6 @@ impl Registers for Copy<'_> {
     }
 }
 
-/// Removes the padding of a CMIS field.
 pub(crate) fn text(field: &[u8]) -> String {
     page00::characters(field).collect::<String>().trim().to_owned()
 }

@@ -117,8 +117,6 @@ impl OcsTrx {
         self.name != LinkName::NONE && self.identity.is_some_and(capable)
     }
 
-    /// Includes the neighbours on request, after a move, while a neighbour is unknown, and
-    /// periodically. Most reads stay short, so that a bypass does not wait for them.
     fn wants_neighbours(&mut self, asked: Neighbours) -> bool {
         if asked == Neighbours::Never {
             return false;
@@ -136,7 +134,6 @@ impl OcsTrx {
                 || self.reads.is_multiple_of(NEIGHBOURS_EVERY))
     }
 
-    /// A module that has restarted first receives its name, unless only the status is requested.
     fn observe(&mut self, neighbours: Neighbours) -> Vec<Request> {
         let mut requests = Vec::new();
         let boots = self.status.map(|status| status.boots);
@@ -217,7 +214,6 @@ impl OcsTrx {
         Ok(requests)
     }
 
-    /// A repeated event is acknowledged again but counted once.
     fn take_event(&mut self, number: Sequence, event: &Event) {
         self.unacknowledged.push(number);
         let name = (event.boots, number.0);
@@ -236,7 +232,6 @@ impl OcsTrx {
     fn take_bytes(&mut self, request: Option<&Request>, input: &mut Input) -> Progress {
         let bytes = std::mem::take(&mut input.bytes);
         let mut progress = Progress::Wait;
-        // The closure of `receive` cannot borrow the rest of `self` at the same time.
         let mut host = std::mem::take(&mut self.host);
         host.receive_all(&bytes, |received| match (received, request) {
             (Ok(Received::Event(number, event)), _) if self.events.is_some() => {
@@ -328,7 +323,6 @@ impl OcsTrx {
         }
     }
 
-    /// The reply to a hello with an epoch shows whether the module checks epochs.
     fn take_claim(&mut self, reply: &Reply<'_>) -> Progress {
         self.checks_epochs = matches!(reply, Reply::Identity(_));
         match reply {

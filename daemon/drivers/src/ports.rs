@@ -13,7 +13,6 @@ pub(super) const PORTS_MAX: u32 = 1 << 16;
 pub(super) struct Ports {
     size: Option<(u32, u32)>,
     wired: Option<DevicePorts>,
-    /// Positions last read or commanded, which determine the egress ports to measure.
     believed: Positions,
     seen: Observation,
 }

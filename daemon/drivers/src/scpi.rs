@@ -1,13 +1,11 @@
 // SPDX-License-Identifier: Apache-2.0
 //! SCPI for Polatis-style optical switches (HUBER+SUHNER; TCP 5025 or a serial line).
 //!
-//! An operation is one line, hence one round trip. Set commands have no reply, so each is followed
-//! by `:syst:err?`, which is answered after the preceding commands. Commands that create circuits
-//! also use `*OPC?` as a barrier. Removals need none, because they are refused or executed
-//! immediately. The mover reads the result back. Replies to the queries of one line arrive on one
-//! line, separated by `;`. Greetings and echoes are skipped, because the identity is the last line
-//! before the size. `conn:only` would drop all other circuits and is never sent. Ingress ports are
-//! 1 to N, egress ports N+1 to N+M.
+//! An operation is one line, hence one round trip, and its replies arrive on one line, separated by
+//! `;`. Set commands have no reply, so each is followed by `:syst:err?`. Commands that create
+//! circuits also use `*OPC?` as a barrier; removals are refused or executed immediately. Greetings
+//! and echoes are skipped, because the identity is the last line before the size. `conn:only` would
+//! drop all other circuits and is never sent. Ingress ports are 1 to N, egress ports N+1 to N+M.
 
 use std::fmt::Write;
 
@@ -21,7 +19,6 @@ const POWER_PORTS_MAX: usize = 256;
 
 #[derive(Clone, Debug, Default)]
 pub struct Scpi {
-    /// Models without power monitors do not answer power queries.
     power_monitor: bool,
     identity: String,
     ports: Ports,
@@ -130,7 +127,6 @@ impl Dialect for Scpi {
             Awaits::Size => {
                 let size = line.split_once(',');
                 let size = size.and_then(|(ingress, egress)| self.ports.take_size(ingress, egress));
-                // The earlier lines were a greeting, and this one is the identity.
                 if size.is_none() {
                     input.noise += 1;
                     self.identity = line;

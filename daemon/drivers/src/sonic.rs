@@ -81,7 +81,6 @@ impl Sonic {
         let claim = self.claim.as_mut()?;
         match (awaits, reply) {
             (Awaits::Claim, Reply::Text(holder)) => claim.taken(holder),
-            // The database refuses scripts or writes, so continue without claims.
             (Awaits::Claim, Reply::Error(_)) => claim.is_refused = true,
             (Awaits::Holder, Reply::Text(value)) if claim.is_ours(value) => {}
             (Awaits::Holder, Reply::Text(value)) => {
@@ -89,7 +88,6 @@ impl Sonic {
                 let why = claim.refusal().unwrap_or_default();
                 return Some(Progress::Ended(Outcome::Refused(why)));
             }
-            // The claim has expired; the next read acquires it again.
             (Awaits::Holder, Reply::Nothing) => {
                 let why = "the claim on this switch has expired: the next read acquires it again";
                 return Some(Progress::Ended(Outcome::Refused(why.into())));

@@ -127,7 +127,6 @@ impl Tender {
         }
     }
 
-    /// A read replaces an outstanding read.
     pub fn run(&mut self, now: Micros, ticket: Ticket, op: &Op, out: &mut Vec<Does>) {
         match &mut self.state {
             State::Waiting(_) | State::Greeting(_) => {
@@ -242,7 +241,6 @@ impl Tender {
             }
             (Some(Reached::Lost(why)), _) => self.lost(now, why, out),
             (None, State::Idle | State::Resting(..)) => self.report(out),
-            // Do not hold back reports during a read.
             (None, State::Busy(_)) if !self.moves => self.report(out),
             (None, _) => {}
         }
@@ -273,7 +271,6 @@ impl Tender {
         }
     }
 
-    /// Starts the dwell time at `now`, when the light settled or may have settled.
     fn rests(&mut self, now: Micros) {
         let dwell = self.conversation.promise().map_or(Micros(0), |promise| promise.dwell);
         self.rests_until = now + dwell;
@@ -313,7 +310,6 @@ impl Tender {
         send(bytes, out);
     }
 
-    /// Repeated reasons are reported once.
     fn lost(&mut self, now: Micros, why: String, out: &mut Vec<Does>) {
         self.down(now, Trouble::Silent(why), out);
     }
@@ -357,7 +353,6 @@ fn why_lost(outcome: &Outcome) -> Option<String> {
     }
 }
 
-/// Ignores the device's own text.
 fn is_same(one: &Trouble, other: &Trouble) -> bool {
     match (one, other) {
         (Trouble::Silent(one), Trouble::Silent(other)) => {

@@ -223,7 +223,6 @@ struct Block {
     body: Vec<String>,
     more: bool,
     is_acknowledgement: bool,
-    /// Words of an autonomous message, such as `REPT EVT PATCH`.
     event: String,
 }
 
@@ -289,7 +288,6 @@ fn is_header(line: &str) -> bool {
     is_numbers(words.next(), ':') && is_numbers(words.next(), '-')
 }
 
-/// Returns whether a line is the second of a reply or an autonomous message.
 fn begins(line: &str) -> bool {
     line.starts_with("M ") || line.starts_with(['A', '*'])
 }

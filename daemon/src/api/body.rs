@@ -107,8 +107,6 @@ impl Described for FaultBody {
 pub struct Wait {
     #[serde(default)]
     pub(super) wait_ms: u64,
-    /// The `changes` value of the client's last status. If the state has changed since, the
-    /// response is immediate.
     pub(super) since: Option<u64>,
 }
 

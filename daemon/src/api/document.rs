@@ -10,7 +10,6 @@ use serde::de::{DeserializeSeed, Deserializer, Error, MapAccess, SeqAccess, Visi
 use serde::{Deserialize, Serialize, Serializer};
 use serde_json::{Map, Number, Value};
 
-/// A parsed plan, or the reason why the document is not a plan.
 #[derive(Clone, Debug)]
 pub struct PlanDocument(pub Result<Box<Plan>, String>);
 

@@ -42,7 +42,6 @@ const RETRY_AFTER: u64 = 1;
 /// All reachable devices are read within this time after the daemon starts.
 const READ_WITHIN: Duration = Duration::from_secs(3);
 const SHOWN_WITHIN: Duration = Duration::from_millis(500);
-/// Applies to requests that start no transaction.
 const REQUESTS_OF_EACH: Allowance = Allowance { burst: 120, per_second: 2 };
 const REQUESTS_OF_ALL: Allowance = Allowance { burst: 300, per_second: 4 };
 
@@ -174,8 +173,6 @@ impl Gate {
         Ok(Room { gate: self.clone(), client: client.name.clone(), _permit: permit })
     }
 
-    /// Reads the body of an admitted request, except for a long plan, which is parsed as it
-    /// arrives.
     async fn admit(
         &self,
         client: &Client,
@@ -199,7 +196,6 @@ impl Gate {
         Ok((Request::from_parts(head, Body::from(body)), room))
     }
 
-    /// Delays requests until all devices have been read after a start or a failover.
     async fn until_read(&self, within: Duration) {
         let until = self.began + within;
         let mut changes = self.shared.changes.clone();

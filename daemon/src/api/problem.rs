@@ -24,19 +24,11 @@ pub(super) enum Problem {
     Refused(Vec<String>),
     Body(StatusCode, Vec<String>),
     NotFound(String),
-    Busy {
-        reason: String,
-        retry_after: u64,
-    },
+    Busy { reason: String, retry_after: u64 },
     Gone,
     NotStored(NotStored),
-    /// No change was started, because the audit log cannot be written.
     Audit(String),
-    /// The change was made, but its entry in the audit log could not be written.
-    NotAudited {
-        answer: String,
-        why: String,
-    },
+    NotAudited { answer: String, why: String },
 }
 
 impl IntoResponse for Problem {

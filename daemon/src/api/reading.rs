@@ -174,7 +174,6 @@ async fn read_as_it_comes<T: Described + Send + 'static>(body: RawBody) -> Resul
             let reason = format!("a plan is limited to {} MB", PLAN_BYTES_MAX >> 20);
             return Err(Problem::Body(StatusCode::PAYLOAD_TOO_LARGE, vec![reason]));
         }
-        // The receiver is closed when the parser has found an error.
         if sender.send(piece).await.is_err() || ended {
             break;
         }

@@ -1,5 +1,4 @@
 // SPDX-License-Identifier: Apache-2.0
-//! Parts of the OpenAPI document that are common to all operations.
 
 use serde_json::json;
 use utoipa::Modify;

@@ -115,7 +115,6 @@ impl Shared {
         result.map(Answered)
     }
 
-    /// Runs the operator's `before` hook, unless this request has already taken effect.
     pub(super) async fn before(&self, asked: &Asked, change: Value) -> Result<(), Problem> {
         if !self.hooks.has_before() {
             return Ok(());
@@ -147,7 +146,6 @@ impl Shared {
         self.audit.write_refusal(&now, &Entry { unix_ms, actor, verb, request, digest, result });
     }
 
-    /// Adds the time of the next retry to reasons that are caused by unreachable devices.
     pub(super) async fn with_times(&self, mut reasons: Vec<String>) -> Vec<String> {
         let known = reasons.clone();
         let when =

@@ -91,7 +91,6 @@ impl Verified {
     }
 }
 
-/// `known` is the SHA-256 of the key according to the journal, if it is recorded there.
 #[must_use]
 pub fn not_the_one(path: &Path, key: Option<&Key>, known: Option<&str>) -> Option<String> {
     let (shown, known) = (path.display(), known?);
@@ -102,8 +101,6 @@ pub fn not_the_one(path: &Path, key: Option<&Key>, known: Option<&str>) -> Optio
     }
 }
 
-/// Verifies the log without changing it. `known` is the SHA-256 of the key according to the
-/// journal.
 pub fn verify(config: &Config, known: Option<&str>) -> anyhow::Result<Verified> {
     let file = config.file.state_dir.join(AUDIT_FILE);
     let key_file = path(config);

@@ -43,7 +43,6 @@ pub struct KeyValue {
 pub struct TxnAnswer {
     pub succeeded: bool,
     pub revision: u64,
-    /// The key `otherwise`, or the range that the first request read.
     pub found: Vec<KeyValue>,
     pub count: u64,
 }
@@ -96,7 +95,6 @@ pub(super) fn all_under(prefix: &str) -> Value {
     json!({"request_range": {"key": coded(prefix), "range_end": coded(&end_of(prefix))}})
 }
 
-/// Reads the most recently modified key with this prefix, and counts all keys with it.
 pub(super) fn newest_under(prefix: &str) -> Value {
     let mut range = all_under(prefix);
     let order =
@@ -281,7 +279,6 @@ mod tests {
         assert_eq!(end_of(b"\xff"), [0]);
     }
 
-    /// Responds to the same query twice, with a different cluster id the second time.
     #[test]
     fn rejects_a_member_of_another_cluster_by_name() {
         let listener = std::net::TcpListener::bind("127.0.0.1:0").unwrap();

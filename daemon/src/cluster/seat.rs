@@ -17,7 +17,6 @@ use super::storage::{EtcdStorage, JournalTail};
 use crate::config::{Config, EtcdFile};
 use crate::fence::Fence;
 
-/// Journal format. Daemons with different formats cannot use the same prefix.
 const FORMAT: &str = "1";
 const AGAIN_AFTER: Duration = Duration::from_millis(200);
 
@@ -164,7 +163,6 @@ pub fn take_seat(
                 known.set(StandbyView { leader: None, trouble: Some(trouble) });
                 std::thread::sleep(AGAIN_AFTER);
             }
-            // etcd is unreachable, or the prefix belongs to another fabric.
             Err(error) => {
                 known.set(StandbyView { leader: None, trouble: Some(error.to_string()) });
                 std::thread::sleep(AGAIN_AFTER);
@@ -281,7 +279,6 @@ fn is_ours(prefix: &str, what: &str, theirs: &[u8], ours: &str) -> anyhow::Resul
     )
 }
 
-/// Checks that the prefix belongs to this fabric and format. The first daemon to start writes both.
 fn belongs(etcd: &Etcd, prefix: &str, identity: &ClusterIdentity) -> anyhow::Result<()> {
     let ours = [("format", FORMAT), ("fabric", &identity.fabric), ("devices", &identity.devices)];
     for (what, ours) in ours {

@@ -14,7 +14,6 @@ pub fn router(known: StandbyNews) -> Router {
     Router::new().route("/healthz", get(healthz)).fallback(refused).with_state(known)
 }
 
-/// A standby is healthy unless something would prevent it from becoming leader.
 async fn healthz(State(known): State<StandbyNews>) -> Response {
     match known.now().trouble {
         None => "standing by\n".into_response(),

@@ -7,11 +7,10 @@
 //!   PREFIX/journal/end  generation, chunks, bytes, and `EPOCH.WRITE` of its last write
 //! ```
 //!
-//! Appends are durable when they return. Each write also updates `end`. It succeeds only if the
-//! leader's key belongs to this epoch and `end` has not changed since the previous write, so
-//! delayed requests have no effect. A new chunk also requires the current head and the previous
-//! chunk, so the journal has no gaps. The leader keeps the whole journal in memory. After an
-//! unanswered request or a loss it writes a new generation, and the head last.
+//! A write also updates `end`. It succeeds only if the leader's key belongs to this epoch and `end`
+//! has not changed since the previous write, so delayed requests have no effect. The leader keeps
+//! the whole journal in memory, and writes it as a new generation after an unanswered request or a
+//! loss.
 
 use std::io;
 use std::sync::atomic::{AtomicBool, Ordering};
@@ -31,7 +30,6 @@ const PAGE: u32 = 32;
 /// another client deleted or changed, and restored backups.
 #[derive(Clone, Debug, Default)]
 pub struct JournalTail {
-    /// `None` during a write.
     put: Arc<Mutex<Option<Put>>>,
     is_gone: Arc<AtomicBool>,
 }
@@ -94,7 +92,6 @@ pub struct EtcdStorage {
     held: Option<Vec<u8>>,
     tail: JournalTail,
     end: Option<End>,
-    /// Revision of `end`; `None` after an unanswered write.
     end_put: Option<u64>,
     writes: u64,
     /// Abandoned generations are never reused, because their requests may still arrive.
@@ -130,8 +127,6 @@ impl EtcdStorage {
         Ok(storage)
     }
 
-    /// Finds the generation in the head. If it does not exist, uses the last one and reports
-    /// corruption.
     fn find_generation(&mut self) -> Result<(), EtcdError> {
         // Read the end first, so that a concurrent reader finds at least that many chunks.
         let end = self.etcd.get(&self.end_key())?;
@@ -194,7 +189,6 @@ impl EtcdStorage {
         format!("{}{at:016x}", self.folder(generation))
     }
 
-    /// Writes only if this daemon leads and `end` has not changed since its last write.
     fn as_leader(&mut self, more: Vec<Value>, then: &[Value], end: End) -> io::Result<u64> {
         if !self.fence.is_open() {
             return Err(io::Error::other(NOT_RENEWED));
@@ -234,8 +228,6 @@ impl EtcdStorage {
         *self.tail.known() = (chunks > 0).then_some(put);
     }
 
-    /// Appends `bytes` to the current generation, or starts the generation `next` with them.
-    /// Returns the number of chunks and the revision of the last one.
     fn put_chunks(&mut self, next: Option<u64>, bytes: &[u8]) -> io::Result<(u64, u64)> {
         let mut end = self.in_force();
         let generation = next.unwrap_or(end.generation);
@@ -331,7 +323,6 @@ impl Storage for EtcdStorage {
         Ok(())
     }
 
-    /// Keeps the previous generation until the next replacement.
     fn replace(&mut self, bytes: &[u8]) -> io::Result<()> {
         self.begun += 1;
         let next = self.begun;

@@ -1,5 +1,4 @@
 // SPDX-License-Identifier: Apache-2.0
-//! Drives one device without a controller, for conformance tests and tools.
 
 use lightloom_control::controller::{Event, Foreign, Ticket};
 use lightloom_control::state::{Op, Outcome};

@@ -34,16 +34,8 @@ pub(crate) const OUT_OF_LEASE: &str =
 #[derive(Clone, Debug)]
 pub enum Address {
     Tcp(String),
-    Tls {
-        address: String,
-        name: ServerName<'static>,
-        config: Arc<ClientConfig>,
-    },
-    /// 8N1, no flow control.
-    Serial {
-        path: String,
-        bits_per_second: u32,
-    },
+    Tls { address: String, name: ServerName<'static>, config: Arc<ClientConfig> },
+    Serial { path: String, bits_per_second: u32 },
 }
 
 enum Link {
@@ -176,7 +168,6 @@ impl Wire {
         Poll::Ready(Ok(()))
     }
 
-    /// Writes queued bytes and returns the next event. Cancel-safe.
     pub(crate) async fn heard(&mut self) -> Heard<'_> {
         loop {
             match &mut self.state {
@@ -206,7 +197,6 @@ impl Wire {
         }
     }
 
-    /// Returns whether the cause is on this host: its network, or a missing or busy serial line.
     fn is_local(&self, error: &io::Error) -> bool {
         use io::ErrorKind::{AddrNotAvailable, NetworkDown, NetworkUnreachable, PermissionDenied};
         let here = [AddrNotAvailable, NetworkDown, NetworkUnreachable, PermissionDenied];

@@ -9,7 +9,6 @@ use tokio_rustls::rustls::pki_types::{CertificateDer, PrivateKeyDer, ServerName}
 use tokio_rustls::rustls::server::WebPkiClientVerifier;
 use tokio_rustls::rustls::{ClientConfig, RootCertStore, ServerConfig, crypto::ring};
 
-/// Fails if the file contains no certificate.
 pub fn certificates(path: &Path) -> anyhow::Result<Vec<CertificateDer<'static>>> {
     let shown = path.display();
     let read =
@@ -32,7 +31,6 @@ pub fn authorities(path: &Path) -> anyhow::Result<RootCertStore> {
     Ok(roots)
 }
 
-/// Refuses a file that is readable by other users.
 pub fn private_key(path: &Path) -> anyhow::Result<PrivateKeyDer<'static>> {
     let pem = super::secret(path)?;
     PrivateKeyDer::from_pem_slice(pem.as_bytes())
@@ -67,7 +65,6 @@ pub fn server(
         .with_single_cert(certificates, key)?)
 }
 
-/// Uses the configured name, or the host part of `host:port`.
 pub fn server_name(written: Option<&str>, address: &str) -> anyhow::Result<ServerName<'static>> {
     let host = address.rsplit_once(':').map_or(address, |(host, _)| host);
     let name = written.unwrap_or_else(|| host.trim_matches(['[', ']'])).to_owned();

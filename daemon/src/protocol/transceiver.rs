@@ -72,8 +72,6 @@ impl Protocol for SerialFile {
     }
 }
 
-/// Returns an initial sequence number that differs, very likely, from the last one of the previous
-/// run.
 #[cfg(feature = "edges")]
 pub(super) fn fresh_sequence(wall_ms: u64) -> u16 {
     (wall_ms.wrapping_mul(257) & 0xffff) as u16

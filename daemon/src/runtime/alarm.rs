@@ -8,7 +8,6 @@ use std::time::{Duration, Instant};
 use tokio::sync::mpsc::{UnboundedReceiver, unbounded_channel};
 
 const SHORT: Duration = Duration::from_millis(20);
-/// Deadlines closer than this are treated as equal.
 const NEAR: Duration = Duration::from_micros(50);
 
 pub(super) struct Alarm {

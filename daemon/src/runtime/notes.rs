@@ -92,8 +92,6 @@ impl Runtime {
         }
     }
 
-    /// With a new journal, no difference is treated as drift, because the daemon owns no positions
-    /// yet.
     fn nothing_is_ours(&mut self) {
         if !std::mem::replace(&mut self.said_nothing_is_ours, true) {
             tracing::info!(
@@ -118,7 +116,6 @@ impl Runtime {
         };
         let history = &self.control.controller().ledger().history;
         let past = history.iter().rev().find(|past| past.txn == txn).map(crate::view::past::past);
-        // Missing light at one device is usually caused by another device.
         let said = past.iter().flat_map(|past| &past.devices);
         let said = said.filter(|device| !device.detail.is_empty());
         let first = said.min_by_key(|device| device.unlit);

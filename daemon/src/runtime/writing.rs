@@ -61,8 +61,6 @@ impl Runtime {
         }
     }
 
-    /// Returns an error text if the disk is full. Then only open changes may write, in the reserved
-    /// space.
     #[must_use]
     pub fn short_of_space(&self) -> Option<String> {
         self.journal.short_of_space().or_else(|| self.audit.short_of_space())

@@ -15,7 +15,6 @@ use lightloom_daemon_api::status::{BrokenPart, OwedView};
 use lightloom_daemon_api::text::named;
 use lightloom_fabric::fault::Part;
 
-/// Beyond this number of drifted devices, a remedy suggests `adopt all`.
 const DRIFTED_NAMED_MAX: usize = 6;
 
 pub(super) fn reasons(known: &Knowledge<'_>) -> BTreeMap<String, String> {
@@ -46,8 +45,6 @@ pub(super) fn needs_action(known: &Knowledge<'_>, device: &DeviceName) -> bool {
     is_left(known, device) && !is_owed(known, device)
 }
 
-/// Returns whether a change left a device in an unwanted position and has not been undone on all
-/// its devices.
 pub(super) fn is_left(known: &Knowledge<'_>, device: &DeviceName) -> bool {
     let ledger = known.control.controller().ledger();
     ledger.attention.contains_key(device)
@@ -60,8 +57,6 @@ fn left_by<'a>(known: &Knowledge<'a>, device: &DeviceName) -> Option<&'a Past> {
     history.find(|past| past.result == TxnResult::Partial && past.parts.contains_key(device))
 }
 
-/// Returns whether all devices are back at their positions before the change. Always false for a
-/// change that undoes another.
 fn is_as_before(known: &Knowledge<'_>, past: &Past) -> bool {
     let devices = known.control.controller().devices();
     let mut before = past.stood_before.iter();
@@ -90,8 +85,6 @@ fn missed(known: &Knowledge<'_>, txn: Txn) -> String {
     }
 }
 
-/// Returns the command, with `--cut-light` if it interrupts circuits, or `None` if the daemon would
-/// refuse the change.
 fn typed(known: &Knowledge<'_>, words: &str, apply: &Apply) -> Option<String> {
     let preview = known.control.controller().preview(apply).ok()?;
     let diff = super::diff(known, &preview, apply, None, String::new());
@@ -99,8 +92,6 @@ fn typed(known: &Knowledge<'_>, words: &str, apply: &Apply) -> Option<String> {
     Some(format!("lightloom ctl {words}{cut}"))
 }
 
-/// Returns the command that applies the last plan again, or `None` if the daemon would refuse it or
-/// it would ignore a known fault.
 pub(super) fn again(known: &Knowledge<'_>) -> Option<String> {
     let (sha256, plan) = known.control.applied_last().ok()?;
     if is_busy(known) || !known.control.forgotten_by(&plan).is_empty() {

@@ -15,8 +15,6 @@ use lightloom_daemon_api::circuit::{
     CircuitCounts, CircuitView, DarkCircuits, LoopbackView, NoPlan,
 };
 
-/// Returns the circuits of the plan or, without a plan, those formed by positions that the daemon
-/// set or adopted.
 pub(super) fn all(known: &Knowledge<'_>) -> Vec<CircuitView> {
     let of = |(a, b): (Port, Port)| CircuitView {
         a: a.to_string(),
@@ -29,15 +27,11 @@ pub(super) fn all(known: &Knowledge<'_>) -> Vec<CircuitView> {
     }
 }
 
-/// Returns whether the module of `port` is set to the path of that fibre, or `None` if its position
-/// is unknown.
 fn stands(known: &Knowledge<'_>, port: Port) -> Option<bool> {
     let device = known.control.setup().modules.get(&port.bundle)?;
     Some(read_at(known, device, Slot(0))? == Position(u32::from(port.path)))
 }
 
-/// Returns the number of circuits that are up before and after these moves, or `None` if the
-/// cabling is unknown.
 pub(super) fn counted(
     known: &Knowledge<'_>,
     changes: &BTreeMap<DeviceName, Vec<Move>>,
@@ -93,8 +87,6 @@ fn read_at(known: &Knowledge<'_>, device: &DeviceName, slot: Slot) -> Option<Pos
     Some(at(&observed.positions, slot))
 }
 
-/// Returns positions that differ from the plan without a drift, known fault or failed change as the
-/// reason. An operator adopted or moved them individually.
 pub(super) fn dark(
     known: &Knowledge<'_>,
     circuits: &[CircuitView],
@@ -167,8 +159,6 @@ fn light_again<'a>(known: &Knowledge<'_>, dark: impl Iterator<Item = &'a DeviceN
     }
 }
 
-/// Returns a warning if no plan is applied and faults are therefore not bypassed. A daemon without
-/// modules or without a fabric file needs no plan while it knows of any light.
 pub(super) fn no_plan(known: &Knowledge<'_>, circuits: &[CircuitView]) -> Option<NoPlan> {
     let ledger = known.control.controller().ledger();
     let idle = ledger.open.is_none() && !known.is_damaged;

@@ -133,7 +133,6 @@ fn move_view(
     }
 }
 
-/// Formats two ports of a switch, or the fibre of a transceiver with its planned far end.
 fn circuit(plan: Option<&Plan>, device: &DeviceName, slot: Slot, at: Position) -> Option<String> {
     if at.is_dark() {
         return None;

@@ -101,7 +101,6 @@ mod tests {
         serde_json::to_string(&value).unwrap()
     }
 
-    /// The journal is the reference, because it defines the words independently.
     #[test]
     fn api_and_journal_use_the_same_words() {
         let verdicts = [

@@ -30,7 +30,6 @@ pub(super) fn of_past(past: &Past) -> String {
     .words()
 }
 
-/// Describes a transaction that is starting. `known` are the faults known before it.
 pub(super) fn of_intent(intent: &Intent, known: &BTreeMap<String, Broken>) -> String {
     Change {
         cause: &intent.cause,

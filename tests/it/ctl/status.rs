@@ -145,7 +145,7 @@ fn crossed_cables_are_never_healthy() {
     let crossed =
         json!([end("n1/b0.1", "n6/b1.1", "n5/b1.1"), end("n2/b0.1", "n5/b1.1", "n6/b1.1"),]);
     let expected = "CROSSED CABLES? 2 ends: n1/b0.1 is lit by n6/b1.1 instead of n5/b1.1, n2/b0.1 \
-        is lit by n5/b1.1 instead of n6/b1.1\n  swap the cables of n1/b0.1 and n2/b0.1 back; name \
+        is lit by n5/b1.1 instead of n6/b1.1\n  swap the cables of n1/b0.1 and n2/b0.1 back; find \
         swapped plugs: lightloom ctl commission FABRIC; or bypass: lightloom ctl fault n1/b0.1 \
         n2/b0.1\n";
     let daemon = Daemon::plays(folder.path(), &[("/v1/status", 200, quiet())]);

@@ -52,7 +52,6 @@ impl ProfileRules<'_, '_, '_> {
         }
     }
 
-    /// Checks that the bytes are reserved for vendors and are on a page that the profile lists.
     fn place(&mut self, path: &str, place: Register, count: usize) {
         let (offset, page) = (place.0.offset, place.0.page);
         let last = usize::from(offset) + count.max(1) - 1;

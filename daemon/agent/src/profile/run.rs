@@ -90,7 +90,6 @@ impl ModuleProfile {
         Ok(paths)
     }
 
-    /// Prepares the change without switching. Returns the outcome of each group.
     pub fn arm(
         &self,
         memory: &mut dyn ModuleMemory,

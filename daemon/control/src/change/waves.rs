@@ -46,7 +46,6 @@ pub(super) fn legs<'a>(
     Some((at, way.iter().map(|stage| stage.iter().map(ends).collect()).collect()))
 }
 
-/// Orders the moves by stage. Moves that are in no stage come last.
 #[must_use]
 pub fn waves_in_stages(changes: &Moves, stages: &[Fabric], domains: &impl Domains) -> Vec<Wave> {
     let mut left = keyed(changes);
@@ -102,7 +101,6 @@ pub fn dark_links(wave: &Wave, domains: &impl Domains) -> usize {
     halves.sum::<usize>().div_ceil(2)
 }
 
-/// Both directions of a duplex circuit are one link.
 fn halves(domains: &impl Domains, device: &DeviceName) -> usize {
     if domains.duplex(device).is_some() { 1 } else { 2 }
 }
@@ -171,8 +169,6 @@ impl<'a, D: Domains> WavePlanner<'a, D> {
         closure
     }
 
-    /// Returns the pending moves that this one requires: the move of the slot at its new position
-    /// and, with duplex ports, the moves of the opposite directions of both circuits.
     fn tied(&self, key: &Key) -> Vec<Key> {
         let m = self.pending[key];
         let in_the_way = self.in_the_way(key);
@@ -192,8 +188,6 @@ impl<'a, D: Domains> WavePlanner<'a, D> {
         Some((device.clone(), Slot(position.0.checked_sub(offset)?)))
     }
 
-    /// Counts, in halves, the links of `keys` that go dark. Returns false without counting if a
-    /// domain would exceed its limit.
     fn darken(&self, keys: &BTreeSet<Key>, dark: &mut BTreeMap<String, usize>) -> bool {
         let mut more = BTreeMap::<String, usize>::new();
         for (device, slot) in keys {
@@ -386,8 +380,6 @@ mod tests {
         let waves = waves_in_stages(&changes, &stages, &one_way(8));
         let slots = |wave: &Wave| wave[&DeviceName::from("o")].end().len();
         assert_eq!(waves.iter().map(slots).collect::<Vec<_>>(), [1, 2]);
-        // Stages do not match if a slot starts at another position, or a move is missing or
-        // superfluous.
         for other in [
             moves(&[(1, 14, 12), (2, 12, 11), (3, 0, 13)]),
             moves(&[(1, 11, 12), (2, 12, 11), (3, 0, 13), (4, 15, 0)]),

@@ -16,12 +16,10 @@ pub struct FibreEnds {
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "kebab-case", tag = "finding")]
 pub enum CablingFinding {
-    /// The fibre connects its two ends, with these powers in 1/1000 dBm.
     AsPlanned {
         at_a_mdbm: i32,
         at_b_mdbm: i32,
     },
-    /// As planned, but an end receives less light than the budget requires.
     Weak {
         at_a_mdbm: i32,
         at_b_mdbm: i32,

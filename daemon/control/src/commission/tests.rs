@@ -1,5 +1,4 @@
 // SPDX-License-Identifier: Apache-2.0
-//! Random cabling with random mistakes.
 
 use lightloom_fabric::khop::{KhopRing, Port, Shape};
 use lightloom_units::id::NodeId;
@@ -216,8 +215,6 @@ fn resumed_commissioning_skips_known_fibres() {
     assert_eq!(again.found(), whole.found());
 }
 
-/// An end without light is retried later if its far end was not tried, so that healthy fibres are
-/// not blamed.
 #[test]
 fn tests_busy_fibres_once_their_ends_are_free() {
     let (ends, planned) = ring(8, 2);

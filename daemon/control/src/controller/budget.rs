@@ -15,7 +15,6 @@ use crate::state::{DeviceName, Micros, Now};
 #[derive(Clone, Debug)]
 pub(super) struct OwnChange {
     at: Micros,
-    /// The devices that were moved and rolled back; `None` if they kept their new positions.
     back: Option<BTreeSet<DeviceName>>,
 }
 
@@ -66,8 +65,6 @@ fn is_own_change(actor: &Actor, cause: &Cause) -> bool {
     matches!(cause, Cause::Bypass | Cause::Drift) && actor.is_policy()
 }
 
-/// Returns the automatic changes in the ledger by the monotonic clock of `now`. None is older than
-/// that clock.
 pub(super) fn own_changes(ledger: &Ledger, now: &Now) -> VecDeque<OwnChange> {
     let own = |past: &&Past| is_own_change(&past.actor, &past.cause);
     let age = |past: &Past| Micros::from_millis(now.wall_ms.saturating_sub(past.wall_ms));

@@ -8,9 +8,7 @@
 //!              └──────────────────────────────────────────────────────────────────────────────────── stopped
 //! ```
 //!
-//! If two controllers both restored forever, they would interrupt links endlessly. After a quiet
-//! period the daemon tries one restore. If the other controller undoes it again, the next quiet
-//! period is twice as long.
+//! Two controllers that both restore forever would interrupt links endlessly.
 
 use std::collections::{BTreeMap, BTreeSet};
 
@@ -43,7 +41,6 @@ pub struct Contended {
     pub last_ms: u64,
     pub report: Option<String>,
     pub claimed_by: Option<String>,
-    /// `None` while restores continue.
     pub stopped_for: Option<Micros>,
 }
 

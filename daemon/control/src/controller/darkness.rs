@@ -7,16 +7,14 @@
 //!                  |<── longer than light takes to settle ──>|   so: a fault
 //! ```
 //!
-//! A fibre is also dark while an end is moving, settling, or at another position, for example after
-//! a partial change, a foreign change or a late command. Darkness is evidence only while *reads*
-//! show that both ends look into the fibre: from the reply to the first such read until the request
-//! of the last, because devices measure light at some point in between.
+//! Darkness is evidence only while *reads* show that both ends look into the fibre: from the reply
+//! to the first such read until the request of the last. Otherwise an end may be moving or
+//! settling.
 
 use super::{Action, Controller, Seen};
 use crate::drive::Site;
 use crate::state::{DeviceName, FibreEnd, Micros, Now, Observation, Position, Slot, at};
 
-/// Later reads are less frequent, because a far end may be unreachable for a long time.
 const QUICK_READS: u32 = 100;
 
 #[derive(Clone, Copy, Debug)]
@@ -26,7 +24,6 @@ pub(super) struct Dark {
     power_mdbm: i32,
 }
 
-/// A fibre that is proven to deliver no light to its near end.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct DarkFibre {
     pub near: FibreEnd,
@@ -150,7 +147,6 @@ impl Controller {
         self.ledger.probed.get(device).is_some_and(|slots| slots.contains(&slot))
     }
 
-    /// Also true if the end has not been read.
     fn looks_back(&self, (device, slot, to): &FibreEnd) -> bool {
         let settling =
             |seen: &Seen| seen.observed.as_ref().is_some_and(|o| o.tuning.contains(slot));
@@ -184,7 +180,6 @@ impl Controller {
             true => (since, seen.read_at.min(far_read_at)),
             false => (since.max(other.silent_from(far_limits.silent_within)), seen.read_at),
         };
-        // The promised times of a far end are known once it has been reached.
         let dark_within = match other.was_up {
             true => near_limits.dark_within.max(far_limits.dark_within),
             false => near_limits.dark_within,

@@ -14,7 +14,6 @@ use crate::state::{DeviceName, Fabric, FibreEnd, Micros, Neighbours, Now, Positi
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Crossed {
     pub end: FibreEnd,
-    /// The end whose light arrives, as reported by the device, such as `n17/b0.2`.
     pub lit_by: String,
     pub should_be: FibreEnd,
 }
@@ -60,8 +59,6 @@ impl Controller {
             .collect()
     }
 
-    /// Takes ownership of slots at the plan's positions, even if other positions were adopted
-    /// before.
     fn take_planned(&mut self, device: &DeviceName, actions: &mut Vec<Action>) {
         let ledger = &self.ledger;
         let left = ledger.attention.contains_key(device) || ledger.owed.contains_key(device);
@@ -177,8 +174,6 @@ impl Controller {
         Apply { target, mode, cause, plan_sha256, ..Default::default() }
     }
 
-    /// Returns a change that restores all reachable devices to the plan and the journal; empty if
-    /// none differs. Fails if only foreign light differs.
     pub fn way_home(&self) -> Result<Apply, Vec<String>> {
         let answers =
             self.devices.iter().filter(|(device, seen)| seen.up && !self.is_lever(device));
@@ -199,7 +194,6 @@ impl Controller {
         Ok(self.put_back(target))
     }
 
-    /// Returns whether a drifted device lost power or restarted and has not moved since.
     #[must_use]
     pub fn has_restarted(&self, device: &DeviceName) -> bool {
         let seen = self.devices.get(device).filter(|seen| is_ours(seen));

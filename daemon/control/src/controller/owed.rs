@@ -16,16 +16,9 @@ use crate::state::{DeviceName, Micros, Move, Now, Observation, Positions, Txn};
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Remedy {
     Over(Txn),
-    /// The device is unresponsive, so it cannot be adopted or moved. Its deferred change follows
-    /// when it responds.
-    Answer {
-        owed: bool,
-    },
+    Answer { owed: bool },
     Decide(Txn),
-    Adopt {
-        /// Whether a complete plan can also be applied, because all devices respond.
-        apply: bool,
-    },
+    Adopt { apply: bool },
 }
 
 /// Healthy devices respond sooner. A refusal lists slower ones.
@@ -73,8 +66,6 @@ impl Controller {
         Some(format!("transaction {txn} is in progress{waits}"))
     }
 
-    /// Returns the unresponsive devices that the transaction waits for, with the longest remaining
-    /// time.
     #[must_use]
     pub fn waits_for(&self, now: &Now) -> BTreeMap<DeviceName, Micros> {
         let waits = self.drive.iter().flat_map(|drive| drive.waits_for());
@@ -93,8 +84,6 @@ impl Controller {
         flight.is_some_and(|flight| flight.asked + ANSWERS_WITHIN < now.mono)
     }
 
-    /// Assumes that unresponsive devices are at their expected positions, and omits them if they
-    /// need not move.
     pub(super) fn changes_back(
         &self,
         back: &mut Apply,
@@ -121,8 +110,6 @@ impl Controller {
         Ok(changes)
     }
 
-    /// Returns whether the device responds and is at one of the two positions of its deferred
-    /// change. Any other position is drift.
     fn can_settle(&self, device: &DeviceName, owed: &Owed) -> bool {
         static NOTHING: Positions = Positions::new();
         let Some(seen) = self.devices.get(device).filter(|seen| seen.up) else { return false };
@@ -132,8 +119,6 @@ impl Controller {
         })
     }
 
-    /// Returns whether a device with a deferred change needs no operator: it is unresponsive or at
-    /// one of the two positions of that change.
     #[must_use]
     pub fn is_brought_back(&self, device: &DeviceName) -> bool {
         let owed = self.ledger.owed.get(device);
@@ -158,8 +143,6 @@ impl Controller {
         }
     }
 
-    /// Makes a deferred change that is due. The delay before the next attempt grows with each
-    /// failure.
     pub(super) fn settle(&mut self, now: &Now, actions: &mut Vec<Action>) {
         if self.busy(now).is_some() {
             return;

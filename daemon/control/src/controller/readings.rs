@@ -33,8 +33,6 @@ impl Seen {
 }
 
 impl Controller {
-    /// Returns the links that both ends should look into, and the modules on unused fibres. Omits
-    /// links that are being moved, belong to a restarted device, or have a shut-down port.
     #[must_use]
     pub fn links(&self, now: &Now) -> (Vec<Link>, Vec<Loose>) {
         let fibres = self.inventory.fibres.iter();
@@ -106,8 +104,6 @@ impl Controller {
         }
     }
 
-    /// Returns the power if it is certain. Low power is certain after enough consecutive reads, or
-    /// if the far end is unreachable.
     fn certain_tap(&self, seen: &Seen, end: &FibreEnd, far: &FibreEnd) -> Option<i32> {
         let (device, slot, to) = end;
         let limits = self.inventory.limits(device);

@@ -1,5 +1,4 @@
 // SPDX-License-Identifier: Apache-2.0
-//! Client requests: apply, confirm, roll back, adopt, hold. Replies never wait for devices.
 
 use std::collections::{BTreeMap, BTreeSet};
 
@@ -227,7 +226,6 @@ impl Controller {
         }
     }
 
-    /// Returns a change that restores all positions before `txn`. Faults found since stay known.
     pub fn way_back(&self, txn: Txn, cause: Cause) -> Result<Apply, Vec<String>> {
         let Some(target) = self.ledger.stood_before(txn) else {
             return Err(vec![format!("transaction {txn} is not in the history")]);
@@ -248,8 +246,6 @@ impl Controller {
         Ok(Apply { target, mode, cause, plan_sha256, broken, ..Apply::default() })
     }
 
-    /// Sets the target of an undo of the unconfirmed `txn`: its [exact rollback](Self::way_back),
-    /// changed to avoid faults found since. Valid until the next change.
     pub fn lead_back_around(&mut self, txn: Txn, back: Apply) {
         self.around = Some((txn, back));
     }

@@ -10,7 +10,6 @@ pub struct ShutEnd {
     pub end: FibreEnd,
     pub far: FibreEnd,
     pub why: Shut,
-    /// Monotonic time of the first read that showed this.
     pub since: Micros,
 }
 

@@ -8,27 +8,19 @@
 //!               ──▶ the node is given up, without a hello on a fresh connection
 //! ```
 //!
-//! A report only determines what to read next. The daemon concludes from readings and missing
-//! replies that a node has failed. A late reply is not enough:
+//! A report only determines what to read next; the daemon concludes from readings and missing
+//! replies:
 //!
 //! * Only a status requested *after* the loss of light is considered. Its reply is missing after
-//!   twice
-//! the sum of the promised time and the duration of recent reads, but at the latest after five
-//! times the promise plus the line time.
-//! * At least two modules of the node must be unresponsive, or two far ends must report. Modules
-//!   that
-//! were unreachable before are not evidence. A single module has failed if it sends nothing during
-//! three requests while the far end and the other modules of its node reply promptly. A cut fibre
-//! would make the module itself report lost light.
-//! * A busy host or bus delays all replies. Once the node is late, the near end therefore gets
-//!   another
-//! request. Its prompt reply shows that the others could have replied.
+//!   twice the sum of the promised time and the duration of recent reads, but at the latest after
+//!   five times the promise plus the line time.
+//! * At least two modules of the node must be unresponsive, or two far ends must report. A single
+//!   module has failed if it sends nothing during three requests while its neighbours reply
+//!   promptly.
+//! * A busy host delays all replies, so the near end must then reply promptly to another request.
 //!
-//! Durations of reads that are requested in large numbers together are ignored, because their
-//! replies wait for the daemon.
-//!
-//! All other failures are detected by a hello on a fresh connection. A module of the node whose
-//! light reaches no other module has only missed one reply, so it is bypassed only as a suspect.
+//! A module whose light reaches no other module has only missed one reply, so it is bypassed only
+//! as a suspect. All other failures are detected by a hello on a fresh connection.
 
 use std::collections::{BTreeMap, BTreeSet};
 
@@ -41,7 +33,6 @@ pub enum Signal {
     LightLost(Slot, Position),
     LightBack(Slot),
     Changed,
-    /// The device sent something, even if only a late reply.
     Alive,
 }
 
@@ -54,8 +45,6 @@ pub(super) enum Missed {
     Dead,
 }
 
-/// A module has failed after this many consecutive missed replies while the other modules of its
-/// node reply.
 const ASKED_ALONE: u32 = 3;
 
 const SIGNALS_BURST: u64 = 16;
@@ -65,14 +54,12 @@ const SIGNAL_EVERY: Micros = Micros::from_millis(100);
 
 #[derive(Clone, Debug, Default)]
 pub(super) struct Signalled {
-    /// Entries are removed when light returns or a read sees it.
     lost: BTreeMap<Slot, Micros>,
     suspected: Option<Micros>,
     missed: u32,
     /// When the status was requested whose missing reply led to giving up the device.
     pub(super) silent_since: Option<Micros>,
     heard_at: Micros,
-    /// When an immediate read was requested; earlier requests are ignored.
     wanted_at: Micros,
     pub(super) is_found_dead: bool,
     /// The node has failed as a whole, but no far end could miss this module's light.
@@ -149,8 +136,6 @@ impl Signalled {
         }
     }
 
-    /// Returns whether the device was read before on this connection. Losses of light before the
-    /// first read are never reported.
     pub(super) fn was_read(&mut self) -> bool {
         std::mem::replace(&mut self.is_read, true)
     }
@@ -217,7 +202,6 @@ impl Controller {
         node.push(far.0.clone());
         for module in node {
             if let Some(seen) = self.devices.get_mut(&module) {
-                // Keep the time of the node's first report if it also reports another fibre.
                 seen.signalled.suspected.get_or_insert(now.mono);
             }
             self.read_now(now, &module);
@@ -225,8 +209,6 @@ impl Controller {
         self.look_around(&far.0);
     }
 
-    /// Returns whether the device is idle, or its request dates from before the loss of the node's
-    /// light.
     pub(super) fn may_be_asked(&self, device: &DeviceName, seen: &Seen) -> bool {
         let promises = || self.inventory.limits(device).probe_within > Micros(0);
         seen.up
@@ -244,8 +226,6 @@ impl Controller {
         Some(answers.map_or(longest, |answers| Micros(2 * (answers + slow).0).min(longest)))
     }
 
-    /// Returns how long a witness's status may take to show that the others, which were queried
-    /// earlier, could have replied.
     fn prompt_within(&self, device: &DeviceName, seen: &Seen) -> Option<Micros> {
         let limits = &self.inventory.devices.get(device)?.limits;
         let within = limits.probe_within.max(Micros(2 * seen.pace.slow().0));
@@ -259,8 +239,6 @@ impl Controller {
         Some(asked + self.status_within(device, seen)?)
     }
 
-    /// Rereads the far ends of this node's fibres and its other modules. Their replies show that
-    /// this device could have replied.
     pub(super) fn ask_witnesses(&mut self, now: &Now, device: &DeviceName) {
         let mut node = self.of_same_node(device);
         let beside = node.clone();
@@ -354,8 +332,6 @@ impl Controller {
         read.reduce(|one, other| one && other)
     }
 
-    /// Returns whether a device became unresponsive together with its node, sends light to no other
-    /// module, and may still reply to a hello. It may have lost just one reply.
     #[must_use]
     pub fn is_silent_beside(&self, device: &DeviceName, now: &Now) -> bool {
         let silent_within = self.inventory.limits(device).silent_within;
@@ -365,8 +341,6 @@ impl Controller {
         })
     }
 
-    /// Returns the far ends that lost this device's light, confirmed by a prompt read since
-    /// `since`.
     fn who_reports_lost<'a>(
         &'a self,
         device: &DeviceName,

@@ -92,7 +92,6 @@ impl Controller {
         }
     }
 
-    /// Returns the far ends of a device's lit slots, and the switches connected to its node.
     pub(super) fn opposite(&self, device: &DeviceName) -> Vec<DeviceName> {
         let lit = self.ledger.owned.get(device).into_iter().flatten();
         let far = lit.filter_map(|(&slot, &to)| self.inventory.far_end(device, slot, to));
@@ -119,8 +118,6 @@ impl Controller {
         }
     }
 
-    /// Returns whether waiting is pointless, because the device has evidently failed or a newer
-    /// read must replace this one.
     fn is_needless(&self, device: &DeviceName, seen: &Seen) -> bool {
         let is_old = seen
             .in_flight
@@ -151,8 +148,6 @@ impl Controller {
         self.inventory.limits(device).silent_within.max(HELLO_WITHIN)
     }
 
-    /// Returns whether it is still open if a device has failed: a reachable device has not been
-    /// read since `since`, or an unreachable one may still reply on a fresh connection.
     #[must_use]
     pub fn may_be_silent(&self, device: &DeviceName, since: Micros, now: &Now) -> bool {
         let hello_within = self.hello_within(device);
@@ -167,7 +162,6 @@ impl Controller {
 }
 
 impl Seen {
-    /// Counted from the last contact or the start of the daemon.
     pub(super) fn silent_from(&self, hello_within: Micros) -> Micros {
         match self.was_up {
             true => self.down_since + hello_within,

@@ -44,7 +44,6 @@ impl Stray {
     }
 }
 
-/// Returns whether even the last possible late command is read in time to be undone.
 pub(super) fn undoes_all_late(limits: &Limits) -> bool {
     limits.restore_late_within >= limits.late_within + READ_EVERY + READ_EVERY
 }
@@ -126,8 +125,6 @@ impl Controller {
         }
     }
 
-    /// Returns the positions to restore and the transaction of the late command, or `None` if the
-    /// deviation has another cause.
     fn changed_late(&self, device: &DeviceName) -> Option<(DeviceName, Txn, Positions)> {
         let seen = self.devices.get(device).filter(|seen| seen.up && !seen.drift.is_empty())?;
         let read = seen.observed.as_ref().filter(|read| read.tuning.is_empty())?;

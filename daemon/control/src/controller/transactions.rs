@@ -94,8 +94,6 @@ impl Controller {
         self.execute(now, commands, actions);
     }
 
-    /// Returns recent readings of devices that are at the planned positions and move with one
-    /// request, so they need no arming.
     fn known_to_stand(
         &self,
         now: &Now,
@@ -192,8 +190,6 @@ impl Controller {
         }
     }
 
-    /// Rereads devices that finished early, because a command from before a timeout may still move
-    /// them.
     fn look_again(&self, open: &Open, parts: &mut BTreeMap<DeviceName, PartEnd>) {
         let target = if open.turned.is_some() { &open.intent.before } else { &open.intent.after };
         for (device, part) in parts.iter_mut().filter(|(_, p)| p.verdict == Verdict::Applied) {

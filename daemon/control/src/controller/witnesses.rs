@@ -12,7 +12,6 @@ use crate::state::{DeviceName, FibreEnd, at};
 pub enum Sight {
     Dark(i32),
     Lit,
-    /// The far end is unresponsive, is being moved, or was not read often enough.
     Nothing,
 }
 

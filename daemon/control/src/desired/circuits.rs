@@ -22,7 +22,6 @@ pub fn on_switches(switches: &Switches, circuits: &[CrossConnect]) -> Fabric {
     target
 }
 
-/// Returns both directions of each circuit in the device's numbering.
 #[must_use]
 pub fn positions(switches: &Switches, circuits: &[CrossConnect]) -> Fabric {
     let mut positions = Fabric::new();

@@ -38,7 +38,6 @@ impl Explanation {
         self.always.iter().chain(&self.perhaps)
     }
 
-    /// Returns whether the symptom is a weaker form of a predicted darkness in the same direction.
     pub(super) fn implies(&self, symptom: &Symptom) -> bool {
         let dark = |at: &DeviceName, from: &DeviceName| {
             let dark = Symptom::Dark(at.clone(), from.clone());
@@ -61,7 +60,6 @@ impl Explanation {
         }
         let of = |symptom: &Symptom| match symptom {
             _ if left.contains(symptom) => SEEN,
-            // Ignore symptoms that another part already explains.
             _ if explained.contains(symptom) => 0,
             _ => MISSING,
         };
@@ -163,8 +161,6 @@ fn of_link(link: &Link, all: &mut Vec<Explanation>) {
             for index in [0, 1] {
                 let fibre = Culprit::Fibre(ways[index].sender().clone(), over.switch.clone());
                 let (out, back) = (&ways[index], &ways[1 - index]);
-                // The outgoing light is missing at the port; the returning light left the port but
-                // does not arrive.
                 let cut = Explanation::new(fibre.clone(), 0);
                 let cut = cut.always(out.missed()).always(out.dark()).always(back.dark());
                 all.push(cut);

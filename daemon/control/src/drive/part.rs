@@ -18,7 +18,6 @@ pub struct PartEnd {
     pub verdict: Verdict,
     #[serde(default, skip_serializing_if = "String::is_empty")]
     pub detail: String,
-    /// The device executed its commands but received no light from the far end.
     #[serde(default, skip_serializing_if = "std::ops::Not::not")]
     pub unlit: bool,
 }

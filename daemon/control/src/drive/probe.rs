@@ -6,8 +6,6 @@ use super::{Command, Drive, PartEnd, Stage, Verdict};
 use crate::state::{DeviceName, Neighbours, Op, Outcome};
 
 impl Drive {
-    /// Makes this drive a probe: all slots move together, any light is accepted, and these devices
-    /// are read at the end.
     pub fn probe(&mut self, looks: BTreeSet<DeviceName>) {
         (self.is_probe, self.looks) = (true, looks);
     }

@@ -108,7 +108,6 @@ impl Chain {
         tail[..length] == number.as_bytes()[..length]
     }
 
-    /// Returns the body of `line` (without its end) if it is the next of the chain.
     pub(super) fn check<'a>(&mut self, line: &'a [u8]) -> Result<&'a [u8], String> {
         let mut parts = line.splitn(3, |byte| *byte == b' ');
         let (Some(seq), Some(hash), Some(body)) = (parts.next(), parts.next(), parts.next()) else {

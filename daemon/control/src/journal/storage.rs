@@ -17,11 +17,9 @@ pub trait Storage {
     fn rewrite(&mut self, bytes: &[u8]) -> io::Result<()> {
         self.replace(bytes)
     }
-    /// Ensures that this many bytes can still be appended, without writing.
     fn make_room(&mut self, _bytes: u64) -> io::Result<()> {
         Ok(())
     }
-    /// Returns an error text if the disk is full and only the reserved space is left.
     fn short_of_space(&self) -> Option<String> {
         None
     }
@@ -31,8 +29,6 @@ pub trait Storage {
     fn trouble(&self) -> Option<String> {
         None
     }
-    /// Returns the reason why records after the [loaded](Storage::load) bytes are missing, if any
-    /// are.
     fn missing(&self) -> Option<String> {
         None
     }

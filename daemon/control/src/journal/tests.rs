@@ -100,8 +100,6 @@ fn keyed_chain_requires_its_key() {
     assert_eq!((read.records.len(), read.keyed_from), (4, Some(3)));
     assert!(read.damage.is_none());
 
-    // Forge all lines with hashes that need no key, then only the last line, then an old line
-    // before the first keyed one.
     let forged = lines(Vec::new(), None, &["one", "two", "three", "nothing"]);
     let read = read_keyed::<String>(&forged, key());
     assert_eq!((read.records.len(), read.keyed_from), (4, None), "known by the key beside it");
@@ -146,7 +144,6 @@ fn missing_sector_in_the_last_line_is_a_torn_tail() {
     assert_eq!(opened.records, ["one"]);
 }
 
-/// Reserved space in the file reads as zeros after the last line.
 #[test]
 fn trailing_zeros_hide_neither_a_torn_line_nor_damage() {
     let whole = written(&["one", "two", "three"]);
@@ -188,8 +185,6 @@ fn sector_lost_before_acknowledged_lines_is_damage() {
     }
 }
 
-/// A page with the end of one line and the start of the next is missing, but later pages are
-/// present.
 #[test]
 fn missing_page_is_a_torn_tail_wherever_the_line_starts() {
     let long = "x".repeat(3000);
@@ -224,7 +219,6 @@ fn tail_that_does_not_start_like_the_next_line_is_damage() {
     }
 }
 
-/// A disk whose sync fails; unsynced bytes are then readable or gone.
 #[derive(Default)]
 struct Fails {
     written: Vec<u8>,

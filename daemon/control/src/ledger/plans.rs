@@ -20,8 +20,6 @@ impl Ledger {
         self.plans.get(sha256).map(|kept| kept.plan())
     }
 
-    /// Returns the current plans, the open transaction's plan, and the plans to restore if the last
-    /// or the unconfirmed change is undone.
     #[must_use]
     pub fn plans_needed(&self) -> BTreeSet<&str> {
         let pending = self.pending.as_ref().map(|pending| pending.txn);

@@ -25,8 +25,6 @@ pub struct ManagementLost {
 }
 
 impl Control {
-    /// Returns the unresponsive devices without a witness if they are a large share of all, or all
-    /// devices of a domain.
     #[must_use]
     pub fn management_lost(&self, now: &Now) -> Option<ManagementLost> {
         let silent = self.blind().into_iter().filter(|name| self.controller.is_silent(now, name));
@@ -74,7 +72,6 @@ impl Control {
         nodes.into_iter().filter_map(of).collect()
     }
 
-    /// Other devices are unresponsive without a witness, so there may be a common cause.
     pub(super) fn is_in_common(&self, own: &BTreeSet<&DeviceName>) -> bool {
         let management = &self.controller.inventory().management;
         let silent = self.blind().into_iter().filter(|name| !own.contains(name));
@@ -93,8 +90,6 @@ impl Control {
         silent > 1 && silent * SHARE >= self.controller.inventory().devices.len()
     }
 
-    /// Returns the unresponsive devices of parts that the plan does not avoid, and of nodes whose
-    /// light no far end misses.
     fn blind(&self) -> Vec<&DeviceName> {
         let devices = self.controller.down_devices();
         let is_expected = |name: &DeviceName| {

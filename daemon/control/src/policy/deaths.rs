@@ -21,8 +21,6 @@ fn is_asking(begun: &[Action]) -> bool {
 }
 
 impl Control {
-    /// Returns failed modules, by [witnesses](super::witnesses), and dark fibres between healthy
-    /// modules.
     fn detected(&self, now: &Now) -> BTreeMap<Part, String> {
         let bundle = |device: &DeviceName| device.as_str().parse::<BundleId>().ok();
         let known = self.reported_or_found();
@@ -52,8 +50,6 @@ impl Control {
         broken
     }
 
-    /// Adds unresponsive modules of a failed module's node that send no light either. They are
-    /// bypassed together, because otherwise one would block the bypass of the other.
     fn join_siblings(
         &self,
         now: &Now,
@@ -98,9 +94,6 @@ impl Control {
         self.modules_of(bundle.node).filter(move |(other, _)| *other != bundle)
     }
 
-    /// Returns whether `device`, on the node of the failed `bundle`, may still turn out to have
-    /// failed, because its read or hello has not ended. A device that became unresponsive later has
-    /// as much time, because a single lost reply proves nothing.
     fn awaits_verdict(&self, now: &Now, bundle: BundleId, device: &DeviceName) -> bool {
         if self.controller.is_silent_beside(device, now) {
             return false;
@@ -149,8 +142,6 @@ impl Control {
         if may_bypass { tries().min() } else { None }
     }
 
-    /// Returns whether replies are still missing before a move of groups. Each module has the time
-    /// of two reads, because it may be replying to an earlier one.
     fn waits_for_all(&self, now: &Now) -> bool {
         let Some(asked) = self.asked_all else { return false };
         let is_awaited = |device: &DeviceName| {

@@ -12,7 +12,6 @@ use crate::state::{DeviceName, Now};
 #[derive(Clone, Debug, PartialEq)]
 pub struct Diagnosis {
     pub named: Named,
-    /// Unix time in milliseconds when the bypass began; `None` for links in use.
     pub wall_ms: Option<u64>,
 }
 

@@ -302,8 +302,6 @@ impl Control {
         plan.transceivers.iter().filter(is_open).map(|open| open.bundle.node).collect()
     }
 
-    /// The daemon does not act without readings. If all modules were queried for this purpose, each
-    /// must have replied since.
     fn sees_all_but(&self, plan: &Plan, broken: &[Part]) -> bool {
         let is_broken = |bundle: &BundleId| {
             plan.faults.iter().chain(broken).any(|part| part.node() == Some(bundle.node))
@@ -398,8 +396,6 @@ impl Control {
         first.is_some_and(|first| ledger.found_since(first).contains_key(&part.to_string()))
     }
 
-    /// A fault that is known only from a plan is not settled, because it remains when that plan is
-    /// undone.
     fn bypassed_by(&self, next: &Plan) -> BTreeSet<String> {
         let ledger = self.controller.ledger();
         self.reports(|name| self.avoids(next, name) && !ledger.broken.contains_key(name))
@@ -439,8 +435,6 @@ impl Control {
         broken
     }
 
-    /// Returns the known faults once `plan` is in force. `news` describes a new fault, which begins
-    /// now.
     pub fn broken_with(
         &self,
         plan: &Plan,
@@ -494,7 +488,6 @@ impl Control {
         touched.map(|(_, device)| devices.get(device)).all(|seen| seen.is_some_and(|seen| seen.up))
     }
 
-    /// Returns why mode safe refuses this plan: it uses parts that are known to have failed.
     #[must_use]
     pub fn forgotten_by(&self, plan: &Plan) -> Vec<String> {
         let Some(installed) = self.replannable() else { return Vec::new() };
@@ -526,7 +519,6 @@ impl Control {
     }
 }
 
-/// Merges adjacent records, so that they are written together.
 pub(super) fn join(actions: &mut Vec<Action>, more: Vec<Action>) {
     let mut more = more.into_iter().peekable();
     if let (Some(Action::Append(records)), Some(Action::Append(next))) =

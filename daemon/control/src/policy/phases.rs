@@ -6,10 +6,9 @@
 //!     └────▶ waiting ─(time to begin)─▶ transaction ─▶ lit, or missed
 //! ```
 //!
-//! A phase begins as late as its transition allows, but not before the minimum time of the previous
-//! phase is over. A lease reserves the circuits for one job. When it ends, lit circuits stay lit
-//! and waiting phases are dropped. The lease is in the journal, so no other job is admitted after a
-//! restart, and the job requests its waiting phases again.
+//! A lease reserves the circuits for one job. When it ends, lit circuits stay lit and waiting
+//! phases are dropped. The lease is in the journal; waiting phases are not, so the job requests
+//! them again after a restart.
 
 mod wish;
 
@@ -35,7 +34,6 @@ const LEAST_MAX: Micros = Micros::from_secs(24 * 3600);
 const LEASE_MAX: Micros = Micros::from_secs(24 * 3600);
 /// Requests at this interval or slower are exempt from their client's rate limit.
 const PACE: Micros = Micros::from_millis(50);
-/// Margin before a transition, because timers are coarse.
 const MARGIN: Micros = Micros::from_millis(1);
 
 #[derive(Clone, Debug, Default)]
@@ -118,7 +116,6 @@ fn worth(plan: &Plan, from: Option<&str>, phase: &PhasePlan, cost: Micros) -> Mi
     }
 }
 
-/// Returns the duration of a phase whose circuits are lit from its beginning.
 fn settled(phase: &PhasePlan) -> Micros {
     let planned = phase.duration_ps.get() / 1_000_000;
     Micros(((1e6 / phase.lambda) as u64).min(planned))
@@ -364,7 +361,6 @@ impl Control {
         let mut after = self.phases.waiting.iter().skip_while(|b| b.asked != booking.asked).skip(1);
         let next = after.next().map(|next| next.wish.phase.as_str());
         let needs = self.needs(plan, (from, to), booking, next);
-        // A phase cannot be kept if all circuits are dark.
         (from.is_some() && booking.wish.least < needs).then_some(Standing::Kept(needs))
     }
 

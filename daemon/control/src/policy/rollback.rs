@@ -83,8 +83,6 @@ impl Control {
         }
     }
 
-    /// Sets the target of an undo of the unconfirmed change: around new faults or, if no plan
-    /// avoids them, exactly back.
     pub(super) fn lead_back(&mut self) {
         let Some(txn) = self.controller.ledger().pending.as_ref().map(|pending| pending.txn) else {
             return;
@@ -105,8 +103,6 @@ impl Control {
         other.then(|| self.applied_last().ok()).flatten().map(|(_, plan)| plan)
     }
 
-    /// If parts that it avoids have been repaired, the fabric is planned again around the current
-    /// faults.
     pub fn applied_last(&self) -> Result<(String, Arc<Plan>), Vec<String>> {
         let sha256 = self.controller.ledger().applied_sha256.clone();
         let Some(plan) = self.controller.ledger().plan_named(&sha256).cloned() else {
@@ -135,7 +131,6 @@ impl Control {
         parts.any(|part| bypass::is_news(installed, &covered, part))
     }
 
-    /// Returns why a rollback without a plan is refused: it lights slots on failed parts.
     fn lit_on_broken(&self, back: &Apply) -> Vec<String> {
         let broken = back.broken.iter().flatten();
         let mut reasons: Vec<String> = broken

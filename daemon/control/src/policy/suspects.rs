@@ -11,9 +11,6 @@ use lightloom_fabric::fault::{FaultSet, Part};
 use lightloom_units::id::BundleId;
 
 impl Control {
-    /// Returns `broken`, the parts where the last bypasses failed, unresponsive modules next to a
-    /// failed one, and earlier reports. Leaves out `repaired` and the parts that the plan already
-    /// avoids.
     pub(super) fn all_to_avoid(
         &self,
         broken: &[(Part, String)],

@@ -1,7 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 //! Proof that a node or module has failed. Missing replies are not enough, because a line, a
-//! terminal server or the daemon's own host may be at fault. Only readings from other devices are
-//! evidence.
+//! terminal server or the daemon's own host may be at fault.
 //!
 //! ```text
 //!    n8 ──dark──▶ n9 (silent) ◀──dark── n10       two witnesses: n9 is dead
@@ -12,13 +11,11 @@
 //!
 //! * A *suspect* is an unresponsive module, or a node whose modules are all unresponsive.
 //! * No far end of a suspect sees its light, and each that responds has missed it for long enough.
-//! * A circuit to another suspect with a separate witness is internal to a larger suspect.
 //! * Two witnesses share no [failure domain of management](crate::management) with each other or
-//! with the suspect.
+//!   with the suspect.
 //! * A switch connected to all network interfaces of a node is a witness if it sees no link to it.
-//! * For a suspect with at most one circuit one witness is enough, because its bypass cuts no
-//!   light,
-//! unless there may be a common cause.
+//! * If a suspect has at most one circuit, one witness is enough unless there may be a common
+//!   cause.
 
 use std::collections::{BTreeMap, BTreeSet};
 
@@ -52,7 +49,6 @@ impl Suspect<'_> {
 }
 
 impl Control {
-    /// Returns the failed modules with the evidence. `dark` contains all dark fibres.
     pub(super) fn deaths(&self, now: &Now, dark: &[DarkFibre]) -> BTreeMap<BundleId, String> {
         let far = dark.iter().filter(|fibre| fibre.far_is_down).map(|fibre| &fibre.far.0);
         let far = far.filter_map(|far| far.as_str().parse::<BundleId>().ok()).map(|b| b.node);
@@ -150,7 +146,6 @@ impl Control {
         self.setup.modules.range(first..=last).map(|(bundle, name)| (*bundle, name))
     }
 
-    /// Returns whether all modules of a node have had time to reply to a hello and did not.
     fn is_surely_silent(&self, now: &Now, node: NodeId) -> bool {
         self.modules_of(node).all(|(_, name)| self.controller.is_silent(now, name))
     }

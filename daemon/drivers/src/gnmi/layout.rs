@@ -6,7 +6,6 @@ use super::leaves::Leaf;
 
 #[derive(Clone, Debug, Default)]
 pub(super) struct Layout {
-    /// Port names of the input group in index order, starting with slot 1.
     pub(super) inputs: Vec<String>,
     pub(super) outputs: Vec<String>,
     numbers: BTreeMap<String, (Side, u32)>,
@@ -26,7 +25,6 @@ struct Group {
 }
 
 impl Layout {
-    /// `named` are the groups that the operator configured. Fails if the assignment is ambiguous.
     pub(super) fn of(said: &[Leaf], named: Option<&(String, String)>) -> Result<Self, String> {
         let groups = groups(said)?;
         let (input, output) = match named {

@@ -14,7 +14,6 @@ use crate::{Awaits, Progress};
 #[derive(Clone, Debug, Default)]
 pub(super) struct Mastership {
     candidacy: Option<Candidacy>,
-    /// `None` while the switch accepts Sets.
     denied: Option<String>,
     news: Option<Foreign>,
 }
@@ -92,7 +91,6 @@ mod tests {
         assert_eq!((ours.denied(), ours.news()), (None, Some(Foreign::Claimed(None))));
         let status = Status::unimplemented("roles");
         assert!(matches!(ours.was_refused(&status), Progress::Lost(why) if why.contains("roles")));
-        // Without an election id, a denied Set does not indicate another master.
         assert!(!Mastership::default().was_denied(&Status::permission_denied("read only")));
     }
 }

@@ -5,16 +5,14 @@
 //!   LIGHTLOOM_CLAIM  "lightloomd@host:/var/lib/lightloom 1700000000000.2"   expires after 60 s
 //! ```
 //!
-//! Each session acquires the claim when it connects and renews it with each read. Once another
-//! session has the claim, `WATCH` makes Redis discard transactions of the abandoned one, however
-//! late they arrive. Changes by controllers that ignore the claim are treated as drift.
+//! Sessions acquire the claim when they connect and renew it with each read. `WATCH` makes Redis
+//! discard transactions of a session that has lost it. Controllers that ignore the claim cause
+//! drift.
 
-/// Key in CONFIG_DB, which is not a SONiC table.
 pub(super) const KEY: &str = "LIGHTLOOM_CLAIM";
 /// Lifetime of a claim after the holder's last read, in seconds.
 const SECONDS: &str = "60";
 
-/// Returns the holder if another controller has the claim. Redis executes the script atomically.
 const TAKE: &str = "local held = redis.call('GET', KEYS[1]) \
     if held and string.sub(held, 1, #ARGV[1]) ~= ARGV[1] then return held end \
     redis.call('SET', KEYS[1], ARGV[1] .. ARGV[2], 'EX', ARGV[3]) return ''";
@@ -22,11 +20,9 @@ const TAKE: &str = "local held = redis.call('GET', KEYS[1]) \
 #[derive(Clone, Debug)]
 pub(super) struct Claim {
     owner: String,
-    /// Start time of the daemon, which makes session names unique across restarts.
     life: u64,
     session: u32,
     pub(super) holder: Option<String>,
-    /// The database refuses scripts or writes, so the session runs without a claim.
     pub(super) is_refused: bool,
     reported: Option<String>,
 }

@@ -17,7 +17,6 @@ use lightloom_control::state::{Observation, Position, Positions, Shut, Slot};
 
 use super::Reply;
 
-/// Reads all tables in one atomic script. Rows are lists: a letter, a name, values.
 pub(super) const READ: &str = "\
 local rows = {} \
 local function put(kind, name, words) \
@@ -40,7 +39,6 @@ each('S', 'OCS_CROSS_CONNECT_TABLE', 'status') \
 each('O', 'OCS_PORT_TABLE', 'oper_status') \
 return rows";
 
-/// The switch's port naming scheme: a number, or a module and a port on the module.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub(super) struct Names {
     /// `1-1`, `1-2`, `2-1`, … in this order are ports 1, 2, 3, …; empty if names are numbers.
@@ -73,7 +71,6 @@ impl Names {
         self.slotted.get(index).cloned().unwrap_or_else(|| number.to_string())
     }
 
-    /// Parses a key such as `1A-2B` or `1-1A-1-2B`.
     pub(super) fn circuit(&self, key: &str) -> Option<(Slot, Position)> {
         let (a, b) = key.split_once("A-")?;
         Some((Slot(self.number(a)?), Position(self.number(b.strip_suffix('B')?)?)))

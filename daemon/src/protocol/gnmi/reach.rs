@@ -35,8 +35,6 @@ fn settings(file: &GnmiFile, epoch: Option<u64>) -> anyhow::Result<Settings> {
     })
 }
 
-/// Refuses world-readable password files, passwords over plain text, and characters that cannot be
-/// sent in HTTP headers.
 pub(super) fn login(file: &GnmiFile) -> anyhow::Result<Option<GnmiLogin>> {
     match (&file.user, &file.password_file) {
         (Some(_), Some(_)) if file.plaintext => {

@@ -6,7 +6,6 @@ use crate::controller::Answer;
 use crate::record::{Asked, TxnResult};
 use crate::state::{Micros, Txn};
 
-/// A requested phase: lit within `within`, for at least `least`.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Wish {
     pub job: String,
@@ -62,8 +61,6 @@ impl Refusal {
         }
     }
 
-    /// Returns whether another change or another job causes the refusal, rather than the request
-    /// itself.
     #[must_use]
     pub fn is_conflict(&self) -> bool {
         matches!(
@@ -184,7 +181,6 @@ pub struct Booking {
     pub ended: Option<Micros>,
     pub from: Option<String>,
     pub expected: Micros,
-    /// Dark time in the plan; `None` if it has no such transition.
     pub stated: Option<Micros>,
 }
 
