@@ -1,16 +1,16 @@
 // SPDX-License-Identifier: Apache-2.0
-//! The independent plan checker.
+//! Independent plan checker.
 //!
-//! It rederives every circuit from the cabling and the plan document, and proves the following:
+//! It rederives every circuit from the cabling and the plan document, and checks that:
 //!
-//! * Each group is one cycle through all its GPUs.
-//! * The plan uses no failed part.
-//! * Both ends of every circuit select the fibre that joins them.
-//! * The ranks are complete.
-//! * The metrics agree with the plan.
+//! * each group is a single cycle through all its GPUs
+//! * the plan uses no failed parts
+//! * both ends of every circuit select the same fibre
+//! * the ranks are complete
+//! * the metrics match the plan
 //!
-//! With the planner it shares only the code that reads models and the traffic of described steps,
-//! so a bug in the search cannot go unnoticed.
+//! The checker shares only the parsers of models and described steps with the planner, so it does
+//! not inherit bugs of the search.
 
 pub(crate) mod circuits;
 mod claims;
@@ -28,7 +28,7 @@ use lightloom_fabric::khop::Port;
 use lightloom_fabric::plan::{Plan, SCHEMA, digest};
 use lightloom_units::id::{BundleId, GpuId, GroupId, NodeId};
 
-/// A rule that a plan violates.
+/// A rule violated by the plan.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 #[expect(missing_docs, reason = "each message documents its variant")]
 pub enum Violation {
@@ -37,7 +37,7 @@ pub enum Violation {
     #[error("the plan is for another fabric (sha256 {0})")]
     OtherFabric(String),
     #[error(
-        "`digest` is {stated}, but this content has {found}: the file was edited. Make a new plan, or delete \
+        "`digest` is {stated}, but this content has {found}: the file was edited; make a new plan, or delete \
          `digest` to use it unchanged"
     )]
     Changed { stated: String, found: String },
@@ -51,89 +51,87 @@ pub enum Violation {
     BrokenBundleUsed(BundleId),
     #[error("{0} is set twice")]
     BundleSetTwice(BundleId),
-    #[error("{0} works, but the plan does not set it")]
+    #[error("the plan does not set {0}, which works")]
     BundleNotSet(BundleId),
     #[error("{0} is lit, but no working fibre is plugged into it")]
     NoFibre(Port),
-    #[error("{0} is lit, but {1} at the other end of the fibre does not select it")]
+    #[error("{0} is lit, but {1} at the far end does not select this fibre")]
     NotAnswered(Port, Port),
-    #[error("the circuit {0} – {1} is listed, but the bundles do not make it")]
+    #[error("the circuit {0} – {1} is listed, but the bundles do not form it")]
     CircuitNotMade(Port, Port),
-    #[error("the bundles make {made} circuits, but the plan lists {listed}")]
+    #[error("the bundles form {made} circuits, but the plan lists {listed}")]
     CircuitCount { made: usize, listed: usize },
     #[error("{group}: {node} has failed")]
     BrokenNodeUsed { group: GroupId, node: NodeId },
-    #[error(
-        "{group} follows a spare group, or is not in the order of the job's data-parallel ranks"
-    )]
+    #[error("{group}: must precede the spares, in the order of the job's data-parallel ranks")]
     GroupOutOfPlace { group: GroupId },
     #[error("two groups have the id {group}")]
     GroupTwice { group: GroupId },
     #[error("{group}: job {job} does not exist")]
     NoSuchJob { group: GroupId, job: u32 },
-    #[error("{gpu} is in {first} and in {second}")]
+    #[error("{gpu} is in both {first} and {second}")]
     GpuInTwoGroups { gpu: GpuId, first: GroupId, second: GroupId },
     #[error("{group}: {gpu} has {neighbours} lit neighbours, not 2")]
     Degree { group: GroupId, gpu: GpuId, neighbours: usize },
     #[error(
-        "{group}: the GPUs do not form one cycle: {gpu} is on another cycle, or the cycle includes other GPUs"
+        "{group}: its GPUs do not form a single cycle: {gpu} is on another cycle, or there are extra GPUs"
     )]
     NotOneCycle { group: GroupId, gpu: GpuId },
-    #[error("{group}: {from} and {to} follow each other in its ring, but no lit edge joins them")]
+    #[error("{group}: {from} and {to} are adjacent in its ring, but no lit edge connects them")]
     NotNeighbours { group: GroupId, from: GpuId, to: GpuId },
-    #[error("{group}: the ring does not list every GPU of the nodes once")]
+    #[error("{group}: the ring must list every GPU of its nodes exactly once")]
     RingIncomplete { group: GroupId },
-    #[error("{group}: has {gpus} GPUs, but its job wants rings of {tp}")]
+    #[error("{group}: its ring has {gpus} GPUs, but the job needs {tp}")]
     GroupSize { group: GroupId, gpus: usize, tp: u32 },
-    #[error("{group}: the ranks do not number each GPU of the group once, from 0")]
+    #[error("{group}: the ranks must number the group's GPUs from 0 without gaps or repeats")]
     Ranks { group: GroupId },
     #[error("{group}: {gpu} is not on the island of {first}")]
     OtherIsland { group: GroupId, gpu: GpuId, first: GpuId },
-    #[error("job {job}: {gpu} has the ranks of another GPU, or a wrong expert-parallel rank")]
+    #[error("job {job}: {gpu} has duplicate ranks or a wrong expert-parallel rank")]
     Coordinates { job: String, gpu: GpuId },
     #[error(
-        "job {job}: its {ranks} ranks do not fill its tensor, context, data and pipeline dimensions"
+        "job {job}: {ranks} ranks do not match its tensor, context, data and pipeline dimensions"
     )]
     Dimensions { job: String, ranks: usize },
     #[error(
-        "{group}: {node} only forwards light, and rings of this fabric have {allowed} such nodes"
+        "{group}: {node} is a pass-through node, but rings of this fabric have {allowed} of them"
     )]
     NotASpare { group: GroupId, node: NodeId, allowed: u8 },
-    #[error("{group}: {node} only forwards light, but has a rank in the group or has failed")]
+    #[error("{group}: pass-through node {node} has a rank in the group or has failed")]
     SpareUsed { group: GroupId, node: NodeId },
     #[error(
-        "{group}: if {node} fails, no fibre joins {a} and {b} over the other path of these bundles"
+        "{group}: if {node} fails, no fibre connects {a} and {b} over the other path of these bundles"
     )]
     NoWayPast { group: GroupId, node: NodeId, a: BundleId, b: BundleId },
     #[error("{0}")]
     Network(String),
-    #[error("{name} is {stated} in the plan, but its contents give {found}")]
+    #[error("{name} is {stated} in the plan, but {found} from its contents")]
     Metric { name: &'static str, stated: String, found: String },
 }
 
-/// Number of items proven in a sound plan.
+/// How much of a valid plan was checked.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Verdict {
-    /// Rings proven to be single cycles.
+    /// Number of rings, each a single cycle.
     pub rings: usize,
-    /// Number of GPUs on these rings.
+    /// Number of GPUs in these rings.
     pub gpus: usize,
-    /// Circuits proven to be selected at both ends.
+    /// Circuits selected at both ends.
     pub circuits: usize,
     /// Bundles whose path was checked.
     pub bundles: usize,
     /// Ranks whose traffic was rederived.
     pub ranks: usize,
-    /// Phases whose traffic, circuits and rate match the plan.
+    /// Phases with matching traffic, circuits and rate.
     pub phases: usize,
-    /// Cross-connects on optical switches, over all phases.
+    /// Cross-connects on optical switches over all phases.
     pub cross_connects: usize,
 }
 
 /// Checks `plan` for `fabric` with `faults`.
 ///
 /// # Errors
-/// Returns every violation found. If the plan is for another fabric or version, returns only that
+/// Returns all violations. If the plan is for another fabric or version, returns only that
 /// violation.
 pub fn check(fabric: &Fabric, faults: &FaultSet, plan: &Plan) -> Result<Verdict, Vec<Violation>> {
     let mut found = Vec::new();

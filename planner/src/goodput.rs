@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
-//! Models the GPU time that interruptions cost a job: the job's progress, its recovery policy and
-//! the causes of lost time. Times are whole picoseconds of one GPU. Callers decide when each part
-//! fails, which nodes each job has, and how the control plane responds.
+//! Models the GPU time that a job loses to interruptions: progress, recovery policy and causes.
+//! Times are whole picoseconds of one GPU. The caller provides failure times, node assignments and
+//! the control plane's response.
 
 mod cause;
 mod policy;
@@ -15,14 +15,14 @@ pub use policy::{Answer, Policy, Replicas, TrainedJob};
 pub use stage::StageName;
 pub use training::Training;
 
-/// Goodput over a span, split into the three factors of arXiv 2502.06982.
+/// Goodput over a time span as the three factors of arXiv 2502.06982.
 #[derive(Clone, Copy, Debug, PartialEq, Serialize)]
 pub struct Goodput {
-    /// Share of all GPU time while jobs had all their GPUs.
+    /// Fraction of all GPU time during which jobs had all their GPUs.
     pub scheduling: f64,
-    /// Share of the scheduled time spent in steps that were not lost.
+    /// Fraction of the scheduled time spent in steps that were not lost.
     pub runtime: f64,
-    /// Utilisation of the GPUs in these steps (MFU).
+    /// Model FLOPs utilisation (MFU) in these steps.
     pub program: f64,
     /// Product of the three factors.
     pub overall: f64,

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-//! Plans a whole fabric: rings, ranks, the traffic between leaves, and circuits for it.
+//! Plans a whole fabric: rings, ranks, and circuits for the traffic between leaves.
 //!
 //! ```text
 //!   Fabric + FaultSet ──▶ khop      groups of GPUs, so that equal ranks can share a leaf
@@ -12,9 +12,9 @@
 //!                        Plan ──▶ check
 //! ```
 //!
-//! The mapping connects the two halves. Of all orders of the parallel dimensions, it chooses the
-//! one that minimises the time of the traffic between leaves. Consecutive groups share leaves, so
-//! the traffic of the fastest-changing dimension stays below them.
+//! Both sides depend on the mapping. The planner tries every order of the parallel dimensions and
+//! picks the one with the shortest communication time between leaves. Consecutive groups share
+//! leaves, so the traffic of the fastest-changing dimension stays below them.
 
 mod bound;
 mod idle;
@@ -44,17 +44,17 @@ pub use traffic::{phases, phases_between_gpus};
 /// Planning options.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub struct Options {
-    /// The method used to find groups.
+    /// How rings are found.
     pub method: Method,
-    /// Effort for each choice of circuits.
+    /// Search effort per set of circuits.
     pub effort: Effort,
-    /// Also solve every phase by integer programming, within these limits.
+    /// Also solve every phase by integer programming within these limits.
     pub exact: Option<Limits>,
-    /// Also plan each half separately, to compute the gain of planning both together.
+    /// Also plan groups and circuits separately, to report the gain of joint planning.
     pub compare: bool,
-    /// Plan each half separately: groups ignore leaves, and ranks are in the usual order.
+    /// Plan groups and circuits separately: groups ignore leaves, and ranks are in the usual order.
     pub separately: bool,
-    /// Recorded in the plan. The planner draws no random numbers from it.
+    /// Recorded in the plan; the planner itself is deterministic.
     pub seed: Seed,
 }
 
@@ -75,13 +75,13 @@ impl Default for Options {
 /// Maximum number of GPUs in one plan.
 pub const MOST_GPUS: u64 = 4_194_304;
 
-/// The reason why no plan exists.
+/// Why planning failed.
 #[derive(Clone, Debug, PartialEq, thiserror::Error)]
 #[expect(missing_docs, reason = "each message documents its variant")]
 pub enum PlanError {
     #[error(
-        "{0} GPUs are more than the {MOST_GPUS} that one plan can hold, because it has a rank for each GPU and is proven \
-         as a whole; plan a separately cabled part of the fabric, or evaluate the design with `lightloom compare`"
+        "{0} GPUs exceed the maximum of {MOST_GPUS} per plan, which lists and checks every rank; \
+         plan a separately cabled part of the fabric, or evaluate the design with `lightloom compare`"
     )]
     TooLarge(u64),
     /// A job does not fit.
@@ -117,8 +117,8 @@ pub fn plan(fabric: &Fabric, faults: &FaultSet, options: Options) -> Result<Plan
     let alone = alone(fabric, faults, Options { exact: None, ..options })?;
     let step_alone = alone.metrics.step_time_ps.unwrap_or(Picoseconds::ZERO);
     if step > step_alone {
-        // The estimates were wrong. Try the groups of the separate plan with ranks in the best
-        // order, and then the separate plan.
+        // The estimates were wrong. Try the groups of the separate plan with the best order of
+        // ranks, then the separate plan itself.
         let groups = khop::plan(fabric, faults, Method::Blind)?;
         let (ranked, mapped) = complete(fabric, faults, groups, options)?;
         best.offer(ranked, &mapped);
@@ -126,7 +126,7 @@ pub fn plan(fabric: &Fabric, faults: &FaultSet, options: Options) -> Result<Plan
     }
     if options.method != Method::Scan {
         // The exact method maximises the number of rings, but groups placed for the step can make
-        // it shorter.
+        // it faster.
         let scanned = Options { method: Method::Scan, compare: false, ..options };
         let mut scanned = plan(fabric, faults, scanned)?;
         for (scanned, exact) in scanned.jobs.iter_mut().zip(&best.plan.jobs) {
@@ -158,7 +158,7 @@ impl Quickest {
         }
     }
 
-    /// Takes `plan` if it is faster and its jobs have the same number of groups, so that the
+    /// Accepts a faster `plan` only if its jobs have the same number of groups, so that the
     /// mappings still apply.
     fn offer_alike(&mut self, plan: Plan) {
         if plan.metrics.gpus_used == self.plan.metrics.gpus_used {
@@ -168,14 +168,11 @@ impl Quickest {
     }
 }
 
-/// On fabrics of up to this many nodes, the planner also tries to adapt the fault-free plan to the
-/// faults.
 const MOST_NODES_MENDED: u32 = 256;
 
-/// Adapts the fault-free plan to the faults, because its groups may be better placed.
+/// Adapts the fault-free plan to the faults; its groups may be better placed.
 fn mended(fabric: &Fabric, faults: &FaultSet, best: &Quickest, options: Options) -> Option<Plan> {
-    // If leaves are joined directly, the search over idle nodes has already covered these
-    // placements.
+    // On direct networks, the search over idle nodes has already tried these placements.
     let is_tried = fabric.dcn.direct().is_some();
     if faults.is_empty() || is_tried || fabric.hbd.nodes() > MOST_NODES_MENDED {
         return None;

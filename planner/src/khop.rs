@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-//! The k-hop ring planner: turns a fabric and its faults into rings of GPUs that bypass the faults.
+//! Plans k-hop rings: groups GPUs into rings that bypass the faults of a fabric.
 //!
 //! ```text
 //!   Fabric + FaultSet ──▶ Survey        usable nodes and fibres
@@ -11,8 +11,8 @@
 //!                          └ replan     ──▶ the next layout with the least change
 //! ```
 //!
-//! The structure follows InfiniteHBD (arXiv 2502.03885). Its listings were not available, so
-//! docs/khop.md lists every design choice made here.
+//! The design follows InfiniteHBD (arXiv 2502.03885). The paper does not publish its listings;
+//! docs/khop.md lists our own design choices.
 
 mod bound;
 mod columns;
@@ -44,19 +44,19 @@ use lightloom_fabric::hbd::Grouping;
 use lightloom_fabric::khop::Position;
 use lightloom_fabric::plan::RingProof;
 
-/// The method used to find rings.
+/// How rings are found.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Method {
-    /// Scans the line, then places chains over the ToRs. The run time is linear in the number of
-    /// nodes.
+    /// Scans the line, then places chains to keep equal ranks under one ToR. Linear in the number
+    /// of nodes.
     Scan,
-    /// Finds the true maximum by integer programming. Ignores ToRs and works only on small fabrics.
+    /// Maximises the number of rings by integer programming. Ignores ToRs; small fabrics only.
     Exact,
-    /// Only scans the line and ignores ToRs. Placement is compared with this baseline.
+    /// Scans the line and ignores ToRs. The baseline for placement.
     Blind,
 }
 
-/// The reason why no plan exists.
+/// Why planning failed.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 #[expect(missing_docs, reason = "each message documents its variant")]
 pub enum PlanError {
@@ -78,7 +78,7 @@ pub enum PlanError {
     Exact(#[from] ExactError),
 }
 
-/// Plans every job of `fabric` around `faults`, then forms spare rings from the remaining nodes.
+/// Plans every job of `fabric` around `faults`, then forms spare rings from the nodes left over.
 ///
 /// # Errors
 /// Fails if a job does not fit, or if the fabric is too large for [`Method::Exact`].
@@ -86,7 +86,7 @@ pub fn plan(fabric: &Fabric, faults: &FaultSet, method: Method) -> Result<Layout
     plan_leaving(fabric, faults, method, &[])
 }
 
-/// Like [`plan`], but no job uses the nodes in `left`. The nodes in `left` may become spares.
+/// Like [`plan`], but keeps the nodes in `left` out of jobs. They may still become spares.
 pub(crate) fn plan_leaving(
     fabric: &Fabric,
     faults: &FaultSet,
@@ -100,8 +100,7 @@ pub(crate) fn plan_leaving(
         free[fabric.hbd.position_of(*node).index()] = false;
     }
     let mut proofs = vec![None; fabric.jobs.len()];
-    // A ring with a spare is a run of adjacent nodes, and the scan already finds the maximum number
-    // of such runs.
+    // With spares, a ring is a run of adjacent nodes, and the scan already finds the maximum.
     let scans = method == Method::Scan || method == Method::Exact && spare::are_wanted(fabric);
     let placed = if scans && fabric.hbd.grouping() == Grouping::Line {
         together(fabric, &survey, &mut free)
@@ -137,7 +136,7 @@ fn spare_sizes(jobs: &[Job]) -> Vec<u32> {
     sizes
 }
 
-/// First places all jobs with a given size together, then each job that takes all remaining nodes.
+/// Places jobs with a fixed size together first, then the jobs that take all remaining nodes.
 fn together(fabric: &Fabric, survey: &Survey<'_>, free: &mut [bool]) -> Vec<Vec<RingGroup>> {
     let per_node = u32::from(fabric.hbd.gpus_per_node());
     let mut placed: Vec<Vec<RingGroup>> = vec![Vec::new(); fabric.jobs.len()];
@@ -209,7 +208,6 @@ fn groups_of(
     placed
 }
 
-/// Returns the number of groups that a job wants. `None` means as many as possible.
 fn groups_wanted(job: &Job) -> Option<usize> {
     match job.size {
         JobSize::All => None,
@@ -219,8 +217,8 @@ fn groups_wanted(job: &Job) -> Option<usize> {
     }
 }
 
-/// Plans the jobs in file order. Each job gets as many groups as possible from the nodes that
-/// earlier jobs left free. The exact method also records in `proofs` how each search ended.
+/// Plans the jobs in file order, each with as many groups as still fit. The exact method also
+/// records how each search ended in `proofs`.
 fn in_turn(
     fabric: &Fabric,
     survey: &Survey<'_>,
@@ -305,5 +303,4 @@ fn require_fit(
     }
 }
 
-/// A chain of nodes along the line. A fibre joins each node to the next one.
 pub(crate) type Chain = Vec<Position>;

@@ -1,13 +1,12 @@
 // SPDX-License-Identifier: Apache-2.0
-//! Functions that turn a fabric and its faults into plans. They are pure, except that the exact
-//! method's solver stops after 20 s. [`plan`] does not check its result; callers pass it to
-//! [`check`]. `lightloom-study` evaluates whole designs.
+//! Turns a fabric and its faults into plans. All functions are pure, except that the solver of the
+//! exact method stops after 20 s. [`plan`] does not validate its result; call [`check`] for that.
 //!
-//! * [`joint`] plans a whole fabric: groups, ranks, and circuits for the traffic between leaves.
-//! * [`khop`] builds the groups: rings of GPUs that bypass faults.
+//! * [`joint`] plans a whole fabric: groups, ranks, and circuits between leaves.
+//! * [`khop`] forms groups: rings of GPUs that bypass faults.
 //! * [`rfabric`] chooses the circuits of each phase of a step.
-//! * [`goodput`] computes the cost of interruptions to a job: policies, causes, training progress.
-//! * [`check`] proves a plan. It shares only the readers of models and steps with the planner.
+//! * [`goodput`] models the cost of interruptions to a job.
+//! * [`check`] validates a plan. It shares only the parsers of models and steps with the planner.
 
 #![warn(missing_docs)]
 

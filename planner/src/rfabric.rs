@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-//! Plans a reconfigurable fat-tree: chooses the circuits of each phase, places them on the
-//! switches, and decides when a change of circuits pays off.
+//! Plans a reconfigurable fat-tree: chooses the circuits of each phase, assigns them to switches,
+//! and decides when a change of circuits pays off.
 //!
 //! ```text
 //!   file ──▶ workload ──▶ Demand of each phase
@@ -12,11 +12,11 @@
 //!                         CarriedStep
 //! ```
 //!
-//! [`evaluate`] computes the rate of a topology in closed form for one-hop traffic. [`concurrent`]
-//! computes it for routes over several hops, with a bound proven by prices. [`fluid`] models fair
-//! sharing, and [`exact`] solves the problem with integer programming to check the search in
-//! [`one_hop`]. [`templates`] adds candidates, and [`rings`] spreads an all-reduce over rings that
-//! match the circuits.
+//! For one-hop traffic, [`evaluate`] computes the rate of a topology in closed form. For multi-hop
+//! routes, [`concurrent`] computes the rate and a bound proven by prices. [`fluid`] models fair
+//! sharing, and [`exact`] uses integer programming to validate the search in [`one_hop`].
+//! [`templates`] adds candidates, and [`rings`] spreads an all-reduce over rings that match the
+//! circuits.
 
 pub mod concurrent;
 pub mod demand;

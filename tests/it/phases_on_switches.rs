@@ -176,7 +176,7 @@ fn rejects_foreign_or_edited_plans_without_moving() {
     let stage = refused(&|plan| {
         plan["transitions"][1]["stages"].as_array_mut().unwrap().pop();
     });
-    assert!(stage.contains("the stages do not lead to the next phase"), "{stage}");
+    assert!(stage.contains("the stages do not produce the circuits of the next phase"), "{stage}");
     let lambda = refused(&|plan| plan["phases"][0]["lambda"] = 100.0.into());
     assert!(lambda.contains("cannot be served"), "{lambda}");
     let names = refused(&|plan| {

@@ -1,8 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
-//! Checks the circuits of optical switches: rederives them from the wiring, and checks that the
-//! switches can make them and that they reach the planned rates.
+//! Rederives the circuits of optical switches from the wiring. Checks that the switches can form
+//! them and that they reach the planned rates.
 //!
-//! The checker tests each rate against the definition and does not use the planner's closed form.
+//! Rates are tested against the definition, not with the planner's closed form.
 
 mod proof;
 mod routed;
@@ -16,13 +16,13 @@ use lightloom_units::id::{LeafId, OcsId};
 
 const RATE_TOLERANCE: f64 = 1e-6;
 
-/// Bytes of a phase between pairs of leaves, divided by the usable share of a link's rate.
+/// Bytes between leaves, divided by the usable share of a link's rate.
 pub(crate) type Flows = BTreeMap<(u32, u32), f64>;
 
 #[derive(Clone, Debug, Default)]
 pub(crate) struct Asked {
     pub(crate) flows: Flows,
-    /// Transfer time of the busiest GPU's interfaces, in seconds. 0 if the step names only leaves.
+    /// Seconds for the busiest GPU's interfaces. 0 if the step names only leaves.
     pub(crate) interface_seconds: f64,
 }
 
@@ -67,7 +67,7 @@ pub(crate) fn check_step(
     findings
 }
 
-/// Checks a phase without traffic between leaves: only its interfaces determine its time.
+/// Without traffic between leaves, the interfaces determine the time of a phase.
 pub(crate) fn check_silent(phase: &PhasePlan, interface_seconds: f64) -> Option<String> {
     let stated = phase.duration_ps.as_secs_f64();
     let rate = phase.lambda * interface_seconds;
@@ -75,7 +75,7 @@ pub(crate) fn check_silent(phase: &PhasePlan, interface_seconds: f64) -> Option<
     let is_time = (stated - interface_seconds).abs() < 1e-12 + RATE_TOLERANCE * interface_seconds;
     let name = &phase.name;
     (!is_rate || !is_time).then(|| {
-        format!("phase {name}: takes {stated} s, but its interfaces need {interface_seconds} s")
+        format!("phase {name}: lasts {stated} s in the plan, but its interfaces need {interface_seconds} s")
     })
 }
 
@@ -136,10 +136,10 @@ fn ports_per_leaf(spec: &FatTreeSpec, mut ocs: u32) -> Option<u32> {
 fn closed(spec: &FatTreeSpec, circuit: &CrossConnect) -> Option<String> {
     let (a, b) = (circuit.a, circuit.b);
     if a == b {
-        return Some(format!("joins {a} to itself"));
+        return Some(format!("connects {a} to itself"));
     }
     if spec.forbidden.contains(&(a, b)) || spec.forbidden.contains(&(b, a)) {
-        return Some(format!("{a} and {b} may not be joined"));
+        return Some(format!("a circuit between {a} and {b} is not permitted"));
     }
     let mut ocs = circuit.ocs.0;
     let bank = spec.banks.iter().find(|bank| {
@@ -159,7 +159,7 @@ fn closed(spec: &FatTreeSpec, circuit: &CrossConnect) -> Option<String> {
         .then(|| format!("loses {loss:.1} dB of {:.1} dB", spec.loss.budget_db))
 }
 
-/// Returns whether the network can serve the demand `lambda` times per second, by the definition.
+/// Returns whether the network can serve the demand `lambda` times per second.
 fn can_serve(
     network: &ReconfigurableFatTree,
     Asked { flows: demand, interface_seconds }: &Asked,
@@ -206,7 +206,6 @@ fn counted(circuits: &[CrossConnect]) -> BTreeMap<(u32, u32), u32> {
     counts
 }
 
-/// Checks the stated time of a phase on the circuits of the previous phase.
 fn check_without(
     network: &ReconfigurableFatTree,
     transition: &TransitionPlan,
@@ -232,7 +231,7 @@ fn check_without(
         let (from, to) = (&transition.from, &transition.to);
         let stated = transition.without_ps.map_or("unlimited".to_owned(), |time| time.to_string());
         findings.push(format!(
-            "transition from {from} to {to}: the time of {to} on the circuits of {from} is not {stated}"
+            "transition from {from} to {to}: {to} does not take {stated} on the circuits of {from}"
         ));
     }
 }
@@ -250,13 +249,13 @@ fn check_rate(
                 .push(format!("phase {name}: cannot be served {} times per second", phase.lambda));
         }
         if can_serve(network, demand, &circuits, phase.lambda * (1.0 + RATE_TOLERANCE)) {
-            findings.push(format!("phase {name}: is faster than the stated {}", phase.lambda));
+            findings.push(format!("phase {name}: faster than the stated {}", phase.lambda));
         }
     } else {
         match routed::seconds(network, demand, &circuits, phase) {
             Ok(seconds) if (seconds * phase.lambda - 1.0).abs() <= RATE_TOLERANCE => {}
             Ok(seconds) => findings.push(format!(
-                "phase {name}: its routes serve it {} times per second, not {}",
+                "phase {name}: can be served {} times per second on its routes, not {}",
                 1.0 / seconds,
                 phase.lambda
             )),
@@ -265,8 +264,8 @@ fn check_rate(
     }
 }
 
-/// Checks the stated bound. In older plans it has no prices and covers only one-hop traffic, so it
-/// proves nothing about longer routes.
+/// In older plans, the bound has no prices and covers only one-hop traffic, so it does not apply to
+/// longer routes.
 fn check_bound(
     network: &ReconfigurableFatTree,
     demand: &Asked,
@@ -282,7 +281,7 @@ fn check_bound(
     }
     let gap = 1.0 - phase.lambda / bound;
     if (gap - phase.gap).abs() > RATE_TOLERANCE {
-        findings.push(format!("phase {name}: gap {} stated, {gap} found", phase.gap));
+        findings.push(format!("phase {name}: its gap is {gap}, not {}", phase.gap));
     }
     let solved = phase.solver.as_ref().filter(|solver| !solver.is_one_hop);
     if solved.is_some_and(|solver| solver.lambda_upper_bound <= bound * (1.0 + RATE_TOLERANCE)) {
@@ -296,7 +295,7 @@ fn check_bound(
     match proven.map(|proven| proven.min(1.0 / interfaces)) {
         Ok(proven) if (bound / proven - 1.0).abs() <= RATE_TOLERANCE => {}
         Ok(proven) => findings.push(format!(
-            "phase {name}: its bound is {bound} times per second, and its prices prove {proven}"
+            "phase {name}: its bound is {bound} times per second, but its prices prove {proven}"
         )),
         Err(finding) => findings.push(format!("phase {name}: {finding}")),
     }
@@ -346,7 +345,7 @@ fn check_transition(
         }
     }
     if now != to.iter().copied().collect() {
-        findings.push(format!("{name}: the stages do not lead to the next phase"));
+        findings.push(format!("{name}: the stages do not produce the circuits of the next phase"));
     }
     if from.len() - removed != transition.circuits_kept {
         findings.push(format!("{name}: keeps {} circuits", from.len() - removed));

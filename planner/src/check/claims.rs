@@ -1,10 +1,10 @@
 // SPDX-License-Identifier: Apache-2.0
-//! Checks the claims of a plan beyond its circuits: names and sizes of jobs, coordinates of ranks,
-//! rates, dark times and gains.
+//! Checks everything in a plan except its circuits: job names and sizes, rank coordinates, rates,
+//! dark times and gains.
 //!
-//! Values that follow from the rest of the document must match it. Checking the following values
-//! would need another search, so they are only compared with a bound: the step time on one
-//! topology, the gain over planning each half separately, and the minimum change.
+//! Values that follow from the document must match it. Three values would require another search
+//! and are only compared with a bound: the step time on one topology, the gain of joint planning,
+//! and the minimum change.
 
 use std::collections::BTreeMap;
 
@@ -15,7 +15,7 @@ use lightloom_units::id::GroupId;
 
 use super::Violation;
 
-/// Allows for the rounding of times to picoseconds and of rates to nine digits.
+/// Times are rounded to picoseconds and rates to nine digits.
 const TOLERANCE: f64 = 1e-6;
 
 pub(super) fn check(fabric: &Fabric, plan: &Plan, found: &mut Vec<Violation>) {
@@ -90,7 +90,7 @@ impl Claims<'_> {
             let is_it = jobs.get(&rank.group) == Some(&rank.job) && at == of_group && !is_spare;
             self.say(is_it, || {
                 format!(
-                    "{}: {} has other coordinates, or another job, than its group",
+                    "{}: {} does not have the coordinates and the job of its group",
                     rank.group, rank.gpu
                 )
             });
@@ -105,7 +105,7 @@ impl Claims<'_> {
         let is_silent = phase.duration_ps.0 == 0;
         if is_silent {
             let is_it = [lambda, bound, gap] == [0.0; 3] || !lambda.is_finite();
-            self.say(is_it, || format!("phase {} sends nothing but has a rate", phase.name));
+            self.say(is_it, || format!("phase {} has a rate but no traffic", phase.name));
             return;
         }
         let open = if bound > 0.0 { 1.0 - lambda / bound } else { 0.0 };
@@ -139,7 +139,6 @@ impl Claims<'_> {
         else {
             return;
         };
-        // Slack lengthens the step and thus lowers the share.
         let ports = network.optical_ports() as usize * network.leaves();
         let dark = 2.0 * moved as f64 * stage.as_secs_f64();
         let most = dark / (ports as f64 * step.as_secs_f64()).max(f64::MIN_POSITIVE);
@@ -159,8 +158,8 @@ impl Claims<'_> {
         }
     }
 
-    /// Checks that one topology for all phases is not faster than its bound, and that no gain
-    /// exceeds its bound or 100 %.
+    /// One topology for all phases must not be faster than its bound, and no gain may exceed its
+    /// bound or 100 %.
     fn gains(&mut self, plan: &Plan) {
         let metrics = &plan.metrics;
         if let Some(fixed) = metrics.static_step_time_ps {

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-//! Checks that every bundle is set once, works, and is selected at the other end of its circuit.
+//! Checks that every bundle is set exactly once, works, and matches the far end of its circuit.
 
 use lightloom_fabric::fabric::Fabric;
 use lightloom_fabric::fault::FaultSet;
@@ -19,7 +19,7 @@ impl Lit {
     pub(super) fn path(&self, bundle: BundleId) -> Option<Path> {
         self.paths[self.slot(bundle)]
     }
-    /// Returns the port at the other end of a lit bundle, if that port selects the same fibre.
+    /// Returns the far port of a lit bundle if it selects the same fibre.
     pub(super) fn far_end(&self, bundle: BundleId) -> Option<Port> {
         self.far_ends[self.slot(bundle)]
     }

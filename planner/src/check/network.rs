@@ -1,10 +1,9 @@
 // SPDX-License-Identifier: Apache-2.0
-//! Rederives the traffic between leaves from the ranks in the plan, and checks this traffic and its
-//! circuits.
+//! Rederives the traffic between leaves from the ranks in the plan, and checks its circuits.
 //!
-//! For every rank of a training job, textbook formulas in floating point give the bytes to each
-//! peer. They share only the model's dimensions with the planner's generators. The matrices of a
-//! step that names leaves are inputs and are not rederived.
+//! Textbook formulas in floating point give the bytes between the ranks of a training job. They
+//! share only the model's dimensions with the planner's generators. Matrices given per leaf are
+//! inputs and are not rederived.
 
 use std::collections::{BTreeMap, BTreeSet};
 
@@ -23,14 +22,13 @@ use crate::rfabric::workload::card::ModelCard;
 
 const TOLERANCE: f64 = 1e-6;
 
-/// Bytes of one phase by carrier: circuits between leaves, rings, or links below a leaf.
+/// Bytes of a phase by carrier.
 #[derive(Clone, Debug, Default)]
 pub(super) struct Sent {
     between: BTreeMap<(u32, u32), f64>,
     rings: f64,
     below: f64,
     interfaces: BTreeMap<GpuId, [f64; 2]>,
-    /// Usable share of a link's rate. `None` means all of it.
     usable_share: Option<f64>,
 }
 
@@ -118,14 +116,13 @@ pub(super) fn check(fabric: &Fabric, faults: &FaultSet, plan: &Plan, found: &mut
     }
     let has_routes = fabric.dcn.direct().is_some() || fabric.dcn.circuits().is_some();
     if !has_routes && plan.phases.iter().any(|phase| !phase.routes.is_empty()) {
-        let text = "the plan has routes, but no leaves are joined directly or by circuits";
+        let text = "the plan has routes, but leaves are connected neither directly nor by circuits";
         found.push(Violation::Network(text.to_owned()));
     }
     check_step_time(plan, &lengths, found);
 }
 
-/// `lengths` lists the number of phases of each job. Circuits may change only if there is a single
-/// job.
+/// `lengths` lists the number of phases per job. Circuits may change only if there is a single job.
 fn check_step_time(plan: &Plan, lengths: &[usize], found: &mut Vec<Violation>) {
     let mut left = plan.phases.as_slice();
     let mut step = None;
@@ -143,13 +140,14 @@ fn check_step_time(plan: &Plan, lengths: &[usize], found: &mut Vec<Violation>) {
     let mut lit = plan.phases.iter().map(|phase| &phase.circuits).filter(|own| !own.is_empty());
     let first = lit.next();
     if lengths.len() > 1 && (lit.any(|own| Some(own) != first) || !plan.transitions.is_empty()) {
-        let text = "circuits change between phases of several jobs, which are not synchronised";
+        let text =
+            "circuits change between phases, but several jobs use them without synchronisation";
         found.push(Violation::Network(text.to_owned()));
     }
 }
 
-/// Checks the interface time of each phase, and that no duration, rate or gain is better than the
-/// interfaces allow.
+/// Checks the interface time of each phase, and that the interfaces allow the stated durations,
+/// rates and gains.
 fn check_interfaces(
     fabric: &Fabric,
     plan: &Plan,
@@ -162,7 +160,7 @@ fn check_interfaces(
         found.push(Violation::Metric { name, stated, found: found_here });
     };
     for (phase, Asked { interface_seconds: least, .. }) in plan.phases.iter().zip(asked) {
-        // A plan states no interface times for steps that name leaves.
+        // Plans do not state interface times for steps given per leaf.
         let stated = phase.interface_ps.map_or(0.0, |time| time.as_secs_f64());
         if (stated - least).abs() > TOLERANCE * least.max(1e-6) {
             refuse("interface_ps", stated, *least);
@@ -247,7 +245,7 @@ fn as_read(fabric: &Fabric, job: &Job) -> Option<Named> {
     Some(phases.iter().map(|phase| (phase.name.clone(), sent(&phase.demand))).collect())
 }
 
-/// Location of each rank of a job, by (tensor, context, data, pipeline).
+/// Each rank's location by (tensor, context, data, pipeline).
 pub(super) type Grid = BTreeMap<[u32; 4], Place>;
 
 fn training(
@@ -330,7 +328,7 @@ impl Step<'_> {
         sent
     }
 
-    /// Adds four all-to-alls per mixture layer: to and from the experts, forward and backward.
+    /// Each mixture layer has four all-to-alls: dispatch and combine, forward and backward.
     fn send_to_experts(&self, sent: &mut Sent, at: [u32; 4], place: Place, residual: f64) {
         let (Some(experts), ranks @ 2..) = (self.card.experts, self.raw.ep) else { return };
         let [tensor, context, data, stage] = at;
@@ -376,7 +374,7 @@ impl Step<'_> {
     }
 }
 
-/// Returns the time in seconds that an oversubscribed core needs for the traffic between domains.
+/// Returns the seconds for traffic between domains over an oversubscribed core.
 fn between_domains(fabric: &Fabric, flows: &Flows) -> f64 {
     let Some(tree) = fabric.dcn.packet_tree().filter(|tree| tree.core_oversubscription > 1) else {
         return 0.0;

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-//! Recomputes every metric from the groups and ranks of the document.
+//! Recomputes all metrics from the groups and ranks of the document.
 
 use std::collections::BTreeMap;
 
@@ -10,10 +10,10 @@ use lightloom_units::id::{GroupId, NodeId};
 
 use super::Violation;
 
-/// Ratios of counts may differ only by rounding.
+/// Ratios of counts differ only by rounding.
 const TOLERANCE: f64 = 1e-9;
 
-/// `cannot_stand_in` is the number of rings whose spare cannot replace some node of the ring.
+/// `cannot_stand_in`: number of rings whose spare cannot replace every node.
 pub(super) fn check(
     fabric: &Fabric,
     faults: &FaultSet,
@@ -46,8 +46,6 @@ pub(super) fn check(
     check_parts_lists(fabric, plan, &mut counts);
 }
 
-/// Checks the numbers of pass-through GPUs and of rings without a spare that can replace every
-/// node.
 fn check_spares(fabric: &Fabric, plan: &Plan, cannot_stand_in: u64, counts: &mut Comparison<'_>) {
     let per_node = usize::from(fabric.hbd.gpus_per_node());
     let rings = || plan.groups.iter().filter(|group| group.ring.len() >= per_node);
@@ -76,7 +74,7 @@ impl Comparison<'_> {
         }
     }
     fn near(&mut self, name: &'static str, stated: f64, found: f64) {
-        // Test for nearness instead of distance, because a comparison with NaN is false.
+        // Comparisons with NaN are false, so a test for a large difference would accept NaN.
         let near = (stated - found).abs() <= TOLERANCE * found.abs().max(1.0);
         if !near {
             self.0.push(Violation::Metric {
@@ -119,7 +117,7 @@ fn check_jobs(fabric: &Fabric, plan: &Plan, counts: &mut Comparison<'_>) {
         counts.same("gpus of a job", job.gpus, on_rings);
         let (hops, crossing) = inner_hops(&groups, per_tor);
         counts.near("cross_tor_share of a job", job.cross_tor_share, share(hops, crossing));
-        // Hops are counted per GPU. Divide by a group's GPUs per node to count per node.
+        // Hops are counted per GPU; convert to hops per node.
         let per_node = u64::from(fabric.hbd.gpus_per_node()).min(u64::from(job.tp)).max(1);
         all_hops += hops / per_node;
         all_crossing += crossing / per_node;
@@ -132,8 +130,7 @@ fn check_jobs(fabric: &Fabric, plan: &Plan, counts: &mut Comparison<'_>) {
     }
 }
 
-/// Counts the hops between equal ranks within each set of `per_tor` groups, and the ones across
-/// ToRs.
+/// Counts the hops between equal ranks within sets of `per_tor` groups, in total and across ToRs.
 fn inner_hops(groups: &[&BTreeMap<u32, NodeId>], per_tor: u32) -> (u64, u64) {
     let (mut hops, mut crossing) = (0, 0);
     for set in groups.chunks(per_tor as usize).filter(|set| set.len() > 1) {

@@ -1,7 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-//! Rederives the traffic of a reinforcement-learning step, rank by rank in floating point. It
-//! shares only the model's dimensions with the planner. The trainer uses the first groups of the
-//! job.
+//! Rederives the traffic of a reinforcement-learning step rank by rank in floating point. Shares
+//! only the model's dimensions with the planner. The first groups of the job are the trainer.
 
 use std::collections::BTreeMap;
 
@@ -99,8 +98,8 @@ impl Pool<'_> {
         &self.places[first..first + size]
     }
 
-    /// Adds two all-reduces or all-to-alls per layer and token, and the caches that migrate to the
-    /// next replica.
+    /// Two all-reduces or all-to-alls per layer and token, plus the caches that migrate to the next
+    /// replica.
     fn generate(&self, sent: &mut Sent) {
         let tokens = (self.tokens() / self.replicas() as f64).floor();
         let residual = self.card.token_bytes().0 as f64 * tokens;
@@ -142,8 +141,6 @@ impl Pool<'_> {
         }
     }
 
-    /// Each trainer leaf sends its shard to one replica, and replicas forward it along a binary
-    /// tree.
     fn new_weights(&self, trainer: &[Place]) -> Sent {
         let sync = self.raw.weight_sync;
         let weights = self.card.weight_bytes().0 as f64 * sync.delta_share;
@@ -168,7 +165,7 @@ impl Pool<'_> {
         sent
     }
 
-    /// Each GPU receives its slice of a stage in equal parts from all data-parallel ranks that hold
+    /// Each GPU receives its slice of a stage in equal parts from the data-parallel ranks that hold
     /// it.
     fn own_shards(&self, trainer: &[Place], weights: f64, sent: &mut Sent) {
         let (size, tp) = (self.raw.replica_gpus as usize, self.raw.tp as usize);
@@ -187,7 +184,6 @@ impl Pool<'_> {
         }
     }
 
-    /// Each GPU fetches the weights that it lacks from the GPUs that held them in its old replica.
     fn other_parallelism(&self, tail: u32) -> Sent {
         let (before, after) = (self.raw.replica_gpus as usize, tail as usize);
         let unit = self.card.weight_bytes().0 as f64 / (before * after) as f64;
@@ -208,8 +204,8 @@ impl Pool<'_> {
     }
 }
 
-/// Returns the distinct leaves in order of first occurrence, without island, because traffic
-/// between leaves never stays within one.
+/// Returns the distinct leaves in order of first occurrence. The island is omitted because traffic
+/// between leaves never stays on one.
 fn leaves(places: &[Place]) -> Vec<Place> {
     let mut seen: BTreeMap<LeafId, usize> = BTreeMap::new();
     for (at, place) in places.iter().enumerate() {

@@ -1,9 +1,9 @@
 // SPDX-License-Identifier: Apache-2.0
-//! Checks that every group is one cycle through all its GPUs, each with two lit neighbours.
+//! Checks that every group is a single cycle through all its GPUs.
 //!
-//! A connected component is one cycle if every vertex has degree two. Degrees and connectivity (by
-//! union-find over lit edges) therefore prove the ring. The stated order of GPUs is compared with
-//! it.
+//! A connected graph is a cycle exactly if every vertex has degree two, so it suffices to check
+//! degrees and connectivity (union-find over lit edges). The listed order of GPUs is then compared
+//! with this cycle.
 
 use lightloom_fabric::fabric::Fabric;
 use lightloom_fabric::fault::FaultSet;
@@ -46,8 +46,7 @@ impl GpuGraph {
         graph
     }
 
-    /// Adds ring edge `edge` of `node`. A circuit is added only at its end with the lower bundle
-    /// identifier.
+    /// Adds a circuit only at the end with the lower bundle identifier.
     fn add_ring_edge(&mut self, fabric: &Fabric, lit: &Lit, node: NodeId, edge: u8) {
         let half = |node: NodeId, edge: u8, upper: u8| GpuId {
             node,
@@ -135,7 +134,7 @@ pub(super) fn check(
     check_replicas(fabric, plan, found);
 }
 
-/// If a job has only data-parallel groups, the plan must list them in the order of its replicas.
+/// If a job has only data-parallel groups, the plan must list them in replica order.
 fn check_replicas(fabric: &Fabric, plan: &Plan, found: &mut Vec<Violation>) {
     let replica: BTreeMap<GroupId, [u32; 4]> =
         plan.ranks.iter().map(|rank| (rank.group, [rank.dp, rank.pp, rank.cp, rank.ep])).collect();

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-//! Checks routes in a network that joins leaves directly. Each pair of leaves with traffic needs
-//! routes over working cables, and the most loaded cable determines the time of the phase.
+//! Checks routes on direct networks: they use working cables, carry all traffic, and the busiest
+//! cable determines the time of the phase.
 
 use std::collections::BTreeMap;
 
@@ -52,7 +52,7 @@ fn check_phase(
             .chain([route.to])
             .collect();
         if !(0.0..=1.0).contains(&route.weight) || bits <= 0.0 {
-            refuse(format!("the route from {} to {} carries nothing", route.from, route.to));
+            refuse(format!("the route from {} to {} has no traffic", route.from, route.to));
         }
         for step in path.windows(2) {
             *loads.entry((step[0], step[1])).or_default() += bits;
@@ -71,9 +71,9 @@ fn check_phase(
             Some(count) => {
                 seconds = seconds.max(bits / (f64::from(*count) * network.link_rate.0 as f64));
             }
-            None => {
-                refuse(format!("a route goes from {from} to {to}, which no working cable joins"))
-            }
+            None => refuse(format!(
+                "a route goes from {from} to {to}, but no working cable connects them"
+            )),
         }
     }
     let mut ends: BTreeMap<(bool, u32), f64> = BTreeMap::new();
@@ -93,13 +93,13 @@ fn check_phase(
         least = least.max(bits / own.get(leaf).copied().unwrap_or(0.0));
     }
     if (seconds - phase.duration_ps.as_secs_f64()).abs() > TOLERANCE * seconds.max(1e-6) {
-        refuse(format!("its duration is {} and its routes need {seconds} s", phase.duration_ps));
+        refuse(format!("its duration is {}, but its routes need {seconds} s", phase.duration_ps));
     }
-    // The stated bound may be tighter than this one, but must not be below the rate reached.
+    // The stated bound may be tighter than ours, but not below the achieved rate.
     let bound = phase.lambda_upper_bound;
     if least > 0.0
         && (bound > (1.0 + TOLERANCE) / least || bound < phase.lambda * (1.0 - TOLERANCE))
     {
-        refuse(format!("{bound} phases per second is not a bound"));
+        refuse(format!("the bound of {bound} phases per second is not valid"));
     }
 }

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-//! Checks N + 1 rings: if any node fails, the two bundles that faced it must reach each other over
-//! their other path. If the fibre of that path has failed, the ring counts as one without a spare.
+//! Checks N + 1 rings: if any node fails, its two neighbouring bundles must connect over their
+//! other path. If the fibre of that path has failed, the ring counts as one without a spare.
 
 use std::collections::BTreeSet;
 
@@ -13,7 +13,7 @@ use lightloom_units::id::{BundleId, NodeId};
 use super::Violation;
 use super::links::{Lit, working_far_end};
 
-/// Returns the number of rings whose spare cannot replace some node of the ring.
+/// Returns the number of rings whose spare cannot replace every node.
 pub(super) fn check(
     fabric: &Fabric,
     faults: &FaultSet,
@@ -47,8 +47,7 @@ fn check_spare(fabric: &Fabric, faults: &FaultSet, group: &Group, found: &mut Ve
     }
 }
 
-/// Checks that the other path of the two bundles facing each node joins them. Returns whether the
-/// fibres of all these paths work.
+/// Returns whether all bypass fibres work.
 fn survives_deaths(
     fabric: &Fabric,
     faults: &FaultSet,
@@ -62,7 +61,7 @@ fn survives_deaths(
         let bundles = (0..fabric.hbd.k()).map(|bundle| BundleId { node, bundle });
         let facing: Vec<BundleId> =
             bundles.filter_map(|bundle| lit.far_end(bundle)).map(|far| far.bundle).collect();
-        // In a ring of two nodes, only one bundle faces each node, so nothing has to be joined.
+        // In a ring of two nodes, only one bundle faces each node.
         let [a, b] = facing[..] else { continue };
         let other = |bundle: BundleId| {
             let path = if lit.path(bundle) == Some(Path::External1) { 2 } else { 1 };

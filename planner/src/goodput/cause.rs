@@ -5,14 +5,14 @@ use std::fmt;
 
 use super::StageName;
 
-/// A cause of lost GPU-hours.
+/// Why GPU-hours were lost.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub enum Cause {
-    /// This stage of the control plane's response to an outage.
+    /// A stage of the control plane's response to an outage.
     Stage(StageName),
-    /// Part of an outage that no stage covers.
+    /// The part of an outage outside these stages.
     Outage,
-    /// Work that was lost and repeated.
+    /// Lost work that had to be repeated.
     DoneAgain,
     /// Reading a checkpoint.
     CheckpointLoad,
@@ -26,15 +26,15 @@ pub enum Cause {
     Migration,
     /// Reconfiguring the job to continue without a replica.
     Reform,
-    /// Taking back a replica that was left out.
+    /// Reintegrating a replica.
     Rejoin,
-    /// Extra communication and switching time in the step of the failure. May be negative.
+    /// Extra communication and switching time in the step of the failure. Can be negative.
     Disturbed,
-    /// Slower steps while a part has failed.
+    /// Slower steps until a failed part is repaired.
     SlowerSteps,
-    /// Working nodes in replicas that were left out.
+    /// Working nodes of excluded replicas.
     LeftOut,
-    /// A job that waits because it has too few nodes.
+    /// A job that waits for nodes.
     WaitingForNodes,
     /// Nodes under repair.
     UnderRepair,
@@ -45,7 +45,7 @@ pub enum Cause {
 }
 
 impl Cause {
-    /// Returns the key used in documents.
+    /// Returns the key in documents.
     #[must_use]
     pub const fn key(self) -> &'static str {
         match self {
@@ -68,7 +68,7 @@ impl Cause {
         }
     }
 
-    /// Returns the cause with this key. `None` if runs do not report it.
+    /// Looks up a cause by key. `None` if runs do not report it.
     #[must_use]
     pub fn of_run(key: &str, stage: Option<StageName>) -> Option<Self> {
         match (key, stage) {
@@ -80,7 +80,7 @@ impl Cause {
         }
     }
 
-    /// Returns the stage of the response to an outage. `None` for other causes.
+    /// Returns the stage of an outage response. `None` for other causes.
     #[must_use]
     pub const fn stage(self) -> Option<StageName> {
         match self {

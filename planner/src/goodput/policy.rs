@@ -1,20 +1,20 @@
 // SPDX-License-Identifier: Apache-2.0
-//! The recovery of a job from the loss of a node. Times are in picoseconds and intervals in steps.
+//! How a job recovers from the loss of a node. Times are in picoseconds and intervals in steps.
 
-/// The checkpoint interval of a job and its response to the loss of a node.
+/// A job's checkpoint interval and its response to a node failure.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Policy {
-    /// Steps between two checkpoints. 1 means that every step ends with one.
+    /// Steps between checkpoints; 1 means after every step.
     pub every: u32,
     /// Time to read a checkpoint.
     pub load: i128,
     /// Time to write a checkpoint.
     pub write: i128,
-    /// Response that the job tries before it falls back to a checkpoint.
+    /// Response before falling back to a checkpoint.
     pub answer: Answer,
 }
 
-/// The response of a job to the loss of a node.
+/// How a job responds to a node failure.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Answer {
     /// Restart from the last checkpoint.
@@ -27,7 +27,7 @@ pub enum Answer {
         load: i128,
         /// Time to take a copy.
         write: i128,
-        /// Number of simultaneous node failures that destroys the copies.
+        /// Number of simultaneous node failures that destroys all copies.
         copies: u32,
     },
     /// Move to a spare node and repeat the current step.
@@ -35,13 +35,13 @@ pub enum Answer {
         /// Time of the move.
         takes: i128,
     },
-    /// Continue without the replicas on the node until a replacement is available.
+    /// Continue without the affected replicas until a replacement is available.
     Elastic {
-        /// Time to reconfigure the job without them.
+        /// Time to reconfigure the job.
         reform: i128,
-        /// Time until a replica is ready to rejoin. The others keep training.
+        /// Start-up time of a returning replica, while the others keep training.
         start: i128,
-        /// Time to take the replica back.
+        /// Time to reintegrate the replica.
         rejoin: i128,
         /// Minimum number of replicas. With fewer, the job waits.
         least: u32,
@@ -55,8 +55,8 @@ impl Answer {
         matches!(self, Self::Elastic { .. })
     }
 
-    /// Returns this response with its times halved, and a name for these times. `None` if it has no
-    /// times.
+    /// Returns this response with all times halved, and the name of these times. `None` if it has
+    /// no times.
     #[must_use]
     pub fn halved(self) -> Option<(Self, &'static str)> {
         let (halved, words) = match self {
@@ -78,7 +78,7 @@ impl Answer {
         (halved != self).then_some((halved, words))
     }
 
-    /// Returns the name used in scenarios and documents.
+    /// Returns the name in scenarios and documents.
     #[must_use]
     pub const fn name(self) -> &'static str {
         match self {
@@ -91,7 +91,7 @@ impl Answer {
 }
 
 impl Policy {
-    /// Returns a policy that always restarts from checkpoints.
+    /// Returns a policy that restarts from checkpoints.
     #[must_use]
     pub const fn restart(every: u32, load: i128, write: i128) -> Self {
         Self { every, load, write, answer: Answer::Restart }
@@ -103,10 +103,10 @@ impl Policy {
 pub struct Replicas {
     /// Number of replicas.
     pub count: u32,
-    /// Step time with one replica fewer, also used if more replicas are missing. The full step time
-    /// if the job is not elastic.
+    /// Step time with one or more replicas missing. Equal to the full step time if the job is not
+    /// elastic.
     pub step_with_fewer: i128,
-    /// For each node, the replicas that had a GPU on it at the start.
+    /// The replicas with a GPU on each node at the start.
     pub of_node: Vec<Vec<u32>>,
 }
 
@@ -117,11 +117,11 @@ pub struct TrainedJob {
     pub name: String,
     /// Number of GPUs.
     pub gpus: u64,
-    /// Step time without a failure, in picoseconds.
+    /// Failure-free step time in picoseconds.
     pub step: i128,
-    /// Closed-form estimate of the step time, in seconds.
+    /// Closed-form estimate of the step time in seconds.
     pub closed_form: f64,
-    /// Utilisation of the GPUs in a step without a failure (MFU).
+    /// Model FLOPs utilisation (MFU) in a failure-free step.
     pub mfu: f64,
     /// Recovery policy.
     pub policy: Policy,

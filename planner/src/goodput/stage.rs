@@ -1,15 +1,14 @@
 // SPDX-License-Identifier: Apache-2.0
-//! The stages of the response to a fault.
 
 use std::fmt;
 
 use serde::{Deserialize, Serialize};
 
-/// A stage between a fault and the first packet after it, ordered by the end of the stage.
+/// A stage between a fault and the first packet after it, in order of completion.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
 pub enum StageName {
-    /// Until the daemon gets a first report, reading or timeout.
+    /// Until the daemon receives a first report, reading or timeout.
     Noticed,
     /// Until the policy has identified the failed part.
     Detected,
@@ -17,17 +16,17 @@ pub enum StageName {
     Planned,
     /// Until the intent is durable.
     Journalled,
-    /// Until the last command that moves light has reached its transceiver.
+    /// Until the last switching command has reached its transceiver.
     Sent,
     /// Until the last transceiver has finished switching.
     Switched,
-    /// Until every transceiver has reported good power and the result is durable.
+    /// Until every transceiver reports good power and the result is durable.
     Qualified,
-    /// Time until the links carry packets.
+    /// Until the links carry packets.
     Relocked,
-    /// Time until the moved groups restart.
+    /// Until the moved groups restart.
     Restarted,
-    /// Time until the first packet of these groups arrives.
+    /// Until the first packet of these groups arrives.
     FirstPacket,
 }
 
@@ -46,7 +45,7 @@ impl StageName {
         Self::FirstPacket,
     ];
 
-    /// Returns the name used in reports.
+    /// Returns the name in reports.
     #[must_use]
     pub const fn name(self) -> &'static str {
         match self {

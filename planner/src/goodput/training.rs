@@ -1,6 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-//! The progress of a job over a month. At any time, the job does useful work, recovers from a
-//! failure, or waits.
+//! Tracks the progress of a job over a month: useful work, recovery and waiting.
 
 use std::collections::{BTreeMap, VecDeque};
 
@@ -13,16 +12,16 @@ struct Cycle {
     period: i128,
 }
 
-/// A running job. Its totals are in picoseconds of one GPU.
+/// A running job. Totals are picoseconds of one GPU.
 #[derive(Clone, Debug)]
 pub struct Training<'a> {
     /// The job.
     pub job: &'a TrainedJob,
-    /// Extra step time caused by failed parts other than nodes.
+    /// Extra step time due to failed parts other than nodes.
     pub slower: i128,
-    /// Extra step time because the job has moved to other nodes.
+    /// Extra step time due to running on other nodes.
     pub slower_elsewhere: i128,
-    /// Replicas that are left out.
+    /// Number of excluded replicas.
     pub left_out: u32,
     /// Useful work done.
     pub useful: i128,
@@ -55,7 +54,7 @@ impl<'a> Training<'a> {
         }
     }
 
-    /// Returns the number of GPUs in replicas that are not left out.
+    /// Returns the number of GPUs in active replicas.
     #[must_use]
     pub fn held(&self) -> i128 {
         let all = i128::from(self.job.gpus);
@@ -81,7 +80,7 @@ impl<'a> Training<'a> {
         Cycle { steps, writing, copying, period: self.step() * steps + writing + copying }
     }
 
-    /// Returns the time that each GPU needs for `work` if no further failure occurs.
+    /// Returns the time each GPU needs for `work` without further failures.
     #[must_use]
     pub fn time_to(&self, work: i128) -> i128 {
         let round_up = |(whole, rest): (i128, i128)| whole + i128::from(rest != 0);
@@ -100,13 +99,12 @@ impl<'a> Training<'a> {
         self.progress() % (self.job.step * i128::from(every)).max(1)
     }
 
-    /// Returns whether the job continues with fewer replicas.
     #[must_use]
     pub const fn is_elastic(&self) -> bool {
         self.job.policy.answer.is_elastic()
     }
 
-    /// Returns whether fewer replicas are left than the job needs to continue.
+    /// Returns whether the job has fewer replicas than it needs.
     #[must_use]
     pub const fn has_too_few(&self) -> bool {
         let left = self.job.replicas.count.saturating_sub(self.left_out);
@@ -134,8 +132,7 @@ impl<'a> Training<'a> {
         }
         let Cycle { steps, writing, copying, period } = self.cycle();
         let [written, copied] = [writing, copying].map(|part| scaled(time, part, period).0);
-        // At normal speed, compute the rest by subtraction, so that rounding does not count as
-        // slower steps.
+        // Subtract at normal speed, so that rounding is not reported as slower steps.
         let useful = match self.step() == self.job.step {
             true => time - written - copied,
             false => scaled(time, self.job.step * steps, period).0,
@@ -146,9 +143,9 @@ impl<'a> Training<'a> {
         self.lose(Cause::SlowerSteps, time - useful - written - copied);
     }
 
-    /// Applies a failure of a node or another part. Returns whether it cost anything.
+    /// Applies a failure of a node or another part. Returns whether it cost time.
     pub fn hit(&mut self, once: &[(Cause, i128)], dead_nodes: u32) -> bool {
-        // If the delay from one cause cancels the gain from another, the failure cost nothing.
+        // A delay can cancel out a gain from another cause.
         if once.iter().map(|(_, time)| time).sum::<i128>() == 0 {
             return false;
         }
@@ -157,7 +154,7 @@ impl<'a> Training<'a> {
             self.is_new_outage();
         }
         self.deaths = self.deaths.saturating_add(dead_nodes);
-        // Work that already has to be repeated counts only once, because the job has made no
+        // Work that already has to be repeated is lost only once, because the job has made no
         // progress since.
         let is_lost = self.lost_step;
         let counts = |(cause, _): &&(Cause, i128)| !(is_lost && *cause == Cause::DoneAgain);
@@ -175,17 +172,16 @@ impl<'a> Training<'a> {
         true
     }
 
-    /// Resets the state of earlier failures. The job has recovered from all of them.
     fn is_new_outage(&mut self) {
         (self.again, self.deaths, self.lost_step) = (0, 0, false);
     }
 
-    /// Returns the cause and the time of a restart, and the useful work since the restart point.
+    /// Returns the cause and time of a restart, and the useful work since the restart point.
     fn begins_again(&self) -> (Cause, i128, i128) {
         let Policy { every, load, answer, .. } = self.job.policy;
         let checkpoint = self.since(every);
         match answer {
-            // Ignore a copy that is older than the last checkpoint.
+            // Ignore copies older than the last checkpoint.
             Answer::InMemory { every, load, copies, .. }
                 if self.deaths < copies && self.since(every) <= checkpoint =>
             {
@@ -208,7 +204,7 @@ impl<'a> Training<'a> {
         self.again = 0;
     }
 
-    /// Starts the job for the first time. It reads its state from a checkpoint.
+    /// Starts the job for the first time, from a checkpoint.
     pub fn begin(&mut self) {
         self.waits = None;
         self.pending.push_back((Cause::CheckpointLoad, self.job.policy.load));
@@ -220,18 +216,18 @@ impl<'a> Training<'a> {
         self.since(1) * self.step() / self.job.step.max(1)
     }
 
-    /// Gives the nodes of a waiting job to other jobs. Only its checkpoints remain.
+    /// Releases the nodes of a waiting job to other jobs. Only its checkpoints remain.
     pub fn gives_up_nodes(&mut self) {
         self.deaths = u32::MAX;
     }
 
-    /// Counts a node failure while the job waits.
+    /// Records a node failure during a wait.
     pub fn loses_a_node(&mut self) {
         self.deaths = self.deaths.saturating_add(1);
     }
 
-    /// Restarts a waiting job that has its nodes again. The cost is computed here instead of being
-    /// taken from a run.
+    /// Restarts a waiting job that has its nodes again. The cost is computed here, not taken from a
+    /// run.
     pub fn resume(&mut self) {
         let (cause, time, since) = self.begins_again();
         self.waits = None;
@@ -241,7 +237,7 @@ impl<'a> Training<'a> {
         self.lost_step = true;
     }
 
-    /// Takes back replicas that are ready again.
+    /// Reintegrates replicas that are ready.
     pub fn takes_up(&mut self, rejoin: i128) {
         if self.pending.is_empty() {
             self.is_new_outage();
@@ -250,8 +246,7 @@ impl<'a> Training<'a> {
     }
 }
 
-/// Returns `time · by ÷ of` rounded down, and the remainder. Exact even if the product exceeds 128
-/// bits.
+/// Returns `time · by ÷ of` rounded down, and the remainder, even if the product exceeds 128 bits.
 fn scaled(time: i128, by: i128, of: i128) -> (i128, i128) {
     if let Some(product) = time.checked_mul(by) {
         return (product / of, product % of);
@@ -282,7 +277,7 @@ mod tests {
         }
     }
 
-    /// Copies every 20,000 minutes and checkpoints every 30 minutes give a long common period: 41
+    /// Copies every 20,000 minutes and checkpoints every 30 minutes have a common period of 41
     /// years.
     #[test]
     fn rare_copies_with_frequent_checkpoints_do_not_overflow() {
@@ -297,7 +292,6 @@ mod tests {
         let by_hand = month + month / 1_800 * 30 + month / 1_200_000 * 60;
         assert!((all - by_hand).abs() < 10 * SECOND, "{all} {by_hand}");
         assert_eq!(training.useful, 8 * month);
-        // quotient · of + remainder must equal the product.
         for (time, by, of) in [(7, 5, 3), (1 << 100, 1 << 90, (1 << 90) - 1), (1 << 126, 6, 7)] {
             let (whole, rest) = scaled(time, by, of);
             assert!((0..of).contains(&rest));
@@ -306,7 +300,7 @@ mod tests {
         }
     }
 
-    /// With a copy every 150 steps and a checkpoint every 10, the newest state at step 38 is the
+    /// At step 38, with a copy every 150 steps and a checkpoint every 10, the newest state is the
     /// checkpoint after step 30.
     #[test]
     fn restarts_from_a_checkpoint_newer_than_the_copy() {

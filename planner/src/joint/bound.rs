@@ -1,24 +1,24 @@
 // SPDX-License-Identifier: Apache-2.0
-//! A lower bound over all placements on the communication time of a training step, between leaves
+//! A lower bound on the communication time of a training step, over all placements: between leaves,
 //! and at GPU interfaces.
 //!
-//! A leaf has at most p nodes. All GPUs of a node belong to one group and have different
-//! tensor-parallel ranks. For each tensor-parallel rank, a leaf therefore holds a set S of at most
-//! p groups. S is a set of points in the grid of context, data and pipeline ranks. If S contains
-//! some but not all points of a grid line (a data-parallel ring or a pipeline), that line sends at
-//! least the bytes of one message out of the leaf. The Loomis–Whitney inequality gives the minimum
-//! number of such lines: |S|² is at most the product of the numbers of lines touched in the three
-//! directions. The minimum bytes per point, times the number of points, divided by the total rate
-//! of all leaves, is a lower bound on the time for every placement and every choice of circuits.
+//! A leaf has at most p nodes, and the GPUs of a node are different tensor-parallel ranks of one
+//! group. For each tensor-parallel rank, a leaf therefore holds a set S of at most p groups, which
+//! are points in the grid of context, data and pipeline ranks. A grid line (a data-parallel ring or
+//! a pipeline) that is only partly in S sends at least the bytes of one message out of the leaf. By
+//! the Loomis–Whitney inequality, |S|² is at most the product of the numbers of lines touched in
+//! the three directions, which gives the minimum number of such lines. The minimum bytes per point
+//! times the number of points, divided by the total rate of all leaves, is a lower bound on the
+//! time for every placement and every choice of circuits.
 //!
-//! All traffic outside rings passes the network interfaces of the sending and the receiving GPU,
-//! even if both are below the same leaf. The busiest GPU of a phase therefore sends the same bytes
-//! in every placement. If an island could carry this traffic instead, there is no such bound.
+//! Traffic outside rings passes the network interfaces of both GPUs even below one leaf, so the
+//! busiest GPU of a phase sends the same bytes in every placement. This bound does not apply if an
+//! island could carry the traffic.
 //!
-//! If islands hold several groups, S covers the larger of a leaf and an island.
+//! If islands hold several groups, S is limited by the larger of leaf and island.
 //!
-//! The bound is tight if only one dimension has traffic between leaves and its ranks divide evenly.
-//! It is loose if leaves have unequal loads, or if whole circuits do not match the traffic.
+//! The bound is tight if traffic between leaves comes from a single dimension whose ranks divide
+//! evenly. It is loose for unequal leaf loads, or if whole circuits do not match the traffic.
 
 use lightloom_fabric::fabric::Fabric;
 use lightloom_fabric::fault::FaultSet;
@@ -34,13 +34,12 @@ use crate::rfabric::workload::card::ModelCard;
 #[derive(Clone, Copy, Debug)]
 struct Direction {
     size: u32,
-    /// Minimum bytes that a grid line sends out of a leaf that holds only a part of it.
+    /// Minimum bytes that a grid line sends out of a leaf that holds only part of it.
     bytes: f64,
 }
 
-/// Returns the number of nodes that reach one another below a leaf or on an island. `None` if
-/// neither size divides the other, because overlapping leaves and islands may then connect all
-/// nodes.
+/// Returns the number of nodes connected below a leaf or by an island. `None` if neither size
+/// divides the other, because overlapping leaves and islands may then connect all nodes.
 fn nodes_together(fabric: &Fabric) -> Option<u32> {
     let of_leaf = fabric.dcn.nodes_per_tor();
     match fabric.hbd.grouping() {
@@ -52,7 +51,7 @@ fn nodes_together(fabric: &Fabric) -> Option<u32> {
     }
 }
 
-/// Returns a lower bound in seconds on the step time of the slowest job in `mappings`.
+/// Returns a lower bound in seconds on the step time of the slowest job.
 pub(super) fn least_seconds(
     fabric: &Fabric,
     faults: &FaultSet,
@@ -60,8 +59,7 @@ pub(super) fn least_seconds(
     phases: &[PhasePlan],
 ) -> Option<f64> {
     let rate: f64 = leaf_rates(fabric, faults).iter().sum();
-    // Only the slowest job counts, because in the best case the traffic of other jobs does not
-    // delay it.
+    // In the best case, jobs do not delay one another, so only the slowest one matters.
     let bytes = mappings.iter().map(|mapping| least_bytes(fabric, mapping));
     let most = bytes.reduce(|most, bytes| Some(most?.max(bytes?)));
     let interfaces = match fabric.hbd.grouping() {
@@ -97,12 +95,11 @@ fn directions(mapping: &Mapping, raw: &MappingFile, card: &ModelCard, tp: u32) -
         ShardingFile::Replicated => 2.0,
         ShardingFile::Sharded => 3.0,
     };
-    // One ring joins all context and data ranks of a stage, so a data-parallel line need not send
-    // bytes out of its leaf if there are several context ranks.
+    // One ring connects all context and data ranks of a stage. With several context ranks, a
+    // data-parallel line therefore need not leave its leaf.
     let replicas = cp * f64::from(mapping.dp);
     let gradients = passes * (replicas - 1.0) / replicas * card.weight_bytes().0 as f64 / (tp * pp);
-    // Express the gradients as the bytes that take equally long at the micro-batches' share of the
-    // rate.
+    // Scale the gradients to the rate that micro-batches reach.
     let gradients = gradients * raw.usable_share / raw.gradient_share();
     let data = if mapping.cp == 1 { gradients } else { 0.0 };
     [
@@ -118,8 +115,6 @@ fn least_bytes_a_point(directions: &[Direction; 3], together: u32) -> f64 {
         let touched = directions.map(|direction| touchable(direction.size, points));
         for a in touched[0].clone() {
             for b in touched[1].clone() {
-                // The Loomis–Whitney inequality requires at least this many lines in the third
-                // direction.
                 let needed =
                     (u64::from(points) * u64::from(points)).div_ceil(u64::from(a) * u64::from(b));
                 let third = touched[2].clone();

@@ -1,15 +1,14 @@
 // SPDX-License-Identifier: Apache-2.0
-//! Chooses nodes to leave idle. If a job does not need all nodes, using fewer nodes per leaf can
-//! keep a whole stage or a set of replicas below one leaf instead of splitting it between leaves.
+//! Chooses which nodes stay idle. If a job does not need all nodes, using fewer nodes per leaf can
+//! keep a stage or a set of replicas below one leaf.
 //!
-//! In addition to the layout that uses nodes in order, the search tries several others:
+//! The search compares the layout that fills nodes in order with several others:
 //!
-//! * at most a given number of nodes per leaf, with or without the leaves that have fewer
-//! * only whole leaves, if leaves are joined directly
+//! * at most a given number of nodes per leaf, with or without smaller leaves
+//! * only complete leaves, on direct networks
 //! * the layout that ignores leaves
 //!
-//! It chooses the layout with the shortest estimated time between leaves. Ties go to the first
-//! layout, so the layout changes only for a gain.
+//! The shortest estimated time between leaves wins; ties go to the first layout.
 
 use std::collections::{BTreeMap, BTreeSet};
 
@@ -21,19 +20,18 @@ use super::traffic::phases;
 use super::{Options, PlanError, mapping, network};
 use crate::khop::{self, Layout, Method};
 
-/// Above this number of nodes the search is skipped, because each attempt replans all groups.
+/// Every attempt replans all groups, so larger fabrics skip the search.
 const MOST_NODES: u32 = 1_024;
 
-/// Up to this number of nodes, the search tries every single node as an additional idle node.
 const MOST_NODES_ONE_BY_ONE: u32 = 64;
 
-/// If times are estimates, leaving nodes idle must reduce the time to less than this fraction.
+/// With estimated times, idle nodes must reduce the time to less than this fraction.
 const WORTH: f64 = 0.99;
 
-/// This fraction applies instead if the times come from the routes of the plan.
+/// The same if times are computed from the plan's routes.
 const WORTH_OF_ROUTES: f64 = 1.0 - 1e-9;
 
-/// Returns the layout with the shortest time between leaves: `first`, or a layout with idle nodes.
+/// Returns `first` or the layout with idle nodes that has the shortest time between leaves.
 pub(super) fn quickest(
     fabric: &Fabric,
     faults: &FaultSet,
@@ -54,8 +52,7 @@ pub(super) fn quickest(
     for idle in idle_sets(fabric, faults, needed) {
         search.leaving(idle, &mut best);
     }
-    // Try the layout that ignores leaves last, so that it loses ties: in the others, equal ranks
-    // share leaves.
+    // The layout that ignores leaves comes last, so that it loses ties.
     search.blind(&mut best);
     if fabric.hbd.nodes() <= MOST_NODES_ONE_BY_ONE {
         search.one_by_one(needed, &mut best);
@@ -98,7 +95,7 @@ impl Search<'_> {
         }
     }
 
-    /// Leaves one more node idle, as if it had failed, as long as that saves time.
+    /// Adds idle nodes one at a time as long as that saves time.
     fn one_by_one(&self, needed: usize, best: &mut Best) {
         let failed = self.faults.failed_nodes(&self.fabric.hbd);
         let nodes = (0..self.fabric.hbd.nodes()).map(NodeId);
@@ -138,8 +135,8 @@ fn estimate(
     Ok(Some((used, network::estimate(fabric, faults, &phases(fabric, &ranks)?).seconds)))
 }
 
-/// Returns sets of nodes to leave idle: the surplus nodes of each leaf, then also all nodes of
-/// leaves with too few, then also the leaves that are not required to reach `needed` nodes.
+/// Returns candidate sets of idle nodes: the surplus nodes of each leaf, then all nodes of leaves
+/// that are too small, then the leaves beyond the first `needed` nodes.
 fn idle_sets(fabric: &Fabric, faults: &FaultSet, needed: usize) -> Vec<Vec<NodeId>> {
     let mut leaves: BTreeMap<u32, Vec<NodeId>> = BTreeMap::new();
     let failed = faults.failed_nodes(&fabric.hbd);
@@ -167,9 +164,8 @@ fn idle_sets(fabric: &Fabric, faults: &FaultSet, needed: usize) -> Vec<Vec<NodeI
 
 const MOST_SKIPPED: usize = 16;
 
-/// Returns sets that leave the first leaves idle, or all blocks of 2, 4, 8 or 16 leaves that
-/// contain a failed node. Otherwise the job may be shifted along the leaves and load some cables
-/// twice.
+/// Returns sets that leave the first leaves idle, or all blocks of 2, 4, 8 or 16 leaves with a
+/// failed node. Otherwise the job may be shifted along the leaves and load some cables twice.
 fn along_cables(
     leaves: &BTreeMap<u32, Vec<NodeId>>,
     failed: &BTreeSet<NodeId>,

@@ -1,9 +1,9 @@
 // SPDX-License-Identifier: Apache-2.0
-//! Assigns pipeline stages and context-parallel and data-parallel ranks to the groups of a job.
+//! Assigns the ranks between groups (pipeline, context, data) to the groups of a job.
 //!
-//! The groups of a job are numbered in the order of placement, so that neighbouring groups share
-//! leaves. A mapping counts through the parallel dimensions in a certain order, and the ranks of
-//! the fastest-changing dimension share leaves.
+//! Groups are numbered in the order of placement, so neighbouring groups share leaves. A mapping
+//! counts through the parallel dimensions in some order; ranks of the fastest-changing dimension
+//! then share leaves.
 
 use std::collections::{BTreeMap, BTreeSet};
 
@@ -29,7 +29,7 @@ pub enum Dimension {
     Pipeline,
 }
 
-/// The assignment of one job's groups to ranks.
+/// The ranks of one job's groups.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Mapping {
     /// Index of the job.
@@ -42,23 +42,22 @@ pub struct Mapping {
     pub dp: u32,
     /// Expert-parallel ranks, a subset of the data-parallel ones.
     pub ep: u32,
-    /// The dimensions in order, fastest-changing first.
+    /// The dimensions, fastest-changing first.
     pub order: [Dimension; 3],
-    /// The numbering of the job's groups.
+    /// How the groups are numbered.
     pub count: Count,
 }
 
-/// The order for numbering the groups of a job.
+/// How the groups of a job are numbered.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Count {
-    /// Groups in the order of placement, set after set.
+    /// In the order of placement, set by set.
     AsPlaced,
-    /// Groups ordered by the leaf of their first node. If leaves have different sizes, a set may
-    /// span several leaves.
+    /// By the leaf of the first node. If leaves differ in size, a set may span several leaves.
     LeafByLeaf,
 }
 
-/// The coordinates of a group. All ranks start at 0.
+/// The ranks of a group. All indices start at 0.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Coordinates {
     /// Pipeline stage.
@@ -73,8 +72,8 @@ pub struct Coordinates {
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 #[expect(missing_docs, reason = "the message documents each field")]
 #[error(
-    "job `{job}` needs {needed} groups of {tp} GPUs for pp {pp} · cp {cp} · dp {dp}, but {got} fit: write a smaller \
-     `dp`, or leave it out"
+    "job `{job}` needs {needed} groups of {tp} GPUs for pp {pp} · cp {cp} · dp {dp}, but {got} fit: use a smaller \
+     `dp` or omit it"
 )]
 pub struct MappingError {
     pub job: String,
@@ -86,8 +85,7 @@ pub struct MappingError {
     pub got: u64,
 }
 
-/// All orders of the three dimensions. The first one is usual in frameworks: context, data,
-/// pipeline.
+/// All orders of the three dimensions, starting with the usual one: context, data, pipeline.
 const ORDERS: [[Dimension; 3]; 6] = {
     use Dimension::{Context, Data, Pipeline};
     [
@@ -101,7 +99,7 @@ const ORDERS: [[Dimension; 3]; 6] = {
 };
 
 impl Mapping {
-    /// Returns the number of groups used.
+    /// Returns the number of groups in use.
     #[must_use]
     pub fn groups(&self) -> u64 {
         u64::from(self.pp) * u64::from(self.cp) * u64::from(self.dp)
@@ -115,7 +113,7 @@ impl Mapping {
         }
     }
 
-    /// Returns the coordinates of the job's group number `group`.
+    /// Returns the coordinates of the job's `group`-th group.
     #[must_use]
     pub fn coordinates(&self, group: u32) -> Coordinates {
         let mut rest = group;
@@ -134,7 +132,7 @@ impl Mapping {
     }
 }
 
-/// Returns the mapping of every training job, using the first order. Surplus groups become spares.
+/// Maps every training job in the first order. Surplus groups become spares.
 pub(super) fn mappings(fabric: &Fabric, layout: &mut Layout) -> Result<Vec<Mapping>, MappingError> {
     let mut mappings = Vec::new();
     for (job, installed) in (0..).zip(&fabric.jobs) {
@@ -154,7 +152,7 @@ pub(super) fn mappings(fabric: &Fabric, layout: &mut Layout) -> Result<Vec<Mappi
     Ok(mappings)
 }
 
-/// Gives each job as many replicas as its groups allow, using the first order.
+/// Gives each job as many replicas as its groups allow, in the first order.
 pub(super) fn mappings_of_groups(
     fabric: &Fabric,
     layout: &Layout,
@@ -230,7 +228,7 @@ fn distinct_orders(mapping: &Mapping) -> Vec<[Dimension; 3]> {
     orders
 }
 
-/// Assigns ranks by `mappings`. A training job without a mapping keeps its ranks.
+/// Assigns ranks by `mappings`. Training jobs without a mapping keep their ranks.
 pub(super) fn rank(fabric: &Fabric, ranks: &mut [Rank], layout: &Layout, mappings: &[Mapping]) {
     let mut coordinates = BTreeMap::new();
     for job in (0..).take(layout.jobs.len()) {

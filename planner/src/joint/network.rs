@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-//! Plans the transport of the phases over optical circuits, direct cables or packet switches.
+//! Plans the phases on optical circuits, direct cables or packet switches.
 
 use std::collections::BTreeMap;
 
@@ -83,9 +83,9 @@ pub(super) fn carry_on(
     Ok(carried)
 }
 
-/// Circuits without a failed port are only moved if the step would otherwise be longer by more than
-/// this fraction. The step is compared with the step before the fault, with its lower bound, and
-/// with the step on new circuits.
+/// Working circuits are moved only if the step would otherwise be longer by more than this
+/// fraction. The reference is the step before the fault, its lower bound, and the step on new
+/// circuits.
 pub(super) const WORTH_A_CHANGE: f64 = 0.05;
 
 fn sending(phases: &[Phase]) -> Vec<Phase> {
@@ -112,8 +112,7 @@ impl CarriedStep {
         plan.metrics.dark_port_time_share = self.dark_port_time_share;
     }
 
-    /// Adds phases without traffic between leaves. Such a phase takes the time that its interfaces
-    /// need.
+    /// Adds phases without traffic between leaves; they take the time of their interfaces.
     fn add_silent(&mut self, fabric: &Fabric, phases: &[Phase]) {
         let mut planned = std::mem::take(&mut self.phases).into_iter().peekable();
         let (mut sending, mut others) = (0.0, Picoseconds::ZERO);
@@ -133,7 +132,7 @@ impl CarriedStep {
         }
         self.step_time_ps = longest(&self.phases, |phase| phase.duration_ps);
         self.static_step_time_ps = self.static_step_time_ps.map(|fixed| fixed + others);
-        // The step is longer now, so dark ports make up a smaller share.
+        // A longer step means a smaller share of dark ports.
         let longer = sending / (sending + others.as_secs_f64());
         let share = self.dark_port_time_share.filter(|share| *share > 0.0);
         self.dark_port_time_share = share.map(|share| share * longer).or(self.dark_port_time_share);
@@ -143,7 +142,6 @@ impl CarriedStep {
     }
 }
 
-/// Returns the time of the slowest job. `None` if there are no phases.
 pub(super) fn longest(
     phases: &[PhasePlan],
     time: impl Fn(&PhasePlan) -> Picoseconds,
@@ -227,8 +225,6 @@ fn busiest_seconds(demand: &Demand, rates: &[f64]) -> f64 {
     seconds.fold(0.0, f64::max)
 }
 
-/// Returns the seconds that the slowest aggregation domain needs for its traffic with other
-/// domains.
 fn busiest_domain_seconds(fabric: &Fabric, demand: &Demand) -> f64 {
     let Some(rate) = fabric.dcn.rate_of_domain(fabric.hbd.gpus_per_node()) else { return 0.0 };
     let mut bits: BTreeMap<(bool, u32), f64> = BTreeMap::new();
@@ -251,22 +247,21 @@ fn by_leaf(demand: &Demand) -> Vec<(f64, f64)> {
     bits
 }
 
-/// Above this number of directly joined leaves, estimates do not recompute all routes.
+/// Above this limit, estimates on direct networks do not recompute all routes.
 const MOST_ROUTED_LEAVES: u32 = 256;
 
 #[derive(Clone, Copy, Debug, Default, PartialEq)]
 pub(super) struct Estimate {
     /// Total time of the phases, in seconds.
     pub(super) seconds: f64,
-    /// Time in seconds that the links between leaves need, without the interfaces.
+    /// Time for the links between leaves only, in seconds.
     pub(super) between: f64,
 }
 
 const SAME_TIME: f64 = 1e-9;
 
 impl Estimate {
-    /// Returns the minimum time over all choices of circuits if leaves send at no more than
-    /// `rates`.
+    /// Returns the minimum over all choices of circuits with leaf rates of at most `rates`.
     fn of(fabric: &Fabric, demand: &Demand, rates: &[f64]) -> Self {
         let leaves = busiest_seconds(demand, rates);
         let between = leaves.max(busiest_domain_seconds(fabric, demand));
@@ -274,7 +269,7 @@ impl Estimate {
         Self { seconds: between.max(interfaces.unwrap_or(0.0)), between }
     }
 
-    /// Returns whether this is faster than `other`, or as fast with less load between leaves.
+    /// Faster than `other`, or as fast with less load between leaves.
     pub(super) fn is_better_than(&self, other: &Self) -> bool {
         let same = SAME_TIME * other.seconds;
         self.seconds < other.seconds - same
@@ -291,7 +286,7 @@ impl std::iter::Sum for Estimate {
     }
 }
 
-/// Returns the minimum time over all choices of circuits, or the time over routes on direct cables.
+/// Returns the minimum over all choices of circuits, or the time over routes on direct cables.
 pub(super) fn estimate(fabric: &Fabric, faults: &FaultSet, phases: &[Phase]) -> Estimate {
     if let Some(network) = fabric.dcn.direct().filter(|it| it.leaves() <= MOST_ROUTED_LEAVES) {
         return routes::estimate(network, faults, phases);
@@ -300,7 +295,6 @@ pub(super) fn estimate(fabric: &Fabric, faults: &FaultSet, phases: &[Phase]) -> 
     phases.iter().map(|phase| Estimate::of(fabric, &phase.demand, &rates)).sum()
 }
 
-/// Returns the maximum total rate of each leaf's ports, in bit/s.
 pub(super) fn leaf_rates(fabric: &Fabric, faults: &FaultSet) -> Vec<f64> {
     let per_node = fabric.hbd.gpus_per_node();
     match fabric.dcn.circuits() {

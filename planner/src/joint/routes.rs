@@ -1,10 +1,10 @@
 // SPDX-License-Identifier: Apache-2.0
-//! Routes phases between directly joined leaves over up to four shortest paths per pair of leaves.
+//! Routes phases between directly connected leaves over up to four shortest paths per pair.
 //!
-//! The time of a phase is the longest of the times for the busiest cable, the interfaces below the
-//! busiest leaf, and the busiest GPU's interfaces. The bound holds for all routes, because every
-//! leaf sends all its traffic over its own cables, and each byte uses at least as many cables as
-//! the shortest path.
+//! The slowest of three parts determines the time of a phase: the busiest cable, the interfaces
+//! below the busiest leaf, and the busiest GPU's interfaces. The bound is valid for all routes,
+//! because every leaf sends all its traffic over its own cables, and each byte crosses at least as
+//! many cables as on a shortest path.
 
 use std::collections::{BTreeMap, VecDeque};
 
@@ -26,7 +26,7 @@ struct Graph<'a> {
     neighbours: Vec<Vec<LeafId>>,
 }
 
-/// Fails with the name of the first phase that cannot be routed and with the disconnected leaves.
+/// Fails with the first phase that cannot be routed and the disconnected leaves.
 pub(super) fn plan(
     network: &DirectNetwork,
     faults: &FaultSet,
@@ -52,8 +52,7 @@ pub(super) fn plan(
     phases.iter().map(routed).collect()
 }
 
-/// Estimates the time of all `phases` over routes in `network`. Infinite if leaves are
-/// disconnected.
+/// Returns infinity if leaves are disconnected.
 pub(super) fn estimate(network: &DirectNetwork, faults: &FaultSet, phases: &[Phase]) -> Estimate {
     let graph = Graph::new(network, faults);
     let estimate = |demand: &Demand| match graph.route(demand) {
@@ -98,8 +97,7 @@ impl<'a> Graph<'a> {
         distances
     }
 
-    /// Returns a shortest path. At each leaf with several possible next leaves, `number` selects
-    /// one.
+    /// Returns a shortest path; `number` selects among the possible next leaves.
     fn path(
         &self,
         from: LeafId,
@@ -133,7 +131,7 @@ impl<'a> Graph<'a> {
         for (to, flows) in by_target {
             let distances = self.distances(to);
             for (from, bits) in flows {
-                let cut_off = || format!("no working cables lead from {from} to {to}");
+                let cut_off = || format!("no working cables connect {from} and {to}");
                 let distance = distances[from.index()].ok_or_else(cut_off)?;
                 cable_bits += bits * f64::from(distance);
                 ends[from.index()].0 += bits;
@@ -167,7 +165,6 @@ impl<'a> Graph<'a> {
         Ok(Routed { routes, seconds, between, least_seconds: interfaces.max(own).max(spread) })
     }
 
-    /// Returns the total rate of the cables between two leaves, per direction, in bit/s.
     fn rate(&self, a: LeafId, b: LeafId) -> f64 {
         let cables = self.cables.get(&LeafCable { a: a.min(b), b: a.max(b) }).copied();
         f64::from(cables.unwrap_or(0)) * self.network.link_rate.0 as f64
@@ -177,7 +174,6 @@ impl<'a> Graph<'a> {
         self.neighbours[leaf.index()].iter().map(|other| self.rate(leaf, *other)).sum()
     }
 
-    /// Returns the seconds that the slowest leaf needs to send or receive at its `rate`.
     fn most(&self, ends: &[(f64, f64)], rate: impl Fn(LeafId) -> f64) -> f64 {
         let seconds =
             ends.iter().enumerate().map(|(leaf, (sent, received))| match sent.max(*received) {

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-//! Compares methods of sending new weights to the replicas in reinforcement-learning steps.
+//! Compares methods of distributing new weights to the replicas in reinforcement learning.
 
 use lightloom_fabric::fabric::{Fabric, Job};
 use lightloom_fabric::fault::FaultSet;
@@ -74,9 +74,9 @@ fn of_job(
 }
 
 const ASSUMPTIONS: [&str; 6] = [
-    "weights are sent in BF16; delta_share of their bytes is sent, including their positions",
-    "a phase takes as long as its busiest circuit, uplink or interface; message start-up, packing and copies on a GPU take no time",
-    "relay and broadcast are counted by leaf, over all interfaces of the GPUs; a relay forwards while it receives",
+    "weights are sent in BF16, and only a fraction delta_share of their bytes, indices included",
+    "a phase takes as long as its busiest circuit, uplink or interface; message start-up, packing and copies within a GPU are free",
+    "relay and broadcast use all GPU interfaces of a leaf; a relay forwards while it receives",
     "shards: a replica splits every layer over all its GPUs, the trainer over tp and its layers over pp; data-parallel ranks send equal parts; experts are split like the rest",
     "no other phase sends at the same time; times on planned circuits exclude the change to these circuits",
     "a change is compared with keeping the settled circuits of the previous phase",
@@ -134,8 +134,8 @@ fn times(
     times
 }
 
-/// Returns the share of the weights' bytes from which a change of circuits pays off. The change
-/// delays traffic by `exposed` seconds, and `phase` sends the share `now`. Bytes and switching time
+/// Returns the smallest share of the weights for which a change of circuits pays off. The change
+/// delays traffic by `exposed` seconds; `phase` sends the share `now`. Bytes and switching time
 /// scale together, so share s is tested as `phase` with a change of `exposed · now / s` seconds.
 fn pays_from(
     phase: &Phase,
@@ -177,8 +177,6 @@ mod tests {
         Phase { name, job: None, demand: demand.clone(), slack: Picoseconds::ZERO }
     }
 
-    /// If there were no circuits before, a change pays off as soon as the packet network takes
-    /// longer than the change (closed form).
     #[test]
     fn first_change_pays_off_once_packets_take_longer() {
         let network = ReconfigurableFatTree::new(spec(16, 8)).expect("a network");
@@ -189,8 +187,8 @@ mod tests {
         let packets = 1.0 / evaluator.lambda(&dark);
         let change = (&dark, &circuits);
         for (part, now) in [(0.01, 1.0), (0.5, 1.0), (0.3, 0.02)] {
-            // A phase that sends the share `now` of the weights takes `packets` seconds, so all
-            // weights take packets / now.
+            // A phase with the share `now` takes `packets` seconds, so all weights take packets /
+            // now.
             let exposed = part * packets / now;
             let found = pays_from(&phase(&demand), &evaluator, change, exposed, now);
             assert!((found.expect("it pays") - part).abs() < 1e-9, "{part}: {found:?}");

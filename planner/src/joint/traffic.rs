@@ -1,9 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
-//! Derives the traffic between leaves from the jobs on a fabric and the locations of their ranks.
+//! Derives the traffic between leaves from the jobs and the locations of their ranks.
 //!
-//! A training step has two phases: micro-batches (with the traffic of tensor, context, expert and
-//! pipeline parallelism) and gradients. Traffic that stays within a ring, within an island or below
-//! a leaf is counted, but is not part of the demand.
+//! A training step has two phases: micro-batches (tensor, context, expert and pipeline traffic) and
+//! gradients. Traffic within a ring, an island or a leaf is recorded separately from the demand.
 
 use lightloom_fabric::fabric::Fabric;
 use lightloom_fabric::file::{MappingFile, RlFile, StepFile};
@@ -20,8 +19,8 @@ use crate::rfabric::workload::card::ModelCard;
 use crate::rfabric::workload::place::Seats;
 use crate::rfabric::workload::training::Training;
 
-/// Returns the phases of all jobs' steps for the given ranks, job after job. If several jobs have a
-/// step, each phase has the name `JOB/PHASE`.
+/// Returns the phases of all jobs' steps. If several jobs have a step, phases are named
+/// `JOB/PHASE`.
 ///
 /// # Errors
 /// Fails if a step is invalid on this fabric.
@@ -29,8 +28,7 @@ pub fn phases(fabric: &Fabric, ranks: &[Rank]) -> Result<Vec<Phase>, PlanError> 
     of_jobs(fabric, ranks, Demand::none)
 }
 
-/// Like [`phases`], but training steps also record the traffic between each pair of GPUs, by index
-/// in `ranks`.
+/// Like [`phases`], but training steps also record traffic between GPUs, by index in `ranks`.
 ///
 /// # Errors
 /// Fails if a step is invalid on this fabric.
@@ -76,8 +74,8 @@ fn of_job(job: &str, phase: Phase) -> Phase {
     Phase { name: format!("{job}/{}", phase.name), job: Some(job.to_owned()), ..phase }
 }
 
-/// Assigns the first groups of the job to the trainer, and as many whole replicas as fit to the
-/// other groups. `None` if the trainer does not fit, or no replica does.
+/// Assigns the first groups to the trainer and whole replicas to the others. `None` if the trainer
+/// or the first replica does not fit.
 fn rl_seats(
     fabric: &Fabric,
     ranks: &[Rank],
@@ -98,8 +96,7 @@ fn rl_seats(
     (generating > 0).then(|| [Seats(trainer.to_vec()), Seats(pool[..generating].to_vec())])
 }
 
-/// Returns how many of `there` GPUs generate. They form whole replicas of either size on whole
-/// groups.
+/// Returns how many of `there` GPUs form whole replicas of either size on whole groups.
 pub(super) fn generating_gpus(raw: &RlFile, tp: u32, there: u64) -> u64 {
     let whole = [tp, raw.replica_gpus, raw.tail_replica_gpus.unwrap_or(raw.replica_gpus)];
     let unit = whole.into_iter().map(u64::from).fold(1, least_common_multiple);
@@ -136,7 +133,6 @@ fn training(
     let leaves = fabric.dcn.leaves(fabric.hbd.nodes()) as usize;
     let slack = [raw.micro_batch_slack.0, raw.gradient_slack.0];
     if all == 0 {
-        // The job has lost all its groups.
         return named([none(leaves), none(leaves)], slack);
     }
     let training = Training {

@@ -1,18 +1,17 @@
 // SPDX-License-Identifier: Apache-2.0
-//! A lower bound on the traffic that crosses ToRs.
+//! A lower bound on the traffic between ToRs.
 //!
-//! Let p be the number of nodes per ToR, and the number of groups in a set. If d ranks of a set are
-//! not wholly under one ToR, each stretch of such a rank under one ToR has at most p − 1 nodes. The
-//! p·d nodes of these ranks therefore form at least ⌈p·d / (p − 1)⌉ stretches, each followed by a
-//! crossing hop. A ToR with an unusable node (an incomplete ToR) cannot hold a whole rank, so every
-//! chain of the set has at most d nodes under incomplete ToRs. A chain with n of them is charged 1/p
-//! of ⌈p·n / (p − 1)⌉. The remaining problem is the cheapest way to cut the wanted number of chains
-//! from one line. A dynamic program with a price per chain solves it; its dual value is a lower
-//! bound at every price.
+//! Let p be the number of nodes per ToR and of groups per set. Suppose that d ranks of a set do not
+//! sit entirely under one ToR. Each such rank is split into runs of at most p − 1 nodes under one
+//! ToR, so its p·d nodes form at least ⌈p·d / (p − 1)⌉ runs, each followed by a crossing hop. A ToR
+//! with an unusable node (an incomplete ToR) cannot hold all nodes of a rank, so a chain has at
+//! most d nodes under incomplete ToRs. A chain with n such nodes is charged 1/p of ⌈p·n / (p − 1)⌉.
+//! What remains is to cut the required number of chains from one line at the lowest total charge. A
+//! dynamic program solves this for a given price per chain, and its dual value is a lower bound for
+//! every price.
 //!
-//! The bound holds if every ring starts after the previous one ends. Two interleaved rings could
-//! have a smaller total charge, because it is not linear in n. If p is 2 the charge is linear, and the
-//! bound also holds for interleaved rings.
+//! The bound is valid if every ring starts after the previous one ends. For p > 2, two interleaved
+//! rings could have a lower total charge, because the charge is not linear in n.
 
 use lightloom_fabric::dcn::Order;
 use lightloom_fabric::fabric::Fabric;
@@ -47,8 +46,17 @@ pub(super) fn least_crossing(
     (charged / per_set as f64 - 1e-6).ceil().max(0.0) as u64
 }
 
-/// Returns the minimum number of crossing inner hops for rings of `length` nodes with ranks and one
+/// Returns the minimum number of crossing inner hops for rings of `length` ranked nodes and one
 /// spare.
+///
+/// Such a ring consists of adjacent nodes and covers a run of ToRs. If the runs of a set start at
+/// most s ToRs apart, two of its rings share all but s ToRs. Between these two rings 2 (s − 1) hops
+/// cross, counted in both directions, because each ring can choose one node as its spare. All ToRs
+/// shared by a whole set are consecutive complete ToRs. If g consecutive ToRs hold k sets, the
+/// rings of a set share at most g − (k − 1) (length + 1) ToRs, because the runs in a sub-line do
+/// not overlap. A stretch of complete ToRs therefore holds a limited number of sets without
+/// crossing hops; one more set fits only if all of them share fewer ToRs. A set outside such a
+/// stretch has the maximum of 2 · length crossing hops.
 ///
 /// The nodes of such a ring are adjacent, so the ring covers a run of ToRs. If the runs of a set
 /// begin at most s ToRs apart, two of its rings have all except s ToRs in common. Between these two
@@ -67,7 +75,7 @@ pub(super) fn least_crossing_with_spares(
     let (nodes, per_set) = (fabric.hbd.nodes(), fabric.dcn.nodes_per_tor());
     let (tors, run) = ((nodes / per_set.max(1)) as usize, length + 1);
     let along_columns = fabric.order == Order::SubLines && nodes.is_multiple_of(per_set);
-    // On a closed line with fewer ToRs, two runs could be adjacent at both ends.
+    // On a shorter closed line, two runs can be adjacent at both ends.
     if per_set < 2 || !along_columns || tors < 3 * run {
         return 0;
     }
@@ -88,13 +96,12 @@ pub(super) fn least_crossing_with_spares(
     more.into_iter().chain(std::iter::repeat(apart)).take(missing).sum::<usize>() as u64
 }
 
-/// Each crossing hop follows a stretch of at most p − 1 nodes.
 fn by_counting(line: &Line, nodes: usize, per_set: usize) -> u64 {
     let complete = line.places.iter().filter(|place| place.1 == 0).count();
     nodes.saturating_sub(complete).div_ceil(per_set - 1) as u64
 }
 
-/// The usable nodes in line order as (place, 1 if the node's ToR is incomplete, else 0).
+/// Usable nodes in line order: (place, 1 if the node's ToR is incomplete, else 0).
 struct Line {
     places: Vec<(u64, usize)>,
     is_closed: bool,
@@ -126,8 +133,8 @@ impl Line {
         Self { places, is_closed }
     }
 
-    /// For every start node, lists possible chain ends with their charges. Each listed end is
-    /// cheaper than all nearer ones.
+    /// Lists the possible chain ends and their charges for every start node. An end is listed only
+    /// if it is cheaper than all nearer ends.
     fn cheapest_chains(
         &self,
         length: usize,
@@ -172,8 +179,7 @@ impl Line {
     }
 }
 
-/// Returns the maximum of the dual over the price of a chain. The result never exceeds the cost of
-/// the cheapest `wanted` chains.
+/// Maximises the dual over the price of a chain.
 fn dual(ends: &[Vec<(u32, u32)>], wanted: usize) -> f64 {
     let (mut low, mut high) = (0.0_f64, 1.0_f64);
     let mut best = 0.0_f64;

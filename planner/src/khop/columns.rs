@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-//! The grid of nodes by ToR and slot that placement uses to build its sets.
+//! The grid of nodes (ToR by slot) from which placement builds its sets.
 
 use lightloom_fabric::dcn::Order;
 use lightloom_fabric::fabric::Fabric;
@@ -10,16 +10,15 @@ use rayon::prelude::*;
 use super::sliding::{Found, Grid, Price, Search, Wanted};
 use super::{Chain, Survey, spare};
 
-/// Above these limits, placement ignores columns and cuts chains along the line.
+/// Above these limits, placement cuts chains along the line and ignores columns.
 const MOST_SLOTS: u32 = 64;
 const LONGEST: usize = 1_024;
 
-/// Number of columns × states kept per column. This bounds the time of one run of the dynamic
-/// program.
+/// Columns × states per column. Limits the run time of the dynamic program.
 const EFFORT: usize = 500_000;
 
-/// Free nodes by column and slot. On a closed line the first column may be at any ToR, and a chain
-/// may continue from the end of one sub-line to the start of the next.
+/// Free nodes by column and slot. On a closed line, any ToR can be the first column, and a chain
+/// can continue from the end of one sub-line to the start of the next.
 pub(super) struct Columns<'a> {
     fabric: &'a Fabric,
     survey: &'a Survey<'a>,
@@ -31,7 +30,7 @@ pub(super) struct Columns<'a> {
 }
 
 impl<'a> Columns<'a> {
-    /// Returns `None` if the line does not run in sub-lines.
+    /// `None` if the line is not laid out in sub-lines.
     pub(super) fn new(
         fabric: &'a Fabric,
         survey: &'a Survey<'a>,
@@ -64,7 +63,6 @@ impl<'a> Columns<'a> {
         self.usable = (0..tors).map(usable).collect();
     }
 
-    /// On a closed line, moves the first column to another ToR.
     pub(super) fn turned(mut self, free: &[bool]) -> Self {
         let nodes = self.fabric.hbd.nodes() as usize;
         let closed = self.fabric.hbd.shape() == Shape::Ring && nodes.is_multiple_of(self.slots);
@@ -109,13 +107,12 @@ impl<'a> Columns<'a> {
         set.iter().map(chain).collect()
     }
 
-    /// Returns sets without any crossing for all demands. `None` if they do not fit.
+    /// `None` if the demands do not all fit without crossing hops.
     pub(super) fn aligned_sets(&self, wanted: &[Wanted]) -> Option<Vec<Found>> {
         let found = self.attempt(wanted, Price::even(0.01), self.widths().0);
         (is_complete(&found) && cost(&found) == 0).then_some(found)
     }
 
-    /// Finds as many sets as fit, with as few crossing hops as possible.
     pub(super) fn sets(&self, wanted: &[Wanted]) -> Vec<Found> {
         let (coarse, fine) = self.widths();
         let cheap = self.attempt(wanted, Price::even(0.01), coarse);
@@ -131,8 +128,8 @@ impl<'a> Columns<'a> {
         self.refine(wanted, low, ladder[high], fine, best(tries, cheap))
     }
 
-    /// Searches between a price that is too low and one that suffices. Then tries the higher price
-    /// on the first columns and the lower one on the rest.
+    /// Bisects the price per column, then applies the higher price to the first columns and the
+    /// lower one to the rest.
     fn refine(
         &self,
         wanted: &[Wanted],
@@ -207,7 +204,7 @@ impl<'a> Columns<'a> {
 
 impl Grid for Columns<'_> {
     fn reach(&self) -> usize {
-        // The nodes of a ring with a spare are adjacent.
+        // A ring with a spare consists of adjacent nodes.
         if self.runs.is_some() { 1 } else { usize::from(self.fabric.hbd.k()) }
     }
     fn usable(&self, column: usize) -> u64 {

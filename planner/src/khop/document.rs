@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-//! Converts between the working form of a plan and the plan document.
+//! Conversion between [`Layout`] and the plan document.
 
 use std::collections::BTreeMap;
 
@@ -14,7 +14,7 @@ use lightloom_units::seed::Seed;
 use super::metrics::CrossTor;
 use super::{JobOutcome, Layout, RingGroup, Segment, Survey, spare};
 
-/// Returns the document of `layout`, not yet [sealed](Plan::sealed).
+/// Converts `layout` to a document that is not yet [sealed](Plan::sealed).
 #[must_use]
 pub fn to_document(fabric: &Fabric, faults: &FaultSet, seed: Seed, layout: &Layout) -> Plan {
     Plan {
@@ -100,7 +100,7 @@ pub(super) fn selected_port(bundle: BundleId, path: Path) -> Option<Port> {
     }
 }
 
-/// Treats each group of a job as a replica until a mapping assigns other dimensions.
+/// Treats each group as a replica; a mapping may assign other dimensions later.
 fn ranks(hbd: &Hbd, layout: &Layout) -> Vec<Rank> {
     let mut counted = vec![0; layout.jobs.len()];
     let mut ranks = Vec::new();
@@ -146,7 +146,7 @@ fn metrics(fabric: &Fabric, faults: &FaultSet, layout: &Layout) -> Metrics {
     };
     let (total, healthy) = (fabric.hbd.gpus(), survey.healthy_gpus());
     let (used, spare) = (gpus(false), gpus(true));
-    // If no job is placed because all steps name their leaves, placement wastes no GPUs.
+    // If every step names its leaves, no job is placed, so placement cannot waste GPUs.
     let is_placed = fabric.jobs.is_empty() || fabric.jobs.iter().any(Job::is_placed);
     let wasted = if is_placed { healthy - used - spare } else { 0 };
     let has_spares = spare::are_wanted(fabric);
@@ -178,7 +178,7 @@ fn metrics(fabric: &Fabric, faults: &FaultSet, layout: &Layout) -> Metrics {
     }
 }
 
-/// Returns the mean bound over all jobs, weighted by inner hops. `None` if a job has no bound.
+/// The mean bound over all jobs, weighted by inner hops. `None` if a job has no bound.
 fn crossing_bound(fabric: &Fabric, layout: &Layout) -> Option<f64> {
     let mut all = (0.0, 0_u64);
     for (index, job) in (0..).zip(&layout.jobs) {
@@ -189,7 +189,7 @@ fn crossing_bound(fabric: &Fabric, layout: &Layout) -> Option<f64> {
     (!layout.jobs.is_empty()).then(|| if hops == 0 { 0.0 } else { bound / hops as f64 })
 }
 
-/// Counts the healthy GPUs that remain after division into full rings. No method can use them.
+/// Healthy GPUs that do not fill a ring under any method.
 fn unavoidable(layout: &Layout, healthy: u64) -> u64 {
     let divisor = layout.jobs.iter().map(|job| u64::from(job.tp)).fold(0, gcd);
     if divisor == 0 { 0 } else { healthy % divisor }
@@ -199,14 +199,14 @@ fn gcd(a: u64, b: u64) -> u64 {
     if b == 0 { a } else { gcd(b, a % b) }
 }
 
-/// The reason why a document is not a plan for this fabric.
+/// Why a document is not a plan for this fabric.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 #[expect(missing_docs, reason = "each message documents its variant")]
 pub enum DocumentError {
-    #[error("this is `{0}`, not `{SCHEMA}`: plan again with this version")]
+    #[error("this is `{0}`, not `{SCHEMA}`: make a new plan with this version")]
     Schema(String),
     #[error(
-        "the plan is for fabric {plan:.12}…, not for {fabric:.12}…: plan again, or name the fabric file it was made from"
+        "the plan is for fabric {plan:.12}…, not for {fabric:.12}…: make a new plan, or use its fabric file"
     )]
     OtherFabric { plan: String, fabric: String },
     /// A fault names a part that does not exist.
@@ -214,15 +214,15 @@ pub enum DocumentError {
     Fault(#[from] FaultError),
     #[error("{what} does not exist in this fabric")]
     NoSuchPart { what: String },
-    #[error("{group}: no selected fibre joins {from} and {to}")]
+    #[error("{group}: no selected fibre connects {from} and {to}")]
     NotJoined { group: GroupId, from: NodeId, to: NodeId },
-    #[error("{group}: its ranks do not cover its GPUs once each")]
+    #[error("{group}: its GPUs do not each have exactly one rank")]
     Ranks { group: GroupId },
 }
 
-/// Returns the layout and the faults of `plan`.
+/// Reads the layout and the faults from `plan`.
 ///
-/// Reads only the fields that replanning needs. The checker decides whether the plan is sound.
+/// Reads only the fields that replanning needs; [`crate::check`] validates the plan.
 ///
 /// # Errors
 /// Fails if the plan is for another fabric or version, or if its parts contradict each other.
@@ -331,7 +331,7 @@ fn with_passing(
         nodes
     });
     let joined = chains.filter_map(|nodes| Some((hops_along(hbd, layout, &nodes).ok()?, nodes)));
-    // If the chain is joined in both directions, prefer ascending order along the line.
+    // If the chain works in either direction, use the ascending one.
     let falls = |(hops, _): &(Vec<Hop>, Vec<NodeId>)| hops.iter().any(|hop| *hop < 0);
     let from = group.nodes.last().copied().unwrap_or(passing);
     let not_joined = DocumentError::NotJoined { group: group.id, from, to: passing };

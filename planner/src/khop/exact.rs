@@ -1,10 +1,11 @@
 // SPDX-License-Identifier: Apache-2.0
-//! Finds the maximum number of rings by integer programming, as a reference for the fast methods.
+//! Finds the maximum number of rings by integer programming. Used as a reference for the fast
+//! methods.
 //!
-//! Every simple path of m usable nodes in the k-hop graph is a candidate, whether it goes up the
-//! line, down or turns back. A path is excluded if one of its nodes would need two hops on one
-//! bundle. The program picks as many disjoint candidates as possible (set packing). The solver is
-//! skipped if the connected components are too small to hold more rings than the scan found.
+//! The candidates are all simple paths of m usable nodes in the k-hop graph, including paths that
+//! turn back, except paths on which a node needs two hops on one bundle. The program selects as
+//! many disjoint candidates as possible (set packing). It skips the solver if the sizes of the
+//! connected components already rule out more rings than the scan found.
 
 use std::collections::BTreeMap;
 
@@ -19,18 +20,18 @@ use lightloom_units::id::GroupId;
 use super::grouping::chains_on_line;
 use super::{RingGroup, Survey};
 
-/// Time limit of the solver. When it expires, the larger result of solver and scan is used.
+/// Time limit of the solver in seconds. On timeout, the better result of solver and scan is used.
 pub const SOLVER_SECONDS: f64 = 20.0;
 
-/// Maximum number of candidate rings searched.
+/// Maximum number of candidate rings.
 pub const MAX_CANDIDATES: usize = 2_000;
 
-/// The reason why the exact method has no answer.
+/// Why the exact method failed.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 pub enum ExactError {
-    /// There are more candidates than [`MAX_CANDIDATES`].
+    /// There are more than [`MAX_CANDIDATES`] candidates.
     #[error(
-        "the exact method searches at most {MAX_CANDIDATES} candidate rings, but this fabric has more: plan without it, or a smaller fabric"
+        "the exact method searches at most {MAX_CANDIDATES} candidate rings, but this fabric has more: use another method or a smaller fabric"
     )]
     TooLarge,
     /// The solver failed.
@@ -38,21 +39,21 @@ pub enum ExactError {
     Solver(String),
 }
 
-/// Rings found by the exact method, with the proof that there are no more.
+/// Rings found by the exact method.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct MostRings {
     /// The rings found.
     pub groups: Vec<RingGroup>,
-    /// How the search ended.
+    /// Whether the search proved that there are no more rings.
     pub proof: RingProof,
 }
 
-/// Returns as many rings of `length` nodes as possible, using `free` nodes whose bundles all work.
-/// If the solver needs more than `seconds`, returns the best known rings and an upper bound.
+/// Finds as many rings of `length` nodes as possible among the `free` nodes whose bundles all work.
+/// If the solver takes longer than `seconds`, returns the best rings found and an upper bound.
 ///
 /// # Errors
-/// Fails if counting does not settle the question and there are more than [`MAX_CANDIDATES`]
-/// candidates.
+/// Fails if there are more than [`MAX_CANDIDATES`] candidates and counting nodes does not settle
+/// the result.
 pub fn most_groups(
     survey: &Survey<'_>,
     free: &[bool],
@@ -86,7 +87,6 @@ pub fn most_groups(
     }
 }
 
-/// Returns an upper bound on the number of rings. Every ring lies in one connected component.
 pub(super) fn by_counting(survey: &Survey<'_>, free: &[bool], length: usize) -> usize {
     pieces(survey, free).iter().map(|piece| piece.len() / length).sum()
 }
@@ -153,7 +153,7 @@ where
         }
     }
     let objective: Expression = picked.iter().sum();
-    // The objective is an integer, so a gap below one ring proves optimality.
+    // The objective is an integer, so a gap of less than one ring proves optimality.
     let gap = 0.5 / candidates.len().max(1) as f32;
     let mut model = using(variables.maximise(objective))
         .with_time_limit(seconds)
@@ -171,8 +171,7 @@ where
     Ok((chosen.map(|(candidate, _)| candidate.clone()).collect(), is_proven))
 }
 
-/// Returns one ring for every set of nodes that can form one. Fails if there are more than
-/// `most_paths` paths.
+/// Returns one ring for every set of nodes that can form one. Fails beyond `most_paths` paths.
 pub(super) fn candidates(
     survey: &Survey<'_>,
     free: &[bool],

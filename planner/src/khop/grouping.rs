@@ -1,24 +1,21 @@
 // SPDX-License-Identifier: Apache-2.0
-//! Finds the maximum number of chains of `m` places along a line. Ignores the data-centre network.
+//! Cuts a line into the maximum number of chains of `m` places. Ignores the data-centre network.
 //!
-//! Usable places at most K apart form a run. If every place of a run reaches the next, the run is
-//! cut into chains of `m` consecutive places. This is optimal, because fewer than `m` places
-//! remain. If a fibre is missing, or if an odd K forbids two long hops at one node, a dynamic
-//! program finds the maximum number of chains in ascending order along the line. These chains may
-//! skip places.
+//! Usable places at most K apart form a run. If every place of a run is connected to the next, the
+//! run is cut into chains of `m` consecutive places, which is optimal. If a fibre is missing, or an
+//! odd K forbids two long hops at one node, a dynamic program maximises the number of chains. Its
+//! chains may skip places.
 
 use lightloom_fabric::khop::{Hop, Position, Shape};
 
 use super::{Chain, Survey};
 
-/// A line of usable places and the fibres between them. Coordinates increase along the line and
-/// never wrap. A closed line is cut open at one point, so a coordinate may exceed the number of
-/// nodes.
+/// A line of usable places and their fibres. Coordinates only increase. A closed line is cut open
+/// at one point, so its coordinates can exceed the number of nodes.
 pub(crate) struct Track<'a> {
-    /// Usable places in ascending order.
     pub places: Vec<u64>,
     pub reach: u8,
-    /// Whether a working fibre joins a place to the place this many places up the line.
+    /// Whether a working fibre connects a place to the place this many places up the line.
     pub joined: &'a dyn Fn(u64, u8) -> bool,
 }
 
@@ -38,8 +35,7 @@ pub(crate) fn chains_on_line(survey: &Survey<'_>, free: &[bool], length: usize) 
 }
 
 impl Track<'_> {
-    /// Cuts a closed line of `nodes` places open at a gap, or at a missing fibre if there is no
-    /// gap.
+    /// Cuts a closed line of `nodes` places at a gap, or else at a missing fibre.
     fn cut_open(&mut self, nodes: u64) {
         let count = self.places.len();
         let gap = |i: usize| {
@@ -74,7 +70,6 @@ impl Track<'_> {
         chains
     }
 
-    /// Returns whether every place reaches the next and no node needs two excluded hops.
     fn is_plain(&self, run: &[u64]) -> bool {
         let hop = |pair: &[u64]| u8::try_from(pair[1] - pair[0]).expect("a run has short hops");
         run.windows(2).all(|pair| (self.joined)(pair[0], hop(pair)))
@@ -87,9 +82,9 @@ impl Track<'_> {
         self.reach % 2 == 1 && hop == u64::from(self.reach)
     }
 
-    /// Runs the dynamic program. In `open[i][l][x]`, an unfinished chain of `l + 1` places ends at
-    /// place `i`. The value is the maximum number of complete chains below it. `x` is 1 if the last
-    /// hop of the unfinished chain forbids an equal next hop.
+    /// In `open[i][l][x]`, an unfinished chain of `l + 1` places ends at place `i`, and the value
+    /// is the maximum number of complete chains below it. `x` is 1 if the last hop of the
+    /// unfinished chain rules out an equal next hop.
     fn most_chains(&self, run: &[u64], length: usize) -> Vec<Vec<u64>> {
         let mut table = Table::new(run.len(), length);
         for i in 0..run.len() {
@@ -202,9 +197,6 @@ mod tests {
         Track { places: places.to_vec(), reach, joined }
     }
 
-    /// Returns the maximum number of chains by brute force. Each place is either skipped or starts
-    /// a chain. A chain may continue to any place within its reach, and the next chain starts only
-    /// after it.
     fn by_trying(places: &[u64], reach: u8, broken: &Broken, length: usize) -> usize {
         fn grow(
             chain: &mut Vec<usize>,

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-//! Forms groups within islands. All GPUs of an island reach one another, so any of its nodes can
-//! form a group.
+//! Forms groups within islands. All GPUs of an island are connected to one another, so any of its
+//! nodes can form a group.
 
 use lightloom_fabric::fabric::Fabric;
 use lightloom_fabric::hbd::Grouping;
@@ -8,7 +8,6 @@ use lightloom_fabric::khop::Position;
 
 use super::{Chain, RingGroup, Survey};
 
-/// Forms each group from consecutive free nodes of one island. An island has `island` nodes.
 pub(super) fn groups(survey: &Survey<'_>, free: &[bool], m: usize, island: u32) -> Vec<Chain> {
     let usable = |position: &Position| free[position.index()] && survey.is_whole(*position);
     let nodes = survey.hbd().nodes();
@@ -22,7 +21,7 @@ pub(super) fn groups(survey: &Survey<'_>, free: &[bool], m: usize, island: u32) 
         .collect()
 }
 
-/// Gives the ranks of failed nodes to idle nodes of the same island. `None` if there are too few.
+/// Moves the ranks of failed nodes to idle nodes of the same island. `None` if there are too few.
 pub(super) fn rebuild(
     fabric: &Fabric,
     survey: &Survey<'_>,

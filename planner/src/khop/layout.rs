@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-//! The working form of a plan: the groups, and the path of every bundle.
+//! The groups of a plan and the path of every bundle.
 
 use lightloom_fabric::fabric::Fabric;
 use lightloom_fabric::fabric::{Job, JobSize};
@@ -12,35 +12,32 @@ use super::grouping::hop_up;
 use super::metrics::{CrossTor, cross_tor};
 use super::ring;
 
-/// A group within one node: neighbouring GPUs in the node's GPU ring.
+/// A group within one node: adjacent GPUs in the node's GPU ring.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Segment {
     /// The first GPU.
     pub first: u8,
-    /// Number of GPUs in ascending order from `first`, at most R − 1.
+    /// Number of consecutive GPUs from `first`, at most R − 1.
     pub gpus: u8,
 }
 
-/// A group of GPUs that form one ring.
+/// The GPUs of one ring.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct RingGroup {
-    /// Does not change while the group exists. [`GroupId::default`] before the group is added to a
-    /// layout.
+    /// Stable while the group exists. [`GroupId::default`] until the group is added to a layout.
     pub id: GroupId,
     /// Index of the job. `None` for a spare ring.
     pub job: Option<u32>,
-    /// Nodes in the order of the chain.
+    /// Nodes in chain order.
     pub nodes: Vec<NodeId>,
-    /// The hop from each node to the next, so one entry fewer than `nodes`. Empty if the nodes are
-    /// not joined by fibres.
+    /// Hops between consecutive nodes: one fewer than `nodes`, or empty if no fibres connect them.
     pub hops: Vec<Hop>,
-    /// Nodes in rank order: rank = index × R + GPU. A replacement node takes over the rank of the
-    /// node it replaces.
+    /// Nodes in rank order: rank = index × R + GPU. A replacement node inherits the rank of the
+    /// node that it replaces.
     pub ranks: Vec<NodeId>,
-    /// The GPUs in use if the group fills only part of a node. `None` if it uses all GPUs of its
-    /// nodes.
+    /// The GPUs of a group smaller than a node. `None` if the group uses its nodes entirely.
     pub segment: Option<Segment>,
-    /// The node that has no rank and only passes light through. `None` if all nodes have ranks.
+    /// The pass-through node, which has no rank. `None` if all nodes have ranks.
     pub passing: Option<NodeId>,
 }
 
@@ -67,7 +64,7 @@ impl RingGroup {
             passing: None,
         }
     }
-    /// Returns the number of GPUs with a rank, on nodes of `gpus_per_node` GPUs.
+    /// Counts the GPUs that have ranks, on nodes of `gpus_per_node` GPUs.
     #[must_use]
     pub fn gpus(&self, gpus_per_node: u8) -> u32 {
         match self.segment {
@@ -84,28 +81,30 @@ pub struct JobOutcome {
     pub name: String,
     /// GPUs per group.
     pub tp: u32,
-    /// GPUs requested. `None` if the job takes all.
+    /// GPUs requested. `None` if the job takes all available GPUs.
     pub gpus_wanted: Option<u64>,
-    /// Lower bound on the crossing share. `None` if the layout changed after planning.
+    /// Lower bound on the share of inner hops that cross ToRs. `None` if the layout was changed
+    /// after planning.
     pub cross_tor_bound: Option<f64>,
-    /// How the search for the most rings ended. `None` if another method made the layout.
+    /// Whether the search proved that no more rings exist. `None` for other methods.
     pub most_rings: Option<RingProof>,
 }
 
-/// All decisions of a plan: the groups and the path of every bundle.
+/// The groups and bundle paths of a plan.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Layout {
     k: u8,
     paths: Vec<Path>,
     next_group: u32,
-    /// All rings: first the rings of jobs in rank order, then the spares.
+    /// Rings of jobs in rank order, followed by the spares.
     pub groups: Vec<RingGroup>,
-    /// The result for each job, in file order.
+    /// Results in the order of jobs in the file.
     pub jobs: Vec<JobOutcome>,
 }
 
 impl Layout {
-    /// Returns a layout without groups. Every bundle is in loopback, as modules are after power-on.
+    /// Creates a layout without groups and with every bundle in loopback, the power-on state of
+    /// modules.
     #[must_use]
     pub fn dark(fabric: &Fabric) -> Self {
         let bundles = fabric.hbd.nodes() as usize * usize::from(fabric.hbd.k());
@@ -125,7 +124,7 @@ impl Layout {
     fn slot(&self, bundle: BundleId) -> usize {
         bundle.node.index() * usize::from(self.k) + usize::from(bundle.bundle)
     }
-    /// Iterates over all bundles and their paths, in node order.
+    /// Iterates over all bundles in node order.
     pub fn paths(&self) -> impl Iterator<Item = (BundleId, Path)> + '_ {
         let nodes = self.paths.chunks(usize::from(self.k).max(1)).enumerate();
         nodes.flat_map(|(node, paths)| {
@@ -134,7 +133,7 @@ impl Layout {
         })
     }
 
-    /// Lights the fibres between the nodes of `group` and sets the other bundles of these nodes to
+    /// Lights the fibres between the nodes of `group`; the other bundles of these nodes go to
     /// loopback.
     pub(crate) fn light(&mut self, hbd: &Hbd, group: &RingGroup) {
         if self.k == 0 {
@@ -216,7 +215,7 @@ impl Layout {
         self.next_group = self.next_group.max(next.unwrap_or(0));
     }
 
-    /// Numbers the groups by their place in a new plan, where no identifiers have to be preserved.
+    /// Numbers the groups of a new plan, which has no identifiers to preserve.
     pub(crate) fn name_by_place(&mut self) {
         for (group, id) in self.groups.iter_mut().zip(0..) {
             group.id = GroupId(id);
@@ -236,13 +235,13 @@ impl Layout {
         ring
     }
 
-    /// Returns the GPUs on the light path of `group`, including GPUs that only pass light through.
+    /// Returns the GPUs on the light path of `group`, including pass-through GPUs.
     #[must_use]
     pub fn way_of_light(&self, hbd: &Hbd, group: &RingGroup) -> Vec<lightloom_units::id::GpuId> {
         ring::walk(hbd, self, group)
     }
 
-    /// Counts all inner data-parallel hops of one job, and the ones that cross ToRs.
+    /// Counts the inner data-parallel hops of one job, and how many of them cross ToRs.
     #[must_use]
     pub fn cross_tor(&self, fabric: &Fabric, job: u32) -> CrossTor {
         cross_tor(&fabric.dcn, self.groups_of(job).map(|group| group.ranks.as_slice()))

@@ -1,20 +1,19 @@
 // SPDX-License-Identifier: Apache-2.0
-//! Measures the data-parallel traffic that leaves its ToR.
+//! Data-parallel traffic between ToRs.
 
 use lightloom_fabric::dcn::Dcn;
 use lightloom_units::id::NodeId;
 
-/// Total hops of the inner data-parallel rings, and the number of them that cross ToRs.
+/// Number of hops in the inner data-parallel rings, and how many of them cross ToRs.
 ///
-/// In rank order, every p groups of a job form a set, where p is the number of nodes per ToR.
-/// Data-parallel reduction is hierarchical: first between the equal-rank GPUs of a set, then
-/// between sets. The inner ring of s equal-rank GPUs has s hops, or none if s is 1. See
-/// docs/metrics.md.
+/// Every p consecutive groups of a job form a set, where p is the number of nodes per ToR. A
+/// data-parallel reduction first runs among the equal-rank GPUs within each set, then across sets.
+/// The inner ring of s equal-rank GPUs has s hops, or none if s is 1. See docs/metrics.md.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct CrossTor {
-    /// All inner hops. A hop between two nodes of equal rank counts once, not once per GPU.
+    /// All inner hops. A hop between two nodes counts once, not once per GPU.
     pub hops: u64,
-    /// Hops whose two ends are under different ToRs.
+    /// Hops between nodes under different ToRs.
     pub crossing: u64,
 }
 
@@ -35,7 +34,7 @@ impl std::iter::Sum for CrossTor {
     }
 }
 
-/// Counts inner hops over `groups`. Each entry lists the nodes of one group in rank order.
+/// Counts inner hops. `groups` lists the nodes of each group in rank order.
 #[must_use]
 pub fn cross_tor<'a>(dcn: &Dcn, groups: impl Iterator<Item = &'a [NodeId]>) -> CrossTor {
     let groups: Vec<&[NodeId]> = groups.collect();

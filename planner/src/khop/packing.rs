@@ -1,10 +1,9 @@
 // SPDX-License-Identifier: Apache-2.0
-//! Packs chains of several lengths along one line, so that several jobs fit. Ignores ToRs.
+//! Packs the chains of several jobs, which may differ in length, along one line. Ignores ToRs.
 //!
-//! The usable nodes form runs. If all fibres work, a run of L nodes holds any combination of chains
-//! with at most L nodes in total. A dynamic program then divides the runs so that every job gets
-//! its chains, if such a division exists. If fibres are missing, the longest chains are placed
-//! first.
+//! Usable nodes form runs. If all fibres work, a run of L nodes holds any chains with at most L
+//! nodes in total, and a dynamic program divides the runs among the jobs. If fibres are missing,
+//! the longest chains are placed first.
 
 use lightloom_fabric::fabric::Fabric;
 use lightloom_fabric::khop::Position;
@@ -16,8 +15,7 @@ pub(super) type Need = (usize, usize);
 
 const MOST_STEPS: usize = 2_000_000;
 
-/// Returns the chains for all needs. If they do not all fit, places as many as possible, longest
-/// first.
+/// If the needs do not all fit, places as many chains as possible, longest first.
 pub(super) fn pack(
     fabric: &Fabric,
     survey: &Survey<'_>,
@@ -41,7 +39,7 @@ pub(super) fn pack(
     })
 }
 
-/// Finds the maximum number of chains of `length` nodes. `length` includes the spare of a ring.
+/// `length` includes the spare of a ring.
 pub(super) fn most_chains(
     fabric: &Fabric,
     survey: &Survey<'_>,
@@ -87,7 +85,7 @@ fn lay(
     laid
 }
 
-/// Divides the runs among all needs. `None` if no division exists or there are too many to examine.
+/// Divides the runs among all needs. `None` if that is impossible or the search would be too large.
 fn divide(survey: &Survey<'_>, free: &[bool], needs: &[Need]) -> Option<Vec<Vec<Chain>>> {
     if !survey.all_fibres_work() {
         return None;
@@ -137,8 +135,7 @@ fn runs(survey: &Survey<'_>, free: &[bool]) -> Vec<Chain> {
 }
 
 struct Division<'a> {
-    /// Chain lengths in ascending order. The program maximises the number of chains of the last
-    /// length.
+    /// Chain lengths in ascending order. The number of chains of the last length is maximised.
     lengths: &'a [usize],
     counts: &'a [usize],
 }
@@ -192,7 +189,8 @@ impl Division<'_> {
         self.counts.iter().map(digit).collect()
     }
 
-    /// Returns the next state, and the chains of the last length that still fit in the run.
+    /// Returns the next state and the number of chains of the last length that still fit in the
+    /// run.
     fn step(&self, state: usize, more: usize, nodes: usize) -> Option<(usize, usize)> {
         let (have, add) = (self.digits(state), self.digits(more));
         let taken: usize = add.iter().zip(self.lengths).map(|(count, length)| count * length).sum();

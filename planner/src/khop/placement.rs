@@ -1,16 +1,15 @@
 // SPDX-License-Identifier: Apache-2.0
-//! Chooses the chains of jobs so that equal ranks of neighbouring groups share a ToR.
+//! Selects the chains of jobs so that equal ranks of neighbouring groups share a ToR.
 //!
-//! In the sub-line deployment, slot i of every ToR forms sub-line i. The groups of a job form sets
-//! of p, one group from every sub-line. If all groups of a set use a ToR, their equal ranks are
-//! under that ToR and their inner data-parallel ring does not leave it. All jobs with rings larger
-//! than a node are placed together, in two steps:
+//! In a sub-line deployment, sub-line i consists of slot i of every ToR. The groups of a job form
+//! sets of p, with one group per sub-line. If all groups of a set use a ToR, the inner
+//! data-parallel rings of the ranks there do not leave the ToR. All jobs with rings larger than a
+//! node are placed together:
 //!
-//! 1. `sliding` finds the cheapest sets for all jobs, one job after the other, with one price per
-//!    column.
-//! 2. If not all sets exist, the planner keeps as many sets as it can while the other groups still
-//!    fit along the line. `packing` places the other groups and ignores ToRs. If no set is kept,
-//!    the whole placement ignores ToRs, so jobs that fit without alignment are never refused.
+//! 1. `sliding` finds the cheapest sets, one job after another, at one price per column.
+//! 2. If some sets do not fit, the planner keeps as many sets as possible and lets `packing` place
+//!    the other groups, ignoring ToRs. In the extreme case it keeps no sets, so alignment never
+//!    causes a job to be refused.
 
 use std::collections::BTreeMap;
 
@@ -24,8 +23,7 @@ use super::packing::{Need, pack};
 use super::sliding::{Found, Wanted};
 use super::{Chain, Survey, spare};
 
-/// Returns chains of `free` nodes for every need, in rank order. Returns fewer if they do not all
-/// fit.
+/// Returns chains of `free` nodes in rank order for each need, or fewer if they do not all fit.
 pub(super) fn orchestrate(
     fabric: &Fabric,
     survey: &Survey<'_>,
@@ -96,7 +94,7 @@ impl Keeping<'_> {
         kept
     }
 
-    /// Keeps the first `keep` sets. `None` if the other chains do not fit along the line.
+    /// `None` if the other chains do not fit along the line.
     fn completed(&self, fabric: &Fabric, keep: usize) -> Option<Vec<Vec<Chain>>> {
         let Kept { mut chains, free } = self.first(keep);
         let missing: Vec<Need> = self
@@ -110,7 +108,7 @@ impl Keeping<'_> {
             if more.len() < missing.1 {
                 return None;
             }
-            // Sort chains so that the ones that begin under nearby ToRs form a set.
+            // Chains that start under nearby ToRs should form a set.
             let tor = |chain: &Chain| {
                 chain.first().map(|first| fabric.dcn.tor_of(fabric.hbd.node_at(*first)))
             };
@@ -121,8 +119,7 @@ impl Keeping<'_> {
     }
 }
 
-/// Assigns a rank to every node of the groups, except the spare of each ring. Chooses the spares
-/// first.
+/// Chooses the spares, then assigns a rank to every other node.
 pub(super) fn deal(fabric: &Fabric, groups: &mut [RingGroup]) {
     if spare::are_wanted(fabric) {
         choose_passing(&fabric.dcn, groups);
@@ -130,8 +127,7 @@ pub(super) fn deal(fabric: &Fabric, groups: &mut [RingGroup]) {
     deal_ranks(&fabric.dcn, groups);
 }
 
-/// Chooses the spare of each ring: a node under a ToR with few other nodes of the set. Ties go to
-/// the last node.
+/// Picks the ring's node whose ToR has the fewest other nodes of the set; ties go to the last node.
 fn choose_passing(dcn: &Dcn, groups: &mut [RingGroup]) {
     for set in groups.chunks_mut(dcn.nodes_per_tor() as usize) {
         let mut used: BTreeMap<TorId, usize> = BTreeMap::new();
@@ -148,9 +144,9 @@ fn choose_passing(dcn: &Dcn, groups: &mut [RingGroup]) {
     }
 }
 
-/// Puts equal ranks of neighbouring groups under one ToR if both groups have nodes there. Each
-/// remaining node takes its rank in the first group if that rank is free, or any other free rank.
-/// Tries several groups as the starting point.
+/// Tries several groups as the reference. If a node shares a ToR with a node of the reference
+/// group, it gets that node's rank; each remaining node keeps its rank in the first group if it is
+/// still free, and otherwise gets any free rank.
 fn deal_ranks(dcn: &Dcn, groups: &mut [RingGroup]) {
     for set in groups.chunks_mut(dcn.nodes_per_tor() as usize) {
         let crossing = |ranks: &Vec<Vec<NodeId>>| {
@@ -189,8 +185,8 @@ fn dealt_from(dcn: &Dcn, set: &[RingGroup], origin: usize) -> Vec<Vec<NodeId>> {
     dealt
 }
 
-/// Returns groups that fit inside one node: runs of `tp` GPUs in the node's GPU ring without a
-/// failed bundle between them. The order is rack by rack, so that neighbouring groups share a ToR.
+/// Forms groups within nodes: runs of `tp` GPUs in a node's GPU ring without a failed bundle in
+/// between. Racks are filled in order, so that neighbouring groups share a ToR.
 pub(super) fn inside_nodes(
     fabric: &Fabric,
     survey: &Survey<'_>,
@@ -215,7 +211,7 @@ pub(super) fn inside_nodes(
     groups
 }
 
-/// Returns the segments of a node's GPU ring between its open edges, as (first GPU, GPUs).
+/// Returns the segments between the open edges of a node's GPU ring as (first GPU, GPUs).
 fn arcs(gpus: u8, open_edges: impl Iterator<Item = u8>) -> Vec<(u8, u8)> {
     let mut edges: Vec<u8> = open_edges.collect();
     edges.sort_unstable();

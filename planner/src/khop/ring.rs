@@ -1,10 +1,10 @@
 // SPDX-License-Identifier: Apache-2.0
-//! Follows the selected paths of bundles to find the ring of GPUs.
+//! Traces the ring of GPUs along the selected bundle paths.
 //!
-//! The walk enters a GPU over one ring edge and leaves it over the other. A copper edge or a bundle
-//! in loopback leads to the next GPU of the node. A bundle on a fibre leads to the bundle at the
-//! other end; the lower half of one bundle connects to the lower half of the other. The ring
-//! therefore runs along the chain on one side of its nodes and returns on the other.
+//! The trace enters a GPU over one ring edge and leaves over the other. A copper edge or a loopback
+//! bundle leads to the next GPU of the node; a bundle on a fibre leads to the same half of the
+//! bundle at the far end. The ring therefore runs along the chain on one side of the nodes and
+//! returns on the other side.
 
 use lightloom_fabric::hbd::Hbd;
 use lightloom_fabric::khop::{Path, Port};
@@ -13,9 +13,9 @@ use lightloom_units::id::{BundleId, GpuId, NodeId};
 use super::document::gpus_by_rank;
 use super::{Layout, RingGroup};
 
-/// Returns the GPUs in ring order from the first GPU of the first node, including GPUs that only
-/// pass light through. Panics if the paths do not form one ring over all GPUs. In a layout they
-/// always do.
+/// Returns all GPUs in ring order, including pass-through GPUs, starting at the first GPU of the
+/// first node. Panics if the paths do not form a single ring over all GPUs, which cannot happen in
+/// a layout.
 pub(super) fn walk(hbd: &Hbd, layout: &Layout, group: &RingGroup) -> Vec<GpuId> {
     if let Some(segment) = group.segment {
         let gpus = segment.first..segment.first + segment.gpus;

@@ -1,19 +1,18 @@
 // SPDX-License-Identifier: Apache-2.0
-//! Finds sets of chains along the columns of ToRs. Placement uses this dynamic program.
+//! Finds sets of chains along columns of nodes. This is the dynamic program behind placement.
 //!
-//! A column is one ToR and a slot is one sub-line. Each slot has one chain after the other, and the
-//! j-th chains of all slots form the j-th set. The program moves up the columns and decides which
-//! slots use their node in each column. A column that all slots use for the same set costs nothing.
-//! If only some slots use it, the column costs one crossing hop for every run of such slots around
-//! the set's inner ring. A slot may be ahead of the others by up to a whole chain, so a failed node
-//! does not delay the other sub-lines. If every chain has a node that only passes light through
-//! (`spare`), the column of that node costs nothing. The program prefers to put such nodes in
-//! columns that not all slots use. One set may have fewer chains than the others. The program
-//! chooses the cheapest set for this, and the first of several.
+//! A column is one ToR and a slot is one sub-line. Each slot holds consecutive chains, and the j-th
+//! chains of all slots form the j-th set. The program advances column by column and decides in each
+//! column which slots use their node. A column that all slots use for the same set is free.
+//! Otherwise it costs one crossing hop per run of slots that use it, counted around the set's inner
+//! ring. A slot can be ahead of others by up to one chain, so that a failed node does not delay the
+//! other sub-lines. A column that holds the pass-through node (`spare`) of every chain is free, so
+//! the program prefers columns that not all slots use for them. At most one set, the cheapest, may
+//! have fewer chains; ties go to the first.
 //!
-//! Every column of progress earns a price that the caller chooses. A low price gives cheap sets
-//! that take more columns, and a high price gives more sets. At each column the program keeps the
-//! states with the lowest cost minus earnings.
+//! Each column is rewarded at a price set by the caller. A low price favours cheap sets that span
+//! more columns; a high price favours more sets. At each column the program keeps the states with
+//! the lowest cost minus reward.
 
 use std::collections::BTreeSet;
 use std::ops::Range;
@@ -22,24 +21,22 @@ use rustc_hash::FxHashMap;
 
 pub(super) trait Grid: Sync {
     fn reach(&self) -> usize;
-    /// Returns a bit set. Bit i is set if the node of slot i in this column is usable.
+    /// Bit i is set if the node of slot i in this column is usable.
     fn usable(&self, column: usize) -> u64;
-    /// Returns whether a working fibre joins the node to the one `back` columns before.
+    /// Whether a working fibre connects the node to the node `back` columns earlier.
     fn joined(&self, column: usize, slot: usize, back: usize) -> bool;
     fn begins(&self, column: usize, slot: usize, length: usize) -> bool;
 }
 
-/// The sets that one job needs. The jobs are served one after the other.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct Wanted {
     pub(super) length: usize,
     pub(super) sets: usize,
     pub(super) rest: usize,
-    /// Whether one node of each chain only passes light through.
+    /// Whether one node of each chain is a pass-through node.
     pub(super) passes: bool,
 }
 
-/// The price of a column of progress: `before` for columns below `until`, else `after`.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct Price {
     pub(super) before: f32,
@@ -66,8 +63,8 @@ pub(super) struct Found {
     pub(super) complete: bool,
 }
 
-/// Counts the crossing hops that one column adds to a ring of `slots` groups. `used` is the set of
-/// groups with a node in the column.
+/// Counts the crossing hops that a column adds to a ring of `slots` groups. `used` has a bit per
+/// group with a node in the column.
 pub(super) fn stretches(used: u64, slots: usize) -> u32 {
     let full = u64::MAX >> (64 - slots);
     if used == full {
@@ -79,10 +76,10 @@ pub(super) fn stretches(used: u64, slots: usize) -> u32 {
 
 #[derive(Clone, Copy, PartialEq, Eq, Hash)]
 struct Key<const P: usize> {
-    /// Number of nodes placed in each slot since the oldest open set began.
+    /// Nodes placed in each slot since the oldest open set began.
     placed: [u16; P],
     idle: [u8; P],
-    /// Bit i is set if the last hop of slot i forbids an equal next hop.
+    /// Bit i is set if the last hop of slot i rules out an equal next hop.
     long: u64,
     /// Bit i is set if the open chain of slot i already has its pass-through node.
     passed: u64,
@@ -94,7 +91,7 @@ struct State<const P: usize> {
     key: Key<P>,
     cost: u32,
     open: [u32; 2],
-    /// The cost of each open set if it becomes the partial set.
+    /// Cost of each open set if it becomes the partial set.
     as_rest: [u32; 2],
     sets: u32,
     trail: u32,
@@ -184,7 +181,7 @@ impl<G: Grid, const P: usize> Search<'_, G, P> {
         placed.iter().filter(|placed| usize::from(**placed) >= length).count()
     }
 
-    /// Keeps the best states. A state that is two sets behind is useless.
+    /// Keeps the best states. Drops states that are two sets behind.
     fn thin(&self, reached: &mut Vec<Reached<P>>, set_price: f32) {
         let best = reached.iter().map(|state| state.0.score).fold(f32::INFINITY, f32::min);
         reached.retain(|state| state.0.score <= best + 2.0 * set_price);
@@ -236,9 +233,9 @@ impl<G: Grid, const P: usize> Search<'_, G, P> {
         }
     }
 
-    /// Tries each choice of pass-through nodes. If not all slots use the column for a set, there
-    /// are two choices: all slots that still need a pass-through node place it here, or only the
-    /// slots that reach their last node.
+    /// If not all slots use the column for a set, its pass-through nodes can be placed in two ways:
+    /// by all slots that still need one, or only by the slots that would otherwise run out of
+    /// nodes.
     fn take_each(
         &self,
         state: &State<P>,
@@ -262,7 +259,7 @@ impl<G: Grid, const P: usize> Search<'_, G, P> {
         for choice in 0..4_u8 {
             let chosen = [choice & 1 == 1, choice & 2 == 2];
             let passes = |set: usize| if chosen[set] { early[set] } else { 0 };
-            // A choice without an early pass-through node repeats one that was already tried.
+            // Without an early pass-through node, this is the choice already tried.
             if (0..2).all(|set| !chosen[set] || early[set] != 0) {
                 let passing = (last & open) | passes(0) | passes(1);
                 self.take(state, column, wanted, Move { passing, ..taken }, layer);
@@ -276,16 +273,14 @@ impl<G: Grid, const P: usize> Search<'_, G, P> {
         back <= reach && !excluded && self.grid.joined(column, slot, back)
     }
 
-    /// Returns the lowest progress above `above` among the slots that can use the column.
     fn level_above(&self, state: &State<P>, can: u64, above: Option<u16>) -> Option<u16> {
         let slots = (0..self.slots).filter(|slot| can >> slot & 1 == 1);
         let levels = slots.map(|slot| state.key.placed[slot]);
         levels.filter(|level| above.is_none_or(|above| *level > above)).min()
     }
 
-    /// Abandons the open chains of `slots`, which cannot continue, and frees their nodes. Each
-    /// freed node adds one crossing hop to the set. If no slot has a node left, the set costs
-    /// nothing.
+    /// Abandons the open chains of `slots` because they cannot continue, and frees their nodes.
+    /// Each freed node adds one crossing hop to the set; a set without nodes costs nothing.
     fn give_up(&self, state: &mut State<P>, slots: u64, length: usize) {
         let mut lost = 0;
         for slot in (0..self.slots).filter(|slot| slots >> slot & 1 == 1) {
@@ -356,7 +351,7 @@ impl<G: Grid, const P: usize> Search<'_, G, P> {
         self.keep(next, column, wanted, taken, layer);
     }
 
-    /// Closes the oldest open set. A slot without a complete chain in this set starts over.
+    /// Closes the oldest open set. Slots without a complete chain in it start over.
     fn close_oldest(&self, state: &mut State<P>, length: usize) {
         let length = u16::try_from(length).expect("a chain is short");
         for slot in 0..self.slots {
@@ -423,7 +418,7 @@ impl<G: Grid, const P: usize> Search<'_, G, P> {
         Found { sets: found, cost: state.cost, end, complete }
     }
 
-    /// Returns the `count` neighbouring chains of a set that share the most columns.
+    /// Returns the `count` adjacent chains of a set that share the most columns.
     fn narrowed(set: &[SlotChain], count: usize) -> Vec<SlotChain> {
         let window = |first: usize| (0..count).map(move |step| (first + step) % set.len().max(1));
         let columns = |first: &usize| -> usize {
@@ -435,7 +430,7 @@ impl<G: Grid, const P: usize> Search<'_, G, P> {
     }
 }
 
-/// Takes the first complete chain of each slot. Slots without a complete chain start over.
+/// Slots without a complete chain start over.
 fn take_set(lines: &mut [Vec<usize>], length: usize) -> Vec<SlotChain> {
     let mut set = Vec::new();
     for (slot, line) in lines.iter_mut().enumerate() {
@@ -448,13 +443,12 @@ fn take_set(lines: &mut [Vec<usize>], length: usize) -> Vec<SlotChain> {
     set
 }
 
-/// Returns whether a hop over `back` places forbids an equal hop on the other side of the node.
+/// Whether a hop over `back` places rules out an equal hop on the other side of the node.
 fn excludes(reach: usize, back: usize) -> bool {
     reach > 1 && reach % 2 == 1 && back == reach
 }
 
 impl<const P: usize> Key<P> {
-    /// Resets the slot, so that its next node starts a chain.
     fn begin_again(&mut self, slot: usize) {
         self.idle[slot] = 0;
         self.long &= !(1 << slot);

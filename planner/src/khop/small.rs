@@ -1,11 +1,11 @@
 // SPDX-License-Identifier: Apache-2.0
-//! Exact searches on few nodes: one for the rings of a job with the fewest hops between ToRs, and
-//! one for the maximum number of rings.
+//! Exact searches for small numbers of nodes: the rings of a job with the fewest hops between ToRs,
+//! and the maximum number of rings.
 //!
-//! The search first lists all possible rings and the costs of all sets of rings. It then decides
-//! node by node, lowest first, which set or ring uses the node or whether it stays free. Stores the
-//! least cost seen for each set of remaining nodes. It stops after a fixed number of steps and
-//! returns its best result, so the result does not depend on the speed of the machine.
+//! The search enumerates all rings and the costs of all sets of rings. It then branches on the
+//! nodes in ascending order, which either stay free or join one of the rings or sets, and memoises
+//! the lowest cost for each set of remaining nodes. The number of steps is limited, so the result
+//! does not depend on the speed of the machine.
 
 use std::collections::BTreeMap;
 
@@ -25,9 +25,9 @@ const MOST_PATHS: usize = 10_000;
 
 const MOST_STEPS: usize = 30_000;
 
-/// Returns groups in rank order with fewer crossing hops than `known`. The `known` groups belong to
-/// one job and have `length` nodes, including the spare. `None` if there are no such groups or too
-/// many candidates to examine.
+/// Returns groups in rank order with fewer crossing hops than `known`, the groups of one job with
+/// `length` nodes including the spare. `None` if there are none, or if the search would be too
+/// large.
 pub(super) fn fewer_crossing(
     fabric: &Fabric,
     survey: &Survey<'_>,
@@ -45,7 +45,7 @@ pub(super) fn fewer_crossing(
     let mut sets = Sets::new(fabric, &rings);
     let nodes = (0..).zip(free).filter(|(_, free)| **free);
     let nodes = nodes.fold(0, |all, (at, _)| all | 1 << fabric.hbd.node_at(Position(at)).0);
-    // Start with low limits, because few sets are cheap enough for them.
+    // Start with low limits, which only few sets satisfy.
     let mut limits = (0..).map(|step| 1_u64 << step).take_while(|limit| *limit < crossing);
     let sizes = [if whole > 0 { per_set } else { 0 }, rest];
     let needs = [whole, usize::from(rest > 0)];
@@ -62,8 +62,8 @@ pub(super) fn fewer_crossing(
     Some(groups)
 }
 
-/// Searches each small connected component for more than `known` rings in total, if counting nodes
-/// does not rule that out. `None` if no more rings are found.
+/// Searches each small connected component for more than `known` rings in total, unless the node
+/// count rules that out.
 pub(super) fn more_rings(
     survey: &Survey<'_>,
     free: &[bool],
@@ -146,7 +146,7 @@ fn rings(
 fn paths(survey: &Survey<'_>, free: &[bool], length: usize) -> Option<Vec<RingGroup>> {
     let mut rings = exact::candidates(survey, free, length, MOST_PATHS).ok()?;
     for ring in rings.iter_mut().filter(|ring| ring.hops.iter().all(|hop| *hop < 0)) {
-        // List the ring in ascending order along the line, as the scan does.
+        // Use ascending order, as the scan does.
         ring.nodes.reverse();
         ring.ranks.reverse();
         ring.hops.reverse();
@@ -160,9 +160,9 @@ struct Sets<'a> {
     rings: &'a [RingGroup],
     most: u64,
     nodes: Vec<u64>,
-    /// The class of each ring. Rings with nodes under the same ToRs have the same class.
+    /// Rings whose nodes are under the same ToRs are in the same class.
     likeness: Vec<usize>,
-    /// Minimum number of crossing hops between rings of two classes, summed over both directions.
+    /// Minimum number of crossing hops between rings of two classes, in both directions.
     apart: Vec<Vec<u64>>,
     ways: FxHashMap<Vec<usize>, (Vec<usize>, u64)>,
     items: FxHashMap<(usize, u64), Item>,
@@ -195,7 +195,7 @@ impl<'a> Sets<'a> {
         Self { fabric, rings, most: 0, nodes, likeness, apart, ways, items, looked_at: 0 }
     }
 
-    /// Returns the sets that cost less than `most`. `None` if there are too many sets to examine.
+    /// Returns the sets that cost less than `most`, or `None` if there are too many.
     fn below(&mut self, most: u64, sizes: [usize; 2]) -> Option<Vec<Item>> {
         (self.most, self.looked_at) = (most, 0);
         self.items.clear();
@@ -205,8 +205,7 @@ impl<'a> Sets<'a> {
         Some(std::mem::take(&mut self.items).into_values().collect())
     }
 
-    /// Adds all sets of `size` rings that begin with the rings in `chosen`. `None` if there are too
-    /// many.
+    /// Adds all sets of `size` rings that extend `chosen`. `None` if there are too many.
     fn add(&mut self, kind: usize, size: usize, chosen: &mut Vec<usize>) -> Option<()> {
         if chosen.len() == size {
             self.looked_at += 1;
@@ -250,8 +249,7 @@ impl<'a> Sets<'a> {
         }
     }
 
-    /// Tries several orders of four rings. Any other number of rings stays in its order along the
-    /// ToRs.
+    /// Tries several orders of four rings. Other numbers of rings are kept in ToR order.
     fn cheapest_order(&self, rings: &[usize]) -> (Vec<usize>, u64) {
         let along: Vec<usize> = (0..rings.len()).collect();
         let mut orders = vec![along];

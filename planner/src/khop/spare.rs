@@ -1,15 +1,13 @@
 // SPDX-License-Identifier: Apache-2.0
-//! N + 1 rings (`spare_per_ring: 1`): N nodes with ranks and one that only passes light through.
+//! N + 1 rings (`spare_per_ring: 1`): N ranked nodes and one pass-through node.
 //!
-//! The N + 1 nodes are adjacent, and each is joined to the next. If one of them fails, both
-//! neighbours switch a bundle to the fibre that bypasses it, and the spare takes over the failed
-//! node's ranks. Two bundles switch, or one if the node was at an end of the chain. A ring
-//! therefore needs a run of N + 1 whole nodes and working fibres between all nodes that are one or
-//! two places apart. If the spare fails, its neighbours switch likewise, and no rank moves.
+//! All N + 1 nodes are adjacent. If one fails, each neighbour switches a bundle to the fibre that
+//! bypasses it, and the spare takes over its ranks. At the end of a chain only one bundle switches.
+//! A ring therefore needs N + 1 consecutive nodes without faults, and working fibres between all
+//! nodes one or two places apart. If the spare itself fails, no rank moves.
 //!
-//! On an open line, starting each run as early as possible gives the maximum number of runs of one
-//! length. A closed line is cut open at every relevant place, so the result is also the true
-//! maximum.
+//! On an open line, starting each run as early as possible maximises the number of runs. A closed
+//! line is cut at every relevant place, so the result is also the true maximum.
 
 use lightloom_fabric::fabric::Fabric;
 use lightloom_fabric::khop::{Hop, Position, Shape, hops_are_compatible};
@@ -80,7 +78,7 @@ pub(super) fn most(survey: &Survey<'_>, free: &[bool], length: usize) -> Vec<Cha
         }
         firsts
     };
-    // Keep the first of several equally good cuts.
+    // Ties go to the first cut.
     let mut best: Vec<usize> = Vec::new();
     for firsts in (0..cuts).map(from) {
         if firsts.len() > best.len() {
@@ -98,15 +96,14 @@ fn chain(first: usize, length: usize, nodes: usize) -> Chain {
     (first..first + length).map(|place| position(place % nodes)).collect()
 }
 
-/// Returns `old` without its failed node, or without the node at one end of its failed fibre. The
-/// spare takes over the ranks. `None` if `old` has no spare or the remaining nodes cannot be
-/// joined.
+/// Returns `old` without its failed node, or without one end of its failed fibre. The spare takes
+/// over the ranks. `None` if `old` has no spare or the remaining nodes cannot be connected.
 pub(super) fn bridged(fabric: &Fabric, survey: &Survey<'_>, old: &RingGroup) -> Option<RingGroup> {
     let passing = old.passing?;
     let is_broken = |node: &NodeId| !survey.is_whole(fabric.hbd.position_of(*node));
     let broken: Vec<NodeId> = old.nodes.iter().copied().filter(is_broken).collect();
     let candidates = match broken.len() {
-        // After a fibre fault, leave out the spare rather than a ranked node.
+        // After a fibre fault, drop the spare rather than a ranked node.
         0 => {
             let mut nodes = old.nodes.clone();
             nodes.sort_by_key(|node| *node != passing);
@@ -147,16 +144,14 @@ fn left_out(
         .then_some(group)
 }
 
-/// Returns whether the ring has a spare that can replace any of its nodes. Every fibre that
-/// bypasses a node must work.
+/// Whether the ring's spare can replace any other node, which requires every bypass fibre to work.
 pub(super) fn stands_in_for_all(fabric: &Fabric, survey: &Survey<'_>, group: &RingGroup) -> bool {
     let at = |node: &NodeId| fabric.hbd.position_of(*node);
     group.passing.is_some()
         && group.nodes.windows(3).all(|three| survey.has_fibre(at(&three[0]), 2))
 }
 
-/// Returns `old` without its spare node. If the spare works, it takes over the ranks of one failed
-/// node.
+/// Returns `old` without its spare. A working spare takes over the ranks of one failed node.
 pub(super) fn given_up(fabric: &Fabric, survey: &Survey<'_>, old: &RingGroup) -> RingGroup {
     let Some(passing) = old.passing else { return old.clone() };
     let works = |node: &NodeId| survey.is_whole(fabric.hbd.position_of(*node));
@@ -170,8 +165,8 @@ pub(super) fn given_up(fabric: &Fabric, survey: &Survey<'_>, old: &RingGroup) ->
     left
 }
 
-/// Gives `old` an idle node as its spare, next to or between its nodes. `None` if there is no such
-/// node, or if `old` already has a spare.
+/// Adds an idle node next to or between the nodes of `old` as its spare. `None` if there is no such
+/// node or `old` already has a spare.
 pub(super) fn regained(
     fabric: &Fabric,
     survey: &Survey<'_>,

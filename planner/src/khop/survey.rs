@@ -1,6 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-//! The usable parts by position on the line: working nodes, nodes whose bundles all work, and
-//! working fibres.
+//! Usable parts by position on the line: nodes, nodes whose bundles all work, and fibres.
 
 use std::collections::BTreeSet;
 
@@ -9,7 +8,7 @@ use lightloom_fabric::hbd::Hbd;
 use lightloom_fabric::khop::{Hop, Port, Position, hop_for_port};
 use lightloom_units::id::{BundleId, NodeId};
 
-/// The usable parts of a k-hop ring with faults, and the limits on changes by a replan.
+/// The usable parts of a k-hop ring with faults, and the limits that apply to a replan.
 #[derive(Clone, Debug)]
 pub struct Survey<'a> {
     hbd: &'a Hbd,
@@ -17,18 +16,13 @@ pub struct Survey<'a> {
     alive: Vec<bool>,
     whole: Vec<bool>,
     in_reach: Vec<bool>,
-    /// A working circuit may only be cut if it ends on one of these nodes. `None` means that any
-    /// may be cut.
     cuts_at: Option<BTreeSet<NodeId>>,
-    /// Rings without a fault may only move if they belong to these jobs. `None` means that all may
-    /// move.
     moves: Option<BTreeSet<u32>>,
-    /// Nodes without their planned light.
     open: BTreeSet<NodeId>,
 }
 
 impl<'a> Survey<'a> {
-    /// Creates a survey of `hbd` with `faults`.
+    /// Creates a survey without limits.
     #[must_use]
     pub fn new(hbd: &'a Hbd, faults: &'a FaultSet) -> Self {
         let mut alive = vec![true; hbd.nodes() as usize];
@@ -44,8 +38,8 @@ impl<'a> Survey<'a> {
         Self { hbd, faults, alive, whole, in_reach, cuts_at: None, moves: None, open }
     }
 
-    /// Marks nodes whose transceivers cannot be set. Their circuits stay lit, and they replace no
-    /// other node.
+    /// Marks nodes whose transceivers cannot be set. Their circuits stay lit, and they cannot
+    /// replace another node.
     #[must_use]
     pub fn out_of_reach<'b>(mut self, nodes: impl IntoIterator<Item = &'b NodeId>) -> Self {
         for node in nodes {
@@ -54,7 +48,7 @@ impl<'a> Survey<'a> {
         self
     }
 
-    /// Restricts cuts: a circuit with two working ends may only be cut if one end is on one of
+    /// Restricts cuts: a circuit with two working ends may be cut only if one end is on one of
     /// these nodes.
     #[must_use]
     pub fn cut_only_at(mut self, nodes: BTreeSet<NodeId>) -> Self {
@@ -62,14 +56,14 @@ impl<'a> Survey<'a> {
         self
     }
 
-    /// Restricts moves: a ring without a fault may only move if it belongs to one of these jobs.
+    /// Restricts moves: a ring without a fault may move only if it belongs to one of these jobs.
     #[must_use]
     pub fn move_only(mut self, jobs: BTreeSet<u32>) -> Self {
         self.moves = Some(jobs);
         self
     }
 
-    /// Marks nodes that lack their planned light, so that their rings count as open.
+    /// Marks nodes that lack their planned light; their rings are treated as open.
     #[must_use]
     pub fn open_at(mut self, nodes: BTreeSet<NodeId>) -> Self {
         self.open = nodes;
@@ -82,13 +76,13 @@ impl<'a> Survey<'a> {
         nodes.iter().any(|node| self.open.contains(node))
     }
 
-    /// Returns whether a ring of `job` without a fault may move.
+    /// Returns whether a fault-free ring of `job` may move.
     #[must_use]
     pub fn may_move(&self, job: u32) -> bool {
         self.moves.as_ref().is_none_or(|jobs| jobs.contains(&job))
     }
 
-    /// Returns whether any circuit with two working ends may be cut.
+    /// Returns whether every circuit with two working ends may be cut.
     #[must_use]
     pub fn may_cut_anywhere(&self) -> bool {
         self.cuts_at.is_none()
@@ -101,13 +95,13 @@ impl<'a> Survey<'a> {
         nodes.is_none_or(|nodes| nodes.contains(&one) || nodes.contains(&other))
     }
 
-    /// Returns whether any limit applies to transceivers, rings or light.
+    /// Returns whether transceivers, rings or light are restricted.
     #[must_use]
     pub fn is_bounded(&self) -> bool {
         self.cuts_at.is_some() || self.moves.is_some() || self.in_reach.contains(&false)
     }
 
-    /// Returns whether transceivers can be set, by position.
+    /// Returns by position whether transceivers can be set.
     #[must_use]
     pub fn in_reach(&self) -> &[bool] {
         &self.in_reach
@@ -123,34 +117,34 @@ impl<'a> Survey<'a> {
     pub fn faults(&self) -> &'a FaultSet {
         self.faults
     }
-    /// Returns whether nodes work, by position.
+    /// Returns by position whether nodes work.
     #[must_use]
     pub fn alive(&self) -> &[bool] {
         &self.alive
     }
-    /// Returns whether the node and all its bundles work, so that its GPU ring can be closed.
+    /// Returns whether the node and all its bundles work, so that its GPU ring closes.
     #[must_use]
     pub fn is_whole(&self, position: Position) -> bool {
         self.whole[position.index()]
     }
-    /// Returns whether a working fibre for this hop starts at `position`. Ignores the nodes at both
-    /// ends.
+    /// Returns whether a working fibre for this hop starts at `position`, whatever the state of the
+    /// nodes.
     #[must_use]
     pub fn has_fibre(&self, position: Position, hop: Hop) -> bool {
         self.hbd.fibre(position, hop).is_some_and(|fibre| !self.faults.fibres.contains(&fibre))
     }
-    /// Returns whether every fibre of the design is installed and works.
+    /// Returns whether every designed fibre is installed and works.
     #[must_use]
     pub fn all_fibres_work(&self) -> bool {
         self.faults.fibres.is_empty() && self.hbd.is_fully_cabled()
     }
-    /// Returns whether the bundle and its node work, so that it can be switched.
+    /// Returns whether the bundle and its node work.
     #[must_use]
     pub fn bundle_works(&self, bundle: BundleId) -> bool {
         self.alive[self.hbd.position_of(bundle.node).index()]
             && !self.faults.bundles.contains(&bundle)
     }
-    /// Returns the port at the far end of a fibre, if the fibre and both bundles work.
+    /// Returns the far port of a fibre if the fibre and both bundles work.
     #[must_use]
     pub fn working_peer(&self, port: Port) -> Option<Port> {
         let hop = hop_for_port(self.hbd.k(), port.bundle.bundle, port.path)?;

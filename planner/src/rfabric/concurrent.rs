@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-//! Computes the rate of a phase whose traffic may pass through other leaves, as a maximum
-//! concurrent flow. The routes and the bound can be checked independently.
+//! Computes the rate of a phase with multi-hop traffic as a maximum concurrent flow. Routes and
+//! bound can be checked independently.
 //!
 //! ```text
 //!   route   for given circuits: weighted paths over them and the packet core
@@ -8,10 +8,9 @@
 //! ```
 //!
 //! Any prices `l` of ports and uplinks prove a bound. If every byte takes its cheapest path, the
-//! traffic costs at most as much as all ports and uplinks, so
-//! `lambda ≤ Σ capacity · l / Σ demand · cheapest path`. Each direction of a circuit pays a share
-//! of the price of the port at either end, and both directions together pay the whole price. The
-//! checker recomputes the bound.
+//! traffic costs at most as much as all ports and uplinks together, so `lambda ≤ Σ capacity · l / Σ
+//! demand · cheapest path`. Each direction of a circuit pays a share of the port prices at its
+//! ends; the two directions together pay the full price.
 
 mod congestion;
 mod flows;
@@ -27,52 +26,50 @@ use congestion::Congestion;
 use flows::{PricedFlow, PricedPath, Settled, settle};
 pub use search::{LEAVES_SEARCHED, search};
 
-/// Above this number of leaves, traffic takes one hop, and the bound considers each leaf
-/// separately.
+/// Above this number of leaves, traffic takes one hop, and the bound treats each leaf separately.
 pub const LEAVES_MAX: usize = 32;
 
-/// Acceptable relative distance from the bound.
+/// Acceptable relative gap to the bound.
 const TOLERANCE: f64 = 0.005;
 
-/// If the one-hop rate reaches this share of the bound, no multi-hop routes are tried.
+/// Skip multi-hop routes if the one-hop rate reaches this share of the bound.
 const NEAR: f64 = 0.99;
 
-/// Multi-hop routes are used only if their time is at most this share of the one-hop time, because
-/// they load intermediate leaves.
+/// Multi-hop routes must not take longer than this share of the one-hop time, because they load
+/// intermediate leaves.
 pub const WORTH_ROUTES: f64 = 0.5;
 
 pub(super) const WORTH_ANY: f64 = 0.99;
 
-/// A path needs at least this share of a pair's traffic to justify a rule in a switch.
+/// A path with a smaller share of a pair's traffic does not justify a switch rule.
 const LEAST_WEIGHT: f64 = 1e-3;
 
-/// A share of a pair's price counts as one half if it is within this tolerance.
 const EVEN: f64 = 1e-8;
 
-/// A rate and the routes that reach it.
+/// A rate and the routes that achieve it.
 #[derive(Clone, Debug, PartialEq)]
 pub struct RoutedRate {
     /// Number of times per second that the demand is served.
     pub lambda: f64,
-    /// The routes. Empty if each pair uses its circuits directly and the core for the rest.
+    /// Empty if each pair uses its direct circuits and the core for the rest.
     pub routes: Vec<RoutePlan>,
 }
 
-/// An upper bound over all circuits and routes.
+/// An upper bound for all circuits and routes.
 #[derive(Clone, Debug, PartialEq)]
 pub struct RateBound {
     /// Maximum number of times per second that the demand can be served.
     pub lambda: f64,
-    /// The prices that prove the bound. `None` if GPU interfaces set it.
+    /// The prices that prove the bound. `None` if GPU interfaces are the limit.
     pub prices: Option<Prices>,
-    /// Whether the bound exceeds the one-hop rate by enough to try multi-hop routes.
+    /// Whether the gap to the one-hop rate is large enough to try multi-hop routes.
     pub has_room: bool,
     /// Maximum time of multi-hop routes, as a share of the one-hop time.
     pub worth: f64,
 }
 
 impl RateBound {
-    /// Returns the best rate on given circuits, using several hops if that pays off.
+    /// Returns the best rate on the given circuits, with multi-hop routes if they pay off.
     #[must_use]
     pub fn rate(&self, evaluator: &Evaluator, topology: &Topology) -> RoutedRate {
         match self.has_room {
@@ -82,7 +79,7 @@ impl RateBound {
     }
 }
 
-/// Like [`RateBound::rate`], with a given bound and a given maximum share of the one-hop time.
+/// Like [`RateBound::rate`], for a given bound and maximum share of the one-hop time.
 #[must_use]
 pub fn rate(evaluator: &Evaluator, topology: &Topology, bound: f64, worth: f64) -> RoutedRate {
     let direct = RoutedRate { lambda: evaluator.lambda(topology), routes: Vec::new() };
@@ -95,9 +92,8 @@ pub fn rate(evaluator: &Evaluator, topology: &Topology, bound: f64, worth: f64) 
     }
 }
 
-/// Finds the fastest routes over any number of hops. `None` if a leaf cannot be reached, if there
-/// are more than [`LEAVES_MAX`] leaves, or if no routes serve the demand more than `least` times
-/// per second.
+/// Finds the fastest multi-hop routes. `None` if a leaf is unreachable, if there are more than
+/// [`LEAVES_MAX`] leaves, or if the rate does not exceed `least`.
 #[must_use]
 pub fn route(evaluator: &Evaluator, topology: &Topology, least: f64) -> Option<RoutedRate> {
     let leaves = topology.leaves();
@@ -121,8 +117,8 @@ pub fn route(evaluator: &Evaluator, topology: &Topology, least: f64) -> Option<R
     Some(rate_of(evaluator, topology, &flows, &proof))
 }
 
-/// Returns an upper bound on the rate from single leaves. If it exceeds `reached`, also tries a
-/// bound from prices of all leaves.
+/// Bounds the rate by single leaves. If this bound exceeds `reached`, also tries a bound from
+/// prices of all leaves.
 #[must_use]
 pub fn bound(
     fabric: &ReconfigurableFatTree,
@@ -168,7 +164,7 @@ fn flows_of(evaluator: &Evaluator, unit: f64) -> Vec<PricedFlow> {
     (0..evaluator.lines() / 2).flat_map(of_leaf).collect()
 }
 
-/// Adds a core node after the leaves. The uplinks of leaf i into and out of it are resources 2i and
+/// Adds the core as a node after the leaves. Leaf i's uplinks to and from it are resources 2i and
 /// 2i+1.
 fn add_core(network: &mut Congestion, evaluator: &Evaluator, unit: f64) {
     let core = network.nodes() - 1;
@@ -181,8 +177,8 @@ fn add_core(network: &mut Congestion, evaluator: &Evaluator, unit: f64) {
     }
 }
 
-/// Builds a network with arbitrary circuits. Traffic over a circuit uses fractions of a port at
-/// each end.
+/// Builds a network of arbitrary circuits. Traffic on a circuit uses fractions of a port at each
+/// end.
 fn of_ports(fabric: &ReconfigurableFatTree, evaluator: &Evaluator, unit: f64) -> Congestion {
     let (leaves, reaches) = (fabric.leaves(), fabric.reaches());
     let mut network = Congestion::new(leaves + 1, (2 + reaches) * leaves);
@@ -335,8 +331,8 @@ mod tests {
         assert_eq!((routed.routes.len(), &routed.routes[0].via), (1, &vec![LeafId(1)]));
     }
 
-    /// Traffic from leaf 0 to leaf 3 takes two disjoint paths of single circuits, and the core. It
-    /// fills the cut around leaf 0.
+    /// Leaf 0 reaches leaf 3 over two disjoint single-circuit paths and the core, which together
+    /// form the cut around leaf 0.
     #[test]
     fn flow_of_one_pair_equals_its_minimum_cut() {
         let fabric = fabric(4, 2);

@@ -1,21 +1,20 @@
 // SPDX-License-Identifier: Apache-2.0
-//! Computes in closed form how fast a topology serves a demand, and a bound for all topologies.
+//! Computes in closed form how fast a topology serves a demand, and a bound over all topologies.
 //!
-//! `lambda` is the number of times per second that the phase's demand can be served, so 1/lambda is
-//! the time of the phase. The traffic of a pair uses its circuits, each at rate C, and the
-//! electrical core carries the rest. Each leaf may send at rate E to the core and receive at rate E
-//! from it. A value of lambda is therefore feasible exactly if, for every leaf i,
+//! `lambda` is how many times per second the demand of a phase can be served, so the phase takes
+//! 1/lambda. The traffic of a pair uses its circuits, each at rate C, and overflows to the
+//! electrical core. Each leaf can send and receive over the core at rate E. A value of lambda is
+//! therefore feasible exactly if, for every leaf i,
 //!
 //! ```text
 //!   sum over j of max(0, lambda·d_ij − C·n_ij)  ≤  E      and the same for d_ji
 //! ```
 //!
-//! and no leaf sends more than the interfaces of its GPUs can: lambda · sum of d_ij ≤ the total
-//! rate of these interfaces. In addition, no GPU sends or receives more than its own interfaces
-//! can, including traffic below a leaf.
+//! and if the GPU interfaces below each leaf suffice: lambda · sum of d_ij ≤ their total rate. In
+//! addition, no GPU may exceed the rate of its own interfaces, including for traffic within a leaf.
 //!
-//! Each *line* (one leaf in one direction) sets a separate limit on lambda, and the busiest GPU
-//! sets another. The lowest limit counts.
+//! Each *line* (one leaf in one direction) limits lambda separately, as does the busiest GPU. The
+//! minimum applies.
 
 use std::collections::BTreeMap;
 
@@ -29,7 +28,6 @@ use super::topology::Topology;
 struct Line {
     leaf: usize,
     traffic: Vec<(usize, f64)>,
-    /// The limit set by the GPUs below the leaf, or by the busiest GPU of the phase.
     host_limit: f64,
 }
 
@@ -37,7 +35,7 @@ struct Line {
 #[derive(Clone, Debug)]
 pub struct Evaluator {
     leaves: usize,
-    /// Line 2i stands for traffic sent by leaf i, and line 2i+1 for traffic received by it.
+    /// Leaf i sends on line 2i and receives on line 2i+1.
     lines: Vec<Line>,
     circuit_rate: f64,
     electrical_rates: Vec<f64>,
@@ -47,7 +45,7 @@ impl Evaluator {
     /// Prepares `demand` on `fabric`.
     ///
     /// # Panics
-    /// Panics if the demand has another size than the fabric. [`Demand::must_fit`] checks that.
+    /// Panics if demand and fabric have different sizes; see [`Demand::must_fit`].
     #[must_use]
     pub fn new(fabric: &ReconfigurableFatTree, demand: &Demand) -> Self {
         assert_eq!(fabric.leaves(), demand.leaves(), "demand and fabric have one size");
@@ -75,38 +73,37 @@ impl Evaluator {
         }
     }
 
-    /// Returns the rate of one circuit, in bit/s.
+    /// Returns the rate of a circuit in bit/s.
     #[must_use]
     pub fn circuit_rate(&self) -> f64 {
         self.circuit_rate
     }
 
-    /// Returns the rate of leaf number `leaf` into, and out of, the electrical core, in bit/s.
+    /// Returns the rate of a leaf to and from the electrical core in bit/s.
     #[must_use]
     pub fn electrical_rate_of(&self, leaf: usize) -> f64 {
         self.electrical_rates[leaf]
     }
 
-    /// Returns the limit set by the GPUs' interfaces, which applies to any network.
+    /// Returns the limit of the GPU interfaces, which holds for any network.
     #[must_use]
     pub fn host_bound(&self) -> f64 {
         self.lines.iter().map(|line| line.host_limit).fold(f64::MAX, f64::min)
     }
 
-    /// Returns the number of lines, two per leaf.
+    /// Returns the number of lines: two per leaf.
     #[must_use]
     pub fn lines(&self) -> usize {
         self.lines.len()
     }
 
-    /// Returns the traffic of one line as (peer, bits), in order of peers.
+    /// Returns the traffic of one line as (peer, bits), sorted by peer.
     #[must_use]
     pub fn traffic(&self, line: usize) -> &[(usize, f64)] {
         &self.lines[line].traffic
     }
 
-    /// Returns the maximum number of phases per second that a line allows on any circuits.
-    /// `f64::MAX` if the line has no traffic.
+    /// Returns the highest rate that a line allows on any circuits. `f64::MAX` without traffic.
     #[must_use]
     pub fn rate_of_line(&self, fabric: &ReconfigurableFatTree, line: usize) -> f64 {
         let Line { leaf, traffic, .. } = &self.lines[line];
@@ -118,25 +115,22 @@ impl Evaluator {
         }
     }
 
-    /// Returns how many times per second `topology` serves the demand. `f64::MAX` if there is no
-    /// traffic.
+    /// Returns how many times per second `topology` serves the demand. `f64::MAX` without traffic.
     #[must_use]
     pub fn lambda(&self, topology: &Topology) -> f64 {
         assert_eq!(self.leaves, topology.leaves(), "topology and demand have one size");
         (0..self.lines.len()).map(|line| self.line_lambda(line, topology)).fold(f64::MAX, f64::min)
     }
 
-    /// Returns the limit set by one line.
-    ///
-    /// The left side of the inequality in the module documentation is convex and increases with
-    /// lambda. Newton's method starts from an upper limit on lambda and reaches the root in a few
-    /// steps. Each step drops the pairs whose circuits suffice.
+    /// The left side of the inequality in the module documentation is convex and increasing in
+    /// lambda. Newton's method starts from an upper limit and converges in a few steps; each step
+    /// drops the pairs whose circuits suffice.
     pub(crate) fn line_lambda(&self, line: usize, topology: &Topology) -> f64 {
         let circuits = topology.row(self.lines[line].leaf);
         self.line_lambda_on(line, |peer| circuits[peer])
     }
 
-    /// Returns how many times per second the circuits common to `from` and `to` serve the demand.
+    /// Returns how many times per second the common circuits of `from` and `to` serve the demand.
     #[must_use]
     pub fn lambda_in_common(&self, from: &Topology, to: &Topology) -> f64 {
         let line = |line: usize| {
@@ -161,8 +155,7 @@ impl Evaluator {
                     count += 1;
                 }
             }
-            // Because of rounding, a pair whose circuits fit exactly may be counted again. Stop
-            // then, because the value is final.
+            // Rounding can count a pair again whose circuits fit exactly. The value is then final.
             if count == 0 || count >= overloaded {
                 return lambda.min(*host_limit);
             }
@@ -171,11 +164,11 @@ impl Evaluator {
         }
     }
 
-    /// Returns an upper bound for one-hop traffic over all topologies, from the best use of each
-    /// single leaf's ports in whole circuits.
+    /// Returns an upper bound for one-hop traffic over all topologies, from the best assignment of
+    /// whole circuits to the ports of each leaf.
     ///
-    /// It is tighter than (u·C + E) / largest row sum, because a circuit counts only up to its
-    /// pair's traffic, and both directions share the circuits. `f64::MAX` if there is no traffic.
+    /// It is tighter than (u·C + E) / largest row sum, because a circuit serves at most its pair's
+    /// traffic, and both directions share it. `f64::MAX` without traffic.
     #[must_use]
     pub fn upper_bound(&self, fabric: &ReconfigurableFatTree) -> f64 {
         let mut bound = f64::MAX;
@@ -204,7 +197,7 @@ impl Evaluator {
 }
 
 struct LeafView {
-    /// For each peer, (bits sent, bits received) and the number of reaches that may join it.
+    /// For each peer, (bits sent, bits received) and the number of reaches allowed to connect it.
     open: Vec<([f64; 2], usize)>,
     total: [f64; 2],
     ports: Vec<u32>,
@@ -250,9 +243,8 @@ impl LeafView {
             / heaviest
     }
 
-    /// Returns whether the ports relieve the core enough for several weightings of the two
-    /// directions. If one weighted sum of the overloads cannot vanish, neither can both overloads,
-    /// so the result `false` is a proof.
+    /// Tests several weightings of the two directions. If a weighted sum of the overloads cannot
+    /// vanish, the overloads cannot both vanish, so `false` is a proof.
     fn may_reach(&self, lambda: f64) -> bool {
         [1.0, 0.75, 0.5, 0.25, 0.0].into_iter().all(|sending| {
             let weights = [sending, 1.0 - sending];
@@ -261,9 +253,8 @@ impl LeafView {
         })
     }
 
-    /// Computes the relief greedily. This is optimal, because each further circuit to a peer gains
-    /// no more than the previous one, and each reach can join only a subset of the peers of the
-    /// previous reach.
+    /// The greedy choice is optimal: each further circuit to a peer gains no more than the previous
+    /// one, and each reach serves a subset of the peers of the previous reach.
     fn best_relief(&self, lambda: f64, weights: [f64; 2]) -> f64 {
         let mut gains = Vec::new();
         for (bits, reaches) in &self.open {
@@ -282,7 +273,8 @@ impl LeafView {
         let mut left = self.ports.clone();
         let mut relief = 0.0;
         for (gain, reaches) in gains {
-            // Use the narrowest reach first, because wider ones can serve more of the other peers.
+            // Use the shortest-reach option first, because longer reaches can serve more of the
+            // remaining peers.
             let Some(free) = left[..reaches].iter_mut().rev().find(|free| **free > 0) else {
                 continue;
             };

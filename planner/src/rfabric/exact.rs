@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
-//! Solves the planning problem by integer programming, bounds it by a relaxation, and solves the
-//! case without an electrical core by binary search. On networks with few leaves, traffic may pass
-//! through other leaves. On larger ones it takes one hop:
+//! Integer programming for the planning problem, with a relaxation as bound, and a binary search
+//! for fabrics without an electrical core. On networks with few leaves, traffic can pass through
+//! other leaves. On larger ones it takes one hop:
 //!
 //! ```text
 //!   maximise lambda
@@ -10,10 +10,9 @@
 //!   sum_j n_ij ≤ ports of i,  n_ij = 0 where no circuit is permitted,  n_ij whole
 //! ```
 //!
-//! The model has no switches, because they are interchangeable and a variable per switch would slow
-//! every solver to a standstill. Circuits are assigned to switches afterwards (see
-//! [`realise`](super::realise)). The result includes the best known bound and whether the solver
-//! reached its time limit.
+//! Switches are interchangeable, and a variable per switch would make the problem intractable, so
+//! the model omits them. [`realise`](super::realise) assigns circuits to switches afterwards. The
+//! result includes the best bound and whether the solver timed out.
 
 use std::collections::BTreeMap;
 
@@ -31,12 +30,11 @@ use super::evaluate::Evaluator;
 use super::one_hop::OneHopPlan;
 use super::topology::Topology;
 
-/// The solver to use.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Solver {
-    /// Pure Rust, always available. Suitable up to about 16 leaves.
+    /// Pure Rust, always available. Up to about 16 leaves.
     Microlp,
-    /// HiGHS with one thread. Suitable up to about 64 leaves with sparse demands.
+    /// HiGHS with one thread. Up to about 64 leaves with sparse demands.
     #[cfg(feature = "highs")]
     Highs,
 }
@@ -48,13 +46,13 @@ pub const SOLVER: Solver = Solver::Highs;
 #[cfg(not(feature = "highs"))]
 pub const SOLVER: Solver = Solver::Microlp;
 
-/// Limits that let a solver stop before it finds the optimum.
+/// Limits at which a solver stops before the optimum.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub struct Limits {
-    /// Relative gap that counts as solved.
+    /// Relative gap at which the problem is solved.
     pub gap: f32,
-    /// Time limit. A plan whose solver reached it says so, because the result then depends on the
-    /// machine.
+    /// Time limit in seconds. Plans record whether it was reached, because the result then depends
+    /// on the machine.
     pub seconds: f64,
 }
 
@@ -64,40 +62,39 @@ impl Default for Limits {
     }
 }
 
-/// An optimal plan, or the best plan found by a solver that stopped early.
+/// An optimal plan, or the best one within the limits.
 #[derive(Clone, Debug, PartialEq)]
 pub struct ExactPlan {
-    /// The plan. Its bound comes from the solver's relative gap if the solver finished, else from
-    /// the closed form.
+    /// Its bound is the solver's if the solver finished, otherwise the closed form.
     pub plan: OneHopPlan,
-    /// Whether the solver stopped at its time limit.
+    /// Whether the solver timed out.
     pub hit_time_limit: bool,
-    /// Whether traffic takes one hop. If so, the bound only holds for one hop.
+    /// Whether plan and bound are limited to one-hop traffic.
     pub is_one_hop: bool,
 }
 
-/// Above this number of leaves, the model has one-hop traffic, because routes need a variable for
-/// each source and pair.
+/// Above this number of leaves, the model is limited to one-hop traffic, because routes need a
+/// variable per source and pair.
 pub const LEAVES_ROUTED: usize = 6;
 
-/// The reason why a solver returned no plan.
+/// Why a solver returned no plan.
 #[derive(Clone, Debug, PartialEq, thiserror::Error)]
 pub enum ExactError {
     /// The solver failed or found no solution.
-    #[error("the solver gave no plan: {0}; raise its time limit or use the heuristic")]
+    #[error("the solver returned no plan: {0}; raise its time limit or use the heuristic")]
     Solver(String),
-    /// Two leaves exchange traffic, but no circuit may join them and there is no electrical core.
+    /// Two leaves exchange traffic, but have neither a permitted circuit nor an electrical core.
     #[error(
-        "{0} and {1} exchange traffic, no circuit may join them and the fabric has no electrical core; \
+        "{0} and {1} exchange traffic, but no circuit between them is permitted and the fabric has no electrical core; \
              permit the pair or add electrical uplinks"
     )]
     Unreachable(LeafId, LeafId),
 }
 
-/// Finds the optimal plan in whole circuits.
+/// Finds the optimal plan with whole circuits.
 ///
 /// # Errors
-/// Returns an error if the solver fails or finds nothing within its limits.
+/// Fails if the solver fails or finds nothing within its limits.
 pub fn plan(
     fabric: &ReconfigurableFatTree,
     demand: &Demand,
@@ -144,10 +141,10 @@ fn plan_over(
     })
 }
 
-/// Returns an upper bound over all topologies, from a relaxation with fractions of circuits.
+/// Returns an upper bound over all topologies, from a relaxation with fractional circuits.
 ///
 /// # Errors
-/// Returns an error if the solver fails or reaches its limits.
+/// Fails if the solver fails or reaches its limits.
 pub fn relaxation_bound(
     fabric: &ReconfigurableFatTree,
     demand: &Demand,
@@ -163,12 +160,12 @@ pub fn relaxation_bound(
     Ok(solved.lambda.min(closed_form))
 }
 
-/// Finds the optimum without an electrical core, by binary search.
+/// Finds the optimum without an electrical core by binary search.
 ///
-/// At a given rate, each pair needs ceil(lambda·max(d_ij, d_ji)/C) circuits, independent of other
-/// pairs. If all banks have the same reach, the rate is feasible exactly if every leaf has enough
-/// ports for its circuits. (ATRO, arXiv 2507.13717, uses the same fact.) The search covers only
-/// rates beyond which some pair needs one more circuit.
+/// At a given rate, each pair independently needs ceil(lambda·max(d_ij, d_ji)/C) circuits. If all
+/// banks have the same reach, a rate is feasible exactly if every leaf has enough ports (ATRO,
+/// arXiv 2507.13717, uses the same fact). The search covers only the rates beyond which some pair
+/// needs another circuit.
 ///
 /// # Errors
 /// Fails if a pair with traffic may not have a circuit.
@@ -212,7 +209,7 @@ fn needed_circuits(
 ) -> Topology {
     let mut topology = Topology::dark(leaves);
     for (&(a, b), bits) in pairs {
-        // If a pair fills its circuits exactly, rounding must not require one more.
+        // A pair that exactly fills its circuits must not need another one because of rounding.
         let circuits = lambda * bits / circuit_rate;
         topology.add_many(a, b, (circuits - 1e-9).ceil().max(0.0) as u32);
     }
@@ -241,8 +238,8 @@ enum SolvedHops {
     Any,
 }
 
-/// A linear program with rates in units of a circuit and lambda in units of the bound, so that
-/// coefficients have moderate sizes.
+/// A linear program. Rates are in units of a circuit and lambda in units of the bound, which keeps
+/// coefficients moderate.
 struct Model {
     variables: ProblemVariables,
     constraints: Vec<good_lp::Constraint>,
@@ -339,7 +336,7 @@ impl Model {
         }
     }
 
-    /// Adds the flow from every source over every arc. The core is an additional node.
+    /// Adds a flow for every source and arc. The core is an additional node.
     fn add_flows(&mut self, fabric: &ReconfigurableFatTree, demand: &Demand) {
         let (leaves, rate) = (fabric.leaves(), fabric.spec().circuit_rate.0 as f64);
         let core = |leaf: usize| fabric.electrical_rate_of(LeafId::from_index(leaf)) / rate;
@@ -443,14 +440,13 @@ mod tests {
         }
     }
 
-    /// HiGHS serves as the oracle where microlp is too slow: on up to 64 leaves, with one thread
-    /// and a time limit.
+    /// HiGHS (one thread, time limited) is the oracle where microlp is too slow.
     #[cfg(feature = "highs")]
     #[test]
     fn heuristic_is_within_one_percent_of_highs_up_to_64_leaves() {
         type Shape = fn(usize, Seed) -> Demand;
-        // If leaves have few ports, one-directional demand allows more choices than local search
-        // explores, so its tolerance is larger.
+        // With few ports per leaf, one-directional demand allows more choices than the local search
+        // explores.
         let shapes: [(Shape, f64); 3] =
             [(shapes::moe, 0.01), (shapes::moe_one_way, 0.03), (shapes::weight_sync, 0.01)];
         for leaves in [16, 32, 64] {

@@ -1,13 +1,13 @@
 // SPDX-License-Identifier: Apache-2.0
 //! Minimum-cost flow on small graphs with small integer costs.
 //!
-//! A primal-dual method: each round finds shortest distances by label correction and then augments
-//! the flow as far as the arcs on shortest paths allow. There are few rounds if costs have few
-//! different values. The method is deterministic, because it tries arcs in insertion order.
+//! A primal-dual method: each round computes shortest distances by label correction, then augments
+//! along arcs on shortest paths. Few distinct costs mean few rounds. The method is deterministic
+//! because it tries arcs in insertion order.
 
 use std::collections::VecDeque;
 
-/// An arc. Arcs have even indices, and the reverse of each arc has the next odd index.
+/// Arcs have even indices; the reverse of an arc has the next odd index.
 #[derive(Clone, Debug)]
 struct Arc {
     to: usize,
@@ -15,7 +15,7 @@ struct Arc {
     cost: i64,
 }
 
-/// A directed network with capacities and costs. Must not contain a cycle of negative cost.
+/// A directed network with capacities and costs. Cycles of negative cost are not allowed.
 #[derive(Clone, Debug)]
 pub(crate) struct Network {
     arcs: Vec<Arc>,
@@ -45,7 +45,7 @@ impl Network {
         self.arcs[arc.0 + 1].capacity
     }
 
-    /// Sends flow from `source` to `sink` as long as its cost per unit is not positive.
+    /// Sends flow as long as its cost per unit is not positive.
     pub(crate) fn send_while_free(&mut self, source: usize, sink: usize) {
         loop {
             let distance = self.distances(source);
@@ -80,7 +80,7 @@ impl Network {
         distance
     }
 
-    /// Searches depth-first along arcs of shortest paths. `on_path` prevents zero-cost cycles.
+    /// `on_path` prevents zero-cost cycles.
     fn augment(
         &mut self,
         node: usize,

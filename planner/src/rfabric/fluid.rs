@@ -1,12 +1,11 @@
 // SPDX-License-Identifier: Apache-2.0
-//! A fluid model of a phase. Flows share circuits, interfaces and the electrical core with max-min
-//! fairness, weighted by their size.
+//! A fluid model of a phase: flows share circuits, interfaces and the electrical core by max-min
+//! fairness, weighted by size.
 //!
-//! The closed form assumes an optimal division of the core. Here a pair's bytes are divided between
-//! circuits and core as in the plan, and every flow gets its fair share until its bytes are sent.
-//! When a flow ends, the shares are recomputed. When circuits change, the remaining bytes are
-//! divided again. The time is never below the closed form, and the difference is the cost of fair
-//! sharing. The packet engine simulates the same with packets.
+//! The closed form assumes optimal sharing of the core. Here, bytes are divided between circuits
+//! and core as in the plan, and each flow gets its fair share, recomputed whenever a flow ends.
+//! When circuits change, the remaining bytes are divided again. The result is never below the
+//! closed form; the difference is the cost of fair sharing.
 
 use std::collections::BTreeMap;
 
@@ -22,7 +21,6 @@ use super::realise::topology_of;
 use super::topology::Topology;
 use super::transition::stage_topologies;
 
-/// The bytes of a pair on its circuits, on the core, or on one route.
 #[derive(Clone, Debug)]
 struct Flow {
     from: usize,
@@ -37,14 +35,12 @@ struct Flow {
 enum Link {
     Up = 0,
     Down = 1,
-    /// From the GPUs below.
     Send = 2,
-    /// To the GPUs below.
     Receive = 3,
 }
 
-/// Returns the seconds that every phase takes, including the change of circuits before it. Infinite
-/// if some bytes never arrive.
+/// Returns the seconds of every phase, including the preceding change of circuits. Infinite if some
+/// bytes never arrive.
 #[must_use]
 pub fn plan_seconds(fabric: &ReconfigurableFatTree, phases: &[Phase], plan: &Plan) -> Vec<f64> {
     let count = phases.len();
@@ -86,8 +82,8 @@ pub fn seconds(fabric: &ReconfigurableFatTree, demand: &Demand, topology: &Topol
     seconds_in_steps(fabric, demand, &[], (topology, &[]))
 }
 
-/// Serves the demand on `steps` of (seconds, circuits), then on the circuits and routes of `last`
-/// until the end.
+/// Runs the demand through `steps` of (seconds, circuits), then on the circuits and routes of
+/// `last`.
 fn seconds_in_steps(
     fabric: &ReconfigurableFatTree,
     demand: &Demand,
@@ -154,8 +150,7 @@ fn over(demand: &Demand, routes: &[RoutePlan]) -> Vec<Flow> {
     routes.iter().map(flow).filter(|flow| flow.bits_left > 1.0).collect()
 }
 
-/// Divides each pair's bytes: circuits get as much as they can carry until the planned end, and the
-/// core gets the rest.
+/// Circuits get the bytes that they can carry until the planned end; the core gets the rest.
 fn divide(fabric: &ReconfigurableFatTree, demand: &Demand, topology: &Topology) -> Vec<Flow> {
     let has_core = fabric.electrical_rate() > 0.0;
     let joined = |from: usize, to: usize| has_core || topology.between(from, to) > 0;
@@ -237,8 +232,8 @@ struct Way {
     weight: f64,
 }
 
-/// Computes rates by progressive filling: all rates rise together, and a flow's rate stops at its
-/// limit or when a link on its path is full. Deducts the rates from `capacity`.
+/// Progressive filling: all rates rise together until a flow reaches its limit or a link on its
+/// path is full. Deducts the rates from `capacity`.
 fn max_min(capacity: &mut [f64], ways: &[Way]) -> Vec<f64> {
     let mut rates = vec![0.0; ways.len()];
     let mut rising: Vec<usize> = (0..ways.len()).collect();
@@ -285,8 +280,8 @@ mod tests {
     #[test]
     fn second_flow_on_a_core_link_ends_with_the_full_rate() {
         let fabric = fabric(3, 2);
-        // Of 1 GB and 2 GB from one leaf, 2 GB take 0.2 s while both flows share the link, and the
-        // remaining 1 GB takes 0.1 s.
+        // One leaf sends 1 GB and 2 GB. The flows share the link until 2 GB have been sent, after
+        // 0.2 s; the remaining 1 GB takes 0.1 s.
         let mut demand = Demand::none(3);
         demand.add(LeafId(0), LeafId(1), Bytes(1_000_000_000));
         demand.add(LeafId(0), LeafId(2), Bytes(2_000_000_000));

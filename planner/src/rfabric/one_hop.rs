@@ -1,13 +1,12 @@
 // SPDX-License-Identifier: Apache-2.0
-//! Finds the fastest circuits for one demand with one-hop traffic; the electrical core carries the
+//! Finds the fastest circuits for a demand with one-hop traffic; the electrical core carries the
 //! rest.
 //!
-//! This is the default planner. It bisects lambda, tries to reach each value with a greedy choice
-//! of circuits (`cover`), and improves the best topology by exchanging single circuits (`search`).
-//! Every plan has an upper bound over all topologies, so its gap needs no solver. The solvers are
-//! in [`exact`](super::exact).
+//! This default planner bisects lambda. `cover` tries to reach each value greedily, and `search`
+//! improves the best topology by exchanging circuits. Every plan includes an upper bound over all
+//! topologies, so its gap is known without a solver.
 //!
-//! The method is our own, because no algorithm of RFabric was available to us.
+//! The method is our own; RFabric's algorithms are not published.
 
 mod cover;
 mod search;
@@ -18,13 +17,12 @@ use super::demand::Demand;
 use super::evaluate::Evaluator;
 use super::topology::{Ports, Topology};
 
-/// Limits on the search. They are counts instead of seconds, so that a plan does not depend on the
-/// machine.
+/// Search limits, counted in steps instead of seconds, so that plans do not depend on the machine.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub struct Effort {
-    /// Trials of the bisection.
+    /// Bisection steps.
     pub bisections: u32,
-    /// Maximum exchanges attempted by the local search.
+    /// Maximum number of exchanges in the local search.
     pub exchanges: u32,
     /// Acceptable gap to the upper bound.
     pub gap: f64,
@@ -41,21 +39,21 @@ impl Default for Effort {
 pub struct OneHopPlan {
     /// The circuits.
     pub topology: Topology,
-    /// Number of times per second that the demand is served.
+    /// How many times per second the demand is served.
     pub lambda: f64,
     /// Upper bound on `lambda` over all topologies.
     pub lambda_upper_bound: f64,
 }
 
 impl OneHopPlan {
-    /// Returns an upper bound on the shortfall from the optimum, as a fraction of the bound.
+    /// Returns the gap to the bound, as a fraction of the bound.
     #[must_use]
     pub fn gap(&self) -> f64 {
         gap(self.lambda, self.lambda_upper_bound)
     }
 }
 
-/// Returns the shortfall of `lambda` from a bound, as a fraction of the bound.
+/// Returns the gap between `lambda` and a bound, as a fraction of the bound.
 #[must_use]
 pub fn gap(lambda: f64, upper_bound: f64) -> f64 {
     if upper_bound > 0.0 { (1.0 - lambda / upper_bound).max(0.0) } else { 0.0 }
@@ -75,8 +73,8 @@ pub fn plan(fabric: &ReconfigurableFatTree, demand: &Demand, effort: Effort) -> 
     OneHopPlan { topology, lambda, lambda_upper_bound: upper_bound }
 }
 
-/// Bisects the rate. Evaluates every cover by the closed form, because a cover that misses its
-/// trial rate can still be the best.
+/// Every cover is evaluated in closed form, because one that misses its trial rate can still be the
+/// best.
 fn bisect(
     fabric: &ReconfigurableFatTree,
     evaluator: &Evaluator,
@@ -108,7 +106,7 @@ fn bisect(
     (best, best_lambda)
 }
 
-/// Uses the remaining ports of each leaf for the peers with the most bits per circuit.
+/// Assigns the remaining ports of each leaf to the peers with the most bits per circuit.
 fn fill(fabric: &ReconfigurableFatTree, evaluator: &Evaluator, topology: &mut Topology) {
     let mut ports = Ports::new(fabric, topology);
     for leaf in 0..fabric.leaves() {

@@ -1,10 +1,10 @@
 // SPDX-License-Identifier: Apache-2.0
-//! Exchanges a few circuits on the switches, after a fault has changed the traffic slightly.
+//! Exchanges a few circuits on the switches after a fault has changed the traffic slightly.
 //!
-//! Each step gives the slowest leaf one more circuit to a starved peer. It uses free ports on one
-//! switch, or exchanges the far ends of two circuits on one switch: `a–x` and `b–y` become `a–b`
-//! and `x–y` on the same ports. A step therefore needs no other switch and changes at most two
-//! circuits. A step is kept if it speeds up the slowest of its lines.
+//! Each step adds a circuit from the slowest leaf to a starved peer. It uses free ports on one
+//! switch, or turns `a–x` and `b–y` on one switch into `a–b` and `x–y` on the same ports. A step
+//! therefore changes at most two circuits, all on one switch, and is kept only if it speeds up the
+//! slowest of its lines.
 
 use std::collections::BTreeSet;
 
@@ -17,9 +17,8 @@ use super::topology::Topology;
 
 const PEERS: usize = 6;
 
-/// Improves circuits that all phases in `live` share. Each entry has a phase and its upper bound.
-/// Stops when every phase reaches the fraction `good` of its bound, when no step helps, or after
-/// `steps` steps.
+/// Improves circuits shared by all phases in `live`, each with its upper bound. Stops when every
+/// phase reaches the fraction `good` of its bound, when no step helps, or after `steps` steps.
 pub(super) fn patch(
     fabric: &ReconfigurableFatTree,
     live: &[(&Evaluator, f64)],
@@ -108,7 +107,7 @@ impl<'a> Patch<'a> {
             }
             let free = self.books.iter_mut().find_map(|book| book.connect(a.index(), b.index()));
             if let Some(circuit) = free {
-                // The port book already contains the circuit, so keep it even if it does not help.
+                // The port book already lists the circuit, so keep it even if it does not help.
                 self.add(circuit);
                 return true;
             }

@@ -1,17 +1,15 @@
 // SPDX-License-Identifier: Apache-2.0
-//! Chooses the topology for each phase of a repeating step, and decides when to keep the previous
-//! topology.
+//! Chooses the topology for each phase of a repeating step, and when to keep the previous one.
 //!
-//! Candidates are the best topologies for every phase and for every run of consecutive phases, the
-//! templates, the uniform mesh, and other topologies that the caller offers. Choosing one per phase
-//! is a shortest-cycle problem. The cost of a phase is its time on the topology. The cost of a
-//! change is the part of the switching time that the phase's slack does not hide. While circuits
-//! change, traffic uses the remaining circuits and the electrical core, so the model never adds the
-//! full switching delay to the time on the core.
+//! The candidates are the best topologies for every phase and every run of consecutive phases, the
+//! templates, the uniform mesh, and topologies provided by the caller. Choosing among them is a
+//! shortest-cycle problem: a phase costs its time on the topology, and a change costs the switching
+//! time not hidden by the phase's slack. During a change, traffic uses the remaining circuits and
+//! the electrical core.
 //!
-//! RFabric keeps the old topology if the predicted idle window is shorter than the switching time.
-//! Here the same follows from the costs: the planner makes a change if it saves more time than it
-//! exposes.
+//! RFabric keeps a topology if the predicted idle window is shorter than the switching time. Here
+//! the same follows from the costs: the planner changes circuits only if that saves more time than
+//! it exposes.
 
 use lightloom_fabric::fat_tree::ReconfigurableFatTree;
 use lightloom_units::{Bytes, Picoseconds};
@@ -23,42 +21,41 @@ use super::one_hop::{self, Effort};
 use super::templates::templates;
 use super::topology::Topology;
 
-/// A section of the step with a separate traffic matrix.
+/// A part of the step with its own traffic matrix.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Phase {
-    /// Name for tables.
+    /// Name in tables.
     pub name: String,
-    /// Name of the job if several jobs have a step, else `None`.
+    /// Name of the job, if several jobs have a step.
     pub job: Option<String>,
     /// The traffic of the phase.
     pub demand: Demand,
-    /// Idle time of the network before the phase sends. A change within it is free.
+    /// Idle network time before the phase. A change within it is free.
     pub slack: Picoseconds,
 }
 
-/// A topology that may serve one or more phases.
+/// A topology considered for one or more phases.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Candidate {
-    /// Name for the phase table. It states the purpose of the topology.
+    /// Name in the phase table, which states the topology's purpose.
     pub name: String,
     /// Its circuits.
     pub topology: Topology,
 }
 
-/// The candidate of each phase and the time of one step.
+/// The topology of each phase and the resulting step time.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Schedule {
-    /// Index of the chosen candidate for each phase.
+    /// Index of the candidate for each phase.
     pub choice: Vec<usize>,
-    /// Communication time of one step in seconds, including exposed switching.
+    /// Communication time of a step in seconds, including exposed switching.
     pub seconds: f64,
 }
 
-/// Above this number of phases, there are candidates only for single phases, two consecutive phases
-/// and the whole step.
+/// For more phases, the only merged candidates are pairs of consecutive phases and the whole step.
 const PHASES_FOR_ALL_MERGES: usize = 8;
 
-/// Returns the best circuits for each phase and each run of phases, the templates, and the mesh.
+/// Returns the best circuits for each phase and each run of phases, the templates and the mesh.
 #[must_use]
 pub fn candidates(
     fabric: &ReconfigurableFatTree,
@@ -71,7 +68,7 @@ pub fn candidates(
         if all > PHASES_FOR_ALL_MERGES && length > 2 && length < all {
             continue;
         }
-        // Any run as long as the step covers the same phases.
+        // All runs of full length cover the same phases.
         let starts = if length == all { 1 } else { all };
         for start in 0..starts {
             let run: Vec<&Phase> = (0..length).map(|at| &phases[(start + at) % all]).collect();
@@ -101,8 +98,8 @@ fn merged(fabric: &ReconfigurableFatTree, run: &[&Phase], effort: Effort) -> Can
     }
 }
 
-/// Adds up the traffic between leaves. Leaves interfaces out, because they may limit one phase and
-/// not another.
+/// Adds up the traffic between leaves. Interface limits are excluded because they may apply to only
+/// one phase.
 fn together(leaves: usize, run: &[&Phase]) -> Demand {
     let mut sum = Demand::none(leaves);
     for demand in run.iter().map(|phase| &phase.demand) {
@@ -113,8 +110,8 @@ fn together(leaves: usize, run: &[&Phase]) -> Demand {
     sum
 }
 
-/// Returns one topology that slows no phase more than necessary. It is planned for the pairwise
-/// maximum of all phases' demands, each scaled by the upper bound on its rate.
+/// Returns a topology that slows no phase more than necessary. It is planned for the pairwise
+/// maximum of all demands, each scaled by the upper bound on its rate.
 #[must_use]
 pub fn hedged(fabric: &ReconfigurableFatTree, phases: &[Phase], effort: Effort) -> Candidate {
     let leaves = fabric.leaves();
@@ -136,7 +133,7 @@ pub fn hedged(fabric: &ReconfigurableFatTree, phases: &[Phase], effort: Effort) 
 }
 
 /// Returns the seconds of `phase` on `to` after a change from `from` that lasts `switching`
-/// seconds. A phase does not end before its change, so that the next phase starts on settled
+/// seconds. A phase lasts at least as long as its change, so the next one starts on settled
 /// circuits.
 #[must_use]
 pub fn seconds_with_change(
@@ -149,8 +146,7 @@ pub fn seconds_with_change(
     seconds_settling(phase, evaluator, (from, to), evaluator.lambda(to), switching_seconds)
 }
 
-/// Like [`seconds_with_change`], for a phase that is served `settled` times per second after the
-/// change.
+/// Like [`seconds_with_change`], for a phase with the rate `settled` after the change.
 fn seconds_settling(
     phase: &Phase,
     evaluator: &Evaluator,
@@ -166,7 +162,8 @@ fn seconds_settling(
     seconds_in_steps(&[(exposed, staying)], settled).max(exposed)
 }
 
-/// Returns the seconds to serve a demand in `steps` of (seconds, rate), then at the rate `last`.
+/// Returns the seconds to serve a demand through `steps` of (seconds, rate), then at the rate
+/// `last`.
 #[must_use]
 pub fn seconds_in_steps(steps: &[(f64, f64)], last: f64) -> f64 {
     let (mut elapsed, mut served) = (0.0, 0.0);
@@ -181,11 +178,9 @@ pub fn seconds_in_steps(steps: &[(f64, f64)], last: f64) -> f64 {
     elapsed + (1.0 - served) / last
 }
 
-/// Chooses a candidate for each phase of a repeating step, by the shortest cycle through the
-/// phases.
+/// Chooses a topology for each phase of a repeating step, as a shortest cycle through the phases.
 ///
-/// A change of candidates takes one switching time per failure domain, because domains change one
-/// at a time.
+/// Failure domains change one at a time, and each takes one switching time.
 #[must_use]
 pub fn schedule(
     fabric: &ReconfigurableFatTree,
@@ -238,11 +233,11 @@ fn routed(bound: &RateBound, evaluator: &Evaluator, topology: &Topology, worth: 
     if rate >= worth { rate } else { evaluator.lambda(topology) }
 }
 
-/// Above this number of leaves, candidates are compared by their one-hop rates, and only the chosen
-/// ones get routes.
+/// Above this number of leaves, candidates are compared by one-hop rates; only the chosen ones get
+/// routes.
 const LEAVES_ROUTED: usize = 16;
 
-/// If a phase reaches this share of its bound, the planner stops searching for better circuits.
+/// The search for better circuits stops at this share of a phase's bound.
 const NEAR_ENOUGH: f64 = 0.99;
 
 const BEGINNINGS: usize = 1;
@@ -312,8 +307,8 @@ impl CandidateRates {
             }
             candidates.push(Candidate { name: format!("routed for {}", phase.name), topology });
         }
-        // If no candidate justifies multi-hop routes for a phase, its traffic takes one hop on all
-        // of them.
+        // If multi-hop routes do not pay off for a phase on any candidate, its traffic takes one
+        // hop on all.
         for ((own, bound), worth) in self.of.iter().zip(&mut self.bounds).zip(&self.worth) {
             bound.has_room &=
                 fabric.leaves() > LEAVES_ROUTED || own.iter().any(|rate| rate >= worth);
@@ -327,8 +322,7 @@ pub fn evaluators(fabric: &ReconfigurableFatTree, phases: &[Phase]) -> Vec<Evalu
     phases.iter().map(|phase| Evaluator::new(fabric, &phase.demand)).collect()
 }
 
-/// `of[phase][from][to]` is the time of the phase in seconds on `to` if the previous phase ran on
-/// `from`.
+/// `of[phase][from][to]`: seconds of the phase on `to` after a phase on `from`.
 struct Costs {
     of: Vec<Vec<Vec<f64>>>,
 }
@@ -364,8 +358,8 @@ impl Costs {
 
 fn shortest_cycle(costs: &Costs, phases: usize, first: usize) -> Schedule {
     let count = costs.of[0].len();
-    // best[x] is the least time of phases 1..=p with phase p on x. The time is NaN for candidates
-    // not reached, and infinite if no candidate serves a phase.
+    // best[x] is the least time of phases 1..=p with phase p on x. NaN marks unreached candidates;
+    // infinity means that no candidate serves a phase.
     let mut best = vec![f64::NAN; count];
     best[first] = 0.0;
     let mut came_from = Vec::new();
@@ -408,7 +402,7 @@ mod tests {
             .to_vec()
     }
 
-    /// No candidate serves either phase, as after a failure of a leaf's uplinks and its switches.
+    /// Both phases are unservable, as when a leaf's uplinks and switches fail.
     #[test]
     fn unserved_step_takes_infinite_time() {
         let costs = Costs { of: vec![vec![vec![f64::INFINITY; 2]; 2]; 2] };

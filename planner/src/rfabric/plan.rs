@@ -1,7 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
-//! Plans the circuits of a reconfigurable fat-tree for every phase, and the stages between them.
+//! Plans the circuits of a reconfigurable fat-tree for every phase, and the stages of the changes
+//! between them.
 //!
-//! Times are integer picoseconds and ratios are fractions. docs/rfabric.md defines every figure.
+//! Times are integer picoseconds and ratios are fractions. docs/rfabric.md defines every value.
 
 mod on_switches;
 
@@ -22,14 +23,14 @@ use on_switches::Planner;
 /// Planning options.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub struct Options {
-    /// Effort for each topology.
+    /// Search effort per topology.
     pub effort: Effort,
-    /// Minimum rate during a transition, as a share of the rate of the live demand.
+    /// Minimum rate during a change, as a share of the live demand's rate.
     pub floor: f64,
-    /// Also solve every phase by integer programming, within these limits.
+    /// Also solve every phase by integer programming within these limits.
     pub exact: Option<Limits>,
-    /// Whether circuits may change between phases. Must be false for phases of several jobs,
-    /// because their steps are not synchronised.
+    /// Whether circuits may change between phases. Must be false for phases of several jobs, whose
+    /// steps are not synchronised.
     pub may_change: bool,
 }
 
@@ -45,35 +46,34 @@ impl Default for Options {
     }
 }
 
-/// The planned transport of a repeating step.
+/// The planned communication of a repeating step.
 #[derive(Clone, Debug, Default, PartialEq)]
 pub struct CarriedStep {
-    /// One entry per phase, in order of the step.
+    /// One entry per phase, in step order.
     pub phases: Vec<PhasePlan>,
-    /// The changes between phases with different circuits, including the change from the last phase
-    /// to the first.
+    /// The changes of circuits between phases, including the change from the last phase to the
+    /// first.
     pub transitions: Vec<TransitionPlan>,
-    /// Communication time of a step, including exposed switching. `None` if there are no phases.
+    /// Communication time of a step, including exposed switching. `None` without phases.
     pub step_time_ps: Option<Picoseconds>,
-    /// Communication time with the best single topology for all phases. `None` if no topology
-    /// serves them all.
+    /// Communication time with the best single topology. `None` if no topology serves all phases.
     pub static_step_time_ps: Option<Picoseconds>,
-    /// Share of one step, including slack, that optical ports spend dark because of changes. `None`
-    /// if there are no circuits.
+    /// Fraction of a step, including slack, during which optical ports are dark because of changes.
+    /// `None` without circuits.
     pub dark_port_time_share: Option<f64>,
 }
 
-/// The reason why no plan exists.
+/// Why planning failed.
 #[derive(Clone, Debug, PartialEq, thiserror::Error)]
 #[expect(missing_docs, reason = "each message documents its variant")]
 pub enum PlanError {
-    #[error("the step has no phases; write at least one with a demand")]
+    #[error("the step has no phases; add at least one with a demand")]
     NoPhases,
     #[error("two phases have the name `{0}`; rename one")]
     SameName(String),
     #[error("phase `{phase}`: {error}; {}", error.fix())]
     Demand { phase: String, error: DemandError },
-    #[error("phase `{0}` sends nothing; remove it and add its time to the slack of the next")]
+    #[error("phase `{0}` has no traffic; remove it and add its time to the slack of the next")]
     Silent(String),
     #[error("phase `{phase}` cannot be served: {why}")]
     Unservable { phase: String, why: String },
@@ -93,7 +93,7 @@ impl PlanError {
     }
 }
 
-/// Plans a step of `phases` on `fabric`, and changes `existing` circuits as little as possible.
+/// Plans a step of `phases` on `fabric` with as few changes to `existing` circuits as possible.
 ///
 /// # Errors
 /// Fails if a phase cannot be planned; see [`PlanError`].
@@ -104,13 +104,13 @@ pub fn plan(
     options: Options,
 ) -> Result<CarriedStep, PlanError> {
     refuse_bad_phases(fabric, phases)?;
-    // Only circuits on working ports can stay.
+    // Only circuits on working ports can be kept.
     let existing = &realise::repaired(fabric, existing);
     let candidates = phases::candidates(fabric, phases, options.effort);
     let Some(limits) = options.exact else {
         return best_of(fabric, phases, existing, candidates, None, options);
     };
-    // The solver's topologies are better for each phase, but not always for the step.
+    // The solver optimises each phase, which is not always best for the step.
     let (solved, reports) = solve(fabric, phases, limits);
     let with_solved = candidates.iter().cloned().chain(solved).collect();
     let searched = best_of(fabric, phases, existing, candidates, Some(reports.clone()), options);
@@ -138,11 +138,10 @@ fn best_of(
     }
     let bounds = rates.bounds;
     let planner = Planner { fabric, phases, candidates: &candidates, bounds, solved, options };
-    // Without a packet core, possibly every phase can be served, but no single set of circuits
-    // serves them all.
+    // Without a packet core, each phase may be servable while no single set of circuits serves all.
     let served = |realised: Result<CarriedStep, PlanError>| match realised {
         Ok(plan) => Ok(Some(plan)),
-        // Because of failed ports, a circuit that a phase cannot do without may find no switch.
+        // With failed ports, an essential circuit may find no switch.
         Err(PlanError::Unservable { .. }) => Ok(None),
         Err(error) => Err(error),
     };
@@ -155,7 +154,7 @@ fn best_of(
         let fixed = fixed.ok_or_else(|| PlanError::NoneForAll(all()))?;
         return Ok(CarriedStep { static_step_time_ps, ..fixed });
     }
-    // The schedule was chosen without regard to switches. The step times on the switches decide.
+    // The schedule ignores switches, so compare the step times after placement.
     let best = match (fixed, planner.realise(&moving, existing)) {
         (Some(fixed), Ok(moving)) if fixed.step_time_ps <= moving.step_time_ps => fixed,
         (Some(fixed), Err(PlanError::Unservable { .. })) => fixed,
@@ -166,12 +165,12 @@ fn best_of(
 
 const NEAR_ENOUGH: f64 = 0.95;
 
-/// Maximum exchanges for a changed demand. If more are needed, a new plan is better.
+/// Maximum exchanges for a changed demand. Beyond that, a new plan is better.
 const EXCHANGES: u32 = 64;
 
-/// Like [`plan`], but keeps the previous circuits on ports that still work. A circuit that lost a
-/// port is remade on another switch if both leaves have a free port there. `None` if a phase then
-/// cannot be served, or if the number of phases differs.
+/// Like [`plan`], but keeps the circuits on working ports. A circuit that lost a port is remade on
+/// another switch if both leaves have a free port there. `None` if a phase then cannot be served,
+/// or if the number of phases differs.
 #[must_use]
 pub fn repaired(
     fabric: &ReconfigurableFatTree,
@@ -194,8 +193,8 @@ pub fn repaired(
         .collect();
     let mut circuits: Vec<Vec<CrossConnect>> = Vec::new();
     for (at, phase) in before.iter().enumerate() {
-        // Phases that shared circuits still share them. If changes are not allowed, all phases
-        // share circuits, including phases that had no traffic before.
+        // Phases that shared circuits still do. If changes are not allowed, all phases share
+        // circuits, even those that previously had no traffic.
         let is_same =
             |other: &usize| !options.may_change || before[*other].circuits == phase.circuits;
         let same: Vec<usize> = (0..before.len()).filter(is_same).collect();
@@ -233,8 +232,8 @@ pub fn repaired(
     Some(CarriedStep { static_step_time_ps, ..plan })
 }
 
-/// Returns the shortest step time on the circuits of a single phase. `None` if no phase's circuits
-/// serve all phases.
+/// Returns the shortest step time on the circuits of one phase. `None` if none of them serves all
+/// phases.
 fn best_of_one(
     fabric: &ReconfigurableFatTree,
     (evaluators, bounds): (&[Evaluator], &[RateBound]),
@@ -367,7 +366,7 @@ mod tests {
         let stages = &|plan: &mut CarriedStep| {
             plan.transitions[0].stages.pop();
         };
-        assert!(found(stages).contains("do not lead"));
+        assert!(found(stages).contains("do not produce"));
         let joined = &|plan: &mut CarriedStep| {
             let last = plan.transitions[0].stages.pop().unwrap();
             plan.transitions[0].stages[0].remove.extend(last.remove);
@@ -401,7 +400,7 @@ mod tests {
         assert!(message(&plain, &step(16, Picoseconds::ZERO)).contains("16 leaves"));
         phases = step(8, Picoseconds::ZERO);
         phases[1].demand = Demand::none(8);
-        assert!(message(&plain, &phases).contains("phase `sync` sends nothing"));
+        assert!(message(&plain, &phases).contains("phase `sync` has no traffic"));
         let mut closed = spec(4, 4);
         closed.electrical.rate_per_leaf = BitsPerSecond::ZERO;
         closed.forbidden = (1..4).map(|other| (LeafId(0), LeafId(other))).collect();

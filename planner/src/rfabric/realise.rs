@@ -1,23 +1,23 @@
 // SPDX-License-Identifier: Apache-2.0
-//! Turns circuits between leaves into cross-connects on switches, and keeps existing cross-connects
+//! Maps circuits between leaves to cross-connects on switches, keeping existing cross-connects
 //! where possible.
 //!
-//! Placement has two steps. Both succeed for every topology with enough ports, because the number
-//! of ports per leaf and switch is even:
+//! Placement has two steps. Every topology with enough ports can be placed, because each leaf has
+//! an even number of ports per switch:
 //!
 //! 1. *Orient* each circuit so that every leaf is the tail of at most half of its ports and the
 //!    head of at most half (Euler), consistent with existing circuits.
 //! 2. *Split* the oriented circuits switch by switch. Each switch takes a matching that uses at
-//!    most half of a leaf's ports on either side. The matching contains as many existing circuits
-//!    as possible, and enough other circuits to let the remaining switches hold the rest (Kőnig).
+//!    most half of a leaf's ports on either side. The matching keeps as many existing circuits as
+//!    possible and takes enough others that the rest fits on the remaining switches (Kőnig).
 //!
-//! An exact model of minimum rewiring is impractical above about 32 leaves on 16 switches. The
-//! sequence of matchings is a heuristic for *which* circuits stay, and does not affect whether all
-//! circuits fit.
+//! Exact minimum rewiring is impractical above about 32 leaves on 16 switches. The sequence of
+//! matchings is a heuristic for *which* circuits are kept; it does not affect whether all circuits
+//! fit.
 //!
-//! Other jobs' circuits and failed ports occupy single ports, so the number of remaining ports can
-//! be odd. On such a switch, a leaf has one more port on one side than on the other. Both choices
-//! are tried, and [`Realisation::unplaced`] lists the circuits that still find no switch.
+//! Other jobs' circuits and failed ports can leave an odd number of ports, so that a leaf has one
+//! more port on one side of a switch. Both choices are tried; [`Realisation::unplaced`] lists the
+//! circuits that still do not fit.
 
 mod orient;
 mod room;
@@ -38,21 +38,20 @@ use super::topology::Topology;
 /// A topology placed on switches.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Realisation {
-    /// Our cross-connects, ordered by switch and port.
+    /// Our cross-connects, sorted by switch and port.
     pub cross_connects: Vec<CrossConnect>,
-    /// Number of cross-connects that already existed on the same ports.
+    /// Number of cross-connects kept on the same ports.
     pub kept: usize,
-    /// Upper bound on the existing circuits that any realisation could keep.
+    /// Upper bound on the existing circuits that any placement could keep.
     pub kept_upper_bound: usize,
-    /// Circuits that found no switch. Empty unless other jobs hold circuits or ports have failed.
+    /// Circuits that fit on no switch. Empty unless other jobs hold circuits or ports have failed.
     pub unplaced: Vec<LeafPair>,
 }
 
-/// Places `topology` on the switches, and changes `existing` as little as possible.
+/// Places `topology` on the switches with as few changes to `existing` as possible.
 ///
 /// # Panics
-/// Panics if a leaf has more circuits than ports. No planner in this crate produces such a
-/// topology.
+/// Panics if a leaf has more circuits than ports, which planners in this crate never produce.
 #[must_use]
 pub fn realise(
     fabric: &ReconfigurableFatTree,
@@ -87,8 +86,8 @@ pub fn realise(
     realisation
 }
 
-/// The side that gets the extra port at the first leaf with an odd number of ports on a switch. For
-/// further leaves and switches the side alternates, so that tails and heads stay balanced.
+/// The side that gets the extra port at the first leaf with an odd number of ports on a switch. The
+/// side then alternates, which balances tails and heads.
 #[derive(Clone, Copy, Debug)]
 enum Odd {
     Tail,
@@ -128,7 +127,7 @@ struct Switch {
     present: Oriented,
 }
 
-/// Runs step 2 for each reach. The order of switches only affects which circuits are kept.
+/// Performs step 2 per reach. The order of switches only affects which circuits are kept.
 fn split(
     fabric: &ReconfigurableFatTree,
     oriented: &[Oriented],
@@ -155,7 +154,7 @@ fn split(
     realisation
 }
 
-/// Remakes each circuit that lost a port on another switch with free ports, if there is one.
+/// Remakes circuits that lost a port on other switches with free ports.
 #[must_use]
 pub fn repaired(fabric: &ReconfigurableFatTree, existing: &[CrossConnect]) -> Vec<CrossConnect> {
     let dead: Vec<BTreeSet<u32>> = (0..fabric.switches())
@@ -184,7 +183,7 @@ pub fn repaired(fabric: &ReconfigurableFatTree, existing: &[CrossConnect]) -> Ve
     circuits
 }
 
-/// Returns the circuits between leaves that the cross-connects form.
+/// Returns the circuits formed by the cross-connects.
 #[must_use]
 pub fn topology_of(leaves: usize, cross_connects: &[CrossConnect]) -> Topology {
     let mut topology = Topology::dark(leaves);
@@ -219,7 +218,7 @@ impl Oriented {
     }
 }
 
-/// The numbers of circuits that may start and end at each leaf. Each is half of the leaf's ports.
+/// The numbers of circuits that may start and end at each leaf: half of its ports each.
 #[derive(Clone, Debug)]
 struct Sides {
     tails: Vec<u32>,
@@ -227,8 +226,7 @@ struct Sides {
 }
 
 impl Sides {
-    /// Counts the working ports that no other job uses. `gets_tail` decides the side of an odd
-    /// port.
+    /// Counts working ports not used by other jobs. `gets_tail` decides the side of an odd port.
     fn left_by_others(
         fabric: &ReconfigurableFatTree,
         ocs: OcsId,
@@ -257,8 +255,8 @@ impl Sides {
     fn lose(&mut self, leaf: usize, dead: u32, gets_tail: &mut impl FnMut(usize) -> bool) {
         let left = (self.tails[leaf] + self.heads[leaf]).saturating_sub(dead);
         let wanted = left / 2 + u32::from(left % 2 == 1 && gets_tail(leaf));
-        // If other jobs use more tails than heads at this leaf, it has more free heads than tails,
-        // and vice versa.
+        // If other jobs use more tails than heads at this leaf, more heads than tails are free, and
+        // vice versa.
         let least = left.saturating_sub(self.heads[leaf]);
         let tails = wanted.clamp(least, self.tails[leaf].min(left).max(least));
         (self.tails[leaf], self.heads[leaf]) = (tails, left - tails);
@@ -275,7 +273,7 @@ fn oriented_circuits(leaves: usize, circuits: &[CrossConnect], ocs: OcsId) -> Or
     }
     let mut walked = vec![false; mine.len()];
     let mut oriented = Oriented::default();
-    // Start at leaves of odd degree, so that no walk ends in the middle of another.
+    // Start at odd-degree leaves, so that no walk ends in the middle of another.
     let mut starts: Vec<usize> = (0..leaves).filter(|leaf| peers[*leaf].len() % 2 == 1).collect();
     starts.extend(0..leaves);
     for start in starts {
@@ -306,7 +304,7 @@ fn next_unwalked(peers: &mut Vec<(usize, usize)>, walked: &[bool]) -> Option<(us
     None
 }
 
-/// Reward for a circuit that this switch must take because later switches cannot hold it.
+/// Reward for a circuit that later switches cannot hold.
 const MUST: i64 = -1_000;
 const KEEP: i64 = -2;
 const STEAL: i64 = 1;
@@ -355,7 +353,7 @@ fn match_switch(rest: &Oriented, order: &[Switch]) -> Oriented {
     taken
 }
 
-/// Assigns ports. Existing circuits keep theirs, and new circuits get the lowest free ports.
+/// Existing circuits keep their ports; new ones get the lowest free ports.
 fn assign_ports(
     fabric: &ReconfigurableFatTree,
     placed: &[(OcsId, Oriented)],
@@ -389,8 +387,7 @@ fn assign_ports(
     Realisation { cross_connects, kept, kept_upper_bound: 0, unplaced: Vec::new() }
 }
 
-/// Places the remaining circuits on free ports of both ends, after moving a few other circuits if
-/// necessary.
+/// Places the remaining circuits on free ports, and moves a few other circuits if necessary.
 fn place_leftovers(
     fabric: &ReconfigurableFatTree,
     rest: &Oriented,

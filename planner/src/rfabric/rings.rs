@@ -1,9 +1,9 @@
 // SPDX-License-Identifier: Apache-2.0
-//! Treats an all-reduce as flexible demand that can use any rings that match the circuits.
+//! Treats an all-reduce as flexible demand that can run on any rings that match the circuits.
 //!
-//! Ranks 0 … n−1 form a ring for every stride coprime to n; strides s and n−s use the same pairs in
-//! opposite directions. Splitting an all-reduce over several strides spreads it over more pairs
-//! (TopoOpt's TotientPerms, NSDI 2023).
+//! Every stride coprime to n forms a ring of the ranks 0 … n−1; strides s and n−s use the same
+//! pairs in opposite directions. Splitting an all-reduce over several strides spreads it over more
+//! pairs (TotientPerms in TopoOpt, NSDI 2023).
 
 use lightloom_fabric::fat_tree::ReconfigurableFatTree;
 use lightloom_units::Bytes;
@@ -13,8 +13,7 @@ use super::demand::Demand;
 use super::one_hop::{self, Effort, OneHopPlan};
 use super::workload::collective::all_reduce;
 
-/// Returns the strides up to n/2 (and always 1) that visit all of `members` before returning to the
-/// start.
+/// Returns the strides up to n/2 (and always 1) whose rings visit all of `members`.
 #[must_use]
 pub fn strides(members: usize) -> Vec<usize> {
     let coprime = |stride: &usize| greatest_common_divisor(members, *stride) == 1;
@@ -37,8 +36,8 @@ pub fn demand(leaves: usize, members: &[LeafId], size: Bytes, strides: &[usize])
     demand
 }
 
-/// Returns the strides that allow the fastest circuits together with `other` traffic, and the plan.
-/// Uses another stride only if that is more than 0.1 % faster.
+/// Returns the strides with the fastest circuits for this and `other` traffic, and the plan. Adds a
+/// stride only if that is more than 0.1 % faster.
 #[must_use]
 pub fn plan(
     fabric: &ReconfigurableFatTree,

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-//! Reads the traffic of a job's step phase by phase, if the step names leaves.
+//! Reads the traffic of each phase of a job's step, if the step is given per leaf.
 //!
 //! ```yaml
 //! jobs:
@@ -24,7 +24,7 @@ use crate::rfabric::workload::place::Seats;
 pub use lower::Mistake;
 use lower::{find_model, lower_phases, lower_rl, seated_rl};
 
-/// Returns the phases of a job whose step names leaves. Empty for a job without such a step.
+/// Returns the phases of a job whose step is given per leaf, otherwise none.
 ///
 /// # Errors
 /// Returns all mistakes in the step.
@@ -35,19 +35,18 @@ pub fn phases(fabric: &Fabric, job: &Job) -> Result<Vec<Phase>, Vec<Mistake>> {
         let place = "/search".to_owned();
         let message =
             "the step leaves its mapping open, and this command does not search for one".to_owned();
-        let fix = "run `lightloom plan` and write the step that it prints".to_owned();
+        let fix = "run `lightloom plan` and copy the step that it prints".to_owned();
         return Err(vec![Mistake { place, message, fix }]);
     }
     if let (StepFile::Rl(rl), true) = (step, job.is_placed()) {
-        // The job's GPUs have no places yet, so only the divisibility of their numbers can be
-        // checked.
+        // The job's GPUs are not placed yet, so only divisibility can be checked.
         let nowhere = |gpus: u32| Seats(vec![LeafId(0).into(); gpus as usize]);
         let seats = [nowhere(rl.trainer_gpus), nowhere(rl.generation_gpus)];
         return seated_rl(rl, seats, 1, &mut read).map(|_| Vec::new());
     }
     let Some(network) = fabric.dcn.circuits() else {
         let message = "a step that names leaves needs optical switches between them".to_owned();
-        let fix = "write `dcn: {reconfigurable_fat_tree: …}`, or `step: {training: …}`".to_owned();
+        let fix = "use `dcn: {reconfigurable_fat_tree: …}` or `step: {training: …}`".to_owned();
         return match step.names_leaves() {
             true => Err(vec![Mistake { place: String::new(), message, fix }]),
             false => Ok(Vec::new()),
@@ -63,8 +62,8 @@ pub fn phases(fabric: &Fabric, job: &Job) -> Result<Vec<Phase>, Vec<Mistake>> {
     }
 }
 
-/// Returns the phases of a reinforcement-learning step. `seats` are the seats of its training and
-/// generating GPUs.
+/// Returns the phases of a reinforcement-learning step. `seats` are its training and generating
+/// GPUs.
 ///
 /// # Errors
 /// Returns all mistakes in the step.
@@ -77,13 +76,10 @@ pub fn rl_phases(
     seated_rl(rl, seats, leaves, &mut |name: &str| fabric.neighbour(name))
 }
 
-/// Reports that an RL step and another job would use the same GPUs.
 fn beside_gpus(other: &Job) -> Mistake {
-    let message = format!(
-        "an RL step fills the first leaves with its GPUs, and job `{}` has GPUs there",
-        other.name
-    );
-    let fix = "plan it in a separate fabric file, or write its traffic as `phases`".to_owned();
+    let message =
+        format!("an RL step uses the first leaves, but job `{}` has GPUs there", other.name);
+    let fix = "plan it in a separate fabric file, or describe its traffic as `phases`".to_owned();
     Mistake { place: "/rl".to_owned(), message, fix }
 }
 
@@ -92,10 +88,10 @@ fn beside<'a>(fabric: &'a Fabric, job: &Job) -> Option<&'a Job> {
     fabric.jobs.iter().filter(|other| other.name != job.name).find(needs)
 }
 
-/// Returns the model that a job trains. `None` if the job trains no model.
+/// Returns the model that a job trains, if any.
 ///
 /// # Errors
-/// Returns the reason why the model does not exist.
+/// Fails if the model does not exist or is not valid.
 pub fn model(fabric: &Fabric, job: &Job) -> Result<Option<ModelCard>, Vec<Mistake>> {
     let Some(StepFile::Training(training)) = &job.step else { return Ok(None) };
     find_model(&training.model, &mut |name| fabric.neighbour(name)).map(Some).map_err(|mistakes| {
@@ -104,17 +100,16 @@ pub fn model(fabric: &Fabric, job: &Job) -> Result<Option<ModelCard>, Vec<Mistak
     })
 }
 
-/// Returns the model with this name, either a shipped one or one next to the fabric file.
+/// Returns the named model, either shipped or next to the fabric file.
 ///
 /// # Errors
-/// Returns the reason why the model does not exist.
+/// Fails if the model does not exist or is not valid.
 pub fn named_model(fabric: &Fabric, name: &str) -> Result<ModelCard, Vec<Mistake>> {
     find_model(name, &mut |name| fabric.neighbour(name))
 }
 
-/// Reads a fabric file. Returns the fabric, or all mistakes in the file and its steps. `file` is
-/// the name for messages. `read` returns the text of a matrix or model file that the fabric file
-/// names.
+/// Parses a fabric file. Returns the fabric, or all mistakes in the file and its steps. `file` is
+/// the name in messages; `read` returns the text of referenced matrix and model files.
 pub fn load(
     file: &str,
     bytes: &[u8],
@@ -123,7 +118,7 @@ pub fn load(
     load_with(file, bytes, read, |_, _| ())
 }
 
-/// Like [`load`], but first `search` finds the mappings that the file leaves open.
+/// Like [`load`], but first calls `search` to find mappings that the file leaves open.
 pub fn load_with(
     file: &str,
     bytes: &[u8],
@@ -217,7 +212,7 @@ jobs:
         let (fabric, mistakes) = load("f.yaml", text.as_bytes(), &mut |_| Err(String::new()));
         assert!(mistakes.is_empty(), "{mistakes:?}");
         let demand = &phases_of(&fabric.unwrap())[1].demand;
-        // Each of the seven ranks sends 2·6/7 of 7 GB, independent of the number of rings.
+        // Each of the seven ranks sends 2·6/7 of 7 GB, whatever the number of rings.
         assert!(demand.total().0.abs_diff(7 * 12_000_000_000) < 1_000, "{}", demand.total());
         assert!(
             demand.flows().all(|(from, to, _)| (1..8).contains(&from.0) && (1..8).contains(&to.0))

@@ -1,9 +1,9 @@
 // SPDX-License-Identifier: Apache-2.0
-//! Circuit templates: mesh, isolated pods, tree.
+//! Circuit templates: mesh, isolated pods and tree.
 //!
-//! RFabric switches between such templates, according to a reading note on the paper; its text was
-//! not available. Here each template is derived from the demand of a phase and becomes an
-//! additional candidate. The planner chooses it if it is faster or closer to the existing circuits.
+//! RFabric is reported to switch between such templates; the text of the paper was not available.
+//! Here each template is derived from a phase's demand and becomes a candidate, which the planner
+//! chooses if it is faster or closer to the existing circuits.
 
 use lightloom_fabric::fat_tree::ReconfigurableFatTree;
 
@@ -19,7 +19,7 @@ pub fn templates(fabric: &ReconfigurableFatTree, phase: &str, demand: &Demand) -
     vec![named("isolated pods", isolated_pods(fabric, demand)), named("tree", tree(fabric, demand))]
 }
 
-/// Forms a mesh within every set of leaves that exchange traffic, without circuits between sets.
+/// Meshes each set of leaves that exchange traffic.
 fn isolated_pods(fabric: &ReconfigurableFatTree, demand: &Demand) -> Topology {
     let pod_of = pods(demand);
     let leaves = fabric.leaves();
@@ -76,8 +76,7 @@ pub fn tree(fabric: &ReconfigurableFatTree, demand: &Demand) -> Topology {
     topology
 }
 
-/// Returns a number for each leaf. Two leaves have the same number if traffic connects them
-/// directly or indirectly.
+/// Returns a number per leaf, equal for leaves connected by traffic directly or indirectly.
 fn pods(demand: &Demand) -> Vec<usize> {
     let mut pod: Vec<usize> = (0..demand.leaves()).collect();
     for (from, to, _) in demand.flows() {

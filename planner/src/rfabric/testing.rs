@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-//! Fabrics for comparing planners in tests and benches.
+//! Fabrics for tests and benches that compare planners.
 
 use lightloom_fabric::fat_tree::{
     ElectricalCore, FatTreeSpec, LossBudget, OcsBank, ReconfigurableFatTree, SwitchTiming,
@@ -12,8 +12,7 @@ use super::demand::Demand;
 use super::workload::card::ModelCard;
 use crate::check::circuits::{Asked, check_step};
 
-/// Returns the checker's findings about the circuits of `step` for `demands`. Empty if they are
-/// sound.
+/// Returns the checker's findings about the circuits of `step`. Empty if there are none.
 #[must_use]
 pub fn check(
     network: &ReconfigurableFatTree,
@@ -32,19 +31,19 @@ pub fn check(
     check_step(network, &asked, &step.phases, &step.transitions)
 }
 
-/// Builds the fabric described by [`spec`], with two ports of each leaf on every switch.
+/// Builds the fabric of [`spec`] with two ports per leaf and switch.
 ///
 /// # Panics
-/// Panics if it is not sound.
+/// Panics if the fabric is not valid.
 #[must_use]
 pub fn fabric(leaves: u32, ports: u32) -> ReconfigurableFatTree {
     wired(leaves, ports, 2)
 }
 
-/// Like [`fabric`], with `ports_per_leaf` ports of each leaf on every switch.
+/// Like [`fabric`], with `ports_per_leaf` ports per leaf and switch.
 ///
 /// # Panics
-/// Panics if it is not sound.
+/// Panics if the fabric is not valid.
 #[must_use]
 pub fn wired(leaves: u32, ports: u32, ports_per_leaf: u32) -> ReconfigurableFatTree {
     let mut spec = spec(leaves, ports);
@@ -86,7 +85,7 @@ pub fn spec(leaves: u32, ports: u32) -> FatTreeSpec {
     }
 }
 
-/// Returns a dense model of 72.7 billion weights whose bytes divide evenly.
+/// A dense model whose 72.7 billion weights divide evenly.
 #[cfg(test)]
 pub(crate) fn dense_card() -> ModelCard {
     ModelCard {

@@ -1,8 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
-//! Circuits between leaves, counted per pair, before they are placed on switches.
+//! Number of circuits per pair of leaves, before placement on switches.
 //!
-//! Banks may differ in loss, so that one bank can join pairs that another may not. Each circuit
-//! then has a *reach*, which determines the pairs it may join and the ports it uses.
+//! Banks may differ in loss, so that one bank can connect pairs that another cannot. Each circuit
+//! then has a *reach*, which determines the pairs that it can connect and the ports that it uses.
 
 use lightloom_fabric::fat_tree::{LeafPair, ReconfigurableFatTree};
 use lightloom_units::id::LeafId;
@@ -11,20 +11,19 @@ use lightloom_units::id::LeafId;
 #[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub struct Topology {
     leaves: usize,
-    /// Stores each pair in both directions, so that a row lists the circuits of one leaf.
+    /// Symmetric, so that a row lists the circuits of one leaf.
     circuits: Vec<u32>,
-    /// The circuits of the second, third, … reach. Empty if there are none.
     narrower: Vec<Vec<u32>>,
 }
 
 impl Topology {
-    /// Returns a topology without circuits.
+    /// Creates a topology without circuits.
     #[must_use]
     pub fn dark(leaves: usize) -> Self {
         Self { leaves, circuits: vec![0; leaves * leaves], narrower: Vec::new() }
     }
 
-    /// Spreads ports over ring distances 1, 2, 3, … until they are used up.
+    /// Assigns ports to ring distances 1, 2, 3, … until they are used up.
     #[must_use]
     pub fn uniform_mesh(fabric: &ReconfigurableFatTree) -> Self {
         let leaves = fabric.leaves();
@@ -52,13 +51,13 @@ impl Topology {
         self.leaves
     }
 
-    /// Returns the number of circuits between two leaves, given by index.
+    /// Returns the number of circuits between two leaves.
     #[must_use]
     pub fn between(&self, first: usize, second: usize) -> u32 {
         self.circuits[first * self.leaves + second]
     }
 
-    /// Returns the numbers of circuits from one leaf to every leaf.
+    /// Returns the numbers of circuits from one leaf to all leaves.
     #[must_use]
     pub fn row(&self, leaf: usize) -> &[u32] {
         &self.circuits[leaf * self.leaves..(leaf + 1) * self.leaves]
@@ -76,7 +75,7 @@ impl Topology {
         self.circuits.iter().map(|count| u64::from(*count)).sum::<u64>() / 2
     }
 
-    /// Returns the number of circuits of one reach between two leaves, given by index.
+    /// Returns the number of circuits of one reach between two leaves.
     #[must_use]
     pub fn between_within(&self, reach: usize, first: usize, second: usize) -> u32 {
         let at = first * self.leaves + second;
@@ -104,17 +103,17 @@ impl Topology {
         own
     }
 
-    /// Adds one circuit of the first reach.
+    /// Adds a circuit of the first reach.
     pub fn add(&mut self, first: usize, second: usize) {
         self.add_many(first, second, 1);
     }
 
-    /// Adds `count` circuits of the first reach between one pair.
+    /// Adds `count` circuits of the first reach.
     pub fn add_many(&mut self, first: usize, second: usize, count: u32) {
         self.add_within(0, first, second, count);
     }
 
-    /// Adds `count` circuits of one reach between one pair.
+    /// Adds `count` circuits of one reach.
     pub fn add_within(&mut self, reach: usize, first: usize, second: usize, count: u32) {
         assert_ne!(first, second, "a circuit joins two leaves");
         for at in [first * self.leaves + second, second * self.leaves + first] {
@@ -127,10 +126,10 @@ impl Topology {
         }
     }
 
-    /// Removes one circuit of one reach.
+    /// Removes a circuit of one reach.
     ///
     /// # Panics
-    /// Panics if there is none.
+    /// Panics if there is no such circuit.
     pub fn remove(&mut self, reach: usize, first: usize, second: usize) {
         assert!(
             self.between_within(reach, first, second) > 0,
@@ -144,8 +143,7 @@ impl Topology {
         }
     }
 
-    /// Iterates in order over pairs with circuits, smaller leaf first, and their number of
-    /// circuits.
+    /// Iterates over pairs with circuits (smaller leaf first) and their numbers, in order.
     pub fn pairs(&self) -> impl Iterator<Item = (LeafPair, u32)> + '_ {
         (0..self.leaves).flat_map(move |a| {
             self.row(a).iter().enumerate().skip(a + 1).filter(|(_, count)| **count > 0).map(
@@ -156,7 +154,7 @@ impl Topology {
         })
     }
 
-    /// Returns the circuits common to both topologies, independent of reach.
+    /// Returns the circuits present in both topologies, whatever their reach.
     #[must_use]
     pub fn common(&self, other: &Self) -> Self {
         let circuits =
@@ -165,7 +163,7 @@ impl Topology {
     }
 }
 
-/// Free ports at each leaf during construction of a topology.
+/// Free ports per leaf while a topology is built.
 #[derive(Debug)]
 pub struct Ports<'a> {
     fabric: &'a ReconfigurableFatTree,
@@ -173,7 +171,7 @@ pub struct Ports<'a> {
 }
 
 impl<'a> Ports<'a> {
-    /// Counts the ports that `topology` leaves free.
+    /// Counts the ports not used by `topology`.
     #[must_use]
     pub fn new(fabric: &'a ReconfigurableFatTree, topology: &Topology) -> Self {
         let free = |reach: usize| {
@@ -195,7 +193,7 @@ impl<'a> Ports<'a> {
         self.free[reach][leaf]
     }
 
-    /// Frees a port of each of two leaves after a circuit of `reach` was removed.
+    /// Frees a port of each leaf after a circuit of `reach` was removed.
     pub(crate) fn release(&mut self, reach: usize, leaves: [usize; 2]) {
         for leaf in leaves {
             self.free[reach][leaf] += 1;
@@ -208,8 +206,8 @@ impl<'a> Ports<'a> {
         }
     }
 
-    /// Iterates over the reaches that may join two leaves. The narrowest comes first, so that the
-    /// ports of wider reaches remain for other pairs.
+    /// Iterates over the reaches that can connect two leaves, shortest first, so that longer-reach
+    /// ports remain for other pairs.
     pub(crate) fn permitted(
         &self,
         first: usize,
@@ -222,7 +220,7 @@ impl<'a> Ports<'a> {
         (0..fabric.reaches()).rev().filter(permits)
     }
 
-    /// Returns whether one more circuit may join the leaves.
+    /// Returns whether another circuit can connect the leaves.
     #[must_use]
     pub fn allow(&self, first: usize, second: usize) -> bool {
         self.reach_for(first, second).is_some()
@@ -233,7 +231,7 @@ impl<'a> Ports<'a> {
             .find(|reach| self.free[*reach][first] > 0 && self.free[*reach][second] > 0)
     }
 
-    /// Adds a circuit if it is permitted. Returns whether it did.
+    /// Adds a circuit if permitted, and returns whether it did.
     pub fn join(&mut self, topology: &mut Topology, first: usize, second: usize) -> bool {
         let reach = self.reach_for(first, second);
         reach.is_some_and(|reach| self.join_within(reach, topology, first, second))

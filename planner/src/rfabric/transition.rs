@@ -1,18 +1,17 @@
 // SPDX-License-Identifier: Apache-2.0
 //! Changes from one set of cross-connects to the next in stages, under traffic.
 //!
-//! A port has a single pair of mirrors, so the old circuit must be broken before the new one is
-//! made. In every stage, the following holds:
+//! A port must drop its old circuit before it can make a new one. In every stage:
 //!
-//! - The affected switches belong to one failure domain, so a failed stage affects only that
-//!   domain.
-//! - The remaining circuits and the electrical core serve the *live* demand at no less than a
-//!   floor. The live demand is the demand of the next phase. If the ending phase were protected
-//!   instead, the last stage would often be impossible.
+//! - the affected switches belong to one failure domain, so a failed stage affects only that
+//!   domain;
+//! - the remaining circuits and the electrical core serve the *live* demand at no less than a
+//!   floor. The live demand is the next phase's, because protecting the ending phase would often
+//!   make the last stage impossible.
 //!
-//! The method is greedy first fit: each stage changes as many switches as the floor allows, and
-//! switches that lose the fewest circuits come first. If a single switch would break the floor, its
-//! change is split into independent slices.
+//! The method is greedy first fit: each stage changes as many switches as the floor allows,
+//! starting with those that lose the fewest circuits. If changing a single switch would violate the
+//! floor, its change is split into independent slices.
 
 use std::collections::{BTreeMap, BTreeSet};
 
@@ -25,7 +24,7 @@ use super::topology::Topology;
 
 pub use lightloom_fabric::plan::Stage;
 
-/// Error if no order of stages keeps the floor.
+/// No order of stages stays above the floor.
 #[derive(Clone, Debug, PartialEq, thiserror::Error)]
 #[error(
     "no stage keeps {floor:.0} % of the live demand's rate: if only {ocs} changes, {left:.0} % of the \
@@ -41,11 +40,11 @@ pub struct FloorBroken {
     pub left: f64,
 }
 
-/// Splits the change from `before` to `after` into stages. In each stage, `live` is served at no
-/// less than the fraction `floor` of its rate before or after the change, whichever is lower.
+/// Splits the change from `before` to `after` into stages. During each stage, `live` keeps at least
+/// the fraction `floor` of the lower of its rates before and after the change.
 ///
 /// # Errors
-/// Fails if even the smallest change breaks the floor.
+/// Fails if even the smallest change violates the floor.
 pub fn stage(
     fabric: &ReconfigurableFatTree,
     before: &[CrossConnect],
@@ -83,7 +82,7 @@ pub fn stage(
     Ok(stages)
 }
 
-/// Returns the rate of `live` during each stage, while the changed circuits are dark.
+/// Returns the rate of `live` in each stage, while the affected circuits are dark.
 #[must_use]
 pub fn stage_lambdas(
     fabric: &ReconfigurableFatTree,
@@ -103,7 +102,7 @@ pub fn stage_lambdas(
         .collect()
 }
 
-/// Returns the circuits that carry traffic during each stage, while the changed circuits are dark.
+/// Returns the circuits that carry traffic in each stage, while the affected circuits are dark.
 #[must_use]
 pub fn stage_topologies(leaves: usize, before: &[CrossConnect], stages: &[Stage]) -> Vec<Topology> {
     let mut now: BTreeSet<CrossConnect> = before.iter().copied().collect();
@@ -136,7 +135,7 @@ fn first_ocs(change: &Stage) -> OcsId {
     change.remove.iter().chain(&change.add).map(|circuit| circuit.ocs).min().unwrap_or_default()
 }
 
-/// Splits a change into independent parts without common ports.
+/// Splits a change into parts without common ports.
 fn slices(change: &Stage) -> Vec<Stage> {
     let circuits: Vec<(&CrossConnect, bool)> = change
         .remove
@@ -173,7 +172,7 @@ fn lambda_of(fabric: &ReconfigurableFatTree, circuits: &[CrossConnect], live: &E
     live.lambda(&topology_of(fabric.leaves(), circuits))
 }
 
-/// The rates during a change. Each update covers only the lines of affected leaves.
+/// Rates during a change. Each update recomputes only the lines of affected leaves.
 struct Progress<'a> {
     fabric: &'a ReconfigurableFatTree,
     live: &'a Evaluator,
@@ -225,8 +224,8 @@ impl<'a> Progress<'a> {
         self.light(&stage.add);
     }
 
-    /// Returns the changes that fit above the floor in one domain, as indices into `pending`.
-    /// Chooses the domain with the most changed circuits.
+    /// Chooses the domain with the most changed circuits. Returns the changes that stay above the
+    /// floor, as indices into `pending`.
     fn best_domain(&mut self, pending: &[Stage], floor_lambda: f64) -> Vec<usize> {
         let mut best: Vec<usize> = Vec::new();
         let mut best_size = 0;

@@ -11,7 +11,7 @@ use super::phases::Phase;
 pub(super) fn why(fabric: &ReconfigurableFatTree, phases: &[&Phase]) -> String {
     let flows = || phases.iter().flat_map(|phase| phase.demand.flows());
     let has_core = |leaf: LeafId| fabric.electrical_rate_of(leaf) > 0.0;
-    // The core always serves traffic between two leaves with uplinks, however slowly.
+    // The core serves any traffic between two leaves with uplinks, however slowly.
     let needs_circuits = |(from, to, _): &(LeafId, LeafId, _)| !(has_core(*from) && has_core(*to));
     let mut peers = vec![BTreeSet::new(); fabric.leaves()];
     for (from, to, bytes) in flows().filter(needs_circuits) {
@@ -35,13 +35,13 @@ pub(super) fn why(fabric: &ReconfigurableFatTree, phases: &[&Phase]) -> String {
             peers[leaf.index()].len(),
             fabric.free_ports(leaf)
         ),
-        None => "every leaf has enough ports, but no choice of circuits on these switches joins all leaves that \
+        None => "every leaf has enough ports, but no choice of circuits on these switches connects all leaves that \
                  exchange traffic; add ports, switches or electrical uplinks"
             .to_owned(),
     }
 }
 
-/// Returns the reason why no circuit may join a pair. `None` if a circuit may join it.
+/// `None` if a circuit is permitted.
 fn closed(fabric: &ReconfigurableFatTree, pair: LeafPair) -> Option<String> {
     if fabric.permits(pair) {
         return None;
@@ -49,6 +49,6 @@ fn closed(fabric: &ReconfigurableFatTree, pair: LeafPair) -> Option<String> {
     let budget = fabric.spec().loss.budget_db;
     Some(match fabric.least_loss_db(pair) {
         Some(loss) => format!("the best path loses {loss:.1} dB of {budget:.1}"),
-        None => "no circuit may join them".to_owned(),
+        None => "no circuit between them is permitted".to_owned(),
     })
 }

@@ -76,9 +76,9 @@ fn detects_a_route_over_a_missing_cable() {
     refused(&|phase| drop(phase.routes.remove(0)), "of the traffic");
     refused(
         &|phase| phase.routes[0].via = vec!["leaf7".parse().unwrap(); 2],
-        "no working cable joins",
+        "no working cable connects",
     );
-    refused(&|phase| phase.lambda_upper_bound *= 1e3, "is not a bound");
+    refused(&|phase| phase.lambda_upper_bound *= 1e3, "phases per second is not valid");
     refused(&|phase| phase.duration_ps.0 /= 2, "its routes need");
 }
 

@@ -83,14 +83,14 @@ fn rejects_matrix_entries_that_are_not_byte_counts() {
         &[
             "train.csv: row 1, column 2: `-5` is not a number of bytes\n",
             "f.yaml:15:35",
-            "help: write a number of bytes from 0 to 1e18",
+            "help: use a number of bytes from 0 to 1e18",
             "row 1, column 3: `nan`",
             "row 2, column 1: `inf`",
             "row 2, column 3: `x`",
         ],
     );
     let inline = SOUND.replace("{csv: train.csv}", "{matrix: [[0, 1, 2], [-3, 0, 1], [1, 1, 0]]}");
-    says(&refusal(&inline, ""), &["row 2, column 1: `-3`", "f.yaml:15:51", "help: write a number"]);
+    says(&refusal(&inline, ""), &["row 2, column 1: `-3`", "f.yaml:15:51", "help: use a number"]);
     let inline = inline.replace("-3", ".nan");
     says(
         &refusal(&inline, ""),
@@ -112,7 +112,7 @@ fn reports_an_unreadable_matrix_file() {
         &[
             "cannot read train.csv: not there",
             "f.yaml:15:29",
-            "help: name a text file with one row of comma-separated bytes per line, relative to this file",
+            "help: use a text file with one row of comma-separated bytes per line, relative to this file",
         ],
     );
 }
@@ -124,7 +124,7 @@ fn rejects_non_square_or_wrongly_sized_matrices() {
         &[
             "train.csv: row 2 has length 2, but there are 3 rows\n",
             "f.yaml:15:35",
-            "help: a demand matrix is square: write one row and one column for each leaf",
+            "help: a demand matrix is square: use one row and one column per leaf",
         ],
     );
     says(
@@ -132,7 +132,7 @@ fn rejects_non_square_or_wrongly_sized_matrices() {
         &[
             "the matrix has 2 leaves, but the fabric has 3\n",
             "f.yaml:15:29",
-            "help: write one row and one column for each of leaf0 to leaf2",
+            "help: use one row and one column for each of leaf0 to leaf2",
         ],
     );
 }
@@ -145,5 +145,8 @@ fn rejects_nonexistent_leaves() {
         &["leaf7 does not exist", "f.yaml:10:17", "help: leaves run from leaf0 to leaf2"],
     );
     let text = SOUND.replace("{csv: train.csv}", "{all_reduce: {leaves: 9, bytes: 1GB}}");
-    says(&refusal(&text, ""), &["9 leaves from leaf0 on", "f.yaml:15:29", "among leaf0 to leaf2"]);
+    says(
+        &refusal(&text, ""),
+        &["9 leaves starting at leaf0", "f.yaml:15:29", "from leaf0 to leaf2"],
+    );
 }

@@ -96,7 +96,7 @@ fn rejects_mismatched_workloads_with_location_and_fix() {
         (
             "place: {gpus: 64}, tp: 8",
             "place: {gpus: 64}, tp: 7",
-            ["64 is not a multiple of 7", "f.yaml:22:", "help: write a divisor of 64"],
+            ["64 is not a multiple of 7", "f.yaml:22:", "help: use a divisor of 64"],
         ),
         (
             "pool: {first_leaf: leaf8, gpus: 64}",
@@ -109,18 +109,22 @@ fn rejects_mismatched_workloads_with_location_and_fix() {
             [
                 "fewer than 1 leaves from leaf16",
                 "f.yaml:",
-                "help: write at least 1 leaf among leaf0 to leaf15",
+                "help: use at least 1 leaf from leaf0 to leaf15",
             ],
         ),
         (
             "to: {first_leaf: leaf5}",
             "to: {leaves: 2}",
-            ["leaf0 sends and receives", "f.yaml:", "help: name receivers that do not send"],
+            [
+                "leaf0 is both a sender and a receiver",
+                "f.yaml:",
+                "help: use disjoint sets of senders and receivers",
+            ],
         ),
         (
             "gpu: 8, tokens",
             "gpu: 16, tokens",
-            ["prefill GPU 16 does not exist", "f.yaml:", "help: they run from 0 to 15"],
+            ["prefill GPU 16 does not exist", "f.yaml:", "help: use 0 to 15"],
         ),
         (
             "model: qwen2.5-72b",
@@ -134,7 +138,7 @@ fn rejects_mismatched_workloads_with_location_and_fix() {
         (
             "model: qwen2.5-72b",
             "model: mine.yaml",
-            ["cannot read mine.yaml", "f.yaml:22:", "help: write one of deepseek-v3,"],
+            ["cannot read mine.yaml", "f.yaml:22:", "help: use one of deepseek-v3,"],
         ),
     ] {
         let said = refusal(from, to);

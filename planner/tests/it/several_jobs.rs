@@ -118,7 +118,7 @@ fn detects_circuits_that_follow_one_of_two_jobs() {
     let lit = wrong.phases.iter().position(|phase| !phase.circuits.is_empty()).expect("circuits");
     wrong.phases[lit].circuits.pop();
     let found = check(&both, &none, &wrong).expect_err("it is wrong");
-    let is_named = |one: &Violation| one.to_string().contains("between phases of several jobs");
+    let is_named = |one: &Violation| one.to_string().contains("but several jobs use them");
     assert!(found.iter().any(is_named), "{found:?}");
 }
 

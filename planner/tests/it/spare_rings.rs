@@ -230,13 +230,13 @@ fn rejects_a_plan_claiming_an_unusable_spare() {
     let mut cut = sound.clone();
     let faults = faults(&fabric, &["n0/b0.2"]);
     cut.faults = faults.parts(&fabric);
-    refused(&faults, &cut, "rings_without_spare is 0 in the plan, but its contents give 1");
+    refused(&faults, &cut, "rings_without_spare is 0 in the plan, but 1 from its contents");
     let mut used = sound.clone();
     used.groups[0].passing = vec![used.groups[1].passing[0]];
     refused(&FaultSet::none(), &used, "is in g0 and in g1");
     let mut dropped = sound.clone();
     dropped.groups[0].passing.clear();
-    refused(&FaultSet::none(), &dropped, "do not form one cycle");
+    refused(&FaultSet::none(), &dropped, "do not form a single cycle");
     let mut counted = sound;
     counted.metrics.gpus_passing = Some(0);
     refused(&FaultSet::none(), &counted, "gpus_passing is 0");

@@ -1,9 +1,9 @@
 // SPDX-License-Identifier: Apache-2.0
-//! Recomputes the bound on a phase's rate from its prices.
+//! Recomputes the upper bound on a phase's rate from its prices.
 //!
 //! For any circuits and routes, each byte pays at least the price of the cheapest path between its
-//! leaves, and all ports and uplinks together earn at most their prices in one second. The number
-//! of phases per second is therefore at most these earnings divided by the payments of one phase.
+//! leaves. All ports and uplinks together earn at most their prices per second. The earnings
+//! divided by the payments of one phase therefore limit the number of phases per second.
 
 use std::collections::{BTreeMap, BTreeSet};
 
@@ -13,11 +13,10 @@ use lightloom_units::id::{LeafId, OcsId};
 
 use super::Asked;
 
-/// Above this number of leaves, only the first and the last hop of a path count.
+/// For more leaves, only the first and last hop of a path are priced.
 const ALL_PATHS_TO: usize = 32;
 
-/// Returns the maximum number of phases per second that `prices` allow, or a description of the
-/// defect in the prices.
+/// Returns the maximum number of phases per second under `prices`, or the defect in the prices.
 pub(super) fn proven(
     network: &ReconfigurableFatTree,
     asked: &Asked,
@@ -38,7 +37,7 @@ pub(super) fn proven(
     let shares =
         shares.clone().all(|own| is_leaf(own.from) && is_leaf(own.to) && is_share(own.share));
     if !(ports && core && shares) {
-        return Err("a price has no port, is negative or is not a number".into());
+        return Err("a price is negative, not a number, or for a port that does not exist".into());
     }
     let mut all = 0.0;
     let optics = Optics::of(network);
@@ -109,7 +108,6 @@ fn by_port(prices: &Prices) -> BTreeMap<(u32, LeafId), (f64, f64)> {
     prices.ports.iter().map(|own| ((own.bank, own.leaf), (own.price, own.sending))).collect()
 }
 
-/// Returns the price of a bit to and from the core for each leaf. 0 if the plan does not state one.
 fn by_uplink(network: &ReconfigurableFatTree, prices: &Prices) -> Vec<[f64; 2]> {
     let mut bits = vec![[0.0; 2]; network.leaves()];
     for (leaf, own) in bits.iter_mut().enumerate() {
@@ -147,7 +145,7 @@ fn by_all_paths(
             None => of(a).0 * of(a).1 + of(b).0 * (1.0 - of(b).1),
         }
     };
-    // Treat the core as an additional node.
+    // The core is an additional node.
     let mut cost = vec![vec![f64::INFINITY; leaves + 1]; leaves + 1];
     for (from, [up, down]) in uplinks.iter().enumerate() {
         (cost[from][leaves], cost[leaves][from], cost[from][from]) = (*up, *down, 0.0);
@@ -169,8 +167,8 @@ fn by_all_paths(
     flows.map(|((from, to), bytes)| 8.0 * bytes * cost[*from as usize][*to as usize]).sum()
 }
 
-/// Returns a lower bound on the payments: each byte pays only for the cheapest hop out of its
-/// source leaf and the cheapest hop into its destination leaf.
+/// A lower bound on the payments: the cheapest hop out of the source leaf plus the cheapest hop
+/// into the destination.
 fn by_ends(optics: &Optics<'_>, asked: &Asked, (prices, uplinks): (&Prices, &[[f64; 2]])) -> f64 {
     let ports = by_port(prices);
     let rate = optics.spec.circuit_rate.0 as f64;

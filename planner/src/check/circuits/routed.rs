@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-//! Checks a phase whose traffic passes through intermediate leaves, by the load on each hop.
+//! Checks the load on each hop of a phase whose traffic passes through other leaves.
 
 use std::collections::BTreeMap;
 
@@ -31,7 +31,7 @@ fn passed(route: &RoutePlan) -> Vec<Passed> {
     .collect()
 }
 
-/// Returns the time in seconds that a phase needs over its routes, or the defect in the routes.
+/// Returns the time in seconds over the routes, or the defect in the routes.
 pub(super) fn seconds(
     network: &ReconfigurableFatTree,
     asked: &Asked,
@@ -76,7 +76,6 @@ pub(super) fn seconds(
     Ok(longest.max(asked.interface_seconds).max(host_seconds(network, asked)))
 }
 
-/// Returns the time in seconds that the interfaces below the busiest leaf need.
 pub(super) fn host_seconds(network: &ReconfigurableFatTree, asked: &Asked) -> f64 {
     let mut bits: BTreeMap<(bool, u32), f64> = BTreeMap::new();
     for ((from, to), bytes) in &asked.flows {

@@ -1,8 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
-//! A network of arcs that share resources. The price of a resource is exponential in its fill.
+//! A network of arcs that share resources. Resource prices grow exponentially with fill.
 //!
-//! Traffic is in an arbitrary unit. The fill of a resource is the time in seconds that it needs to
-//! carry the traffic of all flows once, so the longest fill is the time of the phase.
+//! The fill of a resource is the time in seconds that it needs for one round of all flows, so the
+//! longest fill is the phase time. The unit of traffic is arbitrary.
 
 #[derive(Clone, Debug)]
 pub(super) struct PricedArc {
@@ -10,8 +10,7 @@ pub(super) struct PricedArc {
     pub(super) to: usize,
     /// (resource, seconds per unit of traffic)
     pub(super) uses: Vec<(usize, f64)>,
-    /// The reverse arc, if both directions use the same ports. Then only the heavier direction
-    /// counts.
+    /// The reverse arc, if both directions share ports. Only the heavier direction then counts.
     pub(super) back: Option<usize>,
     pub(super) flow: f64,
 }
@@ -24,7 +23,7 @@ pub(super) struct Congestion {
     /// Price per second of each resource. Unused resources are free.
     prices: Vec<f64>,
     is_used: Vec<bool>,
-    /// A resource with this many more seconds of fill costs e times as much.
+    /// Additional fill in seconds that raises a price by a factor of e.
     slack: f64,
     top: f64,
 }
@@ -69,7 +68,7 @@ impl Congestion {
         fill.into_iter().fold(0.0, f64::max)
     }
 
-    /// Sets prices so that they rise by a factor of e each time the fill grows by `share` of the
+    /// Scales prices so that they rise by a factor of e whenever the fill grows by `share` of the
     /// current time.
     pub(super) fn sharpen(&mut self, share: f64) {
         self.slack = (self.seconds() * share).max(f64::MIN_POSITIVE);
@@ -98,7 +97,6 @@ impl Congestion {
         self.prices[thing] = if self.is_used[thing] { price } else { 0.0 };
     }
 
-    /// Returns the scale of the traffic difference that shifts the price to the heavier direction.
     fn turn(&self, arc: usize) -> f64 {
         let most = self.arcs[arc].uses.iter().map(|(_, each)| *each).fold(0.0, f64::max);
         self.slack / most.max(f64::MIN_POSITIVE)
@@ -109,8 +107,8 @@ impl Congestion {
         a.max(b) + turn * (-(a - b).abs() / turn).exp().ln_1p()
     }
 
-    /// Returns the share of the price that this direction pays: 1 if it is much heavier, 0 if it is
-    /// much lighter.
+    /// Share of the price that this direction pays: 1 if it is much heavier, 0 if it is much
+    /// lighter.
     pub(super) fn share(&self, arc: usize) -> f64 {
         match self.arcs[arc].back {
             None => 1.0,

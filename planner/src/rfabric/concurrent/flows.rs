@@ -1,19 +1,19 @@
 // SPDX-License-Identifier: Apache-2.0
-//! Moves flows to cheaper paths to minimise the fill of the fullest resource.
+//! Minimises the fill of the fullest resource by moving flows to cheaper paths.
 //!
-//! This is the method of multiplicative weights (Shahrokhi and Matula, J. ACM 37, 1990; Garg and
-//! Könemann, FOCS 1998). The price of a resource is exponential in its fill, and each flow moves to
-//! its cheapest path. The same prices bound the distance to the optimum: for any choice of paths,
-//! the traffic on its cheapest paths costs at most as much as all resources.
+//! Uses multiplicative weights (Shahrokhi and Matula, J. ACM 37, 1990; Garg and Könemann, FOCS
+//! 1998). Resource prices grow exponentially with fill, and each flow moves to its cheapest path.
+//! The same prices bound the gap to the optimum: for any choice of paths, the traffic on its
+//! cheapest paths costs at most as much as all resources.
 
 use super::congestion::Congestion;
 
-/// Limits on the sweeps over all flows and on total work. Larger networks get fewer sweeps.
+/// Limits on the number of sweeps and on total work, so larger networks get fewer sweeps.
 const SWEEPS: usize = 120;
 const WORK: usize = 6_000_000;
 
-/// The slack of prices is a share of the time. Each sweep multiplies this share by `SHARPER`, from
-/// `FIRST` down to `SHARPEST`.
+/// The slack of prices, as a share of the time, shrinks by `SHARPER` per sweep, from `FIRST` to
+/// `SHARPEST`.
 const SHARPER: f64 = 0.8;
 const SHARPEST: f64 = 2e-4;
 const FIRST: f64 = 0.3;
@@ -36,7 +36,7 @@ pub(super) struct PricedFlow {
 pub(super) struct Settled {
     pub(super) flows: Vec<PricedFlow>,
     pub(super) seconds: f64,
-    /// Lower bound on the time over all choices of paths, in seconds.
+    /// Lower bound on the time for any paths, in seconds.
     pub(super) least_seconds: f64,
     pub(super) proof: Congestion,
 }
@@ -56,8 +56,8 @@ struct PriceTree {
     last: Vec<Option<usize>>,
 }
 
-/// Moves `flows` until their time is within `tolerance` (a fraction) of the optimum, or until it
-/// provably exceeds `most_seconds`. `None` if a flow has no path.
+/// Moves `flows` until their time is within the fraction `tolerance` of the optimum, or provably
+/// exceeds `most_seconds`. `None` if a flow has no path.
 pub(super) fn settle(
     mut network: Congestion,
     mut flows: Vec<PricedFlow>,
@@ -156,7 +156,7 @@ fn move_to_cheaper(network: &mut Congestion, flow: &mut PricedFlow, tree: &Price
     flow.paths.retain(|path| path.traffic > 0.0);
 }
 
-/// Runs Dijkstra's algorithm without a queue, because the networks are dense and small.
+/// Dijkstra's algorithm without a queue, because the networks are small and dense.
 fn cheapest(network: &Congestion, from: usize) -> PriceTree {
     let nodes = network.nodes();
     let mut tree = PriceTree { price: vec![f64::INFINITY; nodes], last: vec![None; nodes] };

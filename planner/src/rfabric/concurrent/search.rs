@@ -1,9 +1,9 @@
 // SPDX-License-Identifier: Apache-2.0
 //! Searches for the best circuits for multi-hop routes on networks with few leaves.
 //!
-//! The search starts from the fractional circuits of the bound, rounded, and from the best one-hop
-//! circuits. As long as the rate rises, it moves single circuits or exchanges the ends of two
-//! circuits with the same reach.
+//! The search starts from the best one-hop circuits and from the rounded fractional circuits of the
+//! bound. It moves single circuits, or exchanges the ends of two circuits of the same reach, while
+//! the rate rises.
 
 use lightloom_fabric::fat_tree::ReconfigurableFatTree;
 
@@ -12,12 +12,12 @@ use super::super::topology::{Ports, Topology};
 use super::flows::settle;
 use super::{NEAR, RateBound, TOLERANCE, flows_of, of_ports, rate, route, unit};
 
-/// Above this number of leaves, there is no search and the one-hop circuits are used.
+/// Networks with more leaves use the one-hop circuits.
 pub const LEAVES_SEARCHED: usize = 8;
 
 const TRIES: u32 = 60;
 
-/// Minimum relative gain of a change. A smaller gain may be a numerical error.
+/// Minimum relative gain of a change; smaller gains may be numerical errors.
 const GAIN: f64 = 2.0 * TOLERANCE / 5.0;
 
 /// Returns the best circuits found from these starting points. `None` if there are too many leaves.
@@ -128,7 +128,6 @@ impl CircuitSearch<'_> {
         })
     }
 
-    /// Returns topologies that differ by one moved circuit, or by two circuits with exchanged ends.
     fn neighbours(&self) -> Vec<Topology> {
         let leaves = self.fabric.leaves();
         let pairs = || (0..leaves).flat_map(move |a| (a + 1..leaves).map(move |b| (a, b)));
@@ -157,8 +156,7 @@ impl CircuitSearch<'_> {
         around
     }
 
-    /// Adds the topologies with `a–b` (already removed) and `c–d` replaced by `a–c` and `b–d`, or
-    /// by `a–d` and `b–c`.
+    /// Replaces `a–b` (already removed) and `c–d` by `a–c` and `b–d`, or by `a–d` and `b–c`.
     fn exchanged(
         &self,
         without: &Topology,

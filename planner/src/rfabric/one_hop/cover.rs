@@ -1,15 +1,14 @@
 // SPDX-License-Identifier: Apache-2.0
-//! A greedy test of whether circuits can take enough traffic off the electrical core at a given
-//! rate.
+//! Greedily tests whether circuits can take enough traffic off the electrical core at a given rate.
 
 use lightloom_fabric::fat_tree::ReconfigurableFatTree;
 
 use super::super::evaluate::Evaluator;
 use super::super::topology::{Ports, Topology};
 
-/// Starts with all traffic on the core, and gives each circuit to the pair with the greatest
-/// relief, weighted by the urgency at both ends. Returns the topology, and whether it leaves no
-/// core link overloaded.
+/// Starts with all traffic on the core. Each circuit goes to the pair with the greatest relief,
+/// weighted by the urgency at both ends. Returns the topology and whether all core links have
+/// enough capacity.
 pub(super) fn cover(
     fabric: &ReconfigurableFatTree,
     evaluator: &Evaluator,
@@ -40,7 +39,7 @@ struct Cover<'a> {
     topology: Topology,
     pairs: Vec<Pair>,
     pairs_of: Vec<Vec<usize>>,
-    /// Overload of each line (sending 2i, receiving 2i+1) at the trial rate.
+    /// Overload of each line (2i sends, 2i+1 receives) at the trial rate.
     excess: Vec<f64>,
     circuit_rate: f64,
     tolerance: f64,
@@ -76,8 +75,7 @@ impl<'a> Cover<'a> {
         self.excess[line].max(0.0) / f64::from(self.ports.free_at(line / 2))
     }
 
-    /// Returns the value of one more circuit for a pair. 0 if the pair has no port or no use for
-    /// it.
+    /// Value of another circuit for a pair. 0 if the pair has no free port or does not need it.
     fn score(&self, pair: &Pair) -> f64 {
         let [a, b] = pair.ends;
         if !self.ports.allow(a, b) {

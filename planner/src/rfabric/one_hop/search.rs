@@ -1,10 +1,10 @@
 // SPDX-License-Identifier: Apache-2.0
-//! A local search that exchanges single circuits to speed up the slowest line.
+//! A local search that speeds up the slowest line by exchanging single circuits.
 //!
-//! A move gives the bottleneck leaf one more circuit to a starved peer. If a leaf has no free port,
-//! the move removes another circuit of this leaf. If both leaves lose a circuit, the move joins
-//! their former peers, if that is permitted. A move is kept if it speeds up the slowest of its
-//! lines. The sorted list of line limits therefore only rises, and the search ends.
+//! A move adds a circuit from the bottleneck leaf to a starved peer. A leaf without a free port
+//! gives up another circuit; if both leaves do, their former peers are connected if permitted. A
+//! move is kept if it speeds up the slowest of its lines. The sorted list of line limits therefore
+//! only rises, and the search terminates.
 
 use lightloom_fabric::fat_tree::ReconfigurableFatTree;
 use lightloom_units::seed::{Seed, Stream};
@@ -17,8 +17,8 @@ const CHOICES: usize = 6;
 
 const FRUITLESS_KICKS: u32 = 60;
 
-/// Climbs until the rate reaches `target` or no move relieves the bottleneck. Then forces random
-/// exchanges there and climbs again, with at most `exchanges` exchanges in total.
+/// Climbs until the rate reaches `target` or the bottleneck cannot be relieved, then forces random
+/// exchanges there and climbs again. `exchanges` limits the total.
 pub(super) fn improve(
     fabric: &ReconfigurableFatTree,
     evaluator: &Evaluator,
@@ -88,7 +88,8 @@ impl<'a> Search<'a> {
             .expect("a fabric has leaves")
     }
 
-    /// Relieves bottlenecks until one cannot be relieved. No other line can then raise the minimum.
+    /// Stops at a bottleneck that cannot be relieved, because other lines cannot then raise the
+    /// minimum.
     fn climb(&mut self, target: f64) {
         while self.exchanges_left > 0 && self.lambda() < target {
             if !self.relieve(self.slowest_line()) {
@@ -97,7 +98,7 @@ impl<'a> Search<'a> {
         }
     }
 
-    /// Forces one exchange at the bottleneck and one at a random line, even if the rate falls.
+    /// Forces one exchange at the bottleneck and one at a random line, even if the rate drops.
     fn kick(&mut self, stream: &mut Stream) {
         let line = self.slowest_line();
         for line in [line, stream.random_range(0..self.lambdas.len())] {
@@ -168,8 +169,8 @@ impl<'a> Search<'a> {
         starved.into_iter().map(|(_, peer)| peer).collect()
     }
 
-    /// Returns `[None]` if `leaf` has a free port. Otherwise returns the peers whose circuits
-    /// `leaf` can give up, cheapest first at the current minimum.
+    /// Returns `[None]` if `leaf` has a free port, otherwise the peers whose circuits it can give
+    /// up, cheapest first at the current minimum.
     fn victims(&self, reach: usize, leaf: usize, keep: usize) -> Vec<Option<usize>> {
         if self.ports.free_within(reach, leaf) > 0 {
             return vec![None];
@@ -224,8 +225,8 @@ impl<'a> Search<'a> {
         false
     }
 
-    /// Makes the move. Returns whether it also joined the two former peers. `None` if the new
-    /// circuit is not permitted.
+    /// Returns whether the two former peers were also connected. `None` if the new circuit is not
+    /// permitted.
     fn make(&mut self, exchange: Move) -> Option<bool> {
         let Move { reach, a, b, drop_a, drop_b } = exchange;
         for (leaf, victim) in [(a, drop_a), (b, drop_b)] {

@@ -1,6 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-//! Places the circuits of a schedule on switches, and computes the changes between phases and the
-//! times.
+//! Places the circuits of a schedule on switches, and computes the changes and times of its phases.
 
 use std::collections::{BTreeMap, BTreeSet};
 
@@ -70,8 +69,7 @@ impl Planner<'_> {
             }
             let solver = self.solved.as_ref().map(|solved| solved[at].clone());
             let RateBound { lambda: proven, mut prices, .. } = self.bounds[at].clone();
-            // The bound of a solver that considered all routes may be better than the bound from
-            // prices.
+            // A solver that considered all routes may have a better bound than the prices.
             let solved = solver.as_ref().filter(|solver| !solver.is_one_hop);
             let solved = solved.map(|solver| solver.lambda_upper_bound.max(lambda));
             let lambda_upper_bound = match solved.filter(|solved| *solved < proven) {
@@ -111,7 +109,7 @@ impl Planner<'_> {
         }
     }
 
-    /// Returns the cross-connects of every phase. Phases with the same topology share them.
+    /// Phases with the same topology share cross-connects.
     fn place(
         &self,
         schedule: &Schedule,
@@ -141,8 +139,7 @@ impl Planner<'_> {
         Ok(by_phase)
     }
 
-    /// Exchanges single circuits to improve the phases of a choice after some circuits found no
-    /// switch.
+    /// Exchanges single circuits to improve the phases after some circuits found no switch.
     fn patched(
         &self,
         schedule: &Schedule,
@@ -161,7 +158,6 @@ impl Planner<'_> {
 
     fn sound(&self, at: usize, realisation: Realisation) -> Result<Vec<CrossConnect>, PlanError> {
         let Realisation { cross_connects, unplaced, .. } = realisation;
-        // If ports have failed, a circuit may find no switch.
         if unplaced.is_empty() || self.fabric.has_dead_ports() {
             return Ok(cross_connects);
         }
@@ -176,7 +172,7 @@ impl Planner<'_> {
         live: &Evaluator,
     ) -> TransitionPlan {
         let (from, to) = (&circuits[before], &circuits[at]);
-        // Halve a floor that cannot be kept.
+        // Halve the floor until it can be satisfied.
         let mut floor = self.options.floor;
         let stages = loop {
             match transition::stage(self.fabric, from, to, live, floor) {
@@ -201,8 +197,8 @@ impl Planner<'_> {
         }
     }
 
-    /// Returns the seconds that a phase takes while its circuits change in stages. The slack hides
-    /// the first part of the change, and the phase does not end before the last stage.
+    /// Returns the seconds of a phase whose circuits change in stages. Slack hides the first part
+    /// of the change; the phase lasts at least until the last stage.
     fn seconds_of(
         &self,
         change: &TransitionPlan,

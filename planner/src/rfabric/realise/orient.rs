@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-//! Step 1 of a realisation: chooses the tail of each circuit so that every leaf is the tail of at
+//! Step 1 of a placement: chooses the tail of each circuit so that every leaf is the tail of at
 //! most half of its ports and the head of at most half, consistent with existing circuits.
 
 use std::collections::VecDeque;
@@ -49,7 +49,7 @@ struct Orientation {
     tails: Vec<u32>,
     heads: Vec<u32>,
     all: Oriented,
-    /// Circuits in `all` that match existing ones. Reversing one of these loses a kept circuit.
+    /// Circuits that match existing ones. Reversing one means that it cannot be kept.
     agreed: Oriented,
 }
 
@@ -65,7 +65,7 @@ impl Orientation {
         self.agreed.put(tail, head, count);
     }
 
-    /// Orients new circuits. The tail of each is the end with more room for tails.
+    /// The tail is the end with more room for tails.
     fn balance(&mut self, a: usize, b: usize, count: u32) {
         let room = |leaf: usize, this: &Self| {
             i64::from(this.tails_max[leaf])
@@ -111,8 +111,7 @@ impl Orientation {
         self.put(head, tail, 1);
     }
 
-    /// Finds a path from a leaf with too many ends of one kind to a leaf with room, by 0-1
-    /// breadth-first search.
+    /// 0-1 breadth-first search from a leaf with too many ends of one kind to a leaf with room.
     fn cheapest_path(&self, from: usize, ends: Ends) -> Option<Vec<usize>> {
         let next = self.neighbours(ends);
         let leaves = self.tails.len();
@@ -143,8 +142,7 @@ impl Orientation {
         None
     }
 
-    /// For each leaf, returns the leaves reached by reversing a circuit, with cost 1 if that loses
-    /// a kept circuit.
+    /// Leaves reached by reversing a circuit, at cost 1 if the circuit then cannot be kept.
     fn neighbours(&self, ends: Ends) -> Vec<Vec<(usize, u32)>> {
         let mut next = vec![Vec::new(); self.tails.len()];
         for (&(tail, head), count) in &self.all.0 {

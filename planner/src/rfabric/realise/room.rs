@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-//! Tracks free ports on each switch, and moves circuits to make room for another one.
+//! Tracks free ports per switch, and moves circuits to make room for others.
 
 use std::collections::BTreeSet;
 
@@ -34,8 +34,8 @@ impl<'a> Room<'a> {
         self.circuits.remove(&circuit);
     }
 
-    /// Places a circuit between leaves `a` and `b`, and moves at most `moves` other circuits for
-    /// it. If that fails, changes nothing and returns false.
+    /// Places a circuit between `a` and `b` by moving at most `moves` others. Returns false and
+    /// changes nothing if that fails.
     pub(super) fn place(&mut self, a: usize, b: usize, moves: u32) -> bool {
         if let Some(circuit) = self.books.iter_mut().find_map(|book| book.connect(a, b)) {
             self.circuits.insert(circuit);
@@ -44,8 +44,7 @@ impl<'a> Room<'a> {
         moves > 0 && (0..self.books.len()).any(|at| self.place_for_another(at, (a, b), moves))
     }
 
-    /// If only one of the leaves has a free port on the switch, moves a circuit of the other leaf
-    /// away.
+    /// If only one leaf has a free port on the switch, moves a circuit of the other leaf away.
     fn place_for_another(&mut self, at: usize, (a, b): (usize, usize), moves: u32) -> bool {
         let is_free = |leaf| self.books[at].lowest_free(LeafId::from_index(leaf)).is_some();
         let full = match (is_free(a), is_free(b)) {
@@ -101,7 +100,7 @@ impl<'a> PortBook<'a> {
         self.taken.remove(&circuit.b_port);
     }
 
-    /// Returns `None` if a leaf has no free port, or if the switch's loss is too high for the pair.
+    /// `None` if a leaf has no free port or the switch's loss is too high for the pair.
     pub(in crate::rfabric) fn connect(&mut self, a: usize, b: usize) -> Option<CrossConnect> {
         let (a, b) = (LeafId::from_index(a), LeafId::from_index(b));
         let reach = self.fabric.reach_of(self.ocs);

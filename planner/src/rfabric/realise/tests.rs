@@ -108,7 +108,7 @@ fn fits_somehow(circuits: &[(usize, usize)], free: &mut [Vec<u32>]) -> bool {
     })
 }
 
-/// Regression test: each failed port used to disable a second port of its leaf.
+/// Regression test: each failed port used to disable another port of its leaf.
 #[test]
 fn failed_ports_lose_only_circuits_that_cannot_fit() {
     let (mut possible, mut placed) = (0, 0);

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-//! Checks a parsed step and reports every mistake at its place.
+//! Validates a parsed step and reports every mistake with its location.
 
 use lightloom_fabric::document::{self, Diagnostic};
 use lightloom_fabric::fat_tree::ReconfigurableFatTree;
@@ -77,7 +77,7 @@ pub(super) fn find_model(
     }
     let known: Vec<&str> = MODEL_FILES.iter().map(|(known, _)| *known).collect();
     let one_of = format!(
-        "write one of {}, or the path of a model file (.yaml or .json), relative to this file",
+        "use one of {}, or the path of a model file (.yaml or .json) relative to this file",
         known.join(", ")
     );
     if ![".yaml", ".yml", ".json"].iter().any(|end| name.ends_with(end)) {
@@ -101,15 +101,15 @@ pub(super) fn find_model(
         && card.layers <= LAYERS_MAX
         && card.hidden.max(card.cache_elements_per_layer) <= WIDTH_MAX;
     is_planned.then_some(card).ok_or_else(|| {
-        let message = format!("{name}: the model is too large to count its bytes");
+        let message = format!("{name}: the model is too large for byte counts of 64 bits");
         let fix = format!(
-            "plan at most {LAYERS_MAX} layers, a width and a cache of {WIDTH_MAX} elements, and {PARAMETERS_MAX} weights"
+            "the limits are {LAYERS_MAX} layers, a width and a cache of {WIDTH_MAX} elements, and {PARAMETERS_MAX} weights"
         );
         Mistake::of_whole(message, fix)
     })
 }
 
-/// Limits that keep the byte counts of a step within 64 bits.
+/// These limits keep byte counts within 64 bits.
 const PARAMETERS_MAX: u64 = 100_000_000_000_000;
 const LAYERS_MAX: u32 = 1_000;
 const WIDTH_MAX: u32 = 131_072;
@@ -124,7 +124,7 @@ pub(super) fn lower_phases(
         mistakes.push(Mistake { place, message, fix });
     };
     if raw.is_empty() {
-        mistake("/phases".into(), "the step has no phases".into(), "write at least one".into());
+        mistake("/phases".into(), "the step has no phases".into(), "add at least one".into());
     }
     let mut phases: Vec<Phase> = Vec::new();
     for (at, phase) in raw.iter().enumerate() {
@@ -148,14 +148,14 @@ pub(super) fn lower_phases(
     if mistakes.is_empty() { Ok(phases) } else { Err(mistakes) }
 }
 
-/// A mistake in a step or a demand, with its place and correction.
+/// A mistake in a step or a demand.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Mistake {
-    /// Place within the step, as a JSON pointer.
+    /// JSON pointer within the step.
     pub place: String,
-    /// Description of the mistake.
+    /// What is wrong.
     pub message: String,
-    /// The correction. Empty if the message contains it.
+    /// How to correct it. Empty if the message contains the correction.
     pub fix: String,
 }
 
@@ -196,7 +196,7 @@ fn lower_demand(
 ) -> Result<Demand, Vec<Mistake>> {
     let leaves = fabric.leaves();
     let mut text = |file: &str, one: &str| {
-        let fix = format!("name {one}, relative to this file");
+        let fix = format!("use {one}, relative to this file");
         read(file).map_err(|error| Mistake::of_whole(error, fix))
     };
     let demand = match raw {
@@ -225,7 +225,7 @@ fn lower_demand(
     demand.must_fit(leaves).map_err(|error| Mistake::of_whole(error.to_string(), error.fix()))?;
     if demand.total().0 == 0 {
         let fix = "remove it and add its slack to the next";
-        return Err(Mistake::of_whole("the phase sends nothing", fix));
+        return Err(Mistake::of_whole("the phase has no traffic", fix));
     }
     Ok(demand.times(times))
 }
@@ -243,8 +243,8 @@ fn lower_transfers(
         let (from, to) = (members("from", from)?, members("to", to)?);
         if let Some(both) = to.iter().find(|leaf| from.contains(leaf)) {
             let place = format!("/transfers/{at}/to");
-            let message = format!("{both} sends and receives");
-            let fix = "name receivers that do not send".to_owned();
+            let message = format!("{both} is both a sender and a receiver");
+            let fix = "use disjoint sets of senders and receivers".to_owned();
             return Err(vec![Mistake { place, message, fix }]);
         }
         let each = Bytes(bytes.0.0 / (from.len() * to.len()) as u64);
@@ -255,7 +255,6 @@ fn lower_transfers(
     Ok(demand)
 }
 
-/// Returns consecutive leaves, at least `least` of them.
 fn members(
     LeavesFile { first_leaf, leaves }: LeavesFile,
     least: u32,
@@ -265,8 +264,8 @@ fn members(
     if leaves < least || u64::from(first_leaf.0) + u64::from(leaves) > u64::from(there) {
         let s = if least == 1 { "leaf" } else { "leaves" };
         return Err(Mistake::of_whole(
-            format!("the fabric has fewer than {leaves} leaves from {first_leaf} on"),
-            format!("write at least {least} {s} among leaf0 to leaf{}", there - 1),
+            format!("the fabric has fewer than {leaves} leaves starting at {first_leaf}"),
+            format!("use at least {least} {s} from leaf0 to leaf{}", there - 1),
         ));
     }
     Ok((first_leaf.0..first_leaf.0 + leaves).map(LeafId).collect())

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-//! Turns a described workload into its demand and reports every mistake at its place.
+//! Converts a described workload to a demand and reports every mistake with its location.
 
 use lightloom_fabric::fat_tree::ReconfigurableFatTree;
 use lightloom_units::seed::Seed;
@@ -43,7 +43,7 @@ fn divides(field: &str, what: &str, whole: u32, part: u32) -> Refused<u32> {
         return Ok(whole / part);
     }
     let message = format!("{what}: {whole} is not a multiple of {part}");
-    refuse(field, message, format!("write a divisor of {whole}"))
+    refuse(field, message, format!("use a divisor of {whole}"))
 }
 
 impl Lower<'_> {
@@ -59,14 +59,14 @@ impl Lower<'_> {
             return Ok(place);
         }
         let message = format!(
-            "{} GPUs from {} on fill {} leaves, {gpus_per_leaf} a leaf, but the fabric ends at \
+            "{} GPUs starting at {} need {} leaves with {gpus_per_leaf} GPUs each, but the fabric ends at \
              leaf{}",
             raw.gpus,
             raw.first_leaf,
             place.leaves(),
             self.leaves() - 1
         );
-        refuse(field, message, "use fewer GPUs or begin at an earlier leaf")
+        refuse(field, message, "use fewer GPUs or start at an earlier leaf")
     }
 
     fn model(&mut self, name: &str) -> Refused<ModelCard> {
@@ -127,7 +127,7 @@ impl Lower<'_> {
         let decode = self.place("decode", raw.decode)?;
         if let Some(at) = raw.prompts.iter().position(|prompt| prompt.gpu >= prefill.gpus) {
             let message = format!("prefill GPU {} does not exist", raw.prompts[at].gpu);
-            let fix = format!("they run from 0 to {}", prefill.gpus - 1);
+            let fix = format!("use 0 to {}", prefill.gpus - 1);
             return refuse(&format!("prompts/{at}/gpu"), message, fix);
         }
         let card = self.model(&raw.model)?;

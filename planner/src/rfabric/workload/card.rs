@@ -1,5 +1,4 @@
 // SPDX-License-Identifier: Apache-2.0
-//! The properties of language models that determine their traffic.
 
 use lightloom_fabric::model::{Model, shipped_model};
 use lightloom_units::Bytes;
@@ -17,7 +16,7 @@ pub struct ModelCard {
     pub hidden: u32,
     /// Elements per token in one layer's key-value cache.
     pub cache_elements_per_layer: u32,
-    /// Bytes per element; 2 for BF16.
+    /// Bytes per element, 2 for BF16.
     pub element_bytes: u32,
     /// Routed experts, if any.
     pub experts: Option<Experts>,
@@ -36,7 +35,7 @@ pub struct Experts {
     pub parameters_each: u64,
 }
 
-/// Bytes per element in BF16, the assumed format of transferred weights, activations and caches.
+/// The assumed format of transferred weights, activations and caches.
 const BF16: u32 = 2;
 
 impl From<&Model> for ModelCard {
@@ -66,13 +65,13 @@ impl ModelCard {
         shipped_model(name).as_ref().map(Self::from)
     }
 
-    /// Returns the size of one copy of all weights.
+    /// Returns the size of all weights.
     #[must_use]
     pub fn weight_bytes(&self) -> Bytes {
         Bytes(self.parameters * u64::from(self.element_bytes))
     }
 
-    /// Returns the size of the routed experts' weights in one copy.
+    /// Returns the size of the routed experts' weights.
     #[must_use]
     pub fn expert_bytes(&self) -> Bytes {
         Bytes(self.experts.map_or(0, |experts| {
@@ -83,13 +82,13 @@ impl ModelCard {
         }))
     }
 
-    /// Returns the size of one token in the residual stream.
+    /// Returns the size of a token in the residual stream.
     #[must_use]
     pub fn token_bytes(&self) -> Bytes {
         Bytes(u64::from(self.hidden) * u64::from(self.element_bytes))
     }
 
-    /// Returns the size of one token in the caches of all layers.
+    /// Returns the cache size of a token over all layers.
     #[must_use]
     pub fn cache_bytes_per_token(&self) -> Bytes {
         let elements = u64::from(self.layers) * u64::from(self.cache_elements_per_layer);

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-//! Traffic of collectives. `ranks` lists the leaves or seats of the members in rank order. Ranks
-//! under the same leaf or on the same ring exchange no traffic over links between leaves.
+//! Traffic of collectives. `ranks` lists the leaves or seats of the members in rank order. Ranks on
+//! the same leaf or ring exchange no traffic between leaves.
 
 use lightloom_units::Bytes;
 
@@ -16,8 +16,8 @@ pub fn all_gather<R: Into<Seat> + Copy>(demand: &mut Demand, ranks: &[R], size: 
     ring(demand, ranks, share(size, ranks.len() as u64 - 1, ranks.len() as u64));
 }
 
-/// Adds a dispatch and its combine. In the dispatch, each rank sends `size` in total, divided among
-/// all ranks (itself included) by `weights`. The combine returns the same amounts.
+/// Adds a dispatch and its combine. Each rank dispatches `size` in total, divided among all ranks
+/// (including itself) by `weights`; the combine returns the same amounts.
 pub fn dispatch_and_combine<R: Into<Seat> + Copy>(
     demand: &mut Demand,
     ranks: &[R],
@@ -37,7 +37,7 @@ pub fn dispatch_and_combine<R: Into<Seat> + Copy>(
     }
 }
 
-/// Sends `size` from each rank to the next, and from the last to the first.
+/// Sends `size` around the ring of ranks.
 pub fn ring<R: Into<Seat> + Copy>(demand: &mut Demand, ranks: &[R], size: Bytes) {
     if ranks.len() < 2 {
         return;

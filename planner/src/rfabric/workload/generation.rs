@@ -1,13 +1,13 @@
 // SPDX-License-Identifier: Apache-2.0
-//! Generation by replicas: traffic within each replica, and caches that migrate between replicas.
+//! Generation by replicas: traffic within each replica, and caches migrating between replicas.
 //!
 //! - tensor parallelism: 2 all-reduces of h·b per layer and token;
 //! - expert parallelism: 2 all-to-alls of top_k·h·b per mixture layer and token;
 //! - migration of a request: its length in tokens × cache bytes per token, from one replica to
 //!   another.
 //!
-//! Without migration, the demand consists of isolated pods, like the template that RFabric names
-//! for this phase.
+//! Without migration, the demand consists of isolated pods, matching the template that RFabric
+//! names for this phase.
 
 use lightloom_units::Bytes;
 
@@ -23,8 +23,8 @@ pub struct Generation {
     pub card: ModelCard,
     /// Seats of the GPUs.
     pub seats: Seats,
-    /// GPUs per replica. They are tensor-parallel ranks, or expert-parallel ranks if the model has
-    /// experts.
+    /// GPUs per replica: expert-parallel ranks if the model has experts, otherwise tensor-parallel
+    /// ranks.
     pub replica_gpus: u32,
     /// Tokens that one replica reads or writes in the phase.
     pub tokens: u64,
@@ -70,8 +70,7 @@ impl Generation {
         }
     }
 
-    /// Adds the migration of a cache. Each GPU of the sending replica holds an equal part and sends
-    /// it to its peer.
+    /// Each GPU of the sending replica sends an equal part of the cache to its peer.
     fn add_migration(&self, demand: &mut Demand, from: &[Seat], to: &[Seat]) {
         let all = self.card.cache_bytes_per_token() * self.migrated_tokens;
         let part = Bytes(all.0 / from.len() as u64);
@@ -102,8 +101,8 @@ mod tests {
         assert_eq!(demand.bytes(LeafId(2), LeafId(3)).0, 2 * 80 * 8192 * 2 * 10 * 2 * 15 / 16);
         assert_eq!(demand.bytes(LeafId(3), LeafId(4)), Bytes(0), "replicas keep to themselves");
         let mixture = Generation { card: ModelCard::named("deepseek-v3").unwrap(), ..dense };
-        // Half of the traffic among 16 ranks crosses from one leaf to the other, in both dispatch
-        // and combine.
+        // Half of the traffic among 16 ranks crosses between the leaves, in both dispatch and
+        // combine.
         let formula = 10 * 58 * 8 * 7168 * 2;
         assert_eq!(mixture.traffic(6).bytes(LeafId(2), LeafId(3)).0, formula / 2);
     }

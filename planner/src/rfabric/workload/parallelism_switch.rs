@@ -1,10 +1,9 @@
 // SPDX-License-Identifier: Apache-2.0
-//! A change of parallelism in the generation pool: every GPU fetches the parts of the weights that
-//! it lacks.
+//! A change of parallelism in the generation pool: every GPU fetches the weights that it lacks.
 //!
 //! With `before` GPUs per replica, GPU i of a replica holds the share [i/before, (i+1)/before);
-//! with `after`, [j/after, (j+1)/after). A GPU keeps the overlap and fetches the rest from the GPU
-//! of its old replica that holds it. The total is params·b × new replicas × (1 − overlap).
+//! with `after`, [j/after, (j+1)/after). It keeps the overlap and fetches the rest from GPUs of its
+//! old replica. The total is params·b × new replicas × (1 − overlap).
 
 use super::super::demand::Demand;
 use super::card::ModelCard;
@@ -22,7 +21,7 @@ pub fn traffic(leaves: usize, card: &ModelCard, pool: &Seats, before: u32, after
     let mut demand = Demand::none(leaves);
     for gpu in 0..pool.count() {
         let (replica, mine) = (gpu / before, gpu % before);
-        // The unit is 1/(before·after) of the weights.
+        // In units of 1/(before·after) of the weights.
         let wanted = (gpu % after) * before..(gpu % after + 1) * before;
         for holder in 0..before {
             let held = holder * after..(holder + 1) * after;

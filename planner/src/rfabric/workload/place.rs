@@ -1,11 +1,11 @@
 // SPDX-License-Identifier: Apache-2.0
-//! The placement of a job's GPUs: in order, leaf after leaf.
+//! Fills leaves with a job's GPUs in order.
 
 use lightloom_units::id::LeafId;
 
 use super::super::demand::Seat;
 
-/// A range of leaves that the job's GPUs, numbered from 0, fill one after the other.
+/// The leaves of a job's GPUs, which are numbered from 0 and fill one leaf after another.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Place {
     /// The leaf of GPU 0.
@@ -27,14 +27,14 @@ impl Place {
         LeafId(self.first_leaf + gpu / self.gpus_per_leaf)
     }
 
-    /// Returns the number of leaves with a GPU of the job.
+    /// Returns the number of leaves in use.
     #[must_use]
     pub fn leaves(&self) -> u32 {
         self.gpus.div_ceil(self.gpus_per_leaf)
     }
 }
 
-/// The seat of each rank of a job, in rank order.
+/// The seats of a job's ranks in rank order.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Seats(pub Vec<Seat>);
 

@@ -1,10 +1,9 @@
 // SPDX-License-Identifier: Apache-2.0
-//! Prefill and decode on different GPUs, as simulated by Frontier (arXiv 2508.03148). The decode
-//! instance pulls the cache of each prompt.
+//! Prefill and decode on different GPUs, as in Frontier (arXiv 2508.03148). The decode instance
+//! pulls the cache of each prompt.
 //!
-//! The size of a pull is prompt tokens × cache bytes per token. A pull waits until the instance has
-//! room, so the free cache memory limits the traffic of a phase. The other caches wait on the
-//! prefill side.
+//! A pull transfers prompt tokens × cache bytes per token. It waits until the instance has room, so
+//! free cache memory limits the traffic of a phase; the remaining caches stay on the prefill side.
 
 use lightloom_units::Bytes;
 
@@ -12,7 +11,7 @@ use super::super::demand::Demand;
 use super::card::ModelCard;
 use super::place::Place;
 
-/// A prompt, with the GPU that holds its cache.
+/// A prompt and the GPU with its cache.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Prompt {
     /// The prefill GPU.
@@ -21,10 +20,10 @@ pub struct Prompt {
     pub tokens: u64,
 }
 
-/// Returns the traffic of all pulls in a phase, and the number of prompts that wait for room.
+/// Returns the traffic of all pulls in a phase, and the number of prompts still waiting for room.
 ///
-/// Prompts go in order to the decode GPU with the most room. A prompt that does not fit on any GPU
-/// blocks all later prompts (back-pressure).
+/// Prompts are assigned in order to the decode GPU with the most room. A prompt that fits on no GPU
+/// blocks all later ones (back-pressure).
 #[must_use]
 pub fn pull(
     leaves: usize,

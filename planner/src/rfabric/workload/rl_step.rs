@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-//! A step of disaggregated reinforcement learning: trainer and generation pool are on separate
-//! leaves and work one step apart.
+//! Disaggregated reinforcement learning: trainer and generation pool use separate leaves and are
+//! one step apart.
 //!
 //! ```text
 //!   trainer     │ micro-batches ……… │ gradients │            │ new weights ─┐
@@ -8,9 +8,9 @@
 //!   phase         train + generate      gradients              weight-sync      parallelism-switch
 //! ```
 //!
-//! While the trainer processes one batch, the pool generates the next, so their traffic shares a
-//! phase. The step is reconstructed from the abstract of the RFabric paper and a reading note; it
-//! is not RFabric's own trace.
+//! The pool generates the next batch while the trainer processes the current one, so their traffic
+//! shares a phase. The step is reconstructed from the abstract of the RFabric paper and a reading
+//! note, not from a trace of RFabric.
 
 use lightloom_fabric::file::{SyncMethod, WeightSyncFile};
 use lightloom_units::{Bytes, Picoseconds};
@@ -25,33 +25,33 @@ use super::training::{Sharding, Training};
 use super::weight_sync::{self, FanOut};
 use lightloom_units::seed::Seed;
 
-/// A step of asynchronous reinforcement learning. Generation is one step ahead of training.
+/// A step of asynchronous reinforcement learning, with generation one step ahead of training.
 #[derive(Clone, Debug, PartialEq)]
 pub struct RlStep {
     /// The model.
     pub card: ModelCard,
     /// Training GPUs in rank order: tensor fastest, then data, then pipeline.
     pub trainer: Seats,
-    /// Generating GPUs in order, replica after replica.
+    /// Generating GPUs, replica by replica.
     pub pool: Seats,
     /// Tensor-parallel ranks of the trainer.
     pub tp: u32,
     /// Pipeline stages of the trainer.
     pub pp: u32,
-    /// Expert-parallel ranks of the trainer; 1 for a dense model.
+    /// Expert-parallel ranks of the trainer, 1 for a dense model.
     pub ep: u32,
     /// Spread of expert popularity: sigma of a log-normal distribution, 0 for balanced experts.
     pub expert_skew: f64,
-    /// Samples per step, over all data-parallel ranks.
+    /// Samples per step over all data-parallel ranks.
     pub samples: u32,
-    /// Tokens per sample, including prompt and answer.
+    /// Tokens per sample, prompt and answer together.
     pub tokens_per_sample: u32,
     /// GPUs per generation replica while most requests run.
     pub replica_gpus: u32,
-    /// GPUs per replica for the long tail of requests. Equal to `replica_gpus` if parallelism does
+    /// GPUs per replica for the long tail of requests; equal to `replica_gpus` if parallelism does
     /// not change.
     pub tail_replica_gpus: u32,
-    /// Share of a replica's cache that migrates in a step.
+    /// Share of a replica's cache that migrates per step.
     pub migrated_share: f64,
     /// Idle network time before each phase.
     pub slack: Slack,
@@ -59,7 +59,7 @@ pub struct RlStep {
     pub seed: Seed,
 }
 
-/// Idle network time before each phase, from computation that does not overlap with traffic.
+/// Idle network time before each phase, while computation does not overlap with traffic.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Slack {
     /// Before the micro-batches.
@@ -68,14 +68,14 @@ pub struct Slack {
     pub gradients: Picoseconds,
     /// Before the weights, while the optimiser runs.
     pub weight_sync: Picoseconds,
-    /// Before the change of the pool's parallelism.
+    /// Before the pool changes its parallelism.
     pub parallelism_switch: Picoseconds,
 }
 
-/// This limit is far above any real step and keeps byte counts within 64 bits.
+/// Far above any real step; keeps byte counts within 64 bits.
 const TOKENS_MAX: u64 = 10_000_000_000;
 
-/// The reason why a step cannot be built.
+/// Why a step cannot be built.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 #[expect(missing_docs, reason = "each message documents its variant")]
 pub enum RlStepError {
@@ -90,7 +90,7 @@ pub enum RlStepError {
 }
 
 impl RlStepError {
-    /// Returns the field that caused the error.
+    /// Returns the invalid field.
     #[must_use]
     pub fn field(&self) -> &'static str {
         match self {
@@ -114,10 +114,10 @@ fn divides(
     Err(RlStepError::NotDivisible { field, what, whole, part })
 }
 
-/// Places the trainer's GPUs on the first leaves and the pool's GPUs on the next.
+/// Places the trainer on the first leaves and the pool on the following ones.
 ///
 /// # Errors
-/// Fails if the trainer does not fill whole leaves, or the GPUs do not fit.
+/// Fails if the trainer does not fill whole leaves or the GPUs do not fit.
 pub fn leaf_after_leaf(
     [trainer, pool]: [u32; 2],
     gpus_per_leaf: u32,
@@ -133,8 +133,7 @@ pub fn leaf_after_leaf(
 }
 
 impl RlStep {
-    /// Returns the phases of the step on a fabric with `leaves` leaves. Omits phases without
-    /// traffic.
+    /// Returns the phases with traffic on a fabric with `leaves` leaves.
     ///
     /// # Errors
     /// Fails if a size does not fit or is not divisible as required.
@@ -142,7 +141,7 @@ impl RlStep {
         self.phases_with(leaves, WeightSyncFile::default())
     }
 
-    /// Like [`RlStep::phases`], with a given method of sending new weights to the replicas.
+    /// Like [`RlStep::phases`], with a given method of distributing new weights.
     ///
     /// # Errors
     /// Fails if a size does not fit or is not divisible as required.
@@ -184,8 +183,8 @@ impl RlStep {
             .collect())
     }
 
-    /// Adds the samples that the pool sends to the trainer: per token, 4 bytes of id and 4 bytes of
-    /// log-probability. All pairs of a generating and a training leaf carry equal parts.
+    /// Each sample token has 4 bytes of id and 4 bytes of log-probability. Each generating leaf
+    /// sends equal parts to all training leaves.
     fn add_samples(&self, demand: &mut Demand) {
         const BYTES_PER_TOKEN: u64 = 8;
         let (pool, trainer) = (self.pool.leaves(), self.trainer.leaves());

@@ -1,8 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
-//! Three synthetic traffic shapes for comparing planners: expert all-to-all, weight
-//! synchronisation, and unstructured traffic.
+//! Synthetic traffic for comparing planners: expert all-to-all, weight synchronisation, and
+//! unstructured traffic.
 //!
-//! Sizes are relative, because a planner's quality does not depend on their scale.
+//! Sizes are relative, because the quality of a plan does not depend on scale.
 
 use lightloom_units::Bytes;
 use lightloom_units::id::LeafId;
@@ -13,18 +13,18 @@ use super::super::demand::Demand;
 
 const PAIR_BYTES: f64 = 1e9;
 
-/// Returns a skewed all-to-all within groups of 8 leaves and a light ring over all leaves. The
-/// matrix is symmetric, because the combine of a phase is the transpose of its dispatch (MixNet,
-/// arXiv 2501.03905, section 3).
+/// Returns a skewed all-to-all within groups of 8 leaves plus a light ring over all leaves. The
+/// matrix is symmetric, because the combine is the transpose of the dispatch (MixNet, arXiv
+/// 2501.03905, section 3).
 #[must_use]
 pub fn moe(leaves: usize, seed: Seed) -> Demand {
     moe_spread(leaves, seed, GATE_SPREAD)
 }
 
-/// Spread of the gates in [`moe`]: the standard deviation of the logarithm of a pair's traffic.
+/// Spread of [`moe`]: standard deviation of the logarithm of a pair's traffic.
 pub const GATE_SPREAD: f64 = 0.6;
 
-/// Returns [`moe`] with another spread of the gates.
+/// Returns [`moe`] with another spread.
 #[must_use]
 pub fn moe_spread(leaves: usize, seed: Seed, spread: f64) -> Demand {
     let mut stream = seed.stream("shape.moe", leaves as u64);
@@ -40,7 +40,7 @@ pub fn moe_spread(leaves: usize, seed: Seed, spread: f64) -> Demand {
     demand
 }
 
-/// Like [`moe`] in one direction of one layer, so sending and receiving are independent.
+/// Like [`moe`] for one direction of one layer, so that sending and receiving are independent.
 #[must_use]
 pub fn moe_one_way(leaves: usize, seed: Seed) -> Demand {
     let mut stream = seed.stream("shape.moe_one_way", leaves as u64);
@@ -55,7 +55,7 @@ pub fn moe_one_way(leaves: usize, seed: Seed) -> Demand {
 }
 
 /// Returns the traffic of a weight synchronisation. Each leaf in one half sends shards of different
-/// sizes to four leaves in the other half. The senders also form a data-parallel ring.
+/// sizes to four leaves in the other half; the senders also form a data-parallel ring.
 #[must_use]
 pub fn weight_sync(leaves: usize, seed: Seed) -> Demand {
     let mut stream = seed.stream("shape.weight_sync", leaves as u64);
@@ -71,7 +71,7 @@ pub fn weight_sync(leaves: usize, seed: Seed) -> Demand {
     demand
 }
 
-/// Returns log-normally distributed traffic from every leaf to every other leaf.
+/// Returns log-normally distributed traffic between all leaves.
 #[must_use]
 pub fn dense(leaves: usize, seed: Seed) -> Demand {
     let mut stream = seed.stream("shape.dense", leaves as u64);

@@ -1,22 +1,21 @@
 // SPDX-License-Identifier: Apache-2.0
-//! One training step with tensor, pipeline, data, context and expert parallelism.
+//! A training step with tensor, pipeline, data, context and expert parallelism.
 //!
-//! In rank order, the tensor dimension changes fastest, then context, then data, then pipeline.
-//! Expert groups are runs of data-parallel ranks. In the following byte counts, t is the number of
-//! tokens of a micro-batch on one context-parallel rank, h·b the bytes of a token, and m the number
-//! of micro-batches per step:
+//! In rank order, the tensor dimension changes fastest, then context, data and pipeline. Expert
+//! groups are runs of data-parallel ranks. Below, t is the number of tokens of a micro-batch on one
+//! context-parallel rank, h·b the bytes of a token, and m the number of micro-batches per step:
 //!
 //! - tensor: 4 all-reduces of t·h·b per layer and micro-batch (2 forward, 2 backward);
 //! - expert: 4 all-to-alls of t/tp·top_k·h·b per mixture layer and micro-batch (dispatch and
-//!   combine, forward and backward), with one matrix and its transpose (MixNet, arXiv 2501.03905);
+//!   combine, forward and backward), which share one matrix and its transpose (MixNet, arXiv
+//!   2501.03905);
 //! - pipeline: t·h·b/tp in each direction per boundary and micro-batch;
 //! - context: 3(c−1)·t·kv·b/tp per rank, layer and micro-batch (ring attention). Keys and values of
 //!   t tokens make c−1 hops around the ring of c ranks in the forward pass, and again with their
 //!   gradients in the backward pass;
 //! - data: an all-reduce of the non-expert gradients, params·b/(tp·pp), over data and context
-//!   ranks, and an all-reduce of the expert gradients, params·b/(tp·pp·ep), over the ranks that
-//!   hold the same experts. If sharded (FSDP): two all-gathers and a reduce-scatter of the same
-//!   size.
+//!   ranks, and an all-reduce of the expert gradients, params·b/(tp·pp·ep), over the ranks with the
+//!   same experts. If sharded (FSDP): two all-gathers and a reduce-scatter of the same size.
 
 use lightloom_fabric::file::ShardingFile;
 use lightloom_units::Bytes;
@@ -28,7 +27,7 @@ use super::collective::{all_gather, all_reduce, dispatch_and_combine, ring, shar
 use super::place::Seats;
 use super::shapes::log_normal;
 
-/// The distribution of a model over tp·cp·dp·pp GPUs. dp must be a multiple of ep.
+/// A model distributed over tp·cp·dp·pp GPUs. dp must be a multiple of ep.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Training {
     /// The model.
@@ -49,7 +48,7 @@ pub struct Training {
     pub sharding: Sharding,
     /// Micro-batches per step.
     pub micro_batches: u32,
-    /// Tokens of one micro-batch on one pipeline, over all context-parallel ranks.
+    /// Tokens of a micro-batch on one pipeline, over all context-parallel ranks.
     pub tokens: u32,
     /// Spread of expert popularity: sigma of a log-normal distribution, 0 for balanced experts.
     pub expert_skew: f64,
@@ -57,12 +56,12 @@ pub struct Training {
     pub seed: Seed,
 }
 
-/// The state that each data-parallel rank stores.
+/// The state stored by each data-parallel rank.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Sharding {
-    /// All weights and gradients. Gradients are all-reduced.
+    /// All weights and gradients; gradients are all-reduced.
     Replicated,
-    /// A shard (FSDP). Weights are gathered twice and gradients scattered once.
+    /// A shard (FSDP); weights are gathered twice and gradients scattered once.
     Sharded,
 }
 
@@ -85,7 +84,7 @@ impl Training {
         share(self.card.token_bytes() * u64::from(self.tokens), 1, u64::from(self.cp))
     }
 
-    /// Returns the traffic of all micro-batches, which is the traffic of a step without gradients.
+    /// Returns the traffic of a step's micro-batches, without gradients.
     #[must_use]
     pub fn micro_batch_traffic(&self, mut demand: Demand) -> Demand {
         self.add_tensor(&mut demand);
@@ -95,7 +94,7 @@ impl Training {
         demand
     }
 
-    /// Returns the traffic of the gradients in a step. If sharded, this includes the weights.
+    /// Returns the traffic of the gradients in a step, including the weights if sharded.
     #[must_use]
     pub fn data_parallel_traffic(&self, mut demand: Demand) -> Demand {
         let cut = u64::from(self.tp) * u64::from(self.pp);
@@ -109,8 +108,7 @@ impl Training {
         demand
     }
 
-    /// Adds the exchange of gradients among ranks with the same weights. These are every `apart`-th
-    /// data-parallel rank.
+    /// Every `apart`-th data-parallel rank holds the same weights.
     fn add_gradients(&self, demand: &mut Demand, size: Bytes, apart: u32) {
         for stage in 0..self.pp {
             for (tensor, first) in (0..self.tp).flat_map(|t| (0..apart).map(move |r| (t, r))) {
@@ -170,7 +168,8 @@ impl Training {
     fn add_expert(&self, demand: &mut Demand) {
         let Some(experts) = self.card.experts.filter(|_| self.ep > 1) else { return };
         let layers = u64::from(experts.layers) / u64::from(self.pp);
-        // A dispatch and its combine are two all-to-alls, so doubling the bytes gives all four.
+        // A dispatch and its combine are two all-to-alls, so doubling the bytes covers forward and
+        // backward.
         let all = self.micro_batch_bytes()
             * (2 * layers * u64::from(self.micro_batches) * u64::from(experts.top_k));
         let size = share(all, 1, u64::from(self.tp));
@@ -246,8 +245,8 @@ mod tests {
         let job = Training { pp: 1, dp: 64, ..training() };
         let mut demand = Demand::none(8);
         job.add_expert(&mut demand);
-        // 64 ranks, 58 layers, 3 micro-batches, 4 all-to-alls of 4096·8·7168·2 bytes. Half of these
-        // bytes stay below a leaf, because 8 of the 16 ranks share it.
+        // 64 ranks, 58 layers, 3 micro-batches, 4 all-to-alls of 4096·8·7168·2 bytes. Half of them
+        // stay within a leaf, which holds 8 of the 16 ranks.
         let formula = 64 * 58 * 3 * 4 * 4096 * 8 * 7168 * 2 / 2;
         let total = demand.total().0;
         assert!(total.abs_diff(formula) * 1_000_000 < formula, "{total} {formula}");
@@ -274,8 +273,8 @@ mod tests {
             one_hop,
             "one ring edge leaves each leaf"
         );
-        // A rank holds a sixteenth of its stage's experts, and the rank two leaves (16 ranks) later
-        // holds the same experts.
+        // A rank holds a sixteenth of its stage's experts, as does the rank two leaves (16 ranks)
+        // later.
         assert_eq!(gradients.bytes(LeafId(0), LeafId(2)).0, 8 * experts * 2 / 2 / 16);
         let sharded =
             Training { sharding: Sharding::Sharded, ..job }.data_parallel_traffic(Demand::none(8));

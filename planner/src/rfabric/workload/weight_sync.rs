@@ -1,11 +1,10 @@
 // SPDX-License-Identifier: Apache-2.0
-//! Transfer of new weights from the trainer to every replica.
+//! Distribution of new weights from the trainer to every replica.
 //!
-//! There are two kinds of transfer. By leaf, each leaf of the trainer holds an equal shard of the
-//! weights and sends shard s to one replica, and replicas forward it. The first replica rotates
-//! with s, so that no replica's links carry all trees. The total is params·b × replicas. With
-//! trees, only params·b leaves the trainer. By GPU, each GPU of a replica receives its part from
-//! the trainer ranks that hold it.
+//! By leaf, each leaf of the trainer holds an equal shard of the weights and sends shard s to one
+//! replica, which forwards it. The first replica rotates with s, so that the trees spread over the
+//! links of all replicas. The total is params·b × replicas; with trees, only params·b leaves the
+//! trainer. By GPU, each GPU of a replica receives its part from the trainer ranks that hold it.
 //!
 //! RFabric names a tree for this phase; StreamRL (arXiv 2504.15930) uses several balanced ones.
 
@@ -17,10 +16,10 @@ use super::collective::share;
 use super::generation::Generation;
 use super::place::Seats;
 
-/// The distribution of a shard to the replicas.
+/// How a shard reaches the replicas.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum FanOut {
-    /// Each replica forwards to at most this many other replicas; 1 gives a chain.
+    /// Each replica forwards to at most this many others; 1 gives a chain.
     Tree(u32),
     /// The trainer sends directly to every replica.
     Star,
@@ -64,15 +63,14 @@ pub fn traffic(
     demand
 }
 
-/// Returns the bytes from unit `first` to unit `end` of `whole` units. All parts together have
-/// `size` bytes.
+/// Returns the bytes of the units from `first` to `end` if `whole` units have `size` bytes.
 fn part(size: Bytes, first: u64, end: u64, whole: u64) -> Bytes {
     Bytes(share(size, end, whole).0 - share(size, first, whole).0)
 }
 
-/// Each stage of the trainer holds 1/pp of the layers, and each tensor rank in it holds 1/tp of
-/// every layer. GPU i in a replica of g GPUs holds [i/g, (i+1)/g) of every layer. Data-parallel
-/// ranks send equal parts.
+/// Each trainer stage holds 1/pp of the layers, and each of its tensor ranks 1/tp of every layer.
+/// GPU i of a replica with g GPUs holds [i/g, (i+1)/g) of every layer. Data-parallel ranks send
+/// equal parts.
 fn shards(
     leaves: usize,
     size: Bytes,
@@ -87,7 +85,7 @@ fn shards(
         let mut end = 0;
         for stage in 0..pp {
             for (gpu, to) in (0..).zip(pool.ranks(replica)) {
-                // The unit is 1/(tp·g) of a layer.
+                // In units of 1/(tp·g) of a layer.
                 let wanted = gpu * tp..(gpu + 1) * tp;
                 for holder in
                     wanted.start / pool.replica_gpus..=(wanted.end - 1) / pool.replica_gpus
@@ -156,8 +154,8 @@ mod tests {
         }
     }
 
-    /// Sizes that do not divide evenly, and tensor parallelism of 4 and 3 with replicas of 6. No
-    /// byte may be lost.
+    /// Covers sizes that do not divide evenly, and tensor parallelism of 4 and 3 with replicas of
+    /// 6.
     #[test]
     fn every_gpu_receives_exactly_its_shard() {
         for (tp, pp) in [(4, 2), (3, 2), (8, 3), (1, 1), (24, 1)] {
@@ -180,7 +178,6 @@ mod tests {
                     assert!(received(leaf).abs_diff(size.0 / 6) <= u64::from(pp), "leaf{leaf}");
                 }
             }
-            // Each trainer rank sends exactly its equal part of the weights.
             for leaf in 0..24 {
                 let sent: u64 =
                     demand.flows().filter(|(from, ..)| from.0 == leaf).map(|(.., b)| b.0).sum();
