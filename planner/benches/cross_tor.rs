@@ -1,9 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
-//! Measures the inner data-parallel traffic across ToRs at rising node faults, and its lower bound
-//! over all placements.
+//! Measures inner data-parallel traffic between ToRs as node faults increase, and its lower bound.
 //!
-//! `cargo bench -p lightloom-planner --bench cross_tor` prints one line per case: mean and maximum
-//! share over all samples, mean lower bound, ratio of mean to bound, and seconds per plan.
+//! `cargo bench -p lightloom-planner --bench cross_tor` prints per case: mean and maximum share
+//! over all samples, mean lower bound, ratio of mean to bound, and seconds per plan.
 
 #![allow(clippy::print_stdout, clippy::disallowed_methods, reason = "a bench prints and measures")]
 

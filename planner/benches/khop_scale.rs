@@ -1,8 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
-//! Measures planning time at scale, and the number of changes in a replan.
+//! Measures planning time at scale, and the changes of a replan.
 //!
-//! `cargo bench -p lightloom-planner --bench khop_scale` prints one line per figure. The checker
-//! proves every plan, and its time is included.
+//! `cargo bench -p lightloom-planner --bench khop_scale` prints one line per result. Times include
+//! checking every plan.
 
 #![allow(
     clippy::print_stdout,
@@ -38,7 +38,7 @@ fn faults(nodes: u32, ratio: f64) -> FaultSet {
     FaultSet { nodes: dead, ..FaultSet::none() }
 }
 
-/// Returns the best of five times, because other processes on the machine only add time.
+/// Other processes can only add time, so take the minimum of five runs.
 fn best(mut timed: impl FnMut() -> Duration) -> Duration {
     (0..5).map(|_| timed()).min().expect("five runs")
 }
@@ -74,7 +74,7 @@ fn peak_memory_mb() -> u64 {
         / 1024
 }
 
-/// Replans the same initial plan after the failure of each single node.
+/// Replans after the failure of each single node.
 fn replans(share: f64) {
     let nodes = 32_768;
     let wanted = (f64::from(nodes * 4) * share / f64::from(TP)) as u64 * u64::from(TP);

@@ -1,6 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-//! Measures the quality and the time of the planner for reconfigurable fat-trees. Prints one line
-//! per case.
+//! Measures plan quality and planning time for reconfigurable fat-trees.
 //!
 //! `cargo bench -p lightloom-planner --bench rfabric`
 
@@ -53,8 +52,7 @@ fn main() -> ExitCode {
     ExitCode::SUCCESS
 }
 
-/// Swaps the ends of random pairs of circuits, and counts the circuits that the next realisation
-/// keeps.
+/// Swaps the ends of random pairs of circuits, and counts the circuits kept by the next placement.
 fn realise_line(leaves: u32, ports: u32, ports_per_switch: u32, swapped_percent: u64) {
     let fabric = wired(leaves, ports, ports_per_switch);
     let mut stream = Seed(1).stream("bench.realise", 0);
@@ -106,7 +104,7 @@ fn one_hop_line(name: &str, fabric: &ReconfigurableFatTree, demand: &Demand) {
     );
 }
 
-/// Returns the gap to the solver's bound, if the solver finishes within 20 s.
+/// Gap to the solver's bound, if the solver finishes within 20 s.
 fn proven_gap(name: &str, fabric: &ReconfigurableFatTree, demand: &Demand, lambda: f64) -> String {
     if fabric.leaves() > 64 || name == "dense" {
         return "-".into();
@@ -118,13 +116,13 @@ fn proven_gap(name: &str, fabric: &ReconfigurableFatTree, demand: &Demand, lambd
     }
 }
 
-/// Returns the processor time of this process, because wall time depends on other processes.
+/// Processor time; wall time depends on other processes.
 fn cpu_seconds() -> f64 {
     let stat = std::fs::read_to_string("/proc/self/stat").unwrap_or_default();
     let after_name = stat.rsplit(')').next().unwrap_or_default();
     let ticks: Vec<f64> =
         after_name.split_whitespace().filter_map(|word| word.parse().ok()).collect();
-    // Field 2 is the process name and field 3 the state, a letter that is not parsed. utime and
-    // stime are fields 14 and 15.
+    // Field 2 is the process name; field 3, the state, is not parsed. utime and stime are fields 14
+    // and 15.
     ticks.get(10).zip(ticks.get(11)).map_or(0.0, |(user, system)| (user + system) / 100.0)
 }

@@ -158,8 +158,7 @@ impl Quickest {
         }
     }
 
-    /// Accepts a faster `plan` only if its jobs have the same number of groups, so that the
-    /// mappings still apply.
+    /// Candidates must have as many groups, so that the mappings still apply.
     fn offer_alike(&mut self, plan: Plan) {
         if plan.metrics.gpus_used == self.plan.metrics.gpus_used {
             let mappings = self.mappings.clone();
@@ -170,7 +169,6 @@ impl Quickest {
 
 const MOST_NODES_MENDED: u32 = 256;
 
-/// Adapts the fault-free plan to the faults; its groups may be better placed.
 fn mended(fabric: &Fabric, faults: &FaultSet, best: &Quickest, options: Options) -> Option<Plan> {
     // On direct networks, the search over idle nodes has already tried these placements.
     let is_tried = fabric.dcn.direct().is_some();

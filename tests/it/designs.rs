@@ -85,7 +85,7 @@ fn cost_output_has_the_documented_fields() {
 
 #[test]
 fn rejects_invalid_designs_faults_and_sizes_as_usage_errors() {
-    assert!(error(&["compare", "--arch", "khop:0"], 2).contains("write one of khop:K"));
+    assert!(error(&["compare", "--arch", "khop:0"], 2).contains("use one of khop:K"));
     assert!(error(&["compare", "--faults", "iid:2"], 2).contains("expected a probability"));
     assert!(error(&["compare", "--gpus", "2881"], 2).contains("multiple of"));
 }

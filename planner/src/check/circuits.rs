@@ -16,7 +16,6 @@ use lightloom_units::id::{LeafId, OcsId};
 
 const RATE_TOLERANCE: f64 = 1e-6;
 
-/// Bytes between leaves, divided by the usable share of a link's rate.
 pub(crate) type Flows = BTreeMap<(u32, u32), f64>;
 
 #[derive(Clone, Debug, Default)]
@@ -159,7 +158,6 @@ fn closed(spec: &FatTreeSpec, circuit: &CrossConnect) -> Option<String> {
         .then(|| format!("loses {loss:.1} dB of {:.1} dB", spec.loss.budget_db))
 }
 
-/// Returns whether the network can serve the demand `lambda` times per second.
 fn can_serve(
     network: &ReconfigurableFatTree,
     Asked { flows: demand, interface_seconds }: &Asked,

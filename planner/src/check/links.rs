@@ -19,7 +19,6 @@ impl Lit {
     pub(super) fn path(&self, bundle: BundleId) -> Option<Path> {
         self.paths[self.slot(bundle)]
     }
-    /// Returns the far port of a lit bundle if it selects the same fibre.
     pub(super) fn far_end(&self, bundle: BundleId) -> Option<Port> {
         self.far_ends[self.slot(bundle)]
     }

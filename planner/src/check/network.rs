@@ -22,7 +22,6 @@ use crate::rfabric::workload::card::ModelCard;
 
 const TOLERANCE: f64 = 1e-6;
 
-/// Bytes of a phase by carrier.
 #[derive(Clone, Debug, Default)]
 pub(super) struct Sent {
     between: BTreeMap<(u32, u32), f64>,
@@ -245,7 +244,6 @@ fn as_read(fabric: &Fabric, job: &Job) -> Option<Named> {
     Some(phases.iter().map(|phase| (phase.name.clone(), sent(&phase.demand))).collect())
 }
 
-/// Each rank's location by (tensor, context, data, pipeline).
 pub(super) type Grid = BTreeMap<[u32; 4], Place>;
 
 fn training(
@@ -374,7 +372,6 @@ impl Step<'_> {
     }
 }
 
-/// Returns the seconds for traffic between domains over an oversubscribed core.
 fn between_domains(fabric: &Fabric, flows: &Flows) -> f64 {
     let Some(tree) = fabric.dcn.packet_tree().filter(|tree| tree.core_oversubscription > 1) else {
         return 0.0;

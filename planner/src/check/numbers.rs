@@ -13,7 +13,6 @@ use super::Violation;
 /// Ratios of counts differ only by rounding.
 const TOLERANCE: f64 = 1e-9;
 
-/// `cannot_stand_in`: number of rings whose spare cannot replace every node.
 pub(super) fn check(
     fabric: &Fabric,
     faults: &FaultSet,
@@ -130,7 +129,6 @@ fn check_jobs(fabric: &Fabric, plan: &Plan, counts: &mut Comparison<'_>) {
     }
 }
 
-/// Counts the hops between equal ranks within sets of `per_tor` groups, in total and across ToRs.
 fn inner_hops(groups: &[&BTreeMap<u32, NodeId>], per_tor: u32) -> (u64, u64) {
     let (mut hops, mut crossing) = (0, 0);
     for set in groups.chunks(per_tor as usize).filter(|set| set.len() > 1) {

@@ -204,8 +204,7 @@ impl Pool<'_> {
     }
 }
 
-/// Returns the distinct leaves in order of first occurrence. The island is omitted because traffic
-/// between leaves never stays on one.
+/// The island is omitted because traffic between leaves never stays on one.
 fn leaves(places: &[Place]) -> Vec<Place> {
     let mut seen: BTreeMap<LeafId, usize> = BTreeMap::new();
     for (at, place) in places.iter().enumerate() {

@@ -13,7 +13,6 @@ use lightloom_units::id::{BundleId, NodeId};
 use super::Violation;
 use super::links::{Lit, working_far_end};
 
-/// Returns the number of rings whose spare cannot replace every node.
 pub(super) fn check(
     fabric: &Fabric,
     faults: &FaultSet,
@@ -47,7 +46,6 @@ fn check_spare(fabric: &Fabric, faults: &FaultSet, group: &Group, found: &mut Ve
     }
 }
 
-/// Returns whether all bypass fibres work.
 fn survives_deaths(
     fabric: &Fabric,
     faults: &FaultSet,

@@ -176,7 +176,6 @@ impl<'a> Training<'a> {
         (self.again, self.deaths, self.lost_step) = (0, 0, false);
     }
 
-    /// Returns the cause and time of a restart, and the useful work since the restart point.
     fn begins_again(&self) -> (Cause, i128, i128) {
         let Policy { every, load, answer, .. } = self.job.policy;
         let checkpoint = self.since(every);

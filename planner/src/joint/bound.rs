@@ -51,7 +51,6 @@ fn nodes_together(fabric: &Fabric) -> Option<u32> {
     }
 }
 
-/// Returns a lower bound in seconds on the step time of the slowest job.
 pub(super) fn least_seconds(
     fabric: &Fabric,
     faults: &FaultSet,

@@ -31,7 +31,6 @@ const WORTH: f64 = 0.99;
 /// The same if times are computed from the plan's routes.
 const WORTH_OF_ROUTES: f64 = 1.0 - 1e-9;
 
-/// Returns `first` or the layout with idle nodes that has the shortest time between leaves.
 pub(super) fn quickest(
     fabric: &Fabric,
     faults: &FaultSet,
@@ -95,7 +94,6 @@ impl Search<'_> {
         }
     }
 
-    /// Adds idle nodes one at a time as long as that saves time.
     fn one_by_one(&self, needed: usize, best: &mut Best) {
         let failed = self.faults.failed_nodes(&self.fabric.hbd);
         let nodes = (0..self.fabric.hbd.nodes()).map(NodeId);
@@ -116,7 +114,6 @@ impl Search<'_> {
     }
 }
 
-/// Returns the number of GPUs in use and the estimated time. `None` if no placed job has a step.
 fn estimate(
     fabric: &Fabric,
     faults: &FaultSet,

@@ -152,7 +152,6 @@ pub(super) fn mappings(fabric: &Fabric, layout: &mut Layout) -> Result<Vec<Mappi
     Ok(mappings)
 }
 
-/// Gives each job as many replicas as its groups allow, in the first order.
 pub(super) fn mappings_of_groups(
     fabric: &Fabric,
     layout: &Layout,

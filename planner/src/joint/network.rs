@@ -252,7 +252,6 @@ const MOST_ROUTED_LEAVES: u32 = 256;
 
 #[derive(Clone, Copy, Debug, Default, PartialEq)]
 pub(super) struct Estimate {
-    /// Total time of the phases, in seconds.
     pub(super) seconds: f64,
     /// Time for the links between leaves only, in seconds.
     pub(super) between: f64,
@@ -261,7 +260,6 @@ pub(super) struct Estimate {
 const SAME_TIME: f64 = 1e-9;
 
 impl Estimate {
-    /// Returns the minimum over all choices of circuits with leaf rates of at most `rates`.
     fn of(fabric: &Fabric, demand: &Demand, rates: &[f64]) -> Self {
         let leaves = busiest_seconds(demand, rates);
         let between = leaves.max(busiest_domain_seconds(fabric, demand));
@@ -269,7 +267,6 @@ impl Estimate {
         Self { seconds: between.max(interfaces.unwrap_or(0.0)), between }
     }
 
-    /// Faster than `other`, or as fast with less load between leaves.
     pub(super) fn is_better_than(&self, other: &Self) -> bool {
         let same = SAME_TIME * other.seconds;
         self.seconds < other.seconds - same
@@ -286,7 +283,6 @@ impl std::iter::Sum for Estimate {
     }
 }
 
-/// Returns the minimum over all choices of circuits, or the time over routes on direct cables.
 pub(super) fn estimate(fabric: &Fabric, faults: &FaultSet, phases: &[Phase]) -> Estimate {
     if let Some(network) = fabric.dcn.direct().filter(|it| it.leaves() <= MOST_ROUTED_LEAVES) {
         return routes::estimate(network, faults, phases);

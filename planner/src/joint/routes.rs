@@ -26,7 +26,6 @@ struct Graph<'a> {
     neighbours: Vec<Vec<LeafId>>,
 }
 
-/// Fails with the first phase that cannot be routed and the disconnected leaves.
 pub(super) fn plan(
     network: &DirectNetwork,
     faults: &FaultSet,
@@ -52,7 +51,6 @@ pub(super) fn plan(
     phases.iter().map(routed).collect()
 }
 
-/// Returns infinity if leaves are disconnected.
 pub(super) fn estimate(network: &DirectNetwork, faults: &FaultSet, phases: &[Phase]) -> Estimate {
     let graph = Graph::new(network, faults);
     let estimate = |demand: &Demand| match graph.route(demand) {
@@ -97,7 +95,6 @@ impl<'a> Graph<'a> {
         distances
     }
 
-    /// Returns a shortest path; `number` selects among the possible next leaves.
     fn path(
         &self,
         from: LeafId,

@@ -74,8 +74,6 @@ fn of_job(job: &str, phase: Phase) -> Phase {
     Phase { name: format!("{job}/{}", phase.name), job: Some(job.to_owned()), ..phase }
 }
 
-/// Assigns the first groups to the trainer and whole replicas to the others. `None` if the trainer
-/// or the first replica does not fit.
 fn rl_seats(
     fabric: &Fabric,
     ranks: &[Rank],

@@ -57,15 +57,6 @@ pub(super) fn least_crossing(
 /// not overlap. A stretch of complete ToRs therefore holds a limited number of sets without
 /// crossing hops; one more set fits only if all of them share fewer ToRs. A set outside such a
 /// stretch has the maximum of 2 · length crossing hops.
-///
-/// The nodes of such a ring are adjacent, so the ring covers a run of ToRs. If the runs of a set
-/// begin at most s ToRs apart, two of its rings have all except s ToRs in common. Between these two
-/// rings 2 (s − 1) hops cross, counted in both directions, because each ring may choose one node as
-/// its spare. The ToRs common to all rings of a set lie in a stretch of complete ToRs. If one
-/// stretch of g ToRs holds k sets, the rings of a set have at most g − (k − 1) (length + 1) ToRs in
-/// common, because in a sub-line each run begins after the previous one ends. A stretch therefore
-/// holds some sets without crossing. One more set fits only if all sets of the stretch have fewer
-/// ToRs in common. A set outside every stretch has the maximum of 2 · length crossing hops.
 pub(super) fn least_crossing_with_spares(
     fabric: &Fabric,
     survey: &Survey<'_>,
@@ -101,7 +92,6 @@ fn by_counting(line: &Line, nodes: usize, per_set: usize) -> u64 {
     nodes.saturating_sub(complete).div_ceil(per_set - 1) as u64
 }
 
-/// Usable nodes in line order: (place, 1 if the node's ToR is incomplete, else 0).
 struct Line {
     places: Vec<(u64, usize)>,
     is_closed: bool,
@@ -179,7 +169,6 @@ impl Line {
     }
 }
 
-/// Maximises the dual over the price of a chain.
 fn dual(ends: &[Vec<(u32, u32)>], wanted: usize) -> f64 {
     let (mut low, mut high) = (0.0_f64, 1.0_f64);
     let mut best = 0.0_f64;

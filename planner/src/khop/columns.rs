@@ -17,8 +17,8 @@ const LONGEST: usize = 1_024;
 /// Columns × states per column. Limits the run time of the dynamic program.
 const EFFORT: usize = 500_000;
 
-/// Free nodes by column and slot. On a closed line, any ToR can be the first column, and a chain
-/// can continue from the end of one sub-line to the start of the next.
+/// On a closed line, any ToR can be the first column, and chains can wrap from one sub-line to the
+/// next.
 pub(super) struct Columns<'a> {
     fabric: &'a Fabric,
     survey: &'a Survey<'a>,

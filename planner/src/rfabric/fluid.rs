@@ -82,8 +82,6 @@ pub fn seconds(fabric: &ReconfigurableFatTree, demand: &Demand, topology: &Topol
     seconds_in_steps(fabric, demand, &[], (topology, &[]))
 }
 
-/// Runs the demand through `steps` of (seconds, circuits), then on the circuits and routes of
-/// `last`.
 fn seconds_in_steps(
     fabric: &ReconfigurableFatTree,
     demand: &Demand,
@@ -103,7 +101,6 @@ fn seconds_in_steps(
     elapsed + advance(fabric, &left, last, f64::INFINITY).0
 }
 
-/// Advances by up to `seconds`. Returns the elapsed time and the remaining demand.
 fn advance(
     fabric: &ReconfigurableFatTree,
     demand: &Demand,

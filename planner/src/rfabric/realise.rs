@@ -218,7 +218,6 @@ impl Oriented {
     }
 }
 
-/// The numbers of circuits that may start and end at each leaf: half of its ports each.
 #[derive(Clone, Debug)]
 struct Sides {
     tails: Vec<u32>,
@@ -226,7 +225,6 @@ struct Sides {
 }
 
 impl Sides {
-    /// Counts working ports not used by other jobs. `gets_tail` decides the side of an odd port.
     fn left_by_others(
         fabric: &ReconfigurableFatTree,
         ocs: OcsId,
@@ -387,7 +385,6 @@ fn assign_ports(
     Realisation { cross_connects, kept, kept_upper_bound: 0, unplaced: Vec::new() }
 }
 
-/// Places the remaining circuits on free ports, and moves a few other circuits if necessary.
 fn place_leftovers(
     fabric: &ReconfigurableFatTree,
     rest: &Oriented,

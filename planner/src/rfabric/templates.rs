@@ -19,7 +19,6 @@ pub fn templates(fabric: &ReconfigurableFatTree, phase: &str, demand: &Demand) -
     vec![named("isolated pods", isolated_pods(fabric, demand)), named("tree", tree(fabric, demand))]
 }
 
-/// Meshes each set of leaves that exchange traffic.
 fn isolated_pods(fabric: &ReconfigurableFatTree, demand: &Demand) -> Topology {
     let pod_of = pods(demand);
     let leaves = fabric.leaves();
@@ -76,7 +75,6 @@ pub fn tree(fabric: &ReconfigurableFatTree, demand: &Demand) -> Topology {
     topology
 }
 
-/// Returns a number per leaf, equal for leaves connected by traffic directly or indirectly.
 fn pods(demand: &Demand) -> Vec<usize> {
     let mut pod: Vec<usize> = (0..demand.leaves()).collect();
     for (from, to, _) in demand.flows() {

@@ -193,7 +193,6 @@ impl<'a> Ports<'a> {
         self.free[reach][leaf]
     }
 
-    /// Frees a port of each leaf after a circuit of `reach` was removed.
     pub(crate) fn release(&mut self, reach: usize, leaves: [usize; 2]) {
         for leaf in leaves {
             self.free[reach][leaf] += 1;

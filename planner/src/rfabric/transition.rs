@@ -135,7 +135,6 @@ fn first_ocs(change: &Stage) -> OcsId {
     change.remove.iter().chain(&change.add).map(|circuit| circuit.ocs).min().unwrap_or_default()
 }
 
-/// Splits a change into parts without common ports.
 fn slices(change: &Stage) -> Vec<Stage> {
     let circuits: Vec<(&CrossConnect, bool)> = change
         .remove

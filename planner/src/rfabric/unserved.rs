@@ -41,7 +41,6 @@ pub(super) fn why(fabric: &ReconfigurableFatTree, phases: &[&Phase]) -> String {
     }
 }
 
-/// `None` if a circuit is permitted.
 fn closed(fabric: &ReconfigurableFatTree, pair: LeafPair) -> Option<String> {
     if fabric.permits(pair) {
         return None;

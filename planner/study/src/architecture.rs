@@ -1,9 +1,9 @@
 // SPDX-License-Identifier: Apache-2.0
-//! The designs that lightloom compares, with one small file per design. They are high-bandwidth
-//! domains (HBD), and data-centre networks for their price.
+//! The designs that lightloom compares, one file each: high-bandwidth domains (HBD), and
+//! data-centre networks, which only have a price.
 //!
-//! A design defines which GPUs stay usable when nodes fail ([`Architecture::usable`]), and its bill
-//! of materials ([`Architecture::bill`]). Three shared implementations count usable GPUs:
+//! A design defines which GPUs remain usable when nodes fail ([`Architecture::usable`]) and a bill
+//! of materials ([`Architecture::bill`]). Three implementations are shared:
 //!
 //! | part | counts | used by |
 //! | --- | --- | --- |
@@ -47,9 +47,9 @@ pub use registry::{UnknownArchitecture, parse, parse_network};
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Cluster {
-    /// Number of nodes, in cabling order.
+    /// In cabling order.
     pub nodes: u32,
-    /// GPUs per node. A node is healthy or faulty as a whole.
+    /// Nodes fail as a whole.
     pub gpus_per_node: u32,
 }
 
@@ -65,7 +65,7 @@ impl Cluster {
     }
 }
 
-/// The reason why a design cannot hold a tensor-parallel group of a given size even without faults.
+/// Why a design cannot hold a tensor-parallel group of a given size even without faults.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 #[error("{0}")]
 pub struct CannotHold(pub String);
@@ -73,23 +73,21 @@ pub struct CannotHold(pub String);
 pub trait Architecture: fmt::Debug + Send + Sync {
     fn name(&self) -> String;
 
-    /// Returns a counter of the GPUs that groups of `tp` GPUs can use. It starts without faults.
+    /// Counts the GPUs usable by groups of `tp` GPUs, initially without faults.
     fn usable(&self, cluster: Cluster, tp: u32) -> Result<Box<dyn UsableGpus>, CannotHold>;
 
-    /// Returns theoretical bounds on the waste if the share `node_fault_ratio` of the nodes is
-    /// faulty. `None` if no bounds are known.
+    /// Theoretical bounds on the waste with the share `node_fault_ratio` of faulty nodes, if known.
     fn waste_bounds(&self, _: Cluster, _tp: u32, _node_fault_ratio: f64) -> Option<WasteBounds> {
         None
     }
 
-    /// Returns the supported policies for a faulty node. The first is the policy that the design
-    /// was made for.
+    /// The supported policies for faulty nodes, starting with the one that the design was made for.
     fn fault_policies(&self) -> &'static [FaultPolicy] {
         &[FaultPolicy::Regroup]
     }
 
-    /// Like [`usable`](Self::usable), under a policy. Under [`FaultPolicy::Backup`] each domain
-    /// reserves `spares` nodes.
+    /// Like [`usable`](Self::usable) under a policy. [`FaultPolicy::Backup`] reserves `spares`
+    /// nodes per domain.
     fn usable_under(
         &self,
         _: FaultPolicy,
@@ -100,26 +98,23 @@ pub trait Architecture: fmt::Debug + Send + Sync {
         self.usable(cluster, tp)
     }
 
-    /// Returns the mean number of links that a byte of an all-to-all among the `tp` GPUs of a group
-    /// takes. A path through a switch counts as 1.
+    /// Mean number of hops per byte in an all-to-all within a group of `tp` GPUs. A switch counts
+    /// as one hop.
     fn all_to_all_hops(&self, _tp: u32) -> f64 {
         1.0
     }
 
-    /// Returns the possible effects of losing one part with the given name, and for each effect the
-    /// share of these parts that have it.
+    /// The possible effects of losing one such part, with the share of these parts for each effect.
     fn without(&self, _part: &str, _: &Site) -> Vec<(f64, PartLoss)> {
         vec![(1.0, PartLoss::Out { gpus: 1 })]
     }
 
-    /// Returns the step time with this network ÷ the step time without it. It is 1 unless circuits
-    /// follow the phases of a step.
+    /// Step time with this network ÷ without it. 1 unless circuits follow the phases of a step.
     fn step_stretch(&self) -> f64 {
         1.0
     }
 
-    /// Returns the reach of a node, if the planner places groups along a closed line over ToRs.
-    /// `None` for other designs.
+    /// The reach of a node if the planner places groups along a closed line over ToRs.
     fn reach(&self) -> Option<u8> {
         None
     }
@@ -129,7 +124,7 @@ pub trait Architecture: fmt::Debug + Send + Sync {
     }
 }
 
-/// Returns the design name of the high-bandwidth domain of `fabric`. `None` if no design matches.
+/// Returns the name of the fabric's high-bandwidth domain. `None` if no design matches.
 #[must_use]
 pub fn name_of(fabric: &Fabric) -> Option<String> {
     let hbd = &fabric.hbd;
@@ -142,15 +137,15 @@ pub fn name_of(fabric: &Fabric) -> Option<String> {
     }
 }
 
-/// The GPUs that a cluster can use while its nodes fail and return.
+/// Tracks the usable GPUs of a cluster while nodes fail and return.
 ///
-/// The caller reports only changes: a node that fails must have been healthy, and a repaired node
-/// must have been faulty.
+/// Only changes may be reported: a failing node must be healthy, and a repaired node must be
+/// faulty.
 pub trait UsableGpus {
     fn fail(&mut self, node: NodeId);
     fn repair(&mut self, node: NodeId);
     fn usable_gpus(&self) -> u32;
-    /// Returns whether a warm spare would replace this healthy node after a failure.
+    /// Whether a warm spare would replace this healthy node after a failure.
     fn has_spare_for(&self, _: NodeId) -> bool {
         false
     }

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-//! Recommends a design. It simulates months of operation on each design and computes the cost per
-//! useful PFLOP-year.
+//! Recommends a design: simulates months of operation on each one and computes its cost per useful
+//! PFLOP-year.
 //!
 //! ```text
 //!   buy file ──▶ Question ──┬─▶ faults, arrivals: drawn once, the same for all designs
@@ -8,9 +8,9 @@
 //!   designs × policies ─────┴──▶ run (jobs over faults) ──▶ Spent ──▶ Row ──▶ winner, Pareto, flips
 //! ```
 //!
-//! Every GPU-picosecond of the window belongs to exactly one account in [`Spent`], so waiting,
-//! faults and fragmentation are counted once. The causes are the same as in monthly scenarios.
-//! Traffic across ToRs and slower links lengthen the steps of jobs.
+//! Every GPU-picosecond is booked to exactly one account in [`Spent`], so waiting, faults and
+//! fragmentation never overlap. Causes are the same as in monthly scenarios. Traffic between ToRs
+//! and slower links lengthen the steps of jobs.
 
 mod faults;
 mod file;
@@ -47,36 +47,32 @@ pub const OTHER_DRAWS: u64 = 4;
 pub struct JobKind {
     pub name: String,
     pub gpus: u32,
-    /// Length of the job on the reference network, without faults and checkpoints, in milliseconds.
+    /// Duration on the reference network without faults and checkpoints.
     pub work_ms: u64,
-    /// Mean milliseconds between two arrivals. The first job arrives at the start.
+    /// Mean time between arrivals. The first job arrives at the start.
     pub every_ms: f64,
 }
 
-/// The fault rate of one kind of part. Parts fail independently, with exponentially distributed
-/// times.
+/// Parts fail independently, with exponentially distributed times.
 #[derive(Clone, Debug, PartialEq)]
 pub struct PartRate {
     pub part: String,
-    /// Mean milliseconds from repair to fault.
     pub mtbf_ms: f64,
-    /// Mean milliseconds from fault to repair.
     pub repair_ms: f64,
 }
 
 #[derive(Debug)]
 pub struct Candidate {
     pub design: Box<dyn Architecture>,
-    /// The data-centre network. `None` if it is not part of the cost.
+    /// `None` if the network is not part of the cost.
     pub network: Option<Arc<dyn Architecture>>,
     pub policy: FaultPolicy,
-    /// Nodes that each domain reserves under [`FaultPolicy::Backup`].
+    /// Nodes reserved per domain under [`FaultPolicy::Backup`].
     pub spares: u32,
     pub answer: JobAnswer,
-    /// Minimum share of parts that an elastic job needs to continue.
+    /// Minimum share of parts that an elastic job needs.
     pub least: f64,
-    /// Milliseconds to the next step, from a start or from a fault that the response does not
-    /// cover.
+    /// Time to the next step after a start, or after a fault that the response does not cover.
     pub restart_ms: u64,
 }
 
@@ -85,7 +81,7 @@ pub struct Running {
     pub service_years: f64,
     pub gpu_watts: f64,
     pub usd_per_kwh: f64,
-    /// Power of the site ÷ power of its equipment.
+    /// Site power ÷ equipment power.
     pub pue: f64,
 }
 
@@ -94,15 +90,14 @@ pub struct Question {
     pub name: String,
     pub cluster: Cluster,
     pub window_ms: u64,
-    /// Maximum purchase price in dollars. `None` for no limit.
+    /// Maximum purchase price. `None` for no limit.
     pub budget_usd: Option<f64>,
-    /// Name of the default network for designs that do not choose one.
+    /// Network of designs that do not choose one.
     pub usual_network: Option<String>,
     pub nic: NicRate,
     pub candidates: Vec<Candidate>,
     pub tp: u32,
     pub peak_tflops: f64,
-    /// Share of peak performance that jobs reach on the reference network.
     pub mfu: f64,
     pub step: i128,
     /// Path of the result for [`Question::take_step`]. `None` if the file states the step.
@@ -111,14 +106,14 @@ pub struct Question {
     pub jobs: Vec<JobKind>,
     pub checkpoint_every_ms: u64,
     pub checkpoint_ms: u64,
-    /// Milliseconds until a job detects the loss of a node.
+    /// Time until a job detects the loss of a node.
     pub outage_ms: u64,
     pub faults: FaultModel,
     pub parts: Vec<PartRate>,
     pub running: Running,
 }
 
-/// The fields read from a row in a result of `lightloom mfu`: a step and its exposed communication.
+/// A step and its exposed communication, as read from a row in a result of `lightloom mfu`.
 #[derive(Clone, Debug, Deserialize)]
 pub struct PlannedStep {
     pub gpus: u32,
@@ -141,7 +136,6 @@ pub struct PlannedSteps {
 }
 
 impl Question {
-    /// Replaces the step's seconds, shares and MFU by the values of a planned step.
     pub fn take_step(&mut self, planned: &PlannedStep) -> Result<(), String> {
         if planned.tp != self.tp {
             let (theirs, ours) = (planned.tp, self.tp);
@@ -151,7 +145,7 @@ impl Question {
         if exchanges && planned.ep != self.tp {
             let (theirs, ours) = (planned.ep, self.tp);
             return Err(format!(
-                "its experts exchange among {theirs} GPUs, but `workload.tp` is {ours}"
+                "its expert groups have {theirs} GPUs, but `workload.tp` is {ours}"
             ));
         }
         let site = self.cluster.site(self.nic);
@@ -161,19 +155,19 @@ impl Question {
                 && (theirs / ours - 1.0).abs() > 0.01
             {
                 return Err(format!(
-                    "its exchange uses the {theirs} GB/s of {arch}, but `at_gbytes_per_s` is {ours}"
+                    "its all-to-all runs at the {theirs} GB/s of {arch}, but `at_gbytes_per_s` is {ours}"
                 ));
             }
             if exchanges && design.all_to_all_hops(self.tp) > 1.0 {
                 return Err(format!(
-                    "its experts exchange over several links of {arch}: use a step of a switched domain"
+                    "its all-to-all takes several hops in {arch}: use a step of a switched domain"
                 ));
             }
         }
         let share = |seconds: f64| seconds / planned.step_seconds;
         let before = self.step as f64 / 1e12;
         for candidate in &mut self.candidates {
-            // The interval between copies is fixed in seconds, so recompute its number of steps.
+            // The copy interval is fixed in seconds, so its number of steps changes.
             if let JobAnswer::InMemory { every, .. } = &mut candidate.answer {
                 let steps = f64::from(*every) * before / planned.step_seconds;
                 *every = steps.round().clamp(1.0, 1e9) as u32;
@@ -194,7 +188,7 @@ pub enum BuyError {
     Prices(#[from] MissingPrices),
     #[error("the price file has no part `gpu`: add its price in US dollars")]
     NoGpuPrice,
-    #[error("network `{0}`: {1}: name a larger network, or leave `network` out")]
+    #[error("network `{0}`: {1}: use a larger network or omit `network`")]
     Network(String, String),
     #[error(transparent)]
     Trace(#[from] NodesError),
@@ -209,10 +203,9 @@ pub struct LeftOut {
 #[derive(Clone, Debug, PartialEq, Serialize)]
 pub struct Row {
     pub design: String,
-    /// The response to a faulty node, followed by the response of jobs if that is not the usual
-    /// one.
+    /// Policy for faulty nodes, followed by the jobs' response unless it is the usual one.
     pub policy: String,
-    /// Number of GPUs bought: the requested number, or fewer if the budget is too small.
+    /// Number of GPUs bought. A small budget buys fewer than requested.
     pub gpus: u32,
     pub capex_usd: f64,
     /// Cost of the window in dollars: its share of the purchase price, and energy.
@@ -220,13 +213,13 @@ pub struct Row {
     pub cost_low_usd: f64,
     pub cost_high_usd: f64,
     pub power_mw: f64,
-    /// Useful work in the window in PFLOP-years. One PFLOP-year is 1 PFLOP/s for a year.
+    /// One PFLOP-year is 1 PFLOP/s for a year.
     pub useful_pflop_years: f64,
-    /// `cost_usd / useful_pflop_years`. `None` if there is no useful work.
+    /// `None` without useful work.
     pub usd_per_pflop_year: Option<f64>,
     /// Step time ÷ step time on the reference network.
     pub step_stretch: f64,
-    /// Share of inner hops that cross ToRs. It is part of `step_stretch`.
+    /// Share of inner hops that cross ToRs; included in `step_stretch`.
     pub cross_tor_share: f64,
     pub jobs_finished: u32,
     pub interruptions: u64,
@@ -241,18 +234,18 @@ pub struct Row {
 #[derive(Clone, Copy, Debug, Default, PartialEq, Serialize)]
 pub struct Shares {
     pub useful: f64,
-    /// Share spent on steps that a fault destroyed and that were repeated.
+    /// Repeated steps that a fault destroyed.
     pub redone: f64,
-    /// Share spent between a start or a fault and the next step.
+    /// From a start or a fault to the next step.
     pub restarting: f64,
-    /// Share spent on writing checkpoints and in-memory copies.
+    /// Writing checkpoints and in-memory copies.
     pub checkpoint: f64,
     pub slower: f64,
-    /// Share of free GPUs in full groups while a waiting job needs more GPUs than are free.
+    /// Free GPUs in groups that a waiting job could use if there were more of them.
     pub waiting: f64,
-    /// Share of free GPUs in full groups that no job needs.
+    /// Free GPUs in groups that no job needs.
     pub idle: f64,
-    /// Share of healthy GPUs outside full groups.
+    /// Healthy GPUs that do not fill a group.
     pub fragmented: f64,
     pub faulty: f64,
 }
@@ -261,14 +254,14 @@ pub struct Shares {
 pub struct Answer {
     pub verdict: Verdict,
     pub node_fault_ratio: NodeFaultRatio,
-    /// One row per design, cheapest useful PFLOP-year first.
+    /// Cheapest useful PFLOP-year first.
     pub rows: Vec<Row>,
     pub left_out: Vec<LeftOut>,
     pub parts_without_watts: Vec<String>,
 }
 
 impl Answer {
-    /// Returns all designs, with their policies, that share the lowest cost per useful PFLOP-year.
+    /// Returns all designs, with policies, at the lowest cost per useful PFLOP-year.
     #[must_use]
     pub fn winners(&self) -> Vec<String> {
         verdict::winners(&self.rows)
@@ -283,7 +276,7 @@ pub(crate) struct Priced<'a> {
     pub(crate) gpu_usd: [f64; 3],
 }
 
-/// Answers a question. `trace` is required for [`FaultModel::Trace`].
+/// `trace` is required for [`FaultModel::Trace`].
 pub fn buy(
     question: &Question,
     prices: &PriceList,
@@ -304,7 +297,7 @@ pub fn buy(
     let tasks: Vec<(usize, usize)> = (0..histories.len())
         .flat_map(|history| (0..priced.len()).map(move |design| (history, design)))
         .collect();
-    // A design has the same step under all its policies, so compute it once.
+    // A design has the same step under all its policies.
     let same = |design: usize| {
         let name = |at: usize| priced[at].candidate.name(question);
         (0..=design)
@@ -352,8 +345,7 @@ pub fn buy(
     })
 }
 
-/// Prices every candidate. Also returns the candidates that cannot be built or cannot hold the
-/// jobs, with the reason.
+/// Also returns the candidates that cannot be built or cannot hold the jobs, with the reason.
 fn price<'a>(
     question: &'a Question,
     prices: &PriceList,
@@ -401,13 +393,12 @@ fn price<'a>(
     if missing.0.is_empty() { Ok((priced, left_out)) } else { Err(missing.into()) }
 }
 
-/// Returns the cluster that the budget buys at `each` dollars per GPU. Fails if it cannot hold
-/// every job.
+/// Returns the cluster that the budget buys at `each` dollars per GPU. Fails if a job does not fit.
 fn affordable(question: &Question, candidate: &Candidate, each: f64) -> Result<Cluster, String> {
     let asked = question.cluster;
     let bought = question.budget_usd.map_or(asked.nodes, |budget| {
         let nodes = budget / each / f64::from(asked.gpus_per_node);
-        // A budget equal to the price of n nodes must buy n nodes despite rounding.
+        // Despite rounding, the price of n nodes must buy n nodes.
         ((nodes * (1.0 + 1e-12)).floor() as u32).min(asked.nodes)
     });
     let cluster = Cluster { nodes: bought, ..asked };
@@ -419,7 +410,7 @@ fn affordable(question: &Question, candidate: &Candidate, each: f64) -> Result<C
     let usable = state.usable_gpus();
     if usable < largest.gpus {
         return Err(format!(
-            "{} GPUs contain {usable} in groups of {} without any fault, but job `{}` needs {}",
+            "{} GPUs contain {usable} in groups of {} even without faults, but job `{}` needs {}",
             cluster.gpus(),
             question.tp,
             largest.name,
@@ -459,8 +450,7 @@ fn row(
 }
 
 impl Candidate {
-    /// Returns the name of the design, with its network if that is not the default network of the
-    /// file.
+    /// The network is included unless it is the default of the file.
     fn name(&self, question: &Question) -> String {
         match &self.network {
             Some(network) if Some(network.name()) != question.usual_network => {
@@ -470,7 +460,7 @@ impl Candidate {
         }
     }
 
-    /// Returns the mean milliseconds that a job loses when one of its nodes goes out of service.
+    /// Mean time that a job loses when one of its nodes goes out of service.
     fn interruption_ms(&self, question: &Question) -> f64 {
         let ms = |ps: i128| ps as f64 / run::MILLISECOND as f64;
         let again = question.checkpoint_every_ms as f64 / 2.0;

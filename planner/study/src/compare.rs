@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-//! Compares designs under faults by the GPUs that each design wastes and the largest job that it
-//! can hold.
+//! Compares designs under faults by the GPUs that they waste and the largest job that they can
+//! hold.
 //!
 //! ```text
 //!   FaultSource ──▶ one Timeline per sample ─┐
@@ -8,11 +8,10 @@
 //! ```
 //!
 //! A GPU is *wasted* if it is healthy but not in a full group. The *waste ratio* is the number of
-//! wasted GPUs divided by the number of all GPUs in the cluster, including faulty ones. All figures
-//! are weighted by time. They are exact, because the state is constant between two changes and
-//! times are integers. Samples differ in the servers drawn from the trace, their positions, and the
-//! nodes that a server fault affects. All designs see the same samples. The result does not depend
-//! on the number of threads.
+//! wasted GPUs divided by all GPUs of the cluster, including faulty ones. Figures are weighted by
+//! time, and exact, because times are integers and the state only changes at events. Samples differ
+//! in the trace servers drawn, their positions, and the nodes that a server fault affects. All
+//! designs share the samples, and the number of threads does not affect the result.
 
 mod cross_tor;
 mod fault_ratio;
@@ -34,10 +33,9 @@ pub use faults::{FaultSource, NodeFaultRatio, snapshots};
 pub use history::{Moment, history, share_of_time_above};
 pub use on_fabric::{FabricFigures, on_fabric};
 
-/// Number of samples replayed per task. A small number keeps many threads busy even with few
-/// designs.
+/// Small, so that many threads are busy even with few designs.
 const SAMPLES_PER_TASK: usize = 8;
-/// Default job sizes as 45ths of the cluster: 2,304 … 2,816 of 2,880 GPUs.
+/// As 45ths of the cluster: 2,304 … 2,816 of 2,880 GPUs.
 const DEFAULT_JOBS: [u32; 6] = [36, 38, 40, 42, 43, 44];
 /// Maximum waiting share in [`Figures::max_job_gpus_waiting_1pct`].
 const SMALL_WAIT: f64 = 0.01;
@@ -48,7 +46,7 @@ pub struct Study<'a> {
     pub architectures: &'a [Box<dyn Architecture>],
     pub tp: &'a [u32],
     /// Job sizes in GPUs, rounded down to whole groups. If empty, six sizes between 80 % and 98 %
-    /// of the cluster are used.
+    /// of the cluster.
     pub jobs: &'a [u32],
     pub samples: &'a [Timeline],
 }
@@ -61,7 +59,6 @@ pub struct Row {
     pub outcome: RowOutcome,
 }
 
-/// The figures of a design for one group size, or the reason why there are none.
 #[derive(Clone, Debug, PartialEq, Serialize)]
 #[serde(untagged)]
 pub enum RowOutcome {
@@ -75,22 +72,19 @@ pub struct Figures {
     pub waste_mean: f64,
     pub waste_stddev: f64,
     pub waste_p50: f64,
-    /// 99th percentile of the waste ratio over time.
+    /// 99th percentile over time.
     pub waste_p99: f64,
     pub waste_max: f64,
-    /// Waste ratio without faults. It is above 0 if the domain size is not a multiple of the group
-    /// size.
+    /// Waste without faults. Positive if the domain size is not a multiple of the group size.
     pub waste_arithmetic: f64,
-    /// Waste ratio due to faults, `waste_mean − waste_arithmetic`. Negative if faults hit GPUs that
-    /// were already wasted.
+    /// `waste_mean − waste_arithmetic`. Negative if faults hit GPUs that were already wasted.
     pub waste_from_faults: f64,
-    /// Mean waste ratio of one ideal switch over the same samples.
+    /// Mean waste ratio of an ideal switch over the same samples.
     pub lower_bound_mean: f64,
-    /// Mean number of GPUs in full groups.
     pub usable_mean_gpus: f64,
-    /// Number of GPUs that are in full groups at least 99 % of the time.
+    /// Number of GPUs in full groups at least 99 % of the time.
     pub usable_p1_gpus: u32,
-    /// The largest job that never waits, which is the minimum number of usable GPUs.
+    /// The largest job that never waits, equal to the minimum number of usable GPUs.
     pub max_job_gpus: u32,
     /// The largest job that waits at most 1 % of the time.
     pub max_job_gpus_waiting_1pct: u32,

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-//! Computes the cost and the power of a design from its bill of materials and a price file.
+//! Cost and power of a design from its bill of materials and a price file.
 //!
 //! ```text
 //!   design ──bill──▶ parts and counts ─┐
@@ -9,8 +9,7 @@
 //!                                            └─▶ sensitivity of the ranking to each price
 //! ```
 //!
-//! This module contains no prices, watts or counts. Counts come from the designs, and prices and
-//! watts from the file.
+//! Counts come from the designs, prices and watts from the file; this module contains none.
 
 mod aggregate;
 mod prices;
@@ -44,7 +43,6 @@ pub struct CostRow {
     pub outcome: CostOutcome,
 }
 
-/// The cost figures of a design, or the reason why there are none.
 #[derive(Clone, Debug, PartialEq, Serialize)]
 #[serde(untagged)]
 pub enum CostOutcome {
@@ -54,14 +52,14 @@ pub enum CostOutcome {
 
 #[derive(Clone, Debug, PartialEq, Serialize)]
 pub struct CostFigures {
-    /// The system size behind the average number of parts per GPU.
+    /// System size for which the parts per GPU are averaged.
     pub basis: String,
     pub gbytes_per_s_per_gpu: f64,
     pub cost_per_gpu_usd: f64,
     pub cost_per_gpu_low_usd: f64,
     pub cost_per_gpu_high_usd: f64,
     pub cost_per_gbytes_per_s_usd: f64,
-    /// Power from mean watts. `None` if the file lacks watts for a part.
+    /// `None` if the file lacks watts for a part.
     pub power_per_gpu_w: Option<f64>,
     pub power_per_gbytes_per_s_w: Option<f64>,
     pub parts_without_watts: Vec<String>,
@@ -93,8 +91,7 @@ impl MissingPrices {
     }
 }
 
-/// Prices every design for a site. Fails with all parts that lack a price, each with the designs
-/// that need it.
+/// Fails with all parts without a price, and the designs that need them.
 pub fn cost(
     designs: &[Box<dyn Architecture>],
     site: &Site,

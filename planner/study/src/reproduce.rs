@@ -1,10 +1,9 @@
 // SPDX-License-Identifier: Apache-2.0
-//! Recomputes published claims. Each result has the claim, the published value, our value and a
+//! Recomputes published claims. Each result lists the claim, the published value, our value and a
 //! verdict.
 //!
-//! Each claim states the evidence for its publication ([`Label`]). Only claims that were read are
-//! attributed to a paper. A claim that cannot be computed yet is listed as not computed instead of
-//! being left out.
+//! [`Label`] records how a claim is known. Claims are attributed to a paper only if they were read.
+//! Claims that cannot be computed yet are listed as such.
 
 mod claims;
 mod infinitehbd;

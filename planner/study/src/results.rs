@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-//! The documents printed by `compare`, `cost` and `reproduce` with `--format json`.
+//! The documents that `compare`, `cost` and `reproduce` print with `--format json`.
 
 use lightloom_fabric::provenance::Provenance;
 use serde::Serialize;
@@ -12,7 +12,6 @@ pub const COMPARE_SCHEMA: &str = "lightloom.compare/v1";
 pub const COST_SCHEMA: &str = "lightloom.cost/v1";
 pub const REPRODUCE_SCHEMA: &str = "lightloom.reproduce/v1";
 
-/// The waste of each design, and the largest jobs that it can hold.
 #[derive(Clone, Debug, Serialize)]
 pub struct CompareResult {
     #[serde(flatten)]
@@ -22,10 +21,10 @@ pub struct CompareResult {
     pub faults: String,
     pub seed: u64,
     pub samples: u64,
-    /// Share of nodes out of service over all samples.
+    /// Over all samples.
     pub node_fault_ratio: NodeFaultRatio,
     pub rows: Vec<Row>,
-    /// The planner's figures for the fabric file. `None` if no file was given.
+    /// The planner's results for the fabric file, if given.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub fabric: Option<FabricFigures>,
     #[serde(skip_serializing_if = "Vec::is_empty")]
@@ -38,7 +37,7 @@ pub struct CrossTorResult {
     pub tp: u32,
     pub nodes_per_tor: u32,
     pub job_share: f64,
-    /// Maximum share of faulty nodes without crossing traffic, ignoring fragmentation.
+    /// Maximum share of faulty nodes without crossing hops, ignoring fragmentation.
     pub aligned_limit: f64,
     pub points: Vec<CrossTorPoint>,
 }
@@ -47,7 +46,7 @@ pub struct CrossTorResult {
 pub struct CostResult {
     #[serde(flatten)]
     pub made: Provenance,
-    /// Name of the price file, or `shipped` for the price file shipped with lightloom.
+    /// Name of the price file. `shipped` for the one shipped with lightloom.
     pub prices: String,
     pub gpus: u32,
     pub gpus_per_node: u32,
@@ -58,18 +57,16 @@ pub struct CostResult {
     pub rows: Vec<CostRow>,
     pub usable: Vec<UsableCost>,
     pub gpu_usd: Option<f64>,
-    /// Cost of the interconnect and of lost GPUs by fault ratio.
+    /// Interconnect and lost GPUs by fault ratio.
     pub aggregate: Vec<Aggregate>,
-    /// The effect of each price on the order of designs.
     pub sensitivity: Vec<Sensitivity>,
 }
 
-/// The cost of a design per GPU that is neither faulty nor wasted.
+/// Cost per GPU that is neither faulty nor wasted.
 #[derive(Clone, Debug, PartialEq, Serialize)]
 pub struct UsableCost {
     pub arch: String,
     pub waste_mean: f64,
-    /// Mean number of GPUs that are neither faulty nor wasted.
     pub usable_mean_gpus: f64,
     pub cost_per_usable_gpu_usd: f64,
 }
@@ -80,7 +77,7 @@ pub struct ReproduceResult {
     pub made: Provenance,
     pub study: &'static str,
     pub seed: u64,
-    /// Number of random draws of servers and their positions.
+    /// Random draws of servers and their positions.
     pub samples: u64,
     pub sentences: Vec<Sentence>,
     pub claims: Vec<Claim>,

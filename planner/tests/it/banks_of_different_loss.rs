@@ -1,6 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-//! Two banks with different losses: every circuit belongs to one bank, and each bank joins only the
-//! pairs that its loss permits.
+//! Two banks with different losses: each bank connects only the pairs that its loss permits.
 
 use crate::flow_judge::{Hops, best, drawn};
 use lightloom_fabric::fat_tree::{LeafPair, ReconfigurableFatTree};
@@ -11,7 +10,7 @@ use lightloom_planner::rfabric::testing::{self, check};
 use lightloom_units::Picoseconds;
 use lightloom_units::id::LeafId;
 
-/// Regression test: a second bank that no pair may use also used to disable the first bank.
+/// Regression test: a second bank without permitted pairs disabled the first one.
 #[test]
 fn bank_without_an_admissible_path_does_not_affect_others() {
     let one = testing::spec(4, 8);
@@ -26,8 +25,7 @@ fn bank_without_an_admissible_path_does_not_affect_others() {
     assert!(two.permits(pair));
 }
 
-/// Compares plans for random networks with the best circuits found by an integer program that
-/// models each bank.
+/// The oracle is an integer program that models each bank.
 #[test]
 fn plans_and_bounds_are_valid_with_unequal_bank_losses() {
     let count = 200;

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-//! Single failed ports on optical switches: the bound holds for every set of circuits that the
-//! ports allow, and a plan is found whenever one exists.
+//! Single failed ports on optical switches: the bound covers every set of circuits, and a plan is
+//! found whenever one exists.
 
 use crate::joint_fabric;
 use std::collections::BTreeSet;
@@ -21,8 +21,7 @@ const LEAVES: usize = 4;
 
 type Circuits = [[u8; LEAVES]; LEAVES];
 
-/// Collects every set of circuits that the working ports of one switch allow. `ports` counts them
-/// by leaf.
+/// Collects all sets of circuits on the working ports of one switch, given per leaf by `ports`.
 fn of_switch(ports: [u8; LEAVES], from: usize, now: Circuits, all: &mut BTreeSet<Circuits>) {
     let pairs: Vec<(usize, usize)> =
         (0..LEAVES).flat_map(|a| (a + 1..LEAVES).map(move |b| (a, b))).collect();
@@ -38,7 +37,6 @@ fn of_switch(ports: [u8; LEAVES], from: usize, now: Circuits, all: &mut BTreeSet
     }
 }
 
-/// Returns whether the circuits serve the demand `lambda` times per second, by the definition.
 fn serves(spec: &FatTreeSpec, bytes: &[(usize, usize, u64)], of: &Circuits, lambda: f64) -> bool {
     let mut core = [[0.0; 2]; LEAVES];
     let mut hosts = [[0.0; 2]; LEAVES];
@@ -57,8 +55,7 @@ fn serves(spec: &FatTreeSpec, bytes: &[(usize, usize, u64)], of: &Circuits, lamb
         && hosts.iter().flatten().all(|bits| *bits <= host_rate + 1.0)
 }
 
-/// Returns the highest rate over all sets of circuits, by trying every set. 0 if no set serves all
-/// traffic.
+/// Tries every set of circuits. 0 if none serves all traffic.
 fn best(spec: &FatTreeSpec, bytes: &[(usize, usize, u64)], dead: &BTreeSet<OcsPortId>) -> f64 {
     let mut all = BTreeSet::from([Circuits::default()]);
     let per_leaf = spec.banks[0].ports_per_leaf;

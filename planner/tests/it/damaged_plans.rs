@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-//! Changes the numbers in a plan one at a time and removes the digest. The checker must find every
+//! Changes the numbers of a plan one at a time and removes the digest. The checker must reject each
 //! change, except in the fields listed here.
 
 use crate::joint_fabric;
@@ -11,7 +11,7 @@ use lightloom_planner::check::check;
 use lightloom_planner::{Options, plan};
 use serde_json::Value;
 
-/// Fields whose values neither the document nor the fabric can contradict, with the reason.
+/// Fields that neither the document nor the fabric can contradict, with the reason.
 const ALLOWED: [(&str, &str); 8] = [
     ("seed", "provenance: nothing is drawn from it"),
     ("jobs[].cross_tor_share_lower_bound", "needs a search: from 0 to the share is required"),
@@ -32,8 +32,8 @@ const ALLOWED: [(&str, &str); 8] = [
     ),
 ];
 
-/// Collects the location of each number, with a placeholder for indices. Uses only the first and
-/// the last entry of each list.
+/// Collects the locations of numbers, with placeholders for indices. Uses only the first and last
+/// entry of each list.
 fn numbers(value: &Value, at: &str, pointer: &str, found: &mut BTreeMap<String, Vec<String>>) {
     match value {
         Value::Number(_) => found.entry(at.to_owned()).or_default().push(pointer.to_owned()),
@@ -110,7 +110,6 @@ fn detects_every_number_edited_by_hand() {
     }
 }
 
-/// The fields allowed above must stay within bounds.
 #[test]
 fn claims_that_need_a_search_are_bounded() {
     let fabric = fabric(include_str!("../../../topologies/pod-64.yaml"));

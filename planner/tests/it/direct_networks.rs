@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-//! Networks with direct cables between leaves: traffic between two leaves takes the time of their
-//! cables, and invalid networks are rejected with the reason.
+//! Direct cables between leaves: cables determine the time of traffic, and invalid networks are
+//! rejected with the reason.
 
 use crate::joint_fabric;
 use joint_fabric::{fabric, faults};
@@ -16,7 +16,7 @@ fn file(dcn: &str, nodes: u32) -> String {
     )
 }
 
-/// Returns the text of [`file`] with a switch inside each node, so that tensor parallelism uses no
+/// Adds a switch within each node to the text of [`file`], so that tensor parallelism uses no
 /// network interface.
 fn in_domains(dcn: &str) -> String {
     file(dcn, 8).replace("none: {nodes: 8", "switch: {gpus: 8, nodes: 8")
@@ -43,7 +43,6 @@ fn traffic_between_two_leaves_takes_the_time_of_their_cables() {
             let sends = |phase: &&lightloom_fabric::plan::PhasePlan| phase.demand_bytes.0 > 0;
             assert!(plan.phases.iter().any(|phase| sends(&phase)));
             for phase in plan.phases.iter().filter(sends) {
-                // Both directions carry the same amount.
                 let rate = 0.85 * f64::from(left) * 400e9;
                 let of_cables = phase.demand_bytes.0 as f64 * 8.0 / 2.0 / rate;
                 let interface = phase.interface_ps.expect("ranks are known").as_secs_f64();
@@ -117,8 +116,8 @@ fn rejects_invalid_networks_with_the_reason() {
     }
 }
 
-/// Twice as many interfaces halve the time. A core with a quarter of the rate lengthens the time if
-/// traffic crosses the core.
+/// Doubling the interfaces halves the time. A core with a quarter of the rate slows only traffic
+/// across it.
 #[test]
 fn interfaces_and_core_rate_affect_the_step() {
     let seconds = |keys: &str| {

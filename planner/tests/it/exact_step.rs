@@ -1,5 +1,4 @@
 // SPDX-License-Identifier: Apache-2.0
-//! Exact methods must not make a step slower.
 
 use crate::joint_fabric;
 use joint_fabric::{fabric, faults};
@@ -8,8 +7,8 @@ use lightloom_planner::khop::Method;
 use lightloom_planner::rfabric::exact::Limits;
 use lightloom_planner::{Options, plan};
 
-/// The exact method for rings ignores leaves, so its placement is bad for the step. If phases are
-/// solved separately, more circuits change than pays off.
+/// The exact method for rings ignores leaves, so its placement is bad for the step. Solving phases
+/// separately changes more circuits than pays off.
 #[test]
 fn exact_methods_never_make_a_step_slower() {
     let fabric = fabric(
@@ -56,8 +55,7 @@ jobs:
     }
 }
 
-/// The plan must reach a proven multi-hop rate even if this rate is less than twice the one-hop
-/// rate.
+/// A proven multi-hop rate must be reached even if it is less than twice the one-hop rate.
 #[test]
 fn plans_reach_a_proven_rate() {
     let fabric = fabric(

@@ -1,6 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-//! Nodes left idle on purpose, and a check that joint plans are never slower than separate plans of
-//! both halves.
+//! Nodes left idle on purpose; joint plans are never slower than separate ones.
 
 use crate::joint_fabric;
 use joint_fabric::{fabric, faults};
@@ -36,15 +35,15 @@ fn step_ms(plan: &Plan) -> f64 {
     plan.metrics.step_time_ps.expect("a job trains").as_secs_f64() * 1e3
 }
 
-/// Returns the step time in milliseconds if gradients stay below leaves and interfaces limit them.
-/// `between` is the time of the micro-batches between non-blocking leaves.
+/// Milliseconds per step if gradients stay below leaves and interfaces are the limit. `between` is
+/// the time of the micro-batches between non-blocking leaves.
 fn expected_ms(between: f64, [pp, dp]: [u32; 2]) -> f64 {
     let bytes = 2.0 * f64::from(dp - 1) / f64::from(dp) * 8_030_261_248.0 * 2.0 / f64::from(4 * pp);
     between * 4.0 / 0.85 + bytes * 8.0 / 400e9 * 1e3 / 0.96
 }
 
-/// A brute force over all placements gives the expected figures. The best placements keep whole
-/// stages or sets of replicas below leaves.
+/// Expected values are from a brute force over all placements. The best ones keep whole stages or
+/// sets of replicas below leaves.
 #[test]
 fn leaves_nodes_idle_to_keep_stages_below_leaves() {
     for broken in [&[][..], &["n2"], &["n2", "n5"]] {
@@ -57,7 +56,7 @@ fn leaves_nodes_idle_to_keep_stages_below_leaves() {
     assert!((step - expected).abs() < 0.01, "{step} ms, not {expected}");
 }
 
-/// A plan may leave any node idle, so one more working node must not lengthen the step. The planner
+/// A plan may leave any node idle, so another working node must not slow the step. The planner
 /// ignores gains below one per cent.
 #[test]
 fn additional_failed_node_never_speeds_up_a_plan() {
@@ -110,7 +109,7 @@ fn plan_is_never_slower_than_its_halves_planned_separately() {
     assert!(gained > 20, "{gained} of 80 gained anything");
 }
 
-/// Returns the seconds per step for a job with 512 GPUs on the shipped dragonfly.
+/// Seconds per step for a job with 512 GPUs on the shipped dragonfly.
 fn dragonfly(broken: &[String]) -> f64 {
     let text = include_str!("../../../topologies/dragonfly-72.yaml");
     let broken: Vec<&str> = broken.iter().map(String::as_str).collect();

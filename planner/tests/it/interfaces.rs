@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-//! Checks the minimum time that one GPU's network interfaces need for a phase against closed forms.
+//! The minimum time of a phase at one GPU's network interfaces, compared with closed forms.
 
 use crate::joint_fabric;
 use joint_fabric::{fabric, faults};
@@ -7,7 +7,7 @@ use lightloom_fabric::plan::Plan;
 use lightloom_planner::check::check;
 use lightloom_planner::{Options, plan};
 
-/// Bytes of all weights of llama-3.1-8b, at two bytes each.
+/// Weights of llama-3.1-8b at two bytes each.
 const WEIGHT_BYTES: f64 = 8_030_261_248.0 * 2.0;
 
 #[test]
@@ -24,23 +24,21 @@ fn gradients_of_a_replica_ring_take_one_interface_time() {
         let none = faults(&fabric, &[]);
         let mut made = plan(&fabric, &none, Options::default()).expect("a plan");
         let rate = fabric.dcn.link_rate().0 as f64;
-        // Every rank sends 2 (n − 1) / n of its share of the weights to the next rank, even if both
-        // are below the same leaf.
+        // Every rank sends 2 (n − 1) / n of its share of the weights to the next, even below the
+        // same leaf.
         let ring = 2.0 * f64::from(dp - 1) / f64::from(dp) * WEIGHT_BYTES / f64::from(4 * pp);
         let expected = ring * 8.0 / (0.96 * rate);
         let said = made.phases[1].interface_ps.expect("ranks are known").as_secs_f64();
         assert!((said / expected - 1.0).abs() < 1e-6, "pp {pp}, dp {dp}: {said} s, {expected} s");
         let took = made.phases[1].duration_ps.as_secs_f64();
         assert!((took / expected - 1.0).abs() < 1e-6, "leaves that do not block: {took} s");
-        // The checker recomputes the time and must find a change.
         assert!(check(&fabric, &none, &made).is_ok());
         made.phases[1].interface_ps = made.phases[1].interface_ps.map(|time| time * 2);
         assert!(check(&fabric, &none, &made).is_err());
     }
 }
 
-/// A fabric on which the interface of each GPU limits the gradients. The circuits of the leaves
-/// could carry them in half the time.
+/// GPU interfaces limit the gradients; the leaves' circuits would need half the time.
 const HELD_UP: &str = "
 kind: fabric
 version: 2
@@ -86,8 +84,7 @@ fn filling(share: f64) -> String {
     HELD_UP.replace("gradient_slack: 10s", &format!("usable_share: {share}"))
 }
 
-/// Each case changes one rate, bound or gain in a sound plan to a value that the interfaces do not
-/// allow.
+/// Each case sets one rate, bound or gain to a value that the interfaces rule out.
 #[test]
 fn checker_rejects_claims_that_interfaces_rule_out() {
     let fabric = fabric(HELD_UP);
@@ -110,11 +107,8 @@ fn checker_rejects_claims_that_interfaces_rule_out() {
     );
 }
 
-/// If all replicas are below one leaf, there is no traffic between leaves, and the interfaces
-/// determine the time.
 #[test]
 fn phase_below_one_leaf_takes_its_interface_time() {
-    // Four replicas of two nodes, which all fit below the first leaf.
     let optical = HELD_UP
         .replace("nodes: 8", "nodes: 16")
         .replace("leaves: 4", "leaves: 2")

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-//! Tests joint plans of rings, ranks and circuits with the checker, closed forms and a naive
+//! Joint plans of rings, ranks and circuits, compared with the checker, closed forms and a naive
 //! oracle.
 
 use crate::joint_fabric;
@@ -49,7 +49,7 @@ fn plans_a_pod_as_one_fabric_around_faults_in_both_halves() {
 
 const MAPPING: &str = "{model: llama-3.1-70b, pp: 2, dp: 4, micro_batches: 4, tokens: 4096}";
 
-/// Returns a file with 256 GPUs and a job of 64 GPUs for every combination of domain and network.
+/// 256 GPUs and a job of 64 GPUs for every combination of domain and network.
 fn combinations() -> Vec<(String, String)> {
     let domains = [
         ("k-hop", "{khop: {nodes: 64, gpus_per_node: 4, k: 3}}"),
@@ -117,9 +117,8 @@ fn plans_every_combination_around_a_failed_node() {
     }
 }
 
-/// Checks that rings, leaves and links between leaves together carry exactly the textbook traffic
-/// of the mapping, for Llama 3.1 70B with tp 8, pp 2, dp 4, cp 1 and four micro-batches of 4,096
-/// tokens.
+/// Rings, leaves and links between leaves must together carry exactly the textbook traffic for
+/// Llama 3.1 70B with tp 8, pp 2, dp 4, cp 1 and four micro-batches of 4,096 tokens.
 fn conserved(plan: &Plan, name: &str) {
     let residual = 8192.0 * 2.0 * 4096.0;
     let tensor = 64.0 * (2.0 * 7.0 / 8.0) * 4.0 * (80.0 / 2.0) * 4.0 * residual;
@@ -213,13 +212,13 @@ fn random_faults(fabric: &Fabric, draws: &mut impl RngExt) -> FaultSet {
             4 => format!("l{leaf}/up{uplink}"),
             _ => format!("ocs{ocs}/p{port}"),
         };
-        // A part that the fabric does not have is rejected and adds no fault.
+        // Parts that the fabric lacks are rejected and add no fault.
         let _ = faults.insert(fabric, name.parse().expect("a part"));
     }
     faults
 }
 
-/// Checks the document only: no GPU or switch port occurs twice, no failed part is used, every rank
+/// Uses only the document: no GPU or switch port occurs twice, no failed part is used, every rank
 /// of the mapping occurs once, and every port belongs to the stated leaf.
 fn naive_oracle(fabric: &Fabric, faults: &FaultSet, plan: &Plan) {
     let mut gpus = BTreeSet::new();
@@ -254,8 +253,8 @@ fn naive_oracle(fabric: &Fabric, faults: &FaultSet, plan: &Plan) {
     }
 }
 
-/// Adds faults one after the other and then repairs everything. Every new plan must pass the
-/// checks, and groups must keep their identifiers.
+/// Adds faults one at a time, then repairs everything. Every plan must pass the checks, and groups
+/// keep their identifiers.
 fn replanned(
     fabric: &Fabric,
     first: &Plan,
@@ -287,7 +286,7 @@ fn replanned(
             let is_hit = |node| faults.parts(fabric).iter().any(|part| part.node() == Some(node));
             let was = nodes(&before);
             let is_moved = was.as_ref().is_some_and(|was| *was != group.nodes);
-            // A fibre or a bundle between two nodes affects both of their groups.
+            // A fibre or bundle between two nodes affects both of their groups.
             let may_move =
                 was.is_some_and(|was| was.into_iter().any(is_hit)) || !faults.fibres.is_empty();
             assert!(!is_moved || may_move, "{} moved", group.id);
@@ -313,7 +312,7 @@ fn random_fabrics_with_faults_have_only_valid_plans() {
                 replanned(&fabric, &plan, &faults, &mut draws, options);
                 planned += 1;
             }
-            // If the only uplink of a leaf failed, the leaf has no uplink left.
+            // The leaf's only uplink has failed.
             Err(PlanError::Network(_)) if !faults.uplinks.is_empty() => {}
             Err(PlanError::Groups(_) | PlanError::Mapping(_)) => {
                 assert!(!faults.is_empty() || !text.contains("none:"), "{text}");
@@ -324,8 +323,7 @@ fn random_fabrics_with_faults_have_only_valid_plans() {
     assert!(planned > cases / 2, "{planned} of {cases} were planned");
 }
 
-/// Photonic rails have only circuits and no packet core. No single topology serves both phases in
-/// one hop.
+/// Photonic rails have only circuits. No single topology serves both phases in one hop.
 #[test]
 fn photonic_rails_change_circuits_between_phases() {
     let text = "kind: fabric\nversion: 2\nname: rails\ndcn:\n  reconfigurable_fat_tree:\n    leaves: 4\n    gpus_per_leaf: 8\n    \
@@ -371,7 +369,7 @@ fn leaf_spine_keeps_the_name_from_its_file() {
     assert_eq!(of("fat_tree: {nodes_per_tor: 4}").dcn.name(), "fat-tree");
 }
 
-/// The gain is never negative, because the planner takes the separate plan if it is faster.
+/// The planner falls back to the separate plan, so the gain is never negative.
 #[test]
 fn joint_planning_is_never_slower_than_separate_planning() {
     for (leaves, below, ports) in [(4, 3, 2), (5, 2, 2), (4, 4, 4), (6, 2, 2), (5, 3, 2)] {

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-//! The next plan after faults and repairs in either half. Identifiers and unaffected parts must not
+//! Replans after faults and repairs of rings and network. Identifiers and unaffected parts must not
 //! change, and every plan must pass the checker.
 
 use crate::joint_fabric;
@@ -18,7 +18,6 @@ fn options() -> Options {
     Options { compare: false, ..Options::default() }
 }
 
-/// Replans `before` around the faults in `names`, and checks the new plan.
 fn next(fabric: &Fabric, before: &Plan, names: &[&str], is_repair: bool) -> Plan {
     let faults = faults(fabric, names);
     let next =
@@ -49,7 +48,7 @@ fn shrunk_job_keeps_its_remaining_groups_and_their_names() {
     }
     let replicas: BTreeSet<u32> = shrunk.ranks.iter().map(|rank| rank.dp).collect();
     assert_eq!(replicas, (0..shrunk.groups.len() as u32).collect(), "ranks have no gap");
-    // A group that was always present must not get the identifier of the lost group.
+    // The lost group's identifier must not go to a group that was always present.
     let back = next(&fabric, &shrunk, &[], true);
     assert_eq!(back.metrics.gpus_used, 24);
     for group in &shrunk.groups {

@@ -124,8 +124,7 @@ proptest! {
     }
 }
 
-/// Returns the length of the longest run of these nodes on an open line. Neighbours in a run are at
-/// most K places apart.
+/// The longest run of these nodes on an open line. Neighbours in a run are at most K places apart.
 fn longest_run(fabric: &Fabric, nodes: &BTreeSet<NodeId>) -> usize {
     let mut places: Vec<usize> =
         nodes.iter().map(|node| fabric.hbd.position_of(*node).index()).collect();
@@ -139,8 +138,8 @@ fn longest_run(fabric: &Fabric, nodes: &BTreeSet<NodeId>) -> usize {
 proptest! {
     #![proptest_config(ProptestConfig::with_cases(60))]
 
-    /// With only node faults and even K, the scan is optimal. With fibre faults or odd K, it may
-    /// find one ring fewer, because it neither turns back nor interleaves rings.
+    /// With only node faults and even K, the scan is optimal. Otherwise it may find one ring fewer,
+    /// because it neither turns back nor interleaves rings.
     #[test]
     fn scan_is_close_to_the_exact_optimum(case in arbitrary_case()) {
         let (fabric, faults) = case.build();
@@ -168,7 +167,6 @@ proptest! {
         prop_assert_eq!(check(&fabric, &faults, &document).err(), None);
     }
 
-    /// Compares the neighbourhood search with a search over all chains of the same kind.
     #[test]
     fn bypass_replaces_the_fewest_nodes_then_switches_the_fewest_bundles(
         dead in prop::collection::btree_set(0u32..14, 0..5), hit in 0u32..14, k in 2u8..=4, m in 2u32..=4,
@@ -204,7 +202,6 @@ proptest! {
     }
 }
 
-/// Returns the working nodes without a group.
 fn idle(fabric: &Fabric, faults: &FaultSet, layout: &Layout) -> BTreeSet<NodeId> {
     let used: BTreeSet<NodeId> =
         layout.groups.iter().flat_map(|g| g.nodes.iter().copied()).collect();
@@ -212,7 +209,7 @@ fn idle(fabric: &Fabric, faults: &FaultSet, layout: &Layout) -> BTreeSet<NodeId>
     all.filter(|node| !used.contains(node) && !faults.nodes.contains(node)).collect()
 }
 
-/// Sets idle nodes to loopback, as if their spare rings had never been lit.
+/// Idle nodes go to loopback, as if their spare rings had never been lit.
 fn put_out(layout: &mut Layout, fabric: &Fabric, idle: &BTreeSet<NodeId>, faults: &FaultSet) {
     let mut document = to_document(fabric, faults, Seed(0), layout);
     for entry in &mut document.transceivers {
@@ -223,9 +220,8 @@ fn put_out(layout: &mut Layout, fabric: &Fabric, idle: &BTreeSet<NodeId>, faults
     *layout = from_document(fabric, &document).unwrap().0;
 }
 
-/// Returns the minimum cost of rebuilding group `index` with at least one of its nodes, as
-/// (replaced nodes, switched bundles). Tries every chain up the line and counts the cost from the
-/// resulting paths.
+/// Minimum cost (replaced nodes, switched bundles) of rebuilding group `index` with at least one of
+/// its nodes. Tries every chain up the line and derives costs from the resulting paths.
 fn cheapest_by_trying(
     fabric: &Fabric,
     faults: &FaultSet,
@@ -261,8 +257,8 @@ fn subsets(pool: &[NodeId], size: usize) -> Vec<Vec<NodeId>> {
     }
 }
 
-/// Counts the bundles of working nodes that switch if `picked` replaces the chain `old`. Follows
-/// hops and does not use the planner's tables. `None` if the chain is impossible.
+/// Counts the bundles of working nodes that switch when `picked` replaces `old`. Follows hops
+/// instead of the planner's tables. `None` if the chain is impossible.
 fn switched_for(
     fabric: &Fabric,
     faults: &FaultSet,
@@ -315,8 +311,8 @@ fn switched_for(
     Some(paths.iter().filter(differs).count())
 }
 
-/// Every triple of neighbours is a candidate. The integer program would take minutes and give only
-/// a trivial bound.
+/// Every triple of neighbours is a candidate, so the integer program would take minutes for a
+/// trivial bound.
 #[test]
 fn exact_search_stops_when_counting_proves_the_scan() {
     let spec = FabricSpec { nodes: 22, k: 4, gpus_per_node: 4, tp: 12, ..FabricSpec::default() };
@@ -328,8 +324,6 @@ fn exact_search_stops_when_counting_proves_the_scan() {
     assert_eq!((found.groups.len(), found.proof), (7, proof));
 }
 
-/// If the solver has no time, it returns nothing. The result must be the rings of the scan with a
-/// valid bound.
 #[test]
 fn exact_search_keeps_scanned_rings_at_its_time_limit() {
     let spec = FabricSpec { nodes: 14, k: 2, tp: 12, shape: Shape::Line, ..FabricSpec::default() };
@@ -433,8 +427,6 @@ fn cross_tor_traffic_is_near_zero_while_alignment_is_possible() {
     }
 }
 
-/// The checker must find each kind of damage, because a checker that passes everything proves
-/// nothing.
 #[test]
 fn checker_detects_every_kind_of_damage() {
     let fabric = fabric(&FabricSpec { nodes: 24, tp: 16, k: 3, ..FabricSpec::default() });

@@ -55,7 +55,7 @@ fn lit(plan: &Plan) -> BTreeSet<Pair> {
     plan.circuits.iter().map(|lit| pair(lit.a.bundle.node, lit.b.bundle.node)).collect()
 }
 
-/// Returns the rings of jobs that these faults do not affect, each with its circuits.
+/// Rings of jobs that these faults do not affect, with their circuits.
 fn healthy<'a>(
     fabric: &Fabric,
     faults: &FaultSet,
@@ -81,8 +81,8 @@ fn healthy<'a>(
         .collect()
 }
 
-/// Returns every set of `length` working nodes that a path joins, with the largest part of `worth`
-/// that a single path over these nodes uses.
+/// Every set of `length` working nodes on a path, with the largest part of `worth` that one path
+/// over them uses.
 fn paths(
     fabric: &Fabric,
     faults: &FaultSet,
@@ -126,9 +126,8 @@ fn paths(
     best
 }
 
-/// Returns the maximum number of rings. Also returns the minimum number of healthy rings that a
-/// plan with this many rings must move, and then the minimum number of their circuits that it must
-/// cut.
+/// Returns the maximum number of rings, then the minimum number of healthy rings to move for it,
+/// then the minimum number of their circuits to cut.
 fn least(fabric: &Fabric, faults: &FaultSet, before: &Plan) -> (usize, u32, u32) {
     let healthy = healthy(fabric, faults, before);
     let worth: BTreeSet<Pair> = healthy.iter().flat_map(|(_, own)| own).copied().collect();
@@ -179,7 +178,6 @@ fn least(fabric: &Fabric, faults: &FaultSet, before: &Plan) -> (usize, u32, u32)
     (value(&rings) as usize, moved, value(&dark))
 }
 
-/// Counts the moved rings and cut circuits among rings that these faults do not affect.
 fn moved(fabric: &Fabric, faults: &FaultSet, before: &Plan, after: &Plan) -> (u32, u32) {
     let healthy = healthy(fabric, faults, before);
     let nodes = |group: &Group| group.nodes.iter().copied().collect::<BTreeSet<NodeId>>();
@@ -235,7 +233,6 @@ fn bypass_of_n6_after_two_faults_moves_one_ring_and_cuts_one_circuit() {
         if part == "n6" {
             assert_eq!(plan.metrics.gpus_used, 96);
             assert_eq!(moved(&fabric, &faults, &before, &plan), (1, 1));
-            // Two nodes take over ranks, and ten bundles switch for them.
             let newcomers = |was: &Group| {
                 let now = plan.groups.iter().find(|now| now.id == was.id).expect("it is kept");
                 now.nodes.iter().filter(|node| !was.nodes.contains(node)).count()
@@ -245,8 +242,8 @@ fn bypass_of_n6_after_two_faults_moves_one_ring_and_cuts_one_circuit() {
     }
 }
 
-/// Draws sequences of one to eight faults. The numbers of moved rings and cut circuits must not
-/// exceed the minimum for the same number of GPUs.
+/// Draws one to eight faults. Moved rings and cut circuits must not exceed the minimum for the same
+/// number of GPUs.
 #[test]
 fn replanning_moves_no_more_healthy_rings_than_necessary() {
     let (mut hit, mut sum, mut cut, mut bound) = (0, (0, 0), 0, 0);

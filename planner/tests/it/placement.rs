@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-//! Checks the placement of jobs. Counts crossing hops node by node, and compares them with figures
-//! from another program, an exact optimum on small fabrics, and a placement that ignores ToRs.
+//! Job placement: crossing hops are counted node by node and compared with another program, an
+//! exact optimum on small fabrics, and a placement that ignores ToRs.
 
 use crate::{common, crossing_judge};
 
@@ -22,7 +22,7 @@ fn broken(nodes: u32, ratio: f64, (seed, sample): (u64, u64)) -> FaultSet {
     FaultSet { nodes, ..FaultSet::none() }
 }
 
-/// Plans the fabric, checks the plan, and returns the crossing share and its lower bound.
+/// Crossing share and its lower bound.
 fn share(fabric: &Fabric, faults: &FaultSet) -> (f64, f64) {
     let layout = plan(fabric, faults, Method::Scan).unwrap();
     let document = to_document(fabric, faults, Seed(0), &layout);
@@ -66,8 +66,7 @@ fn crossing_traffic_is_close_to_another_dynamic_program() {
     }
 }
 
-/// Draws `count` cases. Counts those with more than 1.05 times the minimum number of crossing hops,
-/// which an exact search finds.
+/// Counts the cases with more than 1.05 times the minimum number of crossing hops (exact search).
 fn worse_than_exact(
     count: u32,
     mut draw: impl FnMut(u64) -> Option<(FabricSpec, FaultSet, f64)>,
@@ -124,8 +123,7 @@ fn crossing_traffic_is_near_the_exact_optimum_on_small_fabrics() {
     assert_eq!(worse, 0);
 }
 
-/// Covers partial sets, ToRs of two to four nodes, and fabrics with few nodes, which leave no slack
-/// to a placement designed for large fabrics.
+/// Covers partial sets, ToRs of two to four nodes, and small fabrics without slack.
 #[test]
 fn partial_last_sets_cross_little_more_than_necessary() {
     let worse = worse_than_exact(cases(344, 2_000), |sample| {
@@ -142,7 +140,7 @@ fn partial_last_sets_cross_little_more_than_necessary() {
     assert_eq!(worse, 0);
 }
 
-/// If fibres have failed, the exact minimum also includes rings that turn back or interleave.
+/// With failed fibres, the exact search includes rings that turn back or interleave.
 #[test]
 fn finds_all_possible_rings_despite_failed_fibres() {
     let (mut tried, mut ours, mut most) = (0, 0, 0);
@@ -175,7 +173,7 @@ fn finds_all_possible_rings_despite_failed_fibres() {
     assert_eq!(ours, most);
 }
 
-/// Returns whether the rings of all jobs fit along a line if placed longest first, ignoring ToRs.
+/// Whether all rings fit along a line, longest first, ignoring ToRs.
 fn fits_blindly(fabric: &Fabric, faults: &FaultSet) -> bool {
     let mut runs: Vec<u64> = Vec::new();
     let (mut gap, k) = (u32::from(fabric.hbd.k()), u32::from(fabric.hbd.k()));

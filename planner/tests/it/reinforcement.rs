@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-//! Reinforcement-learning steps with placed GPUs. The trainer's tensor parallelism uses rings,
-//! islands or links below leaves, and the other traffic is the demand on the network.
+//! Reinforcement-learning steps with placed GPUs. The trainer's tensor parallelism stays on rings,
+//! islands or links below leaves; the rest is the demand on the network.
 
 use crate::joint_fabric;
 use joint_fabric::{fabric, faults};
@@ -29,7 +29,7 @@ const DCNS: [&str; 3] = [
     "fat_tree: {nodes_per_tor: 4, tors_per_domain: 4}",
 ];
 
-/// Returns a step with 32 training and 64 generating GPUs, in groups of `tp`.
+/// 32 training and 64 generating GPUs, in groups of `tp`.
 fn text(hbd: &str, dcn: &str, tp: u32, more: &str) -> String {
     format!(
         "kind: fabric\nversion: 2\nname: x\nhbd: {{{hbd}}}\ndcn: {{{dcn}}}\n\
@@ -77,20 +77,20 @@ fn plans_every_domain_with_every_network() {
 }
 
 /// Rings carry exactly 4 all-reduces per layer and micro-batch among the trainer's eight ranks, and
-/// 2 per layer and token in a replica on one ring. Links between leaves carry none of this traffic.
+/// 2 per layer and token in a replica on one ring. Links between leaves carry none of them.
 #[test]
 fn rings_carry_tensor_parallelism_of_trainer_and_replicas() {
     let plan = planned(&text(HBDS[0], CIRCUITS, 8, "replica_gpus: 8"), &[]);
     let (hidden, layers, samples, tokens) = (4096.0, 32.0, 64.0, 4096.0);
     let all_reduce = |bytes: f64| 2.0 * 7.0 / 8.0 * bytes * 8.0;
-    // Two stages of 16 layers and two replicas give four groups. Each pipeline processes 32
+    // Two stages of 16 layers and two replicas are four groups. Each pipeline processes 32
     // micro-batches of one sample.
     let trainer = 4.0 * all_reduce(tokens * hidden * 2.0) * 4.0 * (layers / 2.0) * (samples / 2.0);
     let pool = 8.0 * all_reduce(samples * tokens / 8.0 * hidden * 2.0) * 2.0 * layers;
     let said = phase(&plan, "train+generate").ring_bytes.0 as f64;
     assert!((said / (trainer + pool) - 1.0).abs() < 1e-6, "{said} {}", trainer + pool);
     let weights = phase(&plan, "weight-sync");
-    // Each of the eight replicas gets one copy of the weights. Some copies stay below a leaf.
+    // Each of the eight replicas gets a copy of the weights; some copies stay below a leaf.
     let all = 8.0 * 8_030_261_248.0 * 2.0;
     let sent = (weights.demand_bytes.0 + weights.leaf_bytes.0) as f64;
     assert!((sent / all - 1.0).abs() < 0.01, "{sent} {all}");
@@ -98,7 +98,7 @@ fn rings_carry_tensor_parallelism_of_trainer_and_replicas() {
 
 #[test]
 fn node_fault_keeps_the_trainer_and_reduces_generation_replicas() {
-    // All 24 nodes are in use, so no node can replace a failed one.
+    // All 24 nodes are in use, so a failed node cannot be replaced.
     let hbd = "khop: {nodes: 24, gpus_per_node: 4, k: 2}";
     let dcn = "leaf_spine: {nodes_per_leaf: 4}";
     let text = text(hbd, dcn, 8, "replica_gpus: 16");

@@ -28,7 +28,6 @@ fn next(fabric: &Fabric, before: &Plan, faults: &FaultSet) -> Replanned {
     next
 }
 
-/// A job of one-node groups and a job of two-node groups. Spare rings also have two nodes.
 const TWO: &str = "
 kind: fabric
 version: 2
@@ -49,7 +48,6 @@ fn small_group_takes_a_node_from_a_larger_spare_ring() {
         let Replanned { plan: next, change, .. } = next(&fabric, &first, &broken);
         assert_eq!(next.metrics.gpus_used, 48, "n{node}: {:?}", next.given_up);
         assert!(next.given_up.is_empty(), "n{node}");
-        // Groups without a fault must stay in place.
         let was = first.groups.iter().filter(|group| group.job.is_some());
         for group in was.filter(|group| !group.nodes.contains(&NodeId(node))) {
             assert!(next.groups.contains(group), "n{node}: {} moved", group.id);
@@ -58,7 +56,7 @@ fn small_group_takes_a_node_from_a_larger_spare_ring() {
     }
 }
 
-/// Returns a fabric with one to four jobs of several ring sizes and a few spare nodes.
+/// One to four jobs of several ring sizes, and a few spare nodes.
 fn drawn(draws: &mut Stream, number: u32) -> Fabric {
     let nodes = draws.random_range(16..=40_u32);
     let k = draws.random_range(2..=3_u8);
@@ -104,7 +102,6 @@ fn replanning_loses_no_group_that_a_cold_plan_places() {
             let names: Vec<&str> = broken.iter().map(String::as_str).collect();
             let faults = faults(&fabric, &names);
             let Replanned { plan: now, change, .. } = next(&fabric, &before, &faults);
-            // The change must list every bundle that differs.
             let differs = before.transceivers.iter().filter(|was| {
                 let there = now.transceivers.iter().find(|now| now.bundle == was.bundle);
                 there.is_some_and(|now| now.path != was.path)
@@ -162,8 +159,7 @@ jobs:
     ))
 }
 
-/// Nodes below two leaves fail one after the other. The remaining nodes below these leaves are far
-/// apart in rank order.
+/// Nodes below two leaves fail one by one. The remaining nodes there are far apart in rank order.
 #[test]
 fn renumbers_ranks_when_keeping_them_would_slow_the_step() {
     let job = "  - {name: j, gpus: 36, tp: 4, step: {training: {model: llama-3.1-8b, dp: 9, micro_batches: 4, tokens: 4096}}}";
@@ -177,7 +173,6 @@ fn renumbers_ranks_when_keeping_them_would_slow_the_step() {
     assert!(changed.groups > 0 && Some(changed.step_time_kept_ps) > next.metrics.step_time_ps);
 }
 
-/// A job without a fault must keep its ranks even if another job's ranks are renumbered.
 #[test]
 fn job_without_a_fault_keeps_its_ranks() {
     let step = |dp| {
@@ -208,7 +203,6 @@ fn job_without_a_fault_keeps_its_ranks() {
     }
 }
 
-/// A new plan around a fault must not be slower than a replan of the earlier plan.
 #[test]
 fn cold_plan_around_faults_is_as_fast_as_a_repaired_one() {
     let step = |dp| {

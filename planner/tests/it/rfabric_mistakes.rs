@@ -1,5 +1,4 @@
 // SPDX-License-Identifier: Apache-2.0
-//! Error messages for mistakes in reconfigurable fat-tree files, with place, reason and fix.
 
 use lightloom_fabric::document::{Style, render};
 use lightloom_planner::load;
@@ -29,7 +28,6 @@ fn refusal(text: &str, matrix: &str) -> String {
     render(&mistakes, Style::Plain)
 }
 
-/// Checks that the message contains all parts in this order.
 fn says(refusal: &str, parts: &[&str]) {
     let mut rest = refusal;
     for part in parts {

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-//! All workloads in the file format. Their bytes are recomputed from the formulas, and their error
-//! messages are checked.
+//! All workloads of the file format: bytes are recomputed from the formulas, and error messages are
+//! checked.
 
 use lightloom_fabric::document::{Style, render};
 use lightloom_fabric::model::MODEL_FILES;
@@ -24,15 +24,15 @@ fn phases_beside(text: &str, read: &mut dyn FnMut(&str) -> Result<String, String
     joint::phases(&fabric.expect("a sound file"), &[]).expect("a sound step")
 }
 
-/// Returns the bytes of Qwen2.5-72B. It has 80 layers of width 8192, keys and values for 8 of 64
-/// heads of 128, three matrices of 29568, a vocabulary of 152064, and two norms per layer.
+/// Qwen2.5-72B: 80 layers of width 8192, keys and values for 8 of 64 heads of 128, three matrices
+/// of 29568, a vocabulary of 152064, and two norms per layer.
 fn weight_bytes() -> f64 {
     let (h, width) = (8192.0, 29568.0);
     let attention = 2.0 * h * h + 2.0 * h * 8.0 * 128.0;
     2.0 * (80.0 * (attention + 3.0 * h * width + 2.0 * h) + 2.0 * 152_064.0 * h)
 }
 
-/// Cache bytes per token: 80 layers, keys and values, 8 heads of 128 elements, two bytes each.
+/// 80 layers, keys and values, 8 heads of 128 elements, two bytes each.
 const CACHE_BYTES: f64 = 80.0 * 2.0 * 8.0 * 128.0 * 2.0;
 
 #[test]
@@ -53,10 +53,10 @@ fn every_workload_sends_the_bytes_in_its_formula() {
         // Each of eight GPUs sends query, keys and values of 1024 tokens to the server and gets the
         // output back.
         ("core-attention", 80.0 * 8.0 * 1024.0 * (64.0 + 16.0 + 64.0) * 128.0 * 2.0),
-        // One byte per element goes to the feed-forward part, and two bytes come back.
+        // One byte per element goes to the feed-forward part, and two come back.
         ("attention-feed-forward", 1000.0 * 3.0 * 7168.0 * 61.0 * 1024.0),
         ("prefill-decode", 3000.0 * CACHE_BYTES),
-        // The query moves, because it is smaller than the cache. Output and log-sum-exp return.
+        // The query moves because it is smaller than the cache. Output and log-sum-exp return.
         ("prefix-pool", 80.0 * 64.0 * 64.0 * (2.0 * 128.0 * 2.0 + 4.0)),
         ("pipeline", 2.0 * 800.0 * 16384.0),
         // 0.01 is below 2/16, so this is an all-gather of compressed tensors.

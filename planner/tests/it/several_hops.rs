@@ -1,6 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-//! Traffic through intermediate leaves. Plans are compared with the optimum from an integer
-//! program, and bounds are proven by prices.
+//! Multi-hop traffic: plans are compared with an integer program, and bounds are proven by prices.
 
 use crate::flow_judge::{Hops, best, drawn};
 use crate::joint_fabric::{fabric, faults};
@@ -15,8 +14,8 @@ use lightloom_planner::{Options, plan};
 use lightloom_testkit::cases;
 use lightloom_units::Picoseconds;
 
-/// Three rings over four leaves with two ports each. No set of circuits joins every pair of leaves
-/// with traffic.
+/// Three rings over four leaves with two ports each. No set of circuits connects every pair with
+/// traffic.
 const FEW_PORTS: &str = "
 kind: fabric
 version: 2
@@ -66,8 +65,7 @@ fn planned(
     Some((plan, demand, network))
 }
 
-/// Compares plans for random networks with two banks to the result of an integer program over the
-/// circuits of each bank and multi-hop flows.
+/// The oracle is an integer program over the circuits of each bank and multi-hop flows.
 #[test]
 fn multi_hop_plans_are_near_optimal_with_valid_bounds() {
     let (mut shares, mut routed) = (Vec::new(), 0);
@@ -94,7 +92,6 @@ fn multi_hop_plans_are_near_optimal_with_valid_bounds() {
     assert!(shares[0].0 > 0.48 && near * 100 >= shares.len() * 50, "{near} of {}", shares.len());
 }
 
-/// The checker must find manual changes to a plan.
 #[test]
 fn detects_an_edited_price_share_or_route() {
     let mut found = [0; 4];

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-//! Several jobs with steps have separate phases, and their circuits never change between phases.
+//! Steps of several jobs have separate phases, and their circuits never change between phases.
 
 use crate::joint_fabric;
 use joint_fabric::{fabric, faults};
@@ -45,7 +45,7 @@ fn phases_of_two_jobs_are_planned_separately_on_common_circuits() {
     let first = lit.next().expect("circuits");
     assert!(lit.all(|own| own == first), "one set of circuits");
 
-    // A job must send the same total as if it were the only job.
+    // A job must send the same total as if it ran alone.
     for (job, text) in [("a", A), ("b", B)] {
         let own = fabric(&(POD.to_owned() + text));
         let alone = plan(&own, &none, Options::default()).expect("a plan");
@@ -55,7 +55,6 @@ fn phases_of_two_jobs_are_planned_separately_on_common_circuits() {
             assert_eq!(together, alone, "{job} {phase}");
         }
     }
-    // The slower job determines the step time.
     let of_job = |job: &str| -> Picoseconds {
         let own = planned.phases.iter().filter(|phase| phase.job.as_deref() == Some(job));
         own.map(|phase| phase.duration_ps).sum()
@@ -76,8 +75,7 @@ fn fault_in_either_job_keeps_circuits_common() {
     }
 }
 
-/// On the small fabric, all replicas of a job are below one leaf until a node failure moves one of
-/// them.
+/// All replicas of a job are below one leaf until a node failure moves one of them.
 const SMALL: &str = "
 kind: fabric
 version: 2
@@ -122,7 +120,7 @@ fn detects_circuits_that_follow_one_of_two_jobs() {
     assert!(found.iter().any(is_named), "{found:?}");
 }
 
-/// An RL step uses the GPUs below the first leaves. A job with placed GPUs would get the same GPUs.
+/// An RL step and a job with placed GPUs would both use the first leaves.
 #[test]
 fn rejects_an_rl_step_together_with_a_placed_job() {
     let rl = "  - {name: rl, step: {rl: {model: qwen2.5-72b, trainer_gpus: 256, generation_gpus: 256, tp: 8, pp: 4, samples: 1024, tokens_per_sample: 8192, replica_gpus: 64, tail_replica_gpus: 32}}}\n";

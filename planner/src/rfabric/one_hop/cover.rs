@@ -39,7 +39,6 @@ struct Cover<'a> {
     topology: Topology,
     pairs: Vec<Pair>,
     pairs_of: Vec<Vec<usize>>,
-    /// Overload of each line (2i sends, 2i+1 receives) at the trial rate.
     excess: Vec<f64>,
     circuit_rate: f64,
     tolerance: f64,
@@ -113,7 +112,6 @@ fn traffic_above(evaluator: &Evaluator, leaf: usize, lambda: f64) -> Vec<(usize,
     merged.into_iter().collect()
 }
 
-/// A complete binary tree of winners. Ties go to the earlier entry.
 struct Tournament {
     scores: Vec<f64>,
     winners: Vec<usize>,

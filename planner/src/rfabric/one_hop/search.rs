@@ -225,8 +225,6 @@ impl<'a> Search<'a> {
         false
     }
 
-    /// Returns whether the two former peers were also connected. `None` if the new circuit is not
-    /// permitted.
     fn make(&mut self, exchange: Move) -> Option<bool> {
         let Move { reach, a, b, drop_a, drop_b } = exchange;
         for (leaf, victim) in [(a, drop_a), (b, drop_b)] {

@@ -109,7 +109,6 @@ impl Planner<'_> {
         }
     }
 
-    /// Phases with the same topology share cross-connects.
     fn place(
         &self,
         schedule: &Schedule,
@@ -139,7 +138,6 @@ impl Planner<'_> {
         Ok(by_phase)
     }
 
-    /// Exchanges single circuits to improve the phases after some circuits found no switch.
     fn patched(
         &self,
         schedule: &Schedule,

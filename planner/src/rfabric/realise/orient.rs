@@ -142,7 +142,6 @@ impl Orientation {
         None
     }
 
-    /// Leaves reached by reversing a circuit, at cost 1 if the circuit then cannot be kept.
     fn neighbours(&self, ends: Ends) -> Vec<Vec<(usize, u32)>> {
         let mut next = vec![Vec::new(); self.tails.len()];
         for (&(tail, head), count) in &self.all.0 {

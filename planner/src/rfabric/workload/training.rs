@@ -137,7 +137,6 @@ impl Training {
         }
     }
 
-    /// Iterates over (context, data) of the ranks with the same weights, in ring order.
     fn replicas(&self) -> impl Iterator<Item = (u32, u32)> + use<> {
         let (cp, dp) = (self.cp, self.dp);
         (0..dp).flat_map(move |data| (0..cp).map(move |context| (context, data)))
@@ -192,7 +191,6 @@ impl Training {
         (0..self.ep).map(|_| log_normal(&mut stream, self.expert_skew)).collect()
     }
 
-    /// Iterates over (tensor, context) of the ranks that process the same layers and samples.
     fn columns(&self) -> impl Iterator<Item = (u32, u32)> + use<> {
         let (tp, cp) = (self.tp, self.cp);
         (0..cp).flat_map(move |context| (0..tp).map(move |tensor| (tensor, context)))

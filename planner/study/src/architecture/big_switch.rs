@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
-//! One ideal switch for the whole cluster, `big-switch`. No design can have less waste.
+//! One ideal switch for the whole cluster, `big-switch`: the lower bound on waste.
 //!
-//! Any healthy GPUs can form a group, so only GPUs that do not fill a last group are wasted.
+//! Any healthy GPUs can form a group, so only the GPUs that do not fill the last group are wasted.
 
 use super::domains::domains;
 use super::registry::DesignKind;

@@ -1,18 +1,17 @@
 // SPDX-License-Identifier: Apache-2.0
 //! Bills of materials: the number of each part per GPU.
 //!
-//! A design derives its counts from its own properties (bandwidth of a GPU, ports of a switch chip,
-//! K and R of a k-hop ring). Prices and watts come from a price file.
+//! Counts follow from a design's properties (bandwidth of a GPU, ports of a switch chip, K and R of
+//! a k-hop ring). Prices and watts come from a price file.
 
 use serde::Serialize;
 
-/// The inputs of a bill other than the design.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Site {
-    /// Number of GPUs. It determines the tiers of a fat-tree.
+    /// Determines the tiers of a fat-tree.
     pub gpus: u32,
     pub gpus_per_node: u32,
-    /// Rate of each GPU's single network card, for data-centre networks.
+    /// For data-centre networks.
     pub nic: NicRate,
 }
 
@@ -37,7 +36,7 @@ impl NicRate {
         }
     }
 
-    /// Returns the name of the part `kind` at this rate, such as `nic-400g`.
+    /// For example `nic-400g`.
     pub(super) fn part(self, kind: &str) -> String {
         format!("{kind}-{}g", self.gbps())
     }
@@ -45,9 +44,9 @@ impl NicRate {
 
 #[derive(Clone, Debug, PartialEq, Serialize)]
 pub struct Bill {
-    /// Bandwidth per GPU in gigabytes per second per direction.
+    /// Per GPU and direction.
     pub gbytes_per_s_per_gpu: f64,
-    /// The system size behind the average counts.
+    /// System size for which the parts per GPU are averaged.
     pub basis: String,
     pub lines: Vec<BillLine>,
 }

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-//! Blocks at fixed places. A faulty node makes its whole block unusable.
+//! Fixed blocks. A faulty node makes its whole block unusable.
 
 use lightloom_units::id::NodeId;
 
@@ -7,11 +7,10 @@ use super::{Cluster, UsableGpus};
 
 #[derive(Clone, Copy, Debug)]
 pub(super) struct Layout {
-    /// Size of a domain. Blocks start at the beginning of each domain and never extend beyond it.
+    /// Blocks start at the beginning of each domain and never extend beyond it.
     pub(super) gpus_per_domain: u32,
     pub(super) gpus_per_block: u32,
     pub(super) blocks_joined: u32,
-    /// Number of GPUs in groups per set of joined blocks.
     pub(super) gpus_joined: u32,
     pub(super) blocks_per_pod: u32,
 }
@@ -32,7 +31,7 @@ pub(super) struct Blocks {
 }
 
 impl Blocks {
-    /// Divides a cluster into blocks. Omits blocks that would be only partially filled.
+    /// Omits partial blocks.
     pub(super) fn new(cluster: Cluster, layout: Layout) -> Self {
         let blocks_per_domain = layout.gpus_per_domain / layout.gpus_per_block;
         let whole_domains = cluster.gpus() / layout.gpus_per_domain;

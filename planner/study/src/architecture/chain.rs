@@ -1,14 +1,13 @@
 // SPDX-License-Identifier: Apache-2.0
-//! A closed line of nodes that bypasses short runs of faulty nodes, updated node by node.
+//! A closed line of nodes that bypasses short runs of faulty nodes, updated incrementally.
 //!
-//! Each healthy node reaches the next healthy one if it is at most `reach` places away; otherwise
-//! the line breaks there. The nodes between two breaks form a *component*. A component of c nodes
-//! holds floor(c / m) groups of m nodes. A change affects one or two components, so it takes O(log
-//! n) time plus the length of the adjacent run of faulty nodes.
+//! The line breaks where two consecutive healthy nodes are more than `reach` places apart. The
+//! nodes between two breaks form a *component*; c nodes hold floor(c / m) groups of m nodes. A
+//! change affects one or two components and takes O(log n) time plus the length of the adjacent run
+//! of faulty nodes.
 
 use std::collections::BTreeMap;
 
-/// Places on a closed line, each with or without a healthy node.
 #[derive(Clone, Debug)]
 pub(super) struct Chain {
     healthy: Vec<bool>,
@@ -16,8 +15,7 @@ pub(super) struct Chain {
     healthy_count: u32,
     reach: u32,
     nodes_per_group: u32,
-    /// The size of each component, keyed by its last node. Empty while the closed line is unbroken
-    /// or has no healthy node.
+    /// Component sizes by last node. Empty if the closed line is unbroken or has no healthy node.
     sizes_by_end: BTreeMap<u32, u32>,
     groups: u32,
 }
@@ -37,8 +35,8 @@ impl Chain {
         chain
     }
 
-    /// Creates an open line of `nodes` healthy nodes. After the last node, it has `reach` places
-    /// that never hold a node.
+    /// Creates an open line of `nodes` healthy nodes, followed by `reach` places that never hold a
+    /// node.
     pub(super) fn line(nodes: u32, reach: u32, nodes_per_group: u32) -> Self {
         let mut chain = Self::ring(nodes + reach, reach, nodes_per_group);
         for place in nodes..nodes + reach {
@@ -123,7 +121,6 @@ impl Chain {
         }
     }
 
-    /// Moves the end of a component from `place` to `before`, if the component still has a node.
     fn shorten_at_end(&mut self, place: u32, before: u32) {
         let size = self.drop_component(place);
         if size > 1 {
@@ -136,7 +133,6 @@ impl Chain {
         self.add_component(place, size + 1);
     }
 
-    /// Splits a component at `place`, after its node was removed. The first part ends at `before`.
     fn split(&mut self, place: u32, before: u32) {
         let Some(end) = self.end_of(place) else {
             self.groups = 0;
@@ -160,28 +156,25 @@ impl Chain {
         }
     }
 
-    /// Returns the last node of the component around `place`. `None` while the line is unbroken.
+    /// `None` while the line is unbroken.
     fn end_of(&self, place: u32) -> Option<u32> {
         let onward = self.sizes_by_end.range(place..).next();
         onward.or_else(|| self.sizes_by_end.first_key_value()).map(|(end, _)| *end)
     }
 
-    /// Returns the end of the component before the one that ends at `end`. Returns `end` if there
-    /// is only one component.
     fn end_before(&self, end: u32) -> u32 {
         let back = self.sizes_by_end.range(..end).next_back();
         let found = back.or_else(|| self.sizes_by_end.last_key_value());
         *found.expect("at least the chain that ends here exists").0
     }
 
-    /// Counts healthy nodes after `from`, up to and including `to`, along the line.
+    /// Counts healthy nodes after `from`, up to and including `to`.
     fn healthy_between(&self, from: u32, to: u32) -> u32 {
         let (up_to_from, up_to_to) = (self.healthy_up_to.sum(from), self.healthy_up_to.sum(to));
         if from < to { up_to_to - up_to_from } else { self.healthy_count - up_to_from + up_to_to }
     }
 
-    /// Returns the next healthy node in a direction and its distance. Returns `place` if there is
-    /// no other healthy node.
+    /// Returns the next healthy node and its distance, or `place` if there is no other.
     fn neighbour(&self, place: u32, step: Step) -> (u32, u32) {
         let places = u32::try_from(self.healthy.len()).expect("made from a u32");
         let mut here = place;
@@ -222,8 +215,7 @@ enum Step {
 struct Fenwick(Vec<u32>);
 
 impl Fenwick {
-    /// Creates counters with the value one. Entry n stores the sum of as many counters as the value
-    /// of the lowest set bit in n.
+    /// Entry n sums as many counters as the lowest set bit of n.
     fn ones(counters: u32) -> Self {
         Self((0..=counters).map(|n| n & n.wrapping_neg()).collect())
     }

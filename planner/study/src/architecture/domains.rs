@@ -1,12 +1,12 @@
 // SPDX-License-Identifier: Apache-2.0
-//! Switch domains of a fixed size. Any healthy GPUs of one domain can form a group.
+//! Switch domains of a fixed size, in which any healthy GPUs can form a group.
 
 use lightloom_units::id::NodeId;
 
 use super::{CannotHold, Cluster, FaultPolicy, UsableGpus, check_size};
 
-/// Counts the healthy GPUs in every domain. The last domain may be partially filled. A node may
-/// belong to two domains if a domain is not a whole number of nodes.
+/// The last domain may be partial. A node belongs to two domains if a domain is not a whole number
+/// of nodes.
 pub(super) struct Domains {
     healthy: Vec<u32>,
     gpus: u32,
@@ -14,7 +14,6 @@ pub(super) struct Domains {
     gpus_per_node: u32,
     tp: u32,
     policy: FaultPolicy,
-    /// Number of GPUs per domain reserved as replacements.
     kept_back: u32,
     usable: u32,
 }
@@ -30,8 +29,7 @@ pub(super) fn domains(
 pub(super) const DOMAIN_POLICIES: &[FaultPolicy] =
     &[FaultPolicy::Regroup, FaultPolicy::Backup, FaultPolicy::ReducedTp];
 
-/// Like [`domains`], under a policy. Under [`FaultPolicy::Backup`] each domain reserves `spares`
-/// nodes.
+/// Like [`domains`] under a policy. [`FaultPolicy::Backup`] reserves `spares` nodes per domain.
 pub(super) fn domains_under(
     (policy, spares): (FaultPolicy, u32),
     cluster: Cluster,
@@ -101,8 +99,7 @@ impl UsableGpus for Domains {
     fn usable_gpus(&self) -> u32 {
         self.usable
     }
-    /// Returns whether the faulty GPUs of the node's domain, including those of this node, would
-    /// not exceed the reserve.
+    /// The reserve must cover the faulty GPUs of the domain, including those of this node.
     fn has_spare_for(&self, node: NodeId) -> bool {
         let first = node.0 * self.gpus_per_node;
         let end = first + self.gpus_per_node;

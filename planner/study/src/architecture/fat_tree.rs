@@ -1,10 +1,10 @@
 // SPDX-License-Identifier: Apache-2.0
-//! Electrical fat-trees of k-port switches as a data-centre network, `fat-tree:64` and
+//! Electrical fat-trees of k-port switches as data-centre networks, `fat-tree:64` and
 //! `fat-tree:64:3`.
 //!
-//! A non-blocking tree of n tiers connects 2·(k/2)^n end points: k with one tier, k²/2 with two and
-//! k³/4 with three. Each end point uses one port in the top tier, two ports in every tier below,
-//! and two optical modules per link. Only used ports are counted.
+//! A non-blocking tree of n tiers has 2·(k/2)^n end points: k with one tier, k²/2 with two and k³/4
+//! with three. Each end point uses one port in the top tier, two in every tier below, and two
+//! optical modules per link. Only used ports are counted.
 
 use super::bill::{Bill, BillLine, NicRate, NoBill, Site};
 use super::part_loss::{PartLoss, of_links_to_hosts};
@@ -16,7 +16,7 @@ const MOST_TIERS: u32 = 3;
 #[derive(Clone, Copy, Debug)]
 pub(super) struct FatTree {
     pub(super) radix: u32,
-    /// Number of tiers. `None` means as few as possible.
+    /// `None` for as few as possible.
     pub(super) tiers: Option<u32>,
 }
 
@@ -71,8 +71,8 @@ impl Architecture for FatTree {
         Err(not_a_domain())
     }
 
-    /// A host that loses its only link is out of service. If a link between switches fails, other
-    /// paths carry the traffic.
+    /// A host that loses its only link is out of service. Between switches, traffic moves to other
+    /// paths.
     fn without(&self, part: &str, site: &Site) -> Vec<(f64, PartLoss)> {
         let tiers = f64::from(self.tiers_for(site.gpus).unwrap_or(MOST_TIERS));
         let out = PartLoss::Out { gpus: 1 };
@@ -102,9 +102,7 @@ impl Architecture for FatTree {
 }
 
 pub(super) fn not_a_domain() -> CannotHold {
-    CannotHold(
-        "a data-centre network contains no tensor-parallel groups; it only has a price".into(),
-    )
+    CannotHold("data-centre networks hold no tensor-parallel groups; they only have a price".into())
 }
 
 pub(super) struct DcnCounts {

@@ -1,12 +1,11 @@
 // SPDX-License-Identifier: Apache-2.0
-//! Ironwood (TPU v7), `ironwood`: superpods of 144 cubes of 64 chips, joined by optical circuit
+//! Ironwood (TPU v7), `ironwood`: superpods of 144 cubes of 64 chips, connected by optical circuit
 //! switches.
 //!
-//! A fault makes its cube unusable, because the switches join whole cubes. A group of more than one
-//! cube uses any healthy cubes of one superpod. Google's documentation of TPU7x states 9,216 chips
-//! per pod, 4 chips per host, and 1,200 GB/s per chip over both directions. Part counts are the
-//! same as for TPUv4's cubes; the count of 1.5 optical modules per chip is also published for
-//! Ironwood.
+//! A fault makes its whole cube unusable, because the switches connect whole cubes. Groups larger
+//! than a cube use any healthy cubes of one superpod. Google's documentation of TPU7x states 9,216
+//! chips per pod, 4 chips per host, and 1,200 GB/s per chip over both directions. Part counts are
+//! taken from TPUv4's cubes; 1.5 optical modules per chip are also published for Ironwood.
 
 use super::bill::{Bill, BillLine, NoBill, Site, fibres};
 use super::blocks::{Blocks, Layout};
@@ -59,7 +58,7 @@ impl Architecture for Ironwood {
         tpuv4::torus_hops(tp)
     }
 
-    /// A failed part leaves a torus open and makes a cube unusable.
+    /// An open torus makes its cube unusable.
     fn without(&self, _: &str, _: &Site) -> Vec<(f64, PartLoss)> {
         vec![(1.0, PartLoss::Out { gpus: CUBE })]
     }
@@ -92,9 +91,9 @@ mod tests {
 
     use super::*;
 
-    /// Google states that 130 of 144 cubes are available with 95 % confidence. If hosts fail
-    /// independently, this means that 0.42 % of hosts are out of service. This model agrees by
-    /// simulation and in closed form, and disagrees with half or twice the faults.
+    /// Google states that 130 of 144 cubes are available with 95 % confidence. With independent
+    /// host failures, this means that 0.42 % of hosts are out of service. The model agrees by
+    /// simulation and in closed form, but not for half or twice the faults.
     #[test]
     fn at_least_130_of_144_cubes_work_with_95_percent_confidence() {
         let cluster = Cluster { nodes: CUBES * CUBE / 4, gpus_per_node: 4 };

@@ -1,18 +1,17 @@
 // SPDX-License-Identifier: Apache-2.0
-//! The k-hop ring of transceivers with optical circuit switching: `khop:K`, `khop:K:line` and
+//! Rings of transceivers with optical circuit switching: `khop:K`, `khop:K:line` and
 //! `khop:K:spare`.
 //!
-//! Nodes form a closed line (ring) or an open one (line). A healthy node reaches the next healthy
-//! node past up to K-1 faulty nodes, and K faulty nodes in a row break the line. A group uses
-//! consecutive healthy nodes. (InfiniteHBD, arXiv 2502.03885. The counting rule is recalled, and it
-//! reproduces the recalled figures.)
+//! Nodes are on a closed line (ring) or an open one (line). Bypasses span up to K-1 faulty nodes; K
+//! faulty nodes in a row break the line. Groups are runs of consecutive healthy nodes.
+//! (InfiniteHBD, arXiv 2502.03885. The counting rule is recalled and reproduces the recalled
+//! values.)
 //!
-//! In `khop:K:spare`, each ring has an additional node that passes light through
-//! (`spare_per_ring: 1`). Rings are runs of N + 1 nodes from the start of the line. A ring keeps
-//! working with a single faulty node and is lost with two or more. No node moves to another ring.
+//! In `khop:K:spare`, each ring has an additional pass-through node (`spare_per_ring: 1`). Rings
+//! are fixed runs of N + 1 nodes that tolerate one faulty node each.
 //!
-//! For odd K, the same bundle serves `+K` and `-K` and cannot serve both simultaneously. Only a
-//! node with K-1 faulty nodes on both sides would need that. Such a node is counted as usable here.
+//! For odd K, one bundle serves `+K` and `-K`, but only one at a time. This matters only for a node
+//! with K-1 faulty nodes on both sides, which is counted as usable here.
 
 use lightloom_units::id::NodeId;
 use serde::Serialize;
@@ -23,13 +22,11 @@ use super::part_loss::PartLoss;
 use super::registry::{DesignKind, number};
 use super::{Architecture, CannotHold, Cluster, FaultPolicy, UsableGpus, check_size};
 
-/// Ring bandwidth per GPU in gigabytes per second, from eight modules of 800 Gb/s. (Recalled, and
-/// implied by the recalled costs per GPU and per GB/s.)
+/// Eight modules of 800 Gb/s. (Recalled, and implied by the recalled costs per GPU and per GB/s.)
 const GBYTES_PER_S_PER_GPU: f64 = 800.0;
-/// OCSTrx modules per bundle. A ring edge has half the bandwidth of a GPU, so it needs four modules
-/// for each of its two GPUs.
+/// A ring edge has half the bandwidth of a GPU, so it needs four modules for each of its two GPUs.
 const MODULES_PER_BUNDLE: u32 = 8;
-/// Copper cables of 1.6 Tb/s per ring edge within a node.
+/// Cables of 1.6 Tb/s.
 const CABLES_PER_EDGE: u32 = 2;
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -42,7 +39,6 @@ pub(super) enum Shape {
 pub(super) struct Khop {
     pub(super) k: u32,
     pub(super) shape: Shape,
-    /// Whether every ring has an additional node that passes light through.
     pub(super) has_spares: bool,
 }
 
@@ -51,13 +47,13 @@ pub(super) struct Khop {
 pub struct WasteBounds {
     pub node_fault_ratio: f64,
     /// `2 (N_t − R) P^K`, for TP size N_t and node fault ratio P. Recalled from the paper's
-    /// appendix. It reproduces the recalled values.
+    /// appendix; reproduces the recalled values.
     pub recalled: f64,
-    /// `2 (N_t/R − 1) P^K`, by our own derivation. A break wastes a node only if it is at most
-    /// N_t/R − 1 nodes away on one side.
+    /// `2 (N_t/R − 1) P^K`, our own derivation: a break wastes a node only if it is at most N_t/R −
+    /// 1 nodes away on one side.
     pub derived: f64,
-    /// `(N_t/R − 1) / N`, the additional waste because N nodes may not be a multiple of the group
-    /// size. It exists even under an ideal switch.
+    /// `(N_t/R − 1) / N`, because N nodes may not be a multiple of the group size. Applies even to
+    /// an ideal switch.
     pub remainder: f64,
 }
 
@@ -142,7 +138,7 @@ impl Architecture for Khop {
         }
     }
 
-    /// In a ring of t GPUs that uses both directions, a byte takes t/4 links on average.
+    /// A ring of t GPUs uses both directions, so a byte takes t/4 hops on average.
     fn all_to_all_hops(&self, tp: u32) -> f64 {
         (f64::from(tp) / 4.0).max(1.0)
     }
@@ -152,9 +148,8 @@ impl Architecture for Khop {
         plans.then(|| u8::try_from(self.k).expect("K is at most 64"))
     }
 
-    /// A ring is as fast as its slowest edge. An edge has four modules at either end, or two cables
-    /// within a node. Only one of a node's K hops is lit, so the fibres of the others carry no
-    /// traffic.
+    /// A ring is as fast as its slowest edge, which has four modules at either end, or two cables
+    /// within a node. Only one of a node's K hops is lit; the other fibres carry no traffic.
     fn without(&self, part: &str, _: &Site) -> Vec<(f64, PartLoss)> {
         let of = if part == "dac-1.6t" { CABLES_PER_EDGE } else { MODULES_PER_BUNDLE / 2 };
         let slower = PartLoss::Slower { share: 1.0 / f64::from(of), around: Some(1) };
@@ -167,7 +162,7 @@ impl Architecture for Khop {
         }
     }
 
-    /// Of the R ring edges of a node, K are bundles and R − K are copper.
+    /// Of a node's R ring edges, K are bundles and R − K are copper.
     fn bill(&self, site: &Site) -> Result<Bill, NoBill> {
         let (k, r) = (self.k, site.gpus_per_node);
         if k > r {
@@ -210,7 +205,6 @@ impl Khop {
     }
 }
 
-/// Rings of N + 1 nodes at fixed places.
 struct SpareRings {
     nodes_per_ring: u32,
     tp: u32,
@@ -275,7 +269,7 @@ mod tests {
     }
 
     /// Spare nodes are 1/5 of the GPUs at TP-16 and 1/9 at TP-32. A second fault makes a ring
-    /// unusable, and a repair restores it.
+    /// unusable until it is repaired.
     #[test]
     fn spare_node_costs_its_share_and_covers_one_fault() {
         for (nodes, tp, usable) in [(320, 16, 1024), (720, 32, 2560)] {
@@ -298,8 +292,7 @@ mod tests {
         for (k, run, usable) in [(2, 1, 56), (2, 2, 48), (3, 2, 56), (3, 3, 48)] {
             let line = Khop { k, shape: Shape::Line, has_spares: false };
             let mut gpus = line.usable(cluster, 8).unwrap();
-            // The failed nodes start at node 5, so an odd number of nodes (five) remains before
-            // them.
+            // Node 5 leaves an odd number of nodes before the failed ones.
             (5..5 + run).for_each(|node| gpus.fail(NodeId(node)));
             assert_eq!(gpus.usable_gpus(), usable, "K = {k}, {run} faulty");
         }

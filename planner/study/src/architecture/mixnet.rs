@@ -1,9 +1,9 @@
 // SPDX-License-Identifier: Apache-2.0
-//! A network like MixNet's, `mixnet`. Of eight network cards, two are on a three-tier fat-tree and
-//! six are directly on optical circuit switches.
+//! A network like MixNet's, `mixnet`: of eight network cards, two use a three-tier fat-tree and six
+//! connect directly to optical circuit switches.
 //!
-//! The counts are our own derivation. With the prices in table 4 of the MixNet paper, they
-//! reproduce the published cost ratio to a fat-tree (2.0 on average, 2.3 at 400 Gb/s).
+//! Counts are our own derivation. With the prices of table 4 in the MixNet paper, they reproduce
+//! the published cost ratio to a fat-tree (2.0 on average, 2.3 at 400 Gb/s).
 
 use super::bill::{Bill, NoBill, Site};
 use super::fat_tree::{DcnCounts, dcn_bill, not_a_domain};

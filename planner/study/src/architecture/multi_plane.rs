@@ -1,10 +1,10 @@
 // SPDX-License-Identifier: Apache-2.0
-//! Two-tier Clos networks of several planes, `multi-plane:8`. Each network card is split into
-//! planes, and each plane has a separate tree.
+//! Two-tier Clos networks of several planes, `multi-plane:8`: each network card is split over
+//! planes with separate trees.
 //!
-//! A switch of 51.2 Tb/s has more ports at the lower rate of a plane. A tree of two tiers has k²/2
-//! end points, which is 131,072 with 512 ports of 100 Gb/s. According to published figures (MRC),
-//! the network needs 2/3 of the optics and 3/5 of the switches of a three-tier network.
+//! At the lower rate of a plane, a switch of 51.2 Tb/s has more ports. A two-tier tree has k²/2 end
+//! points, or 131,072 with 512 ports of 100 Gb/s. Published figures (MRC): 2/3 of the optics and
+//! 3/5 of the switches of a three-tier network.
 
 use super::bill::{Bill, NoBill, Site};
 use super::fat_tree::{DcnCounts, dcn_bill, not_a_domain};
@@ -13,7 +13,6 @@ use super::registry::{DesignKind, number};
 use super::{Architecture, CannotHold, Cluster, UsableGpus};
 
 const SWITCH_GBPS: u32 = 51_200;
-/// Lane rate in Gb/s, the minimum rate of a plane.
 const LANE_GBPS: u32 = 100;
 
 pub(super) const KIND: DesignKind = DesignKind {
@@ -41,8 +40,8 @@ impl Architecture for MultiPlane {
         Err(not_a_domain())
     }
 
-    /// A GPU whose host loses a link or port has one plane fewer. If a link between switches fails,
-    /// other paths carry the traffic.
+    /// A GPU whose host loses a link or port has one plane fewer. Between switches, traffic moves
+    /// to other paths.
     fn without(&self, part: &str, _: &Site) -> Vec<(f64, PartLoss)> {
         let slower =
             PartLoss::Slower { share: 1.0 / f64::from(self.planes.max(2)), around: Some(1) };
@@ -83,7 +82,6 @@ mod tests {
     use super::super::{Site, parse};
     use crate::architecture::NicRate;
 
-    /// The three published figures: 131,072 end points, 2/3 of the optics, 3/5 of the switches.
     #[test]
     fn two_tiers_of_planes_hold_131072_gpus_with_two_thirds_of_the_optics() {
         let site = |gpus| Site { gpus, gpus_per_node: 8, nic: NicRate::G800 };

@@ -2,14 +2,13 @@
 //! NVLink switch domains of any size: `nvl:72`, or `nvl:36x2` for one domain of two racks with 36
 //! GPUs each.
 //!
-//! A group uses any healthy GPUs of one domain. (The counting rule is recalled for NVL-72, and it
+//! Groups use any healthy GPUs of one domain. (The counting rule is recalled for NVL-72 and
 //! reproduces the recalled mean waste.)
 //!
-//! `nvl:144` is Rubin Ultra NVL144 (Kyber): one rack with one tier of switches behind a midplane.
-//! Published figures are 3.6 TB/s per GPU over both directions, and 260 TB/s for the 72 GPUs of the
-//! previous generation. The number of switch chips is not published. At 7.2 TB/s per chip, it
-//! follows that a GPU needs half a chip. Chips and midplane lanes have the prices of NVL72's parts.
-//! There are no optical modules.
+//! `nvl:144` is Rubin Ultra NVL144 (Kyber): one rack, one tier of switches behind a midplane, no
+//! optical modules. Published: 3.6 TB/s per GPU over both directions, and 260 TB/s for the 72 GPUs
+//! of the previous generation. The number of switch chips is not published; 7.2 TB/s per chip would
+//! mean half a chip per GPU. Chips and midplane lanes are priced like NVL72's parts.
 
 use super::bill::{Bill, BillLine, NoBill, Site, fibres};
 use super::domains::{DOMAIN_POLICIES, domains, domains_under};
@@ -17,24 +16,23 @@ use super::part_loss::PartLoss;
 use super::registry::{DesignKind, number};
 use super::{Architecture, CannotHold, Cluster, FaultPolicy, UsableGpus};
 
-/// Gigabytes per second per GPU per direction.
+/// Per direction.
 const GBYTES_PER_S_PER_GPU: f64 = 900.0;
-/// A switch chip has 72 ports of 50 GB/s, four times the bandwidth of a GPU.
+/// Ports of 50 GB/s: four times the bandwidth of a GPU.
 const PORTS_PER_CHIP: u32 = 72;
 const CHIPS_PER_TIER_SIDE: f64 = 0.25;
-/// Copper cables of 200 Gb/s per GPU, for 36 lanes per direction. (This gives the published number
-/// of 5,184 for NVL72.)
+/// Cables of 200 Gb/s for 36 lanes per direction, which gives the published 5,184 for NVL72.
 const CABLES_PER_GPU: f64 = 72.0;
-/// Cables of 1.6 Tb/s per GPU between racks, for the whole bandwidth of the GPU.
+/// Cables of 1.6 Tb/s between racks, for the full bandwidth of the GPU.
 const TRUNKS_PER_GPU: f64 = 7.2 / 1.6;
-/// Optical modules of 1.6 Tb/s per GPU between two tiers. The recalled total cost implies 8,
-/// although the full 900 GB/s at both ends would need 9.
+/// Modules of 1.6 Tb/s between two tiers. The recalled total cost implies 8; the full 900 GB/s at
+/// both ends would need 9.
 const OPTICS_PER_GPU: f64 = 8.0;
 
-/// Number of GPUs in Kyber, and gigabytes per second per GPU per direction.
+/// GPUs, and gigabytes per second per GPU and direction.
 const KYBER: (u32, f64) = (144, 1_800.0);
 const KYBER_CHIPS_PER_GPU: f64 = 0.5;
-/// Lanes of 400 Gb/s per GPU, 36 per direction. Each is priced as two cables of 200 Gb/s.
+/// Lanes of 400 Gb/s, 36 per direction, each priced as two cables of 200 Gb/s.
 const KYBER_LANES_PER_GPU: f64 = 72.0;
 
 #[derive(Clone, Copy, Debug)]
@@ -83,8 +81,8 @@ impl Architecture for Nvl {
         domains_under((policy, spares), cluster, self.gpus_per_rack * self.racks, tp)
     }
 
-    /// There are a quarter as many chips as GPUs (in Kyber, half as many). Each cable is one of 36
-    /// per direction (in Kyber, one of two per lane).
+    /// There is one chip per four GPUs (Kyber: two). Each cable is one of 36 per direction (Kyber:
+    /// one of two per lane).
     fn without(&self, part: &str, _: &Site) -> Vec<(f64, PartLoss)> {
         let (chips, cables) = match self.is_kyber() {
             true => (KYBER_CHIPS_PER_GPU, KYBER_LANES_PER_GPU),

@@ -2,9 +2,9 @@
 //! Rails with optical circuit switches instead of packet switches, `photonic-rails`. Circuits
 //! follow the phases of a step.
 //!
-//! According to published figures (Opus, arXiv 2602.12521, abstract), the network needs 1/23 of the
-//! power and 1/4 of the cost, and a step is less than 6 % longer. Our own counts are one module and
-//! one optical switch port per network card. A step counts as 6 % longer.
+//! Published (Opus, arXiv 2602.12521, abstract): 1/23 of the power, 1/4 of the cost, and steps less
+//! than 6 % longer, which is counted as 6 %. Our own counts are one module and one optical switch
+//! port per network card.
 
 use super::bill::{Bill, NoBill, Site};
 use super::fat_tree::{DcnCounts, dcn_bill, not_a_domain};

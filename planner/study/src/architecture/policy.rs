@@ -1,12 +1,11 @@
 // SPDX-License-Identifier: Apache-2.0
-//! The responses of a design to a faulty node.
 
 use std::fmt;
 
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 
-/// The treatment of a faulty node's group.
+/// How a design treats the group of a faulty node.
 #[derive(
     Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Serialize, Deserialize, JsonSchema,
 )]
@@ -16,20 +15,19 @@ pub enum FaultPolicy {
     Bypass,
     /// The ring's pass-through node replaces it (rings of N + 1).
     SpareNode,
-    /// Another cube or block replaces the whole cube or block with the fault.
+    /// Another cube or block replaces the affected one.
     SpareCubes,
     /// The healthy GPUs of each domain form new groups.
     Regroup,
-    /// Every domain reserves nodes to replace faulty ones (64 + 1).
+    /// Every domain reserves nodes for replacement (64 + 1).
     Backup,
-    /// A group continues with fewer GPUs, at least half.
+    /// The group continues with fewer GPUs, at least half.
     ReducedTp,
 }
 
 impl FaultPolicy {
-    /// Returns the usual response of a job to the loss of a node under this policy, by its name in
-    /// [`lightloom_planner::goodput::Answer`]. The job moves to a warm spare, continues with fewer
-    /// GPUs, or restarts.
+    /// Returns the usual response of jobs under this policy, as named in
+    /// [`lightloom_planner::goodput::Answer`].
     #[must_use]
     pub const fn usual_answer(self) -> &'static str {
         match self {

@@ -1,5 +1,4 @@
 // SPDX-License-Identifier: Apache-2.0
-//! Parses design names such as `khop:2`, `nvl:72`, `tpuv4`.
 
 use lightloom_fabric::document;
 
@@ -36,7 +35,7 @@ const NETWORKS: [&DesignKind; 5] =
 #[error("`{text}` is not an architecture: {instead}")]
 pub struct UnknownArchitecture {
     pub text: String,
-    /// What to write instead.
+    /// What to use instead.
     pub instead: String,
 }
 
@@ -63,7 +62,7 @@ fn parse_of(
         let near = Some(with_colon.as_str()).filter(is_name);
         let instead = match near.or_else(|| document::closest(text, names)) {
             Some(near) => format!("did you mean `{near}`?"),
-            None => format!("write one of {}", forms().collect::<Vec<_>>().join(", ")),
+            None => format!("use one of {}", forms().collect::<Vec<_>>().join(", ")),
         };
         UnknownArchitecture { text: text.to_owned(), instead }
     })

@@ -2,8 +2,8 @@
 //! Fat-trees with optical circuit switches in their upper tiers: `rfabric`, `rfabric:thin`,
 //! `rfabric:core`.
 //!
-//! We derived the counts from a three-tier tree (5 switch ports and 6 optical modules per end
-//! point), because the parts list of the RFabric paper was not available.
+//! Counts are derived from a three-tier tree (5 switch ports and 6 optical modules per end point),
+//! because RFabric's parts list was not available.
 
 use super::bill::{Bill, NoBill, Site};
 use super::fat_tree::{DcnCounts, dcn_bill, not_a_domain};
@@ -13,10 +13,9 @@ use super::{Architecture, CannotHold, Cluster, UsableGpus};
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Optical {
     AboveLeaves,
-    /// All tiers above the leaves are optical. An electrical core with a quarter of the bandwidth
-    /// exists in addition.
+    /// Optical tiers above the leaves, plus an electrical core with a quarter of the bandwidth.
     AboveLeavesThinCore,
-    /// Only the core is optical. Leaves and the aggregation tier switch packets.
+    /// Optical core above electrical leaves and aggregation.
     Core,
 }
 

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-//! SiP-Ring, `sip-ring`: fixed rings of the size of a group. Any fault makes its ring unusable.
-//! (The rule is our own derivation.)
+//! SiP-Ring, `sip-ring`: fixed rings of the size of a group. A fault makes its ring unusable. (Our
+//! own derivation.)
 
 use super::blocks::{Blocks, Layout};
 use super::registry::DesignKind;

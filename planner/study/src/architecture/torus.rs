@@ -1,10 +1,9 @@
 // SPDX-License-Identifier: Apache-2.0
-//! Static three-dimensional tori of X·Y·Z GPUs, without switches, `torus:8x8x8`.
+//! Static three-dimensional tori of X·Y·Z GPUs without switches, `torus:8x8x8`.
 //!
-//! A group is a box of a·b·c GPUs in the torus. a divides X, b divides Y and c divides Z, so that
-//! boxes tile the torus. A faulty node makes its box unusable. Nodes are numbered box by box.
-//! Unlike TPUv4 cubes, tori cannot be joined, so a group that is larger than one torus never fits.
-//! (The rule is our own derivation.)
+//! Groups are boxes of a·b·c GPUs that tile the torus: a divides X, b divides Y and c divides Z. A
+//! faulty node makes its box unusable. Nodes are numbered box by box. Unlike TPUv4 cubes, tori
+//! cannot be combined, so a group never exceeds one torus. (Our own derivation.)
 
 use super::blocks::{Blocks, Layout};
 use super::registry::{DesignKind, number};

@@ -1,14 +1,14 @@
 // SPDX-License-Identifier: Apache-2.0
-//! TPUv4, `tpuv4` and `tpuv4:strict`: cubes of 64 GPUs joined by optical circuit switches.
+//! TPUv4, `tpuv4` and `tpuv4:strict`: cubes of 64 GPUs connected by optical circuit switches.
 //!
-//! There are two rules for the effect of a fault:
+//! The effect of a fault depends on the rule:
 //!
-//! - block rule: a cube is divided into fixed blocks of one group each, and a faulty node makes its
-//!   block unusable. This rule reproduces the recalled mean waste.
+//! - block rule: cubes are divided into fixed blocks of one group each, and a faulty node makes its
+//!   block unusable. This reproduces the recalled mean waste.
 //! - strict rule: any fault makes the whole cube unusable (the paper's abstract calls the cube the
 //!   fault radius).
 //!
-//! A group of 64 GPUs or more uses any whole healthy cubes, joined by the optical switches.
+//! Groups of 64 GPUs or more use any healthy cubes, connected by the optical switches.
 
 use super::bill::{Bill, BillLine, NoBill, Site, fibres};
 use super::blocks::{Blocks, Layout};
@@ -18,16 +18,16 @@ use super::{Architecture, CannotHold, Cluster, FaultPolicy, UsableGpus, check_si
 
 pub(super) const CUBE: u32 = 64;
 const SIDE: u32 = 4;
-/// Cubes per full system. An optical switch has 128 usable ports, two for each cube.
+/// An optical switch has 128 usable ports, two per cube.
 const CUBES: u32 = 64;
-/// Gigabytes per second per GPU per direction.
+/// Per direction.
 const GBYTES_PER_S_PER_GPU: f64 = 300.0;
-/// Links on the board of a tray with 2·2·1 GPUs.
+/// A tray has 2·2·1 GPUs.
 const BOARD_LINKS_PER_TRAY: u32 = 4;
 const GPUS_PER_TRAY: u32 = 4;
-/// Optical modules per GPU: 6 faces of 4·4 links.
+/// 6 faces of 4·4 links.
 pub(super) const MODULES: f64 = (6 * SIDE * SIDE) as f64 / CUBE as f64;
-/// Copper cables per GPU: 144 links within a cube minus 64 on boards.
+/// 144 links within a cube minus 64 on boards.
 pub(super) const INNER_CABLES: f64 = (3 * SIDE * SIDE * (SIDE - 1)
     - CUBE / GPUS_PER_TRAY * BOARD_LINKS_PER_TRAY) as f64
     / CUBE as f64;
@@ -92,7 +92,7 @@ impl Architecture for Tpuv4 {
         torus_hops(tp)
     }
 
-    /// A failed part leaves a torus open and makes a cube unusable. An optical switch is one of 48.
+    /// An open torus makes its cube unusable. An optical switch is one of 48.
     fn without(&self, part: &str, _: &Site) -> Vec<(f64, PartLoss)> {
         let loss = match part {
             "palomar-ocs" => PartLoss::Slower { share: 1.0 / 48.0, around: None },
@@ -102,7 +102,7 @@ impl Architecture for Tpuv4 {
     }
 
     /// A cube has 6 faces with 4·4 optical links each, and 3 axes with 4·4 rows of 3 internal
-    /// links. Some internal links are traces on the board of a tray.
+    /// links, some of which are traces on the board of a tray.
     fn bill(&self, _: &Site) -> Result<Bill, NoBill> {
         let lines = vec![
             BillLine::new(
@@ -123,9 +123,9 @@ impl Architecture for Tpuv4 {
     }
 }
 
-/// Returns the mean number of links that a byte of an all-to-all takes. From 64 GPUs on, optical
-/// links close each dimension to a ring, and a ring of n GPUs adds n/4 links. In a smaller mesh of
-/// side s, each dimension adds (s − 1/s)/3 links.
+/// Mean hops per byte of an all-to-all. From 64 GPUs on, optical links close each dimension to a
+/// ring, and a ring of n GPUs adds n/4 hops. In a smaller mesh of side s, each dimension adds (s −
+/// 1/s)/3 hops.
 pub(super) fn torus_hops(tp: u32) -> f64 {
     let side = f64::from(tp.min(CUBE)).cbrt();
     if tp >= CUBE {

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-//! Faults and arrivals in a window, drawn once for all designs. Faults come from rates or from a
-//! trace that is resampled to any size.
+//! Faults and arrivals in a window, drawn once for all designs. Faults come from rates, or from a
+//! trace resampled to any size.
 
 use lightloom_fabric::trace::{
     FaultTrace, Health, NodesError, Synthesis, Timeline, TraceTime, part_fault_probability,
@@ -59,8 +59,8 @@ pub fn histories(
     factors.iter().map(history).collect()
 }
 
-/// Returns all jobs in order of arrival. The first job of each kind arrives at the start, and the
-/// next ones after exponentially distributed times.
+/// The first job of each kind arrives at the start; the following intervals are exponentially
+/// distributed.
 #[must_use]
 pub fn arrivals(jobs: &[JobKind], window_ms: u64, seed: Seed) -> Vec<Arrival> {
     let mut arrivals = Vec::new();
@@ -77,7 +77,6 @@ pub fn arrivals(jobs: &[JobKind], window_ms: u64, seed: Seed) -> Vec<Arrival> {
     arrivals.into_iter().map(|(_, _, arrival)| arrival).collect()
 }
 
-/// Draws an exponentially distributed time with this mean, but at least one millisecond.
 fn drawn(random: &mut Stream, mean_ms: f64) -> f64 {
     (-(1.0 - random.random::<f64>()).ln() * mean_ms).max(1.0)
 }
@@ -106,11 +105,9 @@ fn exponential(
     Timeline::from_intervals(cluster.nodes, window, intervals)
 }
 
-/// Gives each server in the cluster the faults of servers from the trace, drawn with replacement.
-/// All servers start on the same random day of the trace, so that simultaneous faults stay
-/// together. The starting hour is drawn for each server, so that copies of one server do not fail
-/// at the same instant. On average, a server in the cluster gets the faults of `factor` servers
-/// from the trace.
+/// Draws the faults of each server from `factor` trace servers on average, with replacement. All
+/// servers start on the same random day, so that simultaneous faults stay together, but each at a
+/// random hour, so that copies of one server do not fail at the same instant.
 fn resampled(
     trace: &FaultTrace,
     cluster: Cluster,
@@ -162,7 +159,7 @@ pub(super) struct Draw {
 }
 
 impl Draw {
-    /// Returns `history` with the faults of the parts other than nodes in a candidate's bills.
+    /// Adds the faults of all parts except nodes in a candidate's bills.
     pub(super) fn with_parts(
         self,
         question: &Question,
@@ -198,8 +195,8 @@ impl Draw {
         history
     }
 
-    /// Adds the faults of all parts with the same name. They form one process with the sum of all
-    /// rates, and each fault hits a random GPU.
+    /// Parts with the same name form one process with the sum of their rates; each fault hits a
+    /// random GPU.
     fn of_part(
         self,
         question: &Question,
@@ -258,7 +255,7 @@ impl Draw {
     }
 }
 
-/// Draws the GPU that each change affects. Changes at the same instant affect the same GPU.
+/// Changes at the same instant affect the same GPU.
 fn hits(faults: &Timeline, seed: Seed) -> Vec<f64> {
     let mut random = seed.stream("which GPU a fault hits", 0);
     let mut last: Option<(TraceTime, f64)> = None;

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-//! The format of the buy file, and checks that report every mistake in it.
+//! The buy file format. Parsing reports every mistake in the file.
 
 mod answer;
 mod parts;
@@ -18,26 +18,25 @@ use crate::architecture::{Architecture, Cluster, FaultPolicy, NicRate, parse, pa
 
 const MS_PER_DAY: f64 = 86_400_000.0;
 
-/// A question about a purchase: workload, size, budget, operating cost, faults, and candidate
-/// designs.
+/// A purchase question: workload, size, budget, operating cost, faults and candidate designs.
 #[derive(Clone, Debug, Deserialize, JsonSchema)]
 #[serde(deny_unknown_fields)]
 pub struct BuyFile {
     /// Name of the question.
     pub name: String,
-    /// Number of GPUs wanted.
+    /// Number of GPUs to buy.
     pub gpus: u32,
-    /// GPUs per node. A node fails as a whole.
+    /// GPUs per node. Nodes fail as a whole.
     #[serde(default = "four")]
     pub gpus_per_node: u32,
     /// Simulated days.
     #[serde(default = "year")]
     pub days: f64,
-    /// Maximum purchase price in US dollars. A design that costs more is bought in a smaller size.
+    /// Maximum purchase price in US dollars. If a design costs more, fewer GPUs are bought.
     #[serde(default)]
     pub budget_usd: Option<f64>,
-    /// The data-centre network of every design in addition to its domains, such as `fat-tree:128`.
-    /// If absent, networks are not part of the cost.
+    /// Data-centre network that every design needs in addition to its domains, such as
+    /// `fat-tree:128`. If absent, networks are not part of the cost.
     #[serde(default)]
     pub network: Option<String>,
     /// Rate of each GPU's single network card in Gb/s: 100, 200, 400 or 800.
@@ -47,50 +46,48 @@ pub struct BuyFile {
     pub designs: Vec<DesignRecord>,
     /// The workload.
     pub workload: WorkloadRecord,
-    /// The checkpoint settings of jobs.
+    /// Checkpoint settings of the jobs.
     pub checkpoint: CheckpointRecord,
     /// The fault model of nodes.
     pub faults: FaultsRecord,
-    /// Fault rates of other parts of a bill, by their names in the price file: transceivers,
-    /// cables, switches.
+    /// Fault rates of other parts by their names in the price file: transceivers, cables, switches.
     #[serde(default)]
     pub part_faults: Vec<PartFaultRecord>,
     /// The operating cost.
     pub running: RunningRecord,
 }
 
-/// The fault rate of one kind of part. Parts fail independently, with exponentially distributed
-/// times.
+/// Fault rate of one kind of part. Parts fail independently, with exponentially distributed times.
 #[derive(Clone, Debug, Deserialize, JsonSchema)]
 #[serde(deny_unknown_fields)]
 pub struct PartFaultRecord {
     /// Name of the part in the price file.
     pub part: String,
-    /// Mean hours from repair to fault of one part.
+    /// Mean hours from a repair to the next fault of one part.
     pub mtbf_hours: f64,
     /// Mean hours from fault to repair.
     pub repair_hours: f64,
 }
 
-/// A design and its responses to faults.
+/// A design and its response to faults.
 #[derive(Clone, Debug, Deserialize, JsonSchema)]
 #[serde(deny_unknown_fields)]
 pub struct DesignRecord {
     /// Name as for `lightloom compare --arch`, such as `khop:3` or `nvl:72`.
     pub design: String,
-    /// Data-centre network of this design, if different from the network of the file.
+    /// Data-centre network of this design, if it differs from the file's.
     #[serde(default)]
     pub network: Option<String>,
-    /// Response to a faulty node. Default: the policy that the design was made for.
+    /// Policy for faulty nodes. Default: the policy that the design was made for.
     #[serde(default)]
     pub policy: Option<FaultPolicy>,
     /// Warm spare nodes per domain, with `policy: backup`.
     #[serde(default)]
     pub spares: Option<u32>,
-    /// Response of jobs to the loss of a node. Default: the usual response under this policy.
+    /// How jobs respond to the loss of a node. Default: the usual response under this policy.
     #[serde(default)]
     pub answer: Option<AnswerRecord>,
-    /// Minutes from a fault to the next step, if different from `checkpoint`.
+    /// Minutes from a fault to the next step, if they differ from `checkpoint`.
     #[serde(default)]
     pub restart_minutes: Option<f64>,
 }
@@ -103,27 +100,27 @@ pub struct WorkloadRecord {
     pub tp: u32,
     /// Peak performance of a GPU in TFLOP/s.
     pub peak_tflops: f64,
-    /// Share of peak performance that jobs reach on the reference network without faults. If
-    /// `step.from` is set, the value comes from that result.
+    /// Share of peak performance that jobs reach on the reference network without faults. Must be
+    /// absent with `step.from`, which provides it.
     #[serde(default)]
     pub mfu: Option<f64>,
-    /// The step on the reference network, with its shares of communication.
+    /// The step on the reference network.
     pub step: StepRecord,
     /// The jobs.
     pub jobs: Vec<JobRecord>,
 }
 
-/// Shares of a step on a reference network that joins all GPUs at the same rate. The rest of the
-/// step is computation.
+/// Communication shares of a step on a reference network that connects all GPUs at the same rate.
+/// The rest is computation.
 #[derive(Clone, Debug, Deserialize, JsonSchema)]
 #[serde(deny_unknown_fields)]
 pub struct StepRecord {
     /// Path of a result of `lightloom mfu --format json`, relative to this file, for the planned
-    /// job or with the constants of measured runs. Its first row gives the seconds, the shares and
-    /// `mfu`, which must not be set here.
+    /// job or with the constants of measured runs. Its first row provides the seconds, the shares
+    /// and `mfu`, which must be absent here.
     #[serde(default)]
     pub from: Option<String>,
-    /// Seconds per step. They determine the cost of a fault within a step.
+    /// Seconds per step, which determine the cost of a fault within a step.
     #[serde(default = "ten")]
     pub seconds: f64,
     /// Bandwidth per GPU and direction on the reference network, in GB/s.
@@ -131,7 +128,7 @@ pub struct StepRecord {
     /// Share of tensor-parallel communication.
     #[serde(default)]
     pub tensor_parallel: f64,
-    /// Share of expert all-to-alls among the GPUs of a group.
+    /// Share of expert all-to-alls within a group.
     #[serde(default)]
     pub all_to_all: f64,
     /// Share of data-parallel communication.
@@ -145,34 +142,34 @@ pub struct StepRecord {
     pub nodes_per_tor: u32,
 }
 
-/// A recurring job. The first one arrives at the start.
+/// A recurring job. The first instance arrives at the start.
 #[derive(Clone, Debug, Deserialize, JsonSchema)]
 #[serde(deny_unknown_fields)]
 pub struct JobRecord {
     /// Name of the job.
     pub name: String,
-    /// Number of GPUs of the job, in whole groups.
+    /// Number of GPUs, in whole groups.
     pub gpus: u32,
-    /// Length of the job on the reference network, without faults and checkpoints, in days.
+    /// Duration in days on the reference network, without faults and checkpoints.
     pub days: f64,
-    /// Mean number of days between two arrivals.
+    /// Mean days between arrivals.
     pub every_days: f64,
 }
 
-/// The checkpoint settings of jobs.
+/// Checkpoint settings of the jobs.
 #[derive(Clone, Debug, Deserialize, JsonSchema)]
 #[serde(deny_unknown_fields)]
 pub struct CheckpointRecord {
     /// Minutes of work between checkpoints.
     pub every_minutes: f64,
-    /// Seconds per checkpoint, during which the job makes no steps.
+    /// Seconds per checkpoint, during which the job is paused.
     pub seconds: f64,
     /// Minutes from a start or a fault to the next step.
     pub restart_minutes: f64,
     /// Minutes to move to a warm spare.
     #[serde(default = "two_minutes")]
     pub migrate_minutes: f64,
-    /// Minutes that a job takes to continue with fewer GPUs, and later to become complete again.
+    /// Minutes to continue with fewer GPUs, and later to return to full size.
     #[serde(default = "one")]
     pub reform_minutes: f64,
     /// Seconds until a job detects the loss of a node.
@@ -180,13 +177,13 @@ pub struct CheckpointRecord {
     pub outage_seconds: f64,
 }
 
-/// The fault model. Set exactly one of these.
+/// The fault model. Set exactly one variant.
 #[derive(Clone, Debug, Deserialize, JsonSchema)]
 #[serde(rename_all = "snake_case", deny_unknown_fields)]
 pub enum FaultsRecord {
     /// Nodes fail independently, with exponentially distributed times.
     Exponential(ExponentialRecord),
-    /// The published rate, durations and months (docs/traces.md), for any number of servers.
+    /// Published rates, durations and months (docs/traces.md), for any number of servers.
     Published(NothingRecord),
     /// Servers of a trace file next to this one, resampled to any number.
     Trace(String),
@@ -196,13 +193,13 @@ pub enum FaultsRecord {
 #[derive(Clone, Debug, Deserialize, JsonSchema)]
 #[serde(deny_unknown_fields)]
 pub struct ExponentialRecord {
-    /// Mean days from repair to fault of a node.
+    /// Mean days from a repair to the next fault of a node.
     pub node_mtbf_days: f64,
     /// Mean hours from fault to repair.
     pub repair_hours: f64,
 }
 
-/// An empty record without settings.
+/// An empty record.
 #[derive(Clone, Debug, Deserialize, JsonSchema)]
 #[serde(deny_unknown_fields)]
 pub struct NothingRecord {}
@@ -211,13 +208,13 @@ pub struct NothingRecord {}
 #[derive(Clone, Debug, Deserialize, JsonSchema)]
 #[serde(deny_unknown_fields)]
 pub struct RunningRecord {
-    /// Depreciation period of the purchase in years. Depreciation is linear.
+    /// Depreciation period in years (linear).
     pub service_years: f64,
     /// Watts per GPU, including its share of the server.
     pub gpu_watts: f64,
     /// US dollars per kilowatt-hour.
     pub usd_per_kwh: f64,
-    /// Power of the site ÷ power of its equipment, at least 1.
+    /// Site power ÷ equipment power, at least 1.
     #[serde(default = "one")]
     pub pue: f64,
 }
@@ -241,14 +238,14 @@ const fn one() -> f64 {
     1.0
 }
 
-/// Reads a buy file. `file` is its name in messages. Does not open a trace that the file names.
+/// Reads a buy file, named `file` in messages. Does not open the trace file.
 pub fn load_buy(file: &str, bytes: &[u8]) -> (Option<Question>, Vec<Diagnostic>) {
     document::load(file, bytes, question)
 }
 
 const REMEDY: &str = "for valid values, see docs/buy.md";
 
-/// Reports an error at `path` in a buy file for a reason outside the file.
+/// Reports an error at `path` whose cause is outside the file.
 #[must_use]
 pub fn refuse_buy(file: &str, bytes: &[u8], path: &str, message: String) -> Vec<Diagnostic> {
     let refuse = |_: BuyFile, check: &mut Check<'_>| -> Option<()> {
@@ -266,7 +263,7 @@ fn question(file: BuyFile, check: &mut Check<'_>) -> Option<Question> {
     let nic = NicRate::ALL.into_iter().find(|rate| rate.gbps() == file.nic_gbps);
     if nic.is_none() {
         let message = format!("no price for a network card of {} Gb/s", file.nic_gbps);
-        check.error(codes::BAD_VALUE, "/nic_gbps", message).help("write 100, 200, 400 or 800");
+        check.error(codes::BAD_VALUE, "/nic_gbps", message).help("use 100, 200, 400 or 800");
     }
     let jobs = jobs(&file, check);
     if check.has_errors() {
@@ -334,21 +331,21 @@ fn check_size(file: &BuyFile, check: &mut Check<'_>) {
     let (gpus, per_node, tp) = (file.gpus, file.gpus_per_node, file.workload.tp);
     if per_node == 0 || per_node > 64 {
         let message = format!("a node has {per_node} GPUs");
-        check.error(codes::BAD_VALUE, "/gpus_per_node", message).help("write 1 to 64");
+        check.error(codes::BAD_VALUE, "/gpus_per_node", message).help("use 1 to 64");
     } else if gpus == 0 || gpus > 1 << 24 || gpus % per_node != 0 {
-        let message = format!("{gpus} GPUs do not fill whole nodes of {per_node}");
-        let help = format!("write a multiple of {per_node} up to 16777216");
+        let message = format!("{gpus} GPUs are not a multiple of {per_node} per node");
+        let help = format!("use a multiple of {per_node} up to 16777216");
         check.error(codes::BAD_VALUE, "/gpus", message).help(help);
     }
     if tp == 0 {
         check
-            .error(codes::BAD_VALUE, "/workload/tp", "a group has no GPU")
-            .help("write the GPUs of a tensor-parallel group, such as 32");
+            .error(codes::BAD_VALUE, "/workload/tp", "a group must have at least one GPU")
+            .help("use the size of a tensor-parallel group, such as 32");
     }
     if file.designs.is_empty() {
         check
             .error(codes::BAD_VALUE, "/designs", "no designs are listed")
-            .help("write `- {design: khop:3}`, one line per design");
+            .help("add `- {design: khop:3}`, one line per design");
     }
 }
 
@@ -394,14 +391,14 @@ fn check_numbers(file: &BuyFile, check: &mut Check<'_>) {
                 .error(
                     codes::BAD_VALUE,
                     "/workload/step/from",
-                    "shares, `seconds` or `mfu` are also given",
+                    "`from` excludes shares, `seconds` and `mfu`",
                 )
-                .help("leave out `from`, or the values that it provides");
+                .help("omit `from` or the values that it provides");
         }
         (None, _) if file.workload.mfu.is_none() => {
             check
                 .error(codes::BAD_VALUE, "/workload/mfu", "the MFU is missing")
-                .help("write `mfu`, or `step.from` with the result of `lightloom mfu`");
+                .help("add `mfu`, or `step.from` with the result of `lightloom mfu`");
         }
         _ => {}
     }
@@ -411,15 +408,13 @@ fn check_numbers(file: &BuyFile, check: &mut Check<'_>) {
             .error(
                 codes::BAD_VALUE,
                 "/workload/step",
-                format!("communication is {shares} of a step"),
+                format!("the communication shares add up to {shares}"),
             )
-            .help("write shares with a sum below 1, to leave time for computation");
+            .help("use shares with a sum below 1, to leave time for computation");
     }
     if step.nodes_per_tor == 0 || step.nodes_per_tor > 64 {
-        let message = format!("{} nodes under a ToR", step.nodes_per_tor);
-        check
-            .error(codes::BAD_VALUE, "/workload/step/nodes_per_tor", message)
-            .help("write 1 to 64");
+        let message = format!("{} nodes per ToR", step.nodes_per_tor);
+        check.error(codes::BAD_VALUE, "/workload/step/nodes_per_tor", message).help("use 1 to 64");
     }
 }
 
@@ -428,22 +423,22 @@ fn jobs(file: &BuyFile, check: &mut Check<'_>) -> Vec<JobKind> {
     if file.workload.jobs.is_empty() {
         check
             .error(codes::BAD_VALUE, "/workload/jobs", "no jobs are listed")
-            .help("write `- {name: train, gpus: 8192, days: 30, every_days: 40}`");
+            .help("add `- {name: train, gpus: 8192, days: 30, every_days: 40}`");
     }
     let mut jobs = Vec::new();
     for (index, job) in file.workload.jobs.iter().enumerate() {
         let place = format!("/workload/jobs/{index}");
         if job.gpus == 0 || job.gpus % tp != 0 || job.gpus > file.gpus {
-            let message = format!("job `{}` needs {} GPUs in groups of {tp}", job.name, job.gpus);
+            let message = format!("job `{}` needs {} GPUs, in groups of {tp}", job.name, job.gpus);
             let help =
-                format!("write a multiple of {tp} up to the {} GPUs of the cluster", file.gpus);
+                format!("use a multiple of {tp} up to the {} GPUs of the cluster", file.gpus);
             check.error(codes::BAD_VALUE, &format!("{place}/gpus"), message).help(help);
         }
         for (key, days) in [("days", job.days), ("every_days", job.every_days)] {
             if !(0.001..=1e5).contains(&days) {
                 check
                     .error(codes::BAD_VALUE, &format!("{place}/{key}"), format!("{days} days"))
-                    .help("write days from 0.001 to 100000");
+                    .help("use 0.001 to 100000 days");
             }
         }
         jobs.push(JobKind {
@@ -502,7 +497,7 @@ fn candidates(
             let message = format!("`{}` cannot have the policy `{policy}`", record.design);
             check
                 .error(codes::BAD_VALUE, &format!("{place}/policy"), message)
-                .help(format!("write one of {}", names.join(", ")));
+                .help(format!("use one of {}", names.join(", ")));
         }
         let minutes = record.restart_minutes.unwrap_or(file.checkpoint.restart_minutes);
         check_range(&format!("{place}/restart_minutes"), minutes, 0.0, 1e5, check);
@@ -510,14 +505,14 @@ fn candidates(
             let message = format!("the policy `{policy}` reserves no spares");
             check
                 .error(codes::BAD_VALUE, &format!("{place}/spares"), message)
-                .help("write `policy: backup`, or leave `spares` out");
+                .help("use `policy: backup` or omit `spares`");
         }
         let spares = record.spares.unwrap_or(1);
         if spares == 0 || spares > 64 {
-            let message = format!("{spares} spare nodes a domain");
+            let message = format!("{spares} spare nodes per domain");
             check
                 .error(codes::BAD_VALUE, &format!("{place}/spares"), message)
-                .help("write 1 to 64, or leave `policy: backup` out");
+                .help("use 1 to 64, or omit `policy: backup`");
         } else if record.spares.is_some() && file.gpus_per_node > 0 {
             let cluster = Cluster {
                 nodes: file.gpus / file.gpus_per_node,
@@ -544,7 +539,7 @@ fn shares_typed(step: &StepRecord) -> bool {
 fn check_range(path: &str, number: f64, low: f64, high: f64, check: &mut Check<'_>) {
     if !(low..=high).contains(&number) {
         check
-            .error(codes::BAD_VALUE, path, format!("{number} is not from {low} to {high}"))
-            .help(format!("write a number from {low} to {high}"));
+            .error(codes::BAD_VALUE, path, format!("{number} is not between {low} and {high}"))
+            .help(format!("use a number from {low} to {high}"));
     }
 }

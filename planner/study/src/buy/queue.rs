@@ -1,10 +1,10 @@
 // SPDX-License-Identifier: Apache-2.0
-//! Chooses the waiting jobs that start: in order of arrival, but a later job may start first if it
-//! does not delay the first waiting job (EASY backfill).
+//! Starts waiting jobs in order of arrival. A later job may start first if it does not delay the
+//! first waiting job (EASY backfill).
 //!
-//! The first job that does not fit gets a reservation for the time when enough running jobs have
-//! ended. A later job starts if it fits now and either ends before that time or leaves enough GPUs
-//! for the reserved job. End times assume no further faults.
+//! The first job that does not fit reserves the time when enough running jobs have ended. A later
+//! job starts if it fits now and either ends before that time or leaves enough GPUs for the
+//! reservation. End times assume no further faults.
 
 #[derive(Clone, Copy, Debug)]
 pub(super) struct Waiting {
@@ -13,8 +13,7 @@ pub(super) struct Waiting {
     pub(super) takes: i128,
 }
 
-/// Returns the jobs that start now. `waiting` is in order of arrival, `running` has the end and the
-/// GPUs of each job, and `free` is the number of free GPUs.
+/// `waiting` is in order of arrival; `running` lists the end and GPUs of each job.
 pub(super) fn starts(
     waiting: impl IntoIterator<Item = Waiting>,
     mut running: impl Iterator<Item = (i128, u32)>,
@@ -48,8 +47,8 @@ pub(super) fn starts(
     started
 }
 
-/// Returns the time when `gpus` are free, and how many additional GPUs are free then. If there are
-/// not enough working GPUs, returns the maximum time and all GPUs that are free now.
+/// Returns when `gpus` are free and how many more are free then. With too few working GPUs, returns
+/// the maximum time and all GPUs that are free now.
 fn reservation(ends: &[(i128, u32)], free: u32, gpus: u32) -> (i128, u32) {
     let mut then = free;
     for (end, more) in ends {

@@ -1,12 +1,10 @@
 // SPDX-License-Identifier: Apache-2.0
-//! Simulates jobs over months of faults on one design: assigns GPUs to jobs, and accounts for every
-//! GPU-picosecond.
+//! Simulates jobs over months of faults on one design and accounts for every GPU-picosecond.
 //!
-//! Training progress, policies and causes of lost time are the same as in monthly scenarios
-//! ([`lightloom_planner::goodput`]). This module adds features of a cluster with several jobs:
-//! arrivals, a queue with backfill, and groups lost to faults. The job on a faulty node loses the
-//! time that its policy states. If groups are lost, the jobs that arrived last stop until the
-//! others fit.
+//! Progress, policies and causes come from [`lightloom_planner::goodput`], as in monthly scenarios.
+//! This module adds arrivals, a queue with backfill, and groups lost to faults. The job on a faulty
+//! node loses the time given by its policy. If groups are lost, the jobs that arrived last stop
+//! until the others fit.
 
 use std::collections::{BTreeMap, BTreeSet};
 
@@ -22,7 +20,7 @@ pub(super) const MILLISECOND: i128 = 1_000_000_000;
 pub struct Arrival {
     pub at_ms: u64,
     pub gpus: u32,
-    /// Length of the job on the reference network, in milliseconds.
+    /// Duration on the reference network.
     pub work_ms: u64,
 }
 
@@ -30,27 +28,26 @@ pub struct Arrival {
 pub struct SlowPart {
     pub from_ms: u64,
     pub until_ms: u64,
-    /// Position among the healthy GPUs, from 0 to 1 in the order of running jobs.
+    /// Position among the healthy GPUs, from 0 to 1, in the order of running jobs.
     pub place: f64,
     /// Relative increase in the job's step time.
     pub slower: f64,
     pub exchange: SlowExchange,
 }
 
-/// The kind of communication that a slow part affects. Both kinds follow each other in a step.
+/// The communication that a slow part affects. The two kinds alternate within a step.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum SlowExchange {
     Inside,
     Between,
 }
 
-/// Events in the simulated window. They are the same for every design, except for the faults of
-/// parts other than nodes.
+/// Events in the window, the same for every design except for the faults of parts other than nodes.
 #[derive(Clone, Debug)]
 pub struct History {
     pub faults: Timeline,
-    /// For each change in `faults`, the affected GPU as a position among the healthy GPUs, from 0
-    /// to 1 in the order of running jobs.
+    /// The GPU affected by each change in `faults`, as a position among the healthy GPUs from 0 to
+    /// 1, in the order of running jobs.
     pub hits: Vec<f64>,
     pub arrivals: Vec<Arrival>,
     pub slow: Vec<SlowPart>,
@@ -60,14 +57,14 @@ pub struct History {
 pub struct Rules {
     pub tp: u32,
     pub policy: FaultPolicy,
-    /// Nodes that each domain reserves under [`FaultPolicy::Backup`].
+    /// Nodes reserved per domain under [`FaultPolicy::Backup`].
     pub spares: u32,
     /// Step time ÷ step time on the reference network.
     pub stretch: f64,
     pub step: i128,
-    /// Recovery policy of a job. Its checkpoint interval is in steps on this design.
+    /// The checkpoint interval is in steps on this design.
     pub job: Policy,
-    /// Minimum share of parts that an elastic job needs to continue.
+    /// Minimum share of parts that an elastic job needs.
     pub least: f64,
     pub outage: i128,
 }
@@ -96,14 +93,13 @@ impl Rules {
     }
 }
 
-/// GPU-picoseconds by use, and counts of events.
+/// GPU-picoseconds by use.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Spent {
-    /// Time in steps that were not lost, at the speed without faults.
+    /// Steps that were not lost, at fault-free speed.
     pub useful: i128,
-    /// Lost time by cause. Together with `useful`, it covers all GPUs at all times.
+    /// Together with `useful`, covers all GPUs at all times.
     pub lost: BTreeMap<Cause, i128>,
-    /// Time during which jobs had their GPUs.
     pub allocated: i128,
     pub finished: u32,
     pub interruptions: u64,
@@ -133,20 +129,19 @@ struct Arrived<'a> {
     /// Useful picoseconds per GPU until the job ends.
     work: i128,
     counted: i128,
-    /// End time without another fault if the job is running, and run time if it is waiting.
+    /// End time without further faults while the job runs; run time while it waits.
     ends: i128,
-    /// Time of the job's last node failure. Nodes of a server that fail simultaneously count as one
+    /// Time of the job's last node failure. Nodes that fail with the same server count as one
     /// interruption.
     hit_at: Option<i128>,
-    /// Number of times that the job gave up its groups. From then on, the job no longer uses the
-    /// slow parts there.
+    /// How often the job has released its groups. It then no longer uses the slow parts there.
     moves: u32,
     slow: BTreeMap<usize, (SlowExchange, i128)>,
 }
 
 impl Arrived<'_> {
-    /// Returns the increase in step time. The slowest part determines the speed of each kind of
-    /// communication, so only one part per kind counts.
+    /// The slowest part of each kind of communication determines its speed, so only one part per
+    /// kind counts.
     fn slower(&self) -> i128 {
         let most = |exchange| {
             let of = self.slow.values().filter(|(of, _)| *of == exchange);
@@ -163,12 +158,11 @@ impl Arrived<'_> {
         self.training.advance(now - std::mem::replace(&mut self.counted, now));
     }
 
-    /// Returns the number of GPUs in a part that the job can leave out.
     fn part(&self) -> u32 {
         self.training.job.gpus as u32 / self.training.job.replicas.count
     }
 
-    /// Leaves out one more part. Returns false if too few parts would remain.
+    /// Returns false if too few parts would remain.
     fn leave_out(&mut self) -> bool {
         self.training.left_out += 1;
         if self.training.has_too_few() {
@@ -191,8 +185,8 @@ struct Fleet<'a> {
     running: BTreeSet<u32>,
     waiting: BTreeSet<u32>,
     wanted: u64,
-    /// For each failed slow part, the job that it slows, and the value of the job's `moves` at that
-    /// time.
+    /// For each slow part: the job that it slows, and the value of that job's `moves` at the time
+    /// of the fault.
     slowed: Vec<Option<(u32, u32)>>,
     spent: Spent,
 }
@@ -246,7 +240,7 @@ pub fn run(
         let soonest = [next_end, next_change, next_slow, next_arrival].into_iter().flatten().min();
         let Some(at) = soonest.filter(|at| *at < window) else { break };
         fleet.pass_until(at);
-        // At the same instant, handle finished jobs first, then nodes, slow parts and arrivals.
+        // At equal times: first finished jobs, then nodes, slow parts and arrivals.
         if next_end == Some(at) {
             fleet.finish();
         } else if next_change == Some(at) {
@@ -337,8 +331,7 @@ impl<'a> Fleet<'a> {
         }
     }
 
-    /// Returns the job that holds the GPU with the number `place`, counted over running jobs in
-    /// order of arrival.
+    /// `place` counts GPUs over running jobs in order of arrival.
     fn holder(&self, place: u32) -> Option<u32> {
         let mut end = 0;
         self.running.iter().copied().find(|id| {
@@ -373,8 +366,6 @@ impl<'a> Fleet<'a> {
         }
     }
 
-    /// Handles the failure of a node in a running job. `has_spare` states whether the node's domain
-    /// has a warm spare.
     fn hit(&mut self, id: u32, has_spare: bool) {
         let usable = self.state.usable_gpus();
         let job = &mut self.jobs[id as usize];
@@ -395,7 +386,7 @@ impl<'a> Fleet<'a> {
         if is_known {
             return;
         }
-        // A job cannot migrate without a warm spare in the domain.
+        // Without a warm spare in the domain, the job cannot migrate.
         let has_none = !has_spare && matches!(self.rules.job.answer, Answer::Migrate { .. });
         let dead = if has_none { job.training.job.replicas.count } else { 1 };
         let step = job.training.in_step().max(1);
@@ -448,7 +439,7 @@ impl<'a> Fleet<'a> {
         }
     }
 
-    /// Lets elastic jobs, in order of arrival, take back the parts that they left out.
+    /// Elastic jobs take back their parts in order of arrival.
     fn take_up(&mut self) {
         let Answer::Elastic { rejoin, .. } = self.rules.job.answer else { return };
         for id in &self.running {

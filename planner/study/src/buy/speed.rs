@@ -1,11 +1,10 @@
 // SPDX-License-Identifier: Apache-2.0
-//! Computes the effect of a design's links and placement on a job's step time.
+//! The effect of a design's links and placement on the step time of a job.
 //!
-//! `stretch = compute + tp·B/b + a2a·h·B/b + dp·(1 + (slowdown − 1)·cross)`. The shares refer to a
-//! step on the reference network, where every GPU has B GB/s to any other GPU. b is the design's
-//! rate, h the mean number of hops for an all-to-all in a group, and cross the share of inner
-//! data-parallel hops that cross ToRs. A network whose circuits follow the phases of a step
-//! lengthens the whole step.
+//! `stretch = compute + tp·B/b + a2a·h·B/b + dp·(1 + (slowdown − 1)·cross)`. The shares refer to
+//! the reference network, where all GPUs are connected at B GB/s. b is the design's rate, h the
+//! mean number of hops of an all-to-all in a group, and cross the share of inner data-parallel hops
+//! that cross ToRs. If circuits follow the phases of a step, the network lengthens the whole step.
 
 use lightloom_units::seed::Seed;
 
@@ -15,23 +14,20 @@ use crate::compare::{CrossTorQuestion, NodeFaultRatio, cross_tor_shares};
 
 const SNAPSHOTS: u64 = 2;
 
-/// The shares of a step on the reference network, and the parameters of that network.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub struct Speed {
     pub tensor_parallel: f64,
-    /// Share of all-to-alls among the GPUs of a group.
     pub all_to_all: f64,
     pub data_parallel: f64,
-    /// Rate per GPU and direction on the reference network.
+    /// Per GPU and direction.
     pub at_gbytes_per_s: f64,
-    /// Time of data-parallel traffic across ToRs ÷ its time under one ToR.
+    /// Time of data-parallel traffic between ToRs ÷ its time under one ToR.
     pub cross_tor_slowdown: f64,
     pub nodes_per_tor: u32,
 }
 
 #[derive(Clone, Copy, Debug, Default, PartialEq)]
 pub(super) struct StepTime {
-    /// Step time ÷ step time on the reference network.
     pub(super) stretch: f64,
     pub(super) cross_tor_share: f64,
     pub(super) inside: f64,
@@ -74,8 +70,8 @@ impl Speed {
         }
     }
 
-    /// Returns the planner's crossing share at the mean share of faulty nodes. 0 if the design has
-    /// no line of nodes along ToRs.
+    /// The planner's crossing share at the mean share of faulty nodes. 0 if nodes are not on a line
+    /// along ToRs.
     fn crossing(
         &self,
         question: &Question,
@@ -103,7 +99,7 @@ impl Speed {
         };
         match cross_tor_shares(&asked).as_deref() {
             Ok([point]) if point.fits > 0.0 => point.orchestrated_mean,
-            // If the largest job does not fit at that share, all hops count as crossing.
+            // If the largest job does not fit, assume that all hops cross.
             _ => 1.0,
         }
     }

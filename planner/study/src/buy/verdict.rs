@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-//! Turns the accounts into a recommendation: rows, the Pareto front, the winner, and conditions
-//! that make another design win.
+//! Turns the accounts into a recommendation: rows, Pareto front, winner, and the conditions under
+//! which another design wins.
 
 use std::cmp::Ordering;
 use std::collections::BTreeMap;
@@ -17,34 +17,31 @@ const MS_PER_YEAR: f64 = 365.25 * 86_400_000.0;
 const PS_PER_YEAR: f64 = 1e9 * MS_PER_YEAR;
 const HOURS_PER_YEAR: f64 = 365.25 * 24.0;
 const ENERGY: &str = "kilowatt-hour";
-/// Maximum factor for the change of a single price.
+/// Limit for changes of a single price, as a factor.
 const WIDEST: f64 = 10.0;
 const UNWANTED: f64 = 0.05;
-/// Designs with a relative cost difference below this value cost the same.
+/// Relative cost difference below which designs are equally cheap.
 const SAME: f64 = 1e-6;
-/// Maximum number of indistinguishable designs named in the sentence.
+/// Maximum number of indistinguishable designs in the sentence.
 const LEVEL: usize = 3;
 const FLIPS: usize = 6;
 
-/// The recommended design, and conditions that make another design win.
+/// The recommended design, and the conditions under which another one wins.
 #[derive(Clone, Debug, PartialEq, Serialize)]
 pub struct Verdict {
     pub sentence: String,
-    /// The winning design. `None` if no design does useful work.
     pub winner: Option<String>,
-    /// The winner's cost per useful PFLOP-year in the cheapest and the most expensive draw. `None`
-    /// if there is no winner.
+    /// The winner's cost per useful PFLOP-year in its cheapest and most expensive draw.
     pub usd_over_draws: Option<[f64; 2]>,
-    /// Designs that the draws cannot distinguish from the winner, because they are cheaper in some
-    /// draw. The designs are in the order of the rows.
+    /// Designs that are cheaper than the winner in some draw, in the order of the rows.
     pub level: Vec<NextDesign>,
-    /// The cheapest design that costs more in every draw.
+    /// The cheapest design that costs more than the winner in every draw.
     pub next: Option<NextDesign>,
     pub by_draw: Vec<DrawFlip>,
-    /// Other designs that may be cheaper within the price ranges, nearest first.
+    /// Designs that could be cheaper within the price ranges, nearest first.
     pub within_prices: Vec<Rival>,
     pub by_fault_rate: Vec<FaultFlip>,
-    /// Changes in a single price that make another design win, smallest change first.
+    /// Changes of a single price that make another design win, smallest first.
     pub by_price: Vec<PriceFlip>,
 }
 
@@ -53,35 +50,33 @@ pub struct NextDesign {
     pub design: String,
     /// Relative cost advantage of the winner.
     pub below: f64,
-    /// Smallest and largest advantage over all draws. Both designs have the same faults and
-    /// arrivals in each draw.
+    /// Minimum and maximum advantage over all draws. Both designs have the same faults and arrivals
+    /// in each draw.
     pub below_over_draws: [f64; 2],
 }
 
 #[derive(Clone, Debug, PartialEq, Serialize)]
 pub struct DrawFlip {
     pub seed: u64,
-    /// The winner. `None` without useful work.
+    /// `None` without useful work.
     pub winner: Option<String>,
 }
 
-/// Another design compared with the winner over all price ranges. A part has the same price in both
-/// designs.
+/// A design compared with the winner over all price ranges. A part has the same price in both.
 #[derive(Clone, Debug, PartialEq, Serialize)]
 pub struct Rival {
     pub design: String,
-    /// Additional dollars per useful PFLOP-year compared with the winner, at the most favourable
-    /// prices for this design. Negative if it may be cheaper.
+    /// Additional dollars per useful PFLOP-year at the best prices for this design. Negative if it
+    /// can be cheaper than the winner.
     pub least_more_usd: f64,
-    /// Additional dollars per useful PFLOP-year compared with the winner, at the least favourable
-    /// prices for this design.
+    /// The same at the worst prices for this design.
     pub most_more_usd: f64,
 }
 
 #[derive(Clone, Debug, PartialEq, Serialize)]
 pub struct FaultFlip {
     pub factor: f64,
-    /// The winner. `None` without useful work.
+    /// `None` without useful work.
     pub winner: Option<String>,
 }
 
@@ -97,8 +92,7 @@ pub(super) fn price_of(row: &Row) -> f64 {
     row.usd_per_pflop_year.unwrap_or(f64::INFINITY)
 }
 
-/// Orders rows by cost per useful PFLOP-year and then by name, independent of their order in the
-/// file.
+/// Ties are broken by name, so that the order in the file does not matter.
 pub(super) fn cheaper(a: &Row, b: &Row) -> Ordering {
     let text = |row: &Row| (row.design.clone(), row.policy.clone());
     price_of(a).total_cmp(&price_of(b)).then_with(|| text(a).cmp(&text(b)))
@@ -218,7 +212,7 @@ pub(super) fn judge(
     let (level, next) = beside(rows, elsewhere);
     let mut tied = winners(rows);
     tied.extend(level.iter().map(|one| one.design.clone()));
-    // Of designs that cost the same in another draw, prefer one that wins in this draw.
+    // Ties in another draw go to a design that wins in this draw.
     let best = |rows: &[Row]| {
         let first = rows
             .iter()
@@ -232,7 +226,7 @@ pub(super) fn judge(
     let draw = |(seed, rows): &(u64, Vec<Row>)| DrawFlip { seed: *seed, winner: best(rows) };
     let rate = |(factor, rows): &(f64, Vec<Row>)| FaultFlip { factor: *factor, winner: best(rows) };
     let mut verdict = Verdict {
-        sentence: "No design does useful work here.".to_owned(),
+        sentence: "No design does useful work.".to_owned(),
         winner: best(rows),
         usd_over_draws: rows
             .first()
@@ -253,8 +247,8 @@ pub(super) fn judge(
     verdict
 }
 
-/// Returns the minimum and maximum over all draws of a figure computed from the costs of two rows.
-/// `None` if a row has no cost in one of the draws.
+/// Minimum and maximum over all draws of a value computed from the costs of two rows. `None` if a
+/// row has no cost in a draw.
 fn over_draws(
     elsewhere: &Elsewhere,
     first: &Row,
@@ -294,9 +288,8 @@ fn beside(rows: &[Row], elsewhere: &Elsewhere) -> (Vec<NextDesign>, Option<NextD
     (level, dearer.into_iter().next())
 }
 
-/// Returns every other design with useful work, and its cost difference from the first design over
-/// all price ranges. The difference is a sum over parts, so each price is at one end of its range
-/// in either extreme.
+/// Cost differences are sums over parts, so in either extreme each price is at one end of its
+/// range.
 fn rivals(rows: &[Row], prices: &PriceList) -> Vec<Rival> {
     let Some(first) = rows.first().filter(|row| row.useful_pflop_years > 0.0) else {
         return Vec::new();
@@ -333,12 +326,12 @@ pub(super) fn winners(rows: &[Row]) -> Vec<String> {
     rows.iter().take_while(|row| is_as_cheap(row, first)).map(name).collect()
 }
 
-/// Returns whether a row costs no more than `usd`, within one part per million.
+/// Within one part per million.
 fn is_as_cheap(row: &Row, usd: f64) -> bool {
     price_of(row).is_finite() && price_of(row) <= usd * (1.0 + SAME)
 }
 
-/// Builds the sentence. `beyond` lists prices that make a design outside the sentence the cheapest.
+/// `beyond` lists prices that make a design outside the sentence the cheapest.
 fn sentence(verdict: &Verdict, first: &Row, rows: &[Row], beyond: &[PriceFlip]) -> String {
     let mut tied = winners(rows);
     let mut text = format!("Buy {}", tied.join(" or "));
@@ -428,7 +421,6 @@ fn whole(usd: f64) -> String {
     thousands(&format!("{usd:.0}"))
 }
 
-/// Describes the nearest fault rates and prices that make a design outside `tied` win.
 fn flips(verdict: &Verdict, tied: &[String], beyond: &[PriceFlip]) -> Vec<String> {
     let other = |flip: &&FaultFlip| flip.winner.as_ref().is_some_and(|other| !tied.contains(other));
     let rates = &verdict.by_fault_rate;
@@ -447,7 +439,7 @@ fn beyond_price(flip: &PriceFlip) -> String {
     format!("at {} {side} ${:.2} ({:.2} ×)", flip.part, flip.usd, flip.factor)
 }
 
-/// Changes one price at a time. Returns the nearest factor, above and below 1, that makes another
+/// Changes one price at a time. Returns the nearest factors above and below 1 that make another
 /// design cheaper than every design in `choice`.
 fn price_flips(
     question: &Question,
@@ -492,8 +484,8 @@ fn price_flips(
     flips
 }
 
-/// Returns the factor nearest to 1, within [`WIDEST`], beyond which `row` is cheaper than every row
-/// in `chosen`. Costs are linear in a price, so `row` is cheaper in an interval of factors.
+/// Costs are linear in a price, so `row` is the cheapest in an interval of factors. Returns its end
+/// nearest to 1, within [`WIDEST`].
 fn nearest_factor(row: &Row, chosen: &[&Row], part: &str) -> Option<f64> {
     let line = |row: &Row| {
         let usd = row.parts.iter().find(|(name, _)| name == part).map_or(0.0, |(_, usd)| *usd);

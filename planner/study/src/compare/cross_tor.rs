@@ -1,10 +1,9 @@
 // SPDX-License-Identifier: Apache-2.0
-//! Measures the data-parallel traffic across ToRs at rising node faults, and its lower bound over
+//! Measures data-parallel traffic between ToRs as node faults increase, and its lower bound over
 //! all placements.
 //!
-//! The metric is the crossing share from [`lightloom_planner::khop::cross_tor`] (docs/metrics.md):
-//! the hops of inner data-parallel rings between different ToRs, divided by all hops of these
-//! rings.
+//! The metric is the crossing share of [`lightloom_planner::khop::cross_tor`] (docs/metrics.md):
+//! hops of inner data-parallel rings between different ToRs, divided by all hops of these rings.
 
 use lightloom_fabric::dcn::{FatTree, Order};
 use lightloom_fabric::fabric::{Fabric, Job, JobSize};
@@ -24,7 +23,7 @@ pub struct CrossTorQuestion<'a> {
     pub k: u8,
     pub nodes_per_tor: u32,
     pub tp: u32,
-    /// Size of the job as a share of all GPUs. It is rounded down to whole groups.
+    /// As a share of all GPUs, rounded down to whole groups.
     pub job_share: f64,
     pub node_fault_ratios: &'a [f64],
     pub samples: u64,
@@ -34,16 +33,16 @@ pub struct CrossTorQuestion<'a> {
 #[derive(Clone, Copy, Debug, PartialEq, Serialize)]
 pub struct CrossTorPoint {
     pub node_fault_ratio: f64,
-    /// Share of snapshots with enough room for the job. The means are over these snapshots.
+    /// Share of snapshots in which the job fits. The means cover these snapshots.
     pub fits: f64,
     pub orchestrated_mean: f64,
     /// Mean lower bound of the crossing share (docs/khop.md).
     pub bound_mean: f64,
 }
 
-/// Returns the maximum node fault ratio for a placement without crossing, ignoring fragmentation.
-/// By our own derivation it is `1 − share^(1/p)`, because a ToR of p nodes is healthy with
-/// probability `(1 − f)^p`.
+/// The maximum node fault ratio for a placement without crossing hops, ignoring fragmentation. Our
+/// own derivation: `1 − share^(1/p)`, because a ToR of p nodes is healthy with probability `(1 −
+/// f)^p`.
 #[must_use]
 pub fn aligned_limit(job_share: f64, nodes_per_tor: u32) -> f64 {
     1.0 - job_share.powf(1.0 / f64::from(nodes_per_tor))

@@ -1,5 +1,4 @@
 // SPDX-License-Identifier: Apache-2.0
-//! Waste as a function of the share of failed nodes: one curve per design.
 
 use lightloom_units::seed::Seed;
 use serde::Serialize;
@@ -16,7 +15,6 @@ pub struct RatioQuestion<'a> {
     pub seed: Seed,
 }
 
-/// The waste of a design as a function of the share of faulty nodes.
 #[derive(Clone, Debug, PartialEq, Serialize)]
 pub struct RatioCurve {
     pub arch: String,
@@ -30,8 +28,7 @@ pub struct RatioPoint {
     pub waste_stddev: f64,
 }
 
-/// Returns the curve of every design that holds groups of this size. All designs see the same
-/// snapshots.
+/// Covers every design that holds groups of this size. All designs share the snapshots.
 #[must_use]
 pub fn against_fault_ratio(
     designs: &[Box<dyn Architecture>],

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-//! The sources of faults in a comparison.
+//! Fault sources of a comparison.
 
 use lightloom_fabric::trace::{FaultTrace, NodesError, Synthesis, Timeline};
 use lightloom_units::id::NodeId;
@@ -51,7 +51,7 @@ fn draws(
         .collect()
 }
 
-/// Returns snapshots of a cluster whose nodes are independently faulty with probability `ratio`.
+/// Nodes are independently faulty with probability `ratio`.
 #[must_use]
 pub fn snapshots(cluster: Cluster, ratio: f64, samples: u64, seed: Seed) -> Vec<Timeline> {
     (0..samples).map(|sample| snapshot(cluster, ratio, seed, sample)).collect()
@@ -64,7 +64,7 @@ fn snapshot(cluster: Cluster, ratio: f64, seed: Seed, sample: u64) -> Timeline {
     Timeline::constant(cluster.nodes, faulty)
 }
 
-/// The share of faulty nodes, weighted by time over all samples.
+/// Weighted by time over all samples.
 #[derive(Clone, Copy, Debug, PartialEq, Serialize)]
 pub struct NodeFaultRatio {
     pub mean: f64,

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-//! Replays one history of faults against one design, change by change, for plots over time.
+//! Replays one history of faults against one design, for plots over time.
 
 use lightloom_fabric::trace::{Health, Timeline, TraceTime};
 
@@ -9,13 +9,12 @@ use crate::architecture::{Architecture, CannotHold, Cluster};
 pub struct Moment {
     pub from: TraceTime,
     pub nodes_faulty: u32,
-    /// Number of healthy GPUs that are not in a full group.
+    /// Healthy GPUs that are not in a full group.
     pub gpus_wasted: u32,
 }
 
-/// Replays `timeline` against a design. The first moment begins with the window, and each later
-/// moment begins with a change. Simultaneous changes form one moment, so moments are in order and
-/// never empty.
+/// A moment begins with the window or with a change. Simultaneous changes share a moment, so
+/// moments are in order and never empty.
 pub fn history(
     architecture: &dyn Architecture,
     cluster: Cluster,
@@ -51,9 +50,8 @@ pub fn history(
     Ok(moments)
 }
 
-/// Returns the share of the window `[0, end)` during which `ours` wastes more than `theirs`.
+/// The share of the window `[0, end)` during which `ours` wastes more than `theirs`.
 ///
-/// # Panics
 /// Panics if the histories are from different timelines.
 #[must_use]
 pub fn share_of_time_above(ours: &[Moment], theirs: &[Moment], end: TraceTime) -> f64 {

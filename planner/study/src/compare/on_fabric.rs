@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-//! Plans one fabric at moments drawn from the histories used to compare designs.
+//! Plans one fabric at random moments of the histories used to compare designs.
 
 use lightloom_fabric::fabric::Fabric;
 use lightloom_fabric::fault::FaultSet;
@@ -11,38 +11,38 @@ use rand::RngExt;
 use rayon::prelude::*;
 use serde::Serialize;
 
-/// Means over all plans of a fabric, at the moments when its jobs could be planned.
+/// Means over the moments at which all jobs of a fabric could be planned.
 #[derive(Clone, Debug, PartialEq, Serialize)]
 pub struct FabricFigures {
     pub name: String,
     pub moments: usize,
-    /// Share of moments when every job could be planned.
+    /// Share of moments at which every job could be planned.
     pub planned: f64,
-    /// Reason why planning first failed. `None` if it always succeeded.
+    /// Why planning first failed, if it did.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub first_refusal: Option<String>,
     /// Healthy GPUs without a rank in a complete ring or group, as a share of all GPUs.
     pub waste_mean: f64,
     pub waste_max: f64,
     pub lower_bound_mean: f64,
-    /// Share of GPUs that only pass light through. This is part of the waste. `None` if the design
-    /// has no such nodes.
+    /// Share of pass-through GPUs, which is part of the waste. `None` if the design has no
+    /// pass-through nodes.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub passing_mean: Option<f64>,
     pub cross_tor_share_mean: f64,
-    /// Lower bound on this share over all placements.
+    /// Lower bound over all placements.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub cross_tor_share_lower_bound_mean: Option<f64>,
-    /// Share of the communication time between leaves that planning rings and network together
-    /// saves. `None` if no job has a step.
+    /// Share of the communication time between leaves saved by joint planning. `None` if no job has
+    /// a step.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub orchestration_gain_mean: Option<f64>,
-    /// Upper bound on this gain over all placements.
+    /// Upper bound over all placements.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub orchestration_gain_upper_bound_mean: Option<f64>,
 }
 
-/// Plans `fabric` at one moment of each sample. `seed` determines the moments.
+/// `seed` determines the moment in each sample.
 #[must_use]
 pub fn on_fabric(fabric: &Fabric, samples: &[Timeline], seed: Seed) -> FabricFigures {
     let made: Vec<Result<Plan, String>> = (0..)
@@ -78,7 +78,6 @@ pub fn on_fabric(fabric: &Fabric, samples: &[Timeline], seed: Seed) -> FabricFig
     }
 }
 
-/// Returns the failed nodes at a random moment, distributed uniformly over a history.
 fn at_a_moment(timeline: &Timeline, seed: Seed, sample: u64) -> FaultSet {
     let last = timeline.changes().last().map_or(0.0, |change| change.at.as_days());
     let mut draws = seed.stream("compare.moments", sample);

@@ -1,11 +1,10 @@
 // SPDX-License-Identifier: Apache-2.0
-//! Replays node histories against a design and adds up the time spent in each state.
 
 use lightloom_fabric::trace::{Health, Timeline, TraceTime};
 
 use crate::architecture::{Architecture, CannotHold, Cluster, UsableGpus};
 
-/// Milliseconds spent with each number of GPUs, over all samples. All sums are exact.
+/// Milliseconds at each number of GPUs, exact over all samples.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(super) struct Tally {
     gpus: u32,
@@ -96,7 +95,7 @@ impl Tally {
         self.mean_of(&self.ms_by_usable)
     }
 
-    /// Returns the standard deviation of the samples' mean waste ratios; zero for one sample.
+    /// Of the samples' mean waste ratios. Zero for a single sample.
     pub(super) fn waste_stddev(&self) -> f64 {
         let count = self.by_sample.len() as f64;
         if count < 2.0 {
@@ -108,26 +107,25 @@ impl Tally {
         (squares / (count - 1.0)).sqrt()
     }
 
-    /// Returns the number of wasted GPUs that is not exceeded during the given share of the time.
+    /// Not exceeded during the given share of the time.
     pub(super) fn wasted_at(&self, share: f64) -> u32 {
         let wanted = (share * self.total_ms() as f64).ceil() as u64;
         reached(self.ms_by_wasted.iter().zip(0..), wanted.max(1))
     }
 
-    /// Returns the largest job that waits for at most the given share of the time.
+    /// The largest job that waits for at most the given share of the time.
     pub(super) fn largest_job(&self, share: f64) -> u32 {
         let may_wait = (share * self.total_ms() as f64).floor() as u64;
         reached(self.ms_by_usable.iter().zip(0..), may_wait + 1)
     }
 
-    /// Returns the share of the time with fewer than `job_gpus` usable GPUs.
     pub(super) fn waiting_share(&self, job_gpus: u32) -> f64 {
         let below = (job_gpus as usize).min(self.ms_by_usable.len());
         self.ms_by_usable[..below].iter().sum::<u64>() as f64 / self.total_ms() as f64
     }
 }
 
-/// Accumulates times in order. Returns the number of GPUs that brings the sum to `wanted_ms`.
+/// Returns the number of GPUs at which the accumulated time reaches `wanted_ms`.
 fn reached<'a>(ms_by_gpus: impl Iterator<Item = (&'a u64, u32)>, wanted_ms: u64) -> u32 {
     let mut so_far = 0;
     let mut last = 0;

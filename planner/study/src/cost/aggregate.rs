@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-//! Adds the cost of faults to the bill. It is the price of faulty and wasted GPUs.
+//! Adds the cost of faults to the bill: the price of faulty and wasted GPUs.
 
 use serde::Serialize;
 
@@ -7,8 +7,8 @@ use super::{CostOutcome, CostRow};
 use crate::architecture::Architecture;
 use crate::compare::{RatioCurve, RatioPoint, RatioQuestion, against_fault_ratio};
 
-/// Returns the interconnect cost per usable GPU: the whole bill divided by the mean number of GPUs
-/// that are neither faulty nor wasted. `None` if there are no such GPUs.
+/// Interconnect cost of the whole cluster divided by the mean number of usable GPUs, which are
+/// neither faulty nor wasted. `None` if there are none.
 #[must_use]
 pub fn cost_per_usable_gpu(cost_per_gpu_usd: f64, gpus: u32, usable_mean_gpus: f64) -> Option<f64> {
     (usable_mean_gpus > 0.0).then(|| cost_per_gpu_usd * f64::from(gpus) / usable_mean_gpus)
@@ -35,7 +35,7 @@ pub struct AggregatePoint {
     pub usd_per_gpu: f64,
 }
 
-/// Returns the aggregate cost of every design that has both a bill and a waste ratio.
+/// Covers every design that has both a bill and a waste ratio.
 #[must_use]
 pub fn aggregate(
     designs: &[Box<dyn Architecture>],

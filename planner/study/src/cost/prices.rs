@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-//! The price file: the price and power of each part, with confidence and source.
+//! The price file.
 
 use std::collections::BTreeMap;
 
@@ -32,27 +32,27 @@ pub struct PriceRecord {
     pub watts: Option<QuoteRecord>,
 }
 
-/// A figure with its range and source.
+/// A value with its range and source.
 #[derive(Clone, Debug, Deserialize, JsonSchema)]
 #[serde(deny_unknown_fields)]
 pub struct QuoteRecord {
-    /// The lowest likely figure.
+    /// Lowest likely value.
     pub low: f64,
-    /// The figure used in calculations.
+    /// Value used in calculations.
     pub mean: f64,
-    /// The highest likely figure.
+    /// Highest likely value.
     pub high: f64,
     /// Whether the range is from the source or an assumption.
     pub spread: Spread,
-    /// Date of the figure, such as `2025-08`.
+    /// Date of the value, such as `2025-08`.
     pub date: String,
-    /// Source of the figure.
+    /// Source of the value.
     pub source: String,
     /// Confidence in the mean.
     pub confidence: Confidence,
 }
 
-/// The origin of the range in a quote.
+/// Origin of the range.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Deserialize, Serialize, JsonSchema)]
 #[serde(rename_all = "kebab-case")]
 pub enum Spread {
@@ -62,20 +62,20 @@ pub enum Spread {
     Assumed,
 }
 
-/// Confidence in a figure, highest first.
+/// Confidence in a value, highest first.
 #[derive(
     Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Deserialize, Serialize, JsonSchema,
 )]
 #[serde(rename_all = "kebab-case")]
 pub enum Confidence {
     Read,
-    /// The figure was read in a third party's note about the source.
+    /// Read in a third party's note about the source.
     ReadNote,
-    /// The figure was calculated from figures that were read.
+    /// Calculated from values that were read.
     Derived,
-    /// The figure was recalled from a paper and reproduced by an independent calculation.
+    /// Recalled from a paper and reproduced by an independent calculation.
     RecalledReproduced,
-    /// The figure is the rest of a recalled total, fitted so that the sum matches.
+    /// The remainder of a recalled total, fitted to match the sum.
     Fitted,
     Assumed,
 }
@@ -128,14 +128,11 @@ impl PriceList {
     }
 }
 
-/// Reads a price file. `name` is its name in messages. Returns a list if and only if no diagnostic
-/// is an error.
+/// Reads a price file, named `name` in messages. Returns a list exactly if there are no errors.
 pub fn read_prices(name: &str, bytes: &[u8]) -> (Option<PriceList>, Vec<Diagnostic>) {
     document::load(name, bytes, price_list)
 }
 
-/// Builds a list from the records in a file. Checks that each part occurs only once and that each
-/// range is in order.
 fn price_list(file: PriceFile, check: &mut Check<'_>) -> Option<PriceList> {
     let mut quotes: BTreeMap<String, Quote> = BTreeMap::new();
     let mut first_at: BTreeMap<String, usize> = BTreeMap::new();
@@ -149,7 +146,7 @@ fn price_list(file: PriceFile, check: &mut Check<'_>) -> Option<PriceList> {
             let path = format!("/quotes/{index}/part");
             check
                 .error(codes::BAD_VALUE, &path, format!("the part `{part}` has a second price"))
-                .help("remove one of the two")
+                .help("remove one of them")
                 .also(&format!("/quotes/{first}/part"), "the first price is here");
         }
         first_at.entry(part.clone()).or_insert(index);
@@ -162,8 +159,10 @@ fn check_range(check: &mut Check<'_>, quote: &QuoteRecord, path: &str) {
     let QuoteRecord { low, mean, high, .. } = *quote;
     let is_ordered = 0.0 <= low && low <= mean && mean <= high && high.is_finite();
     if !is_ordered {
-        let message = format!("{low}, {mean}, {high} are not low ≤ mean ≤ high, or are negative");
-        check.error(codes::BAD_VALUE, path, message).help("put the three figures in order");
+        let message = format!("{low}, {mean}, {high}: expected 0 ≤ low ≤ mean ≤ high");
+        check
+            .error(codes::BAD_VALUE, path, message)
+            .help("use non-negative numbers in ascending order");
     }
 }
 
@@ -191,7 +190,7 @@ mod tests {
         let both = mistakes(&[record("dac", 1.0), record("dac", 2.5)]);
         assert_eq!(both.len(), 2, "{both:?}");
         assert!(both[0].contains("the part `dac` has a second price"), "{both:?}");
-        assert!(both[1].contains("2.5, 2, 3 are not low ≤ mean ≤ high"), "{both:?}");
+        assert!(both[1].contains("2.5, 2, 3: expected 0 ≤ low ≤ mean ≤ high"), "{both:?}");
         assert!(mistakes(&[record("dac", -1.0)])[0].contains("-1, 2, 3"));
     }
 }

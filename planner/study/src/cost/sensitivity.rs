@@ -1,6 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-//! Computes the effect of each price on each design, and whether it changes the order of designs
-//! (tornado chart).
+//! The effect of each price on each design, and whether it changes their order (tornado chart).
 
 use std::collections::BTreeSet;
 
@@ -11,13 +10,13 @@ use super::{CostFigures, CostOutcome, CostRow, PriceList};
 #[derive(Clone, Debug, PartialEq, Serialize)]
 pub struct Sensitivity {
     pub part: String,
-    /// Price of the part at the low end, the mean and the high end.
+    /// Low end, mean and high end.
     pub unit_usd: [f64; 3],
-    /// The designs that use the part, most affected first.
+    /// Designs that use the part, most affected first.
     pub designs: Vec<PriceSwing>,
     pub order_at_low: Vec<String>,
     pub order_at_high: Vec<String>,
-    /// Whether either order differs from the order at mean prices.
+    /// Whether the order at either end differs from the order at the mean.
     pub changes_order: bool,
 }
 
@@ -28,8 +27,8 @@ pub struct PriceSwing {
     pub high_usd: f64,
 }
 
-/// Returns the effect of every price that some design uses, widest swing first. Designs are ordered
-/// by cost per GB/s, because they differ in bandwidth.
+/// Prices are sorted by swing, widest first. Designs are sorted by cost per GB/s, because they
+/// differ in bandwidth.
 #[must_use]
 pub fn sensitivity(rows: &[CostRow], prices: &PriceList) -> Vec<Sensitivity> {
     let priced: Vec<(&str, &CostFigures)> = rows
@@ -82,14 +81,12 @@ fn effect(
     })
 }
 
-/// Returns the cost per GB/s with the price of `part` changed by `change_usd`.
 fn per_gbytes_per_s(figures: &CostFigures, part: &str, change_usd: f64) -> f64 {
     let count: f64 =
         figures.bill.iter().filter(|line| line.part == part).map(|line| line.count_per_gpu).sum();
     (figures.cost_per_gpu_usd + count * change_usd) / figures.gbytes_per_s_per_gpu
 }
 
-/// Returns the designs, cheapest first, with the price of `part` changed by `change_usd`.
 fn order(priced: &[(&str, &CostFigures)], part: &str, change_usd: f64) -> Vec<String> {
     let mut order: Vec<(f64, &str)> = priced
         .iter()

@@ -1,5 +1,4 @@
 // SPDX-License-Identifier: Apache-2.0
-//! Claims, and the criteria for reproducing a claim.
 
 use std::fmt;
 
@@ -9,10 +8,9 @@ use serde::Serialize;
 #[serde(rename_all = "snake_case")]
 pub enum Label {
     Read,
-    /// A verbal statement that was read in a public source. We chose the range that counts as
-    /// agreement.
+    /// A verbal statement read in a public source, with a range of agreement that we chose.
     ReadBandOurs,
-    /// A value that others computed earlier from the authors' public fault trace.
+    /// Computed earlier by others from the authors' public fault trace.
     Trace,
 }
 
@@ -29,12 +27,10 @@ impl Label {
     }
 }
 
-/// A figure with its kind of quantity, which determines the text format. In JSON, it is only the
-/// number.
+/// A value and its kind, which determines the text format. JSON contains only the number.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize)]
 #[serde(rename_all = "snake_case")]
 pub enum Unit {
-    /// A fraction, shown in percent.
     Ratio,
     Count,
     ServerDays,
@@ -58,25 +54,16 @@ impl Unit {
 #[derive(Clone, Copy, Debug, PartialEq, Serialize)]
 #[serde(tag = "relation", rename_all = "snake_case")]
 pub enum Published {
-    Near {
-        value: f64,
-        tolerance: f64,
-    },
-    /// Our figure must not exceed the bound.
-    AtMost {
-        value: f64,
-    },
-    /// Our figure must not be below the bound.
-    AtLeast {
-        value: f64,
-    },
+    Near { value: f64, tolerance: f64 },
+    AtMost { value: f64 },
+    AtLeast { value: f64 },
 }
 
 impl Published {
     #[must_use]
     pub fn agrees(self, ours: f64) -> bool {
         match self {
-            // Half a millionth allows for the rounding of binary fractions.
+            // Half a millionth for the rounding of binary fractions.
             Self::Near { value, tolerance } => (ours - value).abs() <= tolerance + 5e-7,
             Self::AtMost { value } => ours <= value,
             Self::AtLeast { value } => ours >= value,
@@ -106,7 +93,7 @@ impl Published {
 pub enum Verdict {
     Reproduced,
     Differs,
-    /// The claim was not computed, because the public fault trace was not given.
+    /// Requires the public fault trace, which was not given.
     NeedsFaults,
 }
 
@@ -124,8 +111,8 @@ impl fmt::Display for Verdict {
 pub struct Claim {
     pub section: &'static str,
     pub claim: String,
-    /// The published sentence that the claim represents, possibly together with other claims.
-    /// `None` if no sentence that was read states it.
+    /// The published sentence behind the claim; several claims can share one. `None` if no
+    /// published sentence was read.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub sentence: Option<&'static str>,
     pub label: Label,
@@ -133,14 +120,14 @@ pub struct Claim {
     pub published: Published,
     pub ours: Option<f64>,
     pub verdict: Verdict,
-    /// The reason why the claim was not computed, or a remark.
+    /// Why the claim was not computed, or a remark.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub note: Option<String>,
 }
 
 impl Claim {
-    /// Returns the share of the tolerance that our figure uses. `None` if the target is a bound,
-    /// has no tolerance, or the claim was not computed.
+    /// The share of the tolerance used by our value. `None` for bounds, targets without tolerance,
+    /// and claims that were not computed.
     #[must_use]
     pub fn share_of_tolerance(&self) -> Option<f64> {
         match self.published {

@@ -1,9 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
-//! The claims of the InfiniteHBD study (arXiv 2502.03885, SIGCOMM 2025), as far as they can be
-//! computed.
+//! Claims of the InfiniteHBD study (arXiv 2502.03885, SIGCOMM 2025).
 //!
-//! The abstract of the paper was read, but the full text was not available. Recalled tables and
-//! figures are only targets of tests.
+//! Only the abstract was available. Recalled tables and figures are used only as test targets.
 
 use lightloom_fabric::trace::{FaultTrace, NodesError};
 use lightloom_units::seed::Seed;
@@ -18,10 +16,10 @@ use crate::cost::{CostFigures, CostOutcome, CostRow, MissingPrices, PriceList, c
 
 #[derive(Debug)]
 pub struct Inputs<'a> {
-    /// The public fault trace. Without it, the claims that need it are not computed.
+    /// Claims that need the trace are not computed without it.
     pub trace: Option<&'a FaultTrace>,
     pub prices: &'a PriceList,
-    /// Number of random draws of servers and their positions.
+    /// Random draws of servers and their positions.
     pub samples: u64,
     pub seed: Seed,
 }
@@ -34,14 +32,14 @@ pub enum StudyError {
     Prices(#[from] MissingPrices),
 }
 
-/// The cluster in the study: 2,880 GPUs in nodes of four.
+/// The cluster of the study: 2,880 GPUs in nodes of four.
 const R4: Cluster = Cluster { nodes: 720, gpus_per_node: 4 };
 const DESIGNS: [&str; 3] = ["khop:2", "nvl:72", "tpuv4"];
 const COST: &str = "InfiniteHBD: the cost of an interconnect is 31 % of NVL-72's";
 const CROSSING: &str = "InfiniteHBD: cross-ToR traffic near zero with up to 7 % faulty nodes";
 pub const MFU: &str = "InfiniteHBD: MFU up to 3.37 times that of DGX";
 
-/// Returns every claim that was read, with our figure if it can be computed.
+/// Returns all claims that were read, with our value where possible.
 pub fn infinitehbd(inputs: &Inputs<'_>) -> Result<Vec<Claim>, StudyError> {
     let waste = match inputs.trace {
         None => None,
@@ -107,7 +105,7 @@ fn headlines(waste: Option<&Waste>, costs: &[CostRow], inputs: &Inputs<'_>) -> S
             }
         }
     }
-    let claim = "GPU waste of K = 2 at TP-32 \"near zero\" (we ask for 1 %)";
+    let claim = "GPU waste of K = 2 at TP-32 \"near zero\" (limit: 1 %)";
     match waste {
         None => section.needs_faults(claim, Unit::Ratio, near_zero),
         Some(waste) => {
@@ -121,8 +119,9 @@ fn headlines(waste: Option<&Waste>, costs: &[CostRow], inputs: &Inputs<'_>) -> S
     section
 }
 
-/// The paper says "near zero while the node fault ratio is under 7 %". The result depends on the
-/// nodes per ToR and the job's share of the cluster. Both are unknown, so this computes two cases.
+/// The paper claims a value "near zero while the node fault ratio is under 7 %". It depends on the
+/// nodes per ToR and the job's share of the cluster, which the abstract does not state, so two
+/// cases are computed.
 fn cross_tor(section: &mut Section, seed: Seed, nodes_per_tor: u32, job_share: f64, ratio: f64) {
     let question = CrossTorQuestion {
         cluster: Cluster { nodes: 2_048, gpus_per_node: 4 },
@@ -136,8 +135,8 @@ fn cross_tor(section: &mut Section, seed: Seed, nodes_per_tor: u32, job_share: f
     };
     let points = cross_tor_shares(&question).expect("K = 3 of 4 GPUs is a k-hop ring");
     let claim = format!(
-        "cross-ToR share \"near zero\" (we ask for 1 %) at {:.0} % faulty nodes: 8,192 GPUs, {nodes_per_tor} \
-         nodes a ToR, job of {} %",
+        "cross-ToR share \"near zero\" (limit: 1 %) at {:.0} % faulty nodes: 8,192 GPUs, {nodes_per_tor} \
+         nodes per ToR, job of {} %",
         100.0 * ratio,
         100.0 * job_share
     );
@@ -151,9 +150,9 @@ fn cross_tor(section: &mut Section, seed: Seed, nodes_per_tor: u32, job_share: f
     ));
 }
 
-/// Explores the parameters that the abstract leaves open: nodes per ToR, the job's share of the
-/// cluster, the cluster size, and cost alternatives. The sentence on cost is based on its rows,
-/// because the study's own prices match to the cent.
+/// Varies what the abstract leaves open: nodes per ToR, the job's share of the cluster, the cluster
+/// size and cost alternatives. The sentence on cost uses only the rows, because the study's own
+/// prices match to the cent.
 #[must_use]
 pub fn why(prices: &PriceList, seed: Seed) -> Vec<Why> {
     vec![cost_why(prices), crossing_why(seed)]
@@ -203,7 +202,7 @@ fn crossing_why(seed: Seed) -> Why {
         PublishedRange { low: 0.0, high: 1.0, no_effect: None, unit: " %" },
         vec![
             assumption("cluster", &clusters),
-            assumption("nodes under a ToR", &nodes_per_tor),
+            assumption("nodes per ToR", &nodes_per_tor),
             assumption("job's share of the cluster", &shares),
             assumption("faulty nodes", &faulty),
         ],
@@ -251,25 +250,25 @@ fn trace_counts(trace: Option<&FaultTrace>) -> Section {
         s.map(|s| s.concurrency.mean_ratio),
     );
     add(
-        "servers out, P50",
+        "servers out of service, P50",
         Unit::Count,
         near(7.0, 0.0),
         s.map(|s| f64::from(s.concurrency.p50_servers)),
     );
     add(
-        "servers out, P99",
+        "servers out of service, P99",
         Unit::Count,
         near(31.0, 0.0),
         s.map(|s| f64::from(s.concurrency.p99_servers)),
     );
     add(
-        "servers out, most",
+        "servers out of service, maximum",
         Unit::Count,
         near(35.0, 0.0),
         s.map(|s| f64::from(s.concurrency.max_servers)),
     );
     add(
-        "mean days that a fault lasts",
+        "mean duration of a fault in days",
         Unit::Days,
         near(5.54, 0.005),
         s.map(|s| s.durations.mean_days),

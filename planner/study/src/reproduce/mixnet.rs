@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-//! The cost of a three-tier fat-tree relative to MixNet, as reported by MixNet.
+//! The cost of a three-tier fat-tree relative to MixNet.
 
 use super::claims::{Claim, Label, Section, Unit, near};
 use super::why::{PublishedRange, Why, assumption, explain};
@@ -11,7 +11,6 @@ const SENTENCE: &str = "MixNet: 2.3 times cheaper than a fat-tree at 400 Gb/s, a
 
 const RATES: [NicRate; 4] = [NicRate::G100, NicRate::G200, NicRate::G400, NicRate::G800];
 
-/// Computes the cost of a three-tier fat-tree divided by the cost of a network like MixNet's.
 pub fn mixnet(prices: &PriceList) -> Result<Vec<Claim>, MissingPrices> {
     let designs: Vec<Box<dyn Architecture>> =
         ["fat-tree:64:3", "mixnet"].map(|name| parse(name).expect("in the registry")).into();
@@ -37,8 +36,8 @@ pub fn mixnet(prices: &PriceList) -> Result<Vec<Claim>, MissingPrices> {
     Ok(read.claims)
 }
 
-/// Explores alternatives for the ratio at 400 Gb/s. The paper's own table includes prices and
-/// network cards, so the sentence is based on its rows.
+/// Varies the ratio at 400 Gb/s. The paper states prices and network cards in a table, so the
+/// sentence uses only the rows.
 #[must_use]
 pub fn why(prices: &PriceList) -> Vec<Why> {
     let ports = [(1, "that of the paper"), (0, "the lowest quoted"), (2, "the highest quoted")];
@@ -64,8 +63,7 @@ pub fn why(prices: &PriceList) -> Vec<Why> {
     vec![why]
 }
 
-/// A three-tier tree has 5 switch ports and 6 modules per end point. In MixNet, 2 of 8 network
-/// cards use such a tree.
+/// Per end point. In MixNet, 2 of 8 network cards use such a tree.
 const TREE_PORTS: f64 = 5.0;
 const TREE_MODULES: f64 = 6.0;
 const ELECTRICAL: f64 = 2.0 / 8.0;

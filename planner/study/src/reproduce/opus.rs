@@ -1,9 +1,9 @@
 // SPDX-License-Identifier: Apache-2.0
-//! Photonic rails (Opus, arXiv 2602.12521, abstract): rails with optical switches instead of packet
-//! switches.
+//! Photonic rails (Opus, arXiv 2602.12521): optical switches instead of packet switches in the
+//! rails.
 //!
-//! The abstract gives ratios but no bill of materials. It does not state the packet network used
-//! for comparison, its rate and prices, or whether modules and network cards are included. Every
+//! The abstract states ratios but no bill of materials. It leaves open the packet network used for
+//! comparison, its rate and prices, and whether modules and network cards are included, so every
 //! combination is computed.
 
 use super::claims::{Claim, Label, Section, Unit, near};
@@ -13,7 +13,7 @@ use crate::cost::PriceList;
 const COST: &str = "Opus: a network of photonic rails costs a quarter";
 const POWER: &str = "Opus: a network of photonic rails takes 23 times less power";
 
-/// Tolerance for a quotient that is published as a whole number.
+/// Tolerance for a ratio published as an integer.
 const HALF: f64 = 0.5;
 
 #[derive(Clone, Copy)]
@@ -23,7 +23,7 @@ struct OpenBill {
     bills_nic: bool,
     bills_modules: bool,
     rate: &'static str,
-    /// Price of the optical switch: 0 for low, 1 for mean, 2 for high.
+    /// 0 for low, 1 for mean, 2 for high.
     ocs: usize,
 }
 
@@ -36,8 +36,8 @@ const RATES: [(&str, &str); 4] =
 const LEVELS: [(usize, &str); 3] = [(1, "mean"), (0, "low"), (2, "high")];
 
 impl OpenBill {
-    /// Returns the cost or the power of a packet network divided by that of photonic rails. `of`
-    /// gives the value for each part. `None` if `of` lacks a part.
+    /// Packet network ÷ photonic rails, in the quantity that `of` returns for each part. `None` if
+    /// `of` lacks a part.
     fn ratio(self, of: impl Fn(&str, usize) -> Option<f64>) -> Option<f64> {
         let part = |kind: &str| of(&format!("{kind}-{}", self.rate), 1);
         let nic = if self.bills_nic { part("nic")? } else { 0.0 };
@@ -99,7 +99,7 @@ pub fn why(prices: &PriceList) -> Vec<Why> {
     vec![cost, power]
 }
 
-/// Returns the claims for both sentences. Our figures use the first choice of every open parameter.
+/// Our values use the first choice of every open parameter.
 #[must_use]
 pub fn opus(whys: &[Why]) -> Vec<Claim> {
     let mut section = Section::new("Photonic rails, as in the abstract", Label::Read);

@@ -1,6 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-//! Claims from papers on reconfigurable data-centre fabrics, taken from the list of claims in
-//! [`crate::rfabric::claims`].
+//! Claims about reconfigurable data-centre fabrics from [`crate::rfabric::claims`].
 
 use std::sync::Mutex;
 use std::sync::atomic::{AtomicBool, Ordering};
@@ -18,7 +17,7 @@ use lightloom_fabric::fat_tree::{FatTreeSpec, ReconfigurableFatTree};
 use lightloom_planner::rfabric::phases::Phase;
 use lightloom_units::{Bytes, Picoseconds};
 
-/// Computes the list of claims on `network` with a step of `phases`.
+/// Evaluates the claims on `network` with a step of `phases`.
 #[must_use]
 pub fn rfabric(
     network: &ReconfigurableFatTree,
@@ -50,8 +49,7 @@ fn add(section: &mut Section, claim: RfabricClaim) {
     section.add(claim, unit, published, ours).note = Some(note);
 }
 
-/// Returns the sentence in the paper's abstract. RFabric compares itself only with fat-trees, and
-/// MixNet reports a single setting.
+/// RFabric compares itself only with fat-trees, and MixNet reports a single setting.
 fn sentence_of(claim: &str) -> Option<&'static str> {
     const SENTENCES: [(&str, &str, &str); 4] = [
         (
@@ -72,8 +70,8 @@ fn sentence_of(claim: &str) -> Option<&'static str> {
     SENTENCES.iter().find(is).map(|(.., sentence)| *sentence)
 }
 
-/// Explains why published figures differ from ours, over all combinations of open parameters. The
-/// first choice of each parameter is ours. `None` if the price file lacks a part.
+/// Evaluates all combinations of open parameters; the first choice of each is ours. `None` if the
+/// price file lacks a part.
 #[must_use]
 pub fn why(
     network: &ReconfigurableFatTree,
@@ -158,7 +156,7 @@ fn one_shot() -> Why {
     )
 }
 
-/// MixNet's models compute for 100 ms before each layer. The time for other models is an open
+/// MixNet's models compute for 100 ms before each layer. For other models, this time is an open
 /// parameter.
 fn delay(spec: &FatTreeSpec) -> Why {
     let compute = [(100, "100 ms"), (50, "50 ms"), (25, "25 ms"), (0, "none")];
@@ -175,8 +173,8 @@ fn delay(spec: &FatTreeSpec) -> Why {
     )
 }
 
-/// Changes pay off up to a switching time that grows with the bytes of a shift. ACTINA's abstract
-/// does not state these bytes.
+/// Changes pay off below a switching time that grows with the bytes per shift, which ACTINA's
+/// abstract does not state.
 fn shifts(spec: &FatTreeSpec) -> Why {
     let sizes = [(4_096, "4 MiB"), (256, "256 KiB"), (1_024, "1 MiB"), (16_384, "16 MiB")];
     explain(

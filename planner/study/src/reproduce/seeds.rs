@@ -1,7 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-//! Numeric claims that can be compared with a simulated step, from the abstracts of systems for
-//! reinforcement learning, long contexts and serving. The other claims are in
-//! docs/validation-not-computed.csv.
+//! Numeric claims that a simulated step can be compared with, from abstracts on reinforcement
+//! learning, long contexts and serving. docs/validation-not-computed.csv lists the others.
 
 use super::claims::{Claim, Label, Section, Unit, near};
 use super::why::Why;

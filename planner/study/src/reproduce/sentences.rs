@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-//! Counts claims as a reader of the paper would: each published sentence counts once, over all
-//! cases that its wording allows.
+//! Counts claims as a reader would: each published sentence counts once, over all cases that its
+//! wording allows.
 
 use std::fmt;
 
@@ -16,10 +16,10 @@ pub enum SentenceVerdict {
     /// Some cases agree, and the range of all cases excludes "no effect".
     InPart,
     Contradicted,
-    /// The range includes "no effect", so the outcome depends on assumptions that the paper does
-    /// not state.
+    /// The range includes "no effect", so the result depends on assumptions that the paper does not
+    /// state.
     Undetermined,
-    /// The sentence has no verdict, because an input was not given.
+    /// No verdict, because an input is missing.
     NotComputed,
 }
 
@@ -61,10 +61,10 @@ impl fmt::Display for SentenceVerdict {
 pub struct Sentence {
     pub sentence: String,
     pub verdict: SentenceVerdict,
-    /// Number of computed cases: combinations of open parameters, or rows.
+    /// Combinations of open parameters, or rows.
     pub cases: usize,
     pub agree: usize,
-    /// Minimum and maximum over the cases, if they have the same unit.
+    /// Minimum and maximum, if all cases have the same unit.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub range: Option<[f64; 2]>,
     #[serde(skip_serializing_if = "Option::is_none")]
@@ -90,8 +90,8 @@ impl fmt::Display for Sentence {
     }
 }
 
-/// Returns the published sentences, first in the order of the claims and then in the order of
-/// `whys`. These vary the parameters that the papers leave open.
+/// Sentences are in the order of the claims, then of `whys`, which vary the parameters left open by
+/// the papers.
 #[must_use]
 pub fn sentences(claims: &[Claim], whys: &[Why]) -> Vec<Sentence> {
     let mut names: Vec<&'static str> = Vec::new();
@@ -108,7 +108,7 @@ pub fn sentences(claims: &[Claim], whys: &[Why]) -> Vec<Sentence> {
     names.iter().map(of).collect()
 }
 
-/// Evaluates a sentence without open parameters. Each row is one case.
+/// Each row is one case.
 fn of_rows(name: &'static str, claims: &[Claim]) -> Sentence {
     let rows = || claims.iter().filter(|claim| claim.sentence == Some(name));
     let with = |verdict| rows().filter(|claim| claim.verdict == verdict).count();
@@ -123,7 +123,6 @@ fn of_rows(name: &'static str, claims: &[Claim]) -> Sentence {
     Sentence { sentence, verdict, cases: agree + differ, agree, range: None, unit: None }
 }
 
-/// Evaluates a sentence over all cases of the open parameters.
 #[must_use]
 pub fn sentence_of(name: &str, why: &Why) -> Sentence {
     let Why { published, least, most, within, combinations, .. } = *why;

@@ -1,9 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
-//! Baselines for a reconfigurable fabric: their communication time for a step, and their bill.
+//! Baselines for a reconfigurable fabric: communication time per step, and bill.
 //!
-//! All baselines have the same GPUs, leaves and demand as the fabric. Electrical trees use the same
-//! evaluation, but without circuits and with a wider core. Optical baselines choose circuits
-//! differently.
+//! All baselines have the fabric's GPUs, leaves and demand. Electrical trees are evaluated with a
+//! wider core and no circuits; optical baselines choose circuits differently.
 
 use lightloom_fabric::fat_tree::ReconfigurableFatTree;
 use lightloom_units::BitsPerSecond;
@@ -19,23 +18,22 @@ use lightloom_planner::rfabric::topology::{Ports, Topology};
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Baseline {
     FatTree {
-        /// Downlink bandwidth divided by uplink bandwidth of a leaf; 1 is non-blocking.
+        /// Downlink ÷ uplink bandwidth of a leaf; 1 is non-blocking.
         oversubscription: u32,
     },
-    /// A two-tier electrical tree, non-blocking, with one rail per GPU of a node.
+    /// A non-blocking two-tier electrical tree with one rail per GPU of a node.
     RailOptimised,
-    /// A single tier of rail switches. Demand is given by leaf and not by rail, so all traffic is
-    /// assumed to stay in its rail. This simplification favours the baseline.
+    /// A single tier of rail switches. Because demand is given per leaf, all traffic is assumed to
+    /// stay in its rail, which favours the baseline.
     RailOnly,
-    /// Our fabric with equal numbers of circuits to all leaves, without changes.
+    /// Equal numbers of circuits between all leaves, without changes.
     UniformMesh,
-    /// Our fabric with the best single topology for the whole step, like TopoOpt with one topology
-    /// per job.
+    /// The best single topology for the whole step, like TopoOpt with one topology per job.
     OneShot,
     Hedged,
-    /// Our fabric with a greedy choice per phase, like MixNet: the next circuit goes to the pair
-    /// that would finish last, ignoring the electrical core. Changes are free and span all leaves,
-    /// although MixNet's regions are smaller. These simplifications favour the baseline.
+    /// A greedy choice per phase, like MixNet: the next circuit goes to the pair that would finish
+    /// last, ignoring the electrical core. Changes are free and span all leaves, although MixNet's
+    /// regions are smaller; both favour the baseline.
     GreedyBlind,
 }
 
@@ -51,7 +49,6 @@ pub const BASELINES: [(&str, Baseline); 8] = [
 ];
 
 impl Baseline {
-    /// Returns the communication time of one step, in seconds.
     #[must_use]
     pub fn step_seconds(
         self,
@@ -77,7 +74,7 @@ impl Baseline {
         }
     }
 
-    /// Returns the network parts per GPU. Optical baselines use the parts of `fabric`.
+    /// Optical baselines use the parts of `fabric`.
     #[must_use]
     pub fn parts(self, fabric: &ReconfigurableFatTree) -> Parts {
         match self {
@@ -94,7 +91,7 @@ impl Baseline {
     }
 }
 
-/// The assumed price of a port of an optical switch, where sources differ most.
+/// Assumed price of an optical switch port, where sources differ most.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize)]
 #[serde(rename_all = "snake_case")]
 pub enum OcsPrice {
@@ -107,7 +104,7 @@ impl OcsPrice {
     pub const ALL: [Self; 3] = [Self::Low, Self::Mean, Self::High];
 }
 
-/// Network parts per GPU, all at the rate of the GPU's single network card.
+/// Network parts per GPU at the rate of its single network card.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub struct Parts {
     pub switch_ports: f64,
@@ -120,9 +117,9 @@ impl Parts {
         Self { switch_ports, modules, ocs_ports }
     }
 
-    /// Returns the parts of a reconfigurable fat-tree. The GPU's link to its leaf needs a port and
-    /// two modules. Each optical port of the leaf needs a switch port, a module and an optical
-    /// switch port. The GPU's share of the packet core adds three ports and three modules.
+    /// The link to the leaf needs a port and two modules. Each optical port of the leaf needs a
+    /// switch port, a module and an optical switch port. The GPU's share of the packet core adds
+    /// three ports and three modules.
     #[must_use]
     pub fn of(fabric: &ReconfigurableFatTree) -> Self {
         let spec = fabric.spec();
@@ -131,8 +128,8 @@ impl Parts {
         Self::new(1.0 + optical + 3.0 * core, 2.0 + optical + 3.0 * core, optical)
     }
 
-    /// Returns the dollars per GPU, including the network card. Prices are at their mean, except
-    /// for optical switches. `None` if a price is missing.
+    /// Dollars per GPU including the network card, at mean prices except for optical switches.
+    /// `None` if a price is missing.
     #[must_use]
     pub fn dollars(&self, prices: &PriceList, rate: NicRate, ocs: OcsPrice) -> Option<f64> {
         let mean = |part: &str| prices.quote(part).map(|quote| quote.usd.mean);
@@ -151,8 +148,7 @@ impl Parts {
     }
 }
 
-/// Evaluates a tree. The uplink rate of a leaf is the full rate of the GPUs below it, divided by
-/// the oversubscription.
+/// A leaf's uplink rate is the full rate of its GPUs divided by the oversubscription.
 fn electrical(fabric: &ReconfigurableFatTree, phases: &[Phase], oversubscription: u32) -> f64 {
     let mut spec = fabric.spec().clone();
     spec.electrical.rate_per_leaf = BitsPerSecond(fabric.host_rate() as u64);
@@ -165,8 +161,8 @@ fn on(fabric: &ReconfigurableFatTree, phases: &[Phase], topology: &Topology) -> 
     phases.iter().map(|phase| 1.0 / Evaluator::new(fabric, &phase.demand).lambda(topology)).sum()
 }
 
-/// Applies MixNet's rule (arXiv 2501.03905): the next circuit goes to the pair with the most bytes
-/// per circuit.
+/// MixNet's rule (arXiv 2501.03905): the next circuit goes to the pair with the most bytes per
+/// circuit.
 fn greedy_blind(fabric: &ReconfigurableFatTree, evaluator: &Evaluator) -> Topology {
     let mut topology = Topology::dark(fabric.leaves());
     let mut ports = Ports::new(fabric, &topology);
@@ -176,8 +172,7 @@ fn greedy_blind(fabric: &ReconfigurableFatTree, evaluator: &Evaluator) -> Topolo
             .flat_map(|line| evaluator.traffic(line).iter().map(move |flow| (line / 2, flow)))
             .filter(|(from, (to, _))| ports.allow(*from, *to))
             .map(|(from, (to, bits))| {
-                // A pair without a circuit never finishes. Of several such pairs, the heaviest
-                // comes first.
+                // Pairs without a circuit never finish; the heaviest comes first.
                 let circuits = f64::from(topology.between(from, *to));
                 (if circuits > 0.0 { bits / circuits } else { bits * 1e9 }, from, *to)
             })

@@ -1,9 +1,9 @@
 // SPDX-License-Identifier: Apache-2.0
-//! The list of claims from papers on reconfigurable fabrics, computed with this planner.
+//! Claims about reconfigurable fabrics, recomputed with this planner.
 //!
-//! The published figures are measurements and simulations of whole systems. Our figures are
-//! communication times from demand matrices. A verdict states whether the *shape* of a claim holds,
-//! and the note states the assumptions. RFabric's own evaluation is also a simulation.
+//! Published figures are measurements and simulations of whole systems; ours are communication
+//! times from demand matrices. A verdict therefore judges the *shape* of a claim, and the note
+//! states the assumptions. RFabric's own evaluation is also a simulation.
 
 mod performance_per_cost;
 mod why;
@@ -32,8 +32,7 @@ pub use why::{OneShot, Open, PerCost};
 #[serde(rename_all = "snake_case")]
 pub enum Source {
     Read,
-    /// The direction of the effect was read in a paper. We chose the range that counts as
-    /// agreement.
+    /// The paper states only the direction. We chose the range of agreement.
     BandOurs,
 }
 
@@ -42,7 +41,7 @@ pub struct RfabricClaim {
     pub claim: String,
     pub source: Source,
     pub low: f64,
-    /// Maximum figure that agrees. `None` if there is no upper limit.
+    /// Maximum value that agrees. `None` for no upper limit.
     pub high: Option<f64>,
     pub ours: f64,
     pub note: String,
@@ -55,8 +54,8 @@ impl RfabricClaim {
     }
 }
 
-/// Computes the list of claims with the ports and the core of `base`. Each claim has separate
-/// timing and demands, except that performance per cost uses `phases`.
+/// Uses the ports and the core of `base`. Each claim has separate timing and demands, except that
+/// performance per cost uses `phases`.
 #[must_use]
 pub fn rfabric(
     base: &ReconfigurableFatTree,
@@ -70,13 +69,13 @@ pub fn rfabric(
         ONE_SHOT_LAYERS,
         "MixNet: one topology per job (TopoOpt) ÷ one per layer, mixture",
         "communication of 8 layers with separate gates on 8 servers of 8 GPUs, 2 interfaces on the packet \
-         network and 6 on circuits as in the paper; the skew of its gates was not available",
+         network and 6 on circuits as in the paper; the skew of its gates is not published",
     ));
     claims.push(one_shot_claim(
         base,
         2,
         "the same with larger leaves and two layers",
-        "leaves of this fabric: their GPUs' interfaces limit a phase before its circuits do, so following the gates has no gain",
+        "leaves of this fabric: GPU interfaces limit a phase before its circuits do, so following the gates gains nothing",
     ));
     claims.extend(mixture_step_claim(base));
     claims.push(slow_link_claim(base, phases));
@@ -85,13 +84,11 @@ pub fn rfabric(
     claims
 }
 
-/// Returns layers of a mixture-of-experts model with independent gates. Each layer follows an
-/// expert computation of `compute`.
+/// Gates are independent per layer. Each layer follows an expert computation of `compute`.
 fn gated_layers(leaves: usize, count: u64, compute: Picoseconds) -> Vec<Phase> {
     layers_spread(leaves, count, compute, shapes::GATE_SPREAD)
 }
 
-/// Like [`gated_layers`], with another spread of the gates.
 fn layers_spread(leaves: usize, count: u64, compute: Picoseconds, spread: f64) -> Vec<Phase> {
     (0..count)
         .map(|layer| Phase {
@@ -103,8 +100,7 @@ fn layers_spread(leaves: usize, count: u64, compute: Picoseconds, spread: f64) -
         .collect()
 }
 
-/// Returns the step time, including computation, if circuits follow every layer regardless of the
-/// cost.
+/// Step time including computation if circuits follow every layer, whatever the cost.
 pub(crate) fn forced_seconds(spec: &FatTreeSpec, delay: Picoseconds, compute: Picoseconds) -> f64 {
     let mut spec = spec.clone();
     spec.timing.control = Picoseconds::ZERO;
@@ -151,11 +147,10 @@ fn delay_claims(spec: &FatTreeSpec) -> Vec<RfabricClaim> {
         .collect()
 }
 
-/// Number of layers that one topology must serve on average.
 const ONE_SHOT_LAYERS: u64 = 8;
 
-/// Returns a region wired as in MixNet (section 5). Leaves are servers of 8 GPUs with 2 interfaces
-/// on a non-blocking packet network and 6 on circuits. Switching takes 25 ms.
+/// A region as in section 5 of the MixNet paper: servers of 8 GPUs with 2 interfaces on a
+/// non-blocking packet network and 6 on circuits, switched in 25 ms.
 fn mixnet_region() -> ReconfigurableFatTree {
     let rate = BitsPerSecond::from_gbps(400);
     let spec = FatTreeSpec {
@@ -269,8 +264,8 @@ fn slow_link_claim(base: &ReconfigurableFatTree, phases: &[Phase]) -> RfabricCla
     }
 }
 
-/// Returns the longest switching time, in seconds, that still lets circuit changes between shift
-/// steps of `size` per leaf pay off.
+/// The longest switching time in seconds at which circuit changes between shift steps of `size` per
+/// leaf pay off.
 pub(crate) fn break_even_seconds(spec: &FatTreeSpec, size: Bytes) -> f64 {
     let mut spec = spec.clone();
     spec.leaves = 8;
@@ -336,7 +331,7 @@ fn actina_claims(spec: &FatTreeSpec) -> Vec<RfabricClaim> {
                 Source::Read => {
                     let same = size_of(100.0);
                     let there = 1e6 * break_even_seconds(spec, same);
-                    format!(", which the paper's abstract does not give: {same} give {there:.0} µs")
+                    format!(", which the paper's abstract does not state: {same} give {there:.0} µs")
                 }
                 _ => String::new(),
             };

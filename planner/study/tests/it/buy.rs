@@ -1,6 +1,4 @@
 // SPDX-License-Identifier: Apache-2.0
-//! Tests of the buy simulation: prices computed by hand, price ranges, rejected input, and the
-//! winner.
 
 use std::collections::BTreeSet;
 
@@ -26,15 +24,13 @@ fn file(designs: &str, more: &str) -> String {
     )
 }
 
-/// Without faults, every GPU always computes, so the price is cost ÷ (peak · MFU).
 #[test]
 fn fault_free_price_is_cost_over_peak() {
     let (question, mistakes) = load_buy("t.yaml", file("{design: khop:2}", "").as_bytes());
     assert!(mistakes.is_empty(), "{mistakes:?}");
     let answer = buy(&question.unwrap(), &prices(), None, Seed(1)).unwrap();
     let row = &answer.rows[0];
-    // 2,626.80 dollars and 48.10 W are the design's published figures. The GPU's figures are in the
-    // price file.
+    // $2,626.80 and 48.10 W are published for the design; the GPU's values are in the price file.
     let capex = 44_962.0 + 2_626.8;
     let energy = (1_000.0 + 48.1) / 1e3 * 1.5 * 365.25 * 24.0 * 0.1;
     let by_hand = (capex / 4.0 + energy) / (1.0 * 0.5);
@@ -43,8 +39,7 @@ fn fault_free_price_is_cost_over_peak() {
     assert_eq!((row.shares.useful, row.is_pareto), (1.0, true));
 }
 
-/// Returns a price list in which the parts of `high` are at the high end of their range and all
-/// others at the low end.
+/// The parts of `high` are at the high end of their range, all others at the low end.
 fn corner(prices: &PriceList, high: &BTreeSet<&str>) -> PriceList {
     let figure = |at: f64| {
         format!(
@@ -65,8 +60,7 @@ fn corner(prices: &PriceList, high: &BTreeSet<&str>) -> PriceList {
     list.unwrap_or_else(|| panic!("{mistakes:?}"))
 }
 
-/// Repeats the calculation with every combination of low and high prices. The extremes must match
-/// the stated range.
+/// Recomputes every combination of low and high prices. The extremes must match the stated range.
 #[test]
 fn price_ranges_match_every_combination_of_extremes() {
     let prices = prices();
@@ -134,7 +128,7 @@ fn reports_designs_that_cannot_be_bought() {
         "{design: khop:2}",
         "part_faults: [{part: ocstrx, mtbf_hours: 10, repair_hours: 1}]\n",
     );
-    assert!(part.contains("no design here has a part `ocstrx`"), "{part}");
+    assert!(part.contains("no listed design has a part `ocstrx`"), "{part}");
     assert!(part.contains("write one of dac-1.6t, fibre, ocstrx-800g"), "{part}");
     let spares = said("{design: nvl:72, policy: backup, spares: 18}", "");
     assert!(spares.contains("72 as backup, but a domain has 72"), "{spares}");
@@ -150,8 +144,8 @@ fn reports_designs_that_cannot_be_bought() {
     assert!(none.contains("has no part `gpu`"), "{none}");
 }
 
-/// In-memory copies in addition to half-hourly checkpoints lose no more work than checkpoints
-/// without copies, even if the copies are 20,000 minutes apart.
+/// With checkpoints every half hour, additional in-memory copies never increase the lost work, even
+/// 20,000 minutes apart.
 #[test]
 fn accepts_answers_in_range_and_rejects_others() {
     let said = |answer: &str| {
@@ -176,8 +170,8 @@ fn accepts_answers_in_range_and_rejects_others() {
         assert!(two >= one && (one / restart - 1.0).abs() < 1e-9, "{every}: {one} {two} {restart}");
     }
     for (refused, at, why) in [
-        (copies("2000000", 2), "2000000", "2000000 is not from 0.001 to 1000000"),
-        (copies("1", 0), "0", "0 copies are always lost"),
+        (copies("2000000", 2), "2000000", "2000000 is not between 0.001 and 1000000"),
+        (copies("1", 0), "0", "`copies` must be at least 1"),
         (
             said("{migrate: {minutes: 1}}"),
             "{minutes: 1}",
@@ -188,12 +182,11 @@ fn accepts_answers_in_range_and_rejects_others() {
     }
 }
 
-/// Two designs with the same cost win together in every draw and at every fault rate, regardless of
-/// their order.
+/// Two designs of equal cost win together in every draw and at every fault rate, in either order.
 #[test]
 fn answer_does_not_depend_on_design_order() {
-    // Like the smaller domain, the larger one leaves no GPU unused. With almost no faults, both do
-    // the same work at different costs.
+    // The larger domain also uses every GPU. With almost no faults, both do the same work at
+    // different costs.
     let designs = [
         "{design: nvl:72}",
         "{design: nvl:72, policy: reduced-tp}",
@@ -218,7 +211,6 @@ fn answer_does_not_depend_on_design_order() {
     let mut reversed = designs;
     reversed.reverse();
     assert_eq!(forth, answer(&reversed));
-    // Both designs restart from checkpoints, so their costs are equal.
     let both = answer(&[designs[2], designs[0]]);
     let sentence = both["verdict"]["sentence"].as_str().unwrap();
     assert!(
@@ -264,10 +256,9 @@ fn ring_wins_the_dense_workload_and_loses_the_expert_workload() {
     assert!(dense.verdict.winner.unwrap().starts_with("khop"));
 }
 
-/// The effects of part faults: a failed transceiver slows its ring, and a failed chip slows its
-/// switch domain. A torus loses its cube. With one plane, a node goes out of service; with four
-/// planes, it loses a quarter of its rate. If slowing the largest job costs more than removing the
-/// affected GPUs, these GPUs are taken out of service.
+/// A failed transceiver slows its ring, and a failed chip its switch domain. A torus loses its
+/// cube. With one plane, a node goes out of service; with four, it loses a quarter of its rate. If
+/// slowing the largest job costs more than removing the affected GPUs, the GPUs go out of service.
 #[test]
 fn failed_part_costs_each_design_its_specific_loss() {
     let shares = |design: &str, network: &str, part: &str, exchange: f64| {
@@ -304,7 +295,7 @@ fn failed_part_costs_each_design_its_specific_loss() {
         ("nvl:72", "photonic-rails", "ocs-port", 0.2, false, true),
     ] {
         let of = shares(design, network, part, exchange);
-        // Slow parts that are soon repaired stay in service.
+        // Slow parts with a short repair time stay in service.
         let is_out_too = of.faulty > 0.0;
         assert_eq!(is_out_too, is_out, "{design} on {network} without {part}: {of:?}");
         assert_eq!(
@@ -315,8 +306,8 @@ fn failed_part_costs_each_design_its_specific_loss() {
     }
 }
 
-/// 4,096 servers are drawn from 400. Copies of one server have faults on the same days, but at
-/// different instants.
+/// 4,096 servers are drawn from 400. Copies of a server fail on the same days, but at different
+/// instants.
 #[test]
 fn copies_of_a_trace_server_fail_at_different_instants() {
     let text = file("{design: khop:2}", "")
@@ -329,13 +320,11 @@ fn copies_of_a_trace_server_fail_at_different_instants() {
         let faults = faults.filter(|change| change.health == Health::Faulty && change.at.0 > 0);
         faults.map(|change| of(change.at.0, change.node.0 / 2)).collect::<BTreeSet<_>>().len()
     };
-    // A server has two nodes. If both fail, they fail together.
+    // Both nodes of a server fail together.
     let (servers, instants) = (of_faults(&|at, server| (at, server)), of_faults(&|at, _| (at, 0)));
     assert!(servers > 1_000 && instants * 100 > servers * 99, "{instants} {servers}");
 }
 
-/// A planned step gives the shares of exposed communication and the MFU. The buy file must not set
-/// these values.
 #[test]
 fn reads_the_step_from_a_planned_job() {
     let planned = r#"{"model": "m", "accelerator": "h100", "rows": [{"arch": "dgx", "gpus": 64, "tp": 32, "ep": 32, "step_seconds": 5.0, "mfu": 0.4, "tp_exposed_seconds": 1.0,
@@ -356,7 +345,7 @@ fn reads_the_step_from_a_planned_job() {
     }
     assert_eq!(question.step, 5_000_000_000_000);
     for (from, to, said) in [
-        ("step: {from", "step: {tensor_parallel: 0.2, from", "are also given"),
+        ("step: {from", "step: {tensor_parallel: 0.2, from", "`from` excludes shares"),
         ("step: {from: step.json, ", "step: {", "the MFU is missing"),
     ] {
         let mistakes = load_buy("t.yaml", text.replace(from, to).as_bytes()).1;
@@ -364,7 +353,7 @@ fn reads_the_step_from_a_planned_job() {
     }
 }
 
-/// Regression test: a step whose group size differs from the workload's used to be accepted.
+/// Regression test: a step with another group size than the workload was accepted.
 #[test]
 fn rejects_a_step_with_other_group_sizes() {
     let planned = r#"{"model": "m", "accelerator": "h100", "rows": [{"arch": "dgx", "gpus": 64, "tp": 8, "ep": 1, "step_seconds": 5.0, "mfu": 0.4,
@@ -376,7 +365,7 @@ fn rejects_a_step_with_other_group_sizes() {
     assert_eq!(question.mfu, 0.5);
 }
 
-/// Regression test: with one node per ToR, all hops of a ring cross, but they used to be free.
+/// Regression test: with one node per ToR, crossing hops were free.
 #[test]
 fn every_hop_crosses_with_one_node_per_tor() {
     let share = |nodes_per_tor: u32| {
@@ -391,7 +380,7 @@ fn every_hop_crosses_with_one_node_per_tor() {
     assert_eq!((share(1), share(4)), (1.0, 0.0));
 }
 
-/// Only one of the K hops carries light, so a fault in the fibre of another hop has no effect.
+/// Only one of the K hops is lit.
 #[test]
 fn dark_fibre_slows_no_ring() {
     let site = Site { gpus: 256, gpus_per_node: 4, nic: NicRate::G400 };

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 //! Checks months of jobs on a design against a closed form, conservation of GPU time, and a second
-//! implementation in Python (`months.py`).
+//! implementation (`months.py`).
 
 use std::io::Write;
 use std::process::{Command, Stdio};
@@ -32,14 +32,14 @@ fn rules(tp: u32) -> Rules {
     }
 }
 
-/// With one job and plenty of spare nodes, the result must match Daly's renewal formula.
+/// With one job and plenty of spare nodes, Daly's renewal formula applies.
 #[test]
 fn exponential_faults_match_the_renewal_formula() {
     let (nodes, used) = (4_000_u32, 1_000_u32);
     let cluster = Cluster { nodes, gpus_per_node: 4 };
     let mut random = Seed(5).stream("renewal", 0);
-    // A fault hits the job with probability used/healthy, so faults in the cluster occur nodes/used
-    // times as often as in the job. Nodes return immediately, so that this share stays constant.
+    // A fault hits the job with probability used/healthy, so the cluster has nodes/used times as
+    // many faults as the job. Nodes return immediately, which keeps this share constant.
     let job_mtbf = 6.0 * 60.0 * MINUTE as f64;
     let mean = job_mtbf * f64::from(used) / f64::from(nodes);
     let window = 40_000 * DAY / 10;
@@ -71,7 +71,6 @@ fn exponential_faults_match_the_renewal_formula() {
     assert!((ours / formula - 1.0).abs() < 0.01, "{ours} {formula}");
 }
 
-/// Draws a month of node faults and of jobs that do not all fit.
 fn drawn(seed: u64) -> History {
     let mut random = Seed(seed).stream("small", 0);
     let window = 3 * DAY;
@@ -175,7 +174,7 @@ fn month(history: &History, rules: &Rules, island: u32) -> Value {
     })
 }
 
-/// Returns the accounts under the names of `months.py`, in GPU-seconds.
+/// Accounts under the names of `months.py`, in GPU-seconds.
 fn accounts(spent: &Spent) -> Vec<(&'static str, f64)> {
     let of = |causes: &[Cause]| spent.lost_for(causes) as f64 / 1e12;
     vec![
@@ -204,7 +203,7 @@ fn accounts(spent: &Spent) -> Vec<(&'static str, f64)> {
     ]
 }
 
-/// Returns the results of `months.py` for these months. `None` if Python is not available.
+/// `None` without Python.
 fn replayed(months: &[Value]) -> Option<Vec<Value>> {
     let script = concat!(env!("CARGO_MANIFEST_DIR"), "/tests/it/months.py");
     let python =
@@ -272,8 +271,7 @@ fn every_gpu_picosecond_is_in_one_account() {
     }
 }
 
-/// There are three kinds of jobs. Free GPUs are always sufficient for a new job, so no job ever
-/// waits.
+/// Three kinds of jobs, always with enough free GPUs for a new one.
 #[test]
 fn no_job_waits_when_the_load_fits() {
     let window = 30 * DAY;
@@ -291,9 +289,8 @@ fn no_job_waits_when_the_load_fits() {
     assert!(spent.finished > 55);
 }
 
-/// One job uses 40 of 60 GPUs for a day, and a job of 48 GPUs waits for them. A job of 16 GPUs may
-/// run in the meantime if it ends within the day. Otherwise it waits, because it would delay the
-/// large job.
+/// One job uses 40 of 60 GPUs for a day, and a job of 48 GPUs waits. A job of 16 GPUs may run only
+/// if it ends within the day; otherwise it would delay the large job.
 #[test]
 fn backfills_short_jobs_without_delaying_a_large_one() {
     let finished_in = |work_ms: u64, window: u64| {
@@ -306,12 +303,11 @@ fn backfills_short_jobs_without_delaying_a_large_one() {
         run(design.as_ref(), CLUSTER, &rules(8), &history).unwrap().finished
     };
     assert_eq!([finished_in(DAY / 2, DAY), finished_in(DAY / 2, 2 * DAY + DAY / 4)], [1, 3]);
-    // The small job starts after the large one and does not delay it.
     assert_eq!([finished_in(2 * DAY, 2 * DAY + DAY / 4), finished_in(2 * DAY, 5 * DAY)], [2, 3]);
 }
 
-/// A second node fails in a domain whose only spare is in use. The job continues on other nodes
-/// from its in-memory copies.
+/// The domain's only spare is in use when a second node fails. The job continues elsewhere from its
+/// in-memory copies.
 #[test]
 fn in_memory_copies_need_no_spare_in_the_domain() {
     let fault = |node, at| (NodeId(node), TraceTime(at), TraceTime(3 * DAY));
@@ -330,8 +326,6 @@ fn in_memory_copies_need_no_spare_in_the_domain() {
     assert_eq!(useful(FaultPolicy::Backup), useful(FaultPolicy::Regroup));
 }
 
-/// If a fault hits a job, the figures differ between two policies of one design, and between two
-/// responses of its jobs.
 #[test]
 fn policies_differ_whenever_a_fault_hits_a_job() {
     let fault = |node| (NodeId(node), TraceTime(DAY), TraceTime(2 * DAY));
@@ -354,7 +348,7 @@ fn policies_differ_whenever_a_fault_hits_a_job() {
     };
     let migrate = |takes: i128| Answer::Migrate { takes: takes * SECOND };
     let copies = Answer::InMemory { every: 2, load: 60 * SECOND, write: SECOND / 100, copies: 2 };
-    // A domain of NVL-20 holds two groups of 8, and the fault leaves 16 GPUs in its domain.
+    // A domain of NVL-20 holds two groups of 8; after the fault, 16 GPUs remain.
     let cases = [
         ("regroup", FaultPolicy::Regroup, 1, Answer::Restart),
         ("regroup, in memory", FaultPolicy::Regroup, 1, copies),
@@ -369,17 +363,15 @@ fn policies_differ_whenever_a_fault_hits_a_job() {
             assert_ne!(one, two, "{name} and {other} under a fault");
         }
     }
-    // A job cannot migrate without reserved spares.
+    // Without reserved spares, a job cannot migrate.
     let regroup = |answer| useful(&hit, "nvl:20", FaultPolicy::Regroup, 1, answer);
     assert_eq!(regroup(migrate(120)), regroup(Answer::Restart));
-    // Without a fault, only the time for copies and the reserved nodes can differ.
     let restart = useful(&calm, "nvl:20", FaultPolicy::Regroup, 1, Answer::Restart);
     for (name, policy, spares, answer) in &cases {
         let writes_copies = matches!(answer, Answer::InMemory { .. });
         let same = useful(&calm, "nvl:20", *policy, *spares, *answer) == restart;
         assert_eq!(same, !writes_copies, "{name} without a fault");
     }
-    // If a second node fails in a domain, a second spare replaces it.
     let mut two = hit.clone();
     let faults = [fault(0), (NodeId(1), TraceTime(DAY + 9_999), TraceTime(2 * DAY))];
     two.faults = Timeline::from_intervals(CLUSTER.nodes, TraceTime(3 * DAY), faults);

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-//! Checks that the comparison reproduces the figures of the InfiniteHBD study within their
+//! Checks that the comparison reproduces the results of the InfiniteHBD study within their
 //! variance, respects the theoretical bounds, and does not depend on the number of threads.
 
 use lightloom_fabric::trace::{FaultTrace, Observation, Timeline};
@@ -12,11 +12,9 @@ use lightloom_units::seed::Seed;
 const PUBLIC_TRACE: &str =
     concat!(env!("CARGO_MANIFEST_DIR"), "/../../../shared/data/fault_trace.json");
 
-/// TP sizes of [`MEAN_WASTE_PERCENT`].
 const MEAN_WASTE_TP: [u32; 4] = [8, 16, 32, 64];
-/// Mean waste on the public trace in percent, by design and TP size, for nodes of four GPUs.
-/// Another program computed these figures from 40 random draws. NaN if the design never holds such
-/// a group.
+/// Mean waste on the public trace in percent, by design and TP size, for nodes of four GPUs,
+/// computed by another program from 40 random draws. NaN if the design never holds such a group.
 const MEAN_WASTE_PERCENT: [(&str, [f64; 4]); 11] = [
     ("big-switch", [0.069, 0.209, 0.518, 1.332]),
     ("khop:3", [0.069, 0.209, 0.518, 1.332]),
@@ -81,8 +79,8 @@ fn mean_waste_on_the_trace_matches_the_recalled_value() {
     assert!(10.0 * waste("khop:2") < waste("nvl:72").min(waste("tpuv4")), "ten times below");
 }
 
-/// Compares mean waste with [`MEAN_WASTE_PERCENT`]. Both are means of 40 samples with different
-/// draws, so they may differ by a few standard errors, plus the rounding of the table.
+/// Both sides are means of 40 samples with different draws, so they may differ by a few standard
+/// errors plus rounding.
 #[test]
 fn reproduces_the_whole_table_of_means() {
     let Some(source) = public_trace() else { return };
@@ -167,7 +165,7 @@ fn waste_of_independent_faults_matches_the_study() {
         for (name, mean) in names.into_iter().zip(means) {
             let row = figures(&rows, name, 32);
             let standard_error = 100.0 * row.waste_stddev / 1_500_f64.sqrt();
-            // Both figures are means of 1,500 trials, and the published one has two digits.
+            // Both are means of 1,500 trials; the published value has two digits.
             let tolerance =
                 4.0 * standard_error * 2.0_f64.sqrt() + if mean < 20.0 { 0.01 } else { 0.1 };
             near(&format!("{name} at {ratio}"), row.waste_mean * 100.0, mean, tolerance);
@@ -239,14 +237,14 @@ fn comparison_does_not_depend_on_thread_count() {
     assert_eq!(alone, run(7));
 }
 
-/// Another program computed the expected figures, with all 400 servers of eight GPUs in 20 random
+/// Expected values are from another program, with all 400 servers of eight GPUs in 20 random
 /// orders.
 #[test]
 fn waste_of_whole_servers_matches_the_reference() {
     let Some(source) = public_trace() else { return };
     let cluster = Cluster { nodes: 400, gpus_per_node: 8 };
     let samples = source.samples(cluster, 20, Seed(7)).unwrap();
-    // Mean waste in % at TP 16, 32 and 64. For the ideal switch, it does not depend on the order.
+    // Mean waste in % at TP 16, 32 and 64. For the ideal switch, the order is irrelevant.
     let table = [
         ("big-switch", [0.12, 0.32, 0.88], [0.005, 0.005, 0.005]),
         ("khop:3", [0.12, 0.32, 0.88], [0.01, 0.02, 0.04]),

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-//! Checks the comparison against a second, deliberately slow implementation of the definitions.
-//! This implementation keeps no state between instants and shares no code with the first one.
+//! A second, deliberately slow implementation of the comparison, which keeps no state between
+//! instants and shares no code with the first.
 
 use lightloom_fabric::trace::{Timeline, TraceTime};
 use lightloom_study::architecture::{Cluster, parse};
@@ -22,7 +22,6 @@ impl Snapshot<'_> {
         self.healthy[gpu / self.gpus_per_node]
     }
 
-    /// Counts groups of any healthy GPUs in a domain.
     fn under_switches(&self, domain: usize, tp: usize) -> usize {
         let gpus: Vec<usize> = (0..self.gpus()).collect();
         gpus.chunks(domain)
@@ -31,7 +30,6 @@ impl Snapshot<'_> {
             .sum()
     }
 
-    /// Counts blocks without faults at fixed places within domains.
     fn healthy_blocks(&self, domain: usize, block: usize) -> usize {
         let gpus: Vec<usize> = (0..self.gpus()).collect();
         gpus.chunks(domain)
@@ -40,12 +38,10 @@ impl Snapshot<'_> {
             .count()
     }
 
-    /// Counts groups on the line by joining each healthy node with all healthy nodes within its
-    /// reach.
+    /// Connects each healthy node with all healthy nodes within its reach.
     fn on_line(&self, k: usize, closed: bool, tp: usize) -> usize {
         let nodes = self.healthy.len();
         let mut component: Vec<usize> = (0..nodes).collect();
-        // Iterate to the fixed point, because speed does not matter here.
         loop {
             let before = component.clone();
             for from in 0..nodes {
@@ -97,8 +93,7 @@ const DESIGNS: [&str; 16] = [
     "torus:4x4x2",
 ];
 
-/// Returns the number of GPUs in full groups by the definition of the design. `None` if no group
-/// ever fits.
+/// `None` if no group ever fits.
 fn usable(design: &str, at: &Snapshot<'_>, tp: usize) -> Option<usize> {
     let node = at.gpus_per_node;
     if tp > at.gpus() {
@@ -140,7 +135,7 @@ fn healthy_at(intervals: &[Interval], nodes: u32, now: u64) -> Vec<bool> {
     (0..nodes).map(|node| !intervals.iter().any(|interval| is_open(node, interval))).collect()
 }
 
-/// Returns the wasted and the usable GPUs at each millisecond of the window.
+/// Wasted and usable GPUs at each millisecond of the window.
 fn history(
     design: &str,
     cluster: Cluster,
@@ -174,7 +169,6 @@ fn assert_same(design: &str, gpus: u32, ours: &Figures, naive: &[(usize, usize)]
     let mut wasted: Vec<usize> = naive.iter().map(|(wasted, _)| *wasted).collect();
     wasted.sort_unstable();
     close(ours.waste_mean, ratio(wasted.iter().sum::<usize>()) / WINDOW_MS as f64);
-    // 12 of 24 milliseconds are half of the time.
     close(ours.waste_p50, ratio(wasted[11]));
     close(ours.waste_max, ratio(wasted[23]));
     let least = naive.iter().map(|(_, usable)| *usable).min();
@@ -186,8 +180,7 @@ fn assert_same(design: &str, gpus: u32, ours: &Figures, naive: &[(usize, usize)]
     assert!(ours.lower_bound_mean <= ours.waste_mean + 1e-12, "{design} beats the bound");
 }
 
-/// Checks that every millisecond of the window lies in exactly one moment, and that this moment
-/// agrees with the definition.
+/// Every millisecond of the window must be in exactly one moment that matches the definition.
 fn assert_same_history(
     design: &str,
     moments: &[compare::Moment],

@@ -1,6 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-//! Checks that the cost engine reproduces the published tables to the cent, from the designs and
-//! the shipped price file.
+//! Reproduces the published cost tables to the cent from the designs and the shipped price file.
 
 use lightloom_study::architecture::{Architecture, Cluster, NicRate, Site, parse};
 use lightloom_study::compare::RatioQuestion;
@@ -60,7 +59,7 @@ fn recalled_table_matches_to_the_cent_and_hundredth_of_a_watt() {
     ];
     for (row, (name, published)) in rows(&HBD, &site(4, NicRate::G400)).iter().zip(table) {
         let figures = figures(row);
-        // Cents must match exactly. Half a millionth allows for floating-point error.
+        // Cents must match exactly; half a millionth allows for floating-point error.
         near(name, figures.cost_per_gpu_usd, published[1], 5e-7);
         near(name, figures.power_per_gpu_w.unwrap(), published[3], 0.005_000_1);
         near(name, figures.gbytes_per_s_per_gpu, published[0], 0.0);
@@ -119,7 +118,6 @@ fn mixnet_is_cheaper_than_a_fat_tree_by_the_published_ratios() {
 
 #[test]
 fn data_centre_networks_have_the_derived_bills() {
-    // Costs without the network card, at 400 and 800 Gb/s.
     let table = [
         ("fat-tree:64:3", 9_404.0, 15_394.0),
         ("fat-tree:64:2", 5_906.0, 9_796.0),
@@ -186,8 +184,8 @@ fn swing_is_count_times_price_range_and_shows_order_changes() {
     let ocstrx = effects.iter().find(|effect| effect.part == "ocstrx-800g").unwrap();
     let swing = &ocstrx.designs[0];
     near("swing", swing.high_usd - swing.low_usd, 6.0 * 240.0 / 800.0, 1e-9);
-    // At mean prices the ring costs 4.68 $ per GB/s and TPUv4 5.22 $. With expensive modules the
-    // ring costs more than TPUv4.
+    // Per GB/s, the ring costs $4.68 and TPUv4 $5.22 at mean prices. With expensive modules, the
+    // ring costs more.
     assert_eq!(ocstrx.order_at_low, ["khop:3", "tpuv4", "nvl:72"]);
     assert_eq!(ocstrx.order_at_high, ["tpuv4", "khop:3", "nvl:72"]);
     assert!(ocstrx.changes_order);

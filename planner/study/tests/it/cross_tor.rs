@@ -1,12 +1,10 @@
 // SPDX-License-Identifier: Apache-2.0
-//! Checks that the orchestrated placement keeps data-parallel traffic under its ToR where that is
-//! possible.
 
 use lightloom_study::architecture::Cluster;
 use lightloom_study::compare::{CrossTorPoint, CrossTorQuestion, aligned_limit, cross_tor_shares};
 use lightloom_units::seed::Seed;
 
-/// Computes crossing shares for 8,192 GPUs in nodes of four, TP-32 and K = 3.
+/// 8,192 GPUs in nodes of four, TP-32, K = 3.
 fn shares(nodes_per_tor: u32, job_share: f64, ratios: &[f64]) -> Vec<CrossTorPoint> {
     cross_tor_shares(&CrossTorQuestion {
         cluster: Cluster { nodes: 2_048, gpus_per_node: 4 },
@@ -29,8 +27,7 @@ fn traffic_hardly_crosses_tors_while_alignment_is_feasible() {
         for point in shares(nodes_per_tor, job_share, &[0.0, 0.02, up_to]) {
             println!("p {nodes_per_tor}, job {job_share}: {point:?}");
             assert!((point.fits - 1.0).abs() < 1e-12, "{point:?}");
-            // The share is near zero, because random faults break alignment in only a few
-            // snapshots.
+            // Near zero, because random faults break alignment in few snapshots.
             assert!(point.orchestrated_mean <= 0.01, "{point:?}");
             assert!(point.bound_mean <= point.orchestrated_mean, "{point:?}");
         }

@@ -25,11 +25,10 @@ fn acceptance_list_states_which_claims_are_reproduced() {
     };
     assert_eq!(agrees("MixNet's delay curve"), [true, true, true, true]);
     assert_eq!(agrees("with 5.7 s"), [true]);
-    // ACTINA's figure is 100 µs. Our break-even for 4 MiB shifts is several times longer.
+    // ACTINA states 100 µs. Our break-even for 4 MiB shifts is several times longer.
     assert_eq!(agrees("ACTINA"), [false]);
-    // Relative to a non-blocking tree, the lower price does not suffice for RFabric's 2.2 to 3.1.
-    // An oversubscribed tree is slow enough. docs/rfabric.md states this, so this test fails if it
-    // changes.
+    // Against a non-blocking tree, lower cost does not explain RFabric's 2.2 to 3.1; an
+    // oversubscribed tree is slow enough. docs/rfabric.md quotes this.
     assert_eq!(agrees("RFabric: performance per cost compared with fat-tree, 100 %"), [false]);
     assert_eq!(
         agrees("RFabric: performance per cost compared with oversubscribed fat-tree, 100 %"),

@@ -1,5 +1,4 @@
 // SPDX-License-Identifier: Apache-2.0
-//! Fabrics and faults for tests.
 
 use std::collections::BTreeMap;
 
@@ -37,7 +36,7 @@ impl Default for FabricSpec {
     }
 }
 
-/// Returns a fabric with one job that takes all GPUs.
+/// One job takes all GPUs.
 pub(crate) fn fabric(spec: &FabricSpec) -> Fabric {
     let line = spec.order.line(spec.nodes, spec.per_tor);
     let ring = KhopRing::new(spec.gpus_per_node, spec.k, spec.shape, line).unwrap();
@@ -52,8 +51,8 @@ pub(crate) fn fabric(spec: &FabricSpec) -> Fabric {
     Fabric { sha256: "f".repeat(64), ..fabric }
 }
 
-/// Counts the inner hops of a job and its crossing hops, GPU by GPU from the ranks in the document.
-/// Equal ranks of p consecutive groups form a ring.
+/// Counts all and crossing inner hops of a job from the ranks in the document. Equal ranks of p
+/// consecutive groups form a ring.
 pub(crate) fn counted(document: &Plan, job: u32, per_tor: u32) -> (u64, u64) {
     let mut racks: BTreeMap<(u32, u32), u32> = BTreeMap::new();
     for rank in &document.ranks {

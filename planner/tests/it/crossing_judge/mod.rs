@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-//! Computes the minimum number of inner hops that cross ToRs on a small fabric, and the maximum
-//! number of rings, by brute force. Shares no code with the planner.
+//! A brute-force oracle for small fabrics: the minimum number of inner hops across ToRs, and the
+//! maximum number of rings. Shares no code with the planner.
 
 use std::collections::{BTreeMap, BTreeSet};
 
@@ -11,7 +11,6 @@ use lightloom_fabric::khop::{Position, Shape};
 pub(crate) struct CrossingJudge {
     rings: Vec<u64>,
     per_tor: u32,
-    /// Whether one node of each ring only passes light through.
     passes: bool,
     costs: BTreeMap<Vec<Vec<u32>>, u32>,
     known: BTreeMap<(u64, u32, u32), Option<u32>>,
@@ -30,7 +29,6 @@ impl CrossingJudge {
         Self { rings: rings.into_iter().collect(), per_tor, passes, costs, known }
     }
 
-    /// Enumerates rings of `length` adjacent nodes.
     pub(crate) fn of_runs(fabric: &Fabric, faults: &FaultSet, length: u32) -> Self {
         let nodes = fabric.hbd.nodes();
         let closed = fabric.hbd.shape() == Shape::Ring;
@@ -45,8 +43,8 @@ impl CrossingJudge {
         Self::new(fabric, (0..nodes).filter_map(run).collect(), true)
     }
 
-    /// Enumerates rings of `length` nodes along any path, including paths that turn back. No node
-    /// has two hops on one bundle.
+    /// Enumerates rings of `length` nodes along any path, including paths that turn back, except
+    /// those with two hops on one bundle of a node.
     pub(crate) fn of_paths(fabric: &Fabric, faults: &FaultSet, length: u32) -> Self {
         let (nodes, k) = (i64::from(fabric.hbd.nodes()), i64::from(fabric.hbd.k()));
         let closed = fabric.hbd.shape() == Shape::Ring;
@@ -78,7 +76,6 @@ impl CrossingJudge {
         Self::new(fabric, rings, false)
     }
 
-    /// Returns the maximum number of disjoint rings.
     pub(crate) fn most_rings(&self) -> u32 {
         fn most(rings: &[u64], free: u64, known: &mut BTreeMap<u64, u32>) -> u32 {
             if free == 0 {
@@ -99,9 +96,8 @@ impl CrossingJudge {
         most(&self.rings, all, &mut BTreeMap::new())
     }
 
-    /// Returns the minimum number of crossing hops of `groups` groups. Each set has as many groups
-    /// as a ToR has nodes, except that the last set has the remaining groups. `None` if the groups
-    /// do not fit.
+    /// Each set has as many groups as a ToR has nodes; the last set has the rest. `None` if the
+    /// groups do not fit.
     pub(crate) fn least(&mut self, groups: u32) -> Option<u32> {
         let all = self.rings.iter().fold(0, |all, ring| all | ring);
         let (per_set, rest) = (self.per_tor, groups % self.per_tor);
@@ -110,7 +106,7 @@ impl CrossingJudge {
         self.least_of([&whole, &partial], all, groups / per_set, u32::from(rest > 0))
     }
 
-    /// Returns all sets of `size` disjoint rings with their costs, grouped by lowest node.
+    /// Sets of `size` disjoint rings with their costs, grouped by lowest node.
     fn sets(&mut self, size: u32, all: u64) -> BTreeMap<u32, Vec<(u64, u32)>> {
         let mut chosen: Vec<Vec<u64>> = vec![vec![]];
         for _ in 0..size {
@@ -169,8 +165,7 @@ impl CrossingJudge {
         best
     }
 
-    /// Returns the minimum number of crossing hops around the inner rings of these groups, over all
-    /// orders, ranks and choices of pass-through nodes.
+    /// Minimum over all orders, ranks and choices of pass-through nodes.
     fn crossing(&mut self, set: &[u64]) -> u32 {
         if set.len() < 2 {
             return 0;

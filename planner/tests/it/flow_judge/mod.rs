@@ -1,7 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-//! An independent oracle for small networks. It finds the highest rate with an integer program that
-//! has integer numbers of circuits for every bank and flows by source. It shares only the network
-//! and the demand with the planner.
+//! An independent oracle for small networks: an integer program for the highest rate, with whole
+//! circuits per bank and flows by source. Shares only network and demand with the planner.
 
 use good_lp::{Expression, ProblemVariables, Solution, SolverModel, constraint, variable};
 use lightloom_fabric::fat_tree::{FatTreeSpec, OcsBank, ReconfigurableFatTree};
@@ -18,7 +17,6 @@ pub(crate) enum Hops {
     Any,
 }
 
-/// Returns whether a circuit on `bank` may join two leaves, by the specification.
 fn admits(spec: &FatTreeSpec, bank: &OcsBank, a: u32, b: u32) -> bool {
     let is = |pair: &(LeafId, LeafId), a, b| pair.0 == LeafId(a) && pair.1 == LeafId(b);
     let own = spec.loss.extra_db.iter().filter(|(leaf, _)| leaf.0 == a || leaf.0 == b);
@@ -27,13 +25,12 @@ fn admits(spec: &FatTreeSpec, bank: &OcsBank, a: u32, b: u32) -> bool {
     loss <= spec.loss.budget_db && !forbidden
 }
 
-/// Returns the highest rate of `demand` over all choices of circuits on `network` without faults.
 pub(crate) fn best(network: &ReconfigurableFatTree, demand: &Demand, hops: Hops) -> f64 {
     let spec = network.spec();
     let (leaves, rate) = (spec.leaves as usize, spec.circuit_rate.0 as f64);
     let mut variables = ProblemVariables::new();
     let mut constraints = Vec::new();
-    // All rates are relative to one direction of one circuit.
+    // In units of one direction of a circuit.
     let bits = |from: usize, to: usize| {
         demand.bits(demand.bytes(LeafId::from_index(from), LeafId::from_index(to)))
     };
@@ -72,8 +69,7 @@ pub(crate) fn best(network: &ReconfigurableFatTree, demand: &Demand, hops: Hops)
         };
         let mut kept = vec![Expression::default(); leaves + 1];
         for (a, b) in arcs.filter(is_arc) {
-            // With one hop, traffic goes directly from the source to the destination, or over the
-            // core.
+            // With one hop, traffic is either direct or over the core.
             if hops == Hops::One && a != source && a != leaves {
                 continue;
             }

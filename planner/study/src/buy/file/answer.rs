@@ -1,5 +1,4 @@
 // SPDX-License-Identifier: Apache-2.0
-//! The file format for a job's response to the loss of a node.
 
 use lightloom_fabric::document::{Check, codes};
 use lightloom_planner::goodput::Answer;
@@ -16,18 +15,18 @@ const fn half() -> f64 {
     0.5
 }
 
-/// Response of a job to the loss of a node. Set exactly one of these, as for `restart` in a
+/// How a job responds to the loss of a node. Set exactly one variant, as for `restart` in a
 /// scenario.
 #[derive(Clone, Debug, Deserialize, JsonSchema)]
 #[serde(rename_all = "snake_case", deny_unknown_fields)]
 pub enum AnswerRecord {
     /// Restart from the last checkpoint.
     Restart(NothingRecord),
-    /// Restart from a copy in the memory of other nodes.
+    /// Restart from an in-memory copy on other nodes.
     InMemory(InMemoryRecord),
-    /// Move to a spare node with the state of its replicas, with `policy: backup`.
+    /// Move to a spare node with the state of its replicas. Requires `policy: backup`.
     Migrate(MigrateRecord),
-    /// Continue without the node's group until another one is free. If the policy is `reduced-tp`,
+    /// Continue without the node's group until another one is free. With `policy: reduced-tp`,
     /// continue without the node.
     Elastic(ElasticRecord),
 }
@@ -36,13 +35,13 @@ pub enum AnswerRecord {
 #[derive(Clone, Debug, Deserialize, JsonSchema)]
 #[serde(deny_unknown_fields)]
 pub struct InMemoryRecord {
-    /// Minutes between two copies.
+    /// Minutes between copies.
     pub every_minutes: f64,
-    /// Seconds to take a copy.
+    /// Seconds per copy.
     pub seconds: f64,
     /// Minutes from a fault to the next step.
     pub load_minutes: f64,
-    /// Number of simultaneous node failures that destroys the copies, at least 1.
+    /// Number of simultaneous node failures that destroys all copies, at least 1.
     #[serde(default = "two")]
     pub copies: u32,
 }
@@ -51,7 +50,7 @@ pub struct InMemoryRecord {
 #[derive(Clone, Debug, Deserialize, JsonSchema)]
 #[serde(deny_unknown_fields)]
 pub struct MigrateRecord {
-    /// Minutes for the move.
+    /// Minutes to move.
     pub minutes: f64,
 }
 
@@ -61,14 +60,14 @@ pub struct MigrateRecord {
 pub struct ElasticRecord {
     /// Minutes until the job continues with fewer GPUs.
     pub reform_minutes: f64,
-    /// Minutes that the job stops to become complete again.
+    /// Minutes that the job is paused to return to full size.
     pub rejoin_minutes: f64,
     /// Minimum share of the job's groups or nodes. With fewer, the job stops.
     #[serde(default = "half")]
     pub least: f64,
 }
 
-/// Returns the response of a design's jobs, and the minimum share of parts if it is elastic.
+/// Returns the response of a design's jobs, with the minimum share of parts if they are elastic.
 pub(super) fn answer(
     record: &DesignRecord,
     policy: FaultPolicy,
@@ -104,7 +103,7 @@ pub(super) fn answer(
                 let message = format!("the policy `{policy}` reserves no spare to move to");
                 check
                     .error(codes::BAD_VALUE, &format!("{place}/migrate"), message)
-                    .help("write `policy: backup`, or `restart: {}`");
+                    .help("use `policy: backup` or `restart: {}`");
             }
             (Answer::Migrate { takes: ps("migrate/minutes", record.minutes, check) }, half())
         }
@@ -119,9 +118,9 @@ pub(super) fn answer(
                     .error(
                         codes::BAD_VALUE,
                         &format!("{place}/in_memory/copies"),
-                        "0 copies are always lost",
+                        "`copies` must be at least 1",
                     )
-                    .help("write 1 or more, or `restart: {}` in place of `in_memory`");
+                    .help("use 1 or more, or replace `in_memory` with `restart: {}`");
             }
             let (every, copies) = (steps.round().clamp(1.0, 1e9) as u32, record.copies);
             (Answer::InMemory { every, load, write, copies }, half())

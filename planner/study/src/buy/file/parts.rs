@@ -1,5 +1,4 @@
 // SPDX-License-Identifier: Apache-2.0
-//! The file format for fault rates of parts other than nodes.
 
 use std::collections::BTreeSet;
 
@@ -26,11 +25,11 @@ pub(super) fn rates(
         check_range(&format!("{place}/repair_hours"), record.repair_hours, 0.0, 1e6, check);
         let part = format!("{place}/part");
         if rates.iter().any(|rate| rate.part == record.part) {
-            let message = format!("`{}` already has a rate", record.part);
-            check.error(codes::BAD_VALUE, &part, message).help("write each part once");
+            let message = format!("`{}` has a second rate", record.part);
+            check.error(codes::BAD_VALUE, &part, message).help("list each part once");
         }
         if !known.contains(&record.part) {
-            let message = format!("no design here has a part `{}`", record.part);
+            let message = format!("no listed design has a part `{}`", record.part);
             let known: Vec<&str> = known.iter().map(String::as_str).collect();
             let help = document::instead_of(&record.part, &known);
             check.error(codes::BAD_VALUE, &part, message).help(help);

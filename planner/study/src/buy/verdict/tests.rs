@@ -25,8 +25,7 @@ fn row(design: &str, usd: f64) -> Row {
     }
 }
 
-/// Regression test: the sentence used to state a lead of 2 % in one draw without considering the
-/// four other draws.
+/// Regression test: a lead of 2 % in one draw was reported although four other draws disagreed.
 #[test]
 fn lead_reversed_by_one_draw_is_not_a_lead() {
     let said = |draws: &[[f64; 2]]| {
@@ -61,8 +60,8 @@ fn lead_reversed_by_one_draw_is_not_a_lead() {
     assert!(led.starts_with(begin), "{led}");
 }
 
-/// Regression test: the sentence used to deny a flip that the table showed, because the new winner
-/// was among the recommended designs.
+/// Regression test: the sentence denied a flip in the table, because the new winner was already
+/// recommended.
 #[test]
 fn sentence_names_the_price_that_makes_another_recommended_design_win() {
     let flip = |winner: &str| PriceFlip {

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-//! Performance per cost relative to other fabrics: Computes the whole table, and the claims of
-//! RFabric that follow from it.
+//! Performance per cost relative to other fabrics: the full table, and RFabric's claims derived
+//! from it.
 
 use lightloom_fabric::fat_tree::ReconfigurableFatTree;
 use serde::Serialize;
@@ -12,14 +12,13 @@ use crate::rfabric::baselines::{BASELINES, Baseline, OcsPrice, Parts};
 use lightloom_planner::rfabric::one_hop::Effort;
 use lightloom_planner::rfabric::phases::{Phase, candidates, schedule};
 
-/// Performance per cost of the planned fabric relative to a baseline.
 #[derive(Clone, Debug, PartialEq, Serialize)]
 pub struct Comparison {
     pub baseline: &'static str,
-    /// Rate of the network cards. It determines the prices.
+    /// Determines the prices.
     pub nic_gbps: u32,
     pub core_oversubscription: f64,
-    /// The price level of an optical switch port. Other prices are at their mean.
+    /// Other prices are at their mean.
     pub ocs_price: OcsPrice,
     /// Share of a step that the 1:1 fat-tree would spend on communication.
     pub communication_share: f64,
@@ -28,9 +27,8 @@ pub struct Comparison {
     pub performance_per_cost: f64,
 }
 
-/// Returns the performance per cost for all baselines, price lists, core sizes and shares of
-/// communication, because no single number is representative. `None` if the price file lacks a
-/// part.
+/// Covers all baselines, price lists, core sizes and communication shares, because no single value
+/// is representative. `None` if the price file lacks a part.
 #[must_use]
 pub fn sensitivity(
     fabric: &ReconfigurableFatTree,
@@ -74,7 +72,7 @@ pub fn sensitivity(
     Some(rows)
 }
 
-/// Returns RFabric's claims against four baselines at 400G, with mean prices and a 4:1 core.
+/// RFabric's claims against four baselines at 400G, with mean prices and a 4:1 core.
 pub(super) fn claims(
     base: &ReconfigurableFatTree,
     phases: &[Phase],
@@ -86,7 +84,7 @@ pub(super) fn claims(
 }
 
 struct Wanted {
-    /// Name of the baseline in [`BASELINES`].
+    /// Name in [`BASELINES`].
     baseline: &'static str,
     name: &'static str,
     why: &'static str,
@@ -96,7 +94,7 @@ const WANTED: [Wanted; 4] = [
     Wanted {
         baseline: "3-tier fat-tree 1:1",
         name: "fat-tree",
-        why: "no network can be much faster than a non-blocking tree, so only the price counts",
+        why: "a non-blocking tree is nearly as fast as any network, so the price decides",
     },
     Wanted {
         baseline: "3-tier fat-tree 3:1",
@@ -106,18 +104,16 @@ const WANTED: [Wanted; 4] = [
     Wanted {
         baseline: "2-tier rail-optimised",
         name: "rail-optimised",
-        why: "two tiers block nothing and have as many ports as ours; the abstract claims only fat-trees",
+        why: "two non-blocking tiers with as many ports as ours; the abstract covers only fat-trees",
     },
     Wanted {
         baseline: "one-shot topology",
         name: "TopoOpt-like",
-        why: "both use the same parts, so only the time differs; the abstract claims only \
+        why: "both use the same parts, so only the time differs; the abstract covers only \
             fat-trees",
     },
 ];
 
-/// Returns the claim against one baseline if a step spends `communication_share` of its time on
-/// communication.
 fn claim(table: &[Comparison], wanted: &Wanted, communication_share: f64) -> Option<RfabricClaim> {
     let Wanted { baseline, name, why } = wanted;
     let alike = || {
@@ -146,7 +142,7 @@ fn claim(table: &[Comparison], wanted: &Wanted, communication_share: f64) -> Opt
         note: format!(
             "speed {:.2}×, cost {:.2}× at 400G, MixNet's prices, a 4:1 core; over our prices of optical \
              ports and cores of 2:1 to 8:1 it is {least:.2} to {most:.2}; {why}; RFabric's prices and \
-             port counts were not available",
+             port counts are not published",
             row.speedup, row.cost_ratio
         ),
     })

@@ -13,11 +13,11 @@ use crate::architecture::NicRate;
 use crate::cost::PriceList;
 use crate::rfabric::baselines::{Baseline, OcsPrice, Parts};
 
-/// The open parameters of RFabric's performance per cost relative to a fat-tree.
+/// For RFabric's performance per cost relative to a fat-tree.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub struct Open {
     pub bills_nic: bool,
-    /// Whether hosts are connected to leaves by copper instead of two modules.
+    /// Whether hosts connect to leaves by copper instead of two modules.
     pub copper_to_hosts: bool,
     pub core: f64,
     pub ocs: OcsPrice,
@@ -26,12 +26,12 @@ pub struct Open {
     pub rate: NicRate,
 }
 
-/// Computes performance per cost relative to a fat-tree. Plans once per core size.
+/// Plans once per core size.
 pub struct PerCost<'a> {
     base: &'a ReconfigurableFatTree,
     phases: &'a [Phase],
     prices: &'a PriceList,
-    /// Our fabric, its step time and the tree's step time, keyed by oversubscription in per cent.
+    /// Our fabric, its step time and the tree's, by oversubscription in per cent.
     planned: BTreeMap<u64, (ReconfigurableFatTree, f64, f64)>,
 }
 
@@ -70,8 +70,7 @@ impl<'a> PerCost<'a> {
     }
 }
 
-/// Returns the dollars per GPU. A copper link needs unidirectional cables of 200 Gb/s for both
-/// directions.
+/// A copper link needs unidirectional cables of 200 Gb/s for both directions.
 fn dollars(parts: Parts, prices: &PriceList, open: Open) -> Option<f64> {
     let of_rate = |part: &str| {
         let part = format!("{part}-{}g", open.rate.gbps());
@@ -88,18 +87,17 @@ fn dollars(parts: Parts, prices: &PriceList, open: Open) -> Option<f64> {
     Some(usd)
 }
 
-/// The open parameters in MixNet's comparison of one topology per job with one topology per layer.
+/// For MixNet's comparison of one topology per job with one per layer.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub struct OneShot {
     pub spread: f64,
     pub layers: u64,
-    /// Milliseconds of computation before each layer. Changes may hide in this time.
+    /// Computation before each layer, which can hide changes.
     pub compute_ms: u64,
 }
 
 impl OneShot {
-    /// Returns the step time with one topology per job divided by the step time with one topology
-    /// per layer, on a region like MixNet's.
+    /// Step time with one topology per job ÷ one per layer, on a region like MixNet's.
     #[must_use]
     pub fn figure(self) -> f64 {
         let region = mixnet_region();
