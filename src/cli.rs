@@ -1,5 +1,4 @@
 // SPDX-License-Identifier: Apache-2.0
-//! The verbs of the first program, in help order.
 
 use std::ffi::OsString;
 use std::process::ExitCode;
@@ -33,7 +32,7 @@ struct Arguments {
     verb: Verb,
 }
 
-/// Verbs that this library runs.
+/// Verbs run by this library.
 #[derive(Debug, Subcommand)]
 pub enum Verb {
     Init(init::Arguments),
@@ -62,7 +61,7 @@ pub fn main() -> ExitCode {
     })
 }
 
-/// Turns `lightloom help VERB` into `lightloom VERB --help`, whichever program has the verb.
+/// Rewrites `lightloom help VERB` as `lightloom VERB --help`, whichever program provides the verb.
 #[must_use]
 pub fn help_of_verb(mut arguments: Vec<OsString>) -> Vec<OsString> {
     if arguments.get(1).is_some_and(|verb| verb == "help") {
@@ -72,8 +71,8 @@ pub fn help_of_verb(mut arguments: Vec<OsString>) -> Vec<OsString> {
     arguments
 }
 
-/// Runs a verb as far as the first program can. Returns [`Needed`](second::Needed) before any output
-/// if the second program must run the command.
+/// Returns [`Needed`](second::Needed), before any output, if the second program must run the
+/// command.
 pub fn run(verb: &Verb) -> anyhow::Result<VerbOutcome> {
     match verb {
         Verb::Init(arguments) => init::run(arguments),
@@ -87,7 +86,7 @@ pub fn run(verb: &Verb) -> anyhow::Result<VerbOutcome> {
     }
 }
 
-/// Returns the whole command, including a stub for each verb of the second program.
+/// Includes a stub for each verb of the second program.
 fn command() -> clap::Command {
     grouped(Arguments::command().subcommands(second::VERBS.iter().map(second::Verb::command)))
 }
@@ -114,7 +113,6 @@ const GROUPS: [(&str, &[&str]); 5] = [
     ("Files", &["validate", "schema", "completions", "man"]),
 ];
 
-/// Returns `command` with help that lists its verbs in groups.
 #[must_use]
 pub fn grouped(command: clap::Command) -> clap::Command {
     let header = command.get_styles().get_header();

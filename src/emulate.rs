@@ -1,5 +1,4 @@
 // SPDX-License-Identifier: Apache-2.0
-//! `lightloom emulate`: runs a scenario packet by packet, with one seed or many.
 
 mod ci;
 mod daemon;
@@ -55,11 +54,12 @@ pub struct Arguments {
     /// scenario's, or a new plan for the fabric's initial state]
     #[arg(long, value_name = "FILE")]
     plan: Option<PathBuf>,
-    /// Seed of all random draws [default: the scenario's]; `0..99` runs a hundred seeds and names
+    /// Seed of all random draws [default: the scenario's]; `0..99` runs a hundred seeds and reports
     /// the worst
     #[arg(long, value_name = "N")]
     seed: Option<SeedRange>,
-    /// Run only part `i` of `n` of the seeds, counted from 0; `lightloom merge` combines the parts
+    /// Run only part `i` of `n` of the seeds, counted from 0; combine the parts with `lightloom
+    /// merge`
     #[arg(long, value_name = "I/N", requires = "seed")]
     shard: Option<SweepShard>,
     /// Number of threads; does not affect the result
@@ -68,10 +68,11 @@ pub struct Arguments {
     /// Write one line per flow to this file: flow,src,dst,bytes,start_ps,end_ps,workload
     #[arg(long, value_name = "FILE", value_parser = files::destination)]
     flows_out: Option<PathBuf>,
-    /// Simulate every ring, even if an identical one was simulated; does not affect the result
+    /// Simulate every ring, even one identical to a simulated ring; does not affect the result
     #[arg(long)]
     no_reuse: bool,
-    /// Also simulate reused rings and compare every packet's arrival; fail at the first difference
+    /// Also simulate reused rings and compare the arrival of every packet; fail at the first
+    /// difference
     #[arg(long, conflicts_with = "no_reuse")]
     prove_reuse: bool,
     #[command(flatten)]
@@ -82,14 +83,14 @@ pub struct Arguments {
     result: ResultArguments,
 }
 
-/// Runs a scenario. `control` creates the production daemon; without it, a scenario that needs the
-/// daemon returns [`Needed`].
+/// `control` creates the production daemon. Without it, a scenario that needs the daemon returns
+/// [`Needed`].
 pub fn run(
     arguments: &Arguments,
     control: Option<&dyn MakeControl>,
 ) -> anyhow::Result<VerbOutcome> {
     if arguments.prove_reuse && arguments.look.is_asked_for() {
-        let message = "--prove-reuse has no effect with --timeline, --pcap, --links-out or series, because then everything is simulated";
+        let message = "--prove-reuse has no effect with --timeline, --pcap, --links-out or series, which simulate every ring";
         return Err(WrongUsage(message.to_owned()).into());
     }
     arguments.look.refuse_idle()?;
@@ -120,7 +121,7 @@ pub fn run(
     }
 }
 
-/// Runs one seed of a sweep on one thread, without recording anything.
+/// Uses one thread and records nothing.
 fn of_a_sweep(
     scenario: &Scenario,
     control: &dyn MakeControl,
@@ -176,7 +177,7 @@ fn conclude(
     if result.never_ended {
         output::note(&text::never_ended(result));
     }
-    // If only training jobs run, the result's rows are their steps.
+    // If only training jobs run, the rows are their steps.
     let rows = match result.workloads.is_empty() && !result.steps.is_empty() {
         true => "steps",
         false => "workloads",
@@ -186,7 +187,7 @@ fn conclude(
 }
 
 impl Arguments {
-    /// Recording packets or links requires an engine that simulates all of them.
+    /// To record packets or links, the engine must simulate all of them.
     fn sharing(&self) -> IslandReuse {
         if self.no_reuse || self.look.is_asked_for() {
             IslandReuse::Whole

@@ -1,5 +1,4 @@
 // SPDX-License-Identifier: Apache-2.0
-//! Reads fabric files and the files that they reference, for the verbs.
 
 use std::path::Path;
 
@@ -13,7 +12,7 @@ pub fn read(path: &Path) -> anyhow::Result<Fabric> {
     of_document(path, files::read_document(path))
 }
 
-/// Parses a fabric file that has already been read and prints its errors.
+/// Prints the errors of a fabric file that has already been read.
 pub fn of_document(
     path: &Path,
     document: Result<Vec<u8>, Box<Diagnostic>>,
@@ -23,7 +22,6 @@ pub fn of_document(
     fabric.ok_or(InputRefused.into())
 }
 
-/// Like [`of_document`], but returns the errors without printing them.
 pub fn quietly(
     path: &Path,
     document: Result<Vec<u8>, Box<Diagnostic>>,

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-//! File access for the verbs: reading within the size limit, and atomic writing.
+//! File access for the verbs: reads up to the size limit and writes atomically.
 
 use std::fs::{self, File};
 use std::io::{Read, Write};
@@ -12,18 +12,17 @@ use lightloom_fabric::document::{self, Diagnostic, codes};
 use lightloom_fabric::provenance::{Input, Inputs};
 use lightloom_fabric::trace::MAX_TRACE_BYTES;
 
-/// Returns the user's name for a file: `-` is standard input.
+/// `-` becomes "standard input".
 pub fn name(path: &Path) -> String {
     if is_standard_input(path) { "<stdin>".to_owned() } else { path.display().to_string() }
 }
 
-/// This command's input files, which its results must not overwrite.
+/// Results must not overwrite input files.
 static READ: Mutex<Vec<PathBuf>> = Mutex::new(Vec::new());
 
-/// Contents of standard input, which can be read only once.
+/// Standard input can be read only once.
 static STANDARD_INPUT: OnceLock<Vec<u8>> = OnceLock::new();
 
-/// Returns the contents of standard input, if it has been read.
 pub fn standard_input() -> Option<&'static [u8]> {
     STANDARD_INPUT.get().map(Vec::as_slice)
 }
@@ -38,23 +37,23 @@ fn is_input(path: &Path) -> bool {
     READ.lock().is_ok_and(|read| read.iter().any(|input| input == path))
 }
 
-/// Parses an output file argument. Rejects unwritable destinations before any work is done.
+/// Rejects unwritable destinations before any work is done.
 pub fn destination(text: &str) -> Result<PathBuf, String> {
     let path = PathBuf::from(text);
     if text == "-" {
         return Err(
-            "results go to standard output by default: omit the option, or name a file".into()
+            "results go to standard output by default: omit the option or use a file name".into()
         );
     }
     if path.exists() && !path.is_file() {
         let is_folder = path.is_dir();
-        return if is_folder { Err("is a folder: name a file in it".into()) } else { Ok(path) };
+        return if is_folder { Err("is a folder: use a file in it".into()) } else { Ok(path) };
     }
     let folder =
         path.parent().filter(|folder| !folder.as_os_str().is_empty()).unwrap_or(Path::new("."));
     if !folder.is_dir() {
         return Err(format!(
-            "folder {} does not exist: create it first, or name another",
+            "folder {} does not exist: create it or use another folder",
             folder.display()
         ));
     }
@@ -65,7 +64,7 @@ pub fn destination(text: &str) -> Result<PathBuf, String> {
             Ok(path)
         }
         Err(error) => {
-            Err(format!("cannot write to {}: {error}; name another folder", folder.display()))
+            Err(format!("cannot write to {}: {error}; use another folder", folder.display()))
         }
     }
 }
@@ -74,7 +73,7 @@ fn is_standard_input(path: &Path) -> bool {
     path.as_os_str() == "-"
 }
 
-/// Reads a user-written file up to the size limit.
+/// Reads up to the size limit.
 pub fn read_document(path: &Path) -> Result<Vec<u8>, Box<Diagnostic>> {
     let name = name(path);
     if is_standard_input(path) {
@@ -105,7 +104,7 @@ pub fn read_result(path: &Path) -> anyhow::Result<Vec<u8>> {
     Ok(bytes)
 }
 
-/// Records one of several input files that have the same role in a result: `matrix`, `matrix-2`.
+/// Further inputs with the same role are numbered: `matrix`, `matrix-2`.
 pub fn note_input(inputs: &mut Inputs, role: &str, name: &str, bytes: &[u8]) {
     let input = Input::of(name, bytes);
     let roles = std::iter::once(role.to_owned()).chain((2..).map(|nth| format!("{role}-{nth}")));
@@ -116,7 +115,7 @@ pub fn note_input(inputs: &mut Inputs, role: &str, name: &str, bytes: &[u8]) {
     }
 }
 
-/// Reads a file that `path` references, relative to the folder of `path`.
+/// Reads a file referenced in `path`, relative to the folder of `path`.
 pub fn beside(path: &Path, named: &str) -> Result<NamedFile, String> {
     let folder = if is_standard_input(path) { None } else { path.parent() };
     let beside = folder.unwrap_or(Path::new("")).join(named);
@@ -129,22 +128,23 @@ pub fn beside(path: &Path, named: &str) -> Result<NamedFile, String> {
     Ok(NamedFile { name, bytes })
 }
 
-/// Reads the text of a file that `path` references, relative to the folder of `path`.
+/// Like [`beside`], for text.
 pub fn text_beside(path: &Path, named: &str) -> Result<String, String> {
     let NamedFile { name, bytes } = beside(path, named)?;
     String::from_utf8(bytes).map_err(|_| format!("{name} is not UTF-8 text"))
 }
 
-/// Writes `contents` to `path` atomically: it writes a temporary file in the same folder and
-/// renames it. Pipes and devices are written directly.
+/// Writes to a temporary file in the same folder and renames it. Pipes and devices are written
+/// directly.
 ///
-/// # Errors If writing to the folder or the file fails. `path` then keeps its previous contents.
+/// # Errors
+/// If writing fails. The file at `path` is then unchanged.
 pub fn write(path: &Path, contents: &[u8]) -> anyhow::Result<()> {
     let failed = || format!("cannot write {}", path.display());
     let target = fs::canonicalize(path).unwrap_or_else(|_| path.to_owned());
     anyhow::ensure!(
         !is_input(&target),
-        "{} is an input of this command and is not overwritten: give the result another name",
+        "{} is an input of this command and would be overwritten: use another file name",
         path.display()
     );
     if fs::metadata(&target).is_ok_and(|metadata| !metadata.is_file()) {

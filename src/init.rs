@@ -1,5 +1,4 @@
 // SPDX-License-Identifier: Apache-2.0
-//! `lightloom init`: creates a starter fabric file, or files from an operator's own logs.
 
 use std::io::{BufRead, IsTerminal, Write, stderr, stdin};
 use std::path::{Path, PathBuf};
@@ -24,10 +23,10 @@ mod own_data;
   lightloom init --daemon fabric.yaml -o daemon.yaml
   lightloom init --from logs/ -o mine/")]
 pub struct Arguments {
-    /// Design of the fabric [default: prompt on a terminal]
+    /// Fabric design [default: prompt on a terminal]
     #[arg(long, value_enum, value_name = "PRESET")]
     preset: Option<Named>,
-    /// GPUs of the cluster [default: prompt on a terminal]
+    /// Number of GPUs [default: prompt on a terminal]
     #[arg(long, value_name = "N")]
     gpus: Option<u32>,
     /// GPUs per tensor-parallel group [default: 32 on rings, 8 in switch domains and below 128
@@ -80,7 +79,7 @@ pub fn run(arguments: &Arguments) -> anyhow::Result<VerbOutcome> {
     }
     if let Some(path) = &arguments.daemon {
         let fabric = crate::fabric::read(path)?;
-        // The daemon looks for the fabric file relative to its own file.
+        // The daemon resolves the fabric file relative to its own file.
         let folder = arguments.output.as_deref().and_then(Path::parent);
         let named = match path.file_name() {
             Some(name) if folder == path.parent() => PathBuf::from(name),
@@ -98,7 +97,7 @@ pub fn run(arguments: &Arguments) -> anyhow::Result<VerbOutcome> {
         Some(gpus) => gpus,
         None => ask("How many GPUs?", "--gpus 2048", "2048")?
             .parse()
-            .map_err(|_| WrongUsage("write a number of GPUs, such as 2048".into()))?,
+            .map_err(|_| WrongUsage("use a number of GPUs, such as 2048".into()))?,
     };
     let text = preset
         .file(Size { gpus, tp: arguments.tp })
@@ -106,8 +105,7 @@ pub fn run(arguments: &Arguments) -> anyhow::Result<VerbOutcome> {
     write_new(arguments.output.as_deref(), &text, "plan it with `lightloom plan")
 }
 
-/// Writes a file that must not exist yet, or prints it. `next` is the command to suggest
-/// afterwards.
+/// `next` is the command to suggest afterwards. Existing files are not overwritten.
 fn write_new(path: Option<&Path>, text: &str, next: &str) -> anyhow::Result<VerbOutcome> {
     match path {
         None => output::print(text)?,
@@ -123,7 +121,7 @@ fn write_new(path: Option<&Path>, text: &str, next: &str) -> anyhow::Result<Verb
 
 fn is_new(path: &Path) -> anyhow::Result<()> {
     if path.exists() {
-        bail!("{} already exists and is not overwritten: give another name", path.display());
+        bail!("{} already exists: use another file name", path.display());
     }
     Ok(())
 }
@@ -138,15 +136,14 @@ fn ask_for_preset() -> anyhow::Result<Preset> {
     let answer = ask("Preset?", "--preset khop", "khop")?;
     let known = || Preset::ALL.map(|(_, name, _)| name).join(", ");
     Preset::named(&answer).ok_or_else(|| {
-        WrongUsage(format!("unknown preset `{answer}`: write one of {}", known())).into()
+        WrongUsage(format!("unknown preset `{answer}`: use one of {}", known())).into()
     })
 }
 
-/// Asks a question on the terminal. The error without a terminal names `flag`, the equivalent
-/// option.
+/// Without a terminal, the error suggests `flag`.
 fn ask(question: &str, flag: &str, usual: &str) -> anyhow::Result<String> {
     if !stdin().is_terminal() {
-        return Err(WrongUsage(format!("no terminal for a prompt: give {flag}")).into());
+        return Err(WrongUsage(format!("no terminal for a prompt: use {flag}")).into());
     }
     write!(stderr(), "{question} [{usual}] ")?;
     let mut answer = String::new();

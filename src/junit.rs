@@ -1,8 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
-//! JUnit XML for CI systems: suites with cases and properties.
+//! JUnit XML for CI systems.
 //!
-//! Each suite and the document count the cases that did not pass. Characters that XML cannot
-//! represent are omitted.
+//! Characters that XML cannot represent are omitted.
 
 use std::fmt::Write as _;
 use std::time::Duration;
@@ -64,12 +63,11 @@ impl Suite {
     }
 }
 
-/// Outcome of a case; messages may be empty.
+/// Messages may be empty.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum JunitEnd {
     Well,
     Failed(String, String),
-    /// The case could not be run.
     Error(String),
     Skipped(String),
 }
@@ -132,7 +130,6 @@ impl JunitCase {
     }
 }
 
-/// Returns the number of `cases` per outcome, as attributes.
 fn counts<'c>(cases: impl Iterator<Item = &'c JunitCase>, names_skipped: bool) -> String {
     let (mut tests, mut skipped, mut errors, mut failures) = (0, 0, 0, 0);
     for case in cases {
@@ -157,8 +154,7 @@ fn seconds(time: Duration) -> String {
     format!("{:.3}", time.as_secs_f64())
 }
 
-/// Escapes text for elements and attributes. Line breaks remain where XML preserves them and become
-/// character references in attributes.
+/// Line breaks remain where XML preserves them and become character references in attributes.
 fn escaped(text: &str) -> String {
     let mut escaped = String::with_capacity(text.len());
     for character in text.chars() {

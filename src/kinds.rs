@@ -1,7 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-//! The kinds of user-written files and how they are detected.
-//!
-//! To add a kind, add an entry to [`KINDS`].
+//! Detects the kind of a user-written file.
 
 use lightloom_emulator::scenario;
 use lightloom_fabric::document::{self, Code, Diagnostic};
@@ -20,21 +18,19 @@ pub struct FileKind {
     pub about: &'static str,
     /// Top-level keys that are typical of this kind and rare in others.
     marks: &'static [&'static str],
-    /// How to check the file, or `None` if only the second program reads this kind.
+    /// `None` if only the second program reads this kind.
     check: Option<FileCheck>,
     pub schema: &'static str,
     codes: &'static [Code],
 }
 
-/// How the second program reads a kind of file.
 pub struct Reader {
     pub kind: &'static str,
     pub check: FileCheck,
     pub codes: &'static [Code],
 }
 
-/// Returns the role of an input file that the main file references: its kind, or `trace` if its
-/// kind is unknown.
+/// The kind of a referenced input file, or `trace` if it is unknown.
 pub fn role_of(bytes: &[u8]) -> &'static str {
     if lightloom_fabric::plan::is_plan(bytes) {
         return "plan";
@@ -108,7 +104,7 @@ pub const KINDS: &[FileKind] = &[
     },
     FileKind {
         name: "agent",
-        about: "An agent on a host or switch: its modules, permitted clients, and whether light may move",
+        about: "An agent on a host or switch: its modules, permitted clients, and whether circuits may be switched",
         marks: &["listen", "state_dir", "allow_moves", "cages"],
         check: None,
         schema: include_str!("../docs/schemas/agent.json"),
@@ -144,8 +140,7 @@ pub fn named(name: &str) -> Option<&'static FileKind> {
     KINDS.iter().find(|kind| kind.name == name)
 }
 
-/// Returns the kind with the most marks among `keys`, tolerating misspellings. A tie goes to the
-/// kind that knows more of the keys.
+/// Tolerates misspellings. Ties go to the kind that knows more of the keys.
 pub fn of_keys(keys: &[String]) -> Option<&'static FileKind> {
     let exact = |mark: &str| keys.iter().any(|key| key == mark);
     let near = |mark: &str| document::closest(mark, keys.iter().map(String::as_str)).is_some();
@@ -153,7 +148,7 @@ pub fn of_keys(keys: &[String]) -> Option<&'static FileKind> {
         .or_else(|| most(keys, |kind| kind.marks.iter().filter(|mark| near(mark)).count()))
 }
 
-/// Returns the noun for a document that a verb wrote, or `None` if users wrote it.
+/// The noun for a document written by a verb, or `None` for a user's file.
 pub fn written(bytes: &[u8]) -> Option<String> {
     let schema = lightloom_fabric::plan::schema_of(bytes)?;
     let verb = schema.strip_prefix("lightloom.")?.split('/').next()?;
@@ -164,7 +159,7 @@ pub fn written(bytes: &[u8]) -> Option<String> {
     })
 }
 
-/// Returns an error if the file is clearly of a different kind than the verb expects.
+/// Fails if the file is clearly of a different kind.
 pub fn refuse_other(file: &str, bytes: &[u8], wanted: &str) -> Option<Diagnostic> {
     let article = |name: &str| if name.starts_with('a') { "an" } else { "a" };
     let refuse = |is: &str| {
@@ -172,7 +167,7 @@ pub fn refuse_other(file: &str, bytes: &[u8], wanted: &str) -> Option<Diagnostic
         Diagnostic::whole_file(document::codes::UNKNOWN_KIND, file, message)
     };
     if let Some(is) = written(bytes) {
-        let help = "give the file from which it was computed: its `inputs` name that file";
+        let help = "use the file from which it was computed, as listed in its `inputs`";
         return Some(refuse(&is).with_help(help));
     }
     let keys = document::top_keys(bytes);
@@ -186,7 +181,7 @@ pub fn refuse_other(file: &str, bytes: &[u8], wanted: &str) -> Option<Diagnostic
     Some(refuse(&format!("{} {} file", article(found.name), found.name)).with_help(help))
 }
 
-/// Returns the kind with the largest `count`, if it is unique.
+/// `None` if several kinds tie.
 fn most(keys: &[String], count: impl Fn(&FileKind) -> usize) -> Option<&'static FileKind> {
     let most = KINDS.iter().map(&count).max().filter(|most| *most > 0)?;
     let kinds: Vec<&FileKind> = KINDS.iter().filter(|kind| count(kind) == most).collect();
@@ -203,7 +198,7 @@ fn most(keys: &[String], count: impl Fn(&FileKind) -> usize) -> Option<&'static 
 }
 
 impl FileKind {
-    /// Returns all errors of a file of this kind, or [`Needed`] if its reader is missing.
+    /// Returns all errors of the file, or [`Needed`] if its reader is missing.
     pub fn check(
         &self,
         file: &str,
@@ -215,7 +210,6 @@ impl FileKind {
         Ok(check(file, bytes))
     }
 
-    /// Returns how many of `keys` this kind allows.
     fn keys_known(&self, keys: &[String]) -> usize {
         let schema: Value = serde_json::from_str(self.schema).unwrap_or_default();
         let known = |key: &&String| schema["properties"].get(key.as_str()).is_some();

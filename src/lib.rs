@@ -1,14 +1,14 @@
 // SPDX-License-Identifier: Apache-2.0
-//! The command line `lightloom`, with one file per verb that parses, calls a library and prints. It
-//! contains no document types and no logic.
+//! The command line `lightloom`: one file per verb that parses arguments, calls a library and
+//! prints. It contains neither document types nor logic.
 //!
 //! `lightloom` plans and emulates. All other verbs need prices, pages, the daemon, devices or
-//! servers. They belong to the program `lightloom-lab`, which `lightloom` finds next to its own
-//! executable ([`second`]), so that the first program compiles quickly.
+//! servers and belong to `lightloom-lab`, which `lightloom` finds next to its own executable
+//! ([`second`]). This keeps the first program quick to compile.
 //!
 //! To add a verb, create a file with `Arguments` (clap) and `run`, here or in `lab/src/`, add its
 //! `mod` line, and add its two lines to the `cli.rs` next to it. A verb in `lab/src/` also needs a
-//! line in [`second::VERBS`]. Print results through [`output`] and access files through [`files`].
+//! line in [`second::VERBS`]. Print with [`output`], and access files with [`files`].
 
 pub mod cli;
 pub mod emulate;

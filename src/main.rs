@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-//! `lightloom`: plans and emulates, and passes every other verb to the second program.
+//! `lightloom` plans and emulates; the second program runs all other verbs.
 
 use std::process::ExitCode;
 

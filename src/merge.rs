@@ -1,5 +1,4 @@
 // SPDX-License-Identifier: Apache-2.0
-//! `lightloom merge`: combines the parts of a sweep.
 
 use std::path::{Path, PathBuf};
 
@@ -38,7 +37,7 @@ fn read(path: &Path) -> anyhow::Result<Sweep> {
     let bytes = files::read_result(path)?;
     let sweep: Sweep = serde_json::from_slice(&bytes).with_context(|| {
         format!(
-            "{} is not the result of a sweep (`lightloom emulate … --seed 0..99 --format json`)",
+            "{} is not a sweep result (`lightloom emulate … --seed 0..99 --format json`)",
             path.display()
         )
     })?;

@@ -1,9 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
-//! Output and exit status of a verb: results go to standard output, everything else to standard
-//! error.
+//! Output and exit status: results go to standard output, everything else to standard error.
 //!
-//! This is the only module that prints. A closed pipe (`| head`) ends the program silently; any
-//! other write failure is an error.
+//! Only this module prints. A closed pipe (`| head`) ends the program silently; other write
+//! failures are errors.
 
 use std::io::{self, IsTerminal, Write};
 use std::process::ExitCode;
@@ -17,25 +16,25 @@ use crate::result::ResultDocument;
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum VerbOutcome {
-    /// The input and the result are good: exit status 0.
+    /// Exit status 0.
     Good,
-    /// The input or the result is bad, and the verb has reported why: exit status 1.
+    /// Exit status 1. The verb has already reported the reason.
     Bad,
-    /// A child process ended with this status, which becomes our own.
+    /// The exit status of a child process.
     Status(u8),
 }
 
-/// The arguments are invalid, which the parser cannot detect: exit status 2.
+/// Invalid arguments that the parser cannot detect: exit status 2.
 #[derive(Debug, thiserror::Error)]
 #[error("{0}")]
 pub struct WrongUsage(pub String);
 
-/// The input was refused and its errors have been printed: exit status 1 without another message.
+/// The errors have already been printed: exit status 1.
 #[derive(Debug, thiserror::Error)]
-#[error("the input is refused")]
+#[error("the input was rejected")]
 pub struct InputRefused;
 
-/// Output format of a verb. Flatten this into a verb's arguments.
+/// Flatten this into a verb's arguments.
 #[derive(Clone, Copy, Debug, clap::Args)]
 pub struct FormatArgument {
     /// Output format
@@ -43,7 +42,6 @@ pub struct FormatArgument {
     pub format: Format,
 }
 
-/// The two formats of every result.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, clap::ValueEnum)]
 pub enum Format {
     /// Aligned tables with units
@@ -53,7 +51,6 @@ pub enum Format {
     Json,
 }
 
-/// When to colour messages.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, clap::ValueEnum)]
 pub enum Colour {
     /// On a terminal, unless NO_COLOR is set or TERM is `dumb`
@@ -65,7 +62,7 @@ pub enum Colour {
 
 static COLOUR: OnceLock<Colour> = OnceLock::new();
 
-/// Sets when messages are coloured. Call it once, before any output.
+/// Must be called once, before any output.
 pub fn set_colour(colour: Colour) {
     COLOUR.set(colour).expect("the colour is set once, by main");
 }
@@ -111,12 +108,11 @@ pub fn diagnostics(diagnostics: &[Diagnostic]) {
     let _ = io::stderr().lock().write_all(document::render(diagnostics, style).as_bytes());
 }
 
-/// Prints a note on standard error. Write failures are ignored.
+/// Ignores write failures.
 pub fn note(text: &str) {
     let _ = writeln!(io::stderr().lock(), "{text}");
 }
 
-/// Converts the outcome of a verb to the exit status of the program.
 pub fn conclude(end: anyhow::Result<VerbOutcome>) -> ExitCode {
     match end {
         Ok(VerbOutcome::Good) => ExitCode::SUCCESS,

@@ -1,5 +1,4 @@
 // SPDX-License-Identifier: Apache-2.0
-//! `lightloom plan`: computes and verifies a plan for a fabric and its faults.
 
 mod against;
 pub mod pricing;
@@ -62,10 +61,10 @@ pub struct Arguments {
     /// Random seed (assigns trace servers to nodes)
     #[arg(long, value_name = "N", default_value_t = 1)]
     pub seed: u64,
-    /// Find the largest possible number of rings, by counting if that settles it, otherwise by
-    /// integer programming over up to 2,000 candidate rings with at most 20 s per job; ignores the
-    /// placement of ToRs. On a reconfigurable fat-tree, also solve every phase, with at most 20 s
-    /// each, and use multi-hop routes with up to 24 leaves
+    /// Maximise the number of rings, by counting if that settles it, otherwise by integer
+    /// programming over up to 2,000 candidate rings with at most 20 s per job; ignores ToRs. On a
+    /// reconfigurable fat-tree, also solve every phase, with at most 20 s each, and use multi-hop
+    /// routes with up to 24 leaves
     #[arg(long)]
     pub exact: bool,
     /// For a reconfigurable fat-tree: performance per cost compared with every baseline, over
@@ -78,10 +77,10 @@ pub struct Arguments {
     /// Plan rings and network separately, the baseline for joint planning
     #[arg(long, conflicts_with = "exact")]
     separately: bool,
-    /// Another plan to compare with
+    /// Plan file to compare with
     #[arg(long, value_name = "PLAN")]
     against: Option<PathBuf>,
-    /// File to write the plan to
+    /// File for the plan
     #[arg(short, long, value_name = "FILE", value_parser = files::destination)]
     pub output: Option<PathBuf>,
     /// Output format; the rows of `csv` and `markdown` are the phases of a step, or the jobs
@@ -90,7 +89,6 @@ pub struct Arguments {
     pub(crate) format: ResultFormat,
 }
 
-/// Plans a fabric, and prices networks with optical switches.
 pub fn run<P: Pricing>(arguments: &Arguments, pricing: &P) -> anyhow::Result<VerbOutcome> {
     let document = files::read_document(&arguments.fabric);
     let (fabric, mistakes) = fabric::quietly(&arguments.fabric, document)?;
@@ -102,7 +100,8 @@ pub fn run<P: Pricing>(arguments: &Arguments, pricing: &P) -> anyhow::Result<Ver
     let fabric = fabric.ok_or(output::InputRefused)?;
     let network = fabric.dcn.circuits();
     if (arguments.sensitivity || arguments.prices.is_some()) && network.is_none() {
-        let message = "`--sensitivity` and `--prices` are for networks with optical switches; see `lightloom cost`";
+        let message =
+            "`--sensitivity` and `--prices` require optical switches; see `lightloom cost`";
         return Err(output::WrongUsage(message.into()).into());
     }
     inputs.insert("fabric".to_owned(), fabric_input(&arguments.fabric, &fabric));
@@ -117,7 +116,7 @@ pub fn run<P: Pricing>(arguments: &Arguments, pricing: &P) -> anyhow::Result<Ver
         broken.extend(broken_on(&fabric, path, day, seed, &mut inputs)?);
     }
     let faults = fault_set(&fabric, broken)?;
-    // Only a fabric whose jobs are placed has rings to solve exactly.
+    // Fabrics without placed jobs have no rings to solve.
     let has_rings = fabric.jobs.iter().any(Job::is_placed);
     let method = if arguments.exact && has_rings { Method::Exact } else { Method::Scan };
     let exact = arguments.exact.then_some(SOLVER_LIMITS);
@@ -187,11 +186,11 @@ pub fn fabric_input(path: &Path, fabric: &Fabric) -> Input {
     Input { file: files::name(path), sha256: fabric.sha256.clone() }
 }
 
-/// How long planning and verification took. Shown only as text, because it differs between runs.
+/// Shown only as text, because times differ between runs.
 #[derive(Clone, Copy, Debug)]
 pub struct Took {
     pub planned: Duration,
-    /// Verification time, or `None` if `planned` includes it.
+    /// `None` if `planned` includes it.
     pub proven: Option<Duration>,
 }
 
@@ -236,7 +235,7 @@ pub fn fault_set(
     Ok(faults)
 }
 
-/// Returns the nodes that a fault trace reports out of service on a given day.
+/// The nodes that a fault trace reports out of service on a given day.
 pub fn broken_on(
     fabric: &Fabric,
     path: &Path,
@@ -248,7 +247,7 @@ pub fn broken_on(
     let trace = trace::read(path, unknown, inputs)?;
     anyhow::ensure!(
         (0.0..=trace.window.as_days()).contains(&day),
-        "day {day} is outside {}, which has days 0 to {}",
+        "day {day} is not in {}, which covers days 0 to {}",
         path.display(),
         trace.window.as_days()
     );
@@ -258,12 +257,12 @@ pub fn broken_on(
     Ok(timeline.faulty_at(TraceTime::from_days(day)).into_iter().map(Part::Node).collect())
 }
 
-/// Verifies a plan with the independent checker. No plan that fails is ever written.
+/// Plans that fail this check are never written.
 pub fn prove(fabric: &Fabric, faults: &FaultSet, plan: &Plan) -> anyhow::Result<Verdict> {
     check(fabric, faults, plan).map_err(|found| {
         let shown: Vec<String> =
             found.iter().take(20).map(|violation| format!("\n  {violation}")).collect();
-        anyhow::anyhow!("the plan is not sound ({} findings):{}", found.len(), shown.concat())
+        anyhow::anyhow!("the plan is not valid ({} findings):{}", found.len(), shown.concat())
     })
 }
 
@@ -274,8 +273,8 @@ pub fn write(path: Option<&Path>, plan: &Plan) -> anyhow::Result<()> {
     files::write(path, &text)
 }
 
-/// Describes a plan on one page of text: allocations and waste, rank placement, traffic and
-/// circuits, the gain of joint planning, and the verification result.
+/// One page: allocations and waste, rank placement, traffic and circuits, the gain of joint
+/// planning, and the verification result.
 pub fn describe(fabric: &Fabric, plan: &Plan, verdict: &Verdict, took: Took) -> String {
     let heading =
         format!("{}\n{}\n{}", answer(plan), heading(fabric, plan), proof(plan, verdict, took));
@@ -297,7 +296,7 @@ pub fn describe(fabric: &Fabric, plan: &Plan, verdict: &Verdict, took: Took) -> 
 
 pub fn heading(fabric: &Fabric, plan: &Plan) -> String {
     let hbd = &fabric.hbd;
-    // A written plan contains its digest; recomputing it takes as long as serialising the plan.
+    // Computing the digest takes as long as serialising the plan, so reuse it.
     let name = if plan.digest.is_empty() { digest(plan) } else { plan.digest.clone() };
     separated(&format!(
         "{}: {} nodes of {} GPUs, {}; {}; {}; plan {}",
@@ -311,8 +310,7 @@ pub fn heading(fabric: &Fabric, plan: &Plan) -> String {
     ))
 }
 
-/// Returns the result of planning in one line: how much of the GPUs is used and how long a step
-/// communicates.
+/// The result in one line: GPU utilisation and communication time per step.
 fn answer(plan: &Plan) -> String {
     let metrics = &plan.metrics;
     let short =
@@ -362,14 +360,14 @@ fn groups_text(fabric: &Fabric, plan: &Plan) -> String {
         false => line("wasted", metrics.gpus_wasted, percent(metrics.waste_ratio_lower_bound)),
     }
     if let Some(passing) = metrics.gpus_passing {
-        line("  of them, passing light on", passing, "-".into());
+        line("  of them, pass-through", passing, "-".into());
     }
     let proofs: String = plan.jobs.iter().filter_map(ring_proof).collect();
     let searches: String = fabric.jobs.iter().zip(&plan.jobs).filter_map(search_text).collect();
     format!("{jobs}{proofs}{searches}\n{gpus}{}{}\n", reserve_note(plan), spare_note(plan))
 }
 
-/// Returns how a job's mapping was found and which keys would fix it in the file.
+/// How a job's mapping was found, and the keys that fix it in the file.
 fn search_text((job, planned): (&Job, &JobPlan)) -> Option<String> {
     let (Searched { sequences, sequence, .. }, step) = (planned.searched.as_ref()?, &job.step);
     let found = planned.searched.as_ref()?;
@@ -402,7 +400,7 @@ fn ring_proof(job: &JobPlan) -> Option<String> {
     Some(format!("{}: {} rings of TP-{}, {gap}, by {ended}\n", job.name, proof.rings, job.tp))
 }
 
-/// Returns where the ranks of every job with a step are placed: which dimensions stay below a leaf.
+/// Shows which dimensions stay below a leaf.
 fn ranks_text(fabric: &Fabric, plan: &Plan) -> String {
     let mut table = TextTable::new([
         "ranks of",
@@ -426,8 +424,8 @@ fn ranks_text(fabric: &Fabric, plan: &Plan) -> String {
             .map(|rank| ([rank.tp, rank.pp, rank.cp, rank.dp], fabric.dcn.leaf_of(rank.gpu)))
             .collect();
         let count = |axis: usize| at.keys().map(|at| at[axis] + 1).max().unwrap_or(0);
-        // Gradients are exchanged in a circle, so the last rank neighbours the first; pipeline
-        // stages form a line.
+        // The gradient ring is closed, so the last rank neighbours the first; pipeline stages form
+        // a line.
         let together = |axis: usize, is_round: bool| {
             let count = count(axis);
             let pairs = at.iter().filter_map(|(rank, leaf)| {
@@ -470,7 +468,6 @@ fn assumed_text(fabric: &Fabric) -> String {
     )
 }
 
-/// Returns how much joint planning gains, and the upper bound of that gain.
 fn gain_text(plan: &Plan) -> String {
     let metrics = &plan.metrics;
     let Some(gain) = metrics.orchestration_gain else { return String::new() };
@@ -478,7 +475,6 @@ fn gain_text(plan: &Plan) -> String {
         Some(bound) if bound < 0.999_95 => {
             format!("; no placement saves more than {}", percent(bound))
         }
-        // A bound of 100 % carries no information.
         Some(_) => "; upper bound unknown".to_owned(),
         None => "; upper bound unknown".to_owned(),
     };
@@ -538,7 +534,6 @@ fn broken_parts(count: usize) -> String {
     }
 }
 
-/// Explains avoidable waste: the fabric has no jobs, or the placement respects ToRs.
 fn reserve_note(plan: &Plan) -> &'static str {
     if plan.jobs.is_empty() {
         return "(the fabric has no `jobs`, so all GPUs are idle: add `jobs: [{name: train, gpus: all, tp: 32}]`)\n";
@@ -552,7 +547,6 @@ fn reserve_note(plan: &Plan) -> &'static str {
     }
 }
 
-/// Explains that every ring has a spare node, or says how many rings have none left.
 fn spare_note(plan: &Plan) -> String {
     match plan.metrics.rings_without_spare {
         None => String::new(),

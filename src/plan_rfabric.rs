@@ -1,5 +1,4 @@
 // SPDX-License-Identifier: Apache-2.0
-//! `lightloom plan` for a reconfigurable fat-tree: tables of the phases and the transitions.
 
 use std::fmt::Write as _;
 
@@ -28,7 +27,7 @@ fn solver_lines(plan: &Plan) -> String {
         let Some(solver) = &phase.solver else { continue };
         let found = solver.lambda.map_or("nothing".to_owned(), |lambda| format!("{lambda:.4}/s"));
         let ended = if solver.hit_time_limit {
-            format!("stopped at its limit of {} s with {found}", SOLVER_LIMITS.seconds)
+            format!("stopped after {} s with {found}", SOLVER_LIMITS.seconds)
         } else {
             format!("proves {found} within {} %", 100.0 * SOLVER_LIMITS.gap)
         };
@@ -78,8 +77,8 @@ fn is_of_several_jobs(plan: &Plan) -> bool {
 
 fn transition_table(plan: &Plan) -> String {
     if is_of_several_jobs(plan) {
-        return "No transitions: jobs are not synchronised, so one topology serves all phases. Each time is for a phase \
-            while no other job sends over its leaves.\n"
+        return "No transitions: jobs are not synchronised, so one topology serves all phases. Times assume that no other \
+            job uses the same leaves.\n"
             .into();
     }
     if plan.transitions.is_empty() {
@@ -125,8 +124,8 @@ pub fn summary(plan: &Plan) -> String {
     format!("{of} communicates for {}{fixed}.\n{dark}", rounded(step))
 }
 
-/// If no circuit change pays off, returns the longest switching time that would make one pay off.
-/// It replans with a switching time of zero and divides the gain by the number of changes.
+/// If no circuit change pays off, returns the longest switching time at which one would: replans
+/// with a switching time of zero and divides the gain by the number of changes.
 pub fn break_even(
     network: &ReconfigurableFatTree,
     phases: &[Phase],
@@ -157,8 +156,8 @@ pub fn break_even(
     )
 }
 
-/// Returns the fastest weight synchronisation method, its lead over the next, and the smallest
-/// fraction of bytes that makes dedicated circuits pay off.
+/// The fastest weight synchronisation method, its lead over the next, and the smallest fraction of
+/// bytes for which dedicated circuits pay off.
 pub fn weight_sync(choices: &[SyncChoice]) -> String {
     choices.iter().map(choice_text).collect()
 }
@@ -205,7 +204,7 @@ fn choice_text(choice: &SyncChoice) -> String {
     let rings = match choice.methods.iter().any(|method| method.ring_bytes.0 > 0) {
         true => "",
         false => {
-            "Rings carry no weights: trainer and replicas use separate rings, or the fabric has none.\n"
+            "No weights are sent over rings: trainer and replicas use separate rings, or the fabric has none.\n"
         }
     };
     let change = choice.switching_ps.map_or(String::new(), |switching| {
@@ -220,7 +219,6 @@ fn choice_text(choice: &SyncChoice) -> String {
     format!("{heading}{table}{planned}{packets}{rings}{change}{assumed}\n")
 }
 
-/// Returns the fastest method by `time` and its lead over the others.
 fn best_text(
     choice: &SyncChoice,
     over: &str,

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-//! Progress on standard error: a bar on a terminal, otherwise lines with a percentage.
+//! Progress on standard error: a bar on a terminal, otherwise percentages.
 
 use std::io::{self, IsTerminal};
 use std::sync::atomic::{AtomicU64, Ordering};
@@ -17,12 +17,12 @@ pub struct Progress {
     begun: Instant,
 }
 
-/// If standard error is not a terminal, only work that takes longer than this is reported.
+/// Without a terminal, faster work is not reported.
 pub const QUIET_FOR: Duration = Duration::from_secs(2);
 const LINE_EVERY_PERCENT: u64 = 10;
 
 impl Progress {
-    /// Starts counting up to `total`. `what` names the items ("samples", "windows").
+    /// `what` names the items ("samples", "windows").
     pub fn new(what: &str, total: u64) -> Self {
         let bar = io::stderr().is_terminal().then(|| {
             let style = ProgressStyle::with_template("{msg} {wide_bar} {percent:>3} % {eta}")
@@ -60,8 +60,7 @@ impl Drop for Progress {
     }
 }
 
-/// Returns the percentage to print when the count rises from `before` to `after`, or `None` if no
-/// line is due.
+/// `None` if no line is due.
 fn line_due(before: u64, after: u64, total: u64) -> Option<u64> {
     let step = |count: u64| count.min(total) * 100 / total / LINE_EVERY_PERCENT;
     (step(after) > step(before)).then(|| step(after) * LINE_EVERY_PERCENT)

@@ -1,5 +1,4 @@
 // SPDX-License-Identifier: Apache-2.0
-//! Prints and stores a verb's result: as text, as JSON, or its rows as CSV.
 
 use std::path::PathBuf;
 
@@ -13,7 +12,6 @@ use lightloom_fabric::provenance::{Inputs, VERSION};
 use crate::files;
 use crate::output;
 
-/// Output arguments for verbs whose result is one document with rows.
 #[derive(Clone, Debug, Args)]
 pub struct ResultArguments {
     /// Output format
@@ -25,7 +23,6 @@ pub struct ResultArguments {
     output: Option<PathBuf>,
 }
 
-/// Output formats of a result.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, ValueEnum)]
 pub enum ResultFormat {
     /// Aligned tables with units
@@ -55,11 +52,11 @@ impl<T> ResultDocument<T> {
     }
 }
 
-/// Fields of a document that describe its result but are not part of it.
+/// Metadata fields of a document.
 const ABOUT: [&str; 3] = ["schema", "version", "inputs"];
 
 impl ResultArguments {
-    /// Prints and stores `result`; `rows` is the name of its main table.
+    /// `rows` is the name of the main table.
     pub fn show(
         &self,
         result: &impl Serialize,
@@ -79,7 +76,7 @@ impl ResultArguments {
 }
 
 impl ResultFormat {
-    /// Prints `result`; `rows` is the name of its main table.
+    /// `rows` is the name of the main table.
     pub fn print(
         self,
         result: &impl Serialize,
@@ -95,8 +92,8 @@ impl ResultFormat {
     }
 }
 
-/// Returns the rows of a table as CSV, with a column for each value that any row has, in document
-/// order. Nested tables are omitted, and a note names them.
+/// One column per value that occurs in any row, in document order. Nested tables are omitted and
+/// listed in a note.
 pub fn csv_of(result: &impl Serialize, rows: &str) -> anyhow::Result<String> {
     let document: Tree = serde_json::from_str(&serde_json::to_string(result)?)?;
     let rows = match (document.field(rows), &document) {
@@ -119,7 +116,6 @@ pub fn csv_of(result: &impl Serialize, rows: &str) -> anyhow::Result<String> {
     if !tables.is_empty() {
         output::note(&format!("the CSV omits these separate tables: {}", tables.join(", ")));
     }
-    // Without rows, a table has no column names.
     if columns.is_empty() {
         return Ok(String::new());
     }
@@ -146,7 +142,6 @@ fn markdown_of(csv: &str) -> anyhow::Result<String> {
     Ok(text)
 }
 
-/// A document that preserves field order.
 #[derive(Deserialize)]
 #[serde(untagged)]
 enum Tree {
@@ -181,7 +176,7 @@ impl Tree {
     }
 }
 
-/// A row: its plain values by column name, and the names of its nested tables.
+/// Plain values by column name, and the names of nested tables.
 #[derive(Default)]
 struct Row {
     cells: Vec<(String, String)>,

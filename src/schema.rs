@@ -1,5 +1,4 @@
 // SPDX-License-Identifier: Apache-2.0
-//! `lightloom schema`: prints the JSON Schema of a file kind.
 
 use std::path::PathBuf;
 

@@ -1,11 +1,9 @@
 // SPDX-License-Identifier: Apache-2.0
-//! The second program, `lightloom-lab`, which is located next to the first. It runs verbs that need
-//! prices, pages, the daemon, devices or servers, so that planning and emulation compile without
-//! them.
+//! The second program, `lightloom-lab`, next to the first. It contains the verbs that need prices,
+//! pages, the daemon, devices or servers, so that planning and emulation compile without them.
 //!
-//! The first program knows the second program's verbs by name ([`VERBS`]). It hands over whole
-//! commands: those verbs, and its own commands that turn out to need the second program
-//! ([`Needed`]).
+//! The first program knows these verbs by name ([`VERBS`]). It hands over whole commands: these
+//! verbs, and its own commands that turn out to need the second program ([`Needed`]).
 
 use std::ffi::OsString;
 use std::fs::{self, File};
@@ -19,14 +17,13 @@ use anyhow::{Context, bail};
 use crate::files;
 use crate::output::VerbOutcome;
 
-/// File name and package name of the second program.
+/// Also the package name.
 pub const PROGRAM: &str = "lightloom-lab";
 
-/// A verb of the second program, as the first program lists it.
 #[derive(Clone, Copy, Debug)]
 pub struct Verb {
     pub name: &'static str,
-    /// Description, identical to the one in the second program.
+    /// Identical to the description in the second program.
     pub about: &'static str,
     pub example: &'static str,
 }
@@ -35,7 +32,7 @@ const fn verb(name: &'static str, about: &'static str, example: &'static str) ->
     Verb { name, about, example }
 }
 
-/// Verbs of the second program, in help order.
+/// In help order.
 pub const VERBS: &[Verb] = &[
     verb("demo", "Plan 2,880 GPUs, let a node fail, and open the report", "lightloom demo"),
     verb(
@@ -147,7 +144,7 @@ pub(crate) fn has(name: &str) -> bool {
 #[error("this is run by {PROGRAM}")]
 pub struct Needed;
 
-/// Replaces this process with the second program, with the same arguments and standard input.
+/// Replaces this process, keeping arguments and standard input.
 pub(crate) fn hand_over(verb: &str) -> anyhow::Result<VerbOutcome> {
     // Without /proc, as in a bare chroot, the path of the executable is unknown, so use the search
     // path.
@@ -166,12 +163,11 @@ pub(crate) fn hand_over(verb: &str) -> anyhow::Result<VerbOutcome> {
     if let Some(read) = files::standard_input() {
         command.stdin(again(read).context("cannot pass on standard input")?);
     }
-    // `exec` returns only on failure.
     let error = command.exec();
     Err(error).with_context(|| format!("cannot run {}", program.display()))
 }
 
-/// Makes standard input that has been consumed readable again, through an unlinked temporary file.
+/// Makes consumed standard input readable again, through an unlinked temporary file.
 fn again(read: &[u8]) -> std::io::Result<Stdio> {
     let path: PathBuf = std::env::temp_dir().join(format!(".lightloom.{}", std::process::id()));
     let mut file = File::create_new(&path)?;

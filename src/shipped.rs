@@ -1,14 +1,11 @@
 // SPDX-License-Identifier: Apache-2.0
-//! Files from `topologies/` that verbs use by default. They are embedded because a package may not
-//! access files outside its folder.
+//! Files from `topologies/` that verbs use by default, embedded because a package cannot access
+//! files outside its folder.
 
 pub const PRICES: &str = include_str!("../topologies/prices.yaml");
 pub const RING_2880: &str = include_str!("../topologies/ring-2880.yaml");
-/// A node fails: `topologies/scenarios/node-fault.yaml`.
 pub const NODE_FAULT: &str = include_str!("../topologies/scenarios/node-fault.yaml");
-/// A job with two spare nodes on circuits: `topologies/job-64-circuits.yaml`.
 pub const JOB_64_CIRCUITS: &str = include_str!("../topologies/job-64-circuits.yaml");
-/// The cost of failures to that job: `topologies/scenarios/first-bill.yaml`.
 pub const FIRST_BILL: &str = include_str!("../topologies/scenarios/first-bill.yaml");
 pub const SYNTHETIC_TRACE: &str = include_str!("../topologies/traces/synthetic.json");
 pub const RFABRIC_2048: &str = include_str!("../topologies/rfabric-2048.yaml");

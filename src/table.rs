@@ -1,13 +1,12 @@
 // SPDX-License-Identifier: Apache-2.0
-//! Aligned tables and numbers in text output. Columns without any value are left out, and numbers
-//! have thousands separators.
+//! Aligned text tables. Columns without values are omitted, and numbers have thousands separators.
 
 use std::fmt;
 
 use comfy_table::{CellAlignment, TableStyle};
 use lightloom_units::{Picoseconds, thousands};
 
-/// A table with text on the left and numbers on the right. A cell with `-` has no value.
+/// Text is aligned left and numbers right. `-` stands for no value.
 pub struct TextTable {
     headings: Vec<String>,
     rows: Vec<Vec<String>>,
@@ -19,13 +18,11 @@ impl TextTable {
         Self::with_headings(headings.map(str::to_owned))
     }
 
-    /// Creates an empty table with one column per heading.
     pub fn with_headings(headings: impl IntoIterator<Item = String>) -> Self {
         Self { headings: headings.into_iter().collect(), rows: Vec::new(), is_verbatim: false }
     }
 
-    /// Prints numbers without separators, for seeds, ports and other numbers that readers type or
-    /// search for.
+    /// Omits separators, for seeds, ports and other numbers that readers type or search for.
     #[must_use]
     pub fn verbatim(mut self) -> Self {
         self.is_verbatim = true;
@@ -36,7 +33,7 @@ impl TextTable {
         self.rows.push(cells.into_iter().collect());
     }
 
-    /// Returns the cells of a column; `None` if no row has a value there.
+    /// `None` if no row has a value in the column.
     fn values(&self, column: usize) -> Option<Vec<&str>> {
         let cells: Vec<&str> =
             self.rows.iter().map(|row| row.get(column).map_or("", String::as_str)).collect();
@@ -46,8 +43,8 @@ impl TextTable {
     }
 }
 
-/// Returns a text with thousands separators in its numbers of five or more digits. Digits within a
-/// word, such as a name, stay unchanged.
+/// Adds thousands separators to numbers of five or more digits, except digits within a word such as
+/// a name.
 pub fn separated(text: &str) -> String {
     text.split_inclusive([' ', '\n']).map(separated_word).collect()
 }
@@ -65,7 +62,7 @@ fn separated_word(word: &str) -> String {
     format!("{sign}{}{rest}", thousands(whole))
 }
 
-/// Formats a duration with four significant digits.
+/// Four significant digits.
 pub fn rounded(time: Picoseconds) -> String {
     let scale = [(1e12, "s"), (1e9, "ms"), (1e6, "µs"), (1e3, "ns"), (1.0, "ps")];
     let value = time.0 as f64;

@@ -1,5 +1,4 @@
 // SPDX-License-Identifier: Apache-2.0
-//! `lightloom trace`: inspects, generates and converts fault traces.
 
 use std::fs::File;
 use std::io::Read;
@@ -40,10 +39,10 @@ enum Verb {
     Convert(Convert),
 }
 
-/// Facts that may be missing from the trace file.
+/// Values that the trace file may lack.
 #[derive(Clone, Copy, Debug, Args)]
 pub struct ObservationArguments {
-    /// Observed servers [default: the file's, or the public trace's 400]
+    /// Number of observed servers [default: the file's, or the public trace's 400]
     #[arg(long, value_name = "N")]
     servers: Option<u32>,
     /// Days of observation [default: the file's, or whole days up to the last event]
@@ -54,7 +53,7 @@ pub struct ObservationArguments {
 #[derive(Debug, Args)]
 #[command(after_help = "Example:\n  lightloom trace info fault_trace.json --format json")]
 struct InfoArguments {
-    /// Trace file: JSON, as published with InfiniteHBD or written by `trace synth`
+    /// Trace file: JSON as published with InfiniteHBD or written by `trace synth`
     file: PathBuf,
     #[command(flatten)]
     observation: ObservationArguments,
@@ -211,18 +210,21 @@ fn describe(statistics: &Statistics) -> String {
     line("faults of zero length", statistics.durations.zero_length.to_string());
     line("faults per server and year", format!("{:.2}", statistics.faults_per_server_year));
     line("server-days lost", format!("{:.1}", statistics.server_days));
-    line("servers out, mean", format!("{:.3} %", 100.0 * concurrency.mean_ratio));
-    line("servers out, P50", out(concurrency.p50_servers));
-    line("servers out, P90", out(concurrency.p90_servers));
-    line("servers out, P99", out(concurrency.p99_servers));
-    line("servers out, most", out(concurrency.max_servers));
-    line("days a fault lasts, mean", format!("{:.2}", statistics.durations.mean_days));
+    line("servers out of service, mean", format!("{:.3} %", 100.0 * concurrency.mean_ratio));
+    line("servers out of service, P50", out(concurrency.p50_servers));
+    line("servers out of service, P90", out(concurrency.p90_servers));
+    line("servers out of service, P99", out(concurrency.p99_servers));
+    line("servers out of service, maximum", out(concurrency.max_servers));
+    line("fault duration in days, mean", format!("{:.2}", statistics.durations.mean_days));
     for (share, days) in &statistics.durations.quantiles_days {
-        line(&format!("days a fault lasts, P{:.0}", share * 100.0), format!("{days:.3}"));
+        line(&format!("fault duration in days, P{:.0}", share * 100.0), format!("{days:.3}"));
     }
     for (ratio, month) in statistics.mean_ratio_by_month.iter().zip(0..) {
         let (from, to) = (month * 30, (month + 1) * 30);
-        line(&format!("servers out, days {from}-{to}"), format!("{:.2} %", 100.0 * ratio));
+        line(
+            &format!("servers out of service, days {from}-{to}"),
+            format!("{:.2} %", 100.0 * ratio),
+        );
     }
     let mut kinds = TextTable::new(["class of fault", "faults", "share of downtime"]);
     for kind in &statistics.kinds {

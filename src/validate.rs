@@ -1,5 +1,4 @@
 // SPDX-License-Identifier: Apache-2.0
-//! `lightloom validate`: reports all errors in user-written files in one pass.
 
 use std::path::PathBuf;
 
@@ -35,8 +34,8 @@ pub struct Arguments {
     /// File kind [default: detected from the keys]
     #[arg(long, value_name = "KIND", value_parser = KindName)]
     kind: Option<String>,
-    /// Check fault files against this scenario: whether its fabric or network has the parts, and
-    /// whether they can fail in this way
+    /// Check fault files against this scenario: its fabric or network must have the parts, and they
+    /// must be able to fail in this way
     #[arg(long, value_name = "FILE")]
     scenario: Option<PathBuf>,
     /// Verify plans on this fabric, with the faults that they list
@@ -72,7 +71,7 @@ struct Against {
     fabric: Option<Fabric>,
 }
 
-/// The kind of document that programs write and that `--fabric` verifies.
+/// Written by programs and verified by `--fabric`.
 const PLAN: &str = "plan";
 
 const FAULTS: &str = "faults";
@@ -87,7 +86,7 @@ impl FileFindings {
     }
 }
 
-/// Checks files. `readers` covers the kinds that the first program knows only by name.
+/// `readers` covers the kinds that the first program knows only by name.
 pub fn run(arguments: &Arguments, readers: &[Reader]) -> anyhow::Result<VerbOutcome> {
     let kind = arguments.kind.as_deref().and_then(kinds::named);
     let against = Against {
@@ -97,11 +96,11 @@ pub fn run(arguments: &Arguments, readers: &[Reader]) -> anyhow::Result<VerbOutc
     let examined = arguments.files.iter().map(|path| examine(path, kind, &against, readers));
     let findings: Vec<FileFindings> = examined.collect::<anyhow::Result<_>>()?;
     if against.scenario.is_some() && !findings.iter().any(FileFindings::is_of_faults) {
-        let message = "--scenario checks fault files, but none is given";
+        let message = "--scenario requires a fault file";
         return Err(WrongUsage(message.to_owned()).into());
     }
     if against.fabric.is_some() && !findings.iter().any(|finding| finding.kind == Some(PLAN)) {
-        let message = "--fabric checks plans, but none is given";
+        let message = "--fabric requires a plan";
         return Err(WrongUsage(message.to_owned()).into());
     }
     match arguments.format {
@@ -133,8 +132,7 @@ fn examine(
         return Ok(FileFindings { file, kind: Some(PLAN), mistakes });
     }
     if let Some(is) = kinds::written(&bytes) {
-        let message =
-            format!("this is {is}, and only plans and files that people write are checked");
+        let message = format!("this is {is}; only plans and user-written files can be checked");
         let mistakes = vec![Diagnostic::whole_file(codes::UNKNOWN_KIND, &file, message)];
         return Ok(FileFindings { file, kind: None, mistakes });
     }
@@ -150,7 +148,7 @@ fn examine(
 fn prove(path: &std::path::Path, file: &str, fabric: Option<&Fabric>) -> Vec<Diagnostic> {
     let Some(fabric) = fabric else {
         let message = "this is a plan, which can only be checked with its fabric";
-        let help = "give `--fabric FILE` to check it";
+        let help = "add `--fabric FILE` to check it";
         return vec![Diagnostic::whole_file(codes::UNKNOWN_KIND, file, message).with_help(help)];
     };
     let not_sound = |text: String| Diagnostic::whole_file(codes::NOT_SOUND, file, text);
@@ -173,7 +171,7 @@ fn unknown_kind(file: &str, bytes: &[u8]) -> Vec<Diagnostic> {
     }
     let names: Vec<&str> = KINDS.iter().map(|kind| kind.name).collect();
     let message = "cannot detect the kind of file from its keys";
-    let help = format!("give `--kind KIND` (known: {})", names.join(", "));
+    let help = format!("add `--kind KIND` (known: {})", names.join(", "));
     vec![Diagnostic::whole_file(codes::UNKNOWN_KIND, file, message).with_help(help)]
 }
 

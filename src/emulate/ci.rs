@@ -1,5 +1,4 @@
 // SPDX-License-Identifier: Apache-2.0
-//! Reports of a run for CI systems: JUnit XML and a Markdown summary.
 
 use std::path::{Path, PathBuf};
 
@@ -9,7 +8,6 @@ use lightloom_emulator::sweep::{SeedRun, SweepSubject};
 use super::{junit, summary};
 use crate::files;
 
-/// Output files for CI systems.
 #[derive(Debug, clap::Args)]
 pub struct Reports {
     /// Write JUnit XML: one case per expectation and per fault, with the command that replays it
@@ -37,7 +35,7 @@ impl Reports {
     }
 }
 
-/// Appends to the GitHub summary file, which all steps of a job share; replaces any other file.
+/// All steps of a GitHub job share the summary file, so append to it; replace any other file.
 fn write_summary(path: &Path, markdown: &str) -> anyhow::Result<()> {
     let shared = std::env::var_os("GITHUB_STEP_SUMMARY").is_some_and(|of_job| path == of_job);
     let before =

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-//! Text output about the daemon in a run: a bar chart of its response to a fault, stage by stage,
-//! and the assumed delays.
+//! Text about the daemon in a run: a bar chart of its response to a fault by stage, and the assumed
+//! delays.
 
 use std::fmt::Write as _;
 

@@ -1,13 +1,13 @@
 // SPDX-License-Identifier: Apache-2.0
-//! JUnit XML: one suite per seed, with one case per expectation and per fault. If jobs train and
-//! there are several seeds, another suite lists the time that their steps lost, as properties.
+//! JUnit XML: one suite per seed, with one case per expectation and per fault. With several seeds
+//! and training jobs, another suite lists the time lost by steps as properties.
 //!
-//! Times are simulated, so a seed always produces the same file. A suite takes as long as its run;
-//! a fault takes until all affected traffic has resumed.
+//! Times are simulated, so a seed always produces the same file. A suite lasts as long as its run,
+//! and a fault until all affected traffic has resumed.
 //!
-//! A fault's case fails if the fault breaks an expectation about restoration. A run that hit an
-//! unintended limit has an additional failed case, `ended`. The file therefore reports a failure if
-//! and only if the exit status does.
+//! A fault's case fails if the fault violates an expectation about restoration. If the run hit an
+//! unintended limit, the case `ended` fails. The file therefore contains a failure exactly if the
+//! exit status is not 0.
 
 use std::time::Duration;
 
@@ -25,8 +25,6 @@ pub(super) fn report(subject: &SweepSubject, runs: &[SeedRun]) -> String {
     junit::document("lightloom", &suites)
 }
 
-/// Returns a suite without cases that lists the time lost by job steps over all seeds, or `None` if
-/// no job trains.
 fn losses(subject: &SweepSubject, runs: &[SeedRun]) -> Option<Suite> {
     let rows = Sweep::distributions(runs);
     let mut suite = Suite::new(format!("{} ({} seeds)", subject.scenario, runs.len()));

@@ -1,5 +1,4 @@
 // SPDX-License-Identifier: Apache-2.0
-//! Progress of a run on standard error: simulated time, packets and rate.
 
 use std::io::{self, IsTerminal};
 use std::time::{Duration, Instant};
@@ -11,11 +10,9 @@ use lightloom_units::SimTime;
 use crate::output;
 use crate::progress::QUIET_FOR;
 
-/// Interval between progress lines if standard error is not a terminal. Each tenth of the run is
-/// reported as well.
+/// Without a terminal, also report each tenth of the run.
 const LINE_EVERY: Duration = Duration::from_secs(10);
 
-/// Shows the progress of a scenario's runs, with and without its faults.
 pub struct Live {
     bar: Option<ProgressBar>,
     begun: Instant,

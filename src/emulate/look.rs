@@ -23,19 +23,18 @@ use crate::output::{self, WrongUsage};
 
 const MOST_PACKETS: usize = 5_000_000;
 
-/// Recordings to write.
 #[derive(Debug, clap::Args)]
 pub(super) struct Recordings {
-    /// Write a timeline for Perfetto and Chrome, with tracks for each group (collectives and
-    /// faults), each rank (sent flows) and each port of `--pcap-port`
+    /// Write a timeline for Perfetto and Chrome: tracks for groups (collectives, faults), ranks
+    /// (sent flows) and the ports of `--pcap-port`
     #[arg(long, value_name = "FILE", value_parser = files::destination)]
     timeline: Option<PathBuf>,
-    /// Write the packets of the ports of `--pcap-port` as pcapng, for tshark and Wireshark
+    /// Write the packets of the `--pcap-port` ports as pcapng, for tshark and Wireshark
     #[arg(long, value_name = "FILE", requires = "pcap_port", value_parser = files::destination)]
     pcap: Option<PathBuf>,
-    /// Record all links of these parts: nodes `n17`, GPUs `n17/g2`, interfaces `n17/nic2`, bundles
-    /// `n17/b0`, fibres `n17/b0.2`, ToRs `t3`; in a network, hosts `h3`, switches `s0` and cables
-    /// `h3-s0`
+    /// Ports to record, as all links of these parts: nodes `n17`, GPUs `n17/g2`, interfaces
+    /// `n17/nic2`, bundles `n17/b0`, fibres `n17/b0.2`, ToRs `t3`; in a network, hosts `h3`,
+    /// switches `s0` and cables `h3-s0`
     #[arg(long, value_name = "PARTS", value_delimiter = ',')]
     pcap_port: Vec<String>,
     /// Write the traffic of every link to this file: link,bytes,packets,dropped,marked,lost
@@ -49,7 +48,7 @@ pub(super) struct Recordings {
     /// time_ps,flow,src,dst,delivered_bytes,rate_bits_per_s,resent,in_flight_packets,window_packets,pace_bits_per_s
     #[arg(long, value_name = "FILE", value_parser = files::destination)]
     flow_series_out: Option<PathBuf>,
-    /// Sampling interval of ports and flows, 10us if omitted; with `--timeline`, adds curves of the
+    /// Sampling interval of ports and flows [default: 10us]; with `--timeline`, adds curves of the
     /// 64 busiest ports and flows
     #[arg(long, value_name = "TIME", value_parser = interval)]
     series_every: Option<Picoseconds>,
@@ -57,7 +56,7 @@ pub(super) struct Recordings {
 
 fn interval(text: &str) -> Result<Picoseconds, String> {
     match text.parse::<Picoseconds>() {
-        Ok(Picoseconds::ZERO) => Err("the interval must be above 0: write `10us`".into()),
+        Ok(Picoseconds::ZERO) => Err("the interval must be above 0, such as `10us`".into()),
         other => other.map_err(|error| error.to_string()),
     }
 }
@@ -71,7 +70,6 @@ impl Recordings {
             || self.flow_series_out.is_some()
     }
 
-    /// Rejects a sampling interval if no output uses samples.
     pub(super) fn refuse_idle(&self) -> anyhow::Result<()> {
         if self.series_every.is_some() && self.series().is_none() {
             let message = "--series-every is the sampling interval of ports and flows: add --series-out, \
@@ -81,7 +79,7 @@ impl Recordings {
         Ok(())
     }
 
-    /// Rejects packet recordings of a scaled-down run, because each packet stands for many.
+    /// In a scaled-down run, each packet represents many.
     pub(super) fn refuse_packets(&self, scenario: &Scenario) -> anyhow::Result<()> {
         let is_scaled = scenario.phases.is_some_and(|phases| phases.scale != Some(1));
         let looks = self.pcap.is_some() || !self.pcap_port.is_empty() || self.series().is_some();
@@ -94,7 +92,6 @@ impl Recordings {
         Err(WrongUsage(message.into()).into())
     }
 
-    /// Returns the sampling settings, or `None` if no series is requested.
     pub(super) fn series(&self) -> Option<Looks> {
         let draws = self.timeline.is_some() && self.series_every.is_some();
         let (ports, flows) = (self.series_out.is_some(), self.flow_series_out.is_some());
@@ -103,7 +100,7 @@ impl Recordings {
         (looks.ports || looks.flows).then_some(looks)
     }
 
-    /// Returns the links to record. The error names every part that does not exist.
+    /// The error lists every part that does not exist.
     pub(super) fn watch(&self, substrate: &Substrate) -> anyhow::Result<Watch> {
         if self.pcap_port.is_empty() {
             return Ok(Watch::default());
@@ -168,8 +165,6 @@ impl Recordings {
     }
 }
 
-/// Returns tracks of groups with their collectives, faults with their effects, ranks with their
-/// flows, and recorded ports.
 fn tracks(
     result: &Run,
     engine: &Engine<Watch>,
@@ -189,8 +184,7 @@ fn tracks(
     tracks
 }
 
-/// Returns the timeline tracks for phases and circuit changes. Each phase starts when the previous
-/// one ends, so that its slack is included.
+/// Phases start when the previous one ends, which includes their slack.
 fn phase_tracks(result: &Run) -> Vec<TimelineTrack> {
     if result.phases.is_empty() {
         return Vec::new();

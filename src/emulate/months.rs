@@ -1,5 +1,4 @@
 // SPDX-License-Identifier: Apache-2.0
-//! Months of a scenario: runs in parallel that determine its losses, and the resulting cost.
 
 use std::fmt::Write as _;
 
@@ -111,7 +110,6 @@ fn policy(job: &JobRow) -> String {
     }
 }
 
-/// Returns the source of the losses if they do not come from runs of this scenario.
 fn losses_from(from: &LossesFrom) -> String {
     let LossesFrom { file, control, gpus, stretched, stand_in } = from;
     if !stand_in {
@@ -178,7 +176,7 @@ fn changes(result: &MonthsResult) -> String {
         table.row([words.clone(), show(*lost_gpu_hours), show(*saves_gpu_hours), usd]);
     }
     let verdict = match result.saves_most {
-        Some(_) => format!("saves most: {}\n", result.alternatives[0].words),
+        Some(_) => format!("saves the most: {}\n", result.alternatives[0].words),
         None => "no change saves anything\n".to_owned(),
     };
     format!("{table}{verdict}\n")

@@ -1,5 +1,4 @@
 // SPDX-License-Identifier: Apache-2.0
-//! Text output about a result's phases and steps.
 
 use std::fmt::Write as _;
 
@@ -9,7 +8,7 @@ use lightloom_units::Picoseconds;
 
 use crate::table::{TextTable, rounded};
 
-/// Returns the phases of every step next to the models' times; empty without phases.
+/// Empty without phases.
 pub(super) fn describe(result: &Run) -> String {
     if result.phases.is_empty() {
         return String::new();
@@ -27,7 +26,6 @@ pub(super) fn describe(result: &Run) -> String {
     text
 }
 
-/// Explains why a circuit change lost packets although circuits are drained first.
 fn undrained(result: &Run) -> String {
     let lost = result.head.packets.lost;
     if result.in_flight != Some(InFlight::Drain) || !result.faults.is_empty() || lost == 0 {
@@ -106,7 +104,7 @@ fn step_table(result: &Run) -> TextTable {
     table
 }
 
-/// Compares with the fluid model, which does not apply if packet switches choose paths by their queues.
+/// The fluid model does not apply if packet switches choose paths by queue length.
 fn fluid(result: &Run, fluid: Option<Picoseconds>) -> String {
     if result.ports.is_some() || fluid.is_some() { time(fluid) } else { "-".to_owned() }
 }

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-//! Input of a run: a scenario file, or a fabric file whose step is run; in both cases with all
-//! files that it references.
+//! The input of a run: a scenario file, or a fabric file whose step runs once, with all referenced
+//! files.
 
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
@@ -23,7 +23,6 @@ pub struct ScenarioSource {
     pub(super) inputs: Inputs,
 }
 
-/// Returns a scenario that runs the step of a fabric file once, without faults.
 fn of_step(name: &str) -> String {
     format!("name: {name:?}\non: {{fabric: {name:?}}}\nphases: {{}}\n")
 }
@@ -46,9 +45,7 @@ fn read_plan(path: &Path, inputs: &mut Inputs) -> Result<Arc<Plan>, Box<Diagnost
             format!("this is {error}"),
         );
         Box::new(
-            mistake.with_help(
-                "give --plan a file that `lightloom plan`, `replan` or `ctl plan` wrote",
-            ),
+            mistake.with_help("use a plan written by `lightloom plan`, `replan` or `ctl plan`"),
         )
     })
 }
@@ -58,15 +55,15 @@ impl ScenarioSource {
         self.scenario.check_faults(file, bytes)
     }
 
-    /// Reads the scenario and its referenced files and prints all errors.
+    /// Prints all errors.
     pub fn read(path: &Path) -> anyhow::Result<Self> {
         let (source, mistakes) = Self::read_under(None, None, path);
         output::diagnostics(&mistakes);
         source.ok_or(output::InputRefused.into())
     }
 
-    /// Reads the scenario and its referenced files, with `plan` as the active plan and with `seed`
-    /// if present. Returns all errors without printing them.
+    /// `plan` replaces the active plan and `seed` the scenario's seed. Returns all errors without
+    /// printing them.
     pub(super) fn read_under(
         plan: Option<&Path>,
         seed: Option<Seed>,

@@ -1,5 +1,4 @@
 // SPDX-License-Identifier: Apache-2.0
-//! Text output about training steps: each step with its closed form, and where its time went.
 
 use std::fmt::Write as _;
 
@@ -30,7 +29,7 @@ const COLUMNS: [&str; 19] = [
     "restart",
 ];
 
-/// Returns one line per step of each job; empty if no job trains.
+/// Empty if no job trains.
 pub(super) fn describe(result: &Run) -> String {
     let steps = result.steps.of_jobs();
     if steps.is_empty() {

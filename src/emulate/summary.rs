@@ -1,5 +1,4 @@
 // SPDX-License-Identifier: Apache-2.0
-//! Markdown summary of a run or sweep, for the page of a CI job.
 
 use std::fmt::Write as _;
 
@@ -78,7 +77,7 @@ fn many_runs(text: &mut String, subject: &SweepSubject, runs: &[SeedRun]) {
     }
 }
 
-/// Appends the losses of job steps over all seeds, or nothing if no job trains.
+/// Empty if no job trains.
 fn losses(text: &mut String, runs: &[SeedRun]) {
     let rows = Sweep::distributions(runs);
     if rows.is_empty() {

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-//! Sweeps of one scenario over many seeds, run in parallel and shown in one table, worst first.
+//! Sweeps over many seeds, run in parallel and reported in one table, worst first.
 
 use std::fmt::Write as _;
 
@@ -24,12 +24,11 @@ pub(super) fn run(
     run_one: impl Fn(Seed) -> anyhow::Result<SeedRun> + Sync,
 ) -> anyhow::Result<VerbOutcome> {
     if arguments.flows_out.is_some() || arguments.look.is_asked_for() {
-        let message =
-            "--flows-out, --timeline, --pcap, --links-out and series show one run: give one seed";
+        let message = "--flows-out, --timeline, --pcap, --links-out and series record a single run: use one seed";
         return Err(WrongUsage(message.to_owned()).into());
     }
     if arguments.prove_reuse {
-        let message = "--prove-reuse proves one run: give one seed";
+        let message = "--prove-reuse checks a single run: use one seed";
         return Err(WrongUsage(message.to_owned()).into());
     }
     let mine: Vec<Seed> = seeds.share(arguments.shard).collect();
@@ -55,7 +54,6 @@ pub fn show(sweep: &Sweep, result: &ResultArguments) -> anyhow::Result<VerbOutco
     Ok(if sweep.passed() { VerbOutcome::Good } else { VerbOutcome::Bad })
 }
 
-/// Returns recovery times, one line per kind of fault; empty without faults.
 fn recoveries(sweep: &Sweep) -> String {
     if sweep.recoveries.is_empty() {
         return String::new();
@@ -95,7 +93,6 @@ fn recoveries(sweep: &Sweep) -> String {
     text
 }
 
-/// Returns what job steps lost, one line per quantity; empty if no job trains.
 fn losses(sweep: &Sweep) -> String {
     if sweep.distributions.is_empty() {
         return String::new();

@@ -1,5 +1,4 @@
 // SPDX-License-Identifier: Apache-2.0
-//! Text output about a run: workloads with their bounds, phases, faults and their effects.
 
 use std::collections::BTreeSet;
 use std::fmt::Write as _;
@@ -24,8 +23,7 @@ pub(super) fn expectations(results: &[ExpectationResult]) -> String {
     text
 }
 
-/// Returns the whole text. It begins with the answer: the verdict, then `fabric`, then the
-/// simulated time.
+/// Starts with the verdict, then `fabric`, then the simulated time.
 pub(crate) fn describe(result: &Run, fabric: &str) -> String {
     let mut text = format!(
         "{}\n{fabric}\nsimulated {} in {:.2} s, seed {}\n\n{}",
@@ -64,8 +62,8 @@ pub(crate) fn describe(result: &Run, fabric: &str) -> String {
     text
 }
 
-/// Returns the verdict in one line: the expectations, the longest work compared with its reference,
-/// and the effect of the faults.
+/// The verdict in one line: expectations, the longest work relative to its reference, and the
+/// effect of the faults.
 fn answer(result: &Run) -> String {
     let (all, failed) = (
         result.expectations.len(),
@@ -112,7 +110,7 @@ fn longest(result: &Run) -> String {
     format!("; longest {what} {}, {ratio:.3} × its {reference}", rounded(took))
 }
 
-/// Returns the counts of packets and flows. Counts of zero are left out.
+/// Omits counts of zero.
 fn traffic(result: &Run) -> String {
     let packets = &result.head.packets;
     let counts = [
@@ -140,7 +138,8 @@ fn traffic(result: &Run) -> String {
     let _ = writeln!(text, "flows: {}", nonzero(&[(*count, "ended"), (*cancelled, "given up")]));
     if *count > 0 {
         let [median, p99, longest] = [fct_p50, fct_p99, fct_max].map(|time| rounded(*time));
-        let _ = writeln!(text, "time of a flow: median {median}, P99 {p99}, longest {longest}");
+        let _ =
+            writeln!(text, "flow completion time: median {median}, P99 {p99}, longest {longest}");
     }
     let _ = writeln!(
         text,
@@ -168,14 +167,13 @@ fn traffic(result: &Run) -> String {
     separated(&text)
 }
 
-/// Lists the counts that are not zero.
 fn nonzero(counts: &[(u64, &str)]) -> String {
     let counts = counts.iter().filter(|(count, _)| *count > 0);
     let counts: Vec<String> = counts.map(|(count, what)| format!("{count} {what}")).collect();
     if counts.is_empty() { "none".to_owned() } else { counts.join(", ") }
 }
 
-/// Returns the value that was found, with fractions as percentages.
+/// Fractions become percentages.
 fn found(result: &ExpectationResult) -> String {
     let figure = match result.expect.parse() {
         Ok(Expectation::Figure { figure, .. }) if figure.is_share() => figure,
@@ -189,7 +187,7 @@ fn percent(share: f64) -> String {
     format!("{:.3} %", share * 100.0)
 }
 
-/// Returns pauses and drops in switches with queues by priority; empty if there were none.
+/// Empty without pauses and drops.
 fn queues(result: &Run) -> String {
     let drops = result.drops_by_priority.iter().enumerate().filter(|(_, drops)| **drops > 0);
     let pauses = Some(result.head.packets.pauses).filter(|pauses| *pauses > 0);
@@ -209,7 +207,7 @@ pub(crate) fn never_ended(result: &Run) -> String {
         return format!("the scenario reached {stop} with work left:{}", waiting.concat());
     }
     format!(
-        "the scenario was stopped at {stop}: it may never end (write `time_limit` if it should end there){}",
+        "the scenario was stopped at {stop}: it may never end (add `time_limit` if it should end there){}",
         waiting.concat()
     )
 }
@@ -343,7 +341,7 @@ fn flows_of(result: &Run) -> String {
     format!("\n{table}{more}")
 }
 
-/// Maximum number of workloads and repetitions in the text output.
+/// In text output.
 const MOST_WORKLOADS: usize = 12;
 
 fn describe_fault(result: &Run, fault: &FaultResult) -> String {
@@ -361,8 +359,7 @@ fn describe_fault(result: &Run, fault: &FaultResult) -> String {
     text
 }
 
-/// Returns how many of the groups with work the faults did not affect, or `None` without faults or
-/// such groups.
+/// `None` without faults or groups with work.
 fn unaffected_groups(result: &Run) -> Option<String> {
     let at_work: Vec<_> = result.groups.iter().filter(|group| group.unaffected.is_some()).collect();
     if at_work.is_empty() || result.faults.is_empty() {

@@ -1,18 +1,17 @@
 // SPDX-License-Identifier: Apache-2.0
-//! The daemon file for a fabric: every device that its plans set, with a placeholder address.
 
 use std::fmt::Write;
 
 use anyhow::bail;
 use lightloom_fabric::fabric::Fabric;
 
-/// Returns a starter daemon file. `fabric_file` is inserted unchanged.
+/// `fabric_file` is inserted unchanged.
 pub(super) fn text(fabric: &Fabric, fabric_file: &str) -> anyhow::Result<String> {
     let switches = fabric.dcn.circuits().map_or(0, |network| network.switches());
     let bundles = if fabric.hbd.ring().is_some() { fabric.hbd.k() } else { 0 };
     if switches == 0 && bundles == 0 {
         bail!(
-            "plans for `{}` set no device: it has neither rings of transceivers nor optical switches",
+            "`{}` has neither rings of transceivers nor optical switches, so the daemon would have no devices",
             fabric.name
         );
     }

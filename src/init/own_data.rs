@@ -1,6 +1,4 @@
 // SPDX-License-Identifier: Apache-2.0
-//! `lightloom init --from`: reads a folder of logs, writes the files derived from them, and lists
-//! guesses and problems.
 
 use std::fs;
 use std::path::{Path, PathBuf};
@@ -34,13 +32,13 @@ pub(super) fn run(folder: &Path, output: &Path, format: Format) -> anyhow::Resul
         let known: Vec<String> =
             KINDS.iter().map(|kind| format!("\n  {}: {}", kind.name, kind.from)).collect();
         anyhow::bail!(
-            "no file in {} is a known log. Known logs:{}",
+            "{} does not contain any known log. Known logs:{}",
             folder.display(),
             known.concat()
         );
     }
     if logs.say_nothing() {
-        anyhow::bail!("no file in {} could be read, so no files are written", folder.display());
+        anyhow::bail!("cannot read any file in {}; no files were written", folder.display());
     }
     let draft = lightloom_import::draft(&logs, &|log| way(output, log));
     let written = write(&draft, output)?;
@@ -51,7 +49,7 @@ pub(super) fn run(folder: &Path, output: &Path, format: Format) -> anyhow::Resul
     Ok(VerbOutcome::Good)
 }
 
-/// Reads all files below the folder, sorted by name, except hidden files and those in `output`.
+/// Files sorted by name, without hidden files and those in `output`.
 fn read(folder: &Path, output: &Path) -> anyhow::Result<Vec<OwnFile>> {
     let mut folders = vec![folder.to_owned()];
     let mut paths = Vec::new();
@@ -76,7 +74,6 @@ fn read(folder: &Path, output: &Path) -> anyhow::Result<Vec<OwnFile>> {
     paths.into_iter().map(read).collect()
 }
 
-/// Returns the path of a log relative to `output`.
 fn way(output: &Path, log: &str) -> String {
     let whole = |path: &Path| std::path::absolute(path).unwrap_or_else(|_| path.to_owned());
     let (from, to) = (whole(output), whole(Path::new(log)));

@@ -1,5 +1,4 @@
 // SPDX-License-Identifier: Apache-2.0
-//! Compares the new plan side by side with a plan from a file.
 
 use std::fmt;
 
@@ -64,7 +63,7 @@ impl fmt::Display for Against {
         write!(f, "\n{table}")?;
         match (self.same_fabric, self.same_plan) {
             (false, _) => writeln!(f, "{} was made for another fabric file", self.file),
-            (true, true) => writeln!(f, "both are one plan"),
+            (true, true) => writeln!(f, "the plans are identical"),
             (true, false) => Ok(()),
         }
     }

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-//! Cost of a plan's network. Only the second program has prices.
+//! The cost of a plan's network. Prices are only available in the second program.
 
 use std::convert::Infallible;
 use std::path::Path;
@@ -11,17 +11,15 @@ use serde::Serialize;
 
 use crate::second::Needed;
 
-/// The cost of networks with optical switches and of alternatives.
 pub trait Pricing {
     type Prices;
-    /// Performance per cost compared with each baseline.
+    /// Performance per cost for each baseline.
     type Rows: Serialize;
 
-    /// Reads prices (the shipped ones if `path` is `None`) and records the file as an input of the
-    /// result.
+    /// Reads the shipped prices if `path` is `None`. Records the file as an input of the result.
     fn read(&self, path: Option<&Path>, inputs: &mut Inputs) -> anyhow::Result<Self::Prices>;
 
-    /// Returns the network's cost per GPU in dollars, or `None` if a price is missing.
+    /// Dollars per GPU, or `None` if a price is missing.
     fn per_gpu(&self, network: &ReconfigurableFatTree, prices: &Self::Prices) -> Option<f64>;
 
     fn sensitivity(

@@ -329,7 +329,7 @@ fn rejects_prove_reuse_where_nothing_is_reused() {
     assert_eq!(code, Some(0), "{printed}");
     for (arguments, wanted) in [
         (["--seed", "0..1"].as_slice(), "one seed"),
-        (&["--links-out", "links.csv"], "everything is simulated"),
+        (&["--links-out", "links.csv"], "which simulate every ring"),
     ] {
         let (code, printed) = run(arguments);
         assert_eq!(code, Some(2), "{printed}");

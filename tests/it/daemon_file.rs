@@ -52,5 +52,5 @@ fn init_rejects_a_fabric_without_devices() {
         .output()
         .unwrap();
     let says = String::from_utf8_lossy(&output.stderr);
-    assert!(!output.status.success() && says.contains("set no device"), "{says}");
+    assert!(!output.status.success() && says.contains("would have no devices"), "{says}");
 }

@@ -280,7 +280,7 @@ fn rejects_a_damaged_plan_before_using_it() {
     std::fs::write(&path, plan.to_string()).unwrap();
     let replan =
         lightloom(folder.path(), &["replan", "plan.json", "--fabric", &fabric, "--fault", "n1"]);
-    assert!(failed(&replan).contains("the plan is not sound"), "{}", text(&replan.stderr));
+    assert!(failed(&replan).contains("the plan is not valid"), "{}", text(&replan.stderr));
 }
 
 #[test]

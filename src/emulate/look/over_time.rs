@@ -1,5 +1,4 @@
 // SPDX-License-Identifier: Apache-2.0
-//! Values of ports and flows over time, as tables and as timeline curves.
 
 use std::collections::BTreeMap;
 use std::fmt::Write as _;
@@ -10,8 +9,7 @@ use lightloom_engine::capture::{Counter, Watch};
 use lightloom_engine::{Engine, FlowId, LinkId};
 use lightloom_units::{Bytes, SimTime};
 
-/// Maximum number of ports, and of flows, that a timeline shows as curves. Those with the most
-/// bytes are chosen.
+/// The ports, and the flows, with the most bytes.
 pub(super) const MOST_CURVES: usize = 64;
 
 pub(super) fn ports_csv(series: &Series, substrate: &Substrate) -> String {
@@ -36,8 +34,7 @@ pub(super) fn ports_csv(series: &Series, substrate: &Substrate) -> String {
     csv
 }
 
-/// Returns one line per sample of a flow. Once everything has arrived, the sender's state is
-/// omitted; the pace is omitted if congestion control sets none.
+/// The sender's state is omitted after the last byte, and the pace if congestion control sets none.
 pub(super) fn flows_csv(series: &Series, engine: &Engine<Watch>, substrate: &Substrate) -> String {
     let mut csv = String::from(
         "time_ps,flow,src,dst,delivered_bytes,rate_bits_per_s,resent,in_flight_packets,window_packets,pace_bits_per_s\n",
@@ -64,8 +61,8 @@ pub(super) fn flows_csv(series: &Series, engine: &Engine<Watch>, substrate: &Sub
     csv
 }
 
-/// Returns the timeline curves: queue, rate and pauses of the ports that sent the most, and window,
-/// rate and retransmissions of the flows that delivered the most.
+/// Queue, rate and pauses of the ports with the most bytes, and window, rate and retransmissions of
+/// the flows with the most bytes.
 pub(super) fn curves(
     series: &Series,
     engine: &Engine<Watch>,
@@ -76,7 +73,7 @@ pub(super) fn curves(
     curves
 }
 
-/// Returns the keys with the most bytes, sorted by key.
+/// Sorted by key.
 fn busiest<K: Ord + Copy>(rows: impl Iterator<Item = (K, Bytes)>) -> Vec<K> {
     let mut bytes: BTreeMap<K, u64> = BTreeMap::new();
     for (whose, more) in rows {
