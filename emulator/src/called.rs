@@ -1,6 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-//! Connects a network to a program that sends over it during the run, such as the front end of
-//! another simulator.
+//! Lets an external program, such as the front end of another simulator, send over a network.
 //!
 //! ```text
 //!   program ── orders: send, wake ──▶ ProgramSession ── flows, timers ──▶ the run of every scenario
@@ -8,9 +7,8 @@
 //!      └──────── is over, at now ────────┘    at the picosecond at which the last byte arrives
 //! ```
 //!
-//! The event loop is that of [`run`](crate::run): faults, other traffic and the control plane
-//! continue alongside the program. It pauses when the program has no open order, and later resumes
-//! from there.
+//! The event loop is the one in [`run`](crate::run), including faults, other traffic and the control
+//! plane. It pauses while the program has no pending order.
 
 use lightloom_engine::FlowRecord;
 use lightloom_engine::capture::Watch;
@@ -23,7 +21,7 @@ pub use crate::run::{Caller, ProgramOrder};
 use crate::run::{IslandReuse, Run, RunError, Stop, Waiting};
 use crate::scenario::{RunStart, Scenario};
 
-/// The inputs to a session.
+/// Inputs of a session.
 pub struct PreparedProgram<'a> {
     making: Making<'a>,
     start: &'a RunStart,
@@ -41,7 +39,7 @@ impl<'a> PreparedProgram<'a> {
     }
 }
 
-/// Why a program waits forever.
+/// Diagnosis of a program that waits forever.
 #[derive(Clone, Debug)]
 pub struct Stalled {
     /// The limit that was reached. `None` if no events are left.
@@ -60,7 +58,7 @@ impl std::fmt::Display for Stalled {
     }
 }
 
-/// A network with a program on it.
+/// A network that carries an external program's traffic.
 pub struct ProgramSession<'a> {
     run: Run<'a>,
     program: usize,
@@ -84,10 +82,10 @@ impl<'a> ProgramSession<'a> {
         Ok(Self { run, program })
     }
 
-    /// Runs until the program has no open order. Returns `Ok(Some)` if that never happens.
+    /// Runs until the program has no pending order. Returns `Ok(Some)` if that never happens.
     ///
     /// # Errors
-    /// Fails if the engine rejects an operation or no next plan can be made.
+    /// Fails if the engine rejects an operation or replanning fails.
     pub fn run(&mut self) -> Result<Option<Stalled>, RunError> {
         let stop = self.run.until_idle(self.program)?;
         let waiting = self.run.waiting(self.program);
@@ -95,7 +93,7 @@ impl<'a> ProgramSession<'a> {
         Ok(is_stalled.then_some(Stalled { stop, waiting }))
     }
 
-    /// Returns the simulated time.
+    /// Returns the current simulated time.
     #[must_use]
     pub fn now(&self) -> SimTime {
         self.run.context().now()
@@ -107,7 +105,7 @@ impl<'a> ProgramSession<'a> {
         self.run.context().engine.hops()
     }
 
-    /// Returns the total bytes of all messages so far, and the bytes that have arrived in order.
+    /// Returns the total size of all messages so far, and the number of bytes delivered in order.
     #[must_use]
     pub fn moved(&self) -> [Bytes; 2] {
         let records = self.run.context().engine.records();

@@ -1,79 +1,79 @@
 // SPDX-License-Identifier: Apache-2.0
-//! Results of the shipped control plane in a run.
+//! Results of a run under the shipped control plane.
 
 use lightloom_units::Picoseconds;
 use serde::{Deserialize, Serialize};
 
 use crate::scenario::SwitchLanguage;
 
-/// Assumed processing times of the daemon, whose processor is not emulated.
+/// Processing times assumed for the daemon, whose CPU is not emulated.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct CostModel {
-    /// Time to process a message from a device.
+    /// Time per message from a device.
     #[serde(rename = "per_input_ps")]
     pub per_input: Picoseconds,
-    /// Additional time per message for each device.
+    /// Additional time per message and device.
     #[serde(rename = "per_input_and_device_ps")]
     pub per_input_and_device: Picoseconds,
-    /// Time to begin a bypass: plan around the fault, check the plan, and record the moves and the intent.
+    /// Time to start a bypass: plan, check the plan, and journal the changes.
     #[serde(rename = "per_plan_ps")]
     pub per_plan: Picoseconds,
-    /// Additional time per bypass for each node.
+    /// Additional time per bypass and node.
     #[serde(rename = "per_plan_and_node_ps")]
     pub per_plan_and_node: Picoseconds,
-    /// Time to complete a change, for each node.
+    /// Time per node to complete a change.
     #[serde(rename = "per_end_and_node_ps", default)]
     pub per_end_and_node: Picoseconds,
-    /// Kernel time between a serial line and the daemon's task, in either direction.
+    /// Kernel latency between a serial device and the daemon's task, per direction.
     #[serde(rename = "handoff_ps", default)]
     pub handoff: Picoseconds,
-    /// Maximum additional time per wake-up, drawn from the seed.
+    /// Maximum random delay per wake-up, drawn from the seed.
     #[serde(rename = "jitter_ps")]
     pub jitter: Picoseconds,
 }
 
-/// Results of the shipped control plane in a run.
+/// Results of a run under the shipped control plane.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct DaemonResult {
-    /// The number of transceivers that the daemon drives.
+    /// Number of transceivers that the daemon drives.
     pub devices: usize,
-    /// The number of optical switches that the daemon drives.
+    /// Number of optical switches that the daemon drives.
     #[serde(default, skip_serializing_if = "is_zero")]
     pub switches: usize,
-    /// The protocol of the optical switches.
+    /// Protocol of the optical switches.
     #[serde(default)]
     pub switch_language: SwitchLanguage,
-    /// The interval between two readings of a device.
+    /// Polling interval per device.
     #[serde(rename = "poll_every_ps")]
     pub poll_every: Picoseconds,
-    /// Whether devices report lost light on their own.
+    /// Whether devices report loss of light without being polled.
     pub events: bool,
-    /// The number of bypasses that the daemon began.
+    /// Number of bypasses that the daemon started.
     pub bypasses: u64,
-    /// The number of bypasses around parts that had no fault.
+    /// Number of bypasses around healthy parts.
     pub false_bypasses: u64,
-    /// The number of committed changes.
+    /// Number of committed changes.
     pub committed: u64,
-    /// The number of changes that were not committed.
+    /// Number of changes that were not committed.
     pub not_committed: u64,
-    /// The outcomes of the phases that jobs requested.
+    /// Outcomes of the phases that jobs requested.
     #[serde(default, skip_serializing_if = "PhaseCounts::is_none")]
     pub phases: PhaseCounts,
-    /// The number of restarts of the daemon.
+    /// Number of daemon restarts.
     pub restarts: u64,
-    /// The SHA-256 digest of the final plan.
+    /// SHA-256 digest of the final plan.
     #[serde(default)]
     pub plan_sha256: String,
-    /// The number of records in the daemon's journal.
+    /// Number of records in the daemon's journal.
     pub journal_records: u64,
-    /// Bytes on all serial lines, in both directions.
+    /// Bytes on all serial lines, both directions combined.
     pub line_bytes: u64,
-    /// Violated invariants of docs/reliability.md, each with its location. Empty in a correct
+    /// Violated invariants of docs/reliability.md, each with its location. Empty for a correct
     /// daemon.
     pub violations: Vec<String>,
-    /// Assumed processing times of the daemon.
+    /// Processing times assumed for the daemon.
     pub assumed: CostModel,
-    /// Time that the packet network is assumed to need to move flows to other paths.
+    /// Time assumed for the packet network to reroute flows.
     #[serde(rename = "reroute_ps", default)]
     pub reroute: Picoseconds,
 }
@@ -86,13 +86,13 @@ fn is_zero(count: &usize) -> bool {
 /// Outcomes of the phases that jobs requested from the daemon.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 pub struct PhaseCounts {
-    /// The number of requested phases.
+    /// Number of requested phases.
     pub asked: u64,
-    /// Phases whose circuits were qualified or already set.
+    /// Phases with circuits that were already set or passed qualification.
     pub lit: u64,
-    /// Phases that kept the previous circuits because they were too short for a change.
+    /// Phases that were too short for a change and reused the previous circuits.
     pub kept: u64,
-    /// Phases that the daemon did not set up.
+    /// Phases whose circuits were not set up.
     pub missed: u64,
 }
 

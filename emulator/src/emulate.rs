@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-//! Runs a scenario with its faults and, for comparison, without.
+//! Runs a scenario twice: with its faults and, as the baseline, without them.
 
 use std::sync::Arc;
 
@@ -32,29 +32,29 @@ use crate::substrate::{Members, OpticalCircuits, RingCables, Substrate};
 /// Settings of a run that are not part of the scenario.
 #[derive(Clone, Debug)]
 pub struct RunSettings {
-    /// Number of threads. The result does not depend on it.
+    /// Number of threads. Does not affect the result.
     pub threads: usize,
-    /// Selects the observations to record.
+    /// Observations to record.
     pub watch: Watch,
-    /// Whether identical parts are simulated only once. The result does not depend on it.
+    /// Whether to simulate identical parts only once. Does not affect the result.
     pub sharing: IslandReuse,
-    /// The samples to take over time. `None` means no time series.
+    /// Samples to take over time. `None` disables the time series.
     pub series: Option<Looks>,
 }
 
-/// A finished run: its result, and the engine for inspection.
+/// A finished run with its result. The engine is kept for inspection.
 pub struct Finished {
-    /// The result.
+    /// Result of the comparison.
     pub outcome: Outcome,
-    /// The engine after the run with faults.
+    /// Engine after the run with faults.
     pub engine: IslandEngine<Watch>,
-    /// The substrate of the run.
+    /// Substrate of the run.
     pub substrate: Arc<Substrate>,
-    /// Activity of ports and flows over time, if requested.
+    /// Port and flow activity over time, if requested.
     pub series: Series,
 }
 
-/// Why a scenario cannot be run.
+/// Reasons why a scenario cannot be run.
 #[derive(Debug, thiserror::Error)]
 #[expect(missing_docs, reason = "each message documents its variant")]
 pub enum EmulateError {
@@ -64,13 +64,13 @@ pub enum EmulateError {
     Train(#[from] TrainError),
     #[error(transparent)]
     Run(#[from] RunError),
-    #[error("the exact shortcut is not exact (a mistake in the engine, please report it): {0}")]
+    #[error("simulating identical parts once changed the result: {0} (this is a bug in the engine, please report it)")]
     NotTheSame(#[from] Difference),
-    #[error("the jobs do not end their steps, even without a failure")]
+    #[error("the jobs do not finish their steps even in the fault-free run")]
     NeverEnds,
-    #[error("there is nothing to prove: {0}, so everything is simulated anyway")]
+    #[error("nothing to verify: {0}, so all parts are simulated anyway")]
     NothingSpared(&'static str),
-    #[error("the scenario expects something of {group}, but the plan has {groups} groups")]
+    #[error("an expectation refers to {group}, but the plan has {groups} groups")]
     NoSuchGroup { group: lightloom_units::id::GroupId, groups: usize },
     #[error(
         "at a scale of {scale} the phase `{phase}` lasts {time}, less than twenty round trips; \
@@ -94,8 +94,8 @@ pub fn emulate(
     emulate_from(scenario, &start, settings, progress).map(|finished| finished.outcome)
 }
 
-/// Runs `scenario` from its start with and without its faults. Rejects control planes that are not
-/// modelled.
+/// Runs `scenario` from its start with and without its faults. Supports only modelled control
+/// planes.
 ///
 /// # Errors
 /// See [`emulate_with`].
@@ -108,11 +108,11 @@ pub fn emulate_from(
     emulate_with(scenario, start, settings, &NoDaemon, progress)
 }
 
-/// Runs `scenario` from its start with and without its faults. `maker` creates the control plane if
-/// it is not modelled.
+/// Runs `scenario` from its start with and without its faults. `maker` creates the control plane
+/// unless it is modelled.
 ///
 /// # Errors
-/// Fails if a later plan cannot be made or the engine rejects an operation.
+/// Fails if replanning fails or the engine rejects an operation.
 pub fn emulate_with(
     scenario: &Scenario,
     start: &RunStart,
@@ -129,11 +129,10 @@ pub fn emulate_with(
     progress.begins(RunPass::Faults);
     let mut log = making.run(&events, (watch, series), progress)?;
     if sharing == IslandReuse::Proven && log.engine().prove()?.is_none() {
-        return Err(EmulateError::NothingSpared("parts of the run grew together"));
+        return Err(EmulateError::NothingSpared("identical parts became coupled during the run"));
     }
     let calm = || (Watch::default(), None);
-    // Faults that exist from the start and that the first plan ignores also occur in the run
-    // without faults.
+    // The baseline keeps faults that exist from the start and that the first plan ignores.
     let is_old = |event: &&FaultEvent| event.from_start && event.planned().is_empty();
     let old: Vec<FaultEvent> = events.iter().filter(is_old).cloned().collect();
     let is_calm = events.iter().all(|event| is_old(&event));
@@ -158,7 +157,6 @@ pub fn emulate_with(
     Ok(Finished { outcome, engine: log.into_engine(), substrate, series })
 }
 
-/// Runs `scenario` once from its start with these faults, without a comparison.
 pub(crate) fn run_alone(
     (scenario, start): (&Scenario, &RunStart),
     events: &[FaultEvent],
@@ -173,7 +171,6 @@ pub(crate) struct Making<'a> {
     start: &'a RunStart,
     traffic: Vec<Traffic>,
     demands: Vec<Demand>,
-    /// Groups of the plan, and the orders of the training jobs.
     members: Vec<Members>,
     trains: Vec<TrainOrder<'a>>,
     scale: u64,
@@ -234,7 +231,6 @@ impl<'a> Making<'a> {
         run_order(self.order(events, looks)?, progress)
     }
 
-    /// Returns the order for a run with these faults.
     pub(crate) fn order<'b>(
         &'b self,
         events: &'b [FaultEvent],
@@ -294,8 +290,6 @@ impl<'a> Making<'a> {
         })
     }
 
-    /// Returns the control plane for rings and circuits, which is either modelled or the shipped
-    /// daemon. `None` if nothing fails and no circuit changes.
     fn light_control<'b>(
         &'b self,
         rings: Option<Replanner<'b>>,
@@ -318,7 +312,6 @@ impl<'a> Making<'a> {
         Ok(vec![Box::new(Shipped::new(rings, circuits, side, (daemon, self.scale)))])
     }
 
-    /// Returns the circuits of the phases, and the order in which they change.
     fn circuit_order(&self) -> Option<(&OpticalCircuits, CircuitOrder<'_>)> {
         let circuits = self.start.substrate.circuits.as_ref()?;
         let CircuitPlan { plan, phases, floor, .. } = self.start.circuits.as_ref()?;
@@ -372,7 +365,6 @@ fn replanner<'a>(
     Replanner::new(rings, scenario.seed, delays, known)
 }
 
-/// Returns the groups of the plan and the orders of the training jobs.
 fn trains<'a>(
     scenario: &'a Scenario,
     start: &RunStart,
@@ -395,7 +387,7 @@ fn trains<'a>(
     Ok((members, orders))
 }
 
-/// Twenty round trips between hosts under different leaves.
+/// About 20 round trips between hosts under different leaves.
 const SHORTEST_PHASE: Picoseconds = Picoseconds::from_micros(80);
 
 fn scale_of(scenario: &Scenario, start: &RunStart) -> Result<u64, EmulateError> {
@@ -423,7 +415,6 @@ fn scale_of(scenario: &Scenario, start: &RunStart) -> Result<u64, EmulateError> 
     }
 }
 
-/// Rejects expectations about groups that do not exist.
 fn require_groups(scenario: &Scenario, start: &RunStart) -> Result<(), EmulateError> {
     let groups = start.groups();
     let missing = scenario.expectations.iter().find_map(|expectation| match expectation {
@@ -433,8 +424,7 @@ fn require_groups(scenario: &Scenario, start: &RunStart) -> Result<(), EmulateEr
     missing.map_or(Ok(()), |group| Err(EmulateError::NoSuchGroup { group, groups }))
 }
 
-/// Returns why sharing is impossible, or `None`. Group rings can be shared unless random draws
-/// depend on link names or individual packets are recorded.
+/// Returns why identical parts cannot be simulated once, or `None` if they can.
 fn whole_because(
     scenario: &Scenario,
     start: &RunStart,
@@ -442,21 +432,21 @@ fn whole_because(
 ) -> Option<&'static str> {
     let hits = |what: fn(&Effect) -> bool| start.events.iter().any(|event| what(&event.effect));
     if scenario.collectives.iter().any(|one| one.kind.is_between_groups()) {
-        Some("collectives between groups share links")
+        Some("inter-group collectives share links")
     } else if !scenario.traffic.is_empty() {
-        Some("traffic between hosts shares links")
+        Some("host-to-host traffic shares links")
     } else if scenario.phases.is_some() {
-        Some("the pairs of a phase share links")
+        Some("pairs of a phase share links")
     } else if hits(Effect::is_drawn) {
-        Some("bit errors, packet loss and jitter are random on each link")
+        Some("each link has random bit errors, packet loss and jitter")
     } else if hits(|effect| matches!(effect, Effect::PauseStorm(_))) {
-        Some("pauses spread")
+        Some("PFC pauses propagate")
     } else if settings.series.is_some() {
-        Some("ports are sampled over time")
+        Some("ports are sampled for a time series")
     } else if settings.watch.keeps_packets() {
-        Some("single packets are captured")
+        Some("individual packets are captured")
     } else if scenario.transport.balance != Balance::PerFlow {
-        Some("each flow takes several paths, drawn separately")
+        Some("each flow is sprayed over several random paths")
     } else {
         None
     }

@@ -1,9 +1,9 @@
 // SPDX-License-Identifier: Apache-2.0
-//! Turns the log of a run into its result: the effects of each fault, and the expectations that held.
+//! Derives the result of a run from its log.
 //!
-//! A group or flow is affected if its end differs, even by a picosecond, from the run without
-//! faults. The run's log shows which faults caused the difference ([`account`]), so two runs are
-//! enough for any number of faults.
+//! A group or flow is affected if its end time differs from the baseline (the run without faults),
+//! even by a picosecond. Causes come from the log ([`account`]), so two runs are enough for any
+//! number of faults.
 
 mod account;
 mod bounds;
@@ -42,7 +42,7 @@ pub(crate) struct JudgedRun<'a> {
     pub(crate) start: &'a RunStart,
     pub(crate) traffic: &'a [Traffic],
     pub(crate) log: &'a RunLog,
-    /// The log of the run without faults.
+    /// Log of the baseline, the run without faults.
     pub(crate) baseline: &'a RunLog,
     pub(crate) scale: u64,
     pub(crate) threads: usize,
@@ -61,7 +61,6 @@ impl<'a> JudgedRun<'a> {
         self.start.events.iter().zip(&self.log.faults)
     }
 
-    /// Returns how long a link's far end paused at least one priority.
     fn paused(&self, link: LinkId) -> Picoseconds {
         self.longer(Picoseconds(self.log.engine().port_count(link).paused_ps))
     }
@@ -70,7 +69,6 @@ impl<'a> JudgedRun<'a> {
         Waiting { since: waiting.since.map(|since| self.moment(since)), ..waiting.clone() }
     }
 
-    /// Returns a flow with its bytes and times at full size.
     fn full_size(&self, flow: &FlowRecord) -> FlowRecord {
         FlowRecord {
             size: flow.size * self.scale,
@@ -146,7 +144,6 @@ fn plan_metrics(ran: &JudgedRun<'_>) -> Option<PlanMetrics> {
     Some(to_document(fabric, faults, ran.scenario.seed, layout).metrics)
 }
 
-/// Returns how long the receivers of the fabric's transceivers need to lock onto light.
 fn relock(scenario: &Scenario) -> Option<Picoseconds> {
     let On::Fabric(fabric) = &scenario.on else { return None };
     Some(fabric.transceiver.relock)
@@ -233,7 +230,6 @@ fn faults(
     results
 }
 
-/// Returns why groups still wait for recovery from a fault, or `None` if they do not.
 fn not_restored(
     ran: &JudgedRun<'_>,
     (event, log): (&FaultEvent, &FaultLog),

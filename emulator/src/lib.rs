@@ -1,19 +1,13 @@
 // SPDX-License-Identifier: Apache-2.0
 //! Runs a scenario on a fabric or a network and reports the result.
 //!
-//! A [`scenario`] defines the workloads, faults and expectations. The [`substrate`] represents the
-//! fabric as vertices and links of the engine. [`run`] is the only event loop: workloads send,
-//! faults begin and end, and a control plane reacts. Comparing the log of a run with the same run
-//! without faults gives the [`outcome`]. [`sweep`] runs many seeds, and [`months`] samples such
-//! runs to find the cost of failures over a long span. [`called`] lets a program send over a
-//! network during a run. [`training`] runs steps of a training job packet by packet, and
-//! [`shipped`] attaches a control plane that is executed rather than modelled by delays.
+//! A [`scenario`] defines the workloads, faults and expectations, and a [`substrate`] represents
+//! the fabric as vertices and links. [`run`] contains the only event loop. The [`outcome`] compares
+//! the log of a run with the log of a fault-free run. [`sweep`] repeats runs over many seeds;
+//! [`months`] extrapolates from such runs to the cost of failures over a long period.
 //!
-//! Times are integers in picoseconds and sizes are in bytes; docs/metrics.md defines every figure.
-//! The same seed always gives the same outcome, except for two wall-clock figures.
-//!
-//! `lightloom-engine` simulates packets, and `lightloom-planner` makes plans. The real controller is
-//! in `lightloom-control`; `lightloom-twin` runs it under the clock of a run.
+//! Times are integers in picoseconds and sizes are in bytes; docs/metrics.md defines every metric.
+//! The same seed always produces the same outcome, except for two wall-clock times.
 
 #![warn(missing_docs)]
 

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-//! Computes the cost of failures over months of training as a bill of GPU-hours by cause.
+//! Cost of failures over months of training, as a bill of GPU-hours by cause.
 //!
 //! ```text
 //!   scenario ─▶ Prepared ─cases─▶ a run of some steps each ─▶ LossTable ─┐
@@ -7,15 +7,13 @@
 //!   failures (trace, or rates and a seed) ─▶ changes of parts, in order ─┘
 //! ```
 //!
-//! The loss of a failure is always measured: [`Prepared`] draws which part fails and when within a
-//! step, and every [`Case`] is a run of the scenario with its control plane. A [`Month`] draws from
-//! the table of these runs. Losses that no run contains are computed as separate causes: waiting
-//! for nodes, writing and reading checkpoints, and whole steps since the last checkpoint.
+//! The loss to a failure is always measured: every [`Case`] is a run of the scenario in which a
+//! random part fails at a random instant of a step. A [`Month`] samples these runs. Losses that no
+//! run covers are separate causes: waiting for nodes, writing and reading checkpoints, and the steps
+//! since the last checkpoint.
 //!
-//! Times are 128-bit picoseconds, so that causes add up exactly to the loss over any number of
-//! years.
-//!
-//! The caller handles files and threads and runs the cases in any order.
+//! Times are 128-bit picoseconds, so the causes add up exactly over any number of years. The caller
+//! handles files and threads.
 
 mod alternatives;
 mod bill;

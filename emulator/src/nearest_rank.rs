@@ -1,13 +1,11 @@
 // SPDX-License-Identifier: Apache-2.0
-//! Computes percentiles by nearest rank, without interpolation: the smallest value that the given
-//! percentage of values does not exceed.
+//! Percentiles by nearest rank, without interpolation.
 
 /// Returns the index of a percentile in a sorted list of `count` values.
 pub(crate) fn nearest_rank(count: usize, per_cent: usize) -> usize {
     (count * per_cent).div_ceil(100).max(1) - 1
 }
 
-/// Returns a percentile of a sorted list, or `None` for an empty list.
 pub(crate) fn percentile<T: Copy>(sorted: &[T], per_cent: usize) -> Option<T> {
     sorted.get(nearest_rank(sorted.len(), per_cent)).copied()
 }

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-//! The result document of `lightloom emulate`, common to every kind of scenario.
+//! Result document of `lightloom emulate` for all kinds of scenarios.
 
 mod faults;
 mod head;
@@ -29,98 +29,94 @@ pub use crate::run::{Waiting, WaitsFor};
 use crate::scenario::InFlight;
 pub use crate::stages::{Stage, StageName};
 
-/// The result of a run. Everything except the two wall-clock figures depends only on the scenario
-/// and the seed.
+/// Result of a run. Depends only on the scenario and seed, except for two wall-clock times.
 #[derive(Clone, Debug, PartialEq, Serialize)]
 pub struct Outcome {
-    /// The scenario, the duration, and the packet counts.
+    /// Scenario, duration and packet counts.
     #[serde(flatten)]
     pub head: OutcomeHead,
-    /// Dropped packets by priority, if switches have priority queues. The last entry is for
-    /// acknowledgements and trimmed packets.
+    /// Dropped packets by priority. The last entry is for acknowledgements and trimmed packets.
+    /// Empty without priority queues.
     pub drops_by_priority: Vec<u64>,
-    /// How much simulation was avoided by exact sharing. `None` if everything was simulated.
+    /// Simulation avoided by simulating identical parts once. `None` if everything was simulated.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub reuse: Option<ReuseCount>,
-    /// The ratio of the fabric's sizes and times to the run's. All sizes and times here are the
-    /// fabric's.
+    /// Ratio of full size to simulated size. All sizes and times in the result are at full size.
     pub scale: u64,
-    /// Treatment of packets on a circuit that a change removes. `None` without phases.
+    /// Treatment of packets in flight on a circuit that is removed. `None` without phases.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub in_flight: Option<InFlight>,
-    /// Every collective in every group, and every repetition of every other workload.
+    /// All collectives of all groups, and all repetitions of other workloads.
     pub workloads: Vec<WorkloadResult>,
-    /// Every phase of every step.
+    /// Phases of all steps.
     #[serde(skip_serializing_if = "Vec::is_empty")]
     pub phases: Vec<PhaseResult>,
-    /// Every step.
+    /// All steps.
     #[serde(skip_serializing_if = "Steps::is_empty")]
     pub steps: Steps,
-    /// Number of exchanges around idle rings that reused the time of an identical one, which is
-    /// exact. `None` without training jobs.
+    /// Number of exchanges around idle rings whose time was reused from an identical exchange.
+    /// `None` without training jobs.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub exchanges_reused: Option<u64>,
-    /// Percentiles of the step times. `None` if no step ended.
+    /// Percentiles of the step times. `None` if no step finished.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub step_percentiles: Option<Percentiles>,
-    /// How the optical ports spent their time. `None` without phases.
+    /// Time use of the optical ports. `None` without phases.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub ports: Option<PortTime>,
     /// Flow completion times.
     pub flows: FlowFigures,
-    /// Queue lengths that packets found, over all used links.
+    /// Queue lengths on packet arrival, over all used links.
     pub queues: QueueFigures,
     /// Results of the shipped daemon. `None` if the control plane is modelled.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub lightloomd: Option<Box<DaemonResult>>,
-    /// The effects of each fault.
+    /// Effects of each fault.
     pub faults: Vec<FaultResult>,
-    /// Every group in every job, with its losses and delay.
+    /// All groups of all jobs, with their losses and delays.
     #[serde(skip_serializing_if = "Vec::is_empty")]
     pub groups: Vec<GroupResult>,
-    /// Metrics of the final plan. `None` on a network without a plan.
+    /// Metrics of the final plan. `None` for networks without a plan.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub plan: Option<PlanResult>,
-    /// Shares of the time, defined in docs/metrics.md.
+    /// Availability and goodput, as defined in docs/metrics.md.
     pub metrics: Metrics,
-    /// Utilisation and queues of the links.
+    /// Utilisation and queues of links.
     pub links: Vec<LinkClass>,
-    /// Why the run was stopped before its work was done. `None` if it finished.
+    /// Why the run stopped early. `None` if it finished.
     pub stop: Option<Stop>,
-    /// Whether the run was stopped in a way that the scenario does not intend.
+    /// Whether the run stopped early, against the intent of the scenario.
     pub never_ended: bool,
-    /// Work that was unfinished when the run was stopped, when it last made progress, and what it
-    /// depends on.
+    /// Unfinished work of a run that stopped early, with its dependencies and the time of its last
+    /// progress.
     pub waiting: Vec<Waiting>,
-    /// The expectations and whether they held.
+    /// Expectations and their results.
     pub expectations: Vec<ExpectationResult>,
-    /// Every flow, for `--flows-out`.
+    /// All flows, for `--flows-out`.
     #[serde(skip)]
     pub flow_records: Vec<FlowRow>,
 }
 
-/// One flow, as written by `--flows-out`.
+/// A flow, as written by `--flows-out`.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct FlowRow {
     /// The source.
     pub source: Arc<str>,
     /// The destination.
     pub destination: Arc<str>,
-    /// The size in the run.
+    /// Size in the run.
     pub size: Bytes,
-    /// Time when it could begin.
+    /// Earliest start time.
     pub start: SimTime,
-    /// Time when its last byte arrived. `None` if it never did.
+    /// Arrival time of the last byte. `None` if it never arrived.
     pub end: Option<SimTime>,
-    /// Whether it was abandoned.
+    /// Whether the flow was abandoned.
     pub cancelled: bool,
-    /// Workload in `traffic` that the flow belongs to. `None` for flows of groups, steps and
-    /// phases.
+    /// Workload in `traffic`. `None` for flows of groups, steps and phases.
     pub workload: Option<Arc<str>>,
 }
 
 impl FlowRow {
-    /// Creates a flow's row. `name` returns the displayed name of a vertex.
     pub(crate) fn new(
         flow: &FlowRecord,
         name: impl Fn(VertexId) -> Arc<str>,
@@ -139,52 +135,51 @@ impl FlowRow {
 }
 
 impl Outcome {
-    /// Returns whether every expectation held and no unintended limit stopped the run.
+    /// Returns whether all expectations held and no unintended limit stopped the run.
     #[must_use]
     pub fn passed(&self) -> bool {
         !self.never_ended && self.expectations.iter().all(|expectation| expectation.passed)
     }
 }
 
-/// One collective within a group, or one between a job's groups.
+/// A collective within a group, or between the groups of a job.
 #[derive(Clone, Debug, PartialEq, Serialize)]
 pub struct WorkloadResult {
-    /// The name in the scenario.
+    /// Name in the scenario.
     pub name: String,
-    /// The group. `None` for a collective between all groups of the job.
+    /// Group of the collective. `None` for a collective between all groups of the job.
     pub group: Option<GroupId>,
-    /// The kind of collective.
+    /// Kind of collective.
     pub kind: &'static str,
-    /// The size as in NCCL's tests: the whole buffer of one rank.
+    /// Size as defined by nccl-tests: the whole buffer of one rank.
     pub bytes: Bytes,
-    /// Time when it began (for the first time, if it was restarted).
+    /// Time of the first start.
     #[serde(rename = "start_ps")]
     pub start: SimTime,
-    /// Time when its last byte arrived. `None` if it never ended.
+    /// Arrival time of the last byte. `None` if it never arrived.
     #[serde(rename = "end_ps")]
     pub end: Option<SimTime>,
-    /// The closed form for the undisturbed collective.
+    /// Closed form without contention or faults.
     #[serde(rename = "ideal_ps")]
     pub ideal: Picoseconds,
-    /// The tightest lower bound on its time.
+    /// Tightest lower bound on the duration.
     #[serde(rename = "lower_bound_ps")]
     pub lower_bound: Picoseconds,
-    /// The source of that bound: `path` for the closed form of the messages, or a loaded interface,
-    /// such as `h3 receives`. For a collective within a group, it is `an interface`.
+    /// Source of the lower bound: `path` (closed form of the messages), `an interface` (within a
+    /// group), or a loaded interface such as `h3 receives`.
     pub lower_bound_of: String,
-    /// Time when the same collective ended in the run without faults.
+    /// End time in the run without faults.
     #[serde(rename = "end_without_faults_ps")]
     pub end_without_faults: Option<SimTime>,
     /// Size divided by time, in bytes per second.
     pub algbw_bytes_per_s: f64,
-    /// Bandwidth on the slowest link: algorithm bandwidth times the collective's factor, in bytes
-    /// per second.
+    /// `algbw` times the collective's factor: bandwidth on the slowest link, in bytes per second.
     pub busbw_bytes_per_s: f64,
     /// Number of restarts.
     pub restarts: u32,
-    /// Number of ranks in the ring, or number of groups for a collective between groups.
+    /// Number of ranks in the ring, or of groups for a collective between groups.
     pub ranks: u32,
-    /// Completion times of the flows. `None` for collectives in groups.
+    /// Flow completion times. `None` for collectives within groups.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub flows: Option<FlowFigures>,
 }
@@ -192,26 +187,26 @@ pub struct WorkloadResult {
 /// Flow completion times.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize)]
 pub struct FlowFigures {
-    /// Number of flows that ended.
+    /// Number of completed flows.
     pub count: u64,
-    /// Number of flows abandoned for a restart, or because no path to their destination was left.
+    /// Number of flows abandoned because of a restart or because no path to the destination was
+    /// left.
     pub cancelled: u64,
-    /// The median.
+    /// Median completion time.
     #[serde(rename = "fct_p50_ps")]
     pub fct_p50: Picoseconds,
-    /// The 99th percentile.
+    /// 99th percentile of the completion time.
     #[serde(rename = "fct_p99_ps")]
     pub fct_p99: Picoseconds,
-    /// The maximum.
+    /// Maximum completion time.
     #[serde(rename = "fct_max_ps")]
     pub fct_max: Picoseconds,
-    /// Index of the first flow of which some packet was received more than once.
+    /// Index of the first flow with a duplicate packet.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub first_with_duplicates: Option<u64>,
 }
 
 impl FlowFigures {
-    /// Returns the completion times of `flows`.
     pub(crate) fn new(flows: &[FlowRecord]) -> Self {
         let times: Vec<Picoseconds> =
             flows.iter().filter_map(|flow| flow.end.map(|end| end.since(flow.start))).collect();
@@ -236,16 +231,15 @@ impl FlowFigures {
 pub struct GroupResult {
     /// The group.
     pub group: GroupId,
-    /// The number of GPUs in the group.
+    /// Number of GPUs.
     pub gpus: u32,
-    /// Time when its last collective ended. `None` if work is left.
+    /// End time of the last collective. `None` if work is unfinished.
     #[serde(rename = "end_ps")]
     pub end: Option<SimTime>,
-    /// Time when it ended in the run without faults. `None` for a group that exists only thanks to
-    /// a repair.
+    /// End time in the run without faults. `None` for groups that were formed only after a repair.
     #[serde(rename = "end_without_faults_ps")]
     pub end_without_faults: Option<SimTime>,
-    /// Delay of its end compared with the run without faults. `None` if work is left.
+    /// Delay relative to the run without faults. `None` if work is unfinished.
     #[serde(rename = "delay_ps")]
     pub delay: Option<Picoseconds>,
     /// Downtime caused by faults.
@@ -253,11 +247,12 @@ pub struct GroupResult {
     pub down: Picoseconds,
     /// Whether the group was lost and never re-formed.
     pub lost: bool,
-    /// Whether every step and collective ended at the same picosecond as in the run without faults.
-    /// `None` for a group without work.
+    /// Whether every step and collective ended at the same picosecond as without faults. `None` for
+    /// groups without work.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub unaffected: Option<bool>,
-    /// For a training job, when the group's last task in each step ended. `None` for a step that never ended.
+    /// End time of the group's last task in each step of a training job. `None` for unfinished
+    /// steps.
     #[serde(rename = "step_ends_ps", skip_serializing_if = "Vec::is_empty")]
     pub step_ends: Vec<Option<SimTime>>,
 }
@@ -265,19 +260,18 @@ pub struct GroupResult {
 /// Percentiles of times, by nearest rank.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize)]
 pub struct Percentiles {
-    /// The median.
+    /// Median.
     #[serde(rename = "p50_ps")]
     pub p50: Picoseconds,
-    /// The 99th percentile.
+    /// 99th percentile.
     #[serde(rename = "p99_ps")]
     pub p99: Picoseconds,
-    /// The maximum.
+    /// Maximum.
     #[serde(rename = "max_ps")]
     pub max: Picoseconds,
 }
 
 impl Percentiles {
-    /// Returns the percentiles of `times`, or `None` if it is empty.
     pub(crate) fn of(mut times: Vec<Picoseconds>) -> Option<Self> {
         times.sort_unstable();
         let at = |per_cent| percentile(&times, per_cent);
@@ -285,16 +279,16 @@ impl Percentiles {
     }
 }
 
-/// Queue lengths that packets found.
+/// Queue lengths on packet arrival, and pause times.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize)]
 pub struct QueueFigures {
-    /// Median queue length that packets found, in bytes.
+    /// Median queue length, in bytes.
     pub p50_bytes: Bytes,
-    /// 99th percentile of the queue length that packets found, in bytes.
+    /// 99th percentile of the queue length, in bytes.
     pub p99_bytes: Bytes,
-    /// The longest queue that a packet found, in bytes and to three digits.
+    /// Maximum queue length, in bytes, rounded to three digits.
     pub max_bytes: Bytes,
-    /// Pause time summed over all ports, as defined in docs/metrics.md.
+    /// Total pause time of all ports, as defined in docs/metrics.md.
     #[serde(rename = "paused_ps")]
     pub paused: Picoseconds,
     /// Pause time of the port that was paused longest.
@@ -302,26 +296,26 @@ pub struct QueueFigures {
     pub paused_max: Picoseconds,
 }
 
-/// Shares of a run's time.
+/// Availability and goodput of a run.
 #[derive(Clone, Copy, Debug, PartialEq, Serialize, Deserialize)]
 pub struct Metrics {
-    /// Share of the workers' time that is free of downtime due to faults.
+    /// Share of the workers' time without fault-induced downtime.
     pub availability: f64,
-    /// Time that the same work takes without faults, as a share of the workers' time.
+    /// Share of the workers' time that the same work takes without faults.
     pub goodput: f64,
 }
 
-/// A measured time and the predictions of the models.
+/// Measured time and model predictions.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize)]
 pub struct Times {
-    /// The measured time. `None` if some packets never arrived.
+    /// Measured time. `None` if packets never arrived.
     #[serde(rename = "packets_ps")]
     pub packets: Option<Picoseconds>,
-    /// The time measured without the scenario's faults.
+    /// Time measured without the scenario's faults.
     #[serde(rename = "packets_without_faults_ps")]
     pub packets_without_faults: Option<Picoseconds>,
-    /// The prediction of the fluid model for the plan without faults. Over packet switches, the time of the fullest link by
-    /// the paths that hashes gave the flows; `None` if switches choose by their queues.
+    /// Fluid-model prediction for the fault-free plan. Over packet switches, the time of the most
+    /// loaded link under ECMP hashing; `None` if switches route adaptively.
     #[serde(rename = "fluid_ps")]
     pub fluid: Option<Picoseconds>,
     /// The planner's prediction.
@@ -329,39 +323,39 @@ pub struct Times {
     pub closed_form: Picoseconds,
 }
 
-/// One phase in one step. Times of the phase count from the end of its slack.
+/// One phase of one step. Phase times start at the end of the slack.
 #[derive(Clone, Debug, PartialEq, Serialize)]
 pub struct PhaseResult {
     /// Index of the step, from 0.
     pub step: u32,
-    /// The name of the phase.
+    /// Name of the phase.
     pub name: String,
-    /// Number of bytes to send.
+    /// Bytes to send.
     pub demand_bytes: Bytes,
-    /// Number of circuits that carry traffic at the end.
+    /// Circuits that carry traffic at the end of the phase.
     pub circuits_up: usize,
-    /// Number of planned circuits.
+    /// Planned circuits.
     pub circuits_planned: usize,
-    /// Time when the previous phase ended.
+    /// End time of the previous phase.
     #[serde(rename = "start_ps")]
     pub start: SimTime,
     /// Measured and predicted times.
     #[serde(flatten)]
     pub times: Times,
-    /// Time from the first command of the previous change until the last circuit is up.
+    /// Time from the first command of the previous change to the last circuit coming up.
     #[serde(rename = "transition_ps")]
     pub transition: Picoseconds,
-    /// Bytes of this phase that were sent more than once because circuits changed, at full size.
+    /// Bytes of this phase, at full size, that were resent because circuits changed.
     pub resent_bytes: Bytes,
-    /// Packets lost on links dedicated to phases, which are circuits and leaf interfaces.
+    /// Packets lost on circuits and on leaf interfaces dedicated to phases.
     pub packets_lost: u64,
-    /// Bytes that never had a path.
+    /// Bytes that were never sent, because they had no path.
     pub held_bytes: Bytes,
-    /// Whether the change before this phase was missed because the control plane was down.
+    /// Whether a control plane outage prevented the change before this phase.
     pub change_missed: bool,
 }
 
-/// One step: the sums over its phases.
+/// One step, as the sum over its phases.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize)]
 pub struct StepResult {
     /// Index of the step, from 0.
@@ -371,21 +365,21 @@ pub struct StepResult {
     pub times: Times,
 }
 
-/// How the optical ports spent their time, as shares of all ports' time over the whole run.
+/// Time use of the optical ports, as shares of all ports' time over the whole run.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Serialize)]
 pub struct PortTime {
-    /// Share spent drained, switching or training in a planned change.
+    /// Share of time drained, switching or training for planned changes.
     pub switching_share: f64,
-    /// Share spent dark or drained because of a failure.
+    /// Share of time dark or drained because of failures.
     pub fault_share: f64,
 }
 
-/// Metrics of the plan at the end of the run.
+/// Metrics of the final plan.
 #[derive(Clone, Copy, Debug, PartialEq, Serialize)]
 pub struct PlanResult {
-    /// Number of GPUs working for jobs.
+    /// Number of GPUs used by jobs.
     pub gpus_used: u64,
-    /// Share of all GPUs that are healthy but not in a complete ring.
+    /// Share of all GPUs that are healthy but outside a complete ring.
     pub waste_ratio: f64,
     /// Waste ratio of an ideal switch.
     pub waste_ratio_lower_bound: f64,
@@ -393,19 +387,19 @@ pub struct PlanResult {
     pub cross_tor_share: f64,
 }
 
-/// One expectation and its result.
+/// An expectation and its result.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 pub struct ExpectationResult {
     /// The expectation as written.
     pub expect: String,
-    /// Whether it held.
+    /// Whether the expectation held.
     pub passed: bool,
-    /// The measured value, in words.
+    /// Measured value, as text.
     pub value: String,
-    /// The margin to the bound as a share of the bound (or of 1 if the bound is 0), which is
-    /// negative if the bound was exceeded. `None` if the expectation has no measurable figure.
+    /// Margin as a share of the bound (or of 1, for a bound of 0); negative if exceeded. `None`
+    /// without a numeric value.
     pub margin: Option<f64>,
-    /// Indices in the list of faults that exceeded the bound.
+    /// Indices of the faults that caused the violation.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub breached_by: Vec<usize>,
 }

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-//! Performs one run, where workloads send, parts fail and the control plane reacts. This is the only event loop.
+//! The event loop of a run: workloads send, parts fail, and the control plane reacts.
 //!
 //! ```text
 //!            ┌────────────────────────── Context ──────────────────────────┐
@@ -9,10 +9,8 @@
 //!                              steps of tasks, phases       rerouter, circuits
 //! ```
 //!
-//! A workload is a source of flows with dependencies, and it refers to ranks. A control plane
-//! decides how to recover from a fault. Neither calls the other: each posts its changes as a
-//! `Notice`, which all parts receive before time advances. To add a workload or control plane,
-//! write one file that implements its trait.
+//! Workloads and control planes do not call each other. They post their changes as a `Notice`, which
+//! all parts receive before time advances.
 
 mod context;
 pub(crate) mod control;
@@ -43,21 +41,21 @@ pub use workload::{Caller, ProgramOrder, ReuseError, RingReuse};
 use crate::scenario::FaultEvent;
 use crate::substrate::Substrate;
 
-/// One of the runs of a scenario.
+/// One of the two runs of a scenario.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub enum RunPass {
-    /// The complete scenario.
+    /// Run with all faults.
     Faults,
-    /// Without faults, for comparison.
+    /// Baseline run without faults.
     Calm,
 }
 
-/// Receives the progress of a run.
+/// Receiver of progress reports.
 pub trait Progress {
-    /// Called when a run begins.
+    /// Called when a run starts.
     fn begins(&mut self, _: RunPass) {}
 
-    /// Reports the simulated time, the packet-hops so far, and the share of finished work.
+    /// Reports the simulated time, the packet-hops so far, and the share of completed work.
     fn report(&mut self, now: SimTime, packet_hops: u64, done: f64);
 }
 
@@ -65,22 +63,22 @@ impl Progress for () {
     fn report(&mut self, _: SimTime, _: u64, _: f64) {}
 }
 
-/// Simulated time between two checks of the limits while packets move.
+/// Interval, in simulated time, at which the limits are checked.
 const SLICE: Picoseconds = Picoseconds::from_micros(20);
 
-/// Whether identical parts of the run are simulated only once. See [`steady`](lightloom_engine::steady).
+/// Whether to simulate identical parts only once. See [`steady`](lightloom_engine::steady).
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub enum IslandReuse {
-    /// Shares identical parts if that is exact.
+    /// Simulates identical parts once, if this is exact.
     #[default]
     Reuse,
-    /// Like [`IslandReuse::Reuse`], but also simulates the whole run and compares every arrival.
+    /// Like [`IslandReuse::Reuse`], but also simulates all parts and compares every arrival.
     Proven,
-    /// Simulates everything.
+    /// Simulates all parts.
     Whole,
 }
 
-/// Why a run cannot continue.
+/// Reasons why a run cannot continue.
 #[derive(Debug, thiserror::Error)]
 #[expect(missing_docs, reason = "each message documents its variant")]
 pub enum RunError {
@@ -92,14 +90,14 @@ pub enum RunError {
     Part(#[from] lightloom_fabric::fault::FaultError),
     #[error("`control: lightloomd`: {0}")]
     Control(String),
-    #[error("the plan is not sound (a mistake in the planner, please report it): {}", .0[0])]
+    #[error("the plan is invalid: {} (this is a bug in the planner, please report it)", .0[0])]
     Unsound(Vec<Violation>),
     #[error(transparent)]
     Collective(#[from] CollectiveStartError),
     #[error(transparent)]
     Reuse(#[from] ReuseError),
     #[error(
-        "task `{task}` is of a rank or a ring that the machine, of {ranks} ranks, does not have"
+        "task `{task}` refers to a rank or ring that does not exist in the machine ({ranks} ranks)"
     )]
     Absent { task: String, ranks: u32 },
     #[error("workload `{workload}`: {error}")]
@@ -114,12 +112,12 @@ pub(crate) struct RunOrder<'a> {
     pub(crate) settings: EngineSettings,
     pub(crate) watch: Watch,
     pub(crate) sharing: IslandReuse,
-    /// Whether to cache results because much of the run repeats.
+    /// Whether the run repeats itself, so that results are worth caching.
     pub(crate) remembers: bool,
-    /// The sampling interval and targets. `None` means no time series.
+    /// Sampling interval and targets. `None` disables the time series.
     pub(crate) series: Option<Looks>,
     pub(crate) time_limit: SimTime,
-    /// Maximum number of packets put on a wire.
+    /// Maximum number of packets sent.
     pub(crate) packet_limit: u64,
 }
 
@@ -131,16 +129,12 @@ pub(crate) struct Run<'a> {
     packet_limit: u64,
     still: (u64, SimTime),
     looker: Option<Looker>,
-    /// An upper bound on timeouts without backoff or long queues.
+    /// Upper bound on timeouts, assuming no backoff and short queues.
     patience: Picoseconds,
-    /// The workload whose end pauses the run. `None` means to run until all workloads are done.
+    /// Workload that pauses the run when it ends. `None` waits for all workloads.
     awaited: Option<usize>,
 }
 
-/// Runs an order to its end.
-///
-/// # Errors
-/// Fails if the engine rejects an operation or no next plan can be made.
 pub(crate) fn run(order: RunOrder<'_>, progress: &mut dyn Progress) -> Result<RunLog, RunError> {
     let mut run = Run::new(order)?;
     run.begin()?;
@@ -239,7 +233,6 @@ impl<'a> Run<'a> {
         Ok(self.workloads.iter().any(|one| one.stands_still()).then_some(Stop::Standstill))
     }
 
-    /// Runs until the workload with this index, which is a program, has no open order.
     pub(crate) fn until_idle(&mut self, workload: usize) -> Result<Option<Stop>, RunError> {
         self.awaited = Some(workload);
         self.context.post(Notice::Called);
@@ -288,7 +281,6 @@ impl<'a> Run<'a> {
         self.workloads.iter().all(|workload| workload.is_done())
     }
 
-    /// Returns whether only a control plane's endless polling is left.
     fn only_polls(&self) -> bool {
         self.control.iter().any(|plane| plane.only_polls(&self.context)) && self.is_done()
     }
@@ -300,14 +292,14 @@ impl<'a> Run<'a> {
     }
 
     fn deadlock(&self) -> Option<Stop> {
-        // Only switches with priority queues pause, and runs with them are never split into parts.
+        // Only switches with priority queues send pauses, and their runs are never split into
+        // parts.
         let ports = self.context.engine.engine()?.deadlock()?;
         let name = |link| self.context.substrate.link_name(link);
         Some(Stop::Deadlock { ports: ports.into_iter().map(name).collect() })
     }
 
-    /// Returns whether no more packets will be delivered because the remaining ones are resent into
-    /// dark links forever.
+    /// Whether the remaining packets are resent into dark links forever.
     fn is_stranded(&mut self) -> bool {
         let context = &self.context;
         let may = self.workloads.iter().all(|one| one.is_done() || one.can_strand());

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-//! Scenarios: the workloads, the network, the faults and the expectations of a run.
+//! Scenarios: the network, workloads, faults and expectations of a run.
 
 mod daemon;
 mod event;
@@ -48,55 +48,55 @@ use crate::substrate::{PacketSwitches, Substrate};
 /// A scenario.
 #[derive(Clone, Debug)]
 pub struct Scenario {
-    /// Its name in reports.
+    /// Name in reports.
     pub name: String,
     /// SHA-256 of the fabric file, or of the scenario file if it defines the network.
     pub sha256: String,
-    /// The fabric or network.
+    /// Fabric or network.
     pub on: On,
-    /// The plan to use. `None` makes a plan for the initial state of the fabric.
+    /// Plan to use. `None` plans the initial state of the fabric.
     pub plan: Option<Arc<Plan>>,
-    /// The plan made when the file was loaded, which a run of the same seed and faults takes.
+    /// Plan made when the file was loaded. Reused by runs with the same seed and faults.
     pub first: Option<FirstPlan>,
-    /// Seed of every random draw.
+    /// Random seed.
     pub seed: Seed,
-    /// Parts that are broken from the start.
+    /// Parts that have failed before the run starts.
     pub broken: Vec<Part>,
-    /// The day in a fault trace that provides further parts that are broken from the start.
+    /// Day of a fault trace with more parts that have failed before the run starts.
     pub broken_by: Option<TraceDay>,
-    /// The collectives that the groups of every job run, in order.
+    /// Collectives of every group of every job, in order.
     pub collectives: Vec<Collective>,
-    /// Additional traffic between hosts.
+    /// Additional host-to-host traffic.
     pub traffic: Vec<Traffic>,
     /// Training jobs.
     pub train: Vec<Train>,
-    /// The phases of the fabric's step.
+    /// Phases of the fabric's step.
     pub phases: Option<PhaseRun>,
     /// Prerequisites of the first phase.
     pub phases_after: Vec<Prior>,
-    /// Faults during the run, whose parts and times have yet to be drawn.
+    /// Faults during the run. Random choices are still open.
     pub faults: Vec<ScenarioFault>,
-    /// Days in a fault trace that provide additional faults.
+    /// Days of a fault trace with additional faults.
     pub replay: Option<Replay>,
-    /// Whether a program also sends traffic.
+    /// Whether an external program also sends traffic.
     pub is_called: bool,
-    /// How long its jobs train, and the failures during that time. `None` for a run with a few steps.
+    /// Training period with failures. `None` for a run of a few steps.
     pub span: Option<Span>,
-    /// The delays of the control plane.
+    /// Delays of the control plane.
     pub control: ControlDelays,
-    /// How data is divided into packets and how losses are repaired.
+    /// Packet sizes, load balancing, congestion control and loss recovery.
     pub transport: Transport,
     /// Queues of the packet switches.
     pub switches: PacketSwitches,
-    /// Time that a host takes to react to the last bit of a packet.
+    /// Processing delay of a host after the last bit of a packet.
     pub host_delay: Picoseconds,
     /// Time limit of the run.
     pub time_limit: SimTime,
-    /// Whether the scenario intends to end at the time limit.
+    /// Whether reaching the time limit is intended.
     pub ends_at_limit: bool,
-    /// Maximum number of packets put on a wire.
+    /// Maximum number of packets sent, counted once per link.
     pub packet_limit: u64,
-    /// Conditions that must hold at the end.
+    /// Conditions checked at the end.
     pub expectations: Vec<Expectation>,
 }
 
@@ -119,70 +119,70 @@ impl Scenario {
 pub enum On {
     /// A fabric with a plan.
     Fabric(Arc<Fabric>),
-    /// A network defined in the scenario.
+    /// A network that the scenario defines.
     Network(Arc<Substrate>),
 }
 
-/// Repeated phases of a step.
+/// Repetition of a step's phases.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct PhaseRun {
     /// Number of repetitions of the step.
     pub steps: u32,
-    /// Handling of packets on a circuit that a change removes.
+    /// Treatment of packets on a circuit that is removed.
     pub in_flight: InFlight,
-    /// The ratio of the fabric's sizes and times to the run's. `None` chooses a scale that keeps
-    /// the run within about [`PACKETS_MAX`] packets.
+    /// Ratio of full size to simulated size. `None` chooses a scale that limits the run to about
+    /// [`PACKETS_MAX`] packets.
     pub scale: Option<u64>,
 }
 
-/// Maximum number of data packets in a run whose file does not specify a scale.
+/// Maximum number of data packets if the file does not specify a scale.
 pub const PACKETS_MAX: u64 = 12_000_000;
 
-/// Handling of packets on a circuit that a change removes.
+/// Treatment of packets on a circuit that is removed.
 #[derive(
     Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, serde::Deserialize, schemars::JsonSchema,
 )]
 #[serde(rename_all = "snake_case")]
 pub enum InFlight {
-    /// Flows stop at the command, and packets already sent arrive.
+    /// Flows stop at the command, and packets in flight arrive.
     #[default]
     Drain,
-    /// The circuit is used until the mirrors move; packets on it are then lost and sent again.
+    /// The circuit is used until the mirrors move. Packets on it are lost and retransmitted.
     Lose,
 }
 
-/// A collective operation that every group of every job performs.
+/// A collective of every group of every job.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Collective {
-    /// Its name in reports.
+    /// Name in reports.
     pub name: String,
-    /// The operation.
+    /// Collective operation.
     pub kind: CollectiveOperation,
-    /// The buffer of one rank.
+    /// Buffer size of one rank.
     pub bytes: Bytes,
-    /// How many times in succession it runs.
+    /// Number of consecutive repetitions.
     pub repeat: u32,
-    /// Priority of the workload at switches with priority queues.
+    /// Priority at switches with priority queues.
     pub priority: u8,
-    /// The directions around the ring of a group.
+    /// Directions around the ring of a group.
     pub directions: Directions,
 }
 
 /// A collective operation.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum CollectiveOperation {
-    /// Every rank in the group gets the sum.
+    /// All ranks of the group receive the sum.
     AllReduce,
-    /// Every rank in the group gets its part of the sum.
+    /// Each rank of the group receives its part of the sum.
     ReduceScatter,
-    /// Every rank in the group gets all parts.
+    /// All ranks of the group receive all parts.
     AllGather,
-    /// Corresponding ranks in all of the job's groups get the sum.
+    /// The same rank of every group of the job receives the sum.
     DataParallelAllReduce,
 }
 
 impl CollectiveOperation {
-    /// Returns the collective on the ring of one group, or `None` for an operation between groups.
+    /// Returns `None` for an operation between groups.
     #[must_use]
     pub const fn of_group(self) -> Option<collective::CollectiveKind> {
         match self {
@@ -200,34 +200,33 @@ impl CollectiveOperation {
             None => "data-parallel-all-reduce",
         }
     }
-    /// Returns whether it runs between groups rather than inside one.
+    /// Returns whether the operation runs between groups.
     #[must_use]
     pub const fn is_between_groups(self) -> bool {
         self.of_group().is_none()
     }
-    /// Returns NCCL's ratio of bus bandwidth to algorithm bandwidth for this number of ranks.
+    /// Returns the ratio of bus bandwidth to algorithm bandwidth, as defined by nccl-tests.
     #[must_use]
     pub fn bus_factor(self, ranks: u32) -> f64 {
         self.of_group().unwrap_or(collective::CollectiveKind::AllReduce).bus_factor(ranks as usize)
     }
 }
 
-/// The delays of the control plane.
+/// Delays of the control plane.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct ControlDelays {
-    /// Delay from a fault to its detection.
+    /// Time from a fault to its detection.
     pub detection_delay: Picoseconds,
-    /// Delay from detection to the next plan.
+    /// Time from detection to the next plan.
     pub planning_delay: Picoseconds,
-    /// Delay from a fault or repair until flows have new paths.
+    /// Time from a fault or repair until flows are rerouted.
     pub reroute_delay: Picoseconds,
-    /// The settings of the shipped daemon if it runs. `None` means that the delays above are
-    /// assumed instead.
+    /// Setup of the shipped daemon. `None` uses the delays above instead.
     pub lightloomd: Option<DaemonSetup>,
 }
 
 impl Default for ControlDelays {
-    /// Assumes one millisecond each.
+    /// One millisecond for each delay.
     fn default() -> Self {
         let millisecond = Picoseconds::from_millis(1);
         Self {

@@ -23,30 +23,29 @@ use crate::daemon_result::DaemonResult;
 use crate::scenario::FaultEvent;
 pub use crate::scenario::{DaemonSetup, SwitchLanguage};
 
-/// An event of the control side.
+/// An event from the control side.
 #[derive(Clone, Debug)]
 pub enum Happened {
-    /// A transceiver's light has settled on another path. `None` while it is moving or the
-    /// transceiver sends no light.
+    /// Path that a transceiver's light has settled on. `None` while it is moving or dark.
     Light(BundleId, Option<Path>),
-    /// The port pairs (lower port first) that an optical switch connects in both directions from
-    /// now on.
+    /// Port pairs (lower port first) that an optical switch connects from now on, in both
+    /// directions.
     Passes(OcsId, Vec<(u32, u32)>),
-    /// The circuits of the requested phase begin to move.
+    /// The circuits of the requested phase start to change.
     PhaseMoves,
-    /// The requested phase is settled.
+    /// Outcome of the requested phase.
     PhaseSettled(PhaseAnswer),
-    /// The daemon received the first report, reading or timeout after a fault.
+    /// First report, reading or timeout that the daemon received after a fault.
     Noticed,
-    /// The daemon bypasses these parts.
+    /// Parts that the daemon bypasses.
     Bypassing(Vec<Part>),
-    /// The plan around them has been made and checked.
+    /// The new plan has been computed and checked.
     Planned,
-    /// The intent is durable in the journal.
+    /// The intended change is durable in the journal.
     Journalled,
-    /// The last command that moves light has reached its transceiver.
+    /// The last switching command has reached its transceiver.
     Sent,
-    /// A change has ended, with the new plan if it was committed.
+    /// End of a change, with the new plan if it was committed.
     Ended(Option<Box<Plan>>),
 }
 
@@ -55,32 +54,31 @@ pub enum Happened {
 pub struct PhaseWish {
     /// Name of the phase in the plan.
     pub phase: String,
-    /// The time until its circuits are needed.
+    /// Time until its circuits are needed.
     pub within: Picoseconds,
-    /// The planned duration.
+    /// Planned duration.
     pub lasts: Picoseconds,
 }
 
-/// The outcome of a requested phase.
+/// Outcome of a requested phase.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum PhaseAnswer {
-    /// Its circuits are qualified.
+    /// The circuits passed qualification.
     Lit,
-    /// The previous circuits remain because the phase is too short for a change.
+    /// The phase is too short for a change and uses the previous circuits.
     Kept,
-    /// The phase was not set up, for this reason.
+    /// Reason why the phase was not set up.
     Missed(String),
 }
 
-/// The daemon, its devices and its disk, under the clock of a run.
+/// The daemon with its devices and disk, under the clock of a run.
 pub trait ControlSide {
     /// Returns the time of the next action.
     fn next_due(&self) -> Option<SimTime>;
-    /// Advances time to `now` and appends the events, with their times, to `out`. Light changes and
-    /// commands are timed at `now` or earlier; results that the daemon has still to compute may be
-    /// timed later.
+    /// Advances time to `now`, and appends events with their times to `out`. Light changes and
+    /// commands are not later than `now`, but results that the daemon still computes can be.
     fn advance(&mut self, now: SimTime, out: &mut Vec<(SimTime, Happened)>);
-    /// Begins or ends a fault.
+    /// Starts or ends a fault.
     fn fault(
         &mut self,
         now: SimTime,
@@ -88,11 +86,11 @@ pub trait ControlSide {
         begins: bool,
         out: &mut Vec<(SimTime, Happened)>,
     );
-    /// Forwards a job's request for a phase of the plan. The answer is [`Happened::PhaseSettled`].
+    /// Forwards a job's request for a phase. The response is [`Happened::PhaseSettled`].
     fn ask(&mut self, now: SimTime, wish: PhaseWish, out: &mut Vec<(SimTime, Happened)>);
     /// Returns whether a change is in progress.
     fn is_busy(&self) -> bool;
-    /// Returns the results.
+    /// Returns the results of the run.
     fn result(&self) -> DaemonResult;
 }
 
@@ -101,8 +99,8 @@ pub trait MakeControl: Sync {
     /// Creates the control side.
     ///
     /// # Errors
-    /// Fails if it cannot be created, for example because the fabric has no transceivers that a
-    /// daemon could drive or because the plan is rejected.
+    /// Fails if the fabric has no transceivers that a daemon could drive or if the plan is
+    /// rejected, for example.
     fn make(
         &self,
         fabric: &Fabric,
@@ -112,7 +110,7 @@ pub trait MakeControl: Sync {
     ) -> Result<Box<dyn ControlSide>, String>;
 }
 
-/// A [`MakeControl`] that always fails, for programs built without the daemon.
+/// A [`MakeControl`] for programs built without the daemon. Always fails.
 pub struct NoDaemon;
 
 impl MakeControl for NoDaemon {
@@ -123,6 +121,6 @@ impl MakeControl for NoDaemon {
         _: &DaemonSetup,
         _: Seed,
     ) -> Result<Box<dyn ControlSide>, String> {
-        Err("this program is built without the daemon: write `control: {assumed: …}`".to_owned())
+        Err("this program was built without the daemon; help: use `control: {assumed: …}`".to_owned())
     }
 }

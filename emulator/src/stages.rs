@@ -1,25 +1,24 @@
 // SPDX-License-Identifier: Apache-2.0
-//! Stages of the recovery from a fault.
+//! Recovery stages of a fault.
 
 pub use lightloom_planner::goodput::StageName;
 use lightloom_units::{Picoseconds, SimTime};
 use serde::{Deserialize, Serialize};
 
-/// One stage of the recovery from a fault.
+/// One recovery stage of a fault.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Stage {
     /// The stage.
     pub stage: StageName,
-    /// When it ended.
+    /// When the stage ended.
     #[serde(rename = "end_ps")]
     pub end: SimTime,
-    /// Time that it took after the end of the previous stage.
+    /// Duration of the stage, measured from the end of the previous one.
     #[serde(rename = "took_ps")]
     pub took: Picoseconds,
 }
 
 impl Stage {
-    /// Returns the stages with these ends for a fault that took effect at `began`.
     pub(crate) fn bars(began: SimTime, ends: &[(StageName, SimTime)]) -> Vec<Self> {
         let mut last = began;
         let bar = |(stage, end): &(StageName, SimTime)| {

@@ -7,7 +7,7 @@
 //!   network in place ──▶ lay ──┘
 //! ```
 //!
-//! A fault names a part and obtains its links, regardless of the kind of fabric to which the part belongs.
+//! Faults look up the links of a part by its name, in any kind of fabric.
 
 mod circuits;
 mod machine;
@@ -44,26 +44,26 @@ pub const OPTICAL: Plane = Plane(2);
 pub struct Substrate {
     /// The graph.
     pub network: Network,
-    /// The hosts to which workloads may refer, in rank order.
+    /// Hosts of workloads, in rank order.
     pub hosts: Vec<VertexId>,
-    /// Number of consecutive hosts per server, or 1 without servers.
+    /// Number of consecutive hosts per server; 1 without servers.
     pub hosts_per_server: usize,
-    /// The route of workload flows.
+    /// Route of workload flows.
     pub route: Route,
-    /// The cables through each optical switch that is never commanded.
+    /// Cables through each static optical switch.
     pub patched: Vec<Vec<LinkId>>,
-    /// The grid of the hosts, if any.
+    /// Grid of the hosts, if any.
     pub grid: Option<Grid>,
-    /// The fibres for each step of a binary exchange, and the time that a change takes.
+    /// Fibres for each step of a binary exchange, and the switching time.
     pub exchange: Option<(Vec<Vec<LinkId>>, Picoseconds)>,
-    /// The domains of a machine that runs a single step.
+    /// Domains of a machine that runs a single step.
     pub domains: Option<Domains>,
-    /// The cables of GPU rings.
+    /// Cables of GPU rings.
     pub rings: Option<RingCables>,
-    /// The circuits between leaves that a plan makes.
+    /// Circuits between leaves that a plan can set up.
     pub circuits: Option<OpticalCircuits>,
     names: Vec<String>,
-    /// The index of each vertex among the hosts.
+    /// Host index of each vertex.
     places: Vec<Option<u32>>,
     classes: Vec<u8>,
     class_names: &'static [&'static str],
@@ -76,7 +76,7 @@ impl Substrate {
         &self.names[vertex.index()]
     }
 
-    /// Returns the link from a host to its leaf in the data-centre network, if any.
+    /// Returns the link from a host to its leaf, if any.
     #[must_use]
     pub fn link_to_leaf(&self, host: VertexId) -> Option<LinkId> {
         let mut links = self.network.outgoing(host).iter().copied();
@@ -93,13 +93,13 @@ impl Substrate {
         }
     }
 
-    /// Returns the vertex with this name.
+    /// Looks up a vertex by name.
     #[must_use]
     pub fn vertex(&self, name: &str) -> Option<VertexId> {
         self.names.iter().position(|known| known == name).map(VertexId::from_index)
     }
 
-    /// Returns the indices of a host, or of all GPUs in a fabric's node, by a name such as `h3`, `n4/g2` or `n4`.
+    /// Returns the host indices for the name of a host or of a whole node: `h3`, `n4/g2` or `n4`.
     #[must_use]
     pub fn stretch(&self, name: &str) -> Option<Range<usize>> {
         let place = |name: &str| Some(self.place_of(self.vertex(name)?)? as usize);
@@ -108,13 +108,13 @@ impl Substrate {
         place(name).map(|place| place..place + 1).or_else(node)
     }
 
-    /// Returns whether there is a switch.
+    /// Returns whether the network has switches.
     #[must_use]
     pub fn has_switches(&self) -> bool {
         self.places.iter().any(Option::is_none)
     }
 
-    /// Returns the index of a vertex among the hosts, or `None` for a switch.
+    /// Returns the host index of a vertex, or `None` for a switch.
     #[must_use]
     pub fn place_of(&self, vertex: VertexId) -> Option<u32> {
         self.places[vertex.index()]
@@ -133,7 +133,7 @@ impl Substrate {
         }
     }
 
-    /// Returns the class of each link as an index into [`class_names`](Self::class_names).
+    /// Returns the class of each link, as an index into [`class_names`](Self::class_names).
     #[must_use]
     pub fn classes(&self) -> &[u8] {
         &self.classes

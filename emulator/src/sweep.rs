@@ -24,24 +24,24 @@ use crate::outcome::{ExpectationResult, FaultResult, Outcome, Stop};
 pub use losses::{Distribution, LossFigure, StepLosses};
 pub use recoveries::Recoveries;
 
-/// Version of the document.
+/// Schema version of the document.
 pub const SWEEP_SCHEMA: &str = "lightloom.sweep/v1";
 
-/// The seeds from `first` to `last`, inclusive. For example, `0..99` means a hundred seeds.
+/// Inclusive range of seeds. `0..99` means a hundred seeds.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct SeedRange {
-    /// The first seed.
+    /// First seed.
     pub first: u64,
-    /// The last seed.
+    /// Last seed.
     pub last: u64,
 }
 
-/// A text that is not a range of seeds.
+/// Error for a text that is not a range of seeds.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
-#[error("`{0}` is neither a seed nor a range of seeds: write `7` or `0..99` (both ends are run)")]
+#[error("`{0}` is neither a seed nor a range of seeds; help: use `7` or `0..99` (inclusive)")]
 pub struct SeedRangeError(String);
 
-/// Maximum number of seeds in a sweep. At one run per minute, this takes more than a year.
+/// At one run per minute, this takes more than a year.
 const MOST_SEEDS: u64 = 1_000_000;
 
 impl FromStr for SeedRange {
@@ -70,18 +70,18 @@ impl fmt::Display for SeedRange {
     }
 }
 
-/// Part `index` of a sweep in `count` parts.
+/// One of `count` shards of a sweep.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct SweepShard {
-    /// The index of the part, from 0.
+    /// Index of the shard, from 0.
     pub index: u64,
-    /// The number of parts.
+    /// Number of shards.
     pub count: u64,
 }
 
-/// A text that is not a shard.
+/// Error for a text that is not a shard.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
-#[error("`{0}` is not a shard: write `i/n` with i from 0 to n - 1, such as `0/4`")]
+#[error("`{0}` is not a shard; help: use `i/n` with i from 0 to n - 1, such as `0/4`")]
 pub struct ShardError(String);
 
 impl FromStr for SweepShard {
@@ -96,44 +96,44 @@ impl FromStr for SweepShard {
 }
 
 impl SeedRange {
-    /// Returns whether there is more than one seed.
+    /// Returns whether the range has more than one seed.
     #[must_use]
     pub const fn is_many(self) -> bool {
         self.first != self.last
     }
 
-    /// Returns the seeds of `shard`, which are assigned in rotation, or all seeds without a shard.
+    /// Returns the seeds of `shard`, assigned in rotation, or all seeds without a shard.
     pub fn share(self, shard: Option<SweepShard>) -> impl Iterator<Item = Seed> {
         let SweepShard { index, count } = shard.unwrap_or(SweepShard { index: 0, count: 1 });
         (self.first..=self.last).filter(move |seed| (seed - self.first) % count == index).map(Seed)
     }
 }
 
-/// The results that a sweep keeps for one seed.
+/// Results of one seed.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 pub struct SeedRun {
-    /// The seed.
+    /// Seed of the run.
     pub seed: Seed,
-    /// Whether every expectation held and no unintended limit stopped the run.
+    /// Whether all expectations held and no unintended limit stopped the run.
     pub passed: bool,
-    /// The unintended limit that stopped the run. `None` if it ended as intended.
+    /// Unintended limit that stopped the run. `None` if there is none.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub stop: Option<Stop>,
-    /// The simulated time of the last event.
+    /// Simulated time of the last event.
     #[serde(rename = "simulated_ps")]
     pub simulated: SimTime,
-    /// Packets put on a wire.
+    /// Packets sent, counted once per link.
     pub packet_hops: u64,
-    /// Share of the workers' time that is free of downtime due to faults.
+    /// Share of the workers' time without fault-induced downtime.
     pub availability: f64,
-    /// Time that the same work takes without faults, as a share of the workers' time.
+    /// Share of the workers' time that the same work takes without faults.
     pub goodput: f64,
-    /// Cost of faults to the steps of training jobs. `None` without training jobs.
+    /// Losses of training jobs to faults. `None` without training jobs.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub step_losses: Option<StepLosses>,
-    /// The effects of each fault.
+    /// Effects of each fault.
     pub faults: Vec<FaultResult>,
-    /// The expectations and whether they held.
+    /// Expectations and their results.
     pub expectations: Vec<ExpectationResult>,
 }
 
@@ -154,82 +154,81 @@ impl From<&Outcome> for SeedRun {
     }
 }
 
-/// The scenario of a sweep.
+/// Scenario of a sweep.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct SweepSubject {
-    /// The scenario file, as named by the caller.
+    /// Scenario file, as named by the caller.
     pub file: String,
-    /// The name of the scenario.
+    /// Name of the scenario.
     pub scenario: String,
     /// SHA-256 of the fabric file.
     pub fabric_sha256: String,
 }
 
-/// The results of one expectation over all seeds.
+/// Results of one expectation over all seeds.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 pub struct ExpectationTally {
     /// The expectation as written.
     pub expect: String,
-    /// The number of seeds that met the expectation.
+    /// Number of seeds that met the expectation.
     pub passed: usize,
-    /// The number of seeds that did not meet it.
+    /// Number of seeds that did not.
     pub failed: usize,
-    /// The seed whose value came nearest to the bound or exceeded it most.
+    /// Seed closest to the bound, or furthest beyond it.
     pub worst_seed: Seed,
-    /// The value measured under that seed.
+    /// Value measured for that seed.
     pub worst_value: String,
 }
 
-/// The result document of a sweep, which contains the runs of a scenario with many seeds.
+/// Result document of a sweep: the runs of a scenario for many seeds.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 pub struct Sweep {
     /// [`SWEEP_SCHEMA`].
     pub schema: String,
-    /// Version of the program. Empty in results of earlier versions.
+    /// Program version. Empty in results of earlier versions.
     #[serde(default)]
     pub version: String,
-    /// The scenario file and all files that it references. The code that reads the files fills this in.
+    /// Scenario file and all files that it references, filled in by the file reader.
     #[serde(default)]
     pub inputs: Inputs,
-    /// The scenario of the sweep.
+    /// Scenario of the sweep.
     pub subject: SweepSubject,
-    /// The requested seeds.
+    /// Requested seeds.
     pub seeds: SeedRange,
-    /// The shard with these seeds. `None` if all are included.
+    /// Shard with these seeds. `None` for a complete sweep.
     pub shard: Option<SweepShard>,
     /// Requested seeds without a run.
     pub seeds_missing: Vec<Seed>,
-    /// The results of each expectation.
+    /// Results of each expectation.
     pub expectations: Vec<ExpectationTally>,
-    /// The losses of job steps over all seeds. Empty if no job trains.
+    /// Losses of training steps over all seeds. Empty without training jobs.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub distributions: Vec<Distribution>,
     /// Recovery times by kind of fault. Empty without faults.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub recoveries: Vec<Recoveries>,
-    /// The seed with the most failed expectations. Among equal seeds, the one that came nearest to
-    /// failing another.
+    /// Seed with the most failed expectations, then with the smallest margin.
     pub worst_seed: Option<Seed>,
-    /// Every run, by seed.
+    /// All runs, by seed.
     pub runs: Vec<SeedRun>,
 }
 
-/// Why sweeps cannot be merged.
+/// Reasons why sweeps cannot be merged.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 #[expect(missing_docs, reason = "each message documents its variant")]
 pub enum MergeError {
-    #[error("no sweeps to merge were given")]
+    #[error("no sweeps to merge")]
     Nothing,
     #[error("`{one}` and `{other}` are different scenarios")]
     Scenarios { one: String, other: String },
     #[error("scenario `{scenario}` was run on different versions of the fabric file")]
     Fabrics { scenario: String },
-    #[error("seed {} has two different results: were they made by different versions?", .0.0)]
+    #[error("seed {} has two different results, possibly from different program versions", .0.0)]
     Disagreement(Seed),
 }
 
 impl Sweep {
-    /// Creates a sweep from the runs of `subject` under some of `seeds`.
+    /// Creates a sweep from runs for some of `seeds`.
     #[must_use]
     pub fn new(
         subject: SweepSubject,
@@ -256,10 +255,10 @@ impl Sweep {
         }
     }
 
-    /// Merges the parts of one sweep. A seed may occur twice if both results are equal.
+    /// Merges shards of a sweep. A seed may be repeated with the same result.
     ///
     /// # Errors
-    /// Fails if the parts have different scenarios or fabrics, or if they disagree.
+    /// Fails if scenarios, fabrics or results conflict.
     pub fn merge(parts: Vec<Self>) -> Result<Self, MergeError> {
         let first = parts.first().ok_or(MergeError::Nothing)?;
         let (subject, inputs) = (first.subject.clone(), first.inputs.clone());
@@ -285,15 +284,15 @@ impl Sweep {
         Ok(Self { inputs, ..Self::new(subject, seeds, None, runs) })
     }
 
-    /// Returns the run with the most failed expectations, where an unintended stop counts as one;
-    /// among equals, the one that came nearest to failing.
+    /// Returns the run with the most failed expectations (including an unintended stop), then with
+    /// the smallest margin.
     #[must_use]
     pub fn worst(runs: &[SeedRun]) -> Option<&SeedRun> {
         runs.iter().min_by_key(|run| rank(run))
     }
 
-    /// Returns the losses of job steps over `runs`, which must have the same scenario. Empty if no
-    /// job trains.
+    /// Returns the losses of training steps over `runs`, which must have the same scenario. Empty
+    /// without training jobs.
     #[must_use]
     pub fn distributions(runs: &[SeedRun]) -> Vec<Distribution> {
         losses::distributions(runs)
@@ -322,15 +321,15 @@ impl Sweep {
         first.expectations.iter().enumerate().map(tally).collect()
     }
 
-    /// Returns whether every seed was run and passed.
+    /// Returns whether all seeds were run and passed.
     #[must_use]
     pub fn passed(&self) -> bool {
         self.seeds_missing.is_empty() && self.runs.iter().all(|run| run.passed)
     }
 }
 
-/// Ranks a run; lower is worse. Failed expectations and stops count first, then the smallest margin,
-/// then the next smallest, because an equation that holds has a margin of 0 under every seed.
+/// Lower is worse: by failures, then by all margins in ascending order, because an equation that
+/// holds has a margin of 0 for every seed.
 fn rank(run: &SeedRun) -> (Reverse<usize>, Vec<TotalOrder>) {
     let failed = run.expectations.iter().filter(|result| !result.passed).count()
         + usize::from(run.stop.is_some());
@@ -340,14 +339,12 @@ fn rank(run: &SeedRun) -> (Reverse<usize>, Vec<TotalOrder>) {
     (Reverse(failed), margins)
 }
 
-/// Returns the margin of an expectation. If it has none, returns positive infinity if the
-/// expectation held and negative infinity otherwise.
+/// Returns infinity with the appropriate sign if the expectation has no margin.
 fn margin_of(result: &ExpectationResult) -> f64 {
     let without = if result.passed { f64::INFINITY } else { f64::NEG_INFINITY };
     result.margin.unwrap_or(without)
 }
 
-/// A number ordered by `total_cmp`.
 #[derive(PartialEq)]
 struct TotalOrder(f64);
 
@@ -429,8 +426,7 @@ mod tests {
         assert!(!half.passed(), "a sweep with missing seeds cannot pass");
     }
 
-    /// Regression test: the worst seed was always the first, because an equation has no margin for
-    /// any seed.
+    /// An equation has no margin, so the first seed was always reported as the worst.
     #[test]
     fn equality_expectation_does_not_hide_the_worst_seed() {
         let runs: Vec<SeedRun> = [0.5, 0.2, 0.4]

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-//! Simulates training steps packet by packet. `lightloom-training` computes them in closed form.
+//! Packet-level simulation of training steps. `lightloom-training` has the closed form.
 
 pub mod library;
 pub mod packets;

@@ -283,7 +283,7 @@ fn validates_a_fault_file_against_an_unrelated_scenario() {
     let storm = "faults: [{part: n3, at: 1us, effect: {pause_storm: 3}}]\n";
     assert_eq!(check(storm, &[]).0, Some(0));
     let (code, printed) = check(storm, &["--scenario", "run.yaml"]);
-    assert!(code == Some(1) && printed.contains("no priorities to pause"), "{printed}");
+    assert!(code == Some(1) && printed.contains("supports pauses"), "{printed}");
 
     let network = "faults: [{part: h3, at: 1us}, {part: h8, at: 1us}]\n";
     assert_eq!(check(network, &[]).0, Some(0));
@@ -341,14 +341,14 @@ fn rejects_prove_reuse_where_nothing_is_reused() {
     let (code, printed) = run(&[]);
     assert_eq!(code, Some(1), "{printed}");
     assert!(
-        printed.contains("nothing to prove: collectives between groups share links"),
+        printed.contains("nothing to verify: inter-group collectives share links"),
         "{printed}"
     );
     let traffic =
         "name: x\non: {ring: {hosts: 4}}\ntraffic: [{name: a, run: permutation, bytes: 1KiB}]\n";
     std::fs::write(folder.path().join("run.yaml"), traffic).unwrap();
     let (code, printed) = run(&[]);
-    assert!(code == Some(1) && printed.contains("nothing to prove"), "{printed}");
+    assert!(code == Some(1) && printed.contains("nothing to verify"), "{printed}");
 }
 
 #[test]
@@ -425,7 +425,7 @@ fn sweep_of_a_phase_sequence_draws_fault_times_per_seed() {
     let none = none.replace("leaf3/gpus", "leaf99/gpus");
     std::fs::write(folder.path().join("run.yaml"), none).unwrap();
     let wrong = lightloom(folder.path(), &["validate", "run.yaml"]);
-    assert!(text(&wrong.stderr).contains("`leaf99/gpus` names nothing"), "{}", text(&wrong.stderr));
+    assert!(text(&wrong.stderr).contains("`leaf99/gpus` does not exist"), "{}", text(&wrong.stderr));
 }
 
 #[test]

@@ -58,7 +58,7 @@ fn small_job_output_matches_the_page() {
     let printed = emulate("topologies/scenarios/job-circuits.yaml");
     let late = printed.lines().filter(|line| line.starts_with("fault: "));
     let late: Vec<&str> = late
-        .map(|line| line.rsplit_once("; ").unwrap().1.trim_end_matches(" late at most"))
+        .map(|line| line.rsplit_once("; ").unwrap().1.trim_start_matches("delayed by up to "))
         .collect();
     let said = format!("the node costs {} and the switch {}", late[0], late[1]);
     assert!(page.contains(&said), "{said}");

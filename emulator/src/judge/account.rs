@@ -1,8 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-//! Attributes intervals of a run to faults, usually to the earliest fault still in effect.
-//!
-//! The run is compared with the same run without faults. Two runs are enough for any number of
-//! faults, and the attributed parts add up to the difference.
+//! Attributes delays to faults, usually to the earliest active fault. The attributed delays add up
+//! to the difference from the baseline.
 
 use std::cmp::Reverse;
 use std::collections::BTreeMap;
@@ -12,8 +10,7 @@ use lightloom_units::SimTime;
 use super::JudgedRun;
 
 impl JudgedRun<'_> {
-    /// Returns when a fault of this run took effect. `None` if it was present from the start or
-    /// never began.
+    /// Returns `None` if the fault was present from the start or never occurred.
     pub(super) fn began(&self, fault: usize) -> Option<SimTime> {
         let log = &self.log.faults[fault];
         log.mattered.or(log.at).filter(|_| !self.start.events[fault].from_start)
@@ -23,10 +20,10 @@ impl JudgedRun<'_> {
         self.log.faults[fault].over() <= at
     }
 
-    /// Returns the fault that caused a change in the interval `from..to`. Prefers `able` faults.
-    /// Next come faults that began in the interval, then those in effect, then those that are over.
-    /// Within each class, `likely` faults come first, and then the earliest (the latest among those
-    /// that are over). `None` if no fault began by `to`.
+    /// Returns the fault that most likely caused a change in `from..to`, or `None` if no fault
+    /// began by `to`.
+    /// Order of preference: `able` faults; those that began in the interval, then active ones, then
+    /// past ones; `likely` faults; and finally the earliest (for past faults, the latest).
     pub(super) fn culprit(
         &self,
         from: SimTime,
@@ -45,15 +42,15 @@ impl JudgedRun<'_> {
     }
 }
 
-/// The time that each fault currently adds to a step or phase, divided into `N` parts. A fault
-/// keeps its share until a later step or phase is shorter again.
+/// Delay that each fault currently adds to a step or phase, split into `N` parts. A fault keeps its
+/// share until a later step or phase is shorter.
 #[derive(Default)]
 pub(super) struct Levels<const N: usize>(BTreeMap<usize, [i64; N]>);
 
 impl<const N: usize> Levels<N> {
-    /// Accounts for the next step or phase, which began at `from` and took `more` time than without
-    /// faults. A decrease first reduces the shares of faults that are over, then those of the
-    /// latest faults. The rest of the change belongs to `culprit`. Returns each fault's parts.
+    /// Accounts for a step or phase that began at `from` and took `more` time than in the baseline.
+    /// A decrease is deducted from past faults first, then from the latest ones. The rest of the
+    /// change is attributed to `culprit`.
     pub(super) fn next(
         &mut self,
         ran: &JudgedRun<'_>,
@@ -66,7 +63,7 @@ impl<const N: usize> Levels<N> {
         for (part, more) in more.into_iter().enumerate() {
             let mut change = more - self.0.values().map(|level| level[part]).sum::<i64>();
             for fault in &faults {
-                let level = &mut self.0.get_mut(fault).expect("it is a key")[part];
+                let level = &mut self.0.get_mut(fault).expect("the key exists")[part];
                 let less = (-change).clamp(0, (*level).max(0));
                 *level -= less;
                 change += less;

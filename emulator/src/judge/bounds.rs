@@ -1,7 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-//! Lower bounds on a workload's time: the closed form of its messages on their paths, and the
-//! traffic into and out of each host and each larger cut of the network. The tightest bound is
-//! reported by name.
+//! Lower bounds on a workload's time, from the closed form of its messages and from the traffic
+//! across cuts of the network. The tightest bound is reported by name.
 
 use lightloom_engine::capture::Watch;
 use lightloom_engine::steady::{IslandEngine, Stage};
@@ -11,17 +10,15 @@ use lightloom_units::{Bytes, Picoseconds};
 use super::cuts::{Cut, Cuts};
 use crate::run::workload::Repetition;
 
-/// A lower bound on a time, and its source.
 pub(super) struct Bound {
     pub(super) time: Picoseconds,
     pub(super) of: String,
 }
 
-/// The bytes that leave a cut and those that enter it.
+/// Outgoing and incoming bytes.
 #[derive(Clone, Copy, Default)]
 struct CutTraffic([u128; 2]);
 
-/// Returns the tightest lower bound for one repetition of a workload.
 pub(super) fn tightest(cuts: &Cuts, engine: &IslandEngine<Watch>, step: &Repetition) -> Bound {
     let transport = engine.transport();
     let mut crossings = vec![CutTraffic::default(); cuts.all.len()];
@@ -61,15 +58,13 @@ fn says(cut: &Cut, way: usize) -> String {
     format!("{} {verb}", cut.name)
 }
 
-/// Returns the minimum number of bytes that data of `size` needs on a wire: full packets and at
-/// most one short packet.
+/// Full packets, and at most one short packet.
 fn on_wire(transport: &Transport, size: Bytes) -> u128 {
     let packets = u128::from(size.0.div_ceil(transport.payload.0.max(1)));
     u128::from(size.0) + packets * u128::from(transport.header.0)
 }
 
-/// Returns the transfer time. It is 0 if no link leads out, because flows without a way out never
-/// end and cannot be bounded.
+/// Returns 0 if no link leads out: these flows never finish, so they have no bound.
 fn time_for(bytes: u128, rate: u128) -> Picoseconds {
     let time = (bytes * 8 * 1_000_000_000_000).checked_div(rate).unwrap_or_default();
     Picoseconds(u64::try_from(time).unwrap_or(u64::MAX))

@@ -21,13 +21,13 @@ use crate::substrate::Substrate;
 pub(super) struct Cut {
     pub(super) name: String,
     pub(super) hosts: usize,
-    /// Total rates of outgoing and incoming links, in bits per second.
+    /// Total outgoing and incoming rates, in bits per second.
     pub(super) rates: [u128; 2],
 }
 
 pub(super) struct Cuts {
     pub(super) all: Vec<Cut>,
-    /// The cuts that contain each vertex, in order.
+    /// Cuts that contain each vertex.
     pub(super) around: Vec<Vec<u32>>,
 }
 
@@ -169,8 +169,7 @@ impl<'a> Usable<'a> {
     }
 }
 
-/// Returns the first half of the hosts in a network without switches. In a grid, returns one half
-/// per dimension.
+/// A grid is halved along each dimension.
 fn halves(substrate: &Substrate, usable: &Usable<'_>) -> Vec<Vec<VertexId>> {
     let half = |mut set: Vec<VertexId>| {
         set.sort_unstable();

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-//! Checks the expectations of a scenario against its run.
+//! Checks a run against the expectations of its scenario.
 
 use lightloom_fabric::plan::Metrics as PlanMetrics;
 use lightloom_units::id::GroupId;
@@ -11,7 +11,7 @@ use crate::nearest_rank::nearest_rank;
 use crate::outcome::{ExpectationResult, Outcome, Percentiles, Stop};
 use crate::scenario::{Comparison, Expectation, FaultEvent, Figure, When};
 
-/// Whether an expectation holds, the measured value, and the margin to the bound.
+/// Result of a check, the measured value, and the margin to the bound.
 pub(super) type Found = (bool, String, Option<f64>);
 
 pub(super) struct ExpectationJudge<'a> {
@@ -29,7 +29,7 @@ impl ExpectationJudge<'_> {
                     None => self.figure(*figure, outcome),
                 };
                 let found = format!("{} = {}", figure.name(), figure.show(value));
-                // JSON has no infinity, so a value that was never reached has no margin.
+                // JSON cannot represent infinity.
                 let margin = Some(comparison.margin(value, *bound)).filter(|one| one.is_finite());
                 (comparison.holds(value, *bound), found, margin)
             }
@@ -68,13 +68,13 @@ impl ExpectationJudge<'_> {
         let log = self.ran.log;
         let moved = groups::moved(log, self.ran.baseline);
         match moved.get(group.index()) {
-            None => (false, format!("the run has no {group}"), None),
+            None => (false, format!("{group} does not exist in this run"), None),
             Some(None) if log.groups[group.index()].steps.is_empty() => {
                 (false, format!("{group} never started a step"), None)
             }
             Some(None) => {
                 let text =
-                    format!("every completion time of {group} equals the run without faults");
+                    format!("every completion time of {group} is the same as without faults");
                 (true, text, None)
             }
             Some(Some(at)) => {
@@ -128,22 +128,20 @@ impl ExpectationJudge<'_> {
             Figure::PausedMax => outcome.queues.paused_max.0 as f64,
             Figure::BusBandwidth => {
                 let whole = outcome.workloads.iter().filter(|one| one.restarts == 0);
-                // A collective that never ended counts as 0, and one that took no time is left out.
+                // An unfinished collective has no bandwidth; one that took no time is skipped.
                 let says = whole.filter(|one| one.end.is_none() || one.busbw_bytes_per_s > 0.0);
                 says.map(|one| one.busbw_bytes_per_s).reduce(f64::min).unwrap_or(0.0)
             }
         }
     }
 
-    /// Returns the completion time, in picoseconds, that `per_cent` percent of the flows do not
-    /// exceed. Flows that never arrived count as infinite.
+    /// A percentile in picoseconds. Unfinished flows are treated as infinitely long.
     fn fct(&self, outcome: &Outcome, per_cent: usize) -> f64 {
         let open = self.traffic.map_or(0, |traffic| traffic.open().count());
         let ends = outcome.flow_records.iter();
         least(ends.filter_map(|flow| Some(flow.end?.since(flow.start))), open, per_cent)
     }
 
-    /// Returns a percentile of the completion times of one workload's flows.
     fn fct_of(&self, name: &str, figure: Figure, outcome: &Outcome) -> f64 {
         let per_cent = match figure {
             Figure::FctP50 => 50,
@@ -156,8 +154,7 @@ impl ExpectationJudge<'_> {
         least(own().filter_map(|flow| Some(flow.end?.since(flow.start))), open, per_cent)
     }
 
-    /// Returns a failed result if every fault begins after the end of the run, since the run then
-    /// did not test restoration.
+    /// Faults after the end of the run cannot test restoration.
     fn all_came_too_late(&self, end: SimTime) -> Option<Found> {
         let mut events = self.ran.faults().map(|(event, _)| event);
         let is_late = |event: &FaultEvent| {
@@ -166,14 +163,13 @@ impl ExpectationJudge<'_> {
         let first = events.next().filter(|event| is_late(event))?;
         let When::At(at) = first.when else { return None };
         let why = format!(
-            "{} fails at {at}, after the end of the run at {end}: nothing was tested",
+            "{} fails at {at}, after the run ended at {end}, so restoration was not tested",
             first.what()
         );
         events.all(is_late).then_some((false, why, None))
     }
 
-    /// Returns the faults that require restoration. This excludes faults of the control plane
-    /// itself and faults that affected no group, host or phase.
+    /// Excludes faults of the control plane and faults without any effect.
     fn restorable(&self, outcome: &Outcome) -> Vec<Restorable> {
         let begun = self.ran.faults().enumerate().filter(|(_, (event, _))| !event.from_start);
         let mut restorable = Vec::new();
@@ -189,7 +185,7 @@ impl ExpectationJudge<'_> {
     }
 }
 
-/// Returns a percentile of the step times, or infinity if some step never ended.
+/// Returns infinity if a step never ended.
 fn step(outcome: &Outcome, pick: fn(&Percentiles) -> Picoseconds) -> f64 {
     let all = outcome.steps.took().all(|took| took.is_some());
     let took = outcome.step_percentiles.as_ref().filter(|_| all).map(pick);
@@ -199,7 +195,6 @@ fn step(outcome: &Outcome, pick: fn(&Percentiles) -> Picoseconds) -> f64 {
 struct Restorable {
     fault: usize,
     what: String,
-    /// The time until restoration, or `None` if it never happened.
     took: Option<Picoseconds>,
 }
 
@@ -211,7 +206,7 @@ fn restored(faults: &[Restorable], span: Picoseconds) -> Found {
         None => (true, "no fault had an effect".to_owned(), None),
         Some(longest) => {
             let margin = time_margin(longest, span);
-            (longest <= span, format!("the slowest took {longest}"), Some(margin))
+            (longest <= span, format!("the slowest restoration took {longest}"), Some(margin))
         }
     }
 }
@@ -221,7 +216,7 @@ fn time_margin(took: Picoseconds, bound: Picoseconds) -> f64 {
 }
 
 fn no_workload(name: &str) -> Found {
-    (false, format!("the run has no workload `{name}`"), None)
+    (false, format!("workload `{name}` does not exist in this run"), None)
 }
 
 fn no_drops(outcome: &Outcome, priority: Option<u8>) -> Found {
@@ -239,12 +234,12 @@ fn no_drops(outcome: &Outcome, priority: Option<u8>) -> Found {
 fn no_deadlock(outcome: &Outcome) -> Found {
     match &outcome.stop {
         Some(stop @ Stop::Deadlock { .. }) => (false, stop.to_string(), None),
-        _ => (true, "no cycle of ports paused each other".to_owned(), None),
+        _ => (true, "no PFC deadlock occurred".to_owned(), None),
     }
 }
 
-/// Returns whether all work was done within `span`. Phases that begin with the run are compared by
-/// their step times. If the phases wait for other work, `ended` is the end of the run.
+/// Phases that start with the run are measured by their step times. Phases that wait for other work
+/// are measured by `ended`, the end of the run.
 fn completes(outcome: &Outcome, ended: Option<SimTime>, span: Picoseconds) -> Found {
     let unfinished = outcome.workloads.iter().find(|workload| workload.end.is_none());
     if let Some(workload) = unfinished {
@@ -271,14 +266,12 @@ fn completes(outcome: &Outcome, ended: Option<SimTime>, span: Picoseconds) -> Fo
     }
 }
 
-/// Returns whether `last`, the latest of several ends, is within `span` of the start of the run.
 pub(super) fn ended_by(last: SimTime, span: Picoseconds) -> Found {
     let took = last.since(SimTime::START);
-    (took <= span, format!("the last ended at {last}"), Some(time_margin(took, span)))
+    (took <= span, format!("the last work ended at {last}"), Some(time_margin(took, span)))
 }
 
-/// Returns the time, in picoseconds, that `per_cent` percent of the entries do not exceed. The
-/// `open` entries count as infinite.
+/// Returns a percentile in picoseconds. The `open` entries are treated as infinitely long.
 fn least(took: impl Iterator<Item = Picoseconds>, open: usize, per_cent: usize) -> f64 {
     let mut took: Vec<Picoseconds> = took.collect();
     took.sort_unstable();

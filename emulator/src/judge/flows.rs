@@ -1,10 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
-//! Effects of faults on traffic between hosts, found by comparing each flow with the run without
-//! faults.
+//! Effects of faults on host-to-host traffic, compared with the baseline (the run without faults).
 //!
-//! A flow is affected if its end differs, even by a picosecond, from the run without faults. It is
-//! attributed to the faults in effect on its route or, if there are none, to the earliest fault in
-//! effect that hit other flows.
+//! An affected flow is attributed to the active faults on its route. If there are none, it is
+//! attributed to the earliest active fault that hit other flows.
 
 use std::cell::LazyCell;
 use std::collections::BTreeSet;
@@ -36,8 +34,7 @@ impl<'a> WorkloadEnds<'a> {
     }
 }
 
-/// A flow whose end differs from the run without faults, with its workload and the earlier of both
-/// ends.
+/// A flow whose end time differs from the baseline. `at` is the earlier of the two end times.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct MovedFlow {
     pub(super) flow: FlowId,
@@ -54,7 +51,6 @@ pub(super) struct Compared<'a> {
 }
 
 impl<'a> Compared<'a> {
-    /// Compares the traffic of a run with the run without faults.
     pub(super) fn of(whole: &Whole<'a>) -> Self {
         let (here, calm) = (WorkloadEnds::of(whole.log), WorkloadEnds::of(whole.baseline));
         let cuts = Cuts::of(&whole.start.substrate);
@@ -75,7 +71,7 @@ impl<'a> Compared<'a> {
         let workload = &self.workloads[place];
         let records: Vec<FlowRecord> =
             step.flows().map(|flow| self.here.engine.record(flow)).collect();
-        // A repetition with an abandoned flow never ends as a whole.
+        // A repetition with an abandoned flow never finishes.
         let end = step.end.filter(|_| given_up(self.here, step) == 0);
         let took = end.map(|end| end.since(step.start)).filter(|took| *took > Picoseconds::ZERO);
         let bound = bounds::tightest(&self.cuts, self.here.engine, step);
@@ -119,7 +115,7 @@ impl<'a> Compared<'a> {
             };
             let mut faults: Vec<usize> = (0..links.len()).filter(is_hit).collect();
             if faults.is_empty() {
-                // The flow shared links with a flow that was hit, or waited for such a flow.
+                // The flow shared links with a directly affected flow, or waited for one.
                 let hits = |fault: usize| !hit[fault].is_empty();
                 faults.extend(ran.culprit(start.min(moved.at), moved.at, &hits, &|_| true));
             }
@@ -128,7 +124,6 @@ impl<'a> Compared<'a> {
         affected
     }
 
-    /// Returns the impact of a fault that changed when the flows in `moved` ended.
     pub(super) fn impact(
         &self,
         (hit, given_up): (&[FlowId], &[FlowId]),
@@ -152,8 +147,7 @@ impl<'a> Compared<'a> {
         records.flat_map(|record| [record.source, record.destination]).collect()
     }
 
-    /// Returns the delay of the slowest workload of these flows, compared with the run without
-    /// faults. `None` if one did not end.
+    /// Returns the delay of the slowest workload, or `None` if one did not finish.
     pub(super) fn delay(&self, moved: &[MovedFlow]) -> Option<Picoseconds> {
         let end = |ran: WorkloadEnds<'_>, place: usize| {
             let job = &ran.jobs[place];
@@ -165,7 +159,6 @@ impl<'a> Compared<'a> {
         Some(Picoseconds(delays?.into_iter().max().unwrap_or(0)))
     }
 
-    /// Counts the hosts at an end of a flow that never arrived.
     pub(super) fn hosts_open(&self) -> usize {
         let records = self.open().map(|flow| self.here.engine.record(flow));
         let ends: BTreeSet<VertexId> =
@@ -173,15 +166,13 @@ impl<'a> Compared<'a> {
         ends.len()
     }
 
-    /// Returns the flows that never arrived.
     pub(super) fn open(&self) -> impl Iterator<Item = FlowId> {
         let flows =
             self.here.jobs.iter().flat_map(|job| job.steps.iter().flat_map(Repetition::flows));
         flows.filter(|flow| self.here.engine.record(*flow).end.is_none())
     }
 
-    /// Returns a failed result if a selected workload never ended or had abandoned flows. A
-    /// workload that waits for one that never ends has not begun and therefore has no result.
+    /// A workload that waits for an unfinished one has not started, so it is not reported.
     pub(super) fn incomplete(&self, of: impl Fn(&Traffic) -> bool) -> Option<Found> {
         let mine = || self.here.jobs.iter().zip(self.workloads).filter(|(_, one)| of(one));
         let open = mine().find(|(job, _)| !job.done);
@@ -195,7 +186,6 @@ impl<'a> Compared<'a> {
         open.map(|(_, one)| never(one)).or_else(|| mine().find_map(cut))
     }
 
-    /// Returns whether a workload completed within `within` after the start of the run.
     pub(super) fn completes(&self, name: &str, within: Picoseconds) -> Found {
         let jobs = self.here.jobs.iter().zip(self.workloads).filter(|(_, one)| one.name == name);
         let last = jobs.flat_map(|(job, _)| &job.steps).filter_map(|step| step.end).max();
@@ -203,15 +193,14 @@ impl<'a> Compared<'a> {
             .unwrap_or_else(|| ended_by(last.unwrap_or_default(), within))
     }
 
-    /// Returns whether every flow of a workload ended as in the run without faults.
     pub(super) fn unaffected(&self, name: &str) -> Found {
         let of_name = |moved: &&MovedFlow| self.workloads[moved.workload].name == name;
         match self.moved.iter().filter(of_name).map(|moved| moved.at).min() {
             None if self.is_silent(name) => {
-                (false, format!("no flow of `{name}` ever began"), None)
+                (false, format!("no flow of `{name}` ever started"), None)
             }
             None => {
-                let text = format!("every flow of `{name}` ended as in the run without faults");
+                let text = format!("every flow of `{name}` ended at the same time as without faults");
                 (true, text, None)
             }
             Some(at) => {
@@ -220,7 +209,7 @@ impl<'a> Compared<'a> {
         }
     }
 
-    /// Returns whether a workload sent nothing and therefore cannot be compared.
+    /// Workloads without flows cannot be compared.
     fn is_silent(&self, name: &str) -> bool {
         let jobs = self.here.jobs.iter().zip(self.workloads);
         let mut mine = jobs.filter(|(_, workload)| workload.name == name);
@@ -232,7 +221,7 @@ fn moved(here: WorkloadEnds<'_>, calm: WorkloadEnds<'_>) -> Vec<MovedFlow> {
     let mut moved = Vec::new();
     for (workload, (job, calm_job)) in here.jobs.iter().zip(calm.jobs).enumerate() {
         let steps = job.steps.iter().zip(&calm_job.steps);
-        // Compare range by range, because a task that never began has no range.
+        // A task that never started has no range, so compare range by range.
         let stretches = steps.flat_map(|(step, calm)| step.flows.iter().zip(&calm.flows));
         let flows = stretches.flat_map(|(here, calm)| here.clone().zip(calm.clone()));
         for (flow, calm_flow) in flows.map(|(flow, calm)| (FlowId(flow), FlowId(calm))) {
@@ -246,7 +235,6 @@ fn moved(here: WorkloadEnds<'_>, calm: WorkloadEnds<'_>) -> Vec<MovedFlow> {
     moved
 }
 
-/// Counts a repetition's flows that were abandoned because no path was left.
 fn given_up(ran: WorkloadEnds<'_>, step: &Repetition) -> usize {
     step.flows().filter(|flow| ran.engine.record(*flow).cancelled).count()
 }

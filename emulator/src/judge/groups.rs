@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-//! Computes the effects of faults on each group: delay, downtime, and the remaining share of useful time.
+//! Effects of faults on each group: delay, downtime, and the share of useful time.
 
 use std::collections::{BTreeMap, BTreeSet};
 
@@ -39,29 +39,25 @@ pub(super) fn results(log: &RunLog, baseline: &RunLog) -> Vec<GroupResult> {
     log.groups.iter().enumerate().map(result).collect()
 }
 
-/// Returns, in order, the collectives within a group and those between its job's groups.
 fn steps<'a>(log: &'a RunLog, group: &'a GroupLog) -> impl Iterator<Item = &'a StepLog> {
     group.steps.iter().chain(&log.between[group.job as usize])
 }
 
-/// Returns when a group finished all its work, or `None` if it did not.
 fn end(log: &RunLog, group: &GroupLog) -> Option<SimTime> {
     let all_done = !group.lost && group.is_through(log.program_length);
     all_done.then(|| steps(log, group).filter_map(|step| step.end).max()).flatten()
 }
 
-/// Returns when the time counted for a group ends: at its own end, or at the end of the run if it
-/// has work left.
+/// For unfinished groups, this is the end of the run.
 fn counted_until(log: &RunLog, group: &GroupLog) -> SimTime {
     end(log, group).unwrap_or(log.ended)
 }
 
-/// Returns whether a group has no work because its job does not run.
+/// The group's job does not run.
 fn is_idle(log: &RunLog, group: &GroupLog) -> bool {
     group.is_through(log.program_length) && steps(log, group).next().is_none()
 }
 
-/// Returns the share of the groups' time that is free of downtime due to faults, weighted by GPUs.
 pub(super) fn availability(log: &RunLog) -> Share {
     let mut share = Share::default();
     for group in log.groups.iter().filter(|group| !is_idle(log, group)) {
@@ -73,7 +69,6 @@ pub(super) fn availability(log: &RunLog) -> Share {
     share
 }
 
-/// Returns the time that the same work takes without faults as a share of the groups' time, weighted by GPUs.
 pub(super) fn goodput(log: &RunLog, baseline: &RunLog) -> Share {
     let mut share = Share::default();
     let both = log.groups.iter().zip(&baseline.groups);
@@ -90,8 +85,8 @@ pub(super) fn goodput(log: &RunLog, baseline: &RunLog) -> Share {
     share
 }
 
-/// Returns when each group first differed from the run without faults, or `None` if it never did. A
-/// group that was formed only after a repair cannot differ.
+/// Returns when each group first differed from the baseline. Groups formed after a repair never
+/// differ.
 pub(super) fn moved(log: &RunLog, baseline: &RunLog) -> Vec<Option<SimTime>> {
     let differs = |here: &[StepLog], there: &[StepLog]| {
         let calm_end = |step: &StepLog| at_place(there, step.place).and_then(|step| step.end);
@@ -118,15 +113,15 @@ fn at_place(steps: &[StepLog], place: usize) -> Option<&StepLog> {
 pub(super) struct GroupImpact {
     pub(super) groups: Vec<GroupId>,
     pub(super) gpus: u64,
-    /// How much later the slowest affected group ended. `None` if one has work left.
+    /// Delay of the slowest affected group. `None` if one did not finish.
     pub(super) delay: Option<Picoseconds>,
-    /// The other groups of training jobs that have work. `None` if no job trains.
+    /// Unaffected groups of training jobs. `None` without training jobs.
     pub(super) unaffected: Option<Vec<GroupId>>,
 }
 
-/// Returns the impact of each fault on groups. A changed group is affected by the faults that hit
-/// its links, moved it or cost its job time. A group that only waited for others is affected by the
-/// earliest fault in effect at its first changed end, preferably one that hit its job.
+/// Attributes each changed group to the faults that hit its links, moved it or delayed its job. A
+/// group that only waited is attributed to the earliest active fault, preferably one that hit its
+/// job.
 pub(super) fn impacts(
     ran: &JudgedRun<'_>,
     results: &[GroupResult],
@@ -179,12 +174,12 @@ pub(super) fn impacts(
     affected.into_iter().enumerate().map(impact).collect()
 }
 
-/// Returns, for each fault, the groups whose end changed and that the fault hit or moved, and those
-/// that waited for others because of it.
+/// Returns, for each fault, the groups that it hit or moved and the groups that waited because of
+/// it.
 fn by_hits(ran: &JudgedRun<'_>, moved: &[Option<SimTime>]) -> Vec<BTreeSet<usize>> {
     let log = ran.log;
     let hit: BTreeSet<usize> = log.faults.iter().flat_map(|fault| fault.groups.clone()).collect();
-    // A plan may also move groups that have no work.
+    // A plan can also move idle groups.
     let is_affected = |group: &&usize| {
         moved.get(**group).is_some_and(|moved| moved.is_some() || log.groups[**group].lost)
     };
@@ -223,7 +218,7 @@ fn results_of<'a>(
     steps: &'a [StepLog],
     baseline: &'a [StepLog],
 ) -> impl Iterator<Item = WorkloadResult> + 'a {
-    // Steps of a training job are not collectives; they are reported separately.
+    // Training steps are reported separately.
     let collectives = steps
         .iter()
         .filter_map(move |step| Some((step, scenario.collectives.get(step.collective)?)));

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-//! Computes the utilisation of the links and the lengths of the queues ahead of them.
+//! Link utilisation and queue lengths.
 
 use hdrhistogram::Histogram;
 use lightloom_engine::capture::{QueueHistograms as Histograms, Watch};
@@ -12,8 +12,7 @@ use crate::outcome::{LinkClass, LinkResult, QueueFigures, QueueResult, QueueRow}
 
 const BUSIEST: usize = 10;
 
-/// Returns a run's links by class, and the queues of all links combined. Classes without packets
-/// are left out.
+/// Omits link classes that carried no packets.
 pub(super) fn results(ran: &JudgedRun<'_>) -> (Vec<LinkClass>, QueueFigures) {
     let substrate = &ran.start.substrate;
     let (classes, names) = (substrate.classes(), substrate.class_names());
@@ -26,7 +25,7 @@ pub(super) fn results(ran: &JudgedRun<'_>) -> (Vec<LinkClass>, QueueFigures) {
         let histogram = histograms.of_class(index);
         let queue = histogram.as_ref().map(queue_result).unwrap_or_default();
         match (&mut all, histogram) {
-            (Some(all), Some(more)) => all.add(more).expect("histograms of one run are alike"),
+            (Some(all), Some(more)) => all.add(more).expect("histograms of one run have the same buckets"),
             (None, Some(first)) => all = Some(first.clone()),
             (_, None) => {}
         }
@@ -98,7 +97,6 @@ fn class_result(
     }
 }
 
-/// Returns the share of `time` that a link needs for its bytes at its rate.
 fn utilisation(ran: &JudgedRun<'_>, link: LinkId, count: &PortCount, time: Picoseconds) -> f64 {
     let busy = ran.start.substrate.network.link(link).spec.rate.time_for(Bytes(count.bytes));
     if time == Picoseconds::ZERO { 0.0 } else { busy.as_secs_f64() / time.as_secs_f64() }

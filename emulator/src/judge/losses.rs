@@ -1,6 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-//! Computes the time that each fault cost each training job, by cause. The sum over all faults is
-//! the job's delay.
+//! Time that each fault cost each training job, by cause. The losses add up to the job's delay.
 
 use std::collections::BTreeMap;
 
@@ -21,7 +20,7 @@ pub(super) fn of_faults(ran: &JudgedRun<'_>) -> Vec<Vec<JobLoss>> {
     losses
 }
 
-/// Returns one job's loss for each fault. `None` if the job has steps left.
+/// Returns `None` if the job has unfinished steps.
 fn of_job(
     ran: &JudgedRun<'_>,
     log: &TrainLog,

@@ -1,6 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-//! Computes how long each phase of a step took, what the models predict, and how faults affected
-//! it.
+//! Measured and modelled duration of each phase, and the effects of faults on it.
 
 use lightloom_planner::rfabric::fluid;
 use lightloom_units::Picoseconds;
@@ -78,7 +77,6 @@ pub(super) fn port_time(ran: &JudgedRun<'_>) -> Option<PortTime> {
     })
 }
 
-/// Returns the impact of each fault on phases, or `None` without phases.
 pub(super) fn impacts(ran: &JudgedRun<'_>) -> Option<Vec<PhaseImpact>> {
     let planned = &ran.start.circuits.as_ref()?.plan.phases;
     let impact = |log: &FaultLog| PhaseImpact {

@@ -1,9 +1,9 @@
 // SPDX-License-Identifier: Apache-2.0
-//! Availability and goodput, defined for every kind of worker in docs/metrics.md.
+//! Availability and goodput, as docs/metrics.md defines them.
 //!
-//! Workers are the GPUs of a group, a host that carries only traffic, or an optical port of a
-//! fabric that runs phases. Availability is the share of their time that is free of downtime due to
-//! faults. Goodput is the share that the same work would take without faults.
+//! Workers are the GPUs of a group, hosts with no other role than traffic, and optical ports in
+//! phases. Availability is the share of their time without fault-induced downtime. Goodput is the
+//! share of time that the same work takes without faults.
 
 use lightloom_units::SimTime;
 
@@ -11,7 +11,7 @@ use super::flows::Compared;
 use super::{JudgedRun, groups};
 use crate::outcome::Metrics;
 
-/// A part and its whole, both in weighted picoseconds.
+/// A part and its whole, in weighted picoseconds.
 #[derive(Clone, Copy, Default)]
 pub(super) struct Share {
     pub(super) part: f64,
@@ -24,8 +24,7 @@ impl Share {
         self.whole += other.whole;
     }
 
-    /// Returns the ratio from 0 to 1, rounded to nine digits so that JSON preserves it. If the
-    /// whole is zero, the ratio is 1.
+    /// Rounded to nine digits to survive the JSON round trip. Returns 1 if the whole is zero.
     fn ratio(self) -> f64 {
         let Self { part, whole } = self;
         let share = if whole > 0.0 { (part / whole).clamp(0.0, 1.0) } else { 1.0 };
@@ -41,7 +40,7 @@ pub(super) fn metrics(ran: &JudgedRun<'_>, traffic: Option<&Compared<'_>>) -> Me
     }
     if let Some(traffic) = traffic.filter(|_| ran.log.groups.is_empty()) {
         up.add(of_hosts(ran));
-        // A host with a flow that never arrived counts as having finished nothing.
+        // A host with any unfinished flow is treated as having completed none.
         let hosts = ran.start.substrate.hosts.len();
         let (here, calm) = (ran.log.ended.0, ran.baseline.ended.0);
         useful.add(Share {
@@ -64,7 +63,7 @@ pub(super) fn metrics(ran: &JudgedRun<'_>, traffic: Option<&Compared<'_>>) -> Me
     Metrics { availability: up.ratio(), goodput: useful.ratio() }
 }
 
-/// Returns the number of optical ports on all leaves if the run has phases.
+/// Returns `None` if the run has no phases.
 pub(super) fn optical_ports(ran: &JudgedRun<'_>) -> Option<f64> {
     let circuits = ran.start.substrate.circuits.as_ref()?.network();
     let ports = u128::from(circuits.optical_ports()) * circuits.leaves() as u128;

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-//! Compares the steps of training jobs with their closed form and with the run without faults.
+//! Training steps, compared with their closed form and the baseline.
 
 use lightloom_training::step::StepTime;
 use lightloom_units::Picoseconds;
@@ -8,7 +8,7 @@ use super::JudgedRun;
 use crate::outcome::{ClosedForm, Exposed, JobStep, WhyResult};
 use crate::run::workload::{StepBreakdown, TrainLog, TrainStepLog};
 
-/// Returns every step of every job. Steps that never began have no end.
+/// Includes steps that never started.
 pub(super) fn results(ran: &JudgedRun<'_>) -> Vec<JobStep> {
     let logs = ran.log.trained.iter().zip(&ran.baseline.trained);
     let of_job = |(log, calm): (&TrainLog, &TrainLog)| -> Vec<JobStep> {
@@ -33,7 +33,7 @@ fn step(
         start: step.start,
         end: step.end,
         end_without_faults: there.and_then(|step| step.end),
-        // Round to nine digits, so that JSON preserves the value.
+        // Rounded to nine digits to survive the JSON round trip.
         mfu: took.map(|took| (log.step.mfu(took) * 1e9).round() / 1e9),
         closed_form: picoseconds(log.closed_form.step_seconds),
         closed_form_parts,

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-//! Recomputes the same months with each of several single changes to the scenario.
+//! Recomputes the months with one scenario change at a time.
 
 use lightloom_units::{Milliseconds, Picoseconds};
 use serde::Serialize;
@@ -7,47 +7,46 @@ use serde::Serialize;
 use super::{Answer, LossTable, Month, Prepared, TrainedJob};
 use crate::scenario::{ControlDelays, DaemonSetup, FailureSource, Scenario};
 
-/// A single change.
+/// A single change to the scenario.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize)]
 #[serde(rename_all = "snake_case")]
 pub enum Change {
-    /// The control plane detects a failure in half the time, which requires new runs.
+    /// Failures are detected in half the time. Requires new runs.
     DetectionHalved,
-    /// There is one more spare node.
+    /// One additional spare node.
     OneSpareMore,
-    /// There is one spare node fewer.
+    /// One spare node fewer.
     OneSpareFewer,
-    /// Checkpoints are written at Young and Daly's optimal period: the square root of twice the
-    /// product of write time and mean time between failures.
+    /// Checkpoints are written at the Young–Daly optimum: the square root of twice the write time
+    /// multiplied by the mean time between failures.
     CheckpointAtOptimum,
     /// Checkpoints are written twice as often.
     CheckpointTwiceAsOften,
     /// Checkpoints are read in half the time.
     LoadHalved,
-    /// Reading in-memory copies, replacing nodes, and removing and re-adding replicas take half the
-    /// time.
+    /// The time to read in-memory copies, replace nodes, and remove or re-add replicas is halved.
     AnswerHalved,
     /// Parts are repaired in half the time.
     RepairHalved,
 }
 
-/// A change and its result, with GPU-hours as means over the seeds.
+/// A change and its effect. GPU-hours are means over the seeds.
 #[derive(Clone, Debug, PartialEq, Serialize)]
 pub struct Alternative {
     /// The change.
     pub change: Change,
-    /// The change in words, with its figures.
+    /// Description with figures.
     pub words: String,
-    /// GPU-hours lost with the change.
+    /// GPU-hours lost after the change.
     pub lost_gpu_hours: f64,
-    /// GPU-hours that the change saves.
+    /// GPU-hours saved by the change.
     pub saves_gpu_hours: f64,
-    /// Savings in dollars. `None` if GPU-hours have no price.
+    /// Savings in US dollars. `None` if GPU-hours have no price.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub saves_usd: Option<f64>,
 }
 
-/// Returns the control plane with its detection delay halved, or `None` if there is no delay to halve.
+/// Returns `None` if there is no detection delay to halve.
 pub(super) fn faster(control: &ControlDelays) -> Option<(ControlDelays, String)> {
     let half = |time: Picoseconds| Picoseconds(time.0 / 2);
     match control.lightloomd {
@@ -66,8 +65,7 @@ pub(super) fn faster(control: &ControlDelays) -> Option<(ControlDelays, String)>
     }
 }
 
-/// Returns the changes that affect only the table, with their descriptions. `months` are the months
-/// without a change.
+/// Returns the changes that need no new runs. `months` are the unchanged months.
 pub(super) fn of_table(
     prepared: &Prepared,
     table: &LossTable,
@@ -78,7 +76,7 @@ pub(super) fn of_table(
     if table.jobs.iter().any(|job| job.policy.load > 0) {
         let mut halved = table.clone();
         halved.jobs.iter_mut().for_each(|job| job.policy.load /= 2);
-        all.push((Change::LoadHalved, "checkpoints read in half the time".to_owned(), halved));
+        all.push((Change::LoadHalved, "checkpoint reads in half the time".to_owned(), halved));
     }
     let mut words: Vec<&str> = table
         .jobs
@@ -103,7 +101,7 @@ pub(super) fn of_table(
 
 fn spares(table: &LossTable) -> Vec<(Change, String, LossTable)> {
     let spare = table.spare_nodes();
-    // No run without a spare node shows how a job continues with one.
+    // Runs without a spare node cannot show how a job continues with one.
     if spare == 0 && !table.jobs.iter().all(|job| job.policy.answer.is_elastic()) {
         return Vec::new();
     }
@@ -130,7 +128,7 @@ fn checkpoints(
     let between = time / hits.max(1) as f64;
     let (mut other, mut words) = (table.clone(), Vec::new());
     let mut writes = false;
-    // Other jobs read a checkpoint only as a last resort.
+    // Elastic jobs read a checkpoint only as a last resort.
     let restarts = |job: &&mut TrainedJob| job.policy.answer == Answer::Restart;
     for job in other.jobs.iter_mut().filter(restarts) {
         let policy = &mut job.policy;
@@ -154,7 +152,7 @@ fn checkpoints(
     (!words.is_empty()).then(|| (change, words.join(", "), other))
 }
 
-/// Returns the scenario with repair times halved, or `None` if they come from a trace.
+/// Returns `None` if the repair times come from a trace.
 pub(super) fn repaired_sooner(scenario: &Scenario) -> Option<Scenario> {
     let mut other = scenario.clone();
     match &mut other.span.as_mut()?.failures {

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-//! The result over months: losses by cause over many seeds, and the single change that saves most.
+//! Losses by cause over many seeds, and the single change with the largest saving.
 
 use std::collections::{BTreeMap, BTreeSet};
 
@@ -20,12 +20,12 @@ use crate::stages::StageName;
 use crate::substrate::AnyPart;
 use crate::sweep::SeedRange;
 
-/// Version of the document.
+/// Schema version of the document.
 pub const MONTHS_SCHEMA: &str = "lightloom.month/v1";
 
 const HOUR: f64 = 3.6e15;
 
-/// Statistics of a figure over all seeds, with percentiles by nearest rank.
+/// Statistics of a metric over all seeds, with percentiles by nearest rank.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Serialize)]
 pub struct Figure {
     /// The mean.
@@ -37,7 +37,7 @@ pub struct Figure {
 }
 
 impl Figure {
-    /// Summarises `values`, which must not be empty.
+    /// `values` must not be empty.
     fn of(mut values: Vec<f64>) -> Self {
         values.sort_by(f64::total_cmp);
         let at = |per_cent| percentile(&values, per_cent).unwrap_or_default();
@@ -45,7 +45,7 @@ impl Figure {
     }
 }
 
-/// A cause, and the GPU-hours lost to it.
+/// GPU-hours lost to one cause.
 #[derive(Clone, Debug, PartialEq, Serialize)]
 pub struct BillRow {
     /// The cause.
@@ -53,13 +53,13 @@ pub struct BillRow {
     /// The recovery stage, for an outage.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub stage: Option<StageName>,
-    /// The cause in words.
+    /// Description of the cause.
     pub words: String,
-    /// GPU-hours per seed.
+    /// GPU-hours lost per seed.
     pub gpu_hours: Figure,
-    /// The mean as a share of all GPU-hours.
+    /// Mean loss as a share of all GPU-hours.
     pub share: f64,
-    /// The mean in dollars. `None` if GPU-hours have no price.
+    /// Mean loss in US dollars. `None` if GPU-hours have no price.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub usd: Option<f64>,
 }
@@ -70,65 +70,64 @@ fn goodput(months: &[Month]) -> Goodput {
     Goodput::new(mean(Month::scheduling), mean(Month::runtime), mean(Month::program))
 }
 
-/// A job in the span.
+/// A job of the scenario.
 #[derive(Clone, Debug, PartialEq, Serialize)]
 pub struct JobRow {
-    /// Its name.
+    /// Name of the job.
     pub job: String,
-    /// Its number of GPUs.
+    /// Number of GPUs.
     pub gpus: u64,
-    /// Time of a step without failures, in seconds.
+    /// Step time without failures, in seconds.
     pub step_seconds: f64,
-    /// Time of a step without failures, in picoseconds.
+    /// Step time without failures, in picoseconds.
     pub step_ps: i64,
-    /// The closed form of a step, in seconds.
+    /// Closed form of the step time, in seconds.
     pub closed_form_seconds: f64,
     /// Model FLOPs utilisation of a step without failures.
     pub mfu: f64,
-    /// Number of steps between two checkpoints.
+    /// Checkpoint interval in steps.
     pub saved_every_steps: u32,
-    /// Its response to a lost node before it reads a checkpoint, or `restart` if it reads one
-    /// immediately.
+    /// First response to a lost node, or `restart` if the job reads a checkpoint immediately.
     pub answer: &'static str,
     /// Number of data-parallel replicas.
     pub replicas: u32,
-    /// Time of a step with one replica fewer, in seconds, for an elastic job.
+    /// Step time of an elastic job with one replica fewer, in seconds.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub step_with_fewer_seconds: Option<f64>,
-    /// Time of a step with one replica fewer, in picoseconds, for an elastic job.
+    /// Step time of an elastic job with one replica fewer, in picoseconds.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub step_with_fewer_ps: Option<i64>,
 }
 
-/// A kind of failure, with its rate and source.
+/// Failure rate of one kind of part.
 #[derive(Clone, Debug, PartialEq, Serialize)]
 pub struct FailureRow {
     /// The kind of part.
     pub part: &'static str,
-    /// Mean hours between failures of one part. `None` for a trace.
+    /// Mean hours between failures of one part. `None` if a trace is used.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub mtbf_hours: Option<f64>,
-    /// Mean hours to repair. `None` for a trace.
+    /// Mean hours to repair. `None` if a trace is used.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub repair_hours: Option<f64>,
-    /// The source of the rate, `assumed`, or the file name of a trace.
+    /// Source of the rate, `assumed`, or the file name of the trace.
     pub source: String,
 }
 
-/// Results of the runs for one kind of failure.
+/// Measured losses for one kind of failure.
 #[derive(Clone, Debug, PartialEq, Serialize)]
 pub struct TableRow {
     /// The kind of part.
     pub part: &'static str,
-    /// The number of nodes already out.
+    /// Number of nodes that had already failed.
     pub out: usize,
-    /// The number of runs.
+    /// Number of runs.
     pub runs: usize,
-    /// The number of runs that left a job unable to continue.
+    /// Number of runs with a job that could not continue.
     pub stopped: usize,
     /// One-time loss in GPU-seconds, over the other runs.
     pub once_gpu_seconds: Figure,
-    /// Additional GPU-seconds that each later step takes, compared with a step without failures.
+    /// Additional GPU-seconds per later step.
     pub each_step_gpu_seconds: Figure,
 }
 
@@ -164,40 +163,40 @@ impl TableRow {
     }
 }
 
-/// One month.
+/// Result of one month.
 #[derive(Clone, Debug, PartialEq, Serialize)]
 pub struct MonthRow {
-    /// Its seed.
+    /// Seed of the month.
     pub seed: Seed,
-    /// The number of failed parts.
+    /// Number of failed parts.
     pub failures: u64,
-    /// The number of failures that cost a job time.
+    /// Number of failures that delayed a job.
     pub hits: u64,
-    /// Number of times that a job waited for nodes.
+    /// Number of times a job waited for nodes.
     pub waits: u64,
-    /// GPU-hours lost.
+    /// Lost GPU-hours.
     pub lost_gpu_hours: f64,
-    /// Share of all GPU-hours in useful work.
+    /// Share of GPU-hours spent on useful work.
     pub useful_share: f64,
 }
 
-/// The result of a scenario over a span.
+/// Result of a scenario over its time span.
 #[derive(Clone, Debug, PartialEq, Serialize)]
 pub struct MonthsResult {
-    /// The schema and the input files. The code that reads the files fills this in.
+    /// Schema and input files, filled in by the file reader.
     #[serde(flatten)]
     pub made: Provenance,
-    /// The name of the scenario.
+    /// Name of the scenario.
     pub scenario: String,
     /// SHA-256 of the fabric file.
     pub fabric_sha256: String,
-    /// The control plane of the runs: `assumed` delays or `lightloomd`.
+    /// Control plane of the runs: `assumed` or `lightloomd`.
     pub control: &'static str,
-    /// The seeds.
+    /// Range of seeds.
     pub seeds: SeedRange,
-    /// Length of the span in hours.
+    /// Time span in hours.
     pub span_hours: f64,
-    /// Number of GPUs in the bill, including spare ones.
+    /// Number of GPUs, including spares.
     pub gpus: u64,
     /// Number of nodes without a job.
     pub spare_nodes: usize,
@@ -205,36 +204,36 @@ pub struct MonthsResult {
     pub jobs: Vec<JobRow>,
     /// The kinds of failures.
     pub failures: Vec<FailureRow>,
-    /// All GPU-hours in the span, per seed.
+    /// Total GPU-hours per seed.
     pub capacity_gpu_hours: f64,
     /// Lost GPU-hours.
     pub lost_gpu_hours: Figure,
-    /// Mean loss in dollars. `None` if GPU-hours have no price.
+    /// Mean loss in US dollars. `None` if GPU-hours have no price.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub lost_usd: Option<f64>,
-    /// The losses by cause. Their means add up to the total.
+    /// Losses by cause. Their means add up to the total.
     pub bill: Vec<BillRow>,
-    /// Goodput, as means over the seeds.
+    /// Mean goodput over the seeds.
     pub goodput: Goodput,
-    /// Single changes in order of decreasing savings.
+    /// Single changes, largest savings first.
     pub alternatives: Vec<Alternative>,
-    /// The change that saves most. `None` if none saves anything.
+    /// Change with the largest saving. `None` if none of them saves anything.
     pub saves_most: Option<Change>,
-    /// Source of the losses. `None` if they come from runs of this scenario.
+    /// Source of reused losses. `None` if they were measured in runs of this scenario.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub losses_from: Option<LossesFrom>,
-    /// Results of the runs by kind of failure.
+    /// Measured losses by kind of failure.
     pub table: Vec<TableRow>,
-    /// The runs, with everything needed to repeat them individually.
+    /// Individual runs, in reproducible form.
     pub runs: Vec<CaseRun>,
-    /// The months by seed.
+    /// Results by seed.
     pub months: Vec<MonthRow>,
 }
 
-/// Runs cases, in any order and on any number of threads.
+/// Executes the cases, in any order and on any number of threads.
 pub type RunCases<'a> = dyn Fn(&Prepared) -> Result<Vec<CaseRun>, EmulateError> + 'a;
 
-/// Computes the months of `prepared` with these seeds, and recomputes them with each single change.
+/// Simulates the months of `prepared`, and recomputes them for each single change.
 ///
 /// # Errors
 /// Fails if a case cannot be run.
@@ -256,10 +255,10 @@ pub fn months(
     }
     if let Some(sooner) = alternatives::repaired_sooner(prepared.scenario()) {
         let sooner = prepared.with_scenario(sooner);
-        let words = "parts repaired in half the time".to_owned();
+        let words = "repairs in half the time".to_owned();
         add(Change::RepairHalved, words, &run_all(&sooner, &table, &all)?);
     }
-    // Halving the delay changes the course of a run, so its effect needs new runs.
+    // Halving the delay changes the runs themselves.
     let faster = alternatives::faster(&prepared.scenario().control);
     if let Some((control, words)) = faster.filter(|_| prepared.losses_from().is_none()) {
         let faster = prepared.with_control(control, maker)?;

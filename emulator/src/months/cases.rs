@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-//! Runs for the table of losses. Each run has a few steps. A part fails at a random instant in the
-//! second step, and some nodes have failed at the start.
+//! Short runs that measure losses. One part fails at a random instant of the second step; some
+//! nodes have already failed at the start.
 
 use std::sync::Arc;
 
@@ -30,25 +30,23 @@ use crate::shipped::MakeControl;
 use crate::stages::StageName;
 use crate::substrate::AnyPart;
 
-/// Number of steps in a run. Nodes that are already out fail in the first step, and the measured
-/// part fails in the second. Recovery ends in the third step at the latest, and the last step shows
-/// the slowdown until the repair.
+/// The measured part fails in the second step and recovery finishes by the third, so the last step
+/// shows the slowdown until the repair.
 const STEPS: u32 = 4;
-/// Index of the step with the failure.
 const FAILS_IN: usize = 1;
 
-/// Maximum number of nodes out in a run. Runs with this number also represent higher numbers.
+/// Also represents higher numbers of failed nodes.
 const OUT_MAX: usize = 1;
 
-/// A run to be made.
+/// A run to execute.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize)]
 pub struct Case {
-    /// The kind of part that fails.
+    /// Kind of the failing part.
     #[serde(serialize_with = "by_name")]
     pub part: AnyPart,
-    /// The number of nodes already out.
+    /// Number of nodes that have already failed.
     pub out: usize,
-    /// The index of the run within its kind.
+    /// Index of the run among those for its kind of part.
     pub number: u32,
 }
 
@@ -56,7 +54,7 @@ fn by_name<S: serde::Serializer>(part: &AnyPart, serializer: S) -> Result<S::Ok,
     serializer.serialize_str(part.name())
 }
 
-/// A finished case, with everything needed to repeat it individually.
+/// A finished case, in reproducible form.
 #[derive(Clone, Debug, PartialEq, Serialize)]
 pub struct CaseRun {
     /// The case.
@@ -64,29 +62,28 @@ pub struct CaseRun {
     pub case: Case,
     /// Nodes that fail at 0 s.
     pub failed_at_start: Vec<String>,
-    /// The part that fails.
+    /// Name of the failing part.
     pub fails: String,
-    /// The index of the part within its kind.
+    /// Index of the failing part within its kind.
     pub place: usize,
     /// Time of the failure.
     #[serde(rename = "at_ps")]
     pub at: SimTime,
-    /// The losses of each job that continued.
+    /// Losses of each job that continued.
     pub losses: Vec<RunLoss>,
-    /// The losses by job.
+    /// Losses by job.
     #[serde(skip)]
     pub sample: LossSample,
 }
 
-/// A scenario over a span, prepared for the runs that measure its losses.
+/// A scenario prepared for the runs that measure its losses.
 #[derive(Clone, Debug)]
 pub struct Prepared {
     scenario: Scenario,
-    /// The scenario of a single run with a few steps. The month accounts for whole steps since a
-    /// checkpoint and for reading the checkpoint.
+    /// Scenario of a single short run. The month adds checkpoint reads and the steps since the last
+    /// checkpoint.
     short: Scenario,
     start: RunStart,
-    /// The logs of the jobs without failures.
     calm: Vec<TrainLog>,
     jobs: Vec<TrainedJob>,
     gpus: u64,
@@ -95,8 +92,8 @@ pub struct Prepared {
 }
 
 impl Prepared {
-    /// Plans the fabric and runs its jobs once without failures. Returns `None` if the scenario has
-    /// no span.
+    /// Plans the fabric and runs its jobs once without failures. Returns `None` if the scenario
+    /// does not define a time span.
     ///
     /// # Errors
     /// Fails if the scenario cannot be planned or run.
@@ -142,7 +139,6 @@ impl Prepared {
         Ok(Some(Self { scenario, short, start, calm, jobs, gpus, gpus_per_node, losses_from }))
     }
 
-    /// Prepares a scenario whose losses are known, without running it.
     fn of_known(
         scenario: &Scenario,
         (short, start): (Scenario, RunStart),
@@ -190,22 +186,21 @@ impl Prepared {
         Ok(Self { scenario, short, start, calm, jobs, gpus, gpus_per_node, losses_from })
     }
 
-    /// Returns the source of the losses, or `None` if they come from runs of this scenario.
+    /// Returns the source of reused losses. `None` if they are measured in runs of this scenario.
     #[must_use]
     pub fn losses_from(&self) -> Option<&LossesFrom> {
         self.losses_from.as_ref()
     }
 
-    /// Returns the runs with known losses, or `None` if they have to be made.
     pub(super) fn known_runs(&self) -> Option<Vec<CaseRun>> {
         let (known, from) = (self.span().losses.as_ref()?, self.losses_from.as_ref()?);
         Some(known::runs(known, &self.jobs, from))
     }
 
-    /// Returns the same scenario with another control plane.
+    /// Replaces the control plane.
     ///
     /// # Errors
-    /// Fails if the scenario cannot be run with it.
+    /// Fails if the scenario cannot be run with the new control plane.
     pub fn with_control(
         &self,
         control: ControlDelays,
@@ -217,34 +212,33 @@ impl Prepared {
         Ok(other)
     }
 
-    /// Returns the same jobs with the failures of `scenario`.
     #[must_use]
     pub(super) fn with_scenario(&self, scenario: Scenario) -> Self {
         Self { scenario, ..self.clone() }
     }
 
-    /// Returns the scenario.
+    /// Returns the original scenario.
     #[must_use]
     pub fn scenario(&self) -> &Scenario {
         &self.scenario
     }
 
-    /// Returns the span.
+    /// Returns the time span of the scenario.
     ///
     /// # Panics
-    /// Never panics, because only scenarios with a span are prepared.
+    /// Never panics, because only scenarios with a time span are prepared.
     #[must_use]
     pub fn span(&self) -> &Span {
         self.scenario.span.as_ref().expect("the scenario was prepared for a span")
     }
 
-    /// Returns a table of the jobs that contains no runs yet.
+    /// Returns a loss table without runs.
     #[must_use]
     pub fn table(&self) -> LossTable {
         LossTable::new(self.jobs.clone(), self.gpus, self.gpus_per_node)
     }
 
-    /// Returns the failures and repairs under a seed.
+    /// Returns the failures and repairs drawn with `seed`.
     ///
     /// # Errors
     /// Fails if the trace does not match the fabric.
@@ -253,8 +247,8 @@ impl Prepared {
         changes(self.span(), &count, self.gpus_per_node as u32, seed)
     }
 
-    /// Returns every case for the table. Without spare nodes, only elastic jobs need cases for
-    /// nodes, because other jobs wait.
+    /// Returns the cases needed for the loss table. Without spare nodes, node failures are included
+    /// only for elastic jobs, because other jobs wait.
     #[must_use]
     pub fn cases(&self) -> Vec<Case> {
         let parts = match &self.span().failures {
@@ -275,13 +269,13 @@ impl Prepared {
         parts.into_iter().flat_map(of).collect()
     }
 
-    /// Runs a case.
+    /// Executes a case.
     ///
     /// # Errors
     /// Fails if the engine or the control plane rejects an operation.
     pub fn run(&self, case: &Case, maker: &dyn MakeControl) -> Result<CaseRun, EmulateError> {
         let label = format!("cases of {} with {} out", case.part.name(), case.out);
-        // Take the parts in rotation, so that all fail equally often.
+        // Rotate through the parts, so that all of them fail equally often.
         let mut places: Vec<usize> = (0..self.start.substrate.count(case.part)).collect();
         places.shuffle(&mut self.short.seed.stream(&label, u64::MAX));
         let place = places[case.number as usize % places.len()];
@@ -295,7 +289,7 @@ impl Prepared {
             }
         }
         let late: f64 = random.random();
-        // Spread the instants evenly over the step, which reduces the number of runs needed.
+        // Spread the failures evenly over the step to reduce the number of runs.
         let share = (f64::from(case.number) + late) / f64::from(self.span().samples);
         self.run_with(case, (&out, place), share, maker)
     }
@@ -315,7 +309,7 @@ impl Prepared {
             true => self.calm.clone(),
             false => run_alone((&self.short, &self.start), &events, maker)?.trained,
         };
-        // If there are several jobs, use the longest step among them.
+        // Use the longest step if there are several jobs.
         let step = before.iter().filter_map(|log| log.steps.get(FAILS_IN));
         let step = step.filter_map(|step| Some((step.start, took(step)?)));
         let (begins, takes) = step.max_by_key(|(_, takes)| *takes).unwrap_or_default();
@@ -337,8 +331,8 @@ impl Prepared {
         })
     }
 
-    /// Returns what the last fault of a run cost each job, compared with the run without it, and
-    /// how much slower later steps are than in the run without any fault.
+    /// Returns the loss of each job to the last fault, relative to the run without this fault, and
+    /// the slowdown of later steps relative to the run without any fault.
     fn sample(
         &self,
         (part, place): (AnyPart, usize),
@@ -370,7 +364,6 @@ fn took(step: &TrainStepLog) -> Option<Picoseconds> {
     step.end.map(|end| end.since(step.start))
 }
 
-/// Returns the number of GPUs in the bill (including spare ones) and the number per node.
 fn gpus_of_bill(scenario: &Scenario, start: &RunStart, trained: &[u32]) -> (u64, u64) {
     let On::Fabric(fabric) = &scenario.on else { return (0, 1) };
     let ranks = start.plan.iter().flat_map(|plan| &plan.0.ranks);
@@ -392,7 +385,7 @@ fn replicas(trained: &TrainStep, start: &RunStart, step: Picoseconds) -> Replica
     Replicas { count, step_with_fewer: step.0.into(), of_node }
 }
 
-/// Adds the step time with one replica fewer, measured in a run without that replica's GPUs.
+/// Measured in a run without the replica's GPUs.
 fn with_fewer(
     short: &Scenario,
     (log, replicas): (&TrainLog, Replicas),
@@ -414,16 +407,15 @@ fn with_fewer(
     Ok(Replicas { step_with_fewer: step.0.into(), ..replicas })
 }
 
-/// Returns the loss of an elastic job to a node failure. The job continues without the node's
-/// replicas once the failure is detected, so it loses the time until then and the current step. It
-/// loses nothing if the node is not part of the job.
+/// An elastic job continues without the node's replicas after detection, so it loses the time until
+/// then and the current step. It loses nothing if the node is not part of the job.
 fn loss_of_elastic(
     log: &TrainLog,
     (before, calm): (&TrainLog, &TrainLog),
     fault: &FaultLog,
     is_hit: bool,
 ) -> Option<JobLossSample> {
-    // The job's steps can still be slower because of other nodes.
+    // Other failed nodes can still slow the job's steps.
     let slower = loss(log, (before, calm), fault).map_or(0, |loss| loss.slower);
     if !is_hit {
         return Some(JobLossSample { once: Vec::new(), slower });
@@ -445,7 +437,7 @@ fn loss_of_elastic(
     Some(JobLossSample { once, slower })
 }
 
-/// Returns the loss of one job, or `None` if it has steps left.
+/// Returns `None` if the job has unfinished steps.
 fn loss(
     log: &TrainLog,
     (before, calm): (&TrainLog, &TrainLog),
@@ -460,7 +452,7 @@ fn loss(
     let length = |log: &TrainLog| Some(i128::from(took(log.steps.last()?)?.0));
     let step = length(log)?;
     let slower = step - length(before)?;
-    // After the job's restart, steps take as long as the last one.
+    // Assumes that steps after the restart take as long as the last one.
     let is_in_next = |step: &TrainStepLog| {
         step.restarts > 0 || fault.restored.is_some_and(|restored| restored > step.start)
     };

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-//! Draws failures and repairs of parts over a span.
+//! Random failures and repairs of parts.
 
 use lightloom_fabric::trace::{Health, NodesError, TraceTime};
 use lightloom_units::Milliseconds;
@@ -12,18 +12,18 @@ use crate::substrate::AnyPart;
 /// A failure or repair of a part.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct PartChange {
-    /// Time since the start of the span.
+    /// Time since the start of the time span.
     pub at: Milliseconds,
-    /// The kind of part.
+    /// Kind of part.
     pub part: AnyPart,
-    /// The index of the part within its kind.
+    /// Index of the part within its kind.
     pub place: usize,
-    /// Whether the part fails; otherwise it is repaired.
+    /// Whether this is a failure rather than a repair.
     pub fails: bool,
 }
 
-/// Returns every change over a span for a seed, in order. `count` returns the number of parts of a
-/// kind, and `gpus_per_node` is the number of GPUs per node.
+/// Returns the failures and repairs drawn with a seed, in chronological order. `count` returns the
+/// number of parts of a kind.
 ///
 /// # Errors
 /// Fails if a trace does not match these nodes.
@@ -44,7 +44,7 @@ pub fn changes(
             }
         }
         FailureSource::Trace { trace, from_day, .. } => {
-            let nodes = u32::try_from(count(AnyPart::Node)).expect("fabrics are bounded");
+            let nodes = u32::try_from(count(AnyPart::Node)).expect("the number of nodes is limited");
             let timeline = trace.on_nodes(nodes, gpus_per_node, seed, 0)?;
             let from = TraceTime::from_days(*from_day);
             let change = |at, place, fails| PartChange { at, part: AnyPart::Node, place, fails };
@@ -58,7 +58,7 @@ pub fn changes(
             changes.extend(later.filter(|one| one.at < span.length));
         }
     }
-    // At the same instant, repairs precede failures.
+    // Repair before failing, at equal times.
     changes.sort_by_key(|change| (change.at, change.fails));
     Ok(changes)
 }
@@ -76,7 +76,7 @@ fn of_part(
     let (mut at, mut changes) = (Milliseconds::ZERO, Vec::new());
     let mut fails = true;
     loop {
-        // A repair that takes no time would undo the failure.
+        // An instantaneous repair would precede its failure.
         let time = if fails { exponential(rate.mtbf) } else { exponential(rate.repair) };
         at = Milliseconds(at.get().saturating_add(time.get().max(1)));
         if at >= length {

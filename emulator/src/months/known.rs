@@ -1,25 +1,24 @@
 // SPDX-License-Identifier: Apache-2.0
-//! Reuses losses from an earlier result, so that other months with the same jobs need no runs. On
-//! another fabric or with more GPUs they are an approximation: losses in steps are scaled by the
-//! closed forms of the steps, and the result says so.
+//! Reuses losses from an earlier result with the same jobs. On other fabrics or with more GPUs,
+//! they are an approximation scaled by the closed form of the steps; the result says so.
 
 use serde::Serialize;
 
 use super::{Case, CaseRun, Cause, JobLossSample, LossSample, TrainedJob};
 use crate::scenario::{KnownLosses, KnownRun, LossPart, RunLoss};
 
-/// The source of losses that do not come from runs of this scenario.
+/// Origin of reused losses.
 #[derive(Clone, Debug, PartialEq, Serialize)]
 pub struct LossesFrom {
-    /// The file.
+    /// File name of the earlier result.
     pub file: String,
-    /// The control plane of the runs.
+    /// Control plane of the earlier runs.
     pub control: String,
-    /// GPUs of each job in that result, in this scenario's order of jobs.
+    /// GPUs per job in the earlier result, in this scenario's job order.
     pub gpus: Vec<u64>,
-    /// The scale factor for each job's steps.
+    /// Scale factor for each job's steps.
     pub stretched: Vec<f64>,
-    /// Whether they come from another fabric and are only assumed to apply to this one.
+    /// Whether the losses come from a different fabric.
     pub stand_in: bool,
 }
 
@@ -37,13 +36,12 @@ pub(super) fn written(job: &TrainedJob, loss: &JobLossSample) -> RunLoss {
     }
 }
 
-/// Converts picoseconds to the type used in documents, which can represent more than a hundred days.
+/// JSON results use 64 bits, enough for 106 days.
 fn saturated(time: i128) -> i64 {
     i64::try_from(time).unwrap_or(if time < 0 { i64::MIN } else { i64::MAX })
 }
 
-/// Converts a loss from its form in documents and scales it by `stretch`. Parts of the loss with
-/// unknown causes are left out.
+/// Scales a loss by `stretch`. Skips unknown causes.
 fn read(loss: &RunLoss, stretch: f64) -> JobLossSample {
     let stretched = |time: i64| (time as f64 * stretch) as i128;
     let part = |part: &LossPart| {

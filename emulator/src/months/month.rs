@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
-//! Simulates one month, where jobs train through failures and repairs and every lost GPU-hour has a cause.
+//! One month of training with failures and repairs. Every lost GPU-hour is attributed to a cause.
 //!
-//! Work is measured as the time that it takes without failures, including fractions of steps.
+//! Work is measured by its duration without failures, including fractions of steps.
 
 use std::collections::BTreeMap;
 
@@ -17,24 +17,24 @@ use crate::substrate::AnyPart;
 
 const MILLISECOND: i128 = 1_000_000_000;
 
-/// The result of a month. Times are in GPU-picoseconds.
+/// Result of a month. Times are in GPU-picoseconds.
 #[derive(Clone, Debug, Default, PartialEq)]
 pub struct Month {
-    /// The total time of all GPUs.
+    /// Total time of all GPUs.
     pub capacity: i128,
-    /// Useful work, measured as the time that it takes without failures.
+    /// Useful work, measured by its duration without failures.
     pub useful: i128,
-    /// Useful work weighted by the utilisation of each step.
+    /// Useful work weighted by the MFU of each step.
     pub utilised: f64,
-    /// Time of jobs while they had all their GPUs.
+    /// Time during which jobs had all their GPUs.
     pub allocated: i128,
-    /// Losses by cause, which add up to `capacity - useful`.
+    /// Losses by cause. They add up to `capacity - useful`.
     pub lost: BTreeMap<Cause, i128>,
-    /// The number of failed parts.
+    /// Number of failed parts.
     pub failures: u64,
-    /// The number of failures that cost a job time.
+    /// Number of failures that delayed a job.
     pub hits: u64,
-    /// Number of times that a job waited for nodes.
+    /// Number of times a job waited for nodes.
     pub waits: u64,
 }
 
@@ -49,19 +49,19 @@ impl Month {
         self.useful + self.lost.get(&Cause::SlowerSteps).copied().unwrap_or(0)
     }
 
-    /// Returns the share of all GPU time that was allocated to jobs with all their GPUs.
+    /// Returns the share of GPU time that was allocated to jobs with all their GPUs.
     #[must_use]
     pub fn scheduling(&self) -> f64 {
         ratio(self.allocated, self.capacity)
     }
 
-    /// Returns the share of allocated time in useful steps.
+    /// Returns the share of allocated time spent on useful steps.
     #[must_use]
     pub fn runtime(&self) -> f64 {
         ratio(self.productive(), self.allocated)
     }
 
-    /// Returns the utilisation of the GPUs in useful steps.
+    /// Returns the MFU in useful steps.
     #[must_use]
     pub fn program(&self) -> f64 {
         self.utilised / self.productive().max(1) as f64
@@ -75,7 +75,7 @@ fn ratio(part: i128, whole: i128) -> f64 {
 struct Out {
     part: AnyPart,
     place: usize,
-    /// The additional step time for each job if no other part of the same kind is out.
+    /// Additional step time per job while no other part of this kind is out.
     alone: Vec<i128>,
 }
 
@@ -83,10 +83,10 @@ struct Cluster<'a> {
     table: &'a LossTable,
     jobs: Vec<Training<'a>>,
     seats: Seats,
-    /// Picoseconds since the start of the span.
+    /// Picoseconds since the start of the month.
     now: i128,
     open: Vec<Out>,
-    /// The additional step time for each job if several nodes are out together.
+    /// Additional step time per job while several nodes are out.
     together: Vec<i128>,
     month: Month,
 }
@@ -96,12 +96,11 @@ impl Cluster<'_> {
         self.open.iter().filter(|out| out.part == AnyPart::Node).count()
     }
 
-    /// Counts the GPUs held by running jobs.
     fn held(&self) -> i128 {
         self.jobs.iter().filter(|one| one.waits.is_none()).map(Training::held).sum()
     }
 
-    /// Counts the working GPUs in replicas that their jobs leave out.
+    /// Working GPUs in replicas that their jobs run without.
     fn left_out(&self) -> i128 {
         let of = |(at, one): (usize, &Training<'_>)| {
             let vacant = self.seats.vacant(at) as i128 * i128::from(self.table.gpus_per_node);
@@ -115,12 +114,10 @@ impl Cluster<'_> {
         gpus.min(i128::from(self.table.gpus))
     }
 
-    /// Counts the working GPUs that belong to no running job.
     fn free(&self) -> i128 {
         i128::from(self.table.gpus) - self.gpus_out() - self.held() - self.left_out()
     }
 
-    /// Advances time, and lets replicas rejoin their jobs as they become ready.
     fn advance_to(&mut self, until: i128) {
         while let Some(ready) = self.seats.next_ready().filter(|ready| *ready < until) {
             self.advance(ready.max(self.now) - self.now);
@@ -201,8 +198,7 @@ impl Cluster<'_> {
         self.month.hits += u64::from(cost);
     }
 
-    /// Handles a node failure in an elastic job, which continues without the node's replicas or
-    /// waits. Returns whether that cost time.
+    /// The job continues without the node's replicas, or waits. Returns whether this cost time.
     fn leave_out(&mut self, node: usize, choice: f64) -> bool {
         let Some((at, is_news)) = self.seats.fails(node) else { return false };
         self.jobs[at].left_out = self.seats.left_out(at).0;
@@ -227,7 +223,7 @@ impl Cluster<'_> {
         self.seats.fill(idle as usize, self.now);
     }
 
-    /// Counts the working GPUs that belong neither to running jobs nor to waiting jobs that keep their nodes.
+    /// Working GPUs not held by a running job or reserved for a waiting one.
     fn idle(&self) -> i128 {
         let kept = |(at, one): (usize, &Training<'_>)| {
             let vacant = self.seats.vacant(at) as i128 * i128::from(self.table.gpus_per_node);
@@ -237,7 +233,6 @@ impl Cluster<'_> {
         self.free() - self.jobs.iter().enumerate().filter(keeps).map(kept).sum::<i128>()
     }
 
-    /// Restarts a waiting elastic job if enough replicas have their nodes.
     fn try_again(&mut self, at: usize) {
         let without = self.seats.left_out(at).1;
         let one = &mut self.jobs[at];
@@ -250,7 +245,6 @@ impl Cluster<'_> {
         one.resume();
     }
 
-    /// Returns each job's additional step time after a run.
     fn slower(&self, sample: Option<&LossSample>) -> Vec<i128> {
         let of = |at: usize| {
             let loss = sample.and_then(|sample| sample.jobs[at].as_ref());
@@ -259,7 +253,7 @@ impl Cluster<'_> {
         (0..self.jobs.len()).map(of).collect()
     }
 
-    /// Updates the slowdown of steps, which is that of all failed nodes together plus that of each other failed part.
+    /// Adds the slowdown of all failed nodes together and of each other failed part.
     fn set_steps(&mut self) {
         let nodes = self.nodes_out();
         for (at, one) in self.jobs.iter_mut().enumerate() {
@@ -273,8 +267,7 @@ impl Cluster<'_> {
         }
     }
 
-    /// Makes one job wait because there are too few nodes for all jobs. The more GPUs a job has,
-    /// the more likely it is chosen.
+    /// Stops one job when nodes run short, with a probability proportional to its GPUs.
     fn stop_one(&mut self, choice: f64) {
         let mut left = (self.held() as f64 * choice) as i128;
         let running = self.jobs.iter_mut().filter(|one| one.waits.is_none());
@@ -286,7 +279,7 @@ impl Cluster<'_> {
                 return;
             }
         }
-        unreachable!("more GPUs are out of service than exist");
+        unreachable!("the number of GPUs out of service exceeds the total");
     }
 
     fn works_again(&mut self, change: &PartChange) {
@@ -311,8 +304,8 @@ impl Cluster<'_> {
     }
 }
 
-/// Simulates the jobs for `length` while parts fail and are repaired as in `changes`. For each
-/// failure, a cost is drawn from the table with `seed`.
+/// Simulates the jobs for `length` with these failures and repairs. The loss of each failure is
+/// drawn from the table with `seed`.
 #[must_use]
 pub fn month(table: &LossTable, changes: &[PartChange], length: Milliseconds, seed: Seed) -> Month {
     let mut cluster = Cluster {
@@ -343,6 +336,6 @@ pub fn month(table: &LossTable, changes: &[PartChange], length: Milliseconds, se
             *month.lost.entry(*cause).or_default() += time;
         }
     }
-    assert_eq!(month.lost.values().sum::<i128>(), month.lost_time(), "every GPU-hour has a cause");
+    assert_eq!(month.lost.values().sum::<i128>(), month.lost_time(), "the losses by cause must add up to the total");
     month
 }

@@ -1,20 +1,19 @@
 // SPDX-License-Identifier: Apache-2.0
-//! Tracks the nodes of elastic jobs' replicas: which replicas are left out, and when they are ready
+//! Nodes of the replicas of elastic jobs: which replicas are left out, and when they are ready
 //! again.
 
 use std::collections::{BTreeMap, BTreeSet};
 
 use super::{Answer, LossTable, TrainedJob};
 
-/// The GPUs in one node, identified by their job and replicas.
+/// A job, and those of its replicas with GPUs in one node.
 type Seat = (usize, Vec<u32>);
 
 #[derive(Clone, Copy, Debug)]
 struct LeftOut {
-    /// The number of seats without a node.
+    /// Number of missing nodes.
     vacant: usize,
-    /// When the replica is ready, in picoseconds since the start of the span. `None` while nodes
-    /// are missing.
+    /// When the replica is ready, in picoseconds since the start. `None` while nodes are missing.
     ready: Option<i128>,
 }
 
@@ -23,7 +22,7 @@ pub(super) struct Seats {
     broken: BTreeSet<usize>,
     vacant: Vec<Seat>,
     left_out: BTreeMap<(usize, u32), LeftOut>,
-    /// How long a replica of each job takes to get ready. `None` if the job is not elastic.
+    /// Startup time of a replica for each job. `None` if the job is not elastic.
     start: Vec<Option<i128>>,
 }
 
@@ -52,8 +51,7 @@ impl Seats {
         }
     }
 
-    /// Handles the failure of a node. Returns its job, and whether the job has to leave out
-    /// replicas that it had until now.
+    /// Returns the job of the failed node, and whether further replicas have to be left out.
     pub(super) fn fails(&mut self, node: usize) -> Option<(usize, bool)> {
         self.broken.insert(node);
         let (job, replicas) = self.of_node.get_mut(node)?.take()?;
@@ -74,7 +72,7 @@ impl Seats {
         self.broken.remove(&node);
     }
 
-    /// Puts up to `idle` working nodes without a job into vacant seats.
+    /// Assigns up to `idle` free working nodes to vacant seats.
     pub(super) fn fill(&mut self, mut idle: usize, now: i128) {
         while idle > 0 && !self.vacant.is_empty() {
             let is_free =
@@ -97,7 +95,7 @@ impl Seats {
         self.left_out.values().filter_map(|out| out.ready).min()
     }
 
-    /// Returns replicas that are ready by `now` to their jobs. Returns the affected jobs.
+    /// Adds replicas that are ready by `now`. Returns the affected jobs.
     pub(super) fn take_up(&mut self, now: i128) -> BTreeSet<usize> {
         let is_ready = |out: &LeftOut| out.ready.is_some_and(|ready| ready <= now);
         let ready = self.left_out.iter().filter(|(_, out)| is_ready(out));

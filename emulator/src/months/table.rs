@@ -1,32 +1,31 @@
 // SPDX-License-Identifier: Apache-2.0
-//! The table from which months draw: the cost of each kind of failure, measured in runs.
+//! Measured losses for each kind of failure, from which months are sampled.
 
 use super::{Case, Cause, TrainedJob};
 use crate::substrate::AnyPart;
 
-/// Cost of a failure to one job in a run, in picoseconds.
+/// Loss of one job to a failure, in picoseconds.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct JobLossSample {
-    /// The one-time losses by cause, in chronological order.
+    /// One-time losses by cause, in chronological order.
     pub once: Vec<(Cause, i128)>,
-    /// The additional time that every later step takes compared with a step without failures, due
-    /// to all parts that are out.
+    /// Additional time per later step due to all failed parts.
     pub slower: i128,
 }
 
-/// The cost of a failure in a run.
+/// Losses of all jobs to a failure.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct LossSample {
-    /// The cost for each job. `None` for a job that could not continue.
+    /// Loss of each job. `None` if the job could not continue.
     pub jobs: Vec<Option<JobLossSample>>,
 }
 
-/// The cost of each kind of failure, measured in runs.
+/// Losses by kind of failure, measured in runs.
 #[derive(Clone, Debug)]
 pub struct LossTable {
-    /// The jobs without failures.
+    /// Jobs in the fault-free run.
     pub jobs: Vec<TrainedJob>,
-    /// The number of GPUs in the bill, including spare ones.
+    /// Number of GPUs, including spares.
     pub gpus: u64,
     /// GPUs per node.
     pub gpus_per_node: u64,
@@ -37,18 +36,18 @@ pub struct LossTable {
 struct CaseKind {
     part: AnyPart,
     out: usize,
-    /// The runs, each with the index of the failed part.
+    /// Runs with the index of the failed part.
     runs: Vec<(usize, LossSample)>,
 }
 
 impl LossTable {
-    /// Creates a table for these jobs that contains no runs.
+    /// Creates a table without runs.
     #[must_use]
     pub fn new(jobs: Vec<TrainedJob>, gpus: u64, gpus_per_node: u64) -> Self {
         Self { jobs, gpus, gpus_per_node, rows: Vec::new() }
     }
 
-    /// Adds the result of a run of `case`. `place` is the index of the failed part.
+    /// Adds a run of `case`. `place` is the index of the failed part.
     pub fn add(&mut self, case: &Case, place: usize, sample: LossSample) {
         let Case { part, out, .. } = *case;
         match self.rows.iter_mut().find(|row| (row.part, row.out) == (part, out)) {
@@ -57,9 +56,8 @@ impl LossTable {
         }
     }
 
-    /// Returns the runs for a part with this number of nodes out, or with the nearest lower number
-    /// that was run. If exactly this part failed in some of them, returns only those; otherwise
-    /// returns all runs for its kind.
+    /// Returns the runs for a kind of part with `out` nodes failed, or with the next lower number
+    /// available. Prefers runs in which exactly this part failed.
     #[must_use]
     pub fn samples(&self, (part, place): (AnyPart, usize), out: usize) -> Vec<&LossSample> {
         let fits = self.rows.iter().filter(|row| row.part == part && row.out <= out);
@@ -69,7 +67,7 @@ impl LossTable {
         if own.is_empty() { row.runs.iter().map(|(_, sample)| sample).collect() } else { own }
     }
 
-    /// Returns the cost of node failures for an elastic job, from the runs that hit the job.
+    /// Returns an elastic job's losses to node failures, from the runs that affected the job.
     #[must_use]
     pub fn losses_of_elastic(&self, job: usize) -> Vec<&JobLossSample> {
         let runs =
@@ -78,7 +76,7 @@ impl LossTable {
         losses.filter(|loss| !loss.once.is_empty()).collect()
     }
 
-    /// Returns the runs by kind of part and number of nodes out.
+    /// Returns the runs by kind of part and number of failed nodes.
     pub fn rows(&self) -> impl Iterator<Item = (AnyPart, usize, Vec<&LossSample>)> + '_ {
         self.rows.iter().map(|row| {
             let samples = row.runs.iter().map(|(_, sample)| sample);
@@ -86,13 +84,13 @@ impl LossTable {
         })
     }
 
-    /// Returns the total number of GPUs in jobs.
+    /// Returns the total number of GPUs used by jobs.
     #[must_use]
     pub fn gpus_of_jobs(&self) -> u64 {
         self.jobs.iter().map(|job| job.gpus).sum()
     }
 
-    /// Returns the number of whole nodes without a job.
+    /// Returns the number of whole spare nodes.
     #[must_use]
     pub fn spare_nodes(&self) -> usize {
         (self.gpus.saturating_sub(self.gpus_of_jobs()) / self.gpus_per_node.max(1)) as usize

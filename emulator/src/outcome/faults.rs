@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-//! Effects of each fault on groups, flows and phases, and a line of text for each fault.
+//! Effects of each fault on groups, flows and phases, with a one-line text form.
 
 use std::fmt;
 
@@ -9,64 +9,62 @@ use serde::{Deserialize, Serialize};
 
 use super::{JobLoss, Stage};
 
-/// The effects of one fault, and the recovery from it.
+/// Effects of one fault, and the recovery from it.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 pub struct FaultResult {
-    /// The broken parts.
+    /// Failed parts.
     pub parts: Vec<String>,
-    /// The effect, as written in the scenario.
+    /// Effect of the fault on the parts, as written in the scenario.
     pub effect: String,
-    /// Time when it began. `None` if the run ended before.
+    /// Start time of the fault. `None` if the run ended earlier.
     #[serde(rename = "at_ps")]
     pub at: Option<SimTime>,
-    /// Time when the control plane detected the fault.
+    /// When the control plane detected the fault.
     #[serde(rename = "detected_ps")]
     pub detected: Option<SimTime>,
-    /// Time when the next plan was ready.
+    /// When the new plan was ready.
     #[serde(rename = "replanned_ps")]
     pub replanned: Option<SimTime>,
-    /// Time when the last transceiver had light again and the last group had resumed. `None` if
-    /// that never happened.
+    /// When all transceivers had light again and all groups had resumed. `None` if that never
+    /// happened.
     #[serde(rename = "restored_ps")]
     pub restored: Option<SimTime>,
-    /// Why groups still wait for restoration. `None` if it was restored or no group waits.
+    /// Why groups were not restored. `None` if no group is waiting.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub not_restored: Option<NotRestored>,
-    /// Time when the part was repaired. `None` if it never did.
+    /// When the part was repaired. `None` if it never was.
     #[serde(rename = "repaired_ps")]
     pub repaired: Option<SimTime>,
-    /// Number of bundles that switched.
+    /// Number of bundles that switched paths.
     pub bundles_switched: usize,
     /// Shortest and longest dark time of a bundle.
     #[serde(rename = "dark_ps")]
     pub dark: Option<[Picoseconds; 2]>,
-    /// How long the receivers then took to lock, according to the fabric. `None` if no bundle
-    /// switched.
+    /// Lock time of the receivers afterwards, from the fabric file. `None` if no bundle switched.
     #[serde(rename = "relock_ps", default, skip_serializing_if = "Option::is_none")]
     pub relock: Option<Picoseconds>,
-    /// Groups whose collectives it stopped or delayed.
+    /// Groups with collectives that the fault stopped or delayed.
     pub groups_affected: Vec<GroupId>,
-    /// Groups that lost no time to this fault. `None` if no job trains.
+    /// Groups not delayed by this fault. `None` without training jobs.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub groups_unaffected: Option<Vec<GroupId>>,
-    /// The unit for the next two figures, which is hosts if the number of GPUs per host is unknown.
+    /// Unit of the next two figures: hosts if the number of GPUs per host is unknown.
     #[serde(default, skip_serializing_if = "EndpointKind::is_gpus")]
     pub counted: EndpointKind,
-    /// GPUs of the affected groups.
+    /// GPUs in the affected groups.
     pub gpus_affected: u64,
-    /// GPUs that went out of service because of the broken part or because their groups were lost.
+    /// GPUs taken out of service by the failed part or by the loss of their groups.
     pub gpus_lost: u64,
-    /// How much later the slowest affected group or workload ended than without faults. `None` if
-    /// one of them has work left.
+    /// Delay of the slowest affected group or workload. `None` if one did not finish.
     #[serde(rename = "delay_ps")]
     pub delay: Option<Picoseconds>,
-    /// The daemon's recovery by stage. Empty if the control plane is modelled.
+    /// Recovery stages under the shipped daemon. Empty if the control plane is modelled.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub timeline: Vec<Stage>,
-    /// Losses of training jobs by cause. A job with steps left has none.
+    /// Losses of training jobs by cause. Omits jobs with unfinished steps.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub losses: Vec<JobLoss>,
-    /// Effects on traffic between hosts.
+    /// Effects on host-to-host traffic.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub traffic: Option<TrafficImpact>,
     /// Effects on the phases of a step.
@@ -74,17 +72,16 @@ pub struct FaultResult {
     pub phases: Option<PhaseImpact>,
 }
 
-/// Why groups still wait for recovery from a fault.
+/// Why groups were not restored after a fault.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
 pub enum NotRestored {
-    /// A bundle in loopback stopped responding. No neighbour receives its light and could notice
-    /// the loss, and a missing response alone does not prove a failure, because a working module
-    /// behind a cut management line looks the same.
+    /// A bundle in loopback stopped responding. No neighbour receives its light, so the node may
+    /// still work behind a cut management line.
     InLoopback,
-    /// The fault was detected, but too few nodes are left to form its groups again.
+    /// Detected, but too few nodes are left to re-form the groups.
     NoNodes,
-    /// The fault was not detected before the run ended.
+    /// Not detected before the run ended.
     NotDetected,
 }
 
@@ -92,7 +89,7 @@ impl fmt::Display for NotRestored {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.pad(match self {
             Self::InLoopback => {
-                "a silent bundle in loopback, which neighbours cannot distinguish from a cut line"
+                "an unresponsive bundle in loopback, indistinguishable from a cut management line"
             }
             Self::NoNodes => "detected, but too few nodes remain",
             Self::NotDetected => "not detected",
@@ -100,14 +97,14 @@ impl fmt::Display for NotRestored {
     }
 }
 
-/// The kind of endpoints of a network.
+/// Kind of network endpoints.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
 pub enum EndpointKind {
     /// GPUs of a fabric.
     #[default]
     Gpus,
-    /// Hosts of a network defined in the scenario.
+    /// Hosts of a network that the scenario defines.
     Hosts,
 }
 
@@ -124,51 +121,51 @@ impl EndpointKind {
     }
 }
 
-/// Effects of a fault on the phases of a step.
+/// Effects of a fault on phases.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct PhaseImpact {
-    /// Circuits that lost their light or failed their test because of the fault, over the whole run.
+    /// Circuits that went dark or failed their test because of the fault, over the whole run.
     pub circuits_lost: usize,
-    /// Changes missed because the control plane was down.
+    /// Changes prevented by a control plane outage.
     pub changes_missed: u32,
-    /// Leaves at the ends of these circuits.
+    /// Leaves connected to these circuits.
     pub leaves_affected: Vec<LeafId>,
-    /// Packets lost in phases that the fault affected, in addition to those lost without faults.
+    /// Additional packets lost in affected phases, relative to the run without faults.
     pub packets_lost: u64,
-    /// Phases that took at least 0.1 % longer because of the fault, as `step/phase`.
+    /// Phases slowed by at least 0.1 %, as `step/phase`.
     pub phases_slowed: Vec<String>,
-    /// How much longer all steps together took because of the fault. `None` if they never ended.
+    /// Total delay of all steps. `None` if they did not finish.
     #[serde(rename = "delay_ps")]
     pub delay: Option<Picoseconds>,
 }
 
-/// Effects of a fault on flows.
+/// Effects of a fault on host-to-host flows.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct TrafficImpact {
-    /// Flows on the fault's links when it began.
+    /// Flows on the failed links at the start of the fault.
     pub flows_hit: u64,
-    /// Flows that never ended because of the fault, or whose end it changed, even by a picosecond.
+    /// Flows with a different end time (even by a picosecond) or that never finished because of the
+    /// fault.
     pub flows_moved: u64,
-    /// Flows that were abandoned because no path around the fault exists.
+    /// Flows abandoned because no alternative path exists.
     pub flows_given_up: u64,
-    /// Workloads of the moved flows.
+    /// Workloads of the changed flows.
     pub workloads: Vec<String>,
-    /// Hosts at the ends of the moved flows.
+    /// Source and destination hosts of the changed flows.
     pub hosts: Vec<String>,
 }
 
 impl FaultResult {
-    /// Returns the names of the broken parts.
+    /// Returns the names of the failed parts.
     #[must_use]
     pub fn what(&self) -> String {
         self.parts.join(", ")
     }
 }
 
-/// Maximum number of groups listed individually.
 const FEW_GROUPS: usize = 8;
 
-/// Returns the names of sorted groups. Long lists are shortened to ranges such as `g0-g63`.
+/// Returns the names of sorted groups, shortened to ranges such as `g0-g63` in long lists.
 #[must_use]
 pub fn listed(groups: &[GroupId]) -> String {
     let stretches = groups.chunk_by(|a, b| groups.len() > FEW_GROUPS && a.0 + 1 == b.0);
@@ -180,7 +177,6 @@ pub fn listed(groups: &[GroupId]) -> String {
 }
 
 impl FaultResult {
-    /// Returns whether a group, a host, a phase or a circuit was affected, or a bundle switched.
     /// Losing idle GPUs has no effect.
     pub(crate) fn had_effect(&self) -> bool {
         let is_late = self.delay != Some(Picoseconds::ZERO);
@@ -190,13 +186,13 @@ impl FaultResult {
     }
 }
 
-/// Writes one line with the times of detection, replanning and restoration, and with the effects.
+/// One line with the recovery times and the effects.
 impl fmt::Display for FaultResult {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         let what = self.what();
         let effect =
             if self.effect == "down" { String::new() } else { format!(" ({})", self.effect) };
-        let Some(at) = self.at else { return write!(f, "{what}{effect}: never reached") };
+        let Some(at) = self.at else { return write!(f, "{what}{effect}: starts after the end of the run") };
         write!(f, "{what}{effect} at {at}: ")?;
         let since = |time: Option<SimTime>| {
             time.map_or("never".to_owned(), |t| format!("+{}", t.since(at)))
@@ -206,7 +202,7 @@ impl fmt::Display for FaultResult {
             || self.bundles_switched > 0
             || !groups.is_empty();
         match (is_planned, self.restored) {
-            (_, None) if !self.had_effect() => f.write_str("nothing to restore")?,
+            (_, None) if !self.had_effect() => f.write_str("no restoration needed")?,
             (true, restored) => write!(
                 f,
                 "detected {}, replanned {}, restored {}; {}",
@@ -241,9 +237,9 @@ impl fmt::Display for FaultResult {
             write!(f, "; {} out of service", self.counted.of(self.gpus_lost))?;
         }
         match self.delay {
-            Some(Picoseconds(0)) => f.write_str("; nothing ended later")?,
-            Some(delay) => write!(f, "; {delay} late at most")?,
-            None => f.write_str("; work left undone")?,
+            Some(Picoseconds(0)) => f.write_str("; no delay")?,
+            Some(delay) => write!(f, "; delayed by up to {delay}")?,
+            None => f.write_str("; unfinished work")?,
         }
         self.not_restored.map_or(Ok(()), |why| write!(f, ": {why}"))
     }
@@ -256,11 +252,11 @@ impl fmt::Display for TrafficImpact {
             (self.flows_hit, format!("{} on its links", count(self.flows_hit, "flow", "flows"))),
             (
                 self.flows_moved,
-                format!("{} ended at another time", count(self.flows_moved, "flow", "flows")),
+                format!("{} with a changed end time", count(self.flows_moved, "flow", "flows")),
             ),
             (
                 self.flows_given_up,
-                format!("{} given up", count(self.flows_given_up, "flow", "flows")),
+                format!("{} abandoned", count(self.flows_given_up, "flow", "flows")),
             ),
             (
                 self.workloads.len() as u64,
@@ -282,7 +278,7 @@ impl fmt::Display for PhaseImpact {
         let parts = [
             (circuits, format!("{} lost", count(circuits, "circuit", "circuits"))),
             (leaves, format!("{} affected", count(leaves, "leaf", "leaves"))),
-            (changes, format!("{} of circuits missed", count(changes, "change", "changes"))),
+            (changes, format!("{} of circuits prevented", count(changes, "change", "changes"))),
             (self.packets_lost, format!("{} lost", count(self.packets_lost, "packet", "packets"))),
             (slowed, format!("slowed {}", self.phases_slowed.join(", "))),
         ];
@@ -290,7 +286,6 @@ impl fmt::Display for PhaseImpact {
     }
 }
 
-/// Writes the effects that occurred, or `nothing` if there are none.
 fn what_happened<const N: usize>(
     f: &mut fmt::Formatter<'_>,
     parts: [(u64, String); N],

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-//! The head that every result has: the scenario, the duration, and the packet counts.
+//! Common head of all results: the scenario, duration and packet counts.
 
 use lightloom_fabric::provenance::{Inputs, Provenance};
 use lightloom_units::SimTime;
@@ -8,40 +8,39 @@ use serde::Serialize;
 
 use lightloom_engine::PacketCount;
 
-/// Version of the document for one run.
+/// Schema version of the document for one run.
 pub const RUN_SCHEMA: &str = "lightloom.run/v2";
 
-/// The first keys of a result.
+/// Common fields of all results.
 #[derive(Clone, Debug, PartialEq, Serialize)]
 pub struct OutcomeHead {
-    /// The schema and the input files. The code that reads the files fills this in.
+    /// Schema and input files, filled in by the file reader.
     #[serde(flatten)]
     pub made: Provenance,
-    /// The name of the scenario.
+    /// Name of the scenario.
     pub scenario: String,
-    /// SHA-256 of the fabric file, or of the scenario file on a network defined there.
+    /// SHA-256 of the fabric file, or of the scenario file if it defines the network.
     pub fabric_sha256: String,
-    /// The seed.
+    /// Random seed.
     pub seed: Seed,
     /// Number of threads.
     pub threads: usize,
-    /// Real duration of the run in seconds. The caller that reads the clock fills this in.
+    /// Wall-clock time of the run in seconds, set by [`OutcomeHead::took`].
     pub wall_seconds: f64,
-    /// The simulated time of the last event.
+    /// Simulated time of the last event.
     #[serde(rename = "simulated_ps")]
     pub simulated: SimTime,
-    /// Packets put on a wire.
+    /// Packets sent, counted once per link.
     pub packet_hops: u64,
-    /// `packet_hops / wall_seconds`. The caller that reads the clock fills this in.
+    /// `packet_hops / wall_seconds`, set by [`OutcomeHead::took`].
     pub packet_hops_per_second: f64,
-    /// The control plane of the run, such as `assumed` delays.
+    /// Control plane of the run, such as `assumed`.
     pub control: &'static str,
-    /// The packet counts.
+    /// Packet counts.
     pub packets: Packets,
 }
 
 impl OutcomeHead {
-    /// Creates the head of a run with the packet counts in `count`. The caller reads the clock.
     pub(crate) fn new(of: RunIdentity<'_>, simulated: SimTime, count: &PacketCount) -> Self {
         Self {
             made: Provenance::of(RUN_SCHEMA, Inputs::new()),
@@ -58,7 +57,7 @@ impl OutcomeHead {
         }
     }
 
-    /// Records the real time of the run.
+    /// Sets the wall-clock time of the run.
     pub fn took(&mut self, wall_seconds: f64) {
         self.wall_seconds = wall_seconds;
         self.packet_hops_per_second = self.packet_hops as f64 / wall_seconds;
@@ -67,7 +66,6 @@ impl OutcomeHead {
 
 pub(crate) struct RunIdentity<'a> {
     pub(crate) scenario: &'a str,
-    /// SHA-256 of the file that defines the network.
     pub(crate) sha256: &'a str,
     pub(crate) seed: Seed,
     pub(crate) threads: usize,
@@ -76,26 +74,25 @@ pub(crate) struct RunIdentity<'a> {
 /// Packet counts.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize)]
 pub struct Packets {
-    /// Data packets and acknowledgements passed to the network.
+    /// Data packets and acknowledgements sent.
     pub sent: u64,
     /// Packets that arrived.
     pub delivered: u64,
-    /// Packets dropped at a full queue.
+    /// Packets dropped because of a full queue.
     pub dropped: u64,
-    /// Packets lost on a link that was dark or went dark.
+    /// Packets lost on a dark link.
     pub lost: u64,
-    /// Packets still in flight at the end of the run, so that `sent = delivered + dropped + lost +
-    /// in_flight`.
+    /// Packets in flight at the end of the run: `sent = delivered + dropped + lost + in_flight`.
     pub in_flight: u64,
-    /// Marks set by queues.
+    /// ECN marks set by queues.
     pub marked: u64,
-    /// Resent data packets.
+    /// Retransmitted data packets.
     pub retransmitted: u64,
-    /// Data packets received more than once because they were resent although not lost.
+    /// Duplicate data packets, caused by spurious retransmissions.
     pub duplicates: u64,
-    /// Data packets trimmed to their headers.
+    /// Data packets trimmed to headers.
     pub trimmed: u64,
-    /// Number of pauses requested by switches.
+    /// PFC pauses requested by switches.
     pub pauses: u64,
 }
 

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-//! The cost of a fault for a training job.
+//! Loss of a training job to a fault.
 
 use std::fmt;
 
@@ -8,39 +8,38 @@ use serde::{Deserialize, Serialize};
 
 const HOUR: f64 = 3.6e15;
 
-/// The cost of a fault for a job, in picoseconds. The causes add up to `late`, and the `late`
-/// values of all faults add up to the job's delay relative to the run without faults. Only the
-/// change in contention can be negative.
+/// Loss of a job to a fault, in picoseconds. The causes add up to `late`, and the `late` values of
+/// all faults add up to the job's total delay. Only `contention` can be negative.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 pub struct JobLoss {
-    /// The job.
+    /// Name of the job.
     pub job: String,
-    /// Its number of GPUs.
+    /// Number of GPUs.
     pub gpus: u64,
-    /// How much later its last step ended.
+    /// Delay of the last step.
     #[serde(rename = "late_ps")]
     pub late: i64,
-    /// Time spent waiting for the control plane and for light after the fault.
+    /// Time waiting for the control plane and for light after the fault.
     #[serde(rename = "outage_ps")]
     pub outage: i64,
-    /// Time to repeat lost work.
+    /// Time spent redoing lost work.
     #[serde(rename = "redone_ps")]
     pub redone: i64,
-    /// Change in contention, which is the cost of sharing links on the step's critical path. The fault may have
-    /// made another path critical. It also includes other causes that took less time than without faults.
+    /// Change in contention on the critical path, which the fault may have moved. Absorbs other
+    /// causes that took less time than without faults.
     #[serde(rename = "contention_ps")]
     pub contention: i64,
-    /// Time spent waiting for circuit changes.
+    /// Time waiting for circuit changes.
     #[serde(rename = "transition_ps")]
     pub transition: i64,
-    /// Exchange without contention.
+    /// Exchange time without contention.
     #[serde(rename = "exchange_ps")]
     pub exchange: i64,
-    /// Computation.
+    /// Computation time.
     #[serde(rename = "compute_ps")]
     pub compute: i64,
-    /// Generation, which includes the weights and caches that a replica fetches and processes
-    /// before it continues. Absent without generation.
+    /// Generation time, including the weights and caches that a replica fetches before it
+    /// continues. Absent without generation.
     #[serde(rename = "generation_ps", default, skip_serializing_if = "is_nothing")]
     pub generation: i64,
 }
@@ -50,8 +49,7 @@ fn is_nothing(time: &i64) -> bool {
 }
 
 impl JobLoss {
-    /// Adds up the causes. A cause that takes less time than without faults counts as a change in
-    /// contention.
+    /// Absorbs negative causes into `contention`.
     pub(crate) fn settle(&mut self) {
         let mut shorter = 0;
         for part in
@@ -64,7 +62,7 @@ impl JobLoss {
         self.late = self.causes().iter().map(|(_, time)| time).sum();
     }
 
-    /// Returns whether the fault had no effect on the job.
+    /// Returns whether the fault cost the job no time.
     #[must_use]
     pub fn is_nothing(&self) -> bool {
         self.late == 0 && self.causes().iter().all(|(_, time)| *time == 0)
@@ -76,14 +74,14 @@ impl JobLoss {
         self.late as f64 * self.gpus as f64 / HOUR
     }
 
-    /// Returns each cause with its time; the times add up to `late`.
+    /// Returns the time of each cause. The times add up to `late`.
     #[must_use]
     pub fn causes(&self) -> [(&'static str, i64); 7] {
         [
             ("outage", self.outage),
             ("work done again", self.redone),
             ("change in contention", self.contention),
-            ("circuits that move", self.transition),
+            ("circuit changes", self.transition),
             ("exchange", self.exchange),
             ("compute", self.compute),
             ("generation", self.generation),
@@ -110,7 +108,6 @@ impl fmt::Display for JobLoss {
     }
 }
 
-/// Formats a time with its sign if it is negative.
 fn signed(time: i64) -> String {
     let sign = if time < 0 { "-" } else { "" };
     format!("{sign}{}", Picoseconds(time.unsigned_abs()))

@@ -1,18 +1,18 @@
 // SPDX-License-Identifier: Apache-2.0
-//! The steps in a result, which are those of a fabric's phases or of training jobs.
+//! Steps of a fabric's phases or of training jobs.
 
 use lightloom_units::{Picoseconds, SimTime};
 use serde::Serialize;
 
 use super::StepResult;
 
-/// The steps of a run.
+/// Steps of a run.
 #[derive(Clone, Debug, PartialEq, Serialize)]
 #[serde(untagged)]
 pub enum Steps {
-    /// The sums over the phases of the fabric's step.
+    /// Steps of a fabric, as sums over their phases.
     OfPhases(Vec<StepResult>),
-    /// Steps of training jobs, grouped by job.
+    /// Steps of training jobs, by job.
     OfJobs(Vec<JobStep>),
 }
 
@@ -26,7 +26,7 @@ impl Steps {
         }
     }
 
-    /// Returns the measured time of each step, or `None` for a step that never ended.
+    /// Returns the measured duration of each step. `None` for unfinished steps.
     pub fn took(&self) -> impl Iterator<Item = Option<Picoseconds>> + '_ {
         let (phases, jobs): (&[StepResult], &[JobStep]) = match self {
             Self::OfPhases(steps) => (steps, &[]),
@@ -36,7 +36,7 @@ impl Steps {
         of_phases.chain(jobs.iter().map(JobStep::took))
     }
 
-    /// Returns the steps of phases.
+    /// Returns the steps of a fabric's phases.
     #[must_use]
     pub fn of_phases(&self) -> &[StepResult] {
         match self {
@@ -45,7 +45,7 @@ impl Steps {
         }
     }
 
-    /// Returns the steps of jobs.
+    /// Returns the steps of training jobs.
     #[must_use]
     pub fn of_jobs(&self) -> &[JobStep] {
         match self {
@@ -58,59 +58,57 @@ impl Steps {
 /// One step of a training job.
 #[derive(Clone, Debug, PartialEq, Serialize)]
 pub struct JobStep {
-    /// The job.
+    /// Name of the job.
     pub job: String,
-    /// Its number of GPUs.
+    /// Number of GPUs.
     pub gpus: u64,
-    /// The index of the step, from 0.
+    /// Index of the step, from 0.
     pub index: u32,
-    /// Time when the previous step ended.
+    /// End time of the previous step.
     #[serde(rename = "start_ps")]
     pub start: SimTime,
-    /// Time when its last task ended. `None` if it never did.
+    /// End time of the last task. `None` if it never finished.
     #[serde(rename = "end_ps")]
     pub end: Option<SimTime>,
-    /// Time when it ended in the run without faults.
+    /// End time in the run without faults.
     #[serde(rename = "end_without_faults_ps")]
     pub end_without_faults: Option<SimTime>,
-    /// Model FLOPs utilisation, which counts attention over the full mask. `None` if the step never
-    /// ended.
+    /// Model FLOPs utilisation; attention counts over the full mask. `None` for unfinished steps.
     pub mfu: Option<f64>,
-    /// Closed form of the step, without overlap, contention or faults.
+    /// Closed-form step time, without overlap, contention or faults.
     #[serde(rename = "closed_form_ps")]
     pub closed_form: Picoseconds,
-    /// The closed form by part.
+    /// Closed-form step time by part.
     pub closed_form_parts: ClosedForm,
-    /// The measured time by cause. `None` if the step never ended.
+    /// Measured step time by cause. `None` for unfinished steps.
     pub why: Option<WhyResult>,
-    /// Number of restarts of the step or a part of it.
+    /// Number of full or partial restarts.
     pub restarts: u32,
 }
 
 impl JobStep {
-    /// Returns the time, or `None` if it never ended.
+    /// Returns the duration of the step. `None` if it never finished.
     #[must_use]
     pub fn took(&self) -> Option<Picoseconds> {
         self.end.map(|end| end.since(self.start))
     }
 }
 
-/// The closed form of a step by part.
+/// Closed-form step time by part.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize)]
 pub struct ClosedForm {
-    /// Computation on the slowest stage, the optimizer, and waiting in the pipeline and for stragglers.
+    /// Computation on the slowest stage, the optimizer, pipeline bubbles and stragglers.
     #[serde(rename = "compute_ps")]
     pub compute: Picoseconds,
-    /// Generation of the samples, which may overlap with training. Absent in a job that only
-    /// trains.
+    /// Sample generation, which may overlap with training. Absent for training-only jobs.
     #[serde(rename = "generation_ps", skip_serializing_if = "is_nothing")]
     pub generation: Picoseconds,
-    /// Exchange by dimension.
+    /// Exchange time by dimension.
     #[serde(rename = "exposed_ps")]
     pub exposed: Exposed,
 }
 
-/// Exchange time in a step, by dimension of the mapping.
+/// Exchange time of a step by parallel dimension.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize)]
 pub struct Exposed {
     /// Tensor parallelism.
@@ -123,10 +121,11 @@ pub struct Exposed {
     pub cp: Picoseconds,
     /// Expert parallelism.
     pub ep: Picoseconds,
-    /// Transfer of samples to the trainer and of caches between replicas. Absent in a job that only trains.
+    /// Transfer of samples to the trainer and of caches between replicas. Absent for training-only
+    /// jobs.
     #[serde(skip_serializing_if = "is_nothing")]
     pub samples: Picoseconds,
-    /// Transfer of new weights to replicas. Absent in a job that only trains.
+    /// Transfer of new weights to replicas. Absent for training-only jobs.
     #[serde(skip_serializing_if = "is_nothing")]
     pub weights: Picoseconds,
 }
@@ -135,29 +134,29 @@ fn is_nothing(time: &Picoseconds) -> bool {
     time.0 == 0
 }
 
-/// The time of a step by cause, along its critical path. The parts add up exactly to the step's time.
+/// Step time by cause along the critical path. The parts add up exactly to the step time.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize)]
 pub struct WhyResult {
-    /// Computation on the critical path, including that of stages for which another stage waits.
+    /// Computation on the critical path, including stages that another stage waits for.
     #[serde(rename = "compute_ps")]
     pub compute: Picoseconds,
     /// Generation on the critical path. Absent without generation.
     #[serde(rename = "generation_ps", skip_serializing_if = "is_nothing")]
     pub generation: Picoseconds,
-    /// Exchange on the critical path, at its time without contention.
+    /// Exchange time on the critical path, excluding contention.
     #[serde(rename = "exposed_ps")]
     pub exposed: Exposed,
-    /// Additional exchange time due to contention, except during faults.
+    /// Additional exchange time due to contention while no fault is active.
     #[serde(rename = "contention_ps")]
     pub contention: Picoseconds,
-    /// Time spent waiting for a circuit change.
+    /// Time waiting for a circuit change.
     #[serde(rename = "transition_ps")]
     pub transition: Picoseconds,
-    /// Time from a fault until the groups that it hit could continue, plus the additional exchange
-    /// time during a fault.
+    /// Time until the affected groups could continue after a fault, and additional exchange time
+    /// during faults.
     #[serde(rename = "fault_ps")]
     pub fault: Picoseconds,
-    /// Lost work that was repeated.
+    /// Lost work that was redone.
     #[serde(rename = "restart_ps")]
     pub restart: Picoseconds,
 }

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-//! State shared by all parts of a run: the engine, timers, links, active faults and notices.
+//! State shared by all parts of a run: engine, timers, links, active faults and notices.
 
 use std::collections::{BTreeMap, VecDeque};
 use std::ops::Range;
@@ -19,22 +19,20 @@ use crate::substrate::{Members, Substrate};
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Owner {
     Faults,
-    /// A control plane, by index.
     Control(usize),
-    /// A workload, by index.
     Workload(usize),
 }
 
 #[derive(Clone, Debug)]
 pub(crate) struct GroupMove {
     pub(crate) group: usize,
-    /// The new members, or `None` if the group is lost.
+    /// `None` if the group is lost.
     pub(crate) members: Option<Members>,
     pub(crate) is_formed: bool,
     pub(crate) resumes: SimTime,
 }
 
-/// A change by one part of a run to which other parts may react.
+/// A change in one part of a run that other parts may react to.
 #[derive(Clone, Debug)]
 pub(crate) enum Notice {
     Groups(Vec<GroupMove>),
@@ -49,9 +47,9 @@ pub(crate) enum Notice {
         began: SimTime,
         ended: SimTime,
     },
-    /// A change was missed because the control plane was down.
+    /// The control plane missed a change while it was down.
     ChangeMissed,
-    /// A program that sends traffic has new orders.
+    /// An external program has new orders.
     Called,
     Done(Prior),
 }
@@ -107,7 +105,7 @@ impl<'a> Context<'a> {
         self.engine.now()
     }
 
-    /// Wakes `owner` at `time` with `act`, a number that the owner chooses.
+    /// `act` is a number that the owner chooses.
     pub(crate) fn at(&mut self, time: SimTime, owner: Owner, act: u64) {
         self.acts.push((owner, act));
         self.open_acts += 1;
@@ -116,7 +114,7 @@ impl<'a> Context<'a> {
 
     pub(super) fn take_act(&mut self, token: u64) -> (Owner, u64) {
         self.open_acts -= 1;
-        self.acts[usize::try_from(token).expect("tokens are indices")]
+        self.acts[usize::try_from(token).expect("the token is an index")]
     }
 
     pub(super) fn has_acts(&self) -> bool {
@@ -131,7 +129,6 @@ impl<'a> Context<'a> {
         self.notices.pop_front()
     }
 
-    /// Makes `owner` the owner of a batch, which is notified when the batch ends.
     pub(crate) fn own(&mut self, batch: BatchId, owner: Owner) {
         self.owners.insert(batch, owner);
     }
@@ -144,8 +141,8 @@ impl<'a> Context<'a> {
         self.owners.remove(&batch)
     }
 
-    /// Calls `start` on the engine and returns its value and the flows that it added. If a host has
-    /// no path, cancels the flows and returns `None`.
+    /// Returns the value of `start` and the flows that it added. If a host has no path, cancels
+    /// these flows and returns `None`.
     pub(crate) fn add<T>(
         &mut self,
         start: impl FnOnce(&mut IslandEngine<Watch>) -> Result<T, CollectiveStartError>,
@@ -162,7 +159,6 @@ impl<'a> Context<'a> {
         }
     }
 
-    /// Records flows of workloads between hosts, in order of creation.
     pub(crate) fn note_flows(&mut self, flows: Range<u32>) {
         match self.free_flows.last_mut() {
             Some(last) if last.end == flows.start => last.end = flows.end,
@@ -170,12 +166,12 @@ impl<'a> Context<'a> {
         }
     }
 
-    /// Returns the flows of workloads between hosts, in order of creation.
+    /// Flows of host-to-host workloads, in order of creation.
     pub(crate) fn flows(&self) -> impl Iterator<Item = FlowId> + '_ {
         self.free_flows.iter().cloned().flatten().map(FlowId)
     }
 
-    /// Returns the unfinished flows between hosts that cross one of `links` in either direction.
+    /// Considers only host-to-host flows.
     pub(super) fn flows_on(&self, links: &[LinkId]) -> Vec<FlowId> {
         if self.free_flows.is_empty() {
             return Vec::new();
@@ -213,7 +209,6 @@ impl<'a> Context<'a> {
         self.events.iter().zip(&self.active).filter_map(slower).product()
     }
 
-    /// Returns how long the control plane currently takes for something that normally takes `delay`.
     pub(crate) fn slowed(&self, delay: Picoseconds) -> Picoseconds {
         Picoseconds(delay.get() * self.slowness())
     }

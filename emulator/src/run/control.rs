@@ -16,27 +16,25 @@ pub(crate) use replan::{Delays, Replanner};
 pub(crate) use reroute::Rerouter;
 pub(crate) use shipped::Shipped;
 
-/// A control plane. While it is down, it does nothing but remembers its pending actions, which it
-/// takes when it is back.
+/// A control plane. While it is down, it postpones pending actions.
 pub(crate) trait ControlPlane {
-    /// Applies the initial plan.
     fn begin(&mut self, _context: &mut Context<'_>, _me: Owner) -> Result<(), RunError> {
         Ok(())
     }
-    /// Called when a fault has begun and its links have changed.
+    /// Called after a fault has started and changed its links.
     fn fault_began(&mut self, _context: &mut Context<'_>, _fault: usize) -> Result<(), RunError> {
         Ok(())
     }
-    /// Called when a fault is about to end, before its links change.
+    /// Called before a fault ends and restores its links.
     fn fault_ends(&mut self, _context: &mut Context<'_>, _fault: usize) -> Result<(), RunError> {
         Ok(())
     }
-    /// Called when a fault has ended and its links have changed back.
+    /// Called after a fault has ended and restored its links.
     fn fault_ended(&mut self, _context: &mut Context<'_>, _fault: usize) -> Result<(), RunError> {
         Ok(())
     }
-    /// Called when a part begins to ignore commands, to report wrong states or to respond late.
-    /// This changes no link.
+    /// Called when a part starts to ignore commands, report wrong states or respond late. No link
+    /// changes.
     fn latent_began(&mut self, _context: &mut Context<'_>, _fault: usize) -> Result<(), RunError> {
         Ok(())
     }
@@ -57,7 +55,6 @@ pub(crate) trait ControlPlane {
     fn hear(&mut self, _context: &mut Context<'_>, _notice: &Notice) -> Result<(), RunError> {
         Ok(())
     }
-    /// Returns whether only endless polling is left.
     fn only_polls(&self, _context: &Context<'_>) -> bool {
         false
     }

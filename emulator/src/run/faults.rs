@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-//! Injects faults: links go down, degrade and recover independently of the control plane.
+//! Fault injection: links go down, degrade and recover independently of the control plane.
 
 use std::collections::BTreeSet;
 
@@ -41,7 +41,7 @@ impl Run<'_> {
         }
     }
 
-    /// Schedules the faults of a phase, whose times count from the end of the previous phase.
+    /// Times of these faults are relative to the end of the previous phase.
     pub(super) fn plan_faults_of_phase(&mut self, now_step: u32, now_phase: usize) {
         let context = &mut self.context;
         for (fault, event) in context.events.iter().enumerate() {
@@ -191,8 +191,7 @@ impl Context<'_> {
         }
     }
 
-    /// If a fault turned one direction of a cable dark, takes the other direction out of service
-    /// too, as routers do.
+    /// If one direction of a cable is dark, also takes the other out of service, as routers do.
     pub(super) fn close_other_direction(&mut self, fault: usize) {
         let links = self.events[fault].links();
         let log = &self.faults[fault];
@@ -205,7 +204,7 @@ impl Context<'_> {
         }
     }
 
-    /// Turns a part dark or back on, unless it is already in that state.
+    /// Has no effect if the part is already in this state.
     fn blink(&mut self, fault: usize, goes: bool) {
         if self.faults[fault].out == goes {
             return;
@@ -222,7 +221,6 @@ impl Context<'_> {
         self.note_service(fault, &links);
     }
 
-    /// Counts the GPUs of the nodes that a fault puts out of service.
     fn gpus_out_of_service(&self, fault: usize) -> u64 {
         let Some(rings) = &self.substrate.rings else { return 0 };
         let before = self.failed_nodes(|other| other != fault);
@@ -230,8 +228,7 @@ impl Context<'_> {
         nodes * u64::from(rings.fabric().hbd.gpus_per_node())
     }
 
-    /// Returns the nodes that active faults put out of service, considering only faults that
-    /// satisfy `counts`.
+    /// Considers only active faults that satisfy `counts`.
     pub(super) fn failed_nodes(&self, counts: impl Fn(usize) -> bool) -> BTreeSet<NodeId> {
         let Some(rings) = &self.substrate.rings else { return BTreeSet::new() };
         let active = (0..self.faults.len()).filter(|fault| self.active[*fault] && counts(*fault));
@@ -241,7 +238,7 @@ impl Context<'_> {
         faults.failed_nodes(&rings.fabric().hbd)
     }
 
-    /// Records which hosts go out of service because all their cables are dark, and which return to service.
+    /// A host is out of service while all its cables are dark.
     fn note_service(&mut self, fault: usize, links: &[LinkId]) {
         if self.substrate.rings.is_some() {
             return;

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-//! Tracks which links carry packets: those that the plan selects and that no fault keeps dark.
+//! Tracks which links carry packets: those selected by the plan and not dark because of a fault.
 
 use lightloom_engine::steady::Stage;
 use lightloom_engine::{LinkChange, LinkId};
@@ -18,7 +18,7 @@ impl Context<'_> {
         !self.links.unlit.contains(&link) && self.links.faulted.get(&link).is_none_or(|n| *n == 0)
     }
 
-    /// Returns whether a link is selected, whether or not it has failed.
+    /// The link may have failed.
     pub(crate) fn is_lit(&self, link: LinkId) -> bool {
         !self.links.unlit.contains(&link)
     }
@@ -34,8 +34,7 @@ impl Context<'_> {
         }
     }
 
-    /// Records whether a link is selected without notifying the engine. Use this only before the
-    /// run begins.
+    /// Does not notify the engine, so it may only be called before the run starts.
     pub(crate) fn select(&mut self, link: LinkId, is_lit: bool) {
         if is_lit {
             self.links.unlit.remove(&link);
@@ -56,7 +55,7 @@ impl Context<'_> {
         }
     }
 
-    /// Counts one more fault on these links without notifying the engine.
+    /// Does not notify the engine.
     pub(crate) fn count_fault(&mut self, links: &[LinkId]) {
         for link in links {
             *self.links.faulted.entry(*link).or_default() += 1;

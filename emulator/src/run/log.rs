@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-//! The log of one run.
+//! Log of one run.
 
 use std::collections::BTreeSet;
 use std::fmt;
@@ -32,18 +32,16 @@ pub(crate) struct RunLog {
     pub(crate) jobs: Vec<Job>,
     pub(crate) trained: Vec<TrainLog>,
     pub(crate) rings: RingCounts,
-    /// Phases of steps, in order.
     pub(crate) phases: Vec<PhaseLog>,
-    /// The final groups and paths, and the faults known to the control plane. `None` if no rings
-    /// were planned.
+    /// Final groups and paths, and the known faults. `None` without rings.
     pub(crate) layout: Option<(Layout, FaultSet)>,
-    /// Time that optical ports spent in changes, and dark because of faults.
+    /// Port time in changes, and port time dark because of faults.
     pub(crate) switching: u128,
     pub(crate) broken: u128,
     pub(crate) out_of_service: Vec<(SimTime, SimTime)>,
-    /// The result of the shipped control plane. `None` if the control plane is modelled.
+    /// `None` if the control plane is modelled.
     pub(crate) daemon: Option<Box<DaemonResult>>,
-    /// Port activity over time, if requested.
+    /// Empty unless requested.
     pub(crate) series: Series,
     pub(super) engine: Option<IslandEngine<Watch>>,
 }
@@ -72,12 +70,10 @@ impl RunLog {
         }
     }
 
-    /// Returns the engine after the run.
     pub(crate) fn engine(&self) -> &IslandEngine<Watch> {
         self.engine.as_ref().expect("a finished run still has its engine")
     }
 
-    /// Returns the engine after the run and consumes the log.
     pub(crate) fn into_engine(self) -> IslandEngine<Watch> {
         self.engine.expect("a finished run still has its engine")
     }
@@ -85,30 +81,30 @@ impl RunLog {
 
 #[derive(Clone, Debug, Default)]
 pub(crate) struct FaultLog {
-    /// Time when it began. `None` if the run ended before.
+    /// Start time. `None` if the run ended earlier.
     pub(crate) at: Option<SimTime>,
-    /// Time when it took effect. A stuck bundle takes effect at its first command.
+    /// When the fault took effect. For stuck bundles, the time of the first command.
     pub(crate) mattered: Option<SimTime>,
     pub(crate) detected: Option<SimTime>,
     pub(crate) replanned: Option<SimTime>,
     pub(crate) restored: Option<SimTime>,
     pub(crate) repaired: Option<SimTime>,
     pub(super) out: bool,
-    /// Opposite directions of its links, which routers do not use.
+    /// Links opposite to failed ones, which routers avoid.
     pub(super) closed: Vec<LinkId>,
     pub(crate) bundles: usize,
     pub(crate) dark: Option<[Picoseconds; 2]>,
-    /// The stages of recovery with their ends, in order. Empty if the control plane is modelled.
+    /// Recovery stages and their end times. Empty if the control plane is modelled.
     pub(crate) timeline: Vec<(StageName, SimTime)>,
     pub(crate) groups: BTreeSet<usize>,
     pub(crate) gpus_lost: u64,
     pub(crate) flows_hit: Vec<FlowId>,
     pub(crate) flows_given_up: Vec<FlowId>,
     pub(crate) hosts_lost: BTreeSet<VertexId>,
-    /// Circuits that lost their light or failed their test because of it.
+    /// Circuits that went dark or failed their test because of the fault.
     pub(crate) circuits: BTreeSet<CrossConnect>,
     pub(crate) leaves: BTreeSet<LeafId>,
-    /// Changes missed because the control plane was down.
+    /// Changes prevented by a control plane outage.
     pub(crate) changes_missed: u32,
 }
 
@@ -121,7 +117,7 @@ impl FaultLog {
         Some(self.restored?.since(self.mattered?))
     }
 
-    /// Returns the end of its effect: its repair, or its restoration if it is permanent.
+    /// Returns the repair time or, for a permanent fault, the restoration time.
     pub(crate) fn over(&self) -> SimTime {
         self.repaired.or(self.restored).unwrap_or(SimTime(u64::MAX))
     }
@@ -138,7 +134,7 @@ pub(crate) struct PhaseLog {
     /// Time from the end of the slack until the last byte has arrived and the last circuit is up.
     pub(crate) time: Option<Picoseconds>,
     pub(crate) transition: Picoseconds,
-    /// Time of the fullest link over packet switches, by the paths that the flows were given.
+    /// Time of the most loaded link over packet switches, for the actual paths.
     pub(crate) fullest: Option<Picoseconds>,
     pub(crate) circuits_up: usize,
     pub(crate) resent: Bytes,
@@ -147,32 +143,32 @@ pub(crate) struct PhaseLog {
     pub(crate) change_missed: bool,
 }
 
-/// Why a run was stopped.
+/// Reasons why a run stopped early.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
 pub enum Stop {
-    /// The time limit of the scenario.
+    /// Time limit of the scenario.
     Time {
-        /// The limit.
+        /// The limit, in simulated time.
         #[serde(rename = "limit_ps")]
         limit: SimTime,
     },
-    /// The packet limit of the scenario.
+    /// Packet limit of the scenario.
     Packets {
-        /// The limit, in packets put on a wire.
+        /// The limit, in packet-hops.
         limit: u64,
     },
-    /// Work is left, but no packets are in flight and no repair is pending.
+    /// Unfinished work, but no packets in flight and no pending repair.
     Standstill,
-    /// Ports pause each other in a cycle forever.
+    /// Cycle of ports that pause each other forever.
     Deadlock {
-        /// The ports in the cycle. Each waits for the next one, and the last for the first.
+        /// Ports in the cycle. Each waits for the next one, and the last for the first.
         ports: Vec<String>,
     },
 }
 
 impl Stop {
-    /// Returns whether the scenario did not request this stop.
+    /// Returns whether the stop is unexpected.
     pub(crate) fn is_unwanted(&self, ends_at_limit: bool) -> bool {
         match self {
             Self::Time { .. } => !ends_at_limit,

@@ -1,8 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-//! Activity of ports and flows over time, sampled at equal intervals: queues, pauses, marks,
-//! losses, rates, and windows.
-//!
-//! Sampling does not affect the run, because the engine only stops at the sampling time and then continues.
+//! Time series of ports and flows, sampled at regular intervals. Sampling does not affect the run.
 
 use lightloom_engine::steady::Stage;
 use lightloom_engine::{FlowId, LinkId, PortCount, SendingEnd};
@@ -10,10 +7,10 @@ use lightloom_units::{BitsPerSecond, Bytes, Picoseconds, SimTime};
 
 use super::Context;
 
-/// The samples to take, and their interval.
+/// Configuration of the sampling.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Looks {
-    /// The time between two samples.
+    /// Sampling interval.
     pub every: Picoseconds,
     /// Whether to sample ports.
     pub ports: bool,
@@ -21,58 +18,57 @@ pub struct Looks {
     pub flows: bool,
 }
 
-/// Maximum number of rows for ports, and for flows, which limits the memory that a long run needs.
+/// Limits the memory of long runs.
 const MOST_ROWS: usize = 5_000_000;
 
-/// Activity of one port since the previous row, and its state at this time.
+/// Port activity since the previous row, and the current state.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct SeriesRow {
-    /// The time.
+    /// Sampling time.
     pub at: SimTime,
-    /// The link behind the port.
+    /// Link that the port sends on.
     pub link: LinkId,
-    /// Bytes that are waiting for the link or being sent.
+    /// Bytes queued or being sent.
     pub queue: Bytes,
-    /// Bytes put on the wire.
+    /// Bytes sent.
     pub sent: Bytes,
-    /// Average rate of the sent bytes.
+    /// Average sending rate.
     pub rate: BitsPerSecond,
-    /// Marked packets.
+    /// ECN-marked packets.
     pub marked: u64,
-    /// Packets dropped at a full queue.
+    /// Packets dropped because of a full queue.
     pub dropped: u64,
     /// Packets lost on a dark or faulty link.
     pub lost: u64,
-    /// How long the far end paused at least one priority.
+    /// Time during which the far end paused at least one priority.
     pub paused: Picoseconds,
 }
 
-/// Activity of one flow since the previous row, and the state of its sender at this time.
+/// Flow activity since the previous row, and the current state of the sender.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct FlowSeriesRow {
-    /// The time.
+    /// Sampling time.
     pub at: SimTime,
     /// The flow.
     pub flow: FlowId,
-    /// Bytes that have arrived in order.
+    /// Bytes delivered in order.
     pub delivered: Bytes,
-    /// Average rate of the arrived bytes.
+    /// Average delivery rate.
     pub rate: BitsPerSecond,
     /// Retransmitted packets.
     pub resent: u64,
-    /// The state of the sender. `None` once everything has arrived.
+    /// State of the sender. `None` once all data has arrived.
     pub sending: Option<SendingEnd>,
 }
 
-/// Samples of the ports and flows of a run.
+/// Time series of a run.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Series {
-    /// Sorted by time, then by link. Contains only ports with activity or queued bytes.
+    /// Sorted by time and link. Ports without activity or queued bytes are omitted.
     pub rows: Vec<SeriesRow>,
-    /// Sorted by time, then by flow. Contains only flows that have begun and had not ended at the
-    /// previous sample.
+    /// Sorted by time and flow. Includes the flows that were active since the previous sample.
     pub flows: Vec<FlowSeriesRow>,
-    /// The time when the maximum number of rows was reached. No later samples were recorded.
+    /// When the maximum number of rows was reached. Later samples were not recorded.
     pub full_at: Option<SimTime>,
 }
 
@@ -83,12 +79,10 @@ fn rate(bytes: Bytes, time: Picoseconds) -> BitsPerSecond {
 pub(super) struct Looker {
     looks: Looks,
     last: SimTime,
-    /// The counts and queue of each link's port at the previous sample.
+    /// Counters and queue of each port at the previous sample.
     before: Vec<(PortCount, Bytes)>,
-    /// Open flows, with the bytes that had arrived and the packets that had been retransmitted at
-    /// the previous sample.
+    /// Active flows, with their delivered bytes and retransmitted packets at the previous sample.
     open: Vec<(FlowId, Bytes, u64)>,
-    /// Number of flows at the previous sample.
     known: usize,
     series: Series,
 }
@@ -105,7 +99,6 @@ impl Looker {
         self.last + self.looks.every
     }
 
-    /// Takes a sample if it is due. `next` is the time of the next event.
     pub(super) fn look(&mut self, context: &Context<'_>, next: Option<SimTime>) {
         let now = context.engine.now();
         if now < self.next() {
@@ -188,7 +181,6 @@ impl Looker {
         }
     }
 
-    /// Takes the last sample at the end of the run, when the last packet has arrived.
     pub(super) fn finish(mut self, context: &Context<'_>) -> Series {
         let engine = context.engine.engine().filter(|engine| engine.next_due().is_none());
         let now = engine.map_or_else(|| context.engine.now(), |engine| engine.last_arrival());

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-//! Lists unfinished work in a stopped run, when it last made progress, and what it depends on.
+//! Unfinished work of a run that stopped early.
 
 use std::fmt;
 
@@ -7,81 +7,80 @@ use lightloom_units::id::GroupId;
 use lightloom_units::{Bytes, SimTime};
 use serde::{Deserialize, Serialize};
 
-/// Maximum number of entries listed for each kind.
 pub(super) const MOST_LISTED: usize = 10;
 
-/// Unfinished work when a run was stopped.
+/// Unfinished work and its dependency.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Waiting {
     /// A workload, one of its flows, a group with its collective, or a phase.
     pub what: String,
-    /// Time since which it has made no progress. `None` if it is progressing, has not begun, or has
-    /// nothing in flight.
+    /// Time of the last progress. `None` if the work is progressing, has not started, or has no
+    /// data in flight.
     #[serde(rename = "since_ps")]
     pub since: Option<SimTime>,
-    /// Work or link that it waits for.
+    /// What the work waits for.
     pub waits_for: WaitsFor,
 }
 
-/// What unfinished work waits for.
+/// Dependency of unfinished work.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
 pub enum WaitsFor {
-    /// The work waits until this workload has finished.
+    /// The end of another workload.
     Workload(String),
-    /// It waits until the groups have finished the collective with this index in the scenario.
+    /// The end of a collective, by its index in the scenario.
     Collective(usize),
     /// Another group of the same job.
     Group(GroupId),
-    /// Transceivers that were commanded to switch.
+    /// Transceivers that are switching.
     Transceivers,
     /// A dark link.
     DarkLink {
         /// The link.
         link: String,
-        /// Whether it is not bypassed because the control plane is down.
+        /// Whether the control plane is down and cannot bypass the link.
         control_is_gone: bool,
     },
     /// Light on a group's ring.
     Light,
-    /// Nodes that allow the group to be re-formed.
+    /// Enough nodes to re-form the group.
     Nodes,
-    /// A path between its hosts.
+    /// A route between its hosts.
     Way,
     /// A message of an abandoned flow.
     GivenUp {
-        /// The flow, from its source to its destination.
+        /// Source and destination of the flow.
         flow: String,
     },
     /// A message of a flow.
     Message {
-        /// The flow, from its source to its destination.
+        /// Source and destination of the flow.
         flow: String,
     },
-    /// A paused interface.
+    /// A paused port.
     Paused {
-        /// The link behind the interface.
+        /// Link that the port sends on.
         port: String,
     },
-    /// A flow waits for its turn at an interface.
+    /// Other flows at the same port.
     Turn {
-        /// The link behind the interface.
+        /// Link that the port sends on.
         port: String,
     },
-    /// Acknowledgements of sent data.
+    /// Acknowledgements of data that was sent.
     Acknowledgements {
-        /// The bytes that have arrived.
+        /// Number of bytes delivered.
         delivered: Bytes,
-        /// The size of the message.
+        /// Size of the message.
         size: Bytes,
     },
-    /// The start of the work or of one of its parts.
+    /// Work that has not started.
     Start,
-    /// Packets under way.
+    /// Packets in flight.
     Packets,
-    /// Bytes without a path.
+    /// Bytes without a route.
     Held(Bytes),
-    /// This number of entries was left out of the list.
+    /// Number of entries omitted from the list.
     More(usize),
 }
 
@@ -97,29 +96,29 @@ impl fmt::Display for WaitsFor {
             Self::DarkLink { link, control_is_gone: true } => {
                 write!(
                     f,
-                    "waits for {link}, which is dark; the control plane is down and makes no plan"
+                    "waits for {link}, which is dark; the control plane is down"
                 )
             }
             Self::DarkLink { link, .. } => {
-                write!(f, "waits for {link}, which is dark; no plan has replaced it")
+                write!(f, "waits for {link}, which is dark and has not been bypassed")
             }
             Self::Light => f.write_str("waits for light on its ring"),
             Self::Nodes => f.write_str(
-                "waits for working nodes: a group has too few, and no idle node can join it",
+                "waits for working nodes: a group has too few, and no spare node is available",
             ),
             Self::Way => f.write_str("has no route between its hosts"),
             Self::GivenUp { flow } => {
-                write!(f, "waits for a message of {flow}, which the run gave up")
+                write!(f, "waits for a message of {flow}, which was abandoned")
             }
             Self::Message { flow } => write!(f, "waits for a message of {flow}"),
             Self::Paused { port } => write!(f, "waits for {port}, which is paused"),
-            Self::Turn { port } => write!(f, "waits for its turn at {port}"),
+            Self::Turn { port } => write!(f, "is queued behind other flows at {port}"),
             Self::Acknowledgements { delivered, size } => {
                 write!(f, "waits for acknowledgements: {delivered} of {size} have arrived")
             }
-            Self::Start => f.write_str("has not begun"),
-            Self::Packets => f.write_str("is under way"),
-            Self::Held(bytes) => write!(f, "has not ended; {bytes} have no route"),
+            Self::Start => f.write_str("has not started"),
+            Self::Packets => f.write_str("is in flight"),
+            Self::Held(bytes) => write!(f, "is unfinished; {bytes} have no route"),
             Self::More(count) => write!(f, "{count} more are not listed"),
         }
     }

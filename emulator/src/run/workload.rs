@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-//! Workloads are sources of flows with dependencies. They refer to ranks, never to links.
+//! Workloads: sources of flows with dependencies. They address ranks rather than links.
 
 mod called;
 mod exchange;
@@ -34,12 +34,10 @@ pub use ring_time::{ReuseError, RingReuse};
 pub(crate) use train::{Circuits, StepBreakdown, TrainLog, TrainOrder, TrainStepLog, Trainings};
 
 pub(crate) trait Workload {
-    /// Begins, or sets a timer to begin later.
+    /// Starts now, or sets a timer to start later.
     fn begin(&mut self, context: &mut Context<'_>, me: Owner) -> Result<(), RunError>;
-    /// Called when a timer of this workload expires.
     fn timer(&mut self, context: &mut Context<'_>, act: u64) -> Result<(), RunError>;
-    /// Called when a batch of this workload has ended. The last byte of the message arrived at
-    /// `at`.
+    /// Called when a batch has ended; its last byte arrived at `at`.
     fn batch_done(
         &mut self,
         context: &mut Context<'_>,
@@ -50,7 +48,7 @@ pub(crate) trait Workload {
     fn hear(&mut self, _context: &mut Context<'_>, _notice: &Notice) -> Result<(), RunError> {
         Ok(())
     }
-    /// Called when a fault is about to change these links.
+    /// Called before a fault changes these links.
     fn fault_began(
         &mut self,
         _context: &mut Context<'_>,
@@ -63,31 +61,28 @@ pub(crate) trait Workload {
     fn fault_ended(&mut self, _context: &mut Context<'_>, _fault: usize) -> Result<(), RunError> {
         Ok(())
     }
-    /// Returns whether all its work is done.
     fn is_done(&self) -> bool;
-    /// Returns whether work is left although no more events will happen.
+    /// Returns whether unfinished work can no longer progress.
     fn stands_still(&self) -> bool {
         !self.is_done()
     }
-    /// Returns whether its remaining data can be resent into a dark link endlessly.
+    /// Returns whether data can be resent into a dark link forever.
     fn can_strand(&self) -> bool {
         false
     }
-    /// Returns whether the run must last until faults are restored.
+    /// Returns whether the run has to last until faults are restored.
     fn waits_for_restoration(&self) -> bool {
         false
     }
     /// Returns the completed amount and the total.
     fn progress(&self) -> (f64, f64);
-    /// Returns when the last part of the work ended.
+    /// Returns when the latest completed part ended.
     fn last_end(&self) -> Option<SimTime>;
-    /// Returns the unfinished work.
     fn waiting(&self, context: &Context<'_>) -> Vec<Waiting>;
-    /// Writes its results to the log.
     fn finish(self: Box<Self>, context: &mut Context<'_>, log: &mut RunLog);
 }
 
-/// Returns the first entries of `all` and the number of those left out.
+/// Returns the first entries and the number of omitted ones.
 fn shortened(of: &str, mut all: Vec<Waiting>) -> Vec<Waiting> {
     let more = all.len().saturating_sub(MOST_LISTED);
     if more > 0 {

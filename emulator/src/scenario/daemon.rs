@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-//! Settings of the production daemon for `control: lightloomd`.
+//! Setup of the production daemon for `control: lightloomd`.
 
 use lightloom_units::Picoseconds;
 
@@ -19,29 +19,28 @@ pub enum SwitchLanguage {
     Gnmi,
 }
 
-/// Configuration and environment of the production daemon: `control: lightloomd`.
+/// Configuration and environment of the production daemon.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct DaemonSetup {
-    /// Polling interval of each transceiver.
+    /// Polling interval per transceiver.
     pub poll_every: Picoseconds,
-    /// Period without any response after which a transceiver counts as failed.
+    /// Time without a response after which a transceiver is treated as failed.
     pub heartbeat: Picoseconds,
-    /// Rate of the serial lines.
+    /// Rate of the serial devices.
     pub bits_per_second: u32,
-    /// Whether bytes take time on these lines. On ptys they take none.
+    /// Whether serial transmission takes time. On ptys it takes none.
     pub line_time: bool,
     /// Whether transceivers report loss of light (firmware protocol 1.2) or are only polled (1.1).
     pub events: bool,
-    /// Number of consecutive good power readings needed to establish a path.
+    /// Number of consecutive good power readings required for a path.
     pub power_samples: u32,
-    /// Maximum settling time of light. `None` means that the transceivers' specification determines it.
+    /// Maximum settling time of the optical power. `None` uses the transceiver specification.
     pub settle_within: Option<Picoseconds>,
-    /// Maximum response time of a transceiver. `None` means that the transceivers' specification
-    /// determines it.
+    /// Maximum response time of a transceiver. `None` uses the transceiver specification.
     pub reply_within: Option<Picoseconds>,
-    /// Time to make a journal record durable on disk.
+    /// Duration of an fsync of the journal.
     pub flush: Picoseconds,
-    /// Time from the end of a bypass until a moved group tries to send its first packet.
+    /// Time from the end of a bypass until a moved group sends its first packet.
     pub restart: Picoseconds,
     /// Protocol of the optical switches.
     pub switches: SwitchLanguage,
@@ -50,8 +49,7 @@ pub struct DaemonSetup {
 }
 
 impl Default for DaemonSetup {
-    /// Returns the settings in `topologies/daemon.yaml`. The flush, restart and rerouting times are
-    /// assumptions.
+    /// Values of `topologies/daemon.yaml`. The flush, restart and rerouting times are assumptions.
     fn default() -> Self {
         Self {
             poll_every: Picoseconds::from_millis(1_000),

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-//! A fault with all random choices made: its parts, effect, start and end.
+//! Faults after all random choices have been made.
 
 use lightloom_engine::{LinkChange, LinkId};
 use lightloom_fabric::fault::Part as PlannedPart;
@@ -8,33 +8,33 @@ use lightloom_units::{Picoseconds, SimTime};
 use super::Effect;
 use crate::substrate::{NetworkPart, OpticalPort};
 
-/// A fault with all random choices made by the seed.
+/// A fault after all random choices have been made.
 #[derive(Clone, Debug, PartialEq)]
 pub struct FaultEvent {
     /// Parts that fail together.
     pub parts: Vec<NetworkPart>,
-    /// Effect.
+    /// Effect on the parts.
     pub effect: Effect,
-    /// Start.
+    /// Start time.
     pub when: When,
     /// Duration. `None` if permanent.
     pub lasts: Option<Picoseconds>,
-    /// Whether it exists before the run, so that the first plan takes it into account.
+    /// Whether the fault precedes the run, so that the first plan avoids it.
     pub from_start: bool,
 }
 
-/// Start of a fault.
+/// Start time of a fault.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum When {
-    /// A time since the start of the run.
+    /// Time since the start of the run.
     At(SimTime),
-    /// A time after the end of the preceding phase.
+    /// Time since the end of the preceding phase.
     InPhase {
         /// Step index, from 0.
         step: u32,
         /// Index of the phase.
         phase: usize,
-        /// Time after the end of the preceding phase.
+        /// Time since the end of the preceding phase.
         after: Picoseconds,
     },
 }
@@ -53,14 +53,14 @@ impl When {
 }
 
 impl FaultEvent {
-    /// Returns the names of its parts as written.
+    /// Returns the part names as written in the scenario.
     #[must_use]
     pub fn what(&self) -> String {
         let names: Vec<&str> = self.parts.iter().map(|part| part.name.as_str()).collect();
         names.join(", ")
     }
 
-    /// Returns the start if it is given as a time in the run.
+    /// Returns the start time, or `None` if it is relative to a phase.
     #[must_use]
     pub const fn at(&self) -> Option<SimTime> {
         match self.when {
@@ -75,20 +75,19 @@ impl FaultEvent {
         self.lasts.map(|lasts| at + lasts)
     }
 
-    /// Returns the repair time if the start is given as a time in the run.
+    /// Returns the repair time, or `None` if the start is relative to a phase.
     #[must_use]
     pub fn repaired_at(&self) -> Option<SimTime> {
         self.at().and_then(|at| self.ends(at))
     }
 
-    /// Returns whether it affects the control plane.
+    /// Returns whether the fault affects the control plane.
     #[must_use]
     pub fn is_of_control(&self) -> bool {
         self.parts.iter().any(|part| part.is_control)
     }
 
-    /// Returns whether its parts go dark or stop responding to commands, so that a plan takes them
-    /// out of service.
+    /// Whether the plan takes the parts out of service.
     fn is_outage(&self) -> bool {
         self.effect.goes_dark() || self.effect == Effect::Stuck
     }
@@ -106,7 +105,6 @@ impl FaultEvent {
         self.parts.iter().flat_map(|part| part.ports.iter().copied())
     }
 
-    /// Returns the links in both directions, in order.
     pub(crate) fn links(&self) -> Vec<LinkId> {
         in_order(self.parts.iter().flat_map(|part| part.links.iter().copied()))
     }
@@ -115,7 +113,7 @@ impl FaultEvent {
         in_order(self.parts.iter().flat_map(|part| part.interfaces.iter().copied()))
     }
 
-    /// Returns the times at which a flapping part that failed at `at` recovers and fails again.
+    /// Returns when a flapping part that failed at `at` recovers and fails again.
     pub(crate) fn blinks(
         &self,
         at: SimTime,

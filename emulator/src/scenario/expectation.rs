@@ -21,36 +21,36 @@ use lightloom_units::{BitsPerSecond, Bytes, Picoseconds};
 
 use lightloom_engine::CONTROL_PRIORITY;
 
-/// An expectation that a run meets or fails.
+/// A condition on the result of a run.
 #[derive(Clone, Debug, PartialEq)]
 pub enum Expectation {
-    /// Compares a figure with a number.
+    /// Compares a metric with a bound.
     Figure {
-        /// Compared figure.
+        /// Metric to compare.
         figure: Figure,
         /// Comparison.
         comparison: Comparison,
         /// Bound.
         bound: f64,
-        /// Workload whose flows are considered; `None` for all.
+        /// Workload of the flows; `None` for all flows.
         workload: Option<String>,
     },
     /// Every fault is restored within this time.
     RestoredWithin(Picoseconds),
-    /// Every collective ends by this time in the run.
+    /// Every collective ends within this time.
     CompletesWithin(Picoseconds),
-    /// A group's completion times equal those without faults, to the picosecond.
+    /// A group's completion times are the same as without faults, to the picosecond.
     Unaffected(GroupId),
-    /// No packet found a full queue.
+    /// No packet is dropped because of a full queue.
     NoDrops {
         /// Priority; `None` for all priorities.
         priority: Option<u8>,
     },
-    /// No cycle of ports pauses each other.
+    /// No ports pause each other in a cycle.
     NoDeadlock,
-    /// Flows of a workload end as without faults, to the picosecond.
+    /// A workload's flows end at the same time as without faults, to the picosecond.
     WorkloadUnaffected(String),
-    /// A workload ends with all its repetitions by this time in the run.
+    /// A workload completes all repetitions within this time.
     WorkloadCompletes {
         /// Workload name.
         name: String,
@@ -61,15 +61,15 @@ pub enum Expectation {
 
 macro_rules! figures {
     ($($(#[$doc:meta])* $name:ident = $text:literal),+ $(,)?) => {
-        /// A result figure that expectations can compare.
+        /// A metric that expectations can compare.
         #[derive(Clone, Copy, Debug, PartialEq, Eq)]
         pub enum Figure {
             $($(#[$doc])* $name),+
         }
         impl Figure {
-            /// All figures.
+            /// All metrics.
             pub const ALL: &'static [Self] = &[$(Self::$name),+];
-            /// Returns the name used in files.
+            /// Returns the name used in scenario files.
             #[must_use]
             pub const fn name(self) -> &'static str {
                 match self {
@@ -81,29 +81,29 @@ macro_rules! figures {
 }
 
 figures! {
-    /// Healthy GPUs outside complete rings as a fraction of all GPUs, at the end.
+    /// Share of GPUs that are healthy but outside a complete ring, at the end.
     WasteRatio = "waste_ratio",
-    /// Fraction of inner data-parallel hops that cross ToRs, at the end.
+    /// Share of inner data-parallel hops that cross ToRs, at the end.
     CrossTorShare = "cross_tor_share",
-    /// GPUs in use by jobs at the end.
+    /// Number of GPUs used by jobs at the end.
     GpusUsed = "gpus_used",
-    /// GPUs of groups whose completion times changed.
+    /// Number of GPUs in groups with changed completion times.
     GpusAffected = "gpus_affected",
-    /// Groups whose completion times changed.
+    /// Number of groups with changed completion times.
     GroupsAffected = "groups_affected",
-    /// GPUs out of service.
+    /// Number of GPUs out of service.
     GpusLost = "gpus_lost",
-    /// Packets that found a full queue.
+    /// Packets dropped because of a full queue.
     Drops = "drops",
     /// Retransmitted data packets.
     Retransmissions = "retransmissions",
     /// Total number of switched bundles.
     BundlesSwitched = "bundles_switched",
-    /// Groups that were lost and never re-formed.
+    /// Number of groups that were lost and never re-formed.
     GroupsLost = "groups_lost",
-    /// Fraction of the groups' time without stops caused by faults.
+    /// Share of the groups' time without fault-induced downtime.
     Availability = "availability",
-    /// Time of the same work without faults, as a fraction of the groups' time.
+    /// Share of the groups' time that the same work takes without faults.
     Goodput = "goodput",
     /// Packets lost on dark or misconnected links.
     Lost = "packets_lost",
@@ -119,17 +119,17 @@ figures! {
     StepP99 = "step_p99",
     /// Maximum step duration.
     StepMax = "step_max",
-    /// 99th percentile of the queue length found by packets.
+    /// 99th percentile of the queue length on packet arrival.
     QueueP99 = "queue_p99",
-    /// Maximum queue length found by a packet.
+    /// Maximum queue length on packet arrival.
     QueueMax = "queue_max",
-    /// Number of pause requests by switches.
+    /// Number of PFC pauses requested by switches.
     Pauses = "pauses",
-    /// Total paused time of all ports.
+    /// Total pause time of all ports.
     Paused = "paused",
-    /// Paused time of the port paused longest.
+    /// Pause time of the port that was paused longest.
     PausedMax = "paused_max",
-    /// Smallest bus bandwidth of any collective without restarts, in bytes per second.
+    /// Minimum bus bandwidth of collectives without restarts, in bytes per second.
     BusBandwidth = "bus_bandwidth",
 }
 
@@ -155,7 +155,7 @@ impl Figure {
         }
     }
 
-    /// Returns the unit of the figure's values.
+    /// Returns the unit of the metric.
     #[must_use]
     pub const fn unit(self) -> FigureUnit {
         match self {
@@ -212,19 +212,19 @@ impl Figure {
         }
     }
 
-    /// Returns whether the figure is a fraction.
+    /// Returns whether the metric is a share of 1.
     #[must_use]
     pub const fn is_share(self) -> bool {
         matches!(self, Self::WasteRatio | Self::CrossTorShare | Self::Availability | Self::Goodput)
     }
 
-    /// Returns whether the figure is about flows, which belong to workloads.
+    /// Returns whether the metric is a flow completion time and can be limited to a workload.
     #[must_use]
     pub const fn is_of_flows(self) -> bool {
         matches!(self, Self::FctP50 | Self::FctP99 | Self::FctMax)
     }
 
-    /// Returns whether the figure is constant in all runs without faults.
+    /// Returns whether the metric is the same in all runs without faults.
     #[must_use]
     pub const fn needs_faults(self) -> bool {
         matches!(
@@ -241,20 +241,20 @@ impl Figure {
     }
 }
 
-/// Unit of a figure.
+/// Unit of a metric.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum FigureUnit {
-    /// No unit.
+    /// Dimensionless.
     Number,
-    /// Time in picoseconds.
+    /// Picoseconds.
     Time,
-    /// Size in bytes.
+    /// Bytes.
     Size,
-    /// Rate in bytes per second, which is written in bits per second.
+    /// Bytes per second, printed as bits per second.
     Rate,
 }
 
-/// Comparison of a figure with its bound.
+/// Comparison operator.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Comparison {
     /// `<`
@@ -277,7 +277,7 @@ impl Comparison {
         (Self::Below, "<"),
         (Self::Above, ">"),
     ];
-    /// Returns whether `value` satisfies the comparison with `bound`.
+    /// Returns whether the comparison holds.
     #[must_use]
     pub fn holds(self, value: f64, bound: f64) -> bool {
         match self {
@@ -289,8 +289,8 @@ impl Comparison {
         }
     }
 
-    /// Returns `true` if every value from 0 to `most` satisfies the comparison, `false` if none
-    /// does, and `None` if only some do.
+    /// Returns `true` if all values from 0 to `most` satisfy the comparison, `false` if none do,
+    /// and `None` otherwise.
     #[must_use]
     pub fn over(self, bound: f64, most: f64) -> Option<bool> {
         let (all, none) = match self {
@@ -303,8 +303,8 @@ impl Comparison {
         (all || none).then_some(all)
     }
 
-    /// Returns how far the value is within `bound`, as a fraction of the bound (or of 1 if the
-    /// bound is zero). Negative if the value is beyond the bound.
+    /// Returns the distance of a value from `bound` as a share of the bound (or of 1, for a bound
+    /// of 0). Negative if the comparison fails.
     #[must_use]
     pub fn margin(self, value: f64, bound: f64) -> f64 {
         let scale = if bound == 0.0 { 1.0 } else { bound.abs() };
@@ -313,12 +313,12 @@ impl Comparison {
             Self::AtLeast | Self::Above => value - bound,
             Self::Equal => -(value - bound).abs(),
         };
-        // Six digits survive a round trip through JSON, and adding zero turns negative zero into positive zero.
+        // Round for the JSON round trip, and turn negative zero into zero.
         (inside / scale * 1e6).round() / 1e6 + 0.0
     }
 }
 
-/// Error of parsing an expectation.
+/// Errors in an expectation.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 #[expect(missing_docs, reason = "each message documents its variant")]
 pub enum ExpectationError {
@@ -328,10 +328,10 @@ pub enum ExpectationError {
          `no deadlock`"
     )]
     Form(String),
-    #[error("unknown figure `{name}`: the figures are {known}", known = known_figures())]
+    #[error("unknown metric `{name}`: the metrics are {known}", known = known_figures())]
     Figure { name: String },
     #[error(
-        "`{figure}` exists only for the whole run; a workload has `fct_p50`, `fct_p99` and `fct_max`"
+        "`{figure}` is not available per workload; help: use `fct_p50`, `fct_p99` or `fct_max`"
     )]
     NotOfWorkloads { figure: &'static str },
     #[error("`{0}` is not a number")]
@@ -351,7 +351,7 @@ fn known_figures() -> String {
 }
 
 impl Expectation {
-    /// Returns the workload to which the expectation refers.
+    /// Returns the workload that the expectation refers to.
     #[must_use]
     pub fn workload(&self) -> Option<&str> {
         match self {
@@ -468,7 +468,7 @@ mod tests {
     }
 
     #[test]
-    fn bound_outside_the_range_decides_every_comparison() {
+    fn bound_outside_the_range_makes_the_verdict_constant() {
         for (sentence, over) in [
             ("availability >= 0", Some(true)),
             ("availability <= 1", Some(true)),

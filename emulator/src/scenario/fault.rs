@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-//! The faults of a scenario: parts, effects, times and random choices.
+//! Faults of a scenario: parts, effects and times, including random ones.
 
 use lightloom_engine::{BitErrors, LinkChange, PacketLoss};
 use lightloom_units::seed::Seed;
@@ -22,7 +22,7 @@ use crate::substrate::{AnyPart, NetworkPart, Substrate};
 pub struct PartName(pub String);
 
 impl PartName {
-    /// Returns whether some fabric or network could have such a part.
+    /// Returns whether this can be a part of any fabric or network.
     #[must_use]
     pub fn could_be(&self) -> bool {
         let plain = |name: &str| {
@@ -54,8 +54,8 @@ impl std::fmt::Display for PartName {
 pub enum Effect {
     /// The part goes dark.
     Down,
-    /// The part goes dark and recovers repeatedly. The control plane takes it out of service the
-    /// first time and uses it again after the last recovery.
+    /// The part repeatedly goes dark and recovers. The control plane takes it out of service after
+    /// the first failure and uses it again after the last recovery.
     Flapping {
         /// Dark time per cycle.
         down: Picoseconds,
@@ -64,40 +64,40 @@ pub enum Effect {
         /// Number of dark periods.
         times: u32,
     },
-    /// The part ignores all commands and keeps its path or circuit. The next command detects it.
+    /// The part ignores commands and keeps its path or circuit. Detected at the next command.
     Stuck,
-    /// Links over the part fail their test after a circuit change and stay drained.
+    /// Links through the part fail their test after a circuit change and stay drained.
     FailsTest,
-    /// The part's links send at this rate. No plan bypasses it.
+    /// The part's links send at this rate. Plans do not bypass the part.
     Rate(BitsPerSecond),
-    /// The part's links send at this percentage of their rate. No plan bypasses it.
+    /// The part's links send at this percentage of their rate. Plans do not bypass the part.
     RatePercent(u32),
-    /// Its links lose packets because of this residual bit error rate after error correction. No
-    /// plan bypasses it.
+    /// The part's links lose packets to residual bit errors after error correction. Plans do not
+    /// bypass the part.
     BitErrors(f64),
-    /// The part's links lose this share of packets. No plan bypasses it.
+    /// The part's links lose this share of packets. Plans do not bypass the part.
     PacketLoss(f64),
-    /// The part's links delay each packet by up to this time, without reordering. No plan bypasses
-    /// it.
+    /// The part's links delay each packet by up to this time, without reordering. Plans do not
+    /// bypass the part.
     Jitter(Picoseconds),
-    /// A switch restarts. The switch is dark for this time and loses its queues.
+    /// A packet switch restarts, is dark for this time and loses its queues.
     Reboots(Picoseconds),
-    /// The control plane takes this many times as long.
+    /// The control plane slows down by this factor.
     Slower(u32),
     /// A host's interface continuously requests pauses of this priority.
     PauseStorm(u8),
-    /// A transceiver or optical switch reports commands as done without executing them. Needs
+    /// A transceiver or optical switch acknowledges commands without executing them. Requires
     /// `control: lightloomd`.
     Lies,
-    /// The line of a transceiver or optical switch delays every byte by this time. Needs `control:
-    /// lightloomd`.
+    /// The serial device of a transceiver or optical switch delays every byte by this time.
+    /// Requires `control: lightloomd`.
     Late(Picoseconds),
-    /// The disk with the daemon's journal takes this long for a flush. Needs `control: lightloomd`.
+    /// An fsync of the daemon's journal takes this long. Requires `control: lightloomd`.
     SlowDisk(Picoseconds),
 }
 
 impl Effect {
-    /// Returns whether no plan bypasses the fault because its links stay up, degraded.
+    /// Returns whether links stay up in a degraded state, so that plans do not bypass the part.
     #[must_use]
     pub const fn is_grey(&self) -> bool {
         matches!(self, Self::PauseStorm(_)) || self.is_of_links()
@@ -109,24 +109,24 @@ impl Effect {
         matches!(self, Self::Down | Self::Flapping { .. } | Self::Reboots(_))
     }
 
-    /// Returns whether it hits random packets.
+    /// Returns whether random packets are affected.
     #[must_use]
     pub const fn is_drawn(&self) -> bool {
         matches!(self, Self::BitErrors(_) | Self::PacketLoss(_) | Self::Jitter(_))
     }
 
-    /// Returns whether its links still carry packets, but in a degraded state.
+    /// Links still carry packets, but in a degraded state.
     const fn is_of_links(&self) -> bool {
         self.is_drawn() || matches!(self, Self::Rate(_) | Self::RatePercent(_))
     }
 
-    /// Returns whether it can affect one direction of a cable.
+    /// Returns whether the effect can be limited to one direction of a cable.
     #[must_use]
     pub const fn has_direction(&self) -> bool {
         self.is_of_links() || matches!(self, Self::Down | Self::Flapping { .. })
     }
 
-    /// Returns how a link with this rate changes. `None` if links do not change.
+    /// Returns the change of a link with this rate. `None` if links do not change.
     #[must_use]
     pub fn change(&self, full: BitsPerSecond) -> Option<LinkChange> {
         Some(match *self {
@@ -148,7 +148,7 @@ impl Effect {
         matches!(self, Self::Lies | Self::Late(_) | Self::SlowDisk(_))
     }
 
-    /// Returns the name used in files.
+    /// Returns the name used in scenario files.
     #[must_use]
     pub const fn name(&self) -> &'static str {
         match self {
@@ -170,16 +170,16 @@ impl Effect {
         }
     }
 
-    /// Checks whether the effect applies to this part.
+    /// Checks whether the effect is applicable to this part.
     ///
     /// # Errors
-    /// Fails with the parts to which the effect applies.
+    /// Describes the parts to which the effect is applicable.
     pub fn suits(&self, part: &NetworkPart) -> Result<(), &'static str> {
         let is_optical = !part.ports.is_empty();
         match self {
             Self::Down => Ok(()),
             Self::Slower(_) | Self::SlowDisk(_) if part.is_control => Ok(()),
-            Self::SlowDisk(_) => Err("only the control plane (`control`) has a `slow_disk`"),
+            Self::SlowDisk(_) => Err("only the control plane (`control`) can have a `slow_disk`"),
             Self::Slower(_) => Err("only the control plane (`control`) can be `slower`"),
             _ if part.is_control => {
                 Err("the control plane can be `down`, `slower` or on a `slow_disk`")
@@ -218,27 +218,28 @@ impl Effect {
     }
 }
 
-/// A declared fault.
+/// A fault as declared in the scenario.
 #[derive(Clone, Debug, PartialEq)]
 pub struct ScenarioFault {
     /// Parts that fail together.
     pub parts: Vec<PartName>,
-    /// Effect.
+    /// Effect on the parts.
     pub effect: Effect,
-    /// Earliest start.
+    /// Earliest start time.
     pub when: When,
-    /// Length of the interval, from the earliest start on, in which the seed draws the start.
+    /// Length of the interval after the earliest start from which the start time is drawn.
     pub within: Picoseconds,
-    /// The end of a cable towards which packets are affected. `None` for both directions.
+    /// End of the cable to which packets in the affected direction travel. `None` for both
+    /// directions.
     pub towards: Option<String>,
     /// Duration. `None` if permanent.
     pub lasts: Option<Picoseconds>,
-    /// Fraction of the seeds that include the fault.
+    /// Share of seeds with this fault.
     pub probability: f64,
 }
 
 impl ScenarioFault {
-    /// Creates a permanent fault of one part that occurs with certainty.
+    /// Creates a permanent fault of one part with probability 1.
     #[must_use]
     pub fn of(part: &str, at: lightloom_units::SimTime) -> Self {
         Self {
@@ -252,14 +253,14 @@ impl ScenarioFault {
         }
     }
 
-    /// Returns whether it affects the control plane.
+    /// Returns whether the fault affects the control plane.
     #[must_use]
     pub fn is_of_control(&self) -> bool {
         self.parts.iter().any(|part| part.0.trim() == "control")
     }
 
-    /// Makes the random choices for the `index`-th fault of a scenario. `None` if the fault does
-    /// not occur. `works` returns whether a node works at the start.
+    /// Makes the random choices for the `index`-th fault. Returns `None` if the fault does not
+    /// occur with this seed. `works` returns whether a node works at the start.
     #[must_use]
     pub fn draw(
         &self,
@@ -269,8 +270,7 @@ impl ScenarioFault {
         works: &dyn Fn(&NetworkPart) -> bool,
     ) -> Option<FaultEvent> {
         let mut draws = seed.stream("fault", index);
-        // Make all draws in any case, so that a change to one value of a fault leaves the other
-        // draws unchanged.
+        // Always make all draws, so that changing one value of a fault does not affect the others.
         let (chance, late, choice): (f64, f64, f64) =
             (draws.random(), draws.random(), draws.random());
         if chance >= self.probability {
@@ -297,7 +297,7 @@ impl ScenarioFault {
     }
 }
 
-/// Draws a part if the fault leaves the choice to the seed. `choice` is less than one.
+/// `choice` is less than one.
 fn drawn(
     any: AnyPart,
     substrate: &Substrate,

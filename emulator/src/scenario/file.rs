@@ -1,8 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
-//! Reads scenario files, which contain the network, the workloads, the faults and the expectations.
+//! Reads scenario files.
 //!
-//! Reading a scenario also reads and plans its fabric in order to check that every named part and
-//! group exists.
+//! This includes reading and planning the fabric, to check that all referenced parts and groups
+//! exist.
 
 pub mod codes;
 mod collectives;
@@ -64,7 +64,7 @@ use crate::substrate::{PacketSwitches, Substrate};
 use expectations::{Breaks, Ground, lower_expectations};
 use neighbours::NamedFiles;
 
-/// A run of the emulator: the network, the workloads, the faults, and the expectations.
+/// A run of the emulator: network, workloads, faults and expectations.
 #[derive(Clone, Debug, Deserialize, JsonSchema)]
 #[serde(deny_unknown_fields)]
 pub struct ScenarioFile {
@@ -83,30 +83,29 @@ pub struct ScenarioFile {
     /// Cables of a network defined here.
     #[serde(default)]
     pub links: LinksFile,
-    /// Seed of every random draw; `--seed` on the command line overrides it.
+    /// Random seed; `--seed` on the command line overrides it.
     #[serde(default = "usual_seed")]
     pub seed: u64,
-    /// Parts that are broken from the start: nodes `n17`, bundles `n17/b0`, fibres `n17/b0.2`,
-    /// optical switches `ocs3`.
+    /// Parts that have failed before the run starts: nodes `n17`, bundles `n17/b0`, fibres
+    /// `n17/b0.2`, optical switches `ocs3`.
     #[serde(default)]
     pub broken: Vec<Part>,
-    /// Additional parts that are broken from the start: the nodes that are out on a day of a fault
-    /// trace.
+    /// Day of a fault trace whose failed nodes are added to `broken`.
     #[serde(default)]
     pub broken_by: Option<TraceDayFile>,
-    /// Collectives of every job, in order. A group continues with the next collective when it has
-    /// finished one; a collective between groups waits for all of them.
+    /// Collectives of every job, in order. Groups progress independently, but a collective between
+    /// groups waits for all of them.
     #[serde(default)]
     pub collectives: Vec<CollectiveFile>,
-    /// Additional traffic between GPUs `n4/g2`, nodes `n4` or hosts `h3`. Each workload begins when
-    /// its prerequisites are done. Hosts that are broken from the start take no part.
+    /// Additional traffic between GPUs `n4/g2`, nodes `n4` or hosts `h3`. Each workload starts
+    /// after its prerequisites. Hosts that have failed before the run starts do not take part.
     #[serde(default)]
     pub traffic: Vec<TrafficFile>,
-    /// Training jobs of the fabric, step by step: computation, and exchanges between ranks over
-    /// rings and network.
+    /// Training jobs of the fabric, as steps of computation and of exchanges over rings and
+    /// network.
     #[serde(default)]
     pub train: Vec<TrainFile>,
-    /// The phases of the fabric's step, over its circuits.
+    /// Phases of the fabric's step, over its circuits.
     #[serde(default)]
     pub phases: Option<PhasesFile>,
     /// Faults during the run.
@@ -118,47 +117,46 @@ pub struct ScenarioFile {
     /// Days of a fault trace with additional faults, in compressed time.
     #[serde(default)]
     pub replay: Option<ReplayFile>,
-    /// Length of a span over which the jobs of `train` run with `failures`. The result is a bill of
-    /// lost GPU-hours.
+    /// Time span over which the jobs of `train` run with `failures`. The result is a bill of lost
+    /// GPU-hours.
     #[serde(default)]
     pub span: Option<Text<Milliseconds>>,
-    /// Failures over the span: a fault trace, or rates.
+    /// Failures during the span: a fault trace, or rates.
     #[serde(default)]
     pub failures: Option<FailuresFile>,
-    /// Number of runs to measure the loss of each kind of failure, 2 to 1,000; default 16. Only
+    /// Number of runs that measure the loss of each kind of failure, 2 to 1,000; default 16. Only
     /// with `span`.
     #[serde(default)]
     #[schemars(range(min = 2, max = 1000))]
     pub samples: Option<u32>,
-    /// Result of earlier months of the same jobs, relative to this file, whose losses replace runs.
-    /// Only with `span`.
+    /// Earlier result for the same jobs, relative to this file, whose losses are reused. Only with
+    /// `span`.
     #[serde(default)]
     pub losses: Option<String>,
-    /// Price of a GPU-hour, such as `2.5 USD`. Without it the bill has no dollars. Only with
-    /// `span`.
+    /// Price of a GPU-hour, such as `2.5 USD`. Required for losses in dollars. Only with `span`.
     #[serde(default)]
     pub gpu_hour: Option<GpuHourFile>,
     /// The control plane: assumed delays, or `lightloomd`.
     #[serde(default, deserialize_with = "control::word_or_keys")]
     #[schemars(with = "control::ControlSchema")]
     pub control: ControlFile,
-    /// How data is divided into packets, sent, and retransmitted.
+    /// Packet sizes, load balancing, congestion control and retransmission.
     #[serde(default)]
     pub transport: TransportFile,
     /// Queues of the packet switches.
     #[serde(default)]
     pub switches: SwitchesFile,
-    /// Simulated time at which the run ends. Default 10 s of the run: at that limit it fails and
-    /// prints its wait-for graph.
+    /// Simulated time limit. By default, the run fails after 10 s and prints its wait-for graph.
     #[serde(default = "time_limit")]
     pub time_limit: Text<Picoseconds>,
-    /// Maximum number of packets put on a wire. A run with more is stopped and fails.
+    /// Maximum number of packets sent, counted once per link. A run that exceeds it is stopped and
+    /// fails.
     #[serde(default = "packet_limit")]
     #[schemars(range(min = 1))]
     pub packet_limit: u64,
-    /// Conditions that must hold at the end: `waste_ratio < 0.01`, `restored within 5ms`,
-    /// `completes within 20ms`, `group g3 unaffected`, `workload shuffle unaffected`, `no drops on
-    /// priority 3`, `no deadlock`.
+    /// Conditions checked at the end: `waste_ratio < 0.01`, `restored within 5ms`, `completes
+    /// within 20ms`, `group g3 unaffected`, `workload shuffle unaffected`, `no drops on priority
+    /// 3`, `no deadlock`.
     #[serde(default)]
     pub expect: Vec<String>,
 }
@@ -183,8 +181,7 @@ fn packet_limit() -> u64 {
     10_000_000_000
 }
 
-/// Reads a scenario file, its fabric and the other files that it names. Returns all errors if there
-/// are any.
+/// Reads a scenario file and all files that it references. Returns all errors.
 #[must_use]
 pub fn load(
     file: &str,
@@ -194,19 +191,18 @@ pub fn load(
     load_for(LoadPurpose::default(), file, bytes, read)
 }
 
-/// What a scenario is loaded for.
+/// Overrides for loading a scenario.
 #[derive(Clone, Debug, Default)]
 pub struct LoadPurpose {
-    /// The plan to use instead of the plan in the file.
+    /// Plan that overrides the plan in the file.
     pub in_force: Option<Arc<Plan>>,
-    /// The seed to use instead of the seed in the file.
+    /// Seed that overrides the seed in the file.
     pub seed: Option<Seed>,
-    /// Whether a program sends, so that the file needs no workloads.
+    /// Whether an external program sends traffic, so that the file needs no workloads.
     pub is_called: bool,
 }
 
-/// Reads the network for a program that sends. The scenario file must not contain expectations but
-/// may contain workloads.
+/// Reads the network for an external program. The file may contain workloads but not expectations.
 #[must_use]
 pub fn load_called(
     file: &str,
@@ -216,7 +212,7 @@ pub fn load_called(
     load_for(LoadPurpose { is_called: true, ..Default::default() }, file, bytes, read)
 }
 
-/// Reads a scenario file like [`load`], for a purpose.
+/// Like [`load`], with overrides.
 #[must_use]
 pub fn load_for(
     purpose: LoadPurpose,
@@ -272,7 +268,7 @@ fn lower(
     };
     let base = on.map(|on| Scenario {
         sha256: fabric.as_ref().map_or(sha256, |fabric| fabric.sha256.clone()),
-        // Over a span, another seed draws other failures from the same measured losses.
+        // With `span`, the seed selects the failures but not the measured losses.
         seed: seed.filter(|_| raw.span.is_none()).unwrap_or(Seed(raw.seed)),
         broken: fabric.as_ref().map_or_else(Vec::new, |f| existing(&raw.broken, f, check)),
         phases: raw.phases.as_ref().map(|phases| lower_phases(phases, &raw)),
@@ -338,16 +334,16 @@ fn lower(
     scenario.filter(|_| !check.has_errors() && !neighbours.have_errors())
 }
 
-/// Returns the transport. Phases without other workloads are long, so their default packets are
-/// large: a tenth of the data in flight on a circuit. The default window is twice what fills the
-/// path, so that a burst of other flows at a leaf's interface leaves no circuit idle.
+/// Phases without other workloads default to large packets (a tenth of the data in flight on a
+/// circuit) and to twice the window that fills the path, so that bursts at a leaf's interface do
+/// not starve a circuit.
 fn lower_transport(raw: &ScenarioFile, check: &mut Check<'_>) -> Transport {
     if !is_long(raw) || check.is_written("/transport") {
         return transport::lower(&raw.transport, network::host_ports(raw), check);
     }
-    // Data that phases lose with a circuit is redistributed immediately, and because phases have
-    // unbounded queues, an acknowledgement may be milliseconds late. Other workloads need a timeout
-    // to recover, so the usual one applies if there are any.
+    // Data lost with a circuit is redistributed immediately, and in unbounded queues
+    // acknowledgements can be milliseconds late. Other workloads recover by timeout, so they need
+    // the usual one.
     let timeout = is_alone(raw).then_some(Picoseconds::from_millis(20));
     Transport {
         payload: Bytes(60 << 10),
@@ -357,8 +353,8 @@ fn lower_transport(raw: &ScenarioFile, check: &mut Check<'_>) -> Transport {
     }
 }
 
-/// Returns the switches. If circuits carry phases and the file sets no limits, queues are
-/// unbounded, so that packets are lost only when light is lost.
+/// By default, queues are unbounded for phases over circuits, so that packets are lost only when
+/// light is lost.
 fn lower_switches(
     raw: &ScenarioFile,
     fabric: Option<&Fabric>,
@@ -379,7 +375,7 @@ fn lower_switches(
         },
         _ => {
             if phases.is_some() && check.is_written("/phases/acknowledgements") {
-                let message = "`switches` decides what acknowledgements wait for";
+                let message = "with `switches`, `phases.acknowledgements` has no effect";
                 let path = "/phases/acknowledgements";
                 check.error(codes::NO_EFFECT, path, message).help("leave one of the two out");
             }
@@ -398,7 +394,7 @@ fn is_long(file: &ScenarioFile) -> bool {
     file.phases.is_some() || !file.train.is_empty()
 }
 
-/// Returns whether phases or the steps of jobs run without other workloads.
+/// Whether the only workloads are phases or training steps.
 fn is_alone(file: &ScenarioFile) -> bool {
     file.collectives.is_empty() && file.traffic.is_empty()
 }
@@ -432,7 +428,7 @@ fn ground<'a>(raw: &ScenarioFile, scenario: &'a Scenario, start: &RunStart) -> G
         breaks.forever |=
             fault.probability >= 1.0 && fault.lasts.is_none() && fault.effect.is_grey();
     }
-    // If the fault file cannot be read, assume the worst, as for a trace.
+    // Assume the worst if the fault file cannot be read, as for a trace.
     let unread = raw.faults_in.is_some() && scenario.faults.len() == raw.faults.len();
     if raw.replay.is_some() || unread {
         breaks.add(1.0, true);
@@ -466,8 +462,7 @@ fn existing(broken: &[Part], fabric: &Fabric, check: &mut Check<'_>) -> Vec<Part
 
 const PLANNED_FROM: [&str; 4] = ["/on", "/broken", "/broken_by", "/replay"];
 
-/// Plans the initial state of the fabric. Faults during the run are left out because they may
-/// contain errors.
+/// Ignores faults during the run, because they may contain errors.
 fn require_plan(base: &Scenario, raw: &ScenarioFile, check: &mut Check<'_>) -> Option<RunStart> {
     let key = match (&base.on, &base.replay) {
         _ if raw.on.plan.is_some() => "/on/plan",
@@ -478,7 +473,7 @@ fn require_plan(base: &Scenario, raw: &ScenarioFile, check: &mut Check<'_>) -> O
         Ok(start) => {
             if raw.phases.is_some() && start.circuits.is_none() {
                 check
-                    .error(codes::NO_EFFECT, "/phases", "no job of this fabric has phases that hosts can send")
+                    .error(codes::NO_EFFECT, "/phases", "no job of this fabric has phases with host traffic")
                     .help("give the fabric a job with `step: {training: …}`, or `dcn: {reconfigurable_fat_tree: …}` and any `step`");
             }
             Some(start)
@@ -535,7 +530,7 @@ fn faults_beside(
 }
 
 impl Scenario {
-    /// Returns every error in a fault file for this scenario.
+    /// Returns all errors of a fault file for this scenario.
     #[must_use]
     pub fn check_faults(&self, file: &str, bytes: &[u8]) -> Vec<Diagnostic> {
         let start = plan(&Self { faults: Vec::new(), ..self.clone() }).ok();

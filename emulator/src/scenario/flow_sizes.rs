@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-//! Generates service traffic: flows with sizes from a published distribution and random starts at a given load.
+//! Service traffic: flows with published size distributions and random starts at a given load.
 
 use lightloom_units::seed::Seed;
 use lightloom_units::{BitsPerSecond, Bytes, Picoseconds, SimTime};
@@ -7,16 +7,16 @@ use rand::RngExt;
 
 use lightloom_engine::{FlowSpec, VertexId};
 
-/// A point of a distribution, which gives the fraction of flows up to this size.
+/// A point of a size distribution: the share of flows up to a size.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub struct SizeRow {
-    /// The size.
+    /// Flow size.
     pub bytes: Bytes,
-    /// Fraction of flows in percent.
+    /// Share of flows, in percent.
     pub percent: f64,
 }
 
-/// A distribution of flow sizes that is uniform between any two adjacent points.
+/// A flow size distribution, interpolated linearly between points.
 #[derive(Clone, Debug, PartialEq)]
 pub struct FlowSizes {
     rows: Vec<SizeRow>,
@@ -40,7 +40,7 @@ const WEB_SEARCH: &[(u64, f64)] = &[
 ];
 
 /// A Hadoop cluster (Roy et al.: "Inside the social network's (datacenter) network", SIGCOMM 2015,
-/// figure 6), with the points of the same generator.
+/// figure 6), with the points of HPCC's traffic generator.
 const HADOOP: &[(u64, f64)] = &[
     (0, 0.0),
     (100, 1.0),
@@ -80,8 +80,8 @@ impl FlowSizes {
         Self { rows: rows.iter().map(row).collect() }
     }
 
-    /// Returns the distribution through these points. `None` if they do not increase from 0 to 100
-    /// percent.
+    /// Returns the distribution through these points, or `None` if they do not increase from 0 to
+    /// 100 percent.
     #[must_use]
     pub fn through(rows: Vec<SizeRow>) -> Option<Self> {
         let rises = rows
@@ -92,7 +92,8 @@ impl FlowSizes {
         (rises && begins && ends).then_some(Self { rows })
     }
 
-    /// Returns the size at quantile `share`, which must be less than one. The size is at least one byte.
+    /// Returns the size at quantile `share`, which must be less than one. The size is at least one
+    /// byte.
     #[must_use]
     pub fn at(&self, share: f64) -> Bytes {
         let percent = share * 100.0;
@@ -106,7 +107,7 @@ impl FlowSizes {
         Bytes((low.bytes.0 + more as u64).max(1))
     }
 
-    /// Returns the mean in bytes.
+    /// Returns the mean size in bytes.
     #[must_use]
     pub fn mean(&self) -> f64 {
         let first = self.rows.first().map_or(0.0, |row| row.bytes.0 as f64 * row.percent / 100.0);
@@ -117,9 +118,8 @@ impl FlowSizes {
         first + self.rows.windows(2).map(part).sum::<f64>()
     }
 
-    /// Returns flows that start within a period from `start` on. Each host's flows form a Poisson
-    /// process that uses the fraction `load` of `rate`. Destinations are drawn from the other
-    /// hosts.
+    /// Returns the flows that start within a period after `start`. Each host is a Poisson process
+    /// with a load of `load` times `rate`, and destinations are random.
     #[must_use]
     pub fn flows(
         &self,
@@ -127,7 +127,7 @@ impl FlowSizes {
         (load, rate): (f64, BitsPerSecond),
         (start, lasts): (SimTime, Picoseconds),
     ) -> Vec<FlowSpec> {
-        // The load refers to data without protocol overhead.
+        // The load excludes protocol overhead.
         let gap_ps = self.mean() * 8.0 / (load * rate.0 as f64) * 1e12;
         let mut flows = Vec::new();
         for (place, &source) in hosts.iter().enumerate() {
@@ -172,7 +172,7 @@ mod tests {
                 assert!((percent - row.percent).abs() < 0.5, "{percent} % up to {}", row.bytes);
             }
         }
-        // The mean of the published points, computed by hand, is 1.7 MB.
+        // Calculated by hand from the published points.
         assert!((FlowSizes::web_search().mean() / 1.7115e6 - 1.0).abs() < 0.02);
     }
 

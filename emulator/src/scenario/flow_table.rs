@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-//! Reads flows from a table with the columns `start,src,dst,bytes` and optionally `priority`, `id` and `after`.
+//! Flow tables with the columns `start,src,dst,bytes` and optionally `priority`, `id` and `after`.
 
 mod order;
 
@@ -10,37 +10,35 @@ use lightloom_units::{Bytes, Picoseconds};
 use self::order::CellOrder;
 use super::file::codes;
 
-/// A row of the table.
+/// A row of a flow table.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct ListedFlow {
-    /// Start relative to the workload.
+    /// Start time relative to the workload.
     pub start: Picoseconds,
     /// Source host.
     pub source: VertexId,
     /// Destination host.
     pub destination: VertexId,
-    /// Size of the data.
+    /// Data size.
     pub bytes: Bytes,
-    /// Priority. `None` means the workload's priority.
+    /// Priority. `None` uses the workload's priority.
     pub priority: Option<u8>,
     /// Dependencies.
     pub after: Vec<FlowDependency>,
 }
 
-/// A flow for which another one waits.
+/// A dependency on another flow of the table.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct FlowDependency {
     /// Index in the table.
     pub flow: usize,
-    /// Whether to wait until its data is acknowledged rather than received.
+    /// Whether to wait for the acknowledgement rather than the arrival of the data.
     pub acknowledged: bool,
 }
 
-/// Required and optional columns, in order.
 const COLUMNS: [&str; 4] = ["start", "src", "dst", "bytes"];
 const MORE: [&str; 3] = ["priority", "id", "after"];
 
-/// Maximum number of reported errors per file.
 const MOST_SHOWN: usize = 20;
 
 /// Reads a flow table. Returns the flows or all errors. `host` looks up a host by name.
@@ -51,7 +49,7 @@ pub fn read_flows(
     host: impl Fn(&str) -> Option<VertexId>,
 ) -> (Vec<ListedFlow>, Vec<Diagnostic>) {
     let Ok(text) = std::str::from_utf8(bytes) else {
-        let message = "a table of flows is text in UTF-8";
+        let message = "a flow table must be UTF-8 text";
         return (Vec::new(), vec![Diagnostic::whole_file(codes::BAD_FLOW, file, message)]);
     };
     let (mut flows, mut mistakes) = (Vec::new(), Vec::new());
@@ -65,8 +63,8 @@ pub fn read_flows(
     });
     let Some(more) = more else {
         let at = CsvCell { file, number: 1, line: header, begin: 0, end: header.len() };
-        let message = "the first line does not name the columns";
-        let help = "write `start,src,dst,bytes`, and after it any of `priority`, `id`, `after` in this order";
+        let message = "the first line is not a valid header";
+        let help = "use `start,src,dst,bytes`, followed by any of `priority`, `id`, `after` in this order";
         return (flows, vec![at.mistake(codes::BAD_FLOW, message).with_help(help)]);
     };
     let mut order = CellOrder::default();
@@ -132,24 +130,24 @@ fn row<'a>(
     let whole = CsvCell { file, number, line, begin: 0, end: line.len() };
     let columns = COLUMNS.len() + more.len();
     if cells.len() != columns {
-        let message = format!("{} cells, but the first line names {columns}", cells.len());
+        let message = format!("{} cells, but the header has {columns}", cells.len());
         return Err(Box::new(whole.mistake(codes::BAD_FLOW, message)));
     }
     let start = quantity(&cells[0], Picoseconds, "a time such as `10us`")?;
     let bytes = quantity(&cells[3], Bytes, "a size such as `64KiB`")?;
     if bytes == Bytes::ZERO {
-        return Err(Box::new(cells[3].mistake(codes::BAD_FLOW, "the flow has no bytes")));
+        return Err(Box::new(cells[3].mistake(codes::BAD_FLOW, "the flow has a size of 0 bytes")));
     }
     let end = |cell: &CsvCell<'_>| {
         let unknown = || {
-            let message = format!("this network has no host `{}`", cell.text());
+            let message = format!("unknown host `{}`", cell.text());
             Box::new(cell.mistake(codes::BAD_FLOW, message))
         };
         host(cell.text()).ok_or_else(unknown)
     };
     let (source, destination) = (end(&cells[1])?, end(&cells[2])?);
     if source == destination {
-        let message = "the flow begins and ends at the same host";
+        let message = "source and destination are the same host";
         return Err(Box::new(cells[2].mistake(codes::BAD_FLOW, message)));
     }
     let rest = cells.split_off(COLUMNS.len());
@@ -158,7 +156,7 @@ fn row<'a>(
     Ok((ListedFlow { start, source, destination, bytes, priority, after: Vec::new() }, rest))
 }
 
-/// Parses a quantity with a unit, or a plain number in the smallest unit.
+/// A plain number is in the smallest unit.
 fn quantity<Q: std::str::FromStr>(
     cell: &CsvCell<'_>,
     bare: impl Fn(u64) -> Q,
@@ -173,7 +171,7 @@ fn quantity<Q: std::str::FromStr>(
 fn priority(cell: &CsvCell<'_>) -> Result<u8, Box<Diagnostic>> {
     let known = cell.text().parse().ok().filter(|priority| *priority < CONTROL_PRIORITY);
     known.ok_or_else(|| {
-        let message = format!("`{}` is not a priority: write 0 to 6", cell.text());
+        let message = format!("`{}` is not a priority; help: use 0 to 6", cell.text());
         Box::new(cell.mistake(codes::BAD_FLOW, message))
     })
 }
@@ -205,17 +203,17 @@ mod tests {
         let lines: Vec<String> = mistakes.iter().map(ToString::to_string).collect();
         for (lines, wanted) in lines.iter().zip([
             "flows.csv:2:1: error[LL0323]: `soon` is not a time such as `10us`",
-            "flows.csv:3:3: error[LL0323]: this network has no host `x`",
-            "flows.csv:4:6: error[LL0323]: the flow begins and ends at the same host",
-            "flows.csv:5:9: error[LL0323]: the flow has no bytes",
-            "flows.csv:6:1: error[LL0323]: 3 cells, but the first line names 4",
+            "flows.csv:3:3: error[LL0323]: unknown host `x`",
+            "flows.csv:4:6: error[LL0323]: source and destination are the same host",
+            "flows.csv:5:9: error[LL0323]: the flow has a size of 0 bytes",
+            "flows.csv:6:1: error[LL0323]: 3 cells, but the header has 4",
         ]) {
             assert_eq!(lines, wanted);
         }
         let wrong = read("start,src,dst,bytes,after,id\n").1.remove(0);
         assert!(wrong.help.is_some_and(|help| help.contains("in this order")));
         assert!(read("src,dst\n").1[0].to_string().contains("flows.csv:1:1"));
-        assert!(read("").1[0].to_string().contains("does not name the columns"));
+        assert!(read("").1[0].to_string().contains("is not a valid header"));
     }
 
     #[test]
@@ -239,7 +237,7 @@ mod tests {
         let circle = says("0,h0,h1,9,a,c\n0,h1,h2,9,b,a\n0,h2,h0,9,c,b\n");
         assert!(
             circle.starts_with(
-                "flows.csv:2:13: error[LL0323]: flows wait for each other in a cycle: a, c, b, a"
+                "flows.csv:2:13: error[LL0323]: cyclic dependency between flows: a, c, b, a"
             ),
             "{circle}"
         );
@@ -250,14 +248,14 @@ mod tests {
         assert!(says("0,h0,h1,9,a,a\n").contains("cycle: a, a"));
         let far = says("0,h0,h1,9,a,\n0,h2,h3,9,b,a\n");
         assert!(
-            far.contains("flows.csv:3:13") && far.contains("does not end where this one begins"),
+            far.contains("flows.csv:3:13") && far.contains("has a different destination"),
             "{far}"
         );
         let far = says("0,h0,h1,9,a,\n0,h1,h3,9,b,a:acknowledged\n");
-        assert!(far.contains("does not begin where this one does"), "{far}");
+        assert!(far.contains("has a different source"), "{far}");
         assert!(
             says("0,h0,h1,9,a,\n0,h1,h2,9,a,\n")
-                .contains("flows.csv:3:11: error[LL0323]: another flow has the id `a`")
+                .contains("flows.csv:3:11: error[LL0323]: another flow also has the id `a`")
         );
         assert!(says("0,h0,h1,9,a,\n0,h1,h2,9,b,a:sent\n").contains("`a:sent`"));
     }

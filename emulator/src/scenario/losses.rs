@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-//! Losses from an earlier result over months, that is, the cost of each run to each job.
+//! Losses measured for an earlier result over months.
 
 use lightloom_units::SimTime;
 use serde::{Deserialize, Deserializer, Serialize, de};
@@ -8,7 +8,7 @@ use super::Restart;
 use crate::stages::StageName;
 use crate::substrate::AnyPart;
 
-/// Cost of a run to a job that continued.
+/// Loss of a job that continued after a failure.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 pub struct RunLoss {
     /// Job name.
@@ -17,11 +17,11 @@ pub struct RunLoss {
     pub gpus: u64,
     /// One-time losses by cause, in chronological order.
     pub once: Vec<LossPart>,
-    /// Additional time per step from then on.
+    /// Additional time per later step.
     pub slower_ps: i64,
 }
 
-/// A part of the one-time loss.
+/// Part of a one-time loss.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct LossPart {
     /// Cause.
@@ -38,22 +38,21 @@ pub struct LossPart {
 pub struct KnownJob {
     /// Job name.
     pub job: String,
-    /// Number of GPUs of the job at that time.
+    /// Number of GPUs at that time.
     pub gpus: u64,
-    /// Duration of a step without failures.
+    /// Step time without failures.
     pub step_ps: i64,
-    /// Closed form of that duration.
+    /// Closed form of the step time.
     pub closed_form_seconds: f64,
-    /// Response to the loss of a node.
+    /// Response to a lost node.
     pub answer: String,
-    /// Duration of a step with one replica fewer, for an elastic job.
+    /// Step time of an elastic job with one replica fewer.
     #[serde(default)]
     pub step_with_fewer_ps: Option<i64>,
 }
 
 impl KnownJob {
-    /// Returns whether both are elastic or neither is, because their runs are not comparable
-    /// otherwise.
+    /// Losses of elastic and other jobs are not comparable.
     pub(crate) fn fits(&self, restart: Restart) -> bool {
         (self.answer == "elastic") == matches!(restart, Restart::Elastic { .. })
     }
@@ -67,7 +66,7 @@ pub struct KnownRun {
     pub part: AnyPart,
     /// Number of nodes that had already failed.
     pub out: usize,
-    /// Index of the run among the runs of this kind.
+    /// Index of the run among those for its kind of part.
     pub number: u32,
     /// Nodes that failed at 0 s.
     pub failed_at_start: Vec<String>,
@@ -77,7 +76,7 @@ pub struct KnownRun {
     pub place: usize,
     /// Time of the failure.
     pub at_ps: SimTime,
-    /// Cost to each job that continued.
+    /// Losses of each job that continued.
     pub losses: Vec<RunLoss>,
 }
 
@@ -87,19 +86,19 @@ fn named<'de, D: Deserializer<'de>>(deserializer: D) -> Result<AnyPart, D::Error
         .ok_or_else(|| de::Error::custom(format!("`{name}` is not a kind of part")))
 }
 
-/// Losses from an earlier result over months.
+/// Losses measured for an earlier result.
 #[derive(Clone, Debug, PartialEq, Deserialize)]
 pub struct KnownLosses {
-    /// File name in the scenario.
+    /// File name as written in the scenario.
     #[serde(skip)]
     pub file: String,
     /// SHA-256 of the fabric file of the runs.
     pub fabric_sha256: String,
     /// Control plane of the runs.
     pub control: String,
-    /// Jobs.
+    /// Jobs of the earlier result.
     pub jobs: Vec<KnownJob>,
-    /// Runs.
+    /// Runs of the earlier result.
     pub runs: Vec<KnownRun>,
 }
 

@@ -1,6 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-//! Describes a reinforcement-learning job as a training job for its trainer and the work of its
-//! generation pool.
+//! Reinforcement learning jobs: the trainer as a training job, and the work of the generation pool.
 
 use lightloom_fabric::fabric::{Fabric, Job as FabricJob};
 use lightloom_fabric::file::{MappingFile, RlFile, ShardingFile};
@@ -15,20 +14,20 @@ use lightloom_units::seed::Seed;
 
 use super::TrainError;
 
-/// How a job's pool generates samples.
+/// Sample generation by a job's pool.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Rollout {
-    /// The order of generation and training.
+    /// Order of generation and training.
     pub training_loop: TrainingLoop,
-    /// Number of tokens in a prompt.
+    /// Tokens per prompt.
     pub prompt: u32,
-    /// Standard deviation of the logarithm of a response's length in tokens.
+    /// Standard deviation of the logarithm of the response length.
     pub sigma: f64,
-    /// Number of tokens in the longest response.
+    /// Maximum response length in tokens.
     pub longest: u32,
-    /// Number of forward passes over all samples before training.
+    /// Forward passes over all samples before training.
     pub forward_passes: u32,
-    /// Maximum number of samples in a replica's decoding batch.
+    /// Maximum number of samples that a replica decodes concurrently.
     pub batch: u32,
 }
 
@@ -62,14 +61,13 @@ pub(super) fn trainer_of(rl: &RlFile) -> MappingFile {
     }
 }
 
-/// Returns the leaves of the GPUs in a job's trainer and pool according to `plan`, in rank order.
+/// Returns the leaves of the trainer's and the pool's GPUs, in rank order.
 fn leaves(fabric: &Fabric, plan: &Plan, job: u32) -> Vec<u32> {
     let mut own: Vec<&Rank> = plan.ranks.iter().filter(|rank| rank.job == Some(job)).collect();
     own.sort_by_key(|rank| (rank.dp, rank.tp));
     own.into_iter().map(|rank| fabric.dcn.leaf_of(rank.gpu).0).collect()
 }
 
-/// Returns the work of the pool alongside the trainer `owned`.
 pub(super) fn pool_step(
     (fabric, plan): (&Fabric, &Plan),
     (index, job, rl): (u32, &FabricJob, &RlFile),

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-//! Replays days of a fault trace in a run, as node outages with start and end.
+//! Node outages from a fault trace.
 
 use std::sync::Arc;
 
@@ -9,17 +9,16 @@ use lightloom_units::id::NodeId;
 use lightloom_units::seed::Seed;
 use lightloom_units::{Picoseconds, SimTime};
 
-/// A moment in a fault trace. Faults that are open at that moment exist from the start.
+/// A day of a fault trace. Faults that are open at its start exist from the start of the run.
 #[derive(Clone, Debug, PartialEq)]
 pub struct TraceDay {
     /// Trace.
     pub trace: Arc<FaultTrace>,
-    /// Day, counted from its start.
+    /// Day, counted from the start of the trace.
     pub day: f64,
 }
 
 impl TraceDay {
-    /// Returns the nodes of `fabric` that are out of service at that moment.
     pub(super) fn nodes_out(&self, fabric: &Fabric, seed: Seed) -> Result<Vec<NodeId>, NodesError> {
         let per_node = u32::from(fabric.hbd.gpus_per_node());
         let timeline = self.trace.on_nodes(fabric.hbd.nodes(), per_node, seed, 0)?;
@@ -32,9 +31,9 @@ impl TraceDay {
 pub struct Replay {
     /// Trace.
     pub trace: Arc<FaultTrace>,
-    /// First day. Faults that are open at its beginning exist from the start of the run.
+    /// First day. Faults that are open at its start exist from the start of the run.
     pub from_day: f64,
-    /// End of the period.
+    /// Last day.
     pub to_day: f64,
     /// Simulated time per day.
     pub day_takes: Picoseconds,
@@ -51,8 +50,7 @@ pub(crate) struct Outage {
 }
 
 impl Replay {
-    /// Returns every outage between the two days in compressed time. There are `nodes` nodes with
-    /// `gpus_per_node` GPUs each.
+    /// Returns the outages in compressed time.
     pub(crate) fn outages(
         &self,
         nodes: u32,

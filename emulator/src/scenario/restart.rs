@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-//! A job's responses to the loss of a node. These are policies of real products, each with its own times.
+//! Responses of training jobs to the loss of a node. All of them exist in real products.
 
 use lightloom_planner::goodput::{Answer, Policy};
 use lightloom_units::Picoseconds;
@@ -7,38 +7,37 @@ use lightloom_units::Picoseconds;
 /// Response of a job to the loss of a node.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Restart {
-    /// The node's groups restart at the last barrier (the end of the previous step), together with
-    /// all groups that exchange anything other than gradients with them. Copying the state from
-    /// their replicas takes no time.
+    /// The node's groups restart the step together with all groups that exchange more than
+    /// gradients with them. State is copied from replicas in zero time.
     Barrier,
     /// The whole job restarts from its last checkpoint.
     Checkpoint(Checkpoints),
     /// The whole job restarts from its last copy in other nodes' memory.
     InMemory {
-        /// In-memory copies.
+        /// Copies in the memory of other nodes.
         memory: MemoryCopies,
-        /// Fallback if all copies of a node are lost.
+        /// Fallback if all copies are lost.
         checkpoint: Checkpoints,
     },
-    /// The node's groups move to a spare node and take over the state of their replicas while the
-    /// job pauses.
+    /// The node's groups move to a spare node and copy the state of their replicas while the job
+    /// pauses.
     Migrate {
-        /// Duration of the move.
+        /// Duration of the migration.
         takes: Picoseconds,
-        /// Fallback if no replica is left.
+        /// Fallback if no replica has the state.
         checkpoint: Checkpoints,
     },
-    /// The job continues without the node's replicas and includes them again once they have a node.
+    /// The job continues without the node's replicas until they have a node again.
     Elastic {
-        /// Time until the other replicas continue without them.
+        /// Time until the other replicas continue.
         reform: Picoseconds,
-        /// Time that a replica with all its nodes takes to get ready while the others continue.
+        /// Startup time of a replica that has its nodes again, while the others continue.
         start: Picoseconds,
         /// Time until all replicas continue together.
         rejoin: Picoseconds,
-        /// Minimum number of replicas. With fewer, the job waits.
+        /// Minimum number of replicas; with fewer, the job waits.
         least: u32,
-        /// Fallback in that case.
+        /// Checkpoint to restart from after waiting.
         checkpoint: Checkpoints,
     },
 }
@@ -56,7 +55,7 @@ impl Restart {
         }
     }
 
-    /// Returns the name used in files.
+    /// Returns the name used in scenario files.
     #[must_use]
     pub const fn name(self) -> &'static str {
         match self {
@@ -69,28 +68,28 @@ impl Restart {
     }
 }
 
-/// Checkpoints of a whole job. The first one exists at the start.
+/// Checkpoints of a whole job. One exists at the start.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Checkpoints {
-    /// Steps between checkpoints.
+    /// Checkpoint interval in steps.
     pub every: u32,
-    /// Time to read one.
+    /// Time to read a checkpoint.
     pub load: Picoseconds,
-    /// Time that a job spends writing a checkpoint. Counted only over a span.
+    /// Time that a job spends writing a checkpoint. Used only with a span.
     pub write: Picoseconds,
 }
 
 /// Copies of a job's state in the memory of its nodes.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct MemoryCopies {
-    /// Steps between copies.
+    /// Interval between copies in steps.
     pub every: u32,
-    /// Time to read one.
+    /// Time to read the copies.
     pub load: Picoseconds,
-    /// Time that a job spends making the copies.
+    /// Time that the job spends making the copies.
     pub write: Picoseconds,
-    /// Number of nodes that hold a node's state, including that node. The state is lost if all of
-    /// them fail.
+    /// Number of nodes with a copy of a node's state, including the node itself. The state is lost
+    /// if all of them fail.
     pub copies: u32,
 }
 

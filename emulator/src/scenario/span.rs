@@ -9,16 +9,16 @@ use lightloom_units::{Dollars, Milliseconds};
 use super::KnownLosses;
 use crate::substrate::AnyPart;
 
-/// A long period of training by the jobs of a scenario.
+/// A long training period with failures.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Span {
-    /// Length.
+    /// Length of the period.
     pub length: Milliseconds,
     /// Source of failures.
     pub failures: FailureSource,
-    /// Number of runs that determine the loss of each kind of failure.
+    /// Number of runs that measure the loss of each kind of failure.
     pub samples: u32,
-    /// Losses from an earlier result. `None` if new runs are made.
+    /// Losses reused from an earlier result. `None` if they are measured.
     pub losses: Option<Arc<KnownLosses>>,
     /// Price of a GPU-hour, if given.
     pub gpu_hour: Option<Dollars>,
@@ -27,20 +27,20 @@ pub struct Span {
 /// Source of failures.
 #[derive(Clone, Debug, PartialEq)]
 pub enum FailureSource {
-    /// A fault trace, from one of its days on.
+    /// A fault trace.
     Trace {
         /// Trace.
         trace: Arc<FaultTrace>,
-        /// File name in the scenario.
+        /// File name as written in the scenario.
         file: String,
-        /// First day of the trace that the span covers.
+        /// First day of the trace.
         from_day: f64,
     },
     /// Failure rates by kind of part.
     Rates(Vec<FailureRate>),
 }
 
-/// Failure rate and repair time of one kind of part. Times to failure and to repair are exponentially distributed.
+/// Failure rate and repair time of one kind of part. Both times are exponentially distributed.
 #[derive(Clone, Debug, PartialEq)]
 pub struct FailureRate {
     /// Kind of part.

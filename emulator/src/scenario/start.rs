@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-//! Determines the start of a run: parts already broken, the plan around them, faults to come, and the network.
+//! Determines the initial state of a run: failed parts, plan, future faults and network.
 
 use std::sync::Arc;
 
@@ -22,24 +22,24 @@ use super::replay::Outage;
 use super::{Effect, FaultEvent, On, Scenario, Traffic, TrainStep, When};
 use crate::substrate::{Members, NetworkPart, Substrate};
 
-/// The start of a run.
+/// Initial state of a run.
 #[derive(Clone, Debug)]
 pub struct RunStart {
-    /// The network.
+    /// Network of the run.
     pub substrate: Arc<Substrate>,
-    /// Parts broken from the start.
+    /// Parts that have failed before the run starts.
     pub faults: FaultSet,
-    /// The faults drawn with the seed. Faults that a replay has open from the start come last.
+    /// Faults drawn with the seed. Faults that a replay has open at the start come last.
     pub events: Vec<FaultEvent>,
-    /// The plan as read back for the fabric, and the checker's verdict. `None` on a network defined
-    /// in the scenario.
+    /// Plan as read back for the fabric, and the checker's verdict. `None` for networks that the
+    /// scenario defines.
     pub plan: Option<Arc<(Plan, Verdict)>>,
     pub(crate) layout: Option<Layout>,
-    /// Circuits of the plan and their traffic. `None` if no job has phases over circuits.
+    /// Planned circuits and their traffic. `None` if no job has phases over circuits.
     pub circuits: Option<CircuitPlan>,
 }
 
-/// The plan of a fabric's initial state, with what it follows from.
+/// Plan for a fabric's initial state, with its inputs.
 #[derive(Clone, Debug)]
 pub struct FirstPlan {
     fabric: Arc<Fabric>,
@@ -50,7 +50,7 @@ pub struct FirstPlan {
 }
 
 impl FirstPlan {
-    /// Returns the plan and its verdict, if `scenario` with these faults has the same one.
+    /// Returns the plan if it also applies to `scenario` with these faults.
     fn of(
         &self,
         scenario: &Scenario,
@@ -70,15 +70,15 @@ impl FirstPlan {
 /// Circuits for the phases of a step.
 #[derive(Clone, Debug)]
 pub struct CircuitPlan {
-    /// The plan with only these phases.
+    /// Plan with only these phases.
     pub plan: Plan,
-    /// The phases that send something, in plan order.
+    /// Phases with traffic, in plan order.
     pub phases: Vec<Phase>,
-    /// The share of the live demand's rate that every stage of a change must preserve.
+    /// Minimum share of the live demand's rate during every stage of a change.
     pub floor: f64,
 }
 
-/// Why a run cannot begin.
+/// Reasons why a run cannot start.
 #[derive(Debug, thiserror::Error)]
 #[expect(missing_docs, reason = "each message documents its variant")]
 pub enum StartError {
@@ -86,22 +86,22 @@ pub enum StartError {
     Part(#[from] FaultError),
     #[error(transparent)]
     Plan(#[from] joint::PlanError),
-    #[error("the plan in force does not fit the current fabric: {}{}", .0[0], others(.0))]
+    #[error("the active plan does not match the current fabric: {}{}", .0[0], others(.0))]
     Misfit(Vec<Violation>),
-    #[error("the plan is not sound (a mistake in the planner, please report it): {}", .0[0])]
+    #[error("the plan is invalid: {} (this is a bug in the planner, please report it)", .0[0])]
     Unsound(Vec<Violation>),
-    #[error("the plan cannot be read back (a mistake in the planner, please report it): {0}")]
+    #[error("the plan cannot be read back: {0} (this is a bug in the planner, please report it)")]
     Document(#[from] DocumentError),
     #[error(transparent)]
     Network(#[from] NetworkError),
-    #[error("the fault trace does not fit this {what}: {error}")]
+    #[error("the fault trace does not match this {what}: {error}")]
     Trace { what: &'static str, error: NodesError },
     #[error(
         "this fabric has no domain, so there are no rings for `collectives`; `traffic` runs on any fabric with packet \
          switches or circuits"
     )]
     NoRings,
-    #[error("no group of any job can be formed: give the fabric a job, or fewer faults")]
+    #[error("no group of any job can be formed; help: add a job to the fabric, or reduce the faults")]
     NothingRuns,
 }
 
@@ -113,7 +113,7 @@ fn others(violations: &[Violation]) -> String {
 }
 
 impl RunStart {
-    /// Returns the first plan for later starts of `scenario`. `None` without a fabric.
+    /// Returns `None` without a fabric.
     pub(crate) fn first(&self, scenario: &Scenario) -> Option<FirstPlan> {
         let On::Fabric(fabric) = &scenario.on else { return None };
         Some(FirstPlan {
@@ -125,14 +125,14 @@ impl RunStart {
         })
     }
 
-    /// Returns the number of groups of jobs in the plan.
+    /// Returns the number of groups in the plan.
     #[must_use]
     pub fn groups(&self) -> usize {
         let groups = self.layout.iter().flat_map(|layout| &layout.groups);
         groups.filter(|group| group.job.is_some()).count()
     }
 
-    /// Returns the traffic between hosts, without hosts that are broken from the start.
+    /// Excludes hosts that have failed before the run starts.
     pub(crate) fn traffic(&self, scenario: &Scenario) -> Vec<Traffic> {
         let mut traffic = scenario.traffic.clone();
         if let Some(rings) = &self.substrate.rings {
@@ -146,7 +146,7 @@ impl RunStart {
 }
 
 impl RunStart {
-    /// Returns the members of each of a job's TP groups, in the order of the step's lanes.
+    /// Members of each TP group of a job, in lane order of the step.
     pub(crate) fn seats(&self, step: &TrainStep, groups: &[Members]) -> Vec<Members> {
         let (Some((plan, _)), Some(gpus)) = (self.plan.as_deref(), &self.substrate.rings) else {
             return Vec::new();
@@ -167,7 +167,7 @@ impl RunStart {
     }
 }
 
-/// Draws the faults of `scenario`, and makes and checks a plan for the fabric's initial state.
+/// Draws the faults of `scenario`, and plans the initial state of the fabric.
 ///
 /// # Errors
 /// Fails if a part does not exist, the trace does not match, or no group can be formed.
@@ -226,8 +226,7 @@ fn plan_fabric(scenario: &Scenario, fabric: &Arc<Fabric>) -> Result<RunStart, St
     let document = &proven.0;
     let layout = layout_of(scenario, fabric, document)?;
     let circuits = circuits_of(scenario, fabric, document)?;
-    // If the daemon makes plans, one around a failed node can use other circuits than the initial
-    // plan.
+    // Plans made by the daemon after a failure can use different circuits.
     let replans = scenario.control.lightloomd.is_some() && fabric.hbd.ring().is_some();
     let lit: Vec<CrossConnect> =
         match fabric.dcn.circuits().filter(|_| replans && circuits.is_some()) {
@@ -288,8 +287,8 @@ fn circuits_of(
         Some(_) => joint::phases_between_gpus(fabric, &document.ranks)?,
         None => joint::phases(fabric, &document.ranks)?,
     };
-    // Without optical switches, only phases with traffic between GPUs count. With optical switches,
-    // phases without traffic between leaves have no circuits and do not take part in changes.
+    // Without optical switches, only GPU-to-GPU phases are sent. With them, phases without traffic
+    // between leaves have no circuits and are skipped.
     let is_sent = |phase: &&Phase| match is_optical {
         true => phase.demand.total() > lightloom_units::Bytes::ZERO,
         false => phase.demand.exchanges().is_some(),
@@ -313,12 +312,11 @@ fn drawn(
         .collect()
 }
 
-/// Returns every outage of a host, or of all GPUs in a server together, on a network defined in the
-/// scenario.
+/// If the network has servers, all GPUs of a server fail together.
 fn outages(scenario: &Scenario, substrate: &Substrate) -> Result<Vec<FaultEvent>, StartError> {
     let Some(replay) = &scenario.replay else { return Ok(Vec::new()) };
     let servers: Vec<&[VertexId]> = substrate.hosts.chunks(substrate.hosts_per_server).collect();
-    let nodes = u32::try_from(servers.len()).expect("networks are bounded");
+    let nodes = u32::try_from(servers.len()).expect("the number of hosts is limited");
     let gpus = substrate.hosts_per_server as u32 * replay.gpus_per_host;
     let wrong = |error| StartError::Trace { what: "network", error };
     let outages = replay.outages(nodes, gpus, scenario.seed).map_err(wrong)?;

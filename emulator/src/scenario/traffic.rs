@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-//! Traffic between hosts: collectives and flow patterns.
+//! Host-to-host traffic: collectives and flow patterns.
 
 use std::sync::Arc;
 
@@ -13,7 +13,7 @@ use serde::Deserialize;
 use super::flow_sizes::FlowSizes;
 use super::flow_table::ListedFlow;
 
-/// A workload of hosts.
+/// Workload of hosts.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Traffic {
     /// Name in reports.
@@ -22,36 +22,36 @@ pub struct Traffic {
     pub run: Pattern,
     /// Participants in rank order.
     pub hosts: Vec<VertexId>,
-    /// Size, which for a collective is defined as in NCCL's tests and for a flow pattern is the size of each flow.
+    /// Size: the whole buffer of one rank for a collective (as in nccl-tests), or each flow for a
+    /// flow pattern.
     pub bytes: Bytes,
     /// Directions around its ring, if it uses one.
     pub directions: Directions,
     /// Priority at switches with priority queues.
     pub priority: u8,
-    /// Delay after the start of the run, or after its dependencies.
+    /// Delay after the start of the run, or after the prerequisites.
     pub delay: Picoseconds,
-    /// Dependencies.
+    /// Prerequisites.
     pub after: Vec<Prior>,
     /// Number of sequential repetitions.
     pub repeat: u32,
 }
 
-/// A dependency of a workload.
+/// Prerequisite of a workload.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub enum Prior {
-    /// The traffic at this index, with all its repetitions.
+    /// All repetitions of the traffic with this index.
     Traffic(usize),
-    /// The collective at this index with all its repetitions, in every group that is not lost.
+    /// All repetitions of the collective with this index, in all groups that are not lost.
     Collective(usize),
 }
 
 /// Kind of workload.
 #[derive(Clone, Debug, PartialEq)]
 pub enum Pattern {
-    /// Every host sends to one host and receives from one, in a random cycle through all hosts or
-    /// with a fixed shift.
+    /// Every host sends to one host and receives from one, in a random cycle or with a fixed shift.
     Permutation {
-        /// Shift in positions. `None` means the random cycle.
+        /// Shift in positions. `None` selects the random cycle.
         by: Option<u32>,
     },
     /// All other hosts send to one host.
@@ -59,13 +59,13 @@ pub enum Pattern {
         /// Destination.
         into: VertexId,
     },
-    /// Every host has a piece for every other host.
+    /// Every host sends a piece to every other host.
     AllToAll(Exchange),
-    /// Every host ends with the sum.
+    /// Every host receives the sum.
     AllReduce(AllReduceWay),
-    /// Every host ends with its part of the sum, computed on a ring.
+    /// Every host receives its part of the sum, on a ring.
     ReduceScatter,
-    /// Every host ends with all parts, gathered on a ring.
+    /// Every host receives all parts, on a ring.
     AllGather,
     /// The middle host sends to all others down a binary tree.
     Broadcast {
@@ -80,7 +80,7 @@ pub enum Pattern {
     Random {
         /// Flow sizes.
         sizes: FlowSizes,
-        /// Load of a host's first cable.
+        /// Data load of a host's first cable.
         load: f64,
         /// Period in which new flows start.
         lasts: Picoseconds,
@@ -97,20 +97,21 @@ pub enum Pattern {
 pub enum AllReduceWay {
     /// Around the hosts in rank order, in both directions.
     Ring,
-    /// Up and down a binary tree.
+    /// Along a binary tree, up and down.
     Tree,
-    /// Two binary trees concurrently.
+    /// On two binary trees concurrently.
     DoubleTree,
     /// Recursive halving and doubling.
     HalvingDoubling,
     /// Along all dimensions of a torus concurrently.
     Torus,
-    /// Runs inside groups of this many hosts in rank order, then between groups, then inside again.
+    /// Within groups of this many hosts in rank order, then between groups, then within groups
+    /// again.
     Hierarchical(u32),
 }
 
 impl Pattern {
-    /// Returns whether the pattern repeatedly halves the set of hosts, which requires a power of two.
+    /// Requires a power of two hosts.
     #[must_use]
     pub(crate) fn halves(&self) -> bool {
         matches!(
@@ -119,7 +120,7 @@ impl Pattern {
         )
     }
 
-    /// Returns the name in results.
+    /// Returns the name used in results.
     #[must_use]
     pub fn name(&self) -> &'static str {
         match self {
@@ -137,7 +138,7 @@ impl Pattern {
         }
     }
 
-    /// Returns NCCL's ratio of bus bandwidth to algorithm bandwidth for this many ranks.
+    /// Returns the ratio of bus bandwidth to algorithm bandwidth, as defined by nccl-tests.
     #[must_use]
     pub fn bus_factor(&self, ranks: usize) -> f64 {
         let kind = match self {
@@ -158,7 +159,7 @@ impl Pattern {
 }
 
 impl Traffic {
-    /// Returns whether the pattern uses one ring.
+    /// Returns whether the pattern uses a single ring.
     #[must_use]
     pub const fn is_ring(run: &Pattern) -> bool {
         matches!(

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-//! A training job on the fabric: its number of steps, accelerator and restart policy, and the
-//! computation and traffic of one step, which follow from its mapping and the plan's ranks.
+//! Training jobs: configuration, and computation and traffic of a step according to the mapping and
+//! the plan's ranks.
 
 use std::collections::BTreeMap;
 
@@ -29,33 +29,33 @@ use super::pool::{Rollout, pool_step, trainer_of};
 /// A training job on the fabric.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Train {
-    /// The job's name.
+    /// Name of the job.
     pub job: String,
-    /// The number of steps.
+    /// Number of steps.
     pub steps: u32,
-    /// The accelerator.
+    /// Accelerator type.
     pub accelerator: Accelerator,
-    /// The fitted constants to use. `None` selects those for the software most commonly used with the accelerator.
+    /// Performance constants. `None` selects the most common software for the accelerator.
     pub constants: Option<String>,
-    /// Number of tokens in a sequence. `None` means one sequence per micro-batch.
+    /// Tokens per sequence. `None` means one sequence per micro-batch.
     pub sequence: Option<u32>,
-    /// Pieces of the model per pipeline stage.
+    /// Model chunks per pipeline stage.
     pub virtual_stages: u32,
-    /// `None` means the recomputation of the software's recipe, if any.
+    /// Activations to recompute. `None` follows the software's recipe.
     pub recompute: Option<Recompute>,
-    /// The number format of the linear layers.
+    /// Number format of the linear layers.
     pub precision: Precision,
-    /// How it generates, if its step is one of reinforcement learning.
+    /// Sample generation of a reinforcement learning job.
     pub rollout: Rollout,
-    /// Point from which groups with lost state restart.
+    /// Response to a lost node.
     pub restart: Restart,
 }
 
-/// Why a job cannot be trained here.
+/// Reasons why a job cannot be trained on this fabric.
 #[derive(Clone, Debug, PartialEq, thiserror::Error)]
 #[expect(missing_docs, reason = "each message documents its variant")]
 pub enum TrainError {
-    #[error("the fabric has no job `{job}`: write one of {}", names(jobs))]
+    #[error("job `{job}` does not exist in the fabric; help: use one of {}", names(jobs))]
     NoJob { job: String, jobs: Vec<String> },
     #[error(
         "job `{job}` has neither model nor mapping: write `step: {{training: {{model: \
@@ -64,11 +64,11 @@ pub enum TrainError {
     )]
     NoMapping { job: String },
     #[error(
-        "job `{job}` has no `tp`, so its GPUs have no places: write `gpus` and `tp` at the job in the fabric file"
+        "job `{job}` has no `tp`, so its GPUs cannot be placed; help: add `gpus` and `tp` to the job in the fabric file"
     )]
     NoPlaces { job: String },
     #[error(
-        "the samples of job `{job}` have {tokens} tokens, and a prompt of {prompt} leaves none for a response: write a smaller `prompt`"
+        "the samples of job `{job}` have {tokens} tokens, and a prompt of {prompt} leaves none for a response; help: reduce `prompt`"
     )]
     Prompt { job: String, prompt: u32, tokens: u32 },
     #[error(
@@ -86,7 +86,7 @@ pub enum TrainError {
     #[error("{0}")]
     Constants(String),
     #[error(
-        "no group of job `{job}` is in the plan: give it fewer GPUs, or the fabric fewer faults"
+        "the plan contains no group of job `{job}`; help: reduce its GPUs or the faults"
     )]
     NoGroups { job: String },
     #[error(
@@ -99,10 +99,10 @@ pub enum TrainError {
          `constants`"
     )]
     DualPipe { job: String },
-    #[error("the network of this fabric does not reach single GPUs: take `hbd: {{khop: …}}`")]
+    #[error("the network of this fabric does not reach individual GPUs; help: use `hbd: {{khop: …}}`")]
     NoGpus,
     #[error(
-        "sequences of {sequence} tokens do not fill a micro-batch of {tokens}: write a divisor of {tokens}"
+        "a micro-batch of {tokens} tokens cannot be divided into sequences of {sequence}; help: use a divisor of {tokens}"
     )]
     Sequence { sequence: u32, tokens: u32 },
 }
@@ -111,23 +111,24 @@ fn names(jobs: &[String]) -> String {
     jobs.join(", ")
 }
 
-/// The computation and traffic of one step of a job.
+/// Computation and traffic of one step.
 #[derive(Clone, Debug)]
 pub struct TrainStep {
-    /// The index of the job in the fabric.
+    /// Index of the job in the fabric.
     pub job: u32,
-    /// The training step.
+    /// Training step.
     pub owned: OwnedJob,
-    /// The generation pool. `None` if the job only trains.
+    /// Generation pool. `None` for training-only jobs.
     pub pool: Option<PoolStep>,
     peak_flops: f64,
 }
 
 impl TrainStep {
-    /// Returns the step of `train` on `fabric`, with the ranks of `plan`.
+    /// Derives a step of `train` from the fabric and the ranks of `plan`.
     ///
     /// # Errors
-    /// Fails if the job, its model or its constants are missing, or if the step does not match the plan.
+    /// Fails if the job, its model or its constants are missing, or if the step does not match the
+    /// plan.
     pub fn of(train: &Train, fabric: &Fabric, plan: &Plan) -> Result<Self, TrainError> {
         let place = fabric.jobs.iter().position(|job| job.name == train.job);
         let place = place.ok_or_else(|| TrainError::NoJob {
@@ -192,7 +193,7 @@ impl TrainStep {
         }
     }
 
-    /// Returns the closed form: the same step on idle links, without faults.
+    /// Returns the closed-form time of the step on idle links without faults.
     #[must_use]
     pub fn closed_form(&self) -> StepTime {
         let mut time = step_time(&self.owned.job());
@@ -207,8 +208,8 @@ impl TrainStep {
         time
     }
 
-    /// Returns the closed forms of generation and of weight transfer, in seconds. `None` for a job
-    /// that only trains.
+    /// Returns the closed-form times of generation and weight transfer, in seconds. `None` for
+    /// training-only jobs.
     #[must_use]
     pub fn pool_seconds(&self) -> Option<[f64; 2]> {
         let pool = self.pool.as_ref()?;
@@ -224,8 +225,8 @@ impl TrainStep {
         }
     }
 
-    /// Returns the model FLOPs utilisation of a step that takes `took`. Attention counts over the
-    /// full mask.
+    /// Returns the model FLOPs utilisation of a step with a duration of `took`. Attention counts
+    /// over the full mask.
     #[must_use]
     pub fn mfu(&self, took: Picoseconds) -> f64 {
         let OwnedJob { model, mapping, batch, .. } = &self.owned;
@@ -266,7 +267,7 @@ fn mapping_of(
     })
 }
 
-/// Returns the constants and features that `lightloom mfu` uses for this model.
+/// Uses the constants and features of `lightloom mfu`.
 fn prepared(train: &Train, model: &Model, raw: &MappingFile) -> Result<Prepared, TrainError> {
     let is_sharded = raw.sharding == ShardingFile::Sharded;
     let request = Request {

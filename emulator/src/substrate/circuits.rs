@@ -1,16 +1,14 @@
 // SPDX-License-Identifier: Apache-2.0
-//! The leaves of a reconfigurable fat-tree, with hosts below them, a packet core above, and every
-//! circuit between them that a plan makes, whether or not it is lit.
+//! Leaves of a reconfigurable fat-tree with their hosts, packet core and planned circuits, lit or not.
 //!
 //! ```text
 //!   hosts of leaf i ══ leaf i ── circuits, one link each ── leaf j ══ hosts of leaf j
 //!                         └────── electrical core ──────────┘
 //! ```
 //!
-//! A single host, with the total rate of the leaf's GPUs, sends all of a leaf's traffic. The core
-//! is one switch whose links have the total rate of a leaf's uplinks. The planner uses the same
-//! model, so any difference in results is due to packets. A circuit is a link from leaf to leaf at
-//! the circuit's own rate, not the electrical path with a delay.
+//! A single host with the total rate of the leaf's GPUs sends all traffic of the leaf. The core is a
+//! single switch whose links have the total rate of a leaf's uplinks. The planner uses the same
+//! model, so only packet effects can change the results.
 
 use std::collections::BTreeMap;
 
@@ -22,11 +20,10 @@ use lightloom_units::{BitsPerSecond, Picoseconds};
 use super::{DCN, OPTICAL, PacketSwitches, both_ways};
 
 const HOST_DELAY: Picoseconds = Picoseconds::from_nanos(500);
-/// Assumed delay from leaf to leaf through an optical switch, and from leaf to core. It consists of
-/// 100 m of fibre and a switch's latency.
+/// Assumes 100 m of fibre and the latency of a switch.
 const FIBRE_DELAY: Picoseconds = Picoseconds::from_micros(1);
 
-/// Nominal uplink rate, in bit/s, of a leaf without uplinks. No plan uses it.
+/// Placeholder for leaves without uplinks, in bit/s. No plan uses it.
 const NO_RATE: f64 = 1.0;
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
@@ -43,7 +40,7 @@ pub(crate) enum Lane {
     Cable(LinkId),
 }
 
-/// The leaves, with their circuits and other links.
+/// Leaves with their circuits and other links.
 #[derive(Clone, Debug)]
 pub struct OpticalCircuits {
     network: ReconfigurableFatTree,
@@ -51,9 +48,9 @@ pub struct OpticalCircuits {
     leaves: Vec<VertexId>,
     core: Option<VertexId>,
     interfaces: Vec<LinkId>,
-    /// The link from each leaf into the core. Empty without a core.
+    /// Link from each leaf to the core. Empty without a core.
     uplinks: Vec<LinkId>,
-    /// The link from leaf `a` to leaf `b` for each circuit.
+    /// Link from leaf `a` to leaf `b` for each circuit.
     circuits: BTreeMap<CrossConnect, LinkId>,
     by_cable: BTreeMap<LinkId, CrossConnect>,
 }
@@ -143,7 +140,7 @@ impl OpticalCircuits {
         both_ways(self.circuits[circuit])
     }
 
-    /// Returns every circuit that has a link, whether or not it is lit.
+    /// Includes dark circuits.
     pub(crate) fn circuits(&self) -> impl Iterator<Item = &CrossConnect> {
         self.circuits.keys()
     }

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-//! The machine for a single step, with ranks in rings or under switches and rails between them.
+//! A machine for a single step: ranks in rings or under switches, with rails between them.
 
 use lightloom_engine::topology::{Ring, RingShape};
 use lightloom_engine::{
@@ -11,19 +11,19 @@ use lightloom_units::Picoseconds;
 
 use super::{DCN, HBD, Substrate};
 
-/// The domains in which a machine's ranks exchange data.
+/// Domains in which the ranks of a machine communicate.
 #[derive(Clone, Debug)]
 pub struct Domains {
     ring_of: Vec<Option<u32>>,
     domain_of: Vec<Option<u32>>,
     pub(crate) cables: [Picoseconds; 2],
     pub(crate) are_wired: bool,
-    /// The fraction by which the first rank in an all-to-all receives more than its share (0.2 means 20 %).
+    /// Excess traffic to the first rank of an all-to-all: 0.2 is 20 %.
     pub(crate) imbalance: f64,
 }
 
 impl Substrate {
-    /// Builds a machine whose ranks are the hosts.
+    /// Builds a machine with ranks as hosts.
     ///
     /// # Errors
     /// Fails if a cable cannot be emulated.
@@ -44,8 +44,7 @@ impl Substrate {
 }
 
 impl Domains {
-    /// Returns whether all of these ranks are under one domain's switch. Cables between neighbours
-    /// carry only ring traffic.
+    /// Applies only to domain switches, because cables between neighbours carry only ring traffic.
     pub(crate) fn is_inside(&self, ranks: &[u32]) -> bool {
         let domain = |rank: &u32| self.domain_of[*rank as usize];
         let first = ranks.first().and_then(domain);

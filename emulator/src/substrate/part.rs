@@ -1,9 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
-//! Finds parts by name, with their links and the other properties needed to break and repair them.
+//! Looks up parts by name.
 //!
-//! A [`NetworkPart`] contains these properties so that code outside this file need not distinguish
-//! kinds of parts. An effect acts on its `links`, a ring planner takes its `planned` parts out of
-//! service, and a circuit controller does so with its `ports`.
+//! A [`NetworkPart`] hides the kind of part: faults act on its `links`, ring planners take its
+//! `planned` parts out of service, and circuit controllers its `ports`.
 
 use std::collections::BTreeSet;
 
@@ -13,50 +12,50 @@ use lightloom_units::id::{BundleId, GpuId, LeafId, NodeId, OcsId, TorId};
 
 use super::{DCN, RingCables, Substrate, both_ways};
 
-/// A port of an optical switch that a controller commands.
+/// A controlled port of an optical switch.
 pub type OpticalPort = (OcsId, u32);
 
-/// A part of the installation.
+/// A part of the network.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct NetworkPart {
-    /// Its name.
+    /// Name of the part.
     pub name: String,
-    /// Its links in both directions, in order.
+    /// Links in both directions, in order.
     pub links: Vec<LinkId>,
-    /// The links that end at the interface of a host.
+    /// Links to the interfaces of hosts.
     pub interfaces: Vec<LinkId>,
-    /// The parts that a ring planner takes out of service when it fails.
+    /// Parts that a ring planner takes out of service after a failure.
     pub planned: Vec<PlannedPart>,
-    /// Its ports on optical switches that a controller commands.
+    /// Controlled ports on optical switches.
     pub ports: Vec<OpticalPort>,
-    /// The hosts that stop when it fails, by index.
+    /// Indices of the hosts that stop after a failure.
     pub hosts: Vec<u32>,
-    /// The leaves whose hosts it contains.
+    /// Leaves whose hosts are included.
     pub leaves: Vec<LeafId>,
-    /// The node at whose end it fails, if only light towards that node fails.
+    /// Node at the failed end, if only light towards this node fails.
     pub towards: Option<NodeId>,
-    /// Whether it can ignore commands, as a bundle, a host or a port that changes its circuit can.
+    /// Whether the part can ignore commands (a bundle, or a host or port with switchable circuits).
     pub is_commanded: bool,
-    /// Whether it is a packet switch.
+    /// Whether the part is a packet switch.
     pub is_switch: bool,
-    /// Whether it is the control plane itself.
+    /// Whether the part is the control plane.
     pub is_control: bool,
 }
 
 impl NetworkPart {
-    /// Returns whether it is a whole optical switch that a controller commands.
+    /// Returns whether the part is a whole controlled optical switch.
     #[must_use]
     pub fn is_optical_switch(&self) -> bool {
         !self.ports.is_empty() && self.name.parse::<OcsId>().is_ok()
     }
 
-    /// Returns whether it is one transceiver bundle.
+    /// Returns whether the part is a single transceiver bundle.
     #[must_use]
     pub fn is_bundle(&self) -> bool {
         matches!(self.planned[..], [PlannedPart::Bundle(_)])
     }
 
-    /// Returns whether it consists only of host interfaces.
+    /// Returns whether the part consists only of host interfaces.
     #[must_use]
     pub fn is_interface(&self) -> bool {
         let ends = self.interfaces.iter().flat_map(|link| both_ways(*link));
@@ -65,10 +64,10 @@ impl NetworkPart {
     }
 }
 
-/// A kind of part from which the seed draws.
+/// A kind of part for random faults.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum AnyPart {
-    /// A node that works at the start.
+    /// A node that works at the start of the run.
     Node,
     /// A bundle of a node.
     Bundle,
@@ -85,7 +84,7 @@ pub enum AnyPart {
 }
 
 impl AnyPart {
-    /// Every kind with its name in scenarios.
+    /// All kinds, with their names in scenarios.
     pub const ALL: [(Self, &'static str); 7] = [
         (Self::Node, "any node"),
         (Self::Bundle, "any bundle"),
@@ -96,7 +95,7 @@ impl AnyPart {
         (Self::OpticalSwitch, "any optical switch"),
     ];
 
-    /// Returns the kind with this name.
+    /// Looks up a kind by name.
     #[must_use]
     pub fn named(text: &str) -> Option<Self> {
         Self::ALL.iter().find(|(_, name)| *name == text.trim()).map(|(any, _)| *any)
@@ -109,11 +108,11 @@ impl AnyPart {
     }
 }
 
-/// Why a part does not exist.
+/// Reasons why a part does not exist.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 #[expect(missing_docs, reason = "each message documents its variant")]
 pub enum NoSuchPart {
-    #[error("`{name}` names nothing in this network: {there}")]
+    #[error("`{name}` does not exist in this network: {there}")]
     Unknown { name: String, there: String },
     #[error(transparent)]
     Fabric(#[from] FaultError),
@@ -125,7 +124,7 @@ pub enum NoSuchPart {
     Fibre(fault::PartError),
     #[error("{tor} does not exist: the fabric has ToRs t0 to t{last}")]
     NoTor { tor: TorId, last: usize },
-    #[error("there is no cable between `{from}` and `{to}`: those of `{from}` lead to {there}")]
+    #[error("there is no cable between `{from}` and `{to}`: `{from}` has cables to {there}")]
     NoCable { from: String, to: String, there: String },
     #[error("this network has {count} optical switches{}", if *count > 0 { ", from ocs0" } else { "" })]
     NoOcs { count: usize },
@@ -134,10 +133,10 @@ pub enum NoSuchPart {
 }
 
 impl Substrate {
-    /// Returns the part with this name.
+    /// Looks up a part by name.
     ///
     /// # Errors
-    /// Fails if there is no such part. The error lists the parts that exist.
+    /// Fails if there is no such part, and lists the existing ones.
     pub fn part(&self, text: &str) -> Result<NetworkPart, NoSuchPart> {
         let text = text.trim();
         if text == "control" {
@@ -195,7 +194,7 @@ impl Substrate {
         }
     }
 
-    /// Returns the part of a kind with this index, or `None` beyond the last one.
+    /// Returns the part of a kind with this index, or `None` if the index is too large.
     #[must_use]
     pub fn part_at(&self, any: AnyPart, place: usize) -> Option<NetworkPart> {
         if place >= self.count(any) {
@@ -266,7 +265,7 @@ impl Substrate {
         }
     }
 
-    /// Removes the links of a part that do not lead to `end`.
+    /// Keeps only the links towards `end`.
     pub(crate) fn keep_towards(&self, part: &mut NetworkPart, end: &str) {
         let leads_there = |link: &LinkId| self.name(self.network.link(*link).to) == end;
         part.links.retain(leads_there);
@@ -274,7 +273,7 @@ impl Substrate {
         let gpu = end_at.and_then(|end| self.rings.as_ref()?.gpu(end));
         part.towards = gpu.map(|gpu| gpu.node);
         if part.towards.is_none() {
-            // Light towards a switch belongs to no ring.
+            // Light towards a switch is not part of a ring.
             part.planned.clear();
         }
         part.name = format!("{} towards {end}", part.name);
@@ -327,7 +326,7 @@ impl Substrate {
         let leads = |link: &&LinkId| self.network.link(**link).to == other;
         let cable = self.network.outgoing(one).iter().find(leads);
         let cable = cable.ok_or_else(|| self.no_cable((one, from), to))?;
-        // If a GPU is cut off from the island's switch, its node leaves the plan.
+        // A GPU without its island's switch takes the node out of the plan.
         let is_of_island = |at: &&VertexId| {
             self.rings.as_ref().is_some_and(|rings| !rings.nodes_of_island(**at).is_empty())
         };
@@ -349,8 +348,7 @@ impl Substrate {
         NoSuchPart::NoCable { from: from.to_owned(), to: to.to_owned(), there }
     }
 
-    /// Returns a top-of-rack switch, a node of a fabric, or one of the node's GPUs, interfaces,
-    /// bundles or fibres.
+    /// Handles top-of-rack switches and nodes with their GPUs, interfaces, bundles and fibres.
     fn ring_part(&self, rings: &RingCables, text: &str) -> Option<Result<NetworkPart, NoSuchPart>> {
         if let Ok(tor) = text.strip_prefix("rack ").unwrap_or(text).trim().parse::<TorId>() {
             let last = rings.tors.len().checked_sub(1)?;

@@ -1,9 +1,9 @@
 // SPDX-License-Identifier: Apache-2.0
-//! A fabric as it is cabled: GPUs on their rings, interfaces under leaves, and the links between leaves.
+//! A fabric with all its cables.
 //!
-//! A GPU is one vertex with two ring edges in the high-bandwidth domain and one interface in the
-//! data-centre network. All fibres exist from the start, and those that no bundle selects are dark.
-//! Switching a transceiver therefore only takes links down and brings them up.
+//! A GPU is a vertex with two ring edges in the high-bandwidth domain and one interface in the
+//! data-centre network. All fibres exist from the start and are dark unless selected, so switching
+//! a transceiver only takes links down and brings them up.
 
 use std::sync::Arc;
 
@@ -22,43 +22,42 @@ use lightloom_units::id::{BundleId, GpuId, LeafId, NodeId, TorId, UplinkId};
 use super::circuits::OpticalCircuits;
 use super::{DCN, HBD, PacketSwitches, Substrate, both_ways};
 
-/// Link classes in a fabric with packet switches above its GPUs.
+/// For fabrics with packet switches above the GPUs.
 const CLASSES: [&str; 5] = ["gpu-gpu", "fibre", "gpu-tor", "tor-gpu", "switch-switch"];
 
-/// The condition under which an unbroken cable has light.
+/// Condition under which a healthy cable has light.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Carrier {
-    /// Always lit, like copper between GPUs and the data-centre network.
+    /// Always lit: copper between GPUs, and the data-centre network.
     Always,
-    /// The ring edge behind a bundle, lit while the bundle is in loopback.
+    /// Ring edge behind a bundle, lit while the bundle is in loopback.
     Loopback(BundleId),
-    /// A fibre, lit while the bundles at both ends select it.
+    /// Fibre, lit while the bundles at both ends select it.
     Fibre(Port, Port),
 }
 
-/// The GPUs of a fabric and their cables.
+/// GPUs of a fabric and their cables.
 #[derive(Clone, Debug)]
 pub struct RingCables {
     pub(super) fabric: Arc<Fabric>,
     carriers: Vec<Carrier>,
     pub(super) tors: Vec<VertexId>,
-    /// The switch that joins the GPUs of each island.
+    /// Switch of each island.
     pub(super) islands: Vec<VertexId>,
-    /// The vertex of each GPU, in order of nodes and then of GPUs in a node.
+    /// Vertices of the GPUs, in order of nodes.
     pub(super) gpus: Vec<VertexId>,
     gpus_per_node: u8,
     ring_edges: Vec<LinkId>,
-    /// Every fibre with its two cables (one between the lower halves, one between the upper
-    /// halves), each from the lower end to the higher.
+    /// Fibres with one cable per half (lower and upper), each from the lower end to the higher.
     fibres: Vec<(Fibre, [LinkId; 2])>,
 }
 
 impl Substrate {
-    /// Builds every cable in `fabric` except permanently broken uplinks, and a link for every
-    /// circuit that a plan may make.
+    /// Builds all cables of `fabric` except permanently failed uplinks, and a link for each circuit
+    /// that a plan can use.
     ///
     /// # Errors
-    /// Fails if one of the fabric's delays or rates cannot be emulated.
+    /// Fails if a delay or rate cannot be emulated.
     pub fn of_fabric(
         fabric: &Arc<Fabric>,
         switches: &PacketSwitches,
@@ -148,7 +147,7 @@ impl RingCables {
         }
     }
 
-    /// Returns the fabric.
+    /// Returns the original fabric.
     #[must_use]
     pub fn fabric(&self) -> &Fabric {
         &self.fabric
@@ -187,8 +186,7 @@ impl RingCables {
         }
     }
 
-    /// Adds a switch above the GPUs of every island. Each GPU is connected to it at the rate of two
-    /// edges, and the switch drops nothing.
+    /// Each GPU is connected at the rate of two edges, and the switch does not drop packets.
     fn cable_islands(&mut self, builder: &mut NetworkBuilder) {
         let fabric = self.fabric.clone();
         let Grouping::Island { nodes } = fabric.hbd.grouping() else { return };
@@ -206,15 +204,13 @@ impl RingCables {
         }
     }
 
-    /// Returns the island of a GPU, if any.
     pub(super) fn island_of(&self, gpu: VertexId) -> Option<u32> {
         let Grouping::Island { nodes } = self.fabric.hbd.grouping() else { return None };
         let node = self.gpu(gpu)?.node.index() as u32;
         Some(node / nodes.max(1))
     }
 
-    /// Returns the nodes of an island by the switch that joins their GPUs. Empty for any other
-    /// vertex.
+    /// Empty for vertices other than island switches.
     pub(super) fn nodes_of_island(&self, switch: VertexId) -> Vec<NodeId> {
         let Grouping::Island { nodes } = self.fabric.hbd.grouping() else { return Vec::new() };
         let Ok(island) = self.islands.binary_search(&switch) else { return Vec::new() };
@@ -222,13 +218,12 @@ impl RingCables {
         (first..(first + nodes).min(self.fabric.hbd.nodes())).map(NodeId).collect()
     }
 
-    /// Returns the GPU on the lower (0) or upper (1) half of a port's bundle.
+    /// `half` is 0 (lower) or 1 (upper).
     fn half(&self, port: Port, half: u8) -> GpuId {
         let edge = self.fabric.hbd.ring_edge(port.bundle.bundle);
         GpuId { node: port.bundle.node, gpu: (edge + half) % self.gpus_per_node }
     }
 
-    /// Adds the GPUs' interfaces under existing leaves.
     fn cable_interfaces(
         &mut self,
         leaves: &[VertexId],
@@ -243,9 +238,9 @@ impl RingCables {
         }
     }
 
-    /// Adds top-of-rack switches above the GPUs. Each aggregation domain gets as many aggregation
-    /// switches as a top-of-rack switch has uplinks. With several domains, each aggregation switch
-    /// gets as many cores as a domain has top-of-rack switches.
+    /// Each aggregation domain has as many aggregation switches as a top-of-rack switch has
+    /// uplinks. With several domains, each aggregation switch has as many cores as a domain has
+    /// top-of-rack switches.
     fn cable_packet_tree(
         &mut self,
         switches: &PacketSwitches,
@@ -281,7 +276,6 @@ impl RingCables {
         }
     }
 
-    /// Adds leaves above the GPUs, joined leaf to leaf.
     fn cable_leaves(
         &mut self,
         switches: &PacketSwitches,
@@ -309,7 +303,7 @@ impl RingCables {
         gpu.node.index() * usize::from(self.gpus_per_node) + usize::from(gpu.gpu)
     }
 
-    /// Returns the links, in both directions, that `bundle` forms while it is set to `path`.
+    /// Returns the links, in both directions, that `bundle` provides while it is set to `path`.
     #[must_use]
     pub fn links_of(&self, bundle: BundleId, path: Path) -> Vec<LinkId> {
         let hbd = &self.fabric.hbd;
@@ -325,7 +319,7 @@ impl RingCables {
         cables.into_iter().flatten().flat_map(both_ways).collect()
     }
 
-    /// Returns the links, in both directions, that `bundle` can form.
+    /// Returns the links, in both directions, that `bundle` can provide.
     #[must_use]
     pub fn all_links_of(&self, bundle: BundleId) -> Vec<LinkId> {
         let paths = [Path::External1, Path::External2, Path::Loopback];
@@ -345,7 +339,7 @@ impl RingCables {
         Some(self.fibres[index].1)
     }
 
-    /// Returns the leaf whose switch is at a vertex, if any.
+    /// Returns the leaf at a vertex, if any.
     #[must_use]
     pub fn leaf_at(&self, vertex: VertexId) -> Option<LeafId> {
         self.tors.binary_search(&vertex).ok().map(LeafId::from_index)

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-//! Builds networks that a scenario defines by their shape as vertices and links.
+//! Builds networks from the shapes in scenarios.
 
 use std::sync::Arc;
 
@@ -17,18 +17,18 @@ use serde::Deserialize;
 
 use super::{PacketSwitches, Substrate};
 
-/// The shape of a network and its cables.
+/// Shape of a network, with its cables.
 #[derive(Clone, Debug, PartialEq)]
 pub enum Shape {
     /// Three tiers of switches.
     FatTree(FatTree),
     /// Two tiers of switches, with this number of planes over the same hosts.
     LeafSpine(LeafSpine, u8),
-    /// Rails below spines.
+    /// Rails connected by spines.
     RailOptimised(RailOptimised),
-    /// Rails only.
+    /// Rails without spines.
     RailOnly(RailOnly),
-    /// Groups of routers, and the routes between them.
+    /// Groups of routers, and the routes between groups.
     Dragonfly(Dragonfly, DragonflyRoutes),
     /// A grid.
     Torus(Torus),
@@ -38,9 +38,9 @@ pub enum Shape {
     Domain(SwitchedDomain),
     /// Hosts in a row.
     Row(RingShape, u32, LinkSpec),
-    /// Hosts with fibres for a binary exchange, of which one is lit, and the time that a change takes.
+    /// Hosts with fibres for a binary exchange, and the switching time.
     Exchange(ExchangeFibres, Picoseconds),
-    /// The graph given in the file.
+    /// An arbitrary graph.
     Graph(CableGraph),
 }
 
@@ -48,26 +48,26 @@ pub enum Shape {
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Deserialize, JsonSchema)]
 #[serde(rename_all = "snake_case")]
 pub enum DragonflyRoutes {
-    /// Shortest paths, counted in links. Two cables between groups may be shorter than one with a
-    /// cable inside each group.
+    /// Shortest paths, counted in links. Two cables between groups can be shorter than one such
+    /// cable plus a cable inside each group.
     #[default]
     Shortest,
-    /// The cable between the two groups.
+    /// Over the cable between the two groups.
     Minimal,
-    /// Through a third group, drawn for each path.
+    /// Through a random third group for each path.
     Valiant,
 }
 
-/// Any graph.
+/// An arbitrary graph.
 #[derive(Clone, Debug, PartialEq)]
 pub struct CableGraph {
     /// Names of hosts.
     pub hosts: Vec<String>,
     /// Names of switches.
     pub switches: Vec<String>,
-    /// Cables, with the indices of both ends among hosts followed by switches.
+    /// Cables with the indices of both ends, among hosts followed by switches.
     pub cables: Vec<(usize, usize, LinkSpec)>,
-    /// The indices of the cables through each optical switch.
+    /// Indices of the cables through each optical switch.
     pub circuits: Vec<Vec<usize>>,
 }
 
@@ -87,8 +87,8 @@ impl LaidShape {
 }
 
 impl Substrate {
-    /// Builds a shape whose cables all have the queues of `switches`. For each end that is a host,
-    /// `nic_delay` is added to the cable.
+    /// Builds a shape. All cables have the queues of `switches`, and `nic_delay` is added for each
+    /// host end.
     ///
     /// # Errors
     /// Fails if a cable cannot be emulated.
@@ -109,7 +109,7 @@ impl Substrate {
         Ok(Self { route, hosts_per_server, patched, grid, exchange, ..plain })
     }
 
-    /// Creates a network of hosts and switches that routes flows over shortest paths.
+    /// Flows use shortest paths.
     pub(super) fn plain(network: Network, hosts: Vec<VertexId>) -> Self {
         let mut places = vec![None; network.vertex_count()];
         for (place, host) in (0..).zip(&hosts) {
@@ -162,7 +162,7 @@ fn route(shape: &Shape, network: &Network) -> Route {
     Route::Across(Arc::new(groups), crossing)
 }
 
-/// Names hosts `h0 h1 …` and switches `s0 s1 …`, both in order of creation.
+/// Hosts are called `h0 h1 …` and switches `s0 s1 …`, in order of creation.
 fn numbered(places: &[Option<u32>]) -> Vec<String> {
     let mut switches = 0..;
     let mut name = |place: &Option<u32>| match place {
@@ -172,7 +172,6 @@ fn numbered(places: &[Option<u32>]) -> Vec<String> {
     places.iter().map(&mut name).collect()
 }
 
-/// Returns the network with the queues of `switches` and the interfaces' delay.
 fn equipped(
     bare: &Network,
     switches: &PacketSwitches,

@@ -1,28 +1,27 @@
 // SPDX-License-Identifier: Apache-2.0
-//! Queues of packet switches: one queue per port, or priorities with a shared buffer, pauses and
-//! trimming.
+//! Queueing of packet switches.
 
 use lightloom_engine::{EngineSettings, LinkSpec, Marking, Queueing, Switching};
 use lightloom_units::Bytes;
 
-/// The packet switches of a run.
+/// Settings of all packet switches.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct PacketSwitches {
     /// Capacity of one queue. `None` means two seconds of data at the link rate.
     pub queue: Option<Bytes>,
-    /// The queue length at which marking starts.
+    /// Queue length at which marking starts.
     pub mark_from: Bytes,
-    /// Which packets are marked.
+    /// Selects the packets to mark.
     pub marking: Marking,
-    /// Queues with priorities. `None` means one first-in first-out queue per port.
+    /// Priority queues. `None` means one first-in first-out queue per port.
     pub queueing: Option<Queueing>,
-    /// When a switch begins to send a packet.
+    /// When a switch starts to forward a packet.
     pub switching: Switching,
 }
 
 impl Default for PacketSwitches {
-    /// Returns 1 MiB per port, with marking from an eighth of it on. This is an assumption of the
-    /// same order as a 100 µs buffer share in a 51.2 Tb/s switch.
+    /// 1 MiB per port, with marking above an eighth. This assumption is of the same order as a 100
+    /// µs share of the buffer in a 51.2 Tb/s switch.
     fn default() -> Self {
         Self {
             queue: Some(Bytes(1 << 20)),
@@ -51,7 +50,7 @@ impl PacketSwitches {
     pub const fn have_priorities(&self) -> bool {
         self.queueing.is_some()
     }
-    /// Returns whether a queue can pause its senders.
+    /// Returns whether queues can pause their senders.
     #[must_use]
     pub fn pause(&self) -> bool {
         self.queueing.is_some_and(|queueing| queueing.pause.is_some())

@@ -1,6 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-//! Computes what faults cost the steps of jobs, both in one run and as a distribution over a
-//! sweep's seeds.
+//! Losses of training steps to faults, for one run and as a distribution over seeds.
 
 use lightloom_units::seed::Seed;
 use lightloom_units::{Picoseconds, SimTime};
@@ -10,29 +9,28 @@ use super::SeedRun;
 use crate::nearest_rank::percentile;
 use crate::outcome::{JobStep, Outcome};
 
-/// The losses of all jobs in one run.
+/// Losses of all jobs in one run.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct StepLosses {
-    /// How much later than without faults the last step ended, for the job that lost most. `None`
-    /// if a job did not finish its steps.
+    /// Delay of the last step, for the most delayed job. `None` if a job did not finish.
     #[serde(rename = "time_lost_ps")]
     pub time_lost: Option<Picoseconds>,
-    /// The largest additional time of a single step compared with the same step without faults.
-    /// `None` if a job did not finish its steps.
+    /// Largest delay of a single step relative to the same step without faults. `None` if a job did
+    /// not finish.
     #[serde(rename = "worst_step_lost_ps")]
     pub worst_step_lost: Option<Picoseconds>,
-    /// The number of groups for which the end of some step changed, even by a picosecond.
+    /// Number of groups with a changed end time of any step, even by a picosecond.
     pub groups_affected: u64,
-    /// The number of groups that were lost and never re-formed.
+    /// Number of groups that were lost and never re-formed.
     #[serde(default)]
     pub groups_lost: u64,
-    /// The losses of all jobs, in GPU-picoseconds. `None` if a job did not finish its steps.
+    /// Total loss in GPU-picoseconds. `None` if a job did not finish.
     #[serde(rename = "gpu_time_lost_ps", default)]
     pub gpu_time_lost: Option<u64>,
 }
 
 impl StepLosses {
-    /// Returns the losses in a run, or `None` if no job trains in it.
+    /// Returns `None` without training jobs.
     pub(super) fn of(outcome: &Outcome) -> Option<Self> {
         let steps = outcome.steps.of_jobs();
         if steps.is_empty() {
@@ -57,7 +55,7 @@ impl StepLosses {
     }
 }
 
-/// Returns how much later a job's last step ended, multiplied by its GPUs.
+/// The delay of the last step multiplied by the GPUs.
 fn gpu_time(steps: &[JobStep]) -> u64 {
     let gpus = steps.first().map_or(0, |step| step.gpus);
     late(steps).unwrap_or(0).saturating_mul(gpus)
@@ -68,8 +66,7 @@ fn late(steps: &[JobStep]) -> Option<u64> {
     Some(last.end?.0.saturating_sub(last.end_without_faults?.0))
 }
 
-/// Returns the largest additional time that one of a job's steps took compared with the same step
-/// without faults.
+/// Compared with the same step without faults.
 fn longest(steps: &[JobStep]) -> Option<u64> {
     let (mut calm_start, mut most) = (SimTime::START, 0);
     for step in steps {
@@ -80,39 +77,38 @@ fn longest(steps: &[JobStep]) -> Option<u64> {
     Some(most)
 }
 
-/// The distribution of a figure over seeds, by nearest rank.
+/// Distribution of a metric over seeds, by nearest rank.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 pub struct Distribution {
-    /// The figure.
+    /// The metric.
     pub figure: LossFigure,
-    /// The median. A percentile is `None` if a job never finishes its steps for the seed at that
-    /// rank.
+    /// Median. A percentile is `None` if a job did not finish for the seed at that rank.
     pub p50: Option<f64>,
-    /// The 90th percentile.
+    /// 90th percentile.
     pub p90: Option<f64>,
-    /// The 99th percentile.
+    /// 99th percentile.
     pub p99: Option<f64>,
-    /// The maximum.
+    /// Maximum.
     pub max: Option<f64>,
-    /// The seed with the largest loss.
+    /// Seed with the largest loss.
     pub worst_seed: Seed,
 }
 
-/// A loss figure.
+/// A loss metric.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
 pub enum LossFigure {
-    /// How much later the last step ends, for the job that loses most, in picoseconds.
+    /// Delay of the last step, for the most delayed job, in picoseconds.
     TimeLostPs,
-    /// The largest additional time of a single step, in picoseconds.
+    /// Largest delay of a single step, in picoseconds.
     WorstStepLostPs,
     /// One minus goodput, as a share.
     GoodputLost,
-    /// Groups for which the end of some step changes.
+    /// Number of groups with a changed end time of any step.
     GroupsAffected,
-    /// Groups that are never re-formed.
+    /// Number of groups that were never re-formed.
     GroupsLost,
-    /// The losses of all jobs, in GPU-hours.
+    /// Total loss in GPU-hours.
     GpuHoursLost,
 }
 
@@ -152,7 +148,7 @@ impl LossFigure {
         }
     }
 
-    /// Formats a value with its unit. `None` means that a job never ended.
+    /// Formats a value with its unit. `None` means that a job never finished.
     #[must_use]
     pub fn show(self, value: Option<f64>) -> String {
         match (self, value) {
@@ -166,15 +162,14 @@ impl LossFigure {
         }
     }
 
-    /// Returns the value for a seed, which is infinite if a job never finishes its steps. `None` if
-    /// no job trains.
+    /// Infinite if a job never finishes. `None` without training jobs.
     fn of(self, run: &SeedRun) -> Option<f64> {
         let lost = run.step_losses?;
         let time = |time: Option<Picoseconds>| time.map_or(f64::INFINITY, |time| time.0 as f64);
         Some(match self {
             Self::TimeLostPs => time(lost.time_lost),
             Self::WorstStepLostPs => time(lost.worst_step_lost),
-            // Round to nine digits, so that JSON preserves the value.
+            // Rounded to nine digits to survive the JSON round trip.
             Self::GoodputLost => ((1.0 - run.goodput) * 1e9).round() / 1e9,
             Self::GroupsAffected => lost.groups_affected as f64,
             Self::GroupsLost => lost.groups_lost as f64,
@@ -185,12 +180,12 @@ impl LossFigure {
     }
 }
 
-/// Returns the losses of job steps over these seeds. Empty if no job trains.
+/// Returns an empty list without training jobs.
 pub(super) fn distributions(runs: &[SeedRun]) -> Vec<Distribution> {
     let distribution = |figure: LossFigure| {
         let value = |run: &SeedRun| Some((figure.of(run)?, run.seed));
         let mut values: Vec<(f64, Seed)> = runs.iter().filter_map(value).collect();
-        // Among seeds with equal losses, the first counts as the worst.
+        // If losses tie, the first seed is the worst.
         values.sort_by(|a, b| a.0.total_cmp(&b.0).then(b.1.0.cmp(&a.1.0)));
         let at = |per_cent| {
             let value = percentile(&values, per_cent).map(|(value, _)| value);
@@ -240,7 +235,7 @@ mod tests {
         assert_eq!(
             (all[2].p50, all[2].worst_seed),
             (Some(0.25), Seed(1)),
-            "equal seeds: the first"
+            "the first of equal seeds"
         );
         assert_eq!((all[3].max, all[3].worst_seed), (Some(2.0), Seed(2)));
         assert_eq!(LossFigure::TimeLostPs.show(Some(1.5e9)), "1.500 ms");

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-//! Computes recovery times by kind of fault over all seeds in a sweep, as a basis for guarantees.
+//! Recovery times by kind of fault over all seeds of a sweep.
 
 use std::collections::BTreeMap;
 
@@ -12,35 +12,34 @@ use super::SeedRun;
 use crate::nearest_rank::percentile;
 use crate::outcome::{FaultResult, NotRestored};
 
-/// The time from a fault of one kind until everything that it hit has resumed, with percentiles by
-/// nearest rank.
+/// Time from a fault of one kind until all affected work has resumed, with percentiles by nearest
+/// rank.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Recoveries {
-    /// The kind, which consists of the broken part, the effect, and whether another part was already broken.
+    /// The failed part, the effect, and any part that had already failed.
     pub kind: String,
-    /// The number of faults of this kind.
+    /// Number of faults of this kind.
     pub faults: u64,
-    /// The number of faults from which the run recovered. The others hit nothing that waits for
-    /// recovery, or had no recovery.
+    /// Number of faults with a recovery. The others affected nothing or were never recovered.
     pub recovered: u64,
-    /// The number of faults without recovery for which groups or flows still wait.
+    /// Number of faults after which groups or flows still wait.
     pub never: u64,
-    /// Number of these faults by reason.
+    /// The same number by reason.
     #[serde(default)]
     pub never_because: BTreeMap<NotRestored, u64>,
-    /// The median.
+    /// Median.
     #[serde(rename = "p50_ps")]
     pub p50: Option<Picoseconds>,
-    /// The 90th percentile.
+    /// 90th percentile.
     #[serde(rename = "p90_ps")]
     pub p90: Option<Picoseconds>,
-    /// The 99th percentile.
+    /// 99th percentile.
     #[serde(rename = "p99_ps")]
     pub p99: Option<Picoseconds>,
-    /// The maximum.
+    /// Maximum.
     #[serde(rename = "max_ps")]
     pub max: Option<Picoseconds>,
-    /// The seed with the longest recovery, or with one that never came.
+    /// Seed with the longest recovery, or with one that never completed.
     pub worst_seed: Option<Seed>,
 }
 
@@ -66,7 +65,7 @@ fn kind(fault: &FaultResult, others: &[FaultResult]) -> Option<String> {
             && other.at.is_some_and(|began| began <= at)
             && over.is_none_or(|over| over > at)
     };
-    // The first word of the effect, so that `{late: 20ms}` becomes `late`.
+    // Keep the first word, so that `{late: 20ms}` becomes `late`.
     let effect = fault.effect.split([':', ' ', '{']).find(|word| !word.is_empty()).unwrap_or("");
     let beside = others.iter().find(broken).and_then(|other| other.parts.first());
     Some(match beside {
@@ -77,13 +76,13 @@ fn kind(fault: &FaultResult, others: &[FaultResult]) -> Option<String> {
 
 struct Ended {
     took: Option<u64>,
-    /// Whether something still waits for a recovery that never came.
+    /// Whether affected work still waits for recovery.
     waits: bool,
     why: Option<NotRestored>,
     seed: Seed,
 }
 
-/// Returns each kind of fault in these runs, sorted by name.
+/// Sorted by name.
 pub(super) fn of(runs: &[SeedRun]) -> Vec<Recoveries> {
     let mut kinds: BTreeMap<String, Vec<Ended>> = BTreeMap::new();
     for run in runs {
@@ -101,7 +100,7 @@ pub(super) fn of(runs: &[SeedRun]) -> Vec<Recoveries> {
 fn recoveries(kind: String, faults: &[Ended]) -> Recoveries {
     let mut took: Vec<(u64, Seed)> =
         faults.iter().filter_map(|fault| Some((fault.took?, fault.seed))).collect();
-    // Among equal recoveries, the first seed counts as the worst.
+    // If recovery times tie, the first seed is the worst.
     took.sort_by(|a, b| a.0.cmp(&b.0).then(b.1.0.cmp(&a.1.0)));
     let at = |per_cent| percentile(&took, per_cent).map(|(time, _)| Picoseconds(time));
     let never: Vec<&Ended> = faults.iter().filter(|fault| fault.waits).collect();

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-//! Simulates one collective of a communication library packet by packet. It runs the plan whose
-//! closed form `lightloom-collective` computes, on links with the plan's rates.
+//! Packet-level simulation of one collective of a communication library. Runs the plan whose closed
+//! form `lightloom-collective` computes, on links with the plan's rates.
 
 use lightloom_collective::{CollectiveKind, Joined, LibraryPlan, LibraryTime, Site};
 use lightloom_engine::collective::Placement;
@@ -11,14 +11,13 @@ use lightloom_engine::{
 };
 use lightloom_units::{BitsPerSecond, Bytes, Picoseconds, SimTime};
 
-/// Maximum number of packets in a run.
 const MOST_PACKETS: f64 = 3e8;
 
-/// Returns the simulated time of `way` in seconds, or `None` if it has no plan or needs too many
+/// Returns the simulated duration of `way` in seconds, or `None` if it has no plan or too many
 /// packets.
 ///
 /// # Panics
-/// Panics if a network with one ring or one switch cannot be built, which would be a bug.
+/// Panics if a network with a single ring or switch cannot be built, which would be a bug.
 #[must_use]
 pub fn seconds(site: &Site, kind: CollectiveKind, bytes: f64, way: LibraryTime) -> Option<f64> {
     let plan = site.plan(kind, bytes, way).ok()??;
@@ -39,8 +38,8 @@ pub fn seconds(site: &Site, kind: CollectiveKind, bytes: f64, way: LibraryTime) 
     let mut settings = EngineSettings { transport, ..EngineSettings::default() };
     let mut builder = NetworkBuilder::new();
     let members = join(&plan, &mut builder, &mut settings);
-    let mut engine = Engine::new(builder.build().expect("links join members"), settings)
-        .expect("the settings are sound");
+    let mut engine = Engine::new(builder.build().expect("links connect members"), settings)
+        .expect("the settings are valid");
     let running = Placement::new(members, Route::Shortest)
         .start(&plan.schedule, &mut engine)
         .expect("every member has a link");
@@ -49,8 +48,8 @@ pub fn seconds(site: &Site, kind: CollectiveKind, bytes: f64, way: LibraryTime) 
     Some(plan.start_seconds + took.as_secs_f64())
 }
 
-/// Builds the links that join the members. The plan's rates count only data, so headers are added
-/// to them and acknowledgements have no size.
+/// The plan's rates exclude headers, so headers are added to them and acknowledgements have no
+/// size.
 fn join(
     plan: &LibraryPlan,
     builder: &mut NetworkBuilder,

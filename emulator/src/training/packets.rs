@@ -1,12 +1,11 @@
 // SPDX-License-Identifier: Apache-2.0
-//! Computes a step in both modes: packet by packet, and by formula with the same assumptions.
+//! Evaluates a training step packet by packet and in closed form, under the same assumptions.
 //!
-//! A job with thousands of GPUs consists of many similar replicas, layers and micro-batches. An
-//! excerpt keeps the mapping of a replica and reduces the repetitions (first replicas, then
-//! micro-batches, then layers) until its packets fit in a budget. Both modes then compute the
-//! excerpt without overlap or stragglers and with links at the fitted shares of their data-sheet
-//! rates. The remaining difference is due to effects that the formula does not model: flows that
-//! meet at a network card, pieces that wait for each other, and packet headers.
+//! A large job is reduced to an excerpt that fits in a packet budget: first replicas, then
+//! micro-batches, then layers are removed, but the mapping of a replica stays the same. Neither
+//! evaluation has overlap or stragglers, and links run at the fitted share of their data-sheet
+//! rates. The remaining difference is due to contention at NICs, pieces that wait for each other,
+//! and packet headers.
 
 use lightloom_engine::transport::Transport;
 use lightloom_step::work::StepWork;
@@ -23,28 +22,28 @@ use serde::Serialize;
 use super::replay::{ReuseError, RingReuse, TaskTimes, replay};
 use crate::run::{Progress, RunError};
 
-/// Maximum number of packet-hops in an excerpt if times of idle rings are reused.
+/// Packet-hop limit of an excerpt that reuses times of idle rings.
 pub const HOPS_BUDGET: f64 = 6e8;
-/// Maximum number of packet-hops in a proof that also runs the whole excerpt without reuse.
+/// Packet-hop limit for repeating a whole excerpt without reuse.
 pub const PROOF_BUDGET: f64 = 5e8;
 /// Maximum number of tasks in an excerpt.
 const TASKS_BUDGET: f64 = 2e6;
 
-/// Why a job has no packet mode.
+/// Reasons why a job cannot be simulated packet by packet.
 #[derive(Debug, thiserror::Error)]
 #[expect(missing_docs, reason = "each message documents its variant")]
 pub enum PacketsError {
     #[error(
-        "packet by packet, a TP group must lie within one domain: TP {tensor} does not fit \
+        "packet by packet, a TP group must fit in one domain: TP {tensor} does not fit \
          {domain} GPUs of {network} (take --tp {domain} or less)"
     )]
     SpansDomains { tensor: u32, domain: u32, network: String },
     #[error(
-        "packet by packet, interleaved stages need micro-batches in whole rounds: {micro_batches} are no multiple of {stages} stages (nearest: {nearest})"
+        "packet by packet, interleaved stages require whole rounds of micro-batches: {micro_batches} is not a multiple of {stages} stages (nearest: {nearest})"
     )]
     PartialRound { micro_batches: u64, stages: u32, nearest: u64 },
     #[error(
-        "even {layers} layers and {micro_batches} micro-batches need {needed:.1e} packet-hops, more than the {budget:.1e} that are run at once: take a shorter --seq or a smaller --ep",
+        "even {layers} layers and {micro_batches} micro-batches need {needed:.1e} packet-hops, more than the limit of {budget:.1e}; help: reduce --seq or --ep",
         needed = *hops as f64, budget = HOPS_BUDGET
     )]
     TooLarge { layers: u32, micro_batches: u64, hops: u64 },
@@ -52,69 +51,69 @@ pub enum PacketsError {
     Run(#[from] RunError),
 }
 
-/// The results of both modes.
+/// Results of both evaluations.
 #[derive(Clone, Debug, PartialEq, Serialize)]
 pub struct PacketStep {
-    /// Number of emulated GPUs.
+    /// Simulated GPUs.
     pub gpus: u64,
-    /// Number of emulated replicas.
+    /// Simulated replicas.
     pub replicas: u32,
-    /// Number of emulated layers.
+    /// Simulated layers.
     pub layers: u32,
-    /// Micro-batches of a replica.
+    /// Micro-batches per replica.
     pub micro_batches: u64,
     /// Number of tasks in the graph.
     pub tasks: usize,
-    /// The step's duration by formula, without overlap, in seconds.
+    /// Closed-form duration of the step, without overlap, in seconds.
     pub analytic_seconds: f64,
-    /// The step's duration packet by packet, in seconds.
+    /// Simulated duration of the step, in seconds.
     pub packet_seconds: f64,
     /// `analytic ÷ packets − 1`.
     pub difference: f64,
-    /// Packets put on wires.
+    /// Packets sent, counted once per link.
     pub packet_hops: u64,
     /// Number of collectives whose duration was reused.
     pub reused: u64,
-    /// The proof that reuse changed nothing, if requested.
+    /// Verification of the reuse, if requested.
     pub proof: Option<Proof>,
 }
 
-/// An excerpt that was run.
+/// A simulated excerpt.
 #[derive(Clone, Debug)]
 pub struct ExcerptRun {
-    /// The results of both modes.
+    /// Results of both evaluations.
     pub step: PacketStep,
     /// The task graph.
     pub graph: TaskGraph,
     /// The machine.
     pub machine: Machine,
-    /// Start and end of each task.
+    /// Start and end time of each task.
     pub spans: Vec<(SimTime, SimTime)>,
 }
 
-/// How the exactness of reuse was shown.
+/// How reuse was verified to be exact.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize)]
 #[serde(rename_all = "kebab-case", tag = "kind")]
 pub enum Proof {
-    /// Everything was also run without reuse, and every task begins and ends at the same picosecond.
+    /// A second run without reuse has the same start and end times of all tasks, to the picosecond.
     BothWays {
-        /// Packets put on wires without reuse.
+        /// Packets sent without reuse, counted once per link.
         packet_hops: u64,
     },
-    /// The second, fourth, eighth … use of each duration was also simulated in place and took
-    /// equally long to the picosecond.
+    /// The second, fourth, eighth … use of each duration was also simulated and matched to the
+    /// picosecond.
     Sampled {
-        /// Number of collectives that were rerun.
+        /// Number of repeated collectives.
         checked: u64,
     },
 }
 
-/// Whether to prove that reuse is exact.
+/// Whether to verify that reuse is exact.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Prove {
-    /// No proof.
+    /// No verification.
     Nothing,
-    /// Run with and without reuse if that fits in [`PROOF_BUDGET`], otherwise check samples.
+    /// Also run without reuse if that fits in [`PROOF_BUDGET`]; otherwise check samples.
     Reuse,
 }
 
@@ -128,7 +127,7 @@ impl JobExcerpt {
             let network = job.network.name.clone();
             return Err(PacketsError::SpansDomains { tensor: mapping.tensor, domain, network });
         }
-        // EP needs all its lanes, and a second replica is needed for the exchange between replicas.
+        // Keep all lanes of EP, and two replicas that communicate.
         let lanes_of_experts = mapping.expert / gcd(mapping.expert, mapping.context);
         let replicas = lanes_of_experts.max(2).min(mapping.data).max(lanes_of_experts);
         let micro_batches = mapping.micro_batches(job.batch).max(1);
@@ -165,8 +164,7 @@ impl JobExcerpt {
         Err(PacketsError::PartialRound { micro_batches, stages: mapping.pipeline, nearest })
     }
 
-    /// Reduces micro-batches by whole rounds of the pipeline, then layers by the same number in
-    /// each piece.
+    /// Removes whole pipeline rounds of micro-batches first, and then layers evenly.
     fn shrink(&mut self) -> Result<(), PacketsError> {
         let round = u64::from(self.0.mapping.pipeline);
         let places = self.0.mapping.pipeline * self.0.mapping.virtual_stages;
@@ -196,10 +194,10 @@ impl JobExcerpt {
     }
 }
 
-/// Runs the excerpt of `job` in both modes.
+/// Evaluates an excerpt of `job` in both ways.
 ///
 /// # Errors
-/// Fails if the job has no packet mode.
+/// Fails if the job cannot be simulated packet by packet.
 pub fn run(
     job: &Job<'_>,
     prove: Prove,
@@ -223,7 +221,7 @@ pub fn run(
     let sampled = prove == Prove::Reuse && !is_whole;
     let reuse = if sampled { RingReuse::Checked } else { RingReuse::IdleRings };
     let timeline = match replay(&graph, &machine, reuse, progress) {
-        // Other exchanges of the step share the links of a ring: then every packet of it runs.
+        // Other exchanges share the links of a ring, so simulate all of its packets.
         Err(RunError::Reuse(ReuseError::BusyRing { .. })) if without <= HOPS_BUDGET => {
             replay(&graph, &machine, RingReuse::Never, progress)?
         }
@@ -253,7 +251,6 @@ pub fn run(
     Ok(ExcerptRun { step, graph, machine, spans: timeline.spans })
 }
 
-/// Fails unless both runs have equal times.
 fn both_ways(
     graph: &TaskGraph,
     reused: &TaskTimes,
@@ -298,7 +295,7 @@ fn links(network: &Network, efficiency: &Efficiency) -> [Cable; 2] {
     let (domain_rate, domain_step) =
         (network.domain_rate * efficiency.domain, efficiency.domain_step_seconds);
     let domain = match network.shape {
-        // Each direction gets half of the rate.
+        // Half in each direction.
         Shape::Ring | Shape::Torus => link(domain_rate / 2.0, domain_step),
         Shape::Switch => link(domain_rate, domain_step / 2.0),
     };
@@ -309,8 +306,8 @@ fn links(network: &Network, efficiency: &Efficiency) -> [Cable; 2] {
     [domain, rail]
 }
 
-/// Returns the machine for a workload on `network`, which has `ranks` in consecutive TP groups of
-/// `tensor` and one switch beyond the domains.
+/// Returns the machine for a workload on `network`: `ranks` in consecutive TP groups of `tensor`,
+/// and a single switch outside the domains.
 ///
 /// # Errors
 /// Fails if a group does not fit in a domain.
@@ -347,13 +344,12 @@ pub fn machine(
     })
 }
 
-/// Returns the number of packets and acknowledgements that `bytes` need on one link.
+/// Includes acknowledgements, for one link.
 fn hops_of(bytes: f64) -> f64 {
     2.0 * (bytes / Transport::default().payload.0 as f64).ceil()
 }
 
-/// Returns the packet-hops of the step between domains, and of the first collective of each kind on
-/// a ring, rounded up.
+/// Counts the step between domains, and the first collective of each kind on a ring.
 fn cut_hops(work: &StepWork) -> f64 {
     let mapping = &work.mapping;
     let lanes = f64::from(mapping.data * mapping.context);

@@ -1,13 +1,10 @@
 // SPDX-License-Identifier: Apache-2.0
-//! Runs a task graph on a machine without other traffic, like a scenario with one recorded step,
-//! its own network and no faults.
+//! Runs a task graph on a machine without other traffic or faults.
 //!
-//! Every ring in the high-bandwidth domain has its own cables, so no other traffic can disturb a
-//! collective on it, and a collective on an idle ring takes the same time whenever it starts. With
-//! [`RingReuse::IdleRings`], each kind and size is therefore run packet by packet only once for all
-//! identical rings, and its duration is reused. The conditions for an exact result are checked: a
-//! collective that would start on a busy ring is rejected, and tests compare both modes to the
-//! picosecond. Traffic over the data-centre network can contend, so its times are never reused.
+//! With [`RingReuse::IdleRings`], each kind and size of collective on an idle ring is simulated
+//! only once, and its duration is reused on identical rings. This is exact, because each ring has
+//! separate cables; a collective that would start on a busy ring is rejected. Traffic over the
+//! data-centre network can contend, so its times are never reused.
 
 use std::sync::Arc;
 
@@ -28,18 +25,18 @@ use crate::run::{IslandReuse, Progress, RunError, RunOrder, RunPass, run};
 use crate::scenario::{Pattern, Traffic};
 use crate::substrate::Substrate;
 
-/// The start and end of each task.
+/// Times of all tasks.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct TaskTimes {
-    /// Start and end of each task.
+    /// Start and end time of each task.
     pub spans: Vec<(SimTime, SimTime)>,
-    /// The end of the last task.
+    /// End time of the last task.
     pub end: SimTime,
-    /// Packets put on wires.
+    /// Packets sent, counted once per link.
     pub packet_hops: u64,
     /// Number of collectives whose duration was reused.
     pub reused: u64,
-    /// Number of collectives that were rerun to check a reused duration.
+    /// Number of repeated collectives, to check reused durations.
     pub checked: u64,
 }
 
@@ -49,7 +46,7 @@ pub struct TaskTimes {
 /// Fails if the graph refers to something that the machine lacks, or if reuse would not be exact.
 ///
 /// # Panics
-/// Panics if nothing joins ranks that exchange data.
+/// Panics if ranks that communicate are not connected.
 pub fn replay(
     graph: &TaskGraph,
     machine: &Machine,

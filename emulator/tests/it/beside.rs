@@ -144,12 +144,12 @@ fn locates_mistakes_in_traffic() {
     };
     let traffic = |one: &str| format!("{RINGS}traffic: [{one}]\n");
     let shown = refused(&traffic("{name: a, run: permutation, hosts: [n0, n99], bytes: 1KiB}"));
-    assert!(shown.contains("`n99` names no hosts") && shown.contains("scenario.yaml:7"), "{shown}");
+    assert!(shown.contains("`n99` does not match any host") && shown.contains("scenario.yaml:7"), "{shown}");
     assert!(shown.contains("`n0/g0..n1/g3`"), "{shown}");
     let shown = refused(&traffic("{name: a, run: {all_reduce: torus}, bytes: 1KiB}"));
-    assert!(shown.contains("this needs all hosts of a torus"), "{shown}");
+    assert!(shown.contains("this requires all hosts of a torus"), "{shown}");
     let shown = refused(&format!("{RINGS}expect: [workload a completes within 1ms]\n"));
-    assert!(shown.contains("there is no workload `a` in this file"), "{shown}");
+    assert!(shown.contains("workload `a` does not exist in this file"), "{shown}");
     let idle = "{name: a, run: {compute: 1us}}]\nfaults: [{part: n1, at: 1us}]\nexpect: [workload a unaffected";
     assert!(refused(&traffic(idle)).contains("sends nothing"));
 }

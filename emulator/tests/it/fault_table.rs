@@ -215,18 +215,18 @@ fn stuck_host_finishes_after_repair_and_mismatched_replay_is_rejected() {
 #[test]
 fn wrong_keys_of_a_fault_name_their_place_and_the_fix() {
     let wrong = [
-        ("{part: h3-s0, towards: s1}", "no cable of `h3-s0` leads to `s1`", "write one of"),
-        ("{part: any cable, towards: s0}", "its ends are not known", "name a cable"),
-        ("{part: control, effect: {slower: 10}, towards: s0}", "has no direction", "leave it out"),
+        ("{part: h3-s0, towards: s1}", "`h3-s0` has no cable to `s1`", "use one of"),
+        ("{part: any cable, towards: s0}", "its ends are unknown", "use a specific cable"),
+        ("{part: control, effect: {slower: 10}, towards: s0}", "cannot be limited to one direction", "leave it out"),
         ("{part: h3, effect: {reboots: 1s}}", "only a packet switch such as", ""),
-        ("{part: s0, effect: {reboots: 0s}}", "must take some time to start", "write `90s`"),
+        ("{part: s0, effect: {reboots: 0s}}", "restart time must be positive", "use `90s`"),
         (
             "{part: s0, effect: {reboots: 1ms}, lasts: 1ms}",
-            "the end of `reboots`",
+            "`reboots` already defines its duration",
             "change `reboots`",
         ),
         ("{part: h3-s0, effect: {packet_loss: 1.5}}", "between 0 and 1", "or `down`"),
-        ("{part: h3-s0, effect: {jitter: 20ms}}", "at most 10 ms", "write `2us`"),
+        ("{part: h3-s0, effect: {jitter: 20ms}}", "at most 10 ms", "use `2us`"),
     ];
     for (fault, what, fix) in wrong {
         let text = format!(

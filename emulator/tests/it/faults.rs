@@ -106,7 +106,7 @@ fn a_fault_without_effect_leaves_nothing_to_restore() {
     assert!(moved(&outcome).is_empty());
     let fault = &outcome.faults[0];
     assert_eq!((fault.restored, fault.bundles_switched), (None, 0));
-    assert!(fault.to_string().contains("nothing to restore"), "{fault}");
+    assert!(fault.to_string().contains("no restoration needed"), "{fault}");
     let found = &outcome.expectations[0];
     assert!(found.passed && found.value == "no fault had an effect", "{found:?}");
 }
@@ -345,7 +345,7 @@ fn locates_unknown_groups_days_and_files() {
     assert!(trace.starts_with("scenario.yaml:4:20: error[LL0306]"), "{trace}");
     let synthetic = concat!(env!("CARGO_MANIFEST_DIR"), "/../topologies/traces/synthetic.json");
     let day = first(&format!("{base}broken_by: {{trace: {synthetic}, day: 400}}\n"));
-    assert!(day.contains("error[LL0307]: the trace has days 0 to 348, not 400"), "{day}");
+    assert!(day.contains("error[LL0307]: day 400 is outside the trace (days 0 to 348)"), "{day}");
     let wrong_fabric = load("name: x\nhbd: 3\nkind: fabric\nversion: 2\n", base).1;
     let lines: Vec<String> = wrong_fabric.iter().map(ToString::to_string).collect();
     assert!(lines.iter().any(|line| line.starts_with("fabric.yaml:2:")), "{lines:?}");

@@ -54,7 +54,7 @@ expect: [{}]
         let fault = &outcome.faults[0];
         assert_eq!((fault.restored, fault.delay), (None, None), "{fault}");
         assert!(fault.traffic.as_ref().unwrap().flows_given_up > 0, "{fault}");
-        assert!(fault.to_string().ends_with("work left undone"), "{fault}");
+        assert!(fault.to_string().ends_with("unfinished work"), "{fault}");
     }
     // A flow that never arrives among 100 does not affect the median.
     let outcome = run("

@@ -75,7 +75,7 @@ fn flow_completion_times_are_kept_per_workload() {
         assert!(scenario.is_none(), "{sentence}");
         mistakes.iter().map(ToString::to_string).collect::<String>()
     };
-    assert!(text("workload bulk drops == 0").contains("exists only for the whole run"));
+    assert!(text("workload bulk drops == 0").contains("not available per workload"));
     assert!(
         text("workload large fct_p99 < 1ms").contains("large"),
         "{}",

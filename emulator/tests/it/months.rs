@@ -378,12 +378,12 @@ fn rejects_impossible_spans_with_their_location() {
     let ring = "collectives: [{all_reduce: {name: tensor, bytes: 1MiB}}]\n";
     let writes = "train: [{job: job, restart: {checkpoint: {every: 10, load: 1s, write: 1s}}}]\n";
     for (more, wanted) in [
-        (format!("span: 90d\n{RATES}{ring}"), "no job trains"),
-        (format!("span: 90d\n{TRAIN}"), "this span has no source of failures"),
+        (format!("span: 90d\n{RATES}{ring}"), "no training job"),
+        (format!("span: 90d\n{TRAIN}"), "this span requires `failures`"),
         (format!("span: 90\n{RATES}{TRAIN}"), "expected a long duration"),
-        (format!("span: 0d\n{RATES}{TRAIN}"), "no length"),
-        (format!("span: 90d\n{TRAIN}failures: {{}}\n"), "neither a trace nor a rate is given"),
-        (format!("span: 999d\n{TRAIN}failures: {{trace: trace.json}}\n"), "longer than the trace"),
+        (format!("span: 0d\n{RATES}{TRAIN}"), "a length of 0"),
+        (format!("span: 90d\n{TRAIN}failures: {{}}\n"), "a trace or a rate is required"),
+        (format!("span: 999d\n{TRAIN}failures: {{trace: trace.json}}\n"), "exceeds the length of the trace"),
         (
             format!("span: 9d\n{TRAIN}failures: {{optical_switch: {{mtbf: 1h, repair: 1h}}}}\n"),
             "the fabric does not have any optical switch",
@@ -392,7 +392,7 @@ fn rejects_impossible_spans_with_their_location() {
         (format!("span: 9d\n{TRAIN}{RATES}expect: [gpus_lost == 0]\n"), "no effect together"),
         (format!("span: 9d\n{TRAIN}{RATES}faults: [{{part: n1, at: 1s}}]\n"), "no effect together"),
         (format!("span: 9d\n{RATES}train: [{{job: job, steps: 3}}]\n"), "no effect together"),
-        (format!("{TRAIN}{RATES}"), "has none"),
+        (format!("{TRAIN}{RATES}"), "this requires `span`"),
         (writes.to_owned(), "has none"),
     ] {
         let found = mistakes(&more);

@@ -499,9 +499,9 @@ fn rejects_keys_without_effect_and_suggests_others() {
     let network = "name: x\non: {leaf_spine: {leaves: 2, spines: 2, hosts_per_leaf: 2}}\n";
     let send = "traffic: [{name: a, run: permutation, bytes: 1KiB}]\n";
     for (more, wanted) in [
-        ("switches: {mark_from: 2MiB}\n", "no backlog reaches this size"),
+        ("switches: {mark_from: 2MiB}\n", "the queue cannot reach this length"),
         ("transport: {balance: {spray: {paths: 8}}, recovery: go_back_n}\n", "overtake"),
-        ("faults: [{part: h0, at: 1us, lasts: 0us}]\n", "lasts no time"),
+        ("faults: [{part: h0, at: 1us, lasts: 0us}]\n", "a duration of 0"),
         (
             "switches: {buffer: {size: 16KiB}, pause: {priorities: [0], above: 8KiB}}\n",
             "in addition to the headroom",
@@ -514,8 +514,8 @@ fn rejects_keys_without_effect_and_suggests_others() {
             "switches: {trim: true, pause: {priorities: [0, 3], above: 8KiB}}\n",
             "nothing is trimmed",
         ),
-        ("expect: [paused_max < 1ms]\n", "no switch requests pauses"),
-        ("control: {planning_delay: 1ms}\n", "nothing in this scenario waits"),
+        ("expect: [paused_max < 1ms]\n", "no switch sends pauses"),
+        ("control: {planning_delay: 1ms}\n", "has no effect in this scenario"),
         ("broken: [n3]\n", "no plan"),
     ] {
         let (scenario, mistakes) = load(&format!("{network}{send}{more}"));

@@ -254,9 +254,9 @@ fn reports_missing_parts_of_a_reinforcement_learning_job() {
     for (fabric, train, more, said) in [
         (&rl, "rollout: {prompt: 1024}", "", "a prompt of 1024 leaves none"),
         (&rl, "rollout: {longest: 900000}", "", ""),
-        (&rl, "sequence: 128", "", "a micro-batch is one sample"),
+        (&rl, "sequence: 128", "", "a micro-batch always contains one sample"),
         (&no_places, "steps: 1", "", "has no `tp`"),
-        (&training, "rollout: {sigma: 0}", "", "only trains"),
+        (&training, "rollout: {sigma: 0}", "", "does not generate samples"),
         (
             &rl.replace("replica_gpus: 16", "replica_gpus: 64")
                 .replace("llama-3.1-8b", "qwen2.5-14b"),
@@ -265,7 +265,7 @@ fn reports_missing_parts_of_a_reinforcement_learning_job() {
             "heads",
         ),
         (&rl, "restart: barrier", months, ""),
-        (&rl, "restart: {checkpoint: {every: 1, load: 1s}}", "", "not at a checkpoint"),
+        (&rl, "restart: {checkpoint: {every: 1, load: 1s}}", "", "rather than a checkpoint"),
         (&rl.replace("samples: 64", "samples: 0"), "steps: 1", "", "0"),
     ] {
         let (loaded, mistakes) = load(fabric, &scenario(train, more));

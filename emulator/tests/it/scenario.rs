@@ -87,7 +87,7 @@ fn expectations_report_measured_values() {
     let outcome = run(FABRIC, &expecting);
     let passed: Vec<bool> = outcome.expectations.iter().map(|e| e.passed).collect();
     assert_eq!(passed, [true, true, false, true, true, true], "{:?}", outcome.expectations);
-    assert!(outcome.expectations[2].value.starts_with("the slowest took 1"));
+    assert!(outcome.expectations[2].value.starts_with("the slowest restoration took 1"));
     let hit = outcome.faults[0].groups_affected[0];
     for group in (0..4).map(GroupId) {
         let text = format!("{FAULT}expect: ['group {group} unaffected']\n");

@@ -168,7 +168,7 @@ fn warns_about_fewer_entropy_values_than_paths() {
     assert!(few.contains("128 entropy values for 256 paths"), "{few}");
     assert!(said("{ring: {hosts: 8}}", "{values: 4}").is_empty(), "one path or two");
     let [few] = &drawn(tree, "spray: {paths: 4}")[..] else { panic!("one warning") };
-    assert!(few.contains("4 paths drawn for 16 paths"), "{few}");
+    assert!(few.contains("4 random paths for 16 paths"), "{few}");
     assert!(drawn(tree, "spray: {paths: 16}").is_empty());
     assert!(drawn("{fat_tree: {radix: 32}}", "spray: {paths: 64}").is_empty(), "64 of 256");
 }

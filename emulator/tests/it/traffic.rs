@@ -345,7 +345,7 @@ fn locates_every_mistake() {
         ),
         (
             "traffic: [{name: a, run: {random: {sizes: {points: [{bytes: 1KiB, percent: 50}]}, load: 0.5, lasts: 1us}}}]",
-            "100 per cent",
+            "100 percent",
         ),
         (
             "traffic: [{name: a, run: permutation, bytes: 1KiB}]\nfaults: [{part: s9, at: 1us}]",
@@ -369,11 +369,11 @@ fn locates_every_mistake() {
         ),
         (
             "traffic: [{name: a, run: permutation, bytes: 1KiB}]\nfaults: [{part: h0, at: 1us}]\nexpect: [workload b unaffected]",
-            "no workload `b`",
+            "workload `b` does not exist",
         ),
         (
             "traffic: [{name: a, run: permutation, bytes: 1KiB}]\nexpect: [waste_ratio < 1]",
-            "`waste_ratio` needs",
+            "`waste_ratio` requires",
         ),
         (
             "traffic: [{name: a, run: permutation, bytes: 1KiB}]\nfaults: [{part: h0, at: 1us}]\nexpect: [group g1 unaffected]",
@@ -382,7 +382,7 @@ fn locates_every_mistake() {
         ("traffic: [{name: a, run: permutation, bytes: 1KiB}]\nlinks: {delay: 0ns}", "LL0321"),
         (
             "traffic: [{name: a, run: permutation, bytes: 1KiB}]\nfaults: [{part: h0, at: 1us, effect: {pause_storm: 3}}]",
-            "no priorities",
+            "supports pauses",
         ),
     ] {
         let (scenario, mistakes) = load(&format!("{good}{more}\n"));

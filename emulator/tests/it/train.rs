@@ -229,12 +229,12 @@ fn reports_missing_parts_of_a_training_job() {
     let bare = TWO_JOBS.replace("step: {training: {model: llama-3.1-8b, dp: 2, tokens: 8192}}", "");
     let bare = bare.replace("tp: 8, }", "tp: 8}");
     let cases = [
-        (TWO_JOBS, "train: [{job: third}]", "the fabric has no job `third`"),
+        (TWO_JOBS, "train: [{job: third}]", "job `third` does not exist in the fabric"),
         (&bare, "train: [{job: other}]", "has neither model nor mapping"),
-        (TWO_JOBS, "train: [{job: first, sequence: 1000}]", "do not fill a micro-batch"),
+        (TWO_JOBS, "train: [{job: first, sequence: 1000}]", "cannot be divided into sequences of 1000"),
         (TWO_JOBS, "train: [{job: first, accelerator: h1000}]", "h1000"),
-        (TWO_JOBS, "train: [{job: first}, {job: first}]", "trains twice"),
-        (TWO_JOBS, "train: [{job: first}]\nphases: {}", "does not run beside `train`"),
+        (TWO_JOBS, "train: [{job: first}, {job: first}]", "is listed twice"),
+        (TWO_JOBS, "train: [{job: first}]\nphases: {}", "cannot be combined with `train`"),
     ];
     for (fabric, train, says) in cases {
         let (scenario, mistakes) = load(fabric, &format!("{BOTH}{train}\n"));

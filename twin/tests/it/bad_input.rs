@@ -12,25 +12,25 @@ fn refused(text: &str, with: &str) {
 #[test]
 fn rejects_settings_the_daemon_cannot_run() {
     refused(&scene(1, 1, "nobody", ""), "`nobody` is not known here");
-    refused(&scene(1, 1, "{lightloomd: {poll_every: 10us}}", ""), "write 1ms or more");
+    refused(&scene(1, 1, "{lightloomd: {poll_every: 10us}}", ""), "use at least 1ms");
     refused(&scene(1, 1, "{lightloomd: {bits_per_second: 300}}", ""), "9600 to 50000000");
     refused(
         &scene(1, 1, "{lightloomd: {}, detection_delay: 1ms}", ""),
-        "the scenario names more than one control plane",
+        "the scenario specifies more than one control plane",
     );
     refused(
         &scene(1, 1, "{assumed: {}, lightloomd: {}}", ""),
-        "the scenario names more than one control plane",
+        "the scenario specifies more than one control plane",
     );
     refused(
         &scene(1, 1, "lightloomd", "{part: control, effect: {slower: 2}, at: 0us}"),
-        "multiplies assumed delays",
+        "is supported only for assumed delays",
     );
     let effects = ["lies", "{late: 1ms}"].map(|effect| ("n9/b0", effect));
     for (part, effect) in effects.into_iter().chain([("control", "{slow_disk: 50ms}")]) {
         let faults = format!("{{part: {part}, effect: {effect}, at: 0us}}");
         read(&ring(32, 96), &scene(1, 1, "lightloomd", &faults)).unwrap();
-        refused(&scene(1, 1, "{assumed: {}}", &faults), "only with the shipping daemon");
+        refused(&scene(1, 1, "{assumed: {}}", &faults), "requires the shipped daemon");
     }
     let wrong = [("n9", "lies"), ("n9/b0.1", "{late: 1ms}"), ("n9/b0", "{slow_disk: 50ms}")];
     for (part, effect) in wrong {
@@ -39,7 +39,7 @@ fn rejects_settings_the_daemon_cannot_run() {
     }
     let days = "replay: {trace: t.json, from_day: 0, to_day: 1, day_takes: 1ms}\nseed: 1";
     let replay = scene(1, 1, "lightloomd", "").replace("seed: 1", days);
-    refused(&replay, "leave `lightloomd` no time to answer");
+    refused(&replay, "cannot respond to days in compressed time");
 }
 
 #[test]

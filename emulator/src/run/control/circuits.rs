@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-//! Changes circuits between phases in stages: commanded, switched, trained and tested.
+//! Changes circuits between phases in stages: command, switch, train and test.
 //!
 //! ```text
 //!   phase before ends
@@ -33,14 +33,14 @@ enum CircuitTimer {
     TestAgain(Vec<CrossConnect>),
 }
 
-/// The plan to apply, with times and bytes at the scale of the run.
+/// Plan with times and sizes at the scale of the run.
 pub(crate) struct CircuitOrder<'a> {
     pub(crate) plan: &'a Plan,
     pub(crate) demands: &'a [Demand],
-    /// How long each phase waits before it sends.
+    /// Waiting time of each phase before it sends.
     pub(crate) slacks: Vec<Picoseconds>,
     pub(crate) timing: SwitchTiming,
-    /// The share of the live demand's rate that every stage of a change must preserve.
+    /// Minimum share of the live demand's rate during every stage of a change.
     pub(crate) floor: f64,
     pub(crate) in_flight: InFlight,
 }
@@ -58,7 +58,7 @@ pub(crate) struct CircuitChanges<'a> {
 }
 
 impl<'a> CircuitChanges<'a> {
-    /// Creates the control plane. The switches initially hold the circuits of the last phase.
+    /// The switches initially have the circuits of the last phase.
     pub(crate) fn new(circuits: &'a OpticalCircuits, order: CircuitOrder<'a>) -> Self {
         let held = order.plan.phases.last().map_or(&[][..], |phase| &phase.circuits[..]);
         Self {
@@ -99,7 +99,6 @@ impl<'a> CircuitChanges<'a> {
         }
     }
 
-    /// Begins the change to the circuits of a phase, unless the control plane is down.
     fn begin_change(&mut self, context: &mut Context<'_>, phase: usize) {
         let wanted = &self.order.plan.phases[phase].circuits;
         let now = self.switches.commanded();
@@ -122,8 +121,7 @@ impl<'a> CircuitChanges<'a> {
         self.next_stage(context);
     }
 
-    /// Returns the plan's stages if the switches are in the state that the plan assumes, otherwise
-    /// newly computed stages.
+    /// Falls back to newly computed stages if the switches are not in the planned state.
     fn stages(&self, from: &[CrossConnect], phase: usize) -> Vec<Stage> {
         let phases = &self.order.plan.phases;
         let to = &phases[phase].circuits;
@@ -138,7 +136,7 @@ impl<'a> CircuitChanges<'a> {
         let live = Evaluator::new(self.network(), &self.order.demands[phase]);
         transition::stage(self.network(), from, to, &live, self.order.floor)
             .or_else(|_| transition::stage(self.network(), from, to, &live, 0.0))
-            .expect("every change has an order without a floor")
+            .expect("without a floor, an order always exists")
     }
 
     fn next_stage(&mut self, context: &mut Context<'_>) {
@@ -278,7 +276,7 @@ impl ControlPlane for CircuitChanges<'_> {
     }
 }
 
-/// Attributes a circuit that should be up but is not to the faults at its ports.
+/// Attributes a missing circuit to the faults at its ports.
 fn attribute(context: &mut Context<'_>, circuit: &CrossConnect) {
     for (at, event) in context.events.iter().enumerate() {
         let is_there = context.active[at] && context.faults[at].at.is_some();

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-//! Measures how long ports of optical switches are dark for a change or because of a fault.
+//! Measures how long optical ports are dark because of changes and faults.
 
 use std::collections::BTreeMap;
 
@@ -9,7 +9,7 @@ use lightloom_units::SimTime;
 use super::optical::ends;
 use crate::substrate::OpticalPort as Port;
 
-/// The dark ports, and the accumulated port time in picoseconds.
+/// Dark ports, and accumulated port time in picoseconds.
 #[derive(Debug, Default)]
 pub(super) struct DarkPorts {
     since: BTreeMap<Port, (SimTime, bool)>,
@@ -25,7 +25,7 @@ impl DarkPorts {
         }
     }
 
-    /// Records that both ports of a circuit are in use again or no longer needed.
+    /// The ports are in use again, or no longer needed.
     pub(super) fn end(&mut self, circuit: &CrossConnect, now: SimTime) {
         ends(circuit).into_iter().for_each(|port| self.end_port(port, now));
     }
@@ -37,7 +37,7 @@ impl DarkPorts {
         }
     }
 
-    /// Ends the dark time of all ports in a finished change, except those whose links are still training.
+    /// Ports with links in training remain dark.
     pub(super) fn end_moves<T>(&mut self, now: SimTime, training: &BTreeMap<CrossConnect, T>) {
         let trains = |port: &Port| training.keys().any(|circuit| ends(circuit).contains(port));
         let over = self.since.iter().filter(|(port, (_, fault))| !fault && !trains(port));

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-//! Applies a new plan to the groups: determines which groups move, where and when they continue,
-//! and which faults caused the moves.
+//! Applies a new plan to the groups: where and when they continue, and which faults caused the
+//! moves.
 
 use std::collections::BTreeMap;
 
@@ -14,9 +14,9 @@ use super::replan::{Placed, Replanner};
 use crate::scenario::Effect;
 
 impl Replanner<'_> {
-    /// Moves the groups that changed and posts a notice that says when each continues. `before`
-    /// contains each group's previous nodes in rank order; `lit_at` tells when each switched bundle
-    /// has light.
+    /// Moves the changed groups and posts when each of them continues.
+    /// `before` lists the previous nodes of each group in rank order, and `lit_at` the time when
+    /// each switched bundle has light.
     pub(super) fn move_groups(
         &mut self,
         context: &mut Context<'_>,
@@ -27,7 +27,7 @@ impl Replanner<'_> {
     ) {
         let mut restored = lit_at.values().copied().max().unwrap_or(context.now());
         let mut moves = Vec::new();
-        // Look up all groups first, because a group may take nodes that another group leaves in the same change.
+        // Look up all groups before changing any, because groups can exchange nodes.
         let at = |nodes: &Vec<NodeId>| {
             self.groups.iter().position(|group| !group.is_lost && group.nodes == *nodes)
         };
@@ -53,7 +53,7 @@ impl Replanner<'_> {
             }
             moves.push(GroupMove { group, members: None, is_formed, resumes });
         }
-        // The final members are known only after all moves.
+        // Final members are known only after all moves.
         for moved in &mut moves {
             let is_lost = self.groups[moved.group].is_lost;
             moved.members = (!is_lost).then(|| self.members_of(moved.group));
@@ -66,9 +66,8 @@ impl Replanner<'_> {
         }
     }
 
-    /// Marks a fault as restored at the time when its own groups continue. One plan responds to all
-    /// simultaneous faults, but a group lost because of one fault does not delay the restoration of
-    /// another.
+    /// Marks a fault as restored when its own groups continue. A group lost to one fault does not
+    /// delay the restoration of another.
     fn restore(&self, context: &mut Context<'_>, fault: usize, moved: SimTime) {
         let own = || context.faults[fault].groups.iter().map(|group| &self.groups[*group]);
         if own().any(|group| group.is_lost) {
@@ -78,7 +77,7 @@ impl Replanner<'_> {
         context.faults[fault].restored = Some(moved.max(on_their_way));
     }
 
-    /// Returns the group that a change affects and its new nodes, which are `None` if the group is lost.
+    /// Returns the affected group and its new nodes, `None` if it is lost.
     fn moved(
         &mut self,
         change: &GroupChange,
@@ -105,14 +104,13 @@ impl Replanner<'_> {
         Some((places[group]?, to))
     }
 
-    /// Returns the group whose work a newly formed group takes over: a lost group if there is one,
-    /// otherwise a new one.
+    /// Prefers a lost group over a new one.
     fn group_to_fill(&mut self, job: u32, to: &[NodeId]) -> usize {
         let lost = self.groups.iter().position(|group| group.is_lost && group.job == job);
         lost.unwrap_or_else(|| {
             let is_like = |group: &&RingGroup| group.ranks.len() == to.len();
             let like = self.layout.groups_of(job).find(is_like);
-            let like = like.expect("the plan contains the group that was formed");
+            let like = like.expect("the plan contains the newly formed group");
             let gpus = like.gpus(self.fabric.hbd.gpus_per_node());
             let (nodes, is_lost, resumes) = (like.ranks.clone(), false, SimTime::START);
             self.groups.push(Placed { job, nodes, gpus, is_lost, resumes });
@@ -120,7 +118,7 @@ impl Replanner<'_> {
         })
     }
 
-    /// Marks faults as restored when a lost group is re-formed and they wait for no other group.
+    /// Applies to faults that only wait for this group to be re-formed.
     fn credit(&self, context: &mut Context<'_>, group: usize, resumes: SimTime) {
         for log in &mut context.faults {
             let waits = log.groups.iter().any(|other| self.groups[*other].is_lost);
@@ -149,8 +147,8 @@ impl Replanner<'_> {
         lit.unwrap_or(context.now() + software)
     }
 
-    /// Attributes a group's move to the faults that hit it and to stuck bundles in it. If there are
-    /// none, attributes it to the fault that caused the new plan.
+    /// Attributes a move to the faults and stuck bundles in the group, or else to the fault that
+    /// triggered the new plan.
     fn attribute(
         &self,
         context: &mut Context<'_>,
@@ -169,8 +167,8 @@ impl Replanner<'_> {
         for fault in &causes {
             context.faults[*fault].groups.insert(group);
         }
-        // A lost group's GPUs count once, for the first fault. GPUs on failed nodes count for the
-        // fault that broke the node instead. A daemon knows these nodes by their bundles.
+        // Count a lost group's GPUs only once, for the first fault. GPUs of failed nodes are
+        // counted for the fault of their node; a daemon identifies these nodes by their bundles.
         if let (true, Some(first)) = (is_lost, causes.first()) {
             let placed = &self.groups[group];
             let failed = context.failed_nodes(|_| true);

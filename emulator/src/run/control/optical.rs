@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-//! Optical switches: commanded circuits, the state of each circuit, and failed ports.
+//! State of the circuits and ports of optical switches.
 //!
 //! ```text
 //!   up ──▶ drained ──▶ (mirrors move) ──▶ dark
@@ -42,7 +42,7 @@ impl OpticalSwitches {
         self.states.iter().filter(|(_, state)| **state == CircuitState::Up).map(|(c, _)| c)
     }
 
-    /// Returns the state of a circuit, which is dark if the circuit was never commanded.
+    /// A circuit that was never commanded is dark.
     pub(super) fn state(&self, circuit: &CrossConnect) -> CircuitState {
         self.states.get(circuit).copied().unwrap_or(CircuitState::Dark)
     }
@@ -64,7 +64,7 @@ impl OpticalSwitches {
         }
     }
 
-    /// Ends the mirror movement of a stage. Links with two working ports then begin to train.
+    /// Links with two working ports start training.
     pub(super) fn end_moving(&mut self, stage: &Stage) {
         for circuit in &stage.add {
             let state =
@@ -182,7 +182,7 @@ mod tests {
     }
 
     #[test]
-    fn circuit_passes_through_every_state() {
+    fn circuit_goes_through_every_state() {
         let (old, new) = (circuit(0, 1), circuit(0, 2));
         let mut switches = OpticalSwitches::holding(&[old]);
         let stage = Stage { remove: vec![old], add: vec![new] };

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-//! Replans rings: learns of faults, computes a new plan, and switches bundles.
+//! Ring replanning: detects faults, computes a new plan, and switches bundles.
 //!
 //! ```text
 //!   fault ──detection──▶ known ──planning──▶ replanned ──software──▶ dark ──60…80 µs──▶ lit
@@ -37,7 +37,7 @@ pub(crate) struct Delays {
 enum ReplanTimer {
     Detect(usize),
     Trust(usize),
-    /// A new plan is due for this fault, or for a repair if `None`.
+    /// Replanning is due for this fault, or for a repair if `None`.
     Replan(Option<usize>),
     Dark(BundleId),
     Lit(BundleId, Path),
@@ -49,37 +49,34 @@ pub(super) struct Placed {
     pub(super) nodes: Vec<NodeId>,
     pub(super) gpus: u32,
     pub(super) is_lost: bool,
-    /// Time when it continues after its last move.
     pub(super) resumes: SimTime,
 }
 
 pub(crate) struct Replanner<'a> {
     pub(super) fabric: &'a Fabric,
     pub(super) rings: &'a RingCables,
-    /// The fabric without steps of jobs, used to check ring plans.
+    /// The fabric without job steps, for checking ring plans.
     without_steps: Fabric,
     seed: Seed,
     delays: Delays,
     pub(super) layout: Layout,
     pub(super) known: FaultSet,
-    /// The faults that the current plan respects. A run can end before the plan respects every
-    /// known fault.
+    /// Faults considered by the current plan. A run may end before this includes all known faults.
     pub(super) respected: FaultSet,
     for_good: FaultSet,
     knows: Vec<bool>,
-    /// The hardware path of each bundle that was ever switched, or `None` while the bundle is dark.
+    /// Actual path of each bundle that was ever switched. `None` while the bundle is dark.
     pub(super) held: BTreeMap<BundleId, Option<Path>>,
     pub(super) groups: Vec<Placed>,
     postponed: Vec<ReplanTimer>,
-    /// The number of commands sent to each bundle. It seeds the switching times, so that they do
-    /// not depend on other bundles.
+    /// Number of commands per bundle. Seeds the switching times, so that bundles do not affect each
+    /// other.
     commands: BTreeMap<BundleId, u64>,
     acts: Vec<ReplanTimer>,
     me: Owner,
 }
 
 impl<'a> Replanner<'a> {
-    /// Creates a replanner with an initial plan that respects `known`.
     pub(crate) fn new(
         rings: &'a RingCables,
         seed: Seed,
@@ -130,7 +127,7 @@ impl<'a> Replanner<'a> {
         let hbd = &self.fabric.hbd;
         let gpus = self.fabric.hbd.gpus_per_node();
         let range = ring_group.segment.map_or(0..gpus, |s| s.first..s.first + s.gpus);
-        // Without a domain, the network carries the group's exchanges and no ring is needed.
+        // Without a domain, groups communicate over the network and need no ring.
         let has_domain = hbd.grouping() != Grouping::Anywhere;
         let ring = |gpus: Vec<GpuId>| if has_domain { vertices(gpus) } else { Vec::new() };
         let ranks = ring_group
@@ -142,8 +139,7 @@ impl<'a> Replanner<'a> {
             gpus: self.groups[group].gpus,
             ring: ring(self.layout.ring(hbd, &ring_group)),
             light: ring(self.layout.way_of_light(hbd, &ring_group)),
-            // A group inside one node of a line counts as closed, because its own links join its
-            // ends.
+            // A group within one node of a line is closed by links inside the node.
             is_closed: hbd.ring().is_none() || ring_group.segment.is_none(),
             ranks: ranks.map(|gpu| self.rings.vertex(gpu)).collect(),
         }
@@ -152,7 +148,7 @@ impl<'a> Replanner<'a> {
     fn group_of(&self, group: usize) -> RingGroup {
         let placed = &self.groups[group];
         let is_it = |g: &&RingGroup| g.job == Some(placed.job) && g.ranks == placed.nodes;
-        // Several groups share a node, so take the one at this group's index among them.
+        // Several groups can share a node: match them by index.
         let same: Vec<&RingGroup> = self.layout.groups.iter().filter(is_it).collect();
         let is_twin = |other: &&Placed| other.job == placed.job && other.nodes == placed.nodes;
         let place = self.groups[..group].iter().filter(is_twin).count();
@@ -166,7 +162,7 @@ impl<'a> Replanner<'a> {
 
     fn detect(&mut self, context: &mut Context<'_>, fault: usize) -> Result<(), RunError> {
         context.faults[fault].detected = Some(context.now());
-        // Stalled groups need a plan even if the fault ended before its detection.
+        // Stalled groups need a plan even if the fault ended before it was detected.
         self.learn(context, fault, context.active[fault])?;
         self.plan_later(context, Some(fault));
         Ok(())
@@ -214,8 +210,8 @@ impl<'a> Replanner<'a> {
         Ok(())
     }
 
-    /// Commands the new paths. Each bundle is dark for its own switching time, after which its
-    /// receivers lock. Returns when each bundle carries packets.
+    /// Each bundle is dark for its own switching time, and then its receivers lock. Returns when
+    /// each bundle carries packets.
     fn command(
         &mut self,
         context: &mut Context<'_>,
@@ -261,7 +257,6 @@ impl<'a> Replanner<'a> {
         }
     }
 
-    /// Handles a bundle whose read-back shows that it did not execute its command.
     fn find_stuck(&mut self, context: &mut Context<'_>, fault: usize) {
         if context.faults[fault].mattered.is_none() {
             context.faults[fault].mattered = Some(context.now());
@@ -270,12 +265,12 @@ impl<'a> Replanner<'a> {
         }
     }
 
-    /// Returns the path that a bundle holds in hardware, or `None` while it is dark.
+    /// Returns the actual path of a bundle, or `None` while it is dark.
     fn held(&self, bundle: BundleId) -> Option<Path> {
         self.held.get(&bundle).copied().unwrap_or_else(|| Some(self.layout.path(bundle)))
     }
 
-    /// Sets the path that a bundle holds in hardware; `None` makes it dark.
+    /// `None` turns the bundle dark.
     fn hold(&mut self, context: &mut Context<'_>, bundle: BundleId, path: Option<Path>) {
         self.held.insert(bundle, path);
         for link in self.rings.all_links_of(bundle) {
@@ -291,7 +286,7 @@ impl<'a> Replanner<'a> {
         }
     }
 
-    /// Sets bundles to their planned paths if they could not be commanded while their node was down.
+    /// Applies the planned paths of bundles that were unreachable while their node was down.
     fn settle_bundles(&mut self, context: &mut Context<'_>, fault: usize) {
         for part in context.events[fault].planned() {
             let bundles: Vec<BundleId> = match part {
@@ -323,7 +318,7 @@ impl<'a> Replanner<'a> {
 }
 
 impl ControlPlane for Replanner<'_> {
-    /// Turns off links that the first plan does not light and parts that are broken from the start.
+    /// Turns off unused links and parts that have failed from the start.
     fn begin(&mut self, context: &mut Context<'_>, me: Owner) -> Result<(), RunError> {
         self.me = me;
         self.knows = context.events.iter().map(|event| event.from_start).collect();
@@ -356,8 +351,7 @@ impl ControlPlane for Replanner<'_> {
         Ok(())
     }
 
-    /// Sets a repaired part to its planned state, which is its previous one if the plan has not
-    /// changed. Otherwise its node is in loopback.
+    /// Sets a repaired part to its planned state. If the plan has changed, its node is in loopback.
     fn fault_ends(&mut self, context: &mut Context<'_>, fault: usize) -> Result<(), RunError> {
         match context.events[fault].effect {
             Effect::Stuck => self.free_stuck(context, fault),
@@ -375,8 +369,8 @@ impl ControlPlane for Replanner<'_> {
         Ok(())
     }
 
-    /// Repeats postponed actions with their full delays, because the control plane first reads the
-    /// current state.
+    /// Postponed actions start over with their full delays, because the control plane reads the
+    /// current state first.
     fn control_returned(&mut self, context: &mut Context<'_>) -> Result<(), RunError> {
         for act in std::mem::take(&mut self.postponed) {
             let delay = match act {
@@ -415,7 +409,7 @@ impl ControlPlane for Replanner<'_> {
     }
 }
 
-/// Returns the active fault, if any, that keeps a bundle from executing commands.
+/// Returns the active fault that prevents a bundle from switching.
 fn stuck_by(context: &Context<'_>, bundle: BundleId) -> Option<usize> {
     let is_it = |fault: &usize| {
         let event = &context.events[*fault];

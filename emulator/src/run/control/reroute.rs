@@ -1,6 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-//! Reroutes flows: after a fault, and when circuits change, moves flows to other paths and abandons
-//! flows that have none.
+//! Moves flows to other paths after faults and circuit changes, and abandons flows without a path.
 
 use lightloom_engine::steady::Stage;
 use lightloom_engine::transport::{Balance, FlowInterfaces};
@@ -60,7 +59,7 @@ impl ControlPlane for Rerouter {
     }
 
     fn hear(&mut self, context: &mut Context<'_>, notice: &Notice) -> Result<(), RunError> {
-        // The circuit controller moves flows immediately, without a detection delay.
+        // The circuit controller reroutes without a detection delay.
         if matches!(notice, Notice::Circuits) && !context.control_is_gone() {
             reroute(context, false);
         }
@@ -87,7 +86,7 @@ impl ControlPlane for Rerouter {
         if act == FOR_REPAIR {
             spread_again(context);
         }
-        // Neither abandoned flows nor flows that wait on a prescribed path ever continue.
+        // Abandoned flows and flows waiting on a fixed path never resume.
         let is_over = |fault: &usize| match is_hopeless {
             true => context.faults[*fault].flows_given_up.is_empty(),
             false => !is_stranded,
@@ -102,8 +101,7 @@ impl ControlPlane for Rerouter {
     }
 }
 
-/// Returns whether a flow with a prescribed path, such as a phase's flow, waits on one of the
-/// fault's links.
+/// Flows of phases, for example, have a fixed path.
 fn is_waited_for(context: &Context<'_>, fault: usize) -> bool {
     let links = context.events[fault].links();
     if links.is_empty() {
@@ -117,12 +115,12 @@ fn is_waited_for(context: &Context<'_>, fault: usize) -> bool {
     context.engine.flows_on_dark_links().iter().any(waits)
 }
 
-/// Returns whether hosts avoid dark paths without a router because their paths are static.
+/// With static paths, hosts avoid dark ones without a router.
 fn has_static_paths(context: &Context<'_>) -> bool {
     matches!(context.engine.transport().balance, Balance::Entropy { .. })
 }
 
-/// After a repair, lets flows that spread over several paths use the restored paths again.
+/// After a repair, sprayed flows use the restored paths again.
 fn spread_again(context: &mut Context<'_>) {
     let transport = context.engine.transport();
     let spreads = transport.balance.paths() > 1 || transport.interfaces == FlowInterfaces::All;
@@ -133,21 +131,20 @@ fn spread_again(context: &mut Context<'_>) {
     for flow in mine {
         let record = context.engine.record(flow);
         if record.end.is_none() && !record.cancelled {
-            // If there is no path at present, the flow keeps its old one.
+            // Without any other path, the flow keeps its current one.
             drop(context.engine.reroute_flow(flow));
         }
     }
 }
 
-/// Returns whether at least one path of a flow is up in both directions.
+/// A path counts only if both directions are up.
 fn has_path_left(context: &mut Context<'_>, flow: FlowId) -> bool {
     let engine = context.engine.engine_mut();
     let is_up = |link: &LinkId| engine.is_up(*link) && engine.is_up(link.reverse());
     engine.paths(flow).iter().any(|path| path.iter().all(is_up))
 }
 
-/// Returns the fault because of which a flow was abandoned: the last one that hit it, or that was
-/// active when it began.
+/// Returns the last fault that hit the flow or was active when it started.
 fn why_given_up(context: &Context<'_>, flow: FlowId) -> Option<usize> {
     let hit = context.faults.iter().rposition(|log| log.flows_hit.contains(&flow));
     let began = context.engine.record(flow).start;
@@ -160,8 +157,7 @@ fn why_given_up(context: &Context<'_>, flow: FlowId) -> Option<usize> {
     })
 }
 
-/// Moves flows on dark links to other paths. If no repair is pending, abandons flows without a
-/// path. Returns whether some flow had no path.
+/// Abandons flows without a path if no repair is pending. Returns whether any flow had no path.
 fn reroute(context: &mut Context<'_>, is_hopeless: bool) -> bool {
     let mine: Vec<FlowId> = context.flows().collect();
     let mut is_stranded = false;

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-//! Connects the shipped control plane to a run. Its devices light the links that carry packets, its
-//! committed plans place the groups, and jobs wait for the phases that they request from it.
+//! Connects the shipped control plane to a run: devices light the links, committed plans place the
+//! groups, and jobs wait for the phases that they requested.
 //!
 //! ```text
 //!   fault ─▶ ControlSide ─▶ light ─▶ relock ─▶ links
@@ -31,7 +31,7 @@ use crate::substrate::OpticalCircuits;
 use circuits::ShippedCircuits;
 use rings::ShippedRings;
 
-/// Time after a fault within which a bypass is still attributed to it.
+/// Maximum time between a fault and a bypass attributed to it.
 const RESPONSE_MAX: Picoseconds = Picoseconds::from_millis(10_000);
 
 #[derive(Clone)]
@@ -50,7 +50,7 @@ struct Answer {
 }
 
 impl Answer {
-    /// Records the end of a stage. If a stage is repeated, the last one counts.
+    /// A repeated stage overwrites the previous entry.
     fn reached(&mut self, stage: StageName, at: SimTime) {
         match self.stages.iter_mut().find(|(name, _)| *name == stage) {
             Some((_, end)) => *end = at,
@@ -64,20 +64,19 @@ pub(crate) struct Shipped<'a> {
     circuits: Option<ShippedCircuits<'a>>,
     side: Box<dyn ControlSide>,
     daemon: DaemonSetup,
-    /// The speed of the daemon's clock relative to the run's clock.
+    /// Speed of the daemon's clock relative to the run's clock.
     scale: u64,
     acts: Vec<ControlTimer>,
     me: Owner,
     wakes_at: Option<SimTime>,
-    /// Time of the first sign of a fault that the daemon has not yet handled.
+    /// Time of the first symptom of a fault that the daemon has not handled.
     noticed: Option<SimTime>,
     answer: Option<Answer>,
     false_bypasses: u64,
 }
 
 impl<'a> Shipped<'a> {
-    /// Creates the control plane. `side` drives these rings and circuits, and its clock runs
-    /// `scale` times as fast as the run's.
+    /// The clock of `side` runs `scale` times as fast as the run's clock.
     pub(crate) fn new(
         rings: Option<Replanner<'a>>,
         circuits: Option<(&'a OpticalCircuits, CircuitOrder<'a>)>,
@@ -108,7 +107,6 @@ impl<'a> Shipped<'a> {
         context.at(time, self.me, self.acts.len() as u64 - 1);
     }
 
-    /// Schedules a wake-up for the control side's next action.
     fn sleep(&mut self, context: &mut Context<'_>) {
         let Some(due) = self.side.next_due() else { return };
         let due = SimTime(due.0.div_ceil(self.scale)).max(context.now());
@@ -185,7 +183,7 @@ impl<'a> Shipped<'a> {
         }
     }
 
-    /// Handles the daemon's bypass of `parts` by finding the faults that it covers.
+    /// Finds the faults that the daemon's bypass of `parts` handles.
     fn bypassing(&mut self, context: &mut Context<'_>, at: SimTime, parts: &[PlannedPart]) {
         let mut faults = Vec::new();
         for (fault, event) in context.events.iter().enumerate() {
@@ -194,7 +192,7 @@ impl<'a> Shipped<'a> {
             let meets = |part: &PlannedPart| {
                 rings.is_some_and(|rings| broken.clone().any(|of| rings.meets(*of, *part)))
             };
-            // A transceiver that is only late still works, so bypassing it is a mistake.
+            // A late transceiver still works, so this bypass is false.
             let works = matches!(event.effect, Effect::Late(_));
             if context.active[fault] && !works && parts.iter().any(meets) {
                 faults.push(fault);
@@ -215,7 +213,7 @@ impl<'a> Shipped<'a> {
         self.answer = Some(answer);
     }
 
-    /// Handles the end of a change. If it was committed, groups continue as specified in its plan.
+    /// After a commit, groups continue according to the new plan.
     fn ended(
         &mut self,
         context: &mut Context<'_>,
@@ -275,8 +273,7 @@ impl<'a> Shipped<'a> {
     }
 }
 
-/// Returns the stages in order, each ending no earlier than the one before, so that a stage hidden
-/// behind another takes no time.
+/// No stage ends before the previous one: overlapped stages have zero duration.
 fn in_order(stages: &[(StageName, SimTime)], began: Option<SimTime>) -> Vec<(StageName, SimTime)> {
     let mut stages = stages.to_vec();
     stages.sort_by_key(|(name, _)| *name);

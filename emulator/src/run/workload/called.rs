@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-//! Traffic from a program that runs alongside the emulator. The program orders messages and timers,
-//! and is called when each is complete.
+//! Traffic of an external program. The program orders messages and timers and gets a callback when
+//! each completes.
 
 use std::collections::VecDeque;
 
@@ -13,31 +13,30 @@ use super::super::{Context, Notice, Owner, RunError, RunLog};
 use super::{Waiting, WaitsFor, Workload, shortened};
 use crate::substrate::{HBD, Substrate};
 
-/// An order of the program, with a number that the program chooses.
+/// A message or timer ordered by the program. The program chooses its number.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum ProgramOrder {
-    /// A message from one host to another, identified by their indices.
+    /// A message between two hosts, given by their indices.
     Send {
         /// Passed to [`Caller::is_over`] when the last byte has arrived.
         number: u64,
-        /// The sending host.
+        /// Sending host.
         from: u32,
-        /// The receiving host, different from `from`.
+        /// Receiving host, different from `from`.
         to: u32,
-        /// The size, at least one byte.
+        /// Size, at least one byte.
         bytes: Bytes,
     },
     /// A timer.
     Wake {
         /// Passed to [`Caller::is_over`] when the timer expires.
         number: u64,
-        /// The expiry time, not in the past.
+        /// Expiry time, not in the past.
         at: SimTime,
     },
 }
 
 impl ProgramOrder {
-    /// Returns the name of the order in a list of unfinished work.
     fn name(&self, substrate: &Substrate) -> String {
         match self {
             Self::Send { from, to, .. } => {
@@ -50,18 +49,17 @@ impl ProgramOrder {
     }
 }
 
-/// The program.
+/// An external program.
 pub trait Caller {
-    /// Reports that the order with this number is complete.
+    /// Called when the order with this number is complete.
     fn is_over(&mut self, now: SimTime, number: u64);
 
-    /// Appends the orders made since the last call.
+    /// Appends the orders placed since the last call.
     fn take_orders(&mut self, now: SimTime, orders: &mut VecDeque<ProgramOrder>);
 }
 
 pub(crate) struct Called<'a> {
     caller: Box<dyn Caller + 'a>,
-    /// Pending orders of the caller.
     orders: VecDeque<ProgramOrder>,
     blocked: Vec<ProgramOrder>,
     open: FxHashMap<BatchId, (u64, FlowId)>,
@@ -83,7 +81,6 @@ impl<'a> Called<'a> {
         }
     }
 
-    /// Carries out the caller's orders.
     fn obey(&mut self, context: &mut Context<'_>) -> Result<(), RunError> {
         self.caller.take_orders(context.now(), &mut self.orders);
         while let Some(order) = self.orders.pop_front() {
@@ -124,13 +121,13 @@ impl<'a> Called<'a> {
         self.obey(context)
     }
 
-    /// Moves messages on dark links to other paths, and retries those without a path.
+    /// Reroutes messages from dark links, and retries those without a path.
     fn find_ways(&mut self, context: &mut Context<'_>) -> Result<(), RunError> {
         let mine: Vec<FlowId> = self.open.values().map(|(_, flow)| *flow).collect();
         let mut dark = context.engine.flows_on_dark_links();
         dark.retain(|flow| mine.contains(flow));
         for flow in dark {
-            // Without another path, the flow waits for its current one to return.
+            // Without an alternative, the flow waits until its path is up again.
             let _ = context.engine.reroute_flow(flow);
         }
         for order in std::mem::take(&mut self.blocked) {
@@ -140,8 +137,7 @@ impl<'a> Called<'a> {
     }
 }
 
-/// Returns a route over the domain's cables if a lit cable or a single switch joins the two hosts,
-/// otherwise the usual route.
+/// Prefers the domain if a lit cable or a single switch connects both hosts.
 fn route(context: &Context<'_>, [from, to]: [VertexId; 2]) -> Route {
     let substrate = context.substrate;
     if substrate.rings.is_none() {
@@ -160,9 +156,9 @@ fn route(context: &Context<'_>, [from, to]: [VertexId; 2]) -> Route {
     if joined { Route::Within(HBD) } else { substrate.route.clone() }
 }
 
-/// Returns an order for the part of a message that has not arrived.
+/// Covers the part of the message that has not arrived.
 fn rest(context: &Context<'_>, number: u64, record: &FlowRecord) -> ProgramOrder {
-    let place = |host| context.substrate.place_of(host).expect("messages end at hosts");
+    let place = |host| context.substrate.place_of(host).expect("both ends of a message are hosts");
     let [from, to] = [record.source, record.destination].map(place);
     ProgramOrder::Send { number, from, to, bytes: Bytes(record.size.0 - record.delivered.0) }
 }
@@ -174,7 +170,7 @@ impl Workload for Called<'_> {
     }
 
     fn timer(&mut self, context: &mut Context<'_>, act: u64) -> Result<(), RunError> {
-        let place = usize::try_from(act).expect("timers have places");
+        let place = usize::try_from(act).expect("the timer number is an index");
         self.free.push(place);
         self.over(context, self.timers[place])
     }
@@ -187,7 +183,7 @@ impl Workload for Called<'_> {
     ) -> Result<(), RunError> {
         match self.open.remove(&batch) {
             Some((number, flow)) => match context.engine.record(flow) {
-                // No path of the original kind is left, so send the rest over another kind.
+                // All paths of this kind are gone, so send the rest over another kind.
                 record if record.cancelled => self.send(context, rest(context, number, &record)),
                 _ => self.over(context, number),
             },

@@ -4,11 +4,10 @@
 //! ```text
 //!   step 0: i ↔ i xor 1   ──dark──▶   step 1: i ↔ i xor 2   ──dark──▶   step 2: i ↔ i xor 4 …
 //! ```
-//! This interprets a sketch in the InfiniteHBD paper's discussion of expert parallelism; the paper
-//! gives no specification. In step `k`, a host exchanges half of its data with the host whose
-//! number differs in bit `k`. When both directions of a pair are done, each host switches its
-//! transceiver to the fibre of its next partner, and a pair's next step begins when both hosts are
-//! ready. Pairs therefore progress independently. Every step needs fibres with a span of `2^k`.
+//! Our interpretation of a sketch in the InfiniteHBD paper, in its discussion of expert parallelism.
+//! In step `k`, a host exchanges half of its data with the host whose number differs in bit `k`,
+//! over a fibre with a span of `2^k`. Both hosts then switch to the fibres of their next partners.
+//! A pair starts as soon as both hosts are ready, so pairs progress independently.
 
 use lightloom_collective::{CollectiveError, Exchange};
 use lightloom_engine::collective::CollectiveStartError;
@@ -23,11 +22,11 @@ use crate::scenario::{Effect, Pattern, Traffic};
 #[derive(Debug)]
 pub(super) struct HostCircuits {
     hosts: Vec<VertexId>,
-    /// Indexed by step, then by pair.
+    /// Indexed by step and pair.
     fibres: Vec<Vec<LinkId>>,
-    /// How long a host is dark while it changes its circuit.
+    /// Dark time of a host while it switches fibres.
     pub(super) switching: Picoseconds,
-    /// The step whose fibre each host is on, or `None` while the host is dark.
+    /// Step of each host's current fibre. `None` while the host is dark.
     holds: Vec<Option<usize>>,
     wants: Vec<Option<usize>>,
     stuck: Vec<u32>,
@@ -35,7 +34,7 @@ pub(super) struct HostCircuits {
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum NextTurn {
-    /// A host is dark and will be on the fibre of this step after the switching time.
+    /// The host is dark and will be on this step's fibre after the switching time.
     Dark {
         host: usize,
         step: usize,
@@ -47,8 +46,7 @@ pub(super) enum NextTurn {
 }
 
 impl HostCircuits {
-    /// Puts all hosts on the fibre of step 0 and turns all other fibres dark. `None` if hosts have
-    /// no circuits.
+    /// Sets all hosts to the fibre of step 0. Returns `None` if hosts have no circuits.
     pub(super) fn of(context: &mut Context<'_>) -> Option<Self> {
         let (fibres, switching) = context.substrate.exchange.clone()?;
         let hosts = context.substrate.hosts.clone();
@@ -72,12 +70,12 @@ impl HostCircuits {
 
     pub(super) fn fibre(&self, host: usize, step: usize) -> LinkId {
         let lower = host & !(1 << step);
-        // Lower hosts have a zero in the bit for the step, so their index omits that bit.
+        // The lower host of a pair has a zero in the bit of the step, so indices omit this bit.
         let (above, below) = (lower >> (step + 1), lower & ((1 << step) - 1));
         self.fibres[step][above << step | below]
     }
 
-    /// Returns whether both hosts are on a fibre, or `true` if the link is not a fibre.
+    /// Returns `true` for links that are not fibres.
     fn lights(&self, link: LinkId) -> bool {
         let cable = LinkId(link.0 & !1);
         let found = self.fibres.iter().enumerate().find_map(|(step, fibres)| {
@@ -89,8 +87,7 @@ impl HostCircuits {
         [host, host | 1 << step].iter().all(|host| self.holds[*host] == Some(step))
     }
 
-    /// Requests the fibre of a step for a host. Returns the next action, which is due immediately
-    /// or after the switching time.
+    /// Returns the next action, which is due immediately or after the switching time.
     pub(super) fn want(&mut self, host: usize, step: usize) -> Option<NextTurn> {
         self.wants[host] = Some(step);
         match self.holds[host] {
@@ -103,8 +100,8 @@ impl HostCircuits {
         }
     }
 
-    /// Adds or removes one reason why a host cannot switch. If the host can switch again, returns
-    /// the move to the fibre for which it waits.
+    /// Adds or removes a reason why a host cannot switch. Returns the pending move of a host that
+    /// can switch again.
     pub(super) fn set_stuck(&mut self, host: usize, stuck: bool) -> Option<NextTurn> {
         let count = &mut self.stuck[host];
         *count = if stuck { *count + 1 } else { *count - 1 };
@@ -117,7 +114,7 @@ impl HostCircuits {
         self.joined(host, step)
     }
 
-    /// Returns a host's pair if both hosts are on their fibre and wait for it, and ends their wait.
+    /// Returns a host's pair once both hosts wait on its fibre, and ends their wait.
     fn joined(&mut self, host: usize, step: usize) -> Option<NextTurn> {
         let pair = [host & !(1 << step), host | 1 << step];
         let is_ready = |h: &usize| self.holds[*h] == Some(step) && self.wants[*h] == Some(step);
@@ -128,7 +125,7 @@ impl HostCircuits {
         Some(NextTurn::Joined { host: pair[0], step })
     }
 
-    /// Adds the two flows of a pair's step to `engine`, which start immediately.
+    /// The two flows start immediately.
     fn exchange<S: Stage>(
         &self,
         engine: &mut S,
@@ -150,7 +147,7 @@ impl HostCircuits {
         Ok(batch)
     }
 
-    /// Returns the number of bytes that a host sends per step in an exchange of `size` per host.
+    /// Returns the bytes sent per host and step. `size` is the total per host.
     pub(super) fn half(&self, size: Bytes) -> Result<Bytes, CollectiveError> {
         let steps = Exchange::Binary.steps(self.count())?;
         let pieces = steps.first().map_or(0, |step| step.ways.len()) as u64;
@@ -159,7 +156,6 @@ impl HostCircuits {
 }
 
 impl<'a> Jobs<'a> {
-    /// Requests the fibre of step 0 for all hosts.
     pub(super) fn begin_exchange(
         &mut self,
         context: &mut Context<'_>,
@@ -167,7 +163,7 @@ impl<'a> Jobs<'a> {
         mut step: Repetition,
     ) -> Result<(), RunError> {
         let size = self.traffic[place].bytes;
-        let circuits = self.circuits.as_ref().expect("an exchange has its network");
+        let circuits = self.circuits.as_ref().expect("hosts in an exchange have circuits");
         let (count, steps) = (circuits.count(), circuits.steps());
         let half = circuits.half(size).unwrap_or(size);
         let fibre = [circuits.fibre(0, 0)];
@@ -198,7 +194,6 @@ impl<'a> Jobs<'a> {
         self.follow(context, next)
     }
 
-    /// Performs the action that follows when a host requests or gets a circuit.
     fn follow(
         &mut self,
         context: &mut Context<'_>,
@@ -275,7 +270,6 @@ impl<'a> Jobs<'a> {
         Ok(())
     }
 
-    /// Keeps hosts from switching, or lets them switch again.
     pub(super) fn stick(
         &mut self,
         context: &mut Context<'_>,

@@ -1,17 +1,17 @@
 // SPDX-License-Identifier: Apache-2.0
-//! Whether another exchange may begin during a collective on a ring. The time of an idle ring is
-//! reused only if none may.
+//! Predicts whether another exchange can start during a collective on a ring. If not, the duration
+//! measured on an idle ring is reused.
 
 use std::collections::BTreeMap;
 
 use lightloom_step::graph::{Schedule, TaskGraph, TaskId, TaskWork};
 use lightloom_units::Picoseconds;
 
-/// Maximum number of tasks before an exchange that are examined.
+/// Maximum number of tasks examined per exchange.
 const EXAMINED: u32 = 64;
 
-/// Returns whether a waiting task may begin within `room`. `left` returns the shortest time until a
-/// task ends, or `None` for a task that waits.
+/// Returns whether a waiting task can start within `room`.
+/// `left` returns the minimum remaining time of a running task, or `None` for a waiting one.
 pub(super) fn may_begin(
     graph: &TaskGraph,
     left: &impl Fn(TaskId) -> Option<Picoseconds>,
@@ -43,7 +43,7 @@ fn begins(
     })
 }
 
-/// How many of a task's GPUs are in the domain whose cables are watched.
+/// Share of a task's GPUs that are in the examined domain.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Share {
     All,
@@ -51,13 +51,13 @@ pub(super) enum Share {
     None,
 }
 
-/// Follows the running tasks of a domain forward to the tasks that may begin soon. A task with GPUs
-/// elsewhere may end at any time.
+/// Search from the running tasks of a domain to tasks that can start soon. Tasks with GPUs outside
+/// the domain may end at any time.
 pub(super) struct Foresight<'a> {
     graph: &'a TaskGraph,
     schedule: &'a Schedule,
     room: Picoseconds,
-    /// The earliest ends within the room.
+    /// Earliest end times, if within `room`.
     ends: BTreeMap<TaskId, Picoseconds>,
     open: Vec<TaskId>,
 }
@@ -67,7 +67,7 @@ impl<'a> Foresight<'a> {
         Self { graph, schedule, room, ends: BTreeMap::new(), open: Vec::new() }
     }
 
-    /// Adds a task that ends after at least `left`.
+    /// Adds a running task that ends in `left` or later.
     pub(super) fn ends_in(&mut self, task: TaskId, left: Picoseconds) {
         if left <= self.room {
             self.ends.insert(task, left);
@@ -75,7 +75,7 @@ impl<'a> Foresight<'a> {
         }
     }
 
-    /// Returns whether a waiting task that `meets` accepts may begin within the room.
+    /// Considers only tasks that `meets` accepts.
     pub(super) fn begins(
         mut self,
         share: impl Fn(TaskId) -> Share,
@@ -101,7 +101,7 @@ impl<'a> Foresight<'a> {
         false
     }
 
-    /// Returns the earliest begin of a task, or `None` if it is after the room.
+    /// Returns `None` if the start is not within `room`.
     fn earliest_begin(
         &self,
         task: TaskId,

@@ -1,8 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
-//! Runs the collectives of jobs. Each group runs its job's collectives independently, but a
-//! collective between groups waits for all groups.
+//! Collectives of jobs. Groups progress independently, but a collective between groups waits for
+//! all of them.
 //!
-//! A control plane determines the paths of packets and the members of groups, and posts them.
+//! A control plane posts the members of groups and the paths of packets.
 
 use std::collections::BTreeMap;
 
@@ -28,8 +28,7 @@ enum BatchOwner {
 }
 
 pub(crate) struct JobGroups<'a> {
-    /// The collectives of a job in order, with repetitions unrolled, each with its index in the
-    /// scenario.
+    /// Unrolled collectives of a job, with their indices in the scenario.
     program: Vec<(usize, &'a Collective)>,
     groups: Vec<GroupProgress>,
     between: Vec<Between>,
@@ -40,13 +39,12 @@ pub(crate) struct JobGroups<'a> {
     me: Owner,
 }
 
-/// Timer kinds: a group may continue, or must check whether it can.
+/// Timer kinds: resume a group, or check whether it can resume.
 const RESUME: u64 = 0;
 const WAKE: u64 = 1;
 
 impl<'a> JobGroups<'a> {
-    /// Creates the groups of `jobs` jobs at the start of `collectives`. A collective between groups
-    /// first runs within sets of `per_set`.
+    /// A collective between groups first runs within sets of `per_set` groups.
     pub(crate) fn new(
         collectives: &'a [Collective],
         members: Vec<Members>,
@@ -71,7 +69,6 @@ impl<'a> JobGroups<'a> {
         self.program.len()
     }
 
-    /// Begins or restarts the next collective of a group, if possible.
     fn advance_group(&mut self, context: &mut Context<'_>, index: usize) -> Result<(), RunError> {
         let group = &self.groups[index];
         if group.log.lost || group.stopped || group.running.is_some() {
@@ -80,12 +77,12 @@ impl<'a> JobGroups<'a> {
         let place = group.log.next;
         let next = self.program.get(place).filter(|(_, next)| !next.kind.is_between_groups());
         let Some(&(number, collective)) = next else { return Ok(()) };
-        // The group failed again during restoration, so the next plan will handle it.
+        // The group failed again before it resumed, so the next plan handles it.
         if !is_ready(context, &group.members) {
             return Ok(());
         }
         let ring = Ring {
-            kind: collective.kind.of_group().expect("a collective of one group"),
+            kind: collective.kind.of_group().expect("the collective runs within one group"),
             ranks: group.members.ring.len(),
             size: collective.bytes,
             directions: collective.directions,
@@ -112,7 +109,7 @@ impl<'a> JobGroups<'a> {
         }
     }
 
-    /// Begins the next collective between the groups of a job once all of them have reached it.
+    /// Starts the next inter-group collective once all groups have reached it.
     fn advance_between(&mut self, context: &mut Context<'_>, job: usize) -> Result<(), RunError> {
         if self.between[job].running.is_some() {
             return Ok(());
@@ -134,7 +131,7 @@ impl<'a> JobGroups<'a> {
             mine.iter().map(|group| group.members.ranks.clone()).collect();
         let per_set = self.per_set;
         let started = context.add(|engine| start_between(engine, collective, &ranks, per_set));
-        // An interface is dark, so the collective begins after a new plan or a repair.
+        // A dark interface delays the collective until replanning or repair.
         let Some((running, _)) = started? else { return Ok(()) };
         self.own(context, &running, BatchOwner::Between(job));
         let ranks = u32::try_from(count).expect("bounded");
@@ -171,7 +168,7 @@ impl<'a> JobGroups<'a> {
         let between = &mut self.between[job];
         between.running = None;
         finish_step(&mut between.steps, at);
-        let passed = between.steps.last().expect("what ends has begun").place + 1;
+        let passed = between.steps.last().expect("an ended collective has started").place + 1;
         between.passed = passed;
         for index in 0..self.groups.len() {
             let log = &mut self.groups[index].log;
@@ -198,13 +195,13 @@ impl<'a> JobGroups<'a> {
         };
         self.groups[index].members = members.clone();
         self.groups[index].log.lost = false;
-        // Links come up at that instant, and routes over them exist immediately afterwards.
+        // Links come up at this instant, but routes use them only afterwards.
         let resumes = moved.resumes + Picoseconds(1);
         context.at(resumes, self.me, index as u64 * 2 + RESUME);
         Ok(())
     }
 
-    /// Adds a group that a repair makes possible to its job, at the same point in the program as the other groups.
+    /// The group continues at the same point in the program as the job's other groups.
     fn take_up(&mut self, moved: &GroupMove) {
         let Some(members) = &moved.members else { return };
         if moved.group == self.groups.len() {
@@ -231,7 +228,7 @@ impl<'a> JobGroups<'a> {
     }
 
     fn resume(&mut self, context: &mut Context<'_>, index: usize) -> Result<(), RunError> {
-        // The group was lost, or moved again, after this timer was set.
+        // The group was lost or moved again after the timer was set.
         if self.groups[index].log.lost {
             return Ok(());
         }
@@ -244,7 +241,7 @@ impl<'a> JobGroups<'a> {
         self.advance_between(context, self.groups[index].log.job as usize)
     }
 
-    /// Lets a group that no plan moved continue once all the links that it needs have light again.
+    /// For groups that no plan has moved. They need light on all their links.
     fn wake(&mut self, context: &mut Context<'_>, index: usize) -> Result<(), RunError> {
         let group = &self.groups[index];
         let is_lit = group.links.iter().all(|link| context.carries(*link));
@@ -257,8 +254,8 @@ impl<'a> JobGroups<'a> {
         self.advance_between(context, job)
     }
 
-    /// Returns the links, in both directions, that a group's collectives use: its ring, and its
-    /// interfaces if the job reduces between groups.
+    /// Returns both directions of the group's ring, and its interfaces if the job reduces between
+    /// groups.
     fn links_of(&self, context: &Context<'_>, index: usize) -> Vec<LinkId> {
         let members = &self.groups[index].members;
         let mut links = ring_links(context, members).unwrap_or_default();
@@ -352,7 +349,7 @@ impl Workload for JobGroups<'_> {
             BatchOwner::Group(index) => &mut self.groups[index].running,
             BatchOwner::Between(job) => &mut self.between[job].running,
         };
-        let running = slot.as_mut().expect("what ends was running");
+        let running = slot.as_mut().expect("an ended collective was running");
         running.open -= 1;
         if running.open > 0 {
             return Ok(());
@@ -397,7 +394,7 @@ impl Workload for JobGroups<'_> {
         Ok(())
     }
 
-    /// When links are up again, groups that were hit check whether they can continue.
+    /// Checks whether affected groups can resume.
     fn fault_ended(&mut self, context: &mut Context<'_>, fault: usize) -> Result<(), RunError> {
         let soon = context.now() + Picoseconds(1);
         for index in context.faults[fault].groups.clone() {
@@ -440,11 +437,11 @@ impl Workload for JobGroups<'_> {
     }
 }
 
-/// Begins an all-reduce between equal ranks in `groups` immediately.
+/// Starts an all-reduce between the same-rank GPUs of `groups`.
 ///
-/// Groups form sets of `per_set`, the number of nodes under a top-of-rack switch. The reduction
-/// runs within each set first and then between sets. If the groups do not fill whole sets, or if
-/// there is only one set, it runs as one flat ring.
+/// Sets of `per_set` groups (the nodes under a top-of-rack switch) reduce internally first and then
+/// with each other. A single flat ring is used if there is only one set or the sets are not all
+/// full.
 fn start_between(
     engine: &mut IslandEngine<Watch>,
     collective: &Collective,
@@ -475,8 +472,8 @@ fn is_ready(context: &Context<'_>, members: &Members) -> bool {
     context.is_calm() || ring_links(context, members).is_some()
 }
 
-/// Returns the links of a group's ring in one direction: one per hop, or two per hop through an
-/// island's switch. `None` while any of them is dark.
+/// Returns the links of one direction of a group's ring: one per hop, or two if the hop crosses a
+/// switch. `None` while any of them is dark.
 pub(super) fn ring_links(context: &Context<'_>, members: &Members) -> Option<Vec<LinkId>> {
     let light = &members.light;
     let hops = if members.is_closed { light.len() } else { light.len() - 1 };
@@ -485,8 +482,8 @@ pub(super) fn ring_links(context: &Context<'_>, members: &Members) -> Option<Vec
     hops.map(|hops| hops.concat())
 }
 
-/// Returns the routes, in both directions, between GPUs in a ring whose light passes other GPUs.
-/// `None` while any of them is dark.
+/// Returns the routes, in both directions, between GPUs in a ring that passes through other GPUs.
+/// `None` while any link is dark.
 pub(super) fn ways_past(
     context: &Context<'_>,
     members: &Members,
@@ -500,8 +497,8 @@ pub(super) fn ways_past(
     Some(ways_along(light, &ranks, |at| links[at]))
 }
 
-/// Returns the routes between ranks that pass other places. Ranks are given by their places along
-/// the light, and `link` returns the link from a place to the next.
+/// Returns the routes between ranks, given by their positions along the light. `link` returns the
+/// link to the next position.
 pub(super) fn ways_along(
     light: &[VertexId],
     ranks: &[usize],

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-//! Runs traffic between hosts. Each workload begins when its prerequisites are complete and runs
-//! for its number of repetitions.
+//! Host-to-host traffic. Each workload starts after its prerequisites and is repeated as
+//! configured.
 
 use std::collections::BTreeMap;
 use std::ops::Range;
@@ -28,7 +28,7 @@ pub(crate) struct Jobs<'a> {
     owner: BTreeMap<BatchId, usize>,
     turns: Vec<(SimTime, JobTurn)>,
     planned: Vec<JobTurn>,
-    /// The circuits of all hosts, if hosts have one circuit at a time.
+    /// Present if each host has only one circuit at a time.
     pub(super) circuits: Option<HostCircuits>,
     pub(super) pairs: BTreeMap<BatchId, Pair>,
     pub(super) playing: BTreeMap<usize, Playing>,
@@ -54,7 +54,7 @@ pub(super) enum JobTurn {
 pub(crate) struct Job {
     pub(crate) steps: Vec<Repetition>,
     pub(super) running: bool,
-    /// Whether it could not begin because a host had no path.
+    /// Whether a host has no path, so that the workload cannot start.
     blocked: bool,
     pub(crate) done: bool,
     pub(super) open: usize,
@@ -67,8 +67,7 @@ pub(crate) struct Repetition {
     pub(crate) ideal: Picoseconds,
     pub(crate) size: Bytes,
     pub(crate) ranks: u32,
-    /// Its flows as ranges, in order of start for an exchange over circuits and by task for a
-    /// recorded step.
+    /// Flow ranges, in start order for exchanges over circuits and by task for recorded steps.
     pub(crate) flows: Vec<Range<u32>>,
     pub(crate) spans: Vec<(SimTime, SimTime)>,
 }
@@ -92,7 +91,7 @@ impl Repetition {
 }
 
 impl<'a> Jobs<'a> {
-    /// Creates the workloads and schedules those without prerequisites.
+    /// Schedules the workloads without prerequisites.
     pub(crate) fn new(traffic: &'a [Traffic], seed: Seed) -> Self {
         let first = traffic.iter().enumerate().filter(|(_, one)| one.after.is_empty());
         let begin =
@@ -119,7 +118,7 @@ impl<'a> Jobs<'a> {
         self
     }
 
-    /// Sets a timer for every turn scheduled since the last call.
+    /// Sets timers for the turns scheduled since the last call.
     pub(super) fn plan_turns(&mut self, context: &mut Context<'_>) {
         for (time, turn) in std::mem::take(&mut self.turns) {
             self.plan(context, time, turn);
@@ -134,7 +133,7 @@ impl<'a> Jobs<'a> {
         context.at(time, self.me, self.planned.len() as u64 - 1);
     }
 
-    /// Begins the next repetition of a workload, or marks it as blocked if a host has no path.
+    /// Marks the workload as blocked if a host has no path.
     fn begin_next(&mut self, context: &mut Context<'_>, place: usize) -> Result<(), RunError> {
         let traffic: &'a Traffic = &self.traffic[place];
         let mut step = Repetition::begun(traffic, context.now());
@@ -152,7 +151,7 @@ impl<'a> Jobs<'a> {
             }
             _ => {}
         }
-        // Faults from the start may leave too few nodes.
+        // Faults from the start may have removed hosts.
         if traffic.hosts.len() < 2 || matches!(traffic.run, Pattern::Recorded(_)) {
             self.jobs[place].blocked = true;
             return Ok(());
@@ -202,8 +201,7 @@ impl<'a> Jobs<'a> {
         }
     }
 
-    /// Handles the end of a repetition: begins the next one, or the workloads that wait for this
-    /// one.
+    /// Starts the next repetition or the dependent workloads.
     pub(super) fn step_done(&mut self, place: usize, at: SimTime, now: SimTime) {
         let job = &mut self.jobs[place];
         if let Some(step) = job.steps.last_mut() {
@@ -219,7 +217,7 @@ impl<'a> Jobs<'a> {
         self.begin_after(Prior::Traffic(place), now);
     }
 
-    /// Begins workloads whose last open prerequisite was `done`.
+    /// Starts the workloads that only waited for `done`.
     fn begin_after(&mut self, done: Prior, now: SimTime) {
         for (next, traffic) in self.traffic.iter().enumerate() {
             let waits = traffic.after.contains(&done);

@@ -1,8 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
-//! The lanes that phases use: hosts under leaves, and the lit lanes from leaf to leaf.
+//! Lanes of phases: the hosts below each leaf, and the lit lanes between leaves.
 //!
-//! If the plan places ranks, a phase runs from GPU to GPU. If it only names leaves, a phase runs
-//! between joint hosts, one per leaf, each at the total rate of the leaf's GPUs.
+//! Phases run from GPU to GPU if the plan places ranks. Otherwise they run between one joint host
+//! per leaf with the total rate of the leaf's GPUs.
 
 use std::collections::BTreeMap;
 
@@ -23,7 +23,7 @@ pub(super) struct End {
 }
 
 pub(crate) struct Leaves<'a> {
-    /// The circuits. `None` if only packet switches or cables join the leaves.
+    /// `None` if only packet switches or cables connect the leaves.
     pub(super) circuits: Option<&'a OpticalCircuits>,
     pub(super) count: usize,
     gpus: Vec<Option<End>>,
@@ -33,7 +33,7 @@ pub(crate) struct Leaves<'a> {
 }
 
 impl<'a> Leaves<'a> {
-    /// Creates the leaves of a substrate, with the GPUs of `ranks` under them.
+    /// `ranks` lists the GPUs under the leaves.
     pub(crate) fn of(substrate: &'a Substrate, ranks: &[Rank]) -> Self {
         let circuits = substrate.circuits.as_ref();
         let rings = substrate.rings.as_ref();
@@ -64,19 +64,19 @@ impl<'a> Leaves<'a> {
         }
     }
 
-    /// Returns the GPU of a rank in the plan, or `None` if only leaves have hosts.
+    /// Returns `None` if leaves have joint hosts.
     pub(super) fn gpu(&self, place: u32) -> Option<End> {
         *self.gpus.get(place as usize)?
     }
 
-    /// Returns the joint host of a leaf, or `None` if GPUs are separate hosts.
+    /// Returns `None` if each GPU is a host.
     pub(super) fn joint(&self, leaf: usize) -> Option<End> {
         let circuits = self.circuits?;
         let [up, _] = circuits.interface(LeafId::from_index(leaf));
         Some(End { host: circuits.host(leaf), leaf, up })
     }
 
-    /// Returns the route of a flow over these hops. Without hops, the switches choose the route.
+    /// If `hops` is empty, the switches choose the route.
     pub(super) fn way(
         &self,
         substrate: &Substrate,
@@ -129,8 +129,7 @@ pub(super) fn hops_of(route: &RoutePlan) -> impl Iterator<Item = (usize, usize, 
     (0..).zip(starts.zip(ends)).map(move |(at, (a, b))| (a.index(), b.index(), is_core(at)))
 }
 
-/// The bytes that one host has left to send to another, and those that its leaf has left for the
-/// other's leaf.
+/// Unsent bytes between two hosts, and between their leaves.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct Left {
     pub(super) from: usize,
@@ -143,7 +142,7 @@ pub(super) struct Lanes {
     pub(super) topology: Topology,
     lanes: BTreeMap<LeafPair, Vec<Lane>>,
     has_core: bool,
-    /// Whether the leaves are joined only by packet switches, which choose paths themselves.
+    /// Whether only packet switches connect the leaves. They choose the paths themselves.
     pub(super) are_switched: bool,
     lane_bytes: f64,
 }
@@ -191,7 +190,7 @@ impl Lanes {
         self.has_core || !self.between((from, to, false)).is_empty()
     }
 
-    /// Divides bytes over these routes by weight, and evenly over the lanes of each hop.
+    /// Splits bytes over routes by weight, and evenly over the lanes of each hop.
     pub(super) fn over(&self, left: Left, routes: &[RoutePlan]) -> Vec<(Vec<LaneHop>, u64)> {
         let is_own =
             |route: &&RoutePlan| (route.from.index(), route.to.index()) == (left.from, left.to);
@@ -218,7 +217,7 @@ impl Lanes {
         shares
     }
 
-    /// Divides bytes over lanes. Circuits keep the bytes that they can carry until the planned end.
+    /// Splits bytes over lanes. Circuits are given as much as they can carry until the planned end.
     pub(super) fn shares(&self, left: Left, lambda: f64) -> Vec<(Vec<LaneHop>, u64)> {
         let circuits = self.between((left.from, left.to, false));
         let carried = circuits.len() as f64 * self.lane_bytes / lambda;
@@ -243,17 +242,17 @@ impl Lanes {
     }
 }
 
-/// A part of a route's bytes that uses one lane on each hop.
+/// A fraction of a route's bytes that uses the same lanes throughout.
 #[derive(Clone, Debug, PartialEq)]
 struct Piece {
-    /// The fraction of the route's bytes.
+    /// Fraction of the route's bytes.
     share: f64,
-    /// The index of the lane of each hop.
+    /// Lane index for each hop.
     lane_of: Vec<usize>,
 }
 
-/// Returns a route's bytes as consecutive pieces, with a cut wherever a hop changes to its next
-/// lane. `widths` contains the number of lanes of each hop.
+/// Splits a route wherever a hop switches to its next lane. `widths` contains the number of lanes
+/// per hop.
 fn pieces(widths: &[usize]) -> Vec<Piece> {
     let ends = |width: &usize| {
         let width = *width;
@@ -271,7 +270,7 @@ fn pieces(widths: &[usize]) -> Vec<Piece> {
     cuts.into_iter().map(piece).collect()
 }
 
-/// Cuts closer together than this count as one, because fractions such as thirds are not exact.
+/// Merges cuts that differ only by rounding.
 const ONE_CUT: f64 = 1e-9;
 
 #[cfg(test)]
@@ -279,7 +278,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn every_lane_of_a_hop_carries_an_equal_share() {
+    fn lanes_of_a_hop_carry_equal_shares() {
         for widths in [vec![1], vec![3], vec![3, 2], vec![2, 3, 4], vec![5, 1, 4]] {
             let pieces = pieces(&widths);
             for (hop, width) in widths.iter().enumerate() {

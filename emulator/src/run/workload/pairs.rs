@@ -1,12 +1,11 @@
 // SPDX-License-Identifier: Apache-2.0
-//! Assigns the bytes of a phase to lanes, separately for each pair of leaves.
+//! Splits the bytes of a phase over lanes, separately for each pair of leaves.
 //!
-//! A pair's bytes are divided as in the planner (`planner::rfabric::evaluate`): its circuits carry
-//! as much as they can until the planned end of the phase, and the electrical core carries the
-//! rest. When circuits come up or go dark, the remaining bytes are redistributed, but a flow whose
-//! share hardly changes continues undisturbed. A phase with planned multi-hop routes uses them by
-//! weight while all their lanes have light, and otherwise uses newly found routes. Over packet
-//! switches, each pair has a single flow, which the transport spreads.
+//! As in the planner (`planner::rfabric::evaluate`), circuits carry as much as they can until the
+//! planned end of the phase, and the electrical core carries the rest. Circuit changes redistribute
+//! the unsent bytes, except for flows whose share hardly changes. Planned multi-hop routes are used
+//! by weight while all their lanes have light; otherwise new routes are computed. Over packet
+//! switches, each pair has a single flow.
 
 use std::collections::{BTreeMap, BTreeSet};
 
@@ -25,32 +24,32 @@ use super::super::{Context, Owner};
 use super::lanes::{End, Lanes, Leaves, Left};
 use crate::substrate::{Lane, LaneHop};
 
-/// A pair's flows stay unchanged unless more than this share of its bytes belongs on another lane.
+/// A pair is redistributed only if more than this share of its bytes has to move.
 const WORTH_MOVING: f64 = 0.05;
 
 #[derive(Debug)]
 struct Pair {
     ends: [End; 2],
-    /// Bytes without a path at present.
+    /// Bytes that currently have no path.
     held: u64,
     flows: Vec<(FlowId, Vec<LaneHop>)>,
     batch: Option<BatchId>,
     ended: Option<SimTime>,
-    /// Whether a link on the flows' path went dark and silently lost packets.
+    /// Whether a link on the path went dark and lost packets without notice.
     is_cut: bool,
 }
 
 #[derive(Debug)]
 pub(super) struct PhaseTraffic {
     pairs: Vec<Pair>,
-    /// The planned routes. Empty if every pair uses a single hop.
+    /// Planned routes. Empty if all pairs use a single hop.
     routes: Vec<RoutePlan>,
     pair_of: BTreeMap<BatchId, usize>,
     open: usize,
     ended: SimTime,
-    /// Seconds that each link of a packet network needs for the traffic, by the paths that the flows were given.
+    /// Seconds of traffic on each link of a packet network, for the actual paths.
     loads: BTreeMap<LinkId, f64>,
-    /// Bytes that stopped flows had sent but that had not arrived. Other flows resend them.
+    /// Bytes sent but not delivered by stopped flows. Other flows resend them.
     stopped: Bytes,
 }
 
@@ -81,23 +80,22 @@ impl PhaseTraffic {
         Self { open, pairs, routes, pair_of, ended: SimTime::START, loads, stopped: Bytes::ZERO }
     }
 
-    /// Returns when the last byte arrived, or `None` if bytes are left.
+    /// Arrival time of the last byte. `None` if bytes are missing.
     pub(super) fn end(&self) -> Option<SimTime> {
         (self.open == 0).then_some(self.ended)
     }
 
-    /// Returns the time of the fullest link of a packet network, or `None` if other links or switches chose the paths.
+    /// Returns `None` unless a packet network uses fixed paths.
     pub(super) fn fullest(&self) -> Option<Picoseconds> {
         let most = self.loads.values().copied().reduce(f64::max)?;
         Some(Picoseconds((most * 1e12).round() as u64))
     }
 
-    /// Returns the bytes without a path.
     pub(super) fn held(&self) -> Bytes {
         Bytes(self.pairs.iter().map(|pair| pair.held).sum())
     }
 
-    /// Returns the bytes sent more than once because of stopped flows and losses.
+    /// Returns bytes resent because of stopped flows and losses.
     pub(super) fn sent_twice(&self, engine: &IslandEngine<Watch>) -> Bytes {
         let flows = self.pairs.iter().flat_map(|pair| &pair.flows);
         let again = flows.map(|(flow, _)| again(engine, *flow)).fold(Bytes::ZERO, |a, b| a + b);
@@ -114,7 +112,7 @@ impl PhaseTraffic {
 
     pub(super) fn cut(&mut self, context: &Context<'_>, links: &[LinkId]) {
         let crosses = |link: &LinkId| links.contains(link) || links.contains(&link.reverse());
-        // Switches reroute their own flows, or the transport resends their packets.
+        // Switches reroute their own flows, or the transport resends the packets.
         let is_cut = |(flow, hops): &(FlowId, Vec<LaneHop>)| {
             let is_open = context.engine.record(*flow).end.is_none();
             is_open && !hops.is_empty() && context.engine.path(*flow).iter().any(crosses)
@@ -124,7 +122,6 @@ impl PhaseTraffic {
         }
     }
 
-    /// Returns whether a pair has a flow over a link that went dark.
     pub(super) fn is_cut(&self) -> bool {
         self.pairs.iter().any(|pair| pair.is_cut)
     }
@@ -139,10 +136,7 @@ impl PhaseTraffic {
         }
     }
 
-    /// Divides the remaining bytes of every pair over the current lanes.
-    ///
-    /// # Errors
-    /// Fails if the engine rejects a flow.
+    /// Splits the unsent bytes of all pairs over the current lanes.
     pub(super) fn divide(
         &mut self,
         context: &mut Context<'_>,
@@ -185,8 +179,8 @@ impl PhaseTraffic {
         Ok(())
     }
 
-    /// Returns the planned routes while they have light, otherwise the best ones for the remaining
-    /// bytes. Empty if traffic uses a single hop or switches choose the paths.
+    /// Returns the planned routes while they have light, otherwise newly computed ones. Empty if
+    /// traffic uses a single hop or switches choose the paths.
     fn routes_now(&self, lanes: &Lanes, evaluator: Option<&Evaluator>) -> Vec<RoutePlan> {
         if self.routes.iter().all(|route| lanes.carry(route)) {
             return self.routes.clone();
@@ -197,8 +191,7 @@ impl PhaseTraffic {
         evaluator.map(found).unwrap_or_default()
     }
 
-    /// Returns an evaluator for the remaining bytes over the current circuits, or `None` without
-    /// optical switches.
+    /// Returns `None` without optical switches.
     fn evaluator(
         &self,
         leaves: &Leaves<'_>,
@@ -275,14 +268,14 @@ type Shares = Vec<(Vec<LaneHop>, u64)>;
 /// Maximum number of flows on the longest path of a pair.
 const FLOWS: u32 = 8;
 
-/// Minimum number of packets in a flow on a divided path.
+/// Minimum number of packets per flow on a split path.
 const PACKETS: u64 = 64;
 
-/// Tolerated relative difference between shares of links and shares of bytes.
+/// Tolerated relative error of the split.
 const UNEVEN: f64 = 0.1;
 
-/// Returns the bytes per flow. Flows that meet on a link share it evenly, so larger transfers are
-/// given more flows, and equal transfers one flow each.
+/// Returns the bytes per flow. Links are shared evenly per flow, so larger transfers get more
+/// flows, and equal transfers get one flow each.
 fn unit(least: f64, sizes: impl Iterator<Item = u64> + Clone) -> f64 {
     let longest = sizes.clone().max().unwrap_or(1).max(1) as f64;
     let all: f64 = sizes.clone().map(|size| size as f64).sum();
@@ -299,7 +292,6 @@ fn flows_of(size: u64, unit: f64) -> u64 {
     ((size as f64 / unit).round() as u64).clamp(1, size.max(1))
 }
 
-/// Returns the bytes that a flow retransmitted.
 fn again(engine: &IslandEngine<Watch>, flow: FlowId) -> Bytes {
     engine.transport().payload * u64::from(engine.record(flow).retransmitted)
 }
@@ -309,7 +301,6 @@ impl Pair {
         self.ends.map(|end| end.leaf)
     }
 
-    /// Returns the bytes that have not arrived.
     fn left(&self, engine: &IslandEngine<Watch>) -> u64 {
         if self.ended.is_some() {
             return 0;

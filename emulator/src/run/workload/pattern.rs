@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-//! Turns a traffic pattern into flows when it begins.
+//! Creates the flows of a traffic pattern.
 
 use lightloom_collective::{
     AllToAll, CollectiveError, CollectiveKind, HalvingDoubling, Hierarchical, Ring, Schedule,
@@ -19,13 +19,11 @@ use crate::substrate::Substrate;
 const TREE_PIECES: u32 = 16;
 
 impl Traffic {
-    /// Adds the pattern's flows to `engine`, which start immediately. `round` is the number of the repetition.
-    ///
-    /// # Errors
-    /// Returns errors from the collective or the engine.
+    /// Adds the flows of a pattern, which start immediately. `round` is the index of the
+    /// repetition.
     ///
     /// # Panics
-    /// Panics if the pattern is not a set of flows, as for a computation or an exchange over circuits.
+    /// Panics for computations and exchanges over circuits.
     pub(super) fn start<P: Probe>(
         &self,
         engine: &mut Engine<P>,
@@ -43,7 +41,7 @@ impl Traffic {
         start_ordered(engine, flows, &self.waits())
     }
 
-    /// Returns the schedule of a collective, or `None` if the pattern is not a collective.
+    /// Returns `None` if the pattern is not a collective.
     fn schedule(&self, substrate: &Substrate) -> Result<Option<Schedule>, CollectiveError> {
         let (ranks, size, directions) = (self.hosts.len(), self.bytes, self.directions);
         let ring = |kind| Ring { kind, ranks, size, directions }.schedule();
@@ -124,13 +122,13 @@ impl Traffic {
                     Route::Within(plane) => spec.plane == *plane,
                     _ => true,
                 });
-                // Most flows use the interface, and cables inside a server are faster.
+                // Most flows use the interface; cables within a server are faster.
                 let rate = usable.map(|spec| spec.rate).min().expect("hosts have cables");
                 let mut flows = sizes.flows((seed, &self.hosts), (*load, rate), (now, *lasts));
                 flows.iter_mut().for_each(|flow| flow.priority = self.priority);
                 flows
             }
-            _ => unreachable!("collectives and computations are not patterns of flows"),
+            _ => unreachable!("collectives and computations are handled elsewhere"),
         }
     }
 
@@ -140,8 +138,8 @@ impl Traffic {
     }
 }
 
-/// Returns a seeded random cycle through all positions (Sattolo: "An algorithm to generate a random
-/// cyclic permutation", Information Processing Letters 22, 1986).
+/// Random cycle through all positions (Sattolo: "An algorithm to generate a random cyclic
+/// permutation", Information Processing Letters 22, 1986).
 fn cycle(count: usize, seed: Seed) -> Vec<usize> {
     let mut draws = seed.stream("permutation", 0);
     let mut to: Vec<usize> = (0..count).collect();

@@ -1,6 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-//! Runs the phases of a step in order, and repeats the step. A phase consists of the traffic from
-//! each leaf to every other leaf.
+//! Repeats a step of several phases. A phase sends traffic from each leaf to every other leaf.
 
 use lightloom_engine::steady::Stage;
 use lightloom_engine::{BatchId, LinkId};
@@ -17,7 +16,7 @@ use super::{Waiting, WaitsFor, Workload};
 use crate::scenario::{Effect, Prior};
 use crate::substrate::Lane;
 
-/// The traffic, with times and bytes at the scale of the run.
+/// Traffic with times and sizes at the scale of the run.
 pub(crate) struct PhaseProgram<'a> {
     pub(crate) demands: &'a [Demand],
     pub(crate) routes: Vec<&'a [RoutePlan]>,
@@ -37,7 +36,7 @@ pub(crate) struct Phases<'a> {
     is_changing: bool,
     change: (SimTime, SimTime),
     logs: Vec<PhaseLog>,
-    /// Packets lost on the phases' links before this phase began.
+    /// Packets already lost on the phases' links when this phase started.
     lost_before: u64,
     ended: Option<SimTime>,
     me: Owner,
@@ -62,7 +61,6 @@ impl<'a> Phases<'a> {
         (self.logs.len() - 1) % self.order.demands.len()
     }
 
-    /// Counts the packets lost so far on links dedicated to phases.
     fn lost(&self, context: &Context<'_>) -> u64 {
         self.leaves.links().map(|link| context.engine.port_count(link).lost).sum()
     }
@@ -81,7 +79,7 @@ impl<'a> Phases<'a> {
         context.post(Notice::PhaseBegan { step, phase });
     }
 
-    /// If every byte has arrived and no change is in progress, ends the phase and begins the next one.
+    /// A phase ends when all bytes have arrived and no change is in progress.
     fn end_if_over(&mut self, context: &mut Context<'_>) {
         let end = self.traffic.as_ref().and_then(PhaseTraffic::end);
         let Some(end) = end.filter(|_| !self.is_changing) else { return };
@@ -97,7 +95,7 @@ impl<'a> Phases<'a> {
     }
 
     fn sends_from(&self) -> SimTime {
-        let log = self.logs.last().expect("the phase was begun");
+        let log = self.logs.last().expect("the phase has started");
         log.start + self.order.slacks[self.phase()]
     }
 
@@ -107,7 +105,7 @@ impl<'a> Phases<'a> {
         let held = self.traffic.as_ref().map_or(Bytes::ZERO, PhaseTraffic::held);
         let twice = |traffic: &PhaseTraffic| traffic.sent_twice(&context.engine);
         let resent = self.traffic.as_ref().map_or(Bytes::ZERO, twice);
-        let log = self.logs.last_mut().expect("the phase was begun");
+        let log = self.logs.last_mut().expect("the phase has started");
         log.time = time;
         log.transition = if began >= log.start { ended.since(began) } else { Picoseconds::ZERO };
         log.fullest = self.traffic.as_ref().and_then(PhaseTraffic::fullest);
@@ -134,7 +132,7 @@ impl Workload for Phases<'_> {
         Ok(())
     }
 
-    /// Starts the traffic after the slack, and restarts it when dark links have light again.
+    /// Starts the traffic after the slack, or restarts it when dark links are up again.
     fn timer(&mut self, context: &mut Context<'_>, act: u64) -> Result<(), RunError> {
         if act == SLACK_OVER {
             let phase = self.phase();
@@ -177,7 +175,7 @@ impl Workload for Phases<'_> {
                 self.change = (*began, *ended);
             }
             Notice::ChangeMissed => {
-                self.logs.last_mut().expect("the phase was begun").change_missed = true;
+                self.logs.last_mut().expect("the phase has started").change_missed = true;
             }
             _ => {}
         }
@@ -194,7 +192,7 @@ impl Workload for Phases<'_> {
         if let Some(traffic) = self.traffic.as_mut().filter(|_| effect.goes_dark()) {
             traffic.cut(context, links);
         }
-        // It is not yet known which circuits will be removed, so take those at the fault's ports.
+        // The circuits to be removed are not known yet, so use those at the fault's ports.
         let ports: Vec<_> = context.events[fault].ports().collect();
         let goes = |(ocs, port): (lightloom_units::id::OcsId, u32)| ports.contains(&(ocs, port));
         let hit = context.circuits_up.iter().filter(|circuit| {
@@ -208,7 +206,7 @@ impl Workload for Phases<'_> {
         Ok(())
     }
 
-    /// Resends lost traffic as soon as its links have light again.
+    /// Resends lost traffic once its links are up again.
     fn fault_ended(&mut self, context: &mut Context<'_>, _: usize) -> Result<(), RunError> {
         if self.traffic.as_ref().is_some_and(PhaseTraffic::is_cut) {
             context.at(context.now() + Picoseconds(1), self.me, LIT_AGAIN);

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-//! Tracks how far each group, and each job between its groups, has progressed through the collectives.
+//! Progress of each group, and of each job's inter-group collectives.
 
 use lightloom_engine::LinkId;
 use lightloom_engine::collective::StartedCollective as Flows;
@@ -39,7 +39,7 @@ pub(crate) struct GroupLog {
     /// Whether the group could not be re-formed.
     pub(crate) lost: bool,
     pub(crate) down: Picoseconds,
-    /// The index of the current or next collective in the job's program.
+    /// Index of the current or next collective in the job's program.
     pub(crate) next: usize,
 }
 
@@ -50,7 +50,6 @@ impl GroupLog {
 }
 
 impl GroupProgress {
-    /// Creates a group that has not begun any collective.
     pub(super) fn of(members: Members) -> Self {
         let log = GroupLog {
             job: members.job,
@@ -64,7 +63,7 @@ impl GroupProgress {
         Self { members, log, down_since, running, stopped, links }
     }
 
-    /// Starts the group's downtime if it has work left.
+    /// Only groups with unfinished work have downtime.
     pub(super) fn goes_down(&mut self, now: SimTime, program_length: usize) {
         if !self.log.is_through(program_length) {
             self.down_since.get_or_insert(now);
@@ -82,13 +81,13 @@ impl GroupProgress {
 pub(super) struct Between {
     pub(super) steps: Vec<StepLog>,
     pub(super) running: Option<Running>,
-    /// The index in the program that follows the last finished collective.
+    /// Index after the last finished collective.
     pub(super) passed: usize,
 }
 
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) struct StepLog {
-    /// Index in the job's program, with repetitions unrolled.
+    /// Index in the job's unrolled program.
     pub(crate) place: usize,
     /// Index of the collective in the scenario.
     pub(crate) collective: usize,
@@ -100,7 +99,7 @@ pub(crate) struct StepLog {
     pub(crate) restarts: u32,
 }
 
-/// The start of a collective: which one, over how many ranks, and when.
+/// Start of a collective.
 pub(super) struct Begun {
     pub(super) place: usize,
     pub(super) collective: usize,
@@ -108,7 +107,7 @@ pub(super) struct Begun {
     pub(super) now: SimTime,
 }
 
-/// Logs the start of a collective, or its restart if it was abandoned.
+/// Also logs restarts of abandoned collectives.
 pub(super) fn note_start(steps: &mut Vec<StepLog>, begun: &Begun, running: &Running) {
     match steps.last_mut() {
         Some(step) if step.end.is_none() && step.place == begun.place => step.restarts += 1,
@@ -126,5 +125,5 @@ pub(super) fn note_start(steps: &mut Vec<StepLog>, begun: &Begun, running: &Runn
 }
 
 pub(super) fn finish_step(steps: &mut [StepLog], at: SimTime) {
-    steps.last_mut().expect("what ends has begun").end = Some(at);
+    steps.last_mut().expect("an ended collective has started").end = Some(at);
 }

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
-//! Runs a step that consists of tasks, with or without other traffic. Computation takes its
-//! recorded time, and exchanges run packet by packet over the network of the run. On a machine,
-//! ring collectives can take the time measured on an otherwise idle ring.
+//! Runs a recorded step of tasks, with or without other traffic. Computation takes its recorded
+//! time, and exchanges are simulated packet by packet. On a machine, ring collectives can reuse the
+//! time measured on an idle ring.
 
 use std::collections::{BTreeMap, BTreeSet, VecDeque};
 
@@ -23,15 +23,15 @@ use crate::substrate::Members;
 
 pub(super) struct Playing {
     schedule: graph::Schedule,
-    /// The earliest possible end of each task, with every message alone on its path.
+    /// Earliest possible end of each task without contention.
     earliest: Vec<Picoseconds>,
-    /// Tasks that could not begin because a host had no path.
+    /// Tasks that cannot start because a host has no path.
     blocked: Vec<TaskId>,
     batches: BTreeMap<BatchId, TaskId>,
     is_begun: Vec<bool>,
-    /// Use of each ring of a machine, if times of idle rings are reused.
+    /// Use of each ring of a machine. Empty if times of idle rings are not reused.
     busy: BTreeMap<u32, RingUse>,
-    /// For each ring of a machine, its class if times are reused.
+    /// Class of each ring of a machine whose times are reused.
     classes: BTreeMap<u32, Option<RingClass>>,
 }
 
@@ -40,16 +40,15 @@ struct RingUse {
     count: u32,
     is_reused: bool,
     others: VecDeque<TaskId>,
-    /// Collectives on the ring that were not alone on it.
+    /// Collectives that shared the ring with others.
     shared: BTreeSet<TaskId>,
 }
 
-/// Number of unfinished exchanges that are considered before a time is reused.
+/// Maximum number of unfinished exchanges examined before a time is reused.
 const OTHERS: usize = 64;
 
 impl Playing {
-    /// Returns whether no exchange with other ranks uses the links of a ring while `task` runs for
-    /// `took`.
+    /// Returns whether `task` has the links of its ring to itself for `took`.
     fn is_alone(
         &mut self,
         graph: &graph::TaskGraph,
@@ -145,7 +144,7 @@ impl<'a> Jobs<'a> {
     }
 
     fn step(&mut self, place: usize) -> &mut Repetition {
-        self.jobs[place].steps.last_mut().expect("a task is of a step")
+        self.jobs[place].steps.last_mut().expect("every task belongs to a step")
     }
 
     fn begin_task(
@@ -161,7 +160,7 @@ impl<'a> Jobs<'a> {
         let lag = self.lag(context, place, id);
         let timed = match (&task.work, &sends) {
             (TaskWork::Compute { took, .. }, _) => Some((*took, Picoseconds::ZERO)),
-            // A single rank has no other rank to which it could send.
+            // A single rank has no peer to send to.
             (_, None) => Some((Picoseconds::ZERO, Picoseconds::ZERO)),
             (work, Some(sends)) => {
                 let took = self.ring_time(context, (place, id), (work, sends))?;
@@ -197,7 +196,7 @@ impl<'a> Jobs<'a> {
         Ok(())
     }
 
-    /// Records the earliest possible end of a task that takes at least `least`.
+    /// `least` is the minimum duration of the task.
     fn could_end(&mut self, place: usize, id: TaskId, least: Picoseconds) {
         let task = &self.described(place).graph.tasks()[id.index()];
         let Some(playing) = self.playing.get_mut(&place) else { return };
@@ -208,7 +207,7 @@ impl<'a> Jobs<'a> {
         step.ideal = step.ideal.max(end);
     }
 
-    /// Returns what a task sends, or `None` if it computes or has one rank.
+    /// Returns `None` if the task computes or has a single rank.
     fn sends_of(&self, context: &Context<'_>, place: usize, id: TaskId) -> Option<Sends> {
         let (traffic, described) = (&self.traffic[place], self.described(place));
         let work = &described.graph.tasks()[id.index()].work;
@@ -250,15 +249,14 @@ impl<'a> Jobs<'a> {
         Some(sends)
     }
 
-    /// Returns the software delay before the packets of a task are sent.
+    /// Software delay before the packets of a task are sent.
     fn lag(&self, context: &Context<'_>, place: usize, id: TaskId) -> Picoseconds {
         let cables =
             context.substrate.domains.as_ref().map_or([Picoseconds::ZERO; 2], |of| of.cables);
         self.described(place).graph.pace(id).lag(cables)
     }
 
-    /// Returns the known time of a collective on an idle ring of a machine, or `None` if it has to
-    /// be run.
+    /// Time of a collective on an idle ring. `None` if it has to be simulated.
     fn ring_time(
         &mut self,
         context: &Context<'_>,
@@ -275,8 +273,7 @@ impl<'a> Jobs<'a> {
             TaskWork::Ring { ring, .. } => Some(*ring),
             _ => None,
         };
-        // Traffic that runs packet by packet may share links, whereas a reused time requires an
-        // idle ring.
+        // Reused times require an idle ring, and packet traffic may share links with it.
         for ring in domains.rings_under(work) {
             let of_ring = playing.busy.entry(ring).or_default();
             if of_ring.is_reused {
@@ -295,7 +292,7 @@ impl<'a> Jobs<'a> {
         });
         let Some(class) = *class else { return Ok(None) };
         let (settings, now) = (context.engine.settings(), context.now());
-        let spans = &self.jobs[place].steps.last().expect("a task is of a step").spans;
+        let spans = &self.jobs[place].steps.last().expect("every task belongs to a step").spans;
         let is_alone = |took| {
             let room = (now, lag + took);
             playing.is_alone(&described.graph, (id, ring), room, spans)
@@ -307,7 +304,7 @@ impl<'a> Jobs<'a> {
         Ok(took)
     }
 
-    /// Handles the end of a batch if it belongs to a recorded step.
+    /// Ignores batches of other workloads.
     pub(super) fn task_done(
         &mut self,
         context: &mut Context<'_>,
@@ -326,7 +323,7 @@ impl<'a> Jobs<'a> {
         self.worked(context, (place, id))
     }
 
-    /// Checks that a ring collective with a known duration took exactly that long.
+    /// Checks the duration of a ring collective against the reused time.
     fn check_time(
         &mut self,
         context: &Context<'_>,

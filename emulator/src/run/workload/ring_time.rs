@@ -1,10 +1,9 @@
 // SPDX-License-Identifier: Apache-2.0
-//! Measures collectives on otherwise idle rings. Each is run once, packet by packet, on a separate
-//! copy of the ring, and its duration is then reused for every identical ring.
+//! Durations of collectives on idle rings. Each kind is simulated once on a separate copy of the
+//! ring, and the duration is reused for identical rings.
 //!
-//! The reuse is exact. The rings of a fabric have no link in common, and neither do the groups on
-//! an island's switch. A collective on an idle ring takes the same time whenever it starts, and in
-//! either case its end is reported one shortest delay of the whole network later.
+//! This is exact, because the rings of a fabric have no links in common, nor do the groups on an
+//! island's switch. In both cases, the end is reported one shortest network delay later.
 
 use std::collections::BTreeMap;
 use std::collections::btree_map::Entry;
@@ -23,24 +22,24 @@ use super::super::context::Context;
 use super::groups::{ring_links, ways_along};
 use crate::substrate::Members;
 
-/// Whether durations on rings are reused.
+/// Whether durations on idle rings are reused.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum RingReuse {
-    /// Every packet of every task is simulated.
+    /// Simulates every packet of every task.
     Never,
-    /// A collective on an idle ring is run once for each kind and size.
+    /// Simulates a collective on an idle ring once for each kind and size.
     IdleRings,
-    /// Like [`RingReuse::IdleRings`], but the second, fourth, eighth … use of a duration is also
-    /// simulated packet by packet and must take equally long.
+    /// Like [`RingReuse::IdleRings`], but also simulates the second, fourth, eighth … use packet by
+    /// packet and requires the same duration.
     Checked,
 }
 
-/// Why durations on rings cannot be reused.
+/// Reasons why durations on idle rings cannot be reused.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 #[expect(missing_docs, reason = "each message documents its variant")]
 pub enum ReuseError {
     #[error(
-        "task `{task}` starts on ring {ring} while another collective is on it: run without reuse"
+        "task `{task}` starts on ring {ring} while another collective uses it; help: run without reuse"
     )]
     BusyRing { task: String, ring: u32 },
     #[error("task `{task}` took {now} on an idle ring, but an identical task took {first}")]
@@ -65,13 +64,13 @@ struct KnownTime {
 struct Built {
     /// Links in order: one per hop, or two through a switch.
     specs: Vec<LinkSpec>,
-    /// The number of places along the light, and which of them the ranks occupy.
+    /// Number of positions along the light, and those occupied by ranks.
     length: usize,
     ranks: Vec<usize>,
     is_one_cable: bool,
 }
 
-/// Index of a class of identical rings in [`RingTimes`].
+/// Index into [`RingTimes`].
 pub(super) type RingClass = usize;
 
 pub(super) struct RingTimes {
@@ -87,8 +86,7 @@ impl RingTimes {
         Self { reuse, classes, known, counts: RingCounts::default() }
     }
 
-    /// Returns the class of the ring that `members` form, or `None` if the ring is not fully lit or
-    /// durations are not reused.
+    /// Returns `None` if the ring is not fully lit or durations are not reused.
     pub(super) fn class_of(
         &mut self,
         context: &Context<'_>,
@@ -108,7 +106,7 @@ impl RingTimes {
             return None;
         }
         let shares = |queueing: Queueing| queueing.buffer.is_some() || queueing.pause.is_some();
-        // The groups of an island share the buffer of one switch.
+        // Groups of an island share the buffer of one switch.
         if links.len() > length && context.engine.settings().queueing.is_some_and(shares) {
             return None;
         }
@@ -130,8 +128,8 @@ impl RingTimes {
         }))
     }
 
-    /// Returns the time of a collective on a ring of a class, or `None` if it has to be run as a
-    /// check or because it is not alone on the ring for that time.
+    /// Returns `None` if the collective has to be simulated as a check or because it is not alone
+    /// on the ring.
     pub(super) fn time_of(
         &mut self,
         settings: &EngineSettings,
@@ -160,8 +158,7 @@ impl RingTimes {
         Ok(Some(known.took))
     }
 
-    /// Compares `now`, the duration of a collective that was run, with the known duration. Returns
-    /// the known one if they differ.
+    /// Returns the known duration if it differs from `now`, the simulated one.
     pub(super) fn check(
         &mut self,
         class: RingClass,
@@ -180,11 +177,10 @@ fn key(
     (class, kind.name(), bytes.0, directions == Directions::Both)
 }
 
-/// A network that contains all places along a ring's light in order, and the places of the ranks.
+/// A network with the positions of a ring in order, and those of its ranks.
 type RingNetwork = (Network, Vec<VertexId>, Vec<usize>);
 
 impl Built {
-    /// Returns a network with only this ring.
     fn alone(&self) -> Result<RingNetwork, NetworkError> {
         let mut builder = NetworkBuilder::new();
         let (specs, count) = (&self.specs, self.length);
@@ -206,8 +202,7 @@ impl Built {
     }
 }
 
-/// Runs a collective on a network that contains only its ring. Returns its duration and the number
-/// of packets sent.
+/// Returns the duration and the number of packets sent.
 fn run_alone(
     (network, light, ranks): RingNetwork,
     settings: &EngineSettings,
@@ -220,7 +215,7 @@ fn run_alone(
         let next = light[(at + 1) % light.len()];
         links
             .find(|link| network.link(*link).to == next)
-            .expect("a cable joins each member with the next")
+            .expect("a cable connects each member to the next")
     });
     let hosts: Vec<VertexId> = ranks.iter().map(|at| light[*at]).collect();
     let mut engine = Engine::new(network, settings).map_err(CollectiveStartError::Flow)?;

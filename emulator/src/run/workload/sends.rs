@@ -1,6 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-//! The traffic that a task sends between its hosts: one flow, a collective around their ring, or
-//! all pieces simultaneously.
+//! Traffic of a task: a single flow, a ring collective, or several simultaneous flows.
 
 use std::collections::BTreeMap;
 
@@ -16,29 +15,28 @@ use super::ring_time::RingExchange;
 use crate::substrate::HBD;
 
 pub(super) struct Sends {
-    /// The collective. `None` means one flow from the first host to the second.
+    /// `None` means one flow from the first host to the second.
     pub(super) kind: Option<CollectiveKind>,
     pub(super) hosts: Vec<VertexId>,
     pub(super) bytes: Bytes,
     pub(super) directions: Directions,
-    /// The route of flows that are not in `ways`.
+    /// Default route.
     pub(super) route: Route,
-    /// The routes of host pairs that do not use `route`.
+    /// Routes of host pairs that differ from `route`.
     pub(super) ways: BTreeMap<(VertexId, VertexId), Route>,
     pub(super) priority: u8,
-    /// Effective shares of the links' rates, inside a domain and between domains.
+    /// Effective share of the link rate, inside a domain and between domains.
     pub(super) shares: [f64; 2],
-    /// The domain of each host. Empty without domains.
+    /// Domain of each host. Empty without domains.
     pub(super) domains: Vec<Option<u32>>,
-    /// The excess over its share that the first host of an all-to-all receives: 0.2 is 20 %.
+    /// Excess traffic to the first host of an all-to-all: 0.2 is 20 %.
     pub(super) imbalance: f64,
-    /// Bytes between each two hosts of an all-to-all, if they differ.
+    /// Bytes for each pair of hosts in an uneven all-to-all.
     pub(super) pairs: Option<PairBytes>,
 }
 
 impl Sends {
-    /// Creates traffic in one direction around the ring of `hosts`, with the same route for all
-    /// flows.
+    /// Sends in one direction around the ring of `hosts`.
     pub(super) fn over(
         route: Route,
         kind: Option<CollectiveKind>,
@@ -61,8 +59,7 @@ impl Sends {
         }
     }
 
-    /// Sets the domains of the hosts and the effective shares of links, which include headers and
-    /// acknowledgements.
+    /// Effective shares include headers and acknowledgements.
     pub(super) fn paced(
         mut self,
         pace: &TaskPace,
@@ -76,7 +73,7 @@ impl Sends {
         self
     }
 
-    /// Returns the hosts of each domain if several hold the same number, otherwise each host separately.
+    /// Hosts grouped by domain if all domains have equally many; otherwise one host per group.
     fn by_domain(&self) -> Vec<Vec<usize>> {
         let mut sets: Vec<(Option<u32>, Vec<usize>)> = Vec::new();
         for (at, domain) in self.domains.iter().enumerate() {
@@ -92,22 +89,18 @@ impl Sends {
         sets.into_iter().map(|(_, own)| own).collect()
     }
 
-    /// Returns the effective bytes of one flow on its links.
     fn on_links(&self, bytes: Bytes) -> Bytes {
         let first = self.domains.first().copied().flatten();
         let is_inside = first.is_some() && self.domains.iter().all(|domain| *domain == first);
         Bytes((bytes.0 as f64 / self.shares[usize::from(!is_inside)]) as u64)
     }
 
-    /// Returns the collective around a ring, or `None` for a single flow.
+    /// Returns `None` for a single flow.
     pub(super) fn around(&self) -> Option<RingExchange> {
         Some((self.kind?, Bytes((self.bytes.0 as f64 / self.shares[0]) as u64), self.directions))
     }
 
     /// Adds the flows, which start immediately.
-    ///
-    /// # Errors
-    /// Returns errors from the collective or the engine.
     pub(super) fn start<S: Stage>(
         self,
         stage: &mut S,
@@ -115,10 +108,7 @@ impl Sends {
         self.start_after(Picoseconds::ZERO, stage)
     }
 
-    /// Adds its flows, which start after `lag`.
-    ///
-    /// # Errors
-    /// Errors of the collective or the engine.
+    /// Adds the flows, which start after `lag`.
     pub(super) fn start_after<S: Stage>(
         self,
         lag: Picoseconds,
@@ -130,7 +120,7 @@ impl Sends {
         let (now, ranks) = (stage.now() + lag, hosts.len());
         let has_domains = domains.iter().any(Option::is_some);
         let domains = if domains.is_empty() { vec![None; ranks] } else { domains };
-        // If all messages are inside a domain or all are between domains, scale the total size instead of each piece.
+        // If all messages use the same kind of link, scale the total size instead of each piece.
         let is_between = |at: usize| domains[at].is_none() || domains[at] != domains[0];
         let is_even = (1..ranks).all(|at| is_between(at) == is_between(1)) && sets.len() == ranks;
         let size = if is_even { one } else { size };

@@ -1,7 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-//! Training jobs: the tasks of a step in order, step after step. Each TP group exchanges over its
-//! ring and everything else over the network. A step ends when all of its tasks have, which is the
-//! barrier.
+//! Training jobs as sequences of steps with a barrier after each. TP groups communicate over their
+//! rings; all other traffic uses the network.
 //!
 //! ```text
 //!   schedule ──ready──▶ begin ──▶ computes (timer) ──────────────▶ worked ──▶ tasks that waited for it
@@ -43,7 +42,7 @@ pub(crate) struct TrainOrder<'a> {
     step: TrainStep,
     graph: TaskGraph,
     dimensions: Vec<TaskPurpose>,
-    /// For each task, the additional time if its group has lost its memory.
+    /// Additional time of each task after its group has lost its memory.
     again: BTreeMap<TaskId, Picoseconds>,
     cables: [Picoseconds; 2],
     closed_form: StepTime,
@@ -51,7 +50,7 @@ pub(crate) struct TrainOrder<'a> {
 }
 
 impl<'a> TrainOrder<'a> {
-    /// Creates the order for the step of a job. `seats` holds the members of each TP group.
+    /// `seats` contains the members of each TP group.
     pub(crate) fn new(
         train: &'a Train,
         step: TrainStep,
@@ -76,7 +75,7 @@ impl<'a> TrainOrder<'a> {
 enum State {
     #[default]
     Waits,
-    /// Ready, but its group is not.
+    /// The task is ready, but its group is not.
     Held,
     Timed,
     Sends,
@@ -101,7 +100,7 @@ struct TrainingJob<'a> {
     held: BTreeSet<TaskId>,
     sending: BTreeMap<TaskId, StartedCollective>,
     seats: Vec<Seat>,
-    /// Rounds of the graph until the step is done: more than one after a checkpoint was read.
+    /// Passes through the graph in this step: more than one after a checkpoint was read.
     rounds: u32,
     round: SimTime,
     loads: bool,
@@ -162,11 +161,11 @@ pub(crate) struct Trainings<'a> {
     jobs: Vec<TrainingJob<'a>>,
     batches: BTreeMap<BatchId, (usize, TaskId)>,
     times: RingTimes,
-    /// The circuits between leaves, if any.
+    /// Circuits between leaves, if any.
     circuits: Option<Circuits<'a>>,
-    /// The job and TP group of each group of the run. `None` if the group does not train.
+    /// Job and TP group of each group of the run. `None` for groups without training.
     places: Vec<Option<(usize, usize)>>,
-    /// The job and number of GPUs of each group of the run, including groups that do not train.
+    /// Job and number of GPUs of every group of the run.
     groups: Vec<(u32, u32)>,
     me: Owner,
 }
@@ -233,7 +232,7 @@ impl<'a> Trainings<'a> {
         self.begin_ready(context, job)
     }
 
-    /// Begins ready tasks at the start of a round or after it was undone.
+    /// Used at the start of a round and after a rollback.
     fn begin_ready(&mut self, context: &mut Context<'_>, job: usize) -> Result<(), RunError> {
         let training = &mut self.jobs[job];
         let mut ready = training.schedule.ready();
@@ -291,7 +290,7 @@ impl<'a> TrainingJob<'a> {
         }
     }
 
-    /// Begins a step at the end of the previous one.
+    /// A step starts at the end of the previous one.
     fn begin_step(&mut self) {
         let start = self.steps.last().and_then(|step| step.end).unwrap_or_default();
         self.steps.push(TrainStepLog {
@@ -389,7 +388,7 @@ impl Workload for Trainings<'_> {
             let mut flows = sent.flows.into_iter();
             flows.any(|flow| context.engine.record(flow).cancelled)
         };
-        // Data that never arrived is sent again as soon as there is a path.
+        // Resend data that never arrived once a path exists.
         if !context.is_calm() && sent.is_some_and(is_given_up) {
             training.hold(context, task);
             return Ok(());

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-//! Collectives of jobs in scenario files.
+//! Collectives of jobs.
 
 use lightloom_collective::Directions;
 use lightloom_fabric::document::Check;
@@ -11,17 +11,17 @@ use super::codes;
 use crate::scenario::{Collective, CollectiveOperation};
 use crate::substrate::PacketSwitches;
 
-/// A collective operation. Sizes follow NCCL's tests: the whole buffer of one rank.
+/// A collective operation. Sizes follow nccl-tests: the whole buffer of one rank.
 #[derive(Clone, Debug, Deserialize, JsonSchema)]
 #[serde(rename_all = "snake_case", deny_unknown_fields)]
 pub enum CollectiveFile {
-    /// On each group's ring, in both directions; every rank ends with the sum.
+    /// On each group's ring, in both directions; every rank receives the sum.
     AllReduce(RingFile),
-    /// On each group's ring, in both directions; every rank ends with its part of the sum.
+    /// On each group's ring, in both directions; every rank receives its part of the sum.
     ReduceScatter(RingFile),
-    /// On each group's ring, in both directions; every rank ends with all parts.
+    /// On each group's ring, in both directions; every rank receives all parts.
     AllGather(RingFile),
-    /// Between the groups of a job over the data-centre network: equal ranks first reduce below
+    /// Between the groups of a job over the data-centre network: same-rank GPUs first reduce below
     /// their ToR, then between ToRs, then distribute below their ToR.
     DataParallelAllReduce(RingFile),
 }
@@ -38,8 +38,8 @@ pub struct RingFile {
     #[serde(default = "once")]
     #[schemars(range(min = 1, max = 1000))]
     pub repeat: u32,
-    /// Priority at switches with real queues, 0 (lowest) to 6. Only for collectives between groups,
-    /// because rings cross no switch.
+    /// Priority at switches with priority queues, 0 (lowest) to 6. Only for collectives between
+    /// groups, because rings do not cross switches.
     #[serde(default)]
     #[schemars(range(min = 0, max = 6))]
     pub priority: u8,
@@ -75,21 +75,21 @@ pub(super) fn lower(
                 .error(
                     codes::NOTHING_TO_RUN,
                     &format!("{path}/bytes"),
-                    "the collective has no bytes",
+                    "the collective has a size of 0 bytes",
                 )
                 .help("write `64MiB`");
         }
         if kind.is_between_groups() && ring.directions == Directions::One {
-            let message = "a reduction between groups uses both directions";
+            let message = "a reduction between groups always uses both directions";
             check
                 .error(codes::NOTHING_TO_RUN, &format!("{path}/directions"), message)
                 .help("leave it out");
         }
         if collectives.iter().any(|before| before.name == ring.name) {
-            let message = format!("another collective has the name `{}`", ring.name);
+            let message = format!("another collective is also called `{}`", ring.name);
             check
                 .error(codes::COLLECTIVE_TWICE, &format!("{path}/name"), message)
-                .help("give it its own name, or use `repeat`");
+                .help("use a different name, or `repeat`");
         }
         refuse_priority(kind, ring, &path, switches, check);
         collectives.push(Collective {
@@ -112,20 +112,19 @@ fn refuse_priority(
     check: &mut Check<'_>,
 ) {
     if ring.priority > 0 && !kind.is_between_groups() {
-        let message = "a ring crosses no switch, so a priority has no effect";
+        let message = "rings do not cross switches, so a priority has no effect";
         check.error(codes::NO_EFFECT, &format!("{path}/priority"), message).help("leave it out");
     } else if ring.priority > 0 && !switches.have_priorities() {
         refuse_without_priorities(&format!("{path}/priority"), check);
     }
 }
 
-/// Rejects a priority if switches have one queue per port.
 pub(super) fn refuse_without_priorities(path: &str, check: &mut Check<'_>) {
     check
         .error(
             codes::NO_EFFECT,
             path,
-            "these switches have one queue per port, so a priority has no effect",
+            "these switches have only one queue per port, so a priority has no effect",
         )
         .help("write `switches: {schedule: strict}`, or leave it out")
         .depends_on("/switches");

@@ -22,7 +22,7 @@ use super::transport::TransportFile;
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Deserialize, JsonSchema)]
 #[serde(rename_all = "snake_case")]
 pub enum CongestionFile {
-    /// None: the window is always open.
+    /// No congestion control: the window is constant.
     #[default]
     None,
     /// Window controlled by the fraction of marked packets.
@@ -39,8 +39,7 @@ pub enum CongestionFile {
     ReceiverCredit,
 }
 
-/// DCTCP's parameter; the default is that of the paper (Alizadeh et al., SIGCOMM 2010, section
-/// 3.4).
+/// DCTCP parameter. The default is from Alizadeh et al., SIGCOMM 2010, section 3.4.
 #[derive(Clone, Copy, Debug, Deserialize, JsonSchema)]
 #[serde(deny_unknown_fields, default)]
 pub struct DctcpFile {
@@ -55,18 +54,18 @@ impl Default for DctcpFile {
     }
 }
 
-/// DCQCN's parameters; omitted ones come from the preset.
+/// DCQCN parameters; omitted ones come from the preset.
 #[derive(Clone, Copy, Debug, Default, Deserialize, JsonSchema)]
 #[serde(deny_unknown_fields, default)]
 pub struct DcqcnFile {
     /// Source of omitted parameters.
     pub preset: DcqcnPreset,
-    /// `1/g` of the average that determines the size of a cut.
+    /// `1/g` of the average that determines the size of a rate cut.
     #[schemars(range(min = 1, max = 65536))]
     pub inverse_gain: Option<u32>,
-    /// Minimum interval between notifications of a flow.
+    /// Minimum interval between congestion notifications of a flow.
     pub notification_interval: Option<Text<Picoseconds>>,
-    /// Interval of rate increases without notifications.
+    /// Interval between rate increases while no notification arrives.
     pub timer: Option<Text<Picoseconds>>,
     /// Update interval of the average; equals `timer` in the paper.
     pub alpha_timer: Option<Text<Picoseconds>>,
@@ -80,11 +79,11 @@ pub struct DcqcnFile {
     pub additive: Option<Text<BitsPerSecond>>,
     /// Later increase of the target rate; in the paper a two-hundredth.
     pub hyper: Option<Text<BitsPerSecond>>,
-    /// As in adapters: the first notification cuts nothing, later ones cut once per this interval.
-    /// In the paper, each notification cuts.
+    /// As in NVIDIA adapters, the first notification cuts nothing and later ones cut once per
+    /// interval. Without it, every notification cuts, as in the paper.
     pub decrease_interval: Option<Text<Picoseconds>>,
     /// With `decrease_interval`: every cut lowers the target to the previous rate, not only the
-    /// first after an increase.
+    /// first cut after an increase.
     pub clamp_target: Option<bool>,
     /// Minimum rate.
     pub least_rate: Option<Text<BitsPerSecond>>,
@@ -96,13 +95,13 @@ pub struct DcqcnFile {
 #[derive(Clone, Copy, Debug, Default, Deserialize, JsonSchema)]
 #[serde(rename_all = "snake_case")]
 pub enum DcqcnPreset {
-    /// The paper (Zhu et al., SIGCOMM 2015), with its rate steps for 40 Gb/s scaled to the rate of
-    /// the interface.
+    /// The paper (Zhu et al., SIGCOMM 2015), with its rate steps for 40 Gb/s scaled to the
+    /// interface rate.
     #[default]
     Paper,
-    /// Defaults of NVIDIA's adapters.
+    /// Defaults of NVIDIA adapters.
     Nvidia,
-    /// `SimAI.conf` for its ns-3.
+    /// `SimAI.conf` of SimAI's ns-3 version.
     Simai,
     /// `dcqcn.cpp` of csg-htsim.
     Htsim,
@@ -119,22 +118,21 @@ impl DcqcnPreset {
     }
 }
 
-/// Swift's parameters (Kumar et al., SIGCOMM 2020, algorithm 1). The delays are an assumption, not
-/// those of a particular network.
+/// Swift parameters (Kumar et al., SIGCOMM 2020, algorithm 1). The delays are assumptions.
 #[derive(Clone, Copy, Debug, Deserialize, JsonSchema)]
 #[serde(deny_unknown_fields, default)]
 pub struct SwiftFile {
-    /// Target delay in addition to that of the empty path.
+    /// Target delay in addition to the delay of the empty path.
     pub queueing_target: Text<Picoseconds>,
     /// Additional target delay per link of the path.
     pub per_hop: Text<Picoseconds>,
     /// Packets added to the window per round trip (`ai`).
     #[schemars(range(min = 1, max = 1000))]
     pub increase: u32,
-    /// Strength of the window decrease for excessive delay (`β`), in per cent.
+    /// Strength of the window decrease for excessive delay (`β`), in percent.
     #[schemars(range(min = 1, max = 100))]
     pub decrease_percent: u32,
-    /// Largest single decrease of the window (`max_mdf`), in per cent.
+    /// Maximum single decrease of the window (`max_mdf`), in percent.
     #[schemars(range(min = 1, max = 99))]
     pub largest_decrease_percent: u32,
 }
@@ -158,11 +156,11 @@ impl Default for SwiftFile {
     }
 }
 
-/// Parameters of the control in the style of NSCC, all assumptions.
+/// Parameters of the NSCC-style control. All of them are assumptions.
 #[derive(Clone, Copy, Debug, Deserialize, JsonSchema)]
 #[serde(deny_unknown_fields, default)]
 pub struct NsccFile {
-    /// Target delay in addition to that of the empty path.
+    /// Target delay in addition to the delay of the empty path.
     pub queueing_target: Text<Picoseconds>,
     /// Packets added to the window per round trip without marks.
     #[schemars(range(min = 1, max = 1000))]
@@ -171,7 +169,7 @@ pub struct NsccFile {
     /// decreasing towards the target delay.
     #[schemars(range(min = 0, max = 1000))]
     pub proportional_increase: u32,
-    /// Window decrease per round trip at twice the target delay, in per cent.
+    /// Window decrease per round trip at twice the target delay, in percent.
     #[schemars(range(min = 1, max = 99))]
     pub decrease_percent: u32,
 }
@@ -225,7 +223,7 @@ fn refuse_others(raw: &TransportFile, check: &mut Check<'_>) {
                 .error(
                     codes::BAD_CONGESTION,
                     &format!("/transport/{name}"),
-                    format!("these are settings of `{name}`, which flows do not use"),
+                    format!("these settings apply only to `congestion: {name}`, which is not selected"),
                 )
                 .help(format!("write `congestion: {name}`, or leave them out"))
                 .depends_on("/transport/congestion");
@@ -236,7 +234,7 @@ fn refuse_others(raw: &TransportFile, check: &mut Check<'_>) {
 fn require_some(is_nothing: bool, key: &str, example: &str, check: &mut Check<'_>) {
     if is_nothing {
         let path = format!("/transport/{key}");
-        let message = "with 0 here the scheme never changes its rate, or never stops";
+        let message = "with 0, congestion control never changes the rate, or never stops changing it";
         check.error(codes::BAD_CONGESTION, &path, message).help(format!("write `{example}`"));
     }
 }
@@ -281,17 +279,16 @@ fn dcqcn(raw: &DcqcnFile, rate: Option<BitsPerSecond>, check: &mut Check<'_>) ->
         window_follows_rate: raw.window_follows_rate.unwrap_or(preset.window_follows_rate),
     };
     if raw.clamp_target.is_some() && figures.decrease_interval.is_none() {
-        let message = "without `decrease_interval` every notification lowers the target";
+        let message = "without `decrease_interval`, every notification lowers the target";
         check
             .error(codes::NO_EFFECT, "/transport/dcqcn/clamp_target", message)
-            .help("write `decrease_interval: 4us` as well, or leave it out");
+            .help("add `decrease_interval: 4us`, or leave it out");
     }
     warn_of_slow_return(&figures, rate, raw.additive.is_some(), check);
     figures
 }
 
-/// Warns about additive increases that are too slow. Published parameters for slower links have this problem and are used
-/// unchanged.
+/// Published parameters for slower links are affected and are not corrected.
 fn warn_of_slow_return(
     figures: &Dcqcn,
     rate: Option<BitsPerSecond>,
@@ -306,7 +303,7 @@ fn warn_of_slow_return(
         return;
     }
     let message = format!(
-        "at {rate}, raises of {additive} every {timer} take {takes} to restore half of the rate"
+        "at {rate}, increases of {additive} every {timer} take {takes} to restore half of the rate"
     );
     let scaled = BitsPerSecond(rate.get() / 1_000);
     check

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-//! The control plane in scenario files: assumed delays, or the production daemon.
+//! Control plane in scenario files.
 
 use lightloom_fabric::document::Check;
 use lightloom_units::{Picoseconds, Text};
@@ -16,12 +16,11 @@ use crate::scenario::{DaemonSetup, SwitchLanguage};
 #[derive(Clone, Debug, Default, Deserialize, JsonSchema)]
 #[serde(deny_unknown_fields)]
 pub struct ControlFile {
-    /// Time from the fault until the control plane detects it; default 1 ms (an assumption; depends
-    /// on the heartbeat).
+    /// Time from a fault to its detection; default 1 ms (an assumption; depends on the heartbeat).
     #[serde(default)]
     pub detection_delay: Option<Text<Picoseconds>>,
-    /// Time from detection until the next plan is ready; default 1 ms (a conservative assumption:
-    /// `cargo bench -p lightloom-planner` prints the planner's times).
+    /// Time from detection to the next plan; default 1 ms (a conservative assumption: `cargo bench
+    /// -p lightloom-planner` measures it).
     #[serde(default)]
     pub planning_delay: Option<Text<Picoseconds>>,
     /// Time from a fault or repair until flows are rerouted; defaults to `detection_delay`.
@@ -39,50 +38,50 @@ pub struct ControlFile {
 #[derive(Clone, Copy, Debug, Default, Deserialize, JsonSchema)]
 #[serde(deny_unknown_fields, default)]
 pub struct AssumedFile {
-    /// Time from the fault until the control plane detects it; default 1 ms.
+    /// Time from a fault to its detection; default 1 ms.
     pub detection_delay: Option<Text<Picoseconds>>,
-    /// Time from detection until the next plan is ready; default 1 ms.
+    /// Time from detection to the next plan; default 1 ms.
     pub planning_delay: Option<Text<Picoseconds>>,
     /// Time from a fault or repair until flows are rerouted; defaults to `detection_delay`.
     pub reroute_delay: Option<Text<Picoseconds>>,
 }
 
-/// The production daemon, its lines, its disk and its transceivers in virtual time.
+/// The production daemon with its serial devices, disk and transceivers in virtual time.
 #[derive(Clone, Copy, Debug, Default, Deserialize, JsonSchema)]
 #[serde(deny_unknown_fields, default)]
 pub struct DaemonFile {
     /// Polling interval of each transceiver; default 1 s.
     pub poll_every: Option<Text<Picoseconds>>,
-    /// Silence after which a transceiver counts as failed; default 5 s.
+    /// Time without a response after which a transceiver is treated as failed; default 5 s.
     pub heartbeat: Option<Text<Picoseconds>>,
-    /// Rate of the serial lines, 9,600 to 50,000,000; default 921,600.
+    /// Rate of the serial devices, 9,600 to 50,000,000; default 921,600.
     #[schemars(range(min = 9600, max = 50_000_000))]
     pub bits_per_second: Option<u32>,
-    /// Whether serial lines have a transmission time; with `false` they have none, as on the ptys
-    /// of `lightloom device serve`.
+    /// Whether serial transmission takes time; with `false` it takes none, as on the ptys of
+    /// `lightloom device serve`.
     pub line_time: Option<bool>,
     /// Whether transceivers report loss of light (firmware protocol 1.2); with `false` they are
     /// only polled (1.1).
     pub events: Option<bool>,
-    /// Number of consecutive good power readings needed to establish a path, 1 to 100; default 3.
+    /// Number of consecutive good power readings required for a path, 1 to 100; default 3.
     #[schemars(range(min = 1, max = 100))]
     pub power_samples: Option<u32>,
-    /// Maximum settling time of light; defaults to the transceivers' specification.
+    /// Maximum settling time of the optical power; defaults to the transceiver specification.
     pub settle_within: Option<Text<Picoseconds>>,
-    /// Maximum response time of a transceiver; defaults to the transceivers' specification.
+    /// Maximum response time of a transceiver; defaults to the transceiver specification.
     pub reply_within: Option<Text<Picoseconds>>,
-    /// Time to make a journal record durable on disk; default 500 us (an assumption).
+    /// Duration of an fsync of the journal; default 500 us (an assumption).
     pub flush: Option<Text<Picoseconds>>,
-    /// From the end of a bypass until a moved group starts again; default 0 (an assumption).
+    /// Time from the end of a bypass until a moved group restarts; default 0 (an assumption).
     pub restart: Option<Text<Picoseconds>>,
-    /// From a fault or repair in the packet network until its own routing protocol reroutes flows;
-    /// default 1 ms (an assumption).
+    /// Time from a fault or repair in the packet network until its own routing protocol reroutes
+    /// flows; default 1 ms (an assumption).
     pub reroute_delay: Option<Text<Picoseconds>>,
     /// Protocol of the fabric's optical switches; default `scpi`.
     pub switches: Option<SwitchLanguage>,
 }
 
-/// Parses `control: lightloomd` as well as `control: {…}`.
+/// Accepts `control: lightloomd` and `control: {…}`.
 pub(super) fn word_or_keys<'de, D: Deserializer<'de>>(from: D) -> Result<ControlFile, D::Error> {
     struct Either;
     impl<'de> Visitor<'de> for Either {
@@ -115,7 +114,7 @@ pub(super) fn word_or_keys<'de, D: Deserializer<'de>>(from: D) -> Result<Control
 pub(super) enum ControlSchema {
     /// The production daemon with all defaults.
     Word(ControlWord),
-    /// Delays, or the daemon's settings.
+    /// Delays, or settings of the daemon.
     Keys(Box<ControlFile>),
 }
 
@@ -141,7 +140,7 @@ pub(super) fn lower(raw: &ControlFile, check: &mut Check<'_>) -> ControlDelays {
         + usize::from(raw.lightloomd.is_some());
     if kinds > 1 {
         check
-            .error(codes::NO_EFFECT, "/control", "the scenario names more than one control plane")
+            .error(codes::NO_EFFECT, "/control", "the scenario specifies more than one control plane")
             .help("write either `lightloomd` or `assumed: {detection_delay: …}`");
     }
     let assumed = raw.assumed.unwrap_or(flat);
@@ -166,7 +165,7 @@ fn daemon(file: &DaemonFile, check: &mut Check<'_>) -> DaemonSetup {
     for (key, written) in [("poll_every", file.poll_every), ("heartbeat", file.heartbeat)] {
         if written.is_some_and(|time| time.0 < least) {
             check.error(codes::BAD_CONTROL, &at(key), "less than 1 ms").help(
-                "write 1ms or more: a read of a transceiver takes about that long on its line",
+                "use at least 1ms: reading a transceiver over its serial device takes about that long",
             );
         }
     }
@@ -175,13 +174,13 @@ fn daemon(file: &DaemonFile, check: &mut Check<'_>) -> DaemonSetup {
             .error(
                 codes::BAD_CONTROL,
                 &at("bits_per_second"),
-                "this is not a rate of a serial line",
+                "this is not a serial rate",
             )
             .help("write 9600 to 50000000");
     }
     if file.power_samples.is_some_and(|samples| !(1..=100).contains(&samples)) {
         check
-            .error(codes::BAD_CONTROL, &at("power_samples"), "a number out of range")
+            .error(codes::BAD_CONTROL, &at("power_samples"), "the number is out of range")
             .help("write 1 to 100");
     }
     DaemonSetup {
@@ -200,14 +199,14 @@ fn daemon(file: &DaemonFile, check: &mut Check<'_>) -> DaemonSetup {
     }
 }
 
-/// Rejects scenarios that the production daemon cannot drive, and effects that need it.
+/// Rejects unsupported scenarios, and effects that require the daemon.
 pub(super) fn refuse(raw: &ScenarioFile, scenario: &Scenario, check: &mut Check<'_>) {
     if scenario.control.lightloomd.is_none() {
         for (index, fault) in
             scenario.faults.iter().enumerate().filter(|(_, f)| f.effect.needs_daemon())
         {
             let message =
-                format!("`{}` has an effect only with the shipping daemon", fault.effect.name());
+                format!("`{}` requires the shipped daemon", fault.effect.name());
             check
                 .error(codes::BAD_CONTROL, &format!("/faults/{index}/effect"), message)
                 .help("write `control: lightloomd`");
@@ -223,14 +222,14 @@ pub(super) fn refuse(raw: &ScenarioFile, scenario: &Scenario, check: &mut Check<
     };
     if !has_light {
         no(
-            "`lightloomd` drives the transceivers of a k-hop ring and optical switches, and this scenario runs on neither",
-            "write `control: {assumed: …}`, or run on a fabric with `hbd: {khop: …}` or `dcn: {reconfigurable_fat_tree: …}`",
+            "`lightloomd` requires a k-hop ring or optical switches, and this scenario has neither",
+            "use `control: {assumed: …}`, or a fabric with `hbd: {khop: …}` or `dcn: {reconfigurable_fat_tree: …}`",
         );
     }
     if raw.replay.is_some() {
         no(
-            "days in compressed time leave `lightloomd` no time to answer: its lines and flushes are not compressed",
-            "write `span: 90d` and `failures: {trace: FILE}` for months under this daemon, or `broken_by` for one day of the trace",
+            "`lightloomd` cannot respond to days in compressed time, because its serial devices and flushes are not compressed",
+            "use `span: 90d` and `failures: {trace: FILE}` for months under this daemon, or `broken_by` for one day of the trace",
         );
     }
     let slower =
@@ -240,8 +239,8 @@ pub(super) fn refuse(raw: &ScenarioFile, scenario: &Scenario, check: &mut Check<
             .error(
                 codes::BAD_CONTROL,
                 &format!("/faults/{index}/effect"),
-                "`slower` multiplies assumed delays",
+                "`slower` is supported only for assumed delays",
             )
-            .help("write `{slow_disk: 50ms}`, or `{late: 20ms}` of a transceiver");
+            .help("use `{slow_disk: 50ms}`, or `{late: 20ms}` for a transceiver");
     }
 }

@@ -19,7 +19,7 @@ use super::neighbours::NamedFiles;
 use super::network::DirectConnectFile;
 use crate::substrate::CableGraph;
 
-/// Returns the graph, or `None` after reporting an error.
+/// Reports an error if it returns `None`.
 pub(super) fn lower(
     raw: &DirectConnectFile,
     delay: Picoseconds,
@@ -45,7 +45,7 @@ pub(super) fn lower(
         }
     };
     let Some(phase) = plan.phases.iter().find(|phase| phase.name == raw.phase) else {
-        let message = format!("the step of {} has no phase `{}`", raw.rfabric, raw.phase);
+        let message = format!("phase `{}` does not exist in the step of {}", raw.rfabric, raw.phase);
         let names: Vec<&str> = plan.phases.iter().map(|phase| phase.name.as_str()).collect();
         check
             .error(codes::NO_SUCH_THING, "/on/direct_connect/phase", message)

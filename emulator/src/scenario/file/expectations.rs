@@ -1,6 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-//! Checks the expectations in a file. Rejects invalid sentences, and expectations that no run could
-//! meet or that no run could fail.
+//! Rejects invalid expectations, and those with the same verdict in every run.
 
 use std::collections::BTreeSet;
 
@@ -14,7 +13,7 @@ use crate::substrate::PacketSwitches;
 pub(crate) struct Ground<'a> {
     pub(crate) switches: &'a PacketSwitches,
     pub(crate) breaks: Breaks,
-    /// Priorities of data that crosses switches. Empty if no data does.
+    /// Priorities of data that crosses switches.
     pub(crate) priorities: BTreeSet<u8>,
     pub(crate) has_groups: bool,
     pub(crate) has_plan: bool,
@@ -30,26 +29,25 @@ pub(crate) struct Breaks {
 }
 
 impl Breaks {
-    /// Adds a fault. `is_restored` specifies whether it counts for `restored within`.
+    /// `is_restored` specifies whether `restored within` includes the fault.
     pub(crate) fn add(&mut self, probability: f64, is_restored: bool) {
         self.anything |= probability > 0.0;
         self.restorable |= probability > 0.0 && is_restored;
     }
 }
 
-/// Keys that determine whether an expectation is meaningful. If one of them is unreadable, errors
-/// about meaningless expectations are suppressed.
+/// Keys that determine whether an expectation is meaningful. Invalid values here suppress further
+/// errors.
 const GROUND: [&str; 8] =
     ["/switches", "/faults", "/faults_in", "/replay", "/collectives", "/traffic", "/phases", "/on"];
 
-/// Reports that the sentence at `path` is meaningless, unless a relevant key has schema errors.
+/// Reports an expectation that always has the same verdict, unless a relevant key is invalid.
 pub(crate) fn refuse_idle(path: &str, message: &str, help: &str, check: &mut Check<'_>) {
     let report = check.error(codes::SAYS_NOTHING, path, message).help(help);
     GROUND.iter().fold(report, |report, key| report.depends_on(key));
 }
 
-/// Returns the meaningful expectations of a file, or all readable ones if nothing is known about
-/// the scenario.
+/// Returns all readable expectations if nothing is known about the scenario.
 pub(crate) fn lower_expectations(
     raw: &[String],
     ground: Option<&Ground<'_>>,
@@ -80,36 +78,35 @@ pub(crate) fn lower_expectations(
 type Idle = (String, String);
 
 const NOTHING_BREAKS: &str =
-    "no fault occurs in this scenario, so every run gives the same verdict";
-const BREAK_SOMETHING: &str = "declare a fault under `faults`, or leave the sentence out";
-const NO_BOUND: &str = "the queues of these switches have no bound, so they drop no packets";
-const NO_SWITCH: &str = "nothing that runs here crosses a switch, and only switches drop packets";
-const NO_PAUSE: &str = "no switch requests pauses here, so this is always true";
+    "no fault occurs in this scenario, so the verdict is always the same";
+const BREAK_SOMETHING: &str = "declare a fault under `faults`, or leave it out";
+const NO_BOUND: &str = "the queues of these switches are unbounded, so no packets are dropped";
+const NO_SWITCH: &str = "no traffic crosses a switch, and only switches drop packets";
+const NO_PAUSE: &str = "no switch sends pauses, so this is always true";
 const ASK_FOR_PAUSES: &str =
-    "write `switches: {pause: {priorities: [3], above: 100KiB}}`, or leave the sentence out";
+    "write `switches: {pause: {priorities: [3], above: 100KiB}}`, or leave it out";
 
 impl Ground<'_> {
-    /// Returns a reason and a fix if the sentence refers to something that the scenario does not
-    /// have.
+    /// Returns an error and a fix if the expectation refers to something absent from the scenario.
     fn stranger(&self, expectation: &Expectation) -> Option<Idle> {
         let says = |message: String, help: &str| Some((message, help.to_owned()));
         match expectation {
             Expectation::Unaffected(_) if !self.has_groups => says(
-                "without `collectives` the run has no groups".to_owned(),
+                "without `collectives`, there are no groups".to_owned(),
                 "write `workload NAME unaffected`",
             ),
             Expectation::Figure { figure, .. } => {
                 let (is_here, needs) = match figure.needs() {
                     Needs::Nothing => return None,
                     Needs::Groups => {
-                        (self.has_groups, "groups of jobs, which `collectives` run on")
+                        (self.has_groups, "`collectives`")
                     }
                     Needs::Plan => (self.has_plan, "a planned fabric"),
                     Needs::Steps => (self.has_steps, "`phases` of a step"),
                     Needs::Flows => (self.has_flows || self.has_groups, "flows"),
                 };
-                let message = format!("`{}` needs {needs}, and there is none here", figure.name());
-                (!is_here).then(|| (message, "leave the sentence out".to_owned()))
+                let message = format!("`{}` requires {needs}", figure.name());
+                (!is_here).then(|| (message, "leave it out".to_owned()))
             }
             _ => None,
         }
@@ -126,28 +123,28 @@ impl Ground<'_> {
                 says(NOTHING_BREAKS, BREAK_SOMETHING)
             }
             Expectation::RestoredWithin(_) if !self.breaks.restorable => says(
-                "no fault of this scenario is restored, so this is always true",
-                "declare a fault that is restored, such as a part that is `down`, or leave the sentence out",
+                "no fault of this scenario requires restoration, so this is always true",
+                "declare a fault that requires restoration, such as `down`, or leave it out",
             ),
             Expectation::RestoredWithin(_) if self.breaks.forever => says(
                 "a fault of this scenario is permanent and no plan bypasses it, so this is never true",
-                "write `lasts: 5ms` at the fault whose effect is a lower rate, bit errors or pauses, or leave the sentence out",
+                "write `lasts: 5ms` at the fault with a lower rate, bit errors or pauses, or leave it out",
             ),
             Expectation::NoDrops { priority: Some(_) } if !self.switches.have_priorities() => says(
-                "these switches have one queue per port, which does not separate priorities",
-                "write `switches: {schedule: strict}`, or expect `no drops`",
+                "these switches have only one queue per port and do not separate priorities",
+                "write `switches: {schedule: strict}`, or use `no drops`",
             ),
             Expectation::NoDrops { .. } if self.switches.queue.is_none() => {
-                says(NO_BOUND, "write `switches: {queue: 1MiB}`, or leave the sentence out")
+                says(NO_BOUND, "write `switches: {queue: 1MiB}`, or leave it out")
             }
             Expectation::NoDrops { .. } if self.priorities.is_empty() => {
-                says(NO_SWITCH, "leave the sentence out")
+                says(NO_SWITCH, "leave it out")
             }
             Expectation::NoDrops { priority: Some(priority) } => self.unused(*priority),
             Expectation::NoDeadlock if !self.switches.pause() => says(NO_PAUSE, ASK_FOR_PAUSES),
             Expectation::NoDeadlock if self.priorities.is_empty() => says(
-                "nothing that runs here crosses a switch, and only switches pause traffic",
-                "leave the sentence out",
+                "no traffic crosses a switch, and only switches send pauses",
+                "leave it out",
             ),
             Expectation::Figure { figure, comparison, bound, .. } => {
                 self.idle_figure(*figure, *comparison, *bound)
@@ -162,7 +159,7 @@ impl Ground<'_> {
         }
         let used: Vec<String> = self.priorities.iter().map(u8::to_string).collect();
         let message = format!("no data is sent on priority {priority}, so this is always true");
-        let help = format!("data crosses switches on priority {}", used.join(" and "));
+        let help = format!("data that crosses switches has priority {}", used.join(" and "));
         Some((message, help))
     }
 
@@ -171,7 +168,7 @@ impl Ground<'_> {
             return Some((NOTHING_BREAKS.to_owned(), BREAK_SOMETHING.to_owned()));
         }
         if figure == Figure::Drops && self.priorities.is_empty() {
-            return Some((NO_SWITCH.to_owned(), "leave the sentence out".to_owned()));
+            return Some((NO_SWITCH.to_owned(), "leave it out".to_owned()));
         }
         let is_of_pauses = matches!(figure, Figure::Pauses | Figure::Paused | Figure::PausedMax);
         if is_of_pauses && !self.switches.pause() {
@@ -195,6 +192,6 @@ impl Ground<'_> {
             false => "must be a whole number of at least 0",
         };
         let message = format!("`{}` {range}: this is {verdict}", figure.name());
-        Some((message, "write a bound that some runs keep and others do not".to_owned()))
+        Some((message, "use a bound that a run can meet or miss".to_owned()))
     }
 }

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-//! Faults in a scenario or in a separate file.
+//! Faults of a scenario or of a separate file.
 
 use std::collections::BTreeSet;
 
@@ -27,19 +27,20 @@ pub struct FaultListFile {
 #[derive(Clone, Debug, Deserialize, JsonSchema)]
 #[serde(deny_unknown_fields)]
 pub struct FaultFile {
-    /// The failing part.
+    /// Failing part.
     #[serde(default)]
     pub part: Option<PartName>,
-    /// Several parts that fail together from one cause.
+    /// Parts that fail together from one cause.
     #[serde(default)]
     pub parts: Vec<PartName>,
     /// Effect of the fault.
     #[serde(default)]
     pub effect: EffectFile,
-    /// Limits the fault to one direction: towards this end of the cable, such as `s0` for `h3-s0`.
+    /// Limits the fault to the direction towards this end of the cable, such as `s0` for `h3-s0`.
     #[serde(default)]
     pub towards: Option<String>,
-    /// Start, since the start of the run; with `phase`, since the end of the phase before it.
+    /// Start time, relative to the start of the run or, with `phase`, to the end of the preceding
+    /// phase.
     pub at: Text<Picoseconds>,
     /// Phase in which the fault occurs.
     #[serde(default)]
@@ -47,16 +48,16 @@ pub struct FaultFile {
     /// Step of that phase, from 0.
     #[serde(default)]
     pub step: Option<u32>,
-    /// Length of the interval after `at` from which the seed draws the start.
+    /// Length of the interval after `at` from which the start time is drawn.
     #[serde(default)]
     pub within: Option<Text<Picoseconds>>,
     /// Duration; permanent if omitted.
     #[serde(default)]
     pub lasts: Option<Text<Picoseconds>>,
-    /// Repair time, on the same clock as `at`, as an alternative to `lasts`.
+    /// Repair time, relative to the same time as `at`. An alternative to `lasts`.
     #[serde(default)]
     pub repaired_at: Option<Text<Picoseconds>>,
-    /// Fraction of the seeds that include the fault.
+    /// Share of seeds with this fault.
     #[serde(default = "certain")]
     #[schemars(range(min = 0, max = 1))]
     pub probability: f64,
@@ -70,45 +71,45 @@ fn certain() -> f64 {
 #[derive(Clone, Debug, Default, Deserialize, JsonSchema)]
 #[serde(rename_all = "snake_case", deny_unknown_fields)]
 pub enum EffectFile {
-    /// Goes dark. The default.
+    /// The part goes dark. The default.
     #[default]
     Down,
-    /// Ignores commands and keeps its path or circuit. Applies to bundles and ports of optical
+    /// The part ignores commands and keeps its path or circuit. For bundles and ports of optical
     /// switches.
     Stuck,
-    /// Links over a port of an optical switch fail their test after a change and stay drained.
+    /// Links through a port of an optical switch fail their test after a change and stay drained.
     FailsTest,
-    /// Goes dark and recovers repeatedly.
+    /// The part repeatedly goes dark and recovers.
     Flapping(FlappingFile),
-    /// Its links send at this rate, such as `100Gbps`.
+    /// The part's links send at this rate, such as `100Gbps`.
     Rate(Text<BitsPerSecond>),
-    /// Its links send at this percentage of their rate, 1 to 99.
+    /// The part's links send at this percentage of their rate, 1 to 99.
     RatePercent(u32),
-    /// Residual bit error rate of its links after error correction, below 0.001; a packet with a
-    /// bit error is lost.
+    /// Residual bit error rate of the part's links after error correction, below 0.001; a packet
+    /// with a bit error is lost.
     BitErrors(f64),
-    /// Its links lose this share of packets, such as `1e-4`; below 1.
+    /// The part's links lose this share of packets, such as `1e-4`; below 1.
     PacketLoss(f64),
-    /// Its links add up to this delay to each packet, such as `2us`, without reordering; at most
-    /// 10 ms.
+    /// The part's links delay each packet by up to this time, such as `2us`, without reordering; at
+    /// most 10 ms.
     Jitter(Text<Picoseconds>),
     /// A packet switch restarts and is dark for this time, such as `90s`.
     Reboots(Text<Picoseconds>),
-    /// The control plane takes this many times as long, 2 to 1,000,000.
+    /// The control plane slows down by this factor, 2 to 1,000,000.
     Slower(u32),
     /// The interfaces of a host continuously request pauses of this priority, 0 to 6.
     PauseStorm(u8),
-    /// A transceiver reports commands as done without executing them; needs `control: lightloomd`.
+    /// A transceiver acknowledges commands without executing them; requires `control: lightloomd`.
     Lies,
-    /// A transceiver's line delays every byte by this time, such as `20ms`; needs `control:
-    /// lightloomd`.
+    /// A transceiver's serial device delays every byte by this time, such as `20ms`; requires
+    /// `control: lightloomd`.
     Late(Text<Picoseconds>),
-    /// The disk of the daemon's journal takes this long for a flush, such as `50ms`; for part
-    /// `control`, needs `control: lightloomd`.
+    /// An fsync of the daemon's journal takes this long, such as `50ms`; for part `control`,
+    /// requires `control: lightloomd`.
     SlowDisk(Text<Picoseconds>),
 }
 
-/// A part that goes dark and recovers repeatedly.
+/// A part that repeatedly goes dark and recovers.
 #[derive(Clone, Debug, Deserialize, JsonSchema)]
 #[serde(deny_unknown_fields)]
 pub struct FlappingFile {
@@ -124,15 +125,15 @@ pub struct FlappingFile {
 pub(super) struct FaultContext<'a> {
     substrate: &'a Substrate,
     switches: &'a PacketSwitches,
-    /// Names of the step's phases, and the number of repetitions.
+    /// Phase names of the step, and its repetitions.
     phases: Vec<&'a str>,
     steps: u32,
-    /// Whether phases or steps of jobs use circuits.
+    /// Whether phases or training jobs use circuits.
     uses_circuits: bool,
 }
 
 impl<'a> FaultContext<'a> {
-    /// Returns the context for a scenario with this start. `None` if it is unknown.
+    /// `None` if the start is unknown.
     pub(super) fn of(
         start: Option<&'a RunStart>,
         switches: &'a PacketSwitches,
@@ -157,8 +158,7 @@ pub fn check(file: &str, bytes: &[u8]) -> Vec<Diagnostic> {
     load(file, bytes, None).1
 }
 
-/// Reads a fault file. Returns its faults or all errors. Parts are checked against a scenario if
-/// one is given.
+/// Reads a fault file. Returns its faults or all errors. Checks parts if a scenario is given.
 pub(super) fn load(
     file: &str,
     bytes: &[u8],
@@ -170,7 +170,7 @@ pub(super) fn load(
     })
 }
 
-/// Returns the faults of a list under `faults`, checked against the scenario if known.
+/// Checks the faults against the scenario, if known.
 pub(super) fn lower(
     raw: &[FaultFile],
     ground: Option<&FaultContext<'_>>,
@@ -192,15 +192,15 @@ pub(super) fn lower(
         };
         if let (Some(key), Some(_)) = (ends_with, lasts) {
             let place = if fault.lasts.is_some() { "lasts" } else { "repaired_at" };
-            let message = format!("the end of `{}` is known", effect.name());
+            let message = format!("the effect `{}` already defines its duration", effect.name());
             check
                 .error(codes::NO_EFFECT, &format!("{path}/{place}"), message)
                 .help(format!("leave it out, or change `{key}`"));
         }
         if fault.towards.is_some() && !effect.has_direction() {
-            let message = format!("`{}` has no direction", effect.name());
+            let message = format!("`{}` cannot be limited to one direction", effect.name());
             check.error(codes::NO_EFFECT, &format!("{path}/towards"), message).help(
-                "leave it out; only effects such as `down`, `rate` and `packet_loss` accept it",
+                "leave it out; only effects such as `down`, `rate` and `packet_loss` support it",
             );
         }
         faults.push(ScenarioFault {
@@ -216,7 +216,7 @@ pub(super) fn lower(
     faults
 }
 
-/// Reports a part that does not exist or to which the effect does not apply.
+/// Reports a part that does not exist or does not support the effect.
 fn require(
     name: &PartName,
     fault: &FaultFile,
@@ -227,14 +227,14 @@ fn require(
 ) {
     let Some(ground) = ground else {
         if !name.could_be() {
-            let message = format!("`{name}` can name no part of a fabric or network");
+            let message = format!("`{name}` is not a valid part name");
             check
                 .error(codes::NO_SUCH_THING, path, message)
-                .help("write `n17`, `n17/b0`, `h3`, `h3/nic1`, `h3-s0` or `ocs3/p7`");
+                .help("use `n17`, `n17/b0`, `h3`, `h3/nic1`, `h3-s0` or `ocs3/p7`");
         } else if *effect == Effect::Stuck && name.0.trim().parse::<NodeId>().is_ok() {
             check
-                .error(codes::BAD_FAULT, path, "a node takes no command, so it cannot be `stuck`")
-                .help(format!("write one of its bundles, `{name}/b0`"));
+                .error(codes::BAD_FAULT, path, "nodes do not receive commands, so they cannot be `stuck`")
+                .help(format!("use one of its bundles, such as `{name}/b0`"));
         }
         return;
     };
@@ -242,7 +242,7 @@ fn require(
         Some(any) => match ground.substrate.part_at(any, 0) {
             Some(part) => part,
             None => {
-                let message = format!("there is no part for `{name}` here");
+                let message = format!("no part matches `{name}` in this scenario");
                 check.error(codes::NO_SUCH_THING, path, message).depends_on("/on");
                 return;
             }
@@ -261,10 +261,10 @@ fn require(
         let ends = ground.substrate.ends_of(&part);
         require_end(name, end, &ends, path, check);
     } else if !part.ports.is_empty() && !ground.uses_circuits {
-        let message = "nothing uses the circuits of this optical switch";
+        let message = "no workload uses the circuits of this optical switch";
         check
             .error(codes::NO_EFFECT, path, message)
-            .help("write `phases: {}`, or `train`")
+            .help("add `phases: {}` or `train`")
             .depends_on("/phases");
     } else if let Effect::PauseStorm(_) = effect {
         require_priorities(&part, ground.switches, path, check);
@@ -280,20 +280,20 @@ fn require_end(
 ) {
     let place = format!("{}/towards", path.split("/part").next().unwrap_or(path));
     if AnyPart::named(&name.0).is_some() {
-        let message = format!("`{name}` is drawn, so its ends are not known");
-        check.error(codes::NO_EFFECT, &place, message).help("name a cable, such as `h3-s0`");
+        let message = format!("`{name}` is random, so its ends are unknown");
+        check.error(codes::NO_EFFECT, &place, message).help("use a specific cable, such as `h3-s0`");
     } else if !ends.contains(end) {
         let some: Vec<String> = ends.iter().take(4).map(|end| format!("`{end}`")).collect();
-        let message = format!("no cable of `{name}` leads to `{end}`");
+        let message = format!("`{name}` has no cable to `{end}`");
         let help = match some.is_empty() {
-            true => "leave it out: this part has no cables of packets".to_owned(),
-            false => format!("write one of {}", some.join(", ")),
+            true => "leave it out: this part has no packet links".to_owned(),
+            false => format!("use one of {}", some.join(", ")),
         };
         check.error(codes::NO_SUCH_THING, &place, message).help(help);
     }
 }
 
-/// Rejects a pause storm if no switch has priorities to pause.
+/// Pause storms require switches with priorities to pause.
 fn require_priorities(
     _: &NetworkPart,
     switches: &PacketSwitches,
@@ -301,7 +301,7 @@ fn require_priorities(
     check: &mut Check<'_>,
 ) {
     if !switches.have_priorities() {
-        let message = "these switches have no priorities to pause";
+        let message = "no priority of these switches supports pauses";
         check
             .error(codes::BAD_FAULT, path, message)
             .help("write `switches: {pause: {priorities: [3], above: 100KiB}}`")
@@ -309,7 +309,7 @@ fn require_priorities(
     }
 }
 
-/// Returns the start of a fault, which is relative to the run or to a phase.
+/// The start is relative to the run or to a phase.
 fn lower_time(
     fault: &FaultFile,
     ground: Option<&FaultContext<'_>>,
@@ -319,7 +319,7 @@ fn lower_time(
     let after = fault.at.0;
     let Some(name) = &fault.phase else {
         if fault.step.is_some() {
-            let message = "a step needs a phase, but none is named";
+            let message = "`step` requires `phase`";
             check
                 .error(codes::NO_EFFECT, &format!("{path}/step"), message)
                 .help("write `phase: NAME`, or leave it out");
@@ -330,20 +330,20 @@ fn lower_time(
     let Some(ground) = ground else { return When::InPhase { step, phase: 0, after } };
     let phase = ground.phases.iter().position(|known| known == name);
     if phase.is_none() {
-        let message = format!("the step has no phase `{name}`");
+        let message = format!("phase `{name}` does not exist in the step");
         check
             .error(codes::NO_SUCH_PHASE, &format!("{path}/phase"), message)
             .help(match ground.phases.is_empty() {
-                true => "write `phases: {}` for the phases of the fabric's step, or leave it out"
+                true => "add `phases: {}` for the phases of the fabric's step, or leave it out"
                     .to_owned(),
-                false => format!("write one of: {}", ground.phases.join(", ")),
+                false => format!("use one of: {}", ground.phases.join(", ")),
             })
             .depends_on("/on");
     } else if step >= ground.steps {
         let message = format!("the run has {} steps, counted from 0", ground.steps);
         check
             .error(codes::NO_SUCH_PHASE, &format!("{path}/step"), message)
-            .help(format!("write a step of at most {}, or more `steps`", ground.steps - 1));
+            .help(format!("use a step of at most {}, or increase `steps`", ground.steps - 1));
     }
     When::InPhase { step, phase: phase.unwrap_or(0), after }
 }
@@ -362,7 +362,7 @@ fn written_parts<'f>(
         }
         _ => {
             check
-                .error(codes::BAD_FAULT, path, "a fault has either one `part` or several `parts`")
+                .error(codes::BAD_FAULT, path, "a fault requires either `part` or `parts`")
                 .help("write `part: n17` or `parts: [n17, n18]`");
             Vec::new()
         }
@@ -374,8 +374,8 @@ fn lower_duration(fault: &FaultFile, path: &str, check: &mut Check<'_>) -> Optio
     match (fault.lasts, fault.repaired_at) {
         (Some(_), Some(_)) => {
             check
-                .error(codes::BAD_FAULT, &format!("{path}/lasts"), "the end is given twice")
-                .help("write either `lasts` or `repaired_at`");
+                .error(codes::BAD_FAULT, &format!("{path}/lasts"), "the end is specified twice")
+                .help("use either `lasts` or `repaired_at`");
             None
         }
         (Some(span), None) if span.0 == Picoseconds::ZERO => {
@@ -383,18 +383,18 @@ fn lower_duration(fault: &FaultFile, path: &str, check: &mut Check<'_>) -> Optio
                 .error(
                     codes::BAD_FAULT,
                     &format!("{path}/lasts"),
-                    "a fault that lasts no time breaks nothing",
+                    "a fault with a duration of 0 has no effect",
                 )
-                .help("write `100us`, or leave it out for a fault that stays");
+                .help("use `100us`, or leave it out for a permanent fault");
             None
         }
         (lasts, None) => lasts.map(|span| span.0),
         (None, Some(repaired)) if repaired.0 > at => Some(Picoseconds(repaired.0.get() - at.get())),
         (None, Some(_)) => {
-            let message = "it is repaired before it breaks";
+            let message = "the repair precedes the fault";
             check
                 .error(codes::REPAIR_BEFORE_FAULT, &format!("{path}/repaired_at"), message)
-                .help(format!("write a time after {at}"));
+                .help(format!("use a time after {at}"));
             None
         }
     }
@@ -415,40 +415,40 @@ fn lower_effect(raw: &EffectFile, path: &str, check: &mut Check<'_>) -> Effect {
             let none = down == Picoseconds::ZERO || up == Picoseconds::ZERO;
             refuse(
                 none,
-                "each turn must take some time: write `{down: 100us, up: 200us, times: 5}`",
+                "durations must be positive: use `{down: 100us, up: 200us, times: 5}`",
             );
             Effect::Flapping { down, up, times: flapping.times }
         }
         EffectFile::Rate(rate) => {
             let slow = rate.0 < BitsPerSecond(10_000_000);
-            refuse(slow, "rates below 10 Mb/s cannot be emulated: use `down`");
+            refuse(slow, "the lowest rate that can be emulated is 10 Mb/s: use `down`");
             Effect::Rate(rate.0)
         }
         EffectFile::RatePercent(percent) => {
-            refuse(!(1..=99).contains(percent), "write 1 to 99 per cent, or `down`");
+            refuse(!(1..=99).contains(percent), "use 1 to 99 percent, or `down`");
             Effect::RatePercent(*percent)
         }
         EffectFile::BitErrors(share) => {
             let wrong = !(*share > 0.0 && *share < 1e-3);
-            refuse(wrong, "the share of wrong bits must lie between 0 and 0.001");
+            refuse(wrong, "the bit error rate must be above 0 and below 0.001");
             Effect::BitErrors(*share)
         }
         EffectFile::PacketLoss(share) => {
             refuse(
                 !(*share > 0.0 && *share < 1.0),
-                "write a share of packets between 0 and 1, or `down`",
+                "use a share of packets between 0 and 1, or `down`",
             );
             Effect::PacketLoss(*share)
         }
         EffectFile::Jitter(most) => {
             let wrong = most.0 == Picoseconds::ZERO || most.0 > JITTER_MAX;
-            refuse(wrong, "a jitter must be above 0 and at most 10 ms: write `2us`");
+            refuse(wrong, "the jitter must be above 0 and at most 10 ms: use `2us`");
             Effect::Jitter(most.0)
         }
         EffectFile::Reboots(takes) => {
             refuse(
                 takes.0 == Picoseconds::ZERO,
-                "a switch must take some time to start: write `90s`",
+                "the restart time must be positive: use `90s`",
             );
             Effect::Reboots(takes.0)
         }
@@ -456,11 +456,11 @@ fn lower_effect(raw: &EffectFile, path: &str, check: &mut Check<'_>) -> Effect {
         EffectFile::Late(by) => Effect::Late(by.0),
         EffectFile::SlowDisk(flush) => Effect::SlowDisk(flush.0),
         EffectFile::Slower(times) => {
-            refuse(!(2..=1_000_000).contains(times), "write a number from 2 to 1,000,000");
+            refuse(!(2..=1_000_000).contains(times), "use a number from 2 to 1,000,000");
             Effect::Slower(*times)
         }
         EffectFile::PauseStorm(priority) => {
-            refuse(*priority > 6, "there are priorities 0 to 6");
+            refuse(*priority > 6, "priorities range from 0 to 6");
             Effect::PauseStorm(*priority & 7)
         }
     }
@@ -470,8 +470,7 @@ const JITTER_MAX: Picoseconds = Picoseconds::from_millis(10);
 
 const LONGEST_FRAME: Bytes = Bytes(9_216);
 
-/// Warns about large packets. A single bit error loses a whole packet, so large emulated packets
-/// lose more data than real frames would.
+/// One bit error loses a whole packet, so large emulated packets lose more data than real frames.
 pub(super) fn warn_of_large_packets(
     faults: &[FaultFile],
     transport: &Transport,

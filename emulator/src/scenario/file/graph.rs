@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-//! A graph in scenario files: named hosts and switches, and the cables between them.
+//! Graphs in scenario files.
 
 use lightloom_engine::LinkSpec;
 use lightloom_fabric::document::Check;
@@ -52,7 +52,7 @@ pub(super) fn lower(raw: &GraphFile, links: &LinksFile, check: &mut Check<'_>) -
         let [Some(from), Some(to)] = ends else { continue };
         if from == to {
             let path = format!("{own}/ends");
-            check.error(codes::BAD_NETWORK, &path, "the cable joins a part to itself");
+            check.error(codes::BAD_NETWORK, &path, "the cable connects a part to itself");
             continue;
         }
         let rate = cable.rate.map_or(links.rate, |rate| possible_rate(rate, &own, "rate", check));
@@ -62,7 +62,7 @@ pub(super) fn lower(raw: &GraphFile, links: &LinksFile, check: &mut Check<'_>) -
     }
     for (place, name) in raw.hosts.iter().enumerate().filter(|(place, _)| !cabled[*place]) {
         let path = format!("/on/graph/hosts/{place}");
-        check.error(codes::BAD_NETWORK, &path, format!("no cable ends at `{name}`"));
+        check.error(codes::BAD_NETWORK, &path, format!("`{name}` has no cable"));
     }
     let (hosts, switches) = (raw.hosts.clone(), raw.switches.clone());
     CableGraph { hosts, switches, cables, circuits: Vec::new() }
@@ -79,8 +79,8 @@ fn check_names(raw: &GraphFile, names: &[&String], check: &mut Check<'_>) {
         };
         if !is_plain(name) {
             check
-                .error(codes::BAD_NETWORK, &path, format!("`{name}` cannot be a name"))
-                .help("write letters, digits, `_` and `.`");
+                .error(codes::BAD_NETWORK, &path, format!("`{name}` is not a valid name"))
+                .help("use only letters, digits, `_` and `.`");
         }
         if names[..place].contains(name) {
             check.error(codes::BAD_NETWORK, &path, format!("`{name}` already exists"));
@@ -88,7 +88,6 @@ fn check_names(raw: &GraphFile, names: &[&String], check: &mut Check<'_>) {
     }
 }
 
-/// Returns the vertex that one end of the cable at `own` names.
 fn place_of(
     name: &str,
     names: &[&String],

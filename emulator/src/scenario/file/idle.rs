@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-//! Rejects keys that have no effect given the rest of the file, and suggests alternatives.
+//! Rejects keys that have no effect in combination with the rest of the file.
 
 use lightloom_fabric::document::Check;
 
@@ -14,9 +14,9 @@ pub(super) fn require_something(raw: &ScenarioFile, is_called: bool, check: &mut
         refuse_judged(raw, check);
     } else if does_nothing && raw.phases.is_none() {
         check
-            .error(codes::NOTHING_TO_RUN, "", "the scenario runs nothing")
+            .error(codes::NOTHING_TO_RUN, "", "the scenario has no workload")
             .help(
-                "write `collectives: [{all_reduce: {name: step, bytes: 64MiB}}]`, or `traffic`, or `phases`, or `train`",
+                "add `collectives: [{all_reduce: {name: step, bytes: 64MiB}}]`, `traffic`, `phases` or `train`",
             )
             .depends_on("/collectives")
             .depends_on("/traffic");
@@ -33,13 +33,13 @@ pub(super) fn require_something(raw: &ScenarioFile, is_called: bool, check: &mut
             .error(
                 codes::NO_EFFECT,
                 key,
-                "a network written in place has no plan, no jobs and no step",
+                "an inline network does not have a plan, jobs or a step",
             )
-            .help("write `on: {fabric: FILE}`, or `traffic` between hosts")
+            .help("use `on: {fabric: FILE}`, or `traffic` between hosts")
             .depends_on("/on");
     }
     if on_fabric && check.is_written("/links") {
-        let message = "the fabric file describes the cables";
+        let message = "the fabric file already defines the cables";
         check.error(codes::NO_EFFECT, "/links", message).help("leave it out").depends_on("/on");
     }
     let is_mixed = !raw.collectives.is_empty() || !raw.traffic.is_empty();
@@ -48,14 +48,13 @@ pub(super) fn require_something(raw: &ScenarioFile, is_called: bool, check: &mut
             .error(
                 codes::NO_EFFECT,
                 "/phases/scale",
-                "phases cannot be scaled down next to `collectives` or `traffic`",
+                "phases cannot be scaled down together with `collectives` or `traffic`",
             )
-            .help("leave it out, or make the demands of the fabric smaller");
+            .help("leave it out, or reduce the demands in the fabric file");
     }
 }
 
-/// Rejects keys without effect in a run that a program controls, because such a run does not end by
-/// itself and has no expectations.
+/// A run that a program controls has no natural end and no expectations.
 fn refuse_judged(raw: &ScenarioFile, check: &mut Check<'_>) {
     let keys = [
         ("/collectives", !raw.collectives.is_empty()),
@@ -65,10 +64,10 @@ fn refuse_judged(raw: &ScenarioFile, check: &mut Check<'_>) {
         ("/expect", !raw.expect.is_empty()),
     ];
     for (key, _) in keys.iter().filter(|(_, there)| *there) {
-        let message = "a program decides what this run sends";
+        let message = "an external program controls the traffic of this run";
         check
             .error(codes::NO_EFFECT, key, message)
-            .help("leave it out; `traffic` may run next to the program");
+            .help("leave it out; `traffic` can be combined with the program");
     }
 }
 
@@ -99,17 +98,17 @@ fn refuse_control(raw: &ScenarioFile, scenario: &Scenario, check: &mut Check<'_>
     ];
     for (key, _, _) in keys.iter().filter(|(_, written, used)| *written && !used) {
         check
-            .error(codes::NO_EFFECT, key, "nothing in this scenario waits for that")
-            .help("groups wait for detection and planning, traffic for other routes: leave it out")
+            .error(codes::NO_EFFECT, key, "this delay has no effect in this scenario")
+            .help("leave it out: detection and planning delays affect groups, and rerouting delays affect traffic")
             .depends_on("/collectives")
             .depends_on("/traffic");
     }
 }
 
-/// Rejects switch settings if nothing crosses a switch.
+/// Switch settings require traffic across switches.
 fn refuse_switches(ground: &Ground<'_>, check: &mut Check<'_>) {
     if ground.priorities.is_empty() && check.is_written("/switches") {
-        let message = "nothing that runs here crosses a switch";
+        let message = "no traffic crosses a switch";
         check
             .error(codes::NO_EFFECT, "/switches", message)
             .help("leave it out: rings and forwarding hosts have their own queues")
@@ -119,8 +118,7 @@ fn refuse_switches(ground: &Ground<'_>, check: &mut Check<'_>) {
     }
 }
 
-/// Rejects queue limits and trimming if all data has lossless priorities, whose queues are bounded
-/// by pauses.
+/// Lossless priorities are bounded by pauses rather than queue limits or trimming.
 fn refuse_queue(raw: &ScenarioFile, ground: &Ground<'_>, check: &mut Check<'_>) {
     let Some(pause) = &raw.switches.pause else { return };
     let pauses = |priority: &u8| pause.priorities.contains(priority);

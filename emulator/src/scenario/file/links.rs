@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-//! Cables of a network in scenario files.
+//! Cables of an inline network.
 
 use lightloom_engine::LinkSpec;
 use lightloom_fabric::document::Check;
@@ -26,7 +26,7 @@ pub struct LinksFile {
 }
 
 impl Default for LinksFile {
-    /// Returns 400 Gb/s and 1 µs, and inside a server 3.6 Tb/s and 250 ns (an assumption).
+    /// 400 Gb/s and 1 µs outside servers, 3.6 Tb/s and 250 ns inside (an assumption).
     fn default() -> Self {
         Self {
             rate: Text(BitsPerSecond::from_gbps(400)),
@@ -53,8 +53,7 @@ impl LinksFile {
     }
 }
 
-/// Returns the cables of a file. Impossible values are replaced, so that the names in the network
-/// are still known.
+/// Replaces invalid values, so that part names can still be checked.
 pub(super) fn lower(raw: &LinksFile, check: &mut Check<'_>) -> LinksFile {
     LinksFile {
         rate: possible_rate(raw.rate, "/links", "rate", check),
@@ -75,7 +74,7 @@ pub(super) fn possible_rate(
     if rate.0 >= slowest {
         return rate;
     }
-    let message = "a cable of less than 10 Mb/s cannot be emulated";
+    let message = "the lowest cable rate that can be emulated is 10 Mb/s";
     check.error(codes::BAD_NETWORK, &format!("{path}/{key}"), message).help("write `400Gbps`");
     Text(slowest)
 }

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-//! Reads files that another file references, and collects their errors together with its own.
+//! Reads referenced files and collects their errors.
 
 use std::path::Path;
 use std::sync::Arc;
@@ -30,7 +30,7 @@ pub(crate) struct NamedFiles<'a, 'r> {
 }
 
 impl NamedFiles<'_, '_> {
-    /// Reads the file with this name; `path` is the location of the reference.
+    /// `path` is the location of the reference.
     pub(crate) fn read(
         &mut self,
         name: &str,
@@ -58,7 +58,7 @@ impl NamedFiles<'_, '_> {
         let (fabric, mistakes) =
             lightloom_planner::load_with(&file, &bytes, &mut beside, mapped::search);
         if fabric.is_none() {
-            let message = format!("{file} has errors, which are also listed");
+            let message = format!("{file} has errors, listed separately");
             check.error(codes::BAD_NEIGHBOUR, path, message);
         }
         self.mistakes.extend(mistakes);
@@ -72,7 +72,7 @@ impl NamedFiles<'_, '_> {
             .map_err(|error| {
                 check
                     .error(codes::BAD_NEIGHBOUR, path, format!("{name} is {error}"))
-                    .help("write a file that `lightloom plan`, `replan` or `ctl plan` made");
+                    .help("use a plan created by `lightloom plan`, `replan` or `ctl plan`");
             })
             .ok()
             .map(Arc::new)

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-//! Where a scenario runs, which is a fabric file or a network shape.
+//! Network of a scenario: a fabric file or a network shape.
 
 use lightloom_engine::LinkSpec;
 use lightloom_engine::topology::{
@@ -19,30 +19,28 @@ use super::transport::HostPorts;
 use super::{ScenarioFile, codes, direct_connect};
 use crate::substrate::{DragonflyRoutes, Shape};
 
-/// Maximum number of hosts in a network.
 const MOST_HOSTS: u64 = 200_000;
 
-/// A fabric file, or a network shape. Hosts of a network are `h0`, `h1`, …, switches `s0`, `s1`, …,
-/// unless the file names them.
+/// A fabric file, or a network shape. Hosts are called `h0`, `h1`, … and switches `s0`, `s1`, …,
+/// unless the file defines their names.
 #[derive(Clone, Debug, Deserialize, JsonSchema)]
 #[serde(rename_all = "snake_case", deny_unknown_fields)]
 pub enum OnFile {
-    /// A fabric file, relative to this file, with its rings, circuits and switches planned
-    /// together.
+    /// A fabric file, relative to this file. Its rings, circuits and switches are planned together.
     Fabric(String),
     /// Three tiers of switches.
     FatTree(FatTreeFile),
     /// Two tiers of switches.
     LeafSpine(LeafSpineFile),
-    /// GPU servers; GPUs with the same number share a rail switch, with spines above.
+    /// GPU servers with rails: same-rank GPUs share a rail switch, and spines connect the rails.
     RailOptimised(RailOptimisedFile),
-    /// High-bandwidth domains; GPUs with the same number share a rail switch, without spines.
+    /// High-bandwidth domains with rails: same-rank GPUs share a rail switch, without spines.
     RailOnly(RailOnlyFile),
     /// Groups of routers, fully connected inside, with one cable between any two groups.
     Dragonfly(DragonflyFile),
-    /// A grid with joined ends, without switches.
+    /// A grid with wrap-around cables, without switches.
     Torus(TorusFile),
-    /// Cubes of 4 × 4 × 4 chips joined to one torus by 48 optical switches.
+    /// Cubes of 4 × 4 × 4 chips, connected to one torus by 48 optical switches.
     TpuCubes(CubesFile),
     /// GPUs under switches, as in an NVLink domain.
     SwitchedDomain(DomainFile),
@@ -50,7 +48,7 @@ pub enum OnFile {
     Ring(RowFile),
     /// Hosts in a line, without switches.
     Line(RowFile),
-    /// Hosts with one of several fibres lit at a time, for a binary exchange.
+    /// Hosts with several fibres, of which one is lit at a time, for a binary exchange.
     Exchange(ExchangeFile),
     /// The leaves of a reconfigurable fat-tree with the planned circuits of one phase.
     DirectConnect(DirectConnectFile),
@@ -180,15 +178,15 @@ pub struct RowFile {
     pub hosts: u32,
 }
 
-/// Hosts with one of several fibres lit at a time.
+/// Hosts with several fibres, of which one is lit at a time.
 #[derive(Clone, Debug, Deserialize, JsonSchema)]
 #[serde(deny_unknown_fields)]
 pub struct ExchangeFile {
     /// Steps of an exchange; there are 2^steps hosts.
     #[schemars(range(min = 1, max = 14))]
     pub steps: u32,
-    /// Dark time of a host when it changes fibres: software plus switch. 1 ms for the software is
-    /// an assumption; 60 to 80 µs for the switch are published.
+    /// Dark time of a host when it switches fibres, in software and hardware. 60 to 80 µs for the
+    /// hardware are published; 1 ms for the software is an assumption.
     pub switching: Text<Picoseconds>,
 }
 
@@ -206,7 +204,7 @@ fn one() -> u32 {
     1
 }
 
-/// Returns the shape in the file, or `None` after reporting an error.
+/// Reports an error if it returns `None`.
 pub(super) fn lower(
     raw: &OnFile,
     links: &LinksFile,
@@ -267,7 +265,7 @@ pub(super) fn lower(
     })
 }
 
-/// Returns the number of interfaces over which a flow may leave a host, and their rate.
+/// Number and rate of the interfaces over which a flow can leave a host.
 pub(super) fn host_ports(raw: &ScenarioFile) -> HostPorts {
     let (rate, pauses) = (Some(raw.links.rate.0), raw.switches.pause.is_some());
     match &raw.on.on {
@@ -298,14 +296,14 @@ fn lower_leaf_spine(raw: &LeafSpineFile, cable: LinkSpec, check: &mut Check<'_>)
     let planes = u64::from(raw.planes.max(1));
     let rate = BitsPerSecond(cable.rate.get() / planes);
     if rate.get() * planes != cable.rate.get() {
-        let message = format!("{} do not divide into {planes} planes of whole bits", cable.rate);
+        let message = format!("{} cannot be divided into {planes} planes with integer rates", cable.rate);
         check
             .error(codes::BAD_NETWORK, "/on/leaf_spine/planes", message)
             .help("write 2, 4 or 8")
             .depends_on("/links/rate");
     } else if rate < BitsPerSecond(10_000_000) {
-        let message = format!("a plane of {rate}: less than 10 Mb/s cannot be emulated");
-        check.error(codes::BAD_NETWORK, "/on/leaf_spine/planes", message).help("write fewer");
+        let message = format!("a plane has {rate}, but the lowest rate that can be emulated is 10 Mb/s");
+        check.error(codes::BAD_NETWORK, "/on/leaf_spine/planes", message).help("use fewer planes");
     }
     let link = LinkSpec { rate: rate.max(BitsPerSecond(10_000_000)), ..cable };
     let shape = LeafSpine {
@@ -331,14 +329,14 @@ fn lower_fat_tree(raw: &FatTreeFile, cable: LinkSpec, check: &mut Check<'_>) -> 
     }
 }
 
-/// Rejects adaptive choice among shortest paths if flows do not use them.
+/// Adaptive routing chooses among shortest paths.
 pub(super) fn refuse_choice(raw: &OnFile, balance: Balance, check: &mut Check<'_>) {
     let OnFile::Dragonfly(raw) = raw else { return };
     if raw.routes != DragonflyRoutes::Shortest && balance == Balance::Adaptive {
-        let message = "the sender draws the route from group to group, so switches have no choice";
+        let message = "the sender chooses a random route between groups, so switches cannot route adaptively";
         check
             .error(codes::BAD_NETWORK, "/on/dragonfly/routes", message)
-            .help("leave `transport.balance: adaptive` out, or write `{spray: {paths: 16}}`")
+            .help("leave `transport.balance: adaptive` out, or use `{spray: {paths: 16}}`")
             .depends_on("/transport");
     }
 }
@@ -364,7 +362,7 @@ fn hosts_of(raw: &OnFile) -> u64 {
         OnFile::SwitchedDomain(raw) => u64::from(raw.gpus),
         OnFile::Ring(raw) | OnFile::Line(raw) => u64::from(raw.hosts),
         OnFile::Exchange(raw) => 1 << raw.steps.min(63),
-        // The fat-tree's own file limits the number of hosts.
+        // Limited by the fat-tree's own file.
         OnFile::DirectConnect(_) | OnFile::Fabric(_) => 0,
         OnFile::Graph(raw) => raw.hosts.len() as u64,
     }

@@ -6,18 +6,18 @@ use serde::Deserialize;
 
 use crate::scenario::InFlight;
 
-/// The phases of a fabric's step, packet by packet.
+/// Phases of a fabric's step, packet by packet.
 #[derive(Clone, Debug, Deserialize, JsonSchema)]
 #[serde(deny_unknown_fields, default)]
 pub struct PhasesFile {
     /// Repetitions of the step.
     #[schemars(range(min = 1, max = 100))]
     pub steps: u32,
-    /// Treatment of packets on a circuit that a change removes.
+    /// Treatment of packets on a circuit that is removed.
     pub in_flight: InFlight,
-    /// Factor that divides all sizes and times of the run; results are given in the fabric's time.
-    /// Defaults to a factor that limits the run to about 12 million packets, or to 1 next to other
-    /// workloads.
+    /// Factor by which all sizes and times are scaled down in the run; results are at full size.
+    /// Defaults to a factor that limits the run to about 12 million packets, or to 1 in combination
+    /// with other workloads.
     #[schemars(range(min = 1))]
     pub scale: Option<u64>,
     /// Queueing of acknowledgements in switches.
@@ -42,11 +42,10 @@ impl Default for PhasesFile {
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Deserialize, JsonSchema)]
 #[serde(rename_all = "snake_case")]
 pub enum Acknowledgements {
-    /// They have their own priority and do not wait.
+    /// They have a separate priority and do not wait.
     #[default]
     First,
-    /// Acknowledgements wait in the data queues. If a leaf sends to many others over a loaded link,
-    /// its acknowledgements wait in that queue, and the windows of its senders run empty on idle
-    /// links.
+    /// They wait in the data queues. If a leaf sends to many others over a loaded link,
+    /// acknowledgements are delayed there, and the windows of its senders run empty on idle links.
     InTurn,
 }

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-//! Where a scenario runs: one of the shapes in [`OnFile`] and, for a fabric, its active plan.
+//! Network of a scenario, as in [`OnFile`], and optionally its active plan.
 
 use std::borrow::Cow;
 use std::fmt;
@@ -12,7 +12,7 @@ use serde::{Deserialize, Deserializer, forward_to_deserialize_any};
 
 use super::network::OnFile;
 
-/// Place where a scenario runs and, for a fabric, its active plan.
+/// Network of a scenario, and for a fabric optionally its active plan.
 #[derive(Clone, Debug)]
 pub struct PlaceFile {
     /// Fabric or network.
@@ -40,7 +40,7 @@ impl<'de> Deserialize<'de> for PlaceFile {
                         on = Some(OnFile::deserialize(Keyed { key, keys: &mut keys })?);
                     } else {
                         return Err(A::Error::custom(
-                            "this names two things to run on: leave one out",
+                            "two networks are specified: leave one out",
                         ));
                     }
                 }
@@ -113,7 +113,7 @@ impl JsonSchema for PlaceFile {
         OnFile::schema_name()
     }
 
-    /// Returns the schema of [`OnFile`], with `plan` as a sibling of `fabric`.
+    /// [`OnFile`] with `plan` as a sibling of `fabric`.
     fn json_schema(generator: &mut SchemaGenerator) -> Schema {
         let mut schema = OnFile::json_schema(generator);
         let shapes = schema.get_mut("oneOf").and_then(|shapes| shapes.as_array_mut());

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-//! Fault traces in scenario files: the outages on one day, or several days in compressed time.
+//! Fault traces in scenario files: a single day, or several days in compressed time.
 
 use lightloom_fabric::document::Check;
 use lightloom_fabric::trace::FaultTrace;
@@ -11,12 +11,12 @@ use super::codes;
 use super::neighbours::NamedFiles;
 use crate::scenario::{Replay, TraceDay};
 
-/// Several days of a fault trace in compressed time. Faults open on the first day exist from the
-/// start.
+/// Several days of a fault trace in compressed time. Faults that are open on the first day exist
+/// from the start.
 #[derive(Clone, Debug, PartialEq, Deserialize, JsonSchema)]
 #[serde(deny_unknown_fields)]
 pub struct ReplayFile {
-    /// Trace file, relative to this file: see `lightloom trace`.
+    /// Trace file, relative to this file; see `lightloom trace`.
     pub trace: String,
     /// First day, counted from the start of the trace.
     #[schemars(range(min = 0, max = 36525))]
@@ -26,25 +26,24 @@ pub struct ReplayFile {
     pub to_day: f64,
     /// Simulated time per day of the trace.
     pub day_takes: Text<Picoseconds>,
-    /// GPUs per host of an inline network; default 1. In such a network, the GPUs of a server fail
-    /// together if there are servers; otherwise every host fails separately.
+    /// GPUs per host of an inline network; default 1. If the network has servers, all GPUs of a
+    /// server fail together; otherwise hosts fail individually.
     #[serde(default)]
     #[schemars(range(min = 1, max = 64))]
     pub gpus_per_host: Option<u32>,
 }
 
-/// One moment of a fault trace.
+/// A day of a fault trace.
 #[derive(Clone, Debug, PartialEq, Deserialize, JsonSchema)]
 #[serde(deny_unknown_fields)]
 pub struct TraceDayFile {
-    /// Trace file, relative to this file: see `lightloom trace`.
+    /// Trace file, relative to this file; see `lightloom trace`.
     pub trace: String,
     /// Day, counted from the start of the trace.
     #[schemars(range(min = 0, max = 36525))]
     pub day: f64,
 }
 
-/// Returns the day if the trace contains it.
 pub(super) fn lower_day(
     raw: &TraceDayFile,
     check: &mut Check<'_>,
@@ -58,12 +57,11 @@ pub(super) fn lower_day(
 fn require_day(trace: &FaultTrace, day: f64, path: &str, check: &mut Check<'_>) {
     let last = trace.window.as_days();
     if !(0.0..=last).contains(&day) {
-        let message = format!("the trace has days 0 to {last}, not {day}");
+        let message = format!("day {day} is outside the trace (days 0 to {last})");
         check.error(codes::NO_SUCH_THING, path, message);
     }
 }
 
-/// Returns the days if the trace contains them.
 pub(super) fn lower(
     raw: &ReplayFile,
     check: &mut Check<'_>,
@@ -74,11 +72,11 @@ pub(super) fn lower(
     require_day(&trace, raw.to_day, "/replay/to_day", check);
     if raw.from_day >= raw.to_day {
         check
-            .error(codes::BAD_FAULT, "/replay/to_day", "the replay ends before it begins")
-            .also("/replay/from_day", "it begins here");
+            .error(codes::BAD_FAULT, "/replay/to_day", "the replay ends before it starts")
+            .also("/replay/from_day", "it starts here");
     }
     if raw.day_takes.0 == Picoseconds::ZERO {
-        let message = "a day of the trace takes no time";
+        let message = "the duration of a day is 0";
         check.error(codes::BAD_FAULT, "/replay/day_takes", message).help("write `1ms`");
     }
     let day_takes = raw.day_takes.0;

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-//! Responses of jobs to a lost node in scenario files, with checks that the fabric supports them.
+//! Responses of jobs to a lost node, and checks that the fabric supports them.
 
 use lightloom_fabric::document::Check;
 use lightloom_fabric::plan::Plan;
@@ -11,22 +11,21 @@ use serde::Deserialize;
 use super::{ScenarioFile, codes};
 use crate::scenario::{Checkpoints, MemoryCopies, On, Restart, RunStart, Scenario, TrainStep};
 
-/// The response of a job to a lost node.
+/// Response of a job to a lost node.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Deserialize, JsonSchema)]
 #[serde(rename_all = "snake_case", deny_unknown_fields)]
 pub enum RestartFile {
-    /// Its groups restart the step, with the groups that exchange more than gradients with them.
-    /// Other replicas continue.
+    /// The node's groups restart the step together with all groups that exchange more than
+    /// gradients with them. Other replicas continue.
     #[default]
     Barrier,
     /// The whole job restarts from its last checkpoint.
     Checkpoint(CheckpointFile),
     /// The whole job restarts from its last copy in the memory of other nodes. Only with `span`.
     InMemory(InMemoryFile),
-    /// The groups of the node move to a spare node, together with the replicas' state. Only with
-    /// `span`.
+    /// The node's groups move to a spare node, together with the replicas' state. Only with `span`.
     Migrate(MigrateFile),
-    /// The job continues without the replicas of the node until they have a node again. Only with
+    /// The job continues without the node's replicas until they have a node again. Only with
     /// `span`.
     Elastic(ElasticFile),
 }
@@ -35,12 +34,12 @@ pub enum RestartFile {
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Deserialize, JsonSchema)]
 #[serde(deny_unknown_fields)]
 pub struct CheckpointFile {
-    /// Number of steps between checkpoints. Without `span`, writing takes no time.
+    /// Checkpoint interval in steps. Without `span`, writing takes no time.
     #[schemars(range(min = 1, max = 1000))]
     pub every: u32,
     /// Time to read a checkpoint.
     pub load: Text<Picoseconds>,
-    /// Time that the job loses to writing a checkpoint. Only with `span`; default 0.
+    /// Time that a job spends writing a checkpoint. Only with `span`; default 0.
     #[serde(default)]
     pub write: Option<Text<Picoseconds>>,
 }
@@ -49,20 +48,20 @@ pub struct CheckpointFile {
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Deserialize, JsonSchema)]
 #[serde(deny_unknown_fields)]
 pub struct InMemoryFile {
-    /// Number of steps between copies.
+    /// Interval between copies in steps.
     #[serde(default = "one")]
     #[schemars(range(min = 1, max = 1000))]
     pub every: u32,
     /// Time to read the copies.
     pub load: Text<Picoseconds>,
-    /// Time that the job loses to making the copies; default 0.
+    /// Time that the job spends making the copies; default 0.
     #[serde(default)]
     pub write: Option<Text<Picoseconds>>,
-    /// Number of nodes that hold the state of a node, including the node itself.
+    /// Number of nodes with a copy of a node's state, including the node itself.
     #[serde(default = "two")]
     #[schemars(range(min = 2, max = 16))]
     pub copies: u32,
-    /// The checkpoint to restart from if that many nodes fail simultaneously.
+    /// Fallback if all copies are lost.
     pub checkpoint: CheckpointFile,
 }
 
@@ -70,9 +69,9 @@ pub struct InMemoryFile {
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Deserialize, JsonSchema)]
 #[serde(deny_unknown_fields)]
 pub struct MigrateFile {
-    /// Time of the migration after the ring is ready.
+    /// Duration of the migration after the ring is ready.
     pub takes: Text<Picoseconds>,
-    /// The checkpoint to restart from if one node per replica fails simultaneously.
+    /// Fallback if all replicas lose a node simultaneously.
     pub checkpoint: CheckpointFile,
 }
 
@@ -80,18 +79,17 @@ pub struct MigrateFile {
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Deserialize, JsonSchema)]
 #[serde(deny_unknown_fields)]
 pub struct ElasticFile {
-    /// Time until the other replicas continue without a replica, after the node failure is
-    /// detected.
+    /// Time from the detection of a node failure until the other replicas continue.
     pub reform: Text<Picoseconds>,
-    /// Time until a replica that has its nodes is ready, while the others continue.
+    /// Startup time of a replica that has its nodes again, while the others continue.
     pub start: Text<Picoseconds>,
     /// Time until all replicas continue together.
     pub rejoin: Text<Picoseconds>,
-    /// The least number of replicas; with fewer the job waits.
+    /// Minimum number of replicas; with fewer, the job waits.
     #[serde(default = "one")]
     #[schemars(range(min = 1, max = 1_000_000))]
     pub least: u32,
-    /// The checkpoint to restart from after waiting.
+    /// Checkpoint to restart from after waiting.
     pub checkpoint: CheckpointFile,
 }
 
@@ -138,13 +136,13 @@ impl From<RestartFile> for Restart {
     }
 }
 
-/// Returns the location of, and an alternative to, a setting that needs a span. `None` if there is no such setting.
+/// Returns the location of a setting that requires a span, and an alternative.
 pub(super) fn of_span(at: usize, file: RestartFile) -> Option<(String, &'static str)> {
     let key = |name: &str| format!("/train/{at}/restart/{name}");
     let help = match file {
         RestartFile::Barrier => return None,
         RestartFile::Checkpoint(checkpoint) => {
-            let help = "write `span: 90d`, or leave it out";
+            let help = "add `span: 90d`, or leave it out";
             return checkpoint.write.map(|_| (key("checkpoint/write"), help));
         }
         RestartFile::InMemory(_) => {
@@ -152,13 +150,12 @@ pub(super) fn of_span(at: usize, file: RestartFile) -> Option<(String, &'static 
              `load`"
         }
         RestartFile::Migrate(_) | RestartFile::Elastic(_) => {
-            "write `span: 90d`; in a run of a few steps, `barrier` has the same effect"
+            "add `span: 90d`; in a run of a few steps, `barrier` has the same effect"
         }
     };
     Some((key(Restart::from(file).name()), help))
 }
 
-/// Counts the nodes without a job.
 fn spare_nodes(plan: &Plan, nodes: u32) -> u32 {
     let mut used: Vec<_> =
         plan.ranks.iter().filter(|rank| rank.job.is_some()).map(|rank| rank.gpu.node).collect();
@@ -167,7 +164,6 @@ fn spare_nodes(plan: &Plan, nodes: u32) -> u32 {
     nodes.saturating_sub(used.len() as u32)
 }
 
-/// Rejects policies that the fabric or the job does not support.
 pub(super) fn require(
     raw: &ScenarioFile,
     scenario: &Scenario,
@@ -195,22 +191,22 @@ pub(super) fn require(
         }
         if replicas < 2 {
             let message = format!(
-                "job `{}` has one replica: no other has the state of a dead node",
+                "job `{}` has only one replica, so the state of a failed node is lost",
                 train.job
             );
-            refuse(message, "`checkpoint` and `in_memory` can be billed for it");
+            refuse(message, "use `checkpoint` or `in_memory`");
             continue;
         }
         if step.owned.calibration.software.sharding == ZeroStage::Everything {
             let message = format!(
-                "job `{}` shards its weights over its replicas: no other has the state of a dead node",
+                "job `{}` shards its weights over its replicas, so the state of a failed node is lost",
                 train.job
             );
-            refuse(message, "`checkpoint` and `in_memory` can be billed for it");
+            refuse(message, "use `checkpoint` or `in_memory`");
         }
         match train.restart {
             Restart::Migrate { .. } if spare_nodes(plan, fabric.hbd.nodes()) == 0 => {
-                let message = format!("no node is to spare for job `{}` to move to", train.job);
+                let message = format!("there is no spare node for job `{}`", train.job);
                 refuse(
                     message,
                     "give the jobs of the fabric fewer GPUs, or use `checkpoint`, `in_memory` or \
@@ -219,17 +215,17 @@ pub(super) fn require(
             }
             Restart::Elastic { .. } if step.owned.mapping.expert > 1 => {
                 let message = format!(
-                    "job `{}` shares its experts over {} replicas: it cannot continue without one",
+                    "job `{}` distributes its experts over {} replicas and cannot continue without one",
                     train.job, step.owned.mapping.expert
                 );
-                refuse(message, "`checkpoint`, `in_memory` and `migrate` can be billed for it");
+                refuse(message, "use `checkpoint`, `in_memory` or `migrate`");
             }
             Restart::Elastic { least, .. } if least >= replicas => {
                 let message = format!(
-                    "job `{}` has {replicas} replicas, but should wait with fewer than {least}",
+                    "job `{}` has {replicas} replicas, but its minimum is {least}",
                     train.job
                 );
-                refuse(message, "write a smaller `least`, or another policy");
+                refuse(message, "reduce `least`, or use another policy");
             }
             _ => {}
         }

@@ -1,6 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-//! Months in scenario files: `span` with its failures, the number of runs that determine the
-//! losses, and a price.
+//! Months of training in scenario files.
 
 use std::fmt;
 use std::str::FromStr;
@@ -21,9 +20,9 @@ use crate::substrate::AnyPart;
 #[derive(Clone, Debug, Default, Deserialize, JsonSchema)]
 #[serde(deny_unknown_fields, default)]
 pub struct FailuresFile {
-    /// A fault trace, relative to this file: see `lightloom trace`.
+    /// Fault trace, relative to this file; see `lightloom trace`.
     pub trace: Option<String>,
-    /// First day of the trace that the span covers; default 0.
+    /// First day of the trace; default 0.
     #[schemars(range(min = 0, max = 36525))]
     pub from_day: Option<f64>,
     /// Nodes.
@@ -36,7 +35,7 @@ pub struct FailuresFile {
     pub optical_switch: Option<RateFile>,
 }
 
-/// Failure rate and repair time of one part of a kind: means of exponential distributions.
+/// Failure rate and repair time of one part; both times are exponentially distributed.
 #[derive(Clone, Debug, Deserialize, JsonSchema)]
 #[serde(deny_unknown_fields)]
 pub struct RateFile {
@@ -44,7 +43,7 @@ pub struct RateFile {
     pub mtbf: Text<Milliseconds>,
     /// Mean time to repair.
     pub repair: Text<Milliseconds>,
-    /// Source of these figures; without it the result marks them as assumed.
+    /// Source of these figures. Without it, the result marks them as assumed.
     #[serde(default)]
     pub source: Option<String>,
 }
@@ -60,7 +59,7 @@ impl FailuresFile {
     }
 }
 
-/// Returns the key of a kind of part in `failures`.
+/// Key of a kind of part in `failures`.
 fn key_of(part: AnyPart) -> &'static str {
     let none = FailuresFile::default();
     none.rates().iter().find(|(_, any, _)| *any == part).map_or("", |(key, ..)| *key)
@@ -70,7 +69,7 @@ fn key_of(part: AnyPart) -> &'static str {
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub struct GpuHourFile(pub Dollars);
 
-/// Error of parsing a price.
+/// Invalid price.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct PriceError(String);
 
@@ -78,7 +77,7 @@ impl fmt::Display for PriceError {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         write!(
             f,
-            "`{}` is not a price of a GPU-hour: write a number and `USD`, such as `2.5 USD`",
+            "`{}` is not a price of a GPU-hour: use a number and `USD`, such as `2.5 USD`",
             self.0
         )
     }
@@ -115,7 +114,7 @@ impl JsonSchema for GpuHourFile {
 
 const SAMPLES: u32 = 16;
 
-/// Returns the span in a file. `None` if there is none, or after an error.
+/// `None` without a span or after an error.
 pub(super) fn lower(
     raw: &ScenarioFile,
     check: &mut Check<'_>,
@@ -127,23 +126,23 @@ pub(super) fn lower(
     };
     if raw.train.is_empty() {
         check
-            .error(codes::NO_EFFECT, "/span", "no job trains over this span")
-            .help("write `train: [{job: NAME}]` with a job of the fabric")
+            .error(codes::NO_EFFECT, "/span", "there is no training job for this span")
+            .help("add `train: [{job: NAME}]` with a job of the fabric")
             .depends_on("/train");
     }
     if length == Milliseconds::ZERO {
-        check.error(codes::BAD_WORKLOAD, "/span", "the span has no length").help("write `90d`");
+        check.error(codes::BAD_WORKLOAD, "/span", "the span has a length of 0").help("write `90d`");
     }
     refuse_beside(raw, check);
     if raw.samples.is_some_and(|samples| !(2..=1000).contains(&samples)) {
         check
             .error(codes::BAD_WORKLOAD, "/samples", "the number of runs is out of range")
-            .help("write 2 to 1000");
+            .help("use 2 to 1000");
     }
     let Some(failures) = &raw.failures else {
         check
-            .error(codes::BAD_FAULT, "/span", "this span has no source of failures")
-            .help("write `failures: {node: {mtbf: 50000h, repair: 24h}}`, or `failures: {trace: FILE}`")
+            .error(codes::BAD_FAULT, "/span", "this span requires `failures`")
+            .help("add `failures: {node: {mtbf: 50000h, repair: 24h}}`, or `failures: {trace: FILE}`")
             .depends_on("/failures");
         return None;
     };
@@ -165,19 +164,19 @@ fn refuse_without(raw: &ScenarioFile, check: &mut Check<'_>) {
         ("/gpu_hour".to_owned(), raw.gpu_hour.is_some()),
     ];
     let keys = keys.into_iter().filter(|(_, written)| *written);
-    let help = "write `span: 90d`, or leave it out";
+    let help = "add `span: 90d`, or leave it out";
     let keys = keys.map(|(key, _)| (key, help));
     let restarts = raw.train.iter().enumerate();
     let restarts = restarts.filter_map(|(at, train)| restart::of_span(at, train.restart));
     for (key, help) in keys.chain(restarts) {
         check
-            .error(codes::NO_EFFECT, &key, "this is counted over a span, but the scenario has none")
+            .error(codes::NO_EFFECT, &key, "this requires `span`")
             .help(help)
             .depends_on("/span");
     }
 }
 
-/// Rejects keys whose values a span draws itself or that it does not support.
+/// Rejects keys that a span draws itself or does not support.
 fn refuse_beside(raw: &ScenarioFile, check: &mut Check<'_>) {
     let keys = ["/faults", "/faults_in", "/replay", "/broken", "/broken_by", "/expect", "/traffic"];
     let steps = (0..raw.train.len()).map(|at| format!("/train/{at}/steps"));
@@ -186,7 +185,7 @@ fn refuse_beside(raw: &ScenarioFile, check: &mut Check<'_>) {
             let name = key.rsplit('/').next().unwrap_or_default();
             let message = format!("`{name}` has no effect together with `span`");
             check.error(codes::NO_EFFECT, &key, message).also("/span", "it is here").help(
-                "leave it out: over a span `failures` sets the faults, and jobs run as many steps as they have time for",
+                "leave it out: over a span, `failures` determines the faults, and jobs run as many steps as fit",
             );
         }
     }
@@ -202,10 +201,10 @@ fn lower_failures(
         raw.rates().into_iter().filter_map(|(key, part, rate)| Some((key, part, rate?))).collect();
     let Some(file) = &raw.trace else {
         if raw.from_day.is_some() {
-            let message = "a day of a trace is given, but no trace";
+            let message = "`from_day` requires `trace`";
             check
                 .error(codes::NO_EFFECT, "/failures/from_day", message)
-                .help("write `trace: FILE`");
+                .help("add `trace: FILE`");
         }
         return lower_rates(&written, check);
     };
@@ -226,12 +225,12 @@ fn lower_failures(
     if from_day < 0.0 || length.get() > rest {
         let days = trace.window.as_days();
         let message =
-            format!("{length} from day {from_day} on is longer than the trace, of {days} days");
+            format!("{length} from day {from_day} exceeds the length of the trace ({days} days)");
         check
             .error(codes::NO_SUCH_THING, "/span", message)
             .also("/failures/trace", "it is here")
             .help(
-                "write a shorter span, or make a longer trace with `lightloom trace synth --days`",
+                "use a shorter span, or create a longer trace with `lightloom trace synth --days`",
             );
         return None;
     }
@@ -245,7 +244,7 @@ fn lower_losses(
     neighbours: &mut NamedFiles<'_, '_>,
 ) -> Option<Arc<KnownLosses>> {
     if has_samples {
-        let message = "no runs are made if `losses` are read";
+        let message = "with `losses`, no runs are executed";
         check
             .error(codes::NO_EFFECT, "/samples", message)
             .also("/losses", "they are read here")
@@ -255,9 +254,9 @@ fn lower_losses(
     match serde_json::from_slice::<KnownLosses>(&read.bytes) {
         Ok(known) => Some(Arc::new(KnownLosses { file: file.to_owned(), ..known })),
         Err(error) => {
-            let message = format!("{} has no losses: {error}", read.name);
+            let message = format!("losses cannot be read from {}: {error}", read.name);
             check.error(codes::BAD_NEIGHBOUR, "/losses", message).help(
-                "write the result of `lightloom emulate SCENARIO -o FILE.json`, of a scenario with `span`",
+                "use the result of `lightloom emulate SCENARIO -o FILE.json` for a scenario with `span`",
             );
             None
         }
@@ -271,19 +270,19 @@ fn require_losses(scenario: &Scenario, span: &Span, check: &mut Check<'_>) {
         let message = match is_there {
             Some(true) => continue,
             Some(false) => format!(
-                "{} has runs of job `{}` under another policy: an elastic job has other losses",
+                "{} contains job `{}` with a different policy, and losses of elastic jobs are not comparable",
                 known.file, train.job
             ),
-            None => format!("{} has no job `{}`", known.file, train.job),
+            None => format!("{} does not contain job `{}`", known.file, train.job),
         };
         check
             .error(codes::NO_SUCH_THING, "/losses", message)
-            .help("leave `losses` out to make the runs");
+            .help("leave `losses` out to execute the runs");
     }
     let FailureSource::Rates(rates) = &span.failures else { return };
     let has = |part: AnyPart| known.runs.iter().any(|run| run.part == part);
     for rate in rates.iter().filter(|rate| !has(rate.part)) {
-        let message = format!("{} has no run where {} fails", known.file, rate.part.name());
+        let message = format!("{} does not contain a run in which {} fails", known.file, rate.part.name());
         check
             .error(codes::NO_SUCH_THING, "/losses", message)
             .help("leave `losses` out, or this rate");
@@ -296,8 +295,8 @@ fn lower_rates(
 ) -> Option<FailureSource> {
     if written.is_empty() {
         check
-            .error(codes::BAD_FAULT, "/failures", "neither a trace nor a rate is given")
-            .help("write `{node: {mtbf: 50000h, repair: 24h}}`, or `{trace: FILE}`");
+            .error(codes::BAD_FAULT, "/failures", "a trace or a rate is required")
+            .help("use `{node: {mtbf: 50000h, repair: 24h}}`, or `{trace: FILE}`");
         return None;
     }
     let mut rates = Vec::new();
@@ -305,7 +304,7 @@ fn lower_rates(
         for (of, time) in [("mtbf", mtbf.0), ("repair", repair.0)] {
             if time == Milliseconds::ZERO {
                 let path = format!("/failures/{key}/{of}");
-                check.error(codes::BAD_FAULT, &path, "no time").help("write `24h`");
+                check.error(codes::BAD_FAULT, &path, "the time must be positive").help("write `24h`");
             }
         }
         rates.push(FailureRate {
@@ -318,7 +317,6 @@ fn lower_rates(
     Some(FailureSource::Rates(rates))
 }
 
-/// Rejects failures of parts that the fabric does not have.
 pub(super) fn require(scenario: &Scenario, start: &RunStart, check: &mut Check<'_>) {
     if let Some(span) = &scenario.span {
         require_losses(scenario, span, check);

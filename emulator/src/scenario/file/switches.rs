@@ -1,6 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-//! Switch queueing in scenario files: one queue per port, or priorities with a shared buffer,
-//! pauses and trimming.
+//! Switch queueing in scenario files.
 
 use lightloom_engine::{
     Buffer, CONTROL_PRIORITY, LinkSpec, Marking, PRIORITIES, Pause, Queueing, Schedule, Switching,
@@ -13,21 +12,20 @@ use serde::Deserialize;
 use super::codes;
 use crate::substrate::PacketSwitches;
 
-/// Queueing of switches. Without `schedule`, `buffer`, `pause` and `trim`, every port has one
-/// first-in first-out queue, which is fastest to emulate. With any of them it has eight queues, one
-/// per priority.
+/// Queueing of switches. Without `schedule`, `buffer`, `pause` and `trim`, every port has a single
+/// first-in first-out queue, which is fastest to emulate. With any of them, every port has eight
+/// priority queues.
 #[derive(Clone, Debug, Default, Deserialize, JsonSchema)]
 #[serde(deny_unknown_fields)]
 pub struct SwitchesFile {
     /// Capacity of one queue; packets that do not fit are dropped. Default 1 MiB.
     #[serde(default)]
     pub queue: Option<Text<Bytes>>,
-    /// Queue length from which packets are marked (explicit congestion notification). Defaults to
-    /// an eighth of the queue.
+    /// Queue length above which packets are ECN-marked. Defaults to an eighth of the queue.
     #[serde(default)]
     pub mark_from: Option<Text<Bytes>>,
     /// Marking probability that rises from zero at `mark_from` to its maximum at a second queue
-    /// length, from which every packet is marked. Without it, every packet from `mark_from` on is
+    /// length, above which every packet is marked. Without it, every packet above `mark_from` is
     /// marked.
     #[serde(default)]
     pub mark_ramp: Option<RampFile>,
@@ -37,13 +35,13 @@ pub struct SwitchesFile {
     /// One buffer shared by all ports of a switch.
     #[serde(default)]
     pub buffer: Option<BufferFile>,
-    /// Priority flow control: lossless priorities, whose senders are asked to pause.
+    /// Priority flow control (PFC): senders on lossless priorities are paused.
     #[serde(default)]
     pub pause: Option<PauseFile>,
-    /// Trim data packets that do not fit to their header and forward that.
+    /// Trims data packets that do not fit to their header and forwards the header.
     #[serde(default)]
     pub trim: bool,
-    /// Start forwarding a packet once its header has arrived, if the output is idle and not faster
+    /// Starts forwarding a packet once its header has arrived, if the output is idle and not faster
     /// than the input link.
     #[serde(default)]
     pub cut_through: bool,
@@ -53,9 +51,9 @@ pub struct SwitchesFile {
 #[derive(Clone, Debug, Deserialize, JsonSchema)]
 #[serde(deny_unknown_fields)]
 pub struct RampFile {
-    /// Queue length from which every packet is marked (Kmax).
+    /// Queue length above which every packet is marked (Kmax).
     pub all_from: Text<Bytes>,
-    /// Probability just below that, in per cent (Pmax).
+    /// Probability just below that, in percent (Pmax).
     #[schemars(range(min = 1, max = 100))]
     pub percent: u8,
 }
@@ -66,7 +64,7 @@ pub struct RampFile {
 pub enum ScheduleFile {
     /// Highest first.
     Strict,
-    /// Weighted: bytes that priority 0, 1, 2 … may send per round. Omitted ones have 1 B.
+    /// Weighted: bytes that priorities 0, 1, 2 … may send per round. Omitted ones have 1 B.
     Weighted(Vec<Text<Bytes>>),
 }
 
@@ -93,8 +91,8 @@ pub struct PauseFile {
     /// Lossless priorities, 0 to 6.
     #[schemars(length(min = 1, max = 7), inner(range(min = 0, max = 6)))]
     pub priorities: Vec<u8>,
-    /// Bytes received through a port and not yet forwarded, above which the sender is asked to
-    /// pause.
+    /// Number of bytes received through a port and not yet forwarded, above which the sender is
+    /// paused.
     pub above: Text<Bytes>,
     /// Level at which the sender resumes. Defaults to half of `above`.
     #[serde(default)]
@@ -105,7 +103,7 @@ pub struct PauseFile {
     pub headroom: Option<Text<Bytes>>,
 }
 
-/// Returns the switches in a file. `cable` is the one that needs the most headroom, if known.
+/// `cable` is the one that needs the most headroom, if known.
 pub(super) fn lower(
     raw: &SwitchesFile,
     cable: Option<&LinkSpec>,
@@ -119,24 +117,24 @@ pub(super) fn lower(
             .error(
                 codes::BAD_QUEUE,
                 "/switches/queue",
-                format!("no packet of {packet} fits {queue}"),
+                format!("a packet of {packet} does not fit into {queue}"),
             )
             .help("write `1MiB`");
     }
-    // A queue that pauses instead of dropping may exceed `queue`.
+    // A queue that pauses instead of dropping can exceed `queue`.
     if mark_from > queue && raw.pause.is_none() {
         check
             .error(
                 codes::NO_EFFECT,
                 "/switches/mark_from",
-                "no backlog reaches this size, so no packet is marked",
+                "the queue cannot reach this length, so packets are never marked",
             )
             .also("/switches/queue", "the limit of one queue")
             .help(format!("write at most {queue}"));
     }
     let buffer = raw.buffer.as_ref().map(|buffer| {
         if buffer.size.0 < packet {
-            let message = format!("no packet of {packet} fits {}", buffer.size.0);
+            let message = format!("a packet of {packet} does not fit into {}", buffer.size.0);
             check.error(codes::BAD_QUEUE, "/switches/buffer/size", message).help("write `32MiB`");
         }
         Buffer { size: buffer.size.0, alpha_percent: buffer.alpha_percent }
@@ -172,7 +170,7 @@ fn require_headroom(buffer: &Buffer, pause: &Pause, packet: Bytes, check: &mut C
         );
         check
             .error(codes::BAD_QUEUE, "/switches/buffer/size", message)
-            .also("/switches/pause", "packets that arrive after a pause need room")
+            .also("/switches/pause", "packets that arrive after a pause require headroom")
             .help("write `32MiB`, or a smaller `headroom`");
     }
 }
@@ -183,10 +181,10 @@ fn lower_ramp(raw: &RampFile, mark_from: Bytes, check: &mut Check<'_>) -> Markin
             .error(
                 codes::BAD_QUEUE,
                 "/switches/mark_ramp/all_from",
-                "a ramp needs 0 < `mark_from` < `all_from`",
+                "a ramp requires 0 < `mark_from` < `all_from`",
             )
             .also("/switches/mark_from", "marking starts here")
-            .help("write more than `mark_from`, and a `mark_from` above 0");
+            .help("use a value above `mark_from`, and a `mark_from` above 0");
     }
     let percent = raw.all_from.0.0.saturating_mul(100) / mark_from.0.max(1);
     Marking::Ramp {
@@ -199,17 +197,17 @@ fn lower_schedule(raw: &ScheduleFile, check: &mut Check<'_>) -> Schedule {
     let ScheduleFile::Weighted(shares) = raw else { return Schedule::Strict };
     let mut weights = [1; PRIORITIES];
     if shares.is_empty() || shares.len() > usize::from(CONTROL_PRIORITY) {
-        let message = format!("{} weights: there are priorities 0 to 6", shares.len());
+        let message = format!("{} weights are too many: priorities range from 0 to 6", shares.len());
         check.error(codes::BAD_QUEUE, "/switches/schedule/weighted", message).help(
-            "write one for each, the first for priority 0: `weighted: [4KiB, 4KiB, 4KiB, 16KiB]`",
+            "use one weight per priority, starting with priority 0: `weighted: [4KiB, 4KiB, 4KiB, 16KiB]`",
         );
     }
     for (index, (weight, share)) in weights.iter_mut().zip(shares).enumerate() {
         *weight = u32::try_from(share.0.0).unwrap_or(0);
         if *weight == 0 || *weight > 1 << 30 {
             let path = format!("/switches/schedule/weighted/{index}");
-            let message = format!("{} is not a share of a round", share.0);
-            check.error(codes::BAD_QUEUE, &path, message).help("write 1B to 1GiB");
+            let message = format!("{} is not a valid weight", share.0);
+            check.error(codes::BAD_QUEUE, &path, message).help("use 1B to 1GiB");
         }
     }
     Schedule::Weighted(weights)
@@ -228,9 +226,9 @@ fn lower_pause(
             .error(
                 codes::BAD_QUEUE,
                 "/switches/pause/resume_at",
-                "this is more than `above`, where pauses begin",
+                "this exceeds `above`, where pauses start",
             )
-            .also("/switches/pause/above", "pauses begin here");
+            .also("/switches/pause/above", "pauses start here");
     }
     let computed = cable.map_or(Bytes::ZERO, |cable| Pause::headroom_for(cable, packet));
     Pause {

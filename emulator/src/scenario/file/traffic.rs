@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-//! Traffic between hosts in scenario files.
+//! Host-to-host traffic in scenario files.
 
 use std::sync::Arc;
 
@@ -21,7 +21,7 @@ use crate::scenario::{
 };
 use crate::substrate::Substrate;
 
-/// A workload of hosts.
+/// Workload of hosts.
 #[derive(Clone, Debug, Deserialize, JsonSchema)]
 #[serde(deny_unknown_fields)]
 pub struct TrafficFile {
@@ -30,7 +30,7 @@ pub struct TrafficFile {
     pub name: String,
     /// Kind of workload.
     pub run: PatternFile,
-    /// Size: for a collective, the whole buffer of one rank; for a flow pattern, each flow.
+    /// Size: the whole buffer of one rank for a collective, or each flow for a flow pattern.
     #[serde(default)]
     pub bytes: Option<Text<Bytes>>,
     /// Participants in rank order: names such as `h3`, or ranges such as `h0..h7`. Defaults to all
@@ -41,7 +41,7 @@ pub struct TrafficFile {
     /// `one`.
     #[serde(default)]
     pub directions: Option<Directions>,
-    /// Priority at switches with real queues, 0 (lowest) to 6.
+    /// Priority at switches with priority queues, 0 (lowest) to 6.
     #[serde(default)]
     #[schemars(range(min = 0, max = 6))]
     pub priority: u8,
@@ -69,24 +69,24 @@ fn once() -> u32 {
 #[derive(Clone, Debug, Deserialize, JsonSchema)]
 #[serde(rename_all = "snake_case", deny_unknown_fields)]
 pub enum PatternFile {
-    /// Every host sends to one other host and receives from one: a cycle drawn by the seed.
+    /// Every host sends to one other host and receives from one, in a random cycle.
     Permutation,
-    /// Every host sends to the host this many places further.
+    /// Every host sends to the host this many positions further.
     Shift(u32),
-    /// All other hosts send to this one.
+    /// All other hosts send to this host.
     Incast(String),
-    /// Every host has a piece for every other host.
+    /// Every host sends a piece to every other host.
     AllToAll(Exchange),
-    /// Every host ends with the sum of all.
+    /// Every host receives the sum.
     AllReduce(AllReduceWay),
-    /// Every host ends with its part of the sum, around a ring.
+    /// Every host receives its part of the sum, on a ring.
     ReduceScatter,
-    /// Every host ends with all parts, around a ring.
+    /// Every host receives all parts, on a ring.
     AllGather,
-    /// From the middle host to all others, down a binary tree in this many pieces.
+    /// The middle host sends to all others down a binary tree in this many pieces.
     Broadcast(u32),
-    /// All-to-all by binary exchange, with every host changing its circuit between steps. Only on
-    /// the network `exchange`.
+    /// All-to-all by binary exchange with circuit changes between steps. Only on the network
+    /// `exchange`.
     CircuitExchange,
     /// Flows from a table `start,src,dst,bytes[,priority]`, relative to this file.
     Flows(String),
@@ -94,21 +94,20 @@ pub enum PatternFile {
     Random(RandomFile),
     /// A step recorded by another tool, relative to this file: PyTorch profiles (Kineto) or Chakra
     /// traces, one per rank; or one Chrome trace, SimAI text (`.txt`) or GOAL text (`.goal`). Tasks
-    /// run in their order; computation takes the recorded time, communication runs packet by
-    /// packet.
+    /// run in their order; computation takes the recorded time, and communication is simulated
+    /// packet by packet.
     Recorded(Vec<String>),
     /// Sends nothing for this time.
     Compute(Text<Picoseconds>),
 }
 
-/// Flows with random starts: a Poisson process per host, with destinations drawn from the other
-/// hosts.
+/// Flows with random starts: a Poisson process per host, with random destinations.
 #[derive(Clone, Debug, Deserialize, JsonSchema)]
 #[serde(deny_unknown_fields)]
 pub struct RandomFile {
     /// Flow sizes.
     pub sizes: SizesFile,
-    /// Load of a host's cable from its data, above 0 and at most 1.
+    /// Data load of a host's cable, above 0 and at most 1.
     #[schemars(range(min = 0, max = 1))]
     pub load: f64,
     /// Period in which new flows start.
@@ -123,7 +122,7 @@ pub enum SizesFile {
     WebSearch,
     /// Hadoop cluster (Roy et al., SIGCOMM 2015).
     Hadoop,
-    /// Points of a distribution with increasing sizes, up to 100 per cent.
+    /// Points of a distribution with increasing sizes, up to 100 percent.
     Points(Vec<PointFile>),
 }
 
@@ -148,7 +147,7 @@ pub(super) fn lower(
     for (index, file) in raw.iter().enumerate() {
         let path = format!("/traffic/{index}");
         if raw[..index].iter().any(|before| before.name == file.name) {
-            let message = format!("another workload has the name `{}`", file.name);
+            let message = format!("another workload is also called `{}`", file.name);
             check.error(codes::COLLECTIVE_TWICE, &format!("{path}/name"), message);
         }
         let after = lower_after(&file.after, (&raw[..index], collectives), &path, check);
@@ -180,7 +179,7 @@ pub(super) fn lower(
     workloads
 }
 
-/// Returns the prerequisites of the workload at `path`, which are some of `above` or collectives.
+/// Prerequisites may be workloads in `above` or collectives.
 pub(super) fn lower_after(
     names: &[String],
     (above, collectives): (&[TrafficFile], &[Collective]),
@@ -194,13 +193,13 @@ pub(super) fn lower_after(
         match (traffic, collective.map(Prior::Collective)) {
             (Some(prior), None) | (None, Some(prior)) => after.push(prior),
             (Some(_), Some(_)) => {
-                let message = format!("both a collective and a workload have the name `{name}`");
+                let message = format!("both a collective and a workload are called `{name}`");
                 check
                     .error(codes::BAD_WORKLOAD, &format!("{path}/after/{place}"), message)
-                    .help("give one of the two another name");
+                    .help("rename one of them");
             }
             (None, None) => {
-                let message = format!("no workload above this one has the name `{name}`");
+                let message = format!("no workload above this one is called `{name}`");
                 check
                     .error(codes::BAD_WORKLOAD, &format!("{path}/after/{place}"), message)
                     .help("a workload can wait only for collectives and for workloads above it")
@@ -212,8 +211,7 @@ pub(super) fn lower_after(
     after
 }
 
-/// Rejects expectations about unknown workloads, and about workloads that send nothing, which no
-/// fault can affect.
+/// Rejects expectations about unknown workloads, or about workloads without flows.
 pub(super) fn refuse_sentences(raw: &[String], workloads: &[TrafficFile], check: &mut Check<'_>) {
     for (index, sentence) in raw.iter().enumerate() {
         let Ok(expectation) = sentence.parse::<Expectation>() else { continue };
@@ -222,17 +220,17 @@ pub(super) fn refuse_sentences(raw: &[String], workloads: &[TrafficFile], check:
         let silent = |file: &TrafficFile| matches!(file.run, PatternFile::Compute(_));
         match workloads.iter().find(|file| file.name == name) {
             None => {
-                let message = format!("there is no workload `{name}` in this file");
+                let message = format!("workload `{name}` does not exist in this file");
                 check
                     .error(codes::NO_SUCH_THING, &path, message)
-                    .help("write the name of a workload under `traffic`")
+                    .help("use the name of a workload under `traffic`")
                     .depends_on("/traffic");
             }
             Some(file)
                 if silent(file) && matches!(expectation, Expectation::WorkloadUnaffected(_)) =>
             {
-                let message = format!("`{name}` sends nothing, so no flow of it can be affected");
-                let help = "name a workload that sends, or leave the sentence out";
+                let message = format!("`{name}` has no flows that could be affected");
+                let help = "use a workload with flows, or leave it out";
                 refuse_idle(&path, &message, help, check);
             }
             Some(_) => {}
@@ -240,7 +238,7 @@ pub(super) fn refuse_sentences(raw: &[String], workloads: &[TrafficFile], check:
     }
 }
 
-/// Returns the participants, or `None` after reporting an unknown name.
+/// Reports an error if it returns `None`.
 fn lower_hosts(
     file: &TrafficFile,
     path: &str,
@@ -261,17 +259,17 @@ fn lower_hosts(
             }
             (Some(_), Some(_)) => {
                 known = false;
-                let message = format!("the stretch `{text}` ends before it begins");
+                let message = format!("the range `{text}` ends before it starts");
                 check.error(codes::BAD_WORKLOAD, &path, message);
             }
             _ => {
                 known = false;
-                let message = format!("`{text}` names no hosts of this network");
+                let message = format!("`{text}` does not match any host of this network");
                 let name =
                     |at: usize| substrate.name(substrate.hosts[at.min(substrate.hosts.len() - 1)]);
                 let (first, last) = (name(0), name(7));
                 check.error(codes::NO_SUCH_THING, &path, message).help(format!(
-                    "write a host such as `{first}` or a stretch such as `{first}..{last}`"
+                    "use a host such as `{first}` or a range such as `{first}..{last}`"
                 ));
             }
         }
@@ -279,7 +277,7 @@ fn lower_hosts(
     let mut sorted = hosts.clone();
     sorted.sort_unstable();
     if sorted.windows(2).any(|pair| pair[0] == pair[1]) {
-        check.error(codes::BAD_WORKLOAD, &format!("{path}/hosts"), "a host takes part twice");
+        check.error(codes::BAD_WORKLOAD, &format!("{path}/hosts"), "a host is listed twice");
     }
     known.then_some(hosts)
 }
@@ -300,7 +298,7 @@ impl Lowering<'_, '_, '_, '_, '_> {
         self.check.error(codes::BAD_WORKLOAD, &path, message).help(help);
     }
 
-    /// Returns the workload's kind, or `None` after reporting an error.
+    /// Reports an error if it returns `None`.
     fn run(&mut self) -> Option<Pattern> {
         Some(match &self.file.run {
             PatternFile::Permutation => Pattern::Permutation { by: None },
@@ -310,7 +308,7 @@ impl Lowering<'_, '_, '_, '_, '_> {
                     self.refuse(
                         "/run/shift",
                         message,
-                        "write 1 or more, below the number of hosts",
+                        "use a number from 1 to the number of hosts minus 1",
                     );
                     return None;
                 }
@@ -320,7 +318,7 @@ impl Lowering<'_, '_, '_, '_, '_> {
                 let vertex = self.substrate.vertex(into).filter(|at| self.hosts.contains(at));
                 let Some(into) = vertex else {
                     let message = format!("`{into}` is not a host of this workload");
-                    self.refuse("/run/incast", message, "write the name of a host");
+                    self.refuse("/run/incast", message, "use the name of a host");
                     return None;
                 };
                 Pattern::Incast { into }
@@ -331,8 +329,8 @@ impl Lowering<'_, '_, '_, '_, '_> {
             PatternFile::AllGather => Pattern::AllGather,
             PatternFile::Broadcast(pieces) => {
                 if !(1..=10_000).contains(pieces) {
-                    let message = format!("the broadcast has {pieces} pieces");
-                    self.refuse("/run/broadcast", message, "write 1 to 10,000");
+                    let message = format!("{pieces} is not a valid number of pieces");
+                    self.refuse("/run/broadcast", message, "use 1 to 10,000");
                 }
                 Pattern::Broadcast { pieces: *pieces }
             }
@@ -382,9 +380,9 @@ impl Lowering<'_, '_, '_, '_, '_> {
         let (ranks, hosts) = (described.ranks as usize, self.hosts.len());
         let named = !self.file.hosts.is_empty();
         if ranks > hosts || (named && ranks < hosts) {
-            let message = format!("the step has {ranks} ranks, and {hosts} hosts take part");
+            let message = format!("the step has {ranks} ranks, but the workload has {hosts} hosts");
             let help = format!(
-                "name {ranks} hosts in order of rank, such as `hosts: [h0..h{}]`",
+                "list {ranks} hosts in rank order, such as `hosts: [h0..h{}]`",
                 ranks - 1
             );
             self.refuse("/run/recorded", message, &help);
@@ -405,19 +403,19 @@ impl Lowering<'_, '_, '_, '_, '_> {
             ),
         };
         if sizes.is_none() {
-            let message = "the points do not rise to 100 per cent";
+            let message = "the points do not increase to 100 percent";
             self.refuse(
                 "/run/random/sizes",
                 message,
-                "write rising sizes and shares, the last share 100",
+                "use increasing sizes and percentages, ending with 100",
             );
         }
         let load = raw.load;
         if !(load > 0.0 && load <= 1.0) {
             self.refuse(
                 "/run/random/load",
-                format!("a load of {load}"),
-                "write a number above 0 and at most 1",
+                format!("invalid load {load}"),
+                "use a number above 0 and at most 1",
             );
             return None;
         }
@@ -429,12 +427,12 @@ impl Lowering<'_, '_, '_, '_, '_> {
             (Some(bytes), true) if bytes.0 > Bytes::ZERO => bytes.0,
             (None, false) => Bytes::ZERO,
             (Some(_), false) => {
-                let message = format!("a workload of kind `{}` has no size", run.name());
+                let message = format!("a workload of kind `{}` does not need a size", run.name());
                 self.refuse("/bytes", message, "leave it out");
                 Bytes::ZERO
             }
             (_, true) => {
-                self.refuse("", "the workload has no size", "write `bytes: 1MiB`");
+                self.refuse("", "the workload requires a size", "add `bytes: 1MiB`");
                 Bytes(1)
             }
         }
@@ -444,37 +442,37 @@ impl Lowering<'_, '_, '_, '_, '_> {
     fn require(&mut self, run: &Pattern) {
         let (ranks, all) = (self.hosts.len(), self.substrate.hosts.len());
         if ranks < 2 && !matches!(run, Pattern::Compute(_)) {
-            self.refuse("/hosts", "one host has no peer", "name two or more");
+            self.refuse("/hosts", "a single host has no peer", "list two or more hosts");
         }
         if run.halves() && !ranks.is_power_of_two() {
-            let message = format!("{ranks} hosts: halving needs a power of two");
-            self.refuse("/run", message, "name 2, 4, 8 … hosts");
+            let message = format!("halving requires a power of two, but there are {ranks} hosts");
+            self.refuse("/run", message, "use 2, 4, 8 … hosts");
         }
         if self.file.directions.is_some() && !Traffic::is_ring(run) {
             let message = format!("a workload of kind `{}` does not use a ring", run.name());
-            self.refuse("/directions", message, "leave it out, or write `{all_reduce: ring}`");
+            self.refuse("/directions", message, "leave it out, or use `{all_reduce: ring}`");
         }
         match run {
             Pattern::AllReduce(AllReduceWay::Hierarchical(of))
                 if *of < 2 || !ranks.is_multiple_of(*of as usize) || ranks < 2 * *of as usize =>
             {
                 let message = format!("{ranks} hosts cannot form two or more groups of {of}");
-                self.refuse("/run/all_reduce", message, "write a number that divides them");
+                self.refuse("/run/all_reduce", message, "use a divisor of the number of hosts");
             }
             Pattern::AllReduce(AllReduceWay::Torus)
                 if self.substrate.grid.is_none() || ranks < all =>
             {
                 let help = "use `on: {torus: …}` or `{tpu_cubes: …}` and leave `hosts` out";
-                self.refuse("/run", "this needs all hosts of a torus", help);
+                self.refuse("/run", "this requires all hosts of a torus", help);
             }
             Pattern::CircuitExchange if self.substrate.exchange.is_none() || ranks < all => {
                 let help = "use `on: {exchange: …}` and leave `hosts` out";
-                self.refuse("/run", "this needs all hosts of an exchange", help);
+                self.refuse("/run", "this requires all hosts of an exchange", help);
             }
             Pattern::CircuitExchange => {}
             _ if self.substrate.exchange.is_some() && !matches!(run, Pattern::Compute(_)) => {
-                let message = "an exchange carries only `circuit_exchange`: no other route is lit all the time";
-                self.refuse("/run", message, "use another network");
+                let message = "an exchange supports only `circuit_exchange`, because its fibres are not lit all the time";
+                self.refuse("/run", message, "use a different network");
             }
             _ => {}
         }

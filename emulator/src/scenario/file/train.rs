@@ -13,21 +13,21 @@ use serde::Deserialize;
 use super::{RestartFile, ScenarioFile, codes};
 use crate::scenario::{On, Restart, Rollout, RunStart, Scenario, Train, TrainStep};
 
-/// A job of the fabric that trains.
+/// A training job of the fabric.
 #[derive(Clone, Debug, Deserialize, JsonSchema)]
 #[serde(deny_unknown_fields)]
 pub struct TrainFile {
-    /// Job of the fabric with `step: {training: …}` or `step: {rl: …}`, which defines its model and
-    /// mapping.
+    /// Name of a job with `step: {training: …}` or `step: {rl: …}` in the fabric file, which
+    /// defines its model and mapping.
     pub job: String,
     /// Number of steps.
     #[serde(default = "once")]
     #[schemars(range(min = 1, max = 1000))]
     pub steps: u32,
-    /// Accelerator: a shipped one.
+    /// Name of a built-in accelerator.
     #[serde(default = "h100")]
     pub accelerator: String,
-    /// Software stack whose performance constants apply, or chip and stack, such as h100/nemo-25.02
+    /// Software stack, or chip and stack, for the performance constants, such as h100/nemo-25.02
     /// [default: the most common one for the accelerator].
     #[serde(default)]
     pub constants: Option<String>,
@@ -39,13 +39,13 @@ pub struct TrainFile {
     #[serde(default = "once")]
     #[schemars(range(min = 1, max = 256))]
     pub virtual_stages: u32,
-    /// Activations that the backward pass recomputes [default: as in the software's recipe].
+    /// Activations recomputed in the backward pass [default: as in the software's recipe].
     #[serde(default)]
     pub recompute: Option<Recompute>,
     /// Number format of the linear layers.
     #[serde(default)]
     pub precision: Precision,
-    /// Generation of a reinforcement learning job.
+    /// Sample generation of a reinforcement learning job.
     #[serde(default)]
     pub rollout: Option<RolloutFile>,
     /// Response to the loss of a node.
@@ -53,8 +53,8 @@ pub struct TrainFile {
     pub restart: RestartFile,
 }
 
-/// Generation by the pool of a job with `step: {rl: …}`. Response lengths are log-normal; their
-/// mean is the fabric's `tokens_per_sample` minus the prompt.
+/// Sample generation by the pool of a job with `step: {rl: …}`. Response lengths are log-normal;
+/// their mean is the fabric's `tokens_per_sample` minus the prompt.
 #[derive(Clone, Copy, Debug, Deserialize, JsonSchema)]
 #[serde(deny_unknown_fields, default)]
 pub struct RolloutFile {
@@ -70,7 +70,8 @@ pub struct RolloutFile {
     /// Maximum response length in tokens; longer responses are truncated.
     #[schemars(range(min = 1, max = 1_000_000))]
     pub longest: u32,
-    /// Forward passes over all samples before training, such as reference and probabilities.
+    /// Forward passes over all samples before training, such as those for the reference model and
+    /// the log probabilities.
     #[schemars(range(min = 0, max = 8))]
     pub forward_passes: u32,
     /// Maximum number of samples that a replica decodes concurrently.
@@ -123,10 +124,10 @@ pub(super) fn lower(raw: &ScenarioFile, check: &mut Check<'_>) -> Vec<Train> {
     for (at, file) in raw.train.iter().enumerate() {
         let path = format!("/train/{at}");
         if raw.train[..at].iter().any(|before| before.job == file.job) {
-            let message = format!("job `{}` trains twice", file.job);
+            let message = format!("job `{}` is listed twice", file.job);
             check
                 .error(codes::BAD_WORKLOAD, &format!("{path}/job"), message)
-                .help("write one of the two, with more `steps`");
+                .help("keep one of them, and increase its `steps`");
         }
         let accelerator = match cards::accelerator(&file.accelerator) {
             Ok(card) => card,
@@ -153,7 +154,7 @@ pub(super) fn lower(raw: &ScenarioFile, check: &mut Check<'_>) -> Vec<Train> {
     trains
 }
 
-/// Rejects jobs that do not exist in the fabric or its plan, or that cannot be trained on the fabric.
+/// Rejects jobs that are missing in the fabric or plan, or that cannot be trained on the fabric.
 pub(super) fn require(
     raw: &ScenarioFile,
     scenario: &Scenario,
@@ -175,10 +176,10 @@ pub(super) fn require(
         };
         let file = at.map(|at| &raw.train[at]);
         if step.pool.is_none() && file.is_some_and(|file| file.rollout.is_some()) {
-            let message = format!("job `{}` only trains and does not generate", train.job);
+            let message = format!("job `{}` does not generate samples", train.job);
             check
                 .error(codes::NO_EFFECT, &format!("{path}/rollout"), message)
-                .help("leave `rollout` out, or give the job `step: {rl: …}` in the fabric file")
+                .help("leave `rollout` out, or use `step: {rl: …}` for the job in the fabric file")
                 .depends_on("/on");
         }
         if step.pool.is_some() && scenario.span.is_some() {
@@ -188,12 +189,12 @@ pub(super) fn require(
             );
             check
                 .error(codes::BAD_WORKLOAD, &path, message)
-                .help("leave `span` out, or take a job with `step: {training: …}`")
+                .help("leave `span` out, or use a job with `step: {training: …}`")
                 .depends_on("/span");
         }
         if step.pool.is_some() && train.restart != Restart::Barrier {
             let message = format!(
-                "job `{}` generates samples: its steps begin again at the barrier, not at a checkpoint",
+                "job `{}` generates samples, so its steps restart from the barrier rather than a checkpoint",
                 train.job
             );
             check
@@ -206,32 +207,32 @@ pub(super) fn require(
         }
         if step.pool.is_some() && file.is_some_and(|file| file.sequence.is_some()) {
             check
-                .error(codes::NO_EFFECT, &format!("{path}/sequence"), "a micro-batch is one sample")
+                .error(codes::NO_EFFECT, &format!("{path}/sequence"), "a micro-batch always contains one sample")
                 .help(
-                    "leave `sequence` out: samples have the `tokens_per_sample` of the fabric file",
+                    "leave `sequence` out: `tokens_per_sample` in the fabric file determines the length",
                 )
                 .depends_on("/on");
         }
     }
 }
 
-/// Rejects workloads that cannot share the rings and circuits of a training job.
+/// Rejects workloads that cannot share rings and circuits with a training job.
 fn refuse_beside(raw: &ScenarioFile, check: &mut Check<'_>) {
     if raw.train.is_empty() {
         return;
     }
     let beside = [
-        ("/collectives", !raw.collectives.is_empty(), "the rings carry the steps of its jobs"),
+        ("/collectives", !raw.collectives.is_empty(), "the rings carry its training steps"),
         ("/phases", raw.phases.is_some(), "its jobs define the traffic"),
     ];
     for (key, _, why) in beside.iter().filter(|(_, there, _)| *there) {
-        let message = format!("{} does not run beside `train`: {why}", &key[1..]);
-        check.error(codes::NO_EFFECT, key, message).help("leave one of the two out");
+        let message = format!("{} cannot be combined with `train`: {why}", &key[1..]);
+        check.error(codes::NO_EFFECT, key, message).help("leave one of them out");
     }
 }
 
-/// Returns the default time limit of jobs or phases: a hundred times the undisturbed duration of
-/// their steps, including slack.
+/// Default time limit of jobs or phases: a hundred times their fault-free duration, including
+/// slack.
 pub(super) fn time_limit(scenario: &Scenario, start: &RunStart) -> SimTime {
     let On::Fabric(fabric) = &scenario.on else { return scenario.time_limit };
     if scenario.ends_at_limit {

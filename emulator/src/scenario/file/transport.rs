@@ -1,6 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-//! The transport in scenario files: packets, window, congestion control, load balancing, and
-//! retransmission.
+//! Transport settings in scenario files.
 
 use lightloom_engine::transport::{
     Balance, FlowInterfaces, LossRecovery, Reordering, Transport, Window,
@@ -13,27 +12,26 @@ use serde::Deserialize;
 use super::codes;
 use super::congestion::*;
 
-/// Default distance by which packets of a spread flow may be reordered before one counts as lost.
+/// Default reordering tolerance of multipath flows.
 const REORDERING: Reordering = Reordering::WindowPercent(50);
 
-/// Default silence before the last packet of a spread flow is resent. This assumes four round trips
-/// in a three-tier fat-tree with 1 us per link.
+/// Four round trips in a three-tier fat-tree with 1 us per link.
 const TAIL_PROBE: Picoseconds = Picoseconds::from_micros(50);
 
-/// How data is divided into packets, sent, and retransmitted.
+/// Packet sizes, load balancing, congestion control and retransmission.
 #[derive(Clone, Debug, Deserialize, JsonSchema)]
 #[serde(deny_unknown_fields, default)]
 pub struct TransportFile {
     /// Data in a full packet.
     pub payload: Text<Bytes>,
-    /// Size of a packet on a link beyond its data.
+    /// Size of a packet's headers on a link.
     pub header: Text<Bytes>,
     /// Size of an acknowledgement on a link.
     pub acknowledgement: Text<Bytes>,
     /// Maximum data in flight, as a percentage of the data that fills the idle path.
     #[schemars(range(min = 1, max = 1000))]
     pub window_percent: u32,
-    /// Maximum data in flight in packets, instead of `window_percent`.
+    /// Maximum number of packets in flight. An alternative to `window_percent`.
     #[schemars(range(min = 1, max = 16777216))]
     pub window_packets: Option<u32>,
     /// Congestion control.
@@ -51,21 +49,21 @@ pub struct TransportFile {
     /// Interfaces of a host that a flow uses. Defaults to `all` if hosts have several identical
     /// ones (`nics`, `planes`, `switched_domain`), otherwise to `one`.
     pub interfaces: Option<InterfacesFile>,
-    /// How lost packets are resent. Defaults to `go_back_n` for flows on one path, and to
-    /// `selective_repeat` for spread flows and those with `receiver_credit`, whose packets may be
-    /// reordered by half of the window.
+    /// How lost packets are retransmitted. Defaults to `go_back_n` for flows on one path. Multipath
+    /// flows and `receiver_credit` default to `selective_repeat` with reordering by half of the
+    /// window.
     pub recovery: Option<RecoveryFile>,
-    /// Time without progress after which everything in flight counts as lost. Default: from
-    /// measured round trips (RFC 6298), at least 500 us, 100 us for `swift` and `nscc`, 5 ms for
-    /// `receiver_credit`.
+    /// Time without progress after which all data in flight is treated as lost. By default derived
+    /// from measured round trips (RFC 6298), with a minimum of 500 us (100 us for `swift` and
+    /// `nscc`, 5 ms for `receiver_credit`).
     pub timeout: Option<Text<Picoseconds>>,
-    /// Silence after which the last packet in flight is sent again, at least two round trips; when
-    /// it is acknowledged, everything still missing counts as lost. Only for `selective_repeat`.
-    /// Defaults to 50 us for flows with packets on several paths if switches do not pause,
+    /// Time without acknowledgements after which the last packet in flight is resent, at least two
+    /// round trips; once it is acknowledged, all missing packets are treated as lost. Only for
+    /// `selective_repeat`. Defaults to 50 us for multipath flows across switches without pauses,
     /// otherwise to never.
     pub tail_probe: Option<Text<Picoseconds>>,
-    /// Delay at a host from the last bit of a packet to the reaction: an acknowledgement, more
-    /// data, or the start of a waiting flow. Included in flow times.
+    /// Processing delay of a host after the last bit of a packet, before it acknowledges, sends
+    /// more data or starts a waiting flow. Included in flow times.
     pub host_delay: Text<Picoseconds>,
 }
 
@@ -100,14 +98,13 @@ pub enum BalanceFile {
     /// One path for the whole flow, chosen by a seeded hash.
     #[default]
     PerFlow,
-    /// Each packet takes a drawn path, each path once per round. A path that lost a packet and
-    /// delivered none sent later is avoided until a probe is answered.
+    /// Each packet takes a random path, and each path is used once per round. A path is avoided
+    /// after a loss unless a later packet arrived, until a probe is acknowledged.
     Spray(PathsFile),
-    /// Packets take entropy values in rotation. A value that lost a packet is retired until a probe
-    /// is answered.
+    /// Packets take entropy values in rotation. A value is retired after a loss until a probe is
+    /// acknowledged.
     Entropy(EntropyFile),
-    /// Switches send each packet through the port with the shortest queue, among working ports on
-    /// shortest paths.
+    /// Switches send each packet to the shortest queue among working ports on shortest paths.
     Adaptive,
 }
 
@@ -125,16 +122,16 @@ pub enum InterfacesFile {
 #[derive(Clone, Copy, Debug, Deserialize, JsonSchema)]
 #[serde(deny_unknown_fields)]
 pub struct EntropyFile {
-    /// Number of values, divided over the interfaces, at most 1,024. Default: four per path, at least 128, if they are hashed;
-    /// otherwise one per path, or 128 if the network does not state its number of paths.
+    /// Number of values over all interfaces, at most 1,024. Defaults to four per path and at least
+    /// 128 if they are hashed; otherwise to one per path, or 128 if the number of paths is unknown.
     #[serde(default)]
     #[schemars(range(min = 2, max = 1024))]
     pub values: Option<u16>,
     /// Mapping of values to paths.
     #[serde(default)]
     pub paths: EntropyPaths,
-    /// Time after a loss until a retired value is probed, and interval of further probes; default
-    /// 50 us.
+    /// Time from a loss to the first probe of a retired value, and interval of further probes;
+    /// default 50 us.
     #[serde(default = "fifty_microseconds")]
     pub probe: Text<Picoseconds>,
 }
@@ -143,7 +140,8 @@ pub struct EntropyFile {
 #[derive(Clone, Copy, Debug, Default, Deserialize, JsonSchema)]
 #[serde(rename_all = "snake_case")]
 pub enum EntropyPaths {
-    /// Each switch hashes the values, as Ethernet switches do: several may share a path, and some paths stay unused.
+    /// Each switch hashes the values, as Ethernet switches do: values can share a path, and paths
+    /// can stay unused.
     #[default]
     Hashed,
     /// One path per value, as with source routing, if there are enough values.
@@ -151,10 +149,10 @@ pub enum EntropyPaths {
 }
 
 const VALUES_A_PATH: u64 = 4;
-/// Maximum number of entropy values, which is also the default if the number of paths is unknown.
+/// Also the default if the number of paths is unknown.
 const MOST_VALUES: u64 = 1_024;
 const USUAL_VALUES: u64 = 128;
-/// Number of drawn paths with which flows that draw a path for each packet rarely collide.
+/// With this many random paths, sprayed flows rarely collide.
 const MANY_PATHS: u64 = 64;
 
 fn fifty_microseconds() -> Text<Picoseconds> {
@@ -165,12 +163,12 @@ fn fifty_microseconds() -> Text<Picoseconds> {
 #[derive(Clone, Copy, Debug, Deserialize, JsonSchema)]
 #[serde(deny_unknown_fields)]
 pub struct PathsFile {
-    /// Number of drawn paths; a path that is drawn twice counts twice.
+    /// Number of random paths; a path can be drawn more than once.
     #[schemars(range(min = 2, max = 1024))]
     pub paths: u16,
 }
 
-/// How lost packets are retransmitted.
+/// Retransmission of lost packets.
 #[derive(Clone, Copy, Debug, Deserialize, JsonSchema)]
 #[serde(rename_all = "snake_case", deny_unknown_fields)]
 pub enum RecoveryFile {
@@ -180,23 +178,22 @@ pub enum RecoveryFile {
     SelectiveRepeat(ReorderingFile),
 }
 
-/// How far packets may be reordered.
+/// Reordering tolerance.
 #[derive(Clone, Copy, Debug, Deserialize, JsonSchema)]
 #[serde(deny_unknown_fields)]
 pub struct ReorderingFile {
-    /// A packet counts as lost when one sent this number of packets later has arrived.
+    /// A packet is treated as lost once a packet sent this many packets later has arrived.
     #[schemars(range(min = 1, max = 60000))]
     pub reordering: u32,
 }
 
 #[derive(Clone, Copy, Debug, Default)]
 pub(super) struct HostPorts {
-    /// Number of a host's interfaces that a flow may use. `None` if it differs between hosts.
+    /// Interfaces per host. `None` if hosts differ.
     pub(super) count: Option<u32>,
-    /// Number of shortest paths from a host to a distant host over all these interfaces. `None` if
-    /// unknown.
+    /// Shortest paths between distant hosts over all interfaces.
     pub(super) paths: Option<u64>,
-    /// Rate of one interface. `None` if the file does not specify it.
+    /// Rate of one interface.
     pub(super) rate: Option<BitsPerSecond>,
     pub(super) pauses: bool,
 }
@@ -209,23 +206,23 @@ pub(super) fn lower(raw: &TransportFile, ports: HostPorts, check: &mut Check<'_>
     let is_spread =
         !matches!(raw.balance, BalanceFile::PerFlow) || interfaces == FlowInterfaces::All;
     if is_spread && matches!(raw.recovery, Some(RecoveryFile::GoBackN)) {
-        let message = "packets of one flow that take several paths overtake each other, which go-back-N treats as loss";
+        let message = "packets on several paths overtake each other, which go-back-N treats as loss";
         let because = match raw.balance {
             BalanceFile::PerFlow => "/on",
             _ => "/transport/balance",
         };
         check
             .error(codes::BAD_PACKET, "/transport/recovery", message)
-            .also(because, "flows are spread here")
-            .help("write `{selective_repeat: {reordering: 64}}`, or leave it out");
+            .also(because, "multipath is configured here")
+            .help("use `{selective_repeat: {reordering: 64}}`, or leave it out");
     }
     let is_credit = matches!(raw.congestion, CongestionFile::ReceiverCredit);
     if is_credit && matches!(raw.recovery, Some(RecoveryFile::GoBackN)) {
-        let message = "a receiver that gives credit for each packet keeps the packets after a gap, but go-back-N sends them again";
+        let message = "with receiver credit, packets after a gap are kept, but go-back-N resends them";
         check
             .error(codes::BAD_PACKET, "/transport/recovery", message)
-            .also("/transport/congestion", "receivers give credit here")
-            .help("write `{selective_repeat: {reordering: 64}}`, or leave it out");
+            .also("/transport/congestion", "receiver credit is configured here")
+            .help("use `{selective_repeat: {reordering: 64}}`, or leave it out");
     }
     let percent = raw.window_percent;
     let recovery = recovery(raw, is_spread || is_credit);
@@ -243,7 +240,7 @@ pub(super) fn lower(raw: &TransportFile, ports: HostPorts, check: &mut Check<'_>
     }
 }
 
-/// Returns the silence before a flow's last packet is resent.
+/// `None` disables the probe.
 fn tail_probe(
     raw: &TransportFile,
     recovery: LossRecovery,
@@ -258,18 +255,18 @@ fn tail_probe(
         return usual.then_some(TAIL_PROBE);
     };
     if recovery == LossRecovery::GoBackN {
-        let message = "go-back-N drops all packets after a gap, so the last packet reveals nothing";
+        let message = "go-back-N drops all packets after a gap, so a tail probe has no effect";
         check
             .error(codes::NO_EFFECT, "/transport/tail_probe", message)
-            .help("leave it out, or write `recovery: {selective_repeat: {reordering: 64}}`");
+            .help("leave it out, or use `recovery: {selective_repeat: {reordering: 64}}`");
     } else if written == Picoseconds::ZERO {
-        let message = "a probe without any silence before it would send the last packet forever";
+        let message = "a probe interval of 0 would resend the last packet forever";
         check.error(codes::BAD_PACKET, "/transport/tail_probe", message).help("write `50us`");
     } else if raw.timeout.is_some_and(|timeout| written >= timeout.0) {
         check
-            .error(codes::NO_EFFECT, "/transport/tail_probe", "the timeout always comes first")
-            .also("/transport/timeout", "everything in flight counts as lost then")
-            .help("write less than the timeout, or leave it out");
+            .error(codes::NO_EFFECT, "/transport/tail_probe", "the timeout always expires first")
+            .also("/transport/timeout", "all data in flight is then treated as lost")
+            .help("use less than the timeout, or leave it out");
     }
     Some(written)
 }
@@ -277,10 +274,10 @@ fn tail_probe(
 fn interfaces(raw: &TransportFile, ports: HostPorts, check: &mut Check<'_>) -> FlowInterfaces {
     let is_many = ports.count.is_some_and(|count| count > 1);
     if raw.interfaces == Some(InterfacesFile::All) && ports.count == Some(1) {
-        let message = "each host of this network has only one interface with a route";
+        let message = "hosts of this network have only one interface with a route";
         check
             .error(codes::NO_EFFECT, "/transport/interfaces", message)
-            .help("leave it out, or write `nics: 4` or `planes: 4` in `leaf_spine`")
+            .help("leave it out, or use `nics: 4` or `planes: 4` in `leaf_spine`")
             .depends_on("/on");
     }
     let all = match raw.interfaces {
@@ -292,14 +289,14 @@ fn interfaces(raw: &TransportFile, ports: HostPorts, check: &mut Check<'_>) -> F
         (all, ports.count, matches!(raw.balance, BalanceFile::PerFlow | BalanceFile::Adaptive))
         && u32::from(paths) < count
     {
-        let message = format!("{paths} paths for {count} interfaces: some would carry nothing");
+        let message = format!("with {paths} paths for {count} interfaces, some interfaces would be idle");
         check
             .error(codes::BAD_PACKET, "/transport/balance", message)
-            .help(format!("write {count} or more, or `interfaces: one`"))
+            .help(format!("use {count} or more, or `interfaces: one`"))
             .depends_on("/on");
     }
     if let BalanceFile::Entropy(EntropyFile { probe: Text(Picoseconds::ZERO), .. }) = raw.balance {
-        let message = "probes without a pause between them leave no room for data";
+        let message = "a probe interval of 0 leaves no bandwidth for data";
         check
             .error(codes::BAD_PACKET, "/transport/balance/entropy/probe", message)
             .help("write `50us`");
@@ -307,7 +304,7 @@ fn interfaces(raw: &TransportFile, ports: HostPorts, check: &mut Check<'_>) -> F
     if all { FlowInterfaces::All } else { FlowInterfaces::One }
 }
 
-/// Warns about too few values, which would load some links twice and leave others unused.
+/// With too few values, some links carry twice the load and others none.
 fn warn_of_few_values(
     raw: &TransportFile,
     ports: HostPorts,
@@ -319,7 +316,7 @@ fn warn_of_few_values(
             (values, "entropy values", "entropy/values", MOST_VALUES)
         }
         BalanceFile::Spray(PathsFile { paths }) => {
-            (paths, "paths drawn", "spray/paths", MANY_PATHS)
+            (paths, "random paths", "spray/paths", MANY_PATHS)
         }
         _ => return,
     };
@@ -329,7 +326,7 @@ fn warn_of_few_values(
     let enough = paths.min(most);
     if u64::from(values) < enough {
         let message = format!(
-            "{values} {what} for {paths} paths: each flow leaves paths unused, and flows meet on the others"
+            "with {values} {what} for {paths} paths, each flow leaves paths unused and collides with others"
         );
         check
             .warning(codes::FEW_VALUES, &format!("/transport/balance/{key}"), message)
@@ -337,8 +334,8 @@ fn warn_of_few_values(
     }
 }
 
-/// Warns about a timeout shorter than a packet's transmission. The check assumes that a packet is
-/// stored and forwarded over four links: one at each host and two between switches.
+/// Assumes that a packet is stored and forwarded over four links: one at each host and two between
+/// switches.
 fn warn_of_short_timeout(raw: &TransportFile, rate: Option<BitsPerSecond>, check: &mut Check<'_>) {
     const LINKS: u64 = 4;
     let Some((rate, Text(timeout))) = rate.zip(raw.timeout) else { return };
@@ -351,7 +348,7 @@ fn warn_of_short_timeout(raw: &TransportFile, rate: Option<BitsPerSecond>, check
     let enough = (20 * crosses.get()).div_ceil(1_000_000_000);
     check
         .warning(codes::SHORT_TIMEOUT, "/transport/timeout", message)
-        .help(format!("write `{enough}ms`, or leave it out: round trips are measured"));
+        .help(format!("use `{enough}ms`, or leave it out to measure round trips"));
 }
 
 fn check_packets(raw: &TransportFile, check: &mut Check<'_>) {
@@ -364,8 +361,8 @@ fn check_packets(raw: &TransportFile, check: &mut Check<'_>) {
         if size == Bytes::ZERO || size.0 > 65_535 {
             let path = format!("/transport/{key}");
             check
-                .error(codes::BAD_PACKET, &path, format!("a packet cannot have a {key} of {size}"))
-                .help("write 1B to 65535B");
+                .error(codes::BAD_PACKET, &path, format!("invalid {key} size: {size}"))
+                .help("use 1B to 65535B");
         }
     }
     if raw.payload.0.0.saturating_add(raw.header.0.0) > 65_535 {
@@ -377,14 +374,14 @@ fn check_packets(raw: &TransportFile, check: &mut Check<'_>) {
             .error(
                 codes::BAD_PACKET,
                 "/transport/timeout",
-                "a timeout of zero would resend packets without end",
+                "a timeout of 0 would resend packets forever",
             )
             .help("write 500us");
     }
     if raw.window_packets.is_some() && check.is_written("/transport/window_percent") {
         check
-            .error(codes::BAD_PACKET, "/transport/window_packets", "the window is set twice")
-            .help("write either `window_percent` or `window_packets`");
+            .error(codes::BAD_PACKET, "/transport/window_packets", "the window is specified twice")
+            .help("use either `window_percent` or `window_packets`");
     }
 }
 

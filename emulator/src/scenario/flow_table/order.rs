@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-//! Dependencies between flows of a table: resolves names and rejects cycles.
+//! Resolves dependencies between the flows of a table and rejects cycles.
 
 use std::collections::BTreeMap;
 
@@ -17,7 +17,7 @@ impl<'a> CellOrder<'a> {
         self.rows.push(cells);
     }
 
-    /// Sets the flows' dependencies, or returns all errors. `more` contains the names of the optional columns.
+    /// Returns all errors. `more` lists the optional columns.
     pub(super) fn settle(&self, flows: &mut [ListedFlow], more: &[&str]) -> Vec<Diagnostic> {
         let column = |name: &str| more.iter().position(|at| *at == name);
         let (mut names, mut mistakes) = (BTreeMap::new(), Vec::new());
@@ -25,7 +25,7 @@ impl<'a> CellOrder<'a> {
             for (place, cell) in self.rows.iter().map(|row| &row[id]).enumerate() {
                 let name = cell.text();
                 if !name.is_empty() && names.insert(name, place).is_some() {
-                    let message = format!("another flow has the id `{name}`");
+                    let message = format!("another flow also has the id `{name}`");
                     mistakes.push(cell.mistake(codes::BAD_FLOW, message));
                 }
             }
@@ -51,9 +51,9 @@ impl<'a> CellOrder<'a> {
                 known.map_or_else(String::new, |(name, _)| (*name).to_owned())
             };
             let path: Vec<String> = circle.iter().chain(circle.first()).map(name).collect();
-            let message = format!("flows wait for each other in a cycle: {}", path.join(", "));
+            let message = format!("cyclic dependency between flows: {}", path.join(", "));
             let mistake = cells[circle[0]].mistake(codes::BAD_FLOW, message);
-            mistakes.push(mistake.with_help("let one of them begin without waiting"));
+            mistakes.push(mistake.with_help("remove one of these dependencies"));
         }
         mistakes
     }
@@ -70,36 +70,36 @@ fn awaited(
         "received" => false,
         "acknowledged" => true,
         _ => {
-            let help = format!("write `{name}`, `{name}:received` or `{name}:acknowledged`");
-            return Err((format!("`{text}` is not a flow or message to wait for"), help));
+            let help = format!("use `{name}`, `{name}:received` or `{name}:acknowledged`");
+            return Err((format!("`{text}` is not a valid dependency"), help));
         }
     };
     let Some(&flow) = names.get(name) else {
         return Err((
             format!("no flow has the id `{name}`"),
-            "write an id of the table".to_owned(),
+            "use an id from the table".to_owned(),
         ));
     };
     let (own, other) = (&flows[place], &flows[flow]);
     if acknowledged && own.source != other.source {
         let message = format!(
-            "the flow `{name}` does not begin where this one does, so this host does not get its acknowledgements"
+            "flow `{name}` has a different source, so this host does not receive its acknowledgements"
         );
-        return Err((message, "wait for a flow with the same `src`".to_owned()));
+        return Err((message, "use a flow with the same `src`".to_owned()));
     }
     if !acknowledged && own.source != other.destination && flow != place {
         let message = format!(
-            "the flow `{name}` does not end where this one begins, so this host does not get its data"
+            "flow `{name}` has a different destination than this flow's source, so this host does not receive its data"
         );
-        let help = "wait for a flow whose `dst` is this `src`, or for `ID:acknowledged` of one with the same `src`";
+        let help = "use a flow whose `dst` is this `src`, or `ID:acknowledged` of one with the same `src`";
         return Err((message, help.to_owned()));
     }
     Ok(FlowDependency { flow, acknowledged })
 }
 
-/// Returns a cycle of flows that wait for each other, starting with the one that comes first in the table.
+/// Returns a dependency cycle, starting with the flow that comes first in the table.
 fn circle(flows: &[ListedFlow]) -> Option<Vec<usize>> {
-    // 0 means unvisited, 1 on the current path, and 2 not part of a cycle.
+    // 0: unvisited; 1: on the current path; 2: not part of a cycle.
     let mut state = vec![0_u8; flows.len()];
     for begin in 0..flows.len() {
         let mut way: Vec<(usize, usize)> = Vec::new();

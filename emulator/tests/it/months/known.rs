@@ -93,11 +93,11 @@ fn rejects_losses_that_lack_the_job_or_part() {
     let mut no_runs = known.clone();
     no_runs["runs"] = json!([]);
     for (text, known, wanted) in [
-        (scenario(of, SAVED), &other, "has no job `job`"),
-        (scenario(of, SAVED), &no_runs, "has no run where any node fails"),
-        (scenario(of, SAVED), &json!({"runs": 7}), "has no losses"),
-        (scenario(of, elastic), &known, "under another policy"),
-        (scenario("losses: known.json\nsamples: 4", SAVED), &known, "no runs are made"),
+        (scenario(of, SAVED), &other, "does not contain job `job`"),
+        (scenario(of, SAVED), &no_runs, "does not contain a run in which any node fails"),
+        (scenario(of, SAVED), &json!({"runs": 7}), "losses cannot be read from"),
+        (scenario(of, elastic), &known, "with a different policy"),
+        (scenario("losses: known.json\nsamples: 4", SAVED), &known, "no runs are executed"),
     ] {
         let found = refused(&text, known);
         assert!(found.contains(wanted), "{wanted}: {found}");

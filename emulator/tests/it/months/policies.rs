@@ -116,11 +116,11 @@ fn rejects_policies_the_fabric_cannot_support() {
     let least = ELASTIC_KEYS.replace("rejoin: 5s", "rejoin: 5s, least: 2");
     let no_span = "name: s\non: {fabric: f.yaml}\ntrain: [{job: job, restart: {RESTART}}]\n";
     for (fabric, text, wanted) in [
-        (full(1), under(MIGRATE), "no node is to spare for job `job` to move to"),
-        (full(2), under(MIGRATE), "one replica"),
-        (full(2), under(ELASTIC_KEYS), "one replica"),
-        (full(1), under(&least), "should wait with fewer than 2"),
-        (full(1), no_span.replace("RESTART", ELASTIC_KEYS), "counted over a span"),
+        (full(1), under(MIGRATE), "no spare node for job `job`"),
+        (full(2), under(MIGRATE), "only one replica"),
+        (full(2), under(ELASTIC_KEYS), "only one replica"),
+        (full(1), under(&least), "its minimum is 2"),
+        (full(1), no_span.replace("RESTART", ELASTIC_KEYS), "this requires `span`"),
         (full(1), under("migrate: {takes: 40s}"), "checkpoint"),
     ] {
         let found = refused(&fabric, &text);

@@ -1,6 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-//! Tracks circuits in a run under the shipped control plane: which ones the optical switches
-//! connect, which links train, and which carry traffic.
+//! Tracks circuits under the shipped control plane: connected, training, or carrying traffic.
 //!
 //! ```text
 //!   phase ─▶ daemon ─▶ mirrors ─▶ light both ways ─▶ link trains ─▶ up        daemon: read back, qualified ─▶ settled ─▶ traffic
@@ -30,14 +29,15 @@ pub(super) struct ShippedCircuits<'a> {
     passed: BTreeSet<CrossConnect>,
     training: BTreeMap<CrossConnect, SimTime>,
     up: BTreeSet<CrossConnect>,
-    /// Circuits that the current change removes; they get no new traffic.
+    /// Circuits removed by the current change. New traffic avoids them.
     drained: BTreeSet<CrossConnect>,
-    /// New circuits of the current change, which carry no traffic until the daemon reports the phase.
+    /// New circuits of the current change. They carry no traffic until the daemon reports the
+    /// phase.
     unproven: BTreeSet<CrossConnect>,
     dead: BTreeMap<Port, u32>,
     unfit: BTreeSet<Port>,
     dark: DarkPorts,
-    /// The requested phase that is not yet settled, and the time when its change began or it was requested.
+    /// Unsettled phase, and when its change started or, before that, when it was requested.
     asked: Option<(usize, SimTime)>,
 }
 
@@ -94,8 +94,8 @@ impl<'a> ShippedCircuits<'a> {
         !ends(circuit).iter().any(|port| self.dead.contains_key(port))
     }
 
-    /// Sets the port pairs that a switch connects. Returns the links that begin to train and when
-    /// each will be trained.
+    /// Sets the connected port pairs of a switch. Returns the links that start training and when
+    /// each will be up.
     pub(super) fn passes(
         &mut self,
         context: &mut Context<'_>,
@@ -109,8 +109,7 @@ impl<'a> ShippedCircuits<'a> {
         self.look(context, false)
     }
 
-    /// Marks circuits without light as dark, for a fault or a change, and starts training those
-    /// with light.
+    /// Marks dark circuits, and starts training those with light.
     fn look(&mut self, context: &mut Context<'_>, is_fault: bool) -> Vec<(SimTime, CrossConnect)> {
         let now = context.now();
         let lit: BTreeSet<CrossConnect> =
@@ -136,7 +135,7 @@ impl<'a> ShippedCircuits<'a> {
         begun.into_iter().map(|circuit| (until, circuit)).collect()
     }
 
-    /// Brings up a trained link, unless it lost its light meanwhile.
+    /// A link that lost its light during training stays down.
     pub(super) fn trained(&mut self, context: &mut Context<'_>, circuit: &CrossConnect) {
         let now = context.now();
         if self.training.get(circuit).is_none_or(|until| *until > now) {
@@ -150,8 +149,7 @@ impl<'a> ShippedCircuits<'a> {
         self.publish(context);
     }
 
-    /// Returns a job's request to the daemon for a phase, or `None` if the phase needs no circuits
-    /// or they are already set.
+    /// Returns `None` if the phase needs no circuits or they are already set.
     pub(super) fn wish(&mut self, context: &mut Context<'_>, phase: usize) -> Option<PhaseWish> {
         let planned = &self.phases[phase];
         let wanted: BTreeSet<CrossConnect> = planned.circuits.iter().copied().collect();
@@ -167,7 +165,7 @@ impl<'a> ShippedCircuits<'a> {
         })
     }
 
-    /// Adopts a new plan, which has the same phases over other circuits.
+    /// Phases are the same in the new plan, but over different circuits.
     pub(super) fn replanned(&mut self, plan: &Plan) {
         for phase in &mut self.phases {
             if let Some(next) = plan.phases.iter().find(|next| next.name == phase.name) {
@@ -208,7 +206,7 @@ impl<'a> ShippedCircuits<'a> {
         self.publish(context);
     }
 
-    /// Breaks or repairs ports. Returns the links that begin to train and when each will be trained.
+    /// Fails or repairs ports. Returns the links that start training and when each will be up.
     pub(super) fn fault(
         &mut self,
         context: &mut Context<'_>,

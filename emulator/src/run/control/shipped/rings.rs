@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-//! Tracks rings in a run under the shipped control plane. Transceivers light the links that carry
-//! packets, and the daemon's committed plan places the groups.
+//! Tracks rings under the shipped control plane: transceivers light the links, and committed plans
+//! place the groups.
 
 use std::collections::BTreeMap;
 
@@ -27,8 +27,8 @@ impl<'a> ShippedRings<'a> {
         Self { inner, dark_since: BTreeMap::new(), locked_at: SimTime::START }
     }
 
-    /// Handles a bundle whose light has settled on another path or is moving. Returns how long it
-    /// was dark, and the links that begin to lock, each with the time when it will carry packets.
+    /// Handles a bundle that starts or finishes switching. Returns its dark time, and the links
+    /// that start locking with the time when they will carry packets.
     pub(super) fn light(
         &mut self,
         context: &mut Context<'_>,
@@ -59,7 +59,7 @@ impl<'a> ShippedRings<'a> {
         (dark, locking)
     }
 
-    /// Brings up a link that has locked, unless it has lost its light again.
+    /// A link that lost its light again stays down.
     pub(super) fn locked(&self, context: &mut Context<'_>, link: LinkId) {
         if self.inner.selects(link) && !context.is_lit(link) {
             context.light(link, true);
@@ -127,8 +127,7 @@ impl<'a> ShippedRings<'a> {
         }
     }
 
-    /// Returns the groups that the new plan places elsewhere. A group is matched with the new group
-    /// with which it shares most members.
+    /// Matches old and new groups by the number of shared members.
     fn changes(&self, old: &Layout, members: &[Option<Members>]) -> Vec<GroupChange> {
         let of_jobs = |layout: &Layout| -> Vec<RingGroup> {
             layout.groups.iter().filter(|group| group.job.is_some()).cloned().collect()

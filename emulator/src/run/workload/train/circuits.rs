@@ -1,12 +1,11 @@
 // SPDX-License-Identifier: Apache-2.0
-//! Paths of a job's flows if optical switches join leaves, and its requests for the circuits of its
-//! phases.
+//! Flow paths and circuit requests of a job whose leaves are connected by optical switches.
 //!
 //! ```text
 //!   round begins ──▶ phase `micro-batches` ──change──▶ exchange   last pass ──▶ phase `gradients` ──change──▶ DP exchange
 //! ```
-//! A step of reinforcement learning continues with `weight-sync` and `parallelism-switch`.
-//! Computation continues during a change; traffic over the network waits for its end.
+//! Reinforcement learning adds `weight-sync` and `parallelism-switch`. During a change, computation
+//! continues and network traffic waits.
 
 use std::collections::BTreeMap;
 
@@ -33,12 +32,12 @@ pub(crate) struct Circuits<'a> {
     optical: &'a OpticalCircuits,
     rings: &'a RingCables,
     names: Vec<String>,
-    /// The planned multi-hop routes of phases, by first and last leaf.
+    /// Planned multi-hop routes, by first and last leaf.
     routes: BTreeMap<(usize, usize), Vec<RoutePlan>>,
-    /// The circuits that carry traffic now, by lower and higher leaf.
+    /// Circuits that carry traffic, by lower and higher leaf.
     up: BTreeMap<(usize, usize), Vec<CrossConnect>>,
     under_way: BTreeMap<LeafPort, f64>,
-    /// The bytes under way of each job and task.
+    /// Bytes in flight, by job and task.
     loads: BTreeMap<(usize, TaskId), Vec<(LeafPort, f64)>>,
     is_changing: bool,
 }
@@ -57,7 +56,7 @@ pub(super) struct Phases {
     count: [usize; NAMES.len()],
     open: [usize; NAMES.len()],
     at: usize,
-    /// Whether it has requested circuits and waits to learn whether they change.
+    /// Whether circuits were requested and no response has arrived.
     asked: bool,
 }
 
@@ -98,8 +97,8 @@ impl<'a> Circuits<'a> {
         self.rings.gpu(host).map(|gpu| dcn.leaf_of(gpu).index())
     }
 
-    /// Returns the fastest path for a flow of `bytes`, given the bytes already in flight: a
-    /// circuit, the core or the planned route. `None` while the leaves are not connected.
+    /// Returns the fastest path for `bytes`, considering data in flight: a circuit, the core or the
+    /// planned route. `None` while the leaves are not connected.
     fn way(
         &mut self,
         context: &Context<'_>,
@@ -137,8 +136,7 @@ impl<'a> Circuits<'a> {
         Some(Route::Links(links.collect()))
     }
 
-    /// Returns a hop from leaf to leaf: the core, or the circuit that finishes first. `None` while
-    /// there is none.
+    /// Chooses the core or the circuit that finishes first. `None` while neither is available.
     fn hop(
         &self,
         context: &Context<'_>,
@@ -156,7 +154,7 @@ impl<'a> Circuits<'a> {
         hops.min_by(|x, y| self.seconds(x, bytes).total_cmp(&self.seconds(y, bytes)))
     }
 
-    /// Returns the seconds until a hop has sent the bytes under way and `bytes` more.
+    /// Seconds until a hop has sent its pending bytes and `bytes` more.
     fn seconds(&self, hop: &LaneHop, bytes: f64) -> f64 {
         let network = self.optical.network();
         let of_port = |port: LeafPort| {
@@ -171,7 +169,6 @@ impl<'a> Circuits<'a> {
         ports(hop).map(of_port).fold(0.0, f64::max)
     }
 
-    /// Removes the bytes of an exchange that has ended or was abandoned.
     pub(super) fn unload(&mut self, job: usize, task: TaskId) {
         for (port, bytes) in self.loads.remove(&(job, task)).into_iter().flatten() {
             if let Some(all) = self.under_way.get_mut(&port) {
@@ -180,7 +177,7 @@ impl<'a> Circuits<'a> {
         }
     }
 
-    /// Returns the paths of an exchange between hosts, or `None` while one is missing.
+    /// Returns `None` while any path is missing.
     pub(super) fn ways(
         &mut self,
         context: &Context<'_>,
@@ -211,8 +208,8 @@ impl<'a> Circuits<'a> {
     }
 }
 
-/// Returns the ports of a hop that other traffic may also use: a circuit in its direction, or the
-/// core on both sides.
+/// Returns the contended ports of a hop: a circuit's port in this direction, or the core ports on
+/// both sides.
 fn ports(hop: &LaneHop) -> impl Iterator<Item = LeafPort> + use<> {
     let (out, into) = match hop.lane {
         HopLane::Circuit(circuit) => (LeafPort::Circuit(hop.from, circuit), None),
@@ -249,8 +246,8 @@ impl Phases {
             };
             of_task[at] = own.max(follows.unwrap_or(0));
         }
-        // With sharded weights, replicas exchange in every pass, so the circuits of the gradients
-        // are used throughout.
+        // With sharded weights, replicas communicate in every pass, so the gradient circuits are
+        // used throughout.
         let in_passes = |at: &usize| {
             of_task[*at] > 0
                 && matches!(dimensions[*at], TaskPurpose::Tensor | TaskPurpose::Pipeline)
@@ -287,8 +284,8 @@ impl Phases {
         (0..NAMES.len()).find(is_open).or(last).unwrap_or(0)
     }
 
-    /// Returns the phase whose circuits a task, and therefore all previous tasks of the job, must
-    /// wait for; 0 if there is none.
+    /// Returns the phase with the circuits that a task (and all earlier tasks of the job) needs, or
+    /// 0.
     pub(super) fn waits_for(&self, task: TaskId) -> usize {
         let own = self.of_task.get(task.index()).copied().unwrap_or(0);
         (1..=own).rev().find(|phase| self.own[*phase].is_some()).unwrap_or(0)
@@ -298,7 +295,6 @@ impl Phases {
         self.of_task.get(task.index()).is_some_and(|of| *of < phase)
     }
 
-    /// Returns the tasks before a phase.
     pub(super) fn before(&self, phase: usize) -> impl Iterator<Item = TaskId> + '_ {
         let tasks = self.of_task.iter().enumerate();
         tasks.filter(move |(_, of)| **of < phase).map(|(at, _)| TaskId(at as u32))
@@ -315,7 +311,7 @@ impl Trainings<'_> {
             && (circuits.is_changing || phases.asked || phases.waits_for(task) > phases.at)
     }
 
-    /// Requests the circuits of a job's current phase if it is a new one.
+    /// A new phase is requested only once.
     pub(super) fn ask(&mut self, context: &mut Context<'_>, job: usize, is_new: bool) {
         let Some(circuits) = &mut self.circuits else { return };
         let training = &mut self.jobs[job];

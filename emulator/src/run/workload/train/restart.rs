@@ -1,6 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-//! Effects of faults and new plans on the groups of training jobs: which groups wait, which
-//! restart, and from where.
+//! Effects of faults and new plans on training jobs: which groups wait or restart, and from where.
 
 use std::collections::BTreeSet;
 
@@ -15,7 +14,7 @@ use super::super::super::context::{Context, GroupMove};
 use super::{Interruption, TrainTimer, TrainingJob, Trainings, tasks};
 use crate::scenario::Checkpoints;
 
-/// Returns whether groups with this kind of exchange continue independently of each other's state.
+/// Groups with only this kind of exchange continue independently.
 fn is_loose(purpose: TaskPurpose) -> bool {
     use TaskPurpose::{Data, Reshard, Samples, Weights};
     matches!(purpose, Data | Samples | Weights | Reshard)
@@ -36,8 +35,8 @@ impl TrainingJob<'_> {
         mine.into_iter().for_each(|task| self.hold(context, task));
     }
 
-    /// Returns these groups and all groups that exchange more than gradients with them, directly or
-    /// indirectly.
+    /// Returns all groups connected to these, directly or indirectly, by more than gradient
+    /// exchange.
     fn tied_to(&self, rings: &[usize]) -> BTreeSet<u32> {
         let tensor = self.order.tensor();
         let mut first: Vec<u32> = (0..self.seats.len() as u32).collect();
@@ -77,9 +76,9 @@ impl TrainingJob<'_> {
         self.phases.recount(|task| self.schedule.is_done(task));
     }
 
-    /// Undoes the work of replicas that lost their memory. Their finished chunks were passed on, so
-    /// a replica repeats its current chunk after its weights and caches are restored. Transfers
-    /// under way to or from these groups are repeated, as are lost weights.
+    /// Rolls back replicas that lost their memory. Finished chunks were passed on, so a replica
+    /// restores its weights and caches and repeats the current chunk. Transfers from and to these
+    /// groups and lost weights are also repeated.
     fn undo_generation(&mut self, context: &mut Context<'_>, rings: &[usize]) {
         let order = self.order;
         let is_theirs = |rank: &u32| rings.contains(&((rank / order.tensor()) as usize));
@@ -108,22 +107,21 @@ impl TrainingJob<'_> {
         }
     }
 
-    /// Restarts the step of a trainer, for the lost groups and all that exchange more than
-    /// gradients with them.
+    /// Restarts the step for the lost groups and all groups connected to them by more than gradient
+    /// exchange.
     fn undo_training(&mut self, context: &mut Context<'_>, rings: &[usize]) {
         let tied = self.rolled_back(rings);
         let (graph, tensor) = (&self.order.graph, self.order.tensor());
         let is_theirs =
             |work: &TaskWork| tasks::rings_of(work, tensor).iter().any(|r| tied.contains(r));
-        // If a group is lost while it gathers weights, it gathers them again; weights gathered
-        // before are kept.
+        // A group lost while gathering weights repeats that; previously gathered weights are kept.
         let is_cut_off = |task: TaskId, work: &TaskWork| {
             self.running.contains(&task)
                 && tasks::rings_of(work, tensor)
                     .iter()
                     .any(|ring| rings.contains(&(*ring as usize)))
         };
-        // Dependent tasks, such as the exchange of gradients, are undone as well.
+        // Also roll back dependent tasks, such as the gradient exchange.
         let theirs = graph.tasks().iter().zip(&self.order.dimensions).enumerate();
         let theirs = theirs.filter(|(at, (task, dimension))| {
             if is_loose(**dimension) {
@@ -150,8 +148,7 @@ impl TrainingJob<'_> {
         }
     }
 
-    /// Records that a group of the run lost its work and restarts at `ended`, because of the
-    /// earliest fault that hit or moved it and was not restored before now.
+    /// Attributes the outage to the earliest unrestored fault that hit or moved the group.
     fn note_outage(&mut self, context: &Context<'_>, group: usize, ring: usize, ended: SimTime) {
         let now = context.now();
         let is_cause = |fault: &usize| {
@@ -193,7 +190,7 @@ impl Trainings<'_> {
             let is_hit = |own: &[LinkId]| links.iter().any(|link| own.binary_search(link).is_ok());
             let gpu = |rank| context.substrate.rings.as_ref().and_then(|rings| rings.gpu(rank));
             let mut gpus = seat.members.ranks.iter().filter_map(|rank| gpu(*rank));
-            // A failed interface takes the node out of the plan, but does not lose its state.
+            // A failed interface removes the node from the plan but does not erase its state.
             let is_dead = goes_dark
                 && gpus.any(|gpu| nodes.contains(&gpu.node))
                 && (is_hit(&seat.ring_links) || !seat.has_ring());
@@ -216,8 +213,7 @@ impl Trainings<'_> {
         }
     }
 
-    /// Handles the end of a fault: once links are up, the groups it hit check whether they can
-    /// continue.
+    /// Checks whether affected groups can resume.
     pub(super) fn fault_is_over(&mut self, context: &mut Context<'_>, fault: usize) {
         let event = &context.events[fault];
         let goes_dark = event.effect.goes_dark();
@@ -262,7 +258,7 @@ impl Trainings<'_> {
             seat.members = members.clone();
             (seat.is_lost, seat.is_dead, seat.is_stopped) = (false, false, true);
             training.interrupt(context, ring, true);
-            // Links come up at that instant, and routes over them exist right after it.
+            // Links come up at this instant, but routes use them only afterwards.
             let resumes = moved.resumes + Picoseconds(1);
             if has_lost_state {
                 again[job].push(ring);
@@ -310,7 +306,7 @@ impl Trainings<'_> {
         if seat.is_lost || seat.is_stopped || !seat.has_light(context) {
             return Ok(());
         }
-        // The node returned before a new plan, but its state of the step is lost.
+        // The node returned before replanning, but has lost its state.
         if let (true, Some(group)) = (seat.is_dead, place) {
             training.note_outage(context, group, ring, now);
             training.seats[ring].is_dead = false;
@@ -322,7 +318,7 @@ impl Trainings<'_> {
         self.go_on(context, job)
     }
 
-    /// Continues held tasks. A checkpoint is read once all groups can work.
+    /// A checkpoint is read once all groups can work.
     fn go_on(&mut self, context: &mut Context<'_>, job: usize) -> Result<(), RunError> {
         let training = &mut self.jobs[job];
         if training.loads && training.all_can_work() {
@@ -338,7 +334,7 @@ impl Trainings<'_> {
         self.retry_held(context, job)
     }
 
-    /// Handles the end of reading a checkpoint, unless the job was stopped again meanwhile.
+    /// Ignored if the job was stopped again.
     pub(super) fn loaded(
         &mut self,
         context: &mut Context<'_>,

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-//! The place of a TP group of a job, and whether it can work.
+//! Placement of a TP group of a job, and whether it can work.
 
 use lightloom_collective::Directions;
 use lightloom_engine::LinkId;
@@ -14,10 +14,10 @@ pub(super) struct Seat {
     pub(super) ring_links: Vec<LinkId>,
     pub(super) links: Vec<LinkId>,
     pub(super) is_stopped: bool,
-    /// Whether it could not be formed again.
+    /// Whether the group could not be re-formed.
     pub(super) is_lost: bool,
     pub(super) is_dead: bool,
-    /// The number of faults that slow its ring without turning it dark.
+    /// Number of faults that slow the ring without turning it dark.
     pub(super) slowed_by: u32,
     pub(super) down_since: Option<SimTime>,
     down: Picoseconds,
@@ -56,7 +56,7 @@ impl Seat {
         self.ring_links = both(ring);
     }
 
-    /// Returns the directions around its ring: both over cables, one over a domain switch.
+    /// Both directions over cables, but only one over a domain switch.
     pub(super) fn directions(&self, context: &Context<'_>) -> Directions {
         let is_switched = context.substrate.domain_of(self.members.ranks[0]).is_some();
         if is_switched { Directions::One } else { Directions::Both }

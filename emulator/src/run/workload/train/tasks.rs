@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-//! The tasks of a step. Computation runs by timer, exchanges around rings take the time of an idle
-//! ring, and everything else runs packet by packet over the network.
+//! Tasks of a step. Computation uses timers, ring exchanges reuse the time of an idle ring, and all
+//! other exchanges are simulated packet by packet.
 
 use std::collections::BTreeMap;
 
@@ -17,7 +17,7 @@ use super::super::sends::Sends;
 use super::{Circuits, State, TrainOrder, TrainTimer, TrainingJob, Trainings};
 use crate::substrate::HBD;
 
-/// Returns the TP groups of size `tensor` that take part in a task, each once.
+/// Without duplicates.
 pub(super) fn rings_of(work: &TaskWork, tensor: u32) -> Vec<u32> {
     let mut rings = match work {
         TaskWork::Compute { rank, .. } => vec![rank / tensor],
@@ -33,7 +33,7 @@ pub(super) fn rings_of(work: &TaskWork, tensor: u32) -> Vec<u32> {
 }
 
 impl TrainOrder<'_> {
-    /// Returns the software delay before the packets of an exchange are sent.
+    /// Software delay before the packets of an exchange are sent.
     fn lag(&self, task: TaskId) -> Picoseconds {
         self.graph.pace(task).lag(self.cables)
     }
@@ -50,8 +50,7 @@ impl TrainingJob<'_> {
         a == b && self.seats[a as usize].has_ring()
     }
 
-    /// Returns whether a task cannot begin because one of its groups cannot work or its ring is
-    /// dark.
+    /// Returns whether one of the task's groups is unavailable or has a dark ring.
     fn is_held(&self, context: &Context<'_>, work: &TaskWork) -> bool {
         if self.loads {
             return true;
@@ -68,8 +67,8 @@ impl TrainingJob<'_> {
         of_ring || rings_of(work, self.order.tensor()).iter().any(cannot)
     }
 
-    /// Returns whether no other exchange of the step uses the links of a TP group while `task` runs
-    /// for `took`. The GPUs of a switched domain have one cable each.
+    /// Returns whether `task` has the links of a TP group to itself for `took`. GPUs in a switched
+    /// domain have one cable each.
     fn is_alone(&self, context: &Context<'_>, task: TaskId, ring: u32, took: Picoseconds) -> bool {
         let domain =
             |ring: u32| context.substrate.domain_of(self.seats[ring as usize].members.ranks[0]);
@@ -101,7 +100,7 @@ impl TrainingJob<'_> {
         !foresight.begins(share, meets)
     }
 
-    /// Returns the shortest time until a task ends that is running or about to.
+    /// Minimum time until a task ends that is running or about to start.
     fn time_left(&self, context: &Context<'_>, task: TaskId) -> Picoseconds {
         let log = &self.tasks[task.index()];
         match (log.state, &self.order.graph.tasks()[task.index()].work) {
@@ -111,7 +110,7 @@ impl TrainingJob<'_> {
         }
     }
 
-    /// Stops a task, so that its timers and packets are ignored.
+    /// Its timers and packets are ignored from then on.
     pub(super) fn drop_task(&mut self, context: &mut Context<'_>, task: TaskId) {
         self.running.remove(&task);
         self.held.remove(&task);
@@ -132,7 +131,7 @@ impl TrainingJob<'_> {
 }
 
 impl Trainings<'_> {
-    /// Begins a task now, or holds it if its groups cannot work.
+    /// Holds the task if its groups cannot work.
     pub(super) fn begin_task(
         &mut self,
         context: &mut Context<'_>,
@@ -213,8 +212,8 @@ impl Trainings<'_> {
             let workload = format!("{}`, task `{}", training.order.train.job, task.name);
             RunError::Workload { workload, error }
         });
-        // The task cannot start: its ring is dark, its leaves are joined by neither circuit nor
-        // core, or a rank has no path.
+        // The ring is dark, the leaves are connected neither by a circuit nor through the core, or
+        // a rank has no path.
         let Some((collective, flows)) = started?.flatten() else {
             training.hold(context, id);
             return Ok(());
@@ -266,7 +265,7 @@ impl Trainings<'_> {
 }
 
 impl TrainingJob<'_> {
-    /// Returns what a task sends, or `None` while its ring is dark or nothing joins its leaves.
+    /// Returns `None` while the ring is dark or the leaves are disconnected.
     fn sends(
         &self,
         context: &Context<'_>,

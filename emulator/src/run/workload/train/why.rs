@@ -1,12 +1,11 @@
 // SPDX-License-Identifier: Apache-2.0
-//! The time of a step by cause, along its critical path, task by task from the last end back to the
-//! beginning.
+//! Step time by cause, computed backwards along the critical path.
 //!
-//! Each segment of the path, from the end of the last prerequisite to the end of the task, is
-//! divided into causes: the task's time without contention counts as computation or as its
-//! dimension, waiting for a replaced node as fault, lost work as restart, and the rest as
-//! contention. The causes add up exactly to the step. Each interval of fault and restart belongs to
-//! the earliest fault still in effect that stopped the groups of the task.
+//! Each segment spans from the end of the last prerequisite to the end of the task. The task's time
+//! without contention is attributed to computation or to its dimension, waiting for a replaced node
+//! to `fault`, lost work to `restart`, and the rest to contention. Fault and restart time is
+//! attributed to the earliest active fault that stopped the task's groups. The parts add up exactly
+//! to the step time.
 
 use std::collections::{BTreeMap, BTreeSet};
 
@@ -22,7 +21,7 @@ use super::{Interruption, TaskLog, TrainingJob};
 pub(crate) struct StepBreakdown {
     pub(crate) compute: Picoseconds,
     pub(crate) generation: Picoseconds,
-    /// Exchange by dimension: TP, PP, DP, CP, EP, then samples and weights.
+    /// Exchange by dimension: TP, PP, DP, CP, EP, samples, weights.
     pub(crate) exposed: [Picoseconds; 7],
     pub(crate) contention: Picoseconds,
     pub(crate) transition: Picoseconds,
@@ -83,15 +82,14 @@ impl TrainingJob<'_> {
             let from = at.map_or(self.round, |before| self.tasks[before.index()].end);
             self.stretch(context, task, from, &mut why);
         }
-        // Before the last round, which follows the reading of a checkpoint, all work was lost or
-        // repeated.
+        // Only work after the last checkpoint load counts; earlier work was lost or repeated.
         let every: BTreeSet<u32> = (0..self.seats.len() as u32).collect();
         let again = self.before(start, self.round, &every, &mut why);
         why.lose(self.outages.last().and_then(|outage| outage.fault), Picoseconds::ZERO, again);
         why
     }
 
-    /// Adds the segment of the path from `from` to the end of `task`.
+    /// Adds the segment from `from` to the end of `task`.
     fn stretch(&self, context: &Context<'_>, task: TaskId, from: SimTime, why: &mut StepBreakdown) {
         let log = &self.tasks[task.index()];
         let work = &self.order.graph.tasks()[task.index()].work;
@@ -101,8 +99,7 @@ impl TrainingJob<'_> {
         let alone = took.min(log.ideal);
         *why.of(self.order.dimensions[task.index()]) += alone;
         let rest = took.saturating_sub(alone);
-        // The end of a task is reported one shortest delay late; this delay counts towards the task
-        // that ended.
+        // Attribute the reporting delay (one shortest network delay) to the task that ended.
         if rest <= context.substrate.network.shortest_delay() {
             *why.of(self.order.dimensions[task.index()]) += rest;
         } else {
@@ -110,8 +107,8 @@ impl TrainingJob<'_> {
         }
     }
 
-    /// Adds the time before a task of the groups `rings` began: work lost at each fault, then the
-    /// wait until the restart. Returns the rest.
+    /// Adds work lost at each fault and the wait until the restart, up to the start of a task of
+    /// the groups `rings`. Returns the rest.
     fn before(
         &self,
         from: SimTime,
@@ -141,8 +138,8 @@ impl TrainingJob<'_> {
         left.saturating_sub(changing)
     }
 
-    /// Adds the `delay` of a task by the faults in effect while it ran, in order of time. If some of
-    /// them hit the job, only these count. The rest is contention.
+    /// Attributes a task's `delay` to active faults in chronological order, preferring those that
+    /// hit the job. The rest is contention.
     fn disturbances(
         &self,
         context: &Context<'_>,
