@@ -1,12 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 //! Lets an external program, such as the front end of another simulator, send over a network.
 //!
-//! ```text
-//!   program ── orders: send, wake ──▶ ProgramSession ── flows, timers ──▶ the run of every scenario
-//!      ▲                                 │
-//!      └──────── is over, at now ────────┘    at the picosecond at which the last byte arrives
-//! ```
-//!
 //! The event loop is the one in [`run`](crate::run), including faults, other traffic and the control
 //! plane. It pauses while the program has no pending order.
 
@@ -28,8 +22,8 @@ pub struct PreparedProgram<'a> {
 }
 
 impl<'a> PreparedProgram<'a> {
-    /// Prepares a session from a scenario read by
-    /// [`load_called`](crate::scenario::file::load_called) and its start.
+    /// Prepares a session from the result of [`load_called`](crate::scenario::file::load_called)
+    /// and its start.
     ///
     /// # Errors
     /// Fails if the scenario's other workloads cannot be set up.

@@ -1,5 +1,4 @@
 // SPDX-License-Identifier: Apache-2.0
-//! Results of a run under the shipped control plane.
 
 use lightloom_units::Picoseconds;
 use serde::{Deserialize, Serialize};
@@ -68,8 +67,7 @@ pub struct DaemonResult {
     pub journal_records: u64,
     /// Bytes on all serial lines, both directions combined.
     pub line_bytes: u64,
-    /// Violated invariants of docs/reliability.md, each with its location. Empty for a correct
-    /// daemon.
+    /// Violated invariants of docs/reliability.md with their locations. Empty for a correct daemon.
     pub violations: Vec<String>,
     /// Processing times assumed for the daemon.
     pub assumed: CostModel,

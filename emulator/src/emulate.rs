@@ -64,7 +64,9 @@ pub enum EmulateError {
     Train(#[from] TrainError),
     #[error(transparent)]
     Run(#[from] RunError),
-    #[error("simulating identical parts once changed the result: {0} (this is a bug in the engine, please report it)")]
+    #[error(
+        "simulating identical parts once changed the result: {0} (this is a bug in the engine, please report it)"
+    )]
     NotTheSame(#[from] Difference),
     #[error("the jobs do not finish their steps even in the fault-free run")]
     NeverEnds,
@@ -94,8 +96,7 @@ pub fn emulate(
     emulate_from(scenario, &start, settings, progress).map(|finished| finished.outcome)
 }
 
-/// Runs `scenario` from its start with and without its faults. Supports only modelled control
-/// planes.
+/// Runs `scenario` with and without its faults, under a modelled control plane.
 ///
 /// # Errors
 /// See [`emulate_with`].
@@ -108,8 +109,7 @@ pub fn emulate_from(
     emulate_with(scenario, start, settings, &NoDaemon, progress)
 }
 
-/// Runs `scenario` from its start with and without its faults. `maker` creates the control plane
-/// unless it is modelled.
+/// Runs `scenario` with and without its faults. `maker` creates unmodelled control planes.
 ///
 /// # Errors
 /// Fails if replanning fails or the engine rejects an operation.

@@ -42,7 +42,6 @@ pub(crate) struct JudgedRun<'a> {
     pub(crate) start: &'a RunStart,
     pub(crate) traffic: &'a [Traffic],
     pub(crate) log: &'a RunLog,
-    /// Log of the baseline, the run without faults.
     pub(crate) baseline: &'a RunLog,
     pub(crate) scale: u64,
     pub(crate) threads: usize,

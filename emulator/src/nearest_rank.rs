@@ -1,7 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-//! Percentiles by nearest rank, without interpolation.
 
-/// Returns the index of a percentile in a sorted list of `count` values.
 pub(crate) fn nearest_rank(count: usize, per_cent: usize) -> usize {
     (count * per_cent).div_ceil(100).max(1) - 1
 }

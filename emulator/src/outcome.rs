@@ -35,8 +35,8 @@ pub struct Outcome {
     /// Scenario, duration and packet counts.
     #[serde(flatten)]
     pub head: OutcomeHead,
-    /// Dropped packets by priority. The last entry is for acknowledgements and trimmed packets.
-    /// Empty without priority queues.
+    /// Dropped packets by priority, if any. The last entry is for acknowledgements and trimmed
+    /// packets.
     pub drops_by_priority: Vec<u64>,
     /// Simulation avoided by simulating identical parts once. `None` if everything was simulated.
     #[serde(skip_serializing_if = "Option::is_none")]
@@ -54,8 +54,7 @@ pub struct Outcome {
     /// All steps.
     #[serde(skip_serializing_if = "Steps::is_empty")]
     pub steps: Steps,
-    /// Number of exchanges around idle rings whose time was reused from an identical exchange.
-    /// `None` without training jobs.
+    /// Number of exchanges around idle rings with a reused time. `None` without training jobs.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub exchanges_reused: Option<u64>,
     /// Percentiles of the step times. `None` if no step finished.
@@ -87,8 +86,7 @@ pub struct Outcome {
     pub stop: Option<Stop>,
     /// Whether the run stopped early, against the intent of the scenario.
     pub never_ended: bool,
-    /// Unfinished work of a run that stopped early, with its dependencies and the time of its last
-    /// progress.
+    /// Unfinished work of a run that stopped early, with dependencies and last progress.
     pub waiting: Vec<Waiting>,
     /// Expectations and their results.
     pub expectations: Vec<ExpectationResult>,
@@ -165,8 +163,8 @@ pub struct WorkloadResult {
     /// Tightest lower bound on the duration.
     #[serde(rename = "lower_bound_ps")]
     pub lower_bound: Picoseconds,
-    /// Source of the lower bound: `path` (closed form of the messages), `an interface` (within a
-    /// group), or a loaded interface such as `h3 receives`.
+    /// Source of the lower bound: `path`, `an interface`, or a loaded interface such as `h3
+    /// receives`.
     pub lower_bound_of: String,
     /// End time in the run without faults.
     #[serde(rename = "end_without_faults_ps")]
@@ -189,8 +187,7 @@ pub struct WorkloadResult {
 pub struct FlowFigures {
     /// Number of completed flows.
     pub count: u64,
-    /// Number of flows abandoned because of a restart or because no path to the destination was
-    /// left.
+    /// Number of flows abandoned because of a restart or a missing path.
     pub cancelled: u64,
     /// Median completion time.
     #[serde(rename = "fct_p50_ps")]
@@ -247,12 +244,10 @@ pub struct GroupResult {
     pub down: Picoseconds,
     /// Whether the group was lost and never re-formed.
     pub lost: bool,
-    /// Whether every step and collective ended at the same picosecond as without faults. `None` for
-    /// groups without work.
+    /// Whether all steps and collectives ended at the same picosecond as without faults.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub unaffected: Option<bool>,
-    /// End time of the group's last task in each step of a training job. `None` for unfinished
-    /// steps.
+    /// End time of the group's last task in each training step. `None` for unfinished steps.
     #[serde(rename = "step_ends_ps", skip_serializing_if = "Vec::is_empty")]
     pub step_ends: Vec<Option<SimTime>>,
 }
@@ -396,8 +391,7 @@ pub struct ExpectationResult {
     pub passed: bool,
     /// Measured value, as text.
     pub value: String,
-    /// Margin as a share of the bound (or of 1, for a bound of 0); negative if exceeded. `None`
-    /// without a numeric value.
+    /// Margin as a share of the bound (of 1, for a bound of 0). `None` without a numeric value.
     pub margin: Option<f64>,
     /// Indices of the faults that caused the violation.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]

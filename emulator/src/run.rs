@@ -117,7 +117,6 @@ pub(crate) struct RunOrder<'a> {
     /// Sampling interval and targets. `None` disables the time series.
     pub(crate) series: Option<Looks>,
     pub(crate) time_limit: SimTime,
-    /// Maximum number of packets sent.
     pub(crate) packet_limit: u64,
 }
 
@@ -131,7 +130,6 @@ pub(crate) struct Run<'a> {
     looker: Option<Looker>,
     /// Upper bound on timeouts, assuming no backoff and short queues.
     patience: Picoseconds,
-    /// Workload that pauses the run when it ends. `None` waits for all workloads.
     awaited: Option<usize>,
 }
 
@@ -261,7 +259,6 @@ impl<'a> Run<'a> {
         }
     }
 
-    /// Delivers all posted notices in order.
     fn deliver(&mut self) -> Result<(), RunError> {
         while let Some(notice) = self.context.next_notice() {
             if let Notice::PhaseBegan { step, phase } = notice {
@@ -292,8 +289,7 @@ impl<'a> Run<'a> {
     }
 
     fn deadlock(&self) -> Option<Stop> {
-        // Only switches with priority queues send pauses, and their runs are never split into
-        // parts.
+        // Only switches with priority queues send pauses, and their runs are never split.
         let ports = self.context.engine.engine()?.deadlock()?;
         let name = |link| self.context.substrate.link_name(link);
         Some(Stop::Deadlock { ports: ports.into_iter().map(name).collect() })

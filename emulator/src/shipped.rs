@@ -1,15 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
-//! The interface to a control plane that is executed rather than modelled: the shipped daemon,
-//! which drives emulated devices in virtual time.
+//! Interface to a control plane that is executed rather than modelled: the shipped daemon, which drives
+//! emulated devices in virtual time.
 //!
-//! ```text
-//!   faults ──▶ ControlSide (daemon, serial lines, transceivers, disk) ──▶ Happened: light, stages of a bypass, plans
-//!                   ▲ time                                                     │
-//!                   └────────────── run/control/shipped.rs ◀───────────────────┘
-//! ```
-//!
-//! This crate does not depend on the daemon. `lightloom-twin`, which does, implements
-//! [`MakeControl`].
+//! `lightloom-twin` implements [`MakeControl`], so this crate does not depend on the daemon.
 
 use lightloom_fabric::fabric::Fabric;
 use lightloom_fabric::fault::Part;
@@ -28,8 +21,7 @@ pub use crate::scenario::{DaemonSetup, SwitchLanguage};
 pub enum Happened {
     /// Path that a transceiver's light has settled on. `None` while it is moving or dark.
     Light(BundleId, Option<Path>),
-    /// Port pairs (lower port first) that an optical switch connects from now on, in both
-    /// directions.
+    /// Port pairs (lower port first) that an optical switch now connects in both directions.
     Passes(OcsId, Vec<(u32, u32)>),
     /// The circuits of the requested phase start to change.
     PhaseMoves,
@@ -75,8 +67,8 @@ pub enum PhaseAnswer {
 pub trait ControlSide {
     /// Returns the time of the next action.
     fn next_due(&self) -> Option<SimTime>;
-    /// Advances time to `now`, and appends events with their times to `out`. Light changes and
-    /// commands are not later than `now`, but results that the daemon still computes can be.
+    /// Advances time to `now`, and appends events with their times to `out`. Only results that the
+    /// daemon still computes may be later than `now`.
     fn advance(&mut self, now: SimTime, out: &mut Vec<(SimTime, Happened)>);
     /// Starts or ends a fault.
     fn fault(
@@ -99,8 +91,7 @@ pub trait MakeControl: Sync {
     /// Creates the control side.
     ///
     /// # Errors
-    /// Fails if the fabric has no transceivers that a daemon could drive or if the plan is
-    /// rejected, for example.
+    /// Fails if the fabric has no transceivers that a daemon could drive or the plan is rejected.
     fn make(
         &self,
         fabric: &Fabric,
@@ -121,6 +112,7 @@ impl MakeControl for NoDaemon {
         _: &DaemonSetup,
         _: Seed,
     ) -> Result<Box<dyn ControlSide>, String> {
-        Err("this program was built without the daemon; help: use `control: {assumed: …}`".to_owned())
+        Err("this program was built without the daemon; help: use `control: {assumed: …}`"
+            .to_owned())
     }
 }

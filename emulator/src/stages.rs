@@ -1,5 +1,4 @@
 // SPDX-License-Identifier: Apache-2.0
-//! Recovery stages of a fault.
 
 pub use lightloom_planner::goodput::StageName;
 use lightloom_units::{Picoseconds, SimTime};

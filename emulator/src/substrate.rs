@@ -1,13 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-//! The network of a run: vertices, links, and the links of each part.
-//!
-//! ```text
-//!   fabric file ──▶ of_fabric ─┐
-//!                              ├──▶ Substrate { network, names } ──part("n9")──▶ Part { links, … }
-//!   network in place ──▶ lay ──┘
-//! ```
-//!
-//! Faults look up the links of a part by its name, in any kind of fabric.
+//! Network of a run: vertices, links, and the links of each part. Faults look up the links of a part by
+//! its name, in any kind of fabric.
 
 mod circuits;
 mod machine;
@@ -63,7 +56,6 @@ pub struct Substrate {
     /// Circuits between leaves that a plan can set up.
     pub circuits: Option<OpticalCircuits>,
     names: Vec<String>,
-    /// Host index of each vertex.
     places: Vec<Option<u32>>,
     classes: Vec<u8>,
     class_names: &'static [&'static str],

@@ -284,15 +284,13 @@ impl Sweep {
         Ok(Self { inputs, ..Self::new(subject, seeds, None, runs) })
     }
 
-    /// Returns the run with the most failed expectations (including an unintended stop), then with
-    /// the smallest margin.
+    /// Returns the run with the most failed expectations, then with the smallest margin.
     #[must_use]
     pub fn worst(runs: &[SeedRun]) -> Option<&SeedRun> {
         runs.iter().min_by_key(|run| rank(run))
     }
 
-    /// Returns the losses of training steps over `runs`, which must have the same scenario. Empty
-    /// without training jobs.
+    /// Returns the losses of training steps over runs of the same scenario.
     #[must_use]
     pub fn distributions(runs: &[SeedRun]) -> Vec<Distribution> {
         losses::distributions(runs)
@@ -328,8 +326,7 @@ impl Sweep {
     }
 }
 
-/// Lower is worse: by failures, then by all margins in ascending order, because an equation that
-/// holds has a margin of 0 for every seed.
+/// Compares all margins, because an equation that holds has a margin of 0 for every seed.
 fn rank(run: &SeedRun) -> (Reverse<usize>, Vec<TotalOrder>) {
     let failed = run.expectations.iter().filter(|result| !result.passed).count()
         + usize::from(run.stop.is_some());
@@ -339,7 +336,6 @@ fn rank(run: &SeedRun) -> (Reverse<usize>, Vec<TotalOrder>) {
     (Reverse(failed), margins)
 }
 
-/// Returns infinity with the appropriate sign if the expectation has no margin.
 fn margin_of(result: &ExpectationResult) -> f64 {
     let without = if result.passed { f64::INFINITY } else { f64::NEG_INFINITY };
     result.margin.unwrap_or(without)

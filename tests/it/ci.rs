@@ -425,7 +425,11 @@ fn sweep_of_a_phase_sequence_draws_fault_times_per_seed() {
     let none = none.replace("leaf3/gpus", "leaf99/gpus");
     std::fs::write(folder.path().join("run.yaml"), none).unwrap();
     let wrong = lightloom(folder.path(), &["validate", "run.yaml"]);
-    assert!(text(&wrong.stderr).contains("`leaf99/gpus` does not exist"), "{}", text(&wrong.stderr));
+    assert!(
+        text(&wrong.stderr).contains("`leaf99/gpus` does not exist"),
+        "{}",
+        text(&wrong.stderr)
+    );
 }
 
 #[test]

@@ -1,6 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-//! Attributes delays to faults, usually to the earliest active fault. The attributed delays add up
-//! to the difference from the baseline.
+//! Attributes delays to faults. The attributed delays add up to the difference from the baseline.
 
 use std::cmp::Reverse;
 use std::collections::BTreeMap;
@@ -10,7 +9,6 @@ use lightloom_units::SimTime;
 use super::JudgedRun;
 
 impl JudgedRun<'_> {
-    /// Returns `None` if the fault was present from the start or never occurred.
     pub(super) fn began(&self, fault: usize) -> Option<SimTime> {
         let log = &self.log.faults[fault];
         log.mattered.or(log.at).filter(|_| !self.start.events[fault].from_start)
@@ -20,10 +18,9 @@ impl JudgedRun<'_> {
         self.log.faults[fault].over() <= at
     }
 
-    /// Returns the fault that most likely caused a change in `from..to`, or `None` if no fault
-    /// began by `to`.
-    /// Order of preference: `able` faults; those that began in the interval, then active ones, then
-    /// past ones; `likely` faults; and finally the earliest (for past faults, the latest).
+    /// Returns the fault that most likely caused a change in `from..to`. In order of preference:
+    /// `able` faults; those that began in the interval, then active, then past ones; `likely`
+    /// faults; the earliest (for past faults, the latest).
     pub(super) fn culprit(
         &self,
         from: SimTime,
@@ -42,13 +39,11 @@ impl JudgedRun<'_> {
     }
 }
 
-/// Delay that each fault currently adds to a step or phase, split into `N` parts. A fault keeps its
-/// share until a later step or phase is shorter.
+/// Delay that each active fault adds to a step or phase, in `N` parts.
 #[derive(Default)]
 pub(super) struct Levels<const N: usize>(BTreeMap<usize, [i64; N]>);
 
 impl<const N: usize> Levels<N> {
-    /// Accounts for a step or phase that began at `from` and took `more` time than in the baseline.
     /// A decrease is deducted from past faults first, then from the latest ones. The rest of the
     /// change is attributed to `culprit`.
     pub(super) fn next(

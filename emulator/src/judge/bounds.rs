@@ -1,6 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-//! Lower bounds on a workload's time, from the closed form of its messages and from the traffic
-//! across cuts of the network. The tightest bound is reported by name.
+//! Lower bounds on a workload's time: the closed form of its messages, and traffic across network cuts.
 
 use lightloom_engine::capture::Watch;
 use lightloom_engine::steady::{IslandEngine, Stage};
@@ -15,7 +14,6 @@ pub(super) struct Bound {
     pub(super) of: String,
 }
 
-/// Outgoing and incoming bytes.
 #[derive(Clone, Copy, Default)]
 struct CutTraffic([u128; 2]);
 
@@ -58,7 +56,6 @@ fn says(cut: &Cut, way: usize) -> String {
     format!("{} {verb}", cut.name)
 }
 
-/// Full packets, and at most one short packet.
 fn on_wire(transport: &Transport, size: Bytes) -> u128 {
     let packets = u128::from(size.0.div_ceil(transport.payload.0.max(1)));
     u128::from(size.0) + packets * u128::from(transport.header.0)

@@ -1,16 +1,9 @@
 // SPDX-License-Identifier: Apache-2.0
 //! Cuts of a network: sets of vertices with the rates of the links that enter and leave each set.
 //!
-//! ```text
-//!        spines            components below a tier        ──▶ leaves with their hosts, pods
-//!       /  |  \            a switch with its hosts        ──▶ rails, routers
-//!    leaf  leaf  leaf      halves of a network without switches, or of a grid
-//!    hosts hosts hosts
-//! ```
-//! Traffic between hosts inside and outside a set crosses the links at its edge on any route, so
-//! every set gives a bound. The sets used here are tight for the network shapes that this crate
-//! builds. `emulator/tests/it/bounds.rs` compares them with the maximum flow through every set of
-//! hosts in small networks.
+//! Every set gives a lower bound, because traffic between its hosts and other hosts crosses these links
+//! on any route. `emulator/tests/it/bounds.rs` compares the sets used here (components below a tier,
+//! switches with their hosts, and halves) with the maximum flow through all sets of hosts.
 
 use std::collections::BTreeSet;
 
@@ -27,7 +20,6 @@ pub(super) struct Cut {
 
 pub(super) struct Cuts {
     pub(super) all: Vec<Cut>,
-    /// Cuts that contain each vertex.
     pub(super) around: Vec<Vec<u32>>,
 }
 
@@ -169,7 +161,6 @@ impl<'a> Usable<'a> {
     }
 }
 
-/// A grid is halved along each dimension.
 fn halves(substrate: &Substrate, usable: &Usable<'_>) -> Vec<Vec<VertexId>> {
     let half = |mut set: Vec<VertexId>| {
         set.sort_unstable();

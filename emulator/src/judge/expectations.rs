@@ -1,5 +1,4 @@
 // SPDX-License-Identifier: Apache-2.0
-//! Checks a run against the expectations of its scenario.
 
 use lightloom_fabric::plan::Metrics as PlanMetrics;
 use lightloom_units::id::GroupId;
@@ -11,7 +10,6 @@ use crate::nearest_rank::nearest_rank;
 use crate::outcome::{ExpectationResult, Outcome, Percentiles, Stop};
 use crate::scenario::{Comparison, Expectation, FaultEvent, Figure, When};
 
-/// Result of a check, the measured value, and the margin to the bound.
 pub(super) type Found = (bool, String, Option<f64>);
 
 pub(super) struct ExpectationJudge<'a> {
@@ -135,7 +133,6 @@ impl ExpectationJudge<'_> {
         }
     }
 
-    /// A percentile in picoseconds. Unfinished flows are treated as infinitely long.
     fn fct(&self, outcome: &Outcome, per_cent: usize) -> f64 {
         let open = self.traffic.map_or(0, |traffic| traffic.open().count());
         let ends = outcome.flow_records.iter();
@@ -185,7 +182,6 @@ impl ExpectationJudge<'_> {
     }
 }
 
-/// Returns infinity if a step never ended.
 fn step(outcome: &Outcome, pick: fn(&Percentiles) -> Picoseconds) -> f64 {
     let all = outcome.steps.took().all(|took| took.is_some());
     let took = outcome.step_percentiles.as_ref().filter(|_| all).map(pick);
@@ -238,8 +234,8 @@ fn no_deadlock(outcome: &Outcome) -> Found {
     }
 }
 
-/// Phases that start with the run are measured by their step times. Phases that wait for other work
-/// are measured by `ended`, the end of the run.
+/// Phases that start with the run are measured by their steps, others by `ended`, the end of the
+/// run.
 fn completes(outcome: &Outcome, ended: Option<SimTime>, span: Picoseconds) -> Found {
     let unfinished = outcome.workloads.iter().find(|workload| workload.end.is_none());
     if let Some(workload) = unfinished {
@@ -271,7 +267,6 @@ pub(super) fn ended_by(last: SimTime, span: Picoseconds) -> Found {
     (took <= span, format!("the last work ended at {last}"), Some(time_margin(took, span)))
 }
 
-/// Returns a percentile in picoseconds. The `open` entries are treated as infinitely long.
 fn least(took: impl Iterator<Item = Picoseconds>, open: usize, per_cent: usize) -> f64 {
     let mut took: Vec<Picoseconds> = took.collect();
     took.sort_unstable();

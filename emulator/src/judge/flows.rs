@@ -147,7 +147,6 @@ impl<'a> Compared<'a> {
         records.flat_map(|record| [record.source, record.destination]).collect()
     }
 
-    /// Returns the delay of the slowest workload, or `None` if one did not finish.
     pub(super) fn delay(&self, moved: &[MovedFlow]) -> Option<Picoseconds> {
         let end = |ran: WorkloadEnds<'_>, place: usize| {
             let job = &ran.jobs[place];
@@ -200,7 +199,8 @@ impl<'a> Compared<'a> {
                 (false, format!("no flow of `{name}` ever started"), None)
             }
             None => {
-                let text = format!("every flow of `{name}` ended at the same time as without faults");
+                let text =
+                    format!("every flow of `{name}` ended at the same time as without faults");
                 (true, text, None)
             }
             Some(at) => {
@@ -209,7 +209,6 @@ impl<'a> Compared<'a> {
         }
     }
 
-    /// Workloads without flows cannot be compared.
     fn is_silent(&self, name: &str) -> bool {
         let jobs = self.here.jobs.iter().zip(self.workloads);
         let mut mine = jobs.filter(|(_, workload)| workload.name == name);

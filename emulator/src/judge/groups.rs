@@ -53,7 +53,6 @@ fn counted_until(log: &RunLog, group: &GroupLog) -> SimTime {
     end(log, group).unwrap_or(log.ended)
 }
 
-/// The group's job does not run.
 fn is_idle(log: &RunLog, group: &GroupLog) -> bool {
     group.is_through(log.program_length) && steps(log, group).next().is_none()
 }
@@ -85,7 +84,7 @@ pub(super) fn goodput(log: &RunLog, baseline: &RunLog) -> Share {
     share
 }
 
-/// Returns when each group first differed from the baseline. Groups formed after a repair never
+/// Returns when each group first differed from the baseline. Groups formed by a repair never
 /// differ.
 pub(super) fn moved(log: &RunLog, baseline: &RunLog) -> Vec<Option<SimTime>> {
     let differs = |here: &[StepLog], there: &[StepLog]| {
@@ -113,15 +112,12 @@ fn at_place(steps: &[StepLog], place: usize) -> Option<&StepLog> {
 pub(super) struct GroupImpact {
     pub(super) groups: Vec<GroupId>,
     pub(super) gpus: u64,
-    /// Delay of the slowest affected group. `None` if one did not finish.
     pub(super) delay: Option<Picoseconds>,
-    /// Unaffected groups of training jobs. `None` without training jobs.
     pub(super) unaffected: Option<Vec<GroupId>>,
 }
 
-/// Attributes each changed group to the faults that hit its links, moved it or delayed its job. A
-/// group that only waited is attributed to the earliest active fault, preferably one that hit its
-/// job.
+/// Attributes changed groups to the faults that hit, moved or delayed them. A group that only
+/// waited is attributed to the earliest active fault, preferably one that hit its job.
 pub(super) fn impacts(
     ran: &JudgedRun<'_>,
     results: &[GroupResult],
@@ -174,8 +170,7 @@ pub(super) fn impacts(
     affected.into_iter().enumerate().map(impact).collect()
 }
 
-/// Returns, for each fault, the groups that it hit or moved and the groups that waited because of
-/// it.
+/// Returns, for each fault, the groups that it hit or moved, and those that waited because of it.
 fn by_hits(ran: &JudgedRun<'_>, moved: &[Option<SimTime>]) -> Vec<BTreeSet<usize>> {
     let log = ran.log;
     let hit: BTreeSet<usize> = log.faults.iter().flat_map(|fault| fault.groups.clone()).collect();

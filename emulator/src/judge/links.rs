@@ -1,5 +1,4 @@
 // SPDX-License-Identifier: Apache-2.0
-//! Link utilisation and queue lengths.
 
 use hdrhistogram::Histogram;
 use lightloom_engine::capture::{QueueHistograms as Histograms, Watch};
@@ -12,7 +11,6 @@ use crate::outcome::{LinkClass, LinkResult, QueueFigures, QueueResult, QueueRow}
 
 const BUSIEST: usize = 10;
 
-/// Omits link classes that carried no packets.
 pub(super) fn results(ran: &JudgedRun<'_>) -> (Vec<LinkClass>, QueueFigures) {
     let substrate = &ran.start.substrate;
     let (classes, names) = (substrate.classes(), substrate.class_names());
@@ -25,7 +23,9 @@ pub(super) fn results(ran: &JudgedRun<'_>) -> (Vec<LinkClass>, QueueFigures) {
         let histogram = histograms.of_class(index);
         let queue = histogram.as_ref().map(queue_result).unwrap_or_default();
         match (&mut all, histogram) {
-            (Some(all), Some(more)) => all.add(more).expect("histograms of one run have the same buckets"),
+            (Some(all), Some(more)) => {
+                all.add(more).expect("histograms of one run have the same buckets")
+            }
             (None, Some(first)) => all = Some(first.clone()),
             (_, None) => {}
         }

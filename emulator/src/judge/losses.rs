@@ -20,7 +20,6 @@ pub(super) fn of_faults(ran: &JudgedRun<'_>) -> Vec<Vec<JobLoss>> {
     losses
 }
 
-/// Returns `None` if the job has unfinished steps.
 fn of_job(
     ran: &JudgedRun<'_>,
     log: &TrainLog,

@@ -11,7 +11,6 @@ use super::flows::Compared;
 use super::{JudgedRun, groups};
 use crate::outcome::Metrics;
 
-/// A part and its whole, in weighted picoseconds.
 #[derive(Clone, Copy, Default)]
 pub(super) struct Share {
     pub(super) part: f64,
@@ -24,7 +23,7 @@ impl Share {
         self.whole += other.whole;
     }
 
-    /// Rounded to nine digits to survive the JSON round trip. Returns 1 if the whole is zero.
+    /// Rounded to nine digits to survive the JSON round trip.
     fn ratio(self) -> f64 {
         let Self { part, whole } = self;
         let share = if whole > 0.0 { (part / whole).clamp(0.0, 1.0) } else { 1.0 };
@@ -63,7 +62,6 @@ pub(super) fn metrics(ran: &JudgedRun<'_>, traffic: Option<&Compared<'_>>) -> Me
     Metrics { availability: up.ratio(), goodput: useful.ratio() }
 }
 
-/// Returns `None` if the run has no phases.
 pub(super) fn optical_ports(ran: &JudgedRun<'_>) -> Option<f64> {
     let circuits = ran.start.substrate.circuits.as_ref()?.network();
     let ports = u128::from(circuits.optical_ports()) * circuits.leaves() as u128;

@@ -1,5 +1,4 @@
 // SPDX-License-Identifier: Apache-2.0
-//! Training steps, compared with their closed form and the baseline.
 
 use lightloom_training::step::StepTime;
 use lightloom_units::Picoseconds;
@@ -8,7 +7,6 @@ use super::JudgedRun;
 use crate::outcome::{ClosedForm, Exposed, JobStep, WhyResult};
 use crate::run::workload::{StepBreakdown, TrainLog, TrainStepLog};
 
-/// Includes steps that never started.
 pub(super) fn results(ran: &JudgedRun<'_>) -> Vec<JobStep> {
     let logs = ran.log.trained.iter().zip(&ran.baseline.trained);
     let of_job = |(log, calm): (&TrainLog, &TrainLog)| -> Vec<JobStep> {

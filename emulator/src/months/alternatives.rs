@@ -17,8 +17,7 @@ pub enum Change {
     OneSpareMore,
     /// One spare node fewer.
     OneSpareFewer,
-    /// Checkpoints are written at the Young–Daly optimum: the square root of twice the write time
-    /// multiplied by the mean time between failures.
+    /// Checkpoints are written at the Young–Daly optimum: √(2 · write time · MTBF).
     CheckpointAtOptimum,
     /// Checkpoints are written twice as often.
     CheckpointTwiceAsOften,
@@ -46,7 +45,6 @@ pub struct Alternative {
     pub saves_usd: Option<f64>,
 }
 
-/// Returns `None` if there is no detection delay to halve.
 pub(super) fn faster(control: &ControlDelays) -> Option<(ControlDelays, String)> {
     let half = |time: Picoseconds| Picoseconds(time.0 / 2);
     match control.lightloomd {
@@ -152,7 +150,6 @@ fn checkpoints(
     (!words.is_empty()).then(|| (change, words.join(", "), other))
 }
 
-/// Returns `None` if the repair times come from a trace.
 pub(super) fn repaired_sooner(scenario: &Scenario) -> Option<Scenario> {
     let mut other = scenario.clone();
     match &mut other.span.as_mut()?.failures {

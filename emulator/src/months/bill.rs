@@ -37,7 +37,6 @@ pub struct Figure {
 }
 
 impl Figure {
-    /// `values` must not be empty.
     fn of(mut values: Vec<f64>) -> Self {
         values.sort_by(f64::total_cmp);
         let at = |per_cent| percentile(&values, per_cent).unwrap_or_default();

@@ -1,6 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-//! Short runs that measure losses. One part fails at a random instant of the second step; some
-//! nodes have already failed at the start.
+//! Short runs that measure the loss to a failure at a random instant of the second step.
 
 use std::sync::Arc;
 
@@ -30,8 +29,7 @@ use crate::shipped::MakeControl;
 use crate::stages::StageName;
 use crate::substrate::AnyPart;
 
-/// The measured part fails in the second step and recovery finishes by the third, so the last step
-/// shows the slowdown until the repair.
+/// Recovery finishes by the third step, so the last step shows the slowdown until the repair.
 const STEPS: u32 = 4;
 const FAILS_IN: usize = 1;
 
@@ -80,8 +78,7 @@ pub struct CaseRun {
 #[derive(Clone, Debug)]
 pub struct Prepared {
     scenario: Scenario,
-    /// Scenario of a single short run. The month adds checkpoint reads and the steps since the last
-    /// checkpoint.
+    /// A single short run. The month adds checkpoint reads and steps since the last checkpoint.
     short: Scenario,
     start: RunStart,
     calm: Vec<TrainLog>,
@@ -92,8 +89,7 @@ pub struct Prepared {
 }
 
 impl Prepared {
-    /// Plans the fabric and runs its jobs once without failures. Returns `None` if the scenario
-    /// does not define a time span.
+    /// Plans the fabric and runs its jobs without failures. Returns `None` without a time span.
     ///
     /// # Errors
     /// Fails if the scenario cannot be planned or run.
@@ -247,8 +243,8 @@ impl Prepared {
         changes(self.span(), &count, self.gpus_per_node as u32, seed)
     }
 
-    /// Returns the cases needed for the loss table. Without spare nodes, node failures are included
-    /// only for elastic jobs, because other jobs wait.
+    /// Returns the cases for the loss table. Without spare nodes, only elastic jobs survive node
+    /// failures.
     #[must_use]
     pub fn cases(&self) -> Vec<Case> {
         let parts = match &self.span().failures {
@@ -385,7 +381,6 @@ fn replicas(trained: &TrainStep, start: &RunStart, step: Picoseconds) -> Replica
     Replicas { count, step_with_fewer: step.0.into(), of_node }
 }
 
-/// Measured in a run without the replica's GPUs.
 fn with_fewer(
     short: &Scenario,
     (log, replicas): (&TrainLog, Replicas),
@@ -407,8 +402,7 @@ fn with_fewer(
     Ok(Replicas { step_with_fewer: step.0.into(), ..replicas })
 }
 
-/// An elastic job continues without the node's replicas after detection, so it loses the time until
-/// then and the current step. It loses nothing if the node is not part of the job.
+/// An elastic job loses the time until detection and the current step.
 fn loss_of_elastic(
     log: &TrainLog,
     (before, calm): (&TrainLog, &TrainLog),
@@ -437,7 +431,6 @@ fn loss_of_elastic(
     Some(JobLossSample { once, slower })
 }
 
-/// Returns `None` if the job has unfinished steps.
 fn loss(
     log: &TrainLog,
     (before, calm): (&TrainLog, &TrainLog),

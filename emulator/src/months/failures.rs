@@ -1,5 +1,4 @@
 // SPDX-License-Identifier: Apache-2.0
-//! Random failures and repairs of parts.
 
 use lightloom_fabric::trace::{Health, NodesError, TraceTime};
 use lightloom_units::Milliseconds;
@@ -22,8 +21,8 @@ pub struct PartChange {
     pub fails: bool,
 }
 
-/// Returns the failures and repairs drawn with a seed, in chronological order. `count` returns the
-/// number of parts of a kind.
+/// Returns the failures and repairs drawn with a seed. `count` returns the number of parts of a
+/// kind.
 ///
 /// # Errors
 /// Fails if a trace does not match these nodes.
@@ -44,7 +43,8 @@ pub fn changes(
             }
         }
         FailureSource::Trace { trace, from_day, .. } => {
-            let nodes = u32::try_from(count(AnyPart::Node)).expect("the number of nodes is limited");
+            let nodes =
+                u32::try_from(count(AnyPart::Node)).expect("the number of nodes is limited");
             let timeline = trace.on_nodes(nodes, gpus_per_node, seed, 0)?;
             let from = TraceTime::from_days(*from_day);
             let change = |at, place, fails| PartChange { at, part: AnyPart::Node, place, fails };

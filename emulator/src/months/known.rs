@@ -41,7 +41,6 @@ fn saturated(time: i128) -> i64 {
     i64::try_from(time).unwrap_or(if time < 0 { i64::MIN } else { i64::MAX })
 }
 
-/// Scales a loss by `stretch`. Skips unknown causes.
 fn read(loss: &RunLoss, stretch: f64) -> JobLossSample {
     let stretched = |time: i64| (time as f64 * stretch) as i128;
     let part = |part: &LossPart| {

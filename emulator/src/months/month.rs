@@ -83,7 +83,6 @@ struct Cluster<'a> {
     table: &'a LossTable,
     jobs: Vec<Training<'a>>,
     seats: Seats,
-    /// Picoseconds since the start of the month.
     now: i128,
     open: Vec<Out>,
     /// Additional step time per job while several nodes are out.
@@ -100,7 +99,6 @@ impl Cluster<'_> {
         self.jobs.iter().filter(|one| one.waits.is_none()).map(Training::held).sum()
     }
 
-    /// Working GPUs in replicas that their jobs run without.
     fn left_out(&self) -> i128 {
         let of = |(at, one): (usize, &Training<'_>)| {
             let vacant = self.seats.vacant(at) as i128 * i128::from(self.table.gpus_per_node);
@@ -223,7 +221,6 @@ impl Cluster<'_> {
         self.seats.fill(idle as usize, self.now);
     }
 
-    /// Working GPUs not held by a running job or reserved for a waiting one.
     fn idle(&self) -> i128 {
         let kept = |(at, one): (usize, &Training<'_>)| {
             let vacant = self.seats.vacant(at) as i128 * i128::from(self.table.gpus_per_node);
@@ -304,8 +301,7 @@ impl Cluster<'_> {
     }
 }
 
-/// Simulates the jobs for `length` with these failures and repairs. The loss of each failure is
-/// drawn from the table with `seed`.
+/// Simulates the jobs for `length`. `seed` selects the loss of each failure from the table.
 #[must_use]
 pub fn month(table: &LossTable, changes: &[PartChange], length: Milliseconds, seed: Seed) -> Month {
     let mut cluster = Cluster {
@@ -336,6 +332,10 @@ pub fn month(table: &LossTable, changes: &[PartChange], length: Milliseconds, se
             *month.lost.entry(*cause).or_default() += time;
         }
     }
-    assert_eq!(month.lost.values().sum::<i128>(), month.lost_time(), "the losses by cause must add up to the total");
+    assert_eq!(
+        month.lost.values().sum::<i128>(),
+        month.lost_time(),
+        "the losses by cause must add up to the total"
+    );
     month
 }

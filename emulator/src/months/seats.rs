@@ -1,6 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-//! Nodes of the replicas of elastic jobs: which replicas are left out, and when they are ready
-//! again.
+//! Nodes of elastic replicas: which replicas are left out, and when they are ready again.
 
 use std::collections::{BTreeMap, BTreeSet};
 
@@ -11,7 +10,6 @@ type Seat = (usize, Vec<u32>);
 
 #[derive(Clone, Copy, Debug)]
 struct LeftOut {
-    /// Number of missing nodes.
     vacant: usize,
     /// When the replica is ready, in picoseconds since the start. `None` while nodes are missing.
     ready: Option<i128>,
@@ -72,7 +70,6 @@ impl Seats {
         self.broken.remove(&node);
     }
 
-    /// Assigns up to `idle` free working nodes to vacant seats.
     pub(super) fn fill(&mut self, mut idle: usize, now: i128) {
         while idle > 0 && !self.vacant.is_empty() {
             let is_free =

@@ -36,7 +36,6 @@ pub struct LossTable {
 struct CaseKind {
     part: AnyPart,
     out: usize,
-    /// Runs with the index of the failed part.
     runs: Vec<(usize, LossSample)>,
 }
 

@@ -1,5 +1,4 @@
 // SPDX-License-Identifier: Apache-2.0
-//! Effects of each fault on groups, flows and phases, with a one-line text form.
 
 use std::fmt;
 
@@ -25,8 +24,7 @@ pub struct FaultResult {
     /// When the new plan was ready.
     #[serde(rename = "replanned_ps")]
     pub replanned: Option<SimTime>,
-    /// When all transceivers had light again and all groups had resumed. `None` if that never
-    /// happened.
+    /// When all transceivers had light and all groups had resumed. `None` if that never happened.
     #[serde(rename = "restored_ps")]
     pub restored: Option<SimTime>,
     /// Why groups were not restored. `None` if no group is waiting.
@@ -144,8 +142,7 @@ pub struct PhaseImpact {
 pub struct TrafficImpact {
     /// Flows on the failed links at the start of the fault.
     pub flows_hit: u64,
-    /// Flows with a different end time (even by a picosecond) or that never finished because of the
-    /// fault.
+    /// Flows that ended at a different time, even by a picosecond, or never finished.
     pub flows_moved: u64,
     /// Flows abandoned because no alternative path exists.
     pub flows_given_up: u64,
@@ -186,13 +183,14 @@ impl FaultResult {
     }
 }
 
-/// One line with the recovery times and the effects.
 impl fmt::Display for FaultResult {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         let what = self.what();
         let effect =
             if self.effect == "down" { String::new() } else { format!(" ({})", self.effect) };
-        let Some(at) = self.at else { return write!(f, "{what}{effect}: starts after the end of the run") };
+        let Some(at) = self.at else {
+            return write!(f, "{what}{effect}: starts after the end of the run");
+        };
         write!(f, "{what}{effect} at {at}: ")?;
         let since = |time: Option<SimTime>| {
             time.map_or("never".to_owned(), |t| format!("+{}", t.since(at)))

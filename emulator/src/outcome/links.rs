@@ -1,5 +1,4 @@
 // SPDX-License-Identifier: Apache-2.0
-//! Link utilisation and queue lengths.
 
 use lightloom_units::{Bytes, Picoseconds};
 use serde::Serialize;

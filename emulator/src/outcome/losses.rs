@@ -1,5 +1,4 @@
 // SPDX-License-Identifier: Apache-2.0
-//! Loss of a training job to a fault.
 
 use std::fmt;
 
@@ -25,8 +24,7 @@ pub struct JobLoss {
     /// Time spent redoing lost work.
     #[serde(rename = "redone_ps")]
     pub redone: i64,
-    /// Change in contention on the critical path, which the fault may have moved. Absorbs other
-    /// causes that took less time than without faults.
+    /// Change in contention. Absorbs other causes that took less time than without faults.
     #[serde(rename = "contention_ps")]
     pub contention: i64,
     /// Time waiting for circuit changes.
@@ -38,8 +36,7 @@ pub struct JobLoss {
     /// Computation time.
     #[serde(rename = "compute_ps")]
     pub compute: i64,
-    /// Generation time, including the weights and caches that a replica fetches before it
-    /// continues. Absent without generation.
+    /// Generation time, including fetched weights and caches. Absent without generation.
     #[serde(rename = "generation_ps", default, skip_serializing_if = "is_nothing")]
     pub generation: i64,
 }

@@ -1,5 +1,4 @@
 // SPDX-License-Identifier: Apache-2.0
-//! Steps of a fabric's phases or of training jobs.
 
 use lightloom_units::{Picoseconds, SimTime};
 use serde::Serialize;
@@ -121,8 +120,7 @@ pub struct Exposed {
     pub cp: Picoseconds,
     /// Expert parallelism.
     pub ep: Picoseconds,
-    /// Transfer of samples to the trainer and of caches between replicas. Absent for training-only
-    /// jobs.
+    /// Transfer of samples and of caches between replicas. Absent for training-only jobs.
     #[serde(skip_serializing_if = "is_nothing")]
     pub samples: Picoseconds,
     /// Transfer of new weights to replicas. Absent for training-only jobs.
@@ -152,8 +150,7 @@ pub struct WhyResult {
     /// Time waiting for a circuit change.
     #[serde(rename = "transition_ps")]
     pub transition: Picoseconds,
-    /// Time until the affected groups could continue after a fault, and additional exchange time
-    /// during faults.
+    /// Time until affected groups could continue, and additional exchange time during faults.
     #[serde(rename = "fault_ps")]
     pub fault: Picoseconds,
     /// Lost work that was redone.

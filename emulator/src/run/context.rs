@@ -26,13 +26,11 @@ pub(crate) enum Owner {
 #[derive(Clone, Debug)]
 pub(crate) struct GroupMove {
     pub(crate) group: usize,
-    /// `None` if the group is lost.
     pub(crate) members: Option<Members>,
     pub(crate) is_formed: bool,
     pub(crate) resumes: SimTime,
 }
 
-/// A change in one part of a run that other parts may react to.
 #[derive(Clone, Debug)]
 pub(crate) enum Notice {
     Groups(Vec<GroupMove>),
@@ -47,7 +45,6 @@ pub(crate) enum Notice {
         began: SimTime,
         ended: SimTime,
     },
-    /// The control plane missed a change while it was down.
     ChangeMissed,
     /// An external program has new orders.
     Called,
@@ -105,7 +102,6 @@ impl<'a> Context<'a> {
         self.engine.now()
     }
 
-    /// `act` is a number that the owner chooses.
     pub(crate) fn at(&mut self, time: SimTime, owner: Owner, act: u64) {
         self.acts.push((owner, act));
         self.open_acts += 1;
@@ -141,8 +137,7 @@ impl<'a> Context<'a> {
         self.owners.remove(&batch)
     }
 
-    /// Returns the value of `start` and the flows that it added. If a host has no path, cancels
-    /// these flows and returns `None`.
+    /// If a host has no path, cancels the added flows and returns `None`.
     pub(crate) fn add<T>(
         &mut self,
         start: impl FnOnce(&mut IslandEngine<Watch>) -> Result<T, CollectiveStartError>,
@@ -166,12 +161,10 @@ impl<'a> Context<'a> {
         }
     }
 
-    /// Flows of host-to-host workloads, in order of creation.
     pub(crate) fn flows(&self) -> impl Iterator<Item = FlowId> + '_ {
         self.free_flows.iter().cloned().flatten().map(FlowId)
     }
 
-    /// Considers only host-to-host flows.
     pub(super) fn flows_on(&self, links: &[LinkId]) -> Vec<FlowId> {
         if self.free_flows.is_empty() {
             return Vec::new();

@@ -1,5 +1,4 @@
 // SPDX-License-Identifier: Apache-2.0
-//! Control planes, which react to faults.
 
 mod circuits;
 mod dark;
@@ -33,12 +32,10 @@ pub(crate) trait ControlPlane {
     fn fault_ended(&mut self, _context: &mut Context<'_>, _fault: usize) -> Result<(), RunError> {
         Ok(())
     }
-    /// Called when a part starts to ignore commands, report wrong states or respond late. No link
-    /// changes.
+    /// Called when a part starts to ignore commands, report wrong states or respond late.
     fn latent_began(&mut self, _context: &mut Context<'_>, _fault: usize) -> Result<(), RunError> {
         Ok(())
     }
-    /// Called when a flapping part goes dark or recovers.
     fn blinked(
         &mut self,
         _context: &mut Context<'_>,
@@ -51,7 +48,6 @@ pub(crate) trait ControlPlane {
         Ok(())
     }
     fn timer(&mut self, context: &mut Context<'_>, act: u64) -> Result<(), RunError>;
-    /// Called when a fault or a workload posts a notice.
     fn hear(&mut self, _context: &mut Context<'_>, _notice: &Notice) -> Result<(), RunError> {
         Ok(())
     }

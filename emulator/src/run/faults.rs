@@ -41,7 +41,6 @@ impl Run<'_> {
         }
     }
 
-    /// Times of these faults are relative to the end of the previous phase.
     pub(super) fn plan_faults_of_phase(&mut self, now_step: u32, now_phase: usize) {
         let context = &mut self.context;
         for (fault, event) in context.events.iter().enumerate() {
@@ -204,7 +203,6 @@ impl Context<'_> {
         }
     }
 
-    /// Has no effect if the part is already in this state.
     fn blink(&mut self, fault: usize, goes: bool) {
         if self.faults[fault].out == goes {
             return;
@@ -228,7 +226,6 @@ impl Context<'_> {
         nodes * u64::from(rings.fabric().hbd.gpus_per_node())
     }
 
-    /// Considers only active faults that satisfy `counts`.
     pub(super) fn failed_nodes(&self, counts: impl Fn(usize) -> bool) -> BTreeSet<NodeId> {
         let Some(rings) = &self.substrate.rings else { return BTreeSet::new() };
         let active = (0..self.faults.len()).filter(|fault| self.active[*fault] && counts(*fault));
@@ -238,7 +235,6 @@ impl Context<'_> {
         faults.failed_nodes(&rings.fabric().hbd)
     }
 
-    /// A host is out of service while all its cables are dark.
     fn note_service(&mut self, fault: usize, links: &[LinkId]) {
         if self.substrate.rings.is_some() {
             return;

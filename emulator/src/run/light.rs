@@ -18,7 +18,6 @@ impl Context<'_> {
         !self.links.unlit.contains(&link) && self.links.faulted.get(&link).is_none_or(|n| *n == 0)
     }
 
-    /// The link may have failed.
     pub(crate) fn is_lit(&self, link: LinkId) -> bool {
         !self.links.unlit.contains(&link)
     }
@@ -55,7 +54,6 @@ impl Context<'_> {
         }
     }
 
-    /// Does not notify the engine.
     pub(crate) fn count_fault(&mut self, links: &[LinkId]) {
         for link in links {
             *self.links.faulted.entry(*link).or_default() += 1;

@@ -1,5 +1,4 @@
 // SPDX-License-Identifier: Apache-2.0
-//! Log of one run.
 
 use std::collections::BTreeSet;
 use std::fmt;
@@ -35,13 +34,10 @@ pub(crate) struct RunLog {
     pub(crate) phases: Vec<PhaseLog>,
     /// Final groups and paths, and the known faults. `None` without rings.
     pub(crate) layout: Option<(Layout, FaultSet)>,
-    /// Port time in changes, and port time dark because of faults.
     pub(crate) switching: u128,
     pub(crate) broken: u128,
     pub(crate) out_of_service: Vec<(SimTime, SimTime)>,
-    /// `None` if the control plane is modelled.
     pub(crate) daemon: Option<Box<DaemonResult>>,
-    /// Empty unless requested.
     pub(crate) series: Series,
     pub(super) engine: Option<IslandEngine<Watch>>,
 }
@@ -81,7 +77,6 @@ impl RunLog {
 
 #[derive(Clone, Debug, Default)]
 pub(crate) struct FaultLog {
-    /// Start time. `None` if the run ended earlier.
     pub(crate) at: Option<SimTime>,
     /// When the fault took effect. For stuck bundles, the time of the first command.
     pub(crate) mattered: Option<SimTime>,
@@ -94,17 +89,14 @@ pub(crate) struct FaultLog {
     pub(super) closed: Vec<LinkId>,
     pub(crate) bundles: usize,
     pub(crate) dark: Option<[Picoseconds; 2]>,
-    /// Recovery stages and their end times. Empty if the control plane is modelled.
     pub(crate) timeline: Vec<(StageName, SimTime)>,
     pub(crate) groups: BTreeSet<usize>,
     pub(crate) gpus_lost: u64,
     pub(crate) flows_hit: Vec<FlowId>,
     pub(crate) flows_given_up: Vec<FlowId>,
     pub(crate) hosts_lost: BTreeSet<VertexId>,
-    /// Circuits that went dark or failed their test because of the fault.
     pub(crate) circuits: BTreeSet<CrossConnect>,
     pub(crate) leaves: BTreeSet<LeafId>,
-    /// Changes prevented by a control plane outage.
     pub(crate) changes_missed: u32,
 }
 
@@ -168,7 +160,6 @@ pub enum Stop {
 }
 
 impl Stop {
-    /// Returns whether the stop is unexpected.
     pub(crate) fn is_unwanted(&self, ends_at_limit: bool) -> bool {
         match self {
             Self::Time { .. } => !ends_at_limit,

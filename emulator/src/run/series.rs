@@ -18,7 +18,6 @@ pub struct Looks {
     pub flows: bool,
 }
 
-/// Limits the memory of long runs.
 const MOST_ROWS: usize = 5_000_000;
 
 /// Port activity since the previous row, and the current state.
@@ -79,7 +78,6 @@ fn rate(bytes: Bytes, time: Picoseconds) -> BitsPerSecond {
 pub(super) struct Looker {
     looks: Looks,
     last: SimTime,
-    /// Counters and queue of each port at the previous sample.
     before: Vec<(PortCount, Bytes)>,
     /// Active flows, with their delivered bytes and retransmitted packets at the previous sample.
     open: Vec<(FlowId, Bytes, u64)>,

@@ -1,5 +1,4 @@
 // SPDX-License-Identifier: Apache-2.0
-//! Unfinished work of a run that stopped early.
 
 use std::fmt;
 
@@ -14,8 +13,7 @@ pub(super) const MOST_LISTED: usize = 10;
 pub struct Waiting {
     /// A workload, one of its flows, a group with its collective, or a phase.
     pub what: String,
-    /// Time of the last progress. `None` if the work is progressing, has not started, or has no
-    /// data in flight.
+    /// Time of the last progress. `None` while progressing, or without data in flight.
     #[serde(rename = "since_ps")]
     pub since: Option<SimTime>,
     /// What the work waits for.
@@ -94,10 +92,7 @@ impl fmt::Display for WaitsFor {
             Self::Group(group) => write!(f, "waits for {group}"),
             Self::Transceivers => f.write_str("waits for its transceivers"),
             Self::DarkLink { link, control_is_gone: true } => {
-                write!(
-                    f,
-                    "waits for {link}, which is dark; the control plane is down"
-                )
+                write!(f, "waits for {link}, which is dark; the control plane is down")
             }
             Self::DarkLink { link, .. } => {
                 write!(f, "waits for {link}, which is dark and has not been bypassed")

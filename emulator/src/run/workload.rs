@@ -34,7 +34,6 @@ pub use ring_time::{ReuseError, RingReuse};
 pub(crate) use train::{Circuits, StepBreakdown, TrainLog, TrainOrder, TrainStepLog, Trainings};
 
 pub(crate) trait Workload {
-    /// Starts now, or sets a timer to start later.
     fn begin(&mut self, context: &mut Context<'_>, me: Owner) -> Result<(), RunError>;
     fn timer(&mut self, context: &mut Context<'_>, act: u64) -> Result<(), RunError>;
     /// Called when a batch has ended; its last byte arrived at `at`.
@@ -44,7 +43,6 @@ pub(crate) trait Workload {
         batch: BatchId,
         at: SimTime,
     ) -> Result<(), RunError>;
-    /// Called when the control plane, a fault or another workload posts a notice.
     fn hear(&mut self, _context: &mut Context<'_>, _notice: &Notice) -> Result<(), RunError> {
         Ok(())
     }
@@ -57,7 +55,6 @@ pub(crate) trait Workload {
     ) -> Result<(), RunError> {
         Ok(())
     }
-    /// Called when a fault has ended.
     fn fault_ended(&mut self, _context: &mut Context<'_>, _fault: usize) -> Result<(), RunError> {
         Ok(())
     }
@@ -74,15 +71,12 @@ pub(crate) trait Workload {
     fn waits_for_restoration(&self) -> bool {
         false
     }
-    /// Returns the completed amount and the total.
     fn progress(&self) -> (f64, f64);
-    /// Returns when the latest completed part ended.
     fn last_end(&self) -> Option<SimTime>;
     fn waiting(&self, context: &Context<'_>) -> Vec<Waiting>;
     fn finish(self: Box<Self>, context: &mut Context<'_>, log: &mut RunLog);
 }
 
-/// Returns the first entries and the number of omitted ones.
 fn shortened(of: &str, mut all: Vec<Waiting>) -> Vec<Waiting> {
     let more = all.len().saturating_sub(MOST_LISTED);
     if more > 0 {

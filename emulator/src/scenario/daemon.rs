@@ -1,5 +1,4 @@
 // SPDX-License-Identifier: Apache-2.0
-//! Setup of the production daemon for `control: lightloomd`.
 
 use lightloom_units::Picoseconds;
 

@@ -1,5 +1,4 @@
 // SPDX-License-Identifier: Apache-2.0
-//! Faults after all random choices have been made.
 
 use lightloom_engine::{LinkChange, LinkId};
 use lightloom_fabric::fault::Part as PlannedPart;
@@ -87,7 +86,6 @@ impl FaultEvent {
         self.parts.iter().any(|part| part.is_control)
     }
 
-    /// Whether the plan takes the parts out of service.
     fn is_outage(&self) -> bool {
         self.effect.goes_dark() || self.effect == Effect::Stuck
     }

@@ -289,8 +289,7 @@ impl Comparison {
         }
     }
 
-    /// Returns `true` if all values from 0 to `most` satisfy the comparison, `false` if none do,
-    /// and `None` otherwise.
+    /// Returns `true` if all values from 0 to `most` hold, `false` if none do, otherwise `None`.
     #[must_use]
     pub fn over(self, bound: f64, most: f64) -> Option<bool> {
         let (all, none) = match self {
@@ -303,8 +302,7 @@ impl Comparison {
         (all || none).then_some(all)
     }
 
-    /// Returns the distance of a value from `bound` as a share of the bound (or of 1, for a bound
-    /// of 0). Negative if the comparison fails.
+    /// Returns the relative distance of a value from `bound`, negative if the comparison fails.
     #[must_use]
     pub fn margin(self, value: f64, bound: f64) -> f64 {
         let scale = if bound == 0.0 { 1.0 } else { bound.abs() };

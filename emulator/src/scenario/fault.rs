@@ -1,5 +1,4 @@
 // SPDX-License-Identifier: Apache-2.0
-//! Faults of a scenario: parts, effects and times, including random ones.
 
 use lightloom_engine::{BitErrors, LinkChange, PacketLoss};
 use lightloom_units::seed::Seed;
@@ -54,8 +53,7 @@ impl std::fmt::Display for PartName {
 pub enum Effect {
     /// The part goes dark.
     Down,
-    /// The part repeatedly goes dark and recovers. The control plane takes it out of service after
-    /// the first failure and uses it again after the last recovery.
+    /// The part repeatedly goes dark and recovers. Out of service until the last recovery.
     Flapping {
         /// Dark time per cycle.
         down: Picoseconds,
@@ -72,13 +70,11 @@ pub enum Effect {
     Rate(BitsPerSecond),
     /// The part's links send at this percentage of their rate. Plans do not bypass the part.
     RatePercent(u32),
-    /// The part's links lose packets to residual bit errors after error correction. Plans do not
-    /// bypass the part.
+    /// The part's links lose packets to residual bit errors. Plans do not bypass the part.
     BitErrors(f64),
     /// The part's links lose this share of packets. Plans do not bypass the part.
     PacketLoss(f64),
-    /// The part's links delay each packet by up to this time, without reordering. Plans do not
-    /// bypass the part.
+    /// The part's links delay packets randomly, without reordering. Plans do not bypass the part.
     Jitter(Picoseconds),
     /// A packet switch restarts, is dark for this time and loses its queues.
     Reboots(Picoseconds),
@@ -86,11 +82,9 @@ pub enum Effect {
     Slower(u32),
     /// A host's interface continuously requests pauses of this priority.
     PauseStorm(u8),
-    /// A transceiver or optical switch acknowledges commands without executing them. Requires
-    /// `control: lightloomd`.
+    /// A device acknowledges commands without executing them. Requires `control: lightloomd`.
     Lies,
-    /// The serial device of a transceiver or optical switch delays every byte by this time.
-    /// Requires `control: lightloomd`.
+    /// A serial device delays every byte by this time. Requires `control: lightloomd`.
     Late(Picoseconds),
     /// An fsync of the daemon's journal takes this long. Requires `control: lightloomd`.
     SlowDisk(Picoseconds),
@@ -115,7 +109,6 @@ impl Effect {
         matches!(self, Self::BitErrors(_) | Self::PacketLoss(_) | Self::Jitter(_))
     }
 
-    /// Links still carry packets, but in a degraded state.
     const fn is_of_links(&self) -> bool {
         self.is_drawn() || matches!(self, Self::Rate(_) | Self::RatePercent(_))
     }
@@ -229,8 +222,7 @@ pub struct ScenarioFault {
     pub when: When,
     /// Length of the interval after the earliest start from which the start time is drawn.
     pub within: Picoseconds,
-    /// End of the cable to which packets in the affected direction travel. `None` for both
-    /// directions.
+    /// End of the cable towards which packets are affected. `None` for both directions.
     pub towards: Option<String>,
     /// Duration. `None` if permanent.
     pub lasts: Option<Picoseconds>,
@@ -259,8 +251,8 @@ impl ScenarioFault {
         self.parts.iter().any(|part| part.0.trim() == "control")
     }
 
-    /// Makes the random choices for the `index`-th fault. Returns `None` if the fault does not
-    /// occur with this seed. `works` returns whether a node works at the start.
+    /// Makes the random choices for the `index`-th fault, or returns `None` if it does not occur.
+    /// `works` returns whether a node works at the start.
     #[must_use]
     pub fn draw(
         &self,
@@ -297,7 +289,6 @@ impl ScenarioFault {
     }
 }
 
-/// `choice` is less than one.
 fn drawn(
     any: AnyPart,
     substrate: &Substrate,

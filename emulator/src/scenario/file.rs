@@ -1,8 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-//! Reads scenario files.
-//!
-//! This includes reading and planning the fabric, to check that all referenced parts and groups
-//! exist.
+//! Reads scenario files, and plans their fabrics to check that referenced parts and groups exist.
 
 pub mod codes;
 mod collectives;
@@ -334,16 +331,14 @@ fn lower(
     scenario.filter(|_| !check.has_errors() && !neighbours.have_errors())
 }
 
-/// Phases without other workloads default to large packets (a tenth of the data in flight on a
-/// circuit) and to twice the window that fills the path, so that bursts at a leaf's interface do
-/// not starve a circuit.
+/// Phases without other workloads use large packets (a tenth of the data in flight) and twice the
+/// window that fills the path, so that bursts at a leaf's interface do not starve a circuit.
 fn lower_transport(raw: &ScenarioFile, check: &mut Check<'_>) -> Transport {
     if !is_long(raw) || check.is_written("/transport") {
         return transport::lower(&raw.transport, network::host_ports(raw), check);
     }
-    // Data lost with a circuit is redistributed immediately, and in unbounded queues
-    // acknowledgements can be milliseconds late. Other workloads recover by timeout, so they need
-    // the usual one.
+    // Lost data is redistributed immediately, and acknowledgements in unbounded queues can be late.
+    // Other workloads recover by timeout.
     let timeout = is_alone(raw).then_some(Picoseconds::from_millis(20));
     Transport {
         payload: Bytes(60 << 10),
@@ -353,8 +348,7 @@ fn lower_transport(raw: &ScenarioFile, check: &mut Check<'_>) -> Transport {
     }
 }
 
-/// By default, queues are unbounded for phases over circuits, so that packets are lost only when
-/// light is lost.
+/// Queues default to unbounded for phases over circuits, so that packets are lost only with light.
 fn lower_switches(
     raw: &ScenarioFile,
     fabric: Option<&Fabric>,
@@ -394,7 +388,6 @@ fn is_long(file: &ScenarioFile) -> bool {
     file.phases.is_some() || !file.train.is_empty()
 }
 
-/// Whether the only workloads are phases or training steps.
 fn is_alone(file: &ScenarioFile) -> bool {
     file.collectives.is_empty() && file.traffic.is_empty()
 }

@@ -80,8 +80,7 @@ impl FlowSizes {
         Self { rows: rows.iter().map(row).collect() }
     }
 
-    /// Returns the distribution through these points, or `None` if they do not increase from 0 to
-    /// 100 percent.
+    /// Returns `None` if the points do not increase from 0 to 100 percent.
     #[must_use]
     pub fn through(rows: Vec<SizeRow>) -> Option<Self> {
         let rises = rows
@@ -92,8 +91,7 @@ impl FlowSizes {
         (rises && begins && ends).then_some(Self { rows })
     }
 
-    /// Returns the size at quantile `share`, which must be less than one. The size is at least one
-    /// byte.
+    /// Returns the size (at least one byte) at quantile `share`, which must be less than one.
     #[must_use]
     pub fn at(&self, share: f64) -> Bytes {
         let percent = share * 100.0;

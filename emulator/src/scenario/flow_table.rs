@@ -64,7 +64,8 @@ pub fn read_flows(
     let Some(more) = more else {
         let at = CsvCell { file, number: 1, line: header, begin: 0, end: header.len() };
         let message = "the first line is not a valid header";
-        let help = "use `start,src,dst,bytes`, followed by any of `priority`, `id`, `after` in this order";
+        let help =
+            "use `start,src,dst,bytes`, followed by any of `priority`, `id`, `after` in this order";
         return (flows, vec![at.mistake(codes::BAD_FLOW, message).with_help(help)]);
     };
     let mut order = CellOrder::default();

@@ -1,5 +1,4 @@
 // SPDX-License-Identifier: Apache-2.0
-//! Losses measured for an earlier result over months.
 
 use lightloom_units::SimTime;
 use serde::{Deserialize, Deserializer, Serialize, de};

@@ -1,5 +1,4 @@
 // SPDX-License-Identifier: Apache-2.0
-//! Node outages from a fault trace.
 
 use std::sync::Arc;
 
@@ -50,7 +49,6 @@ pub(crate) struct Outage {
 }
 
 impl Replay {
-    /// Returns the outages in compressed time.
     pub(crate) fn outages(
         &self,
         nodes: u32,

@@ -1,5 +1,4 @@
 // SPDX-License-Identifier: Apache-2.0
-//! Responses of training jobs to the loss of a node. All of them exist in real products.
 
 use lightloom_planner::goodput::{Answer, Policy};
 use lightloom_units::Picoseconds;
@@ -7,8 +6,8 @@ use lightloom_units::Picoseconds;
 /// Response of a job to the loss of a node.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Restart {
-    /// The node's groups restart the step together with all groups that exchange more than
-    /// gradients with them. State is copied from replicas in zero time.
+    /// The node's groups restart the step with all groups that exchange more than gradients with
+    /// them. State is copied from replicas in zero time.
     Barrier,
     /// The whole job restarts from its last checkpoint.
     Checkpoint(Checkpoints),
@@ -19,8 +18,7 @@ pub enum Restart {
         /// Fallback if all copies are lost.
         checkpoint: Checkpoints,
     },
-    /// The node's groups move to a spare node and copy the state of their replicas while the job
-    /// pauses.
+    /// The node's groups move to a spare node and copy their replicas' state while the job pauses.
     Migrate {
         /// Duration of the migration.
         takes: Picoseconds,
@@ -88,8 +86,7 @@ pub struct MemoryCopies {
     pub load: Picoseconds,
     /// Time that the job spends making the copies.
     pub write: Picoseconds,
-    /// Number of nodes with a copy of a node's state, including the node itself. The state is lost
-    /// if all of them fail.
+    /// Number of nodes with a copy of a node's state, including the node itself.
     pub copies: u32,
 }
 

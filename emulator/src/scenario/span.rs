@@ -1,5 +1,4 @@
 // SPDX-License-Identifier: Apache-2.0
-//! Training over months with failures.
 
 use std::sync::Arc;
 

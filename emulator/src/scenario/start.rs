@@ -31,8 +31,7 @@ pub struct RunStart {
     pub faults: FaultSet,
     /// Faults drawn with the seed. Faults that a replay has open at the start come last.
     pub events: Vec<FaultEvent>,
-    /// Plan as read back for the fabric, and the checker's verdict. `None` for networks that the
-    /// scenario defines.
+    /// Plan and the checker's verdict. `None` for networks that the scenario defines.
     pub plan: Option<Arc<(Plan, Verdict)>>,
     pub(crate) layout: Option<Layout>,
     /// Planned circuits and their traffic. `None` if no job has phases over circuits.
@@ -101,7 +100,9 @@ pub enum StartError {
          switches or circuits"
     )]
     NoRings,
-    #[error("no group of any job can be formed; help: add a job to the fabric, or reduce the faults")]
+    #[error(
+        "no group of any job can be formed; help: add a job to the fabric, or reduce the faults"
+    )]
     NothingRuns,
 }
 
@@ -113,7 +114,6 @@ fn others(violations: &[Violation]) -> String {
 }
 
 impl RunStart {
-    /// Returns `None` without a fabric.
     pub(crate) fn first(&self, scenario: &Scenario) -> Option<FirstPlan> {
         let On::Fabric(fabric) = &scenario.on else { return None };
         Some(FirstPlan {
@@ -288,7 +288,7 @@ fn circuits_of(
         None => joint::phases(fabric, &document.ranks)?,
     };
     // Without optical switches, only GPU-to-GPU phases are sent. With them, phases without traffic
-    // between leaves have no circuits and are skipped.
+    // between leaves have no circuits.
     let is_sent = |phase: &&Phase| match is_optical {
         true => phase.demand.total() > lightloom_units::Bytes::ZERO,
         false => phase.demand.exchanges().is_some(),

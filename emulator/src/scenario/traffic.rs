@@ -1,5 +1,4 @@
 // SPDX-License-Identifier: Apache-2.0
-//! Host-to-host traffic: collectives and flow patterns.
 
 use std::sync::Arc;
 
@@ -111,7 +110,6 @@ pub enum AllReduceWay {
 }
 
 impl Pattern {
-    /// Requires a power of two hosts.
     #[must_use]
     pub(crate) fn halves(&self) -> bool {
         matches!(

@@ -1,6 +1,4 @@
 // SPDX-License-Identifier: Apache-2.0
-//! Training jobs: configuration, and computation and traffic of a step according to the mapping and
-//! the plan's ranks.
 
 use std::collections::BTreeMap;
 
@@ -85,9 +83,7 @@ pub enum TrainError {
     Model { job: String, error: String },
     #[error("{0}")]
     Constants(String),
-    #[error(
-        "the plan contains no group of job `{job}`; help: reduce its GPUs or the faults"
-    )]
+    #[error("the plan contains no group of job `{job}`; help: reduce its GPUs or the faults")]
     NoGroups { job: String },
     #[error(
         "job `{job}` cannot have {pieces} virtual stages: {layers} layers and {micro_batches} micro-batches need `pp` of 2 or more that \
@@ -99,7 +95,9 @@ pub enum TrainError {
          `constants`"
     )]
     DualPipe { job: String },
-    #[error("the network of this fabric does not reach individual GPUs; help: use `hbd: {{khop: …}}`")]
+    #[error(
+        "the network of this fabric does not reach individual GPUs; help: use `hbd: {{khop: …}}`"
+    )]
     NoGpus,
     #[error(
         "a micro-batch of {tokens} tokens cannot be divided into sequences of {sequence}; help: use a divisor of {tokens}"
@@ -127,8 +125,7 @@ impl TrainStep {
     /// Derives a step of `train` from the fabric and the ranks of `plan`.
     ///
     /// # Errors
-    /// Fails if the job, its model or its constants are missing, or if the step does not match the
-    /// plan.
+    /// Fails if the job, its model or its constants are missing, or if the plan does not match.
     pub fn of(train: &Train, fabric: &Fabric, plan: &Plan) -> Result<Self, TrainError> {
         let place = fabric.jobs.iter().position(|job| job.name == train.job);
         let place = place.ok_or_else(|| TrainError::NoJob {
@@ -208,8 +205,8 @@ impl TrainStep {
         time
     }
 
-    /// Returns the closed-form times of generation and weight transfer, in seconds. `None` for
-    /// training-only jobs.
+    /// Returns closed-form seconds of generation and weight transfer. `None` for training-only
+    /// jobs.
     #[must_use]
     pub fn pool_seconds(&self) -> Option<[f64; 2]> {
         let pool = self.pool.as_ref()?;
@@ -225,8 +222,7 @@ impl TrainStep {
         }
     }
 
-    /// Returns the model FLOPs utilisation of a step with a duration of `took`. Attention counts
-    /// over the full mask.
+    /// Returns the model FLOPs utilisation for a step time. Attention counts over the full mask.
     #[must_use]
     pub fn mfu(&self, took: Picoseconds) -> f64 {
         let OwnedJob { model, mapping, batch, .. } = &self.owned;

@@ -1,13 +1,9 @@
 // SPDX-License-Identifier: Apache-2.0
-//! Leaves of a reconfigurable fat-tree with their hosts, packet core and planned circuits, lit or not.
+//! Leaves of a reconfigurable fat-tree with their hosts, packet core and planned circuits, lit or
+//! not.
 //!
-//! ```text
-//!   hosts of leaf i ══ leaf i ── circuits, one link each ── leaf j ══ hosts of leaf j
-//!                         └────── electrical core ──────────┘
-//! ```
-//!
-//! A single host with the total rate of the leaf's GPUs sends all traffic of the leaf. The core is a
-//! single switch whose links have the total rate of a leaf's uplinks. The planner uses the same
+//! A single host with the total rate of the leaf's GPUs sends all traffic of the leaf. The core is
+//! a single switch with links at the total rate of a leaf's uplinks. The planner uses the same
 //! model, so only packet effects can change the results.
 
 use std::collections::BTreeMap;
@@ -50,7 +46,6 @@ pub struct OpticalCircuits {
     interfaces: Vec<LinkId>,
     /// Link from each leaf to the core. Empty without a core.
     uplinks: Vec<LinkId>,
-    /// Link from leaf `a` to leaf `b` for each circuit.
     circuits: BTreeMap<CrossConnect, LinkId>,
     by_cable: BTreeMap<LinkId, CrossConnect>,
 }
@@ -140,7 +135,6 @@ impl OpticalCircuits {
         both_ways(self.circuits[circuit])
     }
 
-    /// Includes dark circuits.
     pub(crate) fn circuits(&self) -> impl Iterator<Item = &CrossConnect> {
         self.circuits.keys()
     }

@@ -1,5 +1,4 @@
 // SPDX-License-Identifier: Apache-2.0
-//! Vertices of a group.
 
 use lightloom_engine::VertexId;
 

@@ -265,7 +265,6 @@ impl Substrate {
         }
     }
 
-    /// Keeps only the links towards `end`.
     pub(crate) fn keep_towards(&self, part: &mut NetworkPart, end: &str) {
         let leads_there = |link: &LinkId| self.name(self.network.link(*link).to) == end;
         part.links.retain(leads_there);

@@ -1,9 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-//! A fabric with all its cables.
-//!
-//! A GPU is a vertex with two ring edges in the high-bandwidth domain and one interface in the
-//! data-centre network. All fibres exist from the start and are dark unless selected, so switching
-//! a transceiver only takes links down and brings them up.
+//! A fabric with all its cables. All fibres exist from the start and are dark unless selected, so
+//! switching a transceiver only takes links down and brings them up.
 
 use std::sync::Arc;
 
@@ -42,9 +39,7 @@ pub struct RingCables {
     pub(super) fabric: Arc<Fabric>,
     carriers: Vec<Carrier>,
     pub(super) tors: Vec<VertexId>,
-    /// Switch of each island.
     pub(super) islands: Vec<VertexId>,
-    /// Vertices of the GPUs, in order of nodes.
     pub(super) gpus: Vec<VertexId>,
     gpus_per_node: u8,
     ring_edges: Vec<LinkId>,
@@ -53,8 +48,7 @@ pub struct RingCables {
 }
 
 impl Substrate {
-    /// Builds all cables of `fabric` except permanently failed uplinks, and a link for each circuit
-    /// that a plan can use.
+    /// Builds all cables of `fabric` except permanently failed uplinks, and all possible circuits.
     ///
     /// # Errors
     /// Fails if a delay or rate cannot be emulated.
@@ -210,7 +204,6 @@ impl RingCables {
         Some(node / nodes.max(1))
     }
 
-    /// Empty for vertices other than island switches.
     pub(super) fn nodes_of_island(&self, switch: VertexId) -> Vec<NodeId> {
         let Grouping::Island { nodes } = self.fabric.hbd.grouping() else { return Vec::new() };
         let Ok(island) = self.islands.binary_search(&switch) else { return Vec::new() };
@@ -238,9 +231,8 @@ impl RingCables {
         }
     }
 
-    /// Each aggregation domain has as many aggregation switches as a top-of-rack switch has
-    /// uplinks. With several domains, each aggregation switch has as many cores as a domain has
-    /// top-of-rack switches.
+    /// An aggregation domain has as many aggregation switches as a ToR has uplinks. With several
+    /// domains, each of these switches has as many cores as a domain has ToRs.
     fn cable_packet_tree(
         &mut self,
         switches: &PacketSwitches,

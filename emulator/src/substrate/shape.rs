@@ -1,5 +1,4 @@
 // SPDX-License-Identifier: Apache-2.0
-//! Builds networks from the shapes in scenarios.
 
 use std::sync::Arc;
 
@@ -87,8 +86,7 @@ impl LaidShape {
 }
 
 impl Substrate {
-    /// Builds a shape. All cables have the queues of `switches`, and `nic_delay` is added for each
-    /// host end.
+    /// Builds a shape with the queues of `switches`. `nic_delay` is added for each host end.
     ///
     /// # Errors
     /// Fails if a cable cannot be emulated.
@@ -109,7 +107,6 @@ impl Substrate {
         Ok(Self { route, hosts_per_server, patched, grid, exchange, ..plain })
     }
 
-    /// Flows use shortest paths.
     pub(super) fn plain(network: Network, hosts: Vec<VertexId>) -> Self {
         let mut places = vec![None; network.vertex_count()];
         for (place, host) in (0..).zip(&hosts) {

@@ -1,5 +1,4 @@
 // SPDX-License-Identifier: Apache-2.0
-//! Queueing of packet switches.
 
 use lightloom_engine::{EngineSettings, LinkSpec, Marking, Queueing, Switching};
 use lightloom_units::Bytes;

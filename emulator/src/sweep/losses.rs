@@ -15,8 +15,7 @@ pub struct StepLosses {
     /// Delay of the last step, for the most delayed job. `None` if a job did not finish.
     #[serde(rename = "time_lost_ps")]
     pub time_lost: Option<Picoseconds>,
-    /// Largest delay of a single step relative to the same step without faults. `None` if a job did
-    /// not finish.
+    /// Largest delay of a single step. `None` if a job did not finish.
     #[serde(rename = "worst_step_lost_ps")]
     pub worst_step_lost: Option<Picoseconds>,
     /// Number of groups with a changed end time of any step, even by a picosecond.
@@ -30,7 +29,6 @@ pub struct StepLosses {
 }
 
 impl StepLosses {
-    /// Returns `None` without training jobs.
     pub(super) fn of(outcome: &Outcome) -> Option<Self> {
         let steps = outcome.steps.of_jobs();
         if steps.is_empty() {
@@ -55,7 +53,6 @@ impl StepLosses {
     }
 }
 
-/// The delay of the last step multiplied by the GPUs.
 fn gpu_time(steps: &[JobStep]) -> u64 {
     let gpus = steps.first().map_or(0, |step| step.gpus);
     late(steps).unwrap_or(0).saturating_mul(gpus)
@@ -66,7 +63,6 @@ fn late(steps: &[JobStep]) -> Option<u64> {
     Some(last.end?.0.saturating_sub(last.end_without_faults?.0))
 }
 
-/// Compared with the same step without faults.
 fn longest(steps: &[JobStep]) -> Option<u64> {
     let (mut calm_start, mut most) = (SimTime::START, 0);
     for step in steps {
@@ -180,7 +176,6 @@ impl LossFigure {
     }
 }
 
-/// Returns an empty list without training jobs.
 pub(super) fn distributions(runs: &[SeedRun]) -> Vec<Distribution> {
     let distribution = |figure: LossFigure| {
         let value = |run: &SeedRun| Some((figure.of(run)?, run.seed));

@@ -12,8 +12,7 @@ use super::SeedRun;
 use crate::nearest_rank::percentile;
 use crate::outcome::{FaultResult, NotRestored};
 
-/// Time from a fault of one kind until all affected work has resumed, with percentiles by nearest
-/// rank.
+/// Times from a fault until all affected work has resumed, by nearest rank.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Recoveries {
     /// The failed part, the effect, and any part that had already failed.
@@ -82,7 +81,6 @@ struct Ended {
     seed: Seed,
 }
 
-/// Sorted by name.
 pub(super) fn of(runs: &[SeedRun]) -> Vec<Recoveries> {
     let mut kinds: BTreeMap<String, Vec<Ended>> = BTreeMap::new();
     for run in runs {

@@ -1,6 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-//! Packet-level simulation of one collective of a communication library. Runs the plan whose closed
-//! form `lightloom-collective` computes, on links with the plan's rates.
+//! Packet-level simulation of one collective of a communication library, on the plan's links.
 
 use lightloom_collective::{CollectiveKind, Joined, LibraryPlan, LibraryTime, Site};
 use lightloom_engine::collective::Placement;
@@ -48,8 +47,7 @@ pub fn seconds(site: &Site, kind: CollectiveKind, bytes: f64, way: LibraryTime) 
     Some(plan.start_seconds + took.as_secs_f64())
 }
 
-/// The plan's rates exclude headers, so headers are added to them and acknowledgements have no
-/// size.
+/// The plan's rates exclude headers, and acknowledgements have no size.
 fn join(
     plan: &LibraryPlan,
     builder: &mut NetworkBuilder,

@@ -2,10 +2,9 @@
 //! Evaluates a training step packet by packet and in closed form, under the same assumptions.
 //!
 //! A large job is reduced to an excerpt that fits in a packet budget: first replicas, then
-//! micro-batches, then layers are removed, but the mapping of a replica stays the same. Neither
-//! evaluation has overlap or stragglers, and links run at the fitted share of their data-sheet
-//! rates. The remaining difference is due to contention at NICs, pieces that wait for each other,
-//! and packet headers.
+//! micro-batches, then layers are removed. Without overlap and stragglers, and with links at their
+//! fitted rates, the remaining difference is due to contention, pieces that wait for each other,
+//! and headers.
 
 use lightloom_engine::transport::Transport;
 use lightloom_step::work::StepWork;
@@ -100,8 +99,7 @@ pub enum Proof {
         /// Packets sent without reuse, counted once per link.
         packet_hops: u64,
     },
-    /// The second, fourth, eighth … use of each duration was also simulated and matched to the
-    /// picosecond.
+    /// The second, fourth, eighth … use of each duration was also simulated and matched exactly.
     Sampled {
         /// Number of repeated collectives.
         checked: u64,
@@ -278,7 +276,6 @@ fn whole_links(network: &Network) -> [Cable; 2] {
     };
     let [inside, between] = network.cable_seconds;
     let domain = match network.shape {
-        // Half in each direction.
         Shape::Ring | Shape::Torus => link(network.domain_rate / 2.0, inside),
         Shape::Switch => link(network.domain_rate, inside / 2.0),
     };
@@ -295,7 +292,6 @@ fn links(network: &Network, efficiency: &Efficiency) -> [Cable; 2] {
     let (domain_rate, domain_step) =
         (network.domain_rate * efficiency.domain, efficiency.domain_step_seconds);
     let domain = match network.shape {
-        // Half in each direction.
         Shape::Ring | Shape::Torus => link(domain_rate / 2.0, domain_step),
         Shape::Switch => link(domain_rate, domain_step / 2.0),
     };
@@ -306,11 +302,10 @@ fn links(network: &Network, efficiency: &Efficiency) -> [Cable; 2] {
     [domain, rail]
 }
 
-/// Returns the machine for a workload on `network`: `ranks` in consecutive TP groups of `tensor`,
-/// and a single switch outside the domains.
+/// Returns the machine for a workload on `network`, with a single switch outside the domains.
 ///
 /// # Errors
-/// Fails if a group does not fit in a domain.
+/// Fails if a group of `tensor` ranks does not fit in a domain.
 pub fn machine(
     network: &Network,
     efficiency: &Efficiency,

@@ -2,9 +2,8 @@
 //! Runs a task graph on a machine without other traffic or faults.
 //!
 //! With [`RingReuse::IdleRings`], each kind and size of collective on an idle ring is simulated
-//! only once, and its duration is reused on identical rings. This is exact, because each ring has
-//! separate cables; a collective that would start on a busy ring is rejected. Traffic over the
-//! data-centre network can contend, so its times are never reused.
+//! only once. This is exact, because each ring has separate cables, and a collective that would
+//! start on a busy ring is rejected. Times over the data-centre network are never reused.
 
 use std::sync::Arc;
 

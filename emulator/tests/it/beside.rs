@@ -144,7 +144,10 @@ fn locates_mistakes_in_traffic() {
     };
     let traffic = |one: &str| format!("{RINGS}traffic: [{one}]\n");
     let shown = refused(&traffic("{name: a, run: permutation, hosts: [n0, n99], bytes: 1KiB}"));
-    assert!(shown.contains("`n99` does not match any host") && shown.contains("scenario.yaml:7"), "{shown}");
+    assert!(
+        shown.contains("`n99` does not match any host") && shown.contains("scenario.yaml:7"),
+        "{shown}"
+    );
     assert!(shown.contains("`n0/g0..n1/g3`"), "{shown}");
     let shown = refused(&traffic("{name: a, run: {all_reduce: torus}, bytes: 1KiB}"));
     assert!(shown.contains("this requires all hosts of a torus"), "{shown}");

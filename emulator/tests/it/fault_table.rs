@@ -217,7 +217,11 @@ fn wrong_keys_of_a_fault_name_their_place_and_the_fix() {
     let wrong = [
         ("{part: h3-s0, towards: s1}", "`h3-s0` has no cable to `s1`", "use one of"),
         ("{part: any cable, towards: s0}", "its ends are unknown", "use a specific cable"),
-        ("{part: control, effect: {slower: 10}, towards: s0}", "cannot be limited to one direction", "leave it out"),
+        (
+            "{part: control, effect: {slower: 10}, towards: s0}",
+            "cannot be limited to one direction",
+            "leave it out",
+        ),
         ("{part: h3, effect: {reboots: 1s}}", "only a packet switch such as", ""),
         ("{part: s0, effect: {reboots: 0s}}", "restart time must be positive", "use `90s`"),
         (

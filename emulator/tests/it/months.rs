@@ -383,7 +383,10 @@ fn rejects_impossible_spans_with_their_location() {
         (format!("span: 90\n{RATES}{TRAIN}"), "expected a long duration"),
         (format!("span: 0d\n{RATES}{TRAIN}"), "a length of 0"),
         (format!("span: 90d\n{TRAIN}failures: {{}}\n"), "a trace or a rate is required"),
-        (format!("span: 999d\n{TRAIN}failures: {{trace: trace.json}}\n"), "exceeds the length of the trace"),
+        (
+            format!("span: 999d\n{TRAIN}failures: {{trace: trace.json}}\n"),
+            "exceeds the length of the trace",
+        ),
         (
             format!("span: 9d\n{TRAIN}failures: {{optical_switch: {{mtbf: 1h, repair: 1h}}}}\n"),
             "the fabric does not have any optical switch",

@@ -132,7 +132,11 @@ fn rejects_files_without_a_step_with_a_reason() {
     assert!(said("[packed.goal]", "").contains("gunzip"));
     assert!(said("[step.goal, step.goal]", "").contains("give no other file"));
     assert!(said("[two.csv]", "").contains("two.csv"));
-    assert!(said("[group.json]", ", hosts: [h0, h1]").contains("4 ranks, but the workload has 2 hosts"));
-    assert!(said("[step.goal]", ", hosts: [h0..h3]").contains("2 ranks, but the workload has 4 hosts"));
+    assert!(
+        said("[group.json]", ", hosts: [h0, h1]").contains("4 ranks, but the workload has 2 hosts")
+    );
+    assert!(
+        said("[step.goal]", ", hosts: [h0..h3]").contains("2 ranks, but the workload has 4 hosts")
+    );
     assert!(said("[step.goal]", ", hosts: [h0, h1], bytes: 1MiB").contains("does not need a size"));
 }

@@ -231,7 +231,11 @@ fn reports_missing_parts_of_a_training_job() {
     let cases = [
         (TWO_JOBS, "train: [{job: third}]", "job `third` does not exist in the fabric"),
         (&bare, "train: [{job: other}]", "has neither model nor mapping"),
-        (TWO_JOBS, "train: [{job: first, sequence: 1000}]", "cannot be divided into sequences of 1000"),
+        (
+            TWO_JOBS,
+            "train: [{job: first, sequence: 1000}]",
+            "cannot be divided into sequences of 1000",
+        ),
         (TWO_JOBS, "train: [{job: first, accelerator: h1000}]", "h1000"),
         (TWO_JOBS, "train: [{job: first}, {job: first}]", "is listed twice"),
         (TWO_JOBS, "train: [{job: first}]\nphases: {}", "cannot be combined with `train`"),

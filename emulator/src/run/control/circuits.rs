@@ -37,7 +37,6 @@ enum CircuitTimer {
 pub(crate) struct CircuitOrder<'a> {
     pub(crate) plan: &'a Plan,
     pub(crate) demands: &'a [Demand],
-    /// Waiting time of each phase before it sends.
     pub(crate) slacks: Vec<Picoseconds>,
     pub(crate) timing: SwitchTiming,
     /// Minimum share of the live demand's rate during every stage of a change.
@@ -58,7 +57,6 @@ pub(crate) struct CircuitChanges<'a> {
 }
 
 impl<'a> CircuitChanges<'a> {
-    /// The switches initially have the circuits of the last phase.
     pub(crate) fn new(circuits: &'a OpticalCircuits, order: CircuitOrder<'a>) -> Self {
         let held = order.plan.phases.last().map_or(&[][..], |phase| &phase.circuits[..]);
         Self {
@@ -276,7 +274,6 @@ impl ControlPlane for CircuitChanges<'_> {
     }
 }
 
-/// Attributes a missing circuit to the faults at its ports.
 fn attribute(context: &mut Context<'_>, circuit: &CrossConnect) {
     for (at, event) in context.events.iter().enumerate() {
         let is_there = context.active[at] && context.faults[at].at.is_some();

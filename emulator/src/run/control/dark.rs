@@ -1,5 +1,4 @@
 // SPDX-License-Identifier: Apache-2.0
-//! Measures how long optical ports are dark because of changes and faults.
 
 use std::collections::BTreeMap;
 
@@ -9,7 +8,6 @@ use lightloom_units::SimTime;
 use super::optical::ends;
 use crate::substrate::OpticalPort as Port;
 
-/// Dark ports, and accumulated port time in picoseconds.
 #[derive(Debug, Default)]
 pub(super) struct DarkPorts {
     since: BTreeMap<Port, (SimTime, bool)>,
@@ -25,7 +23,6 @@ impl DarkPorts {
         }
     }
 
-    /// The ports are in use again, or no longer needed.
     pub(super) fn end(&mut self, circuit: &CrossConnect, now: SimTime) {
         ends(circuit).into_iter().for_each(|port| self.end_port(port, now));
     }

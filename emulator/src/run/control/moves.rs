@@ -1,6 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-//! Applies a new plan to the groups: where and when they continue, and which faults caused the
-//! moves.
+//! Applies a new plan to the groups, and attributes each move to faults.
 
 use std::collections::BTreeMap;
 
@@ -14,7 +13,6 @@ use super::replan::{Placed, Replanner};
 use crate::scenario::Effect;
 
 impl Replanner<'_> {
-    /// Moves the changed groups and posts when each of them continues.
     /// `before` lists the previous nodes of each group in rank order, and `lit_at` the time when
     /// each switched bundle has light.
     pub(super) fn move_groups(
@@ -66,8 +64,7 @@ impl Replanner<'_> {
         }
     }
 
-    /// Marks a fault as restored when its own groups continue. A group lost to one fault does not
-    /// delay the restoration of another.
+    /// A group lost to one fault does not delay the restoration of another fault.
     fn restore(&self, context: &mut Context<'_>, fault: usize, moved: SimTime) {
         let own = || context.faults[fault].groups.iter().map(|group| &self.groups[*group]);
         if own().any(|group| group.is_lost) {
@@ -77,7 +74,6 @@ impl Replanner<'_> {
         context.faults[fault].restored = Some(moved.max(on_their_way));
     }
 
-    /// Returns the affected group and its new nodes, `None` if it is lost.
     fn moved(
         &mut self,
         change: &GroupChange,
@@ -118,7 +114,6 @@ impl Replanner<'_> {
         })
     }
 
-    /// Applies to faults that only wait for this group to be re-formed.
     fn credit(&self, context: &mut Context<'_>, group: usize, resumes: SimTime) {
         for log in &mut context.faults {
             let waits = log.groups.iter().any(|other| self.groups[*other].is_lost);
@@ -147,8 +142,8 @@ impl Replanner<'_> {
         lit.unwrap_or(context.now() + software)
     }
 
-    /// Attributes a move to the faults and stuck bundles in the group, or else to the fault that
-    /// triggered the new plan.
+    /// Prefers the faults and stuck bundles in the group over the fault that triggered the new
+    /// plan.
     fn attribute(
         &self,
         context: &mut Context<'_>,

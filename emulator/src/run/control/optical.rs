@@ -42,7 +42,6 @@ impl OpticalSwitches {
         self.states.iter().filter(|(_, state)| **state == CircuitState::Up).map(|(c, _)| c)
     }
 
-    /// A circuit that was never commanded is dark.
     pub(super) fn state(&self, circuit: &CrossConnect) -> CircuitState {
         self.states.get(circuit).copied().unwrap_or(CircuitState::Dark)
     }
@@ -64,7 +63,6 @@ impl OpticalSwitches {
         }
     }
 
-    /// Links with two working ports start training.
     pub(super) fn end_moving(&mut self, stage: &Stage) {
         for circuit in &stage.add {
             let state =

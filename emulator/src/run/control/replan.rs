@@ -37,7 +37,6 @@ pub(crate) struct Delays {
 enum ReplanTimer {
     Detect(usize),
     Trust(usize),
-    /// Replanning is due for this fault, or for a repair if `None`.
     Replan(Option<usize>),
     Dark(BundleId),
     Lit(BundleId, Path),
@@ -69,8 +68,7 @@ pub(crate) struct Replanner<'a> {
     pub(super) held: BTreeMap<BundleId, Option<Path>>,
     pub(super) groups: Vec<Placed>,
     postponed: Vec<ReplanTimer>,
-    /// Number of commands per bundle. Seeds the switching times, so that bundles do not affect each
-    /// other.
+    /// Seeds the switching times, so that bundles do not affect each other.
     commands: BTreeMap<BundleId, u64>,
     acts: Vec<ReplanTimer>,
     me: Owner,
@@ -210,8 +208,7 @@ impl<'a> Replanner<'a> {
         Ok(())
     }
 
-    /// Each bundle is dark for its own switching time, and then its receivers lock. Returns when
-    /// each bundle carries packets.
+    /// Returns when each bundle carries packets, including the lock time of its receivers.
     fn command(
         &mut self,
         context: &mut Context<'_>,
@@ -270,7 +267,6 @@ impl<'a> Replanner<'a> {
         self.held.get(&bundle).copied().unwrap_or_else(|| Some(self.layout.path(bundle)))
     }
 
-    /// `None` turns the bundle dark.
     fn hold(&mut self, context: &mut Context<'_>, bundle: BundleId, path: Option<Path>) {
         self.held.insert(bundle, path);
         for link in self.rings.all_links_of(bundle) {
@@ -286,7 +282,6 @@ impl<'a> Replanner<'a> {
         }
     }
 
-    /// Applies the planned paths of bundles that were unreachable while their node was down.
     fn settle_bundles(&mut self, context: &mut Context<'_>, fault: usize) {
         for part in context.events[fault].planned() {
             let bundles: Vec<BundleId> = match part {
@@ -369,8 +364,7 @@ impl ControlPlane for Replanner<'_> {
         Ok(())
     }
 
-    /// Postponed actions start over with their full delays, because the control plane reads the
-    /// current state first.
+    /// Postponed actions start over, because the control plane reads the current state first.
     fn control_returned(&mut self, context: &mut Context<'_>) -> Result<(), RunError> {
         for act in std::mem::take(&mut self.postponed) {
             let delay = match act {
@@ -409,7 +403,6 @@ impl ControlPlane for Replanner<'_> {
     }
 }
 
-/// Returns the active fault that prevents a bundle from switching.
 fn stuck_by(context: &Context<'_>, bundle: BundleId) -> Option<usize> {
     let is_it = |fault: &usize| {
         let event = &context.events[*fault];

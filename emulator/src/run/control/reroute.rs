@@ -101,7 +101,6 @@ impl ControlPlane for Rerouter {
     }
 }
 
-/// Flows of phases, for example, have a fixed path.
 fn is_waited_for(context: &Context<'_>, fault: usize) -> bool {
     let links = context.events[fault].links();
     if links.is_empty() {
@@ -115,7 +114,6 @@ fn is_waited_for(context: &Context<'_>, fault: usize) -> bool {
     context.engine.flows_on_dark_links().iter().any(waits)
 }
 
-/// With static paths, hosts avoid dark ones without a router.
 fn has_static_paths(context: &Context<'_>) -> bool {
     matches!(context.engine.transport().balance, Balance::Entropy { .. })
 }
@@ -137,7 +135,6 @@ fn spread_again(context: &mut Context<'_>) {
     }
 }
 
-/// A path counts only if both directions are up.
 fn has_path_left(context: &mut Context<'_>, flow: FlowId) -> bool {
     let engine = context.engine.engine_mut();
     let is_up = |link: &LinkId| engine.is_up(*link) && engine.is_up(link.reverse());

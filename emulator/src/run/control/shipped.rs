@@ -1,12 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 //! Connects the shipped control plane to a run: devices light the links, committed plans place the
 //! groups, and jobs wait for the phases that they requested.
-//!
-//! ```text
-//!   fault ─▶ ControlSide ─▶ light ─▶ relock ─▶ links
-//!                      ├──▶ committed ─▶ groups move ─▶ restart ─▶ first packet
-//!   phase ─▶ ControlSide ─▶ circuits move ─▶ links train ─▶ settled ─▶ the job continues
-//! ```
 
 mod circuits;
 mod rings;
@@ -50,7 +44,6 @@ struct Answer {
 }
 
 impl Answer {
-    /// A repeated stage overwrites the previous entry.
     fn reached(&mut self, stage: StageName, at: SimTime) {
         match self.stages.iter_mut().find(|(name, _)| *name == stage) {
             Some((_, end)) => *end = at,
@@ -183,7 +176,6 @@ impl<'a> Shipped<'a> {
         }
     }
 
-    /// Finds the faults that the daemon's bypass of `parts` handles.
     fn bypassing(&mut self, context: &mut Context<'_>, at: SimTime, parts: &[PlannedPart]) {
         let mut faults = Vec::new();
         for (fault, event) in context.events.iter().enumerate() {
@@ -213,7 +205,6 @@ impl<'a> Shipped<'a> {
         self.answer = Some(answer);
     }
 
-    /// After a commit, groups continue according to the new plan.
     fn ended(
         &mut self,
         context: &mut Context<'_>,

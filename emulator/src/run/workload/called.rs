@@ -1,6 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-//! Traffic of an external program. The program orders messages and timers and gets a callback when
-//! each completes.
+//! Traffic of an external program, which receives a callback when a message or timer completes.
 
 use std::collections::VecDeque;
 
@@ -121,7 +120,6 @@ impl<'a> Called<'a> {
         self.obey(context)
     }
 
-    /// Reroutes messages from dark links, and retries those without a path.
     fn find_ways(&mut self, context: &mut Context<'_>) -> Result<(), RunError> {
         let mine: Vec<FlowId> = self.open.values().map(|(_, flow)| *flow).collect();
         let mut dark = context.engine.flows_on_dark_links();
@@ -156,7 +154,6 @@ fn route(context: &Context<'_>, [from, to]: [VertexId; 2]) -> Route {
     if joined { Route::Within(HBD) } else { substrate.route.clone() }
 }
 
-/// Covers the part of the message that has not arrived.
 fn rest(context: &Context<'_>, number: u64, record: &FlowRecord) -> ProgramOrder {
     let place = |host| context.substrate.place_of(host).expect("both ends of a message are hosts");
     let [from, to] = [record.source, record.destination].map(place);

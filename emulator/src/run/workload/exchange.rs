@@ -22,9 +22,7 @@ use crate::scenario::{Effect, Pattern, Traffic};
 #[derive(Debug)]
 pub(super) struct HostCircuits {
     hosts: Vec<VertexId>,
-    /// Indexed by step and pair.
     fibres: Vec<Vec<LinkId>>,
-    /// Dark time of a host while it switches fibres.
     pub(super) switching: Picoseconds,
     /// Step of each host's current fibre. `None` while the host is dark.
     holds: Vec<Option<usize>>,
@@ -75,7 +73,6 @@ impl HostCircuits {
         self.fibres[step][above << step | below]
     }
 
-    /// Returns `true` for links that are not fibres.
     fn lights(&self, link: LinkId) -> bool {
         let cable = LinkId(link.0 & !1);
         let found = self.fibres.iter().enumerate().find_map(|(step, fibres)| {
@@ -100,8 +97,8 @@ impl HostCircuits {
         }
     }
 
-    /// Adds or removes a reason why a host cannot switch. Returns the pending move of a host that
-    /// can switch again.
+    /// Adds or removes a reason why a host cannot switch. Returns the pending move, if possible
+    /// again.
     pub(super) fn set_stuck(&mut self, host: usize, stuck: bool) -> Option<NextTurn> {
         let count = &mut self.stuck[host];
         *count = if stuck { *count + 1 } else { *count - 1 };
@@ -125,7 +122,6 @@ impl HostCircuits {
         Some(NextTurn::Joined { host: pair[0], step })
     }
 
-    /// The two flows start immediately.
     fn exchange<S: Stage>(
         &self,
         engine: &mut S,

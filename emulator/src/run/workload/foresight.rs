@@ -1,16 +1,13 @@
 // SPDX-License-Identifier: Apache-2.0
-//! Predicts whether another exchange can start during a collective on a ring. If not, the duration
-//! measured on an idle ring is reused.
+//! Predicts whether another exchange can start during a collective on an idle ring.
 
 use std::collections::BTreeMap;
 
 use lightloom_step::graph::{Schedule, TaskGraph, TaskId, TaskWork};
 use lightloom_units::Picoseconds;
 
-/// Maximum number of tasks examined per exchange.
 const EXAMINED: u32 = 64;
 
-/// Returns whether a waiting task can start within `room`.
 /// `left` returns the minimum remaining time of a running task, or `None` for a waiting one.
 pub(super) fn may_begin(
     graph: &TaskGraph,
@@ -43,7 +40,6 @@ fn begins(
     })
 }
 
-/// Share of a task's GPUs that are in the examined domain.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Share {
     All,
@@ -51,13 +47,12 @@ pub(super) enum Share {
     None,
 }
 
-/// Search from the running tasks of a domain to tasks that can start soon. Tasks with GPUs outside
-/// the domain may end at any time.
+/// Search from running tasks to tasks that can start soon. Tasks outside the domain may end at any
+/// time.
 pub(super) struct Foresight<'a> {
     graph: &'a TaskGraph,
     schedule: &'a Schedule,
     room: Picoseconds,
-    /// Earliest end times, if within `room`.
     ends: BTreeMap<TaskId, Picoseconds>,
     open: Vec<TaskId>,
 }
@@ -67,7 +62,6 @@ impl<'a> Foresight<'a> {
         Self { graph, schedule, room, ends: BTreeMap::new(), open: Vec::new() }
     }
 
-    /// Adds a running task that ends in `left` or later.
     pub(super) fn ends_in(&mut self, task: TaskId, left: Picoseconds) {
         if left <= self.room {
             self.ends.insert(task, left);
@@ -75,7 +69,6 @@ impl<'a> Foresight<'a> {
         }
     }
 
-    /// Considers only tasks that `meets` accepts.
     pub(super) fn begins(
         mut self,
         share: impl Fn(TaskId) -> Share,
@@ -101,7 +94,6 @@ impl<'a> Foresight<'a> {
         false
     }
 
-    /// Returns `None` if the start is not within `room`.
     fn earliest_begin(
         &self,
         task: TaskId,

@@ -1,8 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-//! Collectives of jobs. Groups progress independently, but a collective between groups waits for
-//! all of them.
-//!
-//! A control plane posts the members of groups and the paths of packets.
+//! Collectives of jobs. Groups progress independently, but inter-group collectives wait for all groups.
 
 use std::collections::BTreeMap;
 
@@ -28,7 +25,6 @@ enum BatchOwner {
 }
 
 pub(crate) struct JobGroups<'a> {
-    /// Unrolled collectives of a job, with their indices in the scenario.
     program: Vec<(usize, &'a Collective)>,
     groups: Vec<GroupProgress>,
     between: Vec<Between>,
@@ -109,7 +105,6 @@ impl<'a> JobGroups<'a> {
         }
     }
 
-    /// Starts the next inter-group collective once all groups have reached it.
     fn advance_between(&mut self, context: &mut Context<'_>, job: usize) -> Result<(), RunError> {
         if self.between[job].running.is_some() {
             return Ok(());
@@ -254,8 +249,7 @@ impl<'a> JobGroups<'a> {
         self.advance_between(context, job)
     }
 
-    /// Returns both directions of the group's ring, and its interfaces if the job reduces between
-    /// groups.
+    /// Includes interfaces if the job reduces between groups.
     fn links_of(&self, context: &Context<'_>, index: usize) -> Vec<LinkId> {
         let members = &self.groups[index].members;
         let mut links = ring_links(context, members).unwrap_or_default();
@@ -394,7 +388,6 @@ impl Workload for JobGroups<'_> {
         Ok(())
     }
 
-    /// Checks whether affected groups can resume.
     fn fault_ended(&mut self, context: &mut Context<'_>, fault: usize) -> Result<(), RunError> {
         let soon = context.now() + Picoseconds(1);
         for index in context.faults[fault].groups.clone() {
@@ -437,11 +430,8 @@ impl Workload for JobGroups<'_> {
     }
 }
 
-/// Starts an all-reduce between the same-rank GPUs of `groups`.
-///
 /// Sets of `per_set` groups (the nodes under a top-of-rack switch) reduce internally first and then
-/// with each other. A single flat ring is used if there is only one set or the sets are not all
-/// full.
+/// with each other. A flat ring is used if there is only one set or the sets are not all full.
 fn start_between(
     engine: &mut IslandEngine<Watch>,
     collective: &Collective,
@@ -472,8 +462,7 @@ fn is_ready(context: &Context<'_>, members: &Members) -> bool {
     context.is_calm() || ring_links(context, members).is_some()
 }
 
-/// Returns the links of one direction of a group's ring: one per hop, or two if the hop crosses a
-/// switch. `None` while any of them is dark.
+/// Returns one link per hop, or two if the hop crosses a switch. `None` while any of them is dark.
 pub(super) fn ring_links(context: &Context<'_>, members: &Members) -> Option<Vec<LinkId>> {
     let light = &members.light;
     let hops = if members.is_closed { light.len() } else { light.len() - 1 };
@@ -482,8 +471,7 @@ pub(super) fn ring_links(context: &Context<'_>, members: &Members) -> Option<Vec
     hops.map(|hops| hops.concat())
 }
 
-/// Returns the routes, in both directions, between GPUs in a ring that passes through other GPUs.
-/// `None` while any link is dark.
+/// Returns routes in both directions around a ring. `None` while any link is dark.
 pub(super) fn ways_past(
     context: &Context<'_>,
     members: &Members,
@@ -497,8 +485,7 @@ pub(super) fn ways_past(
     Some(ways_along(light, &ranks, |at| links[at]))
 }
 
-/// Returns the routes between ranks, given by their positions along the light. `link` returns the
-/// link to the next position.
+/// Positions are along the light, and `link` returns the link to the next one.
 pub(super) fn ways_along(
     light: &[VertexId],
     ranks: &[usize],

@@ -1,6 +1,4 @@
 // SPDX-License-Identifier: Apache-2.0
-//! Host-to-host traffic. Each workload starts after its prerequisites and is repeated as
-//! configured.
 
 use std::collections::BTreeMap;
 use std::ops::Range;
@@ -33,7 +31,6 @@ pub(crate) struct Jobs<'a> {
     pub(super) pairs: BTreeMap<BatchId, Pair>,
     pub(super) playing: BTreeMap<usize, Playing>,
     pub(super) times: RingTimes,
-    /// Finished collectives of groups, by index.
     collectives: Vec<usize>,
     finished: Vec<usize>,
     pub(super) me: Owner,
@@ -91,7 +88,6 @@ impl Repetition {
 }
 
 impl<'a> Jobs<'a> {
-    /// Schedules the workloads without prerequisites.
     pub(crate) fn new(traffic: &'a [Traffic], seed: Seed) -> Self {
         let first = traffic.iter().enumerate().filter(|(_, one)| one.after.is_empty());
         let begin =
@@ -118,7 +114,6 @@ impl<'a> Jobs<'a> {
         self
     }
 
-    /// Sets timers for the turns scheduled since the last call.
     pub(super) fn plan_turns(&mut self, context: &mut Context<'_>) {
         for (time, turn) in std::mem::take(&mut self.turns) {
             self.plan(context, time, turn);
@@ -133,7 +128,6 @@ impl<'a> Jobs<'a> {
         context.at(time, self.me, self.planned.len() as u64 - 1);
     }
 
-    /// Marks the workload as blocked if a host has no path.
     fn begin_next(&mut self, context: &mut Context<'_>, place: usize) -> Result<(), RunError> {
         let traffic: &'a Traffic = &self.traffic[place];
         let mut step = Repetition::begun(traffic, context.now());
@@ -201,7 +195,6 @@ impl<'a> Jobs<'a> {
         }
     }
 
-    /// Starts the next repetition or the dependent workloads.
     pub(super) fn step_done(&mut self, place: usize, at: SimTime, now: SimTime) {
         let job = &mut self.jobs[place];
         if let Some(step) = job.steps.last_mut() {
@@ -217,7 +210,6 @@ impl<'a> Jobs<'a> {
         self.begin_after(Prior::Traffic(place), now);
     }
 
-    /// Starts the workloads that only waited for `done`.
     fn begin_after(&mut self, done: Prior, now: SimTime) {
         for (next, traffic) in self.traffic.iter().enumerate() {
             let waits = traffic.after.contains(&done);

@@ -33,7 +33,6 @@ pub(crate) struct Leaves<'a> {
 }
 
 impl<'a> Leaves<'a> {
-    /// `ranks` lists the GPUs under the leaves.
     pub(crate) fn of(substrate: &'a Substrate, ranks: &[Rank]) -> Self {
         let circuits = substrate.circuits.as_ref();
         let rings = substrate.rings.as_ref();
@@ -64,12 +63,10 @@ impl<'a> Leaves<'a> {
         }
     }
 
-    /// Returns `None` if leaves have joint hosts.
     pub(super) fn gpu(&self, place: u32) -> Option<End> {
         *self.gpus.get(place as usize)?
     }
 
-    /// Returns `None` if each GPU is a host.
     pub(super) fn joint(&self, leaf: usize) -> Option<End> {
         let circuits = self.circuits?;
         let [up, _] = circuits.interface(LeafId::from_index(leaf));
@@ -242,17 +239,14 @@ impl Lanes {
     }
 }
 
-/// A fraction of a route's bytes that uses the same lanes throughout.
 #[derive(Clone, Debug, PartialEq)]
 struct Piece {
-    /// Fraction of the route's bytes.
     share: f64,
-    /// Lane index for each hop.
     lane_of: Vec<usize>,
 }
 
-/// Splits a route wherever a hop switches to its next lane. `widths` contains the number of lanes
-/// per hop.
+/// Splits a route wherever a hop switches to its next lane. `widths` is the number of lanes per
+/// hop.
 fn pieces(widths: &[usize]) -> Vec<Piece> {
     let ends = |width: &usize| {
         let width = *width;

@@ -30,7 +30,6 @@ const WORTH_MOVING: f64 = 0.05;
 #[derive(Debug)]
 struct Pair {
     ends: [End; 2],
-    /// Bytes that currently have no path.
     held: u64,
     flows: Vec<(FlowId, Vec<LaneHop>)>,
     batch: Option<BatchId>,
@@ -80,7 +79,6 @@ impl PhaseTraffic {
         Self { open, pairs, routes, pair_of, ended: SimTime::START, loads, stopped: Bytes::ZERO }
     }
 
-    /// Arrival time of the last byte. `None` if bytes are missing.
     pub(super) fn end(&self) -> Option<SimTime> {
         (self.open == 0).then_some(self.ended)
     }
@@ -136,7 +134,6 @@ impl PhaseTraffic {
         }
     }
 
-    /// Splits the unsent bytes of all pairs over the current lanes.
     pub(super) fn divide(
         &mut self,
         context: &mut Context<'_>,
@@ -179,8 +176,7 @@ impl PhaseTraffic {
         Ok(())
     }
 
-    /// Returns the planned routes while they have light, otherwise newly computed ones. Empty if
-    /// traffic uses a single hop or switches choose the paths.
+    /// Returns the planned routes while they have light, otherwise newly computed ones.
     fn routes_now(&self, lanes: &Lanes, evaluator: Option<&Evaluator>) -> Vec<RoutePlan> {
         if self.routes.iter().all(|route| lanes.carry(route)) {
             return self.routes.clone();
@@ -191,7 +187,6 @@ impl PhaseTraffic {
         evaluator.map(found).unwrap_or_default()
     }
 
-    /// Returns `None` without optical switches.
     fn evaluator(
         &self,
         leaves: &Leaves<'_>,
@@ -274,8 +269,7 @@ const PACKETS: u64 = 64;
 /// Tolerated relative error of the split.
 const UNEVEN: f64 = 0.1;
 
-/// Returns the bytes per flow. Links are shared evenly per flow, so larger transfers get more
-/// flows, and equal transfers get one flow each.
+/// Links are shared evenly per flow, so larger transfers get more flows.
 fn unit(least: f64, sizes: impl Iterator<Item = u64> + Clone) -> f64 {
     let longest = sizes.clone().max().unwrap_or(1).max(1) as f64;
     let all: f64 = sizes.clone().map(|size| size as f64).sum();

@@ -1,5 +1,4 @@
 // SPDX-License-Identifier: Apache-2.0
-//! Creates the flows of a traffic pattern.
 
 use lightloom_collective::{
     AllToAll, CollectiveError, CollectiveKind, HalvingDoubling, Hierarchical, Ring, Schedule,
@@ -19,8 +18,7 @@ use crate::substrate::Substrate;
 const TREE_PIECES: u32 = 16;
 
 impl Traffic {
-    /// Adds the flows of a pattern, which start immediately. `round` is the index of the
-    /// repetition.
+    /// `round` is the index of the repetition.
     ///
     /// # Panics
     /// Panics for computations and exchanges over circuits.
@@ -41,7 +39,6 @@ impl Traffic {
         start_ordered(engine, flows, &self.waits())
     }
 
-    /// Returns `None` if the pattern is not a collective.
     fn schedule(&self, substrate: &Substrate) -> Result<Option<Schedule>, CollectiveError> {
         let (ranks, size, directions) = (self.hosts.len(), self.bytes, self.directions);
         let ring = |kind| Ring { kind, ranks, size, directions }.schedule();

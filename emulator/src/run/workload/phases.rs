@@ -16,7 +16,6 @@ use super::{Waiting, WaitsFor, Workload};
 use crate::scenario::{Effect, Prior};
 use crate::substrate::Lane;
 
-/// Traffic with times and sizes at the scale of the run.
 pub(crate) struct PhaseProgram<'a> {
     pub(crate) demands: &'a [Demand],
     pub(crate) routes: Vec<&'a [RoutePlan]>,
@@ -36,7 +35,6 @@ pub(crate) struct Phases<'a> {
     is_changing: bool,
     change: (SimTime, SimTime),
     logs: Vec<PhaseLog>,
-    /// Packets already lost on the phases' links when this phase started.
     lost_before: u64,
     ended: Option<SimTime>,
     me: Owner,
@@ -206,7 +204,6 @@ impl Workload for Phases<'_> {
         Ok(())
     }
 
-    /// Resends lost traffic once its links are up again.
     fn fault_ended(&mut self, context: &mut Context<'_>, _: usize) -> Result<(), RunError> {
         if self.traffic.as_ref().is_some_and(PhaseTraffic::is_cut) {
             context.at(context.now() + Picoseconds(1), self.me, LIT_AGAIN);

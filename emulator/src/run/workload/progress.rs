@@ -1,5 +1,4 @@
 // SPDX-License-Identifier: Apache-2.0
-//! Progress of each group, and of each job's inter-group collectives.
 
 use lightloom_engine::LinkId;
 use lightloom_engine::collective::StartedCollective as Flows;
@@ -36,10 +35,8 @@ pub(crate) struct GroupLog {
     pub(crate) job: u32,
     pub(crate) gpus: u32,
     pub(crate) steps: Vec<StepLog>,
-    /// Whether the group could not be re-formed.
     pub(crate) lost: bool,
     pub(crate) down: Picoseconds,
-    /// Index of the current or next collective in the job's program.
     pub(crate) next: usize,
 }
 
@@ -81,7 +78,6 @@ impl GroupProgress {
 pub(super) struct Between {
     pub(super) steps: Vec<StepLog>,
     pub(super) running: Option<Running>,
-    /// Index after the last finished collective.
     pub(super) passed: usize,
 }
 
@@ -89,7 +85,6 @@ pub(super) struct Between {
 pub(crate) struct StepLog {
     /// Index in the job's unrolled program.
     pub(crate) place: usize,
-    /// Index of the collective in the scenario.
     pub(crate) collective: usize,
     pub(crate) start: SimTime,
     pub(crate) end: Option<SimTime>,
@@ -99,7 +94,6 @@ pub(crate) struct StepLog {
     pub(crate) restarts: u32,
 }
 
-/// Start of a collective.
 pub(super) struct Begun {
     pub(super) place: usize,
     pub(super) collective: usize,
@@ -107,7 +101,6 @@ pub(super) struct Begun {
     pub(super) now: SimTime,
 }
 
-/// Also logs restarts of abandoned collectives.
 pub(super) fn note_start(steps: &mut Vec<StepLog>, begun: &Begun, running: &Running) {
     match steps.last_mut() {
         Some(step) if step.end.is_none() && step.place == begun.place => step.restarts += 1,

@@ -1,7 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-//! Runs a recorded step of tasks, with or without other traffic. Computation takes its recorded
-//! time, and exchanges are simulated packet by packet. On a machine, ring collectives can reuse the
-//! time measured on an idle ring.
+//! Runs a recorded step of tasks: computation takes its recorded time, and exchanges are simulated
+//! packet by packet. On a machine, ring collectives can reuse the time of an idle ring.
 
 use std::collections::{BTreeMap, BTreeSet, VecDeque};
 
@@ -25,7 +24,6 @@ pub(super) struct Playing {
     schedule: graph::Schedule,
     /// Earliest possible end of each task without contention.
     earliest: Vec<Picoseconds>,
-    /// Tasks that cannot start because a host has no path.
     blocked: Vec<TaskId>,
     batches: BTreeMap<BatchId, TaskId>,
     is_begun: Vec<bool>,
@@ -40,7 +38,6 @@ struct RingUse {
     count: u32,
     is_reused: bool,
     others: VecDeque<TaskId>,
-    /// Collectives that shared the ring with others.
     shared: BTreeSet<TaskId>,
 }
 
@@ -196,7 +193,6 @@ impl<'a> Jobs<'a> {
         Ok(())
     }
 
-    /// `least` is the minimum duration of the task.
     fn could_end(&mut self, place: usize, id: TaskId, least: Picoseconds) {
         let task = &self.described(place).graph.tasks()[id.index()];
         let Some(playing) = self.playing.get_mut(&place) else { return };
@@ -207,7 +203,6 @@ impl<'a> Jobs<'a> {
         step.ideal = step.ideal.max(end);
     }
 
-    /// Returns `None` if the task computes or has a single rank.
     fn sends_of(&self, context: &Context<'_>, place: usize, id: TaskId) -> Option<Sends> {
         let (traffic, described) = (&self.traffic[place], self.described(place));
         let work = &described.graph.tasks()[id.index()].work;
@@ -249,7 +244,6 @@ impl<'a> Jobs<'a> {
         Some(sends)
     }
 
-    /// Software delay before the packets of a task are sent.
     fn lag(&self, context: &Context<'_>, place: usize, id: TaskId) -> Picoseconds {
         let cables =
             context.substrate.domains.as_ref().map_or([Picoseconds::ZERO; 2], |of| of.cables);
@@ -304,7 +298,6 @@ impl<'a> Jobs<'a> {
         Ok(took)
     }
 
-    /// Ignores batches of other workloads.
     pub(super) fn task_done(
         &mut self,
         context: &mut Context<'_>,
@@ -323,7 +316,6 @@ impl<'a> Jobs<'a> {
         self.worked(context, (place, id))
     }
 
-    /// Checks the duration of a ring collective against the reused time.
     fn check_time(
         &mut self,
         context: &Context<'_>,

@@ -29,8 +29,7 @@ pub enum RingReuse {
     Never,
     /// Simulates a collective on an idle ring once for each kind and size.
     IdleRings,
-    /// Like [`RingReuse::IdleRings`], but also simulates the second, fourth, eighth … use packet by
-    /// packet and requires the same duration.
+    /// Like [`RingReuse::IdleRings`], but simulates the second, fourth, eighth … use as a check.
     Checked,
 }
 
@@ -70,7 +69,6 @@ struct Built {
     is_one_cable: bool,
 }
 
-/// Index into [`RingTimes`].
 pub(super) type RingClass = usize;
 
 pub(super) struct RingTimes {
@@ -86,7 +84,6 @@ impl RingTimes {
         Self { reuse, classes, known, counts: RingCounts::default() }
     }
 
-    /// Returns `None` if the ring is not fully lit or durations are not reused.
     pub(super) fn class_of(
         &mut self,
         context: &Context<'_>,
@@ -128,8 +125,7 @@ impl RingTimes {
         }))
     }
 
-    /// Returns `None` if the collective has to be simulated as a check or because it is not alone
-    /// on the ring.
+    /// Returns `None` if the collective is due for a check or not alone on the ring.
     pub(super) fn time_of(
         &mut self,
         settings: &EngineSettings,
@@ -202,7 +198,6 @@ impl Built {
     }
 }
 
-/// Returns the duration and the number of packets sent.
 fn run_alone(
     (network, light, ranks): RingNetwork,
     settings: &EngineSettings,

@@ -20,14 +20,11 @@ pub(super) struct Sends {
     pub(super) hosts: Vec<VertexId>,
     pub(super) bytes: Bytes,
     pub(super) directions: Directions,
-    /// Default route.
     pub(super) route: Route,
-    /// Routes of host pairs that differ from `route`.
     pub(super) ways: BTreeMap<(VertexId, VertexId), Route>,
     pub(super) priority: u8,
     /// Effective share of the link rate, inside a domain and between domains.
     pub(super) shares: [f64; 2],
-    /// Domain of each host. Empty without domains.
     pub(super) domains: Vec<Option<u32>>,
     /// Excess traffic to the first host of an all-to-all: 0.2 is 20 %.
     pub(super) imbalance: f64,
@@ -95,12 +92,10 @@ impl Sends {
         Bytes((bytes.0 as f64 / self.shares[usize::from(!is_inside)]) as u64)
     }
 
-    /// Returns `None` for a single flow.
     pub(super) fn around(&self) -> Option<RingExchange> {
         Some((self.kind?, Bytes((self.bytes.0 as f64 / self.shares[0]) as u64), self.directions))
     }
 
-    /// Adds the flows, which start immediately.
     pub(super) fn start<S: Stage>(
         self,
         stage: &mut S,
@@ -108,7 +103,6 @@ impl Sends {
         self.start_after(Picoseconds::ZERO, stage)
     }
 
-    /// Adds the flows, which start after `lag`.
     pub(super) fn start_after<S: Stage>(
         self,
         lag: Picoseconds,

@@ -1,12 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 //! Training jobs as sequences of steps with a barrier after each. TP groups communicate over their
-//! rings; all other traffic uses the network.
-//!
-//! ```text
-//!   schedule ──ready──▶ begin ──▶ computes (timer) ──────────────▶ worked ──▶ tasks that waited for it
-//!                         │  └──▶ lag (timer) ──▶ sends (packets) ────▲
-//!                       held: its group has no light, lost its node, or has no path
-//! ```
+//! rings; all other traffic uses the network. A task is held while its group has no light, has lost its
+//! node, or has no path.
 
 mod circuits;
 mod restart;
@@ -50,7 +45,6 @@ pub(crate) struct TrainOrder<'a> {
 }
 
 impl<'a> TrainOrder<'a> {
-    /// `seats` contains the members of each TP group.
     pub(crate) fn new(
         train: &'a Train,
         step: TrainStep,
@@ -161,7 +155,6 @@ pub(crate) struct Trainings<'a> {
     jobs: Vec<TrainingJob<'a>>,
     batches: BTreeMap<BatchId, (usize, TaskId)>,
     times: RingTimes,
-    /// Circuits between leaves, if any.
     circuits: Option<Circuits<'a>>,
     /// Job and TP group of each group of the run. `None` for groups without training.
     places: Vec<Option<(usize, usize)>>,
@@ -232,7 +225,6 @@ impl<'a> Trainings<'a> {
         self.begin_ready(context, job)
     }
 
-    /// Used at the start of a round and after a rollback.
     fn begin_ready(&mut self, context: &mut Context<'_>, job: usize) -> Result<(), RunError> {
         let training = &mut self.jobs[job];
         let mut ready = training.schedule.ready();
@@ -290,7 +282,6 @@ impl<'a> TrainingJob<'a> {
         }
     }
 
-    /// A step starts at the end of the previous one.
     fn begin_step(&mut self) {
         let start = self.steps.last().and_then(|step| step.end).unwrap_or_default();
         self.steps.push(TrainStepLog {

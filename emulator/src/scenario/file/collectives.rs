@@ -1,5 +1,4 @@
 // SPDX-License-Identifier: Apache-2.0
-//! Collectives of jobs.
 
 use lightloom_collective::Directions;
 use lightloom_fabric::document::Check;

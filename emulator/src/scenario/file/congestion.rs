@@ -1,12 +1,4 @@
 // SPDX-License-Identifier: Apache-2.0
-//! Congestion control in scenario files: the scheme, and parameters that differ from the scheme's
-//! source.
-//!
-//! ```yaml
-//! transport:
-//!   congestion: dcqcn
-//!   dcqcn: {timer: 300us, additive: 400Mbps}
-//! ```
 
 use lightloom_engine::transport::{CongestionControl, Dcqcn, Dctcp, Nscc, RateStep, Swift};
 use lightloom_fabric::document::Check;
@@ -223,7 +215,9 @@ fn refuse_others(raw: &TransportFile, check: &mut Check<'_>) {
                 .error(
                     codes::BAD_CONGESTION,
                     &format!("/transport/{name}"),
-                    format!("these settings apply only to `congestion: {name}`, which is not selected"),
+                    format!(
+                        "these settings apply only to `congestion: {name}`, which is not selected"
+                    ),
                 )
                 .help(format!("write `congestion: {name}`, or leave them out"))
                 .depends_on("/transport/congestion");
@@ -234,7 +228,8 @@ fn refuse_others(raw: &TransportFile, check: &mut Check<'_>) {
 fn require_some(is_nothing: bool, key: &str, example: &str, check: &mut Check<'_>) {
     if is_nothing {
         let path = format!("/transport/{key}");
-        let message = "with 0, congestion control never changes the rate, or never stops changing it";
+        let message =
+            "with 0, congestion control never changes the rate, or never stops changing it";
         check.error(codes::BAD_CONGESTION, &path, message).help(format!("write `{example}`"));
     }
 }

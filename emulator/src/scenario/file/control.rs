@@ -1,5 +1,4 @@
 // SPDX-License-Identifier: Apache-2.0
-//! Control plane in scenario files.
 
 use lightloom_fabric::document::Check;
 use lightloom_units::{Picoseconds, Text};
@@ -140,7 +139,11 @@ pub(super) fn lower(raw: &ControlFile, check: &mut Check<'_>) -> ControlDelays {
         + usize::from(raw.lightloomd.is_some());
     if kinds > 1 {
         check
-            .error(codes::NO_EFFECT, "/control", "the scenario specifies more than one control plane")
+            .error(
+                codes::NO_EFFECT,
+                "/control",
+                "the scenario specifies more than one control plane",
+            )
             .help("write either `lightloomd` or `assumed: {detection_delay: …}`");
     }
     let assumed = raw.assumed.unwrap_or(flat);
@@ -171,11 +174,7 @@ fn daemon(file: &DaemonFile, check: &mut Check<'_>) -> DaemonSetup {
     }
     if file.bits_per_second.is_some_and(|rate| !(9_600..=50_000_000).contains(&rate)) {
         check
-            .error(
-                codes::BAD_CONTROL,
-                &at("bits_per_second"),
-                "this is not a serial rate",
-            )
+            .error(codes::BAD_CONTROL, &at("bits_per_second"), "this is not a serial rate")
             .help("write 9600 to 50000000");
     }
     if file.power_samples.is_some_and(|samples| !(1..=100).contains(&samples)) {
@@ -205,8 +204,7 @@ pub(super) fn refuse(raw: &ScenarioFile, scenario: &Scenario, check: &mut Check<
         for (index, fault) in
             scenario.faults.iter().enumerate().filter(|(_, f)| f.effect.needs_daemon())
         {
-            let message =
-                format!("`{}` requires the shipped daemon", fault.effect.name());
+            let message = format!("`{}` requires the shipped daemon", fault.effect.name());
             check
                 .error(codes::BAD_CONTROL, &format!("/faults/{index}/effect"), message)
                 .help("write `control: lightloomd`");

@@ -1,11 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-//! The network of a reconfigurable fat-tree in one phase: hosts under leaves, leaves joined by the
-//! circuits planned for the phase, and the packet core above them.
-//!
-//! ```text
-//!   h0 ── leaf0 ── circuits ── leaf1 ── h1        hN represents all GPUs of a leaf, with their combined rate
-//!            └───── core ───────┘
-//! ```
+//! A reconfigurable fat-tree in one phase, as a graph: hosts, leaves, planned circuits and packet core.
+//! Host `hN` represents all GPUs of leaf N at their combined rate.
 
 use lightloom_engine::LinkSpec;
 use lightloom_fabric::document::Check;
@@ -19,7 +14,6 @@ use super::neighbours::NamedFiles;
 use super::network::DirectConnectFile;
 use crate::substrate::CableGraph;
 
-/// Reports an error if it returns `None`.
 pub(super) fn lower(
     raw: &DirectConnectFile,
     delay: Picoseconds,
@@ -45,7 +39,8 @@ pub(super) fn lower(
         }
     };
     let Some(phase) = plan.phases.iter().find(|phase| phase.name == raw.phase) else {
-        let message = format!("phase `{}` does not exist in the step of {}", raw.rfabric, raw.phase);
+        let message =
+            format!("the step of {} does not contain phase `{}`", raw.rfabric, raw.phase);
         let names: Vec<&str> = plan.phases.iter().map(|phase| phase.name.as_str()).collect();
         check
             .error(codes::NO_SUCH_THING, "/on/direct_connect/phase", message)

@@ -36,8 +36,7 @@ impl Breaks {
     }
 }
 
-/// Keys that determine whether an expectation is meaningful. Invalid values here suppress further
-/// errors.
+/// Keys that expectations depend on. Invalid values here suppress further errors.
 const GROUND: [&str; 8] =
     ["/switches", "/faults", "/faults_in", "/replay", "/collectives", "/traffic", "/phases", "/on"];
 
@@ -47,7 +46,6 @@ pub(crate) fn refuse_idle(path: &str, message: &str, help: &str, check: &mut Che
     GROUND.iter().fold(report, |report, key| report.depends_on(key));
 }
 
-/// Returns all readable expectations if nothing is known about the scenario.
 pub(crate) fn lower_expectations(
     raw: &[String],
     ground: Option<&Ground<'_>>,
@@ -77,8 +75,7 @@ pub(crate) fn lower_expectations(
 
 type Idle = (String, String);
 
-const NOTHING_BREAKS: &str =
-    "no fault occurs in this scenario, so the verdict is always the same";
+const NOTHING_BREAKS: &str = "no fault occurs in this scenario, so the verdict is always the same";
 const BREAK_SOMETHING: &str = "declare a fault under `faults`, or leave it out";
 const NO_BOUND: &str = "the queues of these switches are unbounded, so no packets are dropped";
 const NO_SWITCH: &str = "no traffic crosses a switch, and only switches drop packets";
@@ -98,9 +95,7 @@ impl Ground<'_> {
             Expectation::Figure { figure, .. } => {
                 let (is_here, needs) = match figure.needs() {
                     Needs::Nothing => return None,
-                    Needs::Groups => {
-                        (self.has_groups, "`collectives`")
-                    }
+                    Needs::Groups => (self.has_groups, "`collectives`"),
                     Needs::Plan => (self.has_plan, "a planned fabric"),
                     Needs::Steps => (self.has_steps, "`phases` of a step"),
                     Needs::Flows => (self.has_flows || self.has_groups, "flows"),
@@ -142,10 +137,9 @@ impl Ground<'_> {
             }
             Expectation::NoDrops { priority: Some(priority) } => self.unused(*priority),
             Expectation::NoDeadlock if !self.switches.pause() => says(NO_PAUSE, ASK_FOR_PAUSES),
-            Expectation::NoDeadlock if self.priorities.is_empty() => says(
-                "no traffic crosses a switch, and only switches send pauses",
-                "leave it out",
-            ),
+            Expectation::NoDeadlock if self.priorities.is_empty() => {
+                says("no traffic crosses a switch, and only switches send pauses", "leave it out")
+            }
             Expectation::Figure { figure, comparison, bound, .. } => {
                 self.idle_figure(*figure, *comparison, *bound)
             }

@@ -1,5 +1,4 @@
 // SPDX-License-Identifier: Apache-2.0
-//! Faults of a scenario or of a separate file.
 
 use std::collections::BTreeSet;
 
@@ -125,15 +124,12 @@ pub struct FlappingFile {
 pub(super) struct FaultContext<'a> {
     substrate: &'a Substrate,
     switches: &'a PacketSwitches,
-    /// Phase names of the step, and its repetitions.
     phases: Vec<&'a str>,
     steps: u32,
-    /// Whether phases or training jobs use circuits.
     uses_circuits: bool,
 }
 
 impl<'a> FaultContext<'a> {
-    /// `None` if the start is unknown.
     pub(super) fn of(
         start: Option<&'a RunStart>,
         switches: &'a PacketSwitches,
@@ -170,7 +166,6 @@ pub(super) fn load(
     })
 }
 
-/// Checks the faults against the scenario, if known.
 pub(super) fn lower(
     raw: &[FaultFile],
     ground: Option<&FaultContext<'_>>,
@@ -216,7 +211,6 @@ pub(super) fn lower(
     faults
 }
 
-/// Reports a part that does not exist or does not support the effect.
 fn require(
     name: &PartName,
     fault: &FaultFile,
@@ -233,7 +227,11 @@ fn require(
                 .help("use `n17`, `n17/b0`, `h3`, `h3/nic1`, `h3-s0` or `ocs3/p7`");
         } else if *effect == Effect::Stuck && name.0.trim().parse::<NodeId>().is_ok() {
             check
-                .error(codes::BAD_FAULT, path, "nodes do not receive commands, so they cannot be `stuck`")
+                .error(
+                    codes::BAD_FAULT,
+                    path,
+                    "nodes do not receive commands, so they cannot be `stuck`",
+                )
                 .help(format!("use one of its bundles, such as `{name}/b0`"));
         }
         return;
@@ -281,7 +279,9 @@ fn require_end(
     let place = format!("{}/towards", path.split("/part").next().unwrap_or(path));
     if AnyPart::named(&name.0).is_some() {
         let message = format!("`{name}` is random, so its ends are unknown");
-        check.error(codes::NO_EFFECT, &place, message).help("use a specific cable, such as `h3-s0`");
+        check
+            .error(codes::NO_EFFECT, &place, message)
+            .help("use a specific cable, such as `h3-s0`");
     } else if !ends.contains(end) {
         let some: Vec<String> = ends.iter().take(4).map(|end| format!("`{end}`")).collect();
         let message = format!("`{name}` has no cable to `{end}`");
@@ -293,7 +293,6 @@ fn require_end(
     }
 }
 
-/// Pause storms require switches with priorities to pause.
 fn require_priorities(
     _: &NetworkPart,
     switches: &PacketSwitches,
@@ -309,7 +308,6 @@ fn require_priorities(
     }
 }
 
-/// The start is relative to the run or to a phase.
 fn lower_time(
     fault: &FaultFile,
     ground: Option<&FaultContext<'_>>,
@@ -413,10 +411,7 @@ fn lower_effect(raw: &EffectFile, path: &str, check: &mut Check<'_>) -> Effect {
         EffectFile::Flapping(flapping) => {
             let (down, up) = (flapping.down.0, flapping.up.0);
             let none = down == Picoseconds::ZERO || up == Picoseconds::ZERO;
-            refuse(
-                none,
-                "durations must be positive: use `{down: 100us, up: 200us, times: 5}`",
-            );
+            refuse(none, "durations must be positive: use `{down: 100us, up: 200us, times: 5}`");
             Effect::Flapping { down, up, times: flapping.times }
         }
         EffectFile::Rate(rate) => {
@@ -446,10 +441,7 @@ fn lower_effect(raw: &EffectFile, path: &str, check: &mut Check<'_>) -> Effect {
             Effect::Jitter(most.0)
         }
         EffectFile::Reboots(takes) => {
-            refuse(
-                takes.0 == Picoseconds::ZERO,
-                "the restart time must be positive: use `90s`",
-            );
+            refuse(takes.0 == Picoseconds::ZERO, "the restart time must be positive: use `90s`");
             Effect::Reboots(takes.0)
         }
         EffectFile::Lies => Effect::Lies,

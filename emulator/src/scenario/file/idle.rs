@@ -30,11 +30,7 @@ pub(super) fn require_something(raw: &ScenarioFile, is_called: bool, check: &mut
     ];
     for (key, _) in of_fabric.iter().filter(|(_, there)| *there && !on_fabric) {
         check
-            .error(
-                codes::NO_EFFECT,
-                key,
-                "an inline network does not have a plan, jobs or a step",
-            )
+            .error(codes::NO_EFFECT, key, "an inline network does not have a plan, jobs or a step")
             .help("use `on: {fabric: FILE}`, or `traffic` between hosts")
             .depends_on("/on");
     }
@@ -105,7 +101,6 @@ fn refuse_control(raw: &ScenarioFile, scenario: &Scenario, check: &mut Check<'_>
     }
 }
 
-/// Switch settings require traffic across switches.
 fn refuse_switches(ground: &Ground<'_>, check: &mut Check<'_>) {
     if ground.priorities.is_empty() && check.is_written("/switches") {
         let message = "no traffic crosses a switch";

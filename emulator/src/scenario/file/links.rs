@@ -1,5 +1,4 @@
 // SPDX-License-Identifier: Apache-2.0
-//! Cables of an inline network.
 
 use lightloom_engine::LinkSpec;
 use lightloom_fabric::document::Check;

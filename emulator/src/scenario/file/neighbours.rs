@@ -30,7 +30,6 @@ pub(crate) struct NamedFiles<'a, 'r> {
 }
 
 impl NamedFiles<'_, '_> {
-    /// `path` is the location of the reference.
     pub(crate) fn read(
         &mut self,
         name: &str,

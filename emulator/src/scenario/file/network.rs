@@ -1,5 +1,4 @@
 // SPDX-License-Identifier: Apache-2.0
-//! Network of a scenario: a fabric file or a network shape.
 
 use lightloom_engine::LinkSpec;
 use lightloom_engine::topology::{
@@ -204,7 +203,6 @@ fn one() -> u32 {
     1
 }
 
-/// Reports an error if it returns `None`.
 pub(super) fn lower(
     raw: &OnFile,
     links: &LinksFile,
@@ -296,13 +294,15 @@ fn lower_leaf_spine(raw: &LeafSpineFile, cable: LinkSpec, check: &mut Check<'_>)
     let planes = u64::from(raw.planes.max(1));
     let rate = BitsPerSecond(cable.rate.get() / planes);
     if rate.get() * planes != cable.rate.get() {
-        let message = format!("{} cannot be divided into {planes} planes with integer rates", cable.rate);
+        let message =
+            format!("{} cannot be divided into {planes} planes with integer rates", cable.rate);
         check
             .error(codes::BAD_NETWORK, "/on/leaf_spine/planes", message)
             .help("write 2, 4 or 8")
             .depends_on("/links/rate");
     } else if rate < BitsPerSecond(10_000_000) {
-        let message = format!("a plane has {rate}, but the lowest rate that can be emulated is 10 Mb/s");
+        let message =
+            format!("a plane has {rate}, but the lowest rate that can be emulated is 10 Mb/s");
         check.error(codes::BAD_NETWORK, "/on/leaf_spine/planes", message).help("use fewer planes");
     }
     let link = LinkSpec { rate: rate.max(BitsPerSecond(10_000_000)), ..cable };
@@ -329,11 +329,11 @@ fn lower_fat_tree(raw: &FatTreeFile, cable: LinkSpec, check: &mut Check<'_>) -> 
     }
 }
 
-/// Adaptive routing chooses among shortest paths.
 pub(super) fn refuse_choice(raw: &OnFile, balance: Balance, check: &mut Check<'_>) {
     let OnFile::Dragonfly(raw) = raw else { return };
     if raw.routes != DragonflyRoutes::Shortest && balance == Balance::Adaptive {
-        let message = "the sender chooses a random route between groups, so switches cannot route adaptively";
+        let message =
+            "the sender chooses a random route between groups, so switches cannot route adaptively";
         check
             .error(codes::BAD_NETWORK, "/on/dragonfly/routes", message)
             .help("leave `transport.balance: adaptive` out, or use `{spray: {paths: 16}}`")

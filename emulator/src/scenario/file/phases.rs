@@ -1,5 +1,4 @@
 // SPDX-License-Identifier: Apache-2.0
-//! The `phases:` key.
 
 use schemars::JsonSchema;
 use serde::Deserialize;

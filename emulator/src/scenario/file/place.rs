@@ -1,5 +1,4 @@
 // SPDX-License-Identifier: Apache-2.0
-//! Network of a scenario, as in [`OnFile`], and optionally its active plan.
 
 use std::borrow::Cow;
 use std::fmt;
@@ -39,9 +38,7 @@ impl<'de> Deserialize<'de> for PlaceFile {
                     } else if on.is_none() {
                         on = Some(OnFile::deserialize(Keyed { key, keys: &mut keys })?);
                     } else {
-                        return Err(A::Error::custom(
-                            "two networks are specified: leave one out",
-                        ));
+                        return Err(A::Error::custom("two networks are specified: leave one out"));
                     }
                 }
                 let on = on.ok_or_else(|| A::Error::missing_field("fabric"))?;

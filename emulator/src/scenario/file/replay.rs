@@ -1,5 +1,4 @@
 // SPDX-License-Identifier: Apache-2.0
-//! Fault traces in scenario files: a single day, or several days in compressed time.
 
 use lightloom_fabric::document::Check;
 use lightloom_fabric::trace::FaultTrace;

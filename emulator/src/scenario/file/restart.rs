@@ -1,5 +1,4 @@
 // SPDX-License-Identifier: Apache-2.0
-//! Responses of jobs to a lost node, and checks that the fabric supports them.
 
 use lightloom_fabric::document::Check;
 use lightloom_fabric::plan::Plan;

@@ -1,5 +1,4 @@
 // SPDX-License-Identifier: Apache-2.0
-//! Months of training in scenario files.
 
 use std::fmt;
 use std::str::FromStr;
@@ -59,7 +58,6 @@ impl FailuresFile {
     }
 }
 
-/// Key of a kind of part in `failures`.
 fn key_of(part: AnyPart) -> &'static str {
     let none = FailuresFile::default();
     none.rates().iter().find(|(_, any, _)| *any == part).map_or("", |(key, ..)| *key)
@@ -114,7 +112,6 @@ impl JsonSchema for GpuHourFile {
 
 const SAMPLES: u32 = 16;
 
-/// `None` without a span or after an error.
 pub(super) fn lower(
     raw: &ScenarioFile,
     check: &mut Check<'_>,
@@ -142,7 +139,9 @@ pub(super) fn lower(
     let Some(failures) = &raw.failures else {
         check
             .error(codes::BAD_FAULT, "/span", "this span requires `failures`")
-            .help("add `failures: {node: {mtbf: 50000h, repair: 24h}}`, or `failures: {trace: FILE}`")
+            .help(
+                "add `failures: {node: {mtbf: 50000h, repair: 24h}}`, or `failures: {trace: FILE}`",
+            )
             .depends_on("/failures");
         return None;
     };
@@ -169,10 +168,7 @@ fn refuse_without(raw: &ScenarioFile, check: &mut Check<'_>) {
     let restarts = raw.train.iter().enumerate();
     let restarts = restarts.filter_map(|(at, train)| restart::of_span(at, train.restart));
     for (key, help) in keys.chain(restarts) {
-        check
-            .error(codes::NO_EFFECT, &key, "this requires `span`")
-            .help(help)
-            .depends_on("/span");
+        check.error(codes::NO_EFFECT, &key, "this requires `span`").help(help).depends_on("/span");
     }
 }
 
@@ -202,9 +198,7 @@ fn lower_failures(
     let Some(file) = &raw.trace else {
         if raw.from_day.is_some() {
             let message = "`from_day` requires `trace`";
-            check
-                .error(codes::NO_EFFECT, "/failures/from_day", message)
-                .help("add `trace: FILE`");
+            check.error(codes::NO_EFFECT, "/failures/from_day", message).help("add `trace: FILE`");
         }
         return lower_rates(&written, check);
     };
@@ -282,7 +276,8 @@ fn require_losses(scenario: &Scenario, span: &Span, check: &mut Check<'_>) {
     let FailureSource::Rates(rates) = &span.failures else { return };
     let has = |part: AnyPart| known.runs.iter().any(|run| run.part == part);
     for rate in rates.iter().filter(|rate| !has(rate.part)) {
-        let message = format!("{} does not contain a run in which {} fails", known.file, rate.part.name());
+        let message =
+            format!("{} does not contain a run in which {} fails", known.file, rate.part.name());
         check
             .error(codes::NO_SUCH_THING, "/losses", message)
             .help("leave `losses` out, or this rate");
@@ -304,7 +299,9 @@ fn lower_rates(
         for (of, time) in [("mtbf", mtbf.0), ("repair", repair.0)] {
             if time == Milliseconds::ZERO {
                 let path = format!("/failures/{key}/{of}");
-                check.error(codes::BAD_FAULT, &path, "the time must be positive").help("write `24h`");
+                check
+                    .error(codes::BAD_FAULT, &path, "the time must be positive")
+                    .help("write `24h`");
             }
         }
         rates.push(FailureRate {

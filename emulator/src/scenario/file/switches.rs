@@ -1,5 +1,4 @@
 // SPDX-License-Identifier: Apache-2.0
-//! Switch queueing in scenario files.
 
 use lightloom_engine::{
     Buffer, CONTROL_PRIORITY, LinkSpec, Marking, PRIORITIES, Pause, Queueing, Schedule, Switching,
@@ -197,7 +196,8 @@ fn lower_schedule(raw: &ScheduleFile, check: &mut Check<'_>) -> Schedule {
     let ScheduleFile::Weighted(shares) = raw else { return Schedule::Strict };
     let mut weights = [1; PRIORITIES];
     if shares.is_empty() || shares.len() > usize::from(CONTROL_PRIORITY) {
-        let message = format!("{} weights are too many: priorities range from 0 to 6", shares.len());
+        let message =
+            format!("{} weights are too many: priorities range from 0 to 6", shares.len());
         check.error(codes::BAD_QUEUE, "/switches/schedule/weighted", message).help(
             "use one weight per priority, starting with priority 0: `weighted: [4KiB, 4KiB, 4KiB, 16KiB]`",
         );

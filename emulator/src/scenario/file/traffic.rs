@@ -1,5 +1,4 @@
 // SPDX-License-Identifier: Apache-2.0
-//! Host-to-host traffic in scenario files.
 
 use std::sync::Arc;
 
@@ -238,7 +237,6 @@ pub(super) fn refuse_sentences(raw: &[String], workloads: &[TrafficFile], check:
     }
 }
 
-/// Reports an error if it returns `None`.
 fn lower_hosts(
     file: &TrafficFile,
     path: &str,
@@ -298,7 +296,6 @@ impl Lowering<'_, '_, '_, '_, '_> {
         self.check.error(codes::BAD_WORKLOAD, &path, message).help(help);
     }
 
-    /// Reports an error if it returns `None`.
     fn run(&mut self) -> Option<Pattern> {
         Some(match &self.file.run {
             PatternFile::Permutation => Pattern::Permutation { by: None },
@@ -381,10 +378,8 @@ impl Lowering<'_, '_, '_, '_, '_> {
         let named = !self.file.hosts.is_empty();
         if ranks > hosts || (named && ranks < hosts) {
             let message = format!("the step has {ranks} ranks, but the workload has {hosts} hosts");
-            let help = format!(
-                "list {ranks} hosts in rank order, such as `hosts: [h0..h{}]`",
-                ranks - 1
-            );
+            let help =
+                format!("list {ranks} hosts in rank order, such as `hosts: [h0..h{}]`", ranks - 1);
             self.refuse("/run/recorded", message, &help);
             return None;
         }
@@ -438,7 +433,6 @@ impl Lowering<'_, '_, '_, '_, '_> {
         }
     }
 
-    /// Rejects workloads that the network or the number of hosts does not support.
     fn require(&mut self, run: &Pattern) {
         let (ranks, all) = (self.hosts.len(), self.substrate.hosts.len());
         if ranks < 2 && !matches!(run, Pattern::Compute(_)) {

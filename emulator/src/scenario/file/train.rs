@@ -1,5 +1,4 @@
 // SPDX-License-Identifier: Apache-2.0
-//! Training jobs in scenario files.
 
 use lightloom_fabric::document::Check;
 use lightloom_training::calibration::Precision;
@@ -216,7 +215,6 @@ pub(super) fn require(
     }
 }
 
-/// Rejects workloads that cannot share rings and circuits with a training job.
 fn refuse_beside(raw: &ScenarioFile, check: &mut Check<'_>) {
     if raw.train.is_empty() {
         return;
@@ -231,8 +229,7 @@ fn refuse_beside(raw: &ScenarioFile, check: &mut Check<'_>) {
     }
 }
 
-/// Default time limit of jobs or phases: a hundred times their fault-free duration, including
-/// slack.
+/// A hundred times the fault-free duration, including slack.
 pub(super) fn time_limit(scenario: &Scenario, start: &RunStart) -> SimTime {
     let On::Fabric(fabric) = &scenario.on else { return scenario.time_limit };
     if scenario.ends_at_limit {

@@ -1,5 +1,4 @@
 // SPDX-License-Identifier: Apache-2.0
-//! Transport settings in scenario files.
 
 use lightloom_engine::transport::{
     Balance, FlowInterfaces, LossRecovery, Reordering, Transport, Window,
@@ -189,11 +188,9 @@ pub struct ReorderingFile {
 
 #[derive(Clone, Copy, Debug, Default)]
 pub(super) struct HostPorts {
-    /// Interfaces per host. `None` if hosts differ.
     pub(super) count: Option<u32>,
     /// Shortest paths between distant hosts over all interfaces.
     pub(super) paths: Option<u64>,
-    /// Rate of one interface.
     pub(super) rate: Option<BitsPerSecond>,
     pub(super) pauses: bool,
 }
@@ -206,7 +203,8 @@ pub(super) fn lower(raw: &TransportFile, ports: HostPorts, check: &mut Check<'_>
     let is_spread =
         !matches!(raw.balance, BalanceFile::PerFlow) || interfaces == FlowInterfaces::All;
     if is_spread && matches!(raw.recovery, Some(RecoveryFile::GoBackN)) {
-        let message = "packets on several paths overtake each other, which go-back-N treats as loss";
+        let message =
+            "packets on several paths overtake each other, which go-back-N treats as loss";
         let because = match raw.balance {
             BalanceFile::PerFlow => "/on",
             _ => "/transport/balance",
@@ -218,7 +216,8 @@ pub(super) fn lower(raw: &TransportFile, ports: HostPorts, check: &mut Check<'_>
     }
     let is_credit = matches!(raw.congestion, CongestionFile::ReceiverCredit);
     if is_credit && matches!(raw.recovery, Some(RecoveryFile::GoBackN)) {
-        let message = "with receiver credit, packets after a gap are kept, but go-back-N resends them";
+        let message =
+            "with receiver credit, packets after a gap are kept, but go-back-N resends them";
         check
             .error(codes::BAD_PACKET, "/transport/recovery", message)
             .also("/transport/congestion", "receiver credit is configured here")
@@ -240,7 +239,6 @@ pub(super) fn lower(raw: &TransportFile, ports: HostPorts, check: &mut Check<'_>
     }
 }
 
-/// `None` disables the probe.
 fn tail_probe(
     raw: &TransportFile,
     recovery: LossRecovery,
@@ -289,7 +287,8 @@ fn interfaces(raw: &TransportFile, ports: HostPorts, check: &mut Check<'_>) -> F
         (all, ports.count, matches!(raw.balance, BalanceFile::PerFlow | BalanceFile::Adaptive))
         && u32::from(paths) < count
     {
-        let message = format!("with {paths} paths for {count} interfaces, some interfaces would be idle");
+        let message =
+            format!("with {paths} paths for {count} interfaces, some interfaces would be idle");
         check
             .error(codes::BAD_PACKET, "/transport/balance", message)
             .help(format!("use {count} or more, or `interfaces: one`"))
@@ -334,8 +333,7 @@ fn warn_of_few_values(
     }
 }
 
-/// Assumes that a packet is stored and forwarded over four links: one at each host and two between
-/// switches.
+/// Assumes store-and-forward over four links: one at each host and two between switches.
 fn warn_of_short_timeout(raw: &TransportFile, rate: Option<BitsPerSecond>, check: &mut Check<'_>) {
     const LINKS: u64 = 4;
     let Some((rate, Text(timeout))) = rate.zip(raw.timeout) else { return };

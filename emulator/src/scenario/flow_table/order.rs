@@ -17,7 +17,6 @@ impl<'a> CellOrder<'a> {
         self.rows.push(cells);
     }
 
-    /// Returns all errors. `more` lists the optional columns.
     pub(super) fn settle(&self, flows: &mut [ListedFlow], more: &[&str]) -> Vec<Diagnostic> {
         let column = |name: &str| more.iter().position(|at| *at == name);
         let (mut names, mut mistakes) = (BTreeMap::new(), Vec::new());
@@ -91,7 +90,8 @@ fn awaited(
         let message = format!(
             "flow `{name}` has a different destination than this flow's source, so this host does not receive its data"
         );
-        let help = "use a flow whose `dst` is this `src`, or `ID:acknowledged` of one with the same `src`";
+        let help =
+            "use a flow whose `dst` is this `src`, or `ID:acknowledged` of one with the same `src`";
         return Err((message, help.to_owned()));
     }
     Ok(FlowDependency { flow, acknowledged })

@@ -1,9 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
 //! Tracks circuits under the shipped control plane: connected, training, or carrying traffic.
-//!
-//! ```text
-//!   phase ─▶ daemon ─▶ mirrors ─▶ light both ways ─▶ link trains ─▶ up        daemon: read back, qualified ─▶ settled ─▶ traffic
-//! ```
 
 use std::collections::{BTreeMap, BTreeSet};
 
@@ -29,10 +25,8 @@ pub(super) struct ShippedCircuits<'a> {
     passed: BTreeSet<CrossConnect>,
     training: BTreeMap<CrossConnect, SimTime>,
     up: BTreeSet<CrossConnect>,
-    /// Circuits removed by the current change. New traffic avoids them.
     drained: BTreeSet<CrossConnect>,
-    /// New circuits of the current change. They carry no traffic until the daemon reports the
-    /// phase.
+    /// Circuits that carry no traffic until the daemon reports the phase.
     unproven: BTreeSet<CrossConnect>,
     dead: BTreeMap<Port, u32>,
     unfit: BTreeSet<Port>,
@@ -94,8 +88,7 @@ impl<'a> ShippedCircuits<'a> {
         !ends(circuit).iter().any(|port| self.dead.contains_key(port))
     }
 
-    /// Sets the connected port pairs of a switch. Returns the links that start training and when
-    /// each will be up.
+    /// Returns the links that start training and when each will be up.
     pub(super) fn passes(
         &mut self,
         context: &mut Context<'_>,
@@ -109,7 +102,6 @@ impl<'a> ShippedCircuits<'a> {
         self.look(context, false)
     }
 
-    /// Marks dark circuits, and starts training those with light.
     fn look(&mut self, context: &mut Context<'_>, is_fault: bool) -> Vec<(SimTime, CrossConnect)> {
         let now = context.now();
         let lit: BTreeSet<CrossConnect> =
@@ -135,7 +127,6 @@ impl<'a> ShippedCircuits<'a> {
         begun.into_iter().map(|circuit| (until, circuit)).collect()
     }
 
-    /// A link that lost its light during training stays down.
     pub(super) fn trained(&mut self, context: &mut Context<'_>, circuit: &CrossConnect) {
         let now = context.now();
         if self.training.get(circuit).is_none_or(|until| *until > now) {
@@ -149,7 +140,6 @@ impl<'a> ShippedCircuits<'a> {
         self.publish(context);
     }
 
-    /// Returns `None` if the phase needs no circuits or they are already set.
     pub(super) fn wish(&mut self, context: &mut Context<'_>, phase: usize) -> Option<PhaseWish> {
         let planned = &self.phases[phase];
         let wanted: BTreeSet<CrossConnect> = planned.circuits.iter().copied().collect();
@@ -165,7 +155,6 @@ impl<'a> ShippedCircuits<'a> {
         })
     }
 
-    /// Phases are the same in the new plan, but over different circuits.
     pub(super) fn replanned(&mut self, plan: &Plan) {
         for phase in &mut self.phases {
             if let Some(next) = plan.phases.iter().find(|next| next.name == phase.name) {

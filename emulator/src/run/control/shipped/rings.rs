@@ -1,6 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-//! Tracks rings under the shipped control plane: transceivers light the links, and committed plans
-//! place the groups.
+//! Tracks rings under the shipped control plane: links are lit by devices, groups placed by plans.
 
 use std::collections::BTreeMap;
 
@@ -27,8 +26,7 @@ impl<'a> ShippedRings<'a> {
         Self { inner, dark_since: BTreeMap::new(), locked_at: SimTime::START }
     }
 
-    /// Handles a bundle that starts or finishes switching. Returns its dark time, and the links
-    /// that start locking with the time when they will carry packets.
+    /// Returns the bundle's dark time, and when each link that starts locking will carry packets.
     pub(super) fn light(
         &mut self,
         context: &mut Context<'_>,
@@ -59,7 +57,6 @@ impl<'a> ShippedRings<'a> {
         (dark, locking)
     }
 
-    /// A link that lost its light again stays down.
     pub(super) fn locked(&self, context: &mut Context<'_>, link: LinkId) {
         if self.inner.selects(link) && !context.is_lit(link) {
             context.light(link, true);

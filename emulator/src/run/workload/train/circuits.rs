@@ -1,11 +1,9 @@
 // SPDX-License-Identifier: Apache-2.0
 //! Flow paths and circuit requests of a job whose leaves are connected by optical switches.
 //!
-//! ```text
-//!   round begins ──▶ phase `micro-batches` ──change──▶ exchange   last pass ──▶ phase `gradients` ──change──▶ DP exchange
-//! ```
-//! Reinforcement learning adds `weight-sync` and `parallelism-switch`. During a change, computation
-//! continues and network traffic waits.
+//! The job requests the `micro-batches` circuits at the start of a round and the `gradients` circuits
+//! after its last pass; reinforcement learning adds `weight-sync` and `parallelism-switch`. During a
+//! change, computation continues and network traffic waits.
 
 use std::collections::BTreeMap;
 
@@ -32,9 +30,7 @@ pub(crate) struct Circuits<'a> {
     optical: &'a OpticalCircuits,
     rings: &'a RingCables,
     names: Vec<String>,
-    /// Planned multi-hop routes, by first and last leaf.
     routes: BTreeMap<(usize, usize), Vec<RoutePlan>>,
-    /// Circuits that carry traffic, by lower and higher leaf.
     up: BTreeMap<(usize, usize), Vec<CrossConnect>>,
     under_way: BTreeMap<LeafPort, f64>,
     /// Bytes in flight, by job and task.
@@ -97,8 +93,7 @@ impl<'a> Circuits<'a> {
         self.rings.gpu(host).map(|gpu| dcn.leaf_of(gpu).index())
     }
 
-    /// Returns the fastest path for `bytes`, considering data in flight: a circuit, the core or the
-    /// planned route. `None` while the leaves are not connected.
+    /// Returns the fastest path for `bytes`, considering data in flight. `None` if there is none.
     fn way(
         &mut self,
         context: &Context<'_>,
@@ -177,7 +172,6 @@ impl<'a> Circuits<'a> {
         }
     }
 
-    /// Returns `None` while any path is missing.
     pub(super) fn ways(
         &mut self,
         context: &Context<'_>,
@@ -208,8 +202,8 @@ impl<'a> Circuits<'a> {
     }
 }
 
-/// Returns the contended ports of a hop: a circuit's port in this direction, or the core ports on
-/// both sides.
+/// Returns the contended ports of a hop: of a circuit in this direction, or of the core on both
+/// sides.
 fn ports(hop: &LaneHop) -> impl Iterator<Item = LeafPort> + use<> {
     let (out, into) = match hop.lane {
         HopLane::Circuit(circuit) => (LeafPort::Circuit(hop.from, circuit), None),
@@ -246,8 +240,7 @@ impl Phases {
             };
             of_task[at] = own.max(follows.unwrap_or(0));
         }
-        // With sharded weights, replicas communicate in every pass, so the gradient circuits are
-        // used throughout.
+        // With sharded weights, replicas communicate in every pass.
         let in_passes = |at: &usize| {
             of_task[*at] > 0
                 && matches!(dimensions[*at], TaskPurpose::Tensor | TaskPurpose::Pipeline)
@@ -284,8 +277,7 @@ impl Phases {
         (0..NAMES.len()).find(is_open).or(last).unwrap_or(0)
     }
 
-    /// Returns the phase with the circuits that a task (and all earlier tasks of the job) needs, or
-    /// 0.
+    /// Returns the phase whose circuits a task and its predecessors need, or 0.
     pub(super) fn waits_for(&self, task: TaskId) -> usize {
         let own = self.of_task.get(task.index()).copied().unwrap_or(0);
         (1..=own).rev().find(|phase| self.own[*phase].is_some()).unwrap_or(0)
@@ -311,7 +303,6 @@ impl Trainings<'_> {
             && (circuits.is_changing || phases.asked || phases.waits_for(task) > phases.at)
     }
 
-    /// A new phase is requested only once.
     pub(super) fn ask(&mut self, context: &mut Context<'_>, job: usize, is_new: bool) {
         let Some(circuits) = &mut self.circuits else { return };
         let training = &mut self.jobs[job];

@@ -14,7 +14,6 @@ use super::super::super::context::{Context, GroupMove};
 use super::{Interruption, TrainTimer, TrainingJob, Trainings, tasks};
 use crate::scenario::Checkpoints;
 
-/// Groups with only this kind of exchange continue independently.
 fn is_loose(purpose: TaskPurpose) -> bool {
     use TaskPurpose::{Data, Reshard, Samples, Weights};
     matches!(purpose, Data | Samples | Weights | Reshard)
@@ -35,8 +34,7 @@ impl TrainingJob<'_> {
         mine.into_iter().for_each(|task| self.hold(context, task));
     }
 
-    /// Returns all groups connected to these, directly or indirectly, by more than gradient
-    /// exchange.
+    /// Returns all groups connected to these by more than gradient exchange.
     fn tied_to(&self, rings: &[usize]) -> BTreeSet<u32> {
         let tensor = self.order.tensor();
         let mut first: Vec<u32> = (0..self.seats.len() as u32).collect();
@@ -76,9 +74,8 @@ impl TrainingJob<'_> {
         self.phases.recount(|task| self.schedule.is_done(task));
     }
 
-    /// Rolls back replicas that lost their memory. Finished chunks were passed on, so a replica
-    /// restores its weights and caches and repeats the current chunk. Transfers from and to these
-    /// groups and lost weights are also repeated.
+    /// Finished chunks were passed on, so a replica restores its weights and caches and repeats the
+    /// current chunk. Its transfers are also repeated.
     fn undo_generation(&mut self, context: &mut Context<'_>, rings: &[usize]) {
         let order = self.order;
         let is_theirs = |rank: &u32| rings.contains(&((rank / order.tensor()) as usize));
@@ -107,8 +104,7 @@ impl TrainingJob<'_> {
         }
     }
 
-    /// Restarts the step for the lost groups and all groups connected to them by more than gradient
-    /// exchange.
+    /// Also restarts all groups connected to the lost ones by more than gradient exchange.
     fn undo_training(&mut self, context: &mut Context<'_>, rings: &[usize]) {
         let tied = self.rolled_back(rings);
         let (graph, tensor) = (&self.order.graph, self.order.tensor());

@@ -1,5 +1,4 @@
 // SPDX-License-Identifier: Apache-2.0
-//! Placement of a TP group of a job, and whether it can work.
 
 use lightloom_collective::Directions;
 use lightloom_engine::LinkId;
@@ -14,10 +13,8 @@ pub(super) struct Seat {
     pub(super) ring_links: Vec<LinkId>,
     pub(super) links: Vec<LinkId>,
     pub(super) is_stopped: bool,
-    /// Whether the group could not be re-formed.
     pub(super) is_lost: bool,
     pub(super) is_dead: bool,
-    /// Number of faults that slow the ring without turning it dark.
     pub(super) slowed_by: u32,
     pub(super) down_since: Option<SimTime>,
     down: Picoseconds,

@@ -1,6 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-//! Tasks of a step. Computation uses timers, ring exchanges reuse the time of an idle ring, and all
-//! other exchanges are simulated packet by packet.
+//! Tasks of a step: computation uses timers, ring exchanges reuse idle-ring times, others use packets.
 
 use std::collections::BTreeMap;
 
@@ -17,7 +16,6 @@ use super::super::sends::Sends;
 use super::{Circuits, State, TrainOrder, TrainTimer, TrainingJob, Trainings};
 use crate::substrate::HBD;
 
-/// Without duplicates.
 pub(super) fn rings_of(work: &TaskWork, tensor: u32) -> Vec<u32> {
     let mut rings = match work {
         TaskWork::Compute { rank, .. } => vec![rank / tensor],
@@ -33,7 +31,6 @@ pub(super) fn rings_of(work: &TaskWork, tensor: u32) -> Vec<u32> {
 }
 
 impl TrainOrder<'_> {
-    /// Software delay before the packets of an exchange are sent.
     fn lag(&self, task: TaskId) -> Picoseconds {
         self.graph.pace(task).lag(self.cables)
     }
@@ -67,8 +64,8 @@ impl TrainingJob<'_> {
         of_ring || rings_of(work, self.order.tensor()).iter().any(cannot)
     }
 
-    /// Returns whether `task` has the links of a TP group to itself for `took`. GPUs in a switched
-    /// domain have one cable each.
+    /// Returns whether `task` has its links to itself. GPUs in a switched domain have one cable
+    /// each.
     fn is_alone(&self, context: &Context<'_>, task: TaskId, ring: u32, took: Picoseconds) -> bool {
         let domain =
             |ring: u32| context.substrate.domain_of(self.seats[ring as usize].members.ranks[0]);
@@ -110,7 +107,6 @@ impl TrainingJob<'_> {
         }
     }
 
-    /// Its timers and packets are ignored from then on.
     pub(super) fn drop_task(&mut self, context: &mut Context<'_>, task: TaskId) {
         self.running.remove(&task);
         self.held.remove(&task);
@@ -131,7 +127,6 @@ impl TrainingJob<'_> {
 }
 
 impl Trainings<'_> {
-    /// Holds the task if its groups cannot work.
     pub(super) fn begin_task(
         &mut self,
         context: &mut Context<'_>,
@@ -212,8 +207,7 @@ impl Trainings<'_> {
             let workload = format!("{}`, task `{}", training.order.train.job, task.name);
             RunError::Workload { workload, error }
         });
-        // The ring is dark, the leaves are connected neither by a circuit nor through the core, or
-        // a rank has no path.
+        // The ring is dark, the leaves are disconnected, or a rank has no path.
         let Some((collective, flows)) = started?.flatten() else {
             training.hold(context, id);
             return Ok(());
@@ -265,7 +259,6 @@ impl Trainings<'_> {
 }
 
 impl TrainingJob<'_> {
-    /// Returns `None` while the ring is dark or the leaves are disconnected.
     fn sends(
         &self,
         context: &Context<'_>,

@@ -1,11 +1,9 @@
 // SPDX-License-Identifier: Apache-2.0
 //! Step time by cause, computed backwards along the critical path.
 //!
-//! Each segment spans from the end of the last prerequisite to the end of the task. The task's time
-//! without contention is attributed to computation or to its dimension, waiting for a replaced node
-//! to `fault`, lost work to `restart`, and the rest to contention. Fault and restart time is
-//! attributed to the earliest active fault that stopped the task's groups. The parts add up exactly
-//! to the step time.
+//! A task's time without contention is attributed to computation or to its dimension, waiting for a
+//! replaced node to `fault`, lost work to `restart`, and the rest to contention. Fault and restart
+//! time belongs to the earliest active fault that stopped the groups. All parts add up exactly.
 
 use std::collections::{BTreeMap, BTreeSet};
 
@@ -21,7 +19,6 @@ use super::{Interruption, TaskLog, TrainingJob};
 pub(crate) struct StepBreakdown {
     pub(crate) compute: Picoseconds,
     pub(crate) generation: Picoseconds,
-    /// Exchange by dimension: TP, PP, DP, CP, EP, samples, weights.
     pub(crate) exposed: [Picoseconds; 7],
     pub(crate) contention: Picoseconds,
     pub(crate) transition: Picoseconds,
@@ -107,8 +104,7 @@ impl TrainingJob<'_> {
         }
     }
 
-    /// Adds work lost at each fault and the wait until the restart, up to the start of a task of
-    /// the groups `rings`. Returns the rest.
+    /// Adds lost work and the wait until the restart. Returns the rest of the time.
     fn before(
         &self,
         from: SimTime,
@@ -138,8 +134,8 @@ impl TrainingJob<'_> {
         left.saturating_sub(changing)
     }
 
-    /// Attributes a task's `delay` to active faults in chronological order, preferring those that
-    /// hit the job. The rest is contention.
+    /// Attributes `delay` to active faults in chronological order, preferring those that hit the
+    /// job.
     fn disturbances(
         &self,
         context: &Context<'_>,
