@@ -39,8 +39,7 @@ pub(super) fn lower(
         }
     };
     let Some(phase) = plan.phases.iter().find(|phase| phase.name == raw.phase) else {
-        let message =
-            format!("the step of {} does not contain phase `{}`", raw.rfabric, raw.phase);
+        let message = format!("the step of {} does not contain phase `{}`", raw.rfabric, raw.phase);
         let names: Vec<&str> = plan.phases.iter().map(|phase| phase.name.as_str()).collect();
         check
             .error(codes::NO_SUCH_THING, "/on/direct_connect/phase", message)
