@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * liblightloom: a network for other simulators, packet by packet, with optical switches, transports and timed faults.
+ * liblightloom: a packet-level network for other simulators, with optical switches, transports and timed faults.
  *
  *     lightloom_network *network;
  *     if (lightloom_open("fabric.yaml", &network) != LIGHTLOOM_OK) { ... lightloom_last_error(...) ... }
@@ -9,10 +9,9 @@
  *     lightloom_run(network);
  *     lightloom_close(network);
  *
- * Time is a whole number of picoseconds from 0. Ranks are the hosts of the file, in order. Callbacks are called by
- * lightloom_run alone, at their instant, one at a time, and may call everything but lightloom_run, _finish and _close.
- * A network belongs to the thread that opened it. Every function returns one of the codes below unless it says otherwise.
- * docs/library.md says more.
+ * Times are in picoseconds from 0. Ranks are the file's hosts, in order. lightloom_run makes all callbacks, one at a
+ * time at their simulated time; they must not call lightloom_run, lightloom_finish or lightloom_close. A network may be
+ * used only by the thread that opened it. Functions return one of the codes below unless noted. See docs/library.md.
  */
 #ifndef LIGHTLOOM_H
 #define LIGHTLOOM_H
@@ -24,68 +23,67 @@
 extern "C" {
 #endif
 
-/* Goes up when a function or a code changes or goes; what is only added leaves it. */
+/* Incremented when a function or a code is changed or removed, but not for additions. */
 #define LIGHTLOOM_ABI_VERSION 1
 
 enum {
     LIGHTLOOM_OK = 0,
-    LIGHTLOOM_BAD_ARGUMENT = 1, /* a null pointer, no such rank or network, no bytes */
-    LIGHTLOOM_BAD_FILE = 2,     /* lightloom_last_error has every mistake with its line and column */
-    LIGHTLOOM_BAD_STATE = 3,    /* called from a callback that may not, or after a failure */
-    LIGHTLOOM_STALLED = 4,      /* messages that will never arrive, or receives that nothing was sent for */
-    LIGHTLOOM_FAILED = 5,       /* the run cannot go on */
-    LIGHTLOOM_PANICKED = 6      /* a mistake of the library, please report it; the network is of no use any more */
+    LIGHTLOOM_BAD_ARGUMENT = 1, /* null pointer, unknown rank or network, or empty message */
+    LIGHTLOOM_BAD_FILE = 2,     /* lightloom_last_error lists every mistake with line and column */
+    LIGHTLOOM_BAD_STATE = 3,    /* called from a callback that must not, or after a failure */
+    LIGHTLOOM_STALLED = 4,      /* a message will never arrive, or a receive has no message */
+    LIGHTLOOM_FAILED = 5,       /* the run cannot continue */
+    LIGHTLOOM_PANICKED = 6      /* library bug, please report it; the network is unusable */
 };
 
 typedef struct lightloom_network lightloom_network;
 typedef void (*lightloom_callback)(void *argument);
 
-/* LIGHTLOOM_ABI_VERSION of the library, to compare with that of this header. */
+/* Returns the library's LIGHTLOOM_ABI_VERSION, to compare with this header's. */
 uint32_t lightloom_abi_version(void);
 
-/* What one unit of time is, in picoseconds: 1. */
+/* Returns the unit of time in picoseconds: 1. */
 uint64_t lightloom_time_resolution(void);
 
-/* Copies what the last failure on this thread was, cut to size with a zero at the end. Returns its whole length. */
+/* Copies this thread's last error message, truncated to size and NUL-terminated. Returns its full length. */
 size_t lightloom_last_error(char *buffer, size_t size);
 
-/* Opens a fabric file, or a scenario file of which `on`, `links`, `transport`, `switches`, `control`, `faults`, `seed` and
- * `traffic` are used. */
+/* Opens a fabric or scenario file. docs/library.md lists the supported keys of a scenario. */
 int lightloom_open(const char *path, lightloom_network **network);
 
-/* The same from the text of a scenario file, which names other files relative to folder; NULL: where the program runs. */
+/* Opens the text of a scenario file. Paths in it are relative to folder; NULL is the working directory. */
 int lightloom_open_text(const char *text, const char *folder, lightloom_network **network);
 
-/* How many ranks there are. */
+/* Returns the number of ranks. */
 int lightloom_ranks(lightloom_network *network, uint32_t *ranks);
 
-/* Simulated time. */
+/* Returns the simulated time. */
 int lightloom_time(lightloom_network *network, uint64_t *picoseconds);
 
-/* Calls back after so much time. */
+/* Calls back after this time. */
 int lightloom_schedule(lightloom_network *network, uint64_t picoseconds, lightloom_callback callback, void *argument);
 
-/* Sends now; calls back when the last byte has arrived. The callback may be NULL. */
+/* Sends a message now, and calls back when its last byte has arrived. The callback may be NULL. */
 int lightloom_send(lightloom_network *network, uint32_t source, uint32_t destination, uint64_t bytes, uint64_t tag,
                    lightloom_callback callback, void *argument);
 
-/* Calls back when so many bytes have come from source to destination under this tag, beyond those of receives before:
- * at once if they have come already. Messages of one source, destination and tag count in the order in which they were
- * sent. */
+/* Calls back when this many bytes with this tag have arrived from source, in addition to the bytes of earlier receives;
+ * immediately if they have already arrived. Messages with the same source, destination and tag are received in the
+ * order in which they were sent. */
 int lightloom_receive(lightloom_network *network, uint32_t destination, uint32_t source, uint64_t bytes, uint64_t tag,
                       lightloom_callback callback, void *argument);
 
-/* Runs until no message and no timer of the caller is left. Receives for which nothing was sent stay: send and run again.
- * Faults, other traffic and the control plane of the file go on meanwhile, and stand still between runs. */
+/* Runs until all messages and timers of the caller have completed. Receives without a message remain pending: send and
+ * run again. The file's faults, other traffic and control plane advance only during a run. */
 int lightloom_run(lightloom_network *network);
 
-/* lightloom_run, and LIGHTLOOM_STALLED if a receive is left. */
+/* Like lightloom_run, but returns LIGHTLOOM_STALLED if a receive is pending at the end. */
 int lightloom_finish(lightloom_network *network);
 
-/* Packets put on a wire so far, each once for every link. */
+/* Returns the number of packets sent so far, counted once per link. */
 int lightloom_packet_hops(lightloom_network *network, uint64_t *hops);
 
-/* Frees the network. A second time is LIGHTLOOM_BAD_ARGUMENT. */
+/* Frees the network. A second call returns LIGHTLOOM_BAD_ARGUMENT. */
 int lightloom_close(lightloom_network *network);
 
 #ifdef __cplusplus

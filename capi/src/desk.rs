@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-//! Matches arrived bytes to receives by source, destination and tag, in send order.
+//! Matches arrived bytes to receives by source, destination and tag, in the order of sends.
 
 use std::collections::VecDeque;
 use std::ffi::c_void;
@@ -8,7 +8,7 @@ use lightloom_emulator::called::ProgramOrder;
 use lightloom_units::{Bytes, Picoseconds, SimTime};
 use rustc_hash::FxHashMap;
 
-/// A callback of the program. [`lightloom_run`](super::lightloom_run) catches unwinding.
+/// A callback of the program; [`lightloom_run`](super::lightloom_run) catches its unwinding.
 pub type Callback = unsafe extern "C-unwind" fn(*mut c_void);
 
 #[derive(Clone, Copy, Debug)]
@@ -24,27 +24,24 @@ pub(crate) struct MessageStream {
     pub(crate) tag: u64,
 }
 
-/// Sent messages and pending receives of a stream.
 #[derive(Debug, Default)]
 struct StreamTraffic {
     /// Position in the stream of the first message in `sent`.
     first: u64,
-    /// Messages that follow the contiguous arrived prefix: the length of each, and whether it has
-    /// arrived.
+    /// Lengths of messages after the contiguous prefix that has arrived, with their own arrival.
     sent: VecDeque<(u64, bool)>,
-    /// Arrived bytes that no receive has consumed.
+    /// Bytes that no receive has consumed yet.
     arrived: u128,
     receives: VecDeque<(u64, Option<ProgramCall>)>,
 }
 
-/// An open order of the program.
 #[derive(Debug)]
 enum OpenOrder {
     Call(Option<ProgramCall>),
     Message { stream: MessageStream, place: u64, call: Option<ProgramCall> },
 }
 
-/// All orders of the program whose callback is still pending.
+/// Orders with a pending callback.
 #[derive(Debug, Default)]
 pub(crate) struct OrderDesk {
     pub(crate) now: SimTime,
@@ -87,7 +84,7 @@ impl OrderDesk {
         }
     }
 
-    /// Marks the order with this number as complete. Returns the callbacks to call, in order.
+    /// Completes an order, and returns the callbacks to call.
     pub(crate) fn is_over(&mut self, now: SimTime, number: u64) -> Vec<Option<ProgramCall>> {
         self.now = now;
         match self.open.remove(&number) {
@@ -110,7 +107,7 @@ impl OrderDesk {
         }
     }
 
-    /// Completes receives that have enough bytes, in order, and consumes those bytes.
+    /// Receives complete in order and consume their bytes.
     fn served(&mut self, stream: MessageStream) -> Vec<Option<ProgramCall>> {
         let Some(traffic) = self.streams.get_mut(&stream) else { return Vec::new() };
         let mut served = Vec::new();
@@ -126,7 +123,7 @@ impl OrderDesk {
         served
     }
 
-    /// Returns the pending receives of each stream: how many there are, and how many bytes the first one still lacks.
+    /// Returns the number of pending receives per stream, and the missing bytes of the first.
     pub(crate) fn waiting(&self) -> Vec<(MessageStream, usize, u128)> {
         let waits = |(stream, traffic): (&MessageStream, &StreamTraffic)| {
             let (first, _) = traffic.receives.front()?;

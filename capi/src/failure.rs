@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-//! Result codes of calls, and the last error message of each thread.
+//! Result codes, and the last error message of each thread.
 
 use std::cell::RefCell;
 use std::ffi::c_int;
@@ -8,20 +8,14 @@ use std::panic::{AssertUnwindSafe, catch_unwind};
 /// Error codes of `lightloom.h`.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 #[repr(i32)]
+#[expect(missing_docs, reason = "lightloom.h documents the codes")]
 pub enum ErrorCode {
-    /// `LIGHTLOOM_OK`.
     Ok = 0,
-    /// `LIGHTLOOM_BAD_ARGUMENT`.
     BadArgument = 1,
-    /// `LIGHTLOOM_BAD_FILE`.
     BadFile = 2,
-    /// `LIGHTLOOM_BAD_STATE`.
     BadState = 3,
-    /// `LIGHTLOOM_STALLED`.
     Stalled = 4,
-    /// `LIGHTLOOM_FAILED`.
     Failed = 5,
-    /// `LIGHTLOOM_PANICKED`.
     Panicked = 6,
 }
 
@@ -41,11 +35,11 @@ impl CallFailure {
     }
 
     pub(crate) fn runs() -> Self {
-        Self::new(ErrorCode::BadState, "the network is running: a callback may not do this")
+        Self::new(ErrorCode::BadState, "the network is running: callbacks must not call this")
     }
 
     pub(crate) fn broken() -> Self {
-        Self::new(ErrorCode::BadState, "a run of this network has failed: close it")
+        Self::new(ErrorCode::BadState, "a run of this network has failed: close the network")
     }
 }
 
@@ -53,7 +47,7 @@ thread_local! {
     static LAST: RefCell<String> = const { RefCell::new(String::new()) };
 }
 
-/// Runs a call and converts errors and panics to codes.
+/// Converts errors and panics to codes.
 pub(crate) fn answer(call: impl FnOnce() -> Result<(), CallFailure>) -> c_int {
     let failure = match catch_unwind(AssertUnwindSafe(call)) {
         Ok(Ok(())) => return ErrorCode::Ok as c_int,
@@ -71,7 +65,6 @@ pub(crate) fn answer(call: impl FnOnce() -> Result<(), CallFailure>) -> c_int {
     failure.kind as c_int
 }
 
-/// Passes the last error message of this thread to `look`.
 pub(crate) fn last<T>(look: impl FnOnce(&str) -> T) -> T {
     LAST.with_borrow(|last| look(last))
 }

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-//! `liblightloom`: the packet engine as a network backend for other simulators, with a C ABI.
-//! `include/lightloom.h` documents each function.
+//! `liblightloom`: the packet engine as a network backend for other simulators.
+//! `include/lightloom.h` documents its C functions.
 //!
 //! ```text
 //!   front end ── lightloom_send, _receive, _schedule ──▶ desk (matches bytes) ──▶ session (the run of all scenarios)
@@ -8,8 +8,8 @@
 //!       └───────────────── callbacks, only from lightloom_run ◀────────────────────────┘
 //! ```
 //!
-//! A handle is an index into the calling thread's networks, never an address. Handles that are
-//! closed, invalid or from another thread are rejected. No panic unwinds out of a call.
+//! A handle is an index into the thread's networks, so handles that are closed, invalid or from
+//! another thread are rejected. No call unwinds into C.
 
 mod desk;
 mod failure;
@@ -33,7 +33,7 @@ pub use failure::ErrorCode;
 /// `LIGHTLOOM_ABI_VERSION` of `lightloom.h`.
 pub const ABI_VERSION: u32 = 1;
 
-/// The type behind `lightloom_network *`. No such object exists.
+/// The type behind `lightloom_network *`, which is never instantiated.
 #[repr(C)]
 pub struct Handle {
     _private: [u8; 0],
@@ -51,10 +51,10 @@ thread_local! {
 
 fn network(handle: *mut Handle) -> Result<Rc<OpenNetwork>, CallFailure> {
     let found = NETWORKS.with_borrow(|all| all.open.get(&(handle as usize)).cloned());
-    found.ok_or_else(|| CallFailure::argument("no network of this thread has this handle"))
+    found.ok_or_else(|| CallFailure::argument("this thread has no network with this handle"))
 }
 
-/// Returns the network, unless one of its runs has failed.
+/// Fails if a run of the network has failed.
 fn sound(handle: *mut Handle) -> Result<Rc<OpenNetwork>, CallFailure> {
     let network = network(handle)?;
     match network.is_broken.get() && !network.is_running() {
@@ -63,7 +63,7 @@ fn sound(handle: *mut Handle) -> Result<Rc<OpenNetwork>, CallFailure> {
     }
 }
 
-/// Reads text from a C pointer. `None` for a null pointer.
+/// Returns `None` for a null pointer.
 fn text<'a>(pointer: *const c_char, what: &str) -> Result<Option<&'a str>, CallFailure> {
     if pointer.is_null() {
         return Ok(None);
@@ -73,10 +73,9 @@ fn text<'a>(pointer: *const c_char, what: &str) -> Result<Option<&'a str>, CallF
     text.to_str().map(Some).map_err(|_| CallFailure::argument(format!("{what} is not UTF-8 text")))
 }
 
-/// Writes a result to a C pointer.
 fn write<T>(there: *mut T, value: T) -> Result<(), CallFailure> {
     if there.is_null() {
-        return Err(CallFailure::argument("the pointer for a result is null"));
+        return Err(CallFailure::argument("the result pointer is null"));
     }
     // SAFETY: the caller guarantees that a value of this type can be written there.
     unsafe { there.write(value) };
@@ -97,7 +96,7 @@ fn open(
     write(there, std::ptr::without_provenance_mut(handle))
 }
 
-/// Checks a message of `bytes` bytes and returns its stream.
+/// Validates a message, and returns its stream.
 fn stream(
     network: &OpenNetwork,
     stream: MessageStream,
@@ -106,7 +105,9 @@ fn stream(
     for rank in [stream.source, stream.destination] {
         if rank >= network.ranks {
             let ranks = network.ranks;
-            return Err(CallFailure::argument(format!("unknown rank {rank}, of {ranks} from 0")));
+            return Err(CallFailure::argument(format!(
+                "unknown rank {rank}: the network has {ranks} ranks"
+            )));
         }
     }
     match bytes {

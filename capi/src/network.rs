@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-//! An open network: its parsed file, its run and the open orders of the program.
+//! An open network: its file, its run and the program's open orders.
 
 use std::cell::{Cell, RefCell};
 use std::collections::VecDeque;
@@ -23,11 +23,10 @@ pub(crate) struct OpenNetwork {
     pub(crate) ranks: u32,
     pub(crate) desk: Rc<RefCell<OrderDesk>>,
     run: RefCell<OwnedRun>,
-    /// Set after a run has failed.
     pub(crate) is_broken: Cell<bool>,
 }
 
-/// A run together with the values that it borrows.
+/// A run with the values that it borrows.
 struct OwnedRun {
     session: Option<ProgramSession<'static>>,
     prepared: *mut PreparedProgram<'static>,
@@ -45,7 +44,8 @@ impl OwnedRun {
             |error: &dyn std::fmt::Display| CallFailure::new(ErrorCode::Failed, error.to_string());
         let (scenario, start) = (Box::into_raw(Box::new(scenario)), Box::into_raw(Box::new(start)));
         let mut running = Self { session: None, prepared: std::ptr::null_mut(), start, scenario };
-        // SAFETY: both pointers come from boxes that only `drop` frees, after everything that borrows from the boxes.
+        // SAFETY: both pointers come from boxes that only `drop` frees, after everything that
+        // borrows from the boxes.
         let (scenario, start) = unsafe { (&*scenario, &*start) };
         let prepared = PreparedProgram::new(scenario, start).map_err(|error| failed(&error))?;
         running.prepared = Box::into_raw(Box::new(prepared));
@@ -73,7 +73,6 @@ impl Drop for OwnedRun {
     }
 }
 
-/// The run's view of the program.
 struct Program {
     desk: Rc<RefCell<OrderDesk>>,
 }
@@ -93,7 +92,6 @@ impl Caller for Program {
 }
 
 impl OpenNetwork {
-    /// Opens a fabric or scenario file.
     pub(crate) fn open(path: &str) -> Result<Self, CallFailure> {
         let there = Path::new(path);
         let folder = there.parent().unwrap_or(Path::new(""));
@@ -108,7 +106,6 @@ impl OpenNetwork {
         Self::read(&format!("the network of {path}"), text.as_bytes(), folder)
     }
 
-    /// Parses the text of a scenario file.
     pub(crate) fn read(name: &str, bytes: &[u8], folder: &Path) -> Result<Self, CallFailure> {
         let mut beside = |named: &str| {
             let there = folder.join(named);
@@ -126,11 +123,10 @@ impl OpenNetwork {
         Ok(Self { ranks, desk, run: RefCell::new(run), is_broken: Cell::new(false) })
     }
 
-    /// Runs until the program has no open orders.
     pub(crate) fn run(&self) -> Result<(), CallFailure> {
         let Ok(mut running) = self.run.try_borrow_mut() else { return Err(CallFailure::runs()) };
         let Some(session) = &mut running.session else { return Err(CallFailure::broken()) };
-        // Unwinding from here would leave the run in an inconsistent state.
+        // Unwinding would leave the run in an inconsistent state.
         self.is_broken.set(true);
         let ended = session
             .run()
@@ -143,18 +139,17 @@ impl OpenNetwork {
         }
     }
 
-    /// Runs, and fails if a receive is still pending.
     pub(crate) fn finish(&self) -> Result<(), CallFailure> {
         self.run()?;
         let waiting = self.desk.borrow().waiting();
         if waiting.is_empty() {
             return Ok(());
         }
-        let mut text = String::from("receives wait for messages that were never sent:");
+        let mut text = String::from("receives are waiting for messages that were not sent:");
         for (stream, receives, missing) in waiting.iter().take(MOST_LISTED) {
             let _ = write!(
                 text,
-                "\n  rank {} from rank {}, tag {}: {receives}, {missing} bytes are missing of the first",
+                "\n  rank {} from rank {}, tag {}: {receives}, the first lacks {missing} bytes",
                 stream.destination, stream.source, stream.tag,
             );
         }
@@ -164,7 +159,7 @@ impl OpenNetwork {
         Err(CallFailure::new(ErrorCode::Stalled, text))
     }
 
-    /// Queries the run unless it is in progress.
+    /// Fails while the network is running.
     pub(crate) fn ask<T>(
         &self,
         what: impl FnOnce(&ProgramSession<'static>) -> T,
@@ -180,7 +175,6 @@ impl OpenNetwork {
 
 const MOST_LISTED: usize = 10;
 
-/// Reads a file up to the limit.
 fn read(path: &Path, limit: usize) -> Result<Vec<u8>, String> {
     let failed = |error: std::io::Error| format!("cannot read {}: {error}", path.display());
     let file = File::open(path).map_err(failed)?;
@@ -189,7 +183,7 @@ fn read(path: &Path, limit: usize) -> Result<Vec<u8>, String> {
     Ok(bytes)
 }
 
-/// Formats all errors like the command line, without excerpts.
+/// As on the command line, but without excerpts.
 fn listed(mistakes: &[Diagnostic]) -> String {
     let mut text = String::new();
     for mistake in mistakes.iter().filter(|mistake| mistake.severity == Severity::Error) {

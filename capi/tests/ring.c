@@ -1,12 +1,12 @@
 /* SPDX-License-Identifier: Apache-2.0
- * A ring all-reduce over liblightloom, as a front end would run it: every rank sends the next piece on when it has come.
+ * A ring all-reduce over liblightloom: each rank forwards a piece when it has arrived.
  *   ring FILE BYTES      prints the number of ranks and the time in picoseconds
  */
 #include <lightloom.h>
 #include <stdio.h>
 #include <stdlib.h>
 
-/* The compiler holds each name against its type. */
+/* The compiler checks the type of each function. */
 static uint32_t (*const version)(void) = lightloom_abi_version;
 static uint64_t (*const resolution)(void) = lightloom_time_resolution;
 static size_t (*const last_error)(char *, size_t) = lightloom_last_error;

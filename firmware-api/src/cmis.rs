@@ -1,14 +1,12 @@
 // SPDX-License-Identifier: Apache-2.0
 //! The CMIS 5.x memory map as typed fields, and this project's page B0h.
 //!
-//! CMIS is the common management interface of pluggable optics. It defines a 256-byte window: the lower
-//! half is fixed, and the upper half shows one of many pages. The constants here name the fields that
-//! hosts or modules of this project use, and each module states the source of its offsets. The CMIS
-//! text itself was not available. Offsets are those on which at least two public implementations agree.
-//! Where implementations disagree, [`rules`] records our choice and the reason for it.
+//! CMIS is the management interface of pluggable optics: a 256-byte window whose upper half shows one of
+//! many pages. The CMIS text itself was not available, so offsets are those on which at least two public
+//! implementations agree. [`rules`] records our choices where implementations disagree.
 //!
-//! **Page B0h belongs to this project.** CMIS reserves pages B0h to FFh for vendors, and nothing in
-//! [`page_b0`] is part of any CMIS revision.
+//! **Page B0h belongs to this project.** CMIS reserves pages B0h to FFh for vendors, and [`page_b0`] is
+//! not part of any CMIS revision.
 //!
 //! ```
 //! use lightloom_firmware_api::cmis::{RegisterAddress, Registers, lower, state::ModuleState};

@@ -1,12 +1,9 @@
 // SPDX-License-Identifier: Apache-2.0
-//! The device side of the serial line. It takes bytes and the time, and returns bytes to send.
+//! The device side of the serial line.
 //!
-//! [`SerialModule`] connects a [`Module`] to the framing. Firmware passes bytes from the UART to
-//! [`SerialModule::on_bytes`], calls [`SerialModule::poll`] at [`SerialModule::next_wakeup`], and
-//! sends the frames passed to `out`. A module does not reply while it boots, and it counts
-//! incomplete frames but does not answer them.
-//!
-//! A firmware main loop with simulated optics:
+//! Firmware passes bytes from the UART to [`SerialModule::on_bytes`], calls [`SerialModule::poll`] at
+//! [`SerialModule::next_wakeup`], and sends the frames passed to `out`. A booting module does not reply,
+//! and invalid frames are counted but not answered. A main loop with simulated optics:
 //!
 //! ```
 //! use lightloom_firmware_api::device::SerialModule;
@@ -57,16 +54,16 @@ use crate::message::{Event, REGISTER_BYTES_MAX, Reply, Request, RequestRefusal, 
 use crate::module::{Hardware, Module, REPEAT};
 use crate::time::Micros;
 
-/// Counters of the line since power-on.
+/// Line counters since power-on.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct LineCounters {
-    /// Number of requests answered, including refused ones.
+    /// Requests answered, including refusals.
     pub requests: u32,
-    /// Number of byte sequences between delimiters that were not valid frames.
+    /// Invalid frames.
     pub errors: u32,
     /// The last frame error.
     pub last_error: Option<FrameError>,
-    /// Number of valid frames that were neither requests nor acknowledgements.
+    /// Valid frames other than requests and acknowledgements.
     pub not_requests: u32,
 }
 
@@ -81,7 +78,7 @@ struct PendingFire {
 struct Unacknowledged {
     number: u16,
     event: Event,
-    /// Time of the next repeat. The interval doubles with each repeat.
+    /// Doubles with each retry.
     again_at: Micros,
     wait: Micros,
 }
@@ -118,7 +115,7 @@ impl<H: Hardware> SerialModule<H> {
         &self.module
     }
 
-    /// Returns the module, for access by I2C and by the driver of its optics.
+    /// Returns the module, for I2C access and the driver of its optics.
     pub const fn module_mut(&mut self) -> &mut Module<H> {
         &mut self.module
     }
@@ -129,7 +126,7 @@ impl<H: Hardware> SerialModule<H> {
         self.counters
     }
 
-    /// Processes received bytes. Calls `out` with each frame to send.
+    /// Processes received bytes, and passes each frame to send to `out`.
     pub fn on_bytes(&mut self, now: Micros, input: &[u8], mut out: impl FnMut(&[u8])) {
         self.poll(now, &mut out);
         if !self.module.answers(now) {
@@ -164,14 +161,14 @@ impl<H: Hardware> SerialModule<H> {
         self.send_event(now, &mut out);
     }
 
-    /// Advances the time to `now`. Calls `out` with each frame to send.
+    /// Advances the time to `now`, and passes each frame to send to `out`.
     pub fn poll(&mut self, now: Micros, mut out: impl FnMut(&[u8])) {
         self.module.poll(now);
         self.answer_fire(now, &mut out);
         self.send_event(now, &mut out);
     }
 
-    /// Returns when [`SerialModule::poll`] must be called next if no bytes arrive before.
+    /// Returns when to call [`SerialModule::poll`] if no bytes arrive before.
     #[must_use]
     pub fn next_wakeup(&self) -> Option<Micros> {
         let again = self.event.map(|event| event.again_at);
@@ -180,7 +177,7 @@ impl<H: Hardware> SerialModule<H> {
         self.module.next_wakeup().into_iter().chain(event).min()
     }
 
-    /// Restarts the firmware. Buffered bytes are lost, and a fire in progress gets no reply.
+    /// Restarts the firmware: buffered bytes are lost, and a fire in progress gets no reply.
     pub fn reset(&mut self, now: Micros) {
         self.module.reset(now);
         self.line.reset();

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-//! Framing on the serial line. A frame is `00 COBS(header payload CRC-32) 00`.
+//! Framing on the serial line: `00 COBS(header payload CRC-32) 00`.
 //!
 //! ```text
 //!  0        1      2..4       4         5        6..8     8..8+n    8+n..12+n
@@ -8,16 +8,15 @@
 //! └─────────┴──────┴──────────┴─────────┴────────┴────────┴─────────┴────────┘
 //! ```
 //!
-//! COBS removes all zero bytes from a frame, so a receiver resynchronises at the next zero. The
-//! leading zero terminates any preceding noise. The CRC is CRC-32/ISO-HDLC (IEEE 802.3) over header
-//! and payload. Lengths are bounded, so a receiver never needs more than [`ENCODED_BYTES_MAX`]
-//! bytes of memory.
+//! COBS removes all zero bytes, so a receiver resynchronises at the next zero; the leading zero ends any
+//! noise. The CRC is CRC-32/ISO-HDLC (IEEE 802.3) over header and payload. A receiver needs at most
+//! [`ENCODED_BYTES_MAX`] bytes of memory.
 
 use crc::{CRC_32_ISO_HDLC, Crc};
 
 use crate::wire::{Reader, Writer};
 
-/// Default rate of a serial line (8N1), which both ends use unless configured otherwise.
+/// Default bit rate of a serial device (8N1).
 pub const BITS_PER_SECOND: u32 = 921_600;
 
 /// Protocol version of this crate.
@@ -26,7 +25,7 @@ pub const VERSION: u8 = 1;
 /// Header size.
 pub const HEADER_BYTES: usize = 8;
 
-/// Maximum payload size, which is enough for a whole 128-byte page with its address.
+/// Maximum payload size: a 128-byte page with its address.
 pub const PAYLOAD_BYTES_MAX: usize = 136;
 
 /// Size of the CRC after the payload.
@@ -34,7 +33,7 @@ pub const CRC_BYTES: usize = 4;
 
 const FRAME_BYTES_MAX: usize = HEADER_BYTES + PAYLOAD_BYTES_MAX + CRC_BYTES;
 
-/// Maximum frame size on the line, including both delimiters.
+/// Maximum encoded size, including both delimiters.
 pub const ENCODED_BYTES_MAX: usize = cobs::max_encoding_length(FRAME_BYTES_MAX) + 2;
 
 /// Buffer for one frame on the line.
@@ -49,9 +48,9 @@ pub enum FrameKind {
     Request,
     /// From device to host, with the sequence number of its request.
     Reply,
-    /// From device to host, unsolicited and with a number that the device chooses. Since 1.2.
+    /// From device to host, unsolicited, with a number from the device. Since 1.2.
     Event,
-    /// From host to device, acknowledging the event with this number. Since 1.2.
+    /// From host to device, with the number of the acknowledged event. Since 1.2.
     Acknowledge,
 }
 
@@ -82,31 +81,26 @@ pub struct Frame<'a> {
     pub version: u8,
     /// Request, reply, event or acknowledgement.
     pub kind: FrameKind,
-    /// Sequence number, which the host chooses and the device repeats. For events it is the reverse.
+    /// Chosen by the sender of a request or event, and repeated in the reply or acknowledgement.
     pub sequence: u16,
-    /// Command of the request, repeated in its reply (see [`crate::message`]).
+    /// Command code (see [`crate::message::command`]), repeated in the reply.
     pub command: u8,
-    /// Zero in a request. In a reply, zero or the reason for a refusal.
+    /// Zero, or the refusal code in a reply.
     pub status: u8,
     /// At most [`PAYLOAD_BYTES_MAX`] bytes.
     pub payload: &'a [u8],
 }
 
-/// Why a frame is invalid. The receiver never answers an invalid frame, so the sender notices only
-/// by its timeout. A corrupted request can therefore never be mistaken for another one.
+/// Why a frame is invalid. Invalid frames are never answered, so a corrupted request cannot be mistaken
+/// for another one; its sender times out.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[expect(missing_docs, reason = "each message documents its variant")]
 pub enum FrameError {
-    /// The frame has more bytes without a zero than the longest frame.
     TooLong,
-    /// Shorter than header and CRC.
     TooShort,
-    /// Not valid COBS.
     Framing,
-    /// The CRC does not match.
     Crc,
-    /// The length field does not match the number of bytes.
     Length,
-    /// Unknown frame kind.
     Kind,
 }
 
@@ -126,10 +120,8 @@ impl core::fmt::Display for FrameError {
 impl core::error::Error for FrameError {}
 
 impl<'a> Frame<'a> {
-    /// Writes the frame with both delimiters and returns its length on the line.
-    ///
-    /// # Panics
-    /// Panics if the payload exceeds [`PAYLOAD_BYTES_MAX`], which no message in this crate does.
+    /// Encodes the frame with both delimiters, and returns its length. Panics if the payload exceeds
+    /// [`PAYLOAD_BYTES_MAX`].
     pub fn encode(&self, out: &mut EncodedBuffer) -> usize {
         assert!(self.payload.len() <= PAYLOAD_BYTES_MAX, "payloads are bounded");
         let mut plain = [0; FRAME_BYTES_MAX];
@@ -166,7 +158,7 @@ impl<'a> Frame<'a> {
     }
 }
 
-/// Assembles frames from received bytes. Noise causes a counted error and has no other effect.
+/// Assembles frames from received bytes. Noise only increments an error counter.
 #[derive(Clone, Debug)]
 pub struct Reassembler {
     buffer: [u8; cobs::max_encoding_length(FRAME_BYTES_MAX)],
@@ -181,7 +173,7 @@ impl Default for Reassembler {
 }
 
 impl Reassembler {
-    /// Creates an empty reassembler.
+    /// Creates an empty buffer.
     #[must_use]
     pub const fn new() -> Self {
         Self {
@@ -191,7 +183,7 @@ impl Reassembler {
         }
     }
 
-    /// Adds one byte. A delimiter may complete a frame or reveal an error, but two in succession do neither.
+    /// Adds a byte. A delimiter completes a frame or ends an invalid one; repeated delimiters are ignored.
     pub fn push(&mut self, byte: u8) -> Option<Result<Frame<'_>, FrameError>> {
         if byte != 0 {
             match self.buffer.get_mut(self.length) {
@@ -216,7 +208,7 @@ impl Reassembler {
         })
     }
 
-    /// Discards a partial frame, for a line that was closed and reopened.
+    /// Discards a partial frame after a line was reopened.
     pub fn reset(&mut self) {
         self.length = 0;
         self.overflowed = false;
@@ -263,7 +255,7 @@ mod tests {
 
     #[test]
     fn frame_encoding_unchanged() {
-        // The CRC-32 of 01 01 12 34 07 00 00 02 AB 00 was computed with zlib.
+        // The CRC-32 was computed with zlib.
         let expected = [
             0x00, 0x06, 0x01, 0x01, 0x12, 0x34, 0x07, 0x01, 0x03, 0x02, 0xab, 0x05, 0x2a, 0xf3,
             0x21, 0xe8, 0x00,
@@ -302,8 +294,7 @@ mod tests {
             let bit = bit % (line.len() * 8);
             line[bit / 8] ^= 1 << (bit % 8);
             for result in received(&line) {
-                // A flipped bit in the leading delimiter can merge noise with the frame, which is
-                // then lost. Any frame that does arrive is identical to the one sent.
+                // A bit flip in the leading delimiter can merge noise with the frame, which is then lost.
                 prop_assert!(result.is_err() || result == Ok((9, 7, payload.clone())));
             }
         }

@@ -1,15 +1,14 @@
 // SPDX-License-Identifier: Apache-2.0
 //! The host side of the serial line: encodes requests and decodes replies.
 //!
-//! [`Host`] numbers requests and matches replies, and the caller, which owns the clock, handles
-//! timeouts and repeats. These rules prevent an unknown outcome from causing a wrong circuit:
+//! [`Host`] numbers requests and matches replies; the caller handles timeouts and retries. These rules
+//! keep an unknown outcome from causing a wrong circuit:
 //!
-//! 1. Have only one request in flight per line. A reply with another number is late, so drop it.
-//! 2. If there is no reply in time, do not assume either outcome, but send [`Request::Status`] and
-//!    compare. Repeating the same fire is harmless, but arming a new transaction before the state
-//!    of the old one is known is not.
-//! 3. Success means *the generation advanced and the active path equals the wanted one*, never
-//!    merely the absence of an error.
+//! 1. Keep one request in flight per line, and drop replies with other numbers, which are late.
+//! 2. After a timeout, assume neither outcome: send [`Request::Status`] and compare. Repeating the same
+//!    fire is safe, but do not arm a new transaction before the state of the old one is known.
+//! 3. Success means that *the generation advanced and the active path equals the wanted one*, not merely
+//!    that no error occurred.
 //!
 //! ```
 //! use lightloom_firmware_api::frame::ENCODED_BYTES_MAX;
@@ -34,11 +33,11 @@ use crate::frame::{
 };
 use crate::message::{Epoch, Event, Reply, Request, command};
 
-/// Sequence number that links a reply to its request.
+/// Number of a request and its reply.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub struct Sequence(pub u16);
 
-/// A reply and the number of its request.
+/// A reply with its number.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Answer<'a> {
     /// Number of the request.
@@ -47,23 +46,23 @@ pub struct Answer<'a> {
     pub reply: Reply<'a>,
 }
 
-/// A message from a device.
+/// A decoded message from a device.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Received<'a> {
     /// A reply to a request.
     Answer(Answer<'a>),
-    /// An unsolicited event. The host must [acknowledge] its number, even if it is a duplicate.
+    /// An event. The host must [acknowledge] its number, even if it is a duplicate.
     Event(Sequence, Event),
 }
 
-/// Error of decoding received bytes.
+/// Why received bytes were rejected.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum ReceiveError {
     /// Invalid frame.
     Frame(FrameError),
     /// Frame of another protocol version.
     Version(u8),
-    /// Valid frame that is not a known reply, for example an echo of our own request.
+    /// A valid frame that is not a known reply, such as an echo of our own request.
     NotAReply,
 }
 
@@ -79,7 +78,7 @@ impl core::fmt::Display for ReceiveError {
 
 impl core::error::Error for ReceiveError {}
 
-/// The host end of one serial line.
+/// The host side of a serial line.
 #[derive(Clone, Debug, Default)]
 pub struct Host {
     last_sequence: u16,
@@ -87,30 +86,27 @@ pub struct Host {
 }
 
 impl Host {
-    /// Creates a host with sequence numbers from 1.
+    /// Numbers requests from 1.
     #[must_use]
     pub const fn new() -> Self {
         Self { last_sequence: 0, reassembler: Reassembler::new() }
     }
 
-    /// Creates a host that continues numbering after `last`, so that a restarted host does not reuse
-    /// numbers whose replies may still arrive.
+    /// Numbers requests after `last`, so that a restarted host does not reuse numbers of late replies.
     #[must_use]
     pub const fn continuing_after(last: Sequence) -> Self {
         Self { last_sequence: last.0, reassembler: Reassembler::new() }
     }
 
-    /// Encodes `request` as a frame. Returns the frame's number and its length on the line.
-    ///
-    /// # Panics
-    /// Panics if a register write exceeds [`crate::message::REGISTER_BYTES_MAX`].
+    /// Encodes a request, and returns its number and encoded length. Panics if a register write exceeds
+    /// [`crate::message::REGISTER_BYTES_MAX`].
     pub fn request(&mut self, request: &Request<'_>, out: &mut EncodedBuffer) -> (Sequence, usize) {
         self.last_sequence = self.last_sequence.wrapping_add(1);
         let sequence = Sequence(self.last_sequence);
         (sequence, encode_request(sequence, request, out))
     }
 
-    /// Decodes received bytes and passes each answer or error to `on`. Events count as errors.
+    /// Passes each answer or error to `on`; events are reported as errors.
     pub fn receive(&mut self, input: &[u8], mut on: impl FnMut(Result<Answer<'_>, ReceiveError>)) {
         self.receive_all(input, |received| match received {
             Ok(Received::Answer(answer)) => on(Ok(answer)),
@@ -119,7 +115,7 @@ impl Host {
         });
     }
 
-    /// Decodes received bytes and passes each answer, event or error to `on`.
+    /// Passes each answer, event or error to `on`.
     pub fn receive_all(
         &mut self,
         input: &[u8],
@@ -138,21 +134,16 @@ impl Host {
     }
 }
 
-/// Encodes `request` with this number. A repeated request keeps its number, so that either reply counts.
-///
-/// # Panics
-/// If a register write exceeds [`crate::message::REGISTER_BYTES_MAX`].
+/// Encodes a request with a given number. A retry keeps its number, so that either reply is accepted.
+/// Panics if a register write exceeds [`crate::message::REGISTER_BYTES_MAX`].
 pub fn encode_request(sequence: Sequence, request: &Request<'_>, out: &mut EncodedBuffer) -> usize {
     let mut payload = [0; PAYLOAD_BYTES_MAX];
     let length = request.encode(&mut payload);
     encode_payload(sequence, request.command(), &payload[..length], out)
 }
 
-/// Encodes `request` with an epoch. A device that has accepted a request from a later epoch refuses
-/// it. For modules since 1.4.
-///
-/// # Panics
-/// Panics if the request has no space for an epoch, which is the case for register writes and module names.
+/// Encodes a request with an epoch, for modules since 1.4. A device refuses it after a request from a
+/// later epoch. Panics for register writes and module names, which leave no space for an epoch.
 pub fn encode_in_epoch(
     sequence: Sequence,
     epoch: Epoch,
@@ -184,7 +175,7 @@ fn encode_payload(
     frame.encode(out)
 }
 
-/// Encodes the acknowledgement of an event and returns its length on the line.
+/// Encodes an acknowledgement, and returns its length.
 pub fn acknowledge(number: Sequence, out: &mut EncodedBuffer) -> usize {
     let frame = Frame {
         version: VERSION,

@@ -1,16 +1,12 @@
 // SPDX-License-Identifier: Apache-2.0
-//! Implements both ends of the protocol between a host and an optical transceiver with an integrated switch.
+//! Both ends of the protocol between a host and an optical transceiver with an integrated switch.
 //!
-//! Firmware links the device side, which consists of [`device`] for the serial line, [`module`] for
-//! the behaviour of the module, and the trait `Hardware` for its optics. A daemon links the host
-//! side in [`host`]. [`frame`] and [`message`] define the bytes on the serial line, [`cmis`] the
-//! register map of CMIS 5.x with the vendor page B0h, and [`path`] the positions of a switch group.
+//! Firmware links [`device`] (serial line) and [`module`] (behaviour), and implements the trait
+//! `Hardware` for its optics. A daemon links [`host`], and handles serial ports, retries and policy
+//! itself. [`cmis`] is the register map of CMIS 5.x with the vendor page B0h.
 //!
 //! The crate is `no_std`, does not allocate and contains no `unsafe`. Times are microseconds since
-//! power-on on the caller's clock.
-//!
-//! The daemon handles serial ports, retries and host policy. `docs/firmware-api.md` is the
-//! specification for firmware engineers.
+//! power-on on the caller's clock. The specification is `docs/firmware-api.md`.
 #![no_std]
 #![forbid(unsafe_code)]
 #![warn(missing_docs)]

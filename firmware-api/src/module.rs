@@ -1,10 +1,9 @@
 // SPDX-License-Identifier: Apache-2.0
-//! The module behind the serial line and the I2C bus, with its registers, state machines, path
-//! switch and CDB.
+//! The module behind the serial line and the I2C bus.
 //!
-//! [`Module`] is a state machine without clock or interrupts. Call [`Module::poll`] with the
-//! current time at [`Module::next_wakeup`] or more often, and before any other method. It uses no
-//! heap and accesses its optics only through [`Hardware`].
+//! [`Module`] is a state machine without clock, interrupts and heap; it reaches its optics only through
+//! [`Hardware`]. Call [`Module::poll`] with the current time at [`Module::next_wakeup`] or more often, and
+//! before any other method.
 //!
 //! ```text
 //!   bus_read / bus_write (256-byte window, page select, hold-offs)      arm / fire / status
@@ -40,7 +39,7 @@ pub use events::REPEAT;
 use memory::{Access, Memory};
 use switch::{Permission, SwitchGroups};
 
-/// The module is booting or still processing a write. The host retries after the hold-off.
+/// The module is booting or processing a write; the host retries after the hold-off.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct NotAcknowledged;
 
@@ -67,7 +66,7 @@ pub struct Module<H> {
 }
 
 impl<H: Hardware> Module<H> {
-    /// Creates a module that powers on at `now`.
+    /// Powers the module on at `now`.
     pub fn new(profile: Profile, mut hardware: H, now: Micros) -> Self {
         let switch = SwitchGroups::power_on(&profile, &mut hardware, now);
         let boots = hardware.count_boot();
@@ -97,7 +96,7 @@ impl<H: Hardware> Module<H> {
         module
     }
 
-    /// Restarts the firmware. Volatile state is lost, and the light moves to its power-on paths.
+    /// Restarts the firmware: volatile state is lost, and groups switch to their power-on paths.
     pub fn reset(&mut self, now: Micros) {
         self.switch = SwitchGroups::power_on(&self.profile, &mut self.hardware, now);
         self.boots = self.hardware.count_boot();
@@ -118,13 +117,13 @@ impl<H: Hardware> Module<H> {
         self.write_defaults();
     }
 
-    /// Returns whether the module has booted and answers.
+    /// Returns whether the module has booted.
     #[must_use]
     pub fn answers(&self, now: Micros) -> bool {
         now >= self.answers_from
     }
 
-    /// Returns the time at which booting completes.
+    /// Returns when booting completes.
     #[must_use]
     pub const fn answers_from(&self) -> Micros {
         self.answers_from
@@ -142,7 +141,7 @@ impl<H: Hardware> Module<H> {
         &self.hardware
     }
 
-    /// Returns the optics, for an external driver.
+    /// Returns the optics, for their driver.
     pub const fn hardware_mut(&mut self) -> &mut H {
         &mut self.hardware
     }
@@ -153,15 +152,14 @@ impl<H: Hardware> Module<H> {
         &self.profile
     }
 
-    /// Sets the hardware low-power pin. The setting takes effect while lower memory bit 26.6 is
-    /// set.
+    /// Sets the low-power pin, which is effective while lower memory bit 26.6 is set.
     pub fn set_low_power_pin(&mut self, now: Micros, low_power: bool) {
         self.poll(now);
         self.low_power_pin = low_power;
         self.poll(now);
     }
 
-    /// Advances to `now` and executes everything that became due since the last call, each at its own time.
+    /// Advances to `now`, and executes everything due since the last call at its own time.
     pub fn poll(&mut self, now: Micros) {
         while let Some(at) = self.next_wakeup().filter(|&at| at <= now) {
             self.step(at.max(self.now));
@@ -190,7 +188,7 @@ impl<H: Hardware> Module<H> {
         self.watch.advance(&self.profile, &self.switch, &self.hardware, now);
     }
 
-    /// Returns when [`Module::poll`] must be called next if nothing else happens.
+    /// Returns when [`Module::poll`] must be called again.
     #[must_use]
     pub fn next_wakeup(&self) -> Option<Micros> {
         if !self.answers(self.now) {
@@ -218,11 +216,8 @@ impl<H: Hardware> Module<H> {
         }
     }
 
-    /// Reads over I2C at `offset` in the 256-byte window with the selected page. The read wraps
-    /// around within its half of the window.
-    ///
-    /// # Errors
-    /// [`NotAcknowledged`] while booting or within a hold-off.
+    /// Reads over I2C at `offset` of the 256-byte window with the selected page, wrapping around within one
+    /// half. Fails with [`NotAcknowledged`] while booting or within a hold-off.
     pub fn bus_read(
         &mut self,
         now: Micros,
@@ -241,11 +236,8 @@ impl<H: Hardware> Module<H> {
         Ok(())
     }
 
-    /// Writes over I2C. The module acts at the end of the write and ignores read-only bytes.
-    ///
-    /// # Errors
-    /// Returns [`NotAcknowledged`] while booting or within a hold-off, and for a write of several
-    /// bytes that includes the apply register 10h:143 or 144.
+    /// Writes over I2C; read-only bytes are ignored. Fails with [`NotAcknowledged`] while booting, within a
+    /// hold-off, and for multi-byte writes that include the apply registers 10h:143 and 144.
     pub fn bus_write(
         &mut self,
         now: Micros,
@@ -296,7 +288,7 @@ impl<H: Hardware> Module<H> {
         }
     }
 
-    /// Reads registers as the serial line does. Fails with [`RequestRefusal::NoSuchRegister`].
+    /// Reads registers, like the serial request. Fails with [`RequestRefusal::NoSuchRegister`].
     pub fn read(
         &mut self,
         now: Micros,
@@ -314,11 +306,8 @@ impl<H: Hardware> Module<H> {
         Ok(())
     }
 
-    /// Writes registers independently of the page selection, as the serial line does.
-    ///
-    /// # Errors
-    /// Returns [`RequestRefusal::NoSuchRegister`] if one of the bytes is not writable, and
-    /// [`RequestRefusal::Locked`] without the password. In either case, nothing is written.
+    /// Writes registers, like the serial request: fails with [`RequestRefusal::NoSuchRegister`] if a byte is
+    /// not writable and [`RequestRefusal::Locked`] without the password, and then writes nothing.
     pub fn write(
         &mut self,
         now: Micros,
@@ -345,29 +334,23 @@ impl<H: Hardware> Module<H> {
         Ok(())
     }
 
-    /// Processes the epoch of a request before the request itself. A larger epoch disarms the
-    /// previous host's change.
-    ///
-    /// # Errors
-    /// Returns [`RequestRefusal::EarlierEpoch`] after a request from a later epoch.
+    /// Processes the epoch of a request: a larger one disarms the previous host's change. Fails with
+    /// [`RequestRefusal::EarlierEpoch`] if a later epoch was seen.
     pub fn enter(&mut self, now: Micros, epoch: Epoch) -> Result<(), RequestRefusal> {
         if epoch < self.epoch {
             return Err(RequestRefusal::EarlierEpoch);
         }
         if epoch > self.epoch {
             self.epoch = epoch;
-            // If the light of a change is already moving, the change completes and stays armed, but
-            // its host can no longer send requests.
+            // A change that is already switching completes and stays armed, but its host cannot
+            // send more requests.
             let armed = self.switch.armed();
             let _still_moving = self.disarm(now, armed);
         }
         Ok(())
     }
 
-    /// Checks and stores a change of paths without moving light.
-    ///
-    /// # Errors
-    /// Returns [`RequestRefusal::Busy`] while light moves.
+    /// Checks and stores a change of paths. Fails with [`RequestRefusal::Busy`] while a group is switching.
     pub fn arm(&mut self, now: Micros, arm: Arm) -> Result<ArmReport, RequestRefusal> {
         self.poll(now);
         self.arm_now(arm)
@@ -380,11 +363,9 @@ impl<H: Hardware> Module<H> {
         Ok(report)
     }
 
-    /// Starts the armed change. [`Module::moving`] returns false once it has ended.
-    ///
-    /// # Errors
-    /// Returns [`RequestRefusal::NotArmed`] if the transaction is not armed. A group that may not
-    /// move at this time is not an error; the report contains its outcome.
+    /// Starts the armed change; [`Module::moving`] returns false once it has ended. Fails with
+    /// [`RequestRefusal::NotArmed`]. A group that cannot be switched now is not an error: its outcome is in
+    /// the report.
     pub fn fire(
         &mut self,
         now: Micros,
@@ -412,28 +393,23 @@ impl<H: Hardware> Module<H> {
         fired
     }
 
-    /// Arms and starts a change in one step. [`Module::moving`] returns false once it has ended.
-    ///
-    /// # Errors
-    /// Returns [`RequestRefusal::UnknownCommand`] if the module lacks this capability, and
-    /// [`RequestRefusal::Busy`] while the light of another change moves. A group that may not move
-    /// at this time is not an error; the report contains its outcome.
+    /// Arms and starts a change; [`Module::moving`] returns false once it has ended. Fails with
+    /// [`RequestRefusal::UnknownCommand`] without this capability, and [`RequestRefusal::Busy`] during another
+    /// change. Groups that cannot be switched are in the report.
     pub fn go(&mut self, now: Micros, arm: Arm, groups: Groups) -> Result<(), RequestRefusal> {
         self.poll(now);
         if !self.profile.capabilities.has(Capabilities::GO) {
             return Err(RequestRefusal::UnknownCommand);
         }
-        // A repeat while the light moves waits for the same outcome.
+        // A retry during the switch waits for the same outcome.
         if self.switch.armed() != arm.transaction {
             self.arm_now(arm)?;
         }
         self.fire_now(now, arm.transaction, groups)
     }
 
-    /// Enables or disables events. Enabling them does not produce events about the current state.
-    ///
-    /// # Errors
-    /// Returns [`RequestRefusal::UnknownCommand`] if the module does not support events.
+    /// Enables or disables events, without reporting the current state. Fails with
+    /// [`RequestRefusal::UnknownCommand`] if events are not supported.
     pub fn set_events(
         &mut self,
         now: Micros,
@@ -449,7 +425,7 @@ impl<H: Hardware> Module<H> {
         Ok(report)
     }
 
-    /// Returns the next event, if there is one and the rate limit permits it.
+    /// Returns the next event that the rate limit permits.
     pub fn take_event(&mut self, now: Micros) -> Option<Event> {
         let (kind, group, skipped) = self.watch.take(now)?;
         let active = self.switch.active(&self.hardware, now)[usize::from(group)];
@@ -458,28 +434,25 @@ impl<H: Hardware> Module<H> {
         Some(Event { kind, group, active, power, boots: self.boots, uptime_ms, skipped })
     }
 
-    /// Returns when [`Module::take_event`] will return an event if nothing else happens.
+    /// Returns when [`Module::take_event`] will return an event.
     #[must_use]
     pub fn next_event(&self) -> Option<Micros> {
         self.watch.next_event()
     }
 
-    /// Returns whether the light of any group is moving.
+    /// Returns whether any group is switching.
     #[must_use]
     pub fn moving(&self) -> bool {
         !self.switch.busy().is_empty()
     }
 
-    /// Returns the outcome of the last fire, or its progress.
+    /// Returns the outcome or the progress of the last fire.
     #[must_use]
     pub fn fire_report(&self, now: Micros) -> FireReport {
         self.switch.report(&self.hardware, now)
     }
 
-    /// Discards `transaction` if it is armed.
-    ///
-    /// # Errors
-    /// Returns [`RequestRefusal::Busy`] while its light moves.
+    /// Disarms `transaction` if it is armed. Fails with [`RequestRefusal::Busy`] while it is switching.
     pub fn disarm(
         &mut self,
         now: Micros,
@@ -493,11 +466,8 @@ impl<H: Hardware> Module<H> {
         Ok(())
     }
 
-    /// Stores the power-on paths.
-    ///
-    /// # Errors
-    /// Returns [`RequestRefusal::Locked`] for a wrong password, and [`RequestRefusal::Malformed`]
-    /// for paths that the module does not have.
+    /// Stores the power-on paths. Fails with [`RequestRefusal::Locked`] for a wrong password and
+    /// [`RequestRefusal::Malformed`] for paths that do not exist.
     pub fn set_power_on_paths(
         &mut self,
         now: Micros,
@@ -540,13 +510,13 @@ impl<H: Hardware> Module<H> {
         }
     }
 
-    /// Returns all state that a host checks after a change. Does not clear any flags.
+    /// Returns the state that a host checks after a change, without clearing flags.
     pub fn status(&mut self, now: Micros) -> StatusReport {
         self.poll(now);
         self.status_now(now)
     }
 
-    /// Returns the link names of the module and its neighbours. Does not clear any flags.
+    /// Returns the link names of the module and its neighbours, without clearing flags.
     pub fn links(&mut self, now: Micros) -> LinksReport {
         self.poll(now);
         LinksReport {
@@ -585,7 +555,7 @@ impl<H: Hardware> Module<H> {
 }
 
 impl<H> Registers for Module<H> {
-    /// Returns the byte as last refreshed, without clearing anything. For tests and displays.
+    /// Returns the byte as last refreshed, without clearing flags.
     fn byte(&self, at: RegisterAddress) -> u8 {
         self.memory.byte(at)
     }

@@ -1,16 +1,16 @@
 // SPDX-License-Identifier: Apache-2.0
-//! The paths of a switch group and the outcomes of changing them.
+//! Paths of a switch group and outcomes of switching.
 //!
-//! A *group* is the set of lanes that one switch element moves together. An OCSTrx has one group. A
-//! *path* is the destination of a group's light: nowhere, one of the external fibres, or back into
-//! the module. Codes are those of register page B0h (docs/firmware-api.md).
+//! A *group* is the set of lanes that one switch element switches together; an OCSTrx has one group. A
+//! *path* is where its light goes: nowhere, to an external fibre, or back into the module. Codes are those
+//! of page B0h (docs/firmware-api.md).
 
 use core::fmt;
 
-/// Maximum number of switch groups, one for each of a bank's eight lanes.
+/// Maximum number of switch groups: one per lane of a bank.
 pub const GROUPS_MAX: usize = 8;
 
-/// Maximum number of external paths, limited by the power taps of page B0h.
+/// Maximum number of external paths: one per power tap of page B0h.
 pub const EXTERNAL_PATHS_MAX: u8 = 8;
 
 /// The path of one group.
@@ -30,13 +30,13 @@ impl Path {
     /// The light returns to the same module.
     pub const LOOPBACK: Self = Self(15);
 
-    /// Returns the path to external fibre `number`, from 1 to [`EXTERNAL_PATHS_MAX`].
+    /// Path to external fibre `number`, 1 to [`EXTERNAL_PATHS_MAX`].
     #[must_use]
     pub const fn external(number: u8) -> Option<Self> {
         if number >= 1 && number <= EXTERNAL_PATHS_MAX { Some(Self(number)) } else { None }
     }
 
-    /// Returns the path of a register code, or `None` for an undefined code.
+    /// Returns `None` for an undefined code.
     #[must_use]
     pub const fn from_code(code: u8) -> Option<Self> {
         match code {
@@ -45,13 +45,13 @@ impl Path {
         }
     }
 
-    /// Returns the register code: 0 dark, 1 to 8 external, 15 loopback.
+    /// Returns 0 for dark, 1 to 8 for external, 15 for loopback.
     #[must_use]
     pub const fn code(self) -> u8 {
         self.0
     }
 
-    /// Returns the number of the external fibre, if the path is external.
+    /// Returns the number of the external fibre, or `None` for other paths.
     #[must_use]
     pub const fn external_number(self) -> Option<u8> {
         if self.0 >= 1 && self.0 <= EXTERNAL_PATHS_MAX { Some(self.0) } else { None }
@@ -68,10 +68,10 @@ impl fmt::Display for Path {
     }
 }
 
-/// One path per group. Groups that a module does not have are [`Path::DARK`].
+/// One path per group; [`Path::DARK`] for groups that do not exist.
 pub type Paths = [Path; GROUPS_MAX];
 
-/// A set of a module's groups, where bit n represents group n.
+/// A set of groups; bit n is group n.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash)]
 pub struct Groups(pub u8);
 
@@ -79,7 +79,7 @@ impl Groups {
     /// The empty set.
     pub const NONE: Self = Self(0);
 
-    /// Returns the first `count` groups.
+    /// The first `count` groups.
     #[must_use]
     pub const fn first(count: u8) -> Self {
         if count >= 8 { Self(0xff) } else { Self((1 << count) - 1) }
@@ -115,21 +115,21 @@ impl Groups {
     }
 }
 
-/// Required state of the data paths before light moves.
+/// Required data-path state when a group is switched.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash)]
 pub enum DataPathPolicy {
-    /// Every data path must be Deactivated, so that a host unaware of paths sees a normal
+    /// Every data path must be Deactivated, so that hosts without support for paths see a normal
     /// re-initialisation. This is the default.
     #[default]
     RequireDeactivated,
-    /// The module mutes its transmitters while light moves.
+    /// The module mutes its transmitters during the switch.
     MuteTransmit,
-    /// Light moves with the transmitters on.
+    /// The transmitters stay on during the switch.
     Hot,
 }
 
 impl DataPathPolicy {
-    /// Returns the policy for register byte B0h:216, or `None` for an undefined code.
+    /// Decodes B0h:216; `None` for an undefined code.
     #[must_use]
     pub const fn from_code(code: u8) -> Option<Self> {
         match code {
@@ -151,29 +151,29 @@ impl DataPathPolicy {
     }
 }
 
-/// Outcome for one group. Codes 0 to 6 are those of CMIS page 6Dh, and codes from 128 on are this project's own.
+/// Outcome for a group. Codes 0 to 6 are those of CMIS page 6Dh; codes from 128 are our own.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash)]
 pub enum GroupOutcome {
     /// The group was not part of the request.
     #[default]
     None,
-    /// Armed, or the light is on the wanted path.
+    /// Armed, or on the wanted path.
     Success,
-    /// The light is moving.
+    /// The group is switching.
     InProgress,
-    /// Refused at this time because the minimum dwell time has not passed or the module is not ready.
+    /// Refused now: the dwell time has not passed, or the module is not ready.
     Rejected,
     /// The wanted path does not exist.
     Invalid,
-    /// The policy forbids the move while a data path is active.
+    /// The policy forbids switching while a data path is active.
     InconsistentWithDataPath,
-    /// The required order of moves is not supported.
+    /// The required order of switches is not supported.
     OrderingUnsupported,
-    /// The light is on a path other than the wanted one.
+    /// The light is not on the wanted path.
     HardwareFault,
-    /// The light did not come to rest within the maximum commit time.
+    /// The light did not settle within the maximum commit time.
     SettleTimeout,
-    /// The light is on the wanted path but below the power threshold.
+    /// The light is on the wanted path, but below the power threshold.
     PowerLow,
 }
 
@@ -191,7 +191,7 @@ impl GroupOutcome {
         (130, Self::PowerLow),
     ];
 
-    /// Returns the outcome of a register code, or `None` for an undefined code.
+    /// Returns `None` for an undefined code.
     #[must_use]
     pub fn from_code(code: u8) -> Option<Self> {
         Self::CODES.iter().find(|(known, _)| *known == code).map(|&(_, outcome)| outcome)

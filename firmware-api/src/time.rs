@@ -1,12 +1,10 @@
 // SPDX-License-Identifier: Apache-2.0
-//! Time in microseconds since power-on.
-//!
-//! A module has neither a calendar nor a picosecond timer. The caller (a firmware timer, a daemon's
-//! clock or an emulator's virtual time) passes the current time with each call.
+//! Time in microseconds. The caller passes the current time with each call, from a firmware timer, a
+//! daemon's clock or an emulator's virtual time.
 
 use core::ops::Add;
 
-/// A time in microseconds, which is an instant since power-on or a duration.
+/// An instant since power-on, or a duration.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub struct Micros(pub u64);
 
@@ -20,7 +18,7 @@ impl Micros {
         Self(millis * 1_000)
     }
 
-    /// Returns the time since `earlier`, or zero if `earlier` is later.
+    /// Time since `earlier`, or zero if `earlier` is later.
     #[must_use]
     pub const fn since(self, earlier: Self) -> Self {
         Self(self.0.saturating_sub(earlier.0))

@@ -1,6 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
 
-/// Takes fields from the front of a slice. Reading past the end returns `None`.
 pub(crate) struct Reader<'a>(pub(crate) &'a [u8]);
 
 impl<'a> Reader<'a> {
@@ -36,7 +35,7 @@ impl<'a> Reader<'a> {
     }
 }
 
-/// Appends fields to a buffer that the caller knows to be large enough.
+/// The caller guarantees that the buffer is large enough.
 pub(crate) struct Writer<'a> {
     buffer: &'a mut [u8],
     length: usize,

@@ -1,6 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-//! Compares the header with the code: all functions with their argument types, and all codes with
-//! their numbers.
+//! The header declares the functions and codes of the library.
 
 use std::collections::BTreeMap;
 use std::path::Path;
@@ -11,7 +10,6 @@ fn text(name: &str) -> String {
     std::fs::read_to_string(Path::new(env!("CARGO_MANIFEST_DIR")).join(name)).unwrap()
 }
 
-/// Returns the C name of a Rust type.
 fn in_c(rust: &str) -> &'static str {
     match rust {
         "u32" => "uint32_t",
@@ -30,7 +28,7 @@ fn in_c(rust: &str) -> &'static str {
     }
 }
 
-/// By function: the result type, then the argument types.
+/// Result type and argument types by function.
 type Functions = BTreeMap<String, Vec<String>>;
 
 fn of_code() -> Functions {

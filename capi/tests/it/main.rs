@@ -1,5 +1,4 @@
 // SPDX-License-Identifier: Apache-2.0
-//! Integration tests of `liblightloom` in one binary: its Rust and C interfaces, and the header.
 
 #![allow(
     clippy::disallowed_methods,

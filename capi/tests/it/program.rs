@@ -1,6 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-//! A C program that uses the library: a ring all-reduce compared with its closed form and with the
-//! collective of a scenario.
+//! A C program's ring all-reduce, compared with its closed form and with the collective of a scenario.
 
 use std::path::{Path, PathBuf};
 use std::process::Command;
@@ -12,12 +11,11 @@ fn here(name: &str) -> PathBuf {
     Path::new(env!("CARGO_MANIFEST_DIR")).join(name)
 }
 
-/// Returns the folder of cargo's build outputs for this test.
 fn built() -> PathBuf {
     std::env::current_exe().unwrap().parent().unwrap().to_owned()
 }
 
-/// Compiles a C program. `None` without a C compiler.
+/// Returns `None` without a C compiler.
 fn compiled(source: &Path, folder: &Path) -> Option<PathBuf> {
     let compiler = std::env::var("CC").unwrap_or_else(|_| "cc".to_owned());
     if Command::new(&compiler).arg("--version").output().is_err() {
@@ -45,8 +43,7 @@ fn compiled(source: &Path, folder: &Path) -> Option<PathBuf> {
 fn c_ring_all_reduce_matches_collective_and_closed_form() {
     let folder = tempfile::tempdir().unwrap();
     let Some(program) = compiled(&here("tests/ring.c"), folder.path()) else { return };
-    // A step sends a piece of whole packets at 400 Gb/s, plus 1 µs of cable. Packets hold 4,032
-    // bytes after 64 bytes of header.
+    // A step is a piece of whole packets (64 + 4,032 bytes) at 400 Gb/s and 1 µs of cable.
     for (ranks, packets) in [(8_u64, 260_u64), (16, 64), (64, 3)] {
         let bytes = ranks * packets * 4_032;
         let text = format!(
@@ -108,7 +105,7 @@ print(seen, network.run(), seen)
         eprintln!("skipped: no python3");
         return;
     };
-    // Ten packets and 1 µs of cable; then one more packet over the next cable.
+    // Ten packets over one cable, then one packet over the next; 1 µs each.
     let printed = String::from_utf8_lossy(&ended.stdout);
     let first = 10 * 81_920 + 1_000_000;
     let expected = format!("[{first}] {} [{first}]\n", first + 81_920 + 1_000_000);

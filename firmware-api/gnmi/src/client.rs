@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-//! A gNMI client without a socket: it converts calls to bytes, and received bytes to answers.
+//! A gNMI client without a socket: converts calls to bytes, and received bytes to answers.
 
 use std::collections::VecDeque;
 use std::fmt;
@@ -25,7 +25,7 @@ use crate::message::{
 use crate::wire::{Pipe, Spawner, Tasks, locked};
 
 const MESSAGE_BYTES_MAX: usize = 16 << 20;
-/// Flow control window for the device, which is large enough for a whole answer.
+/// Flow control window; large enough for a whole answer.
 const WINDOW_BYTES: u32 = 4 << 20;
 
 /// A call to a device.
@@ -44,23 +44,23 @@ pub enum GnmiCall {
 /// Result of a call.
 #[derive(Clone, Debug)]
 pub enum Answer {
-    /// Capabilities of the device.
+    /// Answer to [`GnmiCall::Capabilities`].
     Capabilities(CapabilityResponse),
-    /// Values.
+    /// Requested values.
     Got(GetResponse),
     /// The device accepted the change.
     Set(SetResponse),
     /// The device accepted the subscription.
     Subscribed,
-    /// An update of a subscription.
+    /// Values or changes from a subscription.
     Heard(SubscribeResponse),
     /// The device ended the subscription.
     SubscriptionEnded,
-    /// The device or an intermediary refused the call.
+    /// The device or a proxy refused the call.
     Refused(Status),
 }
 
-/// An account on a device.
+/// Credentials for a device.
 #[derive(Clone, PartialEq, Eq)]
 pub struct GnmiLogin {
     /// User name.
@@ -76,7 +76,7 @@ impl fmt::Debug for GnmiLogin {
 }
 
 impl GnmiLogin {
-    /// Checks that user name and password are valid in HTTP headers. The error names the invalid one.
+    /// Returns an error for credentials that are not valid in HTTP headers.
     pub fn check(&self) -> Result<(), String> {
         self.metadata().map(drop)
     }
@@ -84,7 +84,8 @@ impl GnmiLogin {
     fn metadata(&self) -> Result<MetadataMap, String> {
         let value = |key: &str, text: &str| {
             let value = AsciiMetadataValue::try_from(text);
-            let mut value = value.map_err(|_| format!("the {key} has characters beyond ASCII"))?;
+            let mut value =
+                value.map_err(|_| format!("the {key} contains non-ASCII characters"))?;
             value.set_sensitive(true);
             Ok::<_, String>(value)
         };
@@ -108,17 +109,17 @@ pub struct GnmiClient {
 }
 
 impl GnmiClient {
-    /// Creates a connection without an account. `authority` is the device's name in HTTP.
+    /// Connects without credentials. `authority` is the device's `host:port`.
     pub fn new(authority: &str) -> Result<Self, String> {
         Self::for_account(authority, None)
     }
 
-    /// Creates a connection that sends an account and its password in the metadata of each call.
+    /// Connects with optional credentials, which are sent in the metadata of each call.
     pub fn for_account(authority: &str, login: Option<&GnmiLogin>) -> Result<Self, String> {
         let metadata = login.map_or_else(|| Ok(MetadataMap::new()), GnmiLogin::metadata)?;
         let origin: http::Uri = format!("http://{authority}")
             .parse()
-            .map_err(|error| format!("`{authority}` is not `host:port`: {error}"))?;
+            .map_err(|error| format!("`{authority}` is not a valid `host:port`: {error}"))?;
         let (pipe, tasks, answers) = (Pipe::default(), Tasks::default(), Answers::default());
         let ended = Arc::default();
         let (calls, waiting) = mpsc::unbounded_channel();
@@ -134,9 +135,9 @@ impl GnmiClient {
         Ok(Self { pipe, tasks, calls, answers, ended })
     }
 
-    /// Starts a call, whose answers carry `number`.
+    /// Starts a call; its answers have the same `number`.
     pub fn call(&mut self, number: u32, call: GnmiCall) {
-        // This fails only if the connection has ended, which `ended` reports.
+        // Sending fails only on a closed connection, which `ended` reports.
         let _ = self.calls.send((number, call));
         self.tasks.run();
     }
@@ -153,12 +154,12 @@ impl GnmiClient {
         self.pipe.take()
     }
 
-    /// Returns the next answer, if any.
+    /// Returns the next answer with the number of its call.
     pub fn next_answer(&mut self) -> Option<(u32, Answer)> {
         locked(&self.answers).pop_front()
     }
 
-    /// Returns why the connection is unusable. `None` while it works.
+    /// Returns why the connection ended; `None` while it works.
     #[must_use]
     pub fn ended(&self) -> Option<String> {
         locked(&self.ended).clone()
@@ -200,7 +201,7 @@ fn asked<T>(metadata: MetadataMap, message: T) -> Request<T> {
     Request::from_parts(metadata, tonic::Extensions::default(), message)
 }
 
-/// Removes the password from a status message, because some devices echo it and messages are logged.
+/// Some devices echo the password in messages, which are logged.
 fn without_password(status: Status, sent: &MetadataMap) -> Status {
     let password = sent.get("password").and_then(|password| password.to_str().ok());
     match password {
@@ -255,7 +256,7 @@ async fn subscribe(
 ) -> Result<Answer, Status> {
     use tokio_stream::StreamExt;
     let ask = SubscribeRequest { request: Some(SubscribeAsk::Subscribe(list)) };
-    // Keep the request stream open, because some devices treat its end as the end of the subscription.
+    // Some devices end the subscription with the request stream, so keep it open.
     let asks = tokio_stream::once(ask).chain(tokio_stream::pending());
     let codec = ProstCodec::<SubscribeRequest, SubscribeResponse>::default();
     let path = PathAndQuery::from_static("/gnmi.gNMI/Subscribe");

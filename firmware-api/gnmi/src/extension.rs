@@ -1,26 +1,26 @@
 // SPDX-License-Identifier: Apache-2.0
-//! Master arbitration, which is the only supported extension in the public `gnmi_ext.proto`. Among
-//! clients with the same role, the one with the largest election id may change a device.
+//! Master arbitration (public `gnmi_ext.proto`), the only supported extension: of all clients with the
+//! same role, the one with the largest election id may change a device.
 
 use std::fmt;
 
 use prost::Message;
 
-/// An extension of a request. Contents other than master arbitration are skipped.
+/// An extension of a request; other extensions are skipped.
 #[derive(Clone, PartialEq, Eq, Message)]
 pub struct Extension {
-    /// Arbitrates the right to change the device.
+    /// Arbitrates which client may change the device.
     #[prost(message, optional, tag = "2")]
     pub master_arbitration: Option<MasterArbitration>,
 }
 
-/// A client's identity in master arbitration.
+/// A client's role and election id.
 #[derive(Clone, PartialEq, Eq, Message)]
 pub struct MasterArbitration {
-    /// Role of the client. `None` means the default role.
+    /// `None` is the default role.
     #[prost(message, optional, tag = "1")]
     pub role: Option<ArbitrationRole>,
-    /// Election id. The client with the largest one is master.
+    /// The client with the largest id is master.
     #[prost(message, optional, tag = "2")]
     pub election_id: Option<Uint128>,
 }
@@ -33,7 +33,7 @@ pub struct ArbitrationRole {
     pub id: String,
 }
 
-/// A 128-bit number in two halves.
+/// A 128-bit number.
 #[derive(Clone, Copy, PartialEq, Eq, Message)]
 pub struct Uint128 {
     /// Upper half.
@@ -45,7 +45,7 @@ pub struct Uint128 {
 }
 
 impl Uint128 {
-    /// Returns the number.
+    /// Combines both halves.
     #[must_use]
     pub const fn number(self) -> u128 {
         (self.high as u128) << 64 | self.low as u128
@@ -59,17 +59,17 @@ impl From<u128> for Uint128 {
     }
 }
 
-/// A client's candidacy for master.
+/// A controller's candidacy for mastership.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Candidacy {
-    /// Role. `None` means the default role.
+    /// `None` is the default role.
     pub role: Option<String>,
-    /// Election id, which is larger for each successive master.
+    /// Larger for each successive master.
     pub election_id: u128,
 }
 
 impl Candidacy {
-    /// Returns the extension for a request.
+    /// Converts the candidacy to the extension of a request.
     #[must_use]
     pub fn extension(&self) -> Extension {
         Extension::arbitration(self.role.as_deref(), Some(self.election_id))
@@ -98,8 +98,7 @@ mod tests {
     use super::*;
     use crate::message::SetRequest;
 
-    /// The expected field numbers are written by hand from `gnmi.proto` (5) and `gnmi_ext.proto`
-    /// (2; 1 and 2; 1; 1 and 2).
+    /// Field numbers from `gnmi.proto` (5) and `gnmi_ext.proto` (2; 1 and 2; 1; 1 and 2).
     #[test]
     fn set_carries_role_and_election_id_in_the_published_fields() {
         let candidacy = Candidacy { role: Some("ocs".into()), election_id: 3 << 64 | 7 };

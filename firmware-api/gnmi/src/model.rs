@@ -1,21 +1,20 @@
 // SPDX-License-Identifier: Apache-2.0
-//! The OCP model for optical circuit switches, with its modules, version, node names and states.
+//! The OCP model for optical circuit switches, a strawman of 2026-08-28.
 //!
-//! The model is published as a strawman (revision 2026-08-28). As published, its connections module
-//! does not compile: the key leaf `name` of the configuration list `port-connection` is marked
-//! `config false`, whereas RFC 6020, 7.8.2 requires the same `config` as its list. This crate reads
-//! it as in every other OpenConfig list: as a reference to `config/name` that can be written as the
-//! key in a path. docs/hardware.md contains a report for the authors.
+//! As published, its connections module does not compile: the key leaf `name` of the configuration list
+//! `port-connection` is `config false`, but RFC 6020, 7.8.2 requires the `config` of its list. As in other
+//! OpenConfig lists, this crate treats it as a reference to `config/name`. docs/hardware.md contains a
+//! report for the authors.
 
 use std::fmt;
 use std::str::FromStr;
 
-/// Version of the model that this crate implements.
+/// Supported version of the model.
 pub const VERSION: &str = "0.8.0";
-/// Modules in the model, for the switch, its connections and its ports.
+/// Modules for the switch, its connections and its ports.
 pub const MODULES: [&str; 3] =
     ["ocp-ocs-optical-switch", "ocp-ocs-optical-switch-connections", "ocp-ocs-optical-switch-port"];
-/// Module that defines the components of ports.
+/// Module for the components of ports.
 pub const PLATFORM: &str = "openconfig-platform";
 /// Publisher of the model.
 pub const ORGANIZATION: &str = "Open Compute Project";
@@ -31,7 +30,7 @@ pub enum ConnectionStatus {
     PendingDeletion,
     /// Valid but failed.
     Failed,
-    /// In conflict with another connection.
+    /// Conflicts with another connection.
     Invalid,
 }
 
@@ -45,7 +44,7 @@ impl ConnectionStatus {
         Self::Invalid,
     ];
 
-    /// Returns the name in the model.
+    /// Returns the word in the model.
     #[must_use]
     pub const fn word(self) -> &'static str {
         match self {
@@ -68,24 +67,24 @@ impl FromStr for ConnectionStatus {
     type Err = String;
     fn from_str(text: &str) -> Result<Self, String> {
         let known = Self::ALL.into_iter().find(|status| status.word() == text);
-        known.ok_or_else(|| format!("`{text}` is not a status of a connection"))
+        known.ok_or_else(|| format!("`{text}` is not a connection status"))
     }
 }
 
-/// Behaviour of connections at a cold start. The least harmful comes last.
+/// What happens to connections in a cold start, least harmful last.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub enum ColdStartRecovery {
-    /// Connections are removed.
+    /// Removed.
     #[default]
     Remove,
-    /// Connections are interrupted and restored.
+    /// Interrupted, then restored.
     Restore,
-    /// Connections and their light stay up.
+    /// Kept with their light.
     Maintain,
 }
 
 impl ColdStartRecovery {
-    /// Returns the name in the model.
+    /// Returns the word in the model.
     #[must_use]
     pub const fn word(self) -> &'static str {
         match self {

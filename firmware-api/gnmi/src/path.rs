@@ -1,36 +1,34 @@
 // SPDX-License-Identifier: Apache-2.0
-//! Paths in the text form that gNMI tools use, such as `/connections/port-connection[name=a]/config`.
-//!
-//! A backslash escapes `]` and `\` in key values, as well as `/` and `[` in names.
+//! Paths as text, such as `/connections/port-connection[name=a]/config`. A backslash escapes `]` and `\` in
+//! key values, and `/` and `[` in names.
 
 use std::fmt::Write;
 
 use crate::message::{Path, PathElem};
 
-/// Maximum number of path elements, which is more than twice the number in any of the models.
+/// Maximum number of elements, more than twice that of any path in the models.
 pub const STEPS_MAX: usize = 32;
-/// Maximum length of a key in bytes.
+/// Maximum bytes in a key.
 pub const KEY_BYTES_MAX: usize = 256;
 
-/// Parses a path. The error contains the position of the mistake.
+/// Parses a path; the error locates the mistake.
 pub fn parse(text: &str) -> Result<Path, String> {
     let mut elem = Vec::new();
     let mut rest = text.strip_prefix('/').unwrap_or(text);
     while !rest.is_empty() {
         let (name, after) = token(rest, &['/', '[']);
         if name.is_empty() {
-            return Err(format!("`{text}` has a step without a name"));
+            return Err(format!("`{text}`: an element has no name"));
         }
         let mut step = PathElem { name, ..PathElem::default() };
         rest = after;
         while let Some(inner) = rest.strip_prefix('[') {
             let (key, after) = token(inner, &['=']);
             let after =
-                after.strip_prefix('=').ok_or_else(|| format!("`{text}`: a key without `=`"))?;
+                after.strip_prefix('=').ok_or_else(|| format!("`{text}`: a key has no `=`"))?;
             let (value, after) = token(after, &[']']);
-            rest = after
-                .strip_prefix(']')
-                .ok_or_else(|| format!("`{text}`: a `[` without its `]`"))?;
+            rest =
+                after.strip_prefix(']').ok_or_else(|| format!("`{text}`: a `[` is not closed"))?;
             step.key.insert(key, value);
         }
         elem.push(step);
@@ -56,7 +54,7 @@ fn token<'a>(text: &'a str, ends: &[char]) -> (String, &'a str) {
     (token, "")
 }
 
-/// Returns the text of a path.
+/// Formats a path.
 #[must_use]
 pub fn text(path: &Path) -> String {
     let mut text = String::new();
@@ -81,26 +79,26 @@ fn escape(text: &mut String, of: &str, these: &[char]) {
     }
 }
 
-/// Returns the elements of a prefix followed by those of a path.
+/// Appends a path to a prefix.
 #[must_use]
 pub fn joined(prefix: Option<&Path>, path: Option<&Path>) -> Path {
     let elem = prefix.into_iter().chain(path).flat_map(|part| part.elem.iter().cloned()).collect();
     Path { elem, ..Path::default() }
 }
 
-/// Returns an element without keys.
+/// Element without keys.
 #[must_use]
 pub fn step(name: &str) -> PathElem {
     PathElem { name: name.into(), ..PathElem::default() }
 }
 
-/// Returns the element of a list entry whose key is `name`.
+/// List entry with the key `name`.
 #[must_use]
 pub fn named(list: &str, name: &str) -> PathElem {
     PathElem { name: list.into(), key: [("name".to_owned(), name.to_owned())].into() }
 }
 
-/// Returns a node name without its module prefix, so that `a:b` becomes `b`.
+/// Removes the module prefix: `a:b` becomes `b`.
 #[must_use]
 pub fn bare(name: &str) -> &str {
     name.rsplit_once(':').map_or(name, |(_, bare)| bare)

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-//! A gNMI server without a socket. It takes and returns bytes, and a [`Target`] answers the calls.
+//! A gNMI server without a socket: bytes in, bytes out; a [`Target`] answers the calls.
 
 use std::convert::Infallible;
 use std::pin::Pin;
@@ -24,19 +24,19 @@ use crate::message::{
 use crate::wire::{Pipe, Tasks, locked};
 
 const MESSAGE_BYTES_MAX: usize = 16 << 20;
-/// The only call that requires no account.
+/// Needs no login.
 const CAPABILITIES: &str = "/gnmi.gNMI/Capabilities";
 const WINDOW_BYTES: u32 = 4 << 20;
 const CALLS_MAX: u32 = 128;
 
-/// A future that a trait object can return.
+/// Future of a trait object.
 pub type Boxed<T> = Pin<Box<dyn Future<Output = T> + Send>>;
-/// Updates for a subscriber. A status ends the subscription.
+/// Updates for a subscriber; an error ends the subscription.
 pub type SubscriptionItem = Receiver<Result<SubscribeResponse, Status>>;
 
-/// The device behind a server.
+/// A device behind the server.
 pub trait Target: Send + Sync + 'static {
-    /// Returns the account required for reading and setting. `None` if no account is required.
+    /// Credentials required for Get and Set, if any.
     fn login(&self) -> Option<(String, String)> {
         None
     }
@@ -46,14 +46,14 @@ pub trait Target: Send + Sync + 'static {
     fn get(&self, request: GetRequest) -> Boxed<Result<GetResponse, Status>>;
     /// Changes values.
     fn set(&self, request: SetRequest) -> Boxed<Result<SetResponse, Status>>;
-    /// Starts a subscription with the given stream of requests and returns its updates.
+    /// Starts a subscription, and returns its updates.
     fn subscribe(
         &self,
         asks: Streaming<SubscribeRequest>,
     ) -> Boxed<Result<SubscriptionItem, Status>>;
 }
 
-/// A connection of a client.
+/// A client's connection.
 #[derive(Debug)]
 pub struct Connection {
     pipe: Pipe,
@@ -62,7 +62,7 @@ pub struct Connection {
 }
 
 impl Connection {
-    /// Accepts a connection.
+    /// Accepts a client.
     pub fn new<T: Target>(target: Arc<T>) -> Self {
         let (pipe, tasks, ended) = (Pipe::default(), Tasks::default(), Arc::default());
         let service = service_fn(move |request| answer(Arc::clone(&target), request));
@@ -75,7 +75,7 @@ impl Connection {
         let serving = http2.serve_connection(pipe.clone(), service);
         let is_over = Arc::clone(&ended);
         tasks.spawner().execute(async move {
-            // The result is irrelevant because the line is closed either way.
+            // The connection is closed in either case.
             let _ = serving.await;
             *locked(&is_over) = true;
         });
@@ -87,19 +87,19 @@ impl Connection {
         self.pipe.push(bytes);
     }
 
-    /// Returns whether any task can make progress.
+    /// Returns whether a task can make progress.
     #[must_use]
     pub fn is_woken(&self) -> bool {
         self.tasks.are_woken()
     }
 
-    /// Runs all tasks as far as possible and returns the bytes to send.
+    /// Runs all tasks as far as possible, and returns the bytes to send.
     pub fn run(&mut self) -> Vec<u8> {
         self.tasks.run();
         self.pipe.take()
     }
 
-    /// Returns whether the line should be closed.
+    /// Returns whether the connection should be closed.
     #[must_use]
     pub fn has_ended(&self) -> bool {
         *locked(&self.ended)
@@ -115,7 +115,7 @@ async fn answer<T: Target>(
         && request.uri().path() != CAPABILITIES
         && (header("username"), header("password")) != (Some(&*user), Some(&*password))
     {
-        let why = "the metadata lacks the user and password of an account";
+        let why = "the metadata lacks the right user and password";
         return Ok(Status::unauthenticated(why).into_http());
     }
     let unary = Unary(Arc::clone(&target));
@@ -139,7 +139,7 @@ async fn answer<T: Target>(
         }
         other => {
             let why = format!(
-                "unknown method `{other}`: this server has Capabilities, Get, Set and Subscribe"
+                "unknown method `{other}`: this server supports Capabilities, Get, Set and Subscribe"
             );
             Status::unimplemented(why).into_http()
         }

@@ -1,9 +1,9 @@
 // SPDX-License-Identifier: Apache-2.0
-//! HTTP/2 without a socket, using a pipe that is filled and drained manually and tasks that are run manually.
+//! HTTP/2 without a socket.
 //!
-//! hyper and tonic are written for a runtime that owns sockets. Here they run inside a state
-//! machine: the caller pushes bytes in, runs every task that can make progress, and takes bytes
-//! out. There are no clocks or threads, and the order of execution is deterministic.
+//! hyper and tonic expect a runtime that owns sockets. Here the caller pushes bytes into a pipe, runs every
+//! task that can make progress, and takes bytes out. There are no clocks and threads, so the order of
+//! execution is deterministic.
 
 use std::collections::VecDeque;
 use std::fmt;
@@ -14,10 +14,10 @@ use std::task::{Context, Poll, Wake, Waker};
 
 use hyper::rt::{Executor, Read, ReadBufCursor, Write};
 
-/// Maximum number of bytes buffered for a peer that does not read. Exceeding it ends the connection.
+/// Maximum bytes buffered for a peer that does not read; the connection then ends.
 pub const UNREAD_BYTES_MAX: usize = 16 << 20;
 
-/// Locks a mutex. No code here panics while holding a lock.
+/// Locks a mutex; no code panics while holding one.
 pub fn locked<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
     mutex.lock().unwrap_or_else(PoisonError::into_inner)
 }
@@ -30,7 +30,7 @@ struct WireEnds {
     reader: Option<Waker>,
 }
 
-/// A connection. The owner of a clone holds the far end.
+/// A connection, shared by its caller and the tasks.
 #[derive(Clone, Default)]
 pub struct Pipe(Arc<Mutex<WireEnds>>);
 
@@ -90,7 +90,7 @@ impl Write for Pipe {
     ) -> Poll<std::io::Result<usize>> {
         let mut ends = locked(&self.0);
         if ends.leaving.len() + bytes.len() > UNREAD_BYTES_MAX {
-            return Poll::Ready(Err(std::io::Error::other("too much waits to be sent")));
+            return Poll::Ready(Err(std::io::Error::other("the send buffer is full")));
         }
         ends.leaving.extend_from_slice(bytes);
         Poll::Ready(Ok(bytes.len()))
@@ -116,15 +116,14 @@ impl Wake for Flag {
     }
 }
 
-/// Accepts new tasks.
+/// Adds tasks to a [`Tasks`].
 #[derive(Clone, Default)]
 pub struct Spawner(Arc<Mutex<Vec<WireTask>>>);
 
 impl Spawner {
     /// Adds a task.
     pub fn spawn(&self, task: impl Future<Output = ()> + Send + 'static) {
-        // Inside a runtime, cooperative budgeting would pause the task, and nothing here would wake
-        // it.
+        // Cooperative budgeting in a runtime would pause the task, and nothing would wake it.
         locked(&self.0).push(Box::pin(tokio::task::unconstrained(task)));
     }
 }
@@ -135,7 +134,7 @@ impl<F: Future<Output = ()> + Send + 'static> Executor<F> for Spawner {
     }
 }
 
-/// A set of manually run tasks.
+/// Tasks that the caller runs.
 #[derive(Default)]
 pub struct Tasks {
     spawner: Spawner,
@@ -143,13 +142,13 @@ pub struct Tasks {
 }
 
 impl Tasks {
-    /// Returns a handle for adding tasks.
+    /// Returns a handle that adds tasks.
     #[must_use]
     pub fn spawner(&self) -> Spawner {
         self.spawner.clone()
     }
 
-    /// Returns whether any task can make progress.
+    /// Returns whether a task can make progress.
     #[must_use]
     pub fn are_woken(&self) -> bool {
         !locked(&self.spawner.0).is_empty()

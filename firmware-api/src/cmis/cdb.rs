@@ -1,7 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
-//! CDB, which sends commands with check codes through page 9Fh.
+//! CDB: commands with check codes on page 9Fh.
 //!
-//! A host writes the body first and the two bytes of the command id last. The last write starts the
+//! The host writes the body first and the command id last, which starts the command. The module is
+//! busy (lower memory byte 37) until it shows a result.
 //! command. The module is then busy (lower memory byte 37) until it shows a result.
 
 use super::field::{Coded, RegisterAddress};
@@ -10,16 +11,16 @@ use super::field::{Coded, RegisterAddress};
 pub const PAGE: u8 = 0x9f;
 /// Address of the command id, which is written last.
 pub const COMMAND: RegisterAddress = RegisterAddress::page(PAGE, 128);
-/// Size of the header, which contains id, extended length, local length, check code, reply length and reply check code.
+/// Header: command id, extended length, local length, check code, reply length, reply check code.
 pub const HEADER_BYTES: usize = 8;
 /// Maximum size of the local payload.
 pub const PAYLOAD_BYTES_MAX: usize = 120;
-/// Header and payload, which fill the page.
+/// Size of header and payload, which fill the page.
 pub const MESSAGE_BYTES: usize = HEADER_BYTES + PAYLOAD_BYTES_MAX;
 /// Factory default of the host password.
 pub const DEFAULT_PASSWORD: u32 = 0x0000_1011;
 
-/// Commands that this project's modules support.
+/// Commands of this project's modules.
 pub mod command {
     /// Queries the CDB status.
     pub const STATUS: u16 = 0x0000;
@@ -33,15 +34,15 @@ pub mod command {
     pub const FIRMWARE_FEATURES: u16 = 0x0041;
     /// Queries the running firmware.
     pub const FIRMWARE_INFO: u16 = 0x0100;
-    /// Vendor-specific: capabilities, B0h:192 to 206. Other vendors use 8000h for other purposes.
+    /// Vendor-specific: reads the capabilities, B0h:192 to 206. Other vendors use 8000h differently.
     pub const PATH_CAPABILITIES: u16 = 0x8000;
-    /// Vendor-specific arm, with the same payload as the serial request.
+    /// Vendor-specific: arms, with the payload of the serial request.
     pub const PATH_ARM: u16 = 0x8001;
-    /// Vendor-specific fire, which completes when the fire is accepted.
+    /// Vendor-specific: fires, and completes when the fire is accepted.
     pub const PATH_FIRE: u16 = 0x8002;
-    /// Vendor-specific disarm, with the same payload as the serial request.
+    /// Vendor-specific: disarms, with the payload of the serial request.
     pub const PATH_DISARM: u16 = 0x8003;
-    /// Vendor-specific status, with the same reply as on the serial line.
+    /// Vendor-specific: returns the status, as on the serial line.
     pub const PATH_STATUS: u16 = 0x8004;
 }
 
@@ -50,15 +51,15 @@ pub mod command {
 pub enum CdbStatus {
     /// No command since reset.
     Idle,
-    /// Accepted but not yet processed.
+    /// Accepted, but not processed yet.
     Captured,
     /// Being checked.
     Checking,
     /// Being executed.
     Executing,
-    /// Done.
+    /// Completed successfully.
     Success,
-    /// Not done.
+    /// Completed with a failure.
     Failed(CdbFailure),
 }
 
@@ -73,7 +74,7 @@ pub enum CdbFailure {
     Aborted,
     /// The check timed out.
     CheckTimeout,
-    /// The check code does not match.
+    /// The check code is wrong.
     CheckCode,
     /// The password has not been entered.
     Password,
@@ -124,7 +125,7 @@ impl Coded for CdbStatus {
 }
 
 impl CdbStatus {
-    /// Returns whether the command is still running.
+    /// Returns whether a command is running.
     #[must_use]
     pub const fn is_busy(self) -> bool {
         matches!(self, Self::Captured | Self::Checking | Self::Executing)
@@ -135,8 +136,8 @@ fn check_code(bytes: impl Iterator<Item = u8>) -> u8 {
     0xff - bytes.fold(0, u8::wrapping_add)
 }
 
-/// Returns the page that a host writes for `command`, with header, payload and zero padding. `None`
-/// if the payload exceeds [`PAYLOAD_BYTES_MAX`].
+/// Returns the page to write: header, payload and zero padding. `None` if the payload exceeds
+/// [`PAYLOAD_BYTES_MAX`].
 ///
 /// ```
 /// use lightloom_firmware_api::cmis::cdb;
@@ -155,10 +156,8 @@ pub fn request(command: u16, payload: &[u8]) -> Option<[u8; MESSAGE_BYTES]> {
     Some(page)
 }
 
-/// Returns the command and its payload after validation, for the device.
-///
-/// # Errors
-/// Returns [`CdbFailure::Parameter`] for invalid lengths and [`CdbFailure::CheckCode`] for a wrong check code.
+/// Device side: validates a request. Fails with [`CdbFailure::Parameter`] for invalid lengths and
+/// [`CdbFailure::CheckCode`] for a wrong check code.
 pub fn parse_request(page: &[u8; MESSAGE_BYTES]) -> Result<(u16, &[u8]), CdbFailure> {
     let payload_bytes = usize::from(page[4]);
     let payload =
@@ -169,10 +168,8 @@ pub fn parse_request(page: &[u8; MESSAGE_BYTES]) -> Result<(u16, &[u8]), CdbFail
     Ok((u16::from_be_bytes([page[0], page[1]]), payload))
 }
 
-/// Writes a reply's length, check code and payload to the page, for the device.
-///
-/// # Panics
-/// Panics if the payload exceeds [`PAYLOAD_BYTES_MAX`].
+/// Device side: writes the reply's length, check code and payload. Panics if the payload exceeds
+/// [`PAYLOAD_BYTES_MAX`].
 pub fn put_reply(page: &mut [u8; MESSAGE_BYTES], payload: &[u8]) {
     assert!(payload.len() <= PAYLOAD_BYTES_MAX, "replies are bounded");
     page[6] = payload.len() as u8;
@@ -180,7 +177,7 @@ pub fn put_reply(page: &mut [u8; MESSAGE_BYTES], payload: &[u8]) {
     page[HEADER_BYTES..HEADER_BYTES + payload.len()].copy_from_slice(payload);
 }
 
-/// Returns the reply payload if its length and check code are valid, for the host.
+/// Host side: returns the payload if length and check code are valid.
 #[must_use]
 pub fn parse_reply(page: &[u8; MESSAGE_BYTES]) -> Option<&[u8]> {
     let payload = page.get(HEADER_BYTES..HEADER_BYTES + usize::from(page[6]))?;

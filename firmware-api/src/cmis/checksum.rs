@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-//! Page checksums, which are the low eight bits of the plain sum of the bytes.
+//! Page checksums: the low eight bits of the sum of the bytes.
 
 use super::field::{RegisterAddress, Registers, RegistersMut};
 
@@ -10,7 +10,7 @@ pub struct Checksum {
     pub page: u8,
     /// First byte covered.
     pub first: u8,
-    /// Last byte covered. The checksum is in the next byte.
+    /// Last byte covered; the checksum follows it.
     pub last: u8,
 }
 
@@ -19,30 +19,30 @@ impl Checksum {
         RegisterAddress::page(self.page, self.last + 1)
     }
 
-    /// Returns the correct value of the checksum byte.
+    /// Computes the checksum.
     pub fn expected(self, registers: &impl Registers) -> u8 {
         (self.first..=self.last)
             .map(|offset| registers.byte(RegisterAddress::page(self.page, offset)))
             .fold(0, u8::wrapping_add)
     }
 
-    /// Returns whether the checksum byte is correct.
+    /// Returns whether the stored checksum is correct.
     pub fn holds(self, registers: &impl Registers) -> bool {
         registers.byte(self.at()) == self.expected(registers)
     }
 
-    /// Updates the checksum byte.
+    /// Stores the correct checksum.
     pub fn write(self, registers: &mut impl RegistersMut) {
         let expected = self.expected(registers);
         registers.set_byte(self.at(), expected);
     }
 }
 
-/// Covers bytes 128 to 221 of page 00h, with the checksum in 222.
+/// Page 00h: bytes 128 to 221, checksum in 222.
 pub const PAGE_00: Checksum = Checksum { page: 0x00, first: 128, last: 221 };
-/// Covers bytes 130 to 254 of page 01h, with the checksum in 255. The version of the inactive firmware is excluded.
+/// Page 01h: bytes 130 to 254, checksum in 255. Excludes the version of the inactive firmware.
 pub const PAGE_01: Checksum = Checksum { page: 0x01, first: 130, last: 254 };
-/// Covers bytes 128 to 254 of page 02h, with the checksum in 255.
+/// Page 02h: bytes 128 to 254, checksum in 255.
 pub const PAGE_02: Checksum = Checksum { page: 0x02, first: 128, last: 254 };
-/// Covers bytes 192 to 206 of the vendor-specific page B0h, with the checksum in 207.
+/// Vendor page B0h: bytes 192 to 206, checksum in 207.
 pub const PAGE_B0: Checksum = Checksum { page: 0xb0, first: 192, last: 206 };

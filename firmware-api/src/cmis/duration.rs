@@ -1,26 +1,26 @@
 // SPDX-License-Identifier: Apache-2.0
-//! Duration codes, which advertise upper bounds for transitions in one nibble each.
+//! Duration codes: upper bounds of transitions, one nibble each.
 
 use super::field::Coded;
 use crate::time::Micros;
 
-/// Bounds of codes 0 to 12, in milliseconds.
+/// Codes 0 to 12, in milliseconds.
 const BOUNDS_MS: [u64; 13] =
     [1, 5, 10, 50, 100, 500, 1_000, 5_000, 10_000, 60_000, 300_000, 600_000, 3_000_000];
 
-/// An advertised bound. Codes 0 to 12 represent a time, and 13 means "50 minutes or more".
+/// Codes 0 to 12 are bounds; 13 means "50 minutes or more".
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub struct Duration(u8);
 
 impl Duration {
-    /// Returns the smallest bound that is at least `span`.
+    /// Returns the smallest bound of at least `span`.
     #[must_use]
     pub fn holding(span: Micros) -> Self {
         let code = BOUNDS_MS.iter().position(|&bound| span <= Micros::from_millis(bound));
         Self(code.unwrap_or(BOUNDS_MS.len()) as u8)
     }
 
-    /// Returns the bound, or `None` for "50 minutes or more".
+    /// Returns `None` for "50 minutes or more".
     #[must_use]
     pub fn bound(self) -> Option<Micros> {
         BOUNDS_MS.get(usize::from(self.0)).map(|&bound| Micros::from_millis(bound))

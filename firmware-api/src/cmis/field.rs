@@ -2,33 +2,33 @@
 
 use core::marker::PhantomData;
 
-/// Address of a register. Bank and page apply from offset 128 on.
+/// Address of a register. Bank and page are ignored below offset 128.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub struct RegisterAddress {
-    /// Bank of a banked page, otherwise 0.
+    /// Bank; 0 for pages without banks.
     pub bank: u8,
-    /// Page, ignored below offset 128.
+    /// Page number.
     pub page: u8,
     /// Offset in the 256-byte window.
     pub offset: u8,
 }
 
 impl RegisterAddress {
-    /// Returns the address of byte `offset` in lower memory.
+    /// Addresses a byte in lower memory.
     #[must_use]
     pub const fn lower(offset: u8) -> Self {
         assert!(offset < 128, "the lower memory ends at 127");
         Self { bank: 0, page: 0, offset }
     }
 
-    /// Returns the address of byte `offset` of `page`, in bank 0.
+    /// Addresses a byte of `page` in bank 0.
     #[must_use]
     pub const fn page(page: u8, offset: u8) -> Self {
         assert!(offset >= 128, "upper memory begins at 128");
         Self { bank: 0, page, offset }
     }
 
-    /// Returns the address `count` bytes further in the same half.
+    /// Adds `count` to the offset, within the same half.
     #[must_use]
     pub const fn plus(self, count: u8) -> Self {
         Self { offset: self.offset + count, ..self }
@@ -37,21 +37,21 @@ impl RegisterAddress {
 
 /// A source of register values: a module, or a host's copy.
 pub trait Registers {
-    /// Returns the byte at `at`, or zero if it does not exist.
+    /// Returns a byte, or zero if it does not exist.
     fn byte(&self, at: RegisterAddress) -> u8;
 }
 
 /// A writable set of registers.
 pub trait RegistersMut: Registers {
-    /// Sets the byte at `at`. Has no effect if it does not exist.
+    /// Sets a byte; does nothing if it does not exist.
     fn set_byte(&mut self, at: RegisterAddress, value: u8);
 }
 
 /// A value with a register code.
 pub trait Coded: Sized {
-    /// Returns the value of a code, or `None` for a reserved code.
+    /// Returns `None` for a reserved code.
     fn from_code(code: u8) -> Option<Self>;
-    /// Returns the code.
+    /// Returns the register code.
     fn code(self) -> u8;
 }
 
@@ -74,20 +74,20 @@ pub struct BitField<T> {
 }
 
 impl<T> BitField<T> {
-    /// Defines bits `high` down to `low` of the byte at `at`.
+    /// Defines bits `high` to `low`.
     #[must_use]
     pub const fn bits(at: RegisterAddress, high: u8, low: u8) -> Self {
         assert!(high < 8 && low <= high, "bits of one byte");
         Self { at, high, low, meaning: PhantomData }
     }
 
-    /// Defines the whole byte at `at`.
+    /// Defines a whole byte.
     #[must_use]
     pub const fn byte(at: RegisterAddress) -> Self {
         Self::bits(at, 7, 0)
     }
 
-    /// Returns the address.
+    /// Returns the field's address.
     #[must_use]
     pub const fn at(&self) -> RegisterAddress {
         self.at
@@ -104,7 +104,7 @@ impl<T: Coded> BitField<T> {
         T::from_code((registers.byte(self.at) & self.mask()) >> self.low)
     }
 
-    /// Sets the value without changing the other bits of the byte.
+    /// Sets the value and preserves the other bits of the byte.
     pub fn set(&self, registers: &mut impl RegistersMut, value: T) {
         let rest = registers.byte(self.at) & !self.mask();
         registers.set_byte(self.at, rest | (value.code() << self.low & self.mask()));
@@ -139,13 +139,13 @@ impl FlagBit {
         registers.set_byte(self.at, rest | u8::from(value) << self.bit);
     }
 
-    /// Sets the bit, as a module does to raise a latched flag.
+    /// Sets the bit, as a module does for a latched flag.
     pub fn raise(self, registers: &mut impl RegistersMut) {
         self.set(registers, true);
     }
 }
 
-/// One bit for each of eight lanes. Lane 1 is the lowest bit.
+/// One bit per lane; lane 1 is the lowest bit.
 #[derive(Clone, Copy, Debug)]
 pub struct LaneFlags {
     /// Address of the byte.
@@ -169,7 +169,7 @@ impl LaneFlags {
         registers.set_byte(self.at, lanes);
     }
 
-    /// Sets these bits in addition to those already set, as a module does to raise latched flags.
+    /// Sets these bits and preserves the others, as a module does for latched flags.
     pub fn raise(self, registers: &mut impl RegistersMut, lanes: u8) {
         registers.set_byte(self.at, registers.byte(self.at) | lanes);
     }
@@ -240,13 +240,13 @@ impl<const N: usize> TextField<N> {
         read_array(registers, self.at)
     }
 
-    /// Sets the bytes.
+    /// Writes all bytes.
     pub fn set(&self, registers: &mut impl RegistersMut, text: &[u8; N]) {
         write_slice(registers, self.at, text);
     }
 }
 
-/// Eight nibbles. Lane 1 is the low half of the first byte.
+/// One nibble for each of eight lanes; lane 1 is the low half of the first byte.
 #[derive(Debug)]
 pub struct Nibbles<T> {
     at: RegisterAddress,
@@ -254,7 +254,7 @@ pub struct Nibbles<T> {
 }
 
 impl<T: Coded> Nibbles<T> {
-    /// Defines the four bytes from `at` on.
+    /// Defines the four bytes that begin at `at`.
     #[must_use]
     pub const fn new(at: RegisterAddress) -> Self {
         Self { at, meaning: PhantomData }
@@ -266,13 +266,13 @@ impl<T: Coded> Nibbles<T> {
         self.at
     }
 
-    /// Returns the value of lane `lane` (0 to 7), or `None` for a reserved code.
+    /// Returns the value of a lane (0 to 7), or `None` for a reserved code.
     pub fn get(&self, registers: &impl Registers, lane: usize) -> Option<T> {
         let byte = registers.byte(self.at.plus(lane as u8 / 2));
         T::from_code(if lane.is_multiple_of(2) { byte & 0x0f } else { byte >> 4 })
     }
 
-    /// Sets the value of lane `lane`, 0 to 7.
+    /// Sets the value of a lane (0 to 7).
     pub fn set(&self, registers: &mut impl RegistersMut, lane: usize, value: T) {
         let at = self.at.plus(lane as u8 / 2);
         let (byte, code) = (registers.byte(at), value.code() & 0x0f);
@@ -290,18 +290,18 @@ pub struct U16s {
 }
 
 impl U16s {
-    /// Defines the sixteen bytes from `at` on.
+    /// Defines the sixteen bytes that begin at `at`.
     #[must_use]
     pub const fn new(at: RegisterAddress) -> Self {
         Self { at }
     }
 
-    /// Returns the value of lane `lane`, 0 to 7.
+    /// Returns the value of a lane (0 to 7).
     pub fn get(self, registers: &impl Registers, lane: usize) -> u16 {
         Number::<u16>::new(self.at.plus(2 * lane as u8)).get(registers)
     }
 
-    /// Sets the value of lane `lane`, 0 to 7.
+    /// Sets the value of a lane (0 to 7).
     pub fn set(self, registers: &mut impl RegistersMut, lane: usize, value: u16) {
         Number::<u16>::new(self.at.plus(2 * lane as u8)).set(registers, value);
     }

@@ -1,38 +1,38 @@
 // SPDX-License-Identifier: Apache-2.0
-//! Lower memory (bytes 0 to 127), which is accessible without a page change.
+//! Lower memory: bytes 0 to 127, accessible without a page change.
 
 use super::field::{BitField, FlagBit, LaneFlags, Nibbles, Number, RegisterAddress};
 use super::state::{ModuleState, PathCode};
 
 /// Module type: see [`identifier`].
 pub const IDENTIFIER: BitField<u8> = BitField::byte(RegisterAddress::lower(0));
-/// CMIS revision, with the major and minor number in one nibble each.
+/// CMIS revision: major and minor number, one nibble each.
 pub const REVISION: BitField<u8> = BitField::byte(RegisterAddress::lower(1));
-/// The module has no pages.
+/// Set on modules without pages.
 pub const FLAT_MEMORY: FlagBit = FlagBit::new(RegisterAddress::lower(2), 7);
-/// Applications can be changed only on deactivated data paths.
+/// Set if applications can be changed only on deactivated data paths.
 pub const STEPPED_CONFIG_ONLY: FlagBit = FlagBit::new(RegisterAddress::lower(2), 6);
 /// State of the module state machine.
 pub const MODULE_STATE: BitField<ModuleState> = BitField::bits(RegisterAddress::lower(3), 3, 1);
 /// Set while the interrupt line is *not* asserted.
 pub const INTERRUPT_DEASSERTED: FlagBit = FlagBit::new(RegisterAddress::lower(3), 0);
-/// Bank 0 has raised flags on page 11h.
+/// Set while bank 0 has flags on page 11h.
 pub const SUMMARY_PAGE_11: FlagBit = FlagBit::new(RegisterAddress::lower(4), 0);
 /// Latched: a CDB command of instance 1 has completed.
 pub const CDB_COMPLETE: FlagBit = FlagBit::new(RegisterAddress::lower(8), 6);
 /// Latched: the module state has changed.
 pub const MODULE_STATE_CHANGED: FlagBit = FlagBit::new(RegisterAddress::lower(8), 0);
-/// Latched custom flags. [`super::page_b0::flag`] lists those that this project uses.
+/// Latched vendor-specific flags: see [`super::page_b0::flag`].
 pub const CUSTOM_FLAGS: LaneFlags = LaneFlags::new(RegisterAddress::lower(13));
 /// Case temperature, 1/256 °C.
 pub const TEMPERATURE: Number<i16> = Number::new(RegisterAddress::lower(14));
 /// Supply voltage, 100 µV.
 pub const SUPPLY: Number<u16> = Number::new(RegisterAddress::lower(16));
-/// The hardware low-power pin is effective.
+/// Enables the hardware low-power pin.
 pub const LOW_POWER_ALLOW_HARDWARE: FlagBit = FlagBit::new(RegisterAddress::lower(26), 6);
-/// Software requests low power.
+/// Requests low power by software.
 pub const LOW_POWER_REQUEST: FlagBit = FlagBit::new(RegisterAddress::lower(26), 4);
-/// Writing a one restarts the module. Reads as zero.
+/// Restarts the module when a one is written; reads as zero.
 pub const SOFTWARE_RESET: FlagBit = FlagBit::new(RegisterAddress::lower(26), 3);
 /// Status of CDB instance 1: see [`super::cdb::CdbStatus`].
 pub const CDB_STATUS: BitField<u8> = BitField::byte(RegisterAddress::lower(37));
@@ -42,37 +42,37 @@ pub const FIRMWARE: [BitField<u8>; 2] =
 /// Cause of the fault state.
 pub const FAULT_CAUSE: BitField<u8> = BitField::byte(RegisterAddress::lower(41));
 
-/// Vendor-specific, in the custom bytes: the first of the four bytes of a fast fire, which selects the groups.
+/// Vendor-specific: first of the four bytes of a fast fire, which selects the groups.
 pub const FAST_FIRE: RegisterAddress = RegisterAddress::lower(64);
-/// Vendor-specific: active path of each group. Group 0 is the low half of the first byte.
+/// Vendor-specific: active path of each group; group 0 is the low half of the first byte.
 pub const ACTIVE_PATHS: Nibbles<PathCode> = Nibbles::new(RegisterAddress::lower(68));
-/// Vendor-specific: groups whose light is moving.
+/// Vendor-specific: groups that are switching.
 pub const BUSY_GROUPS: LaneFlags = LaneFlags::new(RegisterAddress::lower(72));
 /// Vendor-specific: worst outcome of the last fire ([`super::page_b0::short_outcome`]).
 pub const FIRE_OUTCOME: BitField<u8> = BitField::bits(RegisterAddress::lower(73), 6, 0);
-/// Vendor-specific: the module has restarted since this byte was last read. Reading clears the flag.
+/// Vendor-specific: set by a restart, cleared by reading.
 pub const RESTARTED: FlagBit = FlagBit::new(RegisterAddress::lower(73), 7);
-/// Vendor-specific: number of completed switches since power-on.
+/// Vendor-specific: completed switches since power-on.
 pub const GENERATION: Number<u32> = Number::new(RegisterAddress::lower(74));
 
-/// Media type, which determines the meaning of media ids (see [`media_type`]).
+/// Media type, which determines the meaning of media ids: see [`media_type`].
 pub const MEDIA_TYPE: BitField<u8> = BitField::byte(RegisterAddress::lower(85));
-/// Returns the address of application descriptor `number` (from 0), which has four bytes.
+/// Addresses the four-byte application descriptor `number`, from 0.
 #[must_use]
 pub const fn application(number: u8) -> RegisterAddress {
     assert!(number < 8, "eight descriptors are in lower memory");
     RegisterAddress::lower(86 + 4 * number)
 }
-/// Host id that terminates the list of applications.
+/// Host id that ends the list of applications.
 pub const APPLICATIONS_END: u8 = 0xff;
 /// Password entry, write-only.
 pub const PASSWORD: Number<u32> = Number::new(RegisterAddress::lower(122));
 /// Bank select.
 pub const BANK_SELECT: BitField<u8> = BitField::byte(RegisterAddress::lower(126));
-/// Page select. Writing it performs the page change.
+/// Page select. Writing it changes the page.
 pub const PAGE_SELECT: BitField<u8> = BitField::byte(RegisterAddress::lower(127));
 
-/// Media type codes (SFF-8024). A host finds no application on a module with an undefined type.
+/// Media type codes (SFF-8024). Hosts find no application on a module with an undefined type.
 pub mod media_type {
     /// Multimode fibre.
     pub const MULTIMODE: u8 = 0x01;
@@ -94,11 +94,11 @@ pub mod identifier {
     pub const QSFP_CMIS: u8 = 0x1e;
 }
 
-/// Maximum time from reset until the bus answers (CMIS management initialisation).
+/// Maximum time from reset until the bus answers.
 pub const RESET_TO_READY_MAX_MS: u64 = 2_000;
 /// Maximum hold-off after a write to volatile bytes.
 pub const VOLATILE_WRITE_MAX_MS: u64 = 10;
 /// Maximum hold-off after a write to non-volatile bytes.
 pub const NON_VOLATILE_WRITE_MAX_MS: u64 = 80;
-/// Maximum time from a condition until its flag is raised. Before then, a clear flag proves nothing.
+/// Maximum delay of a flag. Until then, a clear flag is not conclusive.
 pub const FLAG_MAX_MS: u64 = 200;

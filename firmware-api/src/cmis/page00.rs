@@ -3,8 +3,7 @@
 
 use super::field::{BitField, RegisterAddress, TextField};
 
-/// Returns the characters of a text field. Modules also fill the rest of a field with 00h or with
-/// bytes that are no characters.
+/// Decodes a text field. Modules may pad it with spaces, 00h or bytes that are not characters.
 pub fn characters(field: &[u8]) -> impl Iterator<Item = char> + '_ {
     field.iter().map(|byte| char::from(*byte)).filter(|c| (' '..='~').contains(c))
 }
@@ -25,7 +24,7 @@ pub const REVISION: TextField<2> = TextField::new(at(164));
 pub const SERIAL: TextField<16> = TextField::new(at(166));
 /// Manufacturing date as YYMMDD, and two characters for the lot.
 pub const DATE: TextField<8> = TextField::new(at(182));
-/// Power class of the form factor, from 0 for class 1 to 7 for class 8 (see [`power_class`]).
+/// Power class minus one, 0 to 7: see [`power_class`].
 pub const POWER_CLASS: BitField<u8> = BitField::bits(at(200), 7, 5);
 /// Maximum power, in steps of 0.25 W.
 pub const POWER_MAX: BitField<u8> = BitField::byte(at(201));
@@ -34,10 +33,8 @@ pub const CONNECTOR: BitField<u8> = BitField::byte(at(203));
 /// Media technology: see [`technology`].
 pub const TECHNOLOGY: BitField<u8> = BitField::byte(at(212));
 
-/// Returns the code of the lowest QSFP-DD and OSFP power class that allows `watts`.
-///
-/// A host assumes that a class 1 module is always at full power and never requests low power from
-/// it.
+/// Returns the code of the lowest QSFP-DD or OSFP power class that allows `watts`. Hosts never request
+/// low power from class 1 modules.
 #[must_use]
 pub const fn power_class(watts: u8) -> u8 {
     match watts {
@@ -56,12 +53,12 @@ pub const fn power_class(watts: u8) -> u8 {
 pub mod technology {
     /// Externally modulated laser at 1310 nm.
     pub const EML_1310_NM: u8 = 0x06;
-    /// A technology that the list does not contain.
+    /// Any other technology.
     pub const OTHERS: u8 = 0x08;
 }
 
 /// Connector codes (SFF-8024).
 pub mod connector {
-    /// Two rows of sixteen fibres.
+    /// MPO with two rows of sixteen fibres.
     pub const MPO_2X16: u8 = 0x0d;
 }

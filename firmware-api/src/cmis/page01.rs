@@ -10,21 +10,21 @@ const fn at(offset: u8) -> RegisterAddress {
 
 /// Supported optional pages.
 pub const PAGES: BitField<u8> = BitField::byte(at(142));
-/// Maximum duration of a data-path stop.
+/// Maximum time to stop a data path.
 pub const DATA_PATH_DEINIT: BitField<Duration> = BitField::bits(at(144), 7, 4);
-/// Maximum duration of a data-path start.
+/// Maximum time to start a data path.
 pub const DATA_PATH_INIT: BitField<Duration> = BitField::bits(at(144), 3, 0);
-/// Transmitters can be turned off (10h:130).
+/// Transmitters can be disabled (10h:130).
 pub const TX_DISABLE_SUPPORTED: FlagBit = FlagBit::new(at(155), 1);
-/// Receiver outputs can be turned off (10h:138).
+/// Receiver outputs can be disabled (10h:138).
 pub const RX_DISABLE_SUPPORTED: FlagBit = FlagBit::new(at(156), 1);
 /// The receiver loss-of-signal flag (11h:147) is supported.
 pub const RX_LOS_SUPPORTED: FlagBit = FlagBit::new(at(158), 1);
-/// Case temperature is measured (lower memory, 14).
+/// Case temperature is measured (lower memory 14).
 pub const TEMPERATURE_SUPPORTED: FlagBit = FlagBit::new(at(159), 0);
-/// Supply voltage is measured (lower memory, 16).
+/// Supply voltage is measured (lower memory 16).
 pub const SUPPLY_SUPPORTED: FlagBit = FlagBit::new(at(159), 1);
-/// Laser bias is measured (11h:170) in steps of 2 µA, because the scale in bits 4:3 is 0.
+/// Laser bias is measured (11h:170) in 2 µA, because the scale in bits 4:3 is 0.
 pub const TX_BIAS_SUPPORTED: FlagBit = FlagBit::new(at(160), 0);
 /// Transmitted power is measured (11h:154).
 pub const TX_POWER_SUPPORTED: FlagBit = FlagBit::new(at(160), 1);
@@ -32,25 +32,25 @@ pub const TX_POWER_SUPPORTED: FlagBit = FlagBit::new(at(160), 1);
 pub const RX_POWER_SUPPORTED: FlagBit = FlagBit::new(at(160), 2);
 /// Number of CDB instances, 0 to 2.
 pub const CDB_INSTANCES: BitField<u8> = BitField::bits(at(163), 7, 6);
-/// CDB commands run in the background, so other registers remain readable.
+/// CDB commands run in the background, while other registers remain readable.
 pub const CDB_BACKGROUND: FlagBit = FlagBit::new(at(163), 5);
-/// CDB busy time in the form `max(1, X) · 160 ms`.
+/// CDB busy time as `max(1, X) · 160 ms`.
 pub const CDB_BUSY_LONG: BitField<u8> = BitField::bits(at(165), 4, 0);
-/// Selects one of the two busy-time forms (see [`super::rules::cdb_busy_bound`]).
+/// Selects one of the two forms of the busy time (see [`super::rules::cdb_busy_bound`]).
 pub const CDB_BUSY_SELECT: FlagBit = FlagBit::new(at(166), 7);
-/// CDB busy time in the form `80 − min(80, X) ms`.
+/// CDB busy time as `80 − min(80, X) ms`.
 pub const CDB_BUSY_SHORT: BitField<u8> = BitField::bits(at(166), 6, 0);
-/// Maximum duration of the transition to low power.
+/// Maximum time of the transition to low power.
 pub const MODULE_POWER_DOWN: BitField<Duration> = BitField::bits(at(167), 7, 4);
-/// Maximum duration of the transition to full power.
+/// Maximum time of the transition to full power.
 pub const MODULE_POWER_UP: BitField<Duration> = BitField::bits(at(167), 3, 0);
-/// Maximum duration of turning a transmitter off.
+/// Maximum time to turn a transmitter off.
 pub const TX_TURN_OFF: BitField<Duration> = BitField::bits(at(168), 7, 4);
-/// Maximum duration of turning a transmitter on.
+/// Maximum time to turn a transmitter on.
 pub const TX_TURN_ON: BitField<Duration> = BitField::bits(at(168), 3, 0);
-/// Page change time as the number of times that 10 ms is halved (see [`super::rules::page_change_bound`]).
+/// Page change time: 10 ms is halved this many times (see [`super::rules::page_change_bound`]).
 pub const PAGE_CHANGE: BitField<u8> = BitField::bits(at(169), 3, 0);
-/// Returns the address of the media lanes where application `number` (from 0) may begin.
+/// Addresses the media lanes at which application `number` (from 0) may begin.
 #[must_use]
 pub const fn media_lanes(number: u8) -> RegisterAddress {
     assert!(number < 15, "fifteen applications at most");
@@ -58,5 +58,5 @@ pub const fn media_lanes(number: u8) -> RegisterAddress {
 }
 /// Host lane switching is supported (page 1Dh).
 pub const HOST_LANE_SWITCHING: FlagBit = FlagBit::new(at(252), 7);
-/// Media lane switching (page 6Dh). Clear on an OCSTrx, because its paths are not a permutation of lanes.
+/// Media lane switching (page 6Dh). Not set on an OCSTrx, whose paths are not a permutation of lanes.
 pub const MEDIA_LANE_SWITCHING: FlagBit = FlagBit::new(at(252), 5);

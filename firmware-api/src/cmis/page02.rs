@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-//! Page 02h, with four thresholds per monitor: high alarm, low alarm, high warning and low warning.
+//! Page 02h: four thresholds per monitor.
 
 use super::field::{Number, RegisterAddress, RegistersMut};
 
@@ -10,26 +10,26 @@ const fn at(offset: u8) -> RegisterAddress {
 /// The four thresholds of one monitor, in the monitor's unit.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Limits<T> {
-    /// Readings above this raise an alarm.
+    /// Upper alarm threshold.
     pub alarm_high: T,
-    /// Readings below this raise an alarm.
+    /// Lower alarm threshold.
     pub alarm_low: T,
-    /// Readings above this raise a warning.
+    /// Upper warning threshold.
     pub warning_high: T,
-    /// Readings below this raise a warning.
+    /// Lower warning threshold.
     pub warning_low: T,
 }
 
 /// Registers of a monitor's thresholds.
 #[derive(Debug)]
 pub struct Thresholds<T> {
-    /// High alarm. The other thresholds follow in order.
+    /// Upper alarm; the other thresholds follow in this order.
     pub alarm_high: Number<T>,
-    /// Low alarm.
+    /// Lower alarm.
     pub alarm_low: Number<T>,
-    /// High warning.
+    /// Upper warning.
     pub warning_high: Number<T>,
-    /// Low warning.
+    /// Lower warning.
     pub warning_low: Number<T>,
 }
 

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-//! Page 10h: the host's lane settings.
+//! Page 10h: lane settings of the host.
 
 use super::field::{BitField, LaneFlags, RegisterAddress};
 
@@ -7,18 +7,17 @@ const fn at(offset: u8) -> RegisterAddress {
     RegisterAddress::page(0x10, offset)
 }
 
-/// Data paths to stop. Since CMIS 4, a one means deinit (see [`super::rules::deinit_lanes`]).
+/// Data paths to stop. Since CMIS 4, a one stops the lane (see [`super::rules::deinit_lanes`]).
 pub const DATA_PATH_DEINIT: LaneFlags = LaneFlags::new(at(128));
 /// Transmitters to turn off.
 pub const TX_DISABLE: LaneFlags = LaneFlags::new(at(130));
 /// Receiver outputs to turn off.
 pub const RX_DISABLE: LaneFlags = LaneFlags::new(at(138));
-/// Applies the staged set and reinitialises these lanes. Must be written as a single byte and reads as zero.
+/// Applies the staged set and reinitialises these lanes. Needs a single-byte write; reads as zero.
 pub const APPLY_INIT: LaneFlags = LaneFlags::new(at(143));
-/// Applies the staged set to these lanes immediately. Must be written as a single byte and reads as zero.
+/// Applies the staged set to these lanes immediately. Needs a single-byte write; reads as zero.
 pub const APPLY_IMMEDIATE: LaneFlags = LaneFlags::new(at(144));
-/// Returns the staged configuration of lane `lane` (0 to 7), with the application in bits 7:4, the
-/// first lane in 3:1 and explicit in 0.
+/// Staged configuration of a lane (0 to 7): application in bits 7:4, first lane in 3:1, explicit in 0.
 #[must_use]
 pub const fn staged(lane: u8) -> BitField<LaneConfig> {
     assert!(lane < 8, "eight lanes a bank");
@@ -28,11 +27,11 @@ pub const fn staged(lane: u8) -> BitField<LaneConfig> {
 /// One byte of the staged or active set.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct LaneConfig {
-    /// Application number from 1, or 0 for an unused lane.
+    /// Application number from 1; 0 for an unused lane.
     pub application: u8,
     /// First lane of the data path, 0 to 7.
     pub data_path: u8,
-    /// Whether the host's signal integrity settings apply instead of the application's.
+    /// The host's signal integrity settings apply instead of the application's.
     pub explicit: bool,
 }
 

@@ -1,8 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
-//! Page 11h: lane status. Flags are latched and cleared by reading, so there must be only one
-//! reader.
+//! Page 11h: lane status. Reading clears latched flags, so there must be only one reader.
 //!
-//! Offsets are those of four independent implementations. A fifth has the flags one byte higher
+//! Four independent implementations use these offsets; a fifth places the flags one byte higher
 //! (docs/firmware-api.md, disagreement 1).
 
 use super::field::{BitField, LaneFlags, Nibbles, RegisterAddress, U16s};
@@ -37,9 +36,9 @@ pub const TX_POWER: U16s = U16s::new(at(154));
 pub const TX_BIAS: U16s = U16s::new(at(170));
 /// Received power, 0.1 µW.
 pub const RX_POWER: U16s = U16s::new(at(186));
-/// Result of the last applied configuration.
+/// Result of the last configuration.
 pub const CONFIG_STATUS: Nibbles<ConfigStatus> = Nibbles::new(at(202));
-/// Returns the active configuration of lane `lane`, 0 to 7.
+/// Active configuration of a lane (0 to 7).
 #[must_use]
 pub const fn active(lane: u8) -> BitField<LaneConfig> {
     assert!(lane < 8, "eight lanes a bank");

@@ -1,9 +1,9 @@
 // SPDX-License-Identifier: Apache-2.0
 //! Page B0h, bank 0: path selection. **Vendor-specific, not part of CMIS.**
 //!
-//! Offsets 128 to 191 and outcome codes 0 to 6 are those of CMIS page 6Dh (media lane switching),
-//! with *lane* read as *switch group* and *redirection* as *path*, so that a host that supports 6Dh
-//! needs few changes. The rest is new. Custom pages use only bank 0.
+//! Offsets 128 to 191 and outcome codes 0 to 6 are those of CMIS page 6Dh (media lane switching), with
+//! *switch group* for *lane* and *path* for *redirection*, so that hosts with support for 6Dh need few
+//! changes. Custom pages use only bank 0.
 
 use super::duration::Duration;
 use super::field::{BitField, FlagBit, Number, RegisterAddress, TextField, U16s};
@@ -24,26 +24,26 @@ const fn of_group(first: u8, group: usize) -> RegisterAddress {
 
 /// Maximum time from fire to an outcome.
 pub const COMMIT_MAX: BitField<Duration> = BitField::bits(at(128), 7, 4);
-/// Returns the wanted path of `group`. A host writes all eight in one eight-byte write.
+/// Wanted path of a group. A host writes all eight in one eight-byte write.
 #[must_use]
 pub const fn wanted(group: usize) -> BitField<Path> {
     BitField::byte(of_group(136, group))
 }
-/// Arms when set, disarms when cleared.
+/// Arms if set, disarms if cleared.
 pub const ENABLE: FlagBit = FlagBit::new(at(152), 0);
-/// Slow fire, started by writing a one. Reads as zero. While not enabled, a write has no effect and causes no outcome.
+/// Starts a slow fire when a one is written; reads as zero. Has no effect unless enabled.
 pub const COMMIT: FlagBit = FlagBit::new(at(160), 0);
-/// Returns the outcome of the last fire for `group`.
+/// Outcome of a group's last fire.
 #[must_use]
 pub const fn fire_outcome(group: usize) -> BitField<GroupOutcome> {
     BitField::byte(of_group(168, group))
 }
-/// Returns the outcome of the arm for `group`. [`GroupOutcome::Success`] means armed.
+/// Outcome of a group's arm; [`GroupOutcome::Success`] means armed.
 #[must_use]
 pub const fn arm_outcome(group: usize) -> BitField<GroupOutcome> {
     BitField::byte(of_group(176, group))
 }
-/// Returns the last commanded path of `group`.
+/// Last commanded path of a group.
 #[must_use]
 pub const fn committed(group: usize) -> BitField<Path> {
     BitField::byte(of_group(184, group))
@@ -52,7 +52,7 @@ pub const fn committed(group: usize) -> BitField<Path> {
 pub const MAGIC: TextField<4> = TextField::new(at(192));
 /// Value that identifies the page.
 pub const MAGIC_TEXT: [u8; 4] = *b"OCS1";
-/// Layout version, with the major and minor number in one nibble each.
+/// Layout version: major and minor number, one nibble each.
 pub const LAYOUT: BitField<u8> = BitField::byte(at(196));
 /// Layout version that this file describes.
 pub const LAYOUT_VERSION: u8 = 0x12;
@@ -62,29 +62,29 @@ pub const GROUPS: BitField<u8> = BitField::byte(at(197));
 pub const EXTERNAL_PATHS: BitField<u8> = BitField::byte(at(198));
 /// Capability bits.
 pub const CAPABILITIES: BitField<Capabilities> = BitField::byte(at(199));
-/// Typical time from fire until the light is on its new path, µs.
+/// Typical time in µs from fire until the light is on its new path.
 pub const SWITCH_US: Number<u16> = Number::new(at(200));
-/// Time from then until power readings are reliable, µs.
+/// Time in µs from then until power readings are reliable.
 pub const SETTLE_US: Number<u16> = Number::new(at(202));
-/// Minimum time between two switches of a group, µs.
+/// Minimum time in µs between two switches of a group.
 pub const DWELL_US: Number<u16> = Number::new(at(204));
-/// Endurance as the exponent n of 10ⁿ switches in a lifetime, or 0 if unspecified.
+/// Endurance: n for 10ⁿ switches in a lifetime, or 0 if unspecified.
 pub const ENDURANCE: BitField<u8> = BitField::byte(at(206));
-/// Number of completed switches since power-on.
+/// Completed switches since power-on.
 pub const GENERATION: Number<u32> = Number::new(at(208));
-/// The host's transaction id, which is part of an arm.
+/// Transaction id of the arm.
 pub const TRANSACTION: Number<u32> = Number::new(at(212));
-/// Required state of the data paths, which is part of an arm.
+/// Required data-path state of the arm.
 pub const POLICY: BitField<DataPathPolicy> = BitField::byte(at(216));
-/// Received power on each external path in 0.1 µW, starting with path 1.
+/// Received power on each external path in 0.1 µW, from path 1.
 pub const TAPS: U16s = U16s::new(at(217));
-/// The module's own link name, which is 0 after a restart. Available since layout 1.1.
+/// The module's own link name, 0 after a restart. Since layout 1.1.
 pub const LINK_NAME: Number<u32> = Number::new(at(233));
-/// Link name received over the selected path of group 0, or 0 without a signal. Available since layout 1.1.
+/// Link name received by group 0, or 0 without a signal. Since layout 1.1.
 pub const NEIGHBOUR_NAME: Number<u32> = Number::new(at(248));
-/// External path on which the neighbour sends. Available since layout 1.1.
+/// External path on which the neighbour sends. Since layout 1.1.
 pub const NEIGHBOUR_PATH: BitField<u8> = BitField::byte(at(252));
-/// Returns the power-on path of `group`, which is writable only with the password.
+/// Power-on path of a group, writable only with the password.
 #[must_use]
 pub const fn power_on_path(group: usize) -> BitField<Path> {
     BitField::byte(of_group(240, group))
@@ -105,23 +105,23 @@ pub mod flag {
     pub const SWITCH_DONE: u8 = 1 << 0;
     /// A switch failed.
     pub const SWITCH_FAULT: u8 = 1 << 1;
-    /// The light has left its last commanded path.
+    /// A group at rest has left its last commanded path.
     pub const UNEXPECTED_PATH: u8 = 1 << 2;
-    /// The light is on its wanted path but too weak.
+    /// The light is on the wanted path, but too weak.
     pub const POWER_LOW: u8 = 1 << 3;
-    /// A fire was ignored because of a wrong check byte or transaction, or because nothing was armed.
+    /// A fire was ignored: wrong check byte or transaction, or nothing was armed.
     pub const FIRE_IGNORED: u8 = 1 << 4;
 }
 
-/// Encodes an outcome in the seven bits of lower memory byte 73, where bit 6 marks codes from 128 on.
+/// Encodes an outcome in the seven bits of lower memory byte 73; bit 6 marks codes from 128.
 #[must_use]
 pub fn short_outcome(outcome: GroupOutcome) -> u8 {
     let code = outcome.code();
     code & 0x3f | code >> 7 << 6
 }
 
-/// Returns the four bytes of a fast fire for a single write at lower memory byte 64. They contain
-/// the groups, the low half of the transaction, and 0xFF minus the sum of these three bytes.
+/// Returns a fast fire, for a single write at lower memory byte 64: the groups, the low half of the
+/// transaction, and 0xFF minus the sum of these three bytes.
 #[must_use]
 pub const fn fast_fire(groups: u8, transaction: u32) -> [u8; 4] {
     let [_, _, high, low] = transaction.to_be_bytes();

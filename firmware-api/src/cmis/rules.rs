@@ -1,33 +1,28 @@
 // SPDX-License-Identifier: Apache-2.0
-//! Choices where independent CMIS implementations disagree.
-//!
-//! Numbers refer to the table in docs/firmware-api.md, and `tests/it/disagreements.rs` tests all ten
-//! disagreements. A host that always takes the safe side works with modules of either interpretation.
+//! Our choices where CMIS implementations disagree, numbered as in docs/firmware-api.md and tested in
+//! `tests/it/disagreements.rs`. A host that takes the safe side works with either interpretation.
 
 use super::field::RegisterAddress;
 use crate::time::Micros;
 
-/// CMIS revision as in lower memory byte 1, where 0x53 means 5.3.
+/// CMIS revision in lower memory byte 1: 0x53 is 5.3.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub struct Revision(pub u8);
 
-/// Returns the longest time for which a CDB command may keep the module busy, according to 01h:165
-/// and 01h:166 (disagreement 2).
-///
-/// The standard's own table contradicts itself about the meaning of the select bit, so this returns
-/// the longer of both forms.
+/// Returns the maximum busy time of a CDB command from 01h:165 and 01h:166 (disagreement 2): the longer
+/// of both forms, because the standard contradicts itself about the select bit.
 #[must_use]
 pub fn cdb_busy_bound(byte_165: u8, byte_166: u8) -> Micros {
     cdb_busy_short(byte_166).max(Micros::from_millis(u64::from(byte_165 & 0x1f).max(1) * 160))
 }
 
-/// Returns the short busy time (disagreement 3), which is `80 − min(80, X)` ms, so X = 0 means 80 ms.
+/// Returns the short busy time (disagreement 3): `80 − min(80, X)` ms, so X = 0 means 80 ms.
 #[must_use]
 pub fn cdb_busy_short(byte_166: u8) -> Micros {
     Micros::from_millis(80 - u64::from(byte_166 & 0x7f).min(80))
 }
 
-/// Methods of writing firmware blocks that a module supports (disagreement 4).
+/// How a module accepts firmware blocks (disagreement 4).
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct WriteMechanism {
     /// Through the local payload of page 9Fh.
@@ -36,8 +31,8 @@ pub struct WriteMechanism {
     pub extended: bool,
 }
 
-/// Returns the methods that a code represents. One host uses the codes 01h, 10h and 11h, another
-/// 01h, 02h and 03h, and both are accepted. `None` if firmware cannot be written.
+/// Decodes the methods; `None` if firmware cannot be written. One host uses the codes 01h, 10h and 11h,
+/// another 01h, 02h and 03h, so both are accepted.
 #[must_use]
 pub const fn write_mechanism(code: u8) -> Option<WriteMechanism> {
     match code {
@@ -48,8 +43,8 @@ pub const fn write_mechanism(code: u8) -> Option<WriteMechanism> {
     }
 }
 
-/// Returns the offset of a register in the linear file of Linux module drivers, with 256 pages per
-/// bank (disagreement 5). One emulator uses 240 pages after page 0Fh and agrees only in bank 0.
+/// Returns the offset in the linear file of Linux module drivers, with 256 pages per bank (disagreement
+/// 5). One emulator uses 240 pages above page 0Fh, which differs in banks other than 0.
 #[must_use]
 pub fn linear_offset(at: RegisterAddress) -> u32 {
     let offset = u32::from(at.offset);
@@ -59,24 +54,24 @@ pub fn linear_offset(at: RegisterAddress) -> u32 {
     (u32::from(at.bank) * 256 + u32::from(at.page)) * 128 + offset
 }
 
-/// Returns whether `page` is banked (disagreement 6). Before 5.4, fewer pages were banked.
+/// Returns whether `page` is banked, as fewer pages were before 5.4 (disagreement 6).
 #[must_use]
 pub const fn is_banked(page: u8, revision: Revision) -> bool {
     let since_5_4 = matches!(page, 0x40..=0x5f | 0x60..=0x62 | 0x6d);
     matches!(page, 0x10..=0x3f | 0x9f | 0xa0..=0xaf) || (revision.0 >= 0x54 && since_5_4)
 }
 
-/// Returns the lanes to stop according to 10h:128 (disagreement 7). Before CMIS 4, the bits were inverted.
+/// Returns the lanes to stop in 10h:128 (disagreement 7). The bits were inverted before CMIS 4.
 #[must_use]
 pub const fn deinit_lanes(byte: u8, revision: Revision) -> u8 {
     if revision.0 < 0x40 { !byte } else { byte }
 }
 
-/// Bank of custom pages (disagreement 8). Hosts disagree on whether these pages are banked.
+/// Bank of custom pages (disagreement 8): hosts disagree on whether they are banked.
 pub const CUSTOM_PAGE_BANK: u8 = 0;
 
-/// Returns the maximum duration of a page change (disagreement 10), which is 10 ms halved 01h:169.3–0
-/// times. Before 5.3, the field is reserved and zero, so both interpretations give the full 10 ms.
+/// Returns the maximum time of a page change (disagreement 10): 10 ms, halved 01h:169.3–0 times. Before
+/// 5.3 the field is zero, so both interpretations give 10 ms.
 #[must_use]
 pub const fn page_change_bound(field: u8, revision: Revision) -> Micros {
     if revision.0 < 0x53 { Micros(10_000) } else { Micros(10_000 >> (field & 0x0f)) }

@@ -28,23 +28,23 @@ macro_rules! codes {
 }
 
 codes! {
-    /// Module state. Its order is LowPower → PowerUp → Ready → PowerDown → LowPower, and Fault can follow any state.
+    /// Module state: LowPower → PowerUp → Ready → PowerDown → LowPower; Fault can follow any state.
     ModuleState {
         /// Only management is active.
         LowPower = 1,
-        /// Transition to full power.
+        /// Changing to full power.
         PowerUp = 2,
-        /// The module has full power and data paths may start.
+        /// Full power; data paths can start.
         Ready = 3,
-        /// Transition to low power.
+        /// Changing to low power.
         PowerDown = 4,
-        /// A fault occurred. Only a reset leaves this state.
+        /// Only a reset leaves this state.
         Fault = 5,
     }
 }
 
 codes! {
-    /// State of one data path, shown for each of its lanes.
+    /// State of a data path, shown for each of its lanes.
     DataPathState {
         /// Unused; can be configured.
         Deactivated = 1,

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-//! Unsolicited events from a module (since 1.2). An event reports the state at the time of sending,
-//! so a host that missed events still learns the current state from the next one.
+//! Unsolicited events (since 1.2). An event reports the state when it is sent, so a host learns the current
+//! state even if it missed earlier events.
 
 use super::{PayloadBuffer, Power};
 use crate::path::{GROUPS_MAX, Path};
@@ -9,14 +9,14 @@ use crate::wire::{Reader, Writer};
 /// Kind of an event.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash)]
 pub enum EventKind {
-    /// The selected path had light and has been dark for the debounce time.
+    /// The selected path has been dark for the debounce time.
     #[default]
     LightLost,
     /// The light has been back for the debounce time.
     LightBack,
-    /// A group at rest has left its last commanded path, or has returned to it.
+    /// A group at rest has left its last commanded path or returned to it.
     Moved,
-    /// The firmware has restarted and lost any armed change.
+    /// The firmware has restarted, and armed changes are lost.
     Restarted,
 }
 
@@ -41,27 +41,27 @@ impl EventKind {
     }
 }
 
-/// An event of a module.
+/// An event from a module.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Event {
-    /// Kind.
+    /// Kind of the event.
     pub kind: EventKind,
-    /// Affected group, or 0 if the event concerns the whole module.
+    /// Affected group; 0 for events of the whole module.
     pub group: u8,
-    /// Current path of the group, which is dark while it moves.
+    /// Current path of the group; dark while it is switching.
     pub active: Path,
     /// Received power on that path.
     pub power: Power,
-    /// Number of restarts since manufacture, as in the status. Event numbers are unique until the next restart.
+    /// Restarts since manufacture, as in the status. Event numbers are unique until the next restart.
     pub boots: u16,
-    /// Time of the event, in milliseconds since the last restart.
+    /// Milliseconds from the last restart to the event.
     pub uptime_ms: u32,
-    /// Number of light changes since the previous event that ended before they could be reported.
+    /// Light changes since the previous event that were too short to be reported.
     pub skipped: u16,
 }
 
 impl Event {
-    /// Writes the payload and returns its length.
+    /// Encodes the payload, and returns its length.
     pub fn encode(&self, out: &mut PayloadBuffer) -> usize {
         let mut writer = Writer::new(out);
         writer.u8(self.kind.code()).u8(self.group).u8(self.active.code()).u16(self.power.0);
@@ -69,7 +69,7 @@ impl Event {
         writer.length()
     }
 
-    /// Decodes a payload. `None` if it is not an event known to this version.
+    /// Returns `None` for events that this version does not know.
     #[must_use]
     pub fn decode(payload: &[u8]) -> Option<Self> {
         let mut reader = Reader(payload);
@@ -86,17 +86,16 @@ impl Event {
     }
 }
 
-/// Event parameters of a module.
+/// Event settings of a module.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct EventsReport {
-    /// Whether events are enabled.
+    /// Events are enabled.
     pub enabled: bool,
     /// Debounce time for loss and return of light, in µs.
     pub debounce_us: u16,
-    /// Interval until an unacknowledged event is repeated, in ms. The delay doubles with each
-    /// repeat.
+    /// Milliseconds until an unacknowledged event is sent again; doubles with each retry.
     pub repeat_ms: u16,
-    /// Maximum time to answer a status request in µs, or 0 if not guaranteed.
+    /// Maximum time to answer a status request in µs; 0 if not guaranteed.
     pub answer_us: u32,
 }
 

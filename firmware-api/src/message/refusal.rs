@@ -1,15 +1,15 @@
 // SPDX-License-Identifier: Apache-2.0
 
-/// Reason for refusing a request. After any reason except [`RequestRefusal::BusFailed`], nothing has changed.
+/// Why a request was refused. Except after [`RequestRefusal::BusFailed`], nothing has changed.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub enum RequestRefusal {
-    /// The command code is unknown.
+    /// Unknown command code.
     UnknownCommand,
     /// The payload has the wrong length or an invalid field.
     Malformed,
-    /// The fire does not name the armed transaction, or nothing is armed.
+    /// The fire is for a transaction that is not armed.
     NotArmed,
-    /// The light of an earlier change is still moving, or a register write is in progress.
+    /// The module is still switching, or a register write is in progress.
     Busy,
     /// The module's state does not allow the request.
     WrongState,
@@ -17,15 +17,15 @@ pub enum RequestRefusal {
     Locked,
     /// The frame's protocol version is not supported.
     Version,
-    /// The register does not exist or is not writable.
+    /// A register does not exist or is not writable.
     NoSuchRegister,
-    /// An agent has no module with this name. Since 1.3.
+    /// The agent does not have this module. Since 1.3.
     NoSuchModule,
-    /// The agent's module was replaced, or its serial number is not unique. Since 1.3.
+    /// The agent's module was replaced, or its serial number is ambiguous. Since 1.3.
     OtherModule,
-    /// The agent permits only reads, not switching. Since 1.3.
+    /// The agent permits reads only. Since 1.3.
     ReadOnly,
-    /// The agent's bus does not answer, and the request may have been executed. Since 1.3.
+    /// The agent's bus does not answer; the request may have been executed. Since 1.3.
     BusFailed,
     /// The module has accepted a request from a later epoch. Since 1.4.
     EarlierEpoch,
@@ -58,7 +58,7 @@ impl RequestRefusal {
         *code
     }
 
-    /// Returns the refusal that a status byte represents.
+    /// Returns `None` for an unknown status byte.
     #[must_use]
     pub fn from_code(code: u8) -> Option<Self> {
         Self::CODES.iter().find(|(known, _)| *known == code).map(|&(_, refusal)| refusal)
@@ -69,19 +69,19 @@ impl core::fmt::Display for RequestRefusal {
     fn fmt(&self, f: &mut core::fmt::Formatter<'_>) -> core::fmt::Result {
         f.write_str(match self {
             Self::UnknownCommand => "the module does not know this command",
-            Self::Malformed => "the module could not read the request",
-            Self::NotArmed => "another change is armed, or none",
+            Self::Malformed => "the module could not parse the request",
+            Self::NotArmed => "no change with this transaction is armed",
             Self::Busy => "the module is still busy with an earlier request",
             Self::WrongState => "the module's state does not allow it",
             Self::Locked => "the password is wrong",
-            Self::Version => "the module speaks another protocol version",
-            Self::NoSuchRegister => "no such register, or it cannot be written",
-            Self::NoSuchModule => "the agent has no module of this name",
+            Self::Version => "the module uses a different protocol version",
+            Self::NoSuchRegister => "the register does not exist or is not writable",
+            Self::NoSuchModule => "the agent has no module with this name",
             Self::OtherModule => {
-                "the module in this place has changed, or two modules of the agent have its serial number: \
-                 the agent's log names both"
+                "the module was replaced, or two modules of the agent share its serial number: \
+                 see the agent's log"
             }
-            Self::ReadOnly => "the agent moves no light: its file does not say `allow_moves: true`",
+            Self::ReadOnly => "the agent is read-only: its file does not set `allow_moves: true`",
             Self::BusFailed => "the module's bus does not answer",
             Self::EarlierEpoch => "another daemon has since become leader",
         })

@@ -6,14 +6,14 @@ use super::{
 };
 use crate::wire::{Reader, Writer};
 
-/// A reply of a device.
+/// A device's reply to a request.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Reply<'a> {
     /// Answers [`Request::Hello`](super::Request::Hello).
     Identity(Identity),
     /// Answers [`Request::Read`](super::Request::Read).
     Registers(&'a [u8]),
-    /// Answers requests without a result.
+    /// Confirms a request without a result.
     Done,
     /// Answers [`Request::Arm`](super::Request::Arm).
     Armed(ArmReport),
@@ -25,12 +25,12 @@ pub enum Reply<'a> {
     Links(LinksReport),
     /// Answers [`Request::Events`](super::Request::Events).
     Events(EventsReport),
-    /// Refuses any request. The device has changed nothing.
+    /// Refuses a request, which then has no effect.
     Refused(RequestRefusal),
 }
 
 impl<'a> Reply<'a> {
-    /// Writes the payload. Returns the status byte and the payload length.
+    /// Encodes the payload, and returns the status byte and the payload length.
     pub fn encode(&self, out: &mut PayloadBuffer) -> (u8, usize) {
         let mut writer = Writer::new(out);
         let mut status = 0;
@@ -50,7 +50,7 @@ impl<'a> Reply<'a> {
         (status, writer.length())
     }
 
-    /// Decodes the reply to `command`. `None` if this version does not know it.
+    /// Returns `None` for replies that this version does not know.
     #[must_use]
     pub fn decode(command: u8, status: u8, payload: &'a [u8]) -> Option<Self> {
         if status != 0 {

@@ -7,7 +7,7 @@ use crate::wire::{Reader, Writer};
 /// Identity and capabilities of a module.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Identity {
-    /// Oldest and newest supported protocol versions.
+    /// Oldest and newest supported protocol version.
     pub versions: (u8, u8),
     /// Vendor name from CMIS page 00h, padded with spaces.
     pub vendor: [u8; 16],
@@ -15,25 +15,25 @@ pub struct Identity {
     pub part: [u8; 16],
     /// Serial number from CMIS page 00h.
     pub serial: [u8; 16],
-    /// Major and minor version of the running firmware.
+    /// Running firmware: major and minor version.
     pub firmware: (u8, u8),
-    /// Layout version of page B0h, with the major and minor number in one nibble each.
+    /// Layout of page B0h: major and minor version, one nibble each.
     pub layout: u8,
-    /// Number of independently switching groups.
+    /// Number of switch groups.
     pub groups: u8,
     /// External paths per group.
     pub external_paths: u8,
     /// Capability bits in B0h:199.
     pub capabilities: Capabilities,
-    /// Typical time from fire until the light is on its new path, in µs.
+    /// Typical time in µs from fire until the light is on its new path.
     pub switch_us: u16,
-    /// Time from then until power readings are reliable, in µs.
+    /// Time in µs from then until power readings are reliable.
     pub settle_us: u16,
-    /// Minimum time between two changes of one group, in µs.
+    /// Minimum time in µs between two switches of a group.
     pub dwell_us: u16,
-    /// Maximum time from fire to an outcome, in µs.
+    /// Maximum time in µs from fire to an outcome.
     pub commit_max_us: u32,
-    /// Tap power below which a path counts as dark.
+    /// A tap with less power is dark.
     pub power_low: Power,
 }
 
@@ -76,46 +76,46 @@ impl Capabilities {
     pub const DARK: Self = Self(1);
     /// Groups can loop back.
     pub const LOOPBACK: Self = Self(2);
-    /// The module permits [`DataPathPolicy::Hot`](crate::path::DataPathPolicy::Hot).
+    /// Supports [`DataPathPolicy::Hot`](crate::path::DataPathPolicy::Hot).
     pub const HOT: Self = Self(4);
-    /// A fire needs no page change, because it can use lower memory 64 to 67.
+    /// Supports fast fires through lower memory 64 to 67, without a page change.
     pub const FAST_FIRE: Self = Self(8);
     /// Every external path has a power tap.
     pub const TAPS: Self = Self(16);
-    /// The module sends its link name over its light and reports the name that it receives.
+    /// Sends its link name over its light, and reports the received name.
     pub const NEIGHBOURS: Self = Self(32);
-    /// The module sends events to hosts that enable them. Since 1.2.
+    /// Sends events if enabled. Since 1.2.
     pub const EVENTS: Self = Self(64);
-    /// The module can arm and fire in one request. Since 1.2.
+    /// Arms and fires in one request. Since 1.2.
     pub const GO: Self = Self(128);
 
-    /// Returns whether all capabilities in `others` are present.
+    /// Returns whether all of `others` are present.
     #[must_use]
     pub const fn has(self, others: Self) -> bool {
         self.0 & others.0 == others.0
     }
 
-    /// Returns the capabilities without `others`.
+    /// Removes `others`.
     #[must_use]
     pub const fn without(self, others: Self) -> Self {
         Self(self.0 & !others.0)
     }
 
-    /// Returns the union of both.
+    /// Adds `others`.
     #[must_use]
     pub const fn and(self, others: Self) -> Self {
         Self(self.0 | others.0)
     }
 }
 
-/// Optical power in tenths of a microwatt, the unit of every CMIS power monitor.
+/// Optical power in 0.1 µW, as in CMIS.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, PartialOrd, Ord)]
 pub struct Power(pub u16);
 
 /// Outcome of an arm.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct ArmReport {
-    /// The transaction that is now armed.
+    /// The armed transaction.
     pub transaction: TransactionId,
     /// [`GroupOutcome::Success`] for each group that can be fired.
     pub outcomes: Outcomes,
@@ -137,13 +137,13 @@ impl ArmReport {
 /// Outcome of a fire.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct FireReport {
-    /// Transaction.
+    /// The fired transaction.
     pub transaction: TransactionId,
-    /// Number of completed switches since power-on, including this one.
+    /// Completed switches since power-on, including this one.
     pub generation: u32,
     /// Outcome of each requested group.
     pub outcomes: Outcomes,
-    /// Path of each group according to the module's own sensor.
+    /// Paths according to the module's own sensor.
     pub active: Paths,
 }
 
@@ -163,22 +163,22 @@ impl FireReport {
     }
 }
 
-/// All state that a host checks after a change.
+/// The state that a host checks after a change.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct StatusReport {
-    /// Number of restarts since manufacture, modulo 2¹⁶. If it changes, armed transactions were lost.
+    /// Restarts since manufacture, modulo 2¹⁶. A restart discards armed transactions.
     pub boots: u16,
     /// Milliseconds since the last restart.
     pub uptime_ms: u32,
-    /// CMIS module state code (1 low power, 2 power-up, 3 ready, 4 power-down, 5 fault).
+    /// CMIS module state: 1 low power, 2 power-up, 3 ready, 4 power-down, 5 fault.
     pub module_state: u8,
     /// Armed transaction, or [`TransactionId::NONE`].
     pub armed: TransactionId,
     /// Last fired transaction, or [`TransactionId::NONE`].
     pub fired: TransactionId,
-    /// Number of completed switches since power-on.
+    /// Completed switches since power-on.
     pub generation: u32,
-    /// Groups whose light is moving.
+    /// Groups that are switching.
     pub busy: Groups,
     /// Path of each group.
     pub active: Paths,
@@ -186,7 +186,7 @@ pub struct StatusReport {
     pub arm_outcomes: Outcomes,
     /// Outcomes of the last fire.
     pub fire_outcomes: Outcomes,
-    /// CMIS data-path state code of each lane.
+    /// CMIS data-path state of each lane.
     pub data_paths: [u8; 8],
     /// Received power on each external path.
     pub taps: [Power; 8],
@@ -233,12 +233,12 @@ impl StatusReport {
     }
 }
 
-/// A module's own link name, and the neighbour on each group's selected path.
+/// The own link name, and the neighbour of each group.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct LinksReport {
-    /// Own name, as written by the host since the last restart.
+    /// Own name, set by the host since the last restart.
     pub name: LinkName,
-    /// Neighbour of each group.
+    /// Sender on each group's selected path.
     pub neighbours: [Neighbour; GROUPS_MAX],
 }
 
@@ -260,20 +260,20 @@ impl LinksReport {
     }
 }
 
-/// The name that the host assigned to a module, which the module sends over its light. Zero means no name.
+/// A name that the host assigns to a module, which sends it over its light.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub struct LinkName(pub u32);
 
 impl LinkName {
-    /// No name, or no readable signal.
+    /// No name or no readable signal.
     pub const NONE: Self = Self(0);
 }
 
-/// The sender of the received light.
+/// The sender of received light.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Neighbour {
     /// Its name, or [`LinkName::NONE`] without a readable signal.
     pub name: LinkName,
-    /// External path on which the module sends.
+    /// External path on which it sends.
     pub path: u8,
 }

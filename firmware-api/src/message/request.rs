@@ -8,78 +8,75 @@ use crate::cmis::RegisterAddress;
 use crate::path::{DataPathPolicy, Groups, Path, Paths};
 use crate::wire::{Reader, Writer};
 
-/// A request of a host.
+/// A request from a host.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Request<'a> {
-    /// Asks for the identity. Answered by [`Reply::Identity`](super::Reply::Identity).
+    /// Queries the identity; answered by [`Reply::Identity`](super::Reply::Identity).
     Hello,
-    /// Reads registers. Answered by [`Reply::Registers`](super::Reply::Registers).
+    /// Reads registers; answered by [`Reply::Registers`](super::Reply::Registers).
     Read {
         /// First register.
         address: RegisterAddress,
-        /// Number of registers: 1 to [`REGISTER_BYTES_MAX`], within one half of the window.
+        /// Number of registers, 1 to [`REGISTER_BYTES_MAX`], within one half of the window.
         length: u8,
     },
-    /// Writes registers. Answered by [`Reply::Done`](super::Reply::Done).
+    /// Writes registers; answered by [`Reply::Done`](super::Reply::Done).
     Write {
         /// First register.
         address: RegisterAddress,
-        /// Values, 1 to [`REGISTER_BYTES_MAX`].
+        /// 1 to [`REGISTER_BYTES_MAX`] values.
         bytes: &'a [u8],
     },
-    /// Checks wanted paths without moving anything. Answered by [`Reply::Armed`](super::Reply::Armed).
+    /// Checks and stores wanted paths; answered by [`Reply::Armed`](super::Reply::Armed).
     Arm(Arm),
-    /// Moves the light as armed. Answered by [`Reply::Fired`](super::Reply::Fired) once the light
-    /// has settled or failed to settle, so the host's timeout must be the maximum commit time plus
-    /// the line delay.
-    ///
-    /// A repeated fire of a completed transaction moves nothing and returns the same answer.
+    /// Switches groups as armed; answered by [`Reply::Fired`](super::Reply::Fired) once the light has
+    /// settled or timed out. The host's timeout is the maximum commit time plus the line delay. A retry
+    /// of a completed transaction changes nothing and returns the same answer.
     Fire {
-        /// Must be the armed transaction.
+        /// The armed transaction.
         transaction: TransactionId,
-        /// Groups to move.
+        /// Groups to switch.
         groups: Groups,
     },
-    /// Discards an armed change. Answered by [`Reply::Done`](super::Reply::Done).
+    /// Discards an armed change; answered by [`Reply::Done`](super::Reply::Done).
     Disarm {
-        /// Transaction to discard. Any other transaction stays armed.
+        /// Transaction to discard; others remain armed.
         transaction: TransactionId,
     },
-    /// Asks for paths and outcomes. Answered by [`Reply::Status`](super::Reply::Status).
+    /// Queries paths and outcomes; answered by [`Reply::Status`](super::Reply::Status).
     Status,
-    /// Asks for the link names at both ends. Answered by [`Reply::Links`](super::Reply::Links).
-    /// Requires [`Capabilities::NEIGHBOURS`](super::Capabilities::NEIGHBOURS).
+    /// Queries the link names of both ends; answered by [`Reply::Links`](super::Reply::Links). Requires
+    /// [`Capabilities::NEIGHBOURS`](super::Capabilities::NEIGHBOURS).
     Links,
-    /// Enables or disables events. Answered by [`Reply::Events`](super::Reply::Events). Requires
+    /// Enables or disables events; answered by [`Reply::Events`](super::Reply::Events). Requires
     /// [`Capabilities::EVENTS`](super::Capabilities::EVENTS).
     Events {
-        /// Whether to send events.
+        /// Enables events.
         enabled: bool,
-        /// Debounce time for loss and return of light in µs. 0 selects the module's default.
+        /// Debounce time in µs; 0 selects the module's default.
         debounce_us: u16,
     },
-    /// Arms and fires in one request, to save a round trip. Answered by
-    /// [`Reply::Fired`](super::Reply::Fired), like a fire. A repeat moves nothing and returns the
-    /// same answer. Requires [`Capabilities::GO`](super::Capabilities::GO).
+    /// Arms and fires in one round trip, with the answer and the retries of a fire. Requires
+    /// [`Capabilities::GO`](super::Capabilities::GO).
     Go {
-        /// Arm parameters.
+        /// Change to arm.
         arm: Arm,
-        /// Groups to move.
+        /// Groups to switch.
         groups: Groups,
     },
-    /// Stores the power-on paths. Answered by [`Reply::Done`](super::Reply::Done).
+    /// Stores the power-on paths; answered by [`Reply::Done`](super::Reply::Done).
     SetDefault {
         /// Host password of the module.
         password: u32,
         /// Path of each group.
         paths: Paths,
     },
-    /// Restarts the firmware after answering with [`Reply::Done`](super::Reply::Done).
+    /// Restarts the firmware after [`Reply::Done`](super::Reply::Done).
     Reset,
-    /// Selects the module for a connection to an agent. It must be the first request on the
-    /// connection. Answered by [`Reply::Done`](super::Reply::Done). Since 1.3.
+    /// Selects an agent's module; must be the first request on a connection. Answered by
+    /// [`Reply::Done`](super::Reply::Done). Since 1.3.
     Module {
-        /// Name at the agent, which has 1 to [`MODULE_NAME_BYTES_MAX`] bytes.
+        /// Module name at the agent, 1 to [`MODULE_NAME_BYTES_MAX`] bytes.
         name: &'a [u8],
     },
 }
@@ -87,9 +84,9 @@ pub enum Request<'a> {
 /// The wanted paths of a change.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Arm {
-    /// Transaction, which must not be [`TransactionId::NONE`].
+    /// Must not be [`TransactionId::NONE`].
     pub transaction: TransactionId,
-    /// State that the data paths must have at the fire.
+    /// Required data-path state when the change is fired.
     pub policy: DataPathPolicy,
     /// Path of each group.
     pub paths: Paths,
@@ -116,10 +113,8 @@ impl<'a> Request<'a> {
         }
     }
 
-    /// Writes the payload and returns its length.
-    ///
-    /// # Panics
-    /// Panics if a write exceeds [`REGISTER_BYTES_MAX`] bytes or a name exceeds [`MODULE_NAME_BYTES_MAX`].
+    /// Encodes the payload, and returns its length. Panics if a write exceeds [`REGISTER_BYTES_MAX`] bytes or a
+    /// name exceeds [`MODULE_NAME_BYTES_MAX`].
     pub fn encode(&self, out: &mut PayloadBuffer) -> usize {
         let mut writer = Writer::new(out);
         match self {
@@ -160,7 +155,7 @@ impl<'a> Request<'a> {
         writer.length()
     }
 
-    /// Decodes a request and its epoch, if it carries one. Errors are those of [`Request::decode`].
+    /// Decodes a request and its optional epoch. Fails like [`Request::decode`].
     pub fn decode_in_epoch(
         code: u8,
         payload: &'a [u8],
@@ -174,11 +169,8 @@ impl<'a> Request<'a> {
         Ok((Some(epoch), Self::decode(code & !command::IN_EPOCH, reader.0)?))
     }
 
-    /// Decodes a request without an epoch.
-    ///
-    /// # Errors
-    /// Returns [`RequestRefusal::UnknownCommand`] or [`RequestRefusal::Malformed`], which the
-    /// device sends as its answer.
+    /// Decodes a request without an epoch. Fails with [`RequestRefusal::UnknownCommand`] or
+    /// [`RequestRefusal::Malformed`], which the device sends as its answer.
     pub fn decode(command: u8, payload: &'a [u8]) -> Result<Self, RequestRefusal> {
         let mut reader = Reader(payload);
         let request = match command {

@@ -86,7 +86,7 @@ impl<H: Hardware> Module<H> {
         (transaction != TransactionId::NONE).then_some(Arm { transaction, policy, paths })
     }
 
-    /// Arms a change. While light is moving, this waits until it stops.
+    /// Waits until the previous change has ended.
     pub(super) fn put_arm(&mut self) {
         self.arm_waits = self.moving();
         if self.arm_waits {
@@ -97,7 +97,7 @@ impl<H: Hardware> Module<H> {
             Some(arm) => self.switch.arm(&self.profile, arm).map(|_report| ()),
             None => self.switch.disarm(self.switch.armed()),
         };
-        debug_assert!(done.is_ok(), "neither is refused while no light moves");
+        debug_assert!(done.is_ok(), "both are accepted while no group is switching");
     }
 
     fn put_commit(&mut self, now: Micros) {
@@ -169,7 +169,7 @@ impl<H: Hardware> Module<H> {
             }
             cdb::command::ABORT => Ok(0),
             cdb::command::MODULE_FEATURES => Ok(put(reply, &[0; 4])),
-            // There is no firmware update, because firmware is loaded with the manufacturer's tools.
+            // Firmware is loaded with the manufacturer's tools only.
             cdb::command::FIRMWARE_FEATURES => Ok(put(reply, &[0; 8])),
             cdb::command::FIRMWARE_INFO => {
                 let (major, minor) = self.profile.firmware;

@@ -60,7 +60,7 @@ impl PowerAndLanes {
     pub(crate) fn next_end(&self) -> Option<Micros> {
         let lanes = self.lanes.iter().filter_map(|lane| lane.until);
         let configuring = self.configuring.map(|(at, ..)| at);
-        // PowerDown ends only when the last data path has stopped.
+        // PowerDown ends after the last data path.
         let waits_for_lanes = self.state == ModuleState::PowerDown && !self.all_deactivated();
         let module = self.until.filter(|_| !waits_for_lanes);
         lanes.chain(module).chain(configuring).min()
@@ -109,7 +109,7 @@ impl PowerAndLanes {
         true
     }
 
-    /// Returns the lanes that reached a steady state, or `None` if no lane changed.
+    /// Returns the lanes that reached a steady state.
     fn step_lanes(
         &mut self,
         timing: &Timing,
@@ -137,7 +137,7 @@ impl PowerAndLanes {
         steady
     }
 
-    /// Applies a configuration. It is checked immediately, but the result appears only after `configure_us`.
+    /// The configuration is checked immediately, but the result appears after `configure_us`.
     pub(crate) fn apply(
         &mut self,
         profile: &Profile,

@@ -1,13 +1,12 @@
 // SPDX-License-Identifier: Apache-2.0
-//! Generates events from the comparators that watch each group's light, with a rate limit.
+//! Rate-limited events from the comparators on each group's light.
 //!
 //! ```text
 //!   tap ─▶ comparator ─▶ debounce ─▶ shown ──┐ differs from ──▶ event, in bursts of at most EVENTS_BURST
 //!                                  reported ─┘                  and one per EVENT_EVERY in the long run
 //! ```
 //!
-//! Only the difference between current and reported state is stored, so flapping light needs no
-//! queue.
+//! Flapping light needs no queue, because only the difference from the reported state is stored.
 
 use super::hardware::{Hardware, Position};
 use super::profile::Profile;
@@ -16,7 +15,7 @@ use crate::message::{EventKind, EventsReport};
 use crate::path::{GROUPS_MAX, Path};
 use crate::time::Micros;
 
-/// Time until an unacknowledged event is repeated.
+/// Time until an unacknowledged event is sent again.
 pub const REPEAT: Micros = Micros::from_millis(10);
 const EVENTS_BURST: u64 = 8;
 const EVENT_EVERY: Micros = Micros::from_millis(100);
@@ -24,7 +23,7 @@ const DEBOUNCE_US: (u16, u16) = (10, 10_000);
 
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 enum Light {
-    /// The light has not been measured since it moved, or the path has no fibre.
+    /// Not measured since the last switch, or a path without fibre.
     #[default]
     Unknown,
     Arrives,
@@ -48,7 +47,7 @@ pub(super) struct ComparatorWatch {
     groups: [Group; GROUPS_MAX],
     restarted: bool,
     skipped: u16,
-    /// Each event advances this time by [`EVENT_EVERY`]. No event is sent while it is a whole burst ahead of now.
+    /// Advances by [`EVENT_EVERY`] per event, up to a whole burst ahead of the current time.
     paid_until: Micros,
 }
 
@@ -153,7 +152,7 @@ impl ComparatorWatch {
 
 impl Group {
     fn look(&mut self, light: Light, debounce: Micros, now: Micros) -> u16 {
-        // The first reading after a move does not count as a change.
+        // The first reading after a switch is not a change.
         if self.shown == Light::Unknown {
             (self.shown, self.reported) = (light, light);
         }

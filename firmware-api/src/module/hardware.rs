@@ -4,38 +4,38 @@ use crate::message::{LinkName, Neighbour, Power};
 use crate::path::{Path, Paths};
 use crate::time::Micros;
 
-/// Position of a group's light according to the module's own sensor.
+/// Position of a group according to the module's own sensor.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Position {
-    /// At rest on a path.
+    /// At rest on this path.
     At(Path),
     /// Between two paths.
     Moving,
 }
 
-/// The optics and the non-volatile memory of a module. Calls return immediately, and the module
-/// polls the position of switch elements that take time to move.
+/// Optics and non-volatile memory of a module. Calls return immediately; the module polls the position of
+/// elements that are still switching.
 pub trait Hardware {
-    /// Starts moving `group` to `path`.
+    /// Starts to switch `group` to `path`.
     fn drive(&mut self, now: Micros, group: usize, path: Path);
-    /// Returns the position of `group`.
+    /// Returns the current position of `group`.
     fn position(&self, now: Micros, group: usize) -> Position;
-    /// Returns the received power on external path `number` (1 to 8), whether or not it is selected.
+    /// Returns the received power on external path `number` (1 to 8), selected or not.
     fn tap(&self, now: Micros, number: u8) -> Power;
     /// Returns the power that `lane` (0 to 7) receives over the selected path.
     fn received(&self, now: Micros, lane: usize) -> Power;
-    /// Turns on the transmitters of exactly these lanes, one bit per lane.
+    /// Turns on exactly these transmitters, one bit per lane.
     fn set_transmitters(&mut self, now: Micros, lanes: u8);
     /// Returns the transmitted power of `lane`.
     fn transmitted(&self, now: Micros, lane: usize) -> Power;
-    /// Returns the laser bias of `lane` in units of 2 µA, or `None` if it is not measured.
+    /// Returns the laser bias of `lane` in 2 µA, or `None` if it is not measured.
     fn bias(&self, _now: Micros, _lane: usize) -> Option<u16> {
         None
     }
-    /// Sets the name that the module sends over its light alongside the traffic. After a restart,
-    /// no name is sent. For modules with [`crate::message::Capabilities::NEIGHBOURS`].
+    /// Sends a name over the light until the next restart. Only for modules with
+    /// [`crate::message::Capabilities::NEIGHBOURS`].
     fn set_link_name(&mut self, _name: LinkName) {}
-    /// Returns the name received over the path of `group`, and the path on which it was sent.
+    /// Returns the name received by `group`, and the sender's path.
     fn neighbour(&self, _now: Micros, _group: usize) -> Neighbour {
         Neighbour::default()
     }
@@ -45,7 +45,7 @@ pub trait Hardware {
     fn supply(&self, now: Micros) -> u16;
     /// Returns the stored power-on paths.
     fn load_power_on_paths(&self) -> Paths;
-    /// Stores the power-on paths. Called only on the host's request, because it wears the memory.
+    /// Stores the power-on paths. Only called on request, because it wears the memory.
     fn store_power_on_paths(&mut self, paths: Paths);
     /// Increments the boot count and returns it, modulo 2¹⁶.
     fn count_boot(&mut self) -> u16;

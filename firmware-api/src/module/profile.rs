@@ -4,31 +4,31 @@ use crate::cmis::page02::Limits;
 use crate::cmis::{lower, page00};
 use crate::message::{Capabilities, Power};
 
-/// An application: a host interface on some lanes and a media interface on others.
+/// A host interface and a media interface, and their lanes.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Application {
     /// Host interface id (SFF-8024).
     pub host: u8,
     /// Media interface id (SFF-8024).
     pub media: u8,
-    /// Number of host lanes per data path (1, 2, 4 or 8).
+    /// Host lanes per data path: 1, 2, 4 or 8.
     pub host_lanes: u8,
     /// Media lanes per data path.
     pub media_lanes: u8,
-    /// Host lanes where a data path may begin, one bit per lane.
+    /// Host lanes at which a data path may begin, one bit per lane.
     pub host_assignment: u8,
-    /// Media lanes where a data path may begin, one bit per lane.
+    /// Media lanes at which a data path may begin, one bit per lane.
     pub media_assignment: u8,
 }
 
-/// Durations in microseconds. The module advertises the CMIS duration codes that cover them.
+/// Durations in microseconds. The module advertises CMIS duration codes that cover them.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Timing {
     /// Time from power-on or reset until the bus and the serial line answer.
     pub boot_us: u32,
     /// Module state PowerUp.
     pub power_up_us: u32,
-    /// Module state PowerDown, once the data paths have stopped.
+    /// Module state PowerDown, after all data paths have stopped.
     pub power_down_us: u32,
     /// Data-path state Init.
     pub data_path_init_us: u32,
@@ -46,9 +46,9 @@ pub struct Timing {
     pub write_us: u32,
     /// Hold-off after a write to non-volatile registers.
     pub non_volatile_write_us: u32,
-    /// A CDB command, from trigger to result.
+    /// A CDB command from trigger to result.
     pub cdb_us: u32,
-    /// Time from a condition to its flag.
+    /// From a condition to its flag.
     pub flag_us: u32,
     /// Typical time from fire until the light is on its new path.
     pub switch_us: u16,
@@ -56,15 +56,15 @@ pub struct Timing {
     pub settle_us: u16,
     /// Minimum time between two switches of a group.
     pub dwell_us: u16,
-    /// Longest time from fire to an outcome.
+    /// Maximum time from fire to an outcome.
     pub commit_max_us: u32,
-    /// Default debounce time for loss and return of light, unless the host requests another.
+    /// Default debounce time for loss and return of light.
     pub debounce_us: u16,
-    /// Longest time to answer a status request.
+    /// Maximum time to answer a status request.
     pub answer_us: u32,
 }
 
-/// Monitor thresholds, with which the host compares readings. Layouts 1.0 to 1.2 do not raise flags for them.
+/// Monitor thresholds for the host. Layouts 1.0 to 1.2 do not raise flags for them.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct MonitorLimits {
     /// Case temperature, 1/256 °C.
@@ -110,22 +110,19 @@ pub struct Profile {
     pub external_paths: u8,
     /// Capabilities of the switch.
     pub capabilities: Capabilities,
-    /// Tap power below which a path counts as dark.
+    /// A tap with less power is dark.
     pub power_low: Power,
-    /// Lane power below which a lane reports loss of signal.
+    /// A lane with less power reports loss of signal.
     pub los: Power,
     /// Maximum power draw in watts.
     pub power_max_watts: u8,
     /// Durations.
     pub timing: Timing,
-    /// Offered applications (at most eight), the best one first.
+    /// At most eight applications, best first.
     pub applications: &'static [Application],
 }
 
-/// Returns `text` padded with spaces, for the names in a profile.
-///
-/// # Panics
-/// Panics at compile time if `text` is longer than `N`.
+/// Pads text with spaces. Fails at compile time if it exceeds `N` bytes.
 #[must_use]
 pub const fn padded<const N: usize>(text: &str) -> [u8; N] {
     let bytes = text.as_bytes();
@@ -142,9 +139,8 @@ pub const fn padded<const N: usize>(text: &str) -> [u8; N] {
 impl Profile {
     /// An 800G module with one switch group, two external paths and a loopback.
     ///
-    /// Switching takes 70 µs, the middle of the 60 to 80 µs published for OCS transceivers. The
-    /// other durations, the 12 W and the thresholds are design values of this project, not
-    /// measurements.
+    /// Switching takes 70 µs, the middle of the 60 to 80 µs published for OCS transceivers. Other durations, the
+    /// 12 W and the thresholds are design values, not measurements.
     pub const OCSTRX_800G: Self = Self {
         identifier: crate::cmis::lower::identifier::QSFP_DD,
         vendor: padded("lightloom"),
@@ -184,7 +180,7 @@ impl Profile {
                 warning_high: 55_000,
                 warning_low: 15_000,
             },
-            // 5, −13, 4, −10 dBm; a lane loses its signal at the low alarm.
+            // 5, −13, 4, −10 dBm; loss of signal is at the low alarm.
             received: Limits {
                 alarm_high: 31_623,
                 alarm_low: 500,

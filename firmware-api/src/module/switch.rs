@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-//! The path switch, which arms, fires, monitors the motion and determines the outcome.
+//! The path switch: arms, fires, monitors the position and determines the outcome.
 //!
 //! ```text
 //!        arm                fire                      at the path          power checked
@@ -10,7 +10,7 @@
 //!                                         idle
 //! ```
 //!
-//! A transaction moves each group only once. A repeated fire moves nothing and does not change the outcome.
+//! A transaction switches each group only once, so a repeated fire does not change the outcome.
 
 use crate::message::{
     Arm, ArmReport, Capabilities, FireReport, Power, RequestRefusal, TransactionId,
@@ -142,7 +142,7 @@ impl SwitchGroups {
         Ok(())
     }
 
-    /// Starts moving `groups` as armed, except groups that this transaction has already moved.
+    /// Skips groups that this transaction has already switched.
     pub(crate) fn fire(
         &mut self,
         profile: &Profile,
@@ -254,7 +254,7 @@ impl SwitchGroups {
         }
     }
 
-    /// Returns the path of each group, which is dark while it moves.
+    /// A group is dark while it is switching.
     pub(crate) fn active(&self, hardware: &impl Hardware, now: Micros) -> Paths {
         core::array::from_fn(|group| match hardware.position(now, group) {
             Position::At(path) if self.groups.contains(group) => path,
@@ -262,7 +262,7 @@ impl SwitchGroups {
         })
     }
 
-    /// Returns whether a group at rest has left its last commanded path.
+    /// A group at rest has left its last commanded path.
     pub(crate) fn strayed(&self, hardware: &impl Hardware, now: Micros) -> bool {
         let active = self.active(hardware, now);
         self.groups

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-//! Module and data-path states: every transition and its duration.
+//! Transitions and durations of module and data-path states.
 
 use crate::bench;
 use bench::{PROFILE, activated_at, module};
@@ -166,7 +166,7 @@ fn application_changes_in_the_order_hosts_use() {
         read_byte(module, now, RegisterAddress::page(0x11, 202));
         page11::CONFIG_STATUS.get(module, lane).unwrap()
     };
-    // Two data paths of four lanes: application 2, beginning on lanes 0 and 4.
+    // Two data paths of four lanes with application 2, from lanes 0 and 4.
     let staged: Vec<u8> = (0..8u8)
         .map(|lane| LaneConfig { application: 2, data_path: lane / 4 * 4, explicit: false }.code())
         .collect();
@@ -246,14 +246,13 @@ fn lost_signal_is_shown_immediately_and_flagged_later() {
 fn page_selection_follows_host_practice() {
     let mut module = module();
     let mut now = activated_at();
-    // Write page and bank in one write of two bytes; the page changes after the hold-off.
+    // Page and bank in one write; the page changes after the hold-off.
     module.bus_write(now, 126, &[0, page_b0::PAGE]).unwrap();
     assert!(module.bus_read(now, 192, &mut [0; 4]).is_err(), "held off");
     now = now + at(&[T.page_change_us]);
     let mut magic = [0; 4];
     module.bus_read(now, 192, &mut magic).unwrap();
     assert_eq!(magic, page_b0::MAGIC_TEXT);
-    // Selecting a nonexistent page resets the selection to zero.
     module.bus_write(now, 127, &[0x77]).unwrap();
     now = now + at(&[T.page_change_us]);
     let mut select = [9; 2];
@@ -262,7 +261,6 @@ fn page_selection_follows_host_practice() {
     let mut vendor = [0; 16];
     module.bus_read(now, 129, &mut vendor).unwrap();
     assert_eq!(vendor, page00::VENDOR.get(&module));
-    // Reads wrap around within their half.
     let mut round = [0; 2];
     module.bus_read(now, 255, &mut round).unwrap();
     assert_eq!(round[1], 0x18, "byte 128 of page 00h repeats the identifier");

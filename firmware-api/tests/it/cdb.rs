@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-//! CDB: check codes, busy time, refusals, and the CDB forms of arm and fire.
+//! CDB: check codes, busy time, refusals, arm and fire.
 
 use crate::bench;
 use bench::{Bench, PROFILE, activated_at, arm_to, external, module};
@@ -14,7 +14,7 @@ use proptest::prelude::*;
 
 const CDB_TIME: Micros = Micros(PROFILE.timing.cdb_us as u64);
 
-/// Writes the page body first and the command id last. Returns the status at completion.
+/// Returns the status at completion.
 fn run(module: &mut Module<Bench>, now: Micros, page: &[u8; cdb::MESSAGE_BYTES]) -> CdbStatus {
     module.write(now, RegisterAddress::page(cdb::PAGE, 130), &page[2..6]).unwrap();
     module.write(now, RegisterAddress::page(cdb::PAGE, 136), &page[8..]).unwrap();
@@ -71,8 +71,7 @@ fn rejects_every_flipped_bit_of_header_and_payload() {
         let mut flipped = page;
         flipped[bit / 8] ^= 1 << (bit % 8);
         let status = run(&mut module(), now, &flipped);
-        // A flip that makes the local length exceed the page is a parameter error; all others are
-        // check code errors.
+        // A length beyond the page is a parameter error, any other flip a wrong check code.
         let length_flip = flipped[4] != page[4] && usize::from(flipped[4]) > 120;
         let failure = if length_flip { CdbFailure::Parameter } else { CdbFailure::CheckCode };
         assert_eq!(status, CdbStatus::Failed(failure), "bit {bit}");

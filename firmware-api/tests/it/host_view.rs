@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-//! Registers that an ordinary CMIS host reads before bringing up a module, byte for byte. Offsets
-//! and codes are hand-written from public host software, not taken from the crate's own fields.
+//! Registers that a CMIS host reads before bring-up. Offsets and codes are from public host software, not
+//! from this crate.
 
 use crate::bench;
 use bench::{Bench, PROFILE, activated_at, module};
@@ -41,7 +41,7 @@ fn host_reads_the_manufacturer_and_power() {
 
 #[test]
 fn power_class_allows_the_maximum_power() {
-    // Power class limits of QSFP-DD and OSFP, in quarters of a watt.
+    // In quarters of a watt, for QSFP-DD and OSFP.
     let limits = [6, 14, 28, 32, 40, 48, 56];
     for watts in 0..=63u8 {
         let class = limits.iter().position(|&limit| u16::from(watts) * 4 <= limit).unwrap_or(7);
@@ -55,7 +55,7 @@ fn power_class_allows_the_maximum_power() {
 #[test]
 fn host_reads_supported_controls_flags_and_monitors() {
     let mut module = module();
-    // Controls and flags of both directions, module monitors, lane monitors (here without bias).
+    // Controls and flags of both directions, module monitors, lane monitors (without bias).
     assert_eq!(
         bytes(&mut module, RegisterAddress::page(1, 155)),
         [0x02, 0x02, 0x00, 0x02, 0x03, 0x06]
@@ -73,8 +73,7 @@ fn thresholds_bracket_the_measured_values() {
     let at =
         |offset: usize| i32::from(u16::from_be_bytes([page[offset - 128], page[offset - 127]]));
     let signed = |offset| at(offset) - if at(offset) > 0x7fff { 0x1_0000 } else { 0 };
-    // High alarm, low alarm, high warning, low warning for temperature (signed), supply,
-    // transmitted power, bias, received power.
+    // Four thresholds each for temperature (signed), supply, transmitted power, bias and received power.
     for (first, usual) in
         [(128, 40 * 256), (136, 33_000), (176, 10_000), (184, 35_000), (192, 5_000)]
     {

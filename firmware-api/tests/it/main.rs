@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-//! Integration tests of `lightloom-firmware-api` in one binary: one file per subject.
+//! Integration tests of `lightloom-firmware-api` in one binary.
 
 #![allow(
     clippy::unwrap_used,

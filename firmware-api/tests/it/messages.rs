@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-//! Encodings of all messages are stable, round-trip, and reject garbage.
+//! Message encodings are stable and round-trip; garbage is rejected.
 
 use lightloom_firmware_api::frame::{ENCODED_BYTES_MAX, PAYLOAD_BYTES_MAX};
 use lightloom_firmware_api::host::{Host, ReceiveError, Sequence, encode_request};

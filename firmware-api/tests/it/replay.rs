@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-//! Replays every input that the fuzz targets of this crate have collected.
+//! Replays the corpus of the fuzz targets.
 
 use crate::corpus;
 use crate::fuzz_replay as replay;

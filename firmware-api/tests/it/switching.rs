@@ -1,6 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-//! Arm and fire over the serial line and through registers: the resulting motion, its timing, and
-//! refusals.
+//! Arm and fire over the serial line and through registers.
 
 use crate::bench;
 use bench::{Bench, PROFILE, activated_at, arm_to, ask, external, module, wait};
@@ -26,7 +25,6 @@ struct Rig {
 }
 
 impl Rig {
-    /// Starts with a module that carries traffic.
     fn new() -> Self {
         Self {
             device: SerialModule::new(module()),
@@ -45,7 +43,6 @@ impl Rig {
         });
         seen
     }
-    /// Sends one request in an epoch and waits for its answer.
     fn ask_in(&mut self, epoch: u64, request: &Request<'_>) -> Result<(), RequestRefusal> {
         self.sequence += 1;
         let (number, mut line) = (Sequence(self.sequence), [0; ENCODED_BYTES_MAX]);
@@ -74,7 +71,7 @@ impl Rig {
         });
         outcome.unwrap()
     }
-    /// Fires and waits up to ten milliseconds for the report.
+    /// Waits up to ten milliseconds for the report.
     fn fire(&mut self, transaction: u32) -> (Micros, FireReport) {
         let request = Request::Fire { transaction: TransactionId(transaction), groups: G0 };
         let began = self.now;
@@ -114,7 +111,6 @@ fn arm_moves_nothing_and_fire_moves_once() {
     assert_eq!(report.transaction, TransactionId(1));
     assert_eq!((report.generation, report.outcomes[0]), (1, GroupOutcome::Success));
     assert_eq!(report.active[0], external(2));
-    // Repeating the fire returns the same answer without motion.
     let (took, again) = rig.fire(1);
     assert_eq!((took, again), (Micros::ZERO, report));
     assert_eq!(rig.optics().drives, drives + 1);
@@ -307,8 +303,8 @@ fn power_on_paths_require_the_password_and_apply_at_reset() {
     assert_eq!(rig.status().active[0], external(2));
 }
 
-/// The former host's last requests arrive after its successor's hello and its arm with the same
-/// transaction number. They move nothing and do not change the successor's arm.
+/// Requests of a former host arrive after its successor's hello and its arm with the same transaction
+/// number.
 #[test]
 fn rejects_every_request_of_an_earlier_epoch() {
     let mut rig = Rig::new();
@@ -368,7 +364,6 @@ fn rejects_another_protocol_version_by_name() {
     assert_eq!(seen, Some(true));
 }
 
-/// Switching by an I2C host through registers.
 mod registers {
     use super::*;
 
@@ -393,7 +388,7 @@ mod registers {
         bytes
     }
 
-    /// Arms in three writes: wanted paths, transaction and policy, enable.
+    /// Three writes: wanted paths, transaction and policy, enable.
     fn arm(module: &mut Module<Bench>, now: Micros, transaction: u32, path: Path) {
         write(module, now, 136, &[path.code(), 0, 0, 0, 0, 0, 0, 0]);
         let [a, b, c, d] = transaction.to_be_bytes();
@@ -518,7 +513,6 @@ mod registers {
         assert_eq!(module.hardware().power_on[0], external(1));
         assert_eq!(lower_bytes::<4>(&mut module, now, 122), [0; 4], "a password reads as zero");
         assert_eq!(lower::ACTIVE_PATHS.get(&module, 0), Some(Path::LOOPBACK));
-        // A wrong password locks the registers again.
         module.write(now, RegisterAddress::lower(122), &[9; 4]).unwrap();
         assert_eq!(module.write(now, at, &[2]), Err(RequestRefusal::Locked));
     }

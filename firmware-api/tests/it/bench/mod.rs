@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-//! Simulated optics, and a host connected to them without a line.
+//! Simulated optics, and a host that is connected directly.
 use lightloom_firmware_api::device::SerialModule;
 use lightloom_firmware_api::frame::ENCODED_BYTES_MAX;
 use lightloom_firmware_api::host::{Host, Sequence};
@@ -8,7 +8,7 @@ use lightloom_firmware_api::module::{Hardware, Module, Position, Profile};
 use lightloom_firmware_api::path::{DataPathPolicy, Path, Paths};
 use lightloom_firmware_api::time::Micros;
 
-/// Optics whose readings a test can set.
+/// Tests set the readings.
 #[derive(Clone, Debug)]
 pub(crate) struct Bench {
     pub(crate) at: [Path; 8],
@@ -96,7 +96,7 @@ pub(crate) fn module() -> Module<Bench> {
     Module::new(PROFILE, Bench::default(), Micros::ZERO)
 }
 
-/// Time at which an undisturbed module carries traffic: boot, power up, init, transmit.
+/// When an undisturbed module carries traffic: after boot, power-up, init and transmit.
 pub(crate) fn activated_at() -> Micros {
     let timing = PROFILE.timing;
     let spans =
@@ -114,7 +114,7 @@ pub(crate) fn arm_to(transaction: u32, path: Path, policy: DataPathPolicy) -> Ar
     Arm { transaction: TransactionId(transaction), policy, paths }
 }
 
-/// Sends one request through the framing and passes each answer to `on`.
+/// Sends a request as frames, and passes each answer to `on`.
 pub(crate) fn ask(
     device: &mut SerialModule<Bench>,
     host: &mut Host,
@@ -130,7 +130,6 @@ pub(crate) fn ask(
     sequence
 }
 
-/// Advances the device's time and passes each answer to `on`.
 pub(crate) fn wait(
     device: &mut SerialModule<Bench>,
     host: &mut Host,

@@ -1,6 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-//! Fuzz target functions of this crate. An ordinary test runs the stored corpus through the same
-//! functions (`replay.rs`).
+//! Fuzz targets of this crate, which `replay.rs` runs on the stored corpus.
 
 use crate::bench;
 use lightloom_firmware_api::cmis::{Coded, RegisterAddress, cdb, lower, page_b0, page11, state};
@@ -13,8 +12,7 @@ use lightloom_firmware_api::message::{Reply, Request};
 use lightloom_firmware_api::module::Module;
 use lightloom_firmware_api::time::Micros;
 
-/// Interprets the input as bytes to the device, bytes to the host, a message, and a payload to
-/// frame.
+/// The input is used as bytes to the device, bytes to the host, a message, and a payload.
 pub(crate) fn serial_frame(bytes: &[u8]) {
     let mut device = SerialModule::new(bench::module());
     let now = bench::activated_at();
@@ -55,7 +53,7 @@ pub(crate) fn serial_frame(bytes: &[u8]) {
     assert_eq!(seen, 1, "one frame in, one frame out");
 }
 
-/// Interprets the input as bus actions of a host: wait, read, write, toggle the low-power pin.
+/// The input is a sequence of bus actions: wait, read, write, toggle the low-power pin.
 pub(crate) fn cmis(bytes: &[u8]) {
     let mut module = bench::module();
     let mut now = bench::activated_at();
@@ -82,7 +80,7 @@ pub(crate) fn cmis(bytes: &[u8]) {
     assert_sane(&mut module, now);
 }
 
-/// Interprets the input as a CDB page, with a valid check code if the first byte is odd.
+/// The input is a CDB page, whose check code is corrected if the first byte is odd.
 pub(crate) fn cdb(bytes: &[u8]) {
     let mut page = [0; cdb::MESSAGE_BYTES];
     let length = bytes.len().min(cdb::MESSAGE_BYTES);
@@ -109,7 +107,7 @@ pub(crate) fn cdb(bytes: &[u8]) {
     assert_sane(&mut module, now);
 }
 
-/// Checks over time that every coded register contains a valid code.
+/// Every coded register contains a valid code at all times.
 fn assert_sane(module: &mut Module<bench::Bench>, now: Micros) {
     let mut now = now;
     for _ in 0..64 {
