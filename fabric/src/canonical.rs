@@ -1,9 +1,9 @@
 // SPDX-License-Identifier: Apache-2.0
-//! Writes canonical JSON, where equal content has equal bytes and therefore the same digest.
+//! Writes canonical JSON: equal documents have equal bytes and therefore equal digests.
 //!
-//! The format is RFC 8785 (JSON Canonicalization Scheme): no white space, object members sorted by name
-//! in UTF-16 code units, minimal string escapes, and numbers in ECMAScript notation (`1.0` becomes
-//! `1`). The only exception is that integers beyond 2^53 keep all digits, because seeds have 64 bits.
+//! The format is RFC 8785 (JSON Canonicalization Scheme): no white space, members sorted by name in
+//! UTF-16 code units, minimal escapes, and ECMAScript numbers (`1.0` becomes `1`). The only
+//! exception: integers beyond 2^53 keep all digits, because seeds have 64 bits.
 
 mod number;
 
@@ -25,7 +25,7 @@ pub fn bytes(document: &impl Serialize, without: &[&[&str]]) -> serde_json::Resu
     Ok(spelling.out)
 }
 
-/// Ignores the serialiser's writer, because members can be sorted only after the last one.
+/// Members can be sorted only after the last one, so the serialiser's writer is not used.
 #[derive(Default)]
 struct Spelling<'a> {
     out: Vec<u8>,
@@ -92,7 +92,7 @@ impl Spelling<'_> {
     }
 }
 
-/// Compares two quoted names by UTF-16 code unit, which is byte order for ASCII.
+/// UTF-16 code unit order is byte order for ASCII.
 fn compare(a: &[u8], b: &[u8]) -> Ordering {
     let is_plain = |name: &[u8]| name.is_ascii() && !name.contains(&b'\\');
     if is_plain(a) && is_plain(b) {
@@ -204,7 +204,7 @@ impl Formatter for &mut Spelling<'_> {
     }
 
     fn begin_object_key<W: ?Sized + io::Write>(&mut self, _: &mut W, _: bool) -> io::Result<()> {
-        // Omit the comma before the first kept member, which is not necessarily the first member.
+        // Omit the comma before the first member that is kept, which need not be the first member.
         if self.open.last().is_some_and(|open| open.first < self.members.len()) {
             self.put(b",");
         }
@@ -224,7 +224,7 @@ impl Formatter for &mut Spelling<'_> {
     fn end_object_value<W: ?Sized + io::Write>(&mut self, _: &mut W) -> io::Result<()> {
         if self.is_left_out() {
             let start = self.members.pop().map_or(0, |member| member.name.start);
-            // Remove the preceding comma as well.
+            // Also remove the preceding comma.
             let comma = self.open.last().is_some_and(|open| open.first < self.members.len());
             self.out.truncate(start - usize::from(comma));
             return Ok(());

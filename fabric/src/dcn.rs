@@ -1,8 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
-//! The data-centre network (DCN): nodes under leaves, and the network that joins the leaves.
+//! The data-centre network (DCN): nodes under leaves, and the network between the leaves.
 //!
-//! A leaf is a ToR or a rail switch. [`Dcn`] covers every design behind one interface, so that
-//! callers do not match on the design.
+//! A leaf is a ToR or a rail switch. [`Dcn`] hides the differences between designs from callers.
 
 use crate::direct::DirectNetwork;
 use crate::fat_tree::ReconfigurableFatTree;
@@ -13,13 +12,13 @@ use lightloom_units::{BitsPerSecond, Picoseconds};
 /// A data-centre network.
 #[derive(Clone, Debug, PartialEq)]
 pub enum Dcn {
-    /// ToRs in aggregation domains, joined by packet switches.
+    /// ToRs in aggregation domains, connected by packet switches.
     FatTree(FatTree),
     /// One leaf per GPU of a node, with packet switches above.
     Rails(Rails),
     /// Directly connected leaves, without switches above them.
     Direct(Box<DirectNetwork>),
-    /// Leaves joined by a thin packet core and banks of optical switches.
+    /// Leaves connected by a thin packet core and banks of optical switches.
     Reconfigurable {
         /// Leaves, packet core and optical switches.
         network: Box<ReconfigurableFatTree>,
@@ -68,7 +67,7 @@ impl Dcn {
     pub fn tors_per_domain(&self) -> u32 {
         match self {
             Self::FatTree(tree) => tree.tors_per_domain,
-            // The switches above the rails join all node groups.
+            // The switches above the rails connect all node groups.
             Self::Rails(rails) => (u32::MAX / rails.nodes_per_group.max(1)).max(1),
             Self::Direct(network) => network.leaves(),
             Self::Reconfigurable { network, .. } => network.spec().leaves,
@@ -81,7 +80,7 @@ impl Dcn {
         TorId(node.0 / self.nodes_per_tor())
     }
 
-    /// Returns the leaf to which a GPU's network card connects.
+    /// Returns the leaf that a GPU's network card is connected to.
     #[must_use]
     pub fn leaf_of(&self, gpu: GpuId) -> LeafId {
         let group = self.tor_of(gpu.node).0;
@@ -99,7 +98,7 @@ impl Dcn {
         tor.0 / self.tors_per_domain()
     }
 
-    /// Returns the number of racks needed for `nodes` nodes, of which the last may be partly filled.
+    /// Returns the number of racks for `nodes` nodes. The last one may be partly filled.
     #[must_use]
     pub fn tors(&self, nodes: u32) -> u32 {
         nodes.div_ceil(self.nodes_per_tor())
@@ -116,7 +115,8 @@ impl Dcn {
         }
     }
 
-    /// Returns a leaf's ratio of downlink bandwidth to packet uplink bandwidth, where 1 is non-blocking.
+    /// Returns the ratio of a leaf's downlink bandwidth to its packet uplink bandwidth; 1 is
+    /// non-blocking.
     #[must_use]
     pub fn oversubscription(&self) -> u32 {
         match self {
@@ -144,7 +144,8 @@ impl Dcn {
         }
     }
 
-    /// Returns a domain's rate to other domains in bit/s. `None` if it is never lower than the rate of the domain's ToRs.
+    /// Returns the rate from a domain to other domains in bit/s, or `None` if it never limits the
+    /// ToRs.
     #[must_use]
     pub fn rate_of_domain(&self, gpus_per_node: u8) -> Option<f64> {
         let tree = self.packet_tree().filter(|tree| tree.core_oversubscription > 1)?;
@@ -188,7 +189,7 @@ impl Dcn {
         }
     }
 
-    /// Returns the cables between leaves if leaves are directly connected.
+    /// Returns the cables between leaves if the leaves are directly connected.
     #[must_use]
     pub fn direct(&self) -> Option<&DirectNetwork> {
         match self {
@@ -197,7 +198,7 @@ impl Dcn {
         }
     }
 
-    /// Returns the optical switches between leaves, if the network has any.
+    /// Returns the optical switches between leaves, if there are any.
     #[must_use]
     pub fn circuits(&self) -> Option<&ReconfigurableFatTree> {
         match self {
@@ -245,7 +246,7 @@ impl Dcn {
         self.packet_rate_of_leaf(gpus_per_node) * f64::from(left) / f64::from(uplinks)
     }
 
-    /// Returns the rate of a leaf through packet switches in bit/s, or the mean if leaves differ.
+    /// Returns the rate of a leaf through packet switches in bit/s: the mean, if leaves differ.
     #[must_use]
     pub fn packet_rate_of_leaf(&self, gpus_per_node: u8) -> f64 {
         match self {
@@ -264,14 +265,14 @@ impl Dcn {
     }
 }
 
-/// In every plane, GPU i of each node in a group connects to the group's leaf i.
+/// In each plane, GPU i of every node in a group is connected to the group's leaf i.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Rails {
-    /// Nodes per group (nodes that share rail switches), at least 1.
+    /// Nodes per group (nodes with common rail switches), at least 1.
     pub nodes_per_group: u32,
     /// GPUs per node, which is also the number of rails per group.
     pub gpus_per_node: u8,
-    /// Planes. A GPU has one port in each, and each plane has separate rail switches.
+    /// Planes. Each GPU has one port per plane, and each plane has separate rail switches.
     pub planes: u32,
     /// Ratio of downlink to uplink bandwidth of a rail switch; 1 is non-blocking.
     pub oversubscription: u32,
@@ -296,7 +297,7 @@ impl Default for Dcn {
 /// A fat-tree with two tiers (one aggregation domain) or three tiers.
 #[derive(Clone, Debug, PartialEq)]
 pub struct FatTree {
-    /// Design name. A two-tier tree is called leaf-spine if the file declares it so.
+    /// Design name: leaf-spine for a two-tier tree that the file declares as such.
     pub design: &'static str,
     /// Nodes per ToR, at least 1.
     pub nodes_per_tor: u32,
@@ -336,16 +337,16 @@ impl FatTree {
 )]
 #[serde(rename_all = "kebab-case")]
 pub enum Order {
-    /// Slot 0 of every ToR, then slot 1 of every ToR, and so on. Neighbours in the line are below
-    /// different ToRs, and the same place in each sub-line is below the same ToR.
+    /// Slot 0 of all ToRs, then slot 1 of all ToRs, and so on. Neighbours in the line are under
+    /// different ToRs, and equal positions in all sub-lines are under the same ToR.
     #[default]
     SubLines,
-    /// Rack by rack. Neighbours in the line are below the same ToR.
+    /// Rack by rack. Neighbours in the line are under the same ToR.
     Sequential,
 }
 
 impl Order {
-    /// Returns the order of `nodes` nodes on the line, as a map from position to node.
+    /// Returns the line order of `nodes` nodes, as a map from position to node.
     #[must_use]
     pub fn line(self, nodes: u32, nodes_per_tor: u32) -> Vec<NodeId> {
         match self {
@@ -376,7 +377,7 @@ mod tests {
         assert_eq!((leaf(0, 1), leaf(7, 1), leaf(7, 2), leaf(8, 1)), (1, 1, 2, 5));
         assert_eq!(rails.leaves(20), 12);
         assert_eq!(rails.link_rate(), BitsPerSecond::from_gbps(800));
-        // There are eight GPU ports in two planes, and the uplinks have half of their rate.
+        // Eight GPU ports in two planes, with half of their rate on the uplinks.
         assert!((rails.packet_rate_of_leaf(4) - 8.0 * 400e9).abs() < 1.0);
     }
 

@@ -1,11 +1,10 @@
 // SPDX-License-Identifier: Apache-2.0
-//! Networks that join leaves directly, without spine switches, such as a dragonfly, a torus of
-//! leaves, or any graph.
+//! Networks of directly connected leaves, without spine switches.
 //!
 //! | design | cables |
 //! | --- | --- |
 //! | dragonfly | between all leaves of a group, and between all groups, distributed round-robin over their leaves |
-//! | torus | between neighbours along every closed dimension; a dimension of 2 has one neighbour |
+//! | torus | between neighbours along each closed dimension; a dimension of 2 has one neighbour |
 //! | graph | as listed |
 
 use std::collections::{BTreeMap, VecDeque};
@@ -14,7 +13,7 @@ use crate::fault::FaultSet;
 use lightloom_units::id::{LeafId, UplinkId};
 use lightloom_units::{BitsPerSecond, Picoseconds};
 
-/// Maximum number of leaves, which is limited because routes are computed between all pairs.
+/// Maximum number of leaves, limited because routes are computed between all pairs.
 pub const MAX_DIRECT_LEAVES: u32 = 2_048;
 
 /// The two ends of a cable between leaves.
@@ -40,7 +39,6 @@ pub struct DirectNetwork {
     /// Propagation delay of one cable.
     pub link_latency: Picoseconds,
     cables: Vec<LeafCable>,
-    /// Cable indices of each leaf, in the order of its uplink numbers.
     of_leaf: Vec<Vec<u32>>,
 }
 
@@ -152,7 +150,7 @@ impl DirectNetwork {
     pub fn cables_of(&self, leaf: LeafId) -> u32 {
         self.of_leaf.get(leaf.index()).map_or(0, |cables| cables.len() as u32)
     }
-    /// Returns the largest number of cables that any leaf has.
+    /// Returns the largest number of cables at any leaf.
     #[must_use]
     pub fn most_cables(&self) -> u32 {
         self.of_leaf.iter().map(|cables| cables.len() as u32).max().unwrap_or(0)
@@ -163,7 +161,8 @@ impl DirectNetwork {
         f64::from(self.nodes_per_leaf) * f64::from(self.gpus_per_node) * self.link_rate.0 as f64
     }
 
-    /// Returns the cable's name at the lower-numbered leaf, so that a cable fault has a unique name.
+    /// Returns the cable's name at the lower-numbered leaf, so that a cable fault has a unique
+    /// name.
     #[must_use]
     pub fn lower_end(&self, uplink: UplinkId) -> Option<UplinkId> {
         let cable = *self.of_leaf.get(uplink.leaf.index())?.get(uplink.uplink as usize)?;
@@ -172,7 +171,7 @@ impl DirectNetwork {
         Some(UplinkId { leaf, uplink: u32::try_from(place).ok()? })
     }
 
-    /// Returns the number of working cables between every pair of leaves that has any.
+    /// Returns the number of working cables between each pair of directly connected leaves.
     #[must_use]
     pub fn working(&self, faults: &FaultSet) -> BTreeMap<LeafCable, u32> {
         let mut pairs = BTreeMap::new();
@@ -224,7 +223,6 @@ mod tests {
 
     #[test]
     fn balanced_dragonfly_joins_every_two_groups_once() {
-        // With a = 4 leaves per group and h = 2 global cables each, there are g = a·h + 1 = 9 groups.
         let network = DirectNetwork::new("d".into(), 36, LEAF, &DirectNetwork::dragonfly(9, 4, 1));
         assert!((0..36).all(|leaf| network.cables_of(LeafId(leaf)) == 3 + 2));
         assert_eq!(network.cables().len(), 9 * 6 + 36);

@@ -1,9 +1,9 @@
 // SPDX-License-Identifier: Apache-2.0
 //! Reads user-written YAML files, and returns either a Rust value or all errors in the file.
 //!
-//! Every kind of file (fabric, scenario, prices, daemon) is a Rust type with serde's `Deserialize`
-//! and schemars' `JsonSchema`. That is enough to report every error in a file in one pass, each
-//! with line, column, stable code, cause and fix.
+//! Each kind of file (fabric, scenario, prices, daemon) is a Rust type with serde's `Deserialize`
+//! and schemars' `JsonSchema`. All errors are reported in one pass, each with line, column, stable
+//! code, cause and fix.
 //!
 //! ```text
 //! bytes ─▶ door ─▶ parse ─▶ tree ─┬─▶ conform (against the type's schema) ─▶ all shape mistakes
@@ -12,8 +12,8 @@
 //! characters
 //! ```
 //!
-//! An enum is written as a mapping with one key (`hbd: {khop: {…}}`), as is serde's default. `tag`,
-//! `flatten` and `untagged` are not supported because they lose the position of an error.
+//! An enum is a mapping with one key (`hbd: {khop: {…}}`), as is serde's default. `tag`, `flatten`
+//! and `untagged` are not supported because they lose the position of an error.
 //!
 //! ```
 //! use lightloom_fabric::document::{self, Check, codes};
@@ -34,8 +34,8 @@
 //!     if file.books_on >= file.boards {
 //!         check
 //!             .error(codes::BAD_VALUE, "/books_on", format!("there is no board {}", file.books_on))
-//!             .help(format!("write a number below {}", file.boards))
-//!             .also("/boards", "the boards are counted here");
+//!             .help(format!("use a number below {}", file.boards))
+//!             .also("/boards", "the number of boards is set here");
 //!     }
 //!     Some(file)
 //! }
@@ -92,11 +92,10 @@ pub fn read<T: DeserializeOwned + JsonSchema>(
     load(file, bytes, |value, _| Some(value))
 }
 
-/// Reads a file of kind `T` and passes it to `check`, which reports errors beyond the schema and
-/// converts the value. The result is `None` if and only if some diagnostic is an error.
+/// Reads a file of kind `T` and passes it to `check`, which converts the value and reports errors
+/// beyond the schema. The result is `None` exactly if a diagnostic is an error.
 ///
-/// `file` is only the name used in messages; no file is opened. `check` must report an error before
-/// it returns `None`.
+/// `file` is only a name for messages. `check` must report an error before it returns `None`.
 pub fn load<T, U>(
     file: &str,
     bytes: &[u8],
@@ -119,7 +118,7 @@ where
     (value, problems.into_diagnostics(file, source))
 }
 
-/// If possible, a file with schema errors is still deserialized without its faulty parts and passed
+/// If possible, a file with schema errors is deserialized without its faulty parts and also passed
 /// to the caller's checks, so that all errors are reported together.
 fn read_tree<T, U>(
     tree: &mut Tree<'_>,
@@ -140,9 +139,8 @@ where
     }
 }
 
-/// Returns the first top-level keys of a file, which determine its kind. Empty if the file is not a mapping.
-///
-/// Only the beginning of a long file is parsed, so detecting the kind first costs little.
+/// Returns the first top-level keys of a file, which determine its kind. Empty if the file is not a
+/// mapping. Parses only the beginning of a long file.
 #[must_use]
 pub fn top_keys(bytes: &[u8]) -> Vec<String> {
     let limits = Limits::default();
@@ -150,21 +148,20 @@ pub fn top_keys(bytes: &[u8]) -> Vec<String> {
         .map_or_else(|_| Vec::new(), |source| parse::top_keys(source, &limits))
 }
 
-/// Returns the JSON Schema (2020-12) of a file kind, for editors.
+/// Returns the JSON Schema (2020-12) of a kind of file, for editors.
 #[must_use]
 pub fn schema<T: JsonSchema>() -> serde_json::Value {
     schemars::schema_for!(T).to_value()
 }
 
-/// Collects errors that go beyond the schema of a file.
+/// Collects errors beyond the schema of a file.
 ///
-/// Locations are JSON pointers such as `/links/3/endpoints/0`. If the file does not contain the
-/// value because it is a default, the location is its nearest parent in the file.
+/// Locations are JSON pointers such as `/links/3/endpoints/0`. For a default value, the location is
+/// its nearest parent in the file.
 ///
-/// The checked value may come from a file with schema errors, in which an unreadable value is
-/// replaced by its default and an unreadable item or entry is omitted. Reports about such a
-/// location are dropped. A check must therefore name every location on which it depends, with
-/// [`Report::also`] or [`Report::depends_on`].
+/// In a file with schema errors, unreadable values are replaced by defaults, and unreadable items
+/// and entries are omitted. Reports about such locations are dropped, so a check must declare every
+/// location that it depends on with [`Report::also`] or [`Report::depends_on`].
 #[derive(Debug)]
 pub struct Check<'d> {
     tree: &'d Tree<'d>,
@@ -195,14 +192,14 @@ impl Check<'_> {
         self.problems.has_errors()
     }
 
-    /// Returns whether the file contains a value at `path`, as opposed to a default.
+    /// Returns whether the file contains a value at `path`, rather than a default.
     #[must_use]
     pub fn is_written(&self, path: &str) -> bool {
         self.tree.find(path).is_whole
     }
 }
 
-/// A report under construction; it is filed when dropped.
+/// A report under construction, filed when dropped.
 #[derive(Debug)]
 pub struct Report<'d> {
     tree: &'d Tree<'d>,
@@ -211,7 +208,7 @@ pub struct Report<'d> {
 }
 
 impl Report<'_> {
-    /// Returns the location of a path. This is slow in long lists, so it is skipped once further errors are only counted.
+    /// Slow in long lists, so skipped once further errors are only counted.
     fn place(&self, path: &str) -> (Span, bool) {
         if self.problems.is_full() {
             return (Span::default(), true);
@@ -235,13 +232,13 @@ impl Report<'_> {
         self.edit(|problem| problem.with_help(help))
     }
 
-    /// Adds a related location on which the error depends.
+    /// Adds a related location that the error depends on.
     pub fn also(self, path: &str, message: impl Into<String>) -> Self {
         let span = self.place(path).0;
         self.depends_on(path).edit(|problem| problem.with_related(span, message))
     }
 
-    /// Adds a location without showing it. If that location has a schema error, the report is dropped.
+    /// Adds a hidden location. If it has a schema error, the report is dropped.
     pub fn depends_on(mut self, path: &str) -> Self {
         if !self.place(path).1 {
             self.problem = None;
@@ -258,16 +255,16 @@ impl Drop for Report<'_> {
     }
 }
 
-/// Returns what to write instead of a name that is not known.
+/// Returns a suggestion for an unknown name.
 #[must_use]
 pub fn instead_of(written: &str, names: &[&str]) -> String {
     match closest(written, names.iter().copied()) {
         Some(near) => format!("did you mean `{near}`?"),
-        None => format!("write one of {}", names.join(", ")),
+        None => format!("use one of {}", names.join(", ")),
     }
 }
 
-/// Returns the name most similar to `written` if it is close enough to be what the user probably meant.
+/// Returns the most similar name, if `written` is probably a misspelling of it.
 #[must_use]
 pub fn closest<'n>(written: &str, names: impl IntoIterator<Item = &'n str>) -> Option<&'n str> {
     const LONGEST: usize = 64;

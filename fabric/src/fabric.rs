@@ -12,16 +12,16 @@ use crate::hbd::{Grouping, Hbd};
 use crate::khop::KhopRing;
 use crate::plan::Searched;
 
-/// A valid fabric, loaded from a fabric file. Loading reports every error.
+/// A valid fabric, loaded from a fabric file.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Fabric {
     /// Name in reports.
     pub name: String,
-    /// SHA-256 of the fabric file, in hex. Plans use it to identify their fabric.
+    /// SHA-256 of the fabric file, in hex. Identifies the fabric in plans.
     pub sha256: String,
     /// High-bandwidth domain.
     pub hbd: Hbd,
-    /// Number of nodes in each ring that only forward light (0 or 1).
+    /// Number of nodes per ring that only forward light (0 or 1).
     pub spare_per_ring: u8,
     /// Rates and delays inside the high-bandwidth domain.
     pub hbd_links: HbdLinks,
@@ -35,9 +35,11 @@ pub struct Fabric {
     pub jobs: Vec<Job>,
     /// Unit prices and power of the interconnect parts.
     pub parts: Parts,
-    /// Smallest fraction of the demand's rate that every stage of a circuit change must preserve.
+    /// Smallest fraction of the demand's rate that remains available in every stage of a circuit
+    /// change.
     pub floor: f64,
-    /// Contents of the files that steps reference (matrices and models), or the error from reading them.
+    /// Contents of the files that steps refer to (matrices and models), or the error from reading
+    /// them.
     pub files: BTreeMap<String, Result<String, String>>,
 }
 
@@ -59,9 +61,9 @@ pub struct Transceiver {
     pub switch_min: Picoseconds,
     /// Longest dark time while the switch moves.
     pub switch_max: Picoseconds,
-    /// Delay of the controlling software before the switch starts to move.
+    /// Delay of the control software before the switch starts to move.
     pub software_delay: Picoseconds,
-    /// Time from light at both ends of a path until its receivers pass data.
+    /// Time from light at both ends of a path until the receivers pass data.
     pub relock: Picoseconds,
     /// Expected optical power, if the file specifies the losses.
     pub light: Option<LightBudget>,
@@ -83,16 +85,16 @@ pub struct Job {
     pub name: String,
     /// Requested GPUs.
     pub size: JobSize,
-    /// GPUs per tensor-parallel group, or 0 if the step defines traffic between leaves directly.
+    /// GPUs per tensor-parallel group, or 0 if the step defines traffic between leaves.
     pub tp: u32,
     /// The repeated step and its traffic. `None` if only rings are planned.
     pub step: Option<StepFile>,
-    /// How the parallel mapping was found, if the file asks for a search.
+    /// How the parallel mapping was found, if the file requests a search.
     pub searched: Option<Searched>,
 }
 
 impl Job {
-    /// Returns whether the job's step addresses ranks rather than leaves.
+    /// Returns whether the job's step refers to ranks rather than leaves.
     #[must_use]
     pub fn is_placed(&self) -> bool {
         self.tp > 0
@@ -123,12 +125,12 @@ pub struct Parts {
     pub dac_power: Watts,
 }
 
-/// Number of OCSTrx modules per bundle. Each of the two GPUs has half of them.
+/// OCSTrx modules per bundle. Half of them belong to each of the two GPUs.
 pub const MODULES_PER_BUNDLE: u32 = 8;
 const DACS_PER_EDGE: u32 = 2;
 
 impl Fabric {
-    /// Creates a k-hop ring or line under a fat-tree, with defaults for everything else.
+    /// Creates a k-hop ring or line under a fat-tree, with defaults for all other settings.
     #[must_use]
     pub fn of_ring(
         name: &str,
@@ -153,7 +155,7 @@ impl Fabric {
         }
     }
 
-    /// Returns the optical switches if the fabric has no domain and no job is placed on GPUs.
+    /// Returns the optical switches if the fabric has no domain and no job uses GPUs.
     #[must_use]
     pub fn circuits_alone(&self) -> Option<&ReconfigurableFatTree> {
         let is_alone =
@@ -161,14 +163,14 @@ impl Fabric {
         self.dcn.circuits().filter(|_| is_alone)
     }
 
-    /// Returns the contents of a file that a step references.
+    /// Returns the contents of a file that a step refers to.
     ///
     /// # Errors
     /// Fails if the file could not be read.
     pub fn neighbour(&self, name: &str) -> Result<String, String> {
         self.files.get(name).cloned().unwrap_or_else(|| Err(format!("cannot read {name}")))
     }
-    /// Returns the interconnect cost per GPU, which is that of 8K/R modules with fibre and 2(R-K)/R cables.
+    /// Returns the interconnect cost per GPU: 8K/R modules with fibre, and 2(R-K)/R cables.
     #[must_use]
     pub fn cost_per_gpu(&self) -> Dollars {
         let (modules, cables) = self.parts_per_gpu();
@@ -190,7 +192,7 @@ impl Fabric {
 }
 
 impl Default for HbdLinks {
-    /// Returns 3.2 Tb/s per ring edge and direction, 100 ns inside a node and 200 ns between nodes.
+    /// 3.2 Tb/s per ring edge and direction, 100 ns inside a node and 200 ns between nodes.
     fn default() -> Self {
         Self {
             edge_rate: BitsPerSecond::from_gbps(3200),
@@ -201,8 +203,8 @@ impl Default for HbdLinks {
 }
 
 impl Default for Transceiver {
-    /// Returns a switching time of 60 to 80 µs (published for InfiniteHBD). The software delay of 1
-    /// ms and receivers that keep lock are assumptions.
+    /// The switching time of 60 to 80 µs is published for InfiniteHBD. The software delay of 1 ms
+    /// and the relock time of 0 are assumptions.
     fn default() -> Self {
         Self {
             switch_min: Picoseconds::from_micros(60),
@@ -215,7 +217,8 @@ impl Default for Transceiver {
 }
 
 impl Default for Parts {
-    /// Returns unit prices recalled from the InfiniteHBD study, whose totals per GPU they reproduce exactly.
+    /// Unit prices recalled from the InfiniteHBD study, whose totals per GPU they reproduce
+    /// exactly.
     fn default() -> Self {
         Self {
             ocstrx: Dollars(600.0),
@@ -228,7 +231,8 @@ impl Default for Parts {
 }
 
 impl Default for FatTree {
-    /// Returns a non-blocking fat-tree with four nodes per ToR, 64 ToRs per domain, and cables of 400 Gb/s and 1 µs.
+    /// A non-blocking fat-tree with four nodes per ToR, 64 ToRs per domain, and cables of 400 Gb/s
+    /// and 1 µs.
     fn default() -> Self {
         Self {
             design: "fat-tree",

@@ -1,21 +1,20 @@
 // SPDX-License-Identifier: Apache-2.0
-//! The reconfigurable fat-tree: leaves joined by an always-on electrical core and by banks of
+//! The reconfigurable fat-tree: leaves connected by an always-on electrical core and by banks of
 //! optical circuit switches that are reconfigured for each phase.
-//!
-//! The model has three layers. This file contains the lowest, the *wiring*, which assigns a switch
-//! port to every leaf port and changes only when fibres are moved. Above it are the
-//! *cross-connects* of each switch ([`CrossConnect`]), and above those the *circuits* between
-//! leaves, whose [`CircuitState`] says whether they have light and a link.
 //!
 //! ```text
 //!   leaf i ── uplinks ─────────────── electrical core (thin, always up)
 //!        └── r ports on every switch ─ ocs0 … ocsK-1  (r even: see below)
 //! ```
 //!
-//! Every leaf has the same even number of ports on every switch in a bank. This makes it possible
-//! to realise *any* set of circuits that respects each leaf's port count (Petersen; an Euler tour
-//! halves each degree and Kőnig's theorem splits the rest). With an odd number this may be
-//! impossible, so odd numbers are rejected here, before planning.
+//! This file contains the *wiring* from leaf ports to switch ports, which changes only when fibres
+//! are moved. [`CrossConnect`]s are set in the switches, and form *circuits* between leaves with a
+//! [`CircuitState`].
+//!
+//! Each leaf has the same even number of ports on every switch in a bank. Then *any* set of
+//! circuits within each leaf's port count can be realised (Petersen; an Euler tour halves each
+//! degree and Kőnig's theorem splits the rest). Odd numbers are rejected, because this may then be
+//! impossible.
 
 pub mod device_ports;
 mod problems;
@@ -32,7 +31,7 @@ use lightloom_units::{BitsPerSecond, Picoseconds};
 pub use problems::FatTreeProblem;
 use reach::Reaches;
 
-/// Two different leaves, with the smaller id first. A circuit between them carries both directions.
+/// Two different leaves, with the smaller id first. A circuit between them is bidirectional.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize)]
 pub struct LeafPair {
     /// The leaf with the smaller id.
@@ -42,14 +41,14 @@ pub struct LeafPair {
 }
 
 impl LeafPair {
-    /// Returns the pair of `first` and `second`. `None` if they are the same leaf.
+    /// Returns the pair of `first` and `second`, or `None` if they are the same leaf.
     #[must_use]
     pub fn new(first: LeafId, second: LeafId) -> Option<Self> {
         (first != second).then(|| Self { a: first.min(second), b: first.max(second) })
     }
 }
 
-/// A row of identical optical switches, each wired to every leaf in the same manner.
+/// A row of identical optical switches with identical wiring to all leaves.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 pub struct OcsBank {
     /// Operator's name, for example `aggregation` or `core`.
@@ -58,13 +57,13 @@ pub struct OcsBank {
     pub switches: u32,
     /// Ports of one switch.
     pub ports_per_switch: u32,
-    /// Number of ports that each leaf has on each switch in the bank. Must be even.
+    /// Ports per leaf on each switch in the bank. Must be even.
     pub ports_per_leaf: u32,
     /// Insertion loss of one pass through a switch, in dB.
     pub insertion_loss_db: f64,
 }
 
-/// The stages between the controller's decision and the first useful bit on a circuit.
+/// The delays between the controller's decision and the first useful bit on a circuit.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct SwitchTiming {
     /// Time from the decision until the switch accepts the command.
@@ -88,7 +87,7 @@ impl SwitchTiming {
 pub struct LossBudget {
     /// Largest loss between transmitter and receiver, in dB.
     pub budget_db: f64,
-    /// Loss of the connectors and fibre common to every path, in dB.
+    /// Loss of the connectors and fibre that are common to all paths, in dB.
     pub path_db: f64,
     /// Additional loss of individual leaves (for example from a longer run or a patch panel), in dB.
     pub extra_db: Vec<(LeafId, f64)>,
@@ -99,11 +98,11 @@ pub struct LossBudget {
 pub struct ElectricalCore {
     /// Uplink rate of one leaf into the core.
     pub rate_per_leaf: BitsPerSecond,
-    /// Ratio of that rate to the core's capacity per leaf when all leaves send, which is at least 1.
+    /// Ratio of that rate to the core's capacity per leaf when all leaves send, at least 1.
     pub oversubscription: f64,
 }
 
-/// A cross-connect in one switch, with two of its ports and the leaves wired to them.
+/// A cross-connect in a switch: two of its ports and the leaves wired to them.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize)]
 pub struct CrossConnect {
     /// The switch.
@@ -153,12 +152,11 @@ pub struct FatTreeSpec {
     pub timing: SwitchTiming,
     /// Optical loss budget.
     pub loss: LossBudget,
-    /// Pairs of leaves that no circuit may join.
+    /// Pairs of leaves that must not be connected by a circuit.
     pub forbidden: Vec<(LeafId, LeafId)>,
     /// Circuits of other jobs. They stay up, and plans must not use their ports.
     pub held: Vec<CrossConnect>,
-    /// Number of power or control domains that the switches are spread over, in blocks of
-    /// consecutive ids.
+    /// Number of power or control domains of the switches, in blocks of consecutive ids.
     pub failure_domains: u32,
 }
 
@@ -198,8 +196,8 @@ impl ReconfigurableFatTree {
         Ok(Self { spec, reaches, dead: BTreeSet::new(), fewer_uplinks: BTreeMap::new() })
     }
 
-    /// Returns the fabric without its failed parts. If this leaves a leaf with an odd number of
-    /// ports on a switch, some circuits may not be realisable, which the planner detects.
+    /// Returns the fabric without its failed parts. A leaf may then have an odd number of ports on
+    /// a switch, so that some circuits cannot be realised, which the planner detects.
     #[must_use]
     pub fn without(&self, faults: &FaultSet) -> Self {
         let mut dead = self.dead.clone();
@@ -250,13 +248,15 @@ impl ReconfigurableFatTree {
         self.spec.leaves as usize
     }
 
-    /// Returns the number of optical switches in all banks. Ids run from 0, bank by bank.
+    /// Returns the number of optical switches in all banks. Ids start at 0 and continue from bank
+    /// to bank.
     #[must_use]
     pub fn switches(&self) -> usize {
         self.spec.banks.iter().map(|bank| bank.switches as usize).sum()
     }
 
-    /// Returns the number of ports that each leaf has on switch `ocs`, which is even. Panics on an unknown switch.
+    /// Returns the number of ports per leaf on switch `ocs`, which is even. Panics on an unknown
+    /// switch.
     #[must_use]
     pub fn ports_per_leaf(&self, ocs: OcsId) -> u32 {
         self.bank(ocs).ports_per_leaf
@@ -268,13 +268,14 @@ impl ReconfigurableFatTree {
         self.spec.bank(ocs).expect("switch ids run below the number of switches")
     }
 
-    /// Returns the number of optical ports that one leaf has on all switches.
+    /// Returns the number of optical ports per leaf on all switches together.
     #[must_use]
     pub fn optical_ports(&self) -> u32 {
         self.spec.banks.iter().map(|bank| bank.switches * bank.ports_per_leaf).sum()
     }
 
-    /// Returns how many different sets of leaf pairs the banks permit. Each set is a subset of the previous one.
+    /// Returns the number of different sets of leaf pairs that banks can connect. Each set contains
+    /// the next.
     #[must_use]
     pub fn reaches(&self) -> usize {
         self.reaches.count()
@@ -291,7 +292,8 @@ impl ReconfigurableFatTree {
         self.reaches.of_bank(bank.expect("switch ids run below the number of switches"))
     }
 
-    /// Returns the number of optical ports of `leaf` that no other job uses and that can join another leaf.
+    /// Returns the number of optical ports of `leaf` that other jobs do not use and that can
+    /// connect it to another leaf.
     #[must_use]
     pub fn free_ports(&self, leaf: LeafId) -> u32 {
         (0..self.reaches()).map(|reach| self.free_ports_within(reach, leaf)).sum()
@@ -305,7 +307,7 @@ impl ReconfigurableFatTree {
         }
         let is_own = |ocs: OcsId| self.reaches() == 1 || self.reach_of(ocs) == reach;
         let own = |held: &&CrossConnect| (held.a == leaf || held.b == leaf) && is_own(held.ocs);
-        // A port that is both held and failed counts once.
+        // Count a port only once if it is both in use and failed.
         let works = |held: &&CrossConnect| {
             let port = if held.a == leaf { held.a_port } else { held.b_port };
             !self.dead.contains(&OcsPortId { ocs: held.ocs, port })
@@ -327,7 +329,8 @@ impl ReconfigurableFatTree {
         all - u32::try_from(held).unwrap_or(u32::MAX) - dead
     }
 
-    /// Returns the number of uplinks from one leaf to the core, each at the rate of a GPU's network card.
+    /// Returns the number of uplinks per leaf to the core, each at the rate of a GPU's network
+    /// card.
     #[must_use]
     pub fn uplinks_of_leaf(&self) -> u32 {
         let uplinks = self.spec.electrical.rate_per_leaf.0.div_ceil(self.spec.gpu_rate.0.max(1));
@@ -354,19 +357,20 @@ impl ReconfigurableFatTree {
         f64::from(self.spec.gpus_per_leaf) * self.spec.gpu_rate.0 as f64
     }
 
-    /// Returns whether a circuit in some bank may join the pair.
+    /// Returns whether a circuit in some bank may connect the pair.
     #[must_use]
     pub fn permits(&self, pair: LeafPair) -> bool {
         self.permits_within(0, pair)
     }
 
-    /// Returns whether a circuit over switches with this reach may join the pair.
+    /// Returns whether a circuit over switches with this reach may connect the pair.
     #[must_use]
     pub fn permits_within(&self, reach: usize, pair: LeafPair) -> bool {
         self.reaches.permits(reach, pair)
     }
 
-    /// Returns the pair's loss over the bank with the lowest loss, in dB. `None` if the pair is forbidden.
+    /// Returns the pair's loss over the bank with the lowest loss, in dB, or `None` if the pair is
+    /// forbidden.
     #[must_use]
     pub fn least_loss_db(&self, pair: LeafPair) -> Option<f64> {
         let banks = self.spec.banks.iter().map(|bank| bank.insertion_loss_db);
@@ -374,7 +378,8 @@ impl ReconfigurableFatTree {
         self.reaches.extra_db(pair).map(|extra| common + extra)
     }
 
-    /// Returns the lowest loss that any pair has over a bank, in dB. `None` if all pairs are forbidden.
+    /// Returns the lowest loss of any pair over a bank, in dB, or `None` if all pairs are
+    /// forbidden.
     #[must_use]
     pub fn least_loss_over(&self, bank: usize) -> Option<f64> {
         let common = self.spec.banks[bank].insertion_loss_db + self.spec.loss.path_db;
@@ -384,13 +389,13 @@ impl ReconfigurableFatTree {
         extra.reduce(f64::min).map(|extra| common + extra)
     }
 
-    /// Returns the banks that cannot join any leaves, because every path exceeds the budget.
+    /// Returns the banks that cannot connect any leaves, because all paths exceed the budget.
     #[must_use]
     pub fn banks_without_circuits(&self) -> Vec<usize> {
         (0..self.spec.banks.len()).filter(|bank| self.reaches.is_dark(*bank)).collect()
     }
 
-    /// Returns the leaves that no circuit can join to another leaf.
+    /// Returns the leaves that cannot be connected to any other leaf by a circuit.
     #[must_use]
     pub fn leaves_without_circuits(&self) -> Vec<LeafId> {
         let all = (0..self.leaves()).map(LeafId::from_index);
@@ -404,7 +409,7 @@ impl ReconfigurableFatTree {
         (u64::from(ocs.0) * u64::from(self.spec.failure_domains) / switches) as u32
     }
 
-    /// Returns every cross-connect between permitted pairs, whether or not a plan uses it.
+    /// Returns all cross-connects between permitted pairs, used or not.
     pub fn possible_circuits(&self) -> impl Iterator<Item = CrossConnect> + '_ {
         let switches = (0..self.switches()).map(OcsId::from_index);
         switches.flat_map(move |ocs| {
@@ -441,8 +446,8 @@ fn no_path_left(spec: &FatTreeSpec) -> FatTreeProblem {
     FatTreeProblem {
         field: "loss.budget_db".into(),
         problem: format!(
-            "no pair of leaves can be joined: a path loses at least {least_db:.1} dB, but {:.1} dB are allowed, \
-             or every pair is forbidden",
+            "no two leaves can be connected: a path loses at least {least_db:.1} dB, but {:.1} dB \
+                are allowed, or all pairs are forbidden",
             spec.loss.budget_db
         ),
         fix: format!("use optics with a budget above {least_db:.1} dB or a switch with less loss"),
@@ -520,7 +525,7 @@ mod tests {
         let pair = |a, b| LeafPair::new(LeafId(a), LeafId(b)).unwrap();
         assert!(!fabric.permits(pair(0, 1)));
         assert!(fabric.permits(pair(0, 2)));
-        // The extra losses of both leaves add up on the path.
+        // Both leaves' extra losses add to the path.
         let mut two = spec();
         (two.leaves, two.loss.extra_db) = (2, vec![(LeafId(0), 0.7), (LeafId(1), 0.7)]);
         let two = ReconfigurableFatTree::new(two).unwrap();

@@ -15,14 +15,14 @@ use crate::khop::{Fibre, Port, Position, hop_for_port};
 /// A part that can fail.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub enum Part {
-    /// A node. None of the node's GPUs and bundles is usable. A single failed GPU takes out its
-    /// node.
+    /// A node with all its GPUs and bundles. A single failed GPU takes out its node.
     Node(NodeId),
-    /// A bundle. Its node's GPU ring is open at this edge and cannot join a ring of whole nodes.
+    /// A bundle. Its node's GPU ring is open at this edge and cannot be part of a ring of whole
+    /// nodes.
     Bundle(BundleId),
     /// The fibre in this port. Only this link is lost; the node remains usable.
     Fibre(Port),
-    /// An optical switch, which can no longer make circuits.
+    /// An optical switch, which can no longer form circuits.
     Ocs(OcsId),
     /// A port of an optical switch. The leaf has one port fewer on that switch.
     OcsPort(OcsPortId),
@@ -31,7 +31,7 @@ pub enum Part {
 }
 
 impl Part {
-    /// Returns the node of the part. `None` for a part of the network.
+    /// Returns the node of the part, or `None` for a part of the network.
     #[must_use]
     pub fn node(self) -> Option<NodeId> {
         match self {
@@ -70,8 +70,9 @@ impl PartError {
         let hint = match bundle {
             Some(bundle) => format!("a bundle has two fibres, `{bundle}.1` and `{bundle}.2`"),
             None => {
-                "write a node `n17`, a bundle `n17/b0`, a fibre by one of its ports `n17/b0.2`, an optical switch \
-                 `ocs3`, a port of one `ocs3/p17`, or an uplink of a leaf `l5/up2`"
+                "use a node `n17`, a bundle `n17/b0`, a fibre by one of its ports `n17/b0.2`, an \
+                    optical switch `ocs3`, a port of one `ocs3/p17`, or an uplink of a leaf \
+                    `l5/up2`"
                     .into()
             }
         };
@@ -129,7 +130,7 @@ pub enum FaultError {
     NoNode { node: NodeId, last: u32 },
     #[error("{bundle} does not exist: a node has bundles b0 to b{last}")]
     NoBundle { bundle: BundleId, last: u8 },
-    #[error("no fibre is plugged into {0}")]
+    #[error("no fibre is connected to {0}")]
     NoFibre(Port),
     #[error("{0} does not exist: the fabric has no transceivers")]
     NoTransceivers(BundleId),
@@ -139,7 +140,7 @@ pub enum FaultError {
     NoOcsPort { port: OcsPortId, last: u32 },
     #[error("{uplink} does not exist: the fabric has l0 to l{last_leaf} with up0 to up{last}")]
     NoUplink { uplink: UplinkId, last_leaf: u32, last: u32 },
-    #[error("{0} does not exist: no packet switch joins the leaves of this fabric")]
+    #[error("{0} does not exist: the leaves of this fabric are not connected by packet switches")]
     NoUplinks(UplinkId),
 }
 
@@ -170,7 +171,7 @@ impl FaultSet {
     /// Returns the set of `parts`.
     ///
     /// # Errors
-    /// Fails if a part does not exist in this fabric. The error names the first such part.
+    /// Fails if a part does not exist in this fabric. The error contains the first such part.
     pub fn of(fabric: &Fabric, parts: impl IntoIterator<Item = Part>) -> Result<Self, FaultError> {
         let mut faults = Self::none();
         for part in parts {
@@ -198,7 +199,7 @@ impl FaultSet {
     /// error.
     ///
     /// # Errors
-    /// If the part does not exist in this fabric.
+    /// Fails if the part does not exist in this fabric.
     pub fn remove(&mut self, fabric: &Fabric, part: Part) -> Result<bool, FaultError> {
         Ok(match resolve(fabric, part)? {
             Resolved::Node(node) => self.nodes.remove(&node),
@@ -210,7 +211,7 @@ impl FaultSet {
         })
     }
 
-    /// Returns all failed parts, nodes first. A fibre is named by its lower port.
+    /// Returns all failed parts, nodes first. A fibre is identified by its lower port.
     #[must_use]
     pub fn parts(&self, fabric: &Fabric) -> Vec<Part> {
         let nodes = self.nodes.iter().copied().map(Part::Node);
@@ -334,7 +335,7 @@ mod tests {
             |text: &str| FaultSet::of(&fabric, [text.parse().unwrap()]).unwrap_err().to_string();
         assert_eq!(message("n8"), "n8 does not exist: the fabric has nodes n0 to n7");
         assert_eq!(message("n1/b3"), "n1/b3 does not exist: a node has bundles b0 to b2");
-        assert_eq!(message("n7/b0.1"), "no fibre is plugged into n7/b0.1");
+        assert_eq!(message("n7/b0.1"), "no fibre is connected to n7/b0.1");
         assert_eq!(message("ocs3"), "ocs3 does not exist: the fabric has no optical switches");
         let uplink = message("l3/up9");
         assert!(uplink.starts_with("l3/up9 does not exist: the fabric has l0 to l"), "{uplink}");

@@ -5,8 +5,8 @@
 //! fabric.yaml ─▶ FabricFile (raw twin, file::raw) ─▶ lowering and its checks (file::lower) ─▶ Fabric
 //! ```
 //!
-//! Cabling has two forms. The generator form gives counts (`nodes: 720`). The explicit form lists
-//! `nodes:` and `links:`, and fibres that are not listed are not installed.
+//! The cabling is either generated from counts (`nodes: 720`) or listed explicitly in `nodes:` and
+//! `links:`; fibres that are not listed are not installed.
 //!
 //! ```
 //! let text = b"kind: fabric\nversion: 2\nname: ring-demo\nhbd: {khop: {nodes: 720, gpus_per_node: 4, k: 3}}\n";
@@ -45,17 +45,15 @@ use crate::document::{self, Check, Diagnostic};
 use crate::fabric::Fabric;
 use crate::provenance;
 
-/// Reads a fabric file that references no other files. Returns the fabric or all errors.
-///
-/// `file` is the name used in messages.
+/// Reads a fabric file that refers to no other files. Returns the fabric or all errors. `file` is
+/// only a name for messages.
 #[must_use]
 pub fn load(file: &str, bytes: &[u8]) -> (Option<Fabric>, Vec<Diagnostic>) {
     load_with(file, bytes, &mut |name| Err(format!("cannot read {name} from here")), |_, _| ())
 }
 
-/// Reads a fabric file. Returns the fabric or all errors, including those that `also` reports.
-/// `also` may fill in values that the file leaves to a search, and `read` returns the contents of
-/// referenced files.
+/// Reads a fabric file. Returns the fabric or all errors, including those from `also`, which may
+/// fill in values that the file leaves to a search. `read` returns the contents of other files.
 pub fn load_with(
     file: &str,
     bytes: &[u8],

@@ -1,9 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
-//! The high-bandwidth domain (HBD): GPUs that are connected by more than the data-centre network.
+//! The high-bandwidth domain (HBD): GPUs with connections beyond the data-centre network.
 //!
-//! [`Hbd`] covers every design behind one interface, so that callers do not match on the design. A
-//! design without transceivers has no bundles (K = 0) and no fibres. A design without a line of
-//! nodes orders its nodes by number.
+//! [`Hbd`] hides the differences between designs from callers. A design without transceivers has no
+//! bundles (K = 0) and no fibres. A design without a line orders its nodes by number.
 
 use crate::khop::{Fibre, Hop, KhopRing, Port, Position, Shape};
 use lightloom_units::id::{GpuId, NodeId};
@@ -13,7 +12,7 @@ use lightloom_units::id::{GpuId, NodeId};
 pub enum Hbd {
     /// A line of nodes, each cabled to neighbours up to K places away. Groups are rings.
     Khop(KhopRing),
-    /// Islands of nodes, with all-to-all connectivity between the GPUs in an island.
+    /// Islands of nodes, with all-to-all connectivity between the GPUs of an island.
     Islands(Islands),
 }
 
@@ -26,16 +25,17 @@ pub struct Islands {
     pub nodes: u32,
     /// GPUs per node.
     pub gpus_per_node: u8,
-    /// Nodes per island (the last island may be smaller), or 0 if GPUs have only their network cards.
+    /// Nodes per island (the last island may be smaller), or 0 if GPUs have only their network
+    /// cards.
     pub nodes_per_island: u32,
 }
 
 /// Constraint on the placement of a GPU group.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Grouping {
-    /// The group must lie along the line of nodes, within fibre reach.
+    /// The group must be on consecutive parts of the line, within fibre reach.
     Line,
-    /// The group must lie within one island.
+    /// The group must be within one island.
     Island {
         /// Nodes per island.
         nodes: u32,
@@ -74,8 +74,8 @@ impl Hbd {
         }
     }
 
-    /// Returns the ring or island of `gpu`, which is a member of `group`. Traffic between two GPUs with
-    /// the same value does not use the data-centre network. `None` if the design has no domain.
+    /// Returns the ring or island of `gpu`, a member of `group`, or `None` if the design has no
+    /// domain. Traffic between GPUs with the same value does not use the data-centre network.
     #[must_use]
     pub fn island_of(&self, gpu: GpuId, group: u32) -> Option<u32> {
         match self {
@@ -98,7 +98,7 @@ impl Hbd {
         }
     }
 
-    /// Returns the cabling of a k-hop design. `None` for islands.
+    /// Returns the cabling of a k-hop design, or `None` for islands.
     #[must_use]
     pub fn ring(&self) -> Option<&KhopRing> {
         match self {
@@ -153,7 +153,7 @@ impl Hbd {
     pub fn position_of(&self, node: NodeId) -> Position {
         self.ring().map_or(Position(node.0), |ring| ring.position_of(node))
     }
-    /// Returns the position `hop` places away. `None` beyond the end of the line.
+    /// Returns the position `hop` places away, or `None` beyond the end of the line.
     #[must_use]
     pub fn neighbour(&self, position: Position, hop: Hop) -> Option<Position> {
         self.ring()?.neighbour(position, hop)
@@ -163,7 +163,7 @@ impl Hbd {
     pub fn fibre(&self, position: Position, hop: Hop) -> Option<Fibre> {
         self.ring()?.fibre(position, hop)
     }
-    /// Returns the port at the far end of the fibre in `port`. `None` if no fibre is installed.
+    /// Returns the port at the far end of the fibre in `port`, or `None` if no fibre is installed.
     #[must_use]
     pub fn peer(&self, port: Port) -> Option<Port> {
         self.ring()?.peer(port)
@@ -173,7 +173,8 @@ impl Hbd {
     pub fn port(&self, node: NodeId, hop: Hop) -> Port {
         self.ring().expect("a hop is over a fibre").port(node, hop)
     }
-    /// Returns the two ports of a fibre in this domain, lower end first. Panics if the fibre is not in this domain.
+    /// Returns the two ports of a fibre, lower end first. Panics if the fibre is not in this
+    /// domain.
     #[must_use]
     pub fn ports(&self, fibre: Fibre) -> (Port, Port) {
         self.ring().expect("the fibre is part of this domain").ports(fibre)
@@ -187,7 +188,7 @@ impl Hbd {
     pub fn ring_edge(&self, bundle: u8) -> u8 {
         self.ring().map_or(bundle, |ring| ring.ring_edge(bundle))
     }
-    /// Returns the bundle on edge `edge` of the node's GPU ring. `None` if the edge is copper.
+    /// Returns the bundle on edge `edge` of the node's GPU ring, or `None` if the edge is copper.
     #[must_use]
     pub fn bundle_on_edge(&self, edge: u8) -> Option<u8> {
         self.ring()?.bundle_on_edge(edge)

@@ -1,8 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
-//! The k-hop ring, with its fibres and the transceivers that they join (InfiniteHBD, arXiv 2502.03885).
+//! The k-hop ring: fibres and the transceivers that they connect (InfiniteHBD, arXiv 2502.03885).
 //!
-//! N nodes form one line. Inside a node, R GPUs form a ring `g0-g1-…-g(R-1)-g0`. K of the R ring edges
-//! are OCSTrx *bundles*, and the others are plain copper. A bundle is set to exactly one path:
+//! N nodes form one line. Inside a node, R GPUs form a ring `g0-g1-…-g(R-1)-g0`. K of the R ring
+//! edges are OCSTrx *bundles*, and the others are copper. A bundle is set to exactly one path:
 //!
 //! ```text
 //!   loopback      g0 ══════ g1        the bundle is the ring edge
@@ -12,8 +12,8 @@
 //! ```
 //!
 //! A node is cabled to its neighbours 1…K places up and down the line. [`port_for_hop`] defines the
-//! bundle and path of each hop. This table was derived to satisfy every published property, because
-//! the paper's own table was not available (see docs/khop.md).
+//! bundle and path of each hop. The paper's table was not available, so this one was derived from
+//! the published properties (docs/khop.md).
 
 use std::fmt;
 use std::str::FromStr;
@@ -33,7 +33,7 @@ pub enum Shape {
     Line,
 }
 
-/// The path setting of a bundle. Exactly one path is active and gets the full bandwidth.
+/// The path setting of a bundle. The active path gets the full bandwidth.
 #[derive(
     Clone,
     Copy,
@@ -69,7 +69,7 @@ impl fmt::Display for Path {
     }
 }
 
-/// A place on the line of nodes, counted from 0. It differs from a [`NodeId`], which follows the rack order.
+/// A place on the line of nodes, from 0. Differs from a [`NodeId`], which follows the rack order.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub struct Position(pub u32);
 
@@ -113,7 +113,10 @@ impl fmt::Display for Port {
 
 /// Error of parsing a [`Port`].
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
-#[error("`{0}` is not a fibre port: write it like `n17/b0.2` (node, bundle, external path 1 or 2)")]
+#[error(
+    "`{0}` is not a fibre port; expected the form `n17/b0.2` (node, bundle, external path 1 \
+    or 2)"
+)]
 pub struct PortError(String);
 
 impl FromStr for Port {
@@ -143,12 +146,12 @@ impl<'de> Deserialize<'de> for Port {
     }
 }
 
-/// Returns the bundle index and external path (1 or 2) that carry `hop` in a fabric with reach `k`.
+/// Returns the bundle index and external path (1 or 2) of `hop` in a fabric with reach `k`.
 ///
 /// A ring may need forward and backward links at the same time, so these are on different bundles.
 /// Bundles come in pairs with two hop lengths each: the even bundle faces up the line, the odd one
-/// down. If K is odd, the remaining bundle carries `+K` on path 1 and `-K` on path 2, so a node
-/// cannot use both at the same time. Planners avoid that pair, and the plan check rejects it.
+/// down. If K is odd, the remaining bundle has `+K` on path 1 and `-K` on path 2, so a node cannot
+/// use both at the same time. Planners avoid that pair, and the plan check rejects it.
 ///
 /// | K | b0 | b1 | b2 | b3 |
 /// | --- | --- | --- | --- | --- |
@@ -189,10 +192,10 @@ pub fn hops_are_compatible(k: u8, a: Hop, b: Hop) -> bool {
     port_for_hop(k, a).0 != port_for_hop(k, b).0
 }
 
-/// A fibre between the node at `from` and the node `hops` places further up the line.
+/// A fibre between the node at `from` and the node `hops` places up the line.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub struct Fibre {
-    /// Lower end (in a ring, the end whose upward hop uses the fibre).
+    /// Lower end: in a ring, the end whose upward hop uses the fibre.
     pub from: Position,
     /// Length in places, 1 to K.
     pub hops: u8,
@@ -248,7 +251,7 @@ impl KhopRing {
         }
         assert!(
             position_of.iter().all(|p| p.0 != u32::MAX),
-            "the line order names every node once"
+            "the line order contains each node once"
         );
         Ok(Self { gpus_per_node, k, shape, node_at, position_of, absent: FxHashSet::default() })
     }
@@ -256,7 +259,7 @@ impl KhopRing {
     /// Checks the parameters of a ring.
     ///
     /// # Errors
-    /// If R is not in 2…64, K not in 2…R, or N not in 1…4,000,000.
+    /// Fails if R is not in 2…64, K not in 2…R, or N not in 1…4,000,000.
     pub fn check(gpus_per_node: u8, k: u8, nodes: u32) -> Result<(), KhopError> {
         if !(2..=MAX_GPUS_PER_NODE).contains(&gpus_per_node) {
             return Err(KhopError::GpusPerNode(gpus_per_node));
@@ -318,7 +321,7 @@ impl KhopRing {
     }
 
     /// Returns the position `hop` places away, or `None` beyond the end of the line. Hops of N or
-    /// more places would end at the same node or go round the ring, so they are not cabled.
+    /// more places would wrap around the ring, so they are not cabled.
     #[must_use]
     pub fn neighbour(&self, position: Position, hop: Hop) -> Option<Position> {
         let nodes = i64::from(self.nodes());
@@ -350,7 +353,7 @@ impl KhopRing {
         Port { bundle: BundleId { node, bundle }, path }
     }
 
-    /// Returns the two ports of a fibre on this line, lower end first. Panics if the fibre is not on this line.
+    /// Returns the two ports of a fibre, lower end first. Panics if the fibre is not on this line.
     #[must_use]
     pub fn ports(&self, fibre: Fibre) -> (Port, Port) {
         let hop = Hop::try_from(fibre.hops).expect("K is at most 64");
@@ -358,7 +361,7 @@ impl KhopRing {
         (self.port(self.node_at(fibre.from), hop), self.port(self.node_at(upper), -hop))
     }
 
-    /// Returns the port at the far end of the fibre in `port`. `None` if no fibre is installed.
+    /// Returns the port at the far end of the fibre in `port`, or `None` if no fibre is installed.
     #[must_use]
     pub fn peer(&self, port: Port) -> Option<Port> {
         let hop = hop_for_port(self.k, port.bundle.bundle, port.path)?;
@@ -376,8 +379,8 @@ impl KhopRing {
         })
     }
 
-    /// Returns the ring edge `e` (between GPU `e` and GPU `e + 1 mod R`) that `bundle` implements. The first
-    /// two bundles, which have the ±1 links, are on opposite edges. The others fill the remaining edges.
+    /// Returns the ring edge `e` (between GPU `e` and GPU `e + 1 mod R`) of `bundle`. The first two
+    /// bundles, with the ±1 links, are on opposite edges. The others fill the remaining edges.
     #[must_use]
     pub fn ring_edge(&self, bundle: u8) -> u8 {
         let opposite = self.gpus_per_node / 2;
@@ -389,7 +392,7 @@ impl KhopRing {
         }
     }
 
-    /// Returns the bundle on ring edge `edge`. `None` if the edge is copper.
+    /// Returns the bundle on ring edge `edge`, or `None` if the edge is copper.
     #[must_use]
     pub fn bundle_on_edge(&self, edge: u8) -> Option<u8> {
         (0..self.k).find(|bundle| self.ring_edge(*bundle) == edge)

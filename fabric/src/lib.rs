@@ -2,9 +2,9 @@
 //! The data model of lightloom: fabrics, jobs, faults and plans, and the documents that describe
 //! them.
 //!
-//! The crate does not use files, clocks or sockets, and it parses documents from byte slices. A
-//! [`Fabric`](fabric::Fabric) loaded from a document is valid, but one that a program builds from its
-//! public fields is not checked.
+//! The crate does not use files, clocks or sockets; it parses documents from byte slices. A
+//! [`Fabric`](fabric::Fabric) loaded from a document is valid, but the public fields are not
+//! checked.
 
 #![warn(missing_docs)]
 

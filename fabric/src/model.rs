@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-//! Transformer dimensions, their parameter counts, and the model files that define them.
+//! Transformer dimensions, parameter counts and model files.
 
 use serde::{Deserialize, Serialize};
 
@@ -14,7 +14,7 @@ pub struct Model {
     /// Source of the dimensions and how certain they are.
     pub source: String,
     /// Transformer layers, without multi-token-prediction layers. With `state_space`, each
-    /// attention, Mamba-2 and feed-forward block counts as a layer.
+    /// attention, Mamba-2 and feed-forward block is a layer.
     pub layers: u32,
     /// Width of the residual stream.
     pub hidden: u32,
@@ -27,8 +27,8 @@ pub struct Model {
     /// Mamba-2 layers of a hybrid model.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub state_space: Option<StateSpace>,
-    /// Multi-token-prediction depth. Each level adds a layer, a `2h×h` projection and another
-    /// output layer.
+    /// Multi-token-prediction depth. Each level adds a layer, a `2h×h` projection and an output
+    /// layer.
     #[serde(default)]
     pub prediction_depths: u32,
 }
@@ -80,12 +80,12 @@ pub struct FeedForward {
     pub experts: Option<Experts>,
 }
 
-/// Activation function. It determines the number of matrices of a feed-forward block and its memory
-/// traffic.
+/// Activation function, which determines the number of matrices and the memory traffic of a
+/// feed-forward block.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize, schemars::JsonSchema)]
 #[serde(rename_all = "kebab-case")]
 pub enum Activation {
-    /// Two matrices (up, down), in models from the time when dropout was common.
+    /// Two matrices (up, down), in models from when dropout was common.
     Gelu,
     /// Two matrices (up, down).
     SquaredRelu,
@@ -150,7 +150,7 @@ impl StateSpace {
     pub fn convolved(&self) -> f64 {
         self.inner() + 2.0 * f64::from(self.groups) * f64::from(self.state_size)
     }
-    /// Returns the width of the input projection, which contains the gate, the convolution input and a step size per head.
+    /// Returns the width of the input projection: gate, convolution input and a step size per head.
     #[must_use]
     pub fn projected(&self) -> f64 {
         self.inner() + self.convolved() + f64::from(self.heads)
@@ -164,12 +164,12 @@ impl StateSpace {
             + 3.0 * f64::from(self.heads)
             + self.inner()
     }
-    /// Returns the number of forward operations per token in the scan (Megatron-LM, `mamba_layer_flops`).
+    /// Returns the forward operations per token in the scan (Megatron-LM, `mamba_layer_flops`).
     #[must_use]
     pub fn scan_operations(&self) -> f64 {
         7.0 * self.inner() * f64::from(self.state_size)
     }
-    /// Returns the bytes that convolution, scan and gate move per token in the forward pass. Chunk
+    /// Returns the bytes per token that convolution, scan and gate move in the forward pass. Chunk
     /// states are written and read twice, with four bytes per element.
     #[must_use]
     pub fn moved_bytes(&self) -> f64 {
@@ -191,7 +191,8 @@ pub struct LayerShares {
 }
 
 impl LayerShares {
-    /// Returns the number of blocks with a norm and a residual addition, relative to the two in a transformer.
+    /// Returns the number of blocks with a norm and a residual addition, relative to a
+    /// transformer's two.
     #[must_use]
     pub fn parts(&self) -> f64 {
         (self.attention + self.state_space + self.feed_forward) / 2.0
@@ -246,7 +247,7 @@ impl Attention {
     }
 
     /// Returns the width of all query heads plus that of all value heads. Under a full mask, the
-    /// attention core does `2·s` operations per token and unit of this width.
+    /// attention core takes `2·s` operations per token and unit of this width.
     #[must_use]
     pub fn core_width(&self) -> f64 {
         match *self {
@@ -269,7 +270,7 @@ impl Attention {
         }
     }
 
-    /// Returns the number of elements that one token adds to one layer's key-value cache.
+    /// Returns the number of elements per token in one layer's key-value cache.
     #[must_use]
     pub fn cache_elements(&self) -> u32 {
         match *self {
@@ -313,7 +314,8 @@ impl Model {
         self.layers - self.expert_layers()
     }
 
-    /// Returns the mean numbers of blocks per layer, which are 1 attention and 1 feed-forward block except in hybrids.
+    /// Returns the mean numbers of blocks per layer: 1 attention and 1 feed-forward block except in
+    /// hybrids.
     #[must_use]
     pub fn shares(&self) -> LayerShares {
         let Some(state_space) = &self.state_space else {
@@ -328,7 +330,8 @@ impl Model {
         }
     }
 
-    /// Returns the number of parameters in a dense feed-forward block. All parameter counts are means over layers.
+    /// Returns the parameters in a dense feed-forward block. All parameter counts are means over
+    /// layers.
     #[must_use]
     pub fn dense_parameters(&self) -> f64 {
         self.shares().feed_forward
@@ -369,7 +372,7 @@ impl Model {
             + 2.0 * shares.parts() * f64::from(self.hidden)
     }
 
-    /// Returns the number of parameters in the embedding, which equals that in the output layer.
+    /// Returns the number of parameters in the embedding, the same as in the output layer.
     #[must_use]
     pub fn embedding_parameters(&self) -> f64 {
         f64::from(self.hidden) * f64::from(self.vocabulary)
@@ -404,7 +407,7 @@ macro_rules! files {
     };
 }
 
-/// Name and text of every model file shipped with lightloom.
+/// Name and text of each model file shipped with lightloom.
 pub const MODEL_FILES: &[(&str, &str)] = files!(
     "deepseek-v3",
     "gpt-3-175b",
@@ -489,7 +492,7 @@ fn check_model(model: Model, check: &mut Check<'_>) -> Option<Model> {
         if value == 0 {
             check
                 .error(codes::BAD_VALUE, path, "a model dimension cannot be 0")
-                .help("write at least 1");
+                .help("use at least 1");
         }
     }
     Some(model)
@@ -497,19 +500,22 @@ fn check_model(model: Model, check: &mut Check<'_>) -> Option<Model> {
 
 fn check_heads(query_heads: u32, key_value_heads: u32, check: &mut Check<'_>) {
     if key_value_heads > 0 && !query_heads.is_multiple_of(key_value_heads) {
-        let message = format!("{query_heads} query heads do not share {key_value_heads} evenly");
+        let message = format!(
+            "{query_heads} query heads cannot be divided evenly among \
+            {key_value_heads}"
+        );
         check
             .error(codes::BAD_VALUE, "/attention/grouped/key_value_heads", message)
-            .help("write a divisor of the query heads");
+            .help("use a divisor of the query heads");
     }
 }
 
 fn check_experts(experts: &Experts, layers: u32, check: &mut Check<'_>) {
     if experts.top_k > experts.count {
-        let message = format!("a token cannot visit {} of {}", experts.top_k, experts.count);
+        let message = format!("a token cannot use {} of {}", experts.top_k, experts.count);
         check
             .error(codes::BAD_VALUE, "/feed_forward/experts/top_k", message)
-            .help(format!("write at most {}", experts.count));
+            .help(format!("use at most {}", experts.count));
     }
     if experts.dense_layers > layers {
         let message = format!("there are only {layers} layers");
@@ -541,7 +547,7 @@ mod tests {
         assert!(model.is_none());
         let lines: Vec<String> = mistakes.iter().map(ToString::to_string).collect();
         assert_eq!(lines.len(), 2, "{lines:?}");
-        assert!(lines.iter().any(|line| line.contains("a token cannot visit 9 of 8")), "{lines:?}");
+        assert!(lines.iter().any(|line| line.contains("a token cannot use 9 of 8")), "{lines:?}");
     }
 
     #[test]

@@ -1,10 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
 //! The plan document: the path of every transceiver, the ring of every group, the GPU of every
-//! rank, the circuits for every phase of a step, and the transitions between phases. The planner
-//! writes it, and the daemon, the emulator and the report read it.
-//!
-//! Sections that do not apply to a fabric are omitted. For example, phases have no circuits without
-//! optical switches, and a fabric without transceivers has no `transceivers`.
+//! rank, the circuits of every phase, and the transitions between phases. The planner writes it;
+//! the daemon, the emulator and the report read it. Sections that do not apply to a fabric are
+//! omitted.
 
 use serde::{Deserialize, Serialize};
 
@@ -28,16 +26,15 @@ pub use sync::{MethodTimes, SyncChoice};
 /// The schema version that this crate reads and writes.
 pub const SCHEMA: &str = "lightloom.plan/v2";
 
-/// Members that describe how a plan was made and are excluded from its digest.
+/// Members that describe how a plan was made, which are not part of its digest.
 const NOT_IDENTITY: &[&[&str]] =
     &[&["digest"], &["inputs"], &["seed"], &["sensitivity"], &["version"], &["weight_sync"]];
 
 /// Returns the SHA-256, in hex, of a plan's canonical JSON (docs/plan.md) without the members that
-/// describe how it was made. The digest is the same for a plan in memory, for its file regardless
-/// of formatting, and for the document that a client sends.
+/// describe how it was made. Formatting does not affect it.
 #[must_use]
 pub fn digest(plan: &impl Serialize) -> String {
-    // Serialisation fails only for objects with non-string keys, and a plan contains none.
+    // Serialisation fails only for objects with non-string keys, which plans do not contain.
     provenance::sha256(&canonical::bytes(plan, NOT_IDENTITY).unwrap_or_default())
 }
 
@@ -47,7 +44,7 @@ pub fn digest(plan: &impl Serialize) -> String {
 pub struct Plan {
     /// Always [`SCHEMA`].
     pub schema: String,
-    /// Version of the program that wrote the plan. Empty if no program wrote it.
+    /// Version of the program that wrote the plan, or empty.
     #[serde(default, skip_serializing_if = "String::is_empty")]
     pub version: String,
     /// [Digest](digest) of the written plan; empty before writing.
@@ -63,11 +60,11 @@ pub struct Plan {
     pub fabric_sha256: String,
     /// Random seed used for planning.
     pub seed: Seed,
-    /// Faults known at planning time: nodes, bundles and fibres.
+    /// Faults known at planning time.
     pub faults: Vec<Part>,
     /// Request and allocation of each job, in order of placement.
     pub jobs: Vec<JobPlan>,
-    /// All groups. Groups of jobs come first, in rank order, followed by the spares.
+    /// All groups: first those of jobs in rank order, then the spares.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub groups: Vec<Group>,
     /// The path of every working bundle of every working node.
@@ -82,7 +79,8 @@ pub struct Plan {
     /// Traffic between leaves, and circuits, for each phase of the step.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub phases: Vec<PhasePlan>,
-    /// Transitions between phases with different circuits, including the one from the last phase to the first.
+    /// Transitions between phases with different circuits, including from the last phase to the
+    /// first.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub transitions: Vec<TransitionPlan>,
     /// Methods compared for each reinforcement learning step. Empty after a replan around faults.
@@ -105,7 +103,7 @@ impl Plan {
         self
     }
 
-    /// Returns whether the plan matches its digest. Returns true for a plan without a digest.
+    /// Returns whether the plan matches its digest; true for a plan without a digest.
     #[must_use]
     pub fn is_as_written(&self) -> bool {
         self.digest.is_empty() || digest(self) == self.digest
@@ -132,12 +130,12 @@ pub struct JobPlan {
     /// Result of the exact search for the most rings. `None` if there was no exact search.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub most_rings: Option<RingProof>,
-    /// How its mapping was found, if the fabric file asks for a search.
+    /// How its mapping was found, if the fabric file requests a search.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub searched: Option<Searched>,
 }
 
-/// How the mapping of a job was found, and its performance by the closed form of `lightloom mfu`.
+/// How a job's mapping was found, and its performance by the closed form of `lightloom mfu`.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct Searched {
@@ -171,11 +169,12 @@ pub struct Searched {
     pub recompute: String,
     /// Step duration in seconds.
     pub step_seconds: f64,
-    /// Model FLOPs utilisation, which counts attention over the full mask.
+    /// Model FLOPs utilisation, counting attention over the full mask.
     pub mfu: f64,
 }
 
-/// Number of rings of one size that a search found on the nodes left by earlier jobs, with an upper bound.
+/// Number of rings of one size that a search found on the nodes left by earlier jobs, and an upper
+/// bound.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct RingProof {
@@ -195,7 +194,7 @@ pub enum RingSearch {
     Counting,
     /// An integer program over all candidate rings was solved.
     IntegerProgram,
-    /// The integer program hit its time limit, so the result depends on the machine.
+    /// The integer program reached its time limit, so the result depends on the machine.
     TimeLimit,
 }
 
@@ -209,7 +208,7 @@ pub struct Group {
     pub job: Option<u32>,
     /// Nodes in line order.
     pub nodes: Vec<NodeId>,
-    /// Nodes between or next to those nodes that have no rank and only forward the ring's light.
+    /// Nodes without a rank, between or next to those nodes, that only forward the ring's light.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub passing: Vec<NodeId>,
     /// GPUs in ring order.
@@ -269,19 +268,19 @@ pub struct Rank {
 pub struct PhasePlan {
     /// Phase name.
     pub name: String,
-    /// Job of the phase's step. `None` if only one job has a step.
+    /// Job of the phase's step; `None` if only one job has a step.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub job: Option<String>,
     /// Index in the step, from 0.
     pub order: u32,
-    /// Name of the topology that the circuits implement.
+    /// Name of the topology of the circuits.
     pub topology: String,
     /// Bytes sent between leaves.
     pub demand_bytes: Bytes,
-    /// Bytes that rings or islands of the high-bandwidth domain carry instead.
+    /// Bytes carried by rings or islands of the high-bandwidth domain instead.
     #[serde(default)]
     pub ring_bytes: Bytes,
-    /// Bytes sent between GPUs under the same leaf, which use no link between leaves.
+    /// Bytes between GPUs under the same leaf, which use no link between leaves.
     #[serde(default)]
     pub leaf_bytes: Bytes,
     /// Circuits, by switch and port.
@@ -295,16 +294,16 @@ pub struct PhasePlan {
     pub lambda: f64,
     /// Upper bound on `lambda` for any choice of circuits and routes.
     pub lambda_upper_bound: f64,
-    /// Dual prices that prove the bound. `None` if the GPU interfaces or a solver prove it.
+    /// Dual prices that prove the bound; `None` if GPU interfaces or a solver prove it.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub prices: Option<Prices>,
     /// `1 - lambda / lambda_upper_bound`.
     pub gap: f64,
-    /// Duration: 1 / lambda plus the switching time before it that no slack hides. The slowest of
-    /// circuits, uplinks, core and GPU interfaces determines it.
+    /// Duration: 1 / lambda plus the preceding switching time that no slack hides. Limited by the
+    /// slowest of circuits, uplinks, core and GPU interfaces.
     pub duration_ps: Picoseconds,
-    /// Minimum time that the busiest GPU's network interfaces need for traffic outside rings and islands,
-    /// which is a lower bound on the duration. `None` if the step refers to leaves instead of GPUs.
+    /// Lower bound on the duration: the time that the busiest GPU's network interfaces need for
+    /// traffic outside rings and islands. `None` if the step refers to leaves instead of GPUs.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub interface_ps: Option<Picoseconds>,
     /// Result of the solver, if one was used.
@@ -323,15 +322,15 @@ pub struct RoutePlan {
     /// Transit leaves in order.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub via: Vec<LeafId>,
-    /// Index of the hop over the packet core, from 0. `None` if all hops are circuits.
+    /// Index of the hop over the packet core, from 0; `None` if all hops are circuits.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub core_hop: Option<u32>,
     /// Fraction of the pair's traffic that uses this route.
     pub weight: f64,
 }
 
-/// Dual prices that bound the rate of a phase. Each pair's demand, multiplied by the price of its
-/// cheapest path, costs no more in total than all ports and uplinks together (docs/rfabric.md).
+/// Dual prices that bound the rate of a phase: all pairs' demands, each at the price of the
+/// cheapest path, cost no more than all ports and uplinks together (docs/rfabric.md).
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct Prices {
@@ -396,9 +395,9 @@ pub struct SolverReport {
     pub lambda: Option<f64>,
     /// The solver's upper bound if it finished, otherwise the previously known bound.
     pub lambda_upper_bound: f64,
-    /// Whether the solver hit its time limit, where case `lambda` depends on the machine.
+    /// Whether the solver reached its time limit, so that `lambda` depends on the machine.
     pub hit_time_limit: bool,
-    /// Whether the model allows only single-hop routes, so that the bound holds only for them.
+    /// Whether the model allows only single-hop routes, so that the bound applies only to them.
     #[serde(default, skip_serializing_if = "std::ops::Not::not")]
     pub is_one_hop: bool,
 }
@@ -411,15 +410,15 @@ pub struct TransitionPlan {
     pub from: String,
     /// Next phase.
     pub to: String,
-    /// Stages in order of execution. Each stage touches one failure domain.
+    /// Stages in order of execution. Each stage changes one failure domain.
     pub stages: Vec<Stage>,
-    /// Number of circuits that keep their light throughout.
+    /// Number of circuits that stay lit throughout.
     pub circuits_kept: usize,
     /// Time from the first command until the last circuit is up.
     pub dark_time_ps: Picoseconds,
     /// Part of that time that is not hidden by the slack before the phase.
     pub exposed_ps: Picoseconds,
-    /// Duration of the next phase if the circuits of the previous phase stayed; absent if they cannot
+    /// Duration of the next phase on the circuits of the previous phase; absent if they cannot
     /// serve it.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub without_ps: Option<Picoseconds>,
@@ -427,7 +426,7 @@ pub struct TransitionPlan {
     pub floor: f64,
 }
 
-/// One stage, with circuits to remove and then circuits to add, all in one failure domain.
+/// One stage: circuits to remove, then circuits to add, all in one failure domain.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Stage {
     /// Circuits to remove.
@@ -462,10 +461,11 @@ pub struct Metrics {
     pub gpus_spare: u64,
     /// Healthy GPUs without a rank in a complete ring.
     pub gpus_wasted: u64,
-    /// Wasted GPUs in nodes that forward a ring's light. `None` if no ring has such a node.
+    /// Wasted GPUs in nodes that forward a ring's light; `None` if no ring has such a node.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub gpus_passing: Option<u64>,
-    /// Rings without a forwarding node or a fibre past a node. `None` under the same condition as `gpus_passing`.
+    /// Rings without a forwarding node or a fibre past a node; `None` in the same case as
+    /// `gpus_passing`.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub rings_without_spare: Option<u64>,
     /// `gpus_wasted / gpus_total`.
@@ -486,7 +486,7 @@ pub struct Metrics {
     /// Time per step for communication between leaves, including switching that no slack hides.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub step_time_ps: Option<Picoseconds>,
-    /// Step time with the best fixed set of circuits. `None` if no fixed set serves all phases.
+    /// Step time with the best fixed set of circuits; `None` if no fixed set serves all phases.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub static_step_time_ps: Option<Picoseconds>,
     /// Fraction of all ports' time in one step, including slack, that is spent without light.

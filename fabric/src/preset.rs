@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-//! Creates starter fabric files: a preset and a size result in a commented file that can be loaded and planned unchanged.
+//! Starter fabric files: commented, and ready to be loaded and planned.
 
 use std::fmt::Write as _;
 
@@ -34,7 +34,7 @@ pub struct Misfit(String);
 
 const RING_NODE: u32 = 4;
 const DOMAIN_NODE: u32 = 8;
-/// Largest port count of optical switches on the market. Clusters that would need more leaves get larger leaves.
+/// Largest port count of optical switches on the market. Larger clusters get larger leaves.
 const MOST_LEAVES: u32 = 256;
 const MOST_GPUS: u32 = 4_000_000;
 
@@ -61,7 +61,7 @@ impl Preset {
     pub fn file(self, size: Size) -> Result<String, Misfit> {
         if size.gpus > MOST_GPUS {
             return Err(Misfit(format!(
-                "{} GPUs are too many: write at most {MOST_GPUS}",
+                "{} GPUs are too many: use at most {MOST_GPUS}",
                 size.gpus
             )));
         }
@@ -91,7 +91,7 @@ fn head(text: &mut String, name: &str, gpus: u32, about: &str) {
     );
 }
 
-/// Returns `gpus / unit` if it is a whole number and at least `least`.
+/// Returns `gpus / unit` if it is a whole number of at least `least`.
 fn whole(gpus: u32, unit: u32, least: u32, what: &str) -> Result<u32, Misfit> {
     if gpus.is_multiple_of(unit) && gpus / unit >= least {
         return Ok(gpus / unit);
@@ -99,23 +99,24 @@ fn whole(gpus: u32, unit: u32, least: u32, what: &str) -> Result<u32, Misfit> {
     let nearest = (gpus / unit).max(least) * unit;
     let above = if nearest < gpus { format!(" or {}", nearest + unit) } else { String::new() };
     Err(Misfit(format!(
-        "{gpus} GPUs do not fill at least {least} whole {what} of {unit} GPUs: write {nearest}{above}"
+        "{gpus} GPUs do not fill at least {least} whole {what} of {unit} GPUs: use \
+            {nearest}{above}"
     )))
 }
 
-/// Returns the number of GPUs for the job, which is a whole number of groups and leaves a sixteenth of the cluster as spares.
+/// A whole number of groups that leaves a sixteenth of the cluster as spares.
 fn job_of(gpus: u32, group: u32) -> Result<u32, Misfit> {
     let spare = gpus - gpus / 16;
     match spare / group * group {
         0 if gpus >= group => Ok(gpus / group * group),
         0 => Err(Misfit(format!(
-            "a group has {group} GPUs, but the cluster has only {gpus}: write a smaller tp"
+            "a group has {group} GPUs, but the cluster has only {gpus}: use a smaller tp"
         ))),
         used => Ok(used),
     }
 }
 
-/// Returns the tensor-parallel group size, which is `size.tp` or, by default for clusters of at least 128 GPUs, 32.
+/// `size.tp`, or by default 32 for clusters of at least 128 GPUs.
 fn group(size: Size, node: u32) -> Result<u32, Misfit> {
     let tp = size.tp.unwrap_or(if size.gpus >= 128 { 32 } else { 2 * node });
     let fits = tp > 0 && (tp.is_multiple_of(node) || node.is_multiple_of(tp));
@@ -123,7 +124,7 @@ fn group(size: Size, node: u32) -> Result<u32, Misfit> {
         Ok(tp)
     } else {
         Err(Misfit(format!(
-            "tp {tp} is neither whole nodes of {node} GPUs nor a part of one: write {}",
+            "tp {tp} is neither whole nodes of {node} GPUs nor a part of one: use {}",
             tp.div_ceil(node).max(1) * node
         )))
     }
@@ -163,7 +164,8 @@ fn spares(used: u32, gpus: u32) -> String {
     }
 }
 
-/// Returns the number of leaves and their size, chosen so that optical switches need at most [`MOST_LEAVES`] ports.
+/// Returns the number of leaves and their size, so that optical switches need at most
+/// [`MOST_LEAVES`] ports.
 fn leaves(gpus: u32, unit: u32) -> Result<(u32, u32), Misfit> {
     let mut per_leaf = 32;
     while gpus / per_leaf > MOST_LEAVES {
@@ -258,7 +260,7 @@ fn within_domain(tp: u32) -> Result<(), Misfit> {
         return Ok(());
     }
     Err(Misfit(format!(
-        "tp {tp} does not divide a switch domain of {DOMAIN_NODE} GPUs: write 1, 2, 4 or 8"
+        "tp {tp} does not divide a switch domain of {DOMAIN_NODE} GPUs: use 1, 2, 4 or 8"
     )))
 }
 

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-//! The provenance of a result, which is the program version and the hash of every input file.
+//! The provenance of a result: the program version and the hashes of all input files.
 
 use std::collections::BTreeMap;
 
@@ -13,7 +13,7 @@ pub const VERSION: &str = env!("CARGO_PKG_VERSION");
 /// An input file of a result.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Input {
-    /// Path as the user wrote it.
+    /// Path as given by the user.
     pub file: String,
     /// SHA-256 of its contents, in hex.
     pub sha256: String,

@@ -1,8 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
-//! Fault traces, which record when each server was out of service.
+//! Fault traces: records of when each server was out of service.
 //!
-//! A trace describes an operator's servers, whereas plans, comparisons and emulations need the
-//! nodes of a fabric. [`FaultTrace::on_nodes`] maps one to the other:
+//! [`FaultTrace::on_nodes`] maps an operator's servers to the nodes of a fabric:
 //!
 //! ```text
 //!   bytes ──read──▶ FaultTrace ──on_nodes──▶ Timeline of node changes ──▶ compare, plan, emulate
@@ -10,8 +9,7 @@
 //! ```
 //!
 //! Times are integer milliseconds since the start of observation ([`TraceTime`]), so time-weighted
-//! sums are exact and independent of their order. The resolution of the public trace, one
-//! ten-thousandth of a day, is 8,640 ms.
+//! sums are exact. The resolution of the public trace, one ten-thousandth of a day, is 8,640 ms.
 
 mod nodes;
 mod problem;
@@ -46,7 +44,7 @@ impl TraceTime {
     /// The start of observation.
     pub const START: Self = Self(0);
 
-    /// Converts days, rounded to the nearest millisecond. Negative values become the start.
+    /// Rounds to the nearest millisecond. Negative values become the start.
     #[must_use]
     pub fn from_days(days: f64) -> Self {
         Self((days * MS_PER_DAY).round().max(0.0) as u64)
@@ -98,12 +96,12 @@ pub struct FaultKind {
     pub description: String,
 }
 
-/// A fault of one server. A server's faults may overlap and nest.
+/// A fault of one server. A server's faults may overlap.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub struct Fault {
     /// Start of the outage.
     pub start: TraceTime,
-    /// End of the outage, which equals `start` for an instantaneous fault.
+    /// End of the outage; equal to `start` for an instantaneous fault.
     pub end: TraceTime,
     /// Failed server.
     pub server: ServerId,
@@ -124,9 +122,9 @@ pub struct FaultTrace {
     pub faults: Vec<Fault>,
     /// The kinds indexed by [`Fault::kind`].
     pub kinds: Vec<FaultKind>,
-    /// Names of the servers that failed. Servers from `names.len()` on never failed.
+    /// Names of the servers that failed. Servers from `names.len()` on have no faults.
     pub names: Vec<String>,
-    /// Number of faults without an end in the file, which are assumed to last until the last event.
+    /// Number of faults without an end in the file, assumed to last until the last event.
     pub open_faults: u32,
 }
 
@@ -146,7 +144,7 @@ impl FaultTrace {
         faulty
     }
 
-    /// Returns the server's name in the file, or `server-<number>` if the file does not name it.
+    /// Returns the server's name in the file, or `server-<number>` if it has none.
     #[must_use]
     pub fn name(&self, server: ServerId) -> String {
         let named = self.names.get(server.index()).cloned();

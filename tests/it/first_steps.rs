@@ -40,11 +40,11 @@ fn every_preset_makes_a_valid_file_that_plans() {
 fn unsupported_preset_size_error_suggests_the_nearest() {
     let folder = tempfile::tempdir().expect("a folder");
     for (arguments, wanted) in [
-        (["--preset", "khop", "--gpus", "130"], "write 128 or 132"),
-        (["--preset", "khop", "--gpus", "3"], "write 32"),
-        (["--preset", "pod", "--gpus", "2050"], "write 2048 or 2080"),
-        (["--preset", "dgx", "--gpus", "0"], "write 32"),
-        (["--preset", "rails", "--gpus", "4294967295"], "write at most 4000000"),
+        (["--preset", "khop", "--gpus", "130"], "use 128 or 132"),
+        (["--preset", "khop", "--gpus", "3"], "use 32"),
+        (["--preset", "pod", "--gpus", "2050"], "use 2048 or 2080"),
+        (["--preset", "dgx", "--gpus", "0"], "use 32"),
+        (["--preset", "rails", "--gpus", "4294967295"], "use at most 4000000"),
     ] {
         let refused = lightloom(folder.path(), &[&["init"], arguments.as_slice()].concat());
         assert_eq!(refused.status.code(), Some(2), "{arguments:?}");
@@ -52,7 +52,7 @@ fn unsupported_preset_size_error_suggests_the_nearest() {
     }
     let refused =
         lightloom(folder.path(), &["init", "--preset", "dgx", "--gpus", "64", "--tp", "3"]);
-    assert!(text(&refused.stderr).contains("write 1, 2, 4 or 8"), "{}", text(&refused.stderr));
+    assert!(text(&refused.stderr).contains("use 1, 2, 4 or 8"), "{}", text(&refused.stderr));
 }
 
 #[test]

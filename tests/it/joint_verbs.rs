@@ -99,13 +99,13 @@ fn locates_mistakes_in_a_fabric_file() {
     let without_step = without_step.split("\nstep:").next().expect("a part").to_owned() + "\n";
     says(&without_step, &[], "the key `hbd` is missing");
     let slow = pod.replace("circuit_rate: ", "gpu_rate: 1Mbps\n    circuit_rate: ");
-    says(&slow, &["gpu_rate", "slower than any link of a GPU"], "");
+    says(&slow, &["gpu_rate", "slower than any GPU link"], "");
     let many = pod.replace("ports_per_switch: 128", "ports_per_switch: 8192");
     says(&many, &["8192", "no optical switch has"], "");
     let ring = "kind: fabric\nversion: 2\nname: x\nhbd: {khop: {nodes: 12, gpus_per_node: 4, k: 2}}\njobs: [{name: j, tp: 1024}]\n";
     says(
         ring,
-        &["f.yaml:5:", "exceeds the largest group of the domain: 48 GPUs", "write at most 48"],
+        &["f.yaml:5:", "exceeds the largest group of the domain: 48 GPUs", "use at most 48"],
         "",
     );
 }

@@ -78,8 +78,8 @@ fn rejects_plan_for_other_fabric_or_through_failed_parts() {
 fn rejects_plan_for_inline_network_and_multiple_targets() {
     let mut none = |name: &str| Err(format!("no {name}"));
     for (on, wanted) in [
-        ("{plan: p.json, ring: {hosts: 4}}", "exactly one key belongs here, not 2"),
-        ("{ring: {hosts: 4}, line: {hosts: 4}}", "exactly one key belongs here, not 2"),
+        ("{plan: p.json, ring: {hosts: 4}}", "expected exactly one key, found 2"),
+        ("{ring: {hosts: 4}, line: {hosts: 4}}", "expected exactly one key, found 2"),
         ("{plan: p.json}", "the key `fabric` is missing"),
     ] {
         let text =

@@ -1,7 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 //! Formats numbers as ECMAScript does (ECMA-262, Number::toString), which RFC 8785 adopts.
 
-/// Returns the shortest digits that parse back to `value`, in plain notation from 1e-6 to 1e21.
 pub(super) fn spelled(value: f64) -> String {
     if value == 0.0 {
         return "0".to_owned();

@@ -26,7 +26,7 @@ fn formats_the_sample_of_rfc_8785() {
     );
 }
 
-/// RFC 8785, section 3.2.3: order by UTF-16 code unit puts an emoji before U+FB33.
+/// RFC 8785, section 3.2.3: in UTF-16 code units, an emoji sorts before U+FB33.
 #[test]
 fn orders_members_like_rfc_8785() {
     let sample = r#"{"\u20ac": "Euro Sign", "\r": "Carriage Return", "\ufb33": "Hebrew Letter Dalet With Dagesh",

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-//! Codes of errors that any kind of file can have (docs/diagnostics.md).
+//! Codes of errors in any kind of file (docs/diagnostics.md).
 
 crate::document::codes! {
     /// The file exceeds [`Limits::bytes`](super::Limits).

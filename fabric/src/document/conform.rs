@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-//! Compares a document with the shape for its kind and reports every difference.
+//! Compares a document with the shape of its kind, and reports all differences.
 
 use std::cmp::Reverse;
 
@@ -9,7 +9,7 @@ use super::shape::{Bounds, Form, Key, ROOT, Record, Shape, ShapeId, Shapes, lowe
 use super::tree::{Kind, Meaning, Repairs, Span, Tree, View};
 use super::{closest, quote};
 
-/// Returns repairs that make the tree readable despite its errors. `None` if that is impossible.
+/// Returns repairs that make the tree readable despite its errors, or `None` if that is impossible.
 pub(crate) fn check(tree: &Tree<'_>, shapes: &Shapes, problems: &mut Problems) -> Option<Repairs> {
     let root = tree.root();
     let mut repairs = Repairs::default();
@@ -59,8 +59,8 @@ struct Walk<'a> {
 }
 
 impl<'a> Walk<'a> {
-    /// Checks one value. Returns whether it is readable, possibly with repairs. `place` is its key,
-    /// where reports about something missing in the value are located.
+    /// Returns whether the value is readable, possibly with repairs. `place` is its key, where
+    /// missing parts of the value are reported.
     fn value(&mut self, node: View<'_>, id: ShapeId, place: Span) -> bool {
         let shapes = self.shapes;
         let shape = shapes.get(id);
@@ -137,17 +137,17 @@ impl<'a> Walk<'a> {
         match (form, found) {
             (Form::Text { .. }, Meaning::Sequence | Meaning::Mapping | Meaning::Nothing)
             | (Form::Words(_), _) => {
-                shape.example.as_ref().map(|example| format!("write it like `{example}`"))
+                shape.example.as_ref().map(|example| format!("use the form `{example}`"))
             }
             (Form::Text { .. }, _) => Some(match &shape.example {
-                Some(example) => format!("write it like `{example}`"),
+                Some(example) => format!("use the form `{example}`"),
                 None => match quotable(node.text()) {
                     Some(text) => format!("put it in quotation marks: \"{text}\""),
                     None => "put it in quotation marks".to_owned(),
                 },
             }),
             (Form::Integer(_), Meaning::Text(text)) => plain_number(text)
-                .map(|number| format!("write the plain number `{number}`"))
+                .map(|number| format!("use the plain number `{number}`"))
                 .or_else(|| {
                     let number = node.kind() == Kind::Quoted && text.parse::<i128>().is_ok();
                     number.then(|| "remove the quotation marks".to_owned())
@@ -155,18 +155,18 @@ impl<'a> Walk<'a> {
             (Form::Number(_), Meaning::Text(text)) => {
                 let bare = text.trim_start_matches(['-', '+', '.']).to_ascii_lowercase();
                 let no_number = ["nan", "inf", "infinity"].contains(&bare.as_str());
-                no_number.then(|| "write a finite number".to_owned())
+                no_number.then(|| "use a finite number".to_owned())
             }
             (Form::Boolean, Meaning::Text(text)) => match text.to_ascii_lowercase().as_str() {
-                "yes" | "on" | "y" => Some("write `true`".to_owned()),
-                "no" | "off" | "n" => Some("write `false`".to_owned()),
+                "yes" | "on" | "y" => Some("use `true`".to_owned()),
+                "no" | "off" | "n" => Some("use `false`".to_owned()),
                 _ => None,
             },
             (Form::List { .. }, Meaning::Text(_) | Meaning::Integer(_) | Meaning::Number(_)) => {
-                quotable(node.text()).map(|text| format!("write a list of one: `[{text}]`"))
+                quotable(node.text()).map(|text| format!("use a list of one: `[{text}]`"))
             }
             (Form::OneOf(keys), _) => {
-                keys.first().map(|key| format!("write it like `{}: {{…}}`", key.name))
+                keys.first().map(|key| format!("use the form `{}: {{…}}`", key.name))
             }
             _ => None,
         }
@@ -176,7 +176,7 @@ impl<'a> Walk<'a> {
         if value.is_some_and(|value| bounds.hold(value)) {
             return true;
         }
-        // If the value is below the minimum, the maximum of the integer type is not mentioned.
+        // Do not mention the integer type's maximum if the value is below the minimum.
         let below = bounds.minimum.zip(value).is_some_and(|(minimum, value)| value < minimum);
         let maximum = bounds.maximum.filter(|maximum| !below || *maximum < u32::MAX.into());
         self.out_of_range(node, &Bounds { maximum, ..bounds })
@@ -209,7 +209,7 @@ impl<'a> Walk<'a> {
         let message = format!("{} is not {what}", quote(text));
         let mut problem = Problem::new(codes::BAD_SPELLING, node.span(), message);
         if let Some(example) = &shape.example {
-            problem = problem.with_help(format!("write it like `{example}`"));
+            problem = problem.with_help(format!("use the form `{example}`"));
         }
         self.refuse(problem)
     }
@@ -222,12 +222,12 @@ impl<'a> Walk<'a> {
         let all = alternatives(words.iter().map(|word| format!("`{word}`")));
         let help = match closest(text, words.iter().map(String::as_str)) {
             Some(word) => format!("did you mean `{word}`? (known: {all})"),
-            None => format!("write {all}"),
+            None => format!("use {all}"),
         };
         self.refuse(Problem::new(codes::UNKNOWN_WORD, node.span(), message).with_help(help))
     }
 
-    /// Checks a list. Unreadable items are skipped unless their positions carry meaning.
+    /// Unreadable items are skipped unless their positions carry meaning.
     fn list(&mut self, node: View<'_>, shape: &Shape, place: Span) -> bool {
         let Form::List { first, rest, length } = &shape.form else { return true };
         let is_fixed = !first.is_empty() || length.minimum.is_some();
@@ -289,7 +289,7 @@ impl<'a> Walk<'a> {
         self.check_length(count, &record.length, "entries", place) && readable
     }
 
-    /// Checks the value of a known key. If the value is unreadable, the key's default (if any) takes its place.
+    /// An unreadable value is replaced by the key's default, if it has one.
     fn known_entry(&mut self, key: View<'_>, value: View<'_>, known: &Key) -> bool {
         let readable = self.value(value, known.shape, key.span());
         if !readable {
@@ -312,8 +312,7 @@ impl<'a> Walk<'a> {
         }
     }
 
-    /// Reports an unknown key. A misspelled key is treated as the key that it resembles, so that one typo causes only one
-    /// error.
+    /// A misspelled key is treated as the most similar key, so that one typo causes only one error.
     fn unknown_key(
         &mut self,
         key: View<'_>,
@@ -330,7 +329,7 @@ impl<'a> Walk<'a> {
             let help = match meant {
                 Some(name) => format!("did you mean `{name}`?"),
                 None if key.text() == "<<" => {
-                    "merge keys are not used here: write the keys out".to_owned()
+                    "merge keys are not supported: repeat the keys".to_owned()
                 }
                 None => {
                     let names = known.iter().map(|key| format!("`{}`", key.name));
@@ -374,15 +373,15 @@ impl<'a> Walk<'a> {
             };
         }
         let names = alternatives(keys.iter().map(|key| format!("`{}`", key.name)));
-        let message = format!("exactly one key belongs here, not {}", entries.len());
+        let message = format!("expected exactly one key, found {}", entries.len());
         let span = entries.get(1).map_or(place, |(key, _)| key.span());
         let problem = Problem::new(codes::ONE_CHOICE, span, message);
         let first = keys.first().map_or("", |key| key.name.as_str());
-        let help = format!("write {names} with its contents, as `{first}: …`");
+        let help = format!("use {names} with its contents, as `{first}: …`");
         self.refuse(problem.with_help(help))
     }
 
-    /// Checks the alternative that accepts this type of value. If there is none, reports all alternatives.
+    /// Checks the alternative that accepts this type of value, or reports all alternatives.
     fn either(
         &mut self,
         node: View<'_>,
@@ -397,8 +396,8 @@ impl<'a> Walk<'a> {
             [] => self.no_alternative(node, shape, alternatives, found, place),
             [only] => self.value(node, *only, place),
             several => {
-                // If several alternatives accept the type but none is valid, assume the one that
-                // knows most of the keys.
+                // If several alternatives accept the type but none is valid, assume the one with
+                // the most known keys.
                 let wrong = |id: &&ShapeId| self.mistakes(node, **id, place);
                 let meant = |id: &&ShapeId| (Reverse(self.known_keys(node, **id)), wrong(id));
                 let nearest = match several.iter().find(|id| wrong(id) == 0) {
@@ -444,7 +443,7 @@ impl<'a> Walk<'a> {
         let message = format!("expected {expected}, found {}", describe(node, found));
         let mut problem = Problem::new(codes::WRONG_TYPE, node.span(), message);
         if let Some(example) = &shape.example {
-            problem = problem.with_help(format!("write it like `{example}`"));
+            problem = problem.with_help(format!("use the form `{example}`"));
         }
         self.refuse(problem)
     }

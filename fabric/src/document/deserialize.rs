@@ -1,8 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
 //! Deserializes a Rust value from a tree with serde.
 //!
-//! The tree already conforms to the schema, so the remaining errors are constraints that only the
-//! type itself checks. Errors carry the node at which they occurred.
+//! The tree conforms to the schema, so the remaining errors are constraints of the types
+//! themselves. Errors contain the node at which they occurred.
 
 use std::fmt;
 
@@ -39,7 +39,6 @@ impl de::Error for Failure {
 }
 
 impl<'de> View<'de> {
-    /// Reports an error that the schema did not detect.
     #[cold]
     fn misfit(self, expected: &dyn de::Expected) -> Failure {
         let found = match self.meaning() {
@@ -301,7 +300,7 @@ impl<'de> de::MapAccess<'de> for Entries<'de> {
     }
 }
 
-/// A key, which is always text even if it looks like another type.
+/// A key, which is text even if it looks like another type.
 struct Name<'de>(View<'de>);
 
 impl<'de> de::Deserializer<'de> for Name<'de> {
@@ -337,7 +336,8 @@ struct Variant<'de> {
 
 impl<'de> Variant<'de> {
     fn value(self) -> Result<View<'de>, Failure> {
-        let missing = || <Failure as de::Error>::custom("this choice takes a value").at(self.name);
+        let missing =
+            || <Failure as de::Error>::custom("this choice requires a value").at(self.name);
         self.value.ok_or_else(missing)
     }
 }

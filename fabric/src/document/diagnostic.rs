@@ -1,8 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-//! Self-contained error reports, with one [`Diagnostic`] per error.
-//!
-//! A diagnostic contains its own source excerpt, so that it can be shown without the file (for
-//! example in a daemon's reply or in a report).
+//! Self-contained error reports: each [`Diagnostic`] contains its source excerpt, so that it can be
+//! shown without the file (for example in a daemon's reply or in a report).
 
 use std::fmt;
 use std::ops::Range;
@@ -32,8 +30,8 @@ impl Serialize for Code {
     }
 }
 
-/// Declares [`Code`]s and the ordered list `ALL`, against which the documentation is checked. A
-/// code's title is its documentation, and a doc comment may add to it.
+/// Declares [`Code`]s and the ordered list `ALL`, which the documentation is checked against. A
+/// code's title is its documentation; a doc comment may add to it.
 ///
 /// ```
 /// lightloom_fabric::document::codes! {
@@ -75,7 +73,7 @@ pub struct Diagnostic {
     pub severity: Severity,
     /// Cause, as one sentence without a full stop.
     pub message: String,
-    /// Path as the user wrote it.
+    /// Path as given by the user.
     pub file: String,
     /// Location; `None` if the error concerns the whole file.
     #[serde(flatten)]
@@ -149,7 +147,7 @@ impl Diagnostic {
 }
 
 impl fmt::Display for Diagnostic {
-    /// Writes one line: `fabric.yaml:3:5: error[LL0101]: unknown key …`.
+    /// One line: `fabric.yaml:3:5: error[LL0101]: unknown key …`.
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.write_str(&self.file)?;
         if let Some(place) = &self.place {
@@ -167,7 +165,7 @@ const CONTEXT_BEFORE: usize = 90;
 const CONTEXT_AFTER: usize = 100;
 
 impl Place {
-    /// Returns the location of `span` in `source`. A span of several lines is cut off after the first line.
+    /// Cuts a span of several lines off after the first line.
     pub(crate) fn of(source: &str, span: Span) -> Self {
         let start = floor_char_boundary(source, span.start as usize);
         let line_start = source[..start].rfind('\n').map_or(0, |newline| newline + 1);

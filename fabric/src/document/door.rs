@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-//! Performs the first checks of a file, which concern its size, encoding and control characters.
+//! The first checks of a file: size, encoding and control characters.
 
 use std::io::Read;
 
@@ -7,7 +7,7 @@ use super::codes;
 use super::diagnostic::{Code, Diagnostic, Place};
 use super::tree::Span;
 
-/// Limits for a file. Messages name the exceeded limit.
+/// Limits for a file. Messages state the exceeded limit.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Limits {
     /// Maximum file size in bytes.
@@ -18,22 +18,20 @@ pub struct Limits {
     pub nodes: usize,
     /// Maximum number of anchors (`&name`).
     pub anchors: usize,
-    /// Maximum number of values to which all aliases together expand.
+    /// Maximum number of values in the expansion of all aliases together.
     pub alias_nodes: usize,
 }
 
 impl Default for Limits {
-    /// Returns limits that are sufficient for a million GPUs with one link per line. Rejecting a file takes less than 0.5 s and
-    /// 64 MB.
+    /// Sufficient for a million GPUs with one link per line. A file is rejected within 0.5 s and 64
+    /// MB.
     fn default() -> Self {
         Self { bytes: 16 << 20, depth: 64, nodes: 1_000_000, anchors: 10_000, alias_nodes: 100_000 }
     }
 }
 
-/// Reads `reader` to the end, but at most one byte beyond the limit.
-///
-/// The caller opens the file. If `size` is known (for a regular file), an oversized file is
-/// rejected without reading it.
+/// Reads `reader` to the end, or to one byte beyond the limit. If `size` is known (for a regular
+/// file), an oversized file is rejected without reading it.
 ///
 /// # Errors
 /// Fails if reading fails or the input exceeds the default [`Limits::bytes`].

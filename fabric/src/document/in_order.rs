@@ -8,7 +8,7 @@ use schemars::{JsonSchema, Schema, SchemaGenerator};
 use serde::de::{Deserialize, Deserializer, MapAccess, Visitor};
 use serde::ser::{Serialize, Serializer};
 
-/// The entries of a mapping in file order, for lists of items that the user names.
+/// The entries of a mapping in file order, for lists of named items.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct InOrder<K, V>(pub Vec<(K, V)>);
 

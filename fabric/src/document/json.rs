@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-//! Translates error messages for JSON files from the parser's terms to the user's.
+//! Translates JSON parser errors to the user's terms.
 
 use serde_json::error::Category;
 
@@ -42,7 +42,7 @@ fn syntax(text: &str) -> String {
     }
 }
 
-/// Explains values of the wrong type. The parser quotes with `"` and names Rust types.
+/// The parser quotes with `"` and uses the names of Rust types.
 fn data(text: &str) -> String {
     let quoted = |text: &str| text.split('`').nth(1).map(str::to_owned);
     if let Some(rest) = text.strip_prefix("invalid type: ").or(text.strip_prefix("invalid value: "))

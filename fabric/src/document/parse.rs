@@ -1,5 +1,4 @@
 // SPDX-License-Identifier: Apache-2.0
-//! Builds a [`Tree`] from parser events, within the limits.
 
 use granit_parser::{ErrorKind, Event, Parser, ScalarStyle, ScanError};
 use rustc_hash::FxHashMap;
@@ -52,7 +51,7 @@ pub(crate) fn top_keys(source: &str, limits: &Limits) -> Vec<String> {
     keys
 }
 
-/// Parses `source`, whose length must fit in 32 bits.
+/// The length of `source` must fit in 32 bits.
 pub(crate) fn parse<'s>(source: &'s str, limits: &Limits) -> Result<Tree<'s>, Box<Problem>> {
     let mut builder = Builder::new(source, limits);
     for event in Parser::new_from_str_with_options(source, options(limits)) {
@@ -206,7 +205,7 @@ impl<'s, 'l> Builder<'s, 'l> {
             let span = self.tree.nodes[index as usize].span;
             let message = format!("the file defines more than {limit} anchors");
             return Err(Problem::new(codes::ALIAS_EXPANSION, span, message)
-                .with_help("write the values out")
+                .with_help("repeat the values")
                 .into());
         }
         self.anchors.insert(anchor, index);
@@ -218,16 +217,16 @@ impl<'s, 'l> Builder<'s, 'l> {
         let finished = index.filter(|&index| self.tree.nodes[index as usize].end != 0);
         let Some(first) = finished else {
             return Err(Problem::new(codes::BAD_ALIAS, span, "the alias is inside its own anchor")
-                .with_help("write the value out")
+                .with_help("repeat the value")
                 .into());
         };
         let subtree = first as usize..self.tree.nodes[first as usize].end as usize;
         self.alias_nodes += subtree.len();
         if self.alias_nodes > self.limits.alias_nodes {
             let limit = self.limits.alias_nodes;
-            let message = format!("aliases stand for more than {limit} values");
+            let message = format!("aliases expand to more than {limit} values");
             return Err(Problem::new(codes::ALIAS_EXPANSION, span, message)
-                .with_help("write the values out, or use fewer aliases")
+                .with_help("repeat the values, or use fewer aliases")
                 .into());
         }
         let shift = index_of(self.tree.nodes.len()) - first;
@@ -266,17 +265,23 @@ fn too_deep(span: Span, limits: &Limits) -> Problem {
 fn describe(error: &ScanError, source: &str, limits: &Limits) -> Problem {
     let mut start = error.marker().byte_offset().unwrap_or(source.len()).min(source.len());
     if matches!(error.kind(), ErrorKind::TabInPlainScalar) {
-        // The parser reports where the text before the tab begins.
+        // The parser reports the start of the text before the tab.
         start += source.get(start..).and_then(|rest| rest.find('\t')).unwrap_or(0);
     }
     let width = source.get(start..).and_then(|rest| rest.chars().next()).map_or(0, char::len_utf8);
     let span = Span { start: index_of(start), end: index_of(start + width) };
     match error.kind() {
         ErrorKind::RecursionLimitExceeded => too_deep(span, limits),
-        ErrorKind::UnknownAnchor => {
-            Problem::new(codes::BAD_ALIAS, span, "the alias names no anchor before it")
-                .with_help("quote text that begins with `*`, or set the anchor with `&name` first")
-        }
+        ErrorKind::UnknownAnchor => Problem::new(
+            codes::BAD_ALIAS,
+            span,
+            "the alias refers to an anchor that is not \
+                defined before it",
+        )
+        .with_help(
+            "quote text that begins with `*`, or define the anchor with `&name` \
+                    first",
+        ),
         kind => {
             let problem = Problem::new(codes::SYNTAX, span, format!("not YAML: {}", error.info()));
             match advice(kind) {
@@ -307,7 +312,8 @@ fn advice(kind: &ErrorKind) -> Option<String> {
         ErrorKind::ExpectedBlockSequenceEntry
         | ErrorKind::ExpectedBlockMappingKey
         | ErrorKind::InvalidIndentation => {
-            "check the indentation: entries of one list or mapping start in one column".to_owned()
+            "check the indentation: all entries of a list or mapping start in the same column"
+                .to_owned()
         }
         _ => return None,
     })

@@ -1,5 +1,4 @@
 // SPDX-License-Identifier: Apache-2.0
-//! Errors found during checking, with spans and paths instead of line numbers.
 
 use super::Severity;
 use super::diagnostic::{Code, Diagnostic, Place, Related};
@@ -85,7 +84,7 @@ impl Problems {
         }
     }
 
-    /// Adds an error. Its text is computed only if it will be shown.
+    /// The text is computed only if it will be shown.
     pub(crate) fn add_error(&mut self, problem: impl FnOnce() -> Problem) {
         if self.is_full() {
             self.errors += 1;

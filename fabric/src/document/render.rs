@@ -45,7 +45,7 @@ fn group(diagnostic: &Diagnostic) -> Group<'_> {
         return with_help(group.element(Origin::path(file)), diagnostic);
     };
     if place.excerpt.begins_cut() {
-        // The excerpt may begin in the middle of the line, so specify the true column.
+        // The excerpt may begin in the middle of the line, so set the true column.
         let origin = Origin::path(file).line(place.line as usize);
         group = group.element(origin.char_column(place.column as usize));
     }
@@ -80,7 +80,7 @@ fn snippet<'d>(file: &'d str, place: &'d Place) -> Snippet<'d, Annotation<'d>> {
         .line_start(place.line as usize)
 }
 
-/// Converts diagnostics to a SARIF 2.1.0 log, which declares `codes` as its rules.
+/// Converts diagnostics to a SARIF 2.1.0 log with `codes` as its rules.
 #[must_use]
 pub fn sarif(diagnostics: &[Diagnostic], codes: &[Code], version: &str) -> Value {
     let rules: Vec<Value> = codes

@@ -1,15 +1,13 @@
 // SPDX-License-Identifier: Apache-2.0
-//! The allowed structure of a document, compiled from the JSON Schema of its Rust type.
-//!
-//! serde reads the type and schemars describes it. This module turns the description into a form that
-//! allows fast checks and good messages. It supports what schemars generates for structs, maps, lists,
+//! The allowed structure of a document, compiled from the JSON Schema of its Rust type, in a form
+//! for fast checks and good messages. Supports what schemars generates for structs, maps, lists,
 //! options, numbers, text and externally tagged enums. Objects with named keys reject unknown keys.
 
 use regex_lite::Regex;
 use schemars::JsonSchema;
 use serde_json::{Map, Value};
 
-/// The shapes of one file kind. Shapes refer to each other by index, so types may be recursive.
+/// Shapes refer to each other by index, so types may be recursive.
 #[derive(Debug)]
 pub(crate) struct Shapes {
     shapes: Vec<Shape>,
@@ -64,7 +62,7 @@ impl<T: PartialOrd + Copy> Bounds<T> {
 #[derive(Debug)]
 pub(crate) struct Record {
     pub(crate) keys: Vec<Key>,
-    /// Shape of values under other keys. `None` if other keys are not allowed.
+    /// `None` if other keys are not allowed.
     pub(crate) others: Option<ShapeId>,
     pub(crate) other_keys: Option<Regex>,
     pub(crate) length: Bounds<usize>,
@@ -237,7 +235,8 @@ impl<'v> Compiler<'v> {
         }
     }
 
-    /// Merges an enum's words and one-key mappings into one form. Other schemas remain alternatives.
+    /// Merges an enum's words and one-key mappings into one form. Other schemas remain
+    /// alternatives.
     fn alternatives(&mut self, schemas: &'v [Value]) -> Form {
         let ids: Vec<ShapeId> = schemas.iter().map(|schema| self.compile(schema)).collect();
         let (mut words, mut tags, mut rest) = (Vec::new(), Vec::new(), Vec::new());
@@ -271,7 +270,7 @@ fn text<'v>(schema: &'v Value, key: &str) -> Option<&'v str> {
     schema.get(key).and_then(Value::as_str)
 }
 
-/// Compiles a pattern. Patterns that the small engine does not support are left to serde.
+/// Patterns that the small engine does not support are left to serde.
 fn compile_pattern(pattern: &str) -> Option<Regex> {
     Regex::new(pattern).ok()
 }
@@ -299,7 +298,7 @@ fn lengths(object: &Map<String, Value>, minimum: &str, maximum: &str) -> Bounds<
     Bounds { minimum: bound(minimum), maximum: bound(maximum) }
 }
 
-/// Returns the schema's own bounds, or those of the integer type in its format if it has none.
+/// Returns the schema's own bounds, or else those of its integer type.
 fn integer_bounds(object: &Map<String, Value>) -> Bounds<i128> {
     let bound = |key| {
         let value = object.get(key)?;

@@ -9,7 +9,7 @@
 //! end     7        2      3      4      7         6      7        (index after the subtree)
 //! ```
 //!
-//! A node takes 24 bytes and has no separate allocation, because a file with 65,540 lines has 280,000 nodes.
+//! A node takes 24 bytes without a separate allocation: a file of 65,540 lines has 280,000 nodes.
 
 use rustc_hash::{FxHashMap, FxHashSet};
 
@@ -30,7 +30,7 @@ pub(crate) enum Kind {
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Node {
     pub(crate) kind: Kind,
-    /// Whether `text` refers to the decoded texts rather than the source.
+    /// Whether `text` refers to the decoded texts rather than to the source.
     pub(crate) decoded: bool,
     pub(crate) span: Span,
     pub(crate) text: Span,
@@ -41,12 +41,13 @@ pub(crate) struct Node {
 pub(crate) struct Tree<'s> {
     pub(crate) source: &'s str,
     pub(crate) nodes: Vec<Node>,
-    /// Texts that the source does not contain verbatim: escapes and folded lines.
+    /// Texts that differ from the source: escapes and folded lines.
     pub(crate) decoded: String,
     pub(crate) repairs: Repairs,
 }
 
-/// Changes that make a file with schema errors readable, so that later checks can report errors as well.
+/// Changes that make a file with schema errors readable, so that later checks can also report
+/// errors.
 #[derive(Debug, Default)]
 pub(crate) struct Repairs {
     pub(crate) hidden: FxHashSet<u32>,
@@ -58,7 +59,7 @@ impl<'s> Tree<'s> {
         View { tree: self, index: 0 }
     }
 
-    /// Resolves a JSON pointer. Item indices do not count skipped items.
+    /// Resolves a JSON pointer. Skipped items are not counted in item indices.
     pub(crate) fn find(&self, pointer: &str) -> Found {
         let mut node = self.root();
         let mut place = node;
@@ -89,7 +90,6 @@ impl<'s> Tree<'s> {
         self.repairs.hidden.iter().any(|index| range.contains(index))
     }
 
-    /// Returns the node at `index`, which must be valid in this tree.
     pub(crate) fn view(&self, index: u32) -> View<'_> {
         View { tree: self, index }
     }
@@ -99,7 +99,7 @@ impl<'s> Tree<'s> {
 pub(crate) struct Found {
     pub(crate) span: Span,
     pub(crate) is_whole: bool,
-    /// Whether part of the value is skipped, which makes checks of it unreliable.
+    /// Whether part of the value is skipped, so that checks of it are unreliable.
     pub(crate) is_doubtful: bool,
 }
 
@@ -143,7 +143,6 @@ impl<'t> View<'t> {
         std::iter::from_fn(move || Some((children.next()?, children.next()?)))
     }
 
-    /// Returns the text of a key, after correction of a misspelling.
     pub(crate) fn name(self) -> &'t str {
         let renamed = &self.tree.repairs.renamed;
         match renamed.is_empty() {
@@ -193,8 +192,9 @@ impl<'t> Iterator for Children<'t> {
     }
 }
 
-/// A value in YAML 1.2's core schema (section 10.3.2). Numbers with a leading zero are text, because
-/// YAML 1.1 reads them as octal. `.inf` and `.nan` are also text, because no quantity here is infinite.
+/// A value in YAML 1.2's core schema (section 10.3.2). Numbers with a leading zero are text,
+/// because YAML 1.1 reads them as octal. `.inf` and `.nan` are also text, because all quantities
+/// are finite.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub(crate) enum Meaning<'t> {
     Nothing,

@@ -1,10 +1,10 @@
 // SPDX-License-Identifier: Apache-2.0
-//! Converts a plan's circuits to a device's cross-connects. This is the only code that maps a
-//! plan's port numbers to those of optical switches.
+//! Converts a plan's circuits to a device's cross-connects. Only this code maps the plan's port
+//! numbers to those of optical switches.
 //!
-//! A plan numbers the ports of a switch from 0, and its ports are duplex: the leaf sends into the
-//! port and receives from it. A circuit joins two such ports in both directions. Devices have
-//! one-way cross-connects from an input to an output, so a circuit needs two of them:
+//! A plan numbers the duplex ports of a switch from 0, and a circuit connects two of them in both
+//! directions. Devices have one-way cross-connects from an input to an output, two for each
+//! circuit:
 //!
 //! | device | light enters port `n` at | and leaves port `n` at |
 //! | --- | --- | --- |
@@ -16,9 +16,9 @@ use super::CrossConnect;
 /// How a device numbers the inputs and outputs of a plan's duplex ports.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub enum DevicePorts {
-    /// Both sides of a port have the same number, counted from 1, as in SONiC's `1A` and `1B`.
+    /// Both sides of a port have the same number, from 1, as in SONiC's `1A` and `1B`.
     Sides,
-    /// Ingress ports are numbered from 1 and followed by as many egress ports, as in SCPI and TL1.
+    /// Ingress ports from 1, followed by as many egress ports, as in SCPI and TL1.
     IngressThenEgress {
         /// Number of ingress ports.
         ingress: u32,
@@ -69,13 +69,12 @@ mod tests {
     use super::*;
     use lightloom_units::id::{LeafId, OcsId};
 
-    /// Checks hand-written values for ports 0 and 6 of the plan on each kind of device.
     #[test]
     fn circuit_has_two_directions_in_the_numbering_of_each_device() {
         let circuit =
             CrossConnect { ocs: OcsId(0), a_port: 0, b_port: 6, a: LeafId(0), b: LeafId(3) };
         let ways = |ports: DevicePorts| ports.ways(&circuit).map(|way| (way.input, way.output));
-        // In SONiC's notation, these are 1A-7B and 7A-1B.
+        // In SONiC's notation, 1A-7B and 7A-1B.
         assert_eq!(ways(DevicePorts::Sides), [(1, 7), (7, 1)]);
         // A 32 × 32 switch has ingress ports 1 to 32 and egress ports 33 to 64.
         assert_eq!(ways(DevicePorts::IngressThenEgress { ingress: 32 }), [(1, 39), (7, 33)]);

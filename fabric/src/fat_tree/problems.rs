@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-//! Validates a [`FatTreeSpec`] and finds every problem, with its field, reason and fix.
+//! Validates a [`FatTreeSpec`] and reports all problems, each with field, reason and fix.
 
 use std::collections::BTreeSet;
 
@@ -24,10 +24,10 @@ impl std::fmt::Display for FatTreeProblem {
     }
 }
 
-/// Maximum number of leaves. It exceeds any real installation and keeps dense leaf-pair tables small enough for memory.
+/// Exceeds any real installation, and keeps dense leaf-pair tables small enough for memory.
 const LEAVES_MAX: u32 = 4096;
 
-/// Maximum number of switches, GPUs per leaf and ports per leaf, which exceeds any real installation.
+/// Maximum number of switches, of GPUs per leaf and of ports per leaf.
 const COUNT_MAX: u32 = 4096;
 
 pub(super) fn of(spec: &FatTreeSpec) -> Vec<FatTreeProblem> {
@@ -59,15 +59,15 @@ impl Problems {
     }
 
     fn out_of_range(&mut self, field: &str, count: u32) {
-        self.add(field, format!("{count} of them"), format!("write 1 to {COUNT_MAX}"));
+        self.add(field, format!("{count} are not supported"), format!("use 1 to {COUNT_MAX}"));
     }
 
     fn check_sizes(&mut self, spec: &FatTreeSpec) {
         if !(2..=LEAVES_MAX).contains(&spec.leaves) {
             self.add(
                 "leaves",
-                format!("{} leaves", spec.leaves),
-                format!("between 2 and {LEAVES_MAX} leaves can be planned"),
+                format!("{} leaves are not supported", spec.leaves),
+                format!("use 2 to {LEAVES_MAX} leaves"),
             );
         }
         if !(1..=COUNT_MAX).contains(&spec.gpus_per_leaf) {
@@ -75,7 +75,7 @@ impl Problems {
         }
         for (field, rate) in [("circuit_rate", spec.circuit_rate), ("gpu_rate", spec.gpu_rate)] {
             if rate.0 == 0 {
-                self.add(field, "the rate is zero", "write a rate such as `400Gbps`");
+                self.add(field, "the rate is zero", "use a rate such as `400Gbps`");
             }
         }
         let oversubscription = spec.electrical.oversubscription;
@@ -83,24 +83,28 @@ impl Problems {
             self.add(
                 "electrical.oversubscription",
                 format!("{oversubscription} is not a ratio of at least 1"),
-                "write 1 for a core that carries everything, 4 for a thin one",
+                "use 1 for a non-blocking core, 4 for a thin one",
             );
         }
         let switches: u64 = spec.banks.iter().map(|bank| u64::from(bank.switches)).sum();
         if spec.failure_domains == 0 {
-            self.add("failure_domains", "no failure domain", "write at least 1");
+            self.add("failure_domains", "there must be a failure domain", "use at least 1");
         } else if u64::from(spec.failure_domains) > switches {
             self.add(
                 "failure_domains",
                 format!("{} failure domains for {switches} switches", spec.failure_domains),
-                format!("write 1 to {switches}: a domain is one or more switches"),
+                format!("use 1 to {switches}: a domain is one or more switches"),
             );
         }
     }
 
     fn check_banks(&mut self, spec: &FatTreeSpec) {
         if !(1..=2).contains(&spec.banks.len()) {
-            self.add("banks", format!("{} banks", spec.banks.len()), "write one or two banks");
+            self.add(
+                "banks",
+                format!("{} banks are not supported", spec.banks.len()),
+                "use one or two banks",
+            );
         }
         for (index, bank) in spec.banks.iter().enumerate() {
             self.check_bank(spec.leaves, index, bank);
@@ -119,12 +123,12 @@ impl Problems {
             self.add(
                 field("ports_per_leaf"),
                 format!(
-                    "{} ports per leaf on each switch: with an odd number some topologies cannot be \
-                     realised although every leaf has enough ports",
+                    "{} ports per leaf on each switch: with an odd number, some topologies cannot \
+                        be realised although each leaf has enough ports",
                     bank.ports_per_leaf
                 ),
-                "wire an even number to each switch; half as many switches with twice the ports \
-                 per leaf keeps the fibre count",
+                "connect an even number to each switch; half as many switches with twice the \
+                    ports per leaf need the same number of fibres",
             );
         }
         let needed = u64::from(leaves) * u64::from(bank.ports_per_leaf);
@@ -156,7 +160,7 @@ impl Problems {
 
     fn check_db(&mut self, field: impl Into<String>, db: f64) {
         if !(db.is_finite() && db >= 0.0) {
-            let fix = "write a number of dB of at least 0";
+            let fix = "use a number of dB of at least 0";
             self.add(field, format!("{db} is not a loss"), fix);
         }
     }
@@ -170,7 +174,7 @@ impl Problems {
                 }
             }
             if a == b {
-                self.add(field, format!("{a} is paired with itself"), "name two different leaves");
+                self.add(field, format!("{a} is paired with itself"), "use two different leaves");
             }
         }
     }
@@ -181,7 +185,7 @@ impl Problems {
             let field = format!("held[{index}]");
             let Some(bank) = spec.bank(held.ocs) else {
                 let switches: u32 = spec.banks.iter().map(|bank| bank.switches).sum();
-                let fix = format!("switches run from ocs0 to ocs{}", switches - 1);
+                let fix = format!("use ocs0 to ocs{}", switches - 1);
                 self.add(field, format!("{} does not exist", held.ocs), fix);
                 continue;
             };
@@ -194,12 +198,16 @@ impl Problems {
                     self.add(
                         &field,
                         format!("port {port} of {} is used twice", held.ocs),
-                        "a port has one peer: remove one of the circuits",
+                        "a port has only one peer: remove one of the circuits",
                     );
                 }
             }
             if held.a >= held.b {
-                self.add(field, "leaves out of order", "write the leaf with the smaller id as `a`");
+                self.add(
+                    field,
+                    "the leaves are in the wrong order",
+                    "use the leaf with the smaller id as `a`",
+                );
             }
         }
     }
@@ -217,7 +225,7 @@ impl Problems {
         self.add(
             field,
             format!("{leaf} does not exist"),
-            format!("leaves run from leaf0 to leaf{}", leaves.saturating_sub(1)),
+            format!("use leaf0 to leaf{}", leaves.saturating_sub(1)),
         );
     }
 }
@@ -238,7 +246,7 @@ mod tests {
     fn failure_domain_contains_at_least_one_switch() {
         let text = problems(|spec| spec.failure_domains = 5);
         assert!(text.starts_with("failure_domains: 5 failure domains for 4 switches"), "{text}");
-        assert!(text.contains("write 1 to 4"), "{text}");
+        assert!(text.contains("use 1 to 4"), "{text}");
     }
 
     #[test]

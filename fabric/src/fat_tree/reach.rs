@@ -1,9 +1,9 @@
 // SPDX-License-Identifier: Apache-2.0
-//! Determines the leaf pairs that each bank may join within the loss budget.
+//! Determines the leaf pairs that each bank may connect within the loss budget.
 //!
-//! A path's loss is the sum of the losses of its bank, its fibre and its two leaves. Therefore, a
-//! bank with less loss can join every pair that a bank with more loss can join. Banks that join the
-//! same pairs have the same *reach*.
+//! The loss of a path is the sum of the losses of its bank, its fibre and its two leaves, so a bank
+//! with less loss can connect all pairs that a bank with more loss can. Banks for the same pairs
+//! have the same *reach*.
 
 use std::collections::BTreeSet;
 
@@ -16,7 +16,7 @@ pub(super) struct Reaches {
     forbidden: BTreeSet<LeafPair>,
     extra_db: Vec<f64>,
     reaches: Vec<Reach>,
-    /// The reach of each bank, or `None` if the bank joins no pair.
+    /// `None` if the bank cannot connect any pair.
     of_bank: Vec<Option<usize>>,
 }
 
@@ -87,7 +87,7 @@ impl Reaches {
         self.reaches.is_empty()
     }
 
-    /// Returns the reach of a bank, or the number of reaches if the bank joins nothing.
+    /// Returns the number of reaches for a bank that cannot connect any pair.
     pub(super) fn of_bank(&self, bank: usize) -> usize {
         self.of_bank[bank].unwrap_or(self.reaches.len())
     }

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-//! Fabric file sections for networks that join leaves directly.
+//! Fabric file sections for networks of directly connected leaves.
 
 use std::collections::BTreeMap;
 
@@ -26,7 +26,7 @@ fn link_latency() -> Text<Picoseconds> {
     Text(FatTree::default().link_latency)
 }
 
-/// Groups of leaves. All leaves of a group are joined to each other, and so are all groups.
+/// Groups of leaves. All leaves of a group are connected to each other, and so are all groups.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize, JsonSchema)]
 #[serde(deny_unknown_fields)]
 #[schemars(example = "{groups: 9, leaves_per_group: 4}")]
@@ -34,7 +34,7 @@ pub struct DragonflyFile {
     /// Number of groups.
     #[schemars(range(min = 2, max = 2048))]
     pub groups: u32,
-    /// Leaves per group, all joined to each other by one cable.
+    /// Leaves per group, all connected to each other by one cable.
     #[schemars(range(min = 1, max = 2048))]
     pub leaves_per_group: u32,
     /// Cables between any two groups, distributed round-robin over their leaves.
@@ -53,7 +53,7 @@ pub struct DragonflyFile {
     pub link_latency: Text<Picoseconds>,
 }
 
-/// A torus of leaves, each joined to its neighbours in every dimension.
+/// A torus of leaves, each connected to its neighbours in every dimension.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize, JsonSchema)]
 #[serde(deny_unknown_fields)]
 #[schemars(example = "{sides: [4, 4, 4]}")]
@@ -86,7 +86,7 @@ pub struct GraphFile {
     /// Number of leaves, named leaf0 and up.
     #[schemars(range(min = 1, max = 2048))]
     pub leaves: u32,
-    /// Joined pairs of leaves, each listed once.
+    /// Connected pairs of leaves, each listed once.
     pub links: Vec<LeafLinkFile>,
     /// Nodes per leaf.
     #[serde(default = "nodes_per_leaf")]
@@ -140,7 +140,7 @@ pub(super) fn torus(raw: &LeafTorusFile, check: &mut Check<'_>) -> Option<Direct
                 "/dcn/torus/sides",
                 "a torus has one to six sides of at least 2 leaves",
             )
-            .help("write `sides: [4, 4, 4]`");
+            .help("use `sides: [4, 4, 4]`");
         return None;
     }
     let leaves = raw.sides.iter().try_fold(1_u32, |all, side| all.checked_mul(*side));
@@ -161,14 +161,14 @@ pub(super) fn graph(raw: &GraphFile, check: &mut Check<'_>) -> Option<Direct> {
         let [a, b] = link.endpoints;
         let place = format!("/dcn/graph/links/{at}/endpoints");
         let mistake = if a == b {
-            Some((format!("{a} is joined with itself"), "name two leaves".to_owned()))
+            Some((format!("{a} is connected to itself"), "use two different leaves".to_owned()))
         } else if a.0 >= leaves || b.0 >= leaves {
             let message =
                 format!("{} does not exist: the leaves are leaf0 to leaf{}", a.max(b), leaves - 1);
-            Some((message, "name leaves that exist, or raise `leaves`".to_owned()))
+            Some((message, "use existing leaves, or raise `leaves`".to_owned()))
         } else if pairs.insert(LeafCable { a: a.min(b), b: a.max(b) }, link.cables).is_some() {
-            let message = format!("{a} and {b} are joined twice");
-            Some((message, "write one entry with `cables: 2`".to_owned()))
+            let message = format!("{a} and {b} are connected twice");
+            Some((message, "use one entry with `cables: 2`".to_owned()))
         } else {
             None
         };
@@ -194,7 +194,7 @@ fn few_enough(design: &str, key: &str, leaves: Option<u32>, check: &mut Check<'_
             let message =
                 format!("more than {MAX_DIRECT_LEAVES} leaves without switches above them");
             check.error(codes::IMPLAUSIBLE, &place, message).help(format!(
-                "write at most {MAX_DIRECT_LEAVES} leaves, with more nodes under each"
+                "use at most {MAX_DIRECT_LEAVES} leaves, with more nodes under each"
             ));
             None
         }
@@ -214,8 +214,8 @@ impl Direct {
             );
             check
                 .error(codes::TOO_FEW_LEAVES, &place, message)
-                .help("add leaves, or write a larger `nodes_per_leaf`")
-                .also("/hbd", "the nodes are counted here");
+                .help("add leaves, or use a larger `nodes_per_leaf`")
+                .also("/hbd", "the number of nodes is set here");
             return None;
         }
         let leaf = DirectLeaf {
@@ -227,8 +227,8 @@ impl Direct {
         let network = DirectNetwork::new(self.design.to_owned(), self.leaves, leaf, &self.pairs);
         if let Some(leaf) = network.cut_off() {
             check
-                .error(codes::NO_SUCH_END, &place, format!("no cables join {leaf} with leaf0"))
-                .help("join every leaf with the others");
+                .error(codes::NO_SUCH_END, &place, format!("{leaf} is not connected to leaf0"))
+                .help("connect all leaves to each other");
             return None;
         }
         Some(network)

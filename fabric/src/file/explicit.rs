@@ -1,8 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
-//! Reads the explicit form, which lists nodes in line order and every fibre with its two ports.
+//! Reads the explicit form: nodes in line order, and all fibres with their two ports.
 //!
-//! Each link is checked against the wiring table ([`port_for_hop`]) and must join two ports that a
-//! complete cabling would join. Fibres that are not listed are absent.
+//! Each link is checked against the wiring table ([`port_for_hop`]) and must connect two ports that
+//! a complete cabling would connect.
 
 use lightloom_units::id::{BundleId, NodeId, TorId};
 use rustc_hash::{FxHashMap, FxHashSet};
@@ -15,7 +15,7 @@ use crate::khop::{Fibre, Hop, KhopRing, Port, Shape, hop_for_port, port_for_hop}
 
 const MAX_FIBRES: u64 = 1_000_000;
 
-/// Returns the listed line order if the names are n0 to n(N-1) and each occurs once.
+/// Returns the listed line order if it contains n0 to n(N-1), each exactly once.
 pub(super) fn line(
     nodes: &[(NodeId, Option<NodeFile>)],
     nodes_per_tor: u32,
@@ -35,7 +35,7 @@ pub(super) fn line(
     let Some(gap) = gap else {
         return Some(nodes.iter().map(|(node, _)| *node).collect());
     };
-    let message = format!("{} nodes are listed, but {gap} is not among them", nodes.len());
+    let message = format!("{} nodes are listed, but {gap} is missing", nodes.len());
     let path = stray.map_or("/nodes".to_owned(), |stray| format!("/nodes/{stray}"));
     check
         .error(codes::NODE_NAMES, &path, message)
@@ -48,7 +48,8 @@ fn check_tor(node: NodeId, stated: Option<TorId>, nodes_per_tor: u32, check: &mu
     if let Some(stated) = stated.filter(|stated| *stated != by_number) {
         let message = format!("{node} is under {by_number}, not {stated}");
         let help = format!(
-            "racks are filled in order, {} nodes a ToR: write `tor: {by_number}` or rename the node",
+            "racks are filled in order, with {} nodes per ToR: use `tor: {by_number}` or rename \
+                the node",
             nodes_per_tor
         );
         check
@@ -58,7 +59,7 @@ fn check_tor(node: NodeId, stated: Option<TorId>, nodes_per_tor: u32, check: &mu
     }
 }
 
-/// Returns the order of a line. A custom order counts as a single sub-line.
+/// A custom order is treated as a single sub-line.
 pub(super) fn order_of(line: &[NodeId], nodes_per_tor: u32) -> Order {
     let count = u32::try_from(line.len()).unwrap_or(u32::MAX);
     if Order::SubLines.line(count, nodes_per_tor) == line {
@@ -102,8 +103,8 @@ pub(super) fn cable(
     good
 }
 
-/// Reports ports that are cabled twice, and returns the later link of each. The check does not depend on nodes, so it runs even
-/// if nodes are wrong.
+/// Returns the later link of each such port. Does not depend on nodes, so it runs even if nodes are
+/// wrong.
 pub(super) fn cabled_twice(links: &[LinkFile], check: &mut Check<'_>) -> FxHashSet<usize> {
     let mut link_of: FxHashMap<Port, usize> = FxHashMap::default();
     let mut twice = FxHashSet::default();
@@ -165,12 +166,12 @@ fn report_mismatch(ring: &KhopRing, index: usize, a: Port, b: Port, check: &mut 
     let k = ring.k();
     if apart == 0 || apart.unsigned_abs() > u64::from(k) {
         let message = match apart {
-            0 => format!("a fibre joins {from} with itself"),
+            0 => format!("a fibre connects {from} to itself"),
             _ => format!("{from} and {to} are {} places apart", apart.unsigned_abs()),
         };
         check
             .error(codes::HOP_TOO_LONG, &path, message)
-            .help(format!("a fibre reaches 1 to k = {k} places"))
+            .help(format!("a fibre spans 1 to k = {k} places"))
             .depends_on("/hbd/khop");
         return;
     }
@@ -179,7 +180,7 @@ fn report_mismatch(ring: &KhopRing, index: usize, a: Port, b: Port, check: &mut 
         let (bundle, path) = port_for_hop(k, hop);
         Endpoint(Port { bundle: BundleId { node, bundle }, path })
     };
-    let message = format!("{} and {} are not joined by any cabling", Endpoint(a), Endpoint(b));
+    let message = format!("{} and {} cannot be connected", Endpoint(a), Endpoint(b));
     let (right_from, right_to) = (endpoint(from, hop), endpoint(to, -hop));
     let help = format!(
         "{to} is {apart:+} places from {from}: the link is [\"{right_from}\", \"{right_to}\"]"
@@ -187,8 +188,7 @@ fn report_mismatch(ring: &KhopRing, index: usize, a: Port, b: Port, check: &mut 
     check.error(codes::WRONG_PORTS, &path, message).help(help).depends_on("/hbd/khop");
 }
 
-/// Returns the distance from `from` to `to` in ascending order along the line. In a ring, returns
-/// the distance in the shorter direction.
+/// In ascending order along the line; in a ring, in the shorter direction.
 fn places_apart(ring: &KhopRing, from: NodeId, to: NodeId) -> i64 {
     let position = |node| i64::from(ring.position_of(node).0);
     let apart = position(to) - position(from);

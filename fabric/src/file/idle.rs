@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-//! Rejects keys that would have no effect in this file and explains what would make them effective.
-//! Keys with default values are allowed because programs write them.
+//! Rejects keys that would have no effect in this file. Keys with default values are allowed,
+//! because programs write them.
 
 use super::codes;
 use super::raw::{DcnFile, FabricFile, HbdFile};
@@ -8,7 +8,8 @@ use super::step::{PlanningFile, StepFile};
 use crate::document::Check;
 use crate::model::shipped_model;
 
-/// Rejects such keys: circuit keys need optical switches, prices need priced parts, and expert keys need experts.
+/// Circuit keys require optical switches, prices require priced parts, and expert keys require
+/// experts.
 pub(super) fn refuse(raw: &FabricFile, check: &mut Check<'_>) {
     let has_rings = matches!(raw.hbd, Some(HbdFile::Khop(_)));
     if !has_rings && check.is_written("/parts") {
@@ -38,10 +39,11 @@ pub(super) fn refuse(raw: &FabricFile, check: &mut Check<'_>) {
         let is_dense =
             shipped_model(&step.model).is_some_and(|model| model.feed_forward.experts.is_none());
         if step.ep > 1 && is_dense {
-            let message = format!("{} has no experts to spread over {} ranks", step.model, step.ep);
+            let message =
+                format!("{} has no experts to distribute over {} ranks", step.model, step.ep);
             check
                 .error(codes::BAD_GROUP, &format!("{path}/ep"), message)
-                .help("remove it, or name a mixture of experts");
+                .help("remove it, or use a mixture of experts");
         }
     }
     if !has_circuits && raw.planning != PlanningFile::default() {
@@ -53,5 +55,5 @@ fn no_circuits(path: &str, check: &mut Check<'_>) {
     check
         .error(codes::WHICH_FORM, path, "the network has no circuits to change")
         .help("remove it, or choose `dcn: {reconfigurable_fat_tree: …}`")
-        .also("/dcn", "the network is chosen here");
+        .also("/dcn", "the network is selected here");
 }

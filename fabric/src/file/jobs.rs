@@ -11,8 +11,8 @@ use crate::document::{self, Check, quote};
 use crate::fabric::{Job, JobSize};
 use crate::khop::{MAX_GPUS_PER_NODE, MAX_NODES};
 
-/// GPU counts according to the file, regardless of other errors in it, so that job errors are
-/// reported together with domain errors. `None` if the counts themselves are wrong.
+/// GPU counts according to the file, despite other errors in it, so that job errors are reported
+/// together with domain errors. `None` if the counts themselves are wrong.
 pub(super) struct Sizes {
     gpus_per_node: Option<u32>,
     gpus: Option<u64>,
@@ -79,11 +79,11 @@ pub(super) fn lower_jobs(raw: &[JobFile], sizes: &Sizes, check: &mut Check<'_>) 
         let path = format!("/jobs/{index}");
         let first = *first_of_name.entry(job.name.as_str()).or_insert(index);
         if first != index {
-            let message = format!("there are two jobs named {}", quote(&job.name));
+            let message = format!("two jobs are named {}", quote(&job.name));
             check
                 .error(codes::JOB_TWICE, &format!("{path}/name"), message)
-                .also(&format!("/jobs/{first}/name"), "the other is here")
-                .help("give each job its own name");
+                .also(&format!("/jobs/{first}/name"), "the other one is here")
+                .help("give each job a unique name");
         }
         if let Some(taker) = taker_of_all {
             let message = format!("no GPUs are left for job {}", quote(&job.name));
@@ -132,19 +132,19 @@ fn lower_job(raw: &JobFile) -> Job {
     }
 }
 
-/// Checks a job without `tp`, whose step must refer to leaves directly.
+/// The step of a job without `tp` must refer to leaves.
 fn check_unplaced(job: &JobFile, path: &str, check: &mut Check<'_>) {
     if !job.step.as_ref().is_some_and(StepFile::names_leaves) {
         check
             .error(document::codes::MISSING_KEY, path, "the key `tp` is missing")
-            .help("write how many GPUs form one group, such as `tp: 32`");
+            .help("set the number of GPUs per group, such as `tp: 32`");
     }
     if job.gpus != JobSizeFile::All {
         check
             .error(
                 codes::BAD_GROUP,
                 &format!("{path}/gpus"),
-                "the step already names the sending leaves",
+                "the step already specifies the sending leaves",
             )
             .help("remove `gpus`, or add `tp`, so that its GPUs are placed");
     }
@@ -157,22 +157,22 @@ fn check_mapping(job: &JobFile, tp: u32, path: &str, check: &mut Check<'_>) {
         StepFile::Search(_) => return,
         StepFile::Rl(rl) => return check_placed_rl(job, (rl, tp), path, check),
         StepFile::Phases(_) => {
-            let message = "the step already names the sending leaves";
+            let message = "the step already specifies the sending leaves";
             check
                 .error(codes::BAD_GROUP, &format!("{path}/tp"), message)
-                .help("remove `tp` and `gpus`, or write `step: {training: …}`");
+                .help("remove `tp` and `gpus`, or use `step: {training: …}`");
             return;
         }
     };
     let path = format!("{path}/step/training");
     if let Some(dp) = mapping.dp.filter(|dp| !dp.is_multiple_of(mapping.ep)) {
         let message = format!(
-            "{dp} data-parallel ranks cannot be divided into {} experts' ranks",
+            "{dp} data-parallel ranks cannot be divided into groups of {} expert-parallel ranks",
             mapping.ep
         );
         check
             .error(codes::BAD_GROUP, &format!("{path}/ep"), message)
-            .help(format!("write a divisor of {dp}"));
+            .help(format!("use a divisor of {dp}"));
     }
     let (JobSizeFile::Gpus(gpus), Some(dp)) = (job.gpus, mapping.dp) else { return };
     let mapped = [mapping.pp, mapping.cp, dp]
@@ -182,25 +182,25 @@ fn check_mapping(job: &JobFile, tp: u32, path: &str, check: &mut Check<'_>) {
         let message = format!("tp · pp · cp · dp are {mapped} GPUs, but the job has {gpus}");
         check
             .error(codes::BAD_GROUP, &path, message)
-            .help(format!("write `gpus: {mapped}`, or leave `dp` out"));
+            .help(format!("use `gpus: {mapped}`, or omit `dp`"));
     }
 }
 
-/// Checks a reinforcement-learning job. The trainer's groups come first, then the generation groups.
+/// The trainer's groups come first, then the generation groups.
 fn check_placed_rl(job: &JobFile, (rl, tp): (&RlFile, u32), path: &str, check: &mut Check<'_>) {
     let step = format!("{path}/step/rl");
     if rl.tp != tp {
         let message = format!("the job's groups have {tp} GPUs, but the trainer's have {}", rl.tp);
         check
             .error(codes::BAD_GROUP, &format!("{step}/tp"), message)
-            .help(format!("write `tp: {tp}`, or another `tp` at the job"));
+            .help(format!("use `tp: {tp}`, or change the job's `tp`"));
     }
     let gpus = u64::from(rl.trainer_gpus) + u64::from(rl.generation_gpus);
     if job.gpus != JobSizeFile::Gpus(gpus) {
         let message = format!("trainer and generation have {gpus} GPUs together");
         check
             .error(codes::BAD_GROUP, &format!("{path}/gpus"), message)
-            .help(format!("write `gpus: {gpus}`"));
+            .help(format!("use `gpus: {gpus}`"));
     }
     for (key, gpus) in [("trainer_gpus", rl.trainer_gpus), ("generation_gpus", rl.generation_gpus)]
     {
@@ -208,7 +208,7 @@ fn check_placed_rl(job: &JobFile, (rl, tp): (&RlFile, u32), path: &str, check: &
             let message = format!("{gpus} GPUs cannot be divided into groups of {tp}");
             check
                 .error(codes::BAD_GROUP, &format!("{step}/{key}"), message)
-                .help(format!("write a multiple of {tp}"));
+                .help(format!("use a multiple of {tp}"));
         }
     }
 }
@@ -220,7 +220,7 @@ fn check_group(tp: u32, path: &str, sizes: &Sizes, check: &mut Check<'_>) {
             format!("a group of {tp} GPUs exceeds the largest group of the domain: {gpus} GPUs");
         check
             .error(codes::JOB_TOO_LARGE, &format!("{path}/tp"), message)
-            .help(format!("write at most {gpus}"))
+            .help(format!("use at most {gpus}"))
             .depends_on("/hbd")
             .depends_on("/nodes");
         return;
@@ -232,8 +232,8 @@ fn check_group(tp: u32, path: &str, sizes: &Sizes, check: &mut Check<'_>) {
     let message = format!("a group of {tp} GPUs does not fill whole nodes of {node}");
     check
         .error(codes::BAD_GROUP, &format!("{path}/tp"), message)
-        .help(format!("write {below} or {}", below + node))
-        .also(&sizes.place, "the GPUs of a node are set here");
+        .help(format!("use {below} or {}", below + node))
+        .also(&sizes.place, "the number of GPUs per node is set here");
 }
 
 fn check_size(
@@ -248,17 +248,20 @@ fn check_size(
     if wanted != below {
         let message = format!("{wanted} GPUs cannot be divided into groups of {tp}");
         let help = match below {
-            0 => format!("write {tp}"),
-            _ => format!("write {below} or {}", below + tp),
+            0 => format!("use {tp}"),
+            _ => format!("use {below} or {}", below + tp),
         };
         check.error(codes::BAD_GROUP, &format!("{path}/gpus"), message).help(help);
     }
     if let Some(free) = free.filter(|free| wanted > *free) {
         let name = quote(&job.name);
-        let message = format!("job {name} wants {wanted} GPUs, but only {free} are free for it");
+        let message = format!(
+            "job {name} requests {wanted} GPUs, but only {free} are available \
+            to it"
+        );
         let help = match free / tp * tp {
-            0 => "add nodes, or let other jobs have fewer".to_owned(),
-            fitting => format!("write at most {fitting}, or add nodes"),
+            0 => "add nodes, or reduce the GPUs of other jobs".to_owned(),
+            fitting => format!("use at most {fitting}, or add nodes"),
         };
         check
             .error(codes::JOB_TOO_LARGE, &format!("{path}/gpus"), message)

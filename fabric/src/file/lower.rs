@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-//! Converts a fabric file to a fabric and performs all checks that involve more than one key.
+//! Converts a fabric file to a fabric, with all checks that involve more than one key.
 
 use super::codes;
 use super::direct::{self, Direct};
@@ -82,9 +82,7 @@ fn domain(raw: &FabricFile, check: &mut Check<'_>) -> Option<Domain> {
             } else {
                 "/hbd/torus/gpus"
             };
-            check
-                .error(codes::BAD_GROUP, path, message)
-                .help("write a multiple of `gpus_per_node`");
+            check.error(codes::BAD_GROUP, path, message).help("use a multiple of `gpus_per_node`");
             return None;
         }
         let nodes_per_island = raw.gpus / per_node;
@@ -122,13 +120,13 @@ fn domain(raw: &FabricFile, check: &mut Check<'_>) -> Option<Domain> {
             let per_node = gcd(network.gpus_per_leaf, 8).max(1);
             let nodes = u64::from(network.leaves) * u64::from(network.gpus_per_leaf / per_node);
             let nodes = u32::try_from(nodes).ok().filter(|nodes| (1..=MAX_NODES).contains(nodes));
-            // An invalid number is reported at `dcn`.
+            // Invalid numbers are reported at `dcn`.
             Some(without(nodes.unwrap_or(1), u8::try_from(per_node).unwrap_or(1)))
         }
         (None, _) => {
             check.error(document::codes::MISSING_KEY, "", "the key `hbd` is missing").help(
-                "state which GPUs are joined: `hbd: {khop: {nodes: 720, gpus_per_node: 4, k: 3}}`, or \
-                 `hbd: {none: {nodes: 256, gpus_per_node: 8}}`",
+                "set the connections between GPUs: `hbd: {khop: {nodes: 720, gpus_per_node: 4, k: \
+                    3}}`, or `hbd: {none: {nodes: 256, gpus_per_node: 8}}`",
             );
             None
         }
@@ -152,7 +150,7 @@ fn refuse_cabling(raw: &FabricFile, check: &mut Check<'_>) {
         check
             .error(codes::WHICH_FORM, path, "this design has no transceivers to describe")
             .help("remove it, or choose `hbd: {khop: …}`")
-            .also("/hbd", "the design is chosen here");
+            .also("/hbd", "the design is selected here");
     }
 }
 
@@ -207,8 +205,8 @@ impl Network {
             let message = format!("{gpus} GPUs under a leaf are not whole nodes of {per_node}");
             check
                 .error(codes::BAD_GROUP, GPUS, message)
-                .help(format!("write a multiple of {per_node}"))
-                .also(sizes.place(), "the GPUs of a node are set here");
+                .help(format!("use a multiple of {per_node}"))
+                .also(sizes.place(), "the number of GPUs per node is set here");
             return None;
         }
         let nodes_per_leaf = gpus / per_node;
@@ -220,8 +218,8 @@ impl Network {
             );
             check
                 .error(codes::TOO_FEW_LEAVES, LEAVES, message)
-                .help(format!("write at least {needed}, or put more GPUs under a leaf"))
-                .also("/hbd", "the nodes are counted here");
+                .help(format!("use at least {needed}, or put more GPUs under a leaf"))
+                .also("/hbd", "the number of nodes is set here");
             return None;
         }
         Some(Dcn::Reconfigurable { network, nodes_per_leaf })
@@ -249,11 +247,7 @@ fn cabling(raw: &FabricFile, khop: &KhopFile, check: &mut Check<'_>) -> Option<(
         (None, Some(nodes), Some(links)) => {
             if check.is_written("/deployment/order") {
                 check
-                    .error(
-                        codes::WHICH_FORM,
-                        "/deployment/order",
-                        "the file has two orders of nodes",
-                    )
+                    .error(codes::WHICH_FORM, "/deployment/order", "the file has two node orders")
                     .help("remove `order`: the order of `nodes` is the order of the line")
                     .also("/nodes", "the nodes are listed here");
             }
@@ -278,7 +272,7 @@ fn report_form(raw: &FabricFile, khop: &KhopFile, check: &mut Check<'_>) {
         check
             .error(codes::WHICH_FORM, explicit, "the file has both forms of the cabling")
             .help("remove `nodes: N` under `khop` to list nodes and links, or remove the lists")
-            .also("/hbd/khop/nodes", "the generator form is chosen here");
+            .also("/hbd/khop/nodes", "the generator form is selected here");
         return;
     }
     let (message, help) = match (&raw.nodes, &raw.links) {
@@ -302,13 +296,13 @@ fn ring(
     if let Err(error) = KhopRing::check(khop.gpus_per_node, khop.k, nodes) {
         let (path, help) = match error {
             KhopError::GpusPerNode(_) => {
-                ("/hbd/khop/gpus_per_node", format!("write a number from 2 to {MAX_GPUS_PER_NODE}"))
+                ("/hbd/khop/gpus_per_node", format!("use a number from 2 to {MAX_GPUS_PER_NODE}"))
             }
             KhopError::Hops { gpus_per_node, .. } => {
-                ("/hbd/khop/k", format!("write a number from 2 to {gpus_per_node}"))
+                ("/hbd/khop/k", format!("use a number from 2 to {gpus_per_node}"))
             }
             KhopError::Nodes(_) => {
-                ("/hbd/khop/nodes", format!("write a number from 1 to {MAX_NODES}"))
+                ("/hbd/khop/nodes", format!("use a number from 1 to {MAX_NODES}"))
             }
         };
         check.error(codes::BAD_RING, path, error.to_string()).help(help).depends_on("/nodes");
@@ -331,7 +325,7 @@ fn check_khop(khop: &KhopFile, check: &mut Check<'_>) {
     }
 }
 
-/// Checks forwarding nodes, which require rings of whole nodes and are bypassed with a hop of two.
+/// Forwarding nodes require rings of whole nodes, and are bypassed with a hop of two.
 fn check_spares(raw: &FabricFile, khop: &KhopFile, ring: &KhopRing, check: &mut Check<'_>) {
     const SPARES: &str = "/hbd/khop/spare_per_ring";
     let per_node = u32::from(khop.gpus_per_node);
@@ -341,10 +335,10 @@ fn check_spares(raw: &FabricFile, khop: &KhopFile, ring: &KhopRing, check: &mut 
             .error(
                 codes::BAD_GROUP,
                 SPARES,
-                "every job has rings inside a node, which need no spare",
+                "all jobs have rings inside a node, which need no spare",
             )
             .help("remove `spare_per_ring`")
-            .also("/jobs", "the sizes of rings are here");
+            .also("/jobs", "the ring sizes are set here");
     }
     if ring.nodes() > 2 && !ring.fibres().any(|fibre| fibre.hops == 2) {
         check
@@ -358,12 +352,12 @@ fn check_spares(raw: &FabricFile, khop: &KhopFile, ring: &KhopRing, check: &mut 
     }
 }
 
-/// Warns about an implausibly slow rate, which probably has a wrong unit.
+/// An implausibly slow rate probably has the wrong unit.
 pub(super) fn warn_of_slow(path: &str, rate: BitsPerSecond, check: &mut Check<'_>) {
     if rate.0 > 0 && rate < BitsPerSecond::from_gbps(1) {
         check
-            .warning(codes::IMPLAUSIBLE, path, format!("{rate} is slower than any link of a GPU"))
-            .help("is the unit right? Links of GPUs have 100Gbps and more");
+            .warning(codes::IMPLAUSIBLE, path, format!("{rate} is slower than any GPU link"))
+            .help("check the unit: GPU links have 100Gbps or more");
     }
 }
 
@@ -390,7 +384,7 @@ fn require_core(tree: &FatTree, hbd: &Hbd, check: &mut Check<'_>) {
         let message = format!("all {tors} ToRs are in one aggregation domain, which has no core");
         check
             .error(codes::BAD_GROUP, "/dcn/fat_tree/core_oversubscription", message)
-            .help(format!("remove it, or write `tors_per_domain` below {tors}"));
+            .help(format!("remove it, or use `tors_per_domain` below {tors}"));
     }
 }
 
@@ -421,7 +415,7 @@ fn rails(raw: &RailsFile, hbd: &Hbd) -> Rails {
 pub(super) fn not_positive(path: &str, what: &str, check: &mut Check<'_>) {
     check
         .error(codes::NOT_POSITIVE, path, format!("{what} is zero"))
-        .help("write a value above zero");
+        .help("use a value above zero");
 }
 
 fn lower_fat_tree(tree: &FatTreeFile) -> FatTree {

@@ -20,7 +20,7 @@ use lightloom_units::{BitsPerSecond, Picoseconds, Text};
 pub struct ReconfigurableFile {
     /// Number of leaves (ToRs or rail switches).
     pub leaves: u32,
-    /// GPUs below one leaf.
+    /// GPUs under one leaf.
     pub gpus_per_leaf: u32,
     /// Rate of one circuit per direction.
     pub circuit_rate: Text<BitsPerSecond>,
@@ -36,14 +36,13 @@ pub struct ReconfigurableFile {
     /// Optical loss budget.
     #[serde(default)]
     pub loss: LossFile,
-    /// Pairs of leaves that no circuit may join.
+    /// Pairs of leaves that must not be connected by a circuit.
     #[serde(default)]
     pub forbidden: Vec<PairFile>,
     /// Circuits of other jobs. They stay up, and plans do not use their ports.
     #[serde(default)]
     pub held: Vec<HeldFile>,
-    /// Number of power or control domains that the switches are spread over, in blocks of
-    /// consecutive ids.
+    /// Number of power or control domains of the switches, in blocks of consecutive ids.
     #[serde(default = "one")]
     pub failure_domains: u32,
 }
@@ -58,24 +57,24 @@ pub struct ElectricalFile {
     pub oversubscription: f64,
 }
 
-/// A row of equal switches, each wired identically to every leaf.
+/// A row of identical switches with identical wiring to all leaves.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize, JsonSchema)]
 #[serde(deny_unknown_fields)]
 pub struct BankFile {
-    /// Operator's name of the bank.
+    /// Operator's name for the bank.
     pub name: String,
     /// Number of switches.
     pub switches: u32,
     /// Ports of one switch.
     pub ports_per_switch: u32,
-    /// Ports of each leaf on each switch. Even.
+    /// Ports of each leaf on each switch. Must be even.
     pub ports_per_leaf: u32,
     /// Insertion loss of one pass through a switch, in dB.
     #[serde(default)]
     pub insertion_loss_db: f64,
 }
 
-/// Stages of setting up a circuit, from the decision to traffic.
+/// Delays of setting up a circuit, from the decision to traffic.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize, JsonSchema)]
 #[serde(deny_unknown_fields)]
 pub struct TimingFile {
@@ -95,14 +94,14 @@ pub struct TimingFile {
 pub struct LossFile {
     /// Largest loss between transmitter and receiver, in dB.
     pub budget_db: f64,
-    /// Loss of the connectors and fibre common to every path, in dB.
+    /// Loss of the connectors and fibre that are common to all paths, in dB.
     pub path_db: f64,
     /// Additional loss of individual leaves.
     pub extra_db: Vec<ExtraLossFile>,
 }
 
 impl Default for LossFile {
-    /// Returns 4 dB, as for 400GBASE-FR4 with its fibre, and 1 dB for connectors.
+    /// 4 dB as for 400GBASE-FR4 with its fibre, and 1 dB for connectors.
     fn default() -> Self {
         Self { budget_db: 4.0, path_db: 1.0, extra_db: Vec::new() }
     }
@@ -207,12 +206,12 @@ fn warn_of_implausible(raw: &ReconfigurableFile, check: &mut Check<'_>) {
                 format!("no optical switch has {ports} ports: the largest have {LARGEST_SWITCH}");
             check
                 .warning(super::codes::IMPLAUSIBLE, &place, message)
-                .help("write the port count of an available switch, and use more switches");
+                .help("use the port count of an available switch, and more switches");
         }
     }
 }
 
-/// Warns about a bank whose loss exceeds the budget for every path. It is never used, which is probably unintended.
+/// A bank whose paths all exceed the loss budget is never used, which is probably unintended.
 fn warn_of_dark_banks(fabric: &ReconfigurableFatTree, check: &mut Check<'_>) {
     let spec = fabric.spec();
     for index in fabric.banks_without_circuits() {
@@ -220,7 +219,8 @@ fn warn_of_dark_banks(fabric: &ReconfigurableFatTree, check: &mut Check<'_>) {
         let Some(least_db) = fabric.least_loss_over(index) else { continue };
         let place = format!("{FAT_TREE}/banks/{index}/insertion_loss_db");
         let message = format!(
-            "no circuit can go over bank `{}`: its paths lose {least_db:.1} dB or more, but {:.1} dB are allowed",
+            "no circuit can use bank `{}`: its paths lose at least {least_db:.1} dB, but {:.1} dB \
+                are allowed",
             bank.name, spec.loss.budget_db
         );
         check
@@ -229,7 +229,7 @@ fn warn_of_dark_banks(fabric: &ReconfigurableFatTree, check: &mut Check<'_>) {
     }
 }
 
-/// Warns about leaves that no circuit can reach. They use only the core, which is probably unintended.
+/// Leaves without possible circuits only use the core, which is probably unintended.
 fn warn_of_lonely_leaves(
     fabric: &ReconfigurableFatTree,
     extra: &[(LeafId, f64)],
@@ -244,13 +244,13 @@ fn warn_of_lonely_leaves(
             (0..fabric.spec().leaves).filter_map(|other| LeafPair::new(leaf, LeafId(other)));
         let least_db = others.filter_map(|pair| fabric.least_loss_db(pair)).reduce(f64::min);
         let message = format!(
-            "no circuit can join {leaf} to any other leaf: {}",
+            "{leaf} cannot be connected to any other leaf by a circuit: {}",
             match least_db {
                 Some(least) => format!(
                     "its best path loses {least:.1} dB, but {:.1} dB are allowed",
                     fabric.spec().loss.budget_db
                 ),
-                None => "every pair is forbidden".to_owned(),
+                None => "all pairs are forbidden".to_owned(),
             }
         );
         check

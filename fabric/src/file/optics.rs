@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-//! Computes the optical loss between nodes on a k-hop line, and removes hops that exceed the budget.
+//! Optical loss between nodes on a k-hop line. Hops that exceed the budget are removed.
 
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
@@ -17,7 +17,7 @@ pub struct OpticsFile {
     pub launch_dbm: f64,
     /// Receiver sensitivity, in dBm.
     pub sensitivity_dbm: f64,
-    /// Loss of one pass through the switch inside a transceiver, in dB. A hop passes through two.
+    /// Loss of one pass through the switch inside a transceiver, in dB. Each hop has two passes.
     pub switch_db: f64,
     /// Loss of one connector, in dB.
     #[serde(default)]
@@ -40,7 +40,7 @@ pub struct HopFile {
     pub connectors: u32,
 }
 
-/// Returns the loss of single-mode fibre at 1,310 nm.
+/// Single-mode fibre at 1,310 nm.
 fn fibre_db_per_km() -> f64 {
     0.4
 }
@@ -64,7 +64,7 @@ impl OpticsFile {
     }
 }
 
-/// Removes fibres that exceed the loss budget from `ring`, so that no ring is planned to use them.
+/// Removes fibres that exceed the loss budget from `ring`, so that rings are not planned over them.
 pub(super) fn cut(ring: &mut KhopRing, optics: &OpticsFile, check: &mut Check<'_>) {
     if !is_sound(ring.k(), optics, check) {
         return;
@@ -81,12 +81,13 @@ pub(super) fn cut(ring: &mut KhopRing, optics: &OpticsFile, check: &mut Check<'_
             format!("a hop over {hop} loses {loss:.2} dB, but {budget:.2} dB are allowed");
         let place = format!("{OPTICS}/hops/{place}");
         match hop {
-            1 => check
-                .error(codes::OPTICAL_BUDGET, &place, message)
-                .help("neighbours cannot be joined: launch more power, or use fewer connectors"),
+            1 => check.error(codes::OPTICAL_BUDGET, &place, message).help(
+                "neighbours cannot be connected: use a higher launch power or fewer \
+                    connectors",
+            ),
             _ => check
                 .warning(codes::OPTICAL_BUDGET, &place, message)
-                .help("no ring is planned over such a hop; fewer bypasses are left"),
+                .help("rings are not planned over such hops, so fewer bypasses are available"),
         };
     }
     let beyond: Vec<Fibre> = ring.fibres().filter(|fibre| closed.contains(&fibre.hops)).collect();
@@ -104,7 +105,7 @@ fn is_sound(k: u8, optics: &OpticsFile, check: &mut Check<'_>) -> bool {
         refuse(
             format!("{OPTICS}/hops"),
             message,
-            format!("write {k} entries, the shortest hop first"),
+            format!("list {k} entries, the shortest hop first"),
         );
     }
     let losses = [
@@ -114,18 +115,18 @@ fn is_sound(k: u8, optics: &OpticsFile, check: &mut Check<'_>) -> bool {
     ];
     for (key, loss) in losses.into_iter().filter(|(_, loss)| !(loss.is_finite() && *loss >= 0.0)) {
         let message = format!("{loss} dB is not a loss");
-        refuse(format!("{OPTICS}/{key}"), message, "write 0 or more".to_owned());
+        refuse(format!("{OPTICS}/{key}"), message, "use 0 or more".to_owned());
     }
     for (at, hop) in optics.hops.iter().enumerate() {
         if !(hop.fibre_m.is_finite() && hop.fibre_m >= 0.0) {
             let message = format!("{} m is not a length", hop.fibre_m);
-            refuse(format!("{OPTICS}/hops/{at}/fibre_m"), message, "write 0 or more".to_owned());
+            refuse(format!("{OPTICS}/hops/{at}/fibre_m"), message, "use 0 or more".to_owned());
         }
     }
     let budget = optics.budget_db();
     if !(budget.is_finite() && budget > 0.0) {
-        let message = "the receiver needs more power than is launched".to_owned();
-        let help = "write a power below `launch_dbm`, such as -6".to_owned();
+        let message = "the receiver needs more power than the transmitter launches".to_owned();
+        let help = "use a power below `launch_dbm`, such as -6".to_owned();
         refuse(format!("{OPTICS}/sensitivity_dbm"), message, help);
     }
     is_sound

@@ -1,10 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-//! The fabric file as it is written. These types define its documentation, its JSON Schema and its
-//! parser.
-//!
-//! They contain the literal content of the file, which `lower` converts to a [`Fabric`].
-//!
-//! [`Fabric`]: crate::fabric::Fabric
+//! The fabric file as written. These types define its documentation, its JSON Schema and its
+//! parser; `lower` converts them to a [`Fabric`](crate::fabric::Fabric).
 
 use std::fmt;
 use std::str::FromStr;
@@ -37,12 +33,12 @@ pub struct FabricFile {
     /// Name in reports.
     #[schemars(length(min = 1, max = 100))]
     pub name: String,
-    /// The high-bandwidth domain: the GPUs connected by more than the data-centre network. Without
+    /// The high-bandwidth domain: GPUs with connections beyond the data-centre network. Without
     /// this key, GPUs have only their network cards, and `dcn` determines their number.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub hbd: Option<HbdFile>,
     /// Explicit form: all nodes in the order of the HBD line. The number in a node's name is its
-    /// place in the racks.
+    /// position in the racks.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub nodes: Option<InOrder<NodeId, Option<NodeFile>>>,
     /// Explicit form: all fibres. A fibre that is not listed is not installed.
@@ -132,12 +128,12 @@ pub struct KhopFile {
     /// GPUs per node, 2 to 64.
     #[schemars(example = 4)]
     pub gpus_per_node: u8,
-    /// Transceiver bundles per node, which is also the length of its longest fibre in places: 2 to
+    /// Transceiver bundles per node, and the length of its longest fibre in places: 2 to
     /// `gpus_per_node`.
     #[schemars(example = 3)]
     pub k: u8,
-    /// Nodes of each ring that only forward its light, 0 or 1. With 1, bypassing a failed node
-    /// switches only the modules of its neighbours.
+    /// Nodes of each ring that only forward light, 0 or 1. With 1, bypassing a failed node switches
+    /// only the modules of its neighbours.
     #[serde(default)]
     #[schemars(range(max = 1))]
     pub spare_per_ring: u8,
@@ -172,7 +168,7 @@ fn fibre_latency() -> Text<Picoseconds> {
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 #[serde(deny_unknown_fields)]
 pub struct NodeFile {
-    /// ToR of the node, checked against the node's number because racks are filled in order.
+    /// ToR of the node. Checked against the node's number, because racks are filled in order.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub tor: Option<TorId>,
 }
@@ -181,7 +177,7 @@ pub struct NodeFile {
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 #[serde(deny_unknown_fields)]
 pub struct LinkFile {
-    /// The two joined ports, in either order.
+    /// The two connected ports, in either order.
     pub endpoints: [Endpoint; 2],
 }
 
@@ -198,7 +194,10 @@ impl fmt::Display for Endpoint {
 
 /// Error of parsing an endpoint.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
-#[error("`{0}` is not a fibre port: write it like `n17:b0.2` (node, bundle, external path 1 or 2)")]
+#[error(
+    "`{0}` is not a fibre port; expected the form `n17:b0.2` (node, bundle, external path 1 \
+    or 2)"
+)]
 pub struct EndpointError(String);
 
 impl FromStr for Endpoint {
@@ -250,24 +249,24 @@ impl JsonSchema for Endpoint {
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize, JsonSchema)]
 #[serde(rename_all = "snake_case", deny_unknown_fields)]
 pub enum DcnFile {
-    /// Nodes below ToRs, ToRs in aggregation domains.
+    /// Nodes under ToRs, ToRs in aggregation domains.
     FatTree(FatTreeFile),
-    /// Nodes below leaves, each leaf connected to all spines: a two-tier fat-tree.
+    /// Nodes under leaves, each leaf connected to all spines: a two-tier fat-tree.
     LeafSpine(LeafSpineFile),
     /// One leaf per GPU of a node (rail-optimised), in one or more planes.
     Rails(RailsFile),
-    /// Groups of directly joined leaves. All leaves of a group are joined to each other, and so are
-    /// all groups.
+    /// Groups of directly connected leaves. All leaves of a group are connected to each other, and
+    /// so are all groups.
     Dragonfly(DragonflyFile),
     /// A torus of leaves.
     Torus(LeafTorusFile),
     /// An explicit list of leaves and the cables between them.
     Graph(GraphFile),
-    /// Leaves joined by a thin packet core and banks of optical switches.
+    /// Leaves connected by a thin packet core and banks of optical switches.
     ReconfigurableFatTree(ReconfigurableFile),
 }
 
-/// Nodes below leaves, each leaf connected to all spines.
+/// Nodes under leaves, each leaf connected to all spines.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize, JsonSchema)]
 #[serde(deny_unknown_fields, default)]
 #[schemars(example = "{nodes_per_leaf: 8}")]
@@ -305,10 +304,10 @@ impl Default for LeafSpineFile {
 #[serde(deny_unknown_fields, default)]
 #[schemars(example = "{nodes_per_group: 32, planes: 2}")]
 pub struct RailsFile {
-    /// Nodes per group (nodes that share rail switches).
+    /// Nodes per group (nodes with common rail switches).
     #[schemars(range(min = 1, max = 65536))]
     pub nodes_per_group: u32,
-    /// Planes. A GPU has one port in each, and each plane has separate rail switches.
+    /// Planes. Each GPU has one port per plane, and each plane has separate rail switches.
     #[schemars(range(min = 1, max = 64))]
     pub planes: u32,
     /// Ratio of downlink to uplink bandwidth of a rail switch; 1 is non-blocking.
@@ -339,7 +338,7 @@ impl Default for DcnFile {
     }
 }
 
-/// Nodes below ToRs, ToRs in aggregation domains.
+/// Nodes under ToRs, ToRs in aggregation domains.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize, JsonSchema)]
 #[serde(deny_unknown_fields, default)]
 #[schemars(example = "{nodes_per_tor: 4}")]
@@ -396,13 +395,13 @@ pub struct TransceiverFile {
     pub switch_min: Text<Picoseconds>,
     /// Longest dark time while the switch moves.
     pub switch_max: Text<Picoseconds>,
-    /// Delay of the controlling software before the switch starts to move.
+    /// Delay of the control software before the switch starts to move.
     pub software_delay: Text<Picoseconds>,
-    /// Time from light at both ends of a path until its receivers pass data. Defaults to 0,
-    /// assuming that receivers keep their state while dark.
+    /// Time from light at both ends of a path until the receivers pass data [default: 0, assuming
+    /// that receivers keep their state while dark].
     #[serde(skip_serializing_if = "Option::is_none")]
     pub relock: Option<Text<Picoseconds>>,
-    /// Optical loss between transceivers. Without this key, every hop works.
+    /// Optical loss between transceivers. If omitted, all hops work.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub optics: Option<OpticsFile>,
 }
@@ -430,12 +429,11 @@ pub struct JobFile {
     /// Requested GPUs: a multiple of `tp`, or `all` for all complete groups.
     #[serde(default)]
     pub gpus: JobSizeFile,
-    /// GPUs per group: whole nodes, or a part of one node. Omit it if the step names leaves
-    /// directly.
+    /// GPUs per group: whole nodes, or a part of one node. Omitted if the step refers to leaves.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     #[schemars(range(min = 1, max = 1_000_000), example = 32)]
     pub tp: Option<u32>,
-    /// The repeated step, for whose traffic circuits are planned.
+    /// The repeated step, whose traffic circuits are planned for.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub step: Option<StepFile>,
 }

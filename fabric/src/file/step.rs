@@ -22,8 +22,8 @@ pub(super) fn at_once() -> Text<Picoseconds> {
 pub enum StepFile {
     /// A training step of a model, mapped to the job's GPUs.
     Training(MappingFile),
-    /// A training step with a mapping search: uses the mapping with the shortest step according to
-    /// `lightloom mfu --fabric` that the job's groups support.
+    /// A training step with a mapping search: of the mappings that the job's groups support, uses
+    /// the one with the shortest step according to `lightloom mfu --fabric`.
     Search(SearchFile),
     /// A step of disaggregated reinforcement learning.
     Rl(RlFile),
@@ -31,9 +31,8 @@ pub enum StepFile {
     Phases(Vec<PhaseFile>),
 }
 
-/// A step of disaggregated reinforcement learning: the trainer uses the job's first groups,
-/// generation the others. In a job without `tp`, the trainer uses the first leaves and generation
-/// the following ones.
+/// A step of disaggregated reinforcement learning: the trainer uses the job's first groups (or
+/// leaves, if the job has no `tp`), generation the following ones.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize, JsonSchema)]
 #[serde(deny_unknown_fields)]
 pub struct RlFile {
@@ -69,8 +68,8 @@ pub struct RlFile {
     /// GPUs per generation replica.
     #[schemars(range(min = 1))]
     pub replica_gpus: u32,
-    /// GPUs per replica for the long tail. Defaults to `replica_gpus`, without a switch of
-    /// parallelism.
+    /// GPUs per replica for the long tail [default: `replica_gpus`, without a switch of
+    /// parallelism].
     #[serde(default)]
     pub tail_replica_gpus: Option<u32>,
     /// Fraction of a replica's cache that migrates per step.
@@ -94,8 +93,8 @@ pub struct RlFile {
 pub struct WeightSyncFile {
     /// Distribution method.
     pub method: SyncMethod,
-    /// Fraction of the weights' bytes that is sent, including positions: 1 sends everything, 0.01
-    /// to 0.03 is a sparse delta.
+    /// Fraction of the weights' bytes that is sent, indices included: 1 sends everything, 0.01 to
+    /// 0.03 is a sparse delta.
     #[schemars(range(min = 0.000_001, max = 1.0))]
     pub delta_share: f64,
 }
@@ -150,7 +149,7 @@ pub struct SlackFile {
     pub gradients: Text<Picoseconds>,
     /// Before the new weights.
     pub weight_sync: Text<Picoseconds>,
-    /// Phase before the pool switches its parallelism.
+    /// Before the pool switches its parallelism.
     pub parallelism_switch: Text<Picoseconds>,
 }
 
@@ -167,12 +166,12 @@ impl Default for SlackFile {
 pub struct PhaseFile {
     /// Name of the phase.
     pub name: String,
-    /// Network idle time before the phase.
+    /// Idle network time before the phase.
     #[serde(default = "at_once")]
     pub slack: Text<Picoseconds>,
     /// Traffic of the phase.
     pub demand: DemandFile,
-    /// Number of repetitions, such as the layers of a workload that describes a single one.
+    /// Number of repetitions, such as the number of layers if the workload describes only one.
     #[serde(default = "one")]
     #[schemars(range(min = 1, max = 1_000_000))]
     pub times: u32,
@@ -194,12 +193,12 @@ pub enum DemandFile {
     Workload(WorkloadFile),
     /// Transfers between leaves.
     Transfers(Vec<TransferFile>),
-    /// An all-reduce whose rings the planner chooses: strides coprime to the number of leaves, as
+    /// An all-reduce with rings chosen by the planner: strides coprime to the number of leaves, as
     /// many as suit the circuits.
     AllReduce(AllReduceFile),
 }
 
-/// Bytes that consecutive leaves send to others, divided evenly among all pairs of a sender and a
+/// Bytes sent between ranges of consecutive leaves, divided evenly among all pairs of sender and
 /// receiver.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize, JsonSchema)]
 #[serde(deny_unknown_fields)]
@@ -208,7 +207,7 @@ pub struct TransferFile {
     pub from: LeavesFile,
     /// Receivers.
     pub to: LeavesFile,
-    /// Sum over all pairs.
+    /// Total over all pairs.
     pub bytes: Text<Bytes>,
 }
 
@@ -244,7 +243,7 @@ pub struct AllReduceFile {
 pub enum ShapeFile {
     /// Skewed all-to-all in groups of 8 leaves, plus a light ring.
     Moe(SeedFile),
-    /// Half of the leaves send shards to the other half and form a ring.
+    /// Half of the leaves send shards to the other half, and the leaves also form a ring.
     WeightSync(SeedFile),
     /// All leaves to all others.
     Dense(SeedFile),
@@ -260,7 +259,7 @@ pub struct SeedFile {
 
 /// A training step: a model and its mapping to the job's groups. The job sets `tp`, the GPUs per
 /// group. Rank order is tensor parallelism fastest, then context, data and pipeline. The planner
-/// decides which groups the ranks get.
+/// assigns groups to ranks.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize, JsonSchema)]
 #[serde(deny_unknown_fields)]
 pub struct MappingFile {
@@ -293,10 +292,10 @@ pub struct MappingFile {
     /// Tokens per micro-batch and pipeline, across its context-parallel ranks.
     #[schemars(range(min = 1, max = 10_000_000))]
     pub tokens: u32,
-    /// Network idle time before the gradients, which hides a circuit change behind computation.
+    /// Idle network time before the gradients, which hides a circuit change behind computation.
     #[serde(default = "at_once")]
     pub gradient_slack: Text<Picoseconds>,
-    /// Network idle time before the micro-batches.
+    /// Idle network time before the micro-batches.
     #[serde(default = "at_once")]
     pub micro_batch_slack: Text<Picoseconds>,
     /// Achievable fraction of a network link's rate, applied in plans, analytical step times and
@@ -306,7 +305,7 @@ pub struct MappingFile {
     pub usable_share: f64,
 }
 
-/// Returns the measured utilisation in exchanges between H100 and later GPUs.
+/// Measured utilisation in exchanges between H100 and later GPUs.
 fn usable_share() -> f64 {
     0.85
 }
@@ -316,10 +315,10 @@ fn is_usual_share(share: &f64) -> bool {
 }
 
 impl MappingFile {
-    /// Share of a link's rate that the rings of a library achieve, as measured.
+    /// Measured fraction of a link's rate that a library's rings achieve.
     pub const LIBRARY_SHARE: f64 = 0.96;
 
-    /// Returns whether the file states the usable share of links.
+    /// Returns whether the file specifies the usable share of links.
     #[must_use]
     pub fn states_share(&self) -> bool {
         !is_usual_share(&self.usable_share)
@@ -333,8 +332,8 @@ impl MappingFile {
 }
 
 /// A training step with a mapping search over GPUs per group (unless the job sets `tp`), pipeline
-/// stages, replicas, expert-parallel ranks, micro-batches and recomputation. Requires `gpus` in the
-/// job.
+/// stages, replicas, expert-parallel ranks, micro-batches and recomputation. The job must set
+/// `gpus`.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize, JsonSchema)]
 #[serde(deny_unknown_fields)]
 #[schemars(example = "{model: llama-3.1-70b, sequences: 256, sequence: 8192}")]
@@ -358,10 +357,10 @@ pub struct SearchFile {
     /// Whether weights are replicated (DP) or sharded (FSDP) across data-parallel ranks.
     #[serde(default)]
     pub sharding: ShardingFile,
-    /// Network idle time before the gradients, which hides a circuit change behind computation.
+    /// Idle network time before the gradients, which hides a circuit change behind computation.
     #[serde(default = "at_once")]
     pub gradient_slack: Text<Picoseconds>,
-    /// Network idle time before the micro-batches.
+    /// Idle network time before the micro-batches.
     #[serde(default = "at_once")]
     pub micro_batch_slack: Text<Picoseconds>,
 }
@@ -371,7 +370,7 @@ fn h100() -> String {
 }
 
 impl StepFile {
-    /// Returns the files that the step references, which are matrices and models.
+    /// Returns the files that the step refers to (matrices and models).
     #[must_use]
     pub fn files(&self) -> Vec<&str> {
         match self {
@@ -382,7 +381,7 @@ impl StepFile {
         }
     }
 
-    /// Returns whether the step refers to leaves directly, so that no GPUs need to be placed.
+    /// Returns whether the step refers to leaves, so that no GPUs have to be placed.
     #[must_use]
     pub fn names_leaves(&self) -> bool {
         !matches!(self, Self::Training(_) | Self::Search(_))

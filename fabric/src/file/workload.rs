@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-//! Traffic in the fabric file that follows from a model. Each entry corresponds to a generator of
-//! the planner, which documents the byte formulas and their sources.
+//! Traffic in the fabric file that is derived from a model. The planner's generators document the
+//! byte formulas and their sources.
 
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
@@ -22,7 +22,7 @@ pub enum WorkloadFile {
 }
 
 impl WorkloadFile {
-    /// Returns the model that it references.
+    /// Returns the model that it refers to.
     #[must_use]
     pub fn model(&self) -> &str {
         match self {
@@ -129,7 +129,7 @@ pub struct WeightsFile {
     #[schemars(range(min = 1))]
     pub replica_gpus: u32,
     /// Number of replicas to which each replica forwards the weights. With 0, the trainer sends to
-    /// every replica directly.
+    /// all replicas directly.
     #[serde(default = "two")]
     pub fan_out: u32,
 }
@@ -144,7 +144,7 @@ fn two() -> u32 {
 pub struct PrefillDecodeFile {
     /// A shipped model or a model file.
     pub model: String,
-    /// GPUs that hold the caches.
+    /// GPUs with the caches.
     pub prefill: PlaceFile,
     /// GPUs that pull the caches.
     pub decode: PlaceFile,

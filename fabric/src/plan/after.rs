@@ -1,7 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-//! Incremental plans: computes the difference between a plan and a similar predecessor, and the
-//! plan's digest without reserialising the whole plan. A bypass leaves most ranks, paths, circuits
-//! and groups unchanged, so the digest uses the cached canonical text of unchanged entries.
+//! Incremental plans: the difference between similar plans, and the digest of the next plan from
+//! the cached canonical text of unchanged entries. A bypass changes only few entries.
 
 use std::collections::BTreeMap;
 
@@ -82,7 +81,7 @@ fn rest(plan: &Plan) -> Plan {
     }
 }
 
-/// Aligns two lists as runs, each with the number of equal, removed and new entries.
+/// Aligns two lists as runs of equal, removed and new entries.
 fn runs<T: PartialEq>(before: &[T], next: &[T]) -> Vec<[usize; 3]> {
     let (mut at, mut to, mut found) = (0, 0, Vec::new());
     while at < before.len() || to < next.len() {
@@ -166,7 +165,7 @@ impl SpelledList {
         self.ends.extend(other.ends[from..from + count].iter().map(|end| end - start + length));
     }
 
-    /// Returns the text of `next`, given that `self` is the text of `before`.
+    /// `self` is the text of `before`.
     fn next<T: PartialEq + Serialize>(&self, before: &[T], next: &[T]) -> Self {
         let (mut spelled, mut at, mut to) = (Self::default(), 0, 0);
         spelled.text.reserve(self.text.len());
@@ -180,7 +179,7 @@ impl SpelledList {
     }
 }
 
-/// The canonical text of a plan, which is kept to compute its successors' digests.
+/// The canonical text of a plan, kept to compute its successors' digests.
 #[derive(Clone, Debug)]
 pub struct Spelled {
     circuits: SpelledList,

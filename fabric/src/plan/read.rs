@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-//! Reads plan documents and detects them among other files.
+//! Reads plan documents and recognises them among other files.
 
 use std::borrow::Cow;
 use std::fmt;
@@ -15,7 +15,8 @@ pub fn is_plan(bytes: &[u8]) -> bool {
     schema_of(bytes).is_some_and(|schema| schema.starts_with("lightloom.plan/"))
 }
 
-/// Returns the schema of a document. Parsing stops there because plans of large fabrics have megabytes and the schema comes first.
+/// Returns the schema of a document. Stops after the schema, because plans have megabytes and it
+/// comes first.
 #[must_use]
 pub fn schema_of(bytes: &[u8]) -> Option<String> {
     struct Look<'a>(&'a mut Option<String>);
@@ -38,12 +39,12 @@ pub fn schema_of(bytes: &[u8]) -> Option<String> {
         }
     }
     let mut schema = None;
-    // Stopping early makes the parser report trailing data, so ignore that error.
+    // Stopping early makes the parser report trailing data.
     let _ = serde_json::Deserializer::from_slice(bytes).deserialize_map(Look(&mut schema));
     schema
 }
 
-/// Reads a plan without checking it. The planner's checker proves that it is valid for a fabric.
+/// Reads a plan without checking it; the planner's checker verifies plans against a fabric.
 ///
 /// # Errors
 /// Fails if the bytes are not a plan document of this version.

@@ -19,14 +19,14 @@ pub struct SyncChoice {
     /// Duration of one circuit change.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub switching_ps: Option<Picoseconds>,
-    /// Network idle time before the phase, during which switching is hidden. The fabric file specifies it.
+    /// Idle network time before the phase, as specified in the fabric file, which hides switching.
     pub slack_ps: Picoseconds,
     /// Results by method.
     pub methods: Vec<MethodTimes>,
-    /// Method with the smallest `planned_ps`. `None` if the network cannot serve any method.
+    /// Method with the smallest `planned_ps`; `None` if the network cannot serve any method.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub best: Option<SyncMethod>,
-    /// Method with the smallest `packets_ps`. `None` if the packet network cannot serve any method.
+    /// Method with the smallest `packets_ps`; `None` if the packet network cannot serve any method.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub best_on_packets: Option<SyncMethod>,
     /// Assumptions behind the times.
@@ -47,10 +47,11 @@ pub struct MethodTimes {
     pub demand_bytes: Bytes,
     /// The trainer's share of these bytes.
     pub trainer_bytes: Bytes,
-    /// Duration on circuits planned for the method, or on packets. `None` if the demand cannot be served.
+    /// Duration on circuits planned for the method, or on packets; `None` if the demand cannot be
+    /// served.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub planned_ps: Option<Picoseconds>,
-    /// Duration on the packet network only. `None` if the demand cannot be served.
+    /// Duration on the packet network only; `None` if the demand cannot be served.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub packets_ps: Option<Picoseconds>,
     /// Smallest fraction of the weights' bytes for which dedicated circuits beat those of the

@@ -2,8 +2,8 @@
 //! Maps the servers of a trace to the nodes of a fabric.
 //!
 //! A fabric of N nodes gets a random sample of the trace's servers in random order. If nodes have
-//! fewer GPUs than servers have, each node represents a part of a server. In that case, a server's
-//! fault hits each part independently with the probability [`part_fault_probability`].
+//! fewer GPUs than servers, each node is a part of a server. A server's fault then hits each part
+//! independently with the probability [`part_fault_probability`].
 
 use lightloom_units::id::NodeId;
 use lightloom_units::seed::{Seed, Stream};
@@ -23,7 +23,7 @@ pub enum NodesError {
     NotAPart { gpus_per_server: u32, gpus_per_node: u32 },
     #[error(
         "{nodes} nodes of {gpus_per_node} GPUs need {needed} servers, but the trace has \
-         {servers}: make a larger one with `lightloom trace synth --servers {needed}`"
+            {servers}: generate a larger one with `lightloom trace synth --servers {needed}`"
     )]
     TooFewServers { nodes: u32, gpus_per_node: u32, needed: u32, servers: u32 },
 }
@@ -31,9 +31,10 @@ pub enum NodesError {
 /// Returns the probability that a part with `part_gpus` GPUs has failed, given that its server has
 /// failed and that servers are out of service for the fraction `server_ratio` of the time.
 ///
-/// GPU faults are assumed to be independent with ratio f, where `1 - (1-f)^server_gpus` equals `server_ratio`. By
-/// Bayes' theorem, the result is `(1 - (1-f)^part_gpus) / server_ratio`. For the public trace's 2.33 %, the result
-/// is 0.503 for half of eight GPUs. The method follows InfiniteHBD (arXiv 2502.03885) from memory.
+/// GPU faults are assumed independent with ratio f, where `1 - (1-f)^server_gpus` equals
+/// `server_ratio`. By Bayes' theorem, the result is `(1 - (1-f)^part_gpus) / server_ratio`: for the
+/// public trace's 2.33 %, 0.503 for half of eight GPUs. The method follows InfiniteHBD (arXiv
+/// 2502.03885) from memory.
 #[must_use]
 pub fn part_fault_probability(server_ratio: f64, server_gpus: u32, part_gpus: u32) -> f64 {
     let share = f64::from(part_gpus) / f64::from(server_gpus);
@@ -48,7 +49,7 @@ pub fn part_fault_probability(server_ratio: f64, server_gpus: u32, part_gpus: u3
 
 impl FaultTrace {
     /// Draws one mapping of the trace to a fabric: the servers, their order, and the part that each
-    /// fault hits. The same seed and sample number always give the same mapping.
+    /// fault hits. The seed and the sample number determine the mapping.
     ///
     /// # Errors
     /// Fails if the node size does not divide the server size or the trace has too few servers.
@@ -75,7 +76,7 @@ impl FaultTrace {
         let mut intervals = Vec::with_capacity(self.faults.len());
         for fault in &self.faults {
             for part in 0..parts {
-                // Make a draw for every fault, so that servers do not affect each other's draws.
+                // Draw for every fault, so that servers do not affect each other's draws.
                 let is_hit = random.random_bool(hit);
                 let part_index =
                     u64::from(slots[fault.server.index()]) * u64::from(parts) + u64::from(part);

@@ -28,7 +28,7 @@ pub enum TraceProblem {
     EndBeforeStart { node: String, start_record: usize, start_days: f64, end_days: f64 },
     #[error("this ends a fault of `{node}` that has no `fault_start` with the same fault type")]
     EndWithoutStart { node: String },
-    #[error("unknown node `{node}`: no `fault_start` names it")]
+    #[error("unknown node `{node}`: it has no `fault_start`")]
     UnknownNode { node: String },
     #[error("unknown node `{node}`: it exceeds the {servers} servers of the trace")]
     TooManyServers { node: String, servers: u32 },
@@ -43,7 +43,7 @@ pub enum TraceProblem {
 /// An error with its position.
 #[derive(Clone, Debug, PartialEq)]
 pub struct TraceError {
-    /// Line number, counted from 1. 0 if the error has no position.
+    /// Line number, from 1; 0 if the error has no position.
     pub line: usize,
     /// Column in bytes, from 1.
     pub column: usize,

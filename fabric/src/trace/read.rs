@@ -8,11 +8,11 @@
 //!   "fault_type": {"Level": "Hardware Failure", "Class": "GPU", "Desc": "…"}}, …]
 //! ```
 //!
-//! It contains neither the number of servers nor the length of observation. The other format
-//! contains both: `{"servers": 400, "gpus_per_server": 8, "days": 348, "events": […]}`.
+//! The other format adds the number of servers and the length of observation: `{"servers": 400,
+//! "gpus_per_server": 8, "days": 348, "events": […]}`.
 //!
-//! A start and an end event match if their node and fault type are equal. If several faults are open,
-//! the oldest ends first. Reading continues after an error, so that all errors are reported together.
+//! A start and an end event match if their node and fault type are equal. If several faults are
+//! open, the oldest ends first.
 
 use std::borrow::Cow;
 use std::collections::VecDeque;
@@ -28,18 +28,18 @@ use super::{Fault, FaultKind, FaultTrace, PUBLISHED_SERVERS, ServerId, TraceTime
 
 /// Maximum file size. Larger files are rejected without reading.
 pub const MAX_TRACE_BYTES: usize = 256 << 20;
-/// Maximum time. Larger times are assumed to have the wrong unit.
+/// Larger times are assumed to have the wrong unit.
 const MAX_DAYS: f64 = 36_525.0;
 const MAX_ERRORS: usize = 100;
 
-/// Facts about a trace that its file may lack. Values given here take precedence over the file.
+/// Facts about a trace that its file may lack. They take precedence over the file.
 #[derive(Clone, Copy, Debug, Default, PartialEq)]
 pub struct Observation {
-    /// Observed servers. The default is the value in the file, or the public trace's 400.
+    /// Observed servers [default: as in the file, or the public trace's 400].
     pub servers: Option<u32>,
-    /// GPUs per server. The default is the value in the file, or 8.
+    /// GPUs per server [default: as in the file, or 8].
     pub gpus_per_server: Option<u32>,
-    /// Days of observation. The default is the value in the file, or whole days up to the last event.
+    /// Days of observation [default: as in the file, or whole days up to the last event].
     pub days: Option<f64>,
 }
 
@@ -160,7 +160,7 @@ impl Pairing<'_> {
         self.pair(key, record.event_type, half);
     }
 
-    /// Matches an event with the oldest unmatched event of the other type. If there is none, queues the event.
+    /// Matches an event with the oldest unmatched event of the other type, or queues it.
     fn pair(&mut self, key: (ServerId, u32), event: EventType, half: Half) {
         if event == EventType::FaultStart {
             self.ever_started[key.0.index()] = true;
@@ -237,8 +237,8 @@ impl Pairing<'_> {
         self.report_not_positive("servers", u64::from(servers));
         self.report_not_positive("gpus_per_server", u64::from(gpus_per_server));
         if self.errors.is_empty() {
-            // Without declared days, the window follows from the events, not all of which were
-            // readable.
+            // Without declared days, the window follows from the events, some of which may be
+            // unreadable.
             self.report_not_positive("days", window.0);
             self.report_late_start(said);
         }
@@ -269,7 +269,7 @@ impl Pairing<'_> {
         }
     }
 
-    /// Ends open faults: a fault without an end event lasts until the last event in the file.
+    /// A fault without an end event lasts until the last event in the file.
     fn close_open_faults(&mut self) -> u32 {
         let closed = self.faults.len();
         for (&(server, kind), halves) in &self.starts {
@@ -291,7 +291,7 @@ impl Pairing<'_> {
         }
     }
 
-    /// Reports faults after the observation. It is counted in whole days, so faults on the last, partial day are valid.
+    /// Observation is counted in whole days, so faults on the last, partial day are valid.
     fn report_late_start(&mut self, days: Option<f64>) {
         if let (Some(days), Some(last)) = (days, self.last_start)
             && last.days >= days + 1.0
@@ -388,7 +388,7 @@ mod tests {
         );
         assert_eq!(
             message(&[event("a", "1", "fault_start"), event("ghost", "2", "fault_end")]),
-            "line 4, column 1: record 1: unknown node `ghost`: no `fault_start` names it"
+            "line 4, column 1: record 1: unknown node `ghost`: it has no `fault_start`"
         );
         let reopened = event("a", "1", "fault_start") + "," + &event("a", "2", "fault_end");
         assert!(

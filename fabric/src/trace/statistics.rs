@@ -11,7 +11,7 @@ const DAYS_PER_YEAR: f64 = 365.25;
 /// Bin width of [`Statistics::mean_ratio_by_month`], in days.
 const MONTH_DAYS: f64 = 30.0;
 
-/// Number of servers that are out of service at the same time, weighted by time over the window.
+/// Number of servers out of service at the same time, time-weighted over the window.
 #[derive(Clone, Debug, PartialEq, Serialize)]
 pub struct Concurrency {
     /// Mean fraction of the servers.
@@ -196,7 +196,7 @@ impl FaultTrace {
     }
 }
 
-/// Returns the server-milliseconds lost, given the time spent with each number of failed servers.
+/// `ms_by_count` is the time spent with each number of failed servers.
 fn server_ms(ms_by_count: &[u64]) -> u64 {
     ms_by_count.iter().zip(0..).map(|(ms, servers): (_, u64)| ms * servers).sum()
 }

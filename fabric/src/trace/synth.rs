@@ -3,7 +3,7 @@
 //! (github.com/stepfun-ai/InfiniteHBD-Trace, 400 servers, 348 days) in fault rate, duration
 //! quantiles, mean failed servers per 30 days, and fault classes. It does not reproduce durations
 //! by class, batches of simultaneous faults, faults of zero length, or the few servers that are out
-//! for months (ten of which account for 32 % of the public downtime).
+//! for months (ten of them account for 32 % of the public downtime).
 
 use lightloom_units::seed::{Seed, Stream};
 use rand::RngExt;
@@ -17,7 +17,8 @@ const PUBLISHED_DAYS: u32 = 348;
 const PUBLISHED_FAULTS: f64 = 584.0;
 const DAYS_PER_YEAR: f64 = 365.25;
 
-/// Quantiles of the duration in days, interpolated by logarithm. The mean is 5.7 days (5.5 days in the public trace).
+/// Quantiles of the duration in days, interpolated by logarithm. The mean is 5.7 days (public
+/// trace: 5.5).
 const DURATION_DAYS: [(f64, f64); 10] = [
     (0.0, 0.0005),
     (0.05, 0.008),
@@ -35,7 +36,7 @@ const DURATION_DAYS: [(f64, f64); 10] = [
 const LEVEL_BY_TWELFTH: [f64; 12] =
     [0.82, 1.91, 6.31, 5.04, 1.24, 1.79, 1.64, 2.50, 2.68, 1.48, 1.07, 0.73];
 
-/// Faults in the public trace by level and class. Rare classes are summed under their level.
+/// Faults in the public trace by level and class. Rare classes are combined by level.
 const FAULTS_BY_KIND: [(u32, &str, &str); 10] = [
     (158, "Hardware Failure", "GPU"),
     (144, "Other Failure", "Unknown Error"),
@@ -78,8 +79,8 @@ impl Synthesis {
         Self { servers, ..self }
     }
 
-    /// Generates the trace. The distribution of durations is divided into equal slices and one duration
-    /// is drawn from each, so that even a small trace has the published mix of short and long faults.
+    /// Generates the trace. One duration is drawn from each of equally probable slices, so that
+    /// even a small trace has the published mix of short and long faults.
     #[must_use]
     pub fn trace(self) -> FaultTrace {
         let years = f64::from(self.servers) * self.days / DAYS_PER_YEAR;
@@ -141,11 +142,10 @@ struct Centres {
 }
 
 impl Centres {
-    /// Number of bins: eight per twelfth of the window.
     const PIECES: usize = 96;
 
-    /// Fits the weights. A long fault smears the failure level over its length, so Richardson-Lucy
-    /// iteration (JOSA 62, 1972) finds the weights whose smeared sum matches the published level.
+    /// A long fault smears the failure level over its length, so Richardson-Lucy iteration (JOSA
+    /// 62, 1972) finds the weights whose smeared sum matches the published level.
     fn fit(days: f64) -> Self {
         let piece_days = days / Self::PIECES as f64;
         let smear = smear(days);
@@ -179,7 +179,8 @@ impl Centres {
     }
 }
 
-/// Returns `smear[from][to]`, the fraction of the downtime of faults centred in `from` that falls into `to`.
+/// `smear[from][to]` is the fraction of the downtime of faults centred in `from` that falls into
+/// `to`.
 fn smear(days: f64) -> Vec<Vec<f64>> {
     let piece_days = days / Centres::PIECES as f64;
     let durations: Vec<f64> = (0..200).map(|i| duration_at((f64::from(i) + 0.5) / 200.0)).collect();
@@ -199,8 +200,8 @@ fn smear(days: f64) -> Vec<Vec<f64>> {
     (0..Centres::PIECES).map(row).collect()
 }
 
-/// Servers with unequal fault rates, each drawn from an exponential distribution. This leaves 41 % of
-/// the servers without a fault, whereas equal rates would leave 23 %. In the public trace it is 42 %.
+/// Fault rates drawn from an exponential distribution. 41 % of the servers then have no fault
+/// (public trace: 42 %); with equal rates it would be 23 %.
 struct UnequalServers {
     cumulative: Vec<f64>,
 }
@@ -246,7 +247,7 @@ fn kind(level: &str, class: &str) -> FaultKind {
     }
 }
 
-/// Renumbers the servers in order of their first fault, as reading the written trace does.
+/// Renumbers the servers as reading the written trace would.
 fn number_by_first_fault(faults: &mut [Fault]) -> Vec<String> {
     let mut order: Vec<ServerId> = Vec::new();
     let mut number = rustc_hash::FxHashMap::default();

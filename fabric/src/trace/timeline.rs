@@ -40,7 +40,7 @@ pub struct Timeline {
 
 #[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
 enum Edge {
-    // Starts sort before ends, so adjacent faults leave no gap of zero length.
+    // Starts sort before ends, so there is no gap between adjacent faults.
     Start,
     End,
 }
@@ -158,7 +158,7 @@ impl Timeline {
 }
 
 impl FaultTrace {
-    /// Returns the timeline in which each server is one node, cut off at `end` instead of the window's end.
+    /// Returns the timeline with one node per server, cut off at `end` instead of the window's end.
     #[must_use]
     pub fn server_timeline(&self, end: TraceTime) -> Timeline {
         let intervals =
@@ -202,7 +202,6 @@ mod tests {
     }
 
     proptest! {
-        /// Compares the timeline with the definition at every instant.
         #[test]
         fn node_is_faulty_while_any_of_its_faults_is_open(
             intervals in prop::collection::vec((0_u32..8, 0_u64..110, 0_u64..40), 0..40)

@@ -15,8 +15,8 @@ struct Event<'a> {
     fault_type: &'a FaultKind,
 }
 
-/// Returns the trace as JSON, with the numbers of servers and days at the top and then the events
-/// in the public format, one per line and ordered by time. `source` states the origin of the trace.
+/// Returns the trace as JSON: the numbers of servers and days, then the events in the public
+/// format, one per line in chronological order. `source` is the origin of the trace.
 #[must_use]
 pub fn public_json(trace: &FaultTrace, source: &str) -> String {
     let mut text = format!(
@@ -34,7 +34,7 @@ pub fn public_json(trace: &FaultTrace, source: &str) -> String {
     text
 }
 
-/// Returns the events in order. A rank sorts starts before ends.
+/// A rank sorts starts before ends.
 fn events(trace: &FaultTrace) -> Vec<(TraceTime, u8, Event<'_>)> {
     let both = |fault| {
         let Fault { start, end, server, kind } = fault;
@@ -85,7 +85,7 @@ pub fn node_changes_csv(timeline: &Timeline) -> String {
     text
 }
 
-/// Quotes a CSV field (RFC 4180).
+/// RFC 4180.
 fn quoted(field: &str) -> String {
     if field.contains([',', '"', '\n', '\r']) {
         return format!("\"{}\"", field.replace('"', "\"\""));

@@ -271,9 +271,9 @@ fn shows_job_mistakes_despite_an_invalid_domain() {
     for (place, message) in [
         ("2:45", "k is 9"),
         ("3:32", "a group of 6 GPUs does not fill whole nodes of 4"),
-        ("2:39", "the GPUs of a node are set here"),
+        ("2:39", "the number of GPUs per node is set here"),
         ("3:59", "a group of 64 GPUs exceeds the largest group of the domain: 32 GPUs"),
-        ("3:80", "job `c` wants 80 GPUs, but only 0 are free for it"),
+        ("3:80", "job `c` requests 80 GPUs, but only 0 are available to it"),
     ] {
         assert!(all.contains(message), "{message} in {all}");
         assert!(all.contains(&format!(":{place}")), "{place} in {all}");
@@ -323,7 +323,7 @@ fn rejects_keys_without_effect_with_a_reason() {
     let all = shown(text);
     for reason in [
         "this design has no transceivers to price",
-        "llama-3.1-70b has no experts to spread over 2 ranks",
+        "llama-3.1-70b has no experts to distribute over 2 ranks",
     ] {
         assert_eq!(all.matches(reason).count(), 1, "{reason}: {all}");
     }

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-//! Typed ids, which are dense indices with one type per kind of part. They are written as `n17` for
-//! a node, `n17/g2` for a GPU, `n17/b0` for an OCSTrx bundle, `t3` for a ToR and `g12` for a group.
+//! Typed ids: dense indices with one type per kind of part, written as `n17` for a node, `n17/g2`
+//! for a GPU, `n17/b0` for an OCSTrx bundle, `t3` for a ToR and `g12` for a group.
 
 use std::fmt;
 use std::str::FromStr;
@@ -9,7 +9,7 @@ use serde::{Deserialize, Deserializer, Serialize, Serializer, de};
 
 /// Error of parsing an id.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
-#[error("`{text}` is not {kind}: write it like `{example}`")]
+#[error("`{text}` is not {kind}; expected the form `{example}`")]
 pub struct IdError {
     text: String,
     kind: &'static str,
@@ -57,7 +57,7 @@ macro_rules! index_id {
             pub const fn index(self) -> usize {
                 self.0 as usize
             }
-            /// Converts an array index. Panics if it does not fit in 32 bits, but fabrics are far smaller.
+            /// Panics if the index does not fit in 32 bits.
             #[must_use]
             pub fn from_index(index: usize) -> Self {
                 Self(u32::try_from(index).expect("fabrics are bounded far below 2^32 parts"))
@@ -83,7 +83,7 @@ macro_rules! index_id {
 }
 
 index_id! {
-    /// A node (a baseboard with R GPUs). Nodes are numbered in order of installation, rack by rack and slot by slot.
+    /// A node (a baseboard with R GPUs). Nodes are numbered rack by rack and slot by slot.
     NodeId, "n", "a node", "n17"
 }
 index_id! {
@@ -99,7 +99,7 @@ index_id! {
     OcsId, "ocs", "an optical switch", "ocs4"
 }
 index_id! {
-    /// A leaf of a reconfigurable fat-tree, which is a ToR or a rail switch.
+    /// A leaf of a reconfigurable fat-tree: a ToR or a rail switch.
     LeafId, "leaf", "a leaf", "leaf5"
 }
 
@@ -108,7 +108,6 @@ macro_rules! part_id {
         $(#[$doc])*
         #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
         pub struct $name {
-            /// Node of the part.
             pub node: NodeId,
             /// Index within the node, from 0.
             pub $field: u8,
@@ -139,14 +138,13 @@ part_id! {
     GpuId { gpu, "g" }, "a GPU", "n17/g2"
 }
 part_id! {
-    /// An OCSTrx bundle of a node, which consists of eight modules that switch together.
+    /// An OCSTrx bundle of a node: eight modules that switch together.
     BundleId { bundle, "b" }, "a bundle", "n17/b0"
 }
 
 /// A port of an optical switch.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub struct OcsPortId {
-    /// The switch.
     pub ocs: OcsId,
     /// Port number, from 0.
     pub port: u32,
@@ -174,7 +172,6 @@ impl FromStr for OcsPortId {
 /// An uplink of a leaf (a port to the packet switches above it), such as `l5/up2`.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub struct UplinkId {
-    /// The leaf.
     pub leaf: LeafId,
     /// Uplink number, from 0.
     pub uplink: u32,

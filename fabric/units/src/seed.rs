@@ -1,15 +1,13 @@
 // SPDX-License-Identifier: Apache-2.0
-//! Random number generation with one seed per run, which is split into named streams.
-//!
-//! A stream is identified by its purpose and an index. An additional draw in one place therefore
-//! never changes the numbers elsewhere, and work split over threads draws the same numbers as
-//! sequential work.
+//! Random numbers from one seed per run, split into streams that are identified by purpose and
+//! index. An additional draw in one place does not change the numbers elsewhere, and work split
+//! over threads draws the same numbers as sequential work.
 
 use rand_core::SeedableRng;
 use rand_xoshiro::Xoshiro256PlusPlus;
 use serde::{Deserialize, Serialize};
 
-/// The generator behind all streams. It is small and fast, and its algorithm fixes its output.
+/// Small and fast, with a fixed algorithm and therefore reproducible output.
 pub type Stream = Xoshiro256PlusPlus;
 
 /// The seed of a run, printed with every result that depends on it.
@@ -18,7 +16,6 @@ pub type Stream = Xoshiro256PlusPlus;
 pub struct Seed(pub u64);
 
 impl Seed {
-    /// The default seed of all commands and files.
     pub const USUAL: Self = Self(1);
 
     /// Returns the random stream for item `index` of the purpose `label`.

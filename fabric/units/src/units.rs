@@ -1,12 +1,12 @@
 // SPDX-License-Identifier: Apache-2.0
 //! Units as types, so that a duration cannot be confused with a size, or a rate with a price.
 //!
-//! The engine's quantities are integers. Sums therefore do not depend on the order of their terms,
-//! and one byte at 100, 200, 400, 800 or 1600 Gb/s takes a whole number of picoseconds (80, 40, 20,
-//! 10, 5). Money and power are averages over many parts and use floating point.
+//! The engine's quantities are integers, so sums are independent of order. One byte at 100, 200,
+//! 400, 800 or 1600 Gb/s takes a whole number of picoseconds (80, 40, 20, 10, 5). Money and power
+//! are averages and use floating point.
 //!
-//! In JSON, a quantity is a plain number, and the field name carries the unit (`dark_time_ps`). In
-//! user-written files, it is text with a unit such as `60us`, `400Gbps` or `4KiB` (see [`Text`]).
+//! In JSON, a quantity is a plain number with its unit in the field name (`dark_time_ps`). In
+//! user-written files, it is text with a unit such as `60us`, `400Gbps` or `4KiB` ([`Text`]).
 
 use std::fmt;
 use std::iter::Sum;
@@ -44,7 +44,6 @@ macro_rules! unit {
             pub const fn get(self) -> u64 {
                 self.0
             }
-            /// Returns the difference, or zero if `other` is larger.
             #[must_use]
             pub const fn saturating_sub(self, other: Self) -> Self {
                 Self(self.0.saturating_sub(other.0))
@@ -129,22 +128,19 @@ unit! {
 }
 
 impl Picoseconds {
-    /// Converts whole nanoseconds.
     #[must_use]
     pub const fn from_nanos(nanos: u64) -> Self {
         Self(nanos * 1_000)
     }
-    /// Converts whole microseconds.
     #[must_use]
     pub const fn from_micros(micros: u64) -> Self {
         Self(micros * 1_000_000)
     }
-    /// Converts whole milliseconds.
     #[must_use]
     pub const fn from_millis(millis: u64) -> Self {
         Self(millis * 1_000_000_000)
     }
-    /// Returns seconds, for display and for formulas whose result is a ratio.
+    /// For display, and for formulas whose result is a ratio.
     #[must_use]
     pub fn as_secs_f64(self) -> f64 {
         self.0 as f64 / 1e12
@@ -152,7 +148,7 @@ impl Picoseconds {
 }
 
 impl Milliseconds {
-    /// Returns hours, for display and for formulas whose result is a ratio.
+    /// For display, and for formulas whose result is a ratio.
     #[must_use]
     pub fn as_hours(self) -> f64 {
         self.0 as f64 / 3.6e6
@@ -162,13 +158,11 @@ impl Milliseconds {
 const PS_OF_A_BYTE: u64 = 8 * 1_000_000_000_000;
 
 impl BitsPerSecond {
-    /// Converts whole gigabits per second (10⁹ bits).
     #[must_use]
     pub const fn from_gbps(gbps: u64) -> Self {
         Self(gbps * 1_000_000_000)
     }
-    /// Returns the transmission time of `size`, rounded up to a whole picosecond. Panics if the rate is zero, which fabrics
-    /// reject.
+    /// Rounds up to a whole picosecond. Panics if the rate is zero, which fabrics reject.
     #[inline]
     #[must_use]
     pub fn time_for(self, size: Bytes) -> Picoseconds {
@@ -191,7 +185,6 @@ impl BitsPerSecond {
         }
         Bytes((u128::from(time.0) * u128::from(self.0) / u128::from(PS_OF_A_BYTE)) as u64)
     }
-    /// Returns bytes per second, for display.
     #[must_use]
     pub fn bytes_per_second(self) -> f64 {
         self.0 as f64 / 8.0
@@ -206,7 +199,6 @@ impl BitsPerSecond {
 pub struct SimTime(pub u64);
 
 impl SimTime {
-    /// The start of the run.
     pub const START: Self = Self(0);
     /// Returns the time since `earlier`. Panics if that is later than `self`.
     #[must_use]
@@ -337,14 +329,15 @@ impl fmt::Display for BitsPerSecond {
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 pub enum QuantityError {
     #[error(
-        "`{text}` is not {kind}: write a number and a unit, such as `{example}` (units: {units})"
+        "`{text}` is not {kind}; expected a number and a unit, such as `{example}` (units: \
+            {units})"
     )]
     Spelling { text: String, kind: &'static str, example: &'static str, units: String },
     #[error("`{text}` is too large for {kind}")]
     TooLarge { text: String, kind: &'static str },
 }
 
-/// Parses decimal digits with at most one point, followed by optional spaces and a known suffix.
+/// Decimal digits with at most one point, followed by optional spaces and a known suffix.
 fn parse_quantity<Q: Quantity>(text: &str) -> Result<Q, QuantityError> {
     let spelling = || QuantityError::Spelling {
         text: text.to_owned(),

@@ -94,13 +94,13 @@ fn rejects_invalid_networks_with_the_reason() {
         ("{dragonfly: {groups: 1, leaves_per_group: 4}}", "2"),
         (
             "{graph: {leaves: 3, links: [{endpoints: [leaf0, leaf1]}]}}",
-            "no cables join leaf2 with leaf0",
+            "leaf2 is not connected to leaf0",
         ),
-        ("{graph: {leaves: 2, links: [{endpoints: [leaf0, leaf0]}]}}", "joined with itself"),
+        ("{graph: {leaves: 2, links: [{endpoints: [leaf0, leaf0]}]}}", "connected to itself"),
         ("{graph: {leaves: 2, links: [{endpoints: [leaf0, leaf5]}]}}", "leaf5 does not exist"),
         (
             "{graph: {leaves: 2, links: [{endpoints: [leaf0, leaf1]}, {endpoints: [leaf1, leaf0]}]}}",
-            "joined twice",
+            "connected twice",
         ),
         ("{torus: {sides: [2], link_rate: 0bps}}", "the rate of a link is zero"),
         ("{fat_tree: {core_oversubscription: 2}}", "which has no core"),

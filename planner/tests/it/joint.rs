@@ -343,7 +343,7 @@ fn rejects_a_group_larger_than_the_fabric_when_reading() {
     let text = "kind: fabric\nversion: 2\nname: x\nhbd: {khop: {nodes: 12, gpus_per_node: 4, k: 2}}\njobs: [{name: j, tp: 1024}]\n";
     let (fabric, mistakes) = load("f.yaml", text.as_bytes(), &mut |_| Err(String::new()));
     let shown = render(&mistakes, Style::Plain);
-    assert!(fabric.is_none() && shown.contains("write at most 48"), "{shown}");
+    assert!(fabric.is_none() && shown.contains("use at most 48"), "{shown}");
 }
 
 #[test]

@@ -50,11 +50,11 @@ fn rejects_odd_ports_per_leaf() {
     says(
         &refusal(&text, GOOD),
         &[
-            "error[LL0110]: 3 ports per leaf on each switch: with an odd number some topologies cannot be \
-             realised although every leaf has enough ports",
+            "error[LL0110]: 3 ports per leaf on each switch: with an odd number, some topologies cannot be \
+             realised although each leaf has enough ports",
             "f.yaml:9:73",
-            "help: wire an even number to each switch; half as many switches with twice the ports per \
-             leaf keeps the fibre count",
+            "help: connect an even number to each switch; half as many switches with twice the ports per \
+             leaf need the same number of fibres",
         ],
     );
 }
@@ -92,11 +92,7 @@ fn rejects_matrix_entries_that_are_not_byte_counts() {
     let inline = inline.replace("-3", ".nan");
     says(
         &refusal(&inline, ""),
-        &[
-            "expected a number, found the text `.nan`",
-            "f.yaml:15:51",
-            "help: write a finite number",
-        ],
+        &["expected a number, found the text `.nan`", "f.yaml:15:51", "help: use a finite number"],
     );
 }
 
@@ -140,7 +136,7 @@ fn rejects_nonexistent_leaves() {
     let text = SOUND.replace("    timing", "    forbidden: [{a: leaf0, b: leaf7}]\n    timing");
     says(
         &refusal(&text, GOOD),
-        &["leaf7 does not exist", "f.yaml:10:17", "help: leaves run from leaf0 to leaf2"],
+        &["leaf7 does not exist", "f.yaml:10:17", "help: use leaf0 to leaf2"],
     );
     let text = SOUND.replace("{csv: train.csv}", "{all_reduce: {leaves: 9, bytes: 1GB}}");
     says(

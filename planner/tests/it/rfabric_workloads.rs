@@ -173,5 +173,5 @@ fn custom_model_file_determines_its_bytes() {
         load("f.yaml", SHIPPED.replacen("qwen2.5-72b", "mine.yaml", 1).as_bytes(), &mut wrong);
     assert!(none.is_none());
     let said = render(&mistakes, Style::Plain);
-    assert!(said.contains("mine.yaml:4:9") && said.contains("help: write at least 1"), "{said}");
+    assert!(said.contains("mine.yaml:4:9") && said.contains("help: use at least 1"), "{said}");
 }
