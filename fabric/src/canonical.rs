@@ -96,7 +96,6 @@ impl Spelling<'_> {
 fn compare(a: &[u8], b: &[u8]) -> Ordering {
     let is_plain = |name: &[u8]| name.is_ascii() && !name.contains(&b'\\');
     if is_plain(a) && is_plain(b) {
-        // The closing quote is not part of the name.
         return a[..a.len() - 1].cmp(&b[..b.len() - 1]);
     }
     let units = |name: &[u8]| -> Vec<u16> {
@@ -224,7 +223,6 @@ impl Formatter for &mut Spelling<'_> {
     fn end_object_value<W: ?Sized + io::Write>(&mut self, _: &mut W) -> io::Result<()> {
         if self.is_left_out() {
             let start = self.members.pop().map_or(0, |member| member.name.start);
-            // Also remove the preceding comma.
             let comma = self.open.last().is_some_and(|open| open.first < self.members.len());
             self.out.truncate(start - usize::from(comma));
             return Ok(());

@@ -377,7 +377,6 @@ mod tests {
         assert_eq!((leaf(0, 1), leaf(7, 1), leaf(7, 2), leaf(8, 1)), (1, 1, 2, 5));
         assert_eq!(rails.leaves(20), 12);
         assert_eq!(rails.link_rate(), BitsPerSecond::from_gbps(800));
-        // Eight GPU ports in two planes, with half of their rate on the uplinks.
         assert!((rails.packet_rate_of_leaf(4) - 8.0 * 400e9).abs() < 1.0);
     }
 

@@ -525,7 +525,6 @@ mod tests {
         let pair = |a, b| LeafPair::new(LeafId(a), LeafId(b)).unwrap();
         assert!(!fabric.permits(pair(0, 1)));
         assert!(fabric.permits(pair(0, 2)));
-        // Both leaves' extra losses add to the path.
         let mut two = spec();
         (two.leaves, two.loss.extra_db) = (2, vec![(LeafId(0), 0.7), (LeafId(1), 0.7)]);
         let two = ReconfigurableFatTree::new(two).unwrap();

@@ -91,7 +91,6 @@ fn head(text: &mut String, name: &str, gpus: u32, about: &str) {
     );
 }
 
-/// Returns `gpus / unit` if it is a whole number of at least `least`.
 fn whole(gpus: u32, unit: u32, least: u32, what: &str) -> Result<u32, Misfit> {
     if gpus.is_multiple_of(unit) && gpus / unit >= least {
         return Ok(gpus / unit);
@@ -104,7 +103,6 @@ fn whole(gpus: u32, unit: u32, least: u32, what: &str) -> Result<u32, Misfit> {
     )))
 }
 
-/// A whole number of groups that leaves a sixteenth of the cluster as spares.
 fn job_of(gpus: u32, group: u32) -> Result<u32, Misfit> {
     let spare = gpus - gpus / 16;
     match spare / group * group {
@@ -116,7 +114,6 @@ fn job_of(gpus: u32, group: u32) -> Result<u32, Misfit> {
     }
 }
 
-/// `size.tp`, or by default 32 for clusters of at least 128 GPUs.
 fn group(size: Size, node: u32) -> Result<u32, Misfit> {
     let tp = size.tp.unwrap_or(if size.gpus >= 128 { 32 } else { 2 * node });
     let fits = tp > 0 && (tp.is_multiple_of(node) || node.is_multiple_of(tp));
@@ -164,8 +161,6 @@ fn spares(used: u32, gpus: u32) -> String {
     }
 }
 
-/// Returns the number of leaves and their size, so that optical switches need at most
-/// [`MOST_LEAVES`] ports.
 fn leaves(gpus: u32, unit: u32) -> Result<(u32, u32), Misfit> {
     let mut per_leaf = 32;
     while gpus / per_leaf > MOST_LEAVES {

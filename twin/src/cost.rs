@@ -1,6 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-//! Assumed CPU time of the daemon. Its processor is not emulated, so the model uses constants,
-//! which every result prints.
+//! Assumed CPU time of the daemon, which is not emulated.
 
 use lightloom_emulator::outcome::CostModel;
 use lightloom_units::Picoseconds;
@@ -9,8 +8,8 @@ use rand::RngExt;
 
 /// `tests/it/cost.rs` measured these costs with 32 nodes and 64 transceivers (figures in
 /// docs/twin.md). The cost per device is the slope up to 720 nodes, and the cost per node is one
-/// node's share at 32 nodes. The hand-off is half of the extra time that a read over a pty takes on
-/// the machine in docs/twin.md. The jitter is an assumption.
+/// node's share at 32 nodes. The hand-off is half of the extra time of a read over a pty. The
+/// jitter is an assumption.
 pub const COST: CostModel = CostModel {
     per_input: Picoseconds::from_micros(9),
     per_input_and_device: Picoseconds::from_nanos(2),

@@ -96,7 +96,7 @@ impl TwinDaemon {
         Ok(turn)
     }
 
-    /// Kills the daemon, which loses all data that is not yet durable.
+    /// Data that is not yet durable is lost.
     pub(crate) fn kill(&mut self) {
         (self.control, self.journal) = (None, None);
         self.disk.lose();
@@ -117,7 +117,7 @@ impl TwinDaemon {
         Some(SimTime(deadline.0.saturating_mul(1_000_000)).max(self.busy_until))
     }
 
-    /// Returns the digest of the plan in force, or an empty text while the daemon is down.
+    /// Empty while the daemon is down.
     pub(crate) fn plan_sha256(&self) -> String {
         let ledger = |control: &Control| control.controller().ledger().plan_sha256.clone();
         self.control.as_ref().map_or_else(String::new, ledger)
@@ -173,14 +173,13 @@ impl TwinDaemon {
         turn
     }
 
-    /// Returns the state of a phase request, or `None` if the id is unknown.
     pub(crate) fn standing(&self, id: &str) -> Option<&Standing> {
         let booking = self.control.as_ref()?.phases().of_request(id)?;
         Some(&booking.standing)
     }
 
-    /// Executes the controller's actions in order, as the daemon's runtime does, and returns when
-    /// they are complete.
+    /// Executes the controller's actions in order, as the daemon's runtime does. Returns when they
+    /// are complete.
     fn perform(&mut self, mut at: SimTime, actions: Vec<Action>, turn: &mut Turn) -> SimTime {
         let bypassed = actions.iter().find_map(|action| match action {
             Action::Note(Note::Bypassing(parts, _)) => {

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-//! An in-memory disk for the journal, which survives the daemon's failure. The daemon waits for the
-//! duration of a flush.
+//! An in-memory disk for the journal, which survives the daemon's failure. The daemon waits for
+//! flushes.
 
 use std::io;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
@@ -21,7 +21,7 @@ impl EmulatedDisk {
         self.0.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    /// Discards unflushed data, as happens when the daemon is killed.
+    /// Discards unflushed data, as when the daemon is killed.
     pub(crate) fn lose(&self) {
         let mut state = self.state();
         let durable = state.durable;

@@ -15,14 +15,13 @@ const LISTED_MAX: usize = 20;
 /// when it applies a change, and again when it rolls the change back.
 const OVER_WITHIN: Picoseconds = Picoseconds::from_millis(90_000);
 
-/// The durable ledger, and the violations.
 #[derive(Default)]
 pub(crate) struct Judge {
     durable: Ledger,
     intents: BTreeMap<String, u32>,
     /// Committed changes that have not yet been checked against the light.
     pub(crate) committed: Vec<Fabric>,
-    /// Changes that were not committed and have not yet been checked against the light.
+    /// Uncommitted changes that have not yet been checked against the light.
     pub(crate) undone: Vec<Fabric>,
     open: Option<(Txn, SimTime)>,
     /// Devices whose last operation has an unknown outcome and that have not been read since then.
@@ -125,7 +124,7 @@ impl Judge {
         }
     }
 
-    /// Checks I3: a committed change must be in effect wherever we know the light.
+    /// Checks I3: a committed change must be in effect wherever the light is known.
     pub(crate) fn holds(&mut self, goal: &Fabric, truths: &BTreeMap<DeviceName, Positions>) {
         for (device, wanted) in goal {
             let Some(true_one) = truths.get(device) else { continue };

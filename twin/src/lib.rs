@@ -3,14 +3,11 @@
 //! on the simulation's clock.
 //!
 //! The emulator passes on a scenario's faults, and the twin applies them to the emulated devices,
-//! to the light at ports of optical switches, to the daemon, or to its disk. It transfers bytes
-//! over serial lines at the lines' rate, models how long devices and the disk take, and answers
-//! with the circuits that the daemon establishes. [`World`] is the twin's side of a run, and
-//! [`COST`] is the daemon's assumed CPU time. Times are integer picoseconds, and equal seeds give
-//! equal runs.
-//!
-//! `lightloom-engine` simulates packets, and `lightloom-live` runs real programs. docs/twin.md
-//! separates measured figures from assumed ones.
+//! to the light at ports of optical switches, to the daemon, or to its disk. It models serial
+//! lines, devices and the disk, and returns the circuits that the daemon establishes. [`World`] is
+//! the twin's side of a run, and [`COST`] is the daemon's assumed CPU time. Times are integer
+//! picoseconds, and equal seeds give equal runs. docs/twin.md separates measured figures from
+//! assumed ones.
 
 mod cost;
 mod daemon;
@@ -28,7 +25,7 @@ use lightloom_units::seed::Seed;
 pub use cost::COST;
 pub use world::World;
 
-/// Creates the control plane for `control: lightloomd`.
+/// The control plane for `control: lightloomd`.
 pub struct Twin;
 
 impl MakeControl for Twin {

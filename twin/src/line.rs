@@ -1,6 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-//! The line to a device. On a serial line, each byte takes the time of ten bits; over TCP, bytes
-//! take no time.
+//! The line to a device. On a serial line, each byte takes the time of ten bits; over TCP, none.
 
 use lightloom_devices::{Line, RackSlot};
 use lightloom_drivers::tender::Tender;
@@ -9,7 +8,7 @@ use lightloom_units::{Picoseconds, SimTime};
 
 use crate::setup::Installed;
 
-/// Bits per byte: a start bit, eight data bits and a stop bit.
+/// A start bit, eight data bits and a stop bit.
 const BITS: u64 = 10;
 
 pub(crate) struct TwinDevice {
@@ -59,7 +58,7 @@ impl TwinDevice {
     }
 }
 
-/// Returns the transfer time, which is zero if the rate is 0.
+/// Zero if the rate is 0.
 fn takes(bytes: usize, bits_per_second: u32) -> Picoseconds {
     if bits_per_second == 0 {
         return Picoseconds::ZERO;

@@ -1,7 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-//! Sets up the installation, both for the daemon and as an emulated rack. Every bundle in the
-//! fabric becomes a transceiver with the fabric's cabling, and every optical switch becomes a
-//! switch.
+//! Sets up the installation, both for the daemon and as an emulated rack. Each bundle in the fabric
+//! becomes a transceiver with the fabric's cabling.
 
 use std::collections::BTreeMap;
 
@@ -32,18 +31,17 @@ use lightloom_units::{Picoseconds, SimTime};
 
 use super::cost::COST;
 
-/// Maximum number of simultaneously dark links: the default in the configuration file.
+/// Default in the configuration file.
 const DARK_LINKS_MAX: usize = 1024;
 
-/// How long after the end of a session an optical switch may still execute a command: the default
-/// in the configuration file.
+/// Default in the configuration file.
 const LATE_WITHIN: Micros = Micros::from_secs(2);
 
-/// How long a switch is watched for late commands: the default in the configuration file.
+/// Default in the configuration file.
 const RESTORE_LATE_WITHIN: Micros = Micros::from_secs(60);
 
-/// Number of commands of a stage until the mirrors move, and of the lines that have them. As many
-/// commands qualify the circuits while their links train.
+/// Number of commands of a stage until the mirrors move, and of their lines. As many commands
+/// qualify the circuits while their links train.
 const COMMANDS_OF_HALF: u64 = 8;
 const LINES_OF_HALF: u64 = 4;
 
@@ -61,7 +59,7 @@ impl Installed {
         }
     }
 
-    /// Creates the daemon's task for a device. Tasks start one after another.
+    /// Tasks start one after another.
     pub(crate) fn tender(
         self,
         index: usize,
@@ -199,9 +197,10 @@ fn switch(
     let [switching, control, bring_up] = timing.map_or([Picoseconds::ZERO; 3], |timing| {
         [timing.switching, timing.control, timing.bring_up]
     });
-    // An emulated mirror takes up to a tenth longer or shorter; the slowest one takes the stated time.
+    // An emulated mirror takes up to a tenth longer or shorter; the slowest one takes the stated
+    // time.
     let switching = Picoseconds(switching.get() / 110 * 100);
-    // A command takes as long as the fabric states for control, less the daemon's own work.
+    // A command takes the fabric's control time, less the daemon's own work.
     let line = COST.per_input + COST.handoff + Picoseconds(COST.jitter.get() / 2);
     let half = daemon.flush + line * LINES_OF_HALF;
     let until_moved = control.saturating_sub(half).get() / COMMANDS_OF_HALF;

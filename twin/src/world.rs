@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-//! The event queue: arriving bytes, timers of device tasks, turns of the daemon, and light that
-//! settles.
+//! The event queue: arriving bytes, timers of device tasks, turns of the daemon, and settling
+//! light.
 
 mod begin;
 mod faults;
@@ -72,7 +72,7 @@ pub struct World {
 }
 
 impl World {
-    /// Creates a daemon whose `plan` is in force on every transceiver and optical switch of
+    /// Creates a daemon whose `plan` is in force on all transceivers and optical switches of
     /// `fabric`.
     pub fn new(
         fabric: &Fabric,
@@ -239,7 +239,7 @@ impl World {
         }
     }
 
-    /// Handles bytes that arrive at the daemon, which reads them once its processor is free.
+    /// The daemon reads arriving bytes once its processor is free.
     fn hear(&mut self, line: Line, bytes: Option<Vec<u8>>) {
         let Some(index) = self.end_of(line).filter(|_| self.daemon.control.is_some()) else {
             return;
@@ -292,7 +292,7 @@ impl World {
         }
     }
 
-    /// Returns the rate of a line, or 0 if bytes take no time on it.
+    /// 0 if bytes take no time on the line.
     fn rate(&self, index: usize) -> u32 {
         let is_serial = matches!(self.devices[index].installed, Installed::Module(_));
         if is_serial && self.settings.line_time { self.settings.bits_per_second } else { 0 }
@@ -339,8 +339,8 @@ impl World {
         self.plan_turn(deadline);
     }
 
-    /// Returns whether a device lost power in this run. If so, a transceiver's light moved when the
-    /// power returned.
+    /// Returns whether a device lost power in this run. A transceiver then moved when the power
+    /// returned.
     fn was_off(&self, name: &DeviceName) -> bool {
         let Some(index) = self.by_name.get(name) else { return false };
         self.broken.iter().any(|part| match self.devices[*index].installed {
@@ -499,7 +499,7 @@ impl ControlSide for World {
     }
 }
 
-/// Returns whether an event indicates a fault: a report, an unreachable device, or no light.
+/// A report, an unreachable device, or no light.
 fn is_sign(event: &Event) -> bool {
     match event {
         Event::Signalled(..) | Event::Down(..) => true,

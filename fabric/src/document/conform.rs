@@ -289,7 +289,6 @@ impl<'a> Walk<'a> {
         self.check_length(count, &record.length, "entries", place) && readable
     }
 
-    /// An unreadable value is replaced by the key's default, if it has one.
     fn known_entry(&mut self, key: View<'_>, value: View<'_>, known: &Key) -> bool {
         let readable = self.value(value, known.shape, key.span());
         if !readable {
@@ -381,7 +380,6 @@ impl<'a> Walk<'a> {
         self.refuse(problem.with_help(help))
     }
 
-    /// Checks the alternative that accepts this type of value, or reports all alternatives.
     fn either(
         &mut self,
         node: View<'_>,

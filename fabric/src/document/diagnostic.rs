@@ -147,7 +147,6 @@ impl Diagnostic {
 }
 
 impl fmt::Display for Diagnostic {
-    /// One line: `fabric.yaml:3:5: error[LL0101]: unknown key …`.
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.write_str(&self.file)?;
         if let Some(place) = &self.place {
@@ -165,7 +164,6 @@ const CONTEXT_BEFORE: usize = 90;
 const CONTEXT_AFTER: usize = 100;
 
 impl Place {
-    /// Cuts a span of several lines off after the first line.
     pub(crate) fn of(source: &str, span: Span) -> Self {
         let start = floor_char_boundary(source, span.start as usize);
         let line_start = source[..start].rfind('\n').map_or(0, |newline| newline + 1);

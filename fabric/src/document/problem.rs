@@ -84,7 +84,6 @@ impl Problems {
         }
     }
 
-    /// The text is computed only if it will be shown.
     pub(crate) fn add_error(&mut self, problem: impl FnOnce() -> Problem) {
         if self.is_full() {
             self.errors += 1;

@@ -45,7 +45,6 @@ fn group(diagnostic: &Diagnostic) -> Group<'_> {
         return with_help(group.element(Origin::path(file)), diagnostic);
     };
     if place.excerpt.begins_cut() {
-        // The excerpt may begin in the middle of the line, so set the true column.
         let origin = Origin::path(file).line(place.line as usize);
         group = group.element(origin.char_column(place.column as usize));
     }

@@ -235,8 +235,6 @@ impl<'v> Compiler<'v> {
         }
     }
 
-    /// Merges an enum's words and one-key mappings into one form. Other schemas remain
-    /// alternatives.
     fn alternatives(&mut self, schemas: &'v [Value]) -> Form {
         let ids: Vec<ShapeId> = schemas.iter().map(|schema| self.compile(schema)).collect();
         let (mut words, mut tags, mut rest) = (Vec::new(), Vec::new(), Vec::new());
@@ -298,7 +296,6 @@ fn lengths(object: &Map<String, Value>, minimum: &str, maximum: &str) -> Bounds<
     Bounds { minimum: bound(minimum), maximum: bound(maximum) }
 }
 
-/// Returns the schema's own bounds, or else those of its integer type.
 fn integer_bounds(object: &Map<String, Value>) -> Bounds<i128> {
     let bound = |key| {
         let value = object.get(key)?;

@@ -30,7 +30,6 @@ pub(crate) enum Kind {
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Node {
     pub(crate) kind: Kind,
-    /// Whether `text` refers to the decoded texts rather than to the source.
     pub(crate) decoded: bool,
     pub(crate) span: Span,
     pub(crate) text: Span,
@@ -46,8 +45,6 @@ pub(crate) struct Tree<'s> {
     pub(crate) repairs: Repairs,
 }
 
-/// Changes that make a file with schema errors readable, so that later checks can also report
-/// errors.
 #[derive(Debug, Default)]
 pub(crate) struct Repairs {
     pub(crate) hidden: FxHashSet<u32>,

@@ -74,9 +74,7 @@ mod tests {
         let circuit =
             CrossConnect { ocs: OcsId(0), a_port: 0, b_port: 6, a: LeafId(0), b: LeafId(3) };
         let ways = |ports: DevicePorts| ports.ways(&circuit).map(|way| (way.input, way.output));
-        // In SONiC's notation, 1A-7B and 7A-1B.
         assert_eq!(ways(DevicePorts::Sides), [(1, 7), (7, 1)]);
-        // A 32 × 32 switch has ingress ports 1 to 32 and egress ports 33 to 64.
         assert_eq!(ways(DevicePorts::IngressThenEgress { ingress: 32 }), [(1, 39), (7, 33)]);
         let last = CrossConnect { a_port: 318, b_port: 319, ..circuit };
         let ports = DevicePorts::IngressThenEgress { ingress: 320 };

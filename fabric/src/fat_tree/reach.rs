@@ -16,7 +16,6 @@ pub(super) struct Reaches {
     forbidden: BTreeSet<LeafPair>,
     extra_db: Vec<f64>,
     reaches: Vec<Reach>,
-    /// `None` if the bank cannot connect any pair.
     of_bank: Vec<Option<usize>>,
 }
 
@@ -87,7 +86,6 @@ impl Reaches {
         self.reaches.is_empty()
     }
 
-    /// Returns the number of reaches for a bank that cannot connect any pair.
     pub(super) fn of_bank(&self, bank: usize) -> usize {
         self.of_bank[bank].unwrap_or(self.reaches.len())
     }

@@ -15,7 +15,6 @@ use crate::khop::{Fibre, Hop, KhopRing, Port, Shape, hop_for_port, port_for_hop}
 
 const MAX_FIBRES: u64 = 1_000_000;
 
-/// Returns the listed line order if it contains n0 to n(N-1), each exactly once.
 pub(super) fn line(
     nodes: &[(NodeId, Option<NodeFile>)],
     nodes_per_tor: u32,
@@ -69,7 +68,6 @@ pub(super) fn order_of(line: &[NodeId], nodes_per_tor: u32) -> Order {
     }
 }
 
-/// Removes all unlisted fibres. Returns false if a link is wrong or is in `twice`.
 pub(super) fn cable(
     ring: &mut KhopRing,
     links: &[LinkFile],
@@ -188,7 +186,6 @@ fn report_mismatch(ring: &KhopRing, index: usize, a: Port, b: Port, check: &mut 
     check.error(codes::WRONG_PORTS, &path, message).help(help).depends_on("/hbd/khop");
 }
 
-/// In ascending order along the line; in a ring, in the shorter direction.
 fn places_apart(ring: &KhopRing, from: NodeId, to: NodeId) -> i64 {
     let position = |node| i64::from(ring.position_of(node).0);
     let apart = position(to) - position(from);

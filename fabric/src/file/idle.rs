@@ -8,8 +8,6 @@ use super::step::{PlanningFile, StepFile};
 use crate::document::Check;
 use crate::model::shipped_model;
 
-/// Circuit keys require optical switches, prices require priced parts, and expert keys require
-/// experts.
 pub(super) fn refuse(raw: &FabricFile, check: &mut Check<'_>) {
     let has_rings = matches!(raw.hbd, Some(HbdFile::Khop(_)));
     if !has_rings && check.is_written("/parts") {

@@ -132,7 +132,6 @@ fn lower_job(raw: &JobFile) -> Job {
     }
 }
 
-/// The step of a job without `tp` must refer to leaves.
 fn check_unplaced(job: &JobFile, path: &str, check: &mut Check<'_>) {
     if !job.step.as_ref().is_some_and(StepFile::names_leaves) {
         check
@@ -186,7 +185,6 @@ fn check_mapping(job: &JobFile, tp: u32, path: &str, check: &mut Check<'_>) {
     }
 }
 
-/// The trainer's groups come first, then the generation groups.
 fn check_placed_rl(job: &JobFile, (rl, tp): (&RlFile, u32), path: &str, check: &mut Check<'_>) {
     let step = format!("{path}/step/rl");
     if rl.tp != tp {

@@ -352,7 +352,6 @@ fn check_spares(raw: &FabricFile, khop: &KhopFile, ring: &KhopRing, check: &mut 
     }
 }
 
-/// An implausibly slow rate probably has the wrong unit.
 pub(super) fn warn_of_slow(path: &str, rate: BitsPerSecond, check: &mut Check<'_>) {
     if rate.0 > 0 && rate < BitsPerSecond::from_gbps(1) {
         check

@@ -64,7 +64,6 @@ impl OpticsFile {
     }
 }
 
-/// Removes fibres that exceed the loss budget from `ring`, so that rings are not planned over them.
 pub(super) fn cut(ring: &mut KhopRing, optics: &OpticsFile, check: &mut Check<'_>) {
     if !is_sound(ring.k(), optics, check) {
         return;

@@ -12,7 +12,6 @@ use crate::provenance;
 
 const REACH: usize = 64;
 
-/// Replaces `gone` entries of the previous list, from index `at` on, with `new`.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
 struct Splice<T> {
@@ -81,7 +80,6 @@ fn rest(plan: &Plan) -> Plan {
     }
 }
 
-/// Aligns two lists as runs of equal, removed and new entries.
 fn runs<T: PartialEq>(before: &[T], next: &[T]) -> Vec<[usize; 3]> {
     let (mut at, mut to, mut found) = (0, 0, Vec::new());
     while at < before.len() || to < next.len() {
@@ -165,7 +163,6 @@ impl SpelledList {
         self.ends.extend(other.ends[from..from + count].iter().map(|end| end - start + length));
     }
 
-    /// `self` is the text of `before`.
     fn next<T: PartialEq + Serialize>(&self, before: &[T], next: &[T]) -> Self {
         let (mut spelled, mut at, mut to) = (Self::default(), 0, 0);
         spelled.text.reserve(self.text.len());

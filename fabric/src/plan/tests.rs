@@ -13,10 +13,8 @@ const CANONICAL: &str = concat!(
     r#""schema":"lightloom.plan/v2","#,
     r#""transceivers":[{"bundle":"n0/b0","path":"external-1"}]}"#
 );
-/// Output of `sha256sum`.
 const DIGEST: &str = "95c691bb09f832d5cf1595b2176dce9bfb0ec2e3c473d3b6dfd2d5b59d3e1602";
 
-/// The same plan with another member order and number format, and with its seed.
 const FORMATTED: &str = r#"{
   "schema": "lightloom.plan/v2", "fabric_sha256": "f00d", "seed": 18446744073709551615, "faults": ["n3"],
   "jobs": [{"name": "train", "tp": 4, "gpus_wanted": null, "gpus": 4,
@@ -76,7 +74,6 @@ fn fat_tree_plan_digest_ignores_its_sensitivity() {
     assert_eq!(of(""), provenance::sha256(canonical.as_bytes()));
 }
 
-/// The schema is the first key, so a truncated plan is reported as a bad plan.
 #[test]
 fn recognises_a_plan_by_its_schema_prefix() {
     assert!(is_plan(b"{\"schema\": \"lightloom.plan/v2\", \"version\": "));

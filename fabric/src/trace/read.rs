@@ -160,7 +160,6 @@ impl Pairing<'_> {
         self.pair(key, record.event_type, half);
     }
 
-    /// Matches an event with the oldest unmatched event of the other type, or queues it.
     fn pair(&mut self, key: (ServerId, u32), event: EventType, half: Half) {
         if event == EventType::FaultStart {
             self.ever_started[key.0.index()] = true;
@@ -269,7 +268,6 @@ impl Pairing<'_> {
         }
     }
 
-    /// A fault without an end event lasts until the last event in the file.
     fn close_open_faults(&mut self) -> u32 {
         let closed = self.faults.len();
         for (&(server, kind), halves) in &self.starts {

@@ -196,7 +196,6 @@ impl FaultTrace {
     }
 }
 
-/// `ms_by_count` is the time spent with each number of failed servers.
 fn server_ms(ms_by_count: &[u64]) -> u64 {
     ms_by_count.iter().zip(0..).map(|(ms, servers): (_, u64)| ms * servers).sum()
 }

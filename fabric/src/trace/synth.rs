@@ -247,7 +247,6 @@ fn kind(level: &str, class: &str) -> FaultKind {
     }
 }
 
-/// Renumbers the servers as reading the written trace would.
 fn number_by_first_fault(faults: &mut [Fault]) -> Vec<String> {
     let mut order: Vec<ServerId> = Vec::new();
     let mut number = rustc_hash::FxHashMap::default();

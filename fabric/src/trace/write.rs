@@ -34,7 +34,6 @@ pub fn public_json(trace: &FaultTrace, source: &str) -> String {
     text
 }
 
-/// A rank sorts starts before ends.
 fn events(trace: &FaultTrace) -> Vec<(TraceTime, u8, Event<'_>)> {
     let both = |fault| {
         let Fault { start, end, server, kind } = fault;
@@ -85,7 +84,6 @@ pub fn node_changes_csv(timeline: &Timeline) -> String {
     text
 }
 
-/// RFC 4180.
 fn quoted(field: &str) -> String {
     if field.contains([',', '"', '\n', '\r']) {
         return format!("\"{}\"", field.replace('"', "\"\""));

@@ -337,7 +337,6 @@ pub enum QuantityError {
     TooLarge { text: String, kind: &'static str },
 }
 
-/// Decimal digits with at most one point, followed by optional spaces and a known suffix.
 fn parse_quantity<Q: Quantity>(text: &str) -> Result<Q, QuantityError> {
     let spelling = || QuantityError::Spelling {
         text: text.to_owned(),

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-//! Names and addresses in the twin, as the programs in a node see them.
+//! Names and addresses in the twin, as seen by programs in a node.
 //!
 //! | network | host name | address |
 //! | --- | --- | --- |
@@ -12,11 +12,9 @@ use std::net::Ipv4Addr;
 pub const NODES_MAX: u32 = 65_000;
 pub const BUNDLES_MAX: u8 = 16;
 
-/// Interface of every node to the data-centre network.
 pub const DCN: &str = "eth0";
 
-/// Interface that holds this node's address on light, which the other nodes in the group use. It is
-/// a bridge without ports.
+/// A bridge without ports for this node's address on light, which the other nodes in the group use.
 pub const LIGHT: &str = "light";
 
 #[must_use]
@@ -29,7 +27,7 @@ pub fn port(node: u32, bundle: u8) -> Ipv4Addr {
     numbered(65 + bundle, node)
 }
 
-/// Returns the address of a node over light, routed through the nodes in between.
+/// The address of a node over light, routed through the nodes in between.
 #[must_use]
 pub fn light(node: u32) -> Ipv4Addr {
     port(node, BUNDLES_MAX)
@@ -51,7 +49,7 @@ pub fn hardware(address: Ipv4Addr) -> [u8; 6] {
     [0x02, 0x6c, a, b, c, d]
 }
 
-/// Returns the contents of `/etc/hosts`, which are the same for every node.
+/// The same for every node.
 #[must_use]
 pub fn hosts(nodes: u32, bundles: u8) -> String {
     let mut text = "127.0.0.1 localhost\n::1 localhost\n".to_owned();

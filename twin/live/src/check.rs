@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-//! Checks, before anything is created, whether this machine can run a twin of the requested size.
+//! Checks, before anything is created, whether this host can run a twin of the requested size.
 
 use std::fs;
 use std::process::{Command, Stdio};
@@ -8,7 +8,7 @@ use crate::netlink::{Kernel, RequestBatch};
 use crate::record::{Folder, RECORD, Record};
 use crate::{Error, link};
 
-/// Memory in KiB that a namespace and its interfaces need. This exceeds the highest measured value.
+/// Memory in KiB for a namespace and its interfaces; exceeds the highest measured value.
 const NODE_KIB: u64 = 1_500;
 const BASE_KIB: u64 = 200_000;
 
@@ -27,7 +27,7 @@ pub fn machine(folder: &Folder, record: &Record, own: &std::path::Path) -> Resul
             )));
         }
     }
-    // The path of a Unix socket can have at most 108 bytes.
+    // Paths of Unix sockets are limited to 108 bytes.
     if folder.daemon_socket().as_os_str().len() > 100 {
         let shown = folder.path().display();
         return Err(Error::Refused(format!(
@@ -88,7 +88,6 @@ fn kernel(own: &std::path::Path) -> Result<(), Error> {
     Err(Error::Refused(said.trim().trim_start_matches("error: ").to_owned()))
 }
 
-/// Tries out the required kernel features in new namespaces.
 pub fn probe() -> Result<(), Error> {
     use nix::sched::{CloneFlags, unshare};
     unshare(CloneFlags::CLONE_NEWUSER).map_err(|error| {

@@ -1,5 +1,4 @@
 // SPDX-License-Identifier: Apache-2.0
-//! Runs programs in nodes: one in place of this process, or one on each node with its own log.
 
 use std::fs::{self, File};
 use std::os::unix::fs::MetadataExt;
@@ -21,8 +20,8 @@ const INIT: u32 = 1;
 const LEAST_FAVOURED: i32 = 19;
 const LOOK_EVERY: Duration = Duration::from_millis(5);
 
-/// Moves this process into node `name`: its network, host name, `/etc/hosts` and processes. Child
-/// processes started afterwards run in the node as well. Fails if this process has several threads.
+/// Moves this process into node `name`: its network, host name, `/etc/hosts` and processes. Later
+/// child processes also run in the node. Fails if this process has several threads.
 pub fn enter(folder: &Folder, name: &str) -> Result<(), Error> {
     let record = folder.record()?;
     let node = record.node(name)?;
@@ -39,8 +38,7 @@ pub(crate) fn network(holder: u32, ready: &Ready, node: u32) -> Result<File, Err
     open(format!("/proc/{holder}/fd/{fd}"))
 }
 
-/// Moves this process into the holder's namespaces and into the given network. A process that is
-/// already inside only changes its network.
+/// A process that is already inside only changes its network.
 pub(crate) fn enter_holder(pid: u32, network: Option<&File>) -> Result<(), Error> {
     if pid == INIT {
         let fibres = open(format!("/proc/{pid}/ns/net"))?;
@@ -91,7 +89,7 @@ pub fn up(folder: &Folder) -> Result<(u32, Ready), Error> {
 pub struct NodePrograms {
     pub name: String,
     pub command: Vec<String>,
-    /// Time limit for each program, which is then killed; `None` for no limit.
+    /// Time limit for each program, which is then killed.
     pub timeout: Option<Duration>,
 }
 
@@ -113,7 +111,6 @@ impl Ended {
     }
 }
 
-/// Starts the program on every node at the same time and waits for all of them.
 pub fn everywhere(
     folder: &Folder,
     own: &Path,

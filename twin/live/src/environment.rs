@@ -1,6 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-//! Environment variables that make collective libraries send over light. Every program in a node
-//! gets them.
+//! Environment variables for all programs in a node that make collective libraries send over light.
 //!
 //! | for | variables |
 //! | --- | --- |
@@ -32,7 +31,7 @@ pub(crate) fn write_agent(folder: &Folder, own: &Path) -> Result<(), Error> {
     write().map_err(|error| Error::system(format!("write {}", file.display()), error))
 }
 
-/// Returns the variables for a program on `node`, except those that the user has already set.
+/// Leaves out variables that the user has already set.
 pub(crate) fn of(folder: &Folder, node: &str) -> Result<Vec<(&'static str, String)>, Error> {
     let ranks: Ranks = folder.read(crate::ranks::FILE)?.unwrap_or_default();
     let agent = folder.file(AGENT).display().to_string();
@@ -42,14 +41,14 @@ pub(crate) fn of(folder: &Folder, node: &str) -> Result<Vec<(&'static str, Strin
         ("GLOO_SOCKET_IFNAME", LIGHT.to_owned()),
         ("OMPI_MCA_btl", "tcp,self".to_owned()),
         ("OMPI_MCA_btl_tcp_if_include", LIGHT.to_owned()),
-        // Other nodes do not reach a node through the interface that holds its address.
+        // Other nodes do not reach a node through the interface with its address.
         ("OMPI_MCA_reachable", "weighted".to_owned()),
         ("OMPI_MCA_oob_tcp_if_include", DCN.to_owned()),
         ("OMPI_MCA_plm_rsh_agent", agent),
-        // The nodes share the processors of one machine.
+        // The nodes share the processors of one host.
         ("OMPI_MCA_hwloc_base_binding_policy", "none".to_owned()),
         ("OMPI_MCA_mpi_yield_when_idle", "1".to_owned()),
-        // Inside the twin, every user appears as root.
+        // Inside the twin, all users appear as root.
         ("OMPI_ALLOW_RUN_AS_ROOT", "1".to_owned()),
         ("OMPI_ALLOW_RUN_AS_ROOT_CONFIRM", "1".to_owned()),
     ];

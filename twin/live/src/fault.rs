@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-//! Injects node failures: the transceivers lose light, the network loses its carrier, and the
-//! programs are killed.
+//! Injects node failures: the transceivers lose light, the network loses its carrier, and programs
+//! are killed.
 
 use std::fs;
 use std::io::{BufRead, BufReader, Write};
@@ -15,21 +15,20 @@ use crate::netlink::{Kernel, RequestBatch};
 use crate::record::Folder;
 use crate::{Error, enter, link, nodes, unix_us};
 
-/// File with one [`InjectedFault`] per line.
+/// One [`InjectedFault`] per line.
 pub const FILE: &str = "faults.jsonl";
 
 #[derive(Clone, Debug, Serialize, Deserialize)]
 pub struct InjectedFault {
     pub part: String,
-    /// The fault, in the syntax of `lightloom device fault`.
+    /// In the syntax of `lightloom device fault`.
     pub fault: String,
     /// Unix time in microseconds when the light was gone.
     pub unix_us: u64,
     pub killed: u32,
 }
 
-/// Injects a fault into a node or transceiver. On a node, `dead` also kills the programs and
-/// disconnects the network.
+/// On a node, `dead` also kills the programs and disconnects the network.
 pub fn inject(folder: &Folder, part: &str, fault: &str) -> Result<InjectedFault, Error> {
     let record = folder.record()?;
     let (holder, ready) = enter::up(folder)?;

@@ -1,14 +1,14 @@
 // SPDX-License-Identifier: Apache-2.0
-//! The process that holds a twin. It creates namespaces, starts the first process inside them, and
-//! that process sets up everything else.
+//! The process that holds a twin. It creates namespaces and starts the first process inside them,
+//! which sets up everything else.
 //!
 //! ```text
 //!   twin up ─▶ twin hold (in new user, mount, process and network namespaces; waits)
 //!                └▶ twin init (first process inside): nodes, transceivers on ptys, wiring, lightloomd
 //! ```
 //!
-//! When the first process in a process namespace ends, the kernel kills all others. That first
-//! process ends when its parent does.
+//! When the first process in a process namespace ends, the kernel kills all others. It ends with
+//! its parent.
 
 use std::fs;
 use std::io::{self, Read, Write};
@@ -30,8 +30,7 @@ use crate::{Error, enter, nodes, wiring};
 
 pub const WAY: &str = "u32 and mirred at tc ingress, in an unprivileged user namespace";
 
-/// Tells the first process to start. If the parent ends before it sends this, that process ends as
-/// well.
+/// Starts the first process. If the parent ends before it sends this, that process ends as well.
 const GO: &[u8] = b"go\n";
 
 /// Creates the namespaces and starts the first process in them. Returns when that process ends.
@@ -67,8 +66,8 @@ pub fn hold(folder: &Folder, own: &Path) -> Result<(), Error> {
     Ok(())
 }
 
-/// Runs as the first process inside: sets everything up and serves until it is killed. If it fails,
-/// nothing remains, because everything else ends with it.
+/// The first process inside: sets everything up and serves until it is killed. If it fails, nothing
+/// remains, because everything else ends with it.
 pub fn init(folder: &Folder, own: &Path, daemon: &Path) -> Result<(), Error> {
     let mut word = [0; GO.len()];
     io::stdin().read_exact(&mut word).map_err(|error| Error::system("begin", error))?;
@@ -161,7 +160,6 @@ fn milliseconds(since: Instant) -> f64 {
     since.elapsed().as_secs_f64() * 1e3
 }
 
-/// Ends the twin of `folder` and removes the files that its record lists.
 pub fn down(folder: &Folder) -> Result<(), Error> {
     let record = folder.record()?;
     if let Some(holder) = folder.read::<Holder>("holder.json")? {

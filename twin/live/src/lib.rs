@@ -2,14 +2,13 @@
 //! The live twin: real programs in network namespaces, connected wherever the emulated transceivers
 //! have light.
 //!
-//! [`up`] starts the daemon, the emulated devices and one namespace per node. A namespace has one
-//! interface per bundle and one to the data-centre network. [`enter`] runs programs on nodes,
-//! [`fault`] injects faults, and [`report`] compares the measured effects with those that the
-//! emulator predicts. When light moves, the twin rewires links over netlink.
+//! A namespace per node has one interface per bundle and one to the data-centre network. When a
+//! circuit is switched, the twin rewires links over netlink. [`report`] compares the measured
+//! effects of a fault with those that the emulator predicts.
 //!
-//! One process holds everything. It is the first process in a process namespace inside a user
-//! namespace, so when it ends, every program, namespace and pty disappears. All files are in one
-//! folder. Time is real time.
+//! The first process in a process namespace inside a user namespace holds everything, so when it
+//! ends, all programs, namespaces and ptys disappear. All files are in one folder. Time is real
+//! time.
 
 pub mod address;
 pub mod check;
@@ -48,7 +47,7 @@ impl Error {
     }
 }
 
-/// Returns the Unix time in microseconds, which processes can compare.
+/// Comparable between processes.
 #[must_use]
 pub fn unix_us() -> u64 {
     let since = std::time::SystemTime::now().duration_since(std::time::UNIX_EPOCH);

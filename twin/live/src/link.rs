@@ -1,5 +1,4 @@
 // SPDX-License-Identifier: Apache-2.0
-//! Netlink requests for interfaces, addresses, neighbours, filters and rates.
 
 use std::net::{IpAddr, Ipv4Addr};
 use std::os::fd::RawFd;
@@ -81,8 +80,7 @@ pub(crate) fn add_bridge(batch: &mut RequestBatch, name: &str, index: u32) {
     batch.add(format!("make the bridge {name}"), RouteNetlinkMessage::NewLink(message), NEW);
 }
 
-/// Sets an interface up or down; the peer's carrier follows. With a `bridge`, the interface becomes
-/// a port of that bridge.
+/// The peer's carrier follows. With a `bridge`, the interface becomes a port of that bridge.
 pub(crate) fn set(batch: &mut RequestBatch, index: u32, up: bool, bridge: Option<u32>) {
     let mut message = link(index);
     set_up(&mut message, up);
@@ -116,8 +114,7 @@ fn route(to: Ipv4Addr) -> RouteMessage {
     message
 }
 
-/// Routes `to` through interface `index` and gateway `via` with source address `own`. Replaces an
-/// existing route.
+/// Replaces an existing route. `own` is the source address.
 pub(crate) fn set_route(
     batch: &mut RequestBatch,
     to: Ipv4Addr,
@@ -160,7 +157,7 @@ pub(crate) fn add_far_end(batch: &mut RequestBatch, index: u32, own: Ipv4Addr, f
     batch.add(what, RouteNetlinkMessage::NewNeighbour(message), flags);
 }
 
-/// Adds an ingress qdisc, so that packets that arrive on an interface can be redirected.
+/// With an ingress qdisc, packets that arrive on an interface can be redirected.
 pub(crate) fn add_ingress(batch: &mut RequestBatch, index: u32) {
     let mut message = TcMessage::with_index(index.cast_signed());
     message.header.parent = TcHandle::INGRESS;
@@ -177,7 +174,6 @@ fn filter(index: u32) -> TcMessage {
     message
 }
 
-/// Redirects all packets that arrive on interface `index` to interface `to`.
 pub(crate) fn redirect(batch: &mut RequestBatch, index: u32, to: u32) {
     let mut mirror = TcMirror::default();
     mirror.generic.action = TcActionType::Stolen;
@@ -212,7 +208,6 @@ pub(crate) fn part(batch: &mut RequestBatch, index: u32) {
     batch.remove(what, RouteNetlinkMessage::DelTrafficFilter(filter(index)));
 }
 
-/// Limits the rate of interface `index` with a token bucket.
 pub(crate) fn limit(batch: &mut RequestBatch, index: u32, bytes_per_second: u64) {
     // struct tc_tbf_qopt contains rate and peak rate (12 bytes each), limit, buffer in ticks of 64
     // ns, and mtu.

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-//! Batches of netlink requests that one system call sends.
+//! Batches of netlink requests, sent with one system call.
 
 use std::io;
 
@@ -11,12 +11,11 @@ use netlink_sys::{Socket, SocketAddr, protocols::NETLINK_ROUTE};
 
 use crate::Error;
 
-/// Maximum size of one piece of a batch: the kernel's default limit.
+/// The kernel's default limit.
 const PIECE_BYTES: usize = 32 << 10;
-/// Maximum number of requests per piece. All answers must fit in the socket's receive buffer.
+/// All replies must fit in the socket's receive buffer.
 const PIECE_REQUESTS: usize = 64;
 
-/// Requests to send together, in order.
 #[derive(Default)]
 pub(crate) struct RequestBatch {
     requests: Vec<Request>,
@@ -39,7 +38,7 @@ impl RequestBatch {
         self.requests.len()
     }
 
-    /// Adds a request. `what` completes the error message "cannot …".
+    /// `what` completes the error message "cannot …".
     pub(crate) fn add(
         &mut self,
         what: impl Into<String>,
@@ -72,8 +71,7 @@ impl Kernel {
         Ok(Self { socket, sequence: 0 })
     }
 
-    /// Executes a batch. Fails at the first refused request, although later requests may have been
-    /// executed.
+    /// Fails at the first refused request, although later requests may have been executed.
     pub(crate) fn run(&mut self, batch: RequestBatch) -> Result<(), Error> {
         let mut piece: Vec<(u32, Request)> = Vec::new();
         let mut bytes = Vec::new();

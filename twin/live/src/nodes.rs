@@ -1,6 +1,4 @@
 // SPDX-License-Identifier: Apache-2.0
-//! Creates one network namespace per node, with one interface per bundle and one to the data-centre
-//! network.
 
 use std::fs::File;
 use std::net::Ipv4Addr;
@@ -21,12 +19,10 @@ const LOOPBACK: u32 = 1;
 /// Interface index of light in a node. The bundles' interfaces follow, then the data-centre
 /// network.
 const LIGHT_INDEX: u32 = 9;
-/// Settings for forwarding within a group. Up to 254 nodes may lie between the ends of a line, and
-/// routes over a dark fibre are ignored.
+/// Up to 254 nodes may be between the ends of a line, and routes over a dark fibre must be ignored.
 const FORWARDING: [(&str, &str); 3] =
     [("ip_forward", "1"), ("ip_default_ttl", "255"), ("conf/all/ignore_routes_with_linkdown", "1")];
-/// Number of threads. More threads would only wait for the kernel's global network configuration
-/// lock.
+/// More threads would only wait for the kernel's global network configuration lock.
 const THREADS: u32 = 2;
 
 pub(crate) fn port_index(node: u32, bundle: u8) -> u32 {

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-//! The rank file: the groups, their members, and the members' neighbours over light. It is
-//! rewritten after every circuit change, so that jobs can adapt.
+//! The rank file: the groups, their members, and the members' neighbours over light. Rewritten
+//! after every circuit change, so that jobs can adapt.
 
 use std::collections::BTreeMap;
 use std::net::Ipv4Addr;
@@ -31,13 +31,12 @@ pub struct Group {
     pub members: Vec<RankMember>,
 }
 
-/// A node in a group and its neighbours over light.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct RankMember {
     pub node: String,
-    /// Address of the next node's port, or `None` at the end of the line.
+    /// Address of the next node's port; `None` at the end of the line.
     pub next: Option<Ipv4Addr>,
-    /// Address of the previous node's port, or `None` at the start of the line.
+    /// Address of the previous node's port; `None` at the start of the line.
     pub previous: Option<Ipv4Addr>,
 }
 

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-//! A record of everything that belongs to a twin. We write it before creating the twin, so that
-//! `twin down` can always remove everything.
+//! A record of everything that belongs to a twin, written before the twin is created, so that `twin
+//! down` can always remove everything.
 
 use std::fs;
 use std::io::{self, Write};
@@ -45,7 +45,6 @@ impl Folder {
         self.file("devices.sock")
     }
 
-    /// Reads a JSON document, or returns `None` if it does not exist.
     pub fn read<T: DeserializeOwned>(&self, name: &str) -> Result<Option<T>, Error> {
         let file = self.file(name);
         match fs::read(&file) {
@@ -108,13 +107,13 @@ pub struct Record {
     /// Unix time in microseconds of the request.
     pub unix_us: u64,
     pub fabric: String,
-    /// Number of nodes that get a namespace, counted from n0.
+    /// Number of nodes with a namespace, from n0.
     pub nodes: u32,
     pub fabric_nodes: u32,
     pub bundles: u8,
-    /// Rate limit of a fibre, or `None` for as fast as the machine allows.
+    /// Rate limit of a fibre; `None` for as fast as the host allows.
     pub bytes_per_second: Option<u64>,
-    /// The files that `twin down` removes, and no others.
+    /// The only files that `twin down` removes.
     pub files: Vec<String>,
 }
 
@@ -162,8 +161,7 @@ impl Record {
     }
 }
 
-/// A process, identified by id and start time, so that a process that reuses the id is not mistaken
-/// for it.
+/// Identified by id and start time, because ids are reused.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Process {
     pub pid: u32,
@@ -171,11 +169,10 @@ pub struct Process {
 }
 
 impl Process {
-    /// Returns the process with this id, if it is running.
     #[must_use]
     pub fn find(pid: u32) -> Option<Self> {
         let stat = fs::read_to_string(format!("/proc/{pid}/stat")).ok()?;
-        // The name, which is in parentheses, may contain any characters.
+        // The name, in parentheses, may contain any characters.
         let mut rest = stat.rsplit_once(')')?.1.split_whitespace();
         let state = rest.next()?;
         let started = rest.nth(18)?.parse().ok()?;
@@ -200,9 +197,7 @@ pub struct Ready {
     pub way: String,
     pub user_namespace: u64,
     pub namespaces: Vec<i32>,
-    /// Time in milliseconds to create namespaces and interfaces.
     pub namespaces_ms: f64,
-    /// Time in milliseconds to start the emulated transceivers.
     pub devices_ms: f64,
 }
 

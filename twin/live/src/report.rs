@@ -1,8 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
-//! Reports how a fault affected a job in the twin.
-//!
-//! All figures are measured: light comes from `wiring.jsonl`, ranks from the daemon's hook, and
-//! steps from the job's output. All timestamps come from one machine's clock.
+//! Reports how a fault affected a job in the twin. All figures are measured: light comes from
+//! `wiring.jsonl`, ranks from the daemon's hook, and steps from the job's output. All timestamps
+//! come from one host's clock.
 
 mod model;
 
@@ -28,21 +27,20 @@ pub struct FaultReport {
     pub schema: &'static str,
     pub part: String,
     pub fault: String,
-    /// Time in milliseconds from the fault until packets can use the last of the new circuits, or
-    /// `None` if no light moved.
+    /// Time in milliseconds from the fault until packets can use the last of the new circuits;
+    /// `None` if no circuit was switched.
     pub dark_ms: Option<f64>,
     /// Time in milliseconds from the fault until the daemon has committed and the rank file is
-    /// complete, or `None` if this did not happen.
+    /// complete; `None` if this did not happen.
     pub ranks_ms: Option<f64>,
     /// Time in milliseconds from the last request to rewire a device until the kernel executed it.
     pub rewired_ms: Option<f64>,
-    /// The job's groups; the longest interruption comes first.
+    /// Sorted by interruption, longest first.
     pub groups: Vec<GroupReport>,
     /// The same node failure in packet simulations. Empty for other faults.
     pub modelled: Vec<Modelled>,
 }
 
-/// Steps of one group before, during and after the fault.
 #[derive(Clone, Debug, Serialize)]
 pub struct GroupReport {
     pub group: String,
@@ -57,7 +55,6 @@ pub struct GroupReport {
     pub after_ms: Option<f64>,
 }
 
-/// Evaluates the records of the run `name`.
 pub fn of(folder: &Folder, name: &str, programs: &Programs) -> Result<FaultReport, Error> {
     let faults: Vec<InjectedFault> = lines(folder, fault::FILE)?;
     let Some(fault) = faults.last() else {

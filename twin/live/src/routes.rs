@@ -1,14 +1,14 @@
 // SPDX-License-Identifier: Apache-2.0
-//! Sets routes along a line of light, so that each node reaches every other node in its group
-//! through the nodes in between.
+//! Routes along a line of light, so that each node reaches all others in its group through the
+//! nodes in between.
 //!
 //! ```text
 //!   n0 ── n4 ── n8 ── n12      n0: n4-light, n8-light, n12-light via n4's port
 //!                              n4: n0-light via n0's port; n8-light, n12-light via n8's port
 //! ```
 //!
-//! Routes are derived from the ranks, so a change updates only what differs between two rank files.
-//! No other route leads to these addresses; without light they are unreachable.
+//! Routes are derived from the ranks, so a change updates only the differences between two rank
+//! files. Without light, these addresses are unreachable.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::fs::File;
@@ -26,7 +26,6 @@ use crate::{Error, address, enter, link};
 type FirstHop = (u32, Ipv4Addr);
 type Ways = BTreeMap<Ipv4Addr, FirstHop>;
 
-/// Replaces the routes for `old` by those for `new` in every node where they differ.
 pub(crate) fn rewrite(folder: &Folder, old: &Ranks, new: &Ranks) -> Result<(), Error> {
     let record = folder.record()?;
     let (holder, ready) = enter::up(folder)?;
@@ -78,8 +77,7 @@ fn all(ranks: &Ranks) -> BTreeMap<&str, Ways> {
     all
 }
 
-/// Returns the routes of the member at index `at` in both directions along the line, up to the
-/// first dark fibre.
+/// In both directions along the line, up to the first dark fibre.
 fn ways(group: &Group, at: usize) -> Ways {
     let members = &group.members;
     let light = |at: usize| members[at].node.strip_prefix('n')?.parse().ok().map(address::light);
@@ -104,7 +102,6 @@ mod tests {
     use super::*;
     use crate::ranks::RankMember;
 
-    /// A line of light through these nodes, leaving on `b0` and entering on `b1`.
     fn line(nodes: &[u32]) -> Group {
         let member = |at: usize| RankMember {
             node: format!("n{}", nodes[at]),

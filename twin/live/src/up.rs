@@ -1,5 +1,4 @@
 // SPDX-License-Identifier: Apache-2.0
-//! Starts a twin: writes its record, starts the holder, and lets the daemon apply the plan.
 
 use std::fs;
 use std::path::{Path, PathBuf};
@@ -20,11 +19,10 @@ const CTL_WITHIN: Duration = Duration::from_secs(120);
 #[derive(Clone, Debug)]
 pub struct Wanted {
     pub fabric: PathBuf,
-    /// Plan to apply, or `None` to compute one.
+    /// Plan to apply; `None` to compute one.
     pub plan: Option<PathBuf>,
-    /// Number of nodes that get a namespace, counted from n0.
+    /// Number of nodes with a namespace, from n0.
     pub nodes: Option<u32>,
-    /// Rate limit of a fibre, in bytes per second.
     pub bytes_per_second: Option<u64>,
 }
 
@@ -62,19 +60,19 @@ pub struct UpReport {
     pub transceivers: u32,
     pub circuits: usize,
     pub way: String,
-    /// Rate limit of a fibre in bytes per second, or `None` for as fast as the machine allows.
+    /// Rate limit of a fibre; `None` for as fast as the host allows.
     pub bytes_per_second: Option<u64>,
     pub daemon_socket: PathBuf,
     /// Time in milliseconds from the start until namespaces and interfaces existed.
     pub namespaces_ms: f64,
     pub devices_ms: f64,
-    /// Time in milliseconds from the start until the daemon had read every transceiver.
+    /// Time in milliseconds from the start until the daemon had read all transceivers.
     pub daemon_ms: f64,
-    /// Time in milliseconds from the start until the plan's circuits had light.
+    /// Time in milliseconds from the start until the circuits of the plan had light.
     pub total_ms: f64,
 }
 
-/// Starts a twin. If that fails, everything that it created is removed.
+/// If this fails, everything that was created is removed.
 pub fn up(folder: &Folder, wanted: &Wanted, programs: &Programs) -> Result<UpReport, Error> {
     let start = Instant::now();
     let bytes = fs::read(&wanted.fabric)

@@ -2,7 +2,7 @@
 //! Connects interfaces as the light of the emulated transceivers changes, and records the times.
 //!
 //! Redirections are updated first. Carriers follow only if the light has not changed again, so a
-//! move that is shorter than the kernel's work on a carrier causes no loss of carrier.
+//! move shorter than the kernel's work on a carrier causes no loss of carrier.
 
 use std::collections::BTreeMap;
 use std::sync::mpsc::{Receiver, Sender, channel};
@@ -23,7 +23,7 @@ struct LightMove {
     changes: Vec<LightChange>,
 }
 
-/// A rewiring, written as one line of `wiring.jsonl`.
+/// A line of `wiring.jsonl`.
 #[derive(Clone, Debug, Serialize, Deserialize)]
 pub struct Rewired {
     /// Unix time in microseconds of the first reported change.
@@ -33,7 +33,7 @@ pub struct Rewired {
     /// Time in microseconds from the last reported change until the kernel used the new
     /// connections.
     pub paths_us: u64,
-    /// Additional time in microseconds to update carriers, or 0 if no carrier changed.
+    /// Additional time in microseconds to update carriers; 0 if no carrier changed.
     pub carriers_us: u64,
     pub joined: Vec<(String, String)>,
     pub parted: Vec<String>,
@@ -47,7 +47,7 @@ struct Port {
     has_carrier: bool,
 }
 
-/// Starts the wiring thread. It processes the changes passed to the returned function in order.
+/// Changes passed to the returned function are processed in order.
 pub(crate) fn start(
     folder: &Folder,
     record: &Record,
@@ -59,7 +59,7 @@ pub(crate) fn start(
     std::thread::spawn(move || wiring.run(&receiver));
     Ok(move |changes| {
         let heard = LightMove { at: Instant::now(), unix_us: unix_us(), changes };
-        // The thread that receives ends only with the process.
+        // The receiving thread ends only with the process.
         let _ended = sender.send(heard);
     })
 }
@@ -119,7 +119,7 @@ impl Wiring {
     }
 
     fn paths(&mut self, changes: &[LightChange]) -> Result<(), Error> {
-        // Remember the last reported state of each interface.
+        // Keep the last reported state of each interface.
         let mut wanted: BTreeMap<u32, Option<u32>> = BTreeMap::new();
         for change in changes {
             if let Some(index) = self.index(&change.bundle) {

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-//! Establishes the initial state of a run: every transceiver has been read and adopted, and the
-//! plan is in force.
+//! The initial state of a run: all transceivers have been read and adopted, and the plan is in
+//! force.
 
 use lightloom_control::change::Mode;
 use lightloom_control::controller::{Answer, Apply, Request};
@@ -29,7 +29,7 @@ impl World {
             Some(Answer::Adopted { .. }) => {}
             other => return Err(format!("the transceivers are not adopted: {other:?}")),
         }
-        // A step starts with the circuits that the last phase of the previous step left.
+        // A step starts with the circuits of the previous step's last phase.
         let last = plan.phases.iter().rev().find(|phase| !phase.circuits.is_empty());
         let wanted = self.daemon.wanted(plan, last.map(|phase| phase.name.as_str()))?;
         let desired::Wanted { target, phase } = wanted;

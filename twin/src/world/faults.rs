@@ -50,7 +50,7 @@ impl World {
                 let slot = self.rack.slot(&ocs.to_string());
                 slot.map(|slot| (slot, fault)).into_iter().collect()
             }
-            // Such faults affect only the light at the port (see `shine`).
+            // These faults affect only the light at the port (see `shine`).
             Part::OcsPort(_) | Part::Uplink(_) => Vec::new(),
         }
     }
@@ -73,7 +73,6 @@ impl World {
         dark.collect()
     }
 
-    /// Starts or ends a loss of light or a stuck mirror at ports of optical switches.
     pub(super) fn shine(&mut self, ports: &[(OcsId, u32)], effect: &Effect, begins: bool) {
         for &(ocs, port) in ports {
             let Some(slot) = self.rack.slot(&ocs.to_string()) else { continue };

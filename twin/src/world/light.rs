@@ -78,7 +78,7 @@ impl World {
         }
     }
 
-    /// Returns the actual light of a device, or `None` for a transceiver without light.
+    /// `None` for a transceiver without light.
     pub(super) fn truth(&self, index: usize) -> Option<Positions> {
         let device = &self.devices[index];
         let way = |&(input, output): &(u16, u16)| (Slot(input.into()), Position(output.into()));

@@ -1,6 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-//! Handles a job's phase requests, which resemble those sent to `POST /v1/phases`, and their
-//! results.
+//! A job's phase requests, which resemble those sent to `POST /v1/phases`, and their results.
 
 use lightloom_control::controller::Answer;
 use lightloom_control::policy::phases::{Standing, Wish};
@@ -21,7 +20,7 @@ pub(super) struct AskedPhase {
 }
 
 impl World {
-    /// Handles a job's request for a phase, which replaces the job's unsettled request.
+    /// A new request replaces the job's unsettled request.
     pub(super) fn wishes(&mut self, wish: PhaseWish) {
         self.phases.asked += 1;
         let id = format!("phase-{}", self.phases.asked);
@@ -33,7 +32,6 @@ impl World {
         self.at(self.now + COST.handoff, WorldEvent::Asks(self.life));
     }
 
-    /// Repeats the request after the daemon has restarted.
     pub(super) fn ask_again(&mut self) {
         let Some(asked) = &mut self.asked else { return };
         asked.id = format!("{} again {}", asked.id, self.life);
@@ -72,7 +70,7 @@ impl World {
         self.plan_turn(deadline);
     }
 
-    /// Checks whether the request is settled or has started to move light.
+    /// Checks whether the request is settled or its circuits are being switched.
     pub(super) fn look_at_phase(&mut self) {
         let Some(asked) = &mut self.asked else { return };
         let answer = match self.daemon.standing(&asked.id) {

@@ -48,8 +48,8 @@ fn deaths(nodes: u32, gpus: u32, count: u64, control: &str) -> f64 {
     )
 }
 
-/// Prints figures to compare with those of `cargo test --test it 10_ms -- --ignored --nocapture`.
-/// docs/twin.md states how closely the two agree.
+/// Prints figures to compare with those of `cargo test --test it 10_ms -- --ignored --nocapture`
+/// (see docs/twin.md).
 #[test]
 fn faults_at_32_nodes_are_found_sooner_without_transfer_time() {
     let ptys = deaths(32, 96, 20, PTYS);
@@ -58,7 +58,7 @@ fn faults_at_32_nodes_are_found_sooner_without_transfer_time() {
     assert!((1.0..=20.0).contains(&ptys), "{ptys} ms");
 }
 
-/// Cluster sizes on which the cost model was not fitted. `cargo test --test it among -- --ignored`
+/// Cluster sizes for which the cost model was not fitted. `cargo test --test it among -- --ignored`
 /// runs them live.
 #[test]
 #[ignore = "prints figures of docs/twin.md"]

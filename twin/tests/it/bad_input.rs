@@ -1,5 +1,4 @@
 // SPDX-License-Identifier: Apache-2.0
-//! Scenarios that the shipped daemon cannot run are refused, with a hint on what to write instead.
 
 use crate::scenes;
 use scenes::{read, ring, scene};

@@ -1,5 +1,4 @@
 // SPDX-License-Identifier: Apache-2.0
-//! Combined faults of devices and the daemon, and reproducibility with equal seeds.
 
 use crate::scenes;
 use lightloom_control::bypass;
@@ -39,8 +38,6 @@ fn slow_disk_delays_light_by_its_flush() {
     assert_eq!(journal(&slow), Picoseconds::from_millis(50));
 }
 
-/// Kills the daemon at many points during a bypass and restarts it 20 ms later. It completes the
-/// change that its journal contains, and the ring continues.
 #[test]
 fn killed_daemon_finishes_the_bypass_after_restart() {
     let fabric = ring(32, 96);
@@ -55,8 +52,7 @@ fn killed_daemon_finishes_the_bypass_after_restart() {
     }
 }
 
-/// A module that the bypass needs reports a move that it did not make. Reading back detects this,
-/// and the change is not committed.
+/// A module that the bypass needs reports a move that it did not make. Reading back detects this.
 #[test]
 fn read_back_detects_a_lying_module() {
     let fabric = ring(32, 96);
@@ -128,8 +124,6 @@ fn links_carry_packets_after_receivers_lock() {
     assert_eq!(waits, [qualified, qualified], "hidden behind {qualified} of qualification");
 }
 
-/// The daemon identifies a failed node by its modules. The node's GPUs count as lost once, in
-/// addition to the rest of the group.
 #[test]
 fn gpus_of_a_failed_node_are_counted_once() {
     let dead = "{part: n2, at: 100us}";
@@ -139,7 +133,7 @@ fn gpus_of_a_failed_node_are_counted_once() {
     assert_eq!(fault.gpus_lost, 16, "{fault}");
 }
 
-/// A bundle that receives no light still sends it and answers, so only its fibre is bypassed.
+/// A bundle that receives no light still sends it and replies, so only its fibre is bypassed.
 #[test]
 fn fault_towards_one_end_leaves_the_module_in_service() {
     let fabric = ring(32, 96);
@@ -163,8 +157,6 @@ fn fault_towards_one_end_leaves_the_module_in_service() {
     assert!(matches!(bypassed[..], [Part::Fibre(_)]), "{bypassed:?}");
 }
 
-/// Because a bundle cannot move, the first bypass fails. The next one avoids the bundle without
-/// waiting.
 #[test]
 fn bypass_that_failed_at_a_stuck_bundle_is_retried_at_once() {
     let fabric = ring(32, 96);

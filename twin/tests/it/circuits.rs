@@ -1,6 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-//! Phases of a step under the shipped daemon: its policy schedules the changes, its drivers execute
-//! them over three protocols, and traffic waits for the circuits.
+//! Phases of a step under the shipped daemon, over three protocols.
 
 use lightloom_emulator::outcome::{DaemonResult, Outcome};
 use lightloom_testkit::cases;
@@ -10,7 +9,7 @@ use rand::RngExt;
 
 use crate::scenes::{read, run};
 
-/// Eight nodes on rings below four leaves, which three optical switches connect, and a step of two
+/// Eight nodes on rings under four leaves, which three optical switches connect, and a step of two
 /// phases.
 const FABRIC: &str = "
 kind: fabric
@@ -126,7 +125,7 @@ fn runs_phases_on_a_circuit_only_network() {
     assert_eq!((daemon.devices, daemon.switches, daemon.phases.lit), (0, 3, 6));
 }
 
-/// A step of two phases over circuits whose changes take drawn times, longer than the slack or not.
+/// A step of two phases over circuits with drawn change times, shorter or longer than the slack.
 fn drawn(draws: &mut Stream, number: u32) -> String {
     let leaves = draws.random_range(4..=6_u32);
     let [control, switching, bring_up] =
@@ -156,8 +155,8 @@ fn drawn(draws: &mut Stream, number: u32) -> String {
     )
 }
 
-/// Circuits that the daemon kept instead of the planned ones, and the commands of a switch, which took 8 ms whatever
-/// control time the fabric states, made steps 1.3 to 3.6 times as long as planned.
+/// Regression: unplanned circuits that the daemon kept, and switch commands that took 8 ms whatever
+/// the fabric's control time, made steps 1.3 to 3.6 times as long as planned.
 #[test]
 fn step_under_the_daemon_takes_its_planned_time() {
     let mut draws = Seed(31).stream("phases", 0);

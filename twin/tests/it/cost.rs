@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-//! Measures the constants of the cost model: the CPU time of plans around a failed node and of
-//! transceiver reads, which is an upper bound because it includes the emulated transceivers.
+//! Measures the constants of the cost model: CPU times of plans around a failed node and of
+//! transceiver reads, an upper bound because they include the emulated transceivers.
 
 use crate::scenes;
 use cpu_time::ProcessTime;
@@ -14,7 +14,7 @@ use lightloom_units::seed::Seed;
 use lightloom_units::{Picoseconds, SimTime};
 use scenes::{read, ring, scene};
 
-/// Returns the CPU time in microseconds to start and to complete a bypass.
+/// Returns the CPU times in microseconds to start and to complete a bypass.
 fn bypass(nodes: u32, gpus: u32, kills: u64) -> [f64; 2] {
     let scenario = read(&ring(nodes, gpus), &scene(1, 1, "lightloomd", "")).unwrap();
     let On::Fabric(fabric) = &scenario.on else { panic!("it runs on a fabric") };

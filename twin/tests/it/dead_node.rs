@@ -1,5 +1,4 @@
 // SPDX-License-Identifier: Apache-2.0
-//! A node fails during an all-reduce; every stage of the shipped daemon's reaction is checked.
 
 use crate::scenes;
 use cpu_time::ProcessTime;
@@ -21,9 +20,9 @@ fn leaves_initial_faults_alone_and_bypasses_the_next_one() {
     assert!(outcome.groups.iter().all(|group| group.end.is_some() && !group.lost));
 }
 
-/// No module receives light from a bundle in loopback, and an unreachable module is not considered
-/// failed. Therefore the bundle is not bypassed, and the result says why. The node's other bundle
-/// is bypassed, because its neighbour loses light.
+/// No module receives light from a bundle in loopback, and an unreachable module is not treated as
+/// failed, so the bundle is not bypassed. The node's other bundle is, because its neighbour loses
+/// light.
 #[test]
 fn silent_bundle_in_loopback_is_not_treated_as_failed() {
     let at = |bundle: &str| scene(1, 40, "lightloomd", &format!("{{part: {bundle}, at: 100us}}"));

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-//! Two simultaneous faults that a seed determines. The shipped daemon violates no invariant, every
-//! packet is accounted for, and groups that share nothing with the failed parts end at the same
+//! Two simultaneous faults determined by a seed. The shipped daemon violates no invariant, all
+//! packets are accounted for, and groups that share nothing with the failed parts end at the same
 //! picosecond as without faults.
 //!
 //! To run more seeds: `LIGHTLOOM_TWIN_SEEDS=1000 cargo test -p lightloom-twin --test it
@@ -25,7 +25,6 @@ fn seeds() -> u64 {
     asked.and_then(|text| text.parse().ok()).unwrap_or(cases(50, 1_000))
 }
 
-/// Draws two faults of any kind, up to 40 ms apart, and returns the affected parts.
 fn faults(seed: u64) -> (String, Vec<String>) {
     let mut draws = Seed(seed).stream("double faults", 0);
     let mut text = Vec::new();

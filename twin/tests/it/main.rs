@@ -1,5 +1,4 @@
 // SPDX-License-Identifier: Apache-2.0
-//! Integration tests of `lightloom-twin`, with one file per topic and a folder for shared helpers.
 
 #![allow(
     clippy::print_stdout,

@@ -1,14 +1,13 @@
 // SPDX-License-Identifier: Apache-2.0
-//! Compares policies: how long a failed node interrupts a group, and how many modules that are
-//! merely slow are bypassed by mistake.
+//! Compares policies: how long a failed node interrupts a group, and how many slow modules are
+//! bypassed by mistake.
 
 use crate::scenes;
 use scenes::{ring, run, scene};
 
 const SEEDS: u64 = 6;
 
-/// Returns the median time in milliseconds from the fault until the group continues. Failures occur
-/// at various points of the polling interval.
+/// The median in milliseconds over failures at various points of the polling interval.
 fn lost(control: &str, seeds: u64) -> f64 {
     let fabric = ring(32, 96);
     let mut all = Vec::new();
@@ -22,7 +21,7 @@ fn lost(control: &str, seeds: u64) -> f64 {
     if all.is_empty() { f64::NAN } else { all[all.len() / 2] }
 }
 
-/// Conditions that make a working module appear failed although its light is good except for short
+/// Conditions in which a working module appears failed although its light is good except for short
 /// losses.
 #[derive(Clone, Copy, Debug)]
 enum Doubt {
@@ -43,7 +42,7 @@ fn doubt(doubt: Doubt, node: u64) -> String {
     let blink = format!(
         "{{part: n{node}/b0.1, effect: {{flapping: {{down: 3ms, up: 400ms, times: 3}}}}, at: 100us}}"
     );
-    // Answers this late do not arrive until the line works again.
+    // Replies this late do not arrive until the line works again.
     let silent = format!("{{part: n{node}/b0, effect: {{late: 10s}}, at: 1ms, lasts: 4s}}");
     match doubt {
         Doubt::LateAndBlinks => {

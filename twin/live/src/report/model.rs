@@ -1,6 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-//! Simulates the same fault packet by packet, once with the shipped daemon and once with assumed
-//! delays.
+//! Simulates the same fault packet by packet, with the shipped daemon and with assumed delays.
 
 use std::fs;
 use std::process::Command;
@@ -14,13 +13,12 @@ use crate::up::Programs;
 
 #[derive(Clone, Debug, Serialize)]
 pub struct Modelled {
-    /// The control plane, `lightloomd` or `assumed`, as in a scenario.
+    /// `lightloomd` or `assumed`, as in a scenario.
     pub control: &'static str,
-    /// Time in milliseconds from the fault until the new light has settled, or `None` if the model
+    /// Time in milliseconds from the fault until the new light has settled; `None` if the model
     /// does not report it.
     pub switched_ms: Option<f64>,
-    /// Time in milliseconds from the fault until the groups may continue, or `None` if they never
-    /// may.
+    /// Time in milliseconds from the fault until the groups may continue; `None` if they never may.
     pub restored_ms: Option<f64>,
 }
 

@@ -14,7 +14,7 @@ pub(super) const OUTWARD_PORT: u16 = 7001;
 pub(super) const RETURN_PORT: u16 = 7002;
 
 const AGAIN_AFTER: Duration = Duration::from_millis(2);
-/// Time limit for an attempt. The member then rereads the rank file.
+/// After a failed attempt, the member rereads the rank file.
 const CONNECT_WITHIN: Duration = Duration::from_millis(100);
 /// Interval in milliseconds between a waiting member's checks for a new rank file.
 const WAIT_MS: u8 = 2;
@@ -27,8 +27,8 @@ pub(super) struct Seat {
     pub(super) next: SocketAddrV4,
 }
 
-/// Returns the two members at the node with index `at`, or `None` if the rank file lacks a
-/// neighbour's address.
+/// Returns the two members at the node with index `at`; `None` if the rank file lacks a neighbour's
+/// address.
 pub(super) fn seats(group: &Group, at: usize) -> Option<[Seat; 2]> {
     let (nodes, own) = (group.members.len(), group.members.get(at)?);
     let here = Ipv4Addr::LOCALHOST;
@@ -143,7 +143,7 @@ fn greet(mut stream: TcpStream, generation: u64) -> io::Result<TcpStream> {
     Ok(stream)
 }
 
-/// Rejects a neighbour of another generation; that neighbour then rereads the rank file.
+/// Rejects a neighbour of another generation, which then rereads the rank file.
 fn hear(mut stream: TcpStream, generation: u64) -> Option<TcpStream> {
     stream.set_nonblocking(false).ok()?;
     stream.set_read_timeout(Some(CONNECT_WITHIN)).ok()?;

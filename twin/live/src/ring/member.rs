@@ -1,6 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-//! The two ring members in a node. They read the rank file, connect and compute, and restart when
-//! the file changes.
+//! The two ring members in a node.
 
 use std::io::{self, ErrorKind};
 use std::net::TcpListener;
@@ -22,12 +21,11 @@ pub struct Options {
     pub steps: u64,
     /// Size in bytes of the vector that is summed.
     pub bytes: usize,
-    /// Pause between two steps, which represents the job's computation.
+    /// Pause between two steps, in place of the job's computation.
     pub pause: Duration,
 }
 
-/// Takes part as `node` until all steps are done, and reports each step to `done`. A node without a
-/// group waits until every group is done.
+/// Reports each step to `done`. A node without a group waits until all groups are done.
 pub fn run(
     folder: &Folder,
     node: &str,

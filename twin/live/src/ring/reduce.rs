@@ -1,5 +1,4 @@
 // SPDX-License-Identifier: Apache-2.0
-//! The ring all-reduce, and how a ring's members agree on the next step.
 
 use std::io;
 
@@ -8,7 +7,7 @@ use super::link::{Link, Seat};
 /// Step number of a member that has not computed anything yet.
 pub(super) const NO_STEP: u64 = u64::MAX;
 
-/// Returns what member `index` contributes to element `at` in `step`.
+/// Returns the contribution of member `index` to element `at` in `step`.
 pub(super) fn brings(index: usize, step: u64, at: usize) -> u32 {
     (index as u32 + 1).wrapping_mul(1 + (at as u32 % 7)).wrapping_add(step as u32)
 }
@@ -22,7 +21,7 @@ pub(super) fn sum(members: usize, step: u64, at: usize) -> u32 {
 /// Sends to the next member while receiving from the previous one.
 pub(super) type NeighbourExchange<'a> = dyn FnMut(&[u8], &mut [u8]) -> io::Result<()> + 'a;
 
-/// Sums `data` over the ring in place. The length must be a multiple of the number of members.
+/// Sums in place. The length of `data` must be a multiple of the number of members.
 pub(super) fn all_reduce(
     data: &mut [u32],
     (index, members): (usize, usize),
@@ -45,7 +44,7 @@ pub(super) fn all_reduce(
     Ok(())
 }
 
-/// Returns the ring's next step: the lowest step that a started member has not yet completed.
+/// Returns the lowest step that a started member has not yet completed.
 pub(super) fn agree(
     own: u64,
     members: usize,
@@ -89,7 +88,6 @@ mod tests {
     use super::*;
     use std::sync::mpsc::channel;
 
-    /// A ring of threads and channels, without sockets.
     fn ring<T: Send>(
         members: usize,
         work: impl Fn(usize, &mut NeighbourExchange<'_>) -> T + Sync,
