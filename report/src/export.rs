@@ -84,7 +84,7 @@ impl Export {
 
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 pub enum ExportError {
-    #[error("`{format}` cannot hold {plan}: {why}; supported by: {works}")]
+    #[error("`{format}` cannot represent {plan}: {why}; use one of: {works}")]
     WrongKind { format: &'static str, plan: &'static str, why: &'static str, works: String },
     #[error("the plan has no job `{name}`; it has {known}")]
     NoSuchJob { name: String, known: String },

@@ -50,7 +50,7 @@ fn export_writes_format_to_stdout_and_losses_to_stderr() {
         lost.contains("note: slurm cannot express the neighbours of a node in its ring"),
         "{lost}"
     );
-    assert!(lost.contains("broken nodes (2)"), "{lost}");
+    assert!(lost.contains("failed nodes (2)"), "{lost}");
     assert_eq!(
         output.stdout,
         export(folder.path(), &fabric, &["slurm", "--hostname", "gpu{:04}"]).stdout,
@@ -75,7 +75,7 @@ fn unsupported_export_names_a_suitable_format() {
     };
     let (code, message) = refused(&["sonic-ocs"]);
     assert!(code == Some(1) && message.contains("this fabric contains none"), "{message}");
-    assert!(message.contains("these can: slurm, slurm-ring, slurm-tree, topograph"), "{message}");
+    assert!(message.contains("use one of: slurm, slurm-ring, slurm-tree, topograph"), "{message}");
     let (code, message) = refused(&["slurm", "--hostname", "gpu"]);
     assert!(code == Some(1) && message.contains("`{:04}`"), "{message}");
     let (code, message) = refused(&["slurm", "--job", "x"]);
@@ -97,7 +97,7 @@ fn each_switch_gets_a_file_in_the_folder() {
     let fabric = shipped("rfabric-shapes.yaml");
     plan(folder.path(), &fabric, &[]);
     let output = export(folder.path(), &fabric, &["sonic-ocs"]);
-    assert!(text(&output.stderr).contains("name a folder"), "{}", text(&output.stderr));
+    assert!(text(&output.stderr).contains("set their folder"), "{}", text(&output.stderr));
     let written = exported(folder.path(), &fabric, &["sonic-ocs", "-o", "switches"]);
     assert_eq!(written.lines().next(), Some("switches/ocs0.json"));
     for path in written.lines() {

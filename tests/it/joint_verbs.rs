@@ -138,5 +138,5 @@ fn report_names_failed_bundles_without_a_failed_node() {
     let faults = ["--fault", "n5/b0,n6/b1", "--samples", "2", "--arch", "khop:2"];
     let page =
         good(folder.path(), &[&["report", ring, "--format", "markdown"][..], &faults].concat());
-    assert!(page.contains("2 parts are broken, but no whole node"), "{page}");
+    assert!(page.contains("2 parts have failed, but no whole node"), "{page}");
 }

@@ -259,7 +259,7 @@ fn kubernetes_follows_the_plan_and_leaves_foreign_objects() {
     let theirs = operators(&format!("metadata labels {LABEL}"), json!("elsewhere"));
     store.lock().unwrap().nodes.get_mut("n0").unwrap().extend([theirs]);
     let (is_good, said) = once(&cluster, at, &[]);
-    assert!(!is_good && said.contains("n0 is left unchanged"), "{said}");
+    assert!(!is_good && said.contains("n0 was not changed"), "{said}");
     assert_eq!(of_ring("n0"), "elsewhere");
     assert!(once(&cluster, at, &["--force"]).0);
     assert_ne!(of_ring("n0"), "elsewhere");

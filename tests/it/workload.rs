@@ -107,7 +107,7 @@ fn rejects_unsupported_workloads_with_location() {
     let (status, message) =
         complaint("workload replay topologies/workloads/recorded-step.json --tp 4 --what-if-tp 8");
     assert_eq!(status, Some(2));
-    assert!(message.contains("--what-if-tp needs --arch"), "{message}");
+    assert!(message.contains("--what-if-tp requires --arch"), "{message}");
 
     let (status, message) =
         complaint("workload run topologies/workloads/simai-layer.txt --arch nvl:3");

@@ -472,7 +472,7 @@ fn every_switch_gets_its_circuits(text: &str) {
     let slurm = FatTreePlan::new("small", network, &plan, &names, None).unwrap();
     let error = ExportFormat::named("slurm").unwrap().of_fat_tree(&slurm).unwrap_err().to_string();
     assert!(
-        error.ends_with("supported by: graphml, dot, containerlab, sonic-ocs, sonic-ocs-cli"),
+        error.ends_with("use one of: graphml, dot, containerlab, sonic-ocs, sonic-ocs-cli"),
         "{error}"
     );
     let unknown = FatTreePlan::new("small", network, &plan, &names, Some("x")).unwrap_err();

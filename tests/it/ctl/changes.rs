@@ -70,7 +70,7 @@ fn apply_that_cuts_light_requires_an_option() {
     std::fs::write(&plan, "{\"target\": {\"ocs0\": {\"1\": 10}}}").unwrap();
     let plan = plan.display().to_string();
     let (code, _, said) = run(&daemon, &["apply", &plan]);
-    let refused = "refused: this cuts 1 circuit with light: ocs0 1-9; preview it with --dry-run, or allow it with --cut-light\n";
+    let refused = "refused: this would cut 1 circuit with light: ocs0 1-9; preview it with --dry-run, or allow it with --cut-light\n";
     assert_eq!((code, said.as_str()), (1, refused));
     assert_eq!(run(&daemon, &["apply", &plan, "--cut-light"]).0, 0);
 }

@@ -268,6 +268,6 @@ fn reads_gpus_and_interfaces_from_an_nccl_topology() {
     assert!(problems(&empty)[0].contains("no <gpu> in it") && empty.say_nothing());
     // Regression: contradictory hosts in two files were accepted silently.
     let both = logs(&[("infra.yaml", INFRAGRAPH), ("topo.xml", text)]);
-    let said = "topo.xml: its host has 2 GPUs, but hosts in infra.yaml have 8; 8 is used";
+    let said = "topo.xml: the host has 2 GPUs, but hosts in infra.yaml have 8; 8 is used";
     assert_eq!(problems(&both), [said]);
 }
