@@ -1,8 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
-//! Runs every stored input of a fuzz target again, as an ordinary test of a crate. Tests take it in by its
-//! path.
+//! Runs the stored inputs of a fuzz target as an ordinary test. Tests include this file by path.
 
-/// Hands each input under `fuzz/CORPUS` to `body`.
+/// Passes each input in `fuzz/CORPUS` to `body`.
 #[allow(clippy::disallowed_methods, clippy::unwrap_used, reason = "the corpus is in files")]
 pub(crate) fn replay(corpus: &str, body: impl Fn(&[u8])) {
     let crate_folder = std::path::Path::new(env!("CARGO_MANIFEST_DIR"));

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-//! No bytes make the reader of fabric files panic, and a fabric comes out exactly when no error does. The
-//! stored inputs run again in `fabric/tests/it/replay.rs`.
+//! No input makes the reader of fabric files panic, and it returns either a fabric or an error.
+//! `fabric/tests/it/replay.rs` runs the stored inputs.
 #![no_main]
 
 use lightloom_fabric::document::{Severity, Style, render};

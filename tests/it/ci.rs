@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-//! CI features: JUnit, summaries, sweeps over seeds, merged shards, exit codes.
+//! JUnit, summaries, sweeps over seeds, merged shards and exit codes.
 
 use crate::small;
 use std::path::PathBuf;
@@ -29,7 +29,7 @@ fn junit_lists_every_expectation_and_fault_with_a_replay_command() {
     assert!(read(good.path(), "j.xml").contains(r#"tests="3" failures="0""#));
 }
 
-/// Regression: the run failed with the exit status, but the file had no failed case.
+/// Regression: the run failed with its exit status, but the JUnit file had no failed case.
 #[test]
 fn junit_and_summary_name_the_limit_that_stopped_a_run() {
     let folder = small("waste_ratio < 0.5");
@@ -76,8 +76,7 @@ fn summary_appends_to_a_github_job_page_and_replaces_other_files() {
     assert!(page.contains("| waste_ratio &lt; 0.5 |"), "a table stays a table: {page}");
     assert!(page.contains("`lightloom emulate run.yaml --seed 1`"), "{page}");
 
-    // Unless the command line requests it, nothing is written, even if the environment variable is
-    // set.
+    // The environment variable alone does not write a summary.
     let mut command = Command::new(crate::programs::lightloom());
     command.args(["emulate", "run.yaml"]).current_dir(folder.path());
     command.env("GITHUB_STEP_SUMMARY", "other.md").output().unwrap();
@@ -213,7 +212,7 @@ fn run_exports_timeline_capture_and_link_table() {
     let rows: Vec<Vec<&str>> =
         text(&shown.stdout).lines().map(|l| l.split('\t').collect()).collect();
     assert!(!rows.is_empty(), "{}", text(&shown.stderr));
-    // n9/g1 is vertex 9 × 4 + 1 = 37; all packets on its links are RoCEv2 between GPUs.
+    // n9/g1 is vertex 9 × 4 + 1 = 37. All its packets are RoCEv2 between GPUs.
     assert!(
         rows.iter().any(|row| row[1] == "10.0.0.37")
             && rows.iter().any(|row| row[2] == "10.0.0.37")
@@ -225,7 +224,6 @@ fn run_exports_timeline_capture_and_link_table() {
 
 #[test]
 fn progress_reports_simulated_time_packets_and_rate() {
-    // Without a terminal, runs shorter than two seconds print no progress.
     let folder = small("groups_lost == 0");
     let quick = lightloom(folder.path(), &["emulate", "run.yaml"]);
     assert!(!text(&quick.stderr).contains("emulating"), "{}", text(&quick.stderr));

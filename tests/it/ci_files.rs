@@ -1,8 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-//! Runs the shipped CI files as their services do: the steps of the GitHub action and the jobs of
-//! GitLab in their shells, every task of the Slurm array, every pod of the Kubernetes job. Also
-//! validates them against the services' schemas if a validator is installed. The services
-//! themselves are not involved.
+//! Runs the shipped CI files like their services: GitHub and GitLab steps in their shells, Slurm array
+//! tasks, and Kubernetes pods. Validates them with the services' schemas if a validator is installed.
 
 use crate::consumers;
 use crate::small;
@@ -23,8 +21,7 @@ fn yaml(name: &str) -> Value {
     value.unwrap_or_else(|| panic!("{name}: {mistakes:?}"))
 }
 
-/// Creates a checkout with a scenario at the path that the shipped files use, which fails for some
-/// seeds, and a `cargo` that only records its arguments.
+/// A checkout with a scenario that fails for some seeds, and a `cargo` that only records its arguments.
 fn checkout() -> tempfile::TempDir {
     let folder = small("restored within 178us");
     let put = |name: &str, text: String| {
@@ -40,7 +37,7 @@ fn checkout() -> tempfile::TempDir {
     folder
 }
 
-/// Runs a command in the checkout, with the program and the recording `cargo` on the path.
+/// The program and the recording `cargo` are on the path.
 fn on_runner(folder: &Path, command: &[&str], variables: &[(&str, &str)]) -> Output {
     let program = PathBuf::from(crate::programs::lightloom());
     let rest = std::env::var("PATH").unwrap_or_default();
@@ -52,7 +49,7 @@ fn on_runner(folder: &Path, command: &[&str], variables: &[(&str, &str)]) -> Out
     runner.output().unwrap()
 }
 
-/// Checks the merged result: a hundred seeds, some failed, none missing.
+/// A hundred seeds, some failed, none missing.
 fn verdict(merged: &Output) {
     assert_eq!(merged.status.code(), Some(1), "{}", text(&merged.stderr));
     let shown = text(&merged.stdout);
@@ -60,8 +57,7 @@ fn verdict(merged: &Output) {
     assert!(!shown.contains("100 passed") && !shown.contains(" 0 passed"), "{shown}");
 }
 
-/// Returns every `lightloom` command line in a shipped CI file, as the words after the program's
-/// name.
+/// Every `lightloom` command line in a shipped CI file, without the program's name.
 fn commands(text: &str) -> Vec<Vec<String>> {
     let joined = text.replace("\\\n", " ");
     let mut commands = Vec::new();
@@ -106,7 +102,7 @@ fn shipped_ci_files_are_yaml_with_existing_flags_and_files() {
     assert!(checked >= 12, "{checked} flags were found");
 }
 
-/// Returns the text with every `${{ … }}` of an action replaced.
+/// Replaces every `${{ … }}` of an action.
 fn expanded(template: &str, value: impl Fn(&str) -> String) -> String {
     let mut parts = template.split("${{");
     let mut text = parts.next().unwrap().to_owned();
@@ -118,8 +114,7 @@ fn expanded(template: &str, value: impl Fn(&str) -> String) -> String {
     text
 }
 
-/// Runs the steps of the action with these inputs as documented by GitHub: `bash --noprofile --norc
-/// -eo pipefail FILE`.
+/// Runs the steps as GitHub documents: `bash --noprofile --norc -eo pipefail FILE`.
 fn github(folder: &Path, inputs: &[(&str, &str)]) -> Output {
     let action = yaml("action.yml");
     let declared = action["inputs"].as_object().unwrap();
@@ -175,7 +170,7 @@ fn github_action_reports_success_and_failure() {
         serde_json::from_str(&read(folder.path(), "lightloom-result.json")).unwrap();
     assert_eq!(result["runs"].as_array().unwrap().len(), 12);
 
-    // A single passing seed, a shard, and names with spaces, which the shell must not split.
+    // A passing seed, a shard, and names with spaces, which the shell must not split.
     let passing = result["runs"].as_array().unwrap().iter().find(|run| run["passed"] == true);
     let seed = passing.unwrap()["seed"].to_string();
     std::fs::copy(folder.path().join("run.yaml"), folder.path().join("my run.yaml")).unwrap();
@@ -224,12 +219,10 @@ fn gitlab_jobs_run_every_shard_and_give_one_verdict() {
         assert_eq!(part.status.code(), Some(1), "{}", text(&part.stderr));
         assert!(read(folder.path(), "junit.xml").contains("<failure"), "a report of each job");
     }
-    // A failed job keeps its files, and the verdict job still runs.
     assert_eq!(file["lightloom"]["artifacts"]["when"], "always");
     assert_eq!(file["verdict"]["when"], "always");
     verdict(&gitlab(folder.path(), &file["verdict"], &variables));
-    // Any repository may include the file, so it must not build the including repository, and must
-    // build only once for all jobs.
+    // The including repository must not be built, and lightloom only once for all jobs.
     let calls = read(folder.path(), "cargo-calls");
     let source = file["variables"]["LIGHTLOOM_SOURCE"].as_str().unwrap();
     let build = format!("install --locked --quiet --root .lightloom --git {source} lightloom\n");
@@ -278,7 +271,7 @@ fn kubernetes_pods_run_their_shards() {
     let part = format!("$({})", container["env"][0]["name"].as_str().unwrap());
     let results = format!("{}/", folder.path().display());
     for pod in 0..spec["completions"].as_u64().unwrap() {
-        // The image starts the program, and the service substitutes the variables.
+        // The service substitutes the variables.
         let words = container["args"].as_array().unwrap().iter().map(|word| word.as_str().unwrap());
         let words = words.map(|word| word.replace(&part, &pod.to_string()));
         let words: Vec<String> = words.map(|word| word.replace("/results/", &results)).collect();

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-//! The command line as scripts see it: exit codes and output streams.
+//! Exit codes and output streams of the command line.
 
 use std::io::Write;
 use std::process::{Command, Output, Stdio};
@@ -20,7 +20,7 @@ fn run_with_input(arguments: &[&str], input: &[u8]) -> Output {
     let mut command = lightloom(arguments);
     command.stdin(Stdio::piped()).stdout(Stdio::piped()).stderr(Stdio::piped());
     let mut child = command.spawn().expect("the program starts");
-    // The program may close its input early because it reads no more than the limit.
+    // The program reads no more than its limit and may then close the pipe.
     let _ = child.stdin.take().expect("a pipe").write_all(input);
     child.wait_with_output().expect("the program ends")
 }

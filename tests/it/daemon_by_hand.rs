@@ -1,8 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-//! Runs the commands of docs/first-hour.md and the operations pages verbatim in one shell: emulated
-//! transceivers and an optical switch, the real daemon, a plan, a failed node, a killed daemon.
-//! Only `/tmp/lightloom` is replaced by another folder, so that a demo running on the same machine
-//! is not disturbed.
+//! Runs the commands of docs/first-hour.md and the operations pages verbatim in one shell, with emulated
+//! devices and the real daemon. Only `/tmp/lightloom` is replaced, for a demo on the same machine.
 
 use crate::programs;
 use std::os::unix::process::CommandExt;
@@ -12,7 +10,7 @@ use std::time::{Duration, Instant};
 
 use serde_json::Value;
 
-/// Returns the concatenated `sh` blocks of a page's section.
+/// The `sh` blocks of a page's section.
 fn commands(page: &str, section: &str) -> String {
     let path = Path::new(env!("CARGO_MANIFEST_DIR")).join(page);
     let text = std::fs::read_to_string(path).unwrap();
@@ -32,7 +30,7 @@ impl Drop for Shell {
     }
 }
 
-/// Runs the commands in a shell and returns their output. Every command must succeed.
+/// Every command must succeed.
 fn typed(commands: &str, folder: &Path, within: Duration) -> String {
     let programs = programs::folder();
     let folder_text = folder.join("lightloom").display().to_string();
@@ -95,8 +93,8 @@ fn transactions(shown: &str) -> Vec<(String, String)> {
     ends
 }
 
-/// Checks that the output contains the lines of the section's `text` blocks in order, after `alike`
-/// has removed times and other variable parts.
+/// The output must contain the lines of the section's `text` blocks in order. `alike` removes times and other
+/// variable parts.
 fn says_what_is_seen(page: &str, section: &str, shown: &str, alike: fn(&str) -> String) {
     let text = std::fs::read_to_string(Path::new(env!("CARGO_MANIFEST_DIR")).join(page)).unwrap();
     let section = text.split(&format!("\n## {section}\n")).nth(1).expect("the section is there");
@@ -117,7 +115,7 @@ fn says_what_is_seen(page: &str, section: &str, shown: &str, alike: fn(&str) -> 
     }
 }
 
-/// Removes numbers that depend on how many bypasses a failed node required.
+/// Numbers depend on how many bypasses a failed node required.
 fn numberless(line: &str) -> String {
     let mut words: Vec<String> = timeless(line).split(' ').map(str::to_owned).collect();
     if line.starts_with("transaction ") && words.len() > 1 {
@@ -164,9 +162,8 @@ fn first_hour_commands_work_as_documented() {
 
     let ends = transactions(&shown);
     assert_eq!(ends[0], ("apply".into(), "committed".into()));
-    // The bundles of a failed node may be detected one after the other. On a busy machine, the
-    // second may be detected so late that a first bypass still addresses it, gets no answer and
-    // moves nothing.
+    // On a busy machine, a first bypass may still address the second bundle of a failed node, and then aborts
+    // without an answer.
     let bypasses = &ends[1..ends.len() - 2];
     let bypass =
         |(why, end): &(String, String)| why == "bypass" && (end == "committed" || end == "aborted");
@@ -178,7 +175,7 @@ fn first_hour_commands_work_as_documented() {
     assert!(watched.contains("DEGRADED, 2 parts bypassed: n17/b0 (since"), "{watched}");
 }
 
-/// The commands of operations, after the first plan of the README.
+/// After the first plan of the README.
 #[test]
 fn operations_commands_work_as_documented() {
     let folder = tempfile::tempdir().unwrap();
@@ -228,9 +225,8 @@ fn operations_commands_work_as_documented() {
 
 const THREE_MISTAKES: &str = "A rack with three mistakes";
 
-/// Modules in wrong places, swapped plugs and a missing cable; then everything corrected; then a
-/// plan whose modules do not count switching; then a dirty fibre that exceeds the fabric's loss
-/// budget.
+/// Modules in wrong places, swapped plugs and a missing cable; everything corrected; a plan whose modules do
+/// not count switches; a dirty fibre beyond the loss budget.
 #[test]
 fn commissioning_commands_work_as_documented() {
     let folder = tempfile::tempdir().unwrap();
@@ -277,7 +273,7 @@ fn commissioning_commands_work_as_documented() {
 
 const WORST_NIGHTS: &str = "Three nights";
 
-/// The leader's machine fails, etcd is lost, and a hall loses power.
+/// The leader fails, etcd is lost, and a hall loses power.
 #[test]
 fn worst_nights_commands_work_as_documented() {
     if Command::new("etcd").arg("--version").output().is_err() {
@@ -299,8 +295,7 @@ fn worst_nights_commands_work_as_documented() {
 
 const SECOND_NIGHT: &str = "A night of a reconfigurable network";
 
-/// Scheduled phases, a switch that refuses, drift, a failed node and a killed daemon, for both
-/// halves of a plan.
+/// Scheduled phases, a refusing switch, drift, a failed node and a killed daemon.
 #[test]
 fn second_night_commands_work_as_documented() {
     let folder = tempfile::tempdir().unwrap();
@@ -315,7 +310,7 @@ fn second_night_commands_work_as_documented() {
     assert_eq!(&phases[..4], ["committed", "committed", "rolled-back", "committed"], "{ends:?}");
     assert!(ends.contains(&("bypass".into(), "committed".into())), "{ends:?}");
     says_what_is_seen("docs/operations-phases.md", SECOND_NIGHT, &shown, measureless);
-    // A hook received the outcome of each change.
+    // The hook received the outcome of each change.
     let moves = std::fs::read_to_string(folder.path().join("lightloom/moves")).unwrap();
     assert!(moves.lines().all(|line| line.starts_with("{\"hook\":\"after\"")), "{moves}");
     assert!(moves.contains("\"kind\":\"phase\""), "{moves}");
@@ -323,7 +318,7 @@ fn second_night_commands_work_as_documented() {
     assert!(failed.contains("\"result\":\"rolled-back\""), "{failed}");
 }
 
-/// Removes numbers that depend on how many bypasses a failed node required, and measured times.
+/// Measured times vary, and so do numbers of bypasses.
 fn measureless(line: &str) -> String {
     let line = numberless(line);
     let words: Vec<&str> = line.split(' ').collect();
@@ -336,9 +331,8 @@ fn measureless(line: &str) -> String {
     shown.collect::<Vec<_>>().join(" ")
 }
 
-/// Returns a shell loop that renders the live page in a headless browser. The browser's virtual
-/// time stops while it waits for a response, up to two seconds each. A browser that hangs is
-/// restarted, which usually takes two seconds.
+/// A shell loop around a headless browser, whose virtual time stops up to two seconds for each response. A
+/// hung browser is restarted.
 fn look(name: &str) -> String {
     let file = format!("/tmp/lightloom/{name}");
     format!(
@@ -362,7 +356,7 @@ fn looked(folder: &Path, name: &str) -> String {
     assert!(said.is_empty(), "the script says {said:?}");
     let page = std::fs::read_to_string(file("html")).unwrap();
     assert!(!page.contains(">The daemon does not answer"), "{page}");
-    // The lines of `ctl status` from the alarms to its tables, in its order.
+    // From the alarms to the tables of `ctl status`, in its order.
     let status = std::fs::read_to_string(file("txt")).unwrap();
     let (_, status) = status.split_once("\n\n").unwrap_or_default();
     let lines: Vec<String> = status
@@ -380,8 +374,8 @@ fn count(page: &str, what: &str) -> usize {
     page.matches(what).count()
 }
 
-/// Shows the live page in a real browser: a change awaiting confirmation, then a bypass and an
-/// unreachable module. Screenshots are kept in `target/tmp/page`.
+/// A change awaiting confirmation, then a bypass and an unreachable module. Screenshots are kept in
+/// `target/tmp/page`.
 #[test]
 fn live_page_shows_changes_and_faults_in_a_browser() {
     let path = std::env::var_os("PATH").unwrap_or_default();
@@ -447,7 +441,7 @@ fn live_page_shows_changes_and_faults_in_a_browser() {
     assert!(page.contains("journal.log line 3 (byte ") && !page.contains(">UNSEEN"), "{page}");
 }
 
-/// Memory of a daemon with a hundred modules, each polled every second.
+/// A hundred modules, polled every second.
 #[test]
 fn daemon_of_a_hundred_devices_uses_little_memory() {
     let folder = tempfile::tempdir().unwrap();
@@ -471,8 +465,7 @@ grep VmRSS /proc/$DAEMON/status
     assert!(resident_kb < 30_000, "{line}");
 }
 
-/// S2: a full disk. Changes are refused and reads continue. Once space is available, the daemon
-/// finds its devices as recorded in its journal.
+/// S2: after a restart with free space, the devices are as in the journal.
 #[test]
 fn full_disk_refuses_changes_and_serves_reads() {
     let folder = tempfile::tempdir().unwrap();
@@ -507,8 +500,7 @@ kill $DAEMON
     assert!(applied > 1, "{shown}");
 }
 
-/// Power loss and a full disk as on the page, with the state folder on a small separate disk. This
-/// requires a mount namespace and therefore root.
+/// A small separate disk for the state folder requires a mount namespace, and therefore root.
 #[test]
 fn power_loss_and_full_disk_commands_work_as_documented() {
     let namespace = Command::new("unshare").args(["-m", "true"]).status();
@@ -542,8 +534,7 @@ fn power_loss_and_full_disk_commands_work_as_documented() {
     after(room, "ALL IS WELL");
 }
 
-/// A lost journal is reported until there is a plan again, even though everything with light was
-/// adopted.
+/// The loss is reported until there is a plan, even after adopting all light.
 #[test]
 fn lost_journal_is_not_healthy_until_a_plan_is_known() {
     let folder = tempfile::tempdir().unwrap();

@@ -1,6 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-//! Initial daemon files: the one the package installs, and the one `lightloom init --daemon`
-//! writes.
+//! Initial daemon files, from the package and from `lightloom init --daemon`.
 
 use std::path::Path;
 
@@ -20,7 +19,7 @@ fn packaged_daemon_file_is_valid_and_names_no_device() {
     assert!(build.contains("\"$root/etc/lightloom\" packaging/etc/daemon.yaml"));
 }
 
-/// The file contains every device that plans set: k bundles per node, and every optical switch.
+/// Contains k bundles per node and every optical switch.
 #[test]
 fn init_writes_a_daemon_file_for_a_fabric() {
     let folder = tempfile::tempdir().unwrap();

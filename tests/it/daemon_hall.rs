@@ -1,7 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-//! Three daemons, a real etcd and devices of five protocols: optical switches with TL1, SCPI, gNMI
-//! and SONiC's Redis, and a module on a serial line. Independent raw sessions verify the light
-//! paths.
+//! Three daemons, a real etcd and devices of five protocols: optical switches with TL1, SCPI, gNMI and
+//! SONiC's Redis, and a module on a serial device. Independent raw sessions verify the light paths.
 
 #[path = "../../daemon/tests/it/over_sockets/etcd.rs"]
 mod etcd;
@@ -26,7 +25,7 @@ use serde_json::Value;
 
 pub(crate) const STATUS: &str = "GET /v1/status HTTP/1.1\r\nHost: l\r\nConnection: close\r\n\r\n";
 pub(crate) const PATIENCE: Duration = Duration::from_secs(30);
-/// One device per protocol; `ocs4` only if Redis is available.
+/// `ocs4` only with Redis.
 pub(crate) const DEVICES: [&str; 5] = ["ocs0", "ocs1", "ocs2", "n0/b0", "ocs4"];
 
 pub(crate) struct Hall {
@@ -34,8 +33,7 @@ pub(crate) struct Hall {
     pub(crate) url: String,
     pub(crate) etcd: Child,
     _devices: Modules,
-    /// SCPI address of `ocs0` and TL1 address of `ocs1`; the daemons use the other protocol of
-    /// each.
+    /// SCPI of `ocs0` and TL1 of `ocs1`; the daemons use the other protocol.
     raw: [String; 2],
     redis: Option<Redis>,
     pub(crate) daemons: BTreeMap<&'static str, Child>,
@@ -136,7 +134,7 @@ impl Hall {
         self.folder.path().join(name).join("lightloomd.sock")
     }
 
-    /// Sends one request to a daemon and returns status code and body, if it answers.
+    /// Returns status code and body, or `None` without an answer.
     pub(crate) fn ask(&self, name: &str, request: &str) -> Option<(u16, Value)> {
         let mut stream = UnixStream::connect(self.socket(name)).ok()?;
         stream.set_read_timeout(Some(PATIENCE)).unwrap();
@@ -149,7 +147,7 @@ impl Hall {
         (code == 200).then_some(body)
     }
 
-    /// Waits for a leader other than `not` and returns its name and the waiting time.
+    /// Waits for a leader other than `not`; also returns the waiting time.
     pub(crate) fn leader(&self, not: Option<&str>) -> (&'static str, Duration) {
         let began = Instant::now();
         loop {
@@ -170,7 +168,7 @@ impl Hall {
         self.daemons.keys().map(log).collect()
     }
 
-    /// Runs `lightloom ctl` with all sockets; it finds the leader.
+    /// Passes all sockets, of which one is the leader's.
     pub(crate) fn ctl(&self, arguments: &[&str]) -> std::process::Output {
         let sockets: Vec<String> =
             self.daemons.keys().map(|name| self.socket(name).display().to_string()).collect();
@@ -185,8 +183,8 @@ impl Hall {
             .unwrap()
     }
 
-    /// Connects port 1 of each switch to `egress` and sets the module's group to one of two
-    /// external paths. Returns whether the change was committed.
+    /// Connects port 1 of each switch to `egress`, and the module to one of two paths. Returns whether the change
+    /// was committed.
     pub(crate) fn apply(&self, egress: u32) -> bool {
         self.apply_to(&self.devices(), egress)
     }
@@ -228,13 +226,12 @@ impl Hall {
         child.wait().unwrap();
     }
 
-    /// Returns where port 1 of `ocs0` leads, according to the switch.
+    /// The output of port 1, according to `ocs0` itself.
     pub(crate) fn light(&self) -> u32 {
         by_scpi(&self.raw[0])
     }
 
-    /// Returns where port 1 leads at every switch that a simple raw session can query, which
-    /// excludes gNMI.
+    /// The outputs of port 1 at every switch except gNMI, which raw sessions cannot query.
     pub(crate) fn lights(&self) -> Vec<u32> {
         let by_redis = self.redis.iter().map(|redis| by_redis(&redis.address));
         [by_scpi(&self.raw[0]), by_tl1(&self.raw[1])].into_iter().chain(by_redis).collect()
@@ -273,7 +270,7 @@ fn by_tl1(at: &str) -> u32 {
     joined.and_then(|egress| egress.parse().ok()).unwrap_or_else(|| panic!("{text}"))
 }
 
-/// Egress port 2 of 8 is `2B` in Redis and 10 here.
+/// Egress port 2 of 8: `2B` in Redis, 10 here.
 fn by_redis(at: &str) -> u32 {
     let mut stream = TcpStream::connect(at).unwrap();
     stream.set_read_timeout(Some(PATIENCE)).unwrap();

@@ -1,7 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-//! S3 of docs/reliability.md: each byte between the daemon and a device, one at a time, is lost,
-//! duplicated, changed or swapped with the next. The production controller and drivers change
-//! circuits of emulated devices in virtual time.
+//! S3 of docs/reliability.md: one byte on a line is lost, duplicated, changed or swapped with the next, while the
+//! production controller and drivers change circuits of emulated devices in virtual time.
 
 use std::collections::{BTreeMap, VecDeque};
 
@@ -39,7 +38,7 @@ fn every_damage() -> impl Iterator<Item = Damage> {
     [Damage::Lost, Damage::Doubled, Damage::Swapped].into_iter().chain(flips)
 }
 
-/// Both directions of a line. Counts bytes and damages one.
+/// Damages one byte in either direction.
 #[derive(Debug, Default)]
 struct Wire {
     carried: usize,
@@ -68,7 +67,7 @@ impl Wire {
 
 #[derive(Debug)]
 struct End {
-    /// Result reported by the controller; `None` if it refused to start.
+    /// `None` if the controller refused to start.
     result: Option<TxnResult>,
     took: Micros,
     bytes: usize,
@@ -173,7 +172,7 @@ impl<E: EmulatedDevice> Bench<E> {
         }
     }
 
-    /// A change reported as committed must be in effect at that moment.
+    /// A committed change must be in effect immediately.
     fn note_end(&mut self, result: TxnResult) {
         self.ended.push(result);
         if result == TxnResult::Committed {
@@ -217,7 +216,7 @@ impl<E: EmulatedDevice> Bench<E> {
         self.handle(Event::Request { asked, request, reply_to: ReplyTo(0) });
     }
 
-    /// Reads the device, adopts its circuits, changes it to `goal`, and waits for two polls.
+    /// Reads the device, adopts its circuits, changes them to `goal`, and waits for two polls.
     fn change(mut self, goal: &Positions, damage: Option<(usize, Damage)>) -> End {
         self.wire.damage = damage;
         let within = |bench: &Self, ms| bench.now + Picoseconds::from_millis(ms);
@@ -257,8 +256,8 @@ fn clocks(now: SimTime) -> Now {
     }
 }
 
-/// The switch delays the first command of a change until the daemon has given up the session.
-/// Returns the outcomes and whether the light stayed consistent with the ledger afterwards.
+/// The switch delays the first command until the session is given up. Returns the outcomes, and whether the
+/// light remained consistent with the ledger.
 fn late_command<D: Dialect + Clone + 'static>(
     dialect: D,
     port: Port,
@@ -306,19 +305,18 @@ fn late_command_of_an_abandoned_session_undoes_no_change() {
     };
     assert_eq!(both(1, 2), [(TxnResult::RolledBack, true); 2]);
     assert_eq!(both(3, 2), [(TxnResult::Committed, true); 2]);
-    // Without a settling time, circuits would go dark after the change was reported complete.
+    // Without settling time, circuits would go dark after the end of the change.
     let ended = both(1, 0);
     assert!(ended.iter().all(|(_, agree)| !agree), "{ended:?}");
     let [_, tl1] = both(3, 0);
     assert_eq!(tl1, (TxnResult::Committed, false), "`DLT-PATCH` takes down what is there by then");
 }
 
-/// Applies every damage to each byte of the change made by `bench`.
 fn every_byte<E: EmulatedDevice>(name: &str, goal: &Positions, bench: impl Fn() -> Bench<E>) {
     each_of(1, name, goal, bench);
 }
 
-/// Applies every damage to one byte in every `step`.
+/// Damages one byte in every `step`.
 fn each_of<E: EmulatedDevice>(
     step: usize,
     name: &str,
@@ -343,8 +341,7 @@ fn each_of<E: EmulatedDevice>(
         usual.bytes,
         longest.as_secs_f64()
     );
-    // One damaged byte usually costs nothing, sometimes an answer or a connection, and at worst the
-    // change.
+    // A damaged byte usually has no effect, and at worst fails the change.
     assert!(ends["Committed"] > cases / 2, "{ends:?}");
 }
 
@@ -352,7 +349,6 @@ fn positions(pairs: &[(u32, u32)]) -> Positions {
     pairs.iter().map(|&(slot, to)| (Slot(slot), Position(to))).collect()
 }
 
-/// An 8 × 8 switch with two circuits.
 fn switch() -> OpticalSwitch {
     let spec = SwitchSpec { ingress: 8, egress: 8, ..SwitchSpec::default() };
     let mut switch = OpticalSwitch::new(spec, Seed(1), 0);
@@ -381,8 +377,7 @@ fn s3_survives_damage_to_every_byte_over_tl1() {
     every_byte("TL1", &positions(&[(1, 10), (2, 9)]), bench);
 }
 
-/// HTTP/2 needs ten times as many bytes, so the test damages only every 61st, at varying positions
-/// in the frames.
+/// HTTP/2 needs ten times as many bytes, so only every 61st is damaged.
 #[test]
 fn s3_survives_damage_to_sampled_bytes_over_gnmi() {
     let truth = |switch: &GnmiSwitch, _: SimTime| {

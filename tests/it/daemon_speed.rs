@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-//! Speed of the daemon with emulated devices on real ptys and sockets, both in this process. The
-//! default run is small and only checks completion; the figures of docs/reliability.md come from
+//! Speed of the daemon with emulated devices in the same process. The default run only checks completion;
+//! the figures of docs/reliability.md come from
 //!
 //! ```sh
 //! cargo test --release --test it daemon_speed:: -- --ignored --nocapture --test-threads 1
@@ -21,14 +21,13 @@ use lightloom_drivers::scpi::Scpi;
 use lightloom_units::id::NodeId;
 use tokio::sync::oneshot;
 
-/// Returns the processor time of this process (daemon and emulated devices) in milliseconds.
+/// Processor time of daemon and emulated devices.
 fn processor_ms() -> f64 {
     let time = rustix::time::clock_gettime(rustix::time::ClockId::ProcessCPUTime);
     time.tv_sec as f64 * 1e3 + time.tv_nsec as f64 / 1e6
 }
 
-/// Fails and repairs nodes of a ring. Times each from the report to the first command that moves
-/// light.
+/// From the report of a failed node to the first fire.
 fn time_of_bypasses(nodes: u32, rounds: u32) -> Times {
     let folder = state_folder();
     let _modules = Modules::serve(nodes, 2, &folder.path().join("links"));
@@ -65,7 +64,6 @@ fn time_of_bypasses(nodes: u32, rounds: u32) -> Times {
     fired
 }
 
-/// Changes each module once per round.
 fn time_of_changes(nodes: u32) -> Times {
     let folder = state_folder();
     let _modules = Modules::serve(nodes, 2, &folder.path().join("links"));
@@ -93,13 +91,12 @@ fn time_of_changes(nodes: u32) -> Times {
     times
 }
 
-/// Returns the positions of circuits `1..=circuits` in a round.
 fn circuits_of(round: u32, circuits: u32) -> Positions {
     (1..=circuits).map(|slot| (Slot(slot), Position(321 + (slot - 1 + round) % 320))).collect()
 }
 
-/// Measures the device's own time. A bare client sends the same commands as an apply, from the
-/// arming read to the qualifying reads, and waits for each answer.
+/// The device's own time: a bare client sends the commands of an apply, from the arming read to the
+/// qualifying reads.
 fn bare(at: &str, circuits: u32, rounds: u32) -> Times {
     use std::io::{BufRead, BufReader, Write};
     let stream = std::net::TcpStream::connect(at).unwrap();
@@ -132,7 +129,7 @@ fn bare(at: &str, circuits: u32, rounds: u32) -> Times {
             let is_good = ["(", "0,", "1;0,"].iter().any(|good| answer.starts_with(good));
             assert!(is_good, "{answer}");
         }
-        // The first round does not count, because it has nothing to remove.
+        // The first round has nothing to remove.
         times.0.extend((round > 0).then(|| started.elapsed().as_secs_f64() * 1e3));
     }
     let moves = circuits_of(rounds, circuits);
@@ -146,14 +143,13 @@ fn bare(at: &str, circuits: u32, rounds: u32) -> Times {
 
 struct OfCircuits {
     bare: Times,
-    /// From the request to the durable end, with the daemon.
+    /// From the request to the durable end.
     daemon: Times,
-    /// The daemon's own part, including the journal: the total without the time between sending
-    /// operations and their answers.
+    /// The daemon's share with the journal: without the time from sending operations to their answers.
     own: Times,
 }
 
-/// Changes all circuits of one switch in one change, removals before additions.
+/// Removals come before additions.
 fn time_of_circuits(circuits: u32, rounds: u32) -> OfCircuits {
     let folder = state_folder();
     let (_switch, at) = Modules::switch(&folder.path().join("links"));
@@ -171,7 +167,6 @@ fn time_of_circuits(circuits: u32, rounds: u32) -> OfCircuits {
             rig.committed(&answer).await;
             let passed = started.elapsed().as_secs_f64() * 1e3;
             let on_device = rig.shared.metrics.operation_seconds.get_sample_sum() - on_device;
-            // The first round has nothing to remove.
             if round > 0 {
                 daemon.0.push(passed);
                 own.0.push(passed - on_device * 1e3);

@@ -1,6 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-//! Text that operators read while the daemon drives emulated devices on real ptys: `lightloom ctl`
-//! in a separate process over the daemon's socket.
+//! Texts of `lightloom ctl` while the daemon drives emulated devices on real ptys.
 
 use crate::daemon_rig;
 use std::path::{Path, PathBuf};
@@ -43,7 +42,7 @@ impl House {
         Self { rig, modules, socket }
     }
 
-    /// Runs a command. Returns its exit status and its output.
+    /// Returns exit status and output.
     async fn ctl(&self, words: &str) -> (i32, String) {
         let mut command = Command::new(crate::programs::lightloom());
         command.arg("ctl").args(words.split(' ')).arg("--socket").arg(&self.socket);
@@ -52,7 +51,6 @@ impl House {
         (output.status.code().unwrap(), text)
     }
 
-    /// Waits until the output contains `wanted`.
     async fn shows(&self, words: &str, wanted: &str) -> String {
         let until = std::time::Instant::now() + std::time::Duration::from_secs(30);
         loop {
@@ -160,18 +158,18 @@ fn commands_suggested_next_to_a_failed_device_are_accepted() {
         let shown = house.shows("status", "UNSEEN, 1 device").await;
         assert!(!shown.contains("--mode update"), "{shown}");
         has(&shown, &[put_back]);
-        // The refusal states a time and does not suggest a command that would be refused as well.
+        // The refusal contains a time instead of a command that would also be refused.
         let (_, shown) = house.ctl(&apply).await;
         assert!(!shown.contains("--mode update"), "{shown}");
         has(
             &shown,
-            // Once the module's light is also missing, the output says so instead of the duration.
+            // Missing light is more important than the duration.
             &[&format!("{far}: silent"), "`on_fault: report`", "lightloom ctl fault "],
         );
         let (code, shown) = house.ctl("wait --for 500ms").await;
         assert!(code == 1 && shown.contains(&format!("not read within 1 s: {far}")), "{shown}");
 
-        // With the failed module bypassed, drift is restored and nothing waits for the module.
+        // After the bypass of the failed module, drift is restored without it.
         let (code, shown) = house.ctl(&format!("fault {far}")).await;
         assert_eq!(code, 0, "{shown}");
         house.is_read(&drifts).await;
@@ -190,7 +188,7 @@ fn refusal_explains_that_a_silent_module_is_not_treated_as_failed() {
     on_a_runtime(async {
         let house = House::with("on_fault: bypass, heartbeat: 60s", folder.path()).await;
         let spare = installed(NODES);
-        // A module in loopback: no far end misses its light, so only its silence reveals the fault.
+        // In loopback, the module has no far end that misses its light.
         let plan = first_plan(&spare);
         let lit = |bundle: &str| {
             plan.circuits.iter().any(|c| [c.a, c.b].iter().any(|p| p.bundle.to_string() == bundle))
@@ -233,13 +231,12 @@ fn dry_run_reports_crossed_cables_of_the_planned_devices() {
         let circuits = first_plan(&installed(NODES)).circuits;
         let [one, other] = [&circuits[0], &circuits[1]].map(|circuit| circuit.a);
         house.modules.fault(&format!("{} cross {} {other}", one.bundle, one.path));
-        // The daemon knows which cables to swap only after reading both ends.
+        // Both ends must be read before the cables to swap are known.
         house.shows("status", "swap the cables of ").await;
         let plan = folder.path().join("plan.json");
         std::fs::write(&plan, serde_json::to_vec(&first_plan(&installed(NODES))).unwrap()).unwrap();
         let (_, shown) = house.ctl(&format!("apply {} --dry-run", plan.display())).await;
         has(&shown, &["CROSSED CABLES? ", &format!("{one} is lit by "), "swap the cables of "]);
-        // A change elsewhere does not mention the cables.
         std::fs::write(&plan, r#"{"target": {}}"#).unwrap();
         let (_, shown) = house.ctl(&format!("apply {} --dry-run", plan.display())).await;
         assert!(!shown.contains("CROSSED"), "{shown}");
@@ -260,10 +257,10 @@ fn module_page_shows_identity_and_power_on_path() {
         let (_, shown) = house.ctl(&format!("module {module} --format json")).await;
         let shown: serde_json::Value = serde_json::from_str(&shown).unwrap();
         let page = shown["registers"]["page b0h 128"].as_str().unwrap();
-        // The magic of page B0h is at 192 (docs/firmware-api.md).
+        // Page B0h starts with its magic at 192 (docs/firmware-api.md).
         assert_eq!(page.split(' ').skip(192 - 128).take(4).collect::<String>(), "4f435331");
 
-        // The query does not disturb others; if it is not answered, the output says when to retry.
+        // An unanswered query must not disturb others, and says when to retry.
         let (code, shown) = house.ctl("drift").await;
         assert_eq!(code, 0, "{shown}");
         house.modules.fault(&format!("{module} dead"));
@@ -275,8 +272,7 @@ fn module_page_shows_identity_and_power_on_path() {
     });
 }
 
-/// Each kind of part fails on emulated devices; the status names it, its evidence and alternative
-/// causes.
+/// The status contains each failed part, its evidence and alternative causes.
 #[test]
 fn failed_part_is_named_with_its_evidence() {
     let folder = tempfile::tempdir().unwrap();

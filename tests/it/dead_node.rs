@@ -1,7 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-//! Time from a node's power loss until both its bundles are bypassed, broken down into parts. Uses
-//! the production policy, emulated modules on ptys, and failures at random moments between two
-//! polls.
+//! Time from a node's power loss until both bundles are bypassed, with the production policy, emulated modules
+//! on ptys, and failures at random moments between two polls.
 //!
 //! `cargo test --test it dead_node:: -- --ignored --nocapture` kills 20 nodes of each kind;
 //! `LIGHTLOOM_KILLS=200` kills more.
@@ -21,21 +20,20 @@ use lightloom_units::id::NodeId;
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum Known {
-    /// Protocol 1.1, polled every 100 ms.
     Polled,
-    /// Modules that report loss of light, polled every second.
+    /// Modules report loss of light; polled every second.
     Pushed,
 }
 
 #[derive(Default)]
 struct Took {
     detected: Times,
-    /// Until the first light moves: the journal, and arming if needed.
+    /// Until the first fire: journal, and arming if needed.
     begun: Times,
-    /// Until every moved module has been read back and the result is durable.
+    /// Until every switched module was read back and the result is durable.
     moved: Times,
     all: Times,
-    /// Processor time of the daemon (this thread, which does not run the emulated modules).
+    /// Of the daemon's thread, without the emulated modules.
     processor: Times,
     changes: usize,
 }
@@ -60,7 +58,7 @@ impl Took {
     }
 }
 
-/// The daemon makes at most ten automatic changes per hour, so every nine kills use a new daemon.
+/// At most ten automatic changes are allowed per hour, so the daemon is replaced.
 const KILLS_EACH: u32 = 9;
 
 fn kills() -> u32 {
@@ -78,21 +76,19 @@ fn deaths(nodes: u32, known: Known, kills: u32) -> Took {
     took
 }
 
-/// Returns the sums of two daemon histograms in milliseconds: detected to fired, and fired to
-/// durable.
+/// Sums of two daemon histograms in milliseconds: detected to fired, and fired to durable.
 fn sums(rig: &Rig) -> [f64; 2] {
     let metrics = &rig.shared.metrics;
     [&metrics.event_to_fired_seconds, &metrics.transaction_seconds]
         .map(|histogram| histogram.get_sample_sum() * 1e3)
 }
 
-/// Returns the processor time of this thread in milliseconds.
 fn processor_ms() -> f64 {
     let time = rustix::time::clock_gettime(rustix::time::ClockId::ThreadCPUTime);
     time.tv_sec as f64 * 1e3 + time.tv_nsec as f64 / 1e6
 }
 
-/// Returns the modules of `nodes` nodes, two each, and the daemon file lines that reach them.
+/// Two modules per node, and the daemon file lines for them.
 fn modules(nodes: u32, known: Known, links: &std::path::Path) -> (Modules, String) {
     let (protocol, poll) = match known {
         Known::Polled => ("v1.1", "100ms"),
@@ -169,7 +165,7 @@ async fn bypassed(rig: &mut Rig, node: NodeId) -> Vec<Part> {
     }
 }
 
-/// Repairs the node and restores the previous plan, so that each failure moves light.
+/// Repairs the node and restores the previous plan, so that each failure needs a bypass.
 async fn as_before(rig: &mut Rig, plan: &Plan, broken: &[Part]) {
     let up = |runtime: &Runtime| {
         let devices = runtime.control.controller().devices();
@@ -192,7 +188,7 @@ fn bypasses_a_node_that_fails_between_polls_from_neighbour_reports() {
     let took = deaths(16, Known::Pushed, 2);
     took.show("32 modules that report lost light, polls of a second");
     assert_eq!(took.changes, 2, "one for each");
-    // The next poll is half a second away on average; a busy machine takes longer.
+    // The next poll is half a second away on average.
     assert!(took.all.at(0.5) < 500.0);
 }
 

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-//! Script interface of `trace`, `compare` and `cost`: fields, exit statuses, reasons.
+//! Scripts use `trace`, `compare` and `cost`: fields, exit statuses, reasons.
 
 use std::process::{Command, Output};
 
@@ -160,8 +160,7 @@ fn day_before_the_trace_is_an_invalid_day_not_an_unknown_option() {
     assert!(text.contains("but the trace declares 4 days of observation"), "{text}");
 }
 
-/// An ideal switch wastes only the remainder of groups, yet fewer GPUs share the cost when nodes
-/// have failed.
+/// An ideal switch wastes only the remainder of groups, but fewer GPUs share the cost under faults.
 #[test]
 fn faulty_gpus_do_not_share_the_cost() {
     let arguments = [

@@ -1,5 +1,4 @@
 // SPDX-License-Identifier: Apache-2.0
-//! `lightloom device`: the shipped lists load, and a served module accepts a fault.
 
 use crate::programs;
 use std::io::{BufRead, BufReader, Read};

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-//! Generated documentation agrees with the code. `LIGHTLOOM_BLESS=1 cargo test --test it
-//! documentation::` regenerates it.
+//! Generated documentation is current. `LIGHTLOOM_BLESS=1 cargo test --test it documentation::` regenerates
+//! it.
 
 use std::path::PathBuf;
 use std::process::Command;
@@ -17,7 +17,7 @@ fn page(name: &str) -> PathBuf {
     PathBuf::from(env!("CARGO_MANIFEST_DIR")).join("docs").join(name)
 }
 
-/// Checks that a file in `docs` equals the generated text, or writes it with `LIGHTLOOM_BLESS`.
+/// Compares a file in `docs` with the generated text; `LIGHTLOOM_BLESS` writes it.
 pub(crate) fn agrees(name: &str, generated: &str) {
     if std::env::var_os("LIGHTLOOM_BLESS").is_some() {
         let page = page(name);
@@ -29,7 +29,6 @@ pub(crate) fn agrees(name: &str, generated: &str) {
     assert!(written == generated, "docs/{name} is out of date: run with LIGHTLOOM_BLESS=1");
 }
 
-/// Returns the file kinds listed by the help of `schema`.
 fn kinds() -> Vec<String> {
     let help = lightloom(&["schema", "--help"]);
     let list = help.split("Possible values:").nth(1).expect("the help lists the kinds");
@@ -85,8 +84,7 @@ fn fabric_files_in_the_documentation_are_valid() {
     }
 }
 
-/// The tables of faults and rules name existing tests, every rule holds under every fault, and the
-/// page states the right number of rows.
+/// Named tests exist, every rule holds under every fault, and the page states the right number of rows.
 #[test]
 fn reliability_tables_name_existing_tests() {
     let root = PathBuf::from(env!("CARGO_MANIFEST_DIR"));
@@ -100,7 +98,7 @@ fn reliability_tables_name_existing_tests() {
     };
     let (faults, rules) = (records("reliability.csv"), records("reliability-rules.csv"));
     let speed = records("reliability-speed.csv");
-    // Only names of several words, because single words also occur in prose.
+    // Single words also occur in prose.
     let is_name = |word: &&str| word.contains('_') && !word.contains(char::is_uppercase);
     let tests = faults.iter().chain(&rules).map(|row| &row[2]);
     let tests = tests.chain(speed.iter().map(|row| &row[1]));

@@ -1,6 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-//! Compares the table of drill fault kinds on the page about the cost of failures with drills of
-//! each kind.
+//! docs/cost-of-failures.md lists the kinds of drill faults with their results.
 
 use std::process::Command;
 
@@ -52,7 +51,7 @@ fn of_kind<'a>(drill: &'a Value, kind: &str) -> &'a Value {
     found.unwrap_or_else(|| panic!("no `{kind}` in {}", drill["recoveries"]))
 }
 
-/// Returns faults, recovered, P50, P99 and never as shown in the table.
+/// Faults, recovered, P50, P99 and never, as in the table.
 fn shown(kind: &Value) -> Vec<String> {
     let time = |key: &str| {
         kind[key].as_f64().map_or("–".to_owned(), |time| format!("{:.1} ms", time / 1e9))
@@ -72,7 +71,7 @@ fn fault_kind_is_counted_with_reasons_for_no_recovery() {
     assert_eq!(kind["never_because"]["in_loopback"], kind["never"], "{kind}");
 }
 
-/// The daemon is killed after its bypass began but before the journal records one of its moves.
+/// The kill is before the journal records a move.
 #[test]
 fn bypass_interrupted_by_a_restart_is_finished_within_100_ms() {
     let faults =
@@ -84,7 +83,6 @@ fn bypass_interrupted_by_a_restart_is_finished_within_100_ms() {
 
 #[test]
 fn every_fault_kind_recovers_as_documented() {
-    // 400 drills take minutes.
     for row in rows().into_iter().take(cases(0, usize::MAX)) {
         let drill = drilled(&row.faults, "0..39");
         let found = shown(of_kind(&drill, &row.kind));

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-//! Exports as users make them, read by the programs for which they are made. Tests of programs that
-//! are not installed are skipped; `.ci/run` installs those with a package.
+//! Reads exports with the programs that they are made for, and skips programs that are not installed;
+//! `.ci/run` installs those with a package.
 
 use crate::consumers;
 use std::collections::BTreeSet;
@@ -114,7 +114,7 @@ hbd: {khop: {nodes: 24, gpus_per_node: 4, k: 2, shape: line}}
 jobs: [{name: a, gpus: 16, tp: 8}, {name: b, gpus: all, tp: 16}]
 ";
 
-/// A plan around failed parts. The programs must find its rings and circuits again.
+/// A plan around failed parts.
 fn small_plan(folder: &Path) -> Value {
     std::fs::write(folder.join("small.yaml"), SMALL).unwrap();
     plan(folder, "small.yaml", &["--fault", "n3,n10/b1"]);
@@ -203,7 +203,6 @@ print(json.dumps({'nodes': len(graph), 'edges': edges, 'broken': broken}))";
     assert_eq!(lit, circuits(&plan));
 }
 
-/// Regression: the graph and its Graphviz form had no edges.
 #[test]
 fn networkx_finds_the_cables_of_a_dragonfly() {
     let folder = tempfile::tempdir().unwrap();
@@ -226,8 +225,7 @@ print(json.dumps([len(graph), graph.number_of_edges(), networkx.diameter(leaves)
     assert_eq!(read, serde_json::json!([72 + 36, 72 + 90, 3, [5]]), "a balanced dragonfly");
 }
 
-/// InfraGraph's own service builds the graph, and our import finds hosts, GPUs, ToRs and domains
-/// again.
+/// The graph is built by InfraGraph's own service.
 #[test]
 fn infragraph_reads_lit_fibres_and_init_imports_them() {
     let folder = tempfile::tempdir().unwrap();
@@ -315,7 +313,7 @@ fn kubernetes_accepts_the_node_labels() {
     assert!(!refused.unwrap().status.success(), "it refuses what is no node");
 }
 
-/// Configuration of slurmctld for 720 nodes that do not exist.
+/// 720 nodes that do not exist.
 const SLURM_CONF: &str = "ClusterName=lightloom
 SlurmctldHost=localhost(10.9.9.1)
 AuthType=auth/none
@@ -340,8 +338,7 @@ NodeName=n[0-719] CPUs=4 RealMemory=1000 State=CLOUD
 PartitionName=all Nodes=ALL Default=YES MaxTime=INFINITE State=UP
 ";
 
-/// Runs in a separate network namespace, so that its port is free; the address satisfies the
-/// resolver.
+/// A network namespace has the port free; the address satisfies the resolver.
 const SLURM: &str =
     "ip link set lo up; ip addr add 10.9.9.1/32 dev lo; export SLURM_CONF=$PWD/slurm.conf
 slurmctld -D -c 2> errors & CONTROLLER=$!
@@ -349,16 +346,14 @@ for _ in $(seq 100); do scontrol ping 2> /dev/null | grep -q UP && break; sleep 
 JOBS
 kill $CONTROLLER; wait $CONTROLLER";
 
-/// Parses host names such as `n[0,4-6],x`.
 pub(crate) fn hosts(list: &str) -> BTreeSet<u32> {
     let numbers = list.trim_start_matches('n').trim_matches(['[', ']']);
     let ranges = numbers.split(',').map(|range| range.split_once('-').unwrap_or((range, range)));
     ranges.flat_map(|(first, last)| first.parse::<u32>().unwrap()..=last.parse().unwrap()).collect()
 }
 
-/// Starts slurmctld in a separate network namespace with the plan of a ring with faults and its
-/// topology in `name`. Asks where jobs would run and returns the nodes for each `srun`. `None` if
-/// Slurm is not available.
+/// Starts slurmctld in a network namespace with the plan of a ring with faults, and returns the nodes for each
+/// `srun`. `None` without Slurm.
 fn slurm_places(prefix: &str, format: &str, name: &str, jobs: &[&str]) -> Option<SlurmPlaces> {
     let folder = tempfile::tempdir().unwrap();
     let fabric = shipped("ring-2880.yaml");
@@ -380,7 +375,7 @@ fn slurm_places(prefix: &str, format: &str, name: &str, jobs: &[&str]) -> Option
     let paths = if prefix.is_empty() { String::new() } else { paths };
     let probe =
         format!("{paths}\nslurmctld -V && command -v srun && test $(id -u) = 0 && unshare -n true");
-    // Our signal ends the controller, so the test checks its output rather than its status.
+    // The controller is killed by a signal, so its status is not checked.
     let probed = consumer("slurmctld as root", &["sh", "-c", &probe], &["true"], folder.path())?;
     assert!(probed.is_empty());
     let asked: String = jobs
@@ -430,8 +425,7 @@ fn slurmctld_places_jobs_on_whole_rings() {
     found.are_whole_rings(&[1, 1, 8]);
 }
 
-/// Requires Slurm 25.05 or later, which Debian 12 does not package. `LIGHTLOOM_SLURM` names its
-/// installation folder.
+/// Needs Slurm 25.05 or later in `LIGHTLOOM_SLURM`; Debian 12 has no package.
 #[test]
 fn newer_slurm_places_jobs_on_whole_rings() {
     let Ok(prefix) = std::env::var("LIGHTLOOM_SLURM") else {
@@ -448,13 +442,12 @@ fn newer_slurm_places_jobs_on_whole_rings() {
     SlurmPlaces { places: vec![one, eight], ..found }.are_whole_rings(&[1, 8]);
 }
 
-/// Open MPI uses this script to start its daemon on a host. It starts the daemon locally under the
-/// host's name, with separate temporary files per host, because several daemons would otherwise
-/// create the same session.
+/// Open MPI starts its daemons with this script, here locally under each host's name, with separate temporary
+/// files, because the daemons would otherwise share a session.
 const START_HERE: &str =
     "#!/bin/sh\nexport ON_HOST=$1 TMPDIR=$PWD/$1; shift\nmkdir -p $TMPDIR\nexec sh -c \"$*\"\n";
 
-/// Open MPI starts all ranks of the plan after a bypass, each on its planned host and GPU slot.
+/// Each rank runs on its planned host and GPU slot, even after a bypass.
 #[test]
 fn open_mpi_starts_every_rank_at_its_planned_place() {
     let folder = tempfile::tempdir().unwrap();

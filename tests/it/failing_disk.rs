@@ -1,7 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-//! S2 on the daemon itself: the disk of its journal fails at any write or flush during a change.
-//! The daemon refuses new work, continues to answer queries, leaves the light unchanged, and after
-//! a restart finds everything it acknowledged.
+//! S2: the journal's disk fails at any write or flush of a change. The daemon refuses new work, answers queries
+//! and keeps the light; after a restart, everything that it acknowledged is present.
 
 use crate::daemon_rig;
 use std::io::{self, ErrorKind};
@@ -24,11 +23,11 @@ use lightloom_units::id::NodeId;
 pub(crate) enum Fault {
     Write(ErrorKind),
     Sync,
-    /// Another program has used all space except the reserve.
+    /// Only the reserve is left.
     Full,
 }
 
-/// Number of successful writes or flushes before all further ones fail.
+/// Writes or flushes that succeed before all others fail.
 pub(crate) type Plan = Arc<Mutex<Option<(Fault, u32)>>>;
 
 pub(crate) struct Failing(FileStorage, Plan);
@@ -98,8 +97,7 @@ async fn rig(switch: &str, folder: &Path, plan: &Plan) -> Rig {
     Rig::on_disk(&file, folder, None, open).await
 }
 
-/// Runs each case on a separate thread with a separate switch and folder, because most of the time
-/// is waiting.
+/// Separate threads, switches and folders, because most of the time is waiting.
 fn each_on_its_own<T: Copy + Sync, R: Send>(
     cases: &[T],
     attempt: impl Fn(T, &str, &Path) -> R + Sync,
@@ -133,8 +131,7 @@ fn stands(runtime: &Runtime) -> Positions {
     seen.observed.as_ref().map(|read| read.positions.clone()).unwrap_or_default()
 }
 
-/// The second change meets the fault. Returns the switch state after a restart, if the fault
-/// occurred.
+/// The fault hits the second change. Returns the switch's state after a restart, if the fault occurred.
 async fn change_on(switch: &str, folder: &Path, fault: Fault, after: u32) -> Option<Positions> {
     let plan = Plan::default();
     let mut first = rig(switch, folder, &plan).await;
@@ -216,8 +213,7 @@ fn s2_failing_disk_refuses_changes_serves_reads_and_leaves_no_mix() {
     assert!(old > 3 && new > 0, "{old} {new}");
 }
 
-/// The disk fails and recovers while the daemon runs. Open work completes and changes are accepted
-/// without a restart.
+/// After a recovery, open work completes and changes are accepted without a restart.
 #[test]
 fn s2_writing_resumes_when_the_disk_recovers() {
     let kinds = [Fault::Write(ErrorKind::StorageFull), Fault::Sync];
@@ -233,7 +229,7 @@ fn s2_writing_resumes_when_the_disk_recovers() {
     assert!(resumed >= 4, "{resumed}");
 }
 
-/// Returns whether the fault occurred during a change; writing must resume afterwards.
+/// Returns whether the fault occurred.
 async fn resumes_after(fault: Fault, after: u32, at: &str, folder: &Path) -> bool {
     let plan = Plan::default();
     let mut rig = rig(at, folder, &plan).await;
@@ -284,8 +280,7 @@ async fn on_a_ring(folder: &Path, plan: &Plan) -> Rig {
     rig
 }
 
-/// Reports and repairs refused by a full disk are not executed when space is available again. The
-/// plan is still known, and new faults are bypassed.
+/// The plan stays known, and new faults are bypassed.
 #[test]
 fn s2_changes_refused_by_a_full_disk_are_not_executed_later() {
     let folder = tempfile::tempdir().unwrap();
@@ -322,7 +317,7 @@ fn s2_changes_refused_by_a_full_disk_are_not_executed_later() {
             *plan.lock().unwrap() = None;
             let well = |runtime: &Runtime| runtime.control.failed().is_none().then_some(());
             rig.find("writing again", well).await;
-            // The policy retries immediately and again after a second.
+            // The policy retries immediately and after a second.
             tokio::time::sleep(Duration::from_millis(2500)).await;
             assert_eq!(rig.look(known).await, before, "{fault:?}");
             let lost = rig.look(|runtime: &Runtime| view::status(runtime).lost).await;

@@ -1,6 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-//! Every figure has one key and one value: random clusters are passed to every verb that states
-//! figures of a plan.
+//! All verbs that state a figure of a plan use the same key and value, for random clusters.
 
 use std::collections::BTreeMap;
 use std::path::Path;
@@ -11,7 +10,6 @@ use lightloom_units::seed::Seed;
 use rand::RngExt;
 use serde_json::Value;
 
-/// Returns what `lightloom` prints as JSON, run in the cluster's folder.
 fn answer(folder: &Path, words: &[&str]) -> Value {
     let mut command = Command::new(env!("CARGO_BIN_EXE_lightloom"));
     let output = command.args(words).args(["--format", "json"]).current_dir(folder).output();
@@ -26,7 +24,7 @@ fn numbers(document: &'static str, of: &Value) -> Vec<(String, &'static str, f64
     all.filter_map(|(key, value)| Some((key.clone(), document, value.as_f64()?))).collect()
 }
 
-/// Returns how many figures are stated more than once, after checking that they agree.
+/// Counts figures that are stated more than once; they must be equal.
 fn agreeing(fabric: &str, stated: &[Vec<(String, &'static str, f64)>]) -> usize {
     let mut by_key: BTreeMap<&str, Vec<(&str, f64)>> = BTreeMap::new();
     for (key, document, value) in stated.iter().flatten() {
@@ -102,7 +100,7 @@ fn every_verb_states_the_same_value_of_a_figure() {
             numbers("emulate", &run_on(folder, "after.json")),
         ];
         assert!(agreeing(&fabric, &after) > 2, "figures are stated more than once");
-        // Figures of the state are the same for any plan.
+        // Figures of the state do not depend on the plan.
         let anew = answer(folder, &["plan", "f.yaml", "--fault", &parts]);
         let [replanned, planned] = [&next["plan"]["metrics"], &anew["metrics"]];
         for key in ["gpus_total", "gpus_faulty", "waste_ratio_lower_bound", "cost_per_gpu_usd"] {

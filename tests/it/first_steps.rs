@@ -1,5 +1,4 @@
 // SPDX-License-Identifier: Apache-2.0
-//! First commands of a new user: a generated file and the demo.
 
 use crate::small;
 use std::io::Write as _;
@@ -8,7 +7,7 @@ use std::process::{Command, Stdio};
 use serde_json::Value;
 use small::{good, lightloom, text};
 
-/// Presets at typical sizes in GPUs.
+/// Presets and their usual sizes in GPUs.
 const SIZES: [(&str, &[u32]); 5] = [
     ("khop", &[32, 64, 256, 2880, 131_072]),
     ("pod", &[128, 512, 2048, 8192]),

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-//! The daemon's gNMI driver, created from a daemon file, with the emulated switch over loopback:
-//! TLS with certificates on both sides, an account, and master arbitration between controllers.
+//! The daemon's gNMI driver with the emulated switch over loopback: mutual TLS, an account, and master
+//! arbitration.
 
 use std::os::unix::fs::PermissionsExt;
 use std::path::Path;
@@ -56,8 +56,7 @@ fn file(folder: &Path, name: &str, text: &str, mode: u32) -> String {
     path.display().to_string()
 }
 
-/// Starts a TLS server in front of `behind` that accepts only clients of its own certificate
-/// authority.
+/// A TLS server in front of `behind`; accepts only clients of its own CA.
 async fn secured(folder: &Path, behind: String) -> String {
     let at = |name: &str| folder.join(name);
     let authorities = tls::authorities(&at("switch-ca.pem")).unwrap();
@@ -160,7 +159,7 @@ fn controller_with_a_smaller_election_id_moves_nothing() {
         assert_eq!(lit(&mut old).await, []);
         assert_eq!(old.run(&joins(1, 6)).await, Outcome::Done(None));
 
-        // The new controller takes over as soon as it connects.
+        // The new controller is master as soon as it connects.
         let mut new = with(", election: {id: 4611686018427387904}");
         new.connect().await.unwrap();
         let master = "another controller is master of the switch";
@@ -171,7 +170,7 @@ fn controller_with_a_smaller_election_id_moves_nothing() {
         let arm = Op::Arm { txn: Txn(2), want };
         refused(old.run(&arm).await, master);
         assert_eq!(lit(&mut old).await, [(1, 6)], "it reads on");
-        // A denied operation needs no undo if everything is already in place.
+        // A denied operation needs no undo if nothing would change.
         let want = [(Slot(1), Position(6)), (Slot(2), Position::DARK)].into_iter().collect();
         let stands = old.run(&Op::Arm { txn: Txn(2), want }).await;
         assert!(matches!(stands, Outcome::Done(Some(_))), "{stands:?}");

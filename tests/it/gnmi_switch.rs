@@ -1,7 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-//! The gNMI driver and the emulated gNMI switch over sockets: the daemon moves 512 circuits,
-//! follows another controller's changes, uses TLS, and reports a wrong switch. In addition, the
-//! independent client pygnmi drives the switch (skipped if not installed: `pip install pygnmi`).
+//! The gNMI driver and the emulated switch over sockets. The independent client pygnmi also drives the switch
+//! (skipped unless installed: `pip install pygnmi`).
 
 use crate::consumers;
 use crate::daemon_rig as rig;
@@ -101,8 +100,7 @@ fn unsupported_switch_is_named_and_not_moved() {
     assert!(runtime().block_on(driver(&at[0]).connect()).is_err(), "SCPI is not gNMI");
 }
 
-/// For each light fault, either the state read back is the actual one, or the operation reports a
-/// failure.
+/// Either the state is read back correctly, or the operation fails.
 #[test]
 fn read_back_detects_a_lying_switch() {
     for (fault, stands) in
@@ -137,7 +135,7 @@ fn read_back_detects_a_lying_switch() {
     });
 }
 
-/// Polls are a minute apart, so anything seen sooner arrived by subscription.
+/// Polls are a minute apart, so the subscription must report it.
 #[test]
 fn subscription_reports_changes_of_another_controller_immediately() {
     let folder = tempfile::tempdir().unwrap();

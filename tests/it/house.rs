@@ -1,10 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-//! Rules for the source tree: permitted dependencies between crates, restrictions on pure crates,
-//! and the maximum file length. docs/ARCHITECTURE.md gives the reasons. `ci/count` counts lines,
-//! types, imports and words for `ci/ledger`.
-//!
-//! Rules with exceptions list them. The lists may only shrink: the test fails if a listed place
-//! complies.
+//! Rules for the source tree; docs/ARCHITECTURE.md gives the reasons, and `ci/count` counts other figures for
+//! `ci/ledger`. Lists of exceptions may only shrink: a listed place that complies fails the test.
 
 use std::collections::BTreeSet;
 use std::fs;
@@ -90,7 +86,7 @@ const ROOMS: &[Room] = &[
     ),
 ];
 
-/// Functions and types that the `clippy.toml` of a pure crate bans.
+/// Banned in pure crates by their `clippy.toml`.
 const BANS: &[&str] = &[
     "std::time::Instant::now",
     "std::time::SystemTime::now",
@@ -124,7 +120,6 @@ const BANS: &[&str] = &[
     "std::collections::HashSet",
 ];
 
-/// Maximum length of a source file.
 const LINES_MAX: usize = 600;
 
 fn root() -> PathBuf {
@@ -135,7 +130,7 @@ fn text(path: &Path) -> String {
     fs::read_to_string(path).unwrap_or_else(|error| panic!("{}: {error}", path.display()))
 }
 
-/// Returns the workspace crates under `[dependencies]` of a manifest.
+/// Workspace crates under `[dependencies]`.
 fn dependencies(manifest: &str) -> BTreeSet<String> {
     let mut inside = false;
     let mut found = BTreeSet::new();
@@ -152,7 +147,7 @@ fn dependencies(manifest: &str) -> BTreeSet<String> {
     found
 }
 
-/// Returns all source files, relative to the root.
+/// Relative to the root.
 pub(crate) fn sources() -> Vec<String> {
     fn walk(folder: &Path, found: &mut Vec<PathBuf>) {
         for entry in fs::read_dir(folder).expect("a folder of ours").flatten() {
@@ -177,8 +172,8 @@ pub(crate) fn sources() -> Vec<String> {
     names
 }
 
-/// `cargo package` packages only the crate's folder, so workspace dependencies need a version, and
-/// no source may read a file outside the folder.
+/// `cargo package` includes only the crate's folder: workspace dependencies need a version, and sources must not
+/// read files outside.
 #[test]
 fn every_crate_can_be_packaged() {
     let manifest = text(&root().join("Cargo.toml"));
@@ -234,7 +229,7 @@ fn table_lists_every_workspace_crate() {
 #[test]
 fn pure_crates_ban_clocks_files_sockets_and_threads() {
     for room in ROOMS.iter().filter(|room| room.is_pure) {
-        // Clippy reads the nearest file above a crate's manifest.
+        // Clippy reads the nearest file above the manifest.
         let folder = root().join(room.folder);
         let mut files = folder.ancestors().map(|folder| folder.join("clippy.toml"));
         let bans = text(&files.find(|file| file.exists()).expect("the root has one"));
@@ -248,7 +243,7 @@ fn pure_crates_ban_clocks_files_sockets_and_threads() {
     }
 }
 
-/// The crate that accepts pointers from C. It alone has unsafe code; all other lints apply to it.
+/// The only crate with unsafe code, because it accepts pointers from C; all other lints apply.
 const UNSAFE: &str = "capi";
 
 #[test]
@@ -281,7 +276,7 @@ fn every_source_names_its_licence_in_its_first_line() {
     assert!(without.is_empty(), "{without:?}");
 }
 
-/// Only one loop polls the engine for events, so that all kinds of runs have the same semantics.
+/// All kinds of runs have the same semantics only if they share a loop.
 #[test]
 fn only_one_loop_polls_engine_events() {
     let is_asked = |name: &String| {
@@ -295,8 +290,8 @@ fn only_one_loop_polls_engine_events() {
 
 const PRINTED: &[&str] = &["twin/tests/it/agrees.rs", "twin/tests/it/policy.rs"];
 
-/// If the test that retypes a page is ignored, nobody notices that the page is stale. Long tests
-/// therefore use `lightloom_testkit::cases`, and `ci/nightly` runs them.
+/// An ignored test would hide that its page is stale. Long tests use `lightloom_testkit::cases` for
+/// `ci/nightly`.
 #[test]
 fn no_test_of_a_page_is_ignored() {
     let is_of_page = |test: &&str| {
@@ -323,7 +318,7 @@ fn no_source_file_exceeds_the_line_limit() {
     assert!(mended.is_empty(), "short enough now, take them off the list: {mended:?}");
 }
 
-/// Crates used by other programs, whose public items must be documented.
+/// Other programs use these crates.
 const DOCUMENTED: &[&str] =
     &["firmware-api", "firmware-api/gnmi", "daemon/api", "fabric", "planner", "emulator"];
 

@@ -1,6 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-//! docs/job-step.md shows the actual output of its commands, and its sums use the parts in that
-//! output.
+//! docs/job-step.md shows the actual output of its commands, and its sums use the parts in it.
 
 use std::collections::BTreeMap;
 use std::process::Command;
@@ -54,7 +53,6 @@ fn small_job_output_matches_the_page() {
     let small = page.split_once("## A small job").unwrap().1;
     let small = small.split_once("## The same deaths").unwrap().0;
     require_printed(&steps(small), "topologies/scenarios/job-step.yaml");
-    // Delay of the job's end caused by each fault.
     let printed = emulate("topologies/scenarios/job-circuits.yaml");
     let late = printed.lines().filter(|line| line.starts_with("fault: "));
     let late: Vec<&str> = late
@@ -97,7 +95,7 @@ fn printed_parts_add_up_and_are_explained_on_the_page() {
         let parts = line.iter().filter(|(name, _)| PARTS.contains(&name.as_str()));
         let sum: f64 = parts.map(|(_, cell)| milliseconds(cell)).sum();
         let took = milliseconds(&line["took"]);
-        // Each part is printed with four digits.
+        // Each part has four digits.
         assert!((sum / took - 1.0).abs() < 0.001, "{line:?} adds up to {sum:.3} ms");
     }
     for line in [&all[0], &all[2]] {

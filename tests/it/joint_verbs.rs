@@ -1,5 +1,4 @@
 // SPDX-License-Identifier: Apache-2.0
-//! Every verb accepts a joint plan of rings and circuits.
 
 use crate::small;
 use serde_json::Value;
@@ -24,7 +23,6 @@ fn joint_plan_is_replanned_exported_and_reported() {
         serde_json::from_slice(&std::fs::read(folder.join("next.json")).expect("a plan"))
             .expect("JSON");
     assert_eq!(next["faults"].as_array().map(Vec::len), Some(5));
-    // Rings and circuits, each in its export formats.
     let slurm = good(folder, &["export", "next.json", "--fabric", POD, "--to", "slurm"]);
     assert!(slurm.contains("g0"), "{slurm}");
     good(folder, &["export", "next.json", "--fabric", POD, "--to", "sonic-ocs", "-o", "switches"]);
@@ -129,8 +127,7 @@ fn plans_rails_and_leaf_spines_and_rejects_unsupported_runs() {
     }
 }
 
-/// Regression: the page of a node that failed through both its bundles said "Nothing is out of
-/// service".
+/// Regression: for a node that failed through both bundles, the page said "Nothing is out of service".
 #[test]
 fn report_names_failed_bundles_without_a_failed_node() {
     let ring = concat!(env!("CARGO_MANIFEST_DIR"), "/topologies/ring-32.yaml");

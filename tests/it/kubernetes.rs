@@ -1,7 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-//! Kubernetes integration: the daemon with emulated modules, `lightloom ctl kubernetes`, and a
-//! simulated API server that implements server-side apply of nodes as documented by Kubernetes:
-//! field ownership, conflicts, pages, permissions.
+//! The daemon with emulated modules, `lightloom ctl kubernetes`, and a simulated API server with server-side
+//! apply as documented by Kubernetes.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::io::{BufRead, BufReader, Read, Write};
@@ -190,7 +189,6 @@ fn talk(store: &Mutex<Store>, mut stream: &TcpStream) -> std::io::Result<()> {
     write!(stream, "0\r\n\r\n")
 }
 
-/// Runs `lightloom ctl kubernetes … --once`.
 fn once(cluster: &Cluster, at: SocketAddr, more: &[&str]) -> (bool, String) {
     let api = format!("http://{at}");
     let mut words =
@@ -211,7 +209,7 @@ fn kubernetes_follows_the_plan_and_leaves_foreign_objects() {
     let operators = |path: &str, value: Value| {
         (path.to_owned(), (value, BTreeSet::from(["kubectl".to_owned()])))
     };
-    // The cluster has one node more than the fabric, and an operator has cordoned n3.
+    // The cluster has a node that the fabric lacks, and an operator has cordoned n3.
     store.lock().unwrap().nodes = (0..17).map(|node| (format!("n{node}"), Fields::new())).collect();
     let zone = operators("metadata labels zone", json!("a"));
     let cordon = operators("spec unschedulable", json!(true));
@@ -226,7 +224,7 @@ fn kubernetes_follows_the_plan_and_leaves_foreign_objects() {
     assert!(is_good && said.contains("Kubernetes agrees with plan "), "{said}");
     let of_ring = |name: &str| node(name)["metadata"]["labels"][LABEL].clone();
     assert!(of_ring("n0").is_string() && of_ring("n16").is_null());
-    // Only nodes in a ring accept pods, except that the operator's cordon stays.
+    // Nodes in a ring accept pods, except for the operator's cordon.
     let is_apt =
         |name: &str| of_ring(name).is_string() != (node(name)["spec"]["unschedulable"] == true);
     let are_apt = || (0..16).filter(|node| *node != 3).all(|node| is_apt(&format!("n{node}")));
@@ -234,7 +232,7 @@ fn kubernetes_follows_the_plan_and_leaves_foreign_objects() {
     let before = applied();
     assert!(once(&cluster, at, &[]).0 && applied() == before, "a second time changes nothing");
 
-    // Two nodes fail, one of which an operator also cordoned.
+    // An operator has cordoned one of the two failing nodes.
     cluster.lightloom(&["ctl", "fault", "n2"]);
     cluster.lightloom(&["ctl", "fault", "n3"]);
     assert!(once(&cluster, at, &[]).0);
@@ -246,7 +244,7 @@ fn kubernetes_follows_the_plan_and_leaves_foreign_objects() {
     assert!(of_ring("n2").is_null(), "it is in no ring");
     assert!(node("n3")["metadata"]["annotations"].as_object().unwrap().is_empty());
 
-    // Both are repaired: our cordon is removed, while the operator's cordon and label stay.
+    // After the repair, the operator's cordon and label remain.
     for name in ["n2", "n3"] {
         cluster.until(&["ctl", "fault", "--repaired", name]);
     }
@@ -255,7 +253,7 @@ fn kubernetes_follows_the_plan_and_leaves_foreign_objects() {
     let held = store.lock().unwrap().nodes["n3"].clone();
     assert!([zone, cordon].iter().all(|(path, field)| held[path] == *field), "{held:?}");
 
-    // A field that another owner has set differently is a conflict, unless forced.
+    // A different value of another owner is a conflict, unless forced.
     let theirs = operators(&format!("metadata labels {LABEL}"), json!("elsewhere"));
     store.lock().unwrap().nodes.get_mut("n0").unwrap().extend([theirs]);
     let (is_good, said) = once(&cluster, at, &[]);

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-//! `ci/ledger --check` rejects worse figures and accepts figures reset with a reason.
+//! `ci/ledger --check` rejects worse figures, unless they were reset with a reason.
 
 use std::fs;
 use std::path::Path;
@@ -7,7 +7,6 @@ use std::process::Command;
 
 use tempfile::TempDir;
 
-/// Fast checks from `.ci/run`, which every test run includes.
 #[test]
 fn counted_figures_are_no_worse_than_the_ledger() {
     let root = Path::new(env!("CARGO_MANIFEST_DIR"));
@@ -36,7 +35,7 @@ fn counted_figures_are_no_worse_than_the_ledger() {
     assert!(done.status.success(), "{}", String::from_utf8_lossy(&done.stderr));
 }
 
-/// A checkout with one figure, whose value is in the file `value`.
+/// One figure, with its value in the file `value`.
 struct Checkout(TempDir);
 
 impl Checkout {
@@ -145,7 +144,7 @@ fn no_reason_lifts_a_ceiling() {
     assert!(!is_good && text.contains("lifts the ceiling of 1,010"), "{text}");
 }
 
-/// Detects if someone worsens a best value by hand, in the file or in a commit.
+/// Someone may edit the file by hand or commit it.
 #[test]
 fn best_value_worsens_only_with_a_new_reason() {
     let checkout = Checkout::with_best(1000);
@@ -190,7 +189,7 @@ fn stated_figures_match_the_ledger() {
     }
 }
 
-/// A command that fails or prints something else counts as a failure, not as a good figure.
+/// A command that fails or prints something else must not be a good figure.
 #[test]
 fn unreadable_figure_fails_the_check() {
     let checkout = Checkout::with_best(1000);
@@ -199,8 +198,7 @@ fn unreadable_figure_fails_the_check() {
     assert!(!is_good && text.contains("the output has no"), "{text}");
 }
 
-/// Compares `ci/count` on a small checkout with counts by hand. Refused words are escaped because
-/// this file is counted as well.
+/// Expected counts were made by hand. Refused words are escaped, because this file is counted as well.
 #[test]
 fn count_script_matches_manual_counts() {
     let checkout = Checkout::with_best(1);

@@ -1,8 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-//! `lightloom twin`: namespaces start, programs run in them, light moves links, and nothing is left
-//! behind.
-//!
-//! Skipped if the kernel does not permit namespaces for this user.
+//! `lightloom twin`: programs run in namespaces, circuits become links, and nothing is left behind.
+//! Skipped if the kernel does not permit namespaces.
 
 use crate::programs;
 use std::collections::{BTreeMap, BTreeSet};
@@ -25,7 +23,7 @@ struct Twin {
 }
 
 impl Twin {
-    /// Returns `None` if this machine does not permit it.
+    /// Returns `None` without namespaces.
     fn up() -> Option<Self> {
         Self::of(FABRIC)
     }
@@ -211,7 +209,7 @@ fn ring_continues_around_a_failed_node_over_moved_circuits() {
     assert!(groups.iter().all(|group| group["steps"] == 150), "no step is missing: {groups:?}");
     assert!(report["dark_ms"].as_f64().unwrap() > 0.0, "{report}");
     assert!(report["modelled"][0]["restored_ms"].as_f64().unwrap() > 0.0, "{report}");
-    // The job's clock cannot show a shorter time than the kernel's work took.
+    // The gap includes the kernel's work.
     assert!(groups[0]["gap_ms"].as_f64().unwrap() >= report["rewired_ms"].as_f64().unwrap());
     let strict = ["--name", "ring", "--within", "1us", "--junit", &twin.file("twin.xml")];
     assert_eq!(twin.run("report", &strict).status.code(), Some(1));
@@ -219,8 +217,7 @@ fn ring_continues_around_a_failed_node_over_moved_circuits() {
     assert!(junit.contains("failures=\"4\"") && junit.contains("no step for"), "{junit}");
 }
 
-/// Returns which nodes each node reaches over light. A refused connection counts: the refusal comes
-/// from the target, where no program listens.
+/// Nodes that each node reaches over light. A refused connection is reachable: no program listens there.
 fn reached(twin: &Twin, nodes: &[String]) -> BTreeMap<String, BTreeSet<String>> {
     let script =
         "for node in $0; do (: > /dev/tcp/$node-light/9) 2>&1 | sed -n s/.*refused/$node/p; done";
@@ -247,7 +244,7 @@ fn node_reaches_its_whole_group_only_over_circuits() {
         }
     };
     holds(&before, &nodes);
-    // A node in the middle of its line, which the others need to communicate.
+    // The others need a node in the middle of the line.
     let dead = before[1][1].clone();
     assert!(twin.run("fault", &[&dead, "dead"]).status.success());
     let until = std::time::Instant::now() + std::time::Duration::from_secs(10);
@@ -263,7 +260,6 @@ fn node_reaches_its_whole_group_only_over_circuits() {
     assert_eq!(twin.sent(first, "eth0"), 0, "nothing fell back to the data-centre network");
 }
 
-/// Durations after a failure, in milliseconds.
 #[derive(Debug)]
 struct Gap {
     ranks: f64,
@@ -271,8 +267,7 @@ struct Gap {
     job: f64,
 }
 
-/// Runs third-party programs on a ring of `nodes` nodes with a spare and fails one; they continue
-/// over light. `None` if they are not installed.
+/// Third-party programs continue over light when one of `nodes` nodes fails. `None` if not installed.
 fn goes_on(nodes: u32, arguments: &[&str]) -> Option<Gap> {
     let (python, library) = (arguments[0], arguments[1]);
     let needs =
@@ -303,8 +298,7 @@ fn goes_on(nodes: u32, arguments: &[&str]) -> Option<Gap> {
     assert!(arguments.contains(&steps.to_string().as_str()), "no step is missing: {report}");
     let light = twin.sent(&first, "b0") + twin.sent(&first, "b1");
     let around = twin.sent(&first, "eth0");
-    // A ring sends nearly twice the summed size. Starting and stopping ranks uses the data-centre
-    // network.
+    // A ring sends nearly twice the size. Starting and stopping ranks uses the data-centre network.
     let size: u64 = arguments[arguments.len() - 1].parse().unwrap();
     assert!(light > steps * size && around < light / 20, "{light} over light, {around} around it");
     let number = |at: &Value| at.as_f64().unwrap();

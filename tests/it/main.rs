@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-//! Integration tests of `lightloom` in one binary: one file per subject.
+//! Integration tests of `lightloom` in one binary.
 
 #![allow(
     clippy::print_stderr,

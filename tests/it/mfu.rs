@@ -1,5 +1,4 @@
 // SPDX-License-Identifier: Apache-2.0
-//! `lightloom mfu` from the outside: its script interface and its text output.
 
 use std::process::{Command, Output};
 
@@ -119,8 +118,7 @@ fn every_constraint_has_its_message() {
     }
 }
 
-/// Regression: products of degrees overflowed and ended the program; unrealistic sizes kept it busy
-/// for hours.
+/// Regression: products of degrees overflowed, and unrealistic sizes took hours.
 #[test]
 fn rejects_unrealistic_sizes() {
     for (line, expected) in [
@@ -132,11 +130,8 @@ fn rejects_unrealistic_sizes() {
             "--gpus 8 --batch 18446744073709551615 --seq 18446744073709551615",
             "--batch 18446744073709551615, --seq 18446744073709551615: write 1 to 100000000 for each",
         ),
-        (
-            "--gpus 18446744073709551615",
-            "--gpus 18446744073709551615: write a number from 1 to 100000000",
-        ),
-        ("--gpus 0", "--gpus 0: write a number from 1 to 100000000"),
+        ("--gpus 18446744073709551615", "--gpus 18446744073709551615: must be from 1 to 100000000"),
+        ("--gpus 0", "--gpus 0: must be from 1 to 100000000"),
         ("--gpus 8 --seq 0", "--batch 2048, --seq 0: write 1 to 100000000 for each"),
         (
             "--gpus 8 --tp 1048576 --pp 1048576 --cp 1048576 --virtual-stages 1048576",
@@ -152,7 +147,7 @@ fn rejects_unrealistic_sizes() {
     }
 }
 
-/// Regression: the example with packets requested a TP that its domain does not support.
+/// Regression: the TP in the example with packets exceeded its domain.
 #[test]
 fn every_example_in_help_finds_a_mapping() {
     let (help, page) = (include_str!("../../lab/src/mfu.rs"), include_str!("../../docs/mfu.md"));
@@ -164,7 +159,6 @@ fn every_example_in_help_finds_a_mapping() {
         .collect();
     assert!(examples.len() > 7, "{examples:?}");
     for example in examples {
-        // Omit packet runs, which this test does not need.
         let words =
             words(example).into_iter().filter(|word| !["--packets", "--prove"].contains(word));
         let output = mfu(&std::iter::once("--model").chain(words).collect::<Vec<_>>());
@@ -200,10 +194,9 @@ fn training_study_prints_every_claim_with_its_verdict() {
     let claims = document["claims"].as_array().expect("a list of claims");
     let with = |verdict: &str| claims.iter().filter(|claim| claim["verdict"] == verdict).count();
     assert!(with("reproduced") >= 2, "{document}");
-    // Results that differ from the publication set the exit status.
+    // Differences from the publication set the exit status.
     assert_eq!(output.status.code(), Some(1));
-    // Regression: different rules judged the same case, so 3.64 times instead of 3.37 counted as
-    // "reproduced" in one place and as undetermined elsewhere.
+    // Regression: 3.64 instead of 3.37 times was "reproduced" by one rule and undetermined by another.
     let sentence = &document["sentences"][0];
     assert_eq!(sentence["verdict"], "undetermined", "{sentence}");
     assert_eq!((&sentence["cases"], &sentence["agree"]), (&8.into(), &0.into()), "{sentence}");
@@ -251,7 +244,6 @@ fn schedules_and_software_change_the_step() {
     assert!(seconds(&gathered, "cp_exposed_seconds") > seconds(&plain, "cp_exposed_seconds"));
 }
 
-/// Returns the step seconds of the fastest mapping.
 fn seconds_of(line: &str) -> f64 {
     let output = mfu(&words(&format!("{line} --format json")));
     assert_eq!(output.status.code(), Some(0), "{}", String::from_utf8_lossy(&output.stderr));
@@ -337,7 +329,7 @@ fn every_figure_shows_its_class_error_or_not_validated() {
     };
     let known = shown("--model llama-3.1-70b --accelerator h100 --constants nemo-25.02");
     assert!(known.contains(" runs)") && known.contains('±'), "{known}");
-    // The last case has only four held-out runs, too few for a prediction.
+    // The last case has too few held-out runs (four) for a prediction.
     for flags in [
         "--accelerator h20",
         "--accelerator h100 --constants nemo-25.02 --arch khop:3",
@@ -350,7 +342,6 @@ fn every_figure_shows_its_class_error_or_not_validated() {
     }
     let hybrid = shown("--model nemotron-h-56b --constants nemo-25.02");
     assert!(hybrid.contains("not validated"), "{hybrid}");
-    // A file that claims to be h100 but has different figures.
     let folder = tempfile::tempdir().unwrap();
     let path = folder.path().join("mine.yaml");
     let card = include_str!("../../emulator/training/accelerators/h100.yaml");

@@ -1,6 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-//! The evaluation of published runs computes the same figures as a user who types the run's
-//! parameters.
+//! Evaluating published runs gives the figures that the command line gives for their parameters.
 
 use std::path::Path;
 use std::process::Command;
@@ -68,8 +67,7 @@ fn validation_command_reproduces_its_page_and_rows() {
     });
     crate::documentation::agrees("validation-mfu.md", &page);
     crate::documentation::agrees("validation-mfu.csv", &rows);
-    // The page's error is the mean over the rows, and the front page states it with the number of
-    // runs.
+    // The mean error of the rows is also on the front page, with the number of runs.
     let mut reader = csv::Reader::from_reader(rows.as_bytes());
     let tests: Vec<f64> = reader
         .deserialize()
@@ -116,7 +114,7 @@ struct Row {
 fn user_runs_refit_the_constants_with_held_out_runs() {
     let folder = tempfile::tempdir().expect("a folder of our own");
     let runs = folder.path().join("runs.csv");
-    // Runs on a cluster whose matrix products reach only 0.85 of the fitted performance.
+    // Matrix products reach only 0.85 of the fitted performance.
     let slower = folder.path().join("slower.json");
     let constants =
         r#"{"schema": "lightloom.constants/v1", "base": "nemo-25.02", "refitted": {"gemm": 0.85}}"#;

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-//! `init --from`: in three commands, a folder of logs becomes files that validate and run.
+//! `init --from`: three commands turn a folder of logs into files that validate and run.
 
 use std::path::Path;
 use std::process::{Command, Output};
@@ -15,7 +15,7 @@ const JOBS: &str = "job_id,user,node_num,gpu_num,cpu_num,type,state,submit_time,
 2,u2,1,8,128,Eval,FAILED,2026-03-02 00:00:00+00:00,2026-03-02 00:10:00+00:00,2026-03-02 03:10:00+00:00,10800,600,1.0
 ";
 
-/// Two nodes that fail and recover, as printed by `kubectl get events -o json`.
+/// Two nodes fail and recover, as in `kubectl get events -o json`.
 fn events() -> Value {
     let event = |number: usize, node: &str, reason: &str, time: &str| {
         serde_json::json!({
@@ -38,7 +38,7 @@ fn events() -> Value {
     ]})
 }
 
-/// Two ranks of a job with a marked step of 1.5 s.
+/// Two ranks of a job, with a marked step of 1.5 s.
 fn profile(rank: u32) -> String {
     serde_json::json!({
         "schemaVersion": 1,
@@ -97,8 +97,8 @@ fn folder_of_logs_becomes_a_bill_in_three_commands() {
     let run = good(folder.path(), &["emulate", "mine/scenario.yaml", "--format", "json"]);
     let run: Value = serde_json::from_str(&run).unwrap();
     assert_eq!(run["faults"].as_array().map(Vec::len), Some(2), "{}", run["faults"]);
-    // 100 ms of computation, 10 us until the exchange, and at least 80 us for 4 MB between two GPUs
-    // of a host at 400 Gb/s.
+    // 100 ms of computation, 10 us until the exchange, and at least 80 us for 4 MB between two GPUs of a host at
+    // 400 Gb/s.
     let step = good(folder.path(), &["emulate", "mine/step.yaml", "--format", "json"]);
     let step: Value = serde_json::from_str(&step).unwrap();
     let took = step["simulated_ps"].as_u64().unwrap();

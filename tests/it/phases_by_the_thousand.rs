@@ -1,11 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
-//! Consecutive phases on 16 emulated optical switches (six with SCPI, five with TL1, five SONiC
-//! databases) while random faults disturb them. After each phase, raw protocol clients read every
-//! switch, and a minimal reader of the plan document computes the expected state. Neither shares
-//! code with drivers or exports. While light moves, the clients look for ports in two circuits.
-//!
-//! `LIGHTLOOM_PHASES=1000` selects the long run, `LIGHTLOOM_PHASES_QUIET=1` one without faults that
-//! reports times.
+//! Consecutive phases on 16 emulated optical switches (six with SCPI, five with TL1, five SONiC databases) under
+//! random faults. After each phase, raw protocol clients read every switch, and a minimal reader of the plan
+//! computes the expected state; neither shares code with drivers or exports. `LIGHTLOOM_PHASES=1000` selects the
+//! long run, `LIGHTLOOM_PHASES_QUIET=1` one without faults that reports times.
 
 use crate::phases_at_scale as scale;
 use std::collections::BTreeMap;
@@ -16,14 +13,14 @@ use scale::{Draws, Rig, SWITCHES, expected, ports_shared};
 use serde_json::{Value, json};
 
 const PHASES: usize = 40;
-/// Requested duration of a phase: long enough for any transition, even a disturbed one.
+/// Long enough for any transition, even under faults.
 const FOR_MS: u64 = 3_600_000;
 
 fn phases() -> usize {
     std::env::var("LIGHTLOOM_PHASES").map_or(PHASES, |count| count.parse().unwrap())
 }
 
-/// Faults of emulated switches that end automatically or with `clear`.
+/// These faults of emulated switches end automatically or with `clear`.
 const FAULTS: [&str; 8] = [
     "late 30ms",
     "defer 200ms",
@@ -42,7 +39,7 @@ struct Tally {
     looks: usize,
 }
 
-/// Requests a phase and returns its final status.
+/// Returns the final status of the request.
 fn ask(rig: &Rig, number: usize, phase: &str) -> Value {
     let id = format!("phase-{number}");
     let body = json!({"request_id": id, "phase": phase, "for_ms": FOR_MS, "lease_ms": FOR_MS, "job": "train"});
@@ -52,7 +49,7 @@ fn ask(rig: &Rig, number: usize, phase: &str) -> Value {
         if code == 202 {
             break;
         }
-        // The request is rate-limited; a second later, it is accepted.
+        // After a second, the rate limit accepts the request.
         assert_eq!(code, 429, "{answer}");
         assert!(Instant::now() < until, "{answer}");
         std::thread::sleep(Duration::from_millis(500));
@@ -74,7 +71,7 @@ fn must_be_lit(rig: &Rig, plan: &Value, phase: &str, when: &str) {
     }
 }
 
-/// Returns the switches to a phase after a fault that left them in different states.
+/// A fault has left the switches in different states.
 fn recovered(rig: &Rig, phase: &str) {
     let until = Instant::now() + Duration::from_secs(120);
     loop {
@@ -153,7 +150,7 @@ fn every_phase_lights_fully_or_rolls_back_under_faults() {
     println!("{} phases: {became:?}; faults {faults:?}; {looks} looks", phases());
     assert!(became["lit"] * 2 > phases(), "{became:?}");
 
-    // Once its switches stop answering, a phase is no longer reported as lit.
+    // A phase whose switches stop answering is no longer reported as lit.
     let plan = rig.plan();
     let phase = plan["phases"][0]["name"].as_str().unwrap();
     recovered(&rig, phase);
@@ -171,8 +168,8 @@ fn every_phase_lights_fully_or_rolls_back_under_faults() {
     }
 }
 
-/// Measures the daemon's share of the transition time. A transition has the plan's stages; in each,
-/// the switches need their switching time once, in parallel.
+/// In each stage of a transition, the switches need their switching time once, in parallel; the rest is the
+/// daemon's share.
 #[test]
 fn daemon_overhead_is_small_next_to_switching_time() {
     if std::env::var_os("LIGHTLOOM_PHASES_QUIET").is_none() {

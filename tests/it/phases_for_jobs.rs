@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-//! Circuits that follow a job: a program requests phases over plain HTTP, an operator with
-//! `lightloom ctl phase`, and minimal clients read the light paths of emulated switches.
+//! A program requests phases over plain HTTP, an operator with `lightloom ctl phase`, and minimal
+//! clients read the light paths of emulated switches.
 
 use crate::failing_disk::{Failing, Fault, Plan};
 use crate::phases_rig as rig;
@@ -16,7 +16,7 @@ fn asked(id: &str, phase: &str, in_ms: u64, for_ms: u64, job: &str) -> Value {
     json!({"request_id": id, "phase": phase, "in_ms": in_ms, "for_ms": for_ms, "lease_ms": lease_ms, "job": job})
 }
 
-/// Waits for the final status of a request.
+/// Returns the final status of a request.
 fn became(rig: &Rig, id: &str) -> Value {
     let (code, status) = rig.http("GET", &format!("/v1/phase/{id}?wait_ms=30000"), &Value::Null);
     assert_eq!(code, 200, "{status}");
@@ -39,7 +39,6 @@ fn job_receives_its_phase_or_the_reason_for_refusal() {
     rig.ctl(&["apply", "PLAN", "--phase", "experts"]);
     let experts = rig.lit();
 
-    // The phase is established in the plan's stages and acknowledged after readback.
     let (code, answer) = rig.http("POST", "/v1/phase", &dark);
     assert_eq!((code, &answer["answer"]), (202, &json!("booked")), "{answer}");
     let status = became(&rig, "a");
@@ -47,22 +46,20 @@ fn job_receives_its_phase_or_the_reason_for_refusal() {
     assert_eq!(status["next"]["phase"], "experts", "{status}");
     let weights = rig.lit();
     assert_ne!(weights, experts);
-    // Each of three stages takes the switches 150 ms.
+    // The switches take 150 ms in each of three stages.
     let dark_ms = status["dark_ms"].as_f64().unwrap();
     assert!((450.0..5_000.0).contains(&dark_ms), "{status}");
-    // A repeated request acts once, and a different request with the same id is refused.
+    // A retry takes effect once, and a different request with its id is refused.
     assert_eq!(rig.http("POST", "/v1/phase", &dark).0, 202);
     let other = asked("a", "experts", 0, 60_000, "train");
     assert_eq!(refused(&rig, &other), (409, "other-request".into()));
 
-    // The lease excludes other jobs until it is released.
     let other = asked("b", "experts", 0, 60_000, "infer");
     assert_eq!(refused(&rig, &other), (409, "lease-held".into()));
     let back = json!({"request_id": "r", "job": "train"});
     assert_eq!(rig.http("POST", "/v1/phase/release", &back).1["answer"], "done");
 
-    // Too short to save the time of its transitions: the circuits stay, and the answer states the
-    // required time.
+    // The time would not pay for the transitions, and the answer states the required time.
     let short = asked("c", "experts", 0, 1, "infer");
     assert_eq!(rig.http("POST", "/v1/phase", &short).0, 202);
     let status = became(&rig, "c");
@@ -96,7 +93,7 @@ fn rejected_phase_has_a_code_reason_and_fix() {
     assert_eq!(code, 422);
     assert!(answer["reasons"][0].as_str().unwrap().contains("`request_id` is missing"), "{answer}");
 
-    // A waiting request blocks others until it is over; the digest identifies the plan.
+    // A waiting request blocks others; the digest identifies the plan.
     let (_, phases) = rig.http("GET", "/v1/phases", &Value::Null);
     assert_eq!((&phases["lit"], &phases["waiting"]), (&json!("experts"), &json!([])), "{phases}");
     let mut ahead = asked("ahead", "weights", 30_000, 60_000, "train");
@@ -126,7 +123,7 @@ fn rejected_phase_has_a_code_reason_and_fix() {
 fn phase_requested_ahead_starts_in_time() {
     let rig = Rig::start(Third::Tl1).unwrap();
     rig.ctl(&["apply", "PLAN", "--phase", "experts"]);
-    // Run once in each direction to measure the transitions.
+    // One run in each direction measures the transitions.
     for (id, phase) in [("1", "weights"), ("2", "experts")] {
         rig.http("POST", "/v1/phase", &asked(id, phase, 0, 60_000, "train"));
         assert_eq!(became(&rig, id)["state"], "lit");
@@ -201,7 +198,7 @@ fn loopback(rig: &Rig) -> String {
     format!("http://{at}")
 }
 
-/// Runs the loop of docs/phases.md with a minimal torch stand-in and without certificates.
+/// The loop of docs/phases.md runs with a minimal torch stand-in and without certificates.
 #[test]
 fn documented_loop_receives_its_phases() {
     let page = std::fs::read_to_string(concat!(env!("CARGO_MANIFEST_DIR"), "/docs/phases.md"));
@@ -239,15 +236,15 @@ fn another_plan_ends_the_lease_and_drops_waiting_phases() {
     rig.ctl(&["apply", "PLAN", "--phase", "experts"]);
     let waits = asked("w", "weights", 60_000, 60_000, "train");
     assert_eq!(rig.http("POST", "/v1/phase", &waits).0, 202);
-    // An operator reverts the plan while the loop runs.
+    // An operator reverts the plan.
     rig.ctl(&["rollback", "1", "--cut-light"]);
     assert_eq!(became(&rig, "w")["reason"], "another plan has been applied since");
     assert_eq!(rig.http("GET", "/v1/phases", &Value::Null).1["lease"], Value::Null);
     assert_eq!(refused(&rig, &asked("y", "weights", 0, 60_000, "other")), (422, "no-plan".into()));
 }
 
-/// The disk fails at each write of a phase: the job receives `lit` only if the journal says
-/// `committed`, both immediately and later.
+/// The disk fails at each write of a phase. The job receives `lit` only if the journal says `committed`, both
+/// immediately and later.
 #[test]
 fn phase_is_acknowledged_only_after_its_end_is_stored() {
     let rig = Rig::start(Third::Tl1).unwrap();
@@ -271,7 +268,7 @@ fn phase_is_acknowledged_only_after_its_end_is_stored() {
             let mut body = asked(&id, phase, 0, 60_000, "train");
             body["lease_ms"] = json!(60_000);
             let _booked_or_not_known = rig.http("POST", "/v1/phase", &body);
-            // Wait until it is over, or until a record could not be stored.
+            // The end is reached, or a record could not be stored.
             let until = Instant::now() + Duration::from_secs(20);
             let is_over =
                 |status: &Value| ["lit", "missed"].iter().any(|state| status["state"] == *state);

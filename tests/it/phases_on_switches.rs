@@ -1,34 +1,31 @@
 // SPDX-License-Identifier: Apache-2.0
-//! Phases of a reconfigurable fat-tree on optical switches: `lightloom plan`, the daemon,
-//! `lightloom ctl apply --phase`, emulated SCPI and TL1 switches and a real Redis for SONiC.
-//! Minimal protocol clients read the circuits and compare them with vectors hand-written from the
-//! plan; neither shares code with drivers and exports.
-//!
-//! The SONiC test prints "skipped" without `redis-server` (Debian: `apt-get install redis-server`).
+//! Phases of a reconfigurable fat-tree: `lightloom plan`, the daemon, emulated SCPI and TL1
+//! switches and a real Redis for SONiC. Minimal protocol clients compare the circuits with vectors
+//! hand-written from the plan, without code from drivers and exports. Needs `redis-server` (Debian:
+//! `apt-get install redis-server`) for SONiC.
 
 use crate::phases_rig as rig;
 use rig::{Rig, Third};
 use serde_json::Value;
 
-/// Circuits of phase `experts` on ocs0 and ocs1 in TL1 notation.
+/// Phase `experts` on ocs0 and ocs1 in TL1 notation.
 ///
-/// The plan joins ports (0, 2), (1, 3), (4, 6), (5, 7) of ocs0 and ocs1, and (0, 2), (3, 4), (5, 6)
-/// of ocs2. On an 8 × 8 switch, port n is ingress n + 1 and egress n + 9; on SONiC it is n + 1.
+/// The plan connects ports (0, 2), (1, 3), (4, 6), (5, 7) of ocs0 and ocs1, and (0, 2), (3, 4), (5,
+/// 6) of ocs2. On an 8 × 8 switch, port n is ingress n + 1 and egress n + 9; on SONiC it is n + 1.
 const EXPERTS: [&str; 2] =
     ["1,11 2,12 3,9 4,10 5,15 6,16 7,13 8,14", "1,11 2,12 3,9 4,10 5,15 6,16 7,13 8,14"];
-/// Circuits of `experts` on ocs1 in SCPI notation, and on ocs2 for each kind of switch.
+/// `experts` on ocs1 in SCPI notation, and on ocs2 for each kind of switch.
 const EXPERTS_SCPI: &str = "(@1,2,3,4,5,6,7,8),(@11,12,9,10,15,16,13,14)";
 const EXPERTS_TL1: &str = "1,11 3,9 4,13 5,12 6,15 7,14";
 const EXPERTS_SONIC: &str = "1A-3B 3A-1B 4A-5B 5A-4B 6A-7B 7A-6B";
 
-/// Circuits of phase `weights`: (0, 5), (1, 3), (2, 7), (4, 6) on ocs0, and (0, 4), (1, 5), (2, 6),
-/// (3, 7) on ocs1 and ocs2.
+/// Phase `weights`: (0, 5), (1, 3), (2, 7), (4, 6) on ocs0, and (0, 4), (1, 5), (2, 6), (3, 7) on ocs1 and ocs2.
 const WEIGHTS: [&str; 2] =
     ["1,14 2,12 3,16 4,10 5,15 6,9 7,13 8,11", "1,13 2,14 3,15 4,16 5,9 6,10 7,11 8,12"];
 const WEIGHTS_SCPI: &str = "(@1,2,3,4,5,6,7,8),(@13,14,15,16,9,10,11,12)";
 const WEIGHTS_TL1: &str = "1,13 2,14 3,15 4,16 5,9 6,10 7,11 8,12";
 const WEIGHTS_SONIC: &str = "1A-5B 2A-6B 3A-7B 4A-8B 5A-1B 6A-2B 7A-3B 8A-4B";
-/// Circuits of `weights` on ocs0 in SCPI notation.
+/// `weights` on ocs0 in SCPI notation.
 const WEIGHTS_SCPI_OCS0: &str = "(@1,2,3,4,5,6,7,8),(@14,12,16,10,15,9,13,11)";
 
 const DARK: [&str; 3] = ["", "", ""];
@@ -70,8 +67,7 @@ fn must_be_planned(plan: &Value) {
     }
 }
 
-/// Applies one phase after another and reads the circuits with raw clients before, during and after
-/// the change.
+/// Raw clients read the circuits before, during and after each change.
 fn phases_are_lit(third: Third, vectors: [&str; 2]) {
     let Some(rig) = Rig::start(third) else { return };
     must_be_planned(&rig.plan());
@@ -80,7 +76,7 @@ fn phases_are_lit(third: Third, vectors: [&str; 2]) {
         [WEIGHTS[0], WEIGHTS[1], vectors[1]].map(str::to_owned),
     );
 
-    // From dark, the plan has no stages, and the dry run says so.
+    // The plan contains no stages from dark.
     let said = rig.ctl(&["apply", "PLAN", "--phase", "experts", "--dry-run"]);
     assert!(said.contains("phase experts without stages"), "{said}");
     assert_eq!(rig.lit(), DARK, "a dry run moves nothing");
@@ -103,8 +99,8 @@ fn phases_are_lit(third: Third, vectors: [&str; 2]) {
         assert!(said.contains("committed"), "{said}");
         assert_eq!(rig.lit(), *to_lit);
         assert_eq!(rig.scpi(1), to_scpi);
-        // Stages: ocs1, then ocs2, then ocs0. Each sample reads them in the order 0, 2, 1, so if a
-        // switch had started to move when it was read, all earlier stages must be complete.
+        // Stages are ocs1, ocs2, ocs0. Samples are read in the order 0, 2, 1, so all stages before a switch
+        // that has started must be complete.
         let moved = |sample: &[String; 3], at: usize| sample[at] != from_lit[at];
         let mut between = 0;
         for sample in &seen {
@@ -120,8 +116,7 @@ fn phases_are_lit(third: Third, vectors: [&str; 2]) {
     }
     let journal = rig.ctl(&["journal"]);
     assert!(journal.contains("phase experts in the plan's 3 stages from weights"), "{journal}");
-    // ocs0 accepts one SCPI client, so plain SCPI can read it only after the daemon has stopped.
-    // Its light stays.
+    // ocs0 accepts one SCPI client, so the daemon must stop first; its light stays on.
     rig.stop();
     assert_eq!(rig.scpi(0), WEIGHTS_SCPI_OCS0);
 }
@@ -136,13 +131,13 @@ fn lights_phases_on_sonic_scpi_and_tl1_switches() {
     phases_are_lit(Third::Sonic, [EXPERTS_SONIC, WEIGHTS_SONIC]);
 }
 
-/// Its ports are named `in-1` and `out-1`, with the same numbers as TL1.
+/// Ports are named `in-1` and `out-1`, with the numbers of TL1.
 #[test]
 fn lights_phases_on_gnmi_scpi_and_tl1_switches() {
     phases_are_lit(Third::Gnmi, [EXPERTS_TL1, WEIGHTS_TL1]);
 }
 
-/// The export writes the same CONFIG_DB entries as the daemon, and both match the vectors.
+/// Export and daemon both match the vectors.
 #[test]
 fn sonic_export_contains_the_circuits_the_daemon_sets() {
     let folder = tempfile::tempdir().unwrap();

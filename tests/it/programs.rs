@@ -1,8 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
-//! Programs of other packages, which a test run of the workspace builds next to this package's own.
-//! A missing or outdated program fails the test with the build command, so that no test uses an old
-//! program. The tests do not build them, because a build inside a test would compile libraries
-//! again with different features.
+//! Programs of other packages, which `cargo test --workspace` builds. A missing or outdated program
+//! fails the test with the build command. A build inside the test would compile libraries again
+//! with different features.
 
 use std::collections::BTreeSet;
 use std::path::{Path, PathBuf};
@@ -12,7 +11,7 @@ use std::time::SystemTime;
 
 use serde_json::Value;
 
-/// Returns `lightloom`, after checking that it and the second program next to it are up to date.
+/// Checks that it and the second program next to it are up to date.
 pub(crate) fn lightloom() -> &'static Path {
     static PROGRAM: OnceLock<PathBuf> = OnceLock::new();
     PROGRAM.get_or_init(|| {
@@ -22,7 +21,7 @@ pub(crate) fn lightloom() -> &'static Path {
     })
 }
 
-/// Returns the folder of all programs, after checking that each is up to date.
+/// Checks that all programs in the folder are up to date.
 pub(crate) fn folder() -> &'static Path {
     static FOLDER: OnceLock<PathBuf> = OnceLock::new();
     FOLDER.get_or_init(|| {
@@ -32,7 +31,6 @@ pub(crate) fn folder() -> &'static Path {
     })
 }
 
-/// Returns `lightloom-agent`, after checking that it is up to date.
 pub(crate) fn agent() -> &'static Path {
     static PROGRAM: OnceLock<PathBuf> = OnceLock::new();
     PROGRAM.get_or_init(|| {
@@ -42,7 +40,7 @@ pub(crate) fn agent() -> &'static Path {
     })
 }
 
-/// Fails with the build command if a program is older than the sources of its package.
+/// Fails if a program is older than the sources of its package.
 fn is_new(program: &Path, package: &str) {
     let release = if cfg!(debug_assertions) { "" } else { " --release" };
     assert!(
@@ -82,7 +80,6 @@ fn newest_source(folders: &[PathBuf]) -> Option<SystemTime> {
     let mut ahead = folders.to_vec();
     while let Some(folder) = ahead.pop() {
         for path in std::fs::read_dir(folder).unwrap().map(|entry| entry.unwrap().path()) {
-            // Tests are not part of a program.
             if path.file_stem().is_some_and(|name| name == "tests") {
                 continue;
             }

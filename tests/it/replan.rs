@@ -1,5 +1,4 @@
 // SPDX-License-Identifier: Apache-2.0
-//! Output of `lightloom replan`.
 
 use std::path::Path;
 use std::process::{Command, Output};
@@ -93,8 +92,7 @@ fn fresh_option_compares_with_a_new_plan() {
     assert!(fresh >= result["plan"]["metrics"]["gpus_used"].as_u64().expect("a count"));
 }
 
-/// A replan affects a job through its step time, so the output shows the previous time next to the
-/// new one.
+/// The output shows the step time before and after the replan.
 #[test]
 fn slower_step_after_a_replan_is_reported() {
     let fabric = concat!(env!("CARGO_MANIFEST_DIR"), "/topologies/pod-64.yaml");

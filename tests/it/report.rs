@@ -1,9 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
-//! Checks the report page in a real browser, at two widths and in two themes: no element is
-//! missing, empty, outside its box or in error. The checks also detect deliberately broken pages.
-//!
-//! Without Chromium on the path, the browser tests print `skipped: no chromium`. Screenshots are
-//! kept in `target/tmp/report`.
+//! Checks the report page in Chromium (skipped without) at two widths and in two themes: elements
+//! are not missing, empty, outside their box or in error. Broken pages must be detected.
+//! Screenshots are in `target/tmp/report`.
 
 mod browser;
 
@@ -20,7 +18,7 @@ const ROOT: &str = env!("CARGO_MANIFEST_DIR");
 const RING: &str = concat!(env!("CARGO_MANIFEST_DIR"), "/topologies/ring-2880.yaml");
 const TRACE: &str = concat!(env!("CARGO_MANIFEST_DIR"), "/topologies/traces/synthetic.json");
 const WIDTHS: [u32; 2] = [1280, 390];
-/// Maximum page size, so that it can be sent by mail.
+/// Small enough for mail.
 const MOST_BYTES: usize = 300_000;
 const MOST_WORDS: usize = 25;
 const DESIGNS: &str = "khop:2,nvl:36,nvl:72,nvl:576,tpuv4,sip-ring,big-switch";
@@ -44,7 +42,7 @@ fn lightloom(arguments: &[&str]) -> Output {
     Command::new(crate::programs::lightloom()).args(arguments).output().expect("it runs")
 }
 
-/// Creates the page with few samples, which determine the time, unless the arguments specify them.
+/// Few samples unless the arguments set them, because they determine the time.
 fn page(arguments: &[&str]) -> String {
     let few = if arguments.contains(&"--samples") { &[][..] } else { &["--samples", "2"] };
     let run = lightloom(&[&["report"], arguments, few].concat());
@@ -67,13 +65,12 @@ fn refusal(arguments: &[&str], status: i32) -> String {
 fn assert_good(html: &str, required: &[&str], name: &str) {
     assert!(html.len() <= MOST_BYTES, "{name}: {} bytes", html.len());
     let verdict = verdict(html);
-    // A non-breaking space joins a number and its unit.
+    // A number and its unit are joined by a non-breaking space.
     let words = verdict.split([' ', '\n']).count();
     assert!((4..=MOST_WORDS).contains(&words), "{name}: {words} words: {verdict}");
     assert!(html.matches("<dt>").count() <= 3, "{name}: more than three figures");
     let first = html.split("<details").next().unwrap();
     assert_eq!(first.matches("<figure ").count(), 1, "{name}: one picture on the first screen");
-    // The page contains every referenced definition.
     for reference in html.split("href=\"#").skip(1).filter_map(|rest| rest.split('"').next()) {
         assert!(html.contains(&format!("id=\"{reference}\"")), "#{reference} leads nowhere");
     }
@@ -171,7 +168,7 @@ fn renders_runs_and_training_steps() {
         "table-training",
     ];
     assert_good(&html, &required, "run-of-fabric");
-    // Pages of results lead with their own answer and compare no designs.
+    // Result pages lead with their own answer and compare no designs.
     for (name, said, required) in [
         ("run.json", "groups are unaffected by the fault; all 3 expectations", &required[1..6]),
         ("mfu.json", "MFU", &required[6..]),
@@ -192,7 +189,7 @@ fn renders_runs_and_training_steps() {
     }
 }
 
-/// A fabric without rings is not described as a line without hops, and no absent part is priced.
+/// The page must not describe it as a line without hops, or price missing parts.
 #[test]
 fn fabric_without_rings_has_no_ring_or_absent_part_text() {
     let folder = tempfile::tempdir().unwrap();
@@ -221,7 +218,7 @@ fn fabric_without_rings_has_no_ring_or_absent_part_text() {
     assert_good(&page(&[&file]), &required, "islands");
 }
 
-/// The page answers what to buy first, in the words of `lightloom buy`.
+/// In the words of `lightloom buy`.
 #[test]
 fn purchase_recommendation_is_shown_first() {
     let file = format!("{ROOT}/topologies/buy-pretraining.yaml");
@@ -257,8 +254,7 @@ fn purchase_recommendation_is_shown_first() {
     assert_good(&html, &["buy", "buy-bars", "table-buy", "waste", "cost-bars"], "buy-compared");
 }
 
-/// Figures that were quoted from memory or not computed are omitted. Every figure with a link is
-/// defined on the page.
+/// Figures quoted from memory or not computed are omitted; linked figures are defined on the page.
 #[test]
 fn published_section_omits_recalled_and_uncomputed_figures() {
     let html = page_of_ring();
@@ -348,7 +344,7 @@ fn browser_check_detects_broken_pages() {
 #[test]
 fn page_fetches_nothing_and_is_reproducible() {
     let html = page_of_ring();
-    // The page names no address outside itself.
+    // The page must be self-contained.
     for fetches in
         ["https:", "http:", "src=", "@import", "url(", "<script", "<link rel=\"stylesheet\""]
     {

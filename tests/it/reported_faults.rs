@@ -1,6 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-//! Faults reported by an operator: the daemon keeps each until it is bypassed, across restarts and
-//! rollbacks, and retries the bypass automatically.
+//! The daemon keeps faults reported by an operator until they are bypassed, even across restarts and rollbacks.
 
 use crate::daemon_rig;
 use std::collections::BTreeMap;
@@ -44,8 +43,7 @@ async fn end(rig: &Rig, answer: &Answer) -> Past {
     rig.find("its end", over).await
 }
 
-/// Reports the node while a module that the bypass must move does not answer, so that nothing
-/// moves.
+/// The bypass needs a module that does not answer.
 async fn tell_in_vain(rig: &mut Rig, modules: &daemon_rig::Modules) {
     modules.fault(&format!("{} half-open", moved()));
     let answer = rig.fault(&[reported()], &[]).await;
@@ -57,14 +55,14 @@ async fn written(rig: &Rig) -> BTreeMap<String, Broken> {
     rig.look(|runtime: &Runtime| runtime.control.controller().ledger().reported.clone()).await
 }
 
-/// A fault is reported while a neighbour has failed without having been detected yet.
+/// A neighbour has failed, but this was not detected yet.
 #[test]
 fn reported_fault_is_kept_until_its_bypass_is_possible() {
     let folder = tempfile::tempdir().unwrap();
     let modules = ring(&folder.path().join("links"));
     on_a_runtime(async {
         let mut rig = daemon_that("report", folder.path()).await;
-        // A node whose modules must move to bypass another node.
+        // The bypass of another node must switch the modules of this node.
         let first = first_plan(&installed(NODES));
         let part = Part::Node(NodeId(node_in_use()));
         let next = plan_around(&[part]);
@@ -88,7 +86,6 @@ fn reported_fault_is_kept_until_its_bypass_is_possible() {
         let status = rig.look(view::status).await;
         let kept = status.broken_parts.iter().find(|broken| broken.part == part.to_string());
         assert!(kept.is_some_and(|kept| !kept.bypassed), "{:?}", status.broken_parts);
-        // Reporting the second node does not require reporting the first again.
         let answer = rig.fault(&[Part::Node(NodeId(dead))], &[]).await;
         rig.committed(&answer).await;
         assert_eq!(rig.look(faults).await.len(), 2);
@@ -97,14 +94,12 @@ fn reported_fault_is_kept_until_its_bypass_is_possible() {
     });
 }
 
-/// A fault that could not be bypassed when reported is bypassed automatically as soon as possible.
 #[test]
 fn reported_fault_is_retried_automatically() {
     let folder = tempfile::tempdir().unwrap();
     let modules = ring(&folder.path().join("links"));
     on_a_runtime(async {
-        // If an unanswered request prevents a bypass from starting, it is retried after a
-        // heartbeat.
+        // A bypass that an unanswered request prevents is retried after a heartbeat.
         let mut rig = daemon_with("on_fault: bypass, heartbeat: 4s", folder.path()).await;
         tell_in_vain(&mut rig, &modules).await;
         let reason = |runtime: &Runtime| {
@@ -147,8 +142,7 @@ fn reported_faults_survive_a_restart() {
     });
 }
 
-/// A plan bypasses a node, then an operator reports the node: it stays failed when the plan is
-/// undone.
+/// The plan already bypassed the node when it was reported.
 #[test]
 fn reported_fault_named_by_a_plan_survives_its_undo() {
     let folder = tempfile::tempdir().unwrap();
@@ -175,7 +169,6 @@ fn reported_fault_named_by_a_plan_survives_its_undo() {
         let said = "transaction 2 was already undone by 3".to_owned();
         assert_eq!(again, Answer::Refused { reasons: vec![said] });
 
-        // The node is repaired, and no record remains.
         let answer = rig.fault(&[], &[reported()]).await;
         rig.committed(&answer).await;
         assert!(rig.look(|runtime: &Runtime| runtime.control.broken()).await.is_empty());
@@ -183,8 +176,7 @@ fn reported_fault_named_by_a_plan_survives_its_undo() {
     });
 }
 
-/// A plan that bypasses a node awaits confirmation, an operator reports the node, and no
-/// confirmation arrives.
+/// The node was reported while a plan that bypasses it awaited a confirmation.
 #[test]
 fn undo_at_the_deadline_bypasses_faults_reported_meanwhile() {
     let folder = tempfile::tempdir().unwrap();
@@ -204,7 +196,7 @@ fn undo_at_the_deadline_bypasses_faults_reported_meanwhile() {
     });
 }
 
-/// The status keeps crossed cables as the cause of a bypass even after the wrong light disappears.
+/// The wrong light is no longer visible after the bypass.
 #[test]
 fn bypass_of_crossed_cables_keeps_the_cause() {
     let folder = tempfile::tempdir().unwrap();
@@ -241,7 +233,7 @@ fn bypass_of_crossed_cables_keeps_the_cause() {
     });
 }
 
-/// Runs `lightloom ctl` with this daemon and returns its exit status and output.
+/// Returns exit status and output.
 async fn ctl(socket: &Path, words: &str) -> (i32, String) {
     let mut ctl = Command::new(crate::programs::lightloom());
     ctl.arg("ctl").args(words.split(' ')).env("LIGHTLOOM_SOCKET", socket);
@@ -251,8 +243,7 @@ async fn ctl(socket: &Path, words: &str) -> (i32, String) {
     (output.status.code().unwrap(), said)
 }
 
-/// The command that is suggested after an aborted bypass works when typed verbatim, and a node's
-/// name stands for its modules.
+/// The suggested command must work verbatim; a node's name selects its modules.
 #[test]
 fn aborted_bypass_suggests_a_working_command() {
     let folder = tempfile::tempdir().unwrap();

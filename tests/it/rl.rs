@@ -17,7 +17,6 @@ fn run(command: &str) -> String {
 
 #[test]
 fn page_matches_the_output_of_its_commands() {
-    // The run on 2,048 GPUs takes minutes.
     let is_wanted = |command: &str| cases(false, true) || !command.contains("topologies/large");
     shows(cases(5, 6), is_wanted);
 }
@@ -32,7 +31,7 @@ fn shows(count: usize, is_wanted: impl Fn(&str) -> bool) {
             continue;
         };
         let shown = parts[at + 2].strip_prefix("text\n").expect("what it prints follows");
-        // The page shows only some lines of a run, because its time varies.
+        // Lines with run times vary, so the page omits them.
         if command.contains("emulate") {
             let printed = run(command);
             for line in shown.lines() {

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
-//! Slurm integration: the daemon, emulated modules, `lightloom ctl slurm`, slurmctld with one
-//! slurmd per node and running jobs, as started by `lightloom demo --live`. Slurm is the judge:
-//! `scontrol` output, and its log, which orders all allocations, drains and reconfigurations.
+//! The daemon, emulated modules, `lightloom ctl slurm`, and slurmctld with one slurmd per node, as
+//! in `lightloom demo --live`. Slurm is the judge: `scontrol` and its log, which orders all
+//! allocations, drains and reconfigurations.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::fmt::Write as _;
@@ -21,7 +21,7 @@ use crate::exports::hosts;
 use crate::programs;
 
 const RING: usize = 4;
-/// Maximum number of concurrently failed nodes.
+/// Concurrently failed nodes.
 const BROKEN_MAX: usize = 4;
 
 type Nodes = BTreeSet<u32>;
@@ -33,7 +33,7 @@ pub(crate) struct Cluster {
 
 impl Drop for Cluster {
     fn drop(&mut self) {
-        // Terminating it gently stops everything it started.
+        // Only a gentle termination stops all its processes.
         if let Ok(None) = self.demo.try_wait() {
             let _ = Command::new("kill").arg(self.demo.id().to_string()).status();
         }
@@ -51,13 +51,11 @@ fn is_slurm_here() -> bool {
 }
 
 impl Cluster {
-    /// Starts a cluster whose fabric is planned for a job on three quarters of the nodes. `None` if
-    /// Slurm cannot run.
+    /// The fabric is planned for a job on three quarters of the nodes. `None` without Slurm.
     fn start(nodes: u32) -> Option<Self> {
         is_slurm_here().then(|| Self::started(nodes, &std::env::var("PATH").unwrap()))
     }
 
-    /// Starts only the devices and the daemon.
     pub(crate) fn without_slurm(nodes: u32) -> Self {
         Self::started(nodes, "/nowhere")
     }
@@ -157,8 +155,7 @@ impl Cluster {
         (digest, rings)
     }
 
-    /// Returns whether Slurm shows exactly these nodes drained by us and exactly these rings
-    /// loaded.
+    /// Slurm shows exactly these nodes drained by us, and exactly these rings.
     fn agrees(&self, broken: &Nodes, digest: &str, rings: &[Nodes]) -> bool {
         let shown = self.shown("scontrol -ao show node; scontrol show topology");
         let is_drained = |node: &u32| {
@@ -217,15 +214,14 @@ fn logged(line: &str) -> Option<Logged> {
 struct Placed {
     jobs: usize,
     large: usize,
-    /// Jobs that Slurm allocated to a failed node after the daemon knew of the failure but before
-    /// Slurm did.
+    /// Jobs allocated to a failed node when the daemon knew of the failure, but Slurm did not.
     late: usize,
     refused: usize,
 }
 
-/// Checks that each job in the log occupies whole rings of the plan loaded at its start (`first`
-/// initially), as many as requested and none with a failed node, and that allocations made too late
-/// were sent back. `known` gives the detection time of each failure in log format.
+/// Each job occupies as many whole rings as requested of the plan loaded at its start (`first`
+/// initially), without failed nodes; later allocations are sent back. `known` is the detection time
+/// of each failure in log format.
 fn judged(
     log: &str,
     first: &str,
@@ -283,7 +279,7 @@ fn starts(log: &str) -> usize {
     log.lines().filter(|line| matches!(logged(line), Some(Logged::Starts(..)))).count()
 }
 
-/// Submits jobs of one to three rings, always more than fit.
+/// More jobs than fit, of one to three rings.
 fn submit(cluster: &Cluster, jobs: usize, seconds: f64) {
     let mut all = String::new();
     for job in 0..jobs {
@@ -294,8 +290,7 @@ fn submit(cluster: &Cluster, jobs: usize, seconds: f64) {
     cluster.shown(&all);
 }
 
-/// Fails and repairs nodes one after the other. Returns the time Slurm took to agree with each
-/// change.
+/// Fails and repairs nodes one at a time, and measures when Slurm agrees.
 fn deaths(cluster: &Cluster, nodes: u32, count: usize, held: u32, pause_ms: u64) -> (Times, Nodes) {
     let mut draws = Seed(49).stream("deaths", 0);
     let (mut broken, mut order) = (Nodes::new(), Vec::new());
@@ -309,7 +304,7 @@ fn deaths(cluster: &Cluster, nodes: u32, count: usize, held: u32, pause_ms: u64)
         if waiting < 12 {
             submit(cluster, 12, 0.5);
         }
-        // Wait until some jobs have started since the last change.
+        // Some jobs must have started since the last change.
         let until = Instant::now() + Duration::from_secs(30);
         while starts(&cluster.read("slurmctld.log")) < seen + 2 {
             assert!(Instant::now() < until, "{}", cluster.shown("squeue; sinfo -R"));
@@ -352,8 +347,7 @@ fn deaths(cluster: &Cluster, nodes: u32, count: usize, held: u32, pause_ms: u64)
     (took, broken)
 }
 
-/// Nodes fail under load. A node with an operator's drain fails as well and is repaired; the
-/// operator's drain stays.
+/// One failing node also has an operator's drain, which must survive the repair.
 fn followed(nodes: u32, count: usize, pause_ms: u64) -> Option<Times> {
     const HELD: u32 = 5;
     let cluster = Cluster::start(nodes)?;
@@ -378,8 +372,8 @@ fn slurm_follows_the_plan_and_keeps_operator_drains() {
     followed(16, 2, 1);
 }
 
-/// While the daemon is away, operators may change anything and no job is stopped. Once it is back,
-/// its knowledge applies again.
+/// Without the daemon, operators may change anything and jobs continue. Its knowledge applies again
+/// after its return.
 #[test]
 fn absent_daemon_changes_nothing_in_slurm() {
     let Some(cluster) = Cluster::start(16) else { return };
@@ -421,7 +415,6 @@ fn slurm_page_commands_work_as_documented() {
     assert!(shown.contains("Slurm agrees with plan "), "a dry run where all is well:\n{shown}");
 }
 
-/// Returns the output of `demo --live` with this search path.
 fn demonstrated(folder: &Path, path: &str) -> String {
     let mut demo = Command::new(programs::folder().join("lightloom"));
     demo.args("demo --live --no-open --folder".split(' '));
@@ -444,7 +437,7 @@ fn left_of(folder: &Path) -> String {
 #[test]
 fn live_demo_ends_with_one_plan_in_daemon_emulator_and_slurm() {
     let folder = tempfile::tempdir().unwrap();
-    // Permissions as in a home folder, where munged refuses to start.
+    // Like a home folder, where munged refuses to start without `--force`.
     std::fs::set_permissions(folder.path(), std::fs::Permissions::from_mode(0o700)).unwrap();
     let shown = demonstrated(folder.path(), &std::env::var("PATH").unwrap());
     let page = std::fs::read_to_string(folder.path().join("report.html")).unwrap();
@@ -479,8 +472,7 @@ fn interrupted_cluster_leaves_no_process() {
     assert_eq!(left_of(cluster.folder.path()), "");
 }
 
-/// A node whose modules become unreachable and dark, without a report. `LIGHTLOOM_KILLS` sets a
-/// number other than 100.
+/// Modules become unreachable and dark without a report. `LIGHTLOOM_KILLS` overrides the number (100).
 #[test]
 #[ignore = "minutes: 100 deaths"]
 fn silent_node_failure_is_drained_within_two_seconds() {
@@ -488,7 +480,7 @@ fn silent_node_failure_is_drained_within_two_seconds() {
     let mut draws = Seed(49).stream("silent deaths", 0);
     let mut took = Times::default();
     while took.0.len() < kills() {
-        // The node must be in a ring, because without a far end no loss of light is detected.
+        // Only far ends in a ring can detect the loss of light.
         let (_, rings) = cluster.plan();
         let ring = &rings[draws.random_range(0..rings.len())];
         let node = *ring.iter().nth(draws.random_range(0..RING)).unwrap();

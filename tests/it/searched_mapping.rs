@@ -1,5 +1,4 @@
 // SPDX-License-Identifier: Apache-2.0
-//! A job with a mapping search: `step: {search: …}`.
 
 use std::path::Path;
 use std::process::{Command, Output};
@@ -56,7 +55,7 @@ fn printed_mapping_gives_the_same_plan() {
     );
 }
 
-/// Compares with `mfu`: its best mapping on the same fabric among those that a file can express.
+/// The best mapping of `mfu` on the same fabric, among those that a file can express.
 #[test]
 fn searched_mapping_matches_mfu_on_the_fabric() {
     let folder = folder_of(SEARCH);

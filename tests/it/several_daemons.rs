@@ -1,6 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-//! Several daemons for one fabric: the leader fails, resigns on request, is paused, or loses etcd.
-//! Skipped if etcd is not installed.
+//! The leader of several daemons fails, resigns, is paused, or loses etcd. Skipped without etcd.
 
 use crate::daemon_hall::{Hall, PATIENCE, STATUS, answer};
 use std::io::Write;
@@ -41,8 +40,7 @@ fn another_daemon_leads_after_a_crash_and_on_request() {
     assert_eq!(hall.light(), 10);
 }
 
-/// A leader that was stopped for longer than its lease resumes with a pending request to move
-/// light, but must not execute it.
+/// A leader that was suspended for longer than its lease must not execute a pending request.
 #[test]
 fn suspended_leader_sends_nothing_after_resuming() {
     let Some(hall) = Hall::open() else { return };
@@ -91,8 +89,8 @@ fn etcd_outage_keeps_light_and_reads_but_moves_nothing() {
     assert_eq!(hall.light(), 10);
 }
 
-/// Regression: etcd that became unreachable during a write left the leader permanently unable to
-/// write, and `committed` was reported for a change that the next leader undid.
+/// Regression: after etcd was unreachable during a write, the leader could never write again, and `committed` was
+/// reported for a change that the next leader undid.
 #[test]
 fn unstored_change_is_not_acknowledged_and_the_leader_continues() {
     let Some(hall) = Hall::open() else { return };
@@ -120,8 +118,7 @@ fn unstored_change_is_not_acknowledged_and_the_leader_continues() {
     }
 }
 
-/// Regression: a leader whose key was deleted continued next to its successor, and `ctl` accepted
-/// its refusals.
+/// Regression: a leader whose key was deleted continued next to its successor, and `ctl` accepted its refusals.
 #[test]
 fn leader_without_its_key_exits_and_lost_records_are_rewritten() {
     let Some(mut hall) = Hall::open() else { return };
@@ -139,7 +136,7 @@ fn leader_without_its_key_exits_and_lost_records_are_rewritten() {
         println!("skipped: no etcdctl");
         return;
     }
-    // Simulates a store restored from older data.
+    // The store is restored from older data.
     let (leads, _) = hall.leader(None);
     assert!(etcdctl(&["del", "/lightloom/t/journal/0000000000000000/0000000000000003"]));
     assert!(!hall.apply(10) || hall.status(leads).unwrap()["version"] == 2, "{}", hall.logs());
@@ -149,7 +146,7 @@ fn leader_without_its_key_exits_and_lost_records_are_rewritten() {
     assert_eq!(hall.light(), 11);
     assert!(hall.status(next).unwrap()["version"].as_u64().unwrap() >= 2, "{}", hall.logs());
 
-    // Without requests, the next lease renewal detects that the last record is missing.
+    // The next lease renewal detects that the last record is missing.
     let journal = |hall: &Hall| hall.status(next).map(|status| status["journal_failure"].is_null());
     hall.until("well", |hall| journal(hall) == Some(true));
     assert!(etcdctl(&["del", "--prefix", "/lightloom/t/journal/"]));
@@ -162,8 +159,7 @@ fn leader_without_its_key_exits_and_lost_records_are_rewritten() {
     hall.until("written anew by itself", |_| count() > 0);
     hall.until("well", |hall| journal(hall) == Some(true));
 
-    // A key written by a third party has no lease: the leader exits, and the standbys say what to
-    // do.
+    // A third party's key has no lease: the leader exits, and the standbys suggest a remedy.
     assert!(etcdctl(&["put", "/lightloom/t/leader", "x"]));
     let status = hall.daemons.get_mut(next).unwrap().wait().unwrap();
     assert_eq!(status.code(), Some(1), "{}", hall.logs());
@@ -213,9 +209,8 @@ fn daemons_of_another_fabric_are_rejected_by_name() {
     hall.until("refused", |hall| says(hall, "c", other));
 }
 
-/// The leader fails or loses etcd at any instant of a change. Acknowledged changes persist, the
-/// light matches the current leader's state, and everything can be changed again. Messages sent by
-/// a leader without etcd arrive late.
+/// Acknowledged changes persist, the light matches the current leader's state, and changes remain
+/// possible. Messages of a leader without etcd arrive late. a leader without etcd arrive late.
 #[test]
 #[ignore = "a lease of 2 s for each of its deaths"]
 fn leader_failure_at_any_step_loses_no_acknowledged_change() {
@@ -231,7 +226,7 @@ fn leader_failure_at_any_step_loses_no_acknowledged_change() {
     for death in 0..deaths {
         let (egress, is_cut) = (10 + death % 7, death % 2 == 1);
         let (leads, _) = hall.leader(None);
-        // Spread the deaths evenly over the change and slightly beyond.
+        // Crashes are spread evenly over the change and slightly beyond.
         let dies_after = change * (death * 389 % 1_200) / 1_000;
         let committed = std::thread::scope(|scope| {
             let applying = scope.spawn(|| hall.apply(egress));
@@ -279,8 +274,7 @@ fn leader_failure_at_any_step_loses_no_acknowledged_change() {
     );
 }
 
-/// A daemon that has another's name or different devices does not lead. The leader's status lists
-/// the standbys.
+/// A daemon with another's name or different devices does not lead.
 #[test]
 fn status_shows_leader_and_standbys_and_names_are_unique() {
     let Some(mut hall) = Hall::open() else { return };
@@ -320,8 +314,7 @@ fn status_shows_leader_and_standbys_and_names_are_unique() {
     assert!(String::from_utf8_lossy(&shown).contains("NO STANDBY"));
 }
 
-/// Writes an authority, and for each name a certificate with its key for `localhost`. Returns the
-/// SHA-256 of the last certificate.
+/// A CA and, per name, a certificate for `localhost`. Returns the SHA-256 of the last certificate.
 fn certificates(folder: &Path, names: [&str; 2]) -> String {
     let mut params = CertificateParams::new(Vec::new()).unwrap();
     params.is_ca = IsCa::Ca(BasicConstraints::Unconstrained);

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-//! Checks the pages: all are in the summary, every link resolves, every shown command has existing
-//! flags, and the first-hour page works verbatim.
+//! All pages are in the summary, links resolve, commands have existing flags, and the first-hour
+//! page works verbatim.
 
 use crate::small;
 
@@ -21,7 +21,7 @@ fn read(path: &Path) -> String {
     std::fs::read_to_string(path).unwrap_or_else(|error| panic!("{}: {error}", path.display()))
 }
 
-/// Returns all documentation pages, relative to the root.
+/// Relative to the root.
 fn pages() -> Vec<PathBuf> {
     fn walk(folder: &Path, found: &mut Vec<PathBuf>) {
         for entry in std::fs::read_dir(folder).unwrap() {
@@ -43,12 +43,12 @@ fn pages() -> Vec<PathBuf> {
     found
 }
 
-/// Returns the text without code blocks.
+/// Without code blocks.
 fn prose(page: &str) -> String {
     page.split("\n```").step_by(2).collect::<Vec<_>>().join("\n")
 }
 
-/// Returns the page's links: `[words](target)` and `src="target"`.
+/// `[words](target)` and `src="target"`.
 fn links(page: &str) -> Vec<String> {
     let prose = prose(page);
     let markdown = prose.split("](").skip(1).filter_map(|rest| rest.split(')').next());
@@ -91,7 +91,7 @@ fn every_link_leads_to_a_file_and_heading() {
     assert!(broken.is_empty(), "links that lead nowhere:\n{}", broken.join("\n"));
 }
 
-/// Files and folders named in code on a page exist, for example `emulator/src/run.rs`.
+/// Only names in code, such as `emulator/src/run.rs`.
 #[test]
 fn every_file_named_on_a_page_exists() {
     let folders: Vec<String> = std::fs::read_dir(root())
@@ -147,7 +147,7 @@ fn every_page_is_in_the_summary_once() {
     );
 }
 
-/// Returns the `lightloom` commands in a page, inline and in lines.
+/// Inline and in code blocks.
 fn commands(page: &str) -> Vec<Vec<String>> {
     let inline = page.split('`').skip(1).step_by(2);
     let lines = page.lines().map(str::trim);
@@ -156,7 +156,7 @@ fn commands(page: &str) -> Vec<Vec<String>> {
         let code = code.strip_prefix("$ ").unwrap_or(code);
         let Some(rest) = code.strip_prefix("lightloom ") else { continue };
         let end = rest.find(['|', '>', ';', '&', '`', '#', '\n', '→']).unwrap_or(rest.len());
-        // The words after `--` are a separate command.
+        // A separate command follows `--`.
         let mut parts = rest[..end].split(" -- ");
         let ours = parts.next().into_iter();
         for words in ours.chain(parts.filter_map(|part| part.strip_prefix("lightloom "))) {
@@ -166,7 +166,7 @@ fn commands(page: &str) -> Vec<Vec<String>> {
     found
 }
 
-/// Returns the output of `lightloom WORDS --help`, including nested verbs.
+/// Includes nested verbs.
 fn help_of(words: &[String], known: &mut BTreeMap<Vec<String>, Option<String>>) -> Option<String> {
     let help = |verbs: &[String], known: &mut BTreeMap<Vec<String>, Option<String>>| {
         known
@@ -223,7 +223,7 @@ fn every_documented_command_has_existing_verbs_and_options() {
     assert!(wrong.is_empty(), "commands that do not exist:\n{}", wrong.join("\n"));
 }
 
-/// Returns the `sh` blocks of a page up to a heading, and the documented output lines.
+/// `sh` blocks up to a heading, and the documented output lines.
 fn typed(page: &str, until: &str) -> (String, Vec<String>) {
     let page = read(&root().join(page));
     let page = page.split(until).next().unwrap();

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-//! The main workflow with the real program: from a fabric file to a verified plan to packets.
+//! From a fabric file to a verified plan to packets.
 
 use std::path::{Path, PathBuf};
 use std::process::{Command, Output};
@@ -67,7 +67,7 @@ fn plan_is_made_proven_written_and_replanned() {
 
     let back =
         lightloom(folder.path(), &["replan", "next.json", "--fabric", &fabric, "--repair", "n200"]);
-    // Idle nodes may form a spare ring again; active groups stay.
+    // Idle nodes may form a spare ring again; active groups remain.
     let shown = text(&back.stdout);
     let change = shown.split("bundle ").next().unwrap_or_default();
     let moves = ["bypassed", "moved", "lost"].iter().any(|what| change.contains(what));
@@ -237,7 +237,7 @@ fn exact_method_agrees_and_reports_how_it_ended() {
     };
     let used = |output: &Output| json(output)["metrics"]["gpus_used"].as_u64();
     assert_eq!(used(&plan(&[])), used(&plan(&["--exact"])));
-    // There are far more candidates than the limit allows, but none needs a search.
+    // The candidates far exceed the limit, but counting connected nodes is sufficient.
     let large = lightloom(Path::new("."), &["plan", &shipped("ring-2880.yaml"), "--exact"]);
     let how = "90 rings of TP-32, proven maximum, by counting the connected nodes";
     assert!(text(&large.stdout).contains(how), "{}", text(&large.stdout));
@@ -293,7 +293,7 @@ fn every_shipped_scenario_is_valid_and_passes() {
             Some(0),
             "{path}"
         );
-        // A span has no flows of a single run; ci/nightly covers these.
+        // A scenario with a span has no single run with flows; ci/nightly covers these.
         if std::fs::read_to_string(&path).unwrap().contains("\nspan: ") {
             continue;
         }
@@ -313,8 +313,7 @@ fn every_shipped_scenario_is_valid_and_passes() {
     }
 }
 
-/// 4,096 rings, 135 thousand million packet-hops; one node fails halfway, with spare nodes
-/// available.
+/// 4,096 rings, 135 thousand million packet-hops; one node fails halfway, with spare nodes available.
 #[test]
 fn every_ring_of_131072_gpus_takes_its_closed_form() {
     let folder = tempfile::tempdir().unwrap();

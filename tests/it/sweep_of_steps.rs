@@ -1,6 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-//! Sweep of a training job over many seeds: step losses as a table, JUnit, Markdown and a report
-//! section.
+//! Step losses of a training job over many seeds: table, JUnit, Markdown and report.
 
 use std::path::Path;
 use std::process::{Command, Output};
@@ -15,7 +14,7 @@ fn lightloom(folder: &Path, words: &[&str]) -> Output {
     command.args(words).current_dir(folder).output().unwrap()
 }
 
-/// Returns the smallest value that `per_cent` of the values do not exceed, by counting.
+/// The smallest value that `per_cent` of the values do not exceed.
 fn rank(values: &[f64], per_cent: usize) -> f64 {
     let enough = |value: &&f64| {
         let below = values.iter().filter(|other| other <= value).count();
@@ -48,7 +47,7 @@ fn sweep_losses_match_each_seed_in_every_format() {
             assert!((said - found).abs() < 1e-8, "{figure} {name}: {said}, not {found}");
         }
     }
-    // A run with one seed agrees when its last step is compared with the run without faults.
+    // A run with one seed has the same loss, relative to the run without faults.
     let one = sweep(&["--seed", "3"]);
     let one: Value = serde_json::from_slice(&one.stdout).unwrap();
     let last = one["steps"].as_array().unwrap().last().unwrap();

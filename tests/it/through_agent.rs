@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-//! A plan executed by the daemon through agents over TLS and the modules' `eeprom` files, verified
-//! by independent readers of those files; and requests refused before light moves.
+//! The daemon executes a plan through agents over TLS and the modules' `eeprom` files, which independent readers
+//! verify; bad requests are refused before switching.
 
 use std::path::Path;
 use std::process::Command;
@@ -27,7 +27,7 @@ fn places<'a>(
     names.iter().map(|name| (name.replace('/', "-"), modules.file(name), profile)).collect()
 }
 
-/// `count` modules `n0/b0`, `n1/b0` …, their agent, and a daemon that reaches them through it.
+/// `count` modules `n0/b0`, `n1/b0` …, with an agent and a daemon.
 struct Small {
     modules: Modules,
     agent: Agent,
@@ -47,7 +47,7 @@ impl Small {
         cluster.sign(&path, "host");
         let names: Vec<_> = (0..count).map(|node| format!("n{node}/b0")).collect();
         let profile = profile("registers");
-        // The agent opens a symbolic link that a test can redirect to another module.
+        // A test can redirect the symbolic link to another module.
         let mut places = places(&modules, &names, &profile);
         for (name, file, _) in &mut places {
             let link = path.join(format!("{name}-eeprom"));
@@ -99,7 +99,7 @@ fn plan_through_agents_matches_a_raw_client_read() {
         return println!("skipped: {why}");
     }
     on_a_runtime(async {
-        // The nightly run uses 64 agents with 8 modules each.
+        // 64 agents with 8 modules each in the nightly run.
         let (nodes, agents) = lightloom_testkit::cases((16, 4), (256, 64));
         let mut many = Many::start(nodes, agents).await;
         let (modules, rig) = (&many.modules, &mut many.rig);
@@ -144,7 +144,7 @@ fn last_of(nodes: u32) -> String {
     format!("n{}/b0", nodes - 1)
 }
 
-/// The cluster of a plan: nodes distributed evenly over agents, and the daemon.
+/// Nodes are distributed evenly over agents.
 struct Many {
     modules: Modules,
     agents: Vec<Agent>,
@@ -157,8 +157,7 @@ impl Many {
         let folder = tempfile::tempdir().unwrap();
         let path = folder.path();
         let names = format!("n{{0..{}}}/b{{0..1}}", nodes - 1);
-        // Its fibres carry light only if both ends select them, so half of the modules move into
-        // the dark.
+        // Fibres carry light only if both ends select them, so half of the modules become dark.
         let list = format!(
             "fabric: ring.yaml\ntransceivers:\n- {{names: \"{names}\", powered_for: 2s}}\n"
         );
@@ -213,8 +212,7 @@ fn module_replaced_after_hello_is_not_moved() {
         let mut small = Small::start(2, MOVES).await;
         let (result, said) = small.bring("n0/b0", 1).await;
         assert_eq!((result, small.modules.path("n0/b0")), (TxnResult::Committed, 1), "{said}");
-        // The slot of n0/b0 gets a module with another serial number, which the agent does not
-        // notice.
+        // The agent does not notice that n0/b0 has another serial number.
         let spare = Modules::serve(
             &small.folder.path().join("spare"),
             "seed: 9\ntransceivers:\n- {names: \"x{0..8}/b0\", powered_for: 2s, power_on: external-1}\n",
@@ -228,7 +226,7 @@ fn module_replaced_after_hello_is_not_moved() {
         let log = small.agent.program.said();
         assert!(log.contains("the module in this cage was replaced"), "{log}");
         assert!(log.contains("E0000008") && log.contains("E0000000"), "both are named: {log}");
-        // A module that the agent has elsewhere cannot be in this slot.
+        // The slot cannot contain a module that the agent has elsewhere.
         std::fs::remove_file(&link).unwrap();
         std::os::unix::fs::symlink(small.modules.file("n1/b0"), &link).unwrap();
         small.until("n0/b0", false).await;
@@ -328,7 +326,7 @@ fn reader_of_a_dead_server_gets_an_error_and_a_new_server_starts() {
     let list = "transceivers:\n- {names: \"n0/b0\", powered_for: 2s}\n";
     let mut modules = Modules::serve(folder.path(), list);
     assert_eq!(modules.path("n0/b0"), 15);
-    // A read that waits while its server is killed.
+    // The server is killed during the read.
     modules.fault("n0/b0", "late 10s");
     let file = std::fs::File::open(modules.file("n0/b0")).unwrap();
     let (sender, ended) = std::sync::mpsc::channel();
@@ -342,7 +340,7 @@ fn reader_of_a_dead_server_gets_an_error_and_a_new_server_starts() {
     assert!(read.is_err(), "{read:?}");
     reading.join().unwrap();
     assert!(std::fs::File::open(modules.file("n0/b0")).is_err());
-    // The folder is still mounted without a server; the next server takes over.
+    // The next server takes over the folder, which is still mounted.
     let next = Modules::serve(folder.path(), list);
     assert_eq!(next.path("n0/b0"), 15);
 }
@@ -364,7 +362,7 @@ fn server_survives_an_unmounted_folder_without_spinning() {
     modules.fault("n0/b0", "clear");
 }
 
-/// A daemon that polls once a minute learns from the agent that light is lost and restored.
+/// The daemon polls only once a minute.
 #[test]
 fn agent_reports_lost_light_before_the_next_poll() {
     if let Some(why) = cannot() {
@@ -402,9 +400,8 @@ fn suite_tests_a_module_with_its_profile() {
     judged_by_profiles(|text| vec![(text("registers"), 0, "20 passed, 0 misbehaving")]);
 }
 
-/// The other shipped profile also passes. A profile fails if it reads the wrong register or uses a
-/// code that the module does not know. Swapped codes of two paths cannot be detected without seeing
-/// the light.
+/// The other shipped profile also passes. Wrong registers and unknown codes fail; swapped path
+/// codes can be detected only by observing the light.
 #[test]
 #[ignore = "15 s: ci/nightly profiles"]
 fn suite_detects_mistakes_in_a_profile() {

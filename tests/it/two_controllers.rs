@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-//! Two daemons on one optical switch, each configured to restore drift and each with a different
-//! circuit in its journal. An independent raw TL1 session counts light moves.
+//! Two daemons restore drift on one optical switch, with different circuits in their journals. An independent raw
+//! TL1 session counts the switches.
 
 use crate::daemon_rig;
 use std::io::{Read, Write};
@@ -37,7 +37,7 @@ async fn set(rig: &mut Rig, egress: u32) {
     rig.committed(&answer).await;
 }
 
-/// Opens a session that receives an autonomous message for each circuit made by any client.
+/// The switch sends an autonomous message for each new circuit.
 fn listen(at: &str) -> TcpStream {
     let mut stream = TcpStream::connect(at).unwrap();
     stream.write_all(b"ACT-USER::root:1::root;").unwrap();
@@ -53,7 +53,7 @@ fn joined(stream: &mut TcpStream, heard: &mut String) -> usize {
     heard.matches(":JOINED").count()
 }
 
-/// The contention rules themselves are covered in virtual time by `daemon/tests/it/contention.rs`.
+/// `daemon/tests/it/contention.rs` covers the rules in virtual time.
 #[test]
 #[ignore = "waits 38 s for three restores"]
 fn two_daemons_restoring_one_switch_stop_and_name_each_other() {
@@ -61,7 +61,6 @@ fn two_daemons_restoring_one_switch_stop_and_name_each_other() {
     let list =
         "switches:\n  - {name: ocs0, ingress: 8, egress: 8, tl1: '127.0.0.1:0', switching: 5ms}\n";
     let (_switch, at) = Modules::of_list(list, &folder.path().join("links"));
-    // A daemon that ends with its runtime.
     on_a_runtime(async {
         let mut one = daemon(&folder.path().join("one"), &at[0]).await;
         set(&mut one, 9).await;
@@ -85,7 +84,7 @@ fn two_daemons_restoring_one_switch_stop_and_name_each_other() {
         let moves = joined(&mut session, &mut heard);
         println!("light moved {after_15_s:?} times in 15 s, {moves} times in all");
         assert!(moves >= 3, "they did meet: {moves}");
-        // A restore sends each step at most three times.
+        // A restore sends each step up to three times.
         assert!(after_15_s.unwrap() <= 8 && moves <= 4 * RESTORES_MAX as usize, "{moves}");
 
         let look = |runtime: &Runtime| view::status(runtime).contended;

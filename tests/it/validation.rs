@@ -1,6 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-//! docs/validation.md and docs/validation.csv match the current output of `lightloom reproduce
-//! infinitehbd`.
+//! docs/validation.md and docs/validation.csv match `lightloom reproduce infinitehbd`.
 
 use std::process::Command;
 
@@ -44,9 +43,9 @@ fn missing_trace_leaves_only_its_claims_uncomputed() {
         };
         sentences.iter().find(is_it).expect("the sentence")["verdict"].clone()
     };
-    // One operating point agrees and others do not, so the verdict is "in part".
+    // Only one operating point agrees, so the verdict is "in part".
     assert_eq!(verdict("cross-ToR"), "in_part");
-    // The interconnect's cost also agrees in only one of nine cases.
+    // The interconnect's cost agrees in only one of nine cases.
     assert_eq!(verdict("31 %"), "in_part");
     assert_eq!(verdict("GPU waste"), "not_computed");
 }
@@ -91,8 +90,8 @@ fn prices_that_miss_the_published_ratio_fail_the_command() {
     assert!(line.contains("31 % of NVL-72's"), "{line}");
 }
 
-/// docs/rfabric.md explains the differences from published ratios with the command's figures. A
-/// two-tier tree matches a manual calculation from the price file.
+/// docs/rfabric.md explains differences from published ratios with these figures. A two-tier tree
+/// matches a manual calculation.
 #[test]
 fn explanation_of_published_ratios_matches_the_page() {
     let run = Command::new(crate::programs::lightloom())

@@ -1,6 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-//! `lightloom workload` from the outside: the shipped samples, both directions of Chakra, and the
-//! text output.
+//! `lightloom workload`: shipped samples, both directions of Chakra, and text output.
 
 use std::path::Path;
 use std::process::{Command, Output};
@@ -67,7 +66,7 @@ fn step_exported_as_chakra_runs_equally_long() {
     let again =
         report(&format!("workload run {} --tp 4 --arch khop:3 --format json", files.join(" ")));
     let packets = ours["rows"][0]["packets"]["packet_seconds"].as_f64().unwrap();
-    // A trace states neither the library nor its delays, which are a tenth of this short step.
+    // A trace omits the library's delays, a tenth of this short step.
     assert!((step(&again) / packets - 1.0).abs() < 0.06, "{packets} {again}");
 }
 
@@ -115,7 +114,7 @@ fn rejects_unsupported_workloads_with_location() {
     assert!(message.contains("unknown architecture `nvl:3`"), "{message}");
 }
 
-/// Unpacks a file of `../shared/data/traces` into `folder`; `None` if it is not available.
+/// Unpacks a file of `../shared/data/traces`; `None` if it is not available.
 fn real(name: &str, folder: &Path) -> Option<String> {
     let path = Path::new(env!("CARGO_MANIFEST_DIR")).join("../shared/data/traces").join(name);
     if !path.exists() {

@@ -1,7 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-//! Emulated modules as files, and agents that reach them, each as a separate process that is killed
-//! with the test. Every wait has a limit. The test may read the files directly: if their server
-//! ends, the kernel returns an error.
+//! Emulated modules as files, and agents in separate processes that end with the test. Every wait has a
+//! limit. Tests may read the files directly: if their server ends, the kernel returns an error.
 
 use std::io::{BufRead, BufReader, Read};
 use std::os::unix::fs::FileExt;
@@ -17,7 +16,7 @@ use crate::programs;
 
 pub(crate) const WITHIN: Duration = Duration::from_secs(30);
 
-/// Returns why such a test cannot run here; `None` if it can.
+/// Returns why the test cannot run here.
 pub(crate) fn cannot() -> Option<&'static str> {
     if !rustix::process::geteuid().is_root() {
         return Some("mounting the modules' files needs root");
@@ -70,7 +69,7 @@ impl Running {
         self.said.lock().unwrap().clone()
     }
 
-    /// Returns the used processor time in hundredths of a second: fields 14 and 15 of its `stat`.
+    /// Processor time in hundredths of a second: fields 14 and 15 of `stat`.
     pub(crate) fn ticks(&self) -> u64 {
         let stat = std::fs::read_to_string(format!("/proc/{}/stat", self.child.id())).unwrap();
         let fields = stat.rsplit(')').next().unwrap().split_whitespace();
@@ -113,7 +112,7 @@ impl Modules {
         self.place.join(name.replace('/', "-"))
     }
 
-    /// Reads the byte at a linear offset directly, without the project's register code.
+    /// Reads a byte at a linear offset, without the project's register code.
     pub(crate) fn byte(&self, name: &str, offset: u64) -> u8 {
         let mut byte = [0];
         let file = std::fs::File::open(self.file(name)).unwrap();
@@ -151,7 +150,7 @@ impl Authority {
         Self(Issuer::new(params, key), pem)
     }
 
-    /// Writes `NAME.pem`, `NAME.key` and the authority's `NAME-ca.pem`.
+    /// Writes `NAME.pem`, `NAME.key` and the CA `NAME-ca.pem`.
     pub(crate) fn sign(&self, folder: &Path, name: &str) {
         use std::os::unix::fs::PermissionsExt as _;
         let params = CertificateParams::new(vec!["localhost".to_owned()]).unwrap();
@@ -172,7 +171,7 @@ pub(crate) struct Agent {
 
 pub(crate) type Places<'a> = &'a [(String, PathBuf, &'a str)];
 
-/// Writes the file of the agent `name`, whose certificates already exist. Returns its path.
+/// Returns the path of the agent's file. The certificates must exist.
 pub(crate) fn write_agent(folder: &Path, name: &str, more: &str, modules: Places<'_>) -> PathBuf {
     let mut file = format!(
         "listen: 127.0.0.1:0\ntls: {{certificate: {name}.pem, key: {name}.key, client_ca: {name}-ca.pem}}\n\

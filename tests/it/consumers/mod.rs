@@ -1,10 +1,10 @@
 // SPDX-License-Identifier: Apache-2.0
-//! Third-party programs that consume our files.
+//! Third-party programs that read our files.
 
 use std::path::Path;
 use std::process::Command;
 
-/// Returns the output of a program that accepts its input; `None` if it is not installed.
+/// Returns the output of a successful program, or `None` if it is not installed.
 pub(crate) fn consumer(
     name: &str,
     probe: &[&str],

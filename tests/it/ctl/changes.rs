@@ -1,5 +1,4 @@
 // SPDX-License-Identifier: Apache-2.0
-//! Apply, confirm, roll back and repair, each shown before execution.
 
 use super::*;
 
@@ -75,7 +74,6 @@ fn apply_that_cuts_light_requires_an_option() {
     assert_eq!(run(&daemon, &["apply", &plan, "--cut-light"]).0, 0);
 }
 
-/// A preview with only known faults.
 fn preview(moves: Value) -> Value {
     let broken =
         json!({"part": "n9", "since_unix_ms": 0, "why": "reported by uid:0", "bypassed": true});
@@ -200,7 +198,7 @@ fn one_command_repairs_a_failed_node() {
         "when it works again:\n    lightloom ctl fault --repaired n1/b0\n    \
          lightloom ctl fault --repaired n17"
     );
-    // A node is not listed as failed if only its modules are known to have failed.
+    // A node is listed as failed only if it was reported itself.
     let bypass = |parts| next(broken(parts, false));
     assert_eq!(bypass(&["n17", "n17/b0"]), "bypass it: lightloom ctl fault n17");
     assert_eq!(bypass(&["n17/b0", "n17/b1"]), "bypass it: lightloom ctl fault n17/b0 n17/b1");
@@ -218,7 +216,6 @@ fn request_is_repeated_with_its_id_when_the_daemon_is_busy() {
         for (count, client) in listener.incoming().enumerate() {
             let client = client.unwrap();
             match count {
-                // The connection closes before the request is read, so the client sees a reset.
                 0 | 1 => drop(client),
                 2 => {
                     let all = Mutex::new(Vec::new());

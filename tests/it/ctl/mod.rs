@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-//! `lightloom ctl` with a daemon simulated by the test: its text output and its script interface.
+//! `lightloom ctl` with a simulated daemon.
 
 mod changes;
 mod status;
@@ -15,7 +15,7 @@ use std::time::{Duration, Instant, SystemTime};
 
 use serde_json::{Value, json};
 
-/// Answers each path with a status code and a document until stopped.
+/// Answers each path with a status code and a document.
 struct Daemon {
     socket: PathBuf,
     heard: Arc<Mutex<Vec<u8>>>,

@@ -1,9 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
-//! The first lines of `lightloom ctl status` and its suggested commands.
 
 use super::*;
 
-/// A daemon whose file does not name any device yet is not healthy.
 #[test]
 fn daemon_without_devices_is_not_healthy() {
     let folder = tempfile::tempdir().unwrap();

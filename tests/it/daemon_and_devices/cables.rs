@@ -1,11 +1,10 @@
 // SPDX-License-Identifier: Apache-2.0
-//! Crossed cables, noise on a line and other operators' changes are detected and attributed to the
-//! right part.
+//! Crossed cables, noise and other operators' changes are attributed to the right part.
 
 use super::*;
 use lightloom_daemon::file_storage::FileStorage;
 
-/// Two swapped cables: there is light everywhere, but from the wrong end.
+/// There is light everywhere, but from the wrong end.
 #[test]
 fn crossed_cables_fail_qualification_and_name_both_neighbours() {
     let folder = tempfile::tempdir().unwrap();
@@ -50,8 +49,7 @@ fn crossed_cables_fail_qualification_and_name_both_neighbours() {
     });
 }
 
-/// Two cables of a ring at rest are swapped: nothing moves, there is light everywhere, and all four
-/// ends report the wrong neighbour.
+/// Nothing is switched, there is light everywhere, and all four ends report the wrong neighbour.
 #[test]
 fn crossed_cables_at_rest_are_reported_without_blaming_a_part() {
     let folder = tempfile::tempdir().unwrap();
@@ -77,7 +75,7 @@ fn crossed_cables_at_rest_are_reported_without_blaming_a_part() {
         let metric = rig.shared.metrics.crossed_ends.with_label_values(&[&device.name]);
         assert!((metric.get() - 1.0).abs() < f64::EPSILON);
 
-        // Applying the same plan again moves nothing and still reports it.
+        // Applying the plan again changes nothing and reports the cables again.
         rig.apply_plan(&plan).await;
         let last = |runtime: &Runtime| {
             let past = runtime.control.controller().ledger().history.back().unwrap();
@@ -93,8 +91,7 @@ fn crossed_cables_at_rest_are_reported_without_blaming_a_part() {
     });
 }
 
-/// One end does not select the crossed cable and is dark; the other reports whose light it
-/// receives. This does not count as a dark fibre.
+/// One end of the crossed cable is not selected and therefore dark. This is not a dark fibre.
 #[test]
 fn dark_end_of_crossed_cables_is_reported_with_its_cause() {
     let folder = tempfile::tempdir().unwrap();
@@ -113,7 +110,7 @@ fn dark_end_of_crossed_cables_is_reported_with_its_cause() {
         let dark = rig.find("the dark end", dark).await;
         assert_eq!((&*dark.near, &*dark.far), (&*one.a.to_string(), &*one.b.to_string()));
         assert_eq!(dark.far_lit_by, Some(other.a.to_string()), "never as a fibre without light");
-        // The other end with the wrong light is detected when it is read the next time.
+        // The other end reports the wrong light at its next read.
         let both = [one.b.to_string(), other.a.to_string()];
         let crossed = move |runtime: &Runtime| {
             let crossed = view::status(runtime).crossed;
@@ -209,9 +206,8 @@ fn waiting_for_a_change_does_not_wake_on_own_reads() {
     });
 }
 
-/// One module has two names, as if a host were listed twice. The second name is unreachable, its
-/// reason refers to the first, and its light does not move. Once the first is gone, the second is
-/// used.
+/// A host that is listed twice gives a module two names. The second name stays unreachable and refers to the
+/// first, until the first is gone.
 #[test]
 fn module_with_two_names_moves_under_one() {
     let folder = tempfile::tempdir().unwrap();

@@ -1,5 +1,4 @@
 // SPDX-License-Identifier: Apache-2.0
-//! Failed nodes and dark fibres are bypassed once and stay bypassed.
 
 use super::*;
 
@@ -19,8 +18,7 @@ fn bypasses_a_node_without_power_without_a_report() {
         let broken = rig.look(faults).await;
         let of_node = |part: &Part| part.to_string().starts_with(&format!("n{node}/"));
         assert!(!broken.is_empty() && broken.iter().all(of_node), "{broken:?}");
-        // Its neighbours do not drift, because the daemon no longer reads the light that they
-        // receive from it.
+        // The neighbours do not drift, because light from the failed node is ignored.
         let drifted = |runtime: &Runtime| {
             runtime
                 .control
@@ -31,7 +29,6 @@ fn bypasses_a_node_without_power_without_a_report() {
                 .count()
         };
         assert_eq!(rig.look(drifted).await, 0);
-        // A repair is refused until the node answers.
         let Answer::Refused { reasons } = rig.fault(&[], &broken).await else { panic!("repaired") };
         let wait =
             format!("lightloom ctl wait {0} && lightloom ctl fault --repaired {0}", broken[0]);
@@ -40,8 +37,7 @@ fn bypasses_a_node_without_power_without_a_report() {
     });
 }
 
-/// Failures on one node are handled together: whichever neighbour is read first, a single change
-/// suffices.
+/// One change suffices, whichever neighbour is read first.
 #[test]
 fn bypasses_both_bundles_of_a_failed_node_in_one_change() {
     let folder = tempfile::tempdir().unwrap();
@@ -49,8 +45,7 @@ fn bypasses_both_bundles_of_a_failed_node_in_one_change() {
     on_a_runtime(async {
         let rig = daemon(folder.path()).await;
         for kill in 1..=3 {
-            // One module of the first node is in loopback at the end of its ring, so no other
-            // module misses its light.
+            // A module in loopback at the end of a ring has no neighbour that misses its light.
             let used = move |runtime: &Runtime| {
                 let plan = runtime.control.plan().unwrap();
                 plan.circuits[kill - 1].a.bundle.node
@@ -112,7 +107,7 @@ fn report_policy_shows_a_dark_fibre_and_keeps_it() {
     });
 }
 
-/// A module fails, is reported and is bypassed. This explains why far ends miss its light.
+/// The failed module explains the missing light at the far ends.
 #[test]
 fn fibre_of_a_known_failed_part_is_not_reported_again() {
     let folder = tempfile::tempdir().unwrap();
@@ -126,13 +121,13 @@ fn fibre_of_a_known_failed_part_is_not_reported_again() {
         let dark = rig.find("its light to be missed", missed).await;
         assert!(dark.far_is_down, "{dark:?}");
         rig.fault(&[Part::Bundle(dead)], &[]).await;
-        // A bypass aborted by a busy machine is retried automatically.
+        // The daemon retries a bypass that a busy machine has aborted.
         let bypassed = move |runtime: &Runtime| {
             let around = faults(runtime).contains(&Part::Bundle(dead));
             (around && !runtime.control.controller().is_busy()).then_some(())
         };
         rig.find("the bypass of what was reported", bypassed).await;
-        // An operator switches the near end back to the fibre, which is dark for a known reason.
+        // The near end returns to the fibre, which is dark for a known reason.
         let to = Position(u32::from(near.path));
         let near = DeviceName::from(&*near.bundle.to_string());
         let target = Fabric::from([(near, [(Slot(0), to)].into())]);
@@ -147,7 +142,7 @@ fn fibre_of_a_known_failed_part_is_not_reported_again() {
     });
 }
 
-/// A node fails while a plan awaits a confirmation that does not arrive.
+/// The confirmation never arrives.
 #[test]
 fn node_bypassed_during_a_pending_plan_stays_bypassed_after_undo() {
     let folder = tempfile::tempdir().unwrap();
@@ -179,7 +174,7 @@ fn node_bypassed_during_a_pending_plan_stays_bypassed_after_undo() {
         let broken = rig.look(faults).await;
         let of_node = |part: &Part| part.to_string().starts_with(&format!("n{node}/"));
         assert!(!broken.is_empty() && broken.iter().all(of_node), "{broken:?}");
-        // Every circuit of the plan that bypasses the node is up, so the ring is closed.
+        // All circuits of the plan are up, so the ring is closed.
         let closed = |runtime: &Runtime| {
             let circuits = view::status(runtime).circuits;
             (!circuits.is_empty() && circuits.iter().all(|circuit| circuit.stands)).then_some(())
@@ -188,7 +183,7 @@ fn node_bypassed_during_a_pending_plan_stays_bypassed_after_undo() {
     });
 }
 
-/// A node fails, and a module that its bypass must move reports success without moving.
+/// A module that the bypass must switch reports success without switching.
 #[test]
 fn bypasses_a_lying_module_next_to_a_failed_node() {
     let folder = tempfile::tempdir().unwrap();
@@ -209,7 +204,7 @@ fn bypasses_a_lying_module_next_to_a_failed_node() {
             let broken = view::status(runtime).broken_parts;
             broken.into_iter().find(of_node)
         };
-        // Its neighbours may have missed its light and bypassed it before its silence was reported.
+        // Neighbours may have bypassed it for missing light before it was unresponsive for long enough.
         let waits = rig.find("the dead node to be reported", waits).await;
         assert!(waits.bypassed || waits.why.contains("not yet bypassed: "), "{waits:?}");
         println!("{}: {}", waits.part, waits.why);
@@ -237,7 +232,7 @@ fn bypasses_a_lying_module_next_to_a_failed_node() {
     });
 }
 
-/// If a plan uses a node that the daemon bypassed, safe mode names the node and the remedy.
+/// The refusal contains the node and the remedy.
 #[test]
 fn safe_mode_refuses_a_plan_through_a_failed_part() {
     let folder = tempfile::tempdir().unwrap();
@@ -277,7 +272,7 @@ fn safe_mode_refuses_a_plan_through_a_failed_part() {
         let said = format!("{part} is not a known fault");
         assert_eq!(never, Answer::Refused { reasons: vec![said] });
 
-        // Undoing a change also undoes the repair that it contained: the fault is known again.
+        // Undoing a change also undoes its repair, so the fault is known again.
         let undo = Request::Rollback(Rollback { txn: Txn(3), ..Rollback::default() });
         let answer = rig.ask(undo, None).await;
         rig.committed(&answer).await;

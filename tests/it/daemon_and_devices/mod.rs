@@ -1,6 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-//! The daemon with failing emulated devices on real ptys and sockets: a node without power, a dark
-//! fibre, garbage on a line, another operator at a switch.
+//! The daemon with failing emulated devices on real ptys and sockets.
 
 mod cables;
 mod dead_parts;

@@ -1,10 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
-//! Device states after repairs, repeated applies, rollbacks and undos.
 
 use super::*;
 
-/// Repairs do not move any job's ring, so where faults have separated rings, fewer circuits have
-/// light than were applied.
+/// Repairs do not move rings of jobs, so separated rings keep fewer circuits than were applied.
 #[test]
 fn circuits_missing_from_the_applied_plan_are_reported_after_repairs() {
     let folder = tempfile::tempdir().unwrap();
@@ -44,8 +42,7 @@ fn circuits_missing_from_the_applied_plan_are_reported_after_repairs() {
     });
 }
 
-/// A module lost its position and was adopted there: nothing drifts, but a circuit of the plan is
-/// dark.
+/// A module was adopted at a wrong position: without drift, a circuit of the plan is dark.
 #[test]
 fn planned_circuit_lost_by_adoption_is_reported_and_restored() {
     let folder = tempfile::tempdir().unwrap();
@@ -88,7 +85,7 @@ fn planned_circuit_lost_by_adoption_is_reported_and_restored() {
         let status = rig.look(view::status).await;
         assert!(status.dark_circuits.is_none() && status.no_plan.is_none());
 
-        // Rolling back to before any plan turns all light off, and the status says so.
+        // Without a plan, all light is off, and the status reports it.
         let back = Request::Rollback(Rollback { txn: Txn(1), ..Rollback::default() });
         let answer = rig.ask(back, None).await;
         rig.committed(&answer).await;
@@ -98,8 +95,7 @@ fn planned_circuit_lost_by_adoption_is_reported_and_restored() {
     });
 }
 
-/// A change past its deadline is being undone while one of its modules is unreachable. The daemon
-/// no longer asks for confirmation.
+/// The undo at the deadline waits for an unreachable module, and no confirmation is requested any more.
 #[test]
 fn undo_awaiting_an_unreachable_module_replaces_the_confirm() {
     let folder = tempfile::tempdir().unwrap();
@@ -121,7 +117,7 @@ fn undo_awaiting_an_unreachable_module_replaces_the_confirm() {
         let answer = rig.ask(Request::Apply(apply), Some(plan)).await;
         rig.committed(&answer).await;
         assert_eq!(rig.look(view::status).await.pending.unwrap().txn, 2);
-        // A module unreachable for longer than the wait limit is skipped immediately.
+        // Modules that have been unreachable for long are skipped immediately.
         let soon = |runtime: &Runtime| {
             view::status(runtime).pending.filter(|pending| pending.seconds_left < 0.1)
         };
@@ -148,8 +144,7 @@ fn undo_awaiting_an_unreachable_module_replaces_the_confirm() {
     });
 }
 
-/// Returns two nodes and the plan around them, chosen so that repairing one after the other
-/// restores fewer circuits than a plan for the whole ring has.
+/// Two nodes whose repair, one after the other, restores fewer circuits than a plan for the whole ring.
 fn a_pair_whose_repair_leaves_fewer_circuits(
     installed: &Installed,
     all: usize,
@@ -196,7 +191,6 @@ fn applying_again_treats_repaired_parts_as_healthy() {
     });
 }
 
-/// A fault reported after a change remains known when the change is undone.
 #[test]
 fn rollback_bypasses_faults_found_since() {
     let folder = tempfile::tempdir().unwrap();
@@ -231,7 +225,7 @@ fn rollback_bypasses_faults_found_since() {
         assert!(!circuits.is_empty() && circuits.iter().all(|c| c.stands), "{circuits:?}");
         assert!(!circuits.iter().any(|c| of_node(&c.a) || of_node(&c.b)), "{circuits:?}");
 
-        // Rolling back to before any plan turns all light off, and the failed part stays known.
+        // Without a plan, all light is off, and the failed part stays known.
         let back = Rollback { txn: Txn(1), ..Rollback::default() };
         let answer = rig.ask(Request::Rollback(back), None).await;
         rig.committed(&answer).await;
@@ -242,7 +236,7 @@ fn rollback_bypasses_faults_found_since() {
     });
 }
 
-/// Without an earlier plan no bypass exists, so light on a failed part is refused.
+/// Light on a failed part is refused, because no plan means no bypass.
 #[test]
 fn rejects_a_rollback_that_would_light_a_failed_part() {
     let folder = tempfile::tempdir().unwrap();
@@ -271,7 +265,6 @@ fn rejects_a_rollback_that_would_light_a_failed_part() {
         assert!(reasons[0].starts_with(&first), "{reasons:?}");
         assert!(reasons[1].contains("--repaired PART"), "{reasons:?}");
 
-        // A change with its own confirmation cannot be requested while another awaits confirmation.
         let answer = rig.fault(&[], &[Part::Bundle(part)]).await;
         rig.committed(&answer).await;
         let confirm_within = Some(Micros::from_secs(60));

@@ -1,6 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-//! The daemon and emulated devices in one process, connected by real ptys and sockets; shared by
-//! their tests.
+//! The daemon and emulated devices in one process, connected by real ptys and sockets.
 
 pub(crate) mod ring;
 pub(crate) mod times;
@@ -42,8 +41,7 @@ impl Modules {
         Self::of_list(&list, links).0
     }
 
-    /// Starts a 320 × 320 switch that takes 20 ms to move any number of circuits. Returns it and
-    /// its address.
+    /// A 320 × 320 switch that takes 20 ms for any number of circuits, and its address.
     pub(crate) fn switch(links: &Path) -> (Self, String) {
         let list = "switches:\n  - {name: ocs0, ingress: 320, egress: 320, scpi: '127.0.0.1:0', \
                     switching: 20ms}\n";
@@ -63,7 +61,7 @@ impl Modules {
         Self::of_list_in(16, list, links)
     }
 
-    /// Serves devices on a ring of `nodes` nodes.
+    /// A ring of `nodes` nodes.
     pub(crate) fn of_list_in(nodes: u32, list: &str, links: &Path) -> (Self, Vec<String>) {
         let (serving, addresses) = Self::served(nodes, list, links);
         (serving, addresses.into_iter().map(|address| address.at).collect())
@@ -129,12 +127,12 @@ pub(crate) fn first_plan(installed: &Installed) -> Plan {
 pub(crate) struct Rig {
     pub(crate) shared: Shared,
     pub(crate) config: config::Config,
-    /// Number of requests. Ids must not repeat those of an earlier process.
+    /// Ids must not repeat those of an earlier process.
     pub(crate) requests: u32,
 }
 
 impl Rig {
-    /// Starts the daemon on this thread's runtime and waits until every module has been read.
+    /// Waits until every module has been read.
     pub(crate) async fn start(nodes: u32, folder: &Path, installed: Installed) -> Self {
         let modules = format!(
             "modules:\n- {{nodes: [0, {}], bundles: 2, serial: \"{}/n{{node}}-b{{bundle}}\"}}\n",
@@ -153,7 +151,7 @@ impl Rig {
             .await
     }
 
-    /// Stores the journal in the storage returned by `open`.
+    /// Stores the journal with `open`.
     pub(crate) async fn on_disk(
         devices: &str,
         folder: &Path,
@@ -179,8 +177,7 @@ impl Rig {
         open: impl FnOnce(&Path) -> io::Result<Box<dyn Storage + Send>>,
     ) -> Self {
         let state = folder.join("state");
-        // Unless policies say otherwise, devices are not polled, so that polling does not disturb
-        // measurements.
+        // Polling would disturb measurements.
         let policies =
             if devices.contains("policies:") { "" } else { "policies: {poll_every: 60s}\n" };
         let file = format!("state_dir: {}\n{policies}{devices}", state.display());
@@ -191,7 +188,7 @@ impl Rig {
         Self { shared: daemon.shared, config, requests: 0 }
     }
 
-    /// Waits up to half a minute until `look` finds something.
+    /// Waits up to half a minute.
     pub(crate) async fn find<T: Send + 'static>(
         &self,
         what: &str,
@@ -210,8 +207,7 @@ impl Rig {
     pub(crate) async fn bypass_of_its_own(&self) -> Past {
         let own = |runtime: &Runtime| {
             let mut history = runtime.control.controller().ledger().history.iter().rev();
-            // On a busy machine, working modules may answer too late for a first bypass, which then
-            // moves nothing and is retried.
+            // On a busy machine, a first bypass may abort and be retried.
             let ended = |past: &&Past| past.result != TxnResult::Aborted;
             history.find(|past| past.actor == "policy:fault" && ended(past)).cloned()
         };
@@ -276,7 +272,7 @@ impl Rig {
         }
     }
 
-    /// Prints the mean time to make journal records durable on this disk.
+    /// Prints the mean time of a journal sync on this disk.
     pub(crate) fn show_journal(&self) {
         let journal = &self.shared.metrics.journal_seconds;
         let (count, sum) = (journal.get_sample_count(), journal.get_sample_sum());
@@ -289,15 +285,14 @@ impl Rig {
         loop {
             match self.ask(Request::Adopt(devices.clone().into()), None).await {
                 Answer::Adopted { .. } => return,
-                // On a busy machine, modules may answer too late and be unreachable for a moment.
+                // Modules may be unreachable for a moment on a busy machine.
                 answer => assert!(Instant::now() < until, "{answer:?}"),
             }
             tokio::time::sleep(Duration::from_millis(100)).await;
         }
     }
 
-    /// Retries until the change is committed. On a busy machine, working modules occasionally
-    /// answer too late; such a change is refused or aborted without moving anything.
+    /// Retries until the change is committed, because it may be refused or aborted on a busy machine.
     pub(crate) async fn commit(&mut self, request: Request, plan: Option<Plan>) {
         let until = Instant::now() + Duration::from_secs(60);
         loop {
@@ -319,7 +314,6 @@ impl Rig {
         self.apply_plan_until(plan, None).await;
     }
 
-    /// Applies a plan that is undone unless confirmed within this time.
     pub(crate) async fn apply_plan_within(&mut self, plan: &Plan, within: Duration) {
         let micros = u64::try_from(within.as_micros()).unwrap();
         self.apply_plan_until(plan, Some(Micros(micros))).await;

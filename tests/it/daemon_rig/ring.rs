@@ -1,6 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-//! A ring of emulated modules whose fibres carry light only if both ends select them, with a
-//! daemon.
+//! A ring of emulated modules with a daemon. Fibres carry light only if both ends select them.
 
 use std::path::Path;
 use std::time::Duration;
@@ -43,7 +42,7 @@ pub(crate) async fn daemon_with(policies: &str, folder: &Path) -> Rig {
 pub(crate) async fn restarted(rig: Rig, on_fault: &str, folder: &Path) -> Rig {
     let requests = rig.requests;
     drop(rig);
-    // The daemon exits when no caller is left.
+    // The daemon exits without callers.
     tokio::time::sleep(Duration::from_millis(200)).await;
     Rig { requests, ..daemon_again(&usual(on_fault), folder).await }
 }

@@ -1,10 +1,9 @@
 // SPDX-License-Identifier: Apache-2.0
-//! Measured times, and the folder whose disk affects them.
+//! Measured times, and the state folder whose disk affects them.
 
 use std::path::Path;
 
-/// Creates the state folder of the journal: in memory, which shows the daemon's own time, or at
-/// `LIGHTLOOM_STATE` on a disk, so that every figure includes the flushes.
+/// In memory by default, which shows the daemon's own time; in `LIGHTLOOM_STATE`, figures include flushes.
 pub(crate) fn state_folder() -> tempfile::TempDir {
     let named = std::env::var_os("LIGHTLOOM_STATE").map(std::path::PathBuf::from);
     let memory = Path::new("/dev/shm");
@@ -14,7 +13,7 @@ pub(crate) fn state_folder() -> tempfile::TempDir {
     }
 }
 
-/// Times in milliseconds, shown by their median and tail.
+/// Milliseconds, shown by median and tail.
 #[derive(Default)]
 pub(crate) struct Times(pub(crate) Vec<f64>);
 

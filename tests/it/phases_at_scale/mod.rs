@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-//! Sixteen optical switches of three kinds, the daemon that drives them, raw clients that read
-//! their circuits, and a minimal reader of the plan document.
+//! Sixteen optical switches of three kinds, the daemon that drives them, and raw clients that read their
+//! circuits.
 
 use crate::phases_rig as small;
 
@@ -38,8 +38,7 @@ impl Draws {
     }
 }
 
-/// Returns the expected reading of a switch in a phase. The plan numbers ports from 0 and circuits
-/// carry both directions.
+/// The expected reading of a switch in a phase. Plans number ports from 0, and circuits carry both directions.
 pub(crate) fn expected(plan: &Value, phase: &str, ocs: usize) -> String {
     let phases = plan["phases"].as_array().unwrap();
     let phase = phases.iter().find(|found| found["name"] == phase).unwrap();
@@ -81,8 +80,7 @@ pub(crate) fn ports_shared(lit: &str) -> Vec<u64> {
 }
 
 enum Reach {
-    /// Driven over one protocol and read over the other, because a switch accepts only one SCPI
-    /// client at a time.
+    /// The daemon and the test use different protocols, because a switch accepts one SCPI client.
     Switch {
         scpi: String,
         tl1: String,
@@ -211,7 +209,7 @@ impl Rig {
         (output.status.success(), String::from_utf8_lossy(&said).into_owned())
     }
 
-    /// Returns all connections of a switch in order, as read by a raw client.
+    /// All connections of a switch in order, read by a raw client.
     pub(crate) fn lit(&self, ocs: usize) -> String {
         match &self.reach[ocs] {
             Reach::Switch { tl1, .. } if ocs < SCPI => tl1_text(tl1),
@@ -227,7 +225,7 @@ impl Rig {
                 fault.to_owned()
             }
             Reach::Redis(redis) => {
-                // All clients of the database are disconnected, or get no answer for a while.
+                // Disconnects all clients of the database, or pauses their answers.
                 let words: &[&[&str]] = match fault {
                     "lie" | "stuck" | "half-open" | "reboot" | "reboot-in-commit" => {
                         &[&["CLIENT", "KILL", "TYPE", "normal"]]
@@ -270,7 +268,7 @@ impl Rig {
     }
 }
 
-/// A silent switch is queried again after this time because the connection may be half-open.
+/// The connection to an unresponsive switch may be half-open, so it is then queried again.
 const SILENT_FOR: Duration = Duration::from_secs(1);
 
 fn tl1_text(at: &str) -> String {
@@ -280,12 +278,12 @@ fn tl1_text(at: &str) -> String {
         if let Some(lines) = tl1_lines(&socket) {
             return lines.join(" ");
         }
-        // The switch is restarting or temporarily silent.
+        // The switch is restarting or not answering.
         std::thread::sleep(Duration::from_millis(50));
     }
 }
 
-/// Converts `(@1,2),(@19,20)` to `1,19 2,20`.
+/// `(@1,2),(@19,20)` becomes `1,19 2,20`.
 fn scpi_text(at: &str) -> String {
     loop {
         let socket = talk(at, b":OXC:SWIT:CONN:STAT?\n");
@@ -319,7 +317,7 @@ fn resp(at: &str, commands: &[&[&str]]) -> Vec<String> {
     socket.write_all(words.as_bytes()).unwrap();
     let mut lines = Vec::new();
     for line in BufReader::new(&socket).lines() {
-        // A client that disconnects itself receives nothing more.
+        // A client that disconnects itself gets no more lines.
         let Ok(line) = line else { break };
         if line == "+PONG" {
             break;

@@ -22,10 +22,10 @@ use lightloom_gnmi::message::GetRequest;
 use redis_server::Redis;
 use serde_json::Value;
 
-/// Long enough for a raw client to read in between on a busy machine.
+/// A raw client must be able to read in between, even on a busy machine.
 const SWITCHING: &str = "150ms";
 
-/// Kind of ocs2. ocs0 is driven over SCPI, ocs1 over TL1.
+/// Kind of ocs2; ocs0 uses SCPI, ocs1 TL1.
 #[derive(Clone, Copy, PartialEq, Eq)]
 pub(crate) enum Third {
     Tl1,
@@ -37,11 +37,11 @@ pub(crate) enum Third {
 
 pub(crate) struct Rig {
     folder: tempfile::TempDir,
-    /// Independent readers of ocs0, ocs1 and ocs2.
+    /// Readers of ocs0, ocs1 and ocs2.
     judges: [Judge; 3],
-    /// SCPI addresses of ocs0 and ocs1.
+    /// Of ocs0 and ocs1.
     scpi: [String; 2],
-    /// Dropped in this order: the daemon, then its devices.
+    /// The daemon is dropped before its devices.
     daemon: std::sync::Mutex<Option<Daemon>>,
     _switches: Switches,
     _redis: Option<Redis>,
@@ -93,7 +93,6 @@ fn plan(folder: &Path) {
     assert!(planned.status.success(), "{planned:?}");
 }
 
-/// Returns the output of `lightloom export` for a SONiC switch.
 pub(crate) fn exported(folder: &Path, phase: &str, ocs: &str) -> Value {
     plan(folder);
     let path = |name: &str| folder.join(name).display().to_string();
@@ -175,7 +174,6 @@ impl Rig {
         let (plan, socket) = (plan.display().to_string(), socket.display().to_string());
         let arguments = arguments.iter().map(|a| if *a == "PLAN" { &*plan } else { *a });
         let mut all: Vec<&str> = ["ctl"].into_iter().chain(arguments).collect();
-        // A phase cuts the light of the previous one.
         if all[1] == "apply" && !all.contains(&"--dry-run") {
             all.push("--cut-light");
         }
@@ -186,7 +184,7 @@ impl Rig {
         Self::done(arguments, self.run(arguments))
     }
 
-    /// Returns the output of a successful `ctl`.
+    /// The command must succeed.
     fn done(arguments: &[&str], output: Output) -> String {
         let (out, err) =
             (String::from_utf8_lossy(&output.stdout), String::from_utf8_lossy(&output.stderr));
@@ -194,7 +192,7 @@ impl Rig {
         out.into_owned()
     }
 
-    /// Returns the output of an unsuccessful `ctl`.
+    /// The command must fail.
     pub(crate) fn ctl_in_vain(&self, arguments: &[&str]) -> String {
         let output = self.run(arguments);
         let (out, err) =
@@ -203,7 +201,7 @@ impl Rig {
         format!("{out}{err}")
     }
 
-    /// Sends a plain HTTP request. Returns status code and body.
+    /// Returns status code and body.
     pub(crate) fn http(&self, method: &str, path: &str, body: &Value) -> (u16, Value) {
         http(&self.folder.path().join("state/lightloomd.sock"), method, path, body)
     }
@@ -223,7 +221,7 @@ impl Rig {
         format!("{out}{err}")
     }
 
-    /// Runs `ctl` while the judges repeatedly read ocs0, then ocs2, then ocs1.
+    /// Meanwhile, the judges read ocs0, then ocs2, then ocs1.
     pub(crate) fn ctl_watched(&self, arguments: &[&str]) -> (String, Vec<[String; 3]>) {
         let over = AtomicBool::new(false);
         std::thread::scope(|scope| {
@@ -249,7 +247,7 @@ impl Rig {
         self.judges.each_ref().map(Judge::lit)
     }
 
-    /// Returns the wave and device of each line in a dry run's table, without duplicates.
+    /// Wave and device of each line in a dry run's table, without duplicates.
     pub(crate) fn waves(&self, said: &str) -> Vec<String> {
         let rows = said.lines().filter_map(|line| {
             let mut words = line.split_whitespace();
@@ -269,7 +267,7 @@ impl Rig {
         *daemon = Some(Daemon::start(self.folder.path()));
     }
 
-    /// Restarts with the journal in the storage returned by `open`.
+    /// Stores the journal with `open`.
     pub(crate) fn restart_on(&self, open: Open) {
         self.stop();
         let _ = std::fs::remove_file(self.socket());
@@ -281,8 +279,7 @@ impl Rig {
         self.folder.path().join(name).display().to_string()
     }
 
-    /// Restarts the daemon with these lines at the start of its file. They replace the lines of an
-    /// earlier call.
+    /// Restarts the daemon with these lines at the start of its file, instead of those of an earlier call.
     pub(crate) fn with(&self, lines: &str) {
         let (file, first) = (self.path("daemon.yaml"), self.path("first.yaml"));
         if !Path::new(&first).exists() {
@@ -297,12 +294,10 @@ impl Rig {
         drop(self.daemon.lock().unwrap().take());
     }
 
-    /// Returns the circuits of ocs0 or ocs1 in plain SCPI text.
     pub(crate) fn scpi(&self, ocs: usize) -> String {
         let until = Instant::now() + Duration::from_secs(20);
         loop {
-            // The switch accepts one SCPI client at a time, and the last one may not have
-            // disconnected yet.
+            // The switch accepts one SCPI client, and the last one may still be connected.
             let socket = TcpStream::connect(&self.scpi[ocs]).unwrap();
             socket.set_read_timeout(Some(Duration::from_secs(20))).unwrap();
             let mut answer = String::new();
@@ -338,7 +333,7 @@ impl Judge {
     }
 }
 
-/// Returns the mutually connected ports of an 8 × 8 gNMI switch, in TL1 notation.
+/// Connected ports of an 8 × 8 gNMI switch, in TL1 notation.
 fn gnmi_pairs(at: &str) -> String {
     let path = "/components/component[name=*]/ocp-ocs-port/state/connection/peer";
     let path = vec![lightloom_gnmi::path::parse(path).unwrap()];
@@ -392,12 +387,12 @@ pub(crate) fn http_text(socket: &Path, method: &str, path: &str, body: &Value) -
 pub(crate) fn talk(at: &str, words: &[u8]) -> TcpStream {
     let socket = TcpStream::connect(at).unwrap();
     socket.set_read_timeout(Some(Duration::from_secs(20))).unwrap();
-    // The reader detects a peer that disconnects immediately.
+    // A peer that disconnects immediately is detected by the reader.
     let _ = (&socket).write_all(words);
     socket
 }
 
-/// Returns the quoted strings in the reply with tag 2; `None` if the peer disconnects before.
+/// Quoted strings in the reply with tag 2; `None` if the peer disconnects before.
 pub(crate) fn tl1_lines(mut socket: &TcpStream) -> Option<Vec<String>> {
     let (mut text, mut buffer) = (String::new(), [0; 4096]);
     loop {
@@ -413,7 +408,7 @@ pub(crate) fn tl1_lines(mut socket: &TcpStream) -> Option<Vec<String>> {
     }
 }
 
-/// Both `1,11` on an 8 × 8 switch and `1A-3B` on SONiC connect port 0 to port 2.
+/// Port 0 is connected to port 2 by `1,11` on an 8 × 8 switch and by `1A-3B` on SONiC.
 fn no_port_is_in_two_circuits(lit: &str) {
     let way = |words: &str| -> (u32, u32) {
         match words.split_once(',') {
@@ -497,7 +492,6 @@ impl Daemon {
         Self::start_on(folder, Box::new(usual))
     }
 
-    /// Starts with the journal in the storage returned by `open`.
     fn start_on(folder: &Path, open: Open) -> Self {
         let (stop, stopped) = tokio::sync::oneshot::channel();
         let (ready, wait) = std::sync::mpsc::channel();

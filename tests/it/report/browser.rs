@@ -1,5 +1,4 @@
 // SPDX-License-Identifier: Apache-2.0
-//! A headless browser that opens pages with checks.
 
 use std::fs::{self, File};
 use std::path::{Path, PathBuf};
@@ -40,8 +39,7 @@ pub(super) struct Browser {
 }
 
 impl Browser {
-    /// Opens a copy of each page with the checks, all in one browser because starting it takes
-    /// longer than a page. Takes a screenshot and reads the verdicts.
+    /// All pages share one browser, whose start takes longer than a page. Returns the verdicts.
     pub(super) fn look(&self, sheets: &[Sheet<'_>], name: &str) -> Vec<Look> {
         let folder = Path::new(env!("CARGO_TARGET_TMPDIR")).join("report");
         fs::create_dir_all(&folder).unwrap();
@@ -53,7 +51,7 @@ impl Browser {
         for (index, sheet) in sheets.iter().enumerate() {
             let copy = format!("{stem}.{index}.checked.html");
             fs::write(folder.join(&copy), with_checks(sheet.html, sheet.required)).unwrap();
-            // A browser window cannot be as narrow as a phone, but a frame can.
+            // A frame can be as narrow as a phone, a browser window cannot.
             let width = sheet.width;
             frames += &format!(
                 "<iframe name=\"{index}\" src=\"{copy}\" style=\"display: block; border: 0; width: {width}px; \
@@ -82,7 +80,7 @@ impl Browser {
         sheets.iter().enumerate().map(look).collect()
     }
 
-    /// Returns the page after loading. The browser is killed after a minute.
+    /// The browser is killed after a minute.
     fn run(
         &self,
         (folder, stem): (&Path, &str),
@@ -147,7 +145,7 @@ fn verdicts(dump: &str) -> Vec<Value> {
     texts.map(|text| serde_json::from_str(&plain(text)).unwrap()).collect()
 }
 
-/// Checks that a PNG has this width and is not blank.
+/// The PNG has this width and is not blank.
 fn assert_is_picture(bytes: &[u8], width: u32) {
     assert_eq!(&bytes[..8], b"\x89PNG\r\n\x1a\n");
     assert_eq!(bytes[16..20], width.to_be_bytes());

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-//! A scenario that runs in an instant, and the program to run it.
+//! A scenario that runs in an instant.
 
 use std::path::Path;
 use std::process::{Command, Output};
@@ -31,8 +31,7 @@ pub(crate) fn read(folder: &Path, name: &str) -> String {
     std::fs::read_to_string(folder.join(name)).unwrap_or_else(|error| panic!("{name}: {error}"))
 }
 
-/// 24 nodes. Recovering from the failure of one takes 100 µs of control and 60 to 80 µs of
-/// darkness.
+/// 24 nodes; a node failure costs 100 µs of control and 60 to 80 µs of darkness.
 pub(crate) fn small(expect: &str) -> tempfile::TempDir {
     let folder = tempfile::tempdir().unwrap();
     let fabric = "
