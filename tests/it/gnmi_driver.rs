@@ -178,7 +178,7 @@ fn controller_with_a_smaller_election_id_moves_nothing() {
         let mut silent = with("");
         silent.connect().await.unwrap();
         lit(&mut silent).await;
-        refused(silent.run(&joins(2, 7)).await, "without an election id is denied");
+        refused(silent.run(&joins(2, 7)).await, "a Set requires an election id");
 
         let identity = old.connect().await.unwrap();
         assert!(

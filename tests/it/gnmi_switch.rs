@@ -130,7 +130,7 @@ fn read_back_detects_a_lying_switch() {
         switch.fault("ocs0 stuck");
         let moves = vec![Move { slot: Slot(1), from: Position::DARK, to: Position(10) }];
         let said = driver.run(&Op::Switch { txn: Txn(1), moves }).await;
-        let expected = "lightloom-in-1-out-2 is FAILED: the mirror of `in-1` does not move";
+        let expected = "lightloom-in-1-out-2 is FAILED: the mirror of `in-1` is stuck";
         assert_eq!(said, Outcome::Failed(expected.into()));
     });
 }

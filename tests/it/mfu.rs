@@ -93,7 +93,7 @@ fn every_constraint_has_its_message() {
         ),
         (
             "--model llama-3.1-8b --gpus 8 --pp 2 --schedule zero-bubble --virtual-stages 2",
-            "zero-bubble is not interleaved, and there are 2 virtual stages: the nearest that works is 1",
+            "zero-bubble does not support interleaving with 2 virtual stages: use 1",
         ),
         (
             "--model llama-3.1-8b --gpus 64 --tp 1 --cp 64 --batch 64 --cp-exchange ulysses",

@@ -26,7 +26,7 @@ use super::{CollectiveError, CollectiveKind, part_of};
 pub enum Exchange {
     /// Sends to one partner after another.
     Pairwise,
-    /// Hands all pieces to the network at the start of the collective.
+    /// Passes all pieces to the network at the start.
     AtOnce,
     /// Distances of powers of two, in log N steps.
     Bruck,
@@ -38,7 +38,7 @@ pub enum Exchange {
 pub struct Shift {
     /// Distance to the partner: added to the rank, or XORed ([`Exchange::Binary`]).
     pub distance: usize,
-    /// Pieces to send. Each is given as the distance from its source to its destination.
+    /// Pieces to send, each given as the distance from its source to its destination.
     pub ways: Vec<usize>,
 }
 
@@ -78,14 +78,14 @@ impl Exchange {
 #[derive(Clone, Copy, Debug)]
 pub struct AllToAll {
     pub ranks: usize,
-    /// Size of a rank's data for all ranks, including itself.
+    /// A rank's data for all ranks, including itself.
     pub size: Bytes,
     pub exchange: Exchange,
 }
 
 impl AllToAll {
     /// # Errors
-    /// Fails if there are fewer than two ranks, or if the algorithm does not support this number.
+    /// Fails for fewer than two ranks, or if the algorithm does not support their number.
     pub fn schedule(&self) -> Result<Schedule, CollectiveError> {
         let ranks = self.ranks;
         let steps = self.exchange.steps(ranks)?;

@@ -1,10 +1,9 @@
 // SPDX-License-Identifier: Apache-2.0
-//! All-reduce by recursive halving and doubling.
+//! All-reduce by recursive halving and doubling (Thakur, Rabenseifner, Gropp: "Optimization of
+//! collective communication operations in MPICH", IJHPCA 2005, section 4.5).
 //!
-//! Thakur, Rabenseifner, Gropp: "Optimization of collective communication operations in MPICH",
-//! IJHPCA 2005, section 4.5 (Rabenseifner's algorithm). In step `s` of log₂ N, each rank exchanges
-//! half of its remaining data with the rank at distance N/2^(s+1); the all-gather then proceeds in
-//! reverse with doubling sizes.
+//! In step `s` of log₂ N, each rank exchanges half of its remaining data with the rank at distance
+//! N/2^(s+1). The all-gather then reverses the steps with doubling sizes.
 
 use lightloom_units::Bytes;
 

@@ -8,7 +8,7 @@
 //!             (fast domain)                                   equal rank
 //!                                                             (data-centre network)
 //! ```
-//! A rank continues as soon as it has the required data; there is no barrier between the phases.
+//! A rank continues as soon as it has the required data, without a barrier between phases.
 
 use lightloom_units::Bytes;
 
@@ -16,7 +16,7 @@ use super::ring::{Directions, Ring};
 use super::schedule::{NetworkLevel, Schedule, TimeForm};
 use super::{CollectiveError, CollectiveKind, part_of};
 
-/// An all-reduce over groups of equal size. Ranks are numbered group by group.
+/// All-reduce over groups of equal size. Ranks are numbered group by group.
 #[derive(Clone, Debug)]
 pub struct Hierarchical {
     pub groups: Vec<usize>,
@@ -26,7 +26,8 @@ pub struct Hierarchical {
 
 impl Hierarchical {
     /// # Errors
-    /// Fails if there are fewer than two groups or fewer than two ranks per group, or if groups differ in size.
+    /// Fails for fewer than two groups, fewer than two ranks per group, or groups of different
+    /// sizes.
     pub fn schedule(&self) -> Result<Schedule, CollectiveError> {
         let of_group = self.check()?;
         let groups = self.groups.len();

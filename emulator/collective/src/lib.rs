@@ -1,13 +1,13 @@
 // SPDX-License-Identifier: Apache-2.0
-//! Collective operations as schedules of messages, with dependencies and a lower bound on their
+//! Collective operations as schedules of messages with dependencies, and lower bounds on their
 //! duration.
 //!
 //! Each algorithm (ring, binary trees, halving-doubling, all-to-all, torus, hierarchical) produces
-//! a [`Schedule`]: messages with their dependencies, in the order of a real implementation. An
-//! engine sends a schedule packet by packet; the closed form is a lower bound on the duration.
+//! a [`Schedule`] with the message order of a real implementation. An engine sends it packet by
+//! packet; its closed form is a lower bound.
 //!
-//! Ranks are numbers from 0, sizes are bytes, times are picoseconds. The size of a collective is
-//! defined as in NCCL's tests: the data of each rank before all-reduce and reduce-scatter, and
+//! Ranks are numbered from 0, sizes are in bytes, and times are in picoseconds. The size of a
+//! collective follows nccl-tests: the data of each rank before all-reduce and reduce-scatter, and
 //! after all-gather and broadcast; for all-to-all, a rank's data for all ranks. Pieces are rounded
 //! up to whole bytes.
 //!
@@ -37,15 +37,15 @@ pub use tree::{Tree, TreeOperation};
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum CollectiveKind {
-    /// Every rank ends with the sum over all ranks.
+    /// Every rank receives the sum over all ranks.
     AllReduce,
-    /// Every rank ends with its share of the sum.
+    /// Every rank receives its share of the sum.
     ReduceScatter,
-    /// Every rank ends with all ranks' shares.
+    /// Every rank receives the shares of all ranks.
     AllGather,
-    /// Every rank ends with the pieces that all ranks had for it.
+    /// Every rank receives a piece from every rank.
     AllToAll,
-    /// Every rank ends with the data of one rank.
+    /// Every rank receives the data of one rank.
     Broadcast,
     /// Unordered flows; the size is their total.
     Flows,
@@ -63,8 +63,8 @@ impl CollectiveKind {
             Self::Flows => "flows",
         }
     }
-    /// Returns the bytes that every rank must send, as a fraction of the size. NCCL uses this
-    /// factor to convert algorithm bandwidth to bus bandwidth (nccl-tests, doc/PERFORMANCE.md).
+    /// Returns the bytes that every rank must send, as a fraction of the size. nccl-tests uses this
+    /// factor to convert algorithm bandwidth to bus bandwidth (doc/PERFORMANCE.md).
     #[must_use]
     pub fn bus_factor(self, ranks: usize) -> f64 {
         let share = (ranks as f64 - 1.0) / ranks as f64;
@@ -78,15 +78,15 @@ impl CollectiveKind {
 
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 pub enum CollectiveError {
-    #[error("a collective of {ranks} ranks: at least 2 are needed")]
+    #[error("a collective requires at least 2 ranks, not {ranks}")]
     TooFewRanks { ranks: usize },
-    #[error("{ranks} ranks: recursive halving needs a power of two")]
+    #[error("recursive halving requires a power of two, not {ranks} ranks")]
     NoPowerOfTwo { ranks: usize },
-    #[error("group {group} has {ranks} ranks where the first has {expected}")]
+    #[error("group {group} has {ranks} ranks, but the first group has {expected}")]
     UnequalGroups { group: usize, ranks: usize, expected: usize },
 }
 
-/// Returns `size` divided by `parts`, rounded up.
+/// Rounds up.
 fn part_of(size: Bytes, parts: u64) -> Bytes {
     Bytes(size.0.div_ceil(parts))
 }

@@ -1,13 +1,13 @@
 // SPDX-License-Identifier: Apache-2.0
-//! Models how long a communication library takes for a collective with each algorithm and protocol,
-//! and which it chooses.
+//! Model of a communication library: duration of a collective for each algorithm and protocol, and
+//! the library's choice.
 //!
 //! ```text
 //!   seconds = launch + steps × step + depth × chunk ÷ channel rate + bytes ÷ min(domain, cards)
 //! ```
-//! A pipeline is limited by its slowest stage, not by the sum of its stages. Latencies, lane rates,
-//! LL limits and NVLS fractions are taken from NCCL's own tuning model (`src/graph/tuning.cc` in
-//! NCCL 2.27), and tree chunks from its `src/enqueue.cc`. [`LAUNCH`], [`TREE_LAUNCH`],
+//! The slowest stage limits a pipeline. Latencies, lane rates, LL limits and NVLS fractions are taken
+//! from NCCL's tuning model (`src/graph/tuning.cc` in NCCL 2.27), and tree chunks from
+//! `src/enqueue.cc`. [`LAUNCH`], [`TREE_LAUNCH`],
 //! [`TREE_STEP`], [`CHANNEL_RATE`], [`CARD_SHARES`], [`FILL`] and [`PAIRWISE_SHARES`] are fitted to
 //! the rows marked for fitting in docs/validation-collectives.md; [`PAIRWISE_STEP`] is assumed.
 //!
@@ -22,23 +22,23 @@ use super::CollectiveKind;
 
 pub use plan::{Joined, LibraryPlan};
 
-/// Launch time of a collective (host and kernel), in seconds.
+/// Host and kernel, in seconds.
 const LAUNCH: [f64; 3] = [34e-6, 25e-6, 25e-6];
-/// Launch time of a tree across in-switch domains, in seconds.
+/// For a tree across in-switch domains, in seconds.
 const TREE_LAUNCH: f64 = 15e-6;
-/// Time of a step between the switches of two domains, in seconds.
+/// Between the switches of two domains, in seconds.
 const TREE_STEP: f64 = 11.3e-6;
 const CHANNELS: f64 = 16.0;
-/// Forwarding rate of one channel, in bytes per second.
+/// In bytes per second.
 const CHANNEL_RATE: f64 = 2e9;
-/// Fractions of the network cards' rate that rings and trees achieve.
+/// Shares of the NIC rate that rings and trees achieve.
 const CARD_SHARES: [f64; 2] = [0.96, 0.931];
-/// Time that a ring loses because its channels are not full at first: a fraction of the total
-/// inside a domain, and a fixed time over a switch.
+/// Loss of a ring because its channels are not full at first: a share of the total inside a domain,
+/// and a fixed time over a switch.
 const FILL: RingFill = RingFill { share: 0.2, bytes: 256.0 * MEBIBYTE, switch_seconds: 35e-6 };
-/// Fractions of the domain's and the network cards' rate that an all-to-all achieves.
+/// Shares of the domain's and the NIC's rate that an all-to-all achieves.
 const PAIRWISE_SHARES: [f64; 2] = [0.87, 0.75];
-/// Time that each domain beyond the first adds to an all-to-all, in seconds.
+/// Time per domain beyond the first in an all-to-all, in seconds.
 const PAIRWISE_STEP: f64 = 2e-6;
 const MEBIBYTE: f64 = 1_048_576.0;
 
@@ -51,7 +51,6 @@ struct RingFill {
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize)]
 #[serde(rename_all = "kebab-case")]
 pub enum Generation {
-    /// A100.
     Ampere,
     /// H100, H200, H800.
     Hopper,
@@ -60,21 +59,20 @@ pub enum Generation {
 }
 
 impl Generation {
-    /// Returns the fraction of the domain's data-sheet rate that its lanes carry (20.0, 20.6 and
-    /// 40.1 GB/s per lane).
+    /// Share of the domain's data-sheet rate that its lanes carry (20.0, 20.6 and 40.1 GB/s per
+    /// lane).
     fn lanes(self) -> f64 {
         [0.8, 0.824, 0.802][self as usize]
     }
-    /// Returns the fraction of the lane rate that in-switch collectives reach. `None` if the switch
-    /// cannot compute them.
+    /// Share of the lane rate that in-switch collectives reach. `None` if they are not supported.
     fn in_switch(self) -> Option<f64> {
         [None, Some(0.85), Some(0.74)][self as usize]
     }
-    /// Returns the minimum number of ranks per domain for in-switch collectives.
+    /// Minimum number of ranks per domain for in-switch collectives.
     fn least_in_switch(self) -> u64 {
         [u64::MAX, 5, 6][self as usize]
     }
-    /// Returns LL's maximum rate in bytes per second, which depends on whether there are one, two or more domains.
+    /// Maximum LL rate in bytes per second for one, two or more domains.
     fn low_latency(self, domains: u64) -> f64 {
         let most = [[87.7e9, 22.5e9, 19e9], [141e9, 45e9, 35e9], [282e9, 90e9, 70e9]];
         most[self as usize][domains.clamp(1, 3) as usize - 1]
@@ -92,7 +90,7 @@ pub enum Shape {
 }
 
 impl Shape {
-    /// Returns the mean number of links that a byte crosses in an all-to-all between `ranks` ranks.
+    /// Returns the mean number of links per byte in an all-to-all between `ranks` ranks.
     #[must_use]
     pub fn links(self, ranks: f64) -> f64 {
         match self {
@@ -112,7 +110,7 @@ pub enum Algorithm {
     Tree,
     Nvls,
     NvlsTree,
-    /// NVLS inside domains, with additions in the network's switches between domains.
+    /// NVLS inside domains, and reduction in network switches between domains.
     Sharp,
     Pairwise,
 }
@@ -135,10 +133,10 @@ pub struct LibraryTime {
     pub seconds: f64,
 }
 
-/// The effect of a library on the links of a collective: delays of messages, and effective shares of rates.
+/// Effect of a library on the links of a collective: message delays, and effective shares of rates.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub struct Pace {
-    /// Seconds before its first message.
+    /// Seconds before the first message.
     pub start_seconds: f64,
     /// Sequential steps over links inside a domain, and between domains.
     pub steps: [f64; 2],
@@ -152,7 +150,7 @@ impl Pace {
     pub const BARE: Self =
         Self { start_seconds: 0.0, steps: [0.0; 2], step_seconds: [0.0; 2], shares: [1.0; 2] };
 
-    /// Returns the pace of a part of the collective. Latencies are divided like bytes.
+    /// Latencies are divided like bytes.
     #[must_use]
     pub fn part(self, part: f64) -> Self {
         let start_seconds = self.start_seconds * part;
@@ -160,17 +158,17 @@ impl Pace {
     }
 }
 
-/// The ranks of a group and the links between them.
+/// Ranks of a group and the links between them.
 #[derive(Clone, Copy, Debug)]
 pub struct Site {
     pub generation: Generation,
     pub ranks: u64,
     pub domains: u64,
-    /// Topology of a domain; only a switch adds and copies.
+    /// Topology of a domain. Only a switch supports reduction and multicast.
     pub shape: Shape,
     /// Data-sheet rate of a GPU into its domain, in bytes per second and direction.
     pub domain_rate: f64,
-    /// Data-sheet rate of a GPU's network card, in bytes per second and direction.
+    /// Data-sheet rate of a GPU's NIC, in bytes per second and direction.
     pub card_rate: f64,
     /// Whether the host launches the collective in advance, as in a training step, so that only the
     /// kernel's start-up time counts.
@@ -188,8 +186,8 @@ pub struct Hops {
 }
 
 impl Hops {
-    /// Returns the duration in seconds of an all-gather or a reduce-scatter over rings through all
-    /// ranks, one ring per rank of a domain.
+    /// Returns the duration in seconds of an all-gather or reduce-scatter with one ring per rank of
+    /// a domain.
     #[must_use]
     pub fn ring(&self, bytes: f64) -> f64 {
         let n = self.ranks as f64;
@@ -198,8 +196,7 @@ impl Hops {
         steps + (n - 1.0) / n * bytes / self.slowest()
     }
 
-    /// Returns the steps of the piece with the longest path around a ring, inside domains and between
-    /// them.
+    /// Returns the steps of the longest path around a ring, inside domains and between domains.
     #[must_use]
     pub fn ring_steps(&self) -> [f64; 2] {
         let all = self.ranks as f64 - 1.0;
@@ -207,8 +204,8 @@ impl Hops {
         [all - leaves, leaves]
     }
 
-    /// Returns the duration of an all-to-all in seconds. Traffic inside the domain and traffic
-    /// through network cards overlap.
+    /// Returns the duration of an all-to-all in seconds. Traffic inside domains and through NICs
+    /// overlaps.
     #[must_use]
     pub fn pairwise(&self, bytes: f64, links: f64) -> f64 {
         let (n, domains) = (self.ranks as f64, self.domains as f64);
@@ -229,14 +226,14 @@ impl Hops {
         if self.domains == 1 {
             return domain;
         }
-        // With one rank per domain, the domain carries nothing.
+        // With one rank per domain, there is no traffic inside domains.
         let domain = if self.ranks == self.domains { f64::INFINITY } else { domain };
         domain.min(self.inside() * card)
     }
 }
 
-/// Latencies of LL, LL128 and Simple in seconds: once before the first step, per step inside a
-/// domain, and per step between domains.
+/// Latencies of LL, LL128 and Simple in seconds: before the first step, per step inside a domain,
+/// and per step between domains.
 type Latencies = [(Protocol, f64, f64, f64); 3];
 const RING: Latencies = [
     (Protocol::Ll, 6.6e-6, 0.6e-6, 2.7e-6),
@@ -252,7 +249,7 @@ const TREE: Latencies = [
 const IN_SWITCH: f64 = 25e-6;
 
 impl Site {
-    /// Returns the fastest of [`Site::ways`] that is `allowed`; `None` if none is.
+    /// Returns the fastest `allowed` entry of [`Site::ways`], if any.
     #[must_use]
     pub fn choose(
         &self,
@@ -265,8 +262,7 @@ impl Site {
             .min_by(|one, other| one.seconds.total_cmp(&other.seconds))
     }
 
-    /// Returns the duration of a collective of `bytes` for every algorithm and protocol. The crate
-    /// documentation defines the size.
+    /// Returns the duration of a collective of `bytes` for every algorithm and protocol.
     #[must_use]
     pub fn ways(&self, kind: CollectiveKind, bytes: f64) -> Vec<LibraryTime> {
         let time = |algorithm, protocol, seconds| LibraryTime { algorithm, protocol, seconds };
@@ -295,7 +291,7 @@ impl Site {
         ways
     }
 
-    /// Returns the pace of a ring or an all-to-all; `None` for trees and collectives in switches.
+    /// Returns the pace of a ring or an all-to-all; `None` for trees and in-switch collectives.
     #[must_use]
     pub fn pace(&self, kind: CollectiveKind, bytes: f64, way: LibraryTime) -> Option<Pace> {
         let (domain, card) = (self.domain_rate, self.inside() * self.card_rate);
@@ -360,7 +356,7 @@ impl Site {
         self.launch() + base + rounds * hops.ring(bytes * self.filling(protocol, bytes))
     }
 
-    /// Returns the latencies of a ring, whose steps are longer if it spans several domains.
+    /// Steps of a ring are longer if it spans several domains.
     fn stretched(
         &self,
         (protocol, base, inside, between): (Protocol, f64, f64, f64),
@@ -372,7 +368,7 @@ impl Site {
         }
     }
 
-    /// Returns the factor by which a ring is slower because its channels are not full at first.
+    /// Slowdown of a ring because its channels are not full at first.
     fn filling(&self, protocol: Protocol, bytes: f64) -> f64 {
         if self.domains > 1 || protocol == Protocol::Ll {
             return 1.0;
@@ -380,7 +376,7 @@ impl Site {
         1.0 + FILL.share * (FILL.bytes / bytes).min(1.0)
     }
 
-    /// Returns the part of `rate` that a protocol can use. LL is limited to the fraction `part` of its maximum.
+    /// Limits LL to the fraction `part` of its maximum rate.
     fn limit(&self, protocol: Protocol, rate: f64, part: f64) -> f64 {
         match protocol {
             Protocol::Ll => (0.5 * rate).min(part * self.generation.low_latency(self.domains)),
@@ -404,9 +400,9 @@ impl Site {
         self.launch() + base + 2.0 * chain + trees
     }
 
-    /// Returns how often a domain sends each byte in a double tree. Each of two domains is the root of
-    /// one tree and the leaf of the other and sends each byte once, first its half upward and then the
-    /// sum downward. With more domains, each byte is sent twice: up one tree and down both.
+    /// Number of times a domain sends each byte in a double tree. With two domains, each is the
+    /// root of one tree and a leaf of the other, and sends each byte once. With more domains, each
+    /// byte is sent twice: up one tree and down both.
     const fn tree_sends(&self) -> f64 {
         if self.domains == 2 { 1.0 } else { 2.0 }
     }
@@ -421,14 +417,13 @@ impl Site {
         passed + seconds.max((seconds + piece) / 2.0 + passed)
     }
 
-    /// Returns the number of pieces into which a double tree divides its data. Each channel
-    /// forwards a chunk for every rank of a domain at the same time.
+    /// Each channel forwards a chunk for every rank of a domain simultaneously.
     fn pieces(&self, bytes: f64, chunk: f64, rate: f64) -> f64 {
         let most = (CHANNELS * self.inside() * chunk).min(rate * chunk / CHANNEL_RATE);
         (bytes / most).ceil().max(1.0)
     }
 
-    /// Returns the rate of an in-switch collective in one domain, in bytes per second.
+    /// In bytes per second, for one domain.
     fn in_switch_rate(&self) -> Option<f64> {
         if self.shape != Shape::Switch {
             return None;
@@ -464,7 +459,7 @@ impl Site {
     }
 }
 
-/// Returns the chunk size of trees, in bytes.
+/// Chunk size of trees, in bytes.
 fn chunk(bytes: f64) -> f64 {
     if bytes < 8.0 * MEBIBYTE { 32_768.0 } else { 65_536.0 }
 }

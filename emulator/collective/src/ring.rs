@@ -15,11 +15,11 @@ use lightloom_units::Bytes;
 use super::schedule::{Await, NetworkLevel, RingStride, Schedule, Sending, TimeForm};
 use super::{CollectiveError, CollectiveKind, part_of};
 
-/// The directions of transfer around the ring.
+/// Directions around the ring.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, serde::Deserialize, schemars::JsonSchema)]
 #[serde(rename_all = "snake_case")]
 pub enum Directions {
-    /// Sends from each member to the next.
+    /// From each member to the next.
     One,
     /// Both directions, with half of the data each.
     #[default]
@@ -53,7 +53,7 @@ impl Ring {
     }
 
     /// # Errors
-    /// Fails if there are fewer than two ranks.
+    /// Fails for fewer than two ranks.
     pub fn schedule(&self) -> Result<Schedule, CollectiveError> {
         let mut sendings = Vec::new();
         let ranks: Vec<usize> = (0..self.ranks).collect();
@@ -62,11 +62,11 @@ impl Ring {
         Ok(Schedule { kind, ranks, size, sendings, form: laid.form })
     }
 
-    /// Returns the messages for ranks in `domains` of equal size: one ring for each rank of a domain,
-    /// which leaves it through that rank's card.
+    /// Returns the messages for `domains` of equal size: one ring per rank of a domain, through
+    /// that rank's NIC.
     ///
     /// # Errors
-    /// If there are fewer than two ranks.
+    /// Fails for fewer than two ranks.
     pub fn schedule_over(&self, domains: &[Vec<usize>]) -> Result<Schedule, CollectiveError> {
         let Self { kind, ranks, size, .. } = *self;
         let count = domains.first().map_or(1, Vec::len);
@@ -80,8 +80,7 @@ impl Ring {
         Ok(Schedule { kind, ranks, size, sendings, form: TimeForm::AtOnce(forms) })
     }
 
-    /// Appends the sendings of a ring of ranks with these names. At position `p` they wait for all
-    /// of `waits[p]`, if present.
+    /// Appends the sendings of a ring. At position `p` they wait for all of `waits[p]`, if present.
     pub(crate) fn lay_out(
         &self,
         sendings: &mut Vec<Sending>,

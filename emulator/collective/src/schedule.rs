@@ -1,15 +1,14 @@
 // SPDX-License-Identifier: Apache-2.0
-//! A collective as messages between ranks with their dependencies, and its duration without other
-//! traffic.
+//! A collective as messages with dependencies, and its duration without other traffic.
 
 use lightloom_units::{Bytes, Picoseconds};
 
 use super::{CollectiveError, CollectiveKind};
 
-/// The network that carries a message of a collective that spans several groups.
+/// Network that carries a message of a collective across several groups.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub enum NetworkLevel {
-    /// The network of one group, or the only one.
+    /// The network of one group, or the only network.
     #[default]
     Inside,
     Between,
@@ -17,8 +16,8 @@ pub enum NetworkLevel {
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Await {
-    /// Index in [`Schedule::sendings`] of the awaited sending, which must end at the rank where the
-    /// waiting one begins.
+    /// Index of the awaited sending in [`Schedule::sendings`]. It must end at the rank where the
+    /// waiting one starts.
     pub sending: usize,
     /// Message `k` (from 0) may be sent once the awaited sending has delivered at least `k + 1 -
     /// ahead` messages, or all of them. In a ring, where each message forwards the previous one,
@@ -52,10 +51,10 @@ pub struct Sending {
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct MessageTime {
-    /// From the start of sending until the message has fully arrived.
+    /// Time from the start of sending until the message has fully arrived.
     pub arrives: Picoseconds,
-    /// Time that the message occupies the slowest link on its path. This is the shortest interval
-    /// until the sending's next message can arrive over the same path.
+    /// Time that the message occupies the slowest link of its path: the minimum interval between
+    /// arrivals over the same path.
     pub occupies: Picoseconds,
     /// Number of parallel paths for messages of one sending, at least 1.
     pub ways: u32,
@@ -72,8 +71,7 @@ pub struct Schedule {
 
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) enum TimeForm {
-    /// The longest dependency chain through all sendings. Each sending must come after its
-    /// dependencies in the list.
+    /// The longest dependency chain. Each sending must follow its dependencies in the list.
     LongestChain,
     Around(RingStride),
     InTurn(Vec<TimeForm>),
@@ -83,7 +81,7 @@ pub(crate) enum TimeForm {
 /// One direction around a ring, where rank `r` sends to `r + step`.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) struct RingStride {
-    /// Index of rank 0's sending, which the other ranks' sendings follow.
+    /// Index of rank 0's sending, followed by those of the other ranks.
     pub(crate) first: usize,
     pub(crate) ranks: usize,
     pub(crate) step: usize,
@@ -91,7 +89,7 @@ pub(crate) struct RingStride {
 }
 
 impl Schedule {
-    /// Creates an empty schedule. Each sending must be added after its dependencies.
+    /// Each sending must be added after its dependencies.
     pub(crate) fn chained(
         kind: CollectiveKind,
         ranks: usize,
@@ -103,7 +101,7 @@ impl Schedule {
         Ok(Self { kind, ranks, size, sendings: Vec::new(), form: TimeForm::LongestChain })
     }
 
-    /// Adds `messages` messages of size `message` from one rank to another. Returns the index of this sending.
+    /// Returns the index of the new sending.
     pub(crate) fn send(
         &mut self,
         (from, to): (usize, usize),
@@ -115,8 +113,8 @@ impl Schedule {
         self.sendings.len() - 1
     }
 
-    /// Places the ranks in `domains`: messages between them are of [`NetworkLevel::Between`]. Links
-    /// carry bytes at these shares of their rates, inside and between domains.
+    /// Assigns ranks to `domains`: messages between domains are of [`NetworkLevel::Between`].
+    /// `shares` are the effective shares of link rates, inside and between domains.
     #[must_use]
     pub fn over_domains(mut self, domains: &[Option<u32>], shares: [f64; 2]) -> Self {
         for sending in &mut self.sendings {
@@ -131,14 +129,14 @@ impl Schedule {
         self
     }
 
-    /// Returns the time of the collective if messages never queue behind those of another sending.
-    /// This is a lower bound for the given message times.
+    /// Returns the duration if messages never queue behind other sendings. This is a lower bound
+    /// for the given message times.
     ///
     /// # Panics
     /// Panics if `times` does not have exactly one entry per sending.
     #[must_use]
     pub fn ideal(&self, times: &[MessageTime]) -> Picoseconds {
-        assert_eq!(times.len(), self.sendings.len(), "one time for each sending");
+        assert_eq!(times.len(), self.sendings.len(), "one time per sending");
         self.form.time(&self.sendings, times)
     }
 }
@@ -158,8 +156,8 @@ impl TimeForm {
 }
 
 impl RingStride {
-    /// Returns the longer of two times: the time to forward one piece step by step from the worst
-    /// rank, and the time to send all pieces over the slowest edge.
+    /// The longer of two times: forwarding one piece step by step from the worst rank, and sending
+    /// all pieces over the slowest edge.
     fn time(&self, times: &[MessageTime]) -> Picoseconds {
         let edges = &times[self.first..self.first + self.ranks];
         let (rounds, rest) = (self.messages / edges.len(), self.messages % edges.len());
@@ -176,9 +174,8 @@ impl RingStride {
     }
 }
 
-/// Returns the arrival of the last message if no message waits for another sending. Message `k`
-/// arrives at the later of two times: its dependencies' arrival plus its path time, and the arrival
-/// of message `k-1` of the sending (`k-n` with `n` paths) plus its time on the slowest link.
+/// Message `k` arrives at the later of two times: its dependencies' arrival plus its path time, and
+/// the arrival of message `k-1` (`k-n` with `n` paths) plus its time on the slowest link.
 fn longest_chain(sendings: &[Sending], times: &[MessageTime]) -> Picoseconds {
     let mut arrivals: Vec<Vec<Picoseconds>> = vec![Vec::new(); sendings.len()];
     let rounds = sendings.iter().map(|sending| sending.messages).max().unwrap_or(0);

@@ -19,8 +19,8 @@ use super::{CollectiveError, CollectiveKind, part_of};
 
 #[derive(Clone, Debug)]
 pub struct TorusAllReduce {
-    /// The rings of each dimension. Together, a dimension's rings must contain every rank exactly
-    /// once. All rings of a dimension have equal length; dimensions of one rank are omitted.
+    /// Rings of each dimension. Together, they contain every rank exactly once and have equal
+    /// length; dimensions of one rank are omitted.
     pub rings: Vec<Vec<Vec<usize>>>,
     /// Size of each rank's data before and after.
     pub size: Bytes,
@@ -59,7 +59,7 @@ impl TorusAllReduce {
         Ok(Schedule { kind, ranks, size, sendings, form })
     }
 
-    /// Adds a stage that scatters or gathers the ranks' data in every ring of a dimension.
+    /// Adds a scatter or gather stage in every ring of a dimension.
     fn stage(
         &self,
         sendings: &mut Vec<Sending>,

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-//! All-reduce over binary trees, and broadcast. Pieces are summed on their way up the tree and then sent back down.
+//! All-reduce over binary trees, and broadcast. Pieces are summed up the tree and sent back down.
 //!
 //! ```text
 //!   one tree of 8 ranks:                  the second tree is the same with all ranks shifted by one:
@@ -37,7 +37,7 @@ pub struct Tree {
 
 impl Tree {
     /// # Errors
-    /// Fails if there are fewer than two ranks.
+    /// Fails for fewer than two ranks.
     pub fn schedule(&self) -> Result<Schedule, CollectiveError> {
         let kind = match self.operation {
             TreeOperation::Broadcast => CollectiveKind::Broadcast,
@@ -58,8 +58,7 @@ impl Tree {
         let rank = |place: usize| (place + shift) % self.ranks;
         let mut into: Vec<Vec<Await>> = vec![Vec::new(); self.ranks];
         if self.operation != TreeOperation::Broadcast {
-            // Visit the deepest positions first, so that a rank's dependencies exist before its own
-            // sending.
+            // Visit the deepest positions first, so that dependencies precede a rank's own sending.
             for &place in shape.top_down.iter().rev() {
                 if let Some(parent) = shape.parent[place] {
                     let awaits = std::mem::take(&mut into[place]);
@@ -78,11 +77,11 @@ impl Tree {
     }
 }
 
-/// The binary tree whose in-order traversal is 0, 1, 2 …: the middle position is the root, and each
-/// half is a subtree.
+/// Binary tree with in-order traversal 0, 1, 2 …: the middle position is the root, and each half is
+/// a subtree.
 struct InOrderTree {
     parent: Vec<Option<usize>>,
-    /// All positions, each listed after its parent.
+    /// Each position follows its parent.
     top_down: Vec<usize>,
 }
 

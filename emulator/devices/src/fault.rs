@@ -1,9 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-//! Device faults, in the syntax used by device lists and the control socket.
-//!
-//! Line faults (bytes) and device faults (light) share one list, because users think of both as
-//! faults of "the device". Each is a word with an optional argument: `lose 1%`, `late 5ms`, `stuck
-//! 3`, `clear`.
+//! Device faults, as words with optional arguments in device lists and on the control socket: `lose
+//! 1%`, `late 5ms`, `stuck 3`, `clear`. Covers the serial device as well as the optics.
 
 use std::fmt;
 use std::str::FromStr;
@@ -22,36 +19,36 @@ impl PartsPerMillion {
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum DeviceFault {
-    /// The line loses this share of bytes in each direction.
+    /// This share of bytes is lost in each direction.
     Lose(PartsPerMillion),
-    /// The line delivers this share of bytes twice.
+    /// This share of bytes is delivered twice.
     Duplicate(PartsPerMillion),
-    /// The line flips one bit in this share of bytes.
+    /// One bit is flipped in this share of bytes.
     Garble(PartsPerMillion),
-    /// The line delays every byte by this much without reordering.
+    /// Every byte is delayed by this time, without reordering.
     Late(Picoseconds),
-    /// The connection stays up but carries nothing in either direction.
+    /// The connection stays up, but no bytes pass in either direction.
     HalfOpen,
-    /// The device has no power: it does not answer and sends no light.
+    /// The device has no power: it neither responds nor emits light.
     Dead,
     Unplug(u8),
-    /// No light arrives from the fibre of this external path; it still carries light away.
+    /// The fibre of this external path delivers no light but still carries light away.
     Dark(u8),
-    /// The far ends of two fibres are swapped: this external path's and the port's.
+    /// The fibre of this external path and the port's fibre are swapped at their far ends.
     Cross(u8, Port),
-    /// The mirrors of a port (in a transceiver, of a group) do not move. Without a port, no mirror moves.
+    /// The mirrors of a port (or of a group, in a transceiver) are stuck. Without a port, all
+    /// mirrors are.
     Stuck(Option<u16>),
-    /// Changes are confirmed but not executed.
+    /// Changes are acknowledged but not executed.
     Lie,
-    /// Changes are confirmed, but the light moves to another port.
+    /// Changes are acknowledged, but the light is switched to a wrong port.
     Misdirect,
-    /// Switching takes this many times as long.
+    /// Switching takes longer by this factor.
     Slow(u16),
-    /// Received power is lower by this many hundredths of a decibel.
+    /// Received power is reduced by this many hundredths of a decibel.
     Droop(u16),
-    /// A switch delays its next change by this much and executes it even if its client has
-    /// disconnected. The device continues to execute other clients' commands. Affects only one
-    /// change.
+    /// The next change of a switch is delayed by this time and executed even if its client has
+    /// disconnected. Other clients are not affected.
     Defer(Picoseconds),
     Reboot,
     WarmRestart,
@@ -167,11 +164,11 @@ pub(crate) struct LightFaults {
     pub(crate) stuck_port: Option<u16>,
     pub(crate) lies: bool,
     pub(crate) misdirects: bool,
-    /// Factor by which switching is slower. Both 0 and 1 mean normal speed.
+    /// Slowdown factor. Both 0 and 1 mean normal speed.
     pub(crate) slow: u16,
     pub(crate) droop: u16,
     pub(crate) reboots_in_commit: bool,
-    /// Delay before the next circuit change.
+    /// Delay of the next circuit change.
     pub(crate) defers: Option<Picoseconds>,
     pub(crate) misbehaves: Misbehaviours,
 }
@@ -204,7 +201,6 @@ impl LightFaults {
         self.all_stuck || self.stuck_port == Some(port)
     }
 
-    /// Returns how long a switching time of `span` becomes under these faults.
     pub(crate) fn stretch(&self, span: Picoseconds) -> Picoseconds {
         span * u64::from(self.slow.max(1))
     }

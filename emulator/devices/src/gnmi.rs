@@ -6,9 +6,8 @@
 //!                                                                      └─▶ tree ─▶ Feeds ─▶ subscribers
 //! ```
 //!
-//! A Set is validated as a whole, then executed: removals first, then additions; unchanged
-//! connections are not touched. As the model specifies, the switch replies immediately, and
-//! `status` shows when the light has settled.
+//! A Set is validated as a whole and then executed: removals, then additions. As the model
+//! specifies, the switch replies immediately, and `status` shows when the light has settled.
 
 mod arbitration;
 mod config;
@@ -43,28 +42,30 @@ const CLIENTS_MAX: usize = 256;
 pub struct GnmiSpec {
     pub ingress: u16,
     pub egress: u16,
-    /// Settling time of the mirrors, accurate to within 10 %.
+    /// Settling time of the mirrors, ±10 %.
     pub switching: Picoseconds,
     pub command: Picoseconds,
     pub boot: Picoseconds,
     pub has_power_monitors: bool,
-    /// Makes all ports bidirectional, in groups `a` and `b` instead of `in` and `out`.
+    /// Whether all ports are bidirectional, in groups `a` and `b` instead of `in` and `out`.
     pub any_direction: bool,
-    /// Best supported way to recover connections after a cold start.
+    /// Best supported recovery of connections after a cold start.
     pub recovery: ColdStartRecovery,
-    /// Detects that a port is in use only while it executes a Set. Such a connection becomes INVALID.
+    /// Whether ports in use are detected only during execution, so that the connection becomes
+    /// INVALID.
     pub checks_late: bool,
     pub model_version: String,
-    /// Denies a Set without an election id once a master is elected.
+    /// Whether a Set without an election id is rejected once a master is elected.
     pub needs_election: bool,
     /// User and password required for reading and setting, if any.
     pub login: Option<(String, String)>,
-    /// Initial value of the clock, in seconds since 1970.
+    /// Initial clock value, in seconds since 1970.
     pub epoch_seconds: u64,
 }
 
 impl Default for GnmiSpec {
-    /// Returns a 24×24 switch with a switching time of 20 ms (our design value). Its clock starts at the beginning of 2026.
+    /// A 24×24 switch with a switching time of 20 ms (our design value) and a clock that starts in
+    /// 2026.
     fn default() -> Self {
         Self {
             ingress: 24,
@@ -90,7 +91,7 @@ impl GnmiSpec {
         if self.any_direction { ["a", "b"] } else { ["in", "out"] }
     }
 
-    /// Returns a port's name: `in-1` for port 1, and `out-1` for the first port after all `in` ports.
+    /// Returns a port's name, such as `in-1`. `out` ports are numbered after all `in` ports.
     #[must_use]
     pub fn port_name(&self, number: u16) -> String {
         let [first, second] = self.groups();
@@ -147,7 +148,8 @@ impl GnmiSwitch {
         }
     }
 
-    /// Returns the connected port pairs. Ports are numbered from 1, first those in the first group, then those in the second.
+    /// Returns the connected port pairs. Ports of the second group are numbered after the first
+    /// group.
     #[must_use]
     pub fn true_pairs(&self) -> Vec<(u16, u16)> {
         locked(&self.shared.0).matrix.pairs()
@@ -158,14 +160,14 @@ impl GnmiSwitch {
         locked(&self.shared.0).matrix.light(now)
     }
 
-    /// Moves a mirror manually, without notifying any client.
+    /// Changes a mirror locally, without notifying clients.
     pub fn connect_by_hand(&mut self, now: SimTime, ingress: u16, egress: u16) {
         let mut state = locked(&self.shared.0);
         state.on_time(now);
         state.connect_by_hand(ingress, egress);
     }
 
-    /// Sets the power that enters a port in the first group, in dBm.
+    /// Sets the input power of a port in the first group, in dBm.
     pub fn set_input_dbm(&mut self, ingress: u16, dbm: f64) {
         locked(&self.shared.0).matrix.set_input_dbm(ingress, dbm);
     }

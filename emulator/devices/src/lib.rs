@@ -1,14 +1,13 @@
 // SPDX-License-Identifier: Apache-2.0
-//! Emulated optical devices that speak the protocols of real ones, with injectable faults.
+//! Emulated optical devices with real protocols and injectable faults.
 //!
-//! A [`Transceiver`] has an integrated optical switch and a serial line, an [`OpticalSwitch`]
-//! speaks SCPI and TL1, and a [`GnmiSwitch`] offers the OCP model over gNMI. Each is an
-//! [`EmulatedDevice`]: a state machine without I/O that takes bytes and the time, and returns the
-//! bytes to send. A [`Rack`] holds many devices under one clock, and [`load`] creates one from a
-//! device list. Only `serve` does I/O.
+//! A [`Transceiver`] has an integrated optical switch and a serial port, an [`OpticalSwitch`]
+//! supports SCPI and TL1, and a [`GnmiSwitch`] supports the OCP model over gNMI. Each is an
+//! [`EmulatedDevice`]: a state machine without I/O. A [`Rack`] runs many devices under one clock,
+//! and [`load`] creates it from a device list. Only `serve` performs I/O.
 //!
-//! Outputs depend only on the seed and the sequence of calls. The daemon's drivers share no code
-//! with these devices except the definition of the serial protocol.
+//! Outputs depend only on the seed and the sequence of calls. The daemon's drivers share only the
+//! serial protocol definition with these devices.
 
 mod fault;
 #[cfg(feature = "gnmi")]
@@ -41,14 +40,14 @@ pub use transceiver::{Transceiver, TransceiverSpec};
 
 use lightloom_units::SimTime;
 
-/// A connection to a device: a serial line, or an accepted TCP client.
+/// A connection to a device: its serial port, or an accepted TCP client.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub struct Line(pub u32);
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub enum Port {
     Frames,
-    /// SCPI over TCP, for one client at a time. Answers end with a line feed.
+    /// SCPI over TCP, for one client at a time. Responses end with a line feed.
     Scpi,
     ScpiSerial,
     /// TL1 over TCP.
@@ -64,16 +63,16 @@ pub enum Output {
 }
 
 pub trait EmulatedDevice {
-    /// Opens a line. A device that serves only one client at a time may respond with [`Output::Close`].
+    /// A device for a single client may respond with [`Output::Close`].
     fn open(&mut self, now: SimTime, line: Line, port: Port, out: &mut Vec<Output>);
 
-    /// Processes bytes received on `line`, which may be split at any position.
+    /// Bytes may be split at any position.
     fn on_bytes(&mut self, now: SimTime, line: Line, input: &[u8], out: &mut Vec<Output>);
 
     fn close(&mut self, now: SimTime, line: Line);
 
     fn on_time(&mut self, now: SimTime, out: &mut Vec<Output>);
 
-    /// Returns when the device must run next, or `None` if it need not run until something arrives.
+    /// Returns when the device must run next without further input, if at all.
     fn next_wakeup(&self) -> Option<SimTime>;
 }

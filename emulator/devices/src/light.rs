@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-//! Tracks which fibres carry light in both directions. Light in one direction is not enough,
-//! because a receiver does not lock while the far end receives no light.
+//! Tracks which fibres carry light in both directions. A receiver does not lock while the far end
+//! receives no light.
 
 use std::collections::{BTreeMap, BTreeSet};
 
@@ -10,9 +10,9 @@ use super::rack::{AnyDevice, Rack, RackSlot};
 
 #[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub struct LightChange {
-    /// The bundle, such as `n3/b0`.
+    /// Name of the bundle, such as `n3/b0`.
     pub bundle: String,
-    /// The bundle at the far end. `None` if this bundle is dark or in loopback, or if the far end sends nothing.
+    /// Bundle at the far end. `None` if either end is dark or in loopback.
     pub far: Option<String>,
 }
 
@@ -23,17 +23,18 @@ pub(super) struct LightWatchers {
 }
 
 impl Rack {
-    /// Enables [`Rack::light_changes`], whose first result contains every transceiver.
+    /// Enables [`Rack::light_changes`]. Its first result contains every transceiver.
     pub fn watch_light(&mut self) {
         let called = (0..self.devices().count()).map(RackSlot).collect();
         self.watched = Some(LightWatchers { called, joined: BTreeMap::new() });
     }
 
-    /// Returns the transceivers whose far end has changed since the last call. Empty unless light is watched.
+    /// Returns the transceivers whose far end changed since the last call. Requires
+    /// [`Rack::watch_light`].
     pub fn light_changes(&mut self, now: SimTime) -> Vec<LightChange> {
         let Some(watched) = &mut self.watched else { return Vec::new() };
         let called = std::mem::take(&mut watched.called);
-        // A change also affects the device at the other end of the fibre.
+        // A change also affects the other end of the fibre.
         let fibres = called.iter().flat_map(|slot| (1..=2).map(move |number| (*slot, number)));
         let far = fibres.filter_map(|port| self.fibres.get(&port).map(|(slot, _)| *slot));
         let asked: BTreeSet<RackSlot> = called.iter().copied().chain(far).collect();
@@ -84,7 +85,7 @@ mod tests {
         let first = rack.light_changes(SimTime::START);
         assert_eq!(first.len(), 16);
         assert!(first.iter().all(|change| change.far.is_none()), "{first:?}");
-        assert_eq!(rack.light_changes(SimTime::START), [], "nothing moved since");
+        assert_eq!(rack.light_changes(SimTime::START), [], "no change since then");
     }
 
     #[test]

@@ -1,7 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-//! A faulty line between a client and a device. Delays do not reorder bytes. Each device has its
-//! own seeded random stream with one draw per byte and fault, so the same bytes always suffer the
-//! same faults.
+//! A faulty serial line. Each device has a seeded random stream with one draw per byte and fault,
+//! so the same bytes always have the same faults.
 
 use std::collections::VecDeque;
 
@@ -16,7 +15,7 @@ use super::optoe::Bus;
 use super::transceiver::Transceiver;
 use super::{EmulatedDevice, Line, Output, Port};
 
-/// Maximum number of delayed bytes. Bytes beyond it are lost, as in any finite buffer.
+/// Further bytes are lost, as in any finite buffer.
 const LATE_BYTES_MAX: usize = 1 << 20;
 
 #[derive(Clone, Copy, Debug, Default)]
@@ -157,13 +156,12 @@ impl<D: EmulatedDevice + FaultyLight> Faulty<D> {
 }
 
 impl<D> Faulty<D> {
-    /// Returns the duration of a bus transfer, which includes the line's delay.
     pub const fn bus_delay(&self) -> Picoseconds {
         self.faults.late
     }
 }
 
-/// A module with a dead line does not acknowledge on its bus either.
+/// Without power on its serial port, a module does not acknowledge on its bus either.
 impl Bus for Faulty<Transceiver> {
     fn read(&mut self, now: SimTime, offset: u8, out: &mut [u8]) -> Result<(), NotAcknowledged> {
         if self.faults.half_open {

@@ -44,14 +44,14 @@ const DEVICES_MAX: usize = 16_384;
 #[derive(Debug, Deserialize, JsonSchema)]
 #[serde(deny_unknown_fields)]
 pub struct DeviceListFile {
-    /// Seed of powers, switching times and line faults.
+    /// Seed of optical powers, switching times and byte faults.
     #[serde(default)]
     pub seed: u64,
-    /// Transceivers with an integrated switch, each on its own pty.
+    /// Transceivers with an integrated switch, each on a separate pty.
     #[serde(default)]
     pub transceivers: Vec<TransceiversFile>,
-    /// Fabric file whose fibres connect the transceivers, named after their bundles. Without it
-    /// light always arrives.
+    /// Fabric file whose fibres connect the transceivers, which are named like its bundles. Without
+    /// it, light always arrives.
     #[serde(default)]
     pub fabric: Option<String>,
     /// Optical circuit switches.
@@ -66,22 +66,22 @@ pub struct DeviceListFile {
 #[derive(Debug, Deserialize, JsonSchema)]
 #[serde(deny_unknown_fields)]
 pub struct TransceiversFile {
-    /// Names; `{0..31}` expands to each of these numbers.
+    /// Names; `{0..31}` expands to all of these numbers.
     pub names: String,
     /// Path at power-on.
     #[serde(default)]
     pub power_on: PathWord,
-    /// Time since power-on at the start of the run. From 0.65 s, a module carries traffic
-    /// immediately.
+    /// Time since power-on at the start of the run. At least 0.65 s if the module has to carry
+    /// traffic immediately.
     #[serde(default)]
     pub powered_for: Option<Text<Picoseconds>>,
-    /// Time from a reset to the first answer.
+    /// Time from a reset to the first response.
     #[serde(default)]
     pub boot: Option<Text<Picoseconds>>,
     /// Minimum time between two changes.
     #[serde(default)]
     pub dwell: Option<Text<Picoseconds>>,
-    /// Version of the serial protocol. v1.1 has no events, and needs an arm before each fire.
+    /// Version of the serial protocol. v1.1 has no events, and requires an arm before each fire.
     #[serde(default)]
     pub protocol: Protocol,
 }
@@ -93,7 +93,7 @@ pub enum Protocol {
     #[default]
     #[serde(rename = "v1.1")]
     V1_1,
-    /// Adds events, and moves in a single request.
+    /// Adds events, and a combined arm and fire.
     #[serde(rename = "v1.2")]
     V1_2,
 }
@@ -102,7 +102,7 @@ pub enum Protocol {
 #[derive(Clone, Copy, Debug, Default, Deserialize, JsonSchema)]
 #[serde(rename_all = "kebab-case")]
 pub enum PathWord {
-    /// No light leaves.
+    /// No light is emitted.
     Dark,
     /// The light loops back.
     #[default]
@@ -139,7 +139,7 @@ pub struct SwitchFile {
     /// TCP address for SCPI, one client at a time.
     #[serde(default)]
     pub scpi: Option<String>,
-    /// Whether it offers SCPI on a pty.
+    /// Whether SCPI is also available on a pty.
     #[serde(default)]
     pub scpi_serial: bool,
     /// TCP address for TL1.
@@ -160,7 +160,7 @@ pub struct SwitchFile {
     /// Restart time.
     #[serde(default)]
     pub boot: Option<Text<Picoseconds>>,
-    /// Whether it has power monitors; some models have none.
+    /// Whether the switch has power monitors; some models do not.
     #[serde(default)]
     pub power_monitors: Option<bool>,
     /// Whether TL1 clients receive autonomous messages about changes.
@@ -169,7 +169,7 @@ pub struct SwitchFile {
     /// gNMI with the OCP model, instead of SCPI and TL1.
     #[serde(default)]
     pub gnmi: Option<GnmiFile>,
-    /// Whether slow TL1 commands are acknowledged before they are answered.
+    /// Whether slow TL1 commands are acknowledged before their responses.
     #[serde(default)]
     pub acknowledges: Option<bool>,
 }
@@ -178,7 +178,7 @@ pub struct SwitchFile {
 #[derive(Debug, Deserialize, JsonSchema)]
 #[serde(deny_unknown_fields)]
 pub struct FaultFile {
-    /// Time after the start.
+    /// Time since the start.
     pub at: Text<Picoseconds>,
     /// Device name.
     pub device: String,
@@ -190,7 +190,7 @@ pub struct FaultFile {
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Endpoint {
     Pty(Entry),
-    /// A TCP port; port 0 selects a free one.
+    /// Port 0 selects a free port.
     Tcp(Entry, SocketAddr),
 }
 
@@ -206,7 +206,7 @@ pub fn load(file: &str, bytes: &[u8]) -> (Option<DeviceList>, Vec<Diagnostic>) {
     load_beside(file, bytes, &mut |name| Err(format!("{name}: no other file is read here")))
 }
 
-/// Parses a device list. If it names a fabric file, `read` loads that file.
+/// Like [`load`], but loads a referenced fabric file with `read`.
 #[must_use]
 pub fn load_beside(
     file: &str,
@@ -236,8 +236,8 @@ fn build(
         schedule(&mut list, fault, index, check);
     }
     if list.endpoints.is_empty() && !check.has_errors() {
-        check.error(codes::BAD_VALUE, "", "the list has no device that can be reached").help(
-            "write `transceivers:` or `switches:` with `scpi`, `scpi_serial`, `tl1` or `gnmi`",
+        check.error(codes::BAD_VALUE, "", "the list has no reachable device").help(
+            "add `transceivers:`, or `switches:` with `scpi`, `scpi_serial`, `tl1` or `gnmi`",
         );
     }
     (!check.has_errors()).then_some(list)
@@ -255,7 +255,7 @@ fn add_transceivers(
     let names = match expand(&group.names, room) {
         Ok(names) => names,
         Err(why) => {
-            check.error(codes::BAD_SPELLING, &place, why).help("write it like `n{0..31}/b{0..1}`");
+            check.error(codes::BAD_SPELLING, &place, why).help("use the form `n{0..31}/b{0..1}`");
             return;
         }
     };
@@ -266,18 +266,14 @@ fn add_transceivers(
         match list.rack.add(&name, AnyDevice::Transceiver(Box::new(device))) {
             Some(slot) => list.endpoints.push((slot, Endpoint::Pty(Entry::Frames))),
             None => {
-                check.error(
-                    codes::BAD_VALUE,
-                    &place,
-                    format!("two devices have the name `{name}`"),
-                );
+                check.error(codes::BAD_VALUE, &place, format!("two devices are called `{name}`"));
                 return;
             }
         }
     }
 }
 
-/// Transceivers outside the fabric stay unconnected.
+/// Transceivers outside the fabric remain unconnected.
 fn join(
     list: &mut DeviceList,
     fabric: &str,
@@ -289,13 +285,13 @@ fn join(
         Err(why) => {
             check
                 .error(codes::BAD_VALUE, "/fabric", why)
-                .help("name a fabric file next to this file");
+                .help("use a fabric file next to this file");
             return;
         }
     };
     let installed = lightloom_fabric::file::load_with(fabric, text.as_bytes(), read, |_, _| ());
     let (Some(installed), _) = installed else {
-        let message = format!("{fabric} has mistakes");
+        let message = format!("{fabric} has errors");
         let help = format!("`lightloom validate {fabric}` shows them");
         check.error(codes::BAD_VALUE, "/fabric", message).help(help);
         return;
@@ -341,8 +337,8 @@ fn add_switch(
     let place = |key: &str| format!("/switches/{index}/{key}");
     for (key, ports) in [("ingress", file.ingress), ("egress", file.egress)] {
         if !(1..=4096).contains(&ports) {
-            let message = format!("a switch with {ports} {key} ports");
-            check.error(codes::OUT_OF_RANGE, &place(key), message).help("write 1 to 4096");
+            let message = format!("invalid number of {key} ports: {ports}");
+            check.error(codes::OUT_OF_RANGE, &place(key), message).help("use 1 to 4096");
         }
     }
     if let Some(gnmi) = &file.gnmi {
@@ -356,7 +352,7 @@ fn add_switch(
                 let message = format!("`{text}` is not an address with a port");
                 check
                     .error(codes::BAD_SPELLING, &place(key), message)
-                    .help("write it like `127.0.0.1:5025`; port 0 takes a free one");
+                    .help("use the form `127.0.0.1:5025`; port 0 selects a free port");
             }
             None => {}
         }
@@ -370,7 +366,7 @@ fn add_switch(
     match list.rack.add(&file.name, AnyDevice::Switch(Box::new(device))) {
         Some(slot) => list.endpoints.extend(endpoints.into_iter().map(|at| (slot, at))),
         None => {
-            let message = format!("two devices have the name `{}`", file.name);
+            let message = format!("two devices are called `{}`", file.name);
             check.error(codes::BAD_VALUE, &place("name"), message);
         }
     }
@@ -392,15 +388,12 @@ fn add_gnmi(
         ("acknowledges", file.acknowledges.is_some()),
     ];
     for (key, _) in others.iter().filter(|(_, is_there)| *is_there) {
-        let message = format!(
-            "`{}` has `gnmi`, but `{key}` applies to switches with SCPI and TL1",
-            file.name
-        );
-        check.error(codes::BAD_VALUE, &place(key), message).help("leave one of the two out");
+        let message = format!("`{key}` is not supported for gNMI switches such as `{}`", file.name);
+        check.error(codes::BAD_VALUE, &place(key), message).help("leave one of them out");
     }
     let Ok(address) = gnmi.listen.parse() else {
         let message = format!("`{}` is not an address with a port", gnmi.listen);
-        let help = "write it like `127.0.0.1:9339`; port 0 takes a free one";
+        let help = "use the form `127.0.0.1:9339`; port 0 selects a free port";
         check.error(codes::BAD_SPELLING, &place("gnmi/listen"), message).help(help);
         return;
     };
@@ -412,7 +405,7 @@ fn add_gnmi(
     match list.rack.add(&file.name, AnyDevice::Gnmi(Box::new(device))) {
         Some(slot) => list.endpoints.push((slot, Endpoint::Tcp(Entry::Gnmi, address))),
         None => {
-            let message = format!("two devices have the name `{}`", file.name);
+            let message = format!("two devices are called `{}`", file.name);
             check.error(codes::BAD_VALUE, &place("name"), message);
         }
     }
@@ -459,7 +452,7 @@ fn schedule(list: &mut DeviceList, file: &FaultFile, index: usize, check: &mut C
         if let Some(why) = list.rack.objection(slot, fault) {
             check
                 .error(codes::BAD_VALUE, &format!("/faults/{index}/fault"), why)
-                .help("write it like `cross 1 n2/b0.2`, with ports of fibres of the `fabric`");
+                .help("use the form `cross 1 n2/b0.2`, with fibre ports of the `fabric`");
         }
         list.rack.schedule(SimTime::START + file.at.0, slot, fault);
     }
@@ -474,8 +467,9 @@ fn expand(pattern: &str, room: usize) -> Result<Vec<String>, String> {
             Some((first.parse::<u32>().ok()?, last.parse::<u32>().ok()?))
         });
         let (first, last) = bounds.ok_or_else(|| format!("`{{{range}}}` is not a range"))?;
-        let width =
-            last.checked_sub(first).ok_or_else(|| format!("`{{{range}}}` runs backwards"))?;
+        let width = last
+            .checked_sub(first)
+            .ok_or_else(|| format!("`{{{range}}}` is not in ascending order"))?;
         if names.len().saturating_mul(width as usize + 1) > room {
             return Err(format!("more than {DEVICES_MAX} devices"));
         }
@@ -489,7 +483,7 @@ fn expand(pattern: &str, room: usize) -> Result<Vec<String>, String> {
         name.push_str(rest);
     }
     if names.iter().any(String::is_empty) {
-        return Err("a device has no name".to_owned());
+        return Err("a device name is empty".to_owned());
     }
     Ok(names)
 }
@@ -535,15 +529,15 @@ mod tests {
         let lines = mistakes(text);
         assert_eq!(lines.len(), 4, "{lines:#?}");
         assert!(lines[0].contains("devices.yaml:2:12") && lines[0].contains("not a range"));
-        assert!(lines[1].contains("0 ingress ports"));
+        assert!(lines[1].contains("invalid number of ingress ports: 0"));
         assert!(lines[2].contains("`localhost` is not an address"));
         assert!(lines[3].contains("`explode` is not a fault"));
         let lines = mistakes(
             "transceivers:\n  - names: n{0..3}\nfaults:\n  - {at: 1s, device: n9, fault: lie}\n",
         );
         assert!(lines[0].contains("device `n9` does not exist"), "{lines:?}");
-        assert!(mistakes("seed: 1\n")[0].contains("no device that can be reached"));
+        assert!(mistakes("seed: 1\n")[0].contains("no reachable device"));
         let twice = "transceivers:\n  - names: a\n  - names: a\n";
-        assert!(mistakes(twice)[0].contains("two devices have the name `a`"));
+        assert!(mistakes(twice)[0].contains("two devices are called `a`"));
     }
 }

@@ -11,10 +11,10 @@ use rand::RngExt;
 
 use super::fault::LightFaults;
 
-/// Launch power per lane, in tenths of a microwatt (1 mW).
+/// In tenths of a microwatt (1 mW).
 const LAUNCH_TENTHS_UW: f64 = 10_000.0;
 
-/// Bias current of an active laser in steps of 2 µA (70 mA, a design value).
+/// In steps of 2 µA (70 mA, a design value).
 const BIAS_2_UA: u16 = 35_000;
 
 #[derive(Clone, Debug)]
@@ -22,7 +22,7 @@ pub struct Optics {
     draws: Stream,
     at: [Path; GROUPS_MAX],
     going: [Option<(Path, Micros)>; GROUPS_MAX],
-    /// Power received on paths 1 to 8 while the far end sends, without faults, in tenths of a microwatt.
+    /// Received power per path while the far end sends, without faults, in tenths of a microwatt.
     incoming: [f64; 8],
     far_end_sends: [bool; 8],
     far_end_names: [Neighbour; 8],
@@ -69,7 +69,6 @@ impl Optics {
         self.link_name
     }
 
-    /// Returns whether light leaves on external path `number`.
     #[must_use]
     pub fn sends(&self, now: Micros, number: u8) -> bool {
         let there = self.true_path(now, 0).and_then(Path::external_number) == Some(number);
@@ -112,7 +111,7 @@ impl Hardware for Optics {
             return;
         }
         let path = if self.faults.misdirects { another(path) } else { path };
-        // OCS transceivers take 60 to 80 µs according to published values.
+        // Published switching times of OCS transceivers are 60 to 80 µs.
         let typical = Picoseconds::from_micros(self.draws.random_range(60..=80));
         let takes = Micros(self.faults.stretch(typical).get() / 1_000_000);
         self.going[group] = Some((path, now + takes));

@@ -1,11 +1,10 @@
 // SPDX-License-Identifier: Apache-2.0
-//! Module memory as a Linux host sees it through the `optoe` driver: one file with linear offsets.
+//! Module memory as presented by the Linux `optoe` driver: one file with linear offsets.
 //!
-//! Lower memory is at 0 to 127; bytes 128 to 255 of page p start at 128 · (p + 1). Bus transfers
-//! follow the driver's order: past byte 255 it reads byte 2 first, selects the page, transfers, and
-//! selects page 0 again. A read transfers at most 128 bytes, a write one. A transfer that the
-//! module does not acknowledge is repeated every millisecond for 25 ms. Then the access fails with
-//! [`Failed::TimedOut`], so every access ends.
+//! Lower memory is at 0 to 127; bytes 128 to 255 of page p start at 128 · (p + 1). As in the
+//! driver, a transfer past byte 255 reads byte 2, selects the page, transfers at most 128 bytes
+//! (one when writing), and selects page 0 again. An unacknowledged transfer is retried every
+//! millisecond for 25 ms, and then the access fails with [`Failed::TimedOut`].
 //!
 //! Source: `optoe.c` of opencomputeproject/oom (`optoe_read_write`, `optoe_eeprom_update_client`,
 //! `optoe_regmap_rw`).
@@ -20,7 +19,7 @@ const HALF: u64 = 128;
 const TIMEOUT: Picoseconds = Picoseconds::from_millis(25);
 const RETRY: Picoseconds = Picoseconds::from_millis(1);
 const PAGE_SELECT: u8 = 127;
-/// Register and bit that mark a module without pages.
+/// Register and bit of a module without pages.
 const FLAT: (u8, u8) = (2, 0x80);
 const WAITING_MAX: usize = 64;
 
@@ -37,7 +36,7 @@ pub enum Failed {
     Busy,
 }
 
-/// Result of an access. A read near the end of the file may return fewer bytes than requested.
+/// A read near the end of the file may return fewer bytes than requested.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum AccessDone {
     Read(Vec<u8>),
@@ -45,10 +44,8 @@ pub enum AccessDone {
 }
 
 pub trait Bus {
-    /// Fails if the module did not acknowledge.
     fn read(&mut self, now: SimTime, offset: u8, out: &mut [u8]) -> Result<(), NotAcknowledged>;
 
-    /// Fails if the module did not acknowledge.
     fn write(&mut self, now: SimTime, offset: u8, bytes: &[u8]) -> Result<(), NotAcknowledged>;
 }
 
@@ -80,8 +77,8 @@ pub struct Optoe {
 }
 
 impl Optoe {
-    /// Starts an access, whose result [`Optoe::advance`] returns under `number`. Fails with [`Failed::Busy`] if another access
-    /// is open.
+    /// [`Optoe::advance`] returns the result under `number`. Fails with [`Failed::Busy`] if too
+    /// many accesses are pending.
     pub fn ask(&mut self, number: u64, access: EepromAccess) -> Result<(), Failed> {
         if self.waiting.len() >= WAITING_MAX {
             return Err(Failed::Busy);
@@ -96,7 +93,7 @@ impl Optoe {
         self.running.as_ref().map(|running| running.next).or(now)
     }
 
-    /// Performs the due transfers, each of which takes `delay`, and passes completed accesses to `on`.
+    /// Each due transfer takes `delay`. Completed accesses are passed to `on`.
     pub fn advance(
         &mut self,
         now: SimTime,
@@ -147,7 +144,7 @@ impl RunningAccess {
         *offset + self.done as u64
     }
 
-    /// Returns the page that the next transfer needs, if it must be selected first.
+    /// Page to select before the next transfer, if any.
     fn page(&self) -> Option<u8> {
         let page = (self.offset() / HALF).saturating_sub(1);
         u8::try_from(page).ok().filter(|&page| page > 0)
@@ -158,14 +155,13 @@ impl RunningAccess {
         (upper + self.offset() % HALF) as u8
     }
 
-    /// Shortens the access to the end of the file, which is longer if the module has pages.
+    /// The file is longer if the module has pages.
     fn cut(&mut self, pages: bool) {
         let end = if pages { FILE_BYTES } else { 2 * HALF };
         let left = end.saturating_sub(self.offset());
         self.limit = self.limit.min(usize::try_from(left).unwrap_or(usize::MAX));
     }
 
-    /// Performs one transfer. Returns the result if it completes the access.
     fn turn(
         &mut self,
         now: SimTime,
@@ -196,7 +192,7 @@ impl RunningAccess {
         }
     }
 
-    /// After the last attempt, page 0 is selected again, with the same time limit.
+    /// Page 0 is selected again even after the last attempt, with the same time limit.
     fn give_up(&mut self, now: SimTime, delay: Picoseconds) -> Option<Result<AccessDone, Failed>> {
         self.failed = Some(Failed::TimedOut);
         if self.step == AccessStep::Transfer && self.page().is_some() {
@@ -247,7 +243,7 @@ impl RunningAccess {
         Ok(())
     }
 
-    /// Ends the access. Transfers that completed before a failure count.
+    /// Transfers that completed before a failure count.
     fn end(&mut self) -> Result<AccessDone, Failed> {
         match (&self.access, self.failed) {
             (_, Some(failed)) if self.done == 0 => Err(failed),
@@ -264,7 +260,7 @@ impl RunningAccess {
 mod tests {
     use super::*;
 
-    /// A module with lower memory and uniform pages that does not acknowledge for a while after each write.
+    /// A module without acknowledgements for a while after each write.
     struct Plain {
         lower: [u8; 128],
         upper: std::collections::BTreeMap<u8, [u8; 128]>,

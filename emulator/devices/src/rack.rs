@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-//! A rack of emulated devices under one clock, with scheduled faults, without I/O.
+//! Emulated devices under one clock, with scheduled faults and without I/O.
 
 use std::collections::{BTreeMap, BTreeSet};
 
@@ -57,7 +57,7 @@ impl AnyDevice {
         }
     }
 
-    /// Sets the power that enters an ingress port, in dBm. Ignored for a transceiver.
+    /// Sets the input power of an ingress port, in dBm. Ignored for transceivers.
     pub fn set_input_dbm(&mut self, ingress: u16, dbm: f64) {
         match self {
             Self::Transceiver(_) => {}
@@ -87,7 +87,7 @@ pub struct Rack {
     wakeups: BTreeSet<(SimTime, RackSlot)>,
     faults: BTreeMap<SimTime, Vec<(RackSlot, DeviceFault)>>,
     pub(super) fibres: BTreeMap<(RackSlot, u8), (RackSlot, u8)>,
-    /// Devices that ran since the light was last read. `None` if light is not watched.
+    /// `None` if light is not watched.
     pub(super) watched: Option<LightWatchers>,
 }
 
@@ -109,7 +109,8 @@ impl Rack {
         self.by_name.get(name).copied()
     }
 
-    /// Returns the slots of a device, or those of all devices in a node: `n17` means `n17/b0`, `n17/b1` and so on.
+    /// Returns the slots of a device, or of all devices in a node: `n17` means `n17/b0`, `n17/b1`
+    /// and so on.
     #[must_use]
     pub fn slots_of(&self, name: &str) -> Vec<RackSlot> {
         let of_node = |of: &str| of.strip_prefix(name).is_some_and(|rest| rest.starts_with('/'));
@@ -132,7 +133,7 @@ impl Rack {
         &mut self.devices[slot.0].1
     }
 
-    /// Connects two transceivers. Light arrives at one end only while the other sends.
+    /// Light arrives at one end only while the other end sends.
     pub fn join(&mut self, a: (RackSlot, u8), b: (RackSlot, u8)) {
         self.fibres.extend([(a, b), (b, a)]);
         for slot in [a.0, b.0] {
@@ -140,8 +141,8 @@ impl Rack {
         }
     }
 
-    /// Updates the light at the far ends of this device's fibres, and returns the far ends that
-    /// changed. A module runs no later than its light settles, so the update is never late.
+    /// Returns the far ends that changed. A module runs no later than its light settles, so the
+    /// update is never late.
     fn spread_light(&mut self, now: SimTime, slot: RackSlot) -> Vec<RackSlot> {
         let mut changed = Vec::new();
         for number in 1..=2 {
@@ -163,7 +164,7 @@ impl Rack {
         self.faults.entry(at).or_default().push((slot, fault));
     }
 
-    /// Returns why `fault` cannot be applied to the device.
+    /// Returns why `fault` is not applicable to the device.
     #[must_use]
     pub fn objection(&self, slot: RackSlot, fault: DeviceFault) -> Option<String> {
         let (name, device) = &self.devices[slot.0];
@@ -174,7 +175,7 @@ impl Rack {
             ));
         }
         if fault == DeviceFault::WarmRestart && !matches!(device, AnyDevice::Gnmi(_)) {
-            return Some(format!("{name} has one kind of restart only: write `reboot`"));
+            return Some(format!("{name} supports only one kind of restart: use `reboot`"));
         }
         if let DeviceFault::Misbehave(which) = fault
             && which.family().device_kind() != device.kind()
@@ -192,14 +193,14 @@ impl Rack {
             return Some(format!("no fibre is plugged into {other}"));
         };
         (end == (slot, number) || end == *near)
-            .then(|| format!("{other} is an end of the same fibre"))
+            .then(|| format!("{other} is at the other end of the same fibre"))
     }
 
     fn end(&self, port: KhopPort) -> Option<(RackSlot, u8)> {
         Some((self.slot(&port.bundle.to_string())?, port.path))
     }
 
-    /// Swaps the far ends of two fibres; a second call reverts the swap. Does nothing if [`Rack::objection`] returns a reason.
+    /// A second call reverts the swap. Has no effect if [`Rack::objection`] returns a reason.
     fn cross(
         &mut self,
         now: SimTime,
@@ -258,7 +259,7 @@ impl Rack {
         self.called(now, slot, out);
     }
 
-    /// Performs bus transfers to a module's memory that are due. Ignored for an optical switch.
+    /// Performs due bus transfers to a module's memory. Ignored for optical switches.
     pub fn on_bus(
         &mut self,
         now: SimTime,
@@ -279,7 +280,6 @@ impl Rack {
         self.plan_wakeup(slot);
     }
 
-    /// Advances the time: applies scheduled faults and runs due devices.
     pub fn on_time(&mut self, now: SimTime, out: &mut Vec<Output>) {
         while let Some(entry) = self.faults.first_entry().filter(|entry| *entry.key() <= now) {
             for (slot, fault) in entry.remove() {
@@ -298,7 +298,6 @@ impl Rack {
         device.into_iter().chain(self.faults.keys().next().copied()).min()
     }
 
-    /// Returns the devices that [`Rack::on_time`] runs at `now`.
     pub fn due(&self, now: SimTime) -> impl Iterator<Item = RackSlot> + '_ {
         let last = (now, RackSlot(usize::MAX));
         let faulted = self.faults.range(..=now).flat_map(|(_, faults)| faults);

@@ -7,8 +7,8 @@
 //!                                           └────────┘ sleeps until the next wake-up of any device
 //! ```
 //!
-//! An idle rack makes no system calls. The control socket accepts lines `DEVICE FAULT` and answers
-//! each with `ok` or an error.
+//! An idle rack makes no system calls. The control socket accepts lines of the form `DEVICE FAULT`
+//! and responds with `ok` or an error.
 
 #![expect(clippy::disallowed_methods, reason = "the edge opens sockets and reads the clock")]
 
@@ -39,10 +39,10 @@ use super::list::{DeviceList, Endpoint};
 use super::rack::{Rack, RackSlot};
 use super::{Line, Output, Port};
 
-/// Limit on unread output per client. If it is exceeded, a connection is closed, whereas a pty loses bytes.
+/// If exceeded, a connection is closed, and a pty loses bytes.
 const PENDING_BYTES_MAX: usize = 8 << 20;
 const CONTROL_LINE_BYTES_MAX: usize = 4096;
-/// Limit on the number of TCP and control clients, in addition to each device's own limit.
+/// For TCP and control clients, in addition to the limit of each device.
 const CLIENTS_MAX: usize = 1024;
 const EVENTS_PER_WAIT: usize = 256;
 
@@ -51,7 +51,7 @@ pub struct Options {
     /// Directory for links to the ptys, named after the devices with `-` for `/`.
     pub links: Option<PathBuf>,
     pub control: Option<PathBuf>,
-    /// Mount point for the memory of each module as a file, named like the links.
+    /// Mount point for module memory as files, named like the links.
     pub eeproms: Option<PathBuf>,
 }
 
@@ -115,7 +115,6 @@ pub struct Server {
 pub type Watcher = Box<dyn FnMut(Vec<LightChange>) + Send>;
 
 impl Server {
-    /// Opens every pty, port and link of `list`, and starts the clock.
     pub fn start(list: DeviceList, options: &Options) -> io::Result<Self> {
         raise_file_limit();
         let stop = Arc::new(eventfd(0, EventfdFlags::CLOEXEC | EventfdFlags::NONBLOCK)?);
@@ -152,8 +151,7 @@ impl Server {
         &self.addresses
     }
 
-    /// Sets a callback for light changes. The callback runs on the thread that serves the devices,
-    /// so it must return quickly.
+    /// The callback runs on the thread that serves the devices, so it must return quickly.
     pub fn watch_light(&mut self, watcher: Watcher) {
         self.rack.watch_light();
         self.watcher = Some(watcher);
@@ -201,7 +199,7 @@ impl Server {
         grantpt(&master)?;
         unlockpt(&master)?;
         rustix::fs::fcntl_setfl(&master, OFlags::RDWR | OFlags::NONBLOCK)?;
-        // Keep this end open, so that the line does not hang up between two clients.
+        // Keep this end open, so that the pty does not hang up between clients.
         let client_side = ioctl_tiocgptpeer(&master, flags)?;
         let mut mode = tcgetattr(&client_side)?;
         mode.make_raw();
@@ -239,7 +237,6 @@ impl Server {
         Ok(())
     }
 
-    /// Performs due transfers for the module files. Returns when the next one is due.
     fn advance_eeproms(&mut self, now: SimTime, out: &mut Vec<Output>) -> Option<SimTime> {
         let Some(Channel::Eeproms(eeproms)) = self.channels.get_mut(&self.eeproms?) else {
             return None;
@@ -261,7 +258,7 @@ impl Server {
         SimTime::START + Picoseconds::from_nanos(u64::try_from(nanos).unwrap_or(u64::MAX / 1_000))
     }
 
-    /// Serves clients until an error that concerns all of them. An error of one client ends only that client.
+    /// Serves clients until an error affects all of them.
     pub fn run(&mut self) -> io::Result<()> {
         let mut events = Vec::with_capacity(EVENTS_PER_WAIT);
         loop {
@@ -308,7 +305,8 @@ impl Server {
             Some(Channel::Stop(_)) | None => {}
             Some(Channel::Eeproms(_)) => {
                 let Some(Channel::Eeproms(eeproms)) = self.channels.get_mut(&id) else { return };
-                // The folder was unmounted or the kernel ended the connection. Other channels continue.
+                // The folder was unmounted or the kernel ended the connection. Other channels
+                // continue.
                 if !eeproms.take() {
                     self.hang_up(id);
                 }
@@ -320,7 +318,7 @@ impl Server {
         let mut buffer = [0; 4096];
         let (slot, read) = match self.channels.get(&id) {
             Some(Channel::Pty { slot, master, client_side, .. }) => {
-                // A client that died holding the line exclusively must not lock out its successor.
+                // A client that died with exclusive access must not lock out its successor.
                 let _only_a_courtesy = ioctl_tiocnxcl(client_side);
                 (*slot, rustix::io::read(master, &mut buffer))
             }
@@ -512,7 +510,7 @@ fn now_instant() -> Instant {
     Instant::now()
 }
 
-/// Raises the soft limit on open files: each pty needs two, so the usual limit of 1,024 would allow only 500 modules.
+/// Each pty needs two files, so the usual soft limit of 1,024 would allow only 500 modules.
 fn raise_file_limit() {
     use rustix::process::{Resource, getrlimit, setrlimit};
     let mut limit = getrlimit(Resource::Nofile);
@@ -535,7 +533,7 @@ fn link(folder: &Path, name: &str, target: &Path) -> io::Result<String> {
     Ok(path.to_string_lossy().into_owned())
 }
 
-/// Removes leftovers of an earlier run at `path`, if they are of the expected type.
+/// Only if they are of the expected type.
 fn remove_if_present(path: &Path, is_ours: fn(std::fs::FileType) -> bool) -> io::Result<()> {
     match std::fs::symlink_metadata(path) {
         Ok(found) if is_ours(found.file_type()) => std::fs::remove_file(path),

@@ -7,8 +7,8 @@
 //!  Port::Tl1 ───────┘ `;`    in order           time        └─▶ Matrix
 //! ```
 //!
-//! The switch executes all clients' commands one at a time, in order of arrival. A reply that waits
-//! for light to settle delays everything after it.
+//! Commands of all clients are executed sequentially. A reply that waits for light to settle delays
+//! all later commands.
 
 pub(crate) mod matrix;
 mod scpi;
@@ -28,17 +28,17 @@ use matrix::{Matrix, Pair};
 use scpi::{Executed, OVERRUN, ScpiState};
 use tl1::{Login, Tl1State};
 
-/// Limit on a command's length, which leaves room for a list of 4,096 ports.
+/// Sufficient for a list of 4,096 ports.
 const COMMAND_BYTES_MAX: usize = 1 << 16;
 
-/// Maximum number of queued commands. Commands beyond it are lost.
+/// Further commands are lost.
 const QUEUE_MAX: usize = 4096;
 
 const TL1_CLIENTS_MAX: usize = 8;
 
 #[derive(Clone, Debug)]
 pub struct SwitchSpec {
-    /// TL1 source id, which is also the serial number in `*IDN?`. If it is empty, TL1 shows `( nil )`.
+    /// TL1 source id, and serial number in `*IDN?`. TL1 shows an empty one as `( nil )`.
     pub name: String,
     /// Number of ingress ports, numbered from 1.
     pub ingress: u16,
@@ -52,12 +52,12 @@ pub struct SwitchSpec {
     pub has_power_monitors: bool,
     /// Whether TL1 clients receive autonomous messages about changes.
     pub is_autonomous: bool,
-    /// Whether the switch acknowledges slow TL1 commands before it executes them.
+    /// Whether slow TL1 commands are acknowledged before execution.
     pub acknowledges: bool,
 }
 
 impl Default for SwitchSpec {
-    /// Returns a 24×24 switch with a switching time of 20 ms (our design value).
+    /// A 24×24 switch with a switching time of 20 ms (our design value).
     fn default() -> Self {
         Self {
             name: "POLATIS".to_owned(),
@@ -80,7 +80,7 @@ struct SwitchClient {
     buffer: Vec<u8>,
     overflowed: bool,
     login: Login,
-    /// Answers to the units of one SCPI line, which are sent together.
+    /// Responses to one SCPI line, sent together.
     answers: Vec<String>,
 }
 
@@ -90,7 +90,7 @@ struct Job {
     arrived: SimTime,
     text: String,
     ends_line: bool,
-    /// The client of a deferred command, which is executed even if the client has disconnected.
+    /// Client of a deferred command, which is executed even after it disconnects.
     deferred_for: Option<(Port, Login)>,
 }
 
@@ -153,7 +153,7 @@ impl OpticalSwitch {
         self.matrix.light(now)
     }
 
-    /// Moves a circuit manually, without any client.
+    /// Switches a circuit locally, without notifying clients.
     pub fn connect_by_hand(&mut self, now: SimTime, ingress: u16, egress: u16) {
         self.matrix.disconnect(now, &[(ingress, None)]);
         self.matrix.connect(now, &[(ingress, egress)]);
@@ -262,7 +262,7 @@ impl OpticalSwitch {
         }
     }
 
-    /// Sends events to every TL1 client before the reply to the originator.
+    /// Other TL1 clients receive events before the originator receives the reply.
     fn tell_of_changes(&mut self, now: SimTime, before: &[Pair], out: &mut Vec<Output>) {
         let after = self.matrix.pairs();
         if !self.spec.is_autonomous || after == before {

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-//! Runs the firmware of `lightloom-firmware-api` on emulated optics, accessed over a serial line.
+//! Firmware of `lightloom-firmware-api` on emulated optics, with a serial port.
 
 mod misread;
 
@@ -26,12 +26,13 @@ const MICROSECOND: u64 = 1_000_000;
 pub struct TransceiverSpec {
     pub profile: Profile,
     pub power_on: Paths,
-    /// Time since power-on when the run starts. A module with [`Profile::OCSTRX_800G`] is up after 0.65 s.
+    /// Time since power-on when the run starts. A module with [`Profile::OCSTRX_800G`] is up after
+    /// 0.65 s.
     pub powered_for: Picoseconds,
 }
 
 impl Default for TransceiverSpec {
-    /// Returns an 800G module in loopback that has been powered for one second.
+    /// An 800G module in loopback, powered for one second.
     fn default() -> Self {
         Self {
             profile: Profile::OCSTRX_800G,
@@ -68,7 +69,7 @@ impl Transceiver {
         }
     }
 
-    /// Returns the optics: actual positions, and the light from the far ends.
+    /// Returns the optics with the actual positions and the received light.
     pub const fn optics_mut(&mut self) -> &mut Optics {
         self.firmware.module_mut().hardware_mut()
     }
@@ -83,13 +84,13 @@ impl Transceiver {
         self.firmware.module().hardware().link_name()
     }
 
-    /// Returns the actual path of `group`. `None` while it moves.
+    /// Returns the actual path of `group`, or `None` while it is switching.
     #[must_use]
     pub fn true_path(&self, now: SimTime, group: usize) -> Option<Path> {
         self.firmware.module().hardware().true_path(self.micros(now), group)
     }
 
-    /// Returns when the light of `group` settles. `None` if it is not moving.
+    /// Returns when the light of `group` settles, or `None` if it has settled.
     #[must_use]
     pub fn rests_at(&self, now: SimTime, group: usize) -> Option<SimTime> {
         let at = self.firmware.module().hardware().rests_at(self.micros(now), group)?;
@@ -117,8 +118,7 @@ impl Transceiver {
         self.firmware.module_mut().bus_read(at, offset, out)
     }
 
-    /// See [`Module::bus_write`]. Stores the paths of an arm request, because a lying module
-    /// reports them later.
+    /// See [`Module::bus_write`]. Stores armed paths, because a lying module reports them later.
     pub fn bus_write(
         &mut self,
         now: SimTime,
@@ -135,7 +135,7 @@ impl Transceiver {
         Micros(now.0 / MICROSECOND + self.age)
     }
 
-    /// Runs the firmware up to `now`, including any reboot that is due.
+    /// Includes any reboot that is due.
     fn catch_up(&mut self, now: SimTime, sent: &mut Vec<Vec<u8>>) {
         if let Some(at) = self.reboot_at.filter(|&at| at <= now) {
             self.reboot_at = None;
@@ -147,7 +147,7 @@ impl Transceiver {
         self.firmware.poll(now, |frame| sent.push(frame.to_vec()));
     }
 
-    /// Forges reports if the module lies, and schedules a reboot in the middle of a change.
+    /// Forges reports if the module lies, and schedules a reboot during a change.
     fn finish(&mut self, now: SimTime, sent: Vec<Vec<u8>>, out: &mut Vec<Output>) {
         let faults = self.firmware.module().hardware().faults;
         if faults.reboots_in_commit && self.firmware.module().moving() && self.reboot_at.is_none() {
@@ -204,7 +204,7 @@ fn wanted_paths(module: &Module<Optics>) -> Paths {
     std::array::from_fn(|group| page_b0::wanted(group).get(module).unwrap_or(Path::DARK))
 }
 
-/// Calls `on` with the reply in `frame` if it answers an arm, a fire, or a combined arm and fire.
+/// Calls `on` for replies to an arm, a fire, or a combined arm and fire.
 fn with_reply(frame: &[u8], mut on: impl FnMut(&Frame<'_>, &Reply<'_>)) {
     let mut reassembler = Reassembler::new();
     for &byte in frame {

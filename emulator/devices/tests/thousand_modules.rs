@@ -1,8 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-//! A thousand modules in one process on real ptys: one change each, then idle.
-//!
-//! This test has a file, and so a process, for itself, so that the process's CPU time belongs to
-//! the modules.
+//! A thousand modules in one process on real ptys: one change each, then idle. This test has a
+//! separate file, and therefore a separate process, for CPU time measurements.
 #![cfg(target_os = "linux")]
 #![expect(
     clippy::print_stderr,
@@ -81,5 +79,5 @@ fn one_thousand_modules_switch_then_idle() {
     std::thread::sleep(Duration::from_millis(1_000));
     let idle = cpu_time() - cpu_before;
     eprintln!("idle for a second: {idle:?} of processor time");
-    assert!(idle < Duration::from_millis(20), "an idle rack sleeps: {idle:?}");
+    assert!(idle < Duration::from_millis(20), "an idle rack uses no CPU: {idle:?}");
 }

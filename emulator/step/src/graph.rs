@@ -1,15 +1,14 @@
 // SPDX-License-Identifier: Apache-2.0
-//! A training step as tasks with dependencies: computing, collectives and transfers.
+//! A training step as tasks with dependencies: computation, collectives and transfers.
 //!
-//! A [`TaskGraph`] can always be run: its constructor ensures that all dependencies exist and that
-//! there are no cycles. Ranks are numbered from 0; a ring is a list of ranks.
+//! Every [`TaskGraph`] can be executed: dependencies exist and are free of cycles. A ring is a list
+//! of ranks, numbered from 0.
 
 use std::sync::Arc;
 
 use lightloom_collective::{CollectiveKind, Pace};
 use lightloom_units::{Bytes, Picoseconds};
 
-/// Index of a task in its graph.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub struct TaskId(pub u32);
 
@@ -38,12 +37,12 @@ pub enum TaskWork {
         /// Size as defined in [`lightloom_collective`].
         bytes: Bytes,
     },
-    /// Messages of different sizes between all pairs of ranks, all at once.
+    /// Simultaneous messages of different sizes between all pairs of ranks.
     Pairs {
         ranks: Vec<u32>,
         bytes: PairBytes,
     },
-    /// A message from one rank to another over the data-centre network.
+    /// A message between two ranks over the data-centre network.
     Transfer {
         from: u32,
         to: u32,
@@ -54,20 +53,19 @@ pub enum TaskWork {
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Task {
     pub name: String,
-    /// Tasks that must end before it starts.
+    /// Tasks that must end before this one starts.
     pub after: Vec<TaskId>,
     pub work: TaskWork,
 }
 
-/// Maximum number of ranks of a step read from a file.
+/// Maximum number of ranks in a step read from a file.
 pub const MOST_RANKS: u32 = 1_000_000;
-/// Maximum duration of a compute task read from a file: one day.
+/// Maximum duration of a computation task read from a file: one day.
 pub const LONGEST: Picoseconds = Picoseconds(86_400_000_000_000_000);
-/// Maximum length of a chain of computing. Together with its communication it stays within the 213
-/// days of the emulator's clock.
+/// Including communication, a step then fits in the 213 days of the emulator's clock.
 const LONGEST_CHAIN: Picoseconds = Picoseconds(100 * LONGEST.0);
 
-/// Why tasks do not form a valid graph.
+/// Reasons why tasks do not form a valid graph.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 pub enum GraphError {
     #[error("task {task} `{name}` waits for task {missing}, which does not exist")]
@@ -79,12 +77,12 @@ pub enum GraphError {
         name: String,
     },
     #[error(
-        "task {task} `{name}` ends after more than 100 days of computing, the most that a step may take"
+        "task {task} `{name}` ends after more than 100 days of computation, the limit for a step"
     )]
     Long { task: u32, name: String },
 }
 
-/// A [`Pace`] in whole units.
+/// A [`Pace`] in integer units.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct TaskPace {
     start: Picoseconds,
@@ -119,18 +117,17 @@ impl TaskPace {
         self.start + level(0) + level(1)
     }
 
-    /// Returns the effective shares of the links' rates, inside a domain and between domains.
+    /// Returns the effective shares of the link rates, inside a domain and between domains.
     #[must_use]
     pub fn shares(&self) -> [f64; 2] {
         self.billionths.map(|share| f64::from(share) * 1e-9)
     }
 }
 
-/// Bytes from each rank to each other, by rows: the messages of all-to-alls of unequal parts, and of
-/// gathers and scatters.
+/// Bytes from each rank to each other rank, by rows, for uneven all-to-alls, gathers and scatters.
 pub type PairBytes = Arc<[u64]>;
 
-/// A valid graph of tasks. Cloning is cheap because clones share the tasks.
+/// A valid graph of tasks. Clones share the tasks.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct TaskGraph {
     // `Arc<[Task]>` would copy up to millions of tasks on construction.
@@ -138,7 +135,7 @@ pub struct TaskGraph {
     paces: Arc<TaskPaces>,
 }
 
-/// The pace of each task, as an index into the different ones.
+/// Pace of each task, as an index into the list of different paces.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct TaskPaces {
     different: Vec<TaskPace>,
@@ -147,7 +144,7 @@ pub struct TaskPaces {
 
 impl TaskPaces {
     pub fn push(&mut self, pace: TaskPace) {
-        // Search from the end, because layers repeat and an equal pace is probably recent.
+        // Search from the end, because layers repeat.
         let known = self.different.iter().rposition(|known| *known == pace);
         let at = known.unwrap_or_else(|| {
             self.different.push(pace);
@@ -158,11 +155,9 @@ impl TaskPaces {
 }
 
 impl TaskGraph {
-    /// Builds a graph.
-    ///
     /// # Errors
-    /// If a dependency does not exist, the dependencies have a cycle, or a chain of computing is
-    /// too long.
+    /// Fails if a dependency does not exist, dependencies form a cycle, or a chain of computation
+    /// is too long.
     pub fn new(tasks: Vec<Task>) -> Result<Self, GraphError> {
         for (index, task) in tasks.iter().enumerate() {
             if let Some(missing) = task.after.iter().find(|id| id.index() >= tasks.len()) {
@@ -203,7 +198,7 @@ impl TaskGraph {
         Self { paces: Arc::new(paces), ..self }
     }
 
-    /// Returns the pace of a task. Tasks of a recorded step use the full links.
+    /// Tasks of a recorded step use the full links.
     #[must_use]
     pub fn pace(&self, task: TaskId) -> TaskPace {
         let at = self.paces.of_task.get(task.index());
@@ -216,7 +211,7 @@ impl TaskGraph {
     }
 }
 
-/// Tracks which tasks of a graph are done and which are ready.
+/// Progress of a graph's tasks.
 #[derive(Clone, Debug)]
 pub struct Schedule {
     waiting: Vec<u32>,
@@ -260,7 +255,6 @@ impl Dependents {
 }
 
 impl Schedule {
-    /// Starts with no task of `graph` done.
     #[must_use]
     pub fn of(graph: &TaskGraph) -> Self {
         let waiting: Vec<u32> = graph.tasks.iter().map(|task| task.after.len() as u32).collect();
@@ -294,7 +288,6 @@ impl Schedule {
         self.open
     }
 
-    /// Returns the tasks that wait for a task.
     #[must_use]
     pub fn dependents(&self, task: TaskId) -> &[TaskId] {
         self.dependents.of_task(task)
@@ -305,8 +298,7 @@ impl Schedule {
         self.done[task.index()]
     }
 
-    /// Marks these tasks and all their transitive dependents as not done. Returns all of them in
-    /// order of id.
+    /// Marks these tasks and all transitive dependents as not done. Returns them in order of id.
     pub fn undo(&mut self, graph: &TaskGraph, tasks: &[TaskId]) -> Vec<TaskId> {
         let mut is_undone = vec![false; self.done.len()];
         let mut open = tasks.to_vec();
@@ -334,7 +326,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn what_is_undone_waits_again_for_what_was_undone_alone() {
+    fn undone_task_waits_for_an_undone_dependency() {
         let tasks = vec![task(&[]), task(&[]), task(&[0, 1]), task(&[2])];
         let graph = TaskGraph::new(tasks).unwrap();
         let mut schedule = Schedule::of(&graph);
@@ -357,7 +349,7 @@ mod tests {
     }
 
     #[test]
-    fn circles_and_missing_tasks_are_refused() {
+    fn rejects_cycles_and_missing_tasks() {
         assert!(TaskGraph::new(vec![task(&[]), task(&[0]), task(&[0, 1])]).is_ok());
         let missing = TaskGraph::new(vec![task(&[7])]).unwrap_err();
         assert!(matches!(missing, GraphError::Missing { missing: 7, .. }));

@@ -1,16 +1,16 @@
 // SPDX-License-Identifier: Apache-2.0
 //! The task graph of one training step with explicit overlap.
 //!
-//! A [`work::StepWork`] holds durations and sizes. `lightloom-training` computes them from kernels and links. Two evaluations
-//! read its [`program::LayerProgram`]s: [`work::StepWork::time`] returns seconds on idle links for `mfu`, and [`tasks::step_tasks`]
-//! returns tasks for packets. They differ only by contention and faults.
+//! A [`work::StepWork`] contains durations and sizes, which `lightloom-training` computes from kernels
+//! and links. [`work::StepWork::time`] evaluates it on idle links, and [`tasks::step_tasks`] creates
+//! tasks for packet simulation. The results differ only by contention and faults.
 //!
 //! ```text
 //!   layer    stretches of computing, each with the exchange that it overlaps
 //!   pass     layers of a piece of a stage, the transfer to the next stage during the last of them
 //!   step     passes in the order of the schedule; weights are gathered in the first pass, gradients reduced in the last
 //! ```
-//! Not here: durations of kernels, and places of ranks.
+//! Kernel durations and the placement of ranks are outside this crate.
 
 pub mod graph;
 pub mod longest_path;

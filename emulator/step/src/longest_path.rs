@@ -1,21 +1,19 @@
 // SPDX-License-Identifier: Apache-2.0
-//! Computes the duration of a task graph with known task durations, and its critical path.
-//!
-//! [`play`] starts every task as soon as all its dependencies have ended. [`critical_path`] walks
-//! back from the last end, at each start to the dependency that ended last.
+//! Duration and critical path of a task graph with known task durations.
 
 use lightloom_units::{Picoseconds, SimTime};
 use serde::Serialize;
 
 use super::graph::{Schedule, TaskGraph, TaskId, TaskWork};
 
-/// Returns the start and end of each task if task `i` takes `took[i]`.
+/// Returns the start and end of each task. Every task starts as soon as its dependencies have
+/// ended.
 ///
 /// # Panics
-/// If the numbers of times and tasks differ.
+/// Panics if the numbers of durations and tasks differ.
 #[must_use]
 pub fn play(graph: &TaskGraph, took: &[Picoseconds]) -> Vec<(SimTime, SimTime)> {
-    assert_eq!(took.len(), graph.tasks().len(), "a time for each task");
+    assert_eq!(took.len(), graph.tasks().len(), "one duration per task");
     let mut schedule = Schedule::of(graph);
     let mut ready = schedule.ready();
     let mut spans = vec![(SimTime::START, SimTime::START); took.len()];
@@ -55,12 +53,12 @@ pub struct PathShares {
     pub domain_seconds: f64,
     pub network_seconds: f64,
     pub transfer_seconds: f64,
-    /// Gaps between the end of a task and the start of the next one.
+    /// Gaps between consecutive tasks.
     pub waiting_seconds: f64,
 }
 
 impl PathShares {
-    /// Splits `path`, which starts at time zero.
+    /// `path` starts at time zero.
     #[must_use]
     pub fn of(graph: &TaskGraph, spans: &[(SimTime, SimTime)], path: &[TaskId]) -> Self {
         let mut shares = Self::default();
@@ -89,8 +87,7 @@ mod tests {
     use super::*;
     use proptest::prelude::*;
 
-    /// Returns the end of a task by definition: the latest end of its dependencies plus its own
-    /// duration.
+    /// By definition: the latest end of the dependencies plus the task's duration.
     fn naive_end(after: &[Vec<usize>], took: &[u64], task: usize) -> u64 {
         let before = after[task].iter().map(|before| naive_end(after, took, *before)).max();
         before.unwrap_or(0) + took[task]

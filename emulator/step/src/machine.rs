@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-//! The machine that a task graph runs on: ranks in rings or switched domains, connected by rails.
+//! Machine of a task graph: ranks in rings or switched domains, connected by rails.
 
 use lightloom_units::{BitsPerSecond, Picoseconds};
 
@@ -9,7 +9,7 @@ pub struct Cable {
     pub delay: Picoseconds,
 }
 
-/// Ranks with their high-bandwidth domain and their data-centre network.
+/// Ranks with their high-bandwidth domains and data-centre network.
 #[derive(Clone, Debug)]
 pub struct Machine {
     pub ranks: u32,
@@ -21,17 +21,16 @@ pub struct Machine {
     /// Sets of ranks that share a switch of the data-centre network (rails).
     pub rails: Vec<Vec<u32>>,
     pub rail_link: Cable,
-    /// Excess traffic to the first rank of an all-to-all: 0.2 means 20 % more than its share.
+    /// Excess traffic to the first rank of an all-to-all: 0.2 is 20 %.
     pub expert_imbalance: f64,
 }
 
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Domain {
-    /// Cables between ring neighbours, each with half of a rank's rate. A ring of two ranks has
-    /// both cables between them.
+    /// Cables between ring neighbours, each with half of a rank's rate. A ring of two ranks has two
+    /// parallel cables.
     Cables,
-    /// One switch per set of ranks, with one cable from each rank. All-to-alls and other
-    /// communication within a set also use it.
+    /// One switch per set of ranks, with one cable per rank, for all communication within the set.
     Switches { groups: Vec<Vec<u32>> },
 }
 

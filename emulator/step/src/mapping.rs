@@ -1,13 +1,13 @@
 // SPDX-License-Identifier: Apache-2.0
-//! Parallel mappings of a training job onto GPUs, and the rules for valid ones.
+//! Parallel mappings of a training job onto GPUs, and their validation.
 
 use lightloom_fabric::model::{Attention, Model};
 use serde::{Deserialize, Serialize};
 
 use super::schedule::Schedule;
 
-/// Degrees of parallelism of a job. TP is innermost (neighbouring GPUs), then CP, EP inside DP, DP,
-/// and PP outermost.
+/// Degrees of parallelism. TP is innermost (neighbouring GPUs), then CP, EP inside DP, DP, and PP
+/// outermost.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize)]
 pub struct Mapping {
     /// GPUs that share every matrix (TP).
@@ -16,7 +16,7 @@ pub struct Mapping {
     pub context: u32,
     pub pipeline: u32,
     pub data: u32,
-    /// GPUs that share the experts of a layer (EP); a divisor of DP·CP.
+    /// GPUs that share the experts of a layer (EP); must divide DP·CP.
     pub expert: u32,
     pub micro_batch: u32,
     /// Model chunks per pipeline stage (interleaved schedule); 1 is plain 1F1B.
@@ -25,7 +25,7 @@ pub struct Mapping {
     pub schedule: Schedule,
 }
 
-/// Which activations the backward pass recomputes instead of storing.
+/// Activations that the backward pass recomputes instead of storing.
 #[derive(
     Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Serialize, Deserialize, schemars::JsonSchema,
 )]
@@ -39,11 +39,11 @@ pub enum Recompute {
     Full,
 }
 
-/// How the training state is sharded over the replicas (ZeRO stages).
+/// Sharding of the training state over replicas (ZeRO stages).
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Serialize, Deserialize)]
 #[serde(rename_all = "kebab-case")]
 pub enum ZeroStage {
-    /// Every replica holds all of it (ZeRO-0).
+    /// Every replica stores the full state (ZeRO-0).
     Replicated,
     /// Optimizer states are sharded (ZeRO-1, distributed optimizer).
     Optimizer,
@@ -53,14 +53,14 @@ pub enum ZeroStage {
     Everything,
 }
 
-/// How context-parallel ranks exchange keys and values.
+/// Exchange of keys and values between context-parallel ranks.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Serialize, Deserialize)]
 #[serde(rename_all = "kebab-case")]
 pub enum ContextExchange {
-    /// Block by block around a ring, overlapped with work on the previous block.
+    /// Block by block around a ring, overlapped with computation on the previous block.
     Ring,
     AllGather,
-    /// All-to-all of queries, keys and values, which gives each rank whole sequences of a few heads
+    /// All-to-all of queries, keys and values, so that each rank has whole sequences of a few heads
     /// (Ulysses).
     AllToAll,
 }
@@ -91,11 +91,11 @@ pub enum MappingRefusal {
         what: &'static str,
         by: u64,
         remainder: u64,
-        /// The divisor nearest to `by`.
+        /// Divisor nearest to `by`.
         nearest: u64,
     },
     #[error(
-        "zero-bubble is not interleaved, and there are {virtual_stages} virtual stages: the nearest that works is 1"
+        "zero-bubble does not support interleaving with {virtual_stages} virtual stages: use 1"
     )]
     Interleaved { virtual_stages: u32 },
     #[error(
@@ -105,7 +105,7 @@ pub enum MappingRefusal {
     Memory { needed_bytes: u64, available_bytes: u64, over_bytes: u64 },
 }
 
-/// Returns the divisor of `whole` nearest to `to`. Ties go to the smaller one.
+/// Ties go to the smaller divisor.
 #[must_use]
 pub fn nearest_divisor(whole: u64, to: u64) -> u64 {
     (1..=whole.isqrt())
@@ -163,7 +163,6 @@ impl Mapping {
         [self.tensor, self.context, self.pipeline, self.data].map(u64::from).iter().product()
     }
 
-    /// Returns whether the schedule computes weight gradients separately.
     #[must_use]
     pub fn is_zero_bubble(&self) -> bool {
         self.schedule == Schedule::ZeroBubble
@@ -175,7 +174,7 @@ impl Mapping {
     }
 
     /// Returns all reasons, except memory, why the mapping does not fit `model`. `context_exchange`
-    /// is the method of CP.
+    /// is the CP method.
     #[must_use]
     pub fn refusals(
         &self,
@@ -229,7 +228,7 @@ impl Mapping {
         if let Some(experts) = &model.feed_forward.experts {
             divide("experts", experts.count.into(), "EP", self.expert.into());
         }
-        // Experts not sharded by TP may also be distributed over the ranks of TP groups.
+        // Experts not sharded by TP can be distributed over TP ranks.
         let ranks = data * u64::from(self.context);
         let (ranks, what) = if u64::from(self.expert) > ranks && tensor > 1 {
             (ranks * tensor, "TP×CP×DP")
@@ -237,7 +236,7 @@ impl Mapping {
             (ranks, "DP×CP")
         };
         divide(what, ranks, "EP", self.expert.into());
-        // Embedding and output layer may count as a layer each, and chunks may be uneven.
+        // Embedding and output layer can each count as a layer, and chunks can be uneven.
         let layers = u64::from(model.layers);
         if pieces > layers + 2 {
             divide("layers", layers, "PP×virtual stages", pieces);
@@ -254,7 +253,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn the_nearest_divisor_is_named() {
+    fn error_suggests_the_nearest_divisor() {
         assert_eq!(nearest_divisor(96, 7), 6);
         assert_eq!(nearest_divisor(96, 100), 96);
         assert_eq!(nearest_divisor(126, 16), 14);

@@ -1,9 +1,9 @@
 // SPDX-License-Identifier: Apache-2.0
-//! The network of the analytic step model, and the duration of collectives on it.
+//! Network of the analytic step model, and the duration of collectives.
 //!
-//! GPUs with consecutive ranks share a high-bandwidth domain of `domain_gpus`. Beyond it, each GPU
-//! has its share of a scale-out network. Rates are per GPU and one-way. The closed forms are those
-//! of `lightloom-collective`.
+//! GPUs with consecutive ranks share a high-bandwidth domain of `domain_gpus`, and each GPU has a
+//! share of a scale-out network. Rates are per GPU and direction. `lightloom-collective` contains
+//! the closed forms.
 
 use serde::Serialize;
 
@@ -17,38 +17,38 @@ use lightloom_units::Picoseconds;
 pub struct Network {
     pub name: String,
     pub shape: Shape,
-    /// GPUs of a high-bandwidth domain that one group may span.
+    /// Maximum number of GPUs of a group within a high-bandwidth domain.
     pub domain_gpus: u32,
-    /// Data-sheet bytes per second and direction that a GPU has into the domain.
+    /// Data-sheet rate of a GPU into the domain, in bytes per second and direction.
     pub domain_rate: f64,
-    /// Data-sheet bytes per second and direction that a GPU has into the scale-out network.
+    /// Data-sheet rate of a GPU into the scale-out network, in bytes per second and direction.
     pub scale_out_rate: f64,
     pub leaf: ScaleOutLeaf,
-    /// Seconds of delay of the cables between two GPUs, inside a domain and between domains.
+    /// Cable delay between two GPUs, inside a domain and between domains, in seconds.
     pub cable_seconds: [f64; 2],
 }
 
 #[derive(Clone, Copy, Debug, PartialEq, Serialize)]
 pub struct ScaleOutLeaf {
     pub gpus: u64,
-    /// Bytes per second and direction that each GPU has through the uplinks.
+    /// Share of the uplink rate per GPU, in bytes per second and direction.
     pub up_rate: f64,
 }
 
 impl ScaleOutLeaf {
-    /// Uplinks that are never the bottleneck.
+    /// Uplinks that are never a bottleneck.
     pub const NON_BLOCKING: Self = Self { gpus: u64::MAX, up_rate: f64::INFINITY };
 }
 
-/// Achieved share of the links' rates, either by a library's algorithms or by bare rings.
+/// Achieved share of the link rates, by a library's algorithms or by bare rings.
 #[derive(Clone, Copy, Debug, PartialEq, Serialize)]
 pub struct Efficiency {
-    /// The library generation that selects algorithms and protocols; `None` for bare rings and
-    /// pairwise exchange.
+    /// Library generation that selects algorithms and protocols; `None` for bare rings and pairwise
+    /// exchange.
     pub library: Option<Generation>,
     pub domain: f64,
     pub scale_out: f64,
-    /// Whether `scale_out` also replaces the share that a library's collectives achieve.
+    /// Whether `scale_out` also replaces the share achieved by a library's collectives.
     pub is_stated: bool,
     /// Seconds per ring step inside the domain.
     pub domain_step_seconds: f64,
@@ -57,7 +57,7 @@ pub struct Efficiency {
 }
 
 impl Efficiency {
-    /// Returns the efficiency of the library and of single transfers on this generation of GPUs.
+    /// Values for the library and for single transfers on this generation of GPUs.
     #[must_use]
     pub fn of(generation: Generation) -> Self {
         let (domain, scale_out, domain_step_seconds, scale_out_step_seconds) = match generation {
@@ -76,17 +76,17 @@ impl Efficiency {
     }
 }
 
-/// A communication group of `size` ranks that are `stride` apart in rank order.
+/// A communication group of `size` ranks with a distance of `stride` in rank order.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Group {
     pub size: u64,
     pub stride: u64,
 }
 
-/// A group that does not fill the fewest possible domains evenly, so no closed form applies.
+/// Error for a group that does not fill domains evenly, so that no closed form applies.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
 #[error(
-    "{size} GPUs do not fill domains of at most {fitting} evenly: write {} or {}, the nearest that do",
+    "{size} GPUs do not fill domains of at most {fitting} evenly: use {} or {}",
     nearest[0], nearest[1]
 )]
 pub struct UnevenDomains {
@@ -96,21 +96,20 @@ pub struct UnevenDomains {
 }
 
 impl Network {
-    /// Returns usual delays of the cables between two GPUs: 200 ns for a cable of a domain, 500 ns for one
-    /// to a leaf.
+    /// Typical cable delays between two GPUs: 200 ns for a domain cable, 500 ns for a leaf cable.
     #[must_use]
     pub fn usual_cables(shape: Shape) -> [f64; 2] {
         let inside = if shape == Shape::Switch { 2.0 } else { 1.0 };
         [inside * 200e-9, 2.0 * 500e-9]
     }
 
-    /// Returns the mean delays of the cables between two GPUs of `fabric`, inside a domain and between
-    /// domains.
+    /// Mean cable delays between two GPUs of `fabric`, inside a domain and between domains.
     #[must_use]
     pub fn cables_of(fabric: &Fabric) -> [Picoseconds; 2] {
         let links = &fabric.hbd_links;
         let inside = if fabric.hbd.ring().is_some() {
-            // A ring passes each node forward and back, from loopback to loopback, over two fibres.
+            // A ring passes through each node in both directions, from loopback to loopback, over
+            // two fibres.
             let gpus = u64::from(fabric.hbd.gpus_per_node());
             let fibres = gpus.min(2);
             let around = links.inside_latency * (gpus - fibres) + links.fibre_latency * fibres;
@@ -135,18 +134,17 @@ impl Network {
     }
 
     fn fitting(&self, group: Group) -> u64 {
-        // A ring connects only neighbours; ranks further apart communicate over the scale-out
-        // network.
+        // A ring connects only neighbours; other ranks use the scale-out network.
         if self.shape == Shape::Ring && group.stride != 1 {
             return 1;
         }
         (u64::from(self.domain_gpus) / group.stride.max(1)).max(1)
     }
 
-    /// Returns the smallest number of domains that hold `group` with equal numbers of ranks.
+    /// Returns the smallest number of domains for equal shares of `group`.
     ///
     /// # Errors
-    /// If the ranks do not fill that number of domains evenly.
+    /// Fails if the ranks do not fill these domains evenly.
     pub fn even_domains(&self, group: Group) -> Result<u64, UnevenDomains> {
         let fitting = self.fitting(group);
         let even = |size: &u64| size.is_multiple_of(size.div_ceil(fitting));
@@ -158,8 +156,7 @@ impl Network {
         Err(UnevenDomains { size: group.size, fitting, nearest: [below, above] })
     }
 
-    /// Returns the data-sheet bytes per second that each rank of `group` sends through its network
-    /// card.
+    /// Data-sheet rate per rank through its NIC, in bytes per second.
     fn across_rate(&self, group: Group) -> f64 {
         let span = group.size.saturating_mul(group.stride);
         if span <= self.leaf.gpus {
@@ -168,8 +165,7 @@ impl Network {
         self.scale_out_rate.min(self.leaf.up_rate)
     }
 
-    /// Returns the duration of a collective. `bytes` is defined as in the crate
-    /// `lightloom-collective`.
+    /// `bytes` is defined as in `lightloom-collective`.
     #[must_use]
     pub fn collective(
         &self,
@@ -188,7 +184,7 @@ impl Network {
         time.map_or(0.0, |time| time.seconds)
     }
 
-    /// Returns the duration and the pace of a collective of a training step, over rings or pairwise.
+    /// For the collectives of a training step, over rings or pairwise.
     #[must_use]
     pub fn exchange(
         &self,
@@ -211,7 +207,7 @@ impl Network {
         (seconds, pace)
     }
 
-    /// Returns the ranks of `group` for a library; `None` without one.
+    /// `None` without a library.
     fn site(&self, kind: CollectiveKind, group: Group, efficiency: &Efficiency) -> Option<Site> {
         let stated =
             if efficiency.is_stated { efficiency.scale_out / Site::card_share(kind) } else { 1.0 };
@@ -226,7 +222,7 @@ impl Network {
         })
     }
 
-    /// Returns the duration and the pace of a collective without a library.
+    /// For collectives without a library.
     fn bare(
         &self,
         kind: CollectiveKind,
@@ -252,7 +248,7 @@ impl Network {
         (seconds, Pace { start_seconds: 0.0, steps: count, step_seconds: steps, shares })
     }
 
-    /// Returns the duration and the pace of `bytes` from one rank to the next of `group`.
+    /// For `bytes` from one rank to the next of `group`.
     #[must_use]
     pub fn neighbour(&self, group: Group, bytes: f64, efficiency: &Efficiency) -> (f64, Pace) {
         let is_inside = self.is_inside(group);
@@ -271,9 +267,8 @@ impl Network {
         (step + bytes / rate, pace)
     }
 
-    /// Returns the network of a planned fabric: its domain, the network cards of its GPUs and the
-    /// uplinks of its leaves. Optical circuits count as if they followed the traffic, because a
-    /// plan places them so.
+    /// Returns the network of a planned fabric. Optical circuits are assumed to follow the traffic,
+    /// because a plan places them accordingly.
     #[must_use]
     pub fn of_fabric(fabric: &Fabric) -> Self {
         let gpus_per_node = fabric.hbd.gpus_per_node();
@@ -335,13 +330,13 @@ mod tests {
     }
 
     #[test]
-    fn a_ring_alone_takes_its_closed_form() {
+    fn ring_duration_matches_its_closed_form() {
         let seconds = gather(&dgx(), Group { size: 8, stride: 1 }, 450e9);
         assert!((seconds - 7.0 / 8.0).abs() < 1e-12);
     }
 
     #[test]
-    fn a_group_that_spans_domains_sends_its_share_through_every_card() {
+    fn group_across_domains_uses_every_nic() {
         let group = Group { size: 32, stride: 1 };
         assert_eq!(dgx().inside(group), 8);
         let expected = 31.0 / 32.0 * (450.0 / 8.0 / 50.0);
@@ -350,9 +345,9 @@ mod tests {
         assert_eq!(dgx().inside(Group { size: 32, stride: 4 }), 2);
     }
 
-    /// Regression test: 13 GPUs used to be laid out as 13 domains of one GPU.
+    /// 13 GPUs used to be laid out as 13 domains of one GPU.
     #[test]
-    fn ranks_that_do_not_fill_domains_evenly_are_refused_with_the_nearest_that_do() {
+    fn rejects_uneven_domains_and_suggests_the_nearest_size() {
         let domains = |size| dgx().even_domains(Group { size, stride: 1 });
         let filled = [2, 8, 12, 14, 16, 4096].map(|size| domains(size).ok());
         assert_eq!(filled, [1, 1, 2, 2, 2, 512].map(Some));
@@ -361,7 +356,7 @@ mod tests {
     }
 
     #[test]
-    fn a_group_beyond_its_leaf_gets_what_the_uplinks_leave() {
+    fn group_beyond_its_leaf_is_limited_by_uplinks() {
         let thin = Network { leaf: ScaleOutLeaf { gpus: 32, up_rate: 12.5e9 }, ..dgx() };
         let under = Group { size: 4, stride: 8 };
         let beyond = Group { size: 8, stride: 8 };

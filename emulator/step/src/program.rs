@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-//! The work of a rank in a pass over a layer, in order, and the computing that overlaps each exchange.
+//! Work of a rank in a pass over a layer, and the computation that overlaps each exchange.
 //!
 //! ```text
 //!   before   exchange, exposed part ▶ [ hidden part ∥ computing ]
@@ -16,20 +16,20 @@ use crate::tasks::TaskPurpose;
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub struct Exchange {
     pub purpose: TaskPurpose,
-    /// `None` if each rank sends to the next of its group.
+    /// `None` if each rank sends to the next one of its group.
     pub kind: Option<CollectiveKind>,
     pub group: Group,
-    /// Bytes, as `lightloom-collective` defines the size.
+    /// Size as defined in `lightloom-collective`.
     pub bytes: f64,
     /// Seconds on idle links.
     pub seconds: f64,
     pub pace: Pace,
-    /// Seconds of delay of the cables of a step, inside a domain and between domains.
+    /// Cable delay per step, inside a domain and between domains, in seconds.
     pub cables: [f64; 2],
 }
 
 impl Exchange {
-    /// Returns a part of the exchange. Each of its steps takes at least the delay of its cables.
+    /// Each step takes at least the delay of its cables.
     #[must_use]
     pub fn part(&self, part: f64) -> Self {
         let mut pace = self.pace.part(part);
@@ -39,7 +39,6 @@ impl Exchange {
         Self { bytes: self.bytes * part, seconds: self.part_seconds(part), pace, ..*self }
     }
 
-    /// Returns the seconds of a part of the exchange.
     #[must_use]
     pub fn part_seconds(&self, part: f64) -> f64 {
         if self.group.size < 2 || self.bytes * part < 1.0 {
@@ -56,7 +55,7 @@ impl Exchange {
     }
 }
 
-/// Place of the hidden part of an exchange.
+/// Position of the hidden part of an exchange.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Overlap {
     Before,
@@ -115,7 +114,7 @@ pub struct LayerProgram {
     pub stretches: Vec<Stretch>,
 }
 
-/// Seconds of a pass by cause.
+/// Duration of a pass by cause, in seconds.
 #[derive(Clone, Copy, Debug, Default, PartialEq)]
 pub struct PassSeconds {
     pub compute: f64,

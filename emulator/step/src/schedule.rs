@@ -1,17 +1,16 @@
 // SPDX-License-Identifier: Apache-2.0
 //! Duration of a pipeline, possibly with uneven stages.
 //!
-//! A schedule determines how the micro-batches of a step pass the stages. [`pipeline_time`] is a
-//! closed form. [`Pipeline::play`] simulates every pass, shares no code with the closed form and
-//! serves to check it.
+//! [`pipeline_time`] is a closed form. [`Pipeline::play`] simulates every pass independently, as a
+//! check.
 
 use serde::{Deserialize, Serialize};
 
-/// The order of forward and backward passes on a stage.
+/// Order of forward and backward passes on a stage.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Serialize, Deserialize)]
 #[serde(rename_all = "kebab-case")]
 pub enum Schedule {
-    /// One forward, one backward; interleaved if a stage holds several model chunks.
+    /// One forward, one backward; interleaved if a stage has several model chunks.
     OneForwardOneBackward,
     /// Weight gradients are computed separately and fill the end of the bubble (ZB-H1).
     ZeroBubble,
@@ -55,15 +54,14 @@ impl PipelineTime {
     }
 }
 
-/// Returns the time of `micro_batches` through a pipeline with one stage like `slowest` and all
-/// others like `typical`.
+/// Returns the duration of a pipeline with one stage like `slowest` and all others like `typical`.
 ///
 /// 1F1B takes `(m−1)·slowest + Σ stages`. With `v` interleaved chunks per stage, the part of the
 /// other stages is divided by `v`, and an incomplete last round adds `(v−1)·(p − m mod p)` chunks.
 ///
-/// In ZB-H1, every other stage costs `F + B − W` instead of `F + B + W`, but at least `F` and `B`.
-/// Here `B` is only the gradient of the inputs (Qi et al. 2023, "Zero Bubble Pipeline Parallelism",
-/// table 2; DeepSeek-V3's `F + B − 2W` counts both gradients in `B`). With fewer micro-batches than
+/// In ZB-H1, every other stage costs `F + B − W` instead of `F + B + W`, but at least `F` and `B`,
+/// where `B` is only the input gradient (Qi et al. 2023, "Zero Bubble Pipeline Parallelism", table
+/// 2; DeepSeek-V3's `F + B − 2W` includes both gradients in `B`). With fewer micro-batches than
 /// stages, only `m − 1` weight gradients are available to fill the bubble.
 #[must_use]
 pub fn pipeline_time(
@@ -97,8 +95,8 @@ pub fn pipeline_time(
     PipelineTime { busy_seconds, bubble_seconds }
 }
 
-/// Returns the waiting time of a stage in DualPipe, `(p/2 − 1)·(F + 2B − 3W)`, where `B` is both
-/// gradients (DeepSeek-V3, arXiv 2412.19437, table 2, with overlapped passes that take `F + B`).
+/// Bubble of a stage in DualPipe, `(p/2 − 1)·(F + 2B − 3W)`, where `B` includes both gradients
+/// (DeepSeek-V3, arXiv 2412.19437, table 2, with overlapped passes that take `F + B`).
 #[must_use]
 pub fn dual_pipe_bubble(stages: u32, typical: StageTime) -> f64 {
     let StageTime { forward_seconds, input_gradient_seconds, weight_gradient_seconds } = typical;
@@ -110,13 +108,13 @@ pub fn dual_pipe_bubble(stages: u32, typical: StageTime) -> f64 {
 pub enum PassKind {
     Forward,
     Backward,
-    /// Only the gradient of the inputs, which the previous stage waits for.
+    /// Input gradients only. The previous stage waits for them.
     InputGradient,
-    /// Only the gradient of the weights, which no other stage waits for.
+    /// Weight gradients only. No other stage waits for them.
     WeightGradient,
 }
 
-/// A pass of one micro-batch over one model chunk of a stage.
+/// A pass of one micro-batch over one model chunk.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Pass {
     pub kind: PassKind,
@@ -146,8 +144,8 @@ impl Pipeline {
             pieces => 2 * behind + (pieces - 1) * self.stages,
         };
         let warm_up = warm_up.min(total);
-        // In ZB-H1, a stage delays as many weight gradients as there are stages before it, so that
-        // all stages store as many micro-batches as the first one.
+        // In ZB-H1, each stage delays as many weight gradients as there are preceding stages, so
+        // that all stages store equally many micro-batches.
         let (backward, waiting) = match self.schedule {
             Schedule::OneForwardOneBackward => (PassKind::Backward, None),
             Schedule::ZeroBubble => (PassKind::InputGradient, Some(stage.min(self.micro_batches))),
@@ -167,8 +165,7 @@ impl Pipeline {
         order
     }
 
-    /// Returns the `k`-th pass of a kind. A round has one micro-batch per stage and runs them chunk
-    /// by chunk.
+    /// A round has one micro-batch per stage and is executed chunk by chunk.
     fn nth(&self, kind: PassKind, k: usize) -> Pass {
         let round = self.stages * self.pieces;
         let first = k / round * self.stages;
@@ -182,8 +179,8 @@ impl Pipeline {
         pass.piece * self.stages + stage
     }
 
-    /// Calls `run` for each pass in an order that respects dependencies and the order of every
-    /// stage. Returns false if stages wait for each other, so that some passes never run.
+    /// Calls `run` for each pass in a valid order. Returns false if stages wait for each other and
+    /// some passes never run.
     pub fn walk(&self, mut run: impl FnMut(usize, Pass)) -> bool {
         let places = self.stages * self.pieces;
         let orders: Vec<Vec<Pass>> = (0..self.stages).map(|stage| self.order(stage)).collect();
@@ -217,7 +214,7 @@ impl Pipeline {
         next.iter().zip(&orders).all(|(next, order)| *next == order.len())
     }
 
-    /// Simulates every pass and returns the total time, or `None` if stages wait for each other.
+    /// Returns the simulated total time, or `None` if stages wait for each other.
     #[must_use]
     pub fn play(&self, stages: &[StageTime]) -> Option<f64> {
         let places = self.stages * self.pieces;
@@ -310,8 +307,8 @@ mod tests {
     fn zero_bubble_fills_little_with_fewer_micro_batches_than_stages() {
         let time = StageTime { weight_gradient_seconds: 0.5, ..stage(1.0) };
         let closed = |m| pipeline_time(Schedule::ZeroBubble, 4, 1, m, time, time).total_seconds();
-        // The only micro-batch passes all stages and returns, and then the first stage still has
-        // its weight gradient.
+        // The only micro-batch passes all stages and returns; the first stage's weight gradient
+        // remains.
         assert!((closed(1) - (4.0 * 2.0 + 0.5)).abs() < 1e-12, "{}", closed(1));
         assert!((closed(2) - (8.0 + 2.5)).abs() < 1e-12, "{}", closed(2));
     }
@@ -323,7 +320,8 @@ mod tests {
         assert!((one.bubble_seconds / one.busy_seconds - 7.0 / 64.0).abs() < 1e-12);
         let four = plain(Schedule::OneForwardOneBackward, 4);
         assert!((four.bubble_seconds * 4.0 - one.bubble_seconds).abs() < 1e-9);
-        // With three equal passes ZB-H1 leaves a third of the bubble (Qi et al. 2023, section 2.3).
+        // With three equal passes, ZB-H1 leaves a third of the bubble (Qi et al. 2023, section
+        // 2.3).
         let zero = plain(Schedule::ZeroBubble, 1);
         assert!((zero.bubble_seconds * 3.0 - one.bubble_seconds).abs() < 1e-9);
     }

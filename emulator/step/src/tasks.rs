@@ -1,9 +1,9 @@
 // SPDX-License-Identifier: Apache-2.0
 //! A step as tasks with dependencies, and its machine.
 //!
-//! A *lane* is one of the `replicas × CP` TP groups of a stage. The overlap in the programs of layers
-//! ([`crate::program`]) becomes dependencies here. Each rank of a lane uses one rail, and all rails carry
-//! the same traffic, so [`SimulatedRails::First`] runs only one.
+//! A *lane* is one of the `replicas × CP` TP groups of a stage. Overlap in the layer programs
+//! ([`crate::program`]) becomes dependencies. Each rank of a lane uses one rail, and all rails
+//! carry the same traffic, so [`SimulatedRails::First`] simulates only one.
 
 mod exchange;
 
@@ -43,7 +43,7 @@ pub struct Before {
     /// Dependencies of the first pass of each micro-batch and lane. May be shorter than the number
     /// of micro-batches.
     pub inputs: Vec<Vec<Vec<TaskId>>>,
-    /// Seconds of additional forward passes before each micro-batch.
+    /// Additional forward passes before each micro-batch, in seconds.
     pub pass_seconds: f64,
     pub pace: TaskPace,
 }
@@ -57,11 +57,11 @@ pub struct StepTasks {
     pub ends: Front,
 }
 
-/// Returns the tasks of one step and their purposes. TP group `stage · lanes + lane` is a ring, with
-/// `lane = replica · CP + context rank`. Its rank `r` is rank `ring · TP + r`.
+/// Returns the tasks of one step and their purposes. TP group `stage · lanes + lane` is a ring,
+/// with `lane = replica · CP + context rank`. Its rank `r` is rank `ring · TP + r`.
 ///
 /// # Panics
-/// The stages would wait for each other, because they are interleaved and do not divide the
+/// Panics if the stages would wait for each other because interleaved stages do not divide the
 /// micro-batches.
 #[must_use]
 pub fn step_tasks(work: &StepWork, rails: SimulatedRails) -> (TaskGraph, Vec<TaskPurpose>) {
@@ -69,14 +69,14 @@ pub fn step_tasks(work: &StepWork, rails: SimulatedRails) -> (TaskGraph, Vec<Tas
         let (tasks, inputs, pace) = (Vec::new(), Vec::new(), TaskPace::BARE);
         step_after(work, rails, Before { tasks, inputs, pass_seconds: 0.0, pace })
     };
-    let graph = TaskGraph::new(tasks).expect("tasks are made in order");
+    let graph = TaskGraph::new(tasks).expect("tasks are created in order");
     (graph.with_paces(paces), purposes)
 }
 
-/// Returns [`step_tasks`] after other tasks.
+/// Like [`step_tasks`], but after other tasks.
 ///
 /// # Panics
-/// As [`step_tasks`].
+/// See [`step_tasks`].
 #[must_use]
 pub fn step_after(work: &StepWork, rails: SimulatedRails, before: Before) -> StepTasks {
     let mut maker = Maker::new(work, rails);
@@ -181,8 +181,7 @@ impl<'w> Maker<'w> {
 }
 
 impl Maker<'_> {
-    /// Returns the TP group of a lane. Stages are outermost, so the lanes of different stages are
-    /// far apart.
+    /// Stages are outermost, so the lanes of different stages are far apart.
     fn ring(&self, stage: u32, lane: u32) -> u32 {
         stage * self.lanes + lane
     }
@@ -299,8 +298,7 @@ impl Maker<'_> {
         }
     }
 
-    /// Adds the layers of a pass. The hidden part of the transfer to the next stage overlaps with the
-    /// last layer.
+    /// The hidden part of the transfer to the next stage overlaps with the last layer.
     fn layers(
         &mut self,
         slot: StagePass,
@@ -397,7 +395,7 @@ impl Maker<'_> {
         lanes.collect()
     }
 
-    /// Adds the remaining gradients of a stage, the optimizer, and the weights if they do not overlap.
+    /// Adds the remaining gradients, the optimizer, and weights that do not overlap.
     fn finish(&mut self, stage: u32, front: Front) -> Front {
         let work = self.work;
         let pass = Pass { kind: PassKind::WeightGradient, piece: 0, micro_batch: 0 };

@@ -10,18 +10,18 @@ use crate::schedule::{StageTime, dual_pipe_bubble, pipeline_time};
 #[derive(Clone, Debug, Default, PartialEq)]
 pub struct LayerWork {
     pub forward: LayerProgram,
-    /// Includes recomputation, but not the gradients of the weights.
+    /// Includes recomputation but not weight gradients.
     pub backward: LayerProgram,
-    /// Seconds of the gradients of the weights, which a zero-bubble schedule postpones.
+    /// Weight gradients, which a zero-bubble schedule postpones, in seconds.
     pub weight_gradient: f64,
 }
 
-/// Seconds of forward and backward pass.
+/// Duration of a forward and a backward pass, in seconds.
 #[derive(Clone, Copy, Debug, Default, PartialEq)]
 pub struct Passes {
     pub forward: PassSeconds,
     pub backward: PassSeconds,
-    /// The part of `backward` for the gradients of the weights.
+    /// Part of `backward` for weight gradients.
     pub weight_gradient: f64,
 }
 
@@ -68,22 +68,22 @@ impl LayerWork {
     }
 }
 
-/// Communication of replicas for one layer: common weights, and experts.
+/// Data-parallel communication for one layer: common weights, and experts.
 pub type Bucket = Vec<Exchange>;
 
 #[derive(Clone, Debug, PartialEq)]
 pub struct StepWork {
     pub mapping: Mapping,
     pub micro_batches: u64,
-    /// The numbers of layers without experts, which come first, and with experts.
+    /// Numbers of layers without experts, which come first, and with experts.
     pub layers: [u32; 2],
-    /// Whether the first and the last piece hold one layer less.
+    /// Whether the first and last chunks have one layer less.
     pub has_balanced_ends: bool,
-    /// A layer without experts, and one with.
+    /// A layer without experts, and one with experts.
     pub layer: [LayerWork; 2],
     pub output: Passes,
     pub transfer: Option<Exchange>,
-    /// The share of a transfer that does not overlap with the last layer of a pass.
+    /// Share of a transfer that does not overlap with the last layer of a pass.
     pub transfer_shown: f64,
     /// Weights of a layer before its first forward pass.
     pub gather: Bucket,
@@ -92,15 +92,15 @@ pub struct StepWork {
     /// Whether every pass exchanges weights and gradients.
     pub is_sharded: bool,
     pub data_shown: f64,
-    /// The optimizer, and other work once per step.
+    /// The optimizer and other work once per step.
     pub optimizer_seconds: f64,
-    /// The relative delay by stragglers.
+    /// Relative delay due to stragglers.
     pub jitter: f64,
     /// Whether micro-batches start at both ends of the pipeline.
     pub is_dual_pipe: bool,
 }
 
-/// Duration of a step and its parts, which add up to `step_seconds`.
+/// Duration of a step. The parts add up to `step_seconds`.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Serialize)]
 pub struct StepTime {
     pub step_seconds: f64,
@@ -121,15 +121,14 @@ impl StepWork {
         self.layers[0] + self.layers[1]
     }
 
-    /// Returns the passes over the layer with this index.
     #[must_use]
     pub fn layer(&self, layer: u32) -> &LayerWork {
         &self.layer[usize::from(layer >= self.layers[0])]
     }
 
-    /// Returns the layers of the `place`-th of `places` pieces of the model. Without balanced ends,
-    /// the last stage of an uneven pipeline holds the remaining layers, and the first pieces of a
-    /// stage hold its remainder.
+    /// Returns the layers of chunk `place` of `places`. Without balanced ends, the last stage of an
+    /// uneven pipeline has the remaining layers, and the first chunks of a stage have its
+    /// remainder.
     #[must_use]
     pub fn layers_of(&self, place: u32, places: u32) -> std::ops::Range<u32> {
         let (layers, p) = (self.layer_count(), self.mapping.pipeline);
@@ -159,8 +158,8 @@ impl StepWork {
         p > 1 && !self.has_balanced_ends && !self.layer_count().is_multiple_of(p)
     }
 
-    /// Returns the layers of the fullest inner stage of an uneven pipeline, such that the last stage,
-    /// which has additional work of `extra` layers, takes no longer.
+    /// Returns the number of layers of the fullest inner stage, such that the last stage, with
+    /// additional work of `extra` layers, takes no longer.
     fn fullest_inner(&self, extra: f64) -> u32 {
         let (layers, p) = (self.layer_count(), self.mapping.pipeline);
         let last = |inner: u32| (f64::from(inner) - extra).max(0.0).floor();
@@ -203,8 +202,8 @@ impl StepWork {
             time.input_gradient_seconds += sends[1] * transfer;
             time
         };
-        // Use the mean of all stages except the slowest, so that the pipeline takes exactly the sum
-        // of all stages.
+        // Use the mean of all stages except the slowest, so that the total equals the sum of all
+        // stages.
         let others = if mapping.pipeline > 1 {
             mean.times(p / (p - 1.0)).plus(&slowest.times(-1.0 / (p - 1.0)))
         } else {
@@ -255,8 +254,8 @@ impl StepWork {
         layer.times(layers / p).plus(&self.output.times(1.0 / p))
     }
 
-    /// Returns the mean stage and the slowest, and how often the slowest sends forward and backward for
-    /// a micro-batch.
+    /// Returns the mean and the slowest stage, and how often the slowest one sends in each
+    /// direction per micro-batch.
     fn stages(&self, layer: &Passes) -> (Passes, Passes, [f64; 2]) {
         let mean = self.mean_of(layer);
         if self.mapping.pipeline == 1 {
@@ -266,7 +265,7 @@ impl StepWork {
         let inner = layer.times(inner);
         let last = layer.times(last).plus(&self.output);
         let v = f64::from(self.mapping.virtual_stages);
-        // The first stage sends nothing back from its first piece.
+        // The first stage does not send back from its first chunk.
         let back = if self.mapping.pipeline > 2 { v } else { v - 1.0 };
         if last.total() > inner.total() {
             (mean, last, [v - 1.0, v])
@@ -282,8 +281,8 @@ impl StepWork {
         transfer.part_seconds(shown) + (transfer.part_seconds(hidden) - cover).max(0.0)
     }
 
-    /// Returns the exposed communication of replicas: of weights before the first layer of a pass, of
-    /// gradients after its last.
+    /// Returns the exposed data-parallel communication: weights before the first layer of a pass,
+    /// and gradients after its last.
     fn data_seconds(&self, stage: &Passes, layer: &Passes) -> f64 {
         let layers = (f64::from(self.layer_count()) / f64::from(self.mapping.pipeline)).max(1.0);
         let of = |bucket: &Bucket| bucket.iter().map(|one| one.seconds).sum::<f64>();

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-//! Converts the model behind [`super::Site::ways`] to messages with the same steps, chunks and rates.
+//! Converts the model of [`super::Site::ways`] to messages with the same steps, chunks and rates.
 
 use lightloom_units::Bytes;
 
@@ -11,7 +11,7 @@ use crate::{CollectiveError, CollectiveKind, Directions, Ring, Schedule, Tree, T
 
 #[derive(Clone, Debug)]
 pub struct LibraryPlan {
-    /// The messages, exchanged between domains in a tree and between ranks in a ring.
+    /// Messages between domains in a tree, and between ranks in a ring.
     pub schedule: Schedule,
     pub joined: Joined,
     pub start_seconds: f64,
@@ -19,21 +19,22 @@ pub struct LibraryPlan {
     pub rate: f64,
 }
 
-/// How the members of a [`LibraryPlan`] are connected.
+/// Connections between the members of a [`LibraryPlan`].
 #[derive(Clone, Debug)]
 pub enum Joined {
     /// A link from each member to the next, with the step time in seconds.
     Ring(Vec<f64>),
-    /// A switch, with the delay in seconds between a message's arrival and the start of the messages that depend on it.
+    /// A switch, with the delay in seconds between a message's arrival and the start of dependent
+    /// messages.
     Switch(f64),
 }
 
 impl Site {
-    /// Returns the messages of `way`; `None` for collectives computed in the switch of one domain
-    /// or in the network, and for all-to-alls.
+    /// Returns the messages of `way`; `None` for in-switch and in-network collectives, and for
+    /// all-to-alls.
     ///
     /// # Errors
-    /// Fails if there are fewer than two ranks.
+    /// Fails for fewer than two ranks.
     pub fn plan(
         &self,
         kind: CollectiveKind,
@@ -91,8 +92,8 @@ impl Site {
         let passing = size / CHANNEL_RATE;
         let pieces = self.pieces(bytes, size, rate);
         let piece = bytes / pieces / rate;
-        // Each tree carries half of a piece. In half of the cases, that half waits for the other
-        // child's half. Between two domains it never waits, because no domain has two children.
+        // Each tree carries half of a piece. In half of the cases, it waits for the other child's
+        // half. Between two domains it never waits, because each domain has at most one child.
         let on_links = if self.domains == 2 { 0.5 } else { 0.75 } * piece;
         // The first piece's transmission time is spread evenly over the steps.
         let first = sends * piece / (2.0 * self.depth());

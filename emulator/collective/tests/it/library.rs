@@ -39,7 +39,7 @@ fn one_hopper_node_switches_from_ll_to_nvls_above_one_mebibyte() {
     assert_eq!(chosen(4, 8192.0), (Algorithm::Ring, Protocol::Simple));
 }
 
-/// Regression test: on a ring of 64 at 800 GB/s the model chose NVLS with 1083 GB/s.
+/// On a ring of 64 at 800 GB/s, the model chose NVLS with 1083 GB/s.
 #[test]
 fn domain_without_switch_uses_rings_below_its_link_rate() {
     let bytes = 16_384.0 * MEBIBYTE;

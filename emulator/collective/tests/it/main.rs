@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-//! Integration tests of `lightloom-collective` in one binary: one file per subject.
+//! Integration tests of `lightloom-collective`: one file per topic.
 
 #![allow(
     clippy::unwrap_used,

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 //! Schedules deliver every piece to its destination, and closed forms match a message-by-message
-//! computation.
+//! simulation.
 use std::collections::BTreeSet;
 
 use lightloom_collective::{
@@ -77,7 +77,7 @@ fn message_by_message(schedule: &Schedule, time: MessageTime) -> u64 {
 }
 
 #[test]
-fn closed_forms_match_message_by_message_replay() {
+fn closed_forms_match_message_by_message_simulation() {
     for (arrives, occupies, ways) in
         [(1_000, 1_000, 1), (1_000, 300, 1), (1_000, 1, 1), (1_000, 600, 2), (1_000, 900, 3)]
     {
@@ -111,7 +111,7 @@ fn every_all_reduce_rank_sends_the_expected_bytes() {
         let own = hierarchical.sendings.iter().filter(|sending| sending.from == rank);
         own.map(|sending| sending.message.0 * u64::from(sending.messages)).sum()
     };
-    // 3/4 of the size twice inside, 2·2/3 of a quarter between groups.
+    // 3/4 of the size twice inside groups, 2·2/3 of a quarter between groups.
     assert!((0..12).all(|rank| by_rank(rank) == 2 * 3_600 + 2 * 2 * 400), "{}", by_rank(0));
 }
 
@@ -127,7 +127,7 @@ fn unsupported_schedules_return_their_reason() {
     assert_eq!(unequal, Err(expected));
 }
 
-/// Returns the pieces of each rank after the steps of an exchange, moved one by one.
+/// Pieces of each rank after the steps of an exchange.
 fn exchanged(exchange: Exchange, ranks: usize) -> Vec<BTreeSet<(usize, usize)>> {
     let mut held: Vec<BTreeSet<(usize, usize)>> =
         (0..ranks).map(|own| (0..ranks).map(|to| (own, to)).collect()).collect();

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-//! Replaces the gNMI switch in programs that read device lists without serving them. It accepts faults
-//! but never replies. Without the feature `gnmi` it is used so that HTTP/2 need not be compiled.
+//! Stub of the gNMI switch for programs that only read device lists, so that they do not compile
+//! HTTP/2. It accepts faults but never responds.
 
 pub(crate) mod file;
 

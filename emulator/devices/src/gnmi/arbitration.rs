@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 //! Master arbitration (2018 specification, section 3.2): a Set must carry the largest election id
-//! seen for its role. The ids are lost when the program restarts.
+//! seen for its role. Election ids are not persistent.
 
 use lightloom_gnmi::Status;
 use lightloom_gnmi::extension::{MasterArbitration, Uint128};
@@ -12,12 +12,11 @@ use crate::misbehave::Misbehaviour;
 const ROLES_MAX: usize = 64;
 
 impl State {
-    /// Refuses a Set if another client is master, or the election id is missing.
     pub(crate) fn arbitrate(&mut self, request: &SetRequest) -> Result<(), Status> {
         let mut asked = request.extension.iter().filter_map(|one| one.master_arbitration.as_ref());
         let Some(MasterArbitration { role, election_id }) = asked.next_back() else {
             if self.spec.needs_election && !self.masters.is_empty() {
-                let why = "a master is elected: a Set without an election id is denied";
+                let why = "a master is elected: a Set requires an election id";
                 return Err(Status::permission_denied(why));
             }
             return Ok(());
@@ -30,7 +29,7 @@ impl State {
         };
         let role = role.as_ref().map(|role| role.id.clone()).unwrap_or_default();
         if self.masters.len() >= ROLES_MAX && !self.masters.contains_key(&role) {
-            let why = format!("there are already {ROLES_MAX} roles");
+            let why = format!("at most {ROLES_MAX} roles are supported");
             return Err(Status::resource_exhausted(why));
         }
         let id = match self.breaks(Misbehaviour::ComparesLowHalf) {

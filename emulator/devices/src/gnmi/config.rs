@@ -1,5 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-//! Applies a Set to a copy: first deletes, then replaces, then updates. The copy is adopted if it is valid.
+//! Applies a Set to a copy: deletes, then replaces, then updates. A valid copy replaces the
+//! original.
 
 use std::collections::BTreeMap;
 
@@ -55,7 +56,7 @@ enum Change<'a> {
 type Wrong = String;
 
 impl SwitchConfig {
-    /// Returns the changed copy without validating it. Fails at the first malformed part.
+    /// Does not validate the result. Fails at the first malformed part.
     pub(crate) fn changed(&self, request: &SetRequest) -> Result<Self, Status> {
         if !request.union_replace.is_empty() {
             return Err(Status::unimplemented("union_replace: use delete, replace and update"));
@@ -85,7 +86,7 @@ impl SwitchConfig {
 
     fn apply(&mut self, path: &Path, change: Change<'_>) -> Result<(), Wrong> {
         if path.elem.len() > STEPS_MAX {
-            return Err(format!("a path of more than {STEPS_MAX} steps"));
+            return Err(format!("the path has more than {STEPS_MAX} steps"));
         }
         let Some((first, rest)) = path.elem.split_first() else {
             return self.apply_root(change);
@@ -101,10 +102,10 @@ impl SwitchConfig {
     fn apply_root(&mut self, change: Change<'_>) -> Result<(), Wrong> {
         let value = match change {
             Change::Delete => {
-                return Err("a delete must name a part of the configuration".into());
+                return Err("a delete requires a path in the configuration".into());
             }
             Change::Replace(_) => {
-                return Err("a replace must name a part of the configuration".into());
+                return Err("a replace requires a path in the configuration".into());
             }
             Change::Update(value) => value,
         };
@@ -190,7 +191,7 @@ impl SwitchConfig {
                 self.entries(Some(value))
             }
             (None, Change::Update(value)) if rest.is_empty() => self.entries(Some(value)),
-            (None | Some("*"), _) => Err("which `port-connection`? Write its key `name`".into()),
+            (None | Some("*"), _) => Err("`port-connection` requires its key `name`".into()),
             (Some(name), change) => self.apply_connection(name, rest, change),
         }
     }
@@ -221,7 +222,7 @@ impl SwitchConfig {
         let names: Vec<_> = steps.iter().map(|step| bare(&step.name)).collect();
         let value = match (names.as_slice(), change) {
             ([], Change::Delete) => {
-                // Deleting a missing node is allowed (gNMI specification, 3.4.6).
+                // Allowed (gNMI specification, 3.4.6).
                 self.connections.remove(name);
                 return Ok(());
             }
@@ -262,10 +263,12 @@ impl SwitchConfig {
 
     fn apply_components(&mut self, steps: &[PathElem], change: Change<'_>) -> Result<(), Wrong> {
         let [component, rest @ ..] = steps else {
-            return Err("which component? Write `component[name=…]/ocp-ocs-port/config`".into());
+            return Err(
+                "the component is missing: use `component[name=…]/ocp-ocs-port/config`".into()
+            );
         };
         let name = component.key.get("name").filter(|name| *name != "*");
-        let name = name.ok_or("which component? Write its key `name`")?;
+        let name = name.ok_or("`component` requires its key `name`")?;
         let names: Vec<_> = rest.iter().map(|step| bare(&step.name)).collect();
         let port = self.ports.entry(name.clone()).or_default();
         match (names.as_slice(), change) {
@@ -348,7 +351,7 @@ pub(crate) fn wrong(path: &Path, why: &str) -> Status {
 
 fn members(value: &Json) -> Result<impl Iterator<Item = (&str, &Json)>, Wrong> {
     let object: &Map<String, Json> =
-        value.as_object().ok_or("a JSON object is expected there, with a member for each node")?;
+        value.as_object().ok_or("expected a JSON object with a member for each node")?;
     Ok(object.iter().map(|(name, value)| (bare(name), value)))
 }
 
@@ -366,7 +369,7 @@ fn only<'a>(value: &'a Json, names: &[&str]) -> Result<Option<&'a Json>, Wrong> 
 fn key_of(entry: &Json) -> Result<String, Wrong> {
     let of = |value: &Json| value.get("name").and_then(Json::as_str).map(str::to_owned);
     let name = of(entry).or_else(|| entry.get("config").and_then(of));
-    name.ok_or_else(|| "a `port-connection` lacks its `name`".into())
+    name.ok_or_else(|| "a `port-connection` requires its `name`".into())
 }
 
 fn same_name(name: &str, value: &Json) -> Result<(), Wrong> {
@@ -374,23 +377,23 @@ fn same_name(name: &str, value: &Json) -> Result<(), Wrong> {
     if given == name {
         return Ok(());
     }
-    Err(format!("`config/name` is `{given}`, but the key is `{name}`: write the same"))
+    Err(format!("`config/name` is `{given}`, but the key is `{name}`: they must be equal"))
 }
 
 fn string<'a>(leaf: &str, value: &'a Json) -> Result<&'a str, Wrong> {
-    value.as_str().ok_or_else(|| format!("`{leaf}` is a text, not {value}"))
+    value.as_str().ok_or_else(|| format!("`{leaf}` must be text, not {value}"))
 }
 
 fn short(leaf: &str, value: &Json) -> Result<String, Wrong> {
     let text = string(leaf, value)?;
     if text.len() > KEY_BYTES_MAX {
-        return Err(format!("`{leaf}` has at most {KEY_BYTES_MAX} bytes"));
+        return Err(format!("`{leaf}` must not exceed {KEY_BYTES_MAX} bytes"));
     }
     Ok(text.to_owned())
 }
 
 fn boolean(leaf: &str, value: &Json) -> Result<bool, Wrong> {
-    value.as_bool().ok_or_else(|| format!("`{leaf}` is true or false, not {value}"))
+    value.as_bool().ok_or_else(|| format!("`{leaf}` must be true or false, not {value}"))
 }
 
 pub(crate) fn must_fit(config: &SwitchConfig) -> Result<(), Status> {

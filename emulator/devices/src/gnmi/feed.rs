@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-//! Subscriptions to the switch's data. Subscribers with the same path and encoding share a feed.
+//! Subscriptions. Subscribers with the same path and encoding share a feed.
 
 use std::collections::BTreeMap;
 
@@ -18,7 +18,7 @@ use super::tree::flat;
 use crate::misbehave::Misbehaviour;
 
 pub(crate) const SUBSCRIBERS_MAX: usize = 256;
-/// Maximum number of unread messages. Exceeding it ends the subscription.
+/// The subscription ends if more messages are unread.
 pub(crate) const UNREAD_MAX: usize = 1_024;
 const SAMPLE_LEAST: Picoseconds = Picoseconds::from_millis(100);
 const SAMPLE_USUAL: Picoseconds = Picoseconds::from_millis(1_000);
@@ -46,7 +46,7 @@ fn leaves(state: &State, path: &Path, encoding: Encoding) -> Result<Leaves, Stat
     let tree = state.tree(path);
     let found = match tree.select(path) {
         Ok(found) => found,
-        // Only a path outside the model is an error.
+        // Only paths outside the model are errors.
         Err(status) if status.code() == lightloom_gnmi::Code::NotFound => Vec::new(),
         Err(status) => return Err(status),
     };
@@ -85,7 +85,7 @@ pub(crate) fn encoding_of(list: &SubscriptionList) -> Result<Encoding, Status> {
     super::target::encoding(list.encoding)
 }
 
-/// Returns the sample interval of a subscription. `None` for on-change without a heartbeat.
+/// `None` for on-change subscriptions without a heartbeat.
 fn period(subscription: &Subscription) -> Result<Option<Picoseconds>, Status> {
     let mode = SubscriptionMode::try_from(subscription.mode)
         .map_err(|_| Status::invalid_argument("the mode of a subscription must be 0, 1 or 2"))?;
@@ -107,7 +107,7 @@ fn period(subscription: &Subscription) -> Result<Option<Picoseconds>, Status> {
     }
     let span = Picoseconds(nanos.saturating_mul(1_000));
     if span < SAMPLE_LEAST {
-        let why = format!("an interval of {span} is too short: the minimum is {SAMPLE_LEAST}");
+        let why = format!("the interval {span} is too short: the minimum is {SAMPLE_LEAST}");
         return Err(Status::invalid_argument(why));
     }
     Ok(Some(span))
@@ -202,7 +202,7 @@ pub(crate) fn subscribe(
         ));
     }
     if state.feeds.count() + list.subscription.len() > SUBSCRIBERS_MAX {
-        let why = format!("there are already {SUBSCRIBERS_MAX} subscriptions: end one of them");
+        let why = format!("at most {SUBSCRIBERS_MAX} subscriptions are supported: end one of them");
         return Err(Status::resource_exhausted(why));
     }
     let mut wanted = Vec::new();

@@ -1,5 +1,4 @@
 // SPDX-License-Identifier: Apache-2.0
-//! Keys of a gNMI switch in a device list.
 
 #[cfg(feature = "gnmi")]
 use lightloom_gnmi::model::{ColdStartRecovery, VERSION};
@@ -17,17 +16,16 @@ use crate::list::SwitchFile;
 pub struct GnmiFile {
     /// TCP address; port 0 selects a free one.
     pub listen: String,
-    /// Direction of the ports [default: sides].
+    /// Directions of the ports [default: sides].
     #[serde(default)]
     pub ports: Directions,
     /// Best supported recovery of connections after a cold start [default: restore].
     #[serde(default)]
     pub recovery: RecoveryWord,
-    /// When it detects that a port is in use [default: at-once].
+    /// When the switch detects that a port is in use [default: at-once].
     #[serde(default)]
     pub checks: Checks,
-    /// Whether a Set without an election id is accepted once a master is elected [default:
-    /// optional].
+    /// Whether a Set requires an election id once a master is elected [default: optional].
     #[serde(default)]
     pub arbitration: ArbitrationWord,
     /// Reported version of the model [default: 0.8.0].
@@ -35,14 +33,14 @@ pub struct GnmiFile {
     pub model_version: Option<String>,
 }
 
-/// Direction of ports.
+/// Directions of ports.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Deserialize, JsonSchema)]
 #[serde(rename_all = "kebab-case")]
 pub enum Directions {
     /// Groups `in` (INPUT-ONLY) and `out` (OUTPUT-ONLY).
     #[default]
     Sides,
-    /// Groups `a` and `b`, both ANY, connectable to each other.
+    /// Groups `a` and `b`, both ANY, which can be connected to each other.
     Any,
 }
 
@@ -66,7 +64,7 @@ pub enum ArbitrationWord {
     /// Accepted.
     #[default]
     Optional,
-    /// Denied.
+    /// Rejected.
     Required,
 }
 
@@ -74,7 +72,7 @@ pub enum ArbitrationWord {
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Deserialize, JsonSchema)]
 #[serde(rename_all = "kebab-case")]
 pub enum Checks {
-    /// During validation: the whole Set is refused.
+    /// During validation: the whole Set is rejected.
     #[default]
     AtOnce,
     /// During execution: the connection becomes INVALID.

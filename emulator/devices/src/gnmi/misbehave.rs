@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-//! Misbehaviours of a gNMI switch when it handles a Set or answers a client.
+//! Misbehaviours of a gNMI switch in Sets and responses.
 
 use std::collections::BTreeSet;
 
@@ -105,7 +105,7 @@ pub(crate) fn named(request: &SetRequest) -> BTreeSet<String> {
     steps.filter_map(|step| step.key.get("name").cloned()).collect()
 }
 
-/// Removes names from a value, because a name that differs from the key is an error.
+/// Avoids a mismatch between name and key, which would be an error.
 fn drop_names(update: &mut Update) {
     let Some(Value::Json(bytes) | Value::JsonIetf(bytes)) =
         update.val.as_mut().and_then(|value| value.value.as_mut())

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-//! State of a gNMI switch: its configuration, its mirrors, and the reported status.
+//! State of a gNMI switch: configuration, mirrors and reported status.
 
 use std::collections::{BTreeMap, BTreeSet, VecDeque};
 
@@ -34,7 +34,7 @@ struct Job {
     at: SimTime,
     request: SetRequest,
     reply: oneshot::Sender<Result<SetResponse, Status>>,
-    /// Whether the change is executed even if its client has disconnected.
+    /// Whether the change is executed after its client has disconnected.
     is_deferred: bool,
 }
 
@@ -111,8 +111,8 @@ impl State {
     ) -> oneshot::Receiver<Result<SetResponse, Status>> {
         let (reply, receiver) = oneshot::channel();
         if self.jobs.len() >= JOBS_MAX {
-            let why = format!("{JOBS_MAX} changes are already waiting; nothing was changed");
-            // Sending fails only if the caller has stopped waiting.
+            let why = format!("{JOBS_MAX} changes are already pending; nothing was changed");
+            // Fails only if the caller has stopped waiting.
             let _ = reply.send(Err(Status::resource_exhausted(why)));
             return receiver;
         }
@@ -232,7 +232,7 @@ impl State {
             let path = leaf_path("optical-switch", "cold-boot-recovery");
             return Err(wrong(
                 &path,
-                &format!("this switch does not support {wanted}: write {best} or less"),
+                &format!("this switch does not support {wanted}: use {best} or less"),
             ));
         }
         if let Some(name) = next.ports.keys().find(|name| self.spec.port(name).is_none()) {
@@ -268,14 +268,13 @@ impl State {
         Ok(())
     }
 
-    /// Removes connections first and leaves unchanged ones alone. A misbehaving switch may disturb
-    /// the connections `named` in the Set, or the others.
+    /// A misbehaving switch may disturb the connections `named` in the Set, or the others.
     pub(crate) fn apply(&mut self, next: SwitchConfig, named: &BTreeSet<String>) {
         let now = self.now;
         for port in next.ports.keys().chain(self.config.ports.keys()) {
             let enabled = next.ports.get(port).is_none_or(|port| port.enabled);
             if let Some(number) = self.spec.port(port) {
-                // This cannot fail here: it fails only for a missing port, and the port exists.
+                // Fails only for missing ports.
                 let _ = self.matrix.set_enabled(number, enabled);
             }
         }
@@ -349,7 +348,7 @@ impl State {
             Some(MatrixRefusal::Hardware(port)) => {
                 let shown = self.spec.port_name(port);
                 circuit.reason =
-                    Some(format!("the mirror of `{shown}` does not move: its light stays"));
+                    Some(format!("the mirror of `{shown}` is stuck: its connection is unchanged"));
                 Stands::Failed
             }
             _ if circuit.stands == Stands::Invalid => return,
@@ -385,7 +384,7 @@ impl State {
     fn broken(&self, why: MatrixRefusal) -> String {
         match why {
             MatrixRefusal::Hardware(port) => {
-                format!("the mirror of `{}` does not move", self.spec.port_name(port))
+                format!("the mirror of `{}` is stuck", self.spec.port_name(port))
             }
             MatrixRefusal::InUse(port) => {
                 format!("a removed connection still occupies `{}`", self.spec.port_name(port))
@@ -479,7 +478,6 @@ impl GnmiSpec {
         )
     }
 
-    /// Converts to this switch's clock, in nanoseconds since 1970.
     pub(crate) fn unix_nanos(&self, at: SimTime) -> i64 {
         let nanos = self.epoch_seconds.saturating_mul(1_000_000_000).saturating_add(at.0 / 1_000);
         i64::try_from(nanos).unwrap_or(i64::MAX)
@@ -488,7 +486,7 @@ impl GnmiSpec {
     pub(crate) fn date(&self, at: SimTime) -> String {
         let millis = self.epoch_seconds * 1_000 + at.0 / Picoseconds::from_millis(1).get();
         let (days, rest) = (millis / 86_400_000, millis % 86_400_000);
-        // Converts days since 1970 to a date, using eras of 400 years that begin in March.
+        // Uses eras of 400 years that start in March.
         let shifted = days + 719_468;
         let (era, of_era) = (shifted / 146_097, shifted % 146_097);
         let year_of_era = (of_era - of_era / 1_460 + of_era / 36_524 - of_era / 146_096) / 365;

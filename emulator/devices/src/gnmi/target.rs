@@ -1,5 +1,4 @@
 // SPDX-License-Identifier: Apache-2.0
-//! gNMI service of a switch.
 
 use std::sync::{Arc, Mutex};
 
@@ -28,7 +27,7 @@ pub(crate) struct SharedSwitch(pub(crate) Arc<Mutex<State>>);
 pub(crate) fn encoding(number: i32) -> Result<Encoding, Status> {
     match Encoding::try_from(number) {
         Ok(known @ (Encoding::Json | Encoding::JsonIetf | Encoding::Proto)) => Ok(known),
-        _ => Err(Status::unimplemented("the encodings here are JSON, JSON_IETF and PROTO")),
+        _ => Err(Status::unimplemented("the supported encodings are JSON, JSON_IETF and PROTO")),
     }
 }
 
@@ -60,7 +59,7 @@ impl State {
         let of = DataType::try_from(request.r#type)
             .map_err(|_| Status::invalid_argument("the type of a Get must be 0, 1, 2 or 3"))?;
         if request.path.len() > PATHS_MAX {
-            let why = format!("a Get can name at most {PATHS_MAX} paths: split the request");
+            let why = format!("a Get supports at most {PATHS_MAX} paths: split the request");
             return Err(Status::invalid_argument(why));
         }
         let root = [lightloom_gnmi::message::Path::default()];
@@ -96,7 +95,7 @@ impl State {
 }
 
 fn gone<E>(_: E) -> Status {
-    Status::unavailable("the switch restarts")
+    Status::unavailable("the switch is restarting")
 }
 
 impl Target for SharedSwitch {
@@ -145,12 +144,12 @@ async fn hear(
     mut asks: Streaming<SubscribeRequest>,
 ) -> Result<SubscriptionItem, Status> {
     let Some(SubscribeAsk::Subscribe(list)) = next(&mut asks).await? else {
-        return Err(Status::invalid_argument("a subscription must begin with a subscription list"));
+        return Err(Status::invalid_argument("a subscription must start with a subscription list"));
     };
     let thought = locked(&shared.0).thought();
     thought.await.map_err(gone)?;
     if list.subscription.is_empty() {
-        return Err(Status::invalid_argument("a subscription must name at least one path"));
+        return Err(Status::invalid_argument("a subscription requires at least one path"));
     }
     let (sender, heard) = mpsc::channel(UNREAD_MAX);
     match ListMode::try_from(list.mode) {

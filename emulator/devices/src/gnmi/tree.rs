@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-//! A data tree that follows a model. It can be selected by path and encoded as JSON or as leaves.
+//! Data tree of a model, selectable by path and encoded as JSON or as leaves.
 
 use std::collections::BTreeMap;
 
@@ -26,7 +26,7 @@ pub(crate) enum TreeNode {
     List(&'static str, BTreeMap<String, TreeNode>),
 }
 
-/// Optional leaves. Reading one that is missing is not an error.
+/// Reading a missing optional leaf is not an error.
 const OPTIONAL: [&str; 7] = [
     "alias",
     "description",
@@ -37,7 +37,7 @@ const OPTIONAL: [&str; 7] = [
     "input-port-name",
 ];
 
-/// Returns the YANG module of a node if it differs from its parent's.
+/// `None` if a node is in the same YANG module as its parent.
 fn module(name: &str) -> Option<&'static str> {
     match name {
         "optical-switch" => Some(MODULES[0]),
@@ -99,7 +99,6 @@ impl TreeNode {
         }
     }
 
-    /// Keeps only nodes of this data type. Empty if none remain.
     pub(crate) fn of_type(self, of: DataType) -> Self {
         let dropped = match of {
             DataType::All => return self,
@@ -142,8 +141,7 @@ impl TreeNode {
         }
     }
 
-    /// Selects the nodes at a path, in which `*` matches any entry. Fails if the path is outside the model or an entry is
-    /// missing.
+    /// `*` matches any entry. Fails if the path is outside the model or an entry is missing.
     pub(crate) fn select(&self, wanted: &Path) -> Result<Vec<(Path, &Self)>, Status> {
         let mut found = Vec::new();
         let is_open = wanted
@@ -173,7 +171,9 @@ impl TreeNode {
             return Err(format!("`{name}` is below a leaf"));
         };
         if name == "..." {
-            return Err("`...` is not understood: write the path, with `*` for any one step".into());
+            return Err(
+                "`...` is not supported: use the full path, with `*` for any single step".into()
+            );
         }
         let mut is_known = name == "*" || OPTIONAL.contains(&name);
         for (child, node) in below.iter().filter(|(child, _)| name == "*" || **child == name) {
@@ -224,7 +224,7 @@ pub(crate) fn values(at: Path, node: &TreeNode, encoding: Encoding) -> Vec<(Path
     }
 }
 
-/// Returns every leaf below a node, keyed by its path as text, for comparison with earlier data.
+/// Returns all leaves by path, for comparison with earlier data.
 pub(crate) fn flat(
     at: &Path,
     node: &TreeNode,

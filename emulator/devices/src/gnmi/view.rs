@@ -1,5 +1,4 @@
 // SPDX-License-Identifier: Apache-2.0
-//! Builds the data tree of a switch: configuration and state under the names of the model.
 
 use std::collections::BTreeMap;
 
@@ -99,7 +98,7 @@ impl State {
         }
         let mut state = BTreeMap::from([("name", leaf(name))]);
         if let Some(circuit) = circuit {
-            // A connection between bidirectional ports is shown in the requested direction.
+            // Connections between bidirectional ports are shown in the requested direction.
             let swapped = intent
                 .and_then(|intent| intent.input.as_ref())
                 .is_some_and(|input| *input == self.spec.port_name(circuit.pair.1));
@@ -202,7 +201,7 @@ impl State {
     }
 }
 
-/// Returns zeros, which the model requires because the switch cannot detect such errors.
+/// The model requires these counters, but the switch cannot detect such errors.
 fn counters() -> TreeNode {
     tree([
         ("correctable-error-count", TreeNode::Leaf(LeafValue::Counter(0))),

@@ -1,9 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
-//! Presents modules as files in a mounted folder, like those of the `optoe` driver.
+//! Presents modules as files in a mounted folder, like the `optoe` driver.
 //!
-//! Only this process serves the mount, and it never reads below it. When the process ends for any
-//! reason, the kernel returns an error to every reader. The dead mount remains until the next
-//! server unmounts it.
+//! When the process ends for any reason, the kernel returns an error to every reader. The stale
+//! mount remains until the next server unmounts it.
 
 use std::fs::File;
 use std::io;
@@ -35,16 +34,16 @@ impl Eeproms {
         let said = |what: &str, error: io::Error| {
             io::Error::new(error.kind(), format!("{}: {what}: {error}", place.display()))
         };
-        // This error indicates the dead mount of a killed server.
+        // Indicates the stale mount of a killed server.
         if let Err(error) = std::fs::metadata(place)
             && error.raw_os_error() == Some(Errno::NOTCONN.raw_os_error())
         {
             umount2(place, MntFlags::MNT_DETACH).map_err(|error| said("unmount", error.into()))?;
         }
-        std::fs::create_dir_all(place).map_err(|error| said("cannot be made", error))?;
+        std::fs::create_dir_all(place).map_err(|error| said("cannot be created", error))?;
         let flags = OFlags::RDWR | OFlags::NONBLOCK | OFlags::CLOEXEC;
         let connection = rustix::fs::open("/dev/fuse", flags, Mode::empty())
-            .map_err(|error| said("serving modules as files needs /dev/fuse", error.into()))?;
+            .map_err(|error| said("serving modules as files requires /dev/fuse", error.into()))?;
         let connection = File::from(connection);
         let options = format!(
             "fd={},rootmode=40000,user_id={},group_id={},allow_other,default_permissions",
@@ -54,7 +53,7 @@ impl Eeproms {
         );
         let flags = MsFlags::MS_NOSUID | MsFlags::MS_NODEV | MsFlags::MS_NOEXEC;
         mount(Some("lightloom"), place, Some("fuse.lightloom"), flags, Some(options.as_str()))
-            .map_err(|error| said("cannot be mounted (root may)", error.into()))?;
+            .map_err(|error| said("cannot be mounted (root permission required)", error.into()))?;
         let names = modules.iter().map(|(name, _)| name.replace('/', "-")).collect();
         Ok(Self {
             connection,
@@ -77,12 +76,12 @@ impl Eeproms {
         self.modules.iter().filter_map(|(_, optoe)| optoe.next_wakeup()).min()
     }
 
-    /// Processes kernel requests. Returns whether the folder is still mounted.
+    /// Returns whether the folder is still mounted.
     pub(super) fn take(&mut self) -> bool {
         for _ in 0..REQUESTS_PER_TURN {
             match rustix::io::read(&self.connection, &mut *self.buffer) {
                 Ok(length) => self.take_one(length),
-                // The request was interrupted before it was read, but there may be another one.
+                // The request was interrupted before it was read. There may be another one.
                 Err(Errno::INTR | Errno::NOENT) => {}
                 Err(error) => return error == Errno::AGAIN,
             }

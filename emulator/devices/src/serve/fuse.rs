@@ -1,14 +1,14 @@
 // SPDX-License-Identifier: Apache-2.0
-//! The part of the FUSE protocol (`linux/fuse.h`) for a folder of files without a cache.
+//! The subset of FUSE (`linux/fuse.h`) for a folder of files without a cache.
 //!
-//! No reader waits forever: the kernel ends the connection if a request is not answered within
-//! [`REQUEST_WITHIN`]. On older kernels, the connection ends only with the serving process.
+//! The kernel ends the connection if a request is not answered within [`REQUEST_WITHIN`]; older
+//! kernels end it only with the process.
 
 use std::time::Duration;
 
-/// Time limit for answering a request. The kernel checks every 15 s (`FUSE_TIMEOUT_TIMER_FREQ`).
+/// The kernel checks every 15 s (`FUSE_TIMEOUT_TIMER_FREQ`).
 pub(super) const REQUEST_WITHIN: Duration = Duration::from_secs(15);
-/// Buffer for any request; the kernel requires at least 8 KiB.
+/// The kernel requires at least 8 KiB.
 pub(super) const REQUEST_BYTES_MAX: usize = 64 << 10;
 const WRITE_BYTES_MAX: u32 = 32 << 10;
 const HEADER_BYTES: usize = 40;
@@ -17,7 +17,7 @@ const FOLDER_MODE: u32 = 0o040_755;
 const FILE_MODE: u32 = 0o100_644;
 const OPEN_DIRECT: u32 = 1;
 const INIT_EXTENDED: u32 = 1 << 30;
-/// This is bit 42, which lies in the second word.
+/// Bit 42, in the second word.
 const REQUEST_TIMEOUT: u32 = 1 << 10;
 const MINOR_KNOWN: u32 = 43;
 
@@ -47,7 +47,7 @@ pub(super) struct EepromFolder {
 }
 
 impl EepromFolder {
-    /// Decodes a request and answers it unless it is a read or a write.
+    /// Responds unless the request is a read or a write.
     pub(super) fn asked(&self, request: &[u8]) -> KernelAsks {
         let Some((head, body)) = request.split_at_checked(HEADER_BYTES) else {
             return KernelAsks::Nothing;
@@ -99,7 +99,7 @@ impl EepromFolder {
         }
     }
 
-    /// Returns the file of a node. Node 1 is the folder, and a file's node is its index plus two.
+    /// Node 1 is the folder, and a file's node is its index plus two.
     fn file(&self, node: u64) -> Result<FileIndex, i32> {
         let index = node.checked_sub(2).and_then(|index| usize::try_from(index).ok());
         index.filter(|index| *index < self.names.len()).map(FileIndex).ok_or(errno::NO_ENTRY)

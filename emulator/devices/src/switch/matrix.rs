@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-//! The matrix of an optical circuit switch. Ports are numbered as on Polatis switches: ingress
-//! ports 1 to N, then egress ports N+1 to N+M.
+//! Matrix of an optical circuit switch with Polatis port numbers: ingress ports 1 to N, egress
+//! ports N+1 to N+M.
 
 use std::collections::{BTreeMap, BTreeSet};
 
@@ -23,7 +23,7 @@ pub(crate) enum MatrixRefusal {
     NotConnected(u16),
 }
 
-/// Progress of a list of changes. Lists are not atomic, because no vendor promises atomicity.
+/// Progress of a list of changes. Lists are not atomic on any vendor's switch.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub(crate) struct Progress {
     pub(crate) done: Vec<Pair>,
@@ -40,7 +40,7 @@ struct MatrixCircuit {
 pub struct PassedLight {
     /// Ingress and egress port of each connection, sorted by ingress port.
     pub pairs: Vec<(u16, u16)>,
-    /// Time when the next moving connection settles. `None` if all have settled.
+    /// When the next connection settles. `None` if all have settled.
     pub more_at: Option<SimTime>,
 }
 
@@ -103,7 +103,7 @@ impl Matrix {
         self.is_ingress(port) || self.is_egress(port)
     }
 
-    /// Connects pairs in order until one is refused.
+    /// Stops at the first refusal.
     pub(crate) fn connect(&mut self, now: SimTime, pairs: &[Pair]) -> Progress {
         let mut progress = Progress::default();
         for &pair in pairs {
@@ -148,7 +148,7 @@ impl Matrix {
         Ok(())
     }
 
-    /// Returns another free egress port, or `egress` itself if there is none.
+    /// Returns a different free egress port, or `egress` if there is none.
     fn another(&self, egress: u16) -> u16 {
         let first = self.ingress + 1;
         (1..self.egress)
@@ -157,7 +157,7 @@ impl Matrix {
             .unwrap_or(egress)
     }
 
-    /// Removes connections in order until one is refused. An egress of `None` matches any port.
+    /// Stops at the first refusal. An egress of `None` matches any port.
     pub(crate) fn disconnect(&mut self, now: SimTime, pairs: &[(u16, Option<u16>)]) -> Progress {
         let mut progress = Progress::default();
         for &(ingress, egress) in pairs {
@@ -201,7 +201,7 @@ impl Matrix {
         self.disconnect(now, &all)
     }
 
-    /// Removes connections that occupy a port of these pairs, except the pairs themselves.
+    /// Removes other connections of these ports.
     pub(crate) fn free(&mut self, now: SimTime, pairs: &[Pair]) {
         let holds = |held: &Pair| {
             pairs.iter().any(|pair| pair != held && (pair.0 == held.0 || pair.1 == held.1))
@@ -228,7 +228,7 @@ impl Matrix {
         self.circuits.get(&ingress).is_some_and(|circuit| circuit.lit_at <= now)
     }
 
-    /// Reverts the later half of the changes since `before`, as if a restart had interrupted them.
+    /// Reverts the later half of the changes since `before`, like a restart during a list.
     pub(crate) fn keep_half(&mut self, before: &[Pair]) {
         let after = self.pairs();
         let parted = before.iter().filter(|pair| !after.contains(pair)).map(|&pair| (pair, false));
@@ -271,7 +271,7 @@ impl Matrix {
         self.inputs_dbm.insert(port, dbm);
     }
 
-    /// Returns the power at `port`: light entering an ingress port, or leaving an egress port.
+    /// Input power of an ingress port, or output power of an egress port.
     pub(crate) fn power_dbm(&self, now: SimTime, port: u16) -> f64 {
         if self.is_ingress(port) {
             return self.input_dbm(port);
@@ -285,7 +285,7 @@ impl Matrix {
         }
     }
 
-    /// Returns the input power, which is −4 to −2 dBm minus the fault's loss unless it was set explicitly.
+    /// −4 to −2 dBm minus the fault's loss, unless set explicitly.
     fn input_dbm(&self, ingress: u16) -> f64 {
         let input = self.inputs_dbm.get(&ingress).copied().unwrap_or_else(|| {
             self.seed.stream("input power", u64::from(ingress)).random_range(-4.0..-2.0)
@@ -293,7 +293,7 @@ impl Matrix {
         (input - f64::from(self.faults.droop) / 100.0).max(DARK_DBM)
     }
 
-    /// Returns the loss of a pair, 0.5 to 1.5 dB.
+    /// 0.5 to 1.5 dB.
     fn loss_db(&self, ingress: u16, egress: u16) -> f64 {
         let pair = u64::from(ingress) << 16 | u64::from(egress);
         self.seed.stream("insertion loss", pair).random_range(0.5..1.5)

@@ -1,8 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
 //! SCPI of Polatis optical switches.
 //!
-//! Syntax and replies follow what public drivers send and expect. Error numbers are those of
-//! SCPI-99, because the vendor's own are unknown.
+//! Syntax and replies follow public drivers. Error numbers are those of SCPI-99, because the
+//! vendor's are unknown.
 
 use lightloom_units::SimTime;
 
@@ -11,10 +11,10 @@ use crate::misbehave::{Misbehaviour, Misbehaviours};
 
 const POWER_PORTS_MAX: usize = 256;
 
-/// Size of the error queue. On overflow, the last entry reports it.
+/// On overflow, the last entry reports it.
 const ERRORS_MAX: usize = 32;
 
-/// Action for each command header. Capitals are the short form, and `?` marks a query.
+/// Capitals are the short form, and `?` marks a query.
 const HEADERS: [(&str, Verb); 24] = [
     ("*IDN?", Verb::Identify),
     ("*OPC?", Verb::AllDone),
@@ -113,7 +113,7 @@ impl ScpiState {
         }
     }
 
-    /// Returns the absolute header of a unit. A header without a leading colon continues from the preceding unit's branch.
+    /// A header without a leading colon continues the branch of the preceding unit.
     pub(crate) fn absolute(unit: &str, before: &str) -> String {
         let unit = unit.trim();
         if let Some(absolute) = unit.strip_prefix(':') {

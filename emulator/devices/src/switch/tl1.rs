@@ -1,6 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-//! TL1 of Polatis optical switches. Commands end with `;`, replies repeat the command's tag, and
-//! autonomous messages may arrive between a command and its reply.
+//! TL1 of Polatis optical switches. Autonomous messages may precede the reply to a command.
 //!
 //! ```text
 //! > ENT-PATCH::1&2,25&26:124:;
@@ -11,8 +10,8 @@
 //! < ;
 //! ```
 //!
-//! Grammar and codes follow replies recorded by public drivers. Details that they do not show (the
-//! code for a port in use, the body of PRTL) are our choice and are marked in docs/devices.md.
+//! Grammar and codes follow replies in public drivers. Other details (the code for a port in use, the
+//! body of PRTL) are our choice and are marked in docs/devices.md.
 
 use lightloom_units::SimTime;
 
@@ -20,7 +19,7 @@ use super::matrix::{Matrix, MatrixRefusal, Pair, Progress};
 use super::scpi::Executed;
 use crate::misbehave::Misbehaviour;
 
-/// Limit on the number of ports in a range or list, so that a hostile range cannot exhaust memory.
+/// Prevents a hostile range from exhausting memory.
 const PORTS_MAX: usize = 4096;
 
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -40,7 +39,7 @@ enum End {
 
 #[derive(Clone, Debug)]
 pub(crate) struct Tl1State {
-    /// Source id, shown as `( nil )` if it is empty.
+    /// Source id, shown as `( nil )` if empty.
     pub(crate) name: String,
     pub(crate) net_type: String,
     pub(crate) user: String,
@@ -62,7 +61,7 @@ struct Tl1Command<'a> {
 }
 
 impl Tl1State {
-    /// Executes a command, given without its `;`.
+    /// Executes a command without its `;`.
     pub(crate) fn execute(
         &self,
         now: SimTime,
@@ -97,7 +96,7 @@ impl Tl1State {
         Executed { reply: Some(reply), waits_for_light: waits && word != "DENY" }
     }
 
-    /// Formats an autonomous message. `grade` is `A ` for an event and `*C` for a critical alarm.
+    /// `grade` is `A ` for an event and `*C` for a critical alarm.
     pub(crate) fn autonomous(&mut self, now: SimTime, grade: &str, text: &str) -> String {
         self.autonomous_count += 1;
         let tag = self.autonomous_count;
@@ -136,7 +135,7 @@ impl Tl1State {
                 *login = Login::default();
                 return Ok(End::Completed(Vec::new()));
             }
-            // The header of the reply already contains the answer, which is the switch's identity.
+            // The reply header already contains the switch's identity.
             "RTRV-HDR" => return Ok(End::Completed(Vec::new())),
             _ if !login.is_in && !matrix.faults.breaks(Misbehaviour::NoLogIn) => {
                 return Err(denial("PLNA", "Privilege, login not active"));
@@ -180,8 +179,8 @@ impl Tl1State {
         ended(pairs.len(), &matrix.connect(now, &pairs))
     }
 
-    /// Deletes patches that have either end at one of these ports. Deployed drivers clear both ends
-    /// of a patch one after the other, so a port without a patch is not an error.
+    /// Deletes patches with either end at one of these ports. Deployed drivers clear both ends
+    /// sequentially, so a port without a patch is not an error.
     fn delete_patch(
         now: SimTime,
         matrix: &mut Matrix,
@@ -266,7 +265,7 @@ pub(crate) fn changes_circuits(text: &str) -> bool {
     matches!(cut(text).verb.as_str(), "ENT-PATCH" | "DLT-PATCH")
 }
 
-/// Splits at colons outside quotation marks. A deployed driver puts blanks around the hyphens in verbs.
+/// Splits at colons outside quotation marks. A deployed driver uses blanks around hyphens in verbs.
 fn cut(text: &str) -> Tl1Command<'_> {
     let mut quoted = false;
     let mut blocks = text.trim().split(|c: char| {
@@ -309,7 +308,7 @@ fn shortened(text: &str) -> String {
     text.chars().take(40).filter(|c| !c.is_control() && *c != '*').collect()
 }
 
-/// Returns the ports of an access id, or all ports of the switch if the id is empty.
+/// An empty access id selects all ports.
 fn wanted_ports(matrix: &Matrix, aid: &str) -> Result<Vec<u16>, Denial> {
     if aid.is_empty() || aid.eq_ignore_ascii_case("ALL") {
         return Ok((1..=matrix.ingress + matrix.egress).collect());
@@ -353,7 +352,7 @@ fn explained(denial: &Denial) -> String {
     format!("   {}\r\n   /* {} */\r\n", denial.code, denial.text)
 }
 
-/// Formats simulated time as the switch displays it. A run starts on 1 September 2024.
+/// A run starts on 1 September 2024.
 fn date_and_time(now: SimTime) -> String {
     let seconds = now.0 / 1_000_000_000_000;
     let (mut day, mut month, mut year) = (seconds / 86_400, 8, 24);

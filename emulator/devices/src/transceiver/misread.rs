@@ -1,5 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-//! Misbehaviours of a module, implemented by changing encoded frames and replies. The firmware itself is unmodified.
+//! Misbehaviours of a module, implemented by changing encoded frames. The firmware itself is
+//! unmodified.
 
 use lightloom_firmware_api::frame::{ENCODED_BYTES_MAX, Frame, FrameError, FrameKind, Reassembler};
 use lightloom_firmware_api::message::command;
@@ -29,7 +30,7 @@ fn encoded(frame: &Frame<'_>) -> Vec<u8> {
 }
 
 impl Misread {
-    /// Returns the bytes to pass to the firmware. Appends forged answers to `sent`.
+    /// Returns the bytes for the firmware. Appends forged replies to `sent`.
     pub(super) fn request(
         &mut self,
         breaks: Misbehaviours,

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-//! Runs the stored corpus of the emulated switch's fuzz targets as an ordinary test.
+//! Runs the stored fuzz corpus of the emulated switch as an ordinary test.
 
 use crate::corpus;
 use crate::fuzz_replay as replay;

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-//! Light follows the fibres of a fabric: it arrives only where the far end sends it.
+//! Light arrives only from far ends that send it, over the fibres of the fabric.
 
 use lightloom_devices::{
     AnyDevice, DeviceFault, EmulatedDevice, Line, Port, Rack, RackSlot, load_beside,
@@ -35,7 +35,7 @@ fn light_arrives_only_while_both_ends_select_a_working_fibre() {
         rack.apply(now, slot, DeviceFault::Dead, &mut Vec::new());
     }
     assert_eq!(light(&mut rack, "n1/b0", 1), 0);
-    assert!(light(&mut rack, "n0/b0", 1) > 0, "another fibre");
+    assert!(light(&mut rack, "n0/b0", 1) > 0, "a different fibre");
     for slot in rack.slots_of("n2") {
         rack.apply(now, slot, DeviceFault::Clear, &mut Vec::new());
     }
@@ -74,7 +74,6 @@ fn failed_module_does_not_answer() {
     let _ = module.next_wakeup();
 }
 
-/// Names every module after its position, as a host would.
 fn names(rack: &mut Rack) {
     for index in 0..rack.devices().count() {
         let AnyDevice::Transceiver(module) = rack.device_mut(RackSlot(index)) else { continue };
@@ -104,9 +103,9 @@ fn module_reports_the_sender_of_its_light_and_crossed_cables() {
     let crossed: DeviceFault = "cross 1 n2/b0.1".parse().expect("a fault");
     assert_eq!(rack.objection(slot, crossed), None);
     rack.apply(SimTime::START, slot, crossed, &mut Vec::new());
-    assert_eq!(neighbour(&mut rack, "n1/b0"), (n3, 1), "lit, but by another");
+    assert_eq!(neighbour(&mut rack, "n1/b0"), (n3, 1), "light from a wrong module");
     rack.apply(SimTime::START, slot, crossed, &mut Vec::new());
-    assert_eq!(neighbour(&mut rack, "n1/b0"), (n2, 1), "crossed twice is straight");
+    assert_eq!(neighbour(&mut rack, "n1/b0"), (n2, 1), "crossing twice restores the cables");
     for wrong in ["cross 1 n2/b1.1", "cross 1 n9/b0.1", "cross 7 n2/b0.1", "cross 1 n1/b0.1"] {
         let fault = wrong.parse().expect("a fault");
         assert!(rack.objection(slot, fault).is_some(), "{wrong}");

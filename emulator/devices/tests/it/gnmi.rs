@@ -1,6 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-//! The emulated gNMI switch over HTTP/2 in virtual time: rules of the OCP model, checked against
-//! explicit expectations and against a small independent model.
+//! Compares the emulated gNMI switch with explicit expectations and with a small independent model.
 
 use crate::gnmi_bench;
 use std::collections::{BTreeMap, BTreeSet};
@@ -80,7 +79,7 @@ fn ietf_json_names_the_module_at_each_boundary() {
     }
 }
 
-/// Each malformed part comes with a valid one. The Set must have no effect.
+/// A single invalid part must cancel the whole Set.
 #[test]
 fn set_with_one_invalid_part_is_rejected_as_a_whole() {
     let mut bench = Bench::new(small());
@@ -105,8 +104,8 @@ fn set_with_one_invalid_part_is_rejected_as_a_whole() {
         (at("c"), json!({"input-port-name": "in-4"}), "`config/output-port-name` is missing"),
         (at("c"), json!({"name": "d"}), "`config/name` is `d`, but the key is `c`"),
         (at("c"), json!({"lambda": 3}), "has no `lambda`"),
-        (at("c"), json!({"input-port-name": 3}), "`input-port-name` is a text, not 3"),
-        (at("c"), json!([1]), "a JSON object is expected"),
+        (at("c"), json!({"input-port-name": 3}), "`input-port-name` must be text, not 3"),
+        (at("c"), json!([1]), "expected a JSON object"),
         (at(&long), config("in-4", "out-4"), "1 to 256 bytes"),
         (at("a\u{7}"), config("in-4", "out-4"), "no control characters"),
         (
@@ -124,7 +123,7 @@ fn set_with_one_invalid_part_is_rejected_as_a_whole() {
         (
             "/optical-switch/config".into(),
             json!({"cold-boot-recovery": "MAINTAIN"}),
-            "this switch does not support MAINTAIN: write RESTORE",
+            "this switch does not support MAINTAIN: use RESTORE",
         ),
         (
             "/optical-switch/config".into(),
@@ -163,7 +162,7 @@ fn rejects_unknown_paths_and_reports_missing_entries() {
         ("/connections/port-connection[id=x]", Code::InvalidArgument, "is `name`, not `id`"),
         ("/connections/last-change-time/x", Code::InvalidArgument, "below a leaf"),
         ("/optical-switch[name=x]", Code::InvalidArgument, "is not a list"),
-        ("/components/.../state", Code::InvalidArgument, "`...` is not understood"),
+        ("/components/.../state", Code::InvalidArgument, "`...` is not supported"),
         ("/components/component[name=in-1]/ocp-ocs-port/config/alias", Code::NotFound, "no data"),
     ] {
         let (got, why) = bench.refused_get(path);
@@ -186,7 +185,7 @@ fn applies_deletes_then_replaces_then_updates() {
     bench.set(crossed).unwrap();
     bench.run_for(100);
     assert_eq!(bench.switch.true_pairs(), [(1, 10), (2, 9), (3, 11)]);
-    // A replace of the list removes the connections it does not name; a following update adds.
+    // A replace of the list removes connections that are not listed; a following update adds one.
     let list = json!({"port-connection": [{"name": "c", "config": {"input-port-name": "in-3", "output-port-name": "out-3"}}]});
     let replace = vec![part("/connections", &list)];
     let set = SetRequest { replace, ..adds(&[("z", "in-4", "out-4")]) };
@@ -195,7 +194,7 @@ fn applies_deletes_then_replaces_then_updates() {
     bench.run_for(100);
     assert_eq!(bench.switch.true_pairs(), [(3, 11), (4, 12)]);
     let after = bench.get("/connections/port-connection[name=c]/state/last-updated");
-    assert_eq!(before, after, "a connection that stays is not touched");
+    assert_eq!(before, after, "an unchanged connection is not interrupted");
 }
 
 #[test]
@@ -217,7 +216,7 @@ fn cold_start_follows_the_recovery_setting() {
         assert_eq!(!bench.switch.true_pairs().is_empty(), later, "{word}");
         assert_eq!(bench.get("/optical-switch/state/cold-boot-recovery"), word);
         if later {
-            assert_eq!(bench.status("a"), "CONNECTED", "{word}: the tree is as it was");
+            assert_eq!(bench.status("a"), "CONNECTED", "{word}: the tree is unchanged");
         }
     }
 }
@@ -254,7 +253,7 @@ fn stuck_mirror_fails_the_connection_with_a_reason() {
     bench.must_add(&[("b", "in-2", "out-2")]);
     assert_eq!(bench.status("b"), "FAILED");
     let why = bench.get("/connections/port-connection[name=b]/state/status-reason");
-    assert_eq!(why, "the mirror of `in-2` does not move");
+    assert_eq!(why, "the mirror of `in-2` is stuck");
     bench.fault("clear");
     bench.fault("stuck");
     bench.set(deletes(&["a"])).unwrap();
@@ -277,7 +276,7 @@ fn connects_ports_of_any_direction_in_either_order() {
     assert_eq!(groups["connection-groups"], json!([{"peer-name": "b"}]));
 }
 
-/// Found by the random Sets below: `b` lost its light when `a` was gone.
+/// Found by the random Sets below: `b` lost its light when `a` was removed.
 #[test]
 fn connection_reusing_a_name_keeps_its_light() {
     let mut bench = Bench::new(small());
@@ -290,7 +289,7 @@ fn connection_reusing_a_name_keeps_its_light() {
     assert_eq!(bench.switch.true_pairs(), []);
 }
 
-/// A minimal model: names to ports, without duplicate ports.
+/// Names with unique port pairs.
 fn naive(
     model: &BTreeMap<String, (u16, u16)>,
     gone: &[String],
@@ -318,7 +317,7 @@ fn ten_thousand_random_sets_match_a_naive_model() {
             (0..draws.random_range(0..4)).map(|_| name(draws.random_range(0..12))).collect();
         let fresh: Vec<(String, u16, u16)> = (0..draws.random_range(0..4))
             .map(|_| {
-                // Occasionally a port that does not exist.
+                // Occasionally, a nonexistent port.
                 let name = name(draws.random_range(0..12));
                 (
                     name,
@@ -348,7 +347,7 @@ fn ten_thousand_random_sets_match_a_naive_model() {
             let there = bench.switch.true_pairs();
             assert!(
                 kept.iter().all(|(a, b)| there.contains(&(*a, b + 8))),
-                "turn {turn}: light that stays stays"
+                "turn {turn}: unchanged connections keep their light"
             );
             model = next;
         } else {
@@ -487,7 +486,7 @@ fn one_hundred_subscribers_receive_every_change() {
         bench.switch.open(bench.now, Line(line), Port::Gnmi, &mut out);
         refused += out.len();
     }
-    assert!(refused > 0, "clients are bounded");
+    assert!(refused > 0, "the number of clients is limited");
 }
 
 #[test]

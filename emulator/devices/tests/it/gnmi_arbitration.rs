@@ -1,6 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-//! Master arbitration of the emulated gNMI switch according to the public document, and its
-//! account.
+//! Master arbitration and authentication of the emulated gNMI switch.
 
 use lightloom_devices::{GnmiSpec, Line};
 use lightloom_gnmi::Code;
@@ -39,14 +38,14 @@ fn controller_with_the_larger_election_id_is_master() {
     assert_eq!(code(&mut bench, FIRST, by(None, Some(7), late())), Code::PermissionDenied);
     assert_eq!(code(&mut bench, FIRST, by(None, None, late())), Code::InvalidArgument);
     bench.run_for(100);
-    assert_eq!(bench.switch.true_pairs(), [(1, 9), (2, 10)], "nothing moves");
-    // The same id remains master, another role has its own master, and a Set without an id is not
+    assert_eq!(bench.switch.true_pairs(), [(1, 9), (2, 10)], "no circuit changes");
+    // The same id remains master, each role has its own master, and a Set without an id is not
     // arbitrated.
     assert_eq!(code(&mut bench, FIRST, by(None, Some(larger), late())), Code::Ok);
     let another = by(Some("other"), Some(1), adds(&[("d", "in-4", "out-4")]));
     assert_eq!(code(&mut bench, FIRST, another), Code::Ok);
     assert_eq!(code(&mut bench, FIRST, adds(&[("e", "in-5", "out-5")])), Code::Ok);
-    // The software keeps election ids in memory only.
+    // Election ids are not persistent.
     bench.fault("warm-restart");
     bench.run_for(2_100);
     bench.connect(FIRST);

@@ -29,7 +29,7 @@ fn fire(transaction: u32) -> Request<'static> {
     Request::Fire { transaction: TransactionId(transaction), groups: Groups(1) }
 }
 
-/// Arms and fires after the dwell time, and returns the outcome if the fire was answered.
+/// Returns `None` if the fire was not answered.
 fn switch(module: &mut Framed, transaction: u32, path: u8) -> Option<GroupOutcome> {
     std::thread::sleep(Duration::from_millis(2));
     module.send(&arm(transaction, path));
@@ -106,7 +106,7 @@ fn switch_serves_scpi_and_tl1_over_tcp_and_pty() {
     let began = now();
     assert_eq!(scpi.say(":oxc:swit:conn:add (@1,2),(@25,26);*OPC?\n", "\n"), "1\n");
     let took = began.elapsed();
-    assert!(took >= Duration::from_millis(18), "the mirrors take their time: {took:?}");
+    assert!(took >= Duration::from_millis(18), "the mirrors take about 20 ms: {took:?}");
     assert_eq!(serial.say(":oxc:swit:conn:stat?\r", "\r"), "(@1,2),(@25,26)\r");
     assert!(tl1.say("ACT-USER::root:1::root;", ";").contains("M  1 COMPLD"));
     assert!(tl1.say("RTRV-PATCH:::2:;", ";").contains("   \"1,25\"\r\n   \"2,26\"\r\n;"));

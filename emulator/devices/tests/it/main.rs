@@ -1,6 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-//! Integration tests of `lightloom-devices`, one file per topic and a folder for each shared
-//! helper.
+//! Integration tests of `lightloom-devices`: one file per topic.
 
 #![allow(
     clippy::print_stdout,

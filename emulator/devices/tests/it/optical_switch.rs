@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-//! An emulated Polatis-style switch in virtual time: real syntax and its pitfalls.
+//! An emulated Polatis-style switch in virtual time: syntax and its pitfalls.
 
 use lightloom_devices::{
     DeviceFault, EmulatedDevice, Faulty, Line, OpticalSwitch, Output, Port, SwitchSpec,
@@ -48,7 +48,6 @@ impl Rig {
         String::from_utf8(text).unwrap()
     }
 
-    /// Sends `text`, and returns the output until the switch is idle.
     fn say(&mut self, line: Line, text: &str) -> String {
         let mut out = Vec::new();
         self.device.on_bytes(self.now, line, text.as_bytes(), &mut out);
@@ -67,7 +66,7 @@ impl Rig {
         self.scpi(":syst:err?")
     }
 
-    /// Returns a reply without its header, which contains the date.
+    /// The header contains the date.
     fn tl1(&mut self, text: &str) -> String {
         let reply = self.say(TL1, text);
         reply.split_once("\r\nM  ").map_or(reply.clone(), |(_, body)| body.to_owned())
@@ -315,8 +314,7 @@ mod tl1 {
         assert_eq!(rig.pairs(), [(1, 25), (2, 26)]);
     }
 
-    /// Three generations of a public driver, each with its own spelling: log in, identify, read,
-    /// connect both directions, clear from either end.
+    /// Spelling of three generations of a public driver: log in, identify, read, connect, clear.
     #[test]
     fn answers_requests_of_deployed_drivers() {
         for (log_in, name) in
@@ -325,7 +323,7 @@ mod tl1 {
             let mut rig = Rig::plain();
             assert_eq!(rig.tl1(&format!("{log_in}::root:1::root;\n")), "1 COMPLD\r\n;");
             let header = rig.say(TL1, "RTRV-HDR:::2:;\n");
-            // The two older drivers parse the name as the first word, or as the only word between
+            // The older drivers parse the name as the first word, or as the only word between
             // blanks.
             assert_eq!(header.split_whitespace().next(), Some("POLATIS"));
             assert!(header.ends_with("M  2 COMPLD\r\n;"), "{header}");
@@ -341,7 +339,7 @@ mod tl1 {
             assert!(shutters.starts_with("\"1:OPEN\"|\"2:OPEN\"|"), "{shutters}");
             assert_eq!(ask("RTRV-PORT-POWER", "1&&48:3:;").matches('|').count(), 48);
             assert!(ask("RTRV-PORT-PMON", "1&&48:3:;").starts_with("\"1:1550.0,"));
-            // Logical ports 3 and 7 in both directions; then each end is cleared, as `port` and as
+            // Logical ports 3 and 7 in both directions; both ends are cleared, as `port` and as
             // `port & its egress`.
             assert_eq!(ask("ENT-PATCH", "7,27:3:;"), "");
             assert_eq!(ask("ENT-PATCH", "3,31:3:;"), "");
@@ -366,7 +364,7 @@ mod tl1 {
         let (before, after) = reply.split_once(event).unwrap();
         assert!(before.starts_with("\r\n\n   POLATIS 24-09-01 "), "{before}");
         assert!(after.ends_with("M  8 COMPLD\r\n;"), "{after}");
-        // Changes by other clients and alarms are reported as well.
+        // Changes by other clients and alarms are also reported.
         let mut out = Vec::new();
         rig.device.on_bytes(rig.now, SCPI, b":oxc:swit:conn:sub (@1),(@25)\n", &mut out);
         while let Some(at) = rig.device.next_wakeup() {
@@ -414,7 +412,6 @@ mod tl1 {
     }
 }
 
-/// The same plan through SCPI and TL1 yields the same matrix.
 #[test]
 fn scpi_and_tl1_share_one_matrix() {
     let (mut by_scpi, mut by_tl1) = (Rig::plain(), Rig::plain());

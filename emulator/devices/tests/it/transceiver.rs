@@ -1,6 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-//! An emulated transceiver in virtual time: a host's view of each fault, compared with the actual
-//! state.
+//! Compares a host's view of each fault with the actual state of an emulated transceiver.
 
 use lightloom_devices::{
     DeviceFault, EmulatedDevice, Faulty, Line, Output, Port, Transceiver, TransceiverSpec,
@@ -129,7 +128,7 @@ fn external(number: u8) -> Path {
 fn healthy_module_switches_in_the_published_time() {
     let mut rig = Rig::new("");
     assert_eq!(rig.arm(1, external(2)), Some(Answer::Armed(GroupOutcome::Success)));
-    assert_eq!(rig.truth(), Some(Path::LOOPBACK), "arming moves nothing");
+    assert_eq!(rig.truth(), Some(Path::LOOPBACK), "arming does not switch");
     let began = rig.now;
     let report = rig.fire(1).unwrap();
     let took = rig.now.since(began);
@@ -154,7 +153,7 @@ fn read_back_exposes_a_lying_module() {
     for (fault, truth) in [("lie", Path::LOOPBACK), ("misdirect", external(2))] {
         let mut rig = Rig::new(fault);
         let report = rig.switch_to(external(1)).unwrap();
-        assert_eq!(report.outcomes[0], GroupOutcome::Success, "it says so");
+        assert_eq!(report.outcomes[0], GroupOutcome::Success, "the module reports success");
         assert_eq!((report.active[0], report.generation), (external(1), 1));
         rig.now = rig.now + Picoseconds::from_millis(1);
         let status = rig.status();
@@ -212,9 +211,8 @@ fn late_line_delays_both_directions() {
     assert_eq!(rig.now.since(began), Picoseconds::from_millis(10));
 }
 
-/// The purpose of arm, fire and read-back: on a line that loses, duplicates and garbles bytes, a
-/// host that repeats unanswered requests reaches the wanted path, and the light never goes anywhere
-/// else.
+/// The purpose of arm, fire and read-back: with lost, duplicated and corrupted bytes, a host that
+/// retries reaches the requested path, and the light never reaches any other path.
 #[test]
 fn noisy_line_never_makes_a_wrong_circuit() {
     let mut noisy_replies = 0;
@@ -224,7 +222,7 @@ fn noisy_line_never_makes_a_wrong_circuit() {
             let transaction = round + 1;
             let wanted = external(1 + (round % 2) as u8);
             for attempt in 0.. {
-                assert!(attempt < 200, "{fault}: the host gets through");
+                assert!(attempt < 200, "{fault}: the host succeeds");
                 assert!(
                     matches!(rig.truth(), None | Some(Path::LOOPBACK))
                         || rig.truth() == Some(wanted)
@@ -246,8 +244,8 @@ fn noisy_line_never_makes_a_wrong_circuit() {
     assert!(noisy_replies > 50, "the faults had an effect: {noisy_replies}");
 }
 
-/// Each byte of an arm and a fire is lost, duplicated, or has one bit flipped. The light must stay
-/// or reach the wanted path.
+/// Each byte of an arm and a fire is lost, duplicated or corrupted in turn. The light must keep the
+/// old path or reach the new one.
 #[test]
 fn single_damaged_byte_never_makes_a_wrong_circuit() {
     let mut host = Host::new();

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-//! Communication tasks, and the overlap of the replicas' communication with passes.
+//! Communication tasks, and the overlap of data-parallel communication with passes.
 
 use lightloom_units::Bytes;
 
@@ -10,7 +10,6 @@ use crate::program::Exchange;
 use crate::schedule::PassKind;
 use crate::work::Bucket;
 
-/// Returns the groups of `ranks` of a stage.
 fn groups(ranks: u64, of: Group) -> impl Iterator<Item = Vec<u32>> {
     (0..ranks)
         .filter(move |rank| (rank / of.stride).is_multiple_of(of.size))
@@ -44,7 +43,7 @@ impl Maker<'_> {
         let first = self.ring(stage, 0) * tensor;
         let ranks = u64::from(self.lanes * tensor);
         let mut after: Front = vec![Vec::new(); front.len()];
-        // If a group stays on one rail, that rail represents all of them.
+        // A group within one rail represents the same groups in all rails.
         let is_run = |group: &Vec<u32>| {
             !what.group.stride.is_multiple_of(tensor.into()) || group[0] % tensor < self.rails
         };
@@ -110,8 +109,8 @@ impl Maker<'_> {
         !self.work.gather.is_empty() && (self.work.is_sharded || is_first && is_hidden)
     }
 
-    /// Returns the layers whose passes overlap with the replicas' communication, and the number of
-    /// them before this pass.
+    /// Returns the layers whose passes overlap with data-parallel communication, and their number
+    /// before this pass.
     fn shared_out(&self, slot: StagePass, layers: usize) -> (f64, f64) {
         if self.work.is_sharded {
             return (layers as f64, 0.0);
@@ -125,7 +124,7 @@ impl Maker<'_> {
         (all, (before * layers) as f64)
     }
 
-    /// Adds the exposed weights before a pass, and the others concurrently with it.
+    /// Adds the exposed weights before a pass, and the other weights concurrently with it.
     pub(super) fn gathered(&mut self, slot: StagePass, layers: &[u32], front: Front) -> Front {
         if !self.gathers(slot) {
             return front;

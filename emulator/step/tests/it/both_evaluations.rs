@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-//! Compares a step in closed form with its tasks played one by one. They share only the programs of layers.
+//! Compares the closed form of a step with its tasks. Both share only the layer programs.
 
 use lightloom_collective::{CollectiveKind, Pace};
 use lightloom_step::graph::{Task, TaskWork};
@@ -38,7 +38,7 @@ fn product(
     Stretch::compute("product", seconds).covered(tensor, shown, cover)
 }
 
-/// Returns a layer of two products with the attention core and a CP ring between them.
+/// A layer of two products with the attention core and a CP ring between them.
 fn layer(mapping: &Mapping, scale: f64, tensor: (f64, f64), context: f64) -> LayerProgram {
     let block = exchange(TaskPurpose::Context, None, [mapping.context, mapping.tensor], context);
     let core = Stretch::compute("core", scale * 0.2 / f64::from(mapping.context));
@@ -105,7 +105,7 @@ fn work(drawn: &Drawn) -> StepWork {
     }
 }
 
-/// Returns the end of the last task if each exchange takes its bytes over [`RATE`].
+/// Each exchange takes its bytes divided by [`RATE`].
 fn played(work: &StepWork) -> f64 {
     let (graph, _) = step_tasks(work, SimulatedRails::First);
     let took = |task: &Task| match &task.work {
@@ -113,7 +113,7 @@ fn played(work: &StepWork) -> f64 {
         TaskWork::Ring { bytes, .. }
         | TaskWork::Across { bytes, .. }
         | TaskWork::Transfer { bytes, .. } => Picoseconds((bytes.0 as f64 / RATE * 1e12) as u64),
-        TaskWork::Pairs { .. } => unreachable!("a step has no exchanges of unequal parts"),
+        TaskWork::Pairs { .. } => unreachable!("a step has no uneven exchanges"),
     };
     let took: Vec<Picoseconds> = graph.tasks().iter().map(took).collect();
     let ends = play(&graph, &took).into_iter().map(|(_, end)| end.0);
@@ -143,7 +143,7 @@ fn drawn() -> impl Strategy<Value = Drawn> {
             mapping,
             rounds: sizes.0,
             layers: sizes.1,
-            // The closed forms of interleaved and of zero-bubble pipelines are those of even stages.
+            // The closed forms of interleaved and zero-bubble pipelines require even stages.
             output: if mapping.virtual_stages > 1 || is_zero_bubble { 0.0 } else { sizes.2 },
             tensor: (exchanges.0, exchanges.1),
             context: exchanges.2,
@@ -154,7 +154,7 @@ fn drawn() -> impl Strategy<Value = Drawn> {
     })
 }
 
-/// Returns the relative difference between the closed form and the tasks.
+/// Relative difference between the closed form and the tasks.
 fn off(drawn: &Drawn) -> f64 {
     let work = work(drawn);
     work.time().step_seconds / played(&work) - 1.0
@@ -189,7 +189,8 @@ fn overlap_of_one_product_changes_both_evaluations_equally() {
     after.layer[0].forward.stretches[0].shown = 0.7;
     let moved =
         [after.time().step_seconds - before.time().step_seconds, played(&after) - played(&before)];
-    // One product of each of six layers a stage and pass, 0.1 s more of 0.2 s, with the last round of the pipeline.
+    // One product of each of six layers per stage and pass, 0.1 s of 0.2 s, including the last
+    // round of the pipeline.
     assert!((moved[0] - moved[1]).abs() < 1e-6, "{moved:?}");
     assert!(moved[0] > 1.0, "{moved:?}");
 }

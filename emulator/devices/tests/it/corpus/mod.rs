@@ -1,6 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-//! The bodies of the fuzz targets for the emulated switch. The stored corpus runs through the same
-//! functions in an ordinary test (`device_replay.rs`).
+//! Bodies of the fuzz targets for the emulated switch, also used by `device_replay.rs`.
 
 use lightloom_devices::{EmulatedDevice, Line, OpticalSwitch, Output, Port, SwitchSpec};
 use lightloom_units::SimTime;
@@ -10,15 +9,14 @@ const LINE: Line = Line(0);
 
 pub(crate) fn scpi(bytes: &[u8]) {
     let out = talk(Port::Scpi, &[bytes, b"\n"]);
-    assert!(String::from_utf8(out).is_ok(), "answers are text");
+    assert!(String::from_utf8(out).is_ok(), "responses are text");
 }
 
-/// Sends the bytes as a logged-in TL1 client.
 pub(crate) fn tl1(bytes: &[u8]) {
     let out = talk(Port::Tl1, &[b"ACT-USER::root:1::root;", bytes, b";"]);
     let text = String::from_utf8(out).expect("replies are text");
-    // `;` ends a reply. A refusal may quote the request.
-    assert!(text.ends_with(";"), "the last reply is whole");
+    // `;` ends a reply, although a refusal may quote the request.
+    assert!(text.ends_with(";"), "the last reply is complete");
 }
 
 fn talk(port: Port, pieces: &[&[u8]]) -> Vec<u8> {

@@ -32,12 +32,14 @@ impl Bench {
     pub(crate) fn connect(&mut self, line: Line) {
         let mut out = Vec::new();
         self.switch.open(self.now, line, Port::Gnmi, &mut out);
-        assert!(out.iter().all(|output| !matches!(output, Output::Close(_))), "it takes a client");
+        assert!(
+            out.iter().all(|output| !matches!(output, Output::Close(_))),
+            "the switch accepts a client"
+        );
         self.clients.insert(line, GnmiClient::new("switch:9339").unwrap());
         self.exchange(out);
     }
 
-    /// Transfers bytes until neither side has any.
     pub(crate) fn exchange(&mut self, mut out: Vec<Output>) {
         loop {
             for output in std::mem::take(&mut out) {
@@ -79,7 +81,7 @@ impl Bench {
         self.exchange(out);
     }
 
-    /// Returns the answer to a call. `None` if the connection ended.
+    /// `None` if the connection ended.
     pub(crate) fn ask_on(&mut self, line: Line, call: GnmiCall) -> Option<Answer> {
         self.number += 1;
         self.clients.get_mut(&line)?.call(self.number, call);

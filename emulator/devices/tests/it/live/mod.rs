@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-//! Clients for served devices: a pty or a TCP connection with a time limit on every read.
+//! Clients of served devices, with a time limit on every read.
 use std::io;
 use std::os::fd::{AsFd, OwnedFd};
 use std::thread::JoinHandle;
@@ -23,9 +23,13 @@ impl Served {
     pub(crate) fn start(yaml: &str, options: &Options) -> Self {
         let (list, diagnostics) = load("devices.yaml", yaml.as_bytes());
         assert!(diagnostics.is_empty(), "{diagnostics:?}");
-        let mut server = Server::start(list.expect("no mistakes"), options).expect("it starts");
+        let mut server =
+            Server::start(list.expect("the list is valid"), options).expect("it starts");
         let (addresses, stopper) = (server.addresses().to_vec(), server.stopper());
-        #[expect(clippy::disallowed_methods, reason = "a live test runs the device beside it")]
+        #[expect(
+            clippy::disallowed_methods,
+            reason = "a live test runs the device in another thread"
+        )]
         let thread = Some(std::thread::spawn(move || server.run()));
         Self { addresses, stopper, thread }
     }
@@ -81,7 +85,6 @@ impl Client {
         let _ = poll(&mut [PollFd::new(&self.fd.as_fd(), flags)], Some(&limit));
     }
 
-    /// Reads until `is_whole` returns true or the time is up.
     pub(crate) fn read_until(
         &self,
         at_most: Duration,
@@ -106,7 +109,7 @@ impl Client {
         matches!(rustix::io::read(&self.fd, &mut [0; 1]), Ok(0))
     }
 
-    /// Sends a line and returns the answer up to `end`.
+    /// Returns the response up to `end`.
     pub(crate) fn say(&self, text: &str, end: &str) -> String {
         self.write(text.as_bytes());
         let end = end.as_bytes();
@@ -131,7 +134,7 @@ impl Framed {
         self.client.write(&line[..length]);
     }
 
-    /// Returns the next reply, converted by `read`. `None` after `at_most`.
+    /// `None` after `at_most`.
     pub(crate) fn reply<T>(
         &mut self,
         at_most: Duration,
