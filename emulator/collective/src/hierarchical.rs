@@ -16,7 +16,6 @@ use super::ring::{Directions, Ring};
 use super::schedule::{NetworkLevel, Schedule, TimeForm};
 use super::{CollectiveError, CollectiveKind, part_of};
 
-/// All-reduce over groups of equal size. Ranks are numbered group by group.
 #[derive(Clone, Debug)]
 pub struct Hierarchical {
     pub groups: Vec<usize>,

@@ -37,15 +37,10 @@ pub use tree::{Tree, TreeOperation};
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum CollectiveKind {
-    /// Every rank receives the sum over all ranks.
     AllReduce,
-    /// Every rank receives its share of the sum.
     ReduceScatter,
-    /// Every rank receives the shares of all ranks.
     AllGather,
-    /// Every rank receives a piece from every rank.
     AllToAll,
-    /// Every rank receives the data of one rank.
     Broadcast,
     /// Unordered flows; the size is their total.
     Flows,
@@ -86,7 +81,6 @@ pub enum CollectiveError {
     UnequalGroups { group: usize, ranks: usize, expected: usize },
 }
 
-/// Rounds up.
 fn part_of(size: Bytes, parts: u64) -> Bytes {
     Bytes(size.0.div_ceil(parts))
 }

@@ -52,9 +52,7 @@ struct RingFill {
 #[serde(rename_all = "kebab-case")]
 pub enum Generation {
     Ampere,
-    /// H100, H200, H800.
     Hopper,
-    /// B200, GB200 and their successors.
     Blackwell,
 }
 
@@ -125,7 +123,6 @@ pub enum Protocol {
     Simple,
 }
 
-/// Result of [`Site::ways`] for one algorithm and protocol.
 #[derive(Clone, Copy, Debug, PartialEq, Serialize)]
 pub struct LibraryTime {
     pub algorithm: Algorithm,
@@ -133,7 +130,6 @@ pub struct LibraryTime {
     pub seconds: f64,
 }
 
-/// Effect of a library on the links of a collective: message delays, and effective shares of rates.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub struct Pace {
     /// Seconds before the first message.
@@ -146,7 +142,6 @@ pub struct Pace {
 }
 
 impl Pace {
-    /// Links without delay at their full rates.
     pub const BARE: Self =
         Self { start_seconds: 0.0, steps: [0.0; 2], step_seconds: [0.0; 2], shares: [1.0; 2] };
 
@@ -158,7 +153,6 @@ impl Pace {
     }
 }
 
-/// Ranks of a group and the links between them.
 #[derive(Clone, Copy, Debug)]
 pub struct Site {
     pub generation: Generation,
@@ -175,7 +169,6 @@ pub struct Site {
     pub is_queued: bool,
 }
 
-/// Send rates and step times of ranks, inside a domain and between domains.
 #[derive(Clone, Copy, Debug)]
 pub struct Hops {
     pub ranks: u64,
@@ -186,8 +179,7 @@ pub struct Hops {
 }
 
 impl Hops {
-    /// Returns the duration in seconds of an all-gather or reduce-scatter with one ring per rank of
-    /// a domain.
+    /// An all-gather or reduce-scatter with one ring per rank of a domain, in seconds.
     #[must_use]
     pub fn ring(&self, bytes: f64) -> f64 {
         let n = self.ranks as f64;
@@ -196,7 +188,6 @@ impl Hops {
         steps + (n - 1.0) / n * bytes / self.slowest()
     }
 
-    /// Returns the steps of the longest path around a ring, inside domains and between domains.
     #[must_use]
     pub fn ring_steps(&self) -> [f64; 2] {
         let all = self.ranks as f64 - 1.0;
@@ -204,8 +195,7 @@ impl Hops {
         [all - leaves, leaves]
     }
 
-    /// Returns the duration of an all-to-all in seconds. Traffic inside domains and through NICs
-    /// overlaps.
+    /// Traffic inside domains and through NICs overlaps.
     #[must_use]
     pub fn pairwise(&self, bytes: f64, links: f64) -> f64 {
         let (n, domains) = (self.ranks as f64, self.domains as f64);
@@ -249,7 +239,6 @@ const TREE: Latencies = [
 const IN_SWITCH: f64 = 25e-6;
 
 impl Site {
-    /// Returns the fastest `allowed` entry of [`Site::ways`], if any.
     #[must_use]
     pub fn choose(
         &self,
@@ -262,7 +251,6 @@ impl Site {
             .min_by(|one, other| one.seconds.total_cmp(&other.seconds))
     }
 
-    /// Returns the duration of a collective of `bytes` for every algorithm and protocol.
     #[must_use]
     pub fn ways(&self, kind: CollectiveKind, bytes: f64) -> Vec<LibraryTime> {
         let time = |algorithm, protocol, seconds| LibraryTime { algorithm, protocol, seconds };
@@ -423,7 +411,6 @@ impl Site {
         (bytes / most).ceil().max(1.0)
     }
 
-    /// In bytes per second, for one domain.
     fn in_switch_rate(&self) -> Option<f64> {
         if self.shape != Shape::Switch {
             return None;
@@ -459,7 +446,6 @@ impl Site {
     }
 }
 
-/// Chunk size of trees, in bytes.
 fn chunk(bytes: f64) -> f64 {
     if bytes < 8.0 * MEBIBYTE { 32_768.0 } else { 65_536.0 }
 }

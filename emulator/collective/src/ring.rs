@@ -62,8 +62,7 @@ impl Ring {
         Ok(Schedule { kind, ranks, size, sendings, form: laid.form })
     }
 
-    /// Returns the messages for `domains` of equal size: one ring per rank of a domain, through
-    /// that rank's NIC.
+    /// One ring per rank of a domain, through that rank's NIC.
     ///
     /// # Errors
     /// Fails for fewer than two ranks.

@@ -5,10 +5,8 @@ use lightloom_units::{Bytes, Picoseconds};
 
 use super::{CollectiveError, CollectiveKind};
 
-/// Network that carries a message of a collective across several groups.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub enum NetworkLevel {
-    /// The network of one group, or the only network.
     #[default]
     Inside,
     Between,
@@ -38,7 +36,6 @@ impl Await {
     }
 }
 
-/// Messages of equal size from one rank to another, in order.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Sending {
     pub from: usize,
@@ -101,7 +98,6 @@ impl Schedule {
         Ok(Self { kind, ranks, size, sendings: Vec::new(), form: TimeForm::LongestChain })
     }
 
-    /// Returns the index of the new sending.
     pub(crate) fn send(
         &mut self,
         (from, to): (usize, usize),
@@ -156,8 +152,7 @@ impl TimeForm {
 }
 
 impl RingStride {
-    /// The longer of two times: forwarding one piece step by step from the worst rank, and sending
-    /// all pieces over the slowest edge.
+    /// Forwarding one piece from the worst rank, or sending all pieces over the slowest edge.
     fn time(&self, times: &[MessageTime]) -> Picoseconds {
         let edges = &times[self.first..self.first + self.ranks];
         let (rounds, rest) = (self.messages / edges.len(), self.messages % edges.len());

@@ -22,7 +22,6 @@ pub struct TorusAllReduce {
     /// Rings of each dimension. Together, they contain every rank exactly once and have equal
     /// length; dimensions of one rank are omitted.
     pub rings: Vec<Vec<Vec<usize>>>,
-    /// Size of each rank's data before and after.
     pub size: Bytes,
 }
 
@@ -59,7 +58,6 @@ impl TorusAllReduce {
         Ok(Schedule { kind, ranks, size, sendings, form })
     }
 
-    /// Adds a scatter or gather stage in every ring of a dimension.
     fn stage(
         &self,
         sendings: &mut Vec<Sending>,

@@ -81,7 +81,6 @@ impl Tree {
 /// a subtree.
 struct InOrderTree {
     parent: Vec<Option<usize>>,
-    /// Each position follows its parent.
     top_down: Vec<usize>,
 }
 

@@ -168,7 +168,6 @@ pub(crate) struct LightFaults {
     pub(crate) slow: u16,
     pub(crate) droop: u16,
     pub(crate) reboots_in_commit: bool,
-    /// Delay of the next circuit change.
     pub(crate) defers: Option<Picoseconds>,
     pub(crate) misbehaves: Misbehaviours,
 }

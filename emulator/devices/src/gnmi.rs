@@ -49,7 +49,6 @@ pub struct GnmiSpec {
     pub has_power_monitors: bool,
     /// Whether all ports are bidirectional, in groups `a` and `b` instead of `in` and `out`.
     pub any_direction: bool,
-    /// Best supported recovery of connections after a cold start.
     pub recovery: ColdStartRecovery,
     /// Whether ports in use are detected only during execution, so that the connection becomes
     /// INVALID.
@@ -59,7 +58,6 @@ pub struct GnmiSpec {
     pub needs_election: bool,
     /// User and password required for reading and setting, if any.
     pub login: Option<(String, String)>,
-    /// Initial clock value, in seconds since 1970.
     pub epoch_seconds: u64,
 }
 
@@ -148,8 +146,7 @@ impl GnmiSwitch {
         }
     }
 
-    /// Returns the connected port pairs. Ports of the second group are numbered after the first
-    /// group.
+    /// Ports of the second group are numbered after the first group.
     #[must_use]
     pub fn true_pairs(&self) -> Vec<(u16, u16)> {
         locked(&self.shared.0).matrix.pairs()

@@ -50,9 +50,7 @@ pub enum Port {
     /// SCPI over TCP, for one client at a time. Responses end with a line feed.
     Scpi,
     ScpiSerial,
-    /// TL1 over TCP.
     Tl1,
-    /// gNMI: HTTP/2 over TCP.
     Gnmi,
 }
 

@@ -10,7 +10,6 @@ use super::rack::{AnyDevice, Rack, RackSlot};
 
 #[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub struct LightChange {
-    /// Name of the bundle, such as `n3/b0`.
     pub bundle: String,
     /// Bundle at the far end. `None` if either end is dark or in loopback.
     pub far: Option<String>,

@@ -273,7 +273,6 @@ fn add_transceivers(
     }
 }
 
-/// Transceivers outside the fabric remain unconnected.
 fn join(
     list: &mut DeviceList,
     fabric: &str,

@@ -144,7 +144,6 @@ impl RunningAccess {
         *offset + self.done as u64
     }
 
-    /// Page to select before the next transfer, if any.
     fn page(&self) -> Option<u8> {
         let page = (self.offset() / HALF).saturating_sub(1);
         u8::try_from(page).ok().filter(|&page| page > 0)
@@ -155,7 +154,6 @@ impl RunningAccess {
         (upper + self.offset() % HALF) as u8
     }
 
-    /// The file is longer if the module has pages.
     fn cut(&mut self, pages: bool) {
         let end = if pages { FILE_BYTES } else { 2 * HALF };
         let left = end.saturating_sub(self.offset());
@@ -243,7 +241,6 @@ impl RunningAccess {
         Ok(())
     }
 
-    /// Transfers that completed before a failure count.
     fn end(&mut self) -> Result<AccessDone, Failed> {
         match (&self.access, self.failed) {
             (_, Some(failed)) if self.done == 0 => Err(failed),

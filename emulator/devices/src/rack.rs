@@ -87,7 +87,6 @@ pub struct Rack {
     wakeups: BTreeSet<(SimTime, RackSlot)>,
     faults: BTreeMap<SimTime, Vec<(RackSlot, DeviceFault)>>,
     pub(super) fibres: BTreeMap<(RackSlot, u8), (RackSlot, u8)>,
-    /// `None` if light is not watched.
     pub(super) watched: Option<LightWatchers>,
 }
 
@@ -164,7 +163,6 @@ impl Rack {
         self.faults.entry(at).or_default().push((slot, fault));
     }
 
-    /// Returns why `fault` is not applicable to the device.
     #[must_use]
     pub fn objection(&self, slot: RackSlot, fault: DeviceFault) -> Option<String> {
         let (name, device) = &self.devices[slot.0];
@@ -259,7 +257,6 @@ impl Rack {
         self.called(now, slot, out);
     }
 
-    /// Performs due bus transfers to a module's memory. Ignored for optical switches.
     pub fn on_bus(
         &mut self,
         now: SimTime,

@@ -42,7 +42,6 @@ use super::{Line, Output, Port};
 /// If exceeded, a connection is closed, and a pty loses bytes.
 const PENDING_BYTES_MAX: usize = 8 << 20;
 const CONTROL_LINE_BYTES_MAX: usize = 4096;
-/// For TCP and control clients, in addition to the limit of each device.
 const CLIENTS_MAX: usize = 1024;
 const EVENTS_PER_WAIT: usize = 256;
 
@@ -533,7 +532,6 @@ fn link(folder: &Path, name: &str, target: &Path) -> io::Result<String> {
     Ok(path.to_string_lossy().into_owned())
 }
 
-/// Only if they are of the expected type.
 fn remove_if_present(path: &Path, is_ours: fn(std::fs::FileType) -> bool) -> io::Result<()> {
     match std::fs::symlink_metadata(path) {
         Ok(found) if is_ours(found.file_type()) => std::fs::remove_file(path),

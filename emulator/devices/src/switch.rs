@@ -52,7 +52,6 @@ pub struct SwitchSpec {
     pub has_power_monitors: bool,
     /// Whether TL1 clients receive autonomous messages about changes.
     pub is_autonomous: bool,
-    /// Whether slow TL1 commands are acknowledged before execution.
     pub acknowledges: bool,
 }
 
@@ -80,7 +79,6 @@ struct SwitchClient {
     buffer: Vec<u8>,
     overflowed: bool,
     login: Login,
-    /// Responses to one SCPI line, sent together.
     answers: Vec<String>,
 }
 
@@ -153,7 +151,6 @@ impl OpticalSwitch {
         self.matrix.light(now)
     }
 
-    /// Switches a circuit locally, without notifying clients.
     pub fn connect_by_hand(&mut self, now: SimTime, ingress: u16, egress: u16) {
         self.matrix.disconnect(now, &[(ingress, None)]);
         self.matrix.connect(now, &[(ingress, egress)]);

@@ -32,7 +32,6 @@ pub struct TransceiverSpec {
 }
 
 impl Default for TransceiverSpec {
-    /// An 800G module in loopback, powered for one second.
     fn default() -> Self {
         Self {
             profile: Profile::OCSTRX_800G,
@@ -69,7 +68,6 @@ impl Transceiver {
         }
     }
 
-    /// Returns the optics with the actual positions and the received light.
     pub const fn optics_mut(&mut self) -> &mut Optics {
         self.firmware.module_mut().hardware_mut()
     }
@@ -107,7 +105,6 @@ impl Transceiver {
         self.firmware.counters()
     }
 
-    /// See [`Module::bus_read`].
     pub fn bus_read(
         &mut self,
         now: SimTime,
@@ -135,7 +132,6 @@ impl Transceiver {
         Micros(now.0 / MICROSECOND + self.age)
     }
 
-    /// Includes any reboot that is due.
     fn catch_up(&mut self, now: SimTime, sent: &mut Vec<Vec<u8>>) {
         if let Some(at) = self.reboot_at.filter(|&at| at <= now) {
             self.reboot_at = None;

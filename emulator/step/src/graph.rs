@@ -28,13 +28,11 @@ pub enum TaskWork {
     Ring {
         kind: CollectiveKind,
         ring: u32,
-        /// Size as defined in [`lightloom_collective`].
         bytes: Bytes,
     },
     Across {
         kind: CollectiveKind,
         ranks: Vec<u32>,
-        /// Size as defined in [`lightloom_collective`].
         bytes: Bytes,
     },
     /// Simultaneous messages of different sizes between all pairs of ranks.
@@ -42,7 +40,6 @@ pub enum TaskWork {
         ranks: Vec<u32>,
         bytes: PairBytes,
     },
-    /// A message between two ranks over the data-centre network.
     Transfer {
         from: u32,
         to: u32,
@@ -53,7 +50,6 @@ pub enum TaskWork {
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Task {
     pub name: String,
-    /// Tasks that must end before this one starts.
     pub after: Vec<TaskId>,
     pub work: TaskWork,
 }
@@ -65,7 +61,6 @@ pub const LONGEST: Picoseconds = Picoseconds(86_400_000_000_000_000);
 /// Including communication, a step then fits in the 213 days of the emulator's clock.
 const LONGEST_CHAIN: Picoseconds = Picoseconds(100 * LONGEST.0);
 
-/// Reasons why tasks do not form a valid graph.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 pub enum GraphError {
     #[error("task {task} `{name}` waits for task {missing}, which does not exist")]
@@ -92,7 +87,6 @@ pub struct TaskPace {
 }
 
 impl TaskPace {
-    /// Links without delay at their full rates.
     pub const BARE: Self = Self {
         start: Picoseconds::ZERO,
         steps: [0; 2],
@@ -211,7 +205,6 @@ impl TaskGraph {
     }
 }
 
-/// Progress of a graph's tasks.
 #[derive(Clone, Debug)]
 pub struct Schedule {
     waiting: Vec<u32>,

@@ -46,19 +46,16 @@ pub fn critical_path(graph: &TaskGraph, spans: &[(SimTime, SimTime)]) -> Vec<Tas
     path
 }
 
-/// Composition of a path, in seconds.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Serialize)]
 pub struct PathShares {
     pub compute_seconds: f64,
     pub domain_seconds: f64,
     pub network_seconds: f64,
     pub transfer_seconds: f64,
-    /// Gaps between consecutive tasks.
     pub waiting_seconds: f64,
 }
 
 impl PathShares {
-    /// `path` starts at time zero.
     #[must_use]
     pub fn of(graph: &TaskGraph, spans: &[(SimTime, SimTime)], path: &[TaskId]) -> Self {
         let mut shares = Self::default();

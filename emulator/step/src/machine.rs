@@ -9,7 +9,6 @@ pub struct Cable {
     pub delay: Picoseconds,
 }
 
-/// Ranks with their high-bandwidth domains and data-centre network.
 #[derive(Clone, Debug)]
 pub struct Machine {
     pub ranks: u32,

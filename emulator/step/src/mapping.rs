@@ -105,7 +105,6 @@ pub enum MappingRefusal {
     Memory { needed_bytes: u64, available_bytes: u64, over_bytes: u64 },
 }
 
-/// Ties go to the smaller divisor.
 #[must_use]
 pub fn nearest_divisor(whole: u64, to: u64) -> u64 {
     (1..=whole.isqrt())

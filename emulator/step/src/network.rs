@@ -36,7 +36,6 @@ pub struct ScaleOutLeaf {
 }
 
 impl ScaleOutLeaf {
-    /// Uplinks that are never a bottleneck.
     pub const NON_BLOCKING: Self = Self { gpus: u64::MAX, up_rate: f64::INFINITY };
 }
 
@@ -50,9 +49,7 @@ pub struct Efficiency {
     pub scale_out: f64,
     /// Whether `scale_out` also replaces the share achieved by a library's collectives.
     pub is_stated: bool,
-    /// Seconds per ring step inside the domain.
     pub domain_step_seconds: f64,
-    /// Seconds per ring step across the scale-out network.
     pub scale_out_step_seconds: f64,
 }
 
@@ -165,7 +162,6 @@ impl Network {
         self.scale_out_rate.min(self.leaf.up_rate)
     }
 
-    /// `bytes` is defined as in `lightloom-collective`.
     #[must_use]
     pub fn collective(
         &self,
@@ -184,7 +180,6 @@ impl Network {
         time.map_or(0.0, |time| time.seconds)
     }
 
-    /// For the collectives of a training step, over rings or pairwise.
     #[must_use]
     pub fn exchange(
         &self,
@@ -207,7 +202,6 @@ impl Network {
         (seconds, pace)
     }
 
-    /// `None` without a library.
     fn site(&self, kind: CollectiveKind, group: Group, efficiency: &Efficiency) -> Option<Site> {
         let stated =
             if efficiency.is_stated { efficiency.scale_out / Site::card_share(kind) } else { 1.0 };
@@ -222,7 +216,6 @@ impl Network {
         })
     }
 
-    /// For collectives without a library.
     fn bare(
         &self,
         kind: CollectiveKind,

@@ -16,12 +16,10 @@ use crate::tasks::TaskPurpose;
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub struct Exchange {
     pub purpose: TaskPurpose,
-    /// `None` if each rank sends to the next one of its group.
     pub kind: Option<CollectiveKind>,
     pub group: Group,
     /// Size as defined in `lightloom-collective`.
     pub bytes: f64,
-    /// Seconds on idle links.
     pub seconds: f64,
     pub pace: Pace,
     /// Cable delay per step, inside a domain and between domains, in seconds.
@@ -88,7 +86,6 @@ impl Stretch {
         }
     }
 
-    /// Returns an exchange without overlap.
     #[must_use]
     pub fn exchange(exchange: Exchange) -> Self {
         Self::compute("", 0.0).covered(exchange, 1.0, Overlap::Before)
@@ -114,7 +111,6 @@ pub struct LayerProgram {
     pub stretches: Vec<Stretch>,
 }
 
-/// Duration of a pass by cause, in seconds.
 #[derive(Clone, Copy, Debug, Default, PartialEq)]
 pub struct PassSeconds {
     pub compute: f64,

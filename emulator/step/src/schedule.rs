@@ -47,7 +47,6 @@ pub struct PipelineTime {
 }
 
 impl PipelineTime {
-    /// Returns the time from the first forward to the last backward pass.
     #[must_use]
     pub fn total_seconds(&self) -> f64 {
         self.busy_seconds + self.bubble_seconds
@@ -114,7 +113,6 @@ pub enum PassKind {
     WeightGradient,
 }
 
-/// A pass of one micro-batch over one model chunk.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Pass {
     pub kind: PassKind,
@@ -123,7 +121,6 @@ pub struct Pass {
     pub micro_batch: usize,
 }
 
-/// A pipeline with the order of passes on every stage.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Pipeline {
     pub schedule: Schedule,

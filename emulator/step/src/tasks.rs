@@ -50,7 +50,6 @@ pub struct Before {
 
 #[derive(Clone, Debug)]
 pub struct StepTasks {
-    /// In topological order.
     pub tasks: Vec<Task>,
     pub purposes: Vec<TaskPurpose>,
     pub paces: TaskPaces,
@@ -86,7 +85,6 @@ pub fn step_after(work: &StepWork, rails: SimulatedRails, before: Before) -> Ste
     maker.step()
 }
 
-/// Returns the machine of the step on `network`, with cables of TP groups and of rails.
 #[must_use]
 pub fn step_machine(
     work: &StepWork,
@@ -135,7 +133,6 @@ struct Maker<'w> {
     weights: Vec<Front>,
 }
 
-/// For each lane, the tasks that must end before its next task.
 pub type Front = Vec<Vec<TaskId>>;
 
 #[must_use]
@@ -395,7 +392,6 @@ impl Maker<'_> {
         lanes.collect()
     }
 
-    /// Adds the remaining gradients, the optimizer, and weights that do not overlap.
     fn finish(&mut self, stage: u32, front: Front) -> Front {
         let work = self.work;
         let pass = Pass { kind: PassKind::WeightGradient, piece: 0, micro_batch: 0 };

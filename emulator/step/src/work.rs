@@ -16,12 +16,10 @@ pub struct LayerWork {
     pub weight_gradient: f64,
 }
 
-/// Duration of a forward and a backward pass, in seconds.
 #[derive(Clone, Copy, Debug, Default, PartialEq)]
 pub struct Passes {
     pub forward: PassSeconds,
     pub backward: PassSeconds,
-    /// Part of `backward` for weight gradients.
     pub weight_gradient: f64,
 }
 
@@ -79,7 +77,6 @@ pub struct StepWork {
     pub layers: [u32; 2],
     /// Whether the first and last chunks have one layer less.
     pub has_balanced_ends: bool,
-    /// A layer without experts, and one with experts.
     pub layer: [LayerWork; 2],
     pub output: Passes,
     pub transfer: Option<Exchange>,
@@ -92,9 +89,7 @@ pub struct StepWork {
     /// Whether every pass exchanges weights and gradients.
     pub is_sharded: bool,
     pub data_shown: f64,
-    /// The optimizer and other work once per step.
     pub optimizer_seconds: f64,
-    /// Relative delay due to stragglers.
     pub jitter: f64,
     /// Whether micro-batches start at both ends of the pipeline.
     pub is_dual_pipe: bool,

@@ -15,11 +15,9 @@ pub struct LibraryPlan {
     pub schedule: Schedule,
     pub joined: Joined,
     pub start_seconds: f64,
-    /// Send rate of each member, in bytes per second.
     pub rate: f64,
 }
 
-/// Connections between the members of a [`LibraryPlan`].
 #[derive(Clone, Debug)]
 pub enum Joined {
     /// A link from each member to the next, with the step time in seconds.

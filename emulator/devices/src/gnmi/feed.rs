@@ -85,7 +85,6 @@ pub(crate) fn encoding_of(list: &SubscriptionList) -> Result<Encoding, Status> {
     super::target::encoding(list.encoding)
 }
 
-/// `None` for on-change subscriptions without a heartbeat.
 fn period(subscription: &Subscription) -> Result<Option<Picoseconds>, Status> {
     let mode = SubscriptionMode::try_from(subscription.mode)
         .map_err(|_| Status::invalid_argument("the mode of a subscription must be 0, 1 or 2"))?;

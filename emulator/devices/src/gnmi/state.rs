@@ -274,7 +274,6 @@ impl State {
         for port in next.ports.keys().chain(self.config.ports.keys()) {
             let enabled = next.ports.get(port).is_none_or(|port| port.enabled);
             if let Some(number) = self.spec.port(port) {
-                // Fails only for missing ports.
                 let _ = self.matrix.set_enabled(number, enabled);
             }
         }
@@ -486,7 +485,6 @@ impl GnmiSpec {
     pub(crate) fn date(&self, at: SimTime) -> String {
         let millis = self.epoch_seconds * 1_000 + at.0 / Picoseconds::from_millis(1).get();
         let (days, rest) = (millis / 86_400_000, millis % 86_400_000);
-        // Uses eras of 400 years that start in March.
         let shifted = days + 719_468;
         let (era, of_era) = (shifted / 146_097, shifted % 146_097);
         let year_of_era = (of_era - of_era / 1_460 + of_era / 36_524 - of_era / 146_096) / 365;

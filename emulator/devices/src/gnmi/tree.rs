@@ -26,7 +26,6 @@ pub(crate) enum TreeNode {
     List(&'static str, BTreeMap<String, TreeNode>),
 }
 
-/// Reading a missing optional leaf is not an error.
 const OPTIONAL: [&str; 7] = [
     "alias",
     "description",
@@ -224,7 +223,6 @@ pub(crate) fn values(at: Path, node: &TreeNode, encoding: Encoding) -> Vec<(Path
     }
 }
 
-/// Returns all leaves by path, for comparison with earlier data.
 pub(crate) fn flat(
     at: &Path,
     node: &TreeNode,

@@ -34,7 +34,6 @@ impl Eeproms {
         let said = |what: &str, error: io::Error| {
             io::Error::new(error.kind(), format!("{}: {what}: {error}", place.display()))
         };
-        // Indicates the stale mount of a killed server.
         if let Err(error) = std::fs::metadata(place)
             && error.raw_os_error() == Some(Errno::NOTCONN.raw_os_error())
         {
@@ -76,7 +75,6 @@ impl Eeproms {
         self.modules.iter().filter_map(|(_, optoe)| optoe.next_wakeup()).min()
     }
 
-    /// Returns whether the folder is still mounted.
     pub(super) fn take(&mut self) -> bool {
         for _ in 0..REQUESTS_PER_TURN {
             match rustix::io::read(&self.connection, &mut *self.buffer) {

@@ -47,7 +47,6 @@ pub(super) struct EepromFolder {
 }
 
 impl EepromFolder {
-    /// Responds unless the request is a read or a write.
     pub(super) fn asked(&self, request: &[u8]) -> KernelAsks {
         let Some((head, body)) = request.split_at_checked(HEADER_BYTES) else {
             return KernelAsks::Nothing;

@@ -38,7 +38,6 @@ struct MatrixCircuit {
 
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct PassedLight {
-    /// Ingress and egress port of each connection, sorted by ingress port.
     pub pairs: Vec<(u16, u16)>,
     /// When the next connection settles. `None` if all have settled.
     pub more_at: Option<SimTime>,
@@ -103,7 +102,6 @@ impl Matrix {
         self.is_ingress(port) || self.is_egress(port)
     }
 
-    /// Stops at the first refusal.
     pub(crate) fn connect(&mut self, now: SimTime, pairs: &[Pair]) -> Progress {
         let mut progress = Progress::default();
         for &pair in pairs {
@@ -201,7 +199,6 @@ impl Matrix {
         self.disconnect(now, &all)
     }
 
-    /// Removes other connections of these ports.
     pub(crate) fn free(&mut self, now: SimTime, pairs: &[Pair]) {
         let holds = |held: &Pair| {
             pairs.iter().any(|pair| pair != held && (pair.0 == held.0 || pair.1 == held.1))
@@ -293,7 +290,6 @@ impl Matrix {
         (input - f64::from(self.faults.droop) / 100.0).max(DARK_DBM)
     }
 
-    /// 0.5 to 1.5 dB.
     fn loss_db(&self, ingress: u16, egress: u16) -> f64 {
         let pair = u64::from(ingress) << 16 | u64::from(egress);
         self.seed.stream("insertion loss", pair).random_range(0.5..1.5)

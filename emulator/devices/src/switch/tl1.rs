@@ -61,7 +61,6 @@ struct Tl1Command<'a> {
 }
 
 impl Tl1State {
-    /// Executes a command without its `;`.
     pub(crate) fn execute(
         &self,
         now: SimTime,
@@ -308,7 +307,6 @@ fn shortened(text: &str) -> String {
     text.chars().take(40).filter(|c| !c.is_control() && *c != '*').collect()
 }
 
-/// An empty access id selects all ports.
 fn wanted_ports(matrix: &Matrix, aid: &str) -> Result<Vec<u16>, Denial> {
     if aid.is_empty() || aid.eq_ignore_ascii_case("ALL") {
         return Ok((1..=matrix.ingress + matrix.egress).collect());

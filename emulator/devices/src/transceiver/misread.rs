@@ -1,6 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-//! Misbehaviours of a module, implemented by changing encoded frames. The firmware itself is
-//! unmodified.
+//! Misbehaviours of a module, as changes to encoded frames. The firmware is unmodified.
 
 use lightloom_firmware_api::frame::{ENCODED_BYTES_MAX, Frame, FrameError, FrameKind, Reassembler};
 use lightloom_firmware_api::message::command;
@@ -30,7 +29,6 @@ fn encoded(frame: &Frame<'_>) -> Vec<u8> {
 }
 
 impl Misread {
-    /// Returns the bytes for the firmware. Appends forged replies to `sent`.
     pub(super) fn request(
         &mut self,
         breaks: Misbehaviours,

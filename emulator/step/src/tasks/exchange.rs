@@ -160,7 +160,6 @@ impl Maker<'_> {
         self.weights.get(at).map_or_else(|| front.clone(), |weights| join(front.clone(), weights))
     }
 
-    /// Adds the overlapped gradients of the `at`-th layer of a pass.
     pub(super) fn reduced(
         &mut self,
         slot: StagePass,
@@ -180,7 +179,6 @@ impl Maker<'_> {
         front
     }
 
-    /// Adds the exposed gradients after the last of `layers`.
     pub(super) fn shown_gradients(&mut self, stage: u32, layers: usize, front: Front) -> Front {
         let work = self.work;
         let stream = std::mem::take(&mut self.streams[stage as usize]);
