@@ -112,9 +112,7 @@ pub(crate) struct RunOrder<'a> {
     pub(crate) settings: EngineSettings,
     pub(crate) watch: Watch,
     pub(crate) sharing: IslandReuse,
-    /// Whether the run repeats itself, so that results are worth caching.
     pub(crate) remembers: bool,
-    /// Sampling interval and targets. `None` disables the time series.
     pub(crate) series: Option<Looks>,
     pub(crate) time_limit: SimTime,
     pub(crate) packet_limit: u64,
@@ -295,7 +293,6 @@ impl<'a> Run<'a> {
         Some(Stop::Deadlock { ports: ports.into_iter().map(name).collect() })
     }
 
-    /// Whether the remaining packets are resent into dark links forever.
     fn is_stranded(&mut self) -> bool {
         let context = &self.context;
         let may = self.workloads.iter().all(|one| one.is_done() || one.can_strand());

@@ -151,7 +151,6 @@ impl ExpectationJudge<'_> {
         least(own().filter_map(|flow| Some(flow.end?.since(flow.start))), open, per_cent)
     }
 
-    /// Faults after the end of the run cannot test restoration.
     fn all_came_too_late(&self, end: SimTime) -> Option<Found> {
         let mut events = self.ran.faults().map(|(event, _)| event);
         let is_late = |event: &FaultEvent| {
@@ -166,7 +165,6 @@ impl ExpectationJudge<'_> {
         events.all(is_late).then_some((false, why, None))
     }
 
-    /// Excludes faults of the control plane and faults without any effect.
     fn restorable(&self, outcome: &Outcome) -> Vec<Restorable> {
         let begun = self.ran.faults().enumerate().filter(|(_, (event, _))| !event.from_start);
         let mut restorable = Vec::new();

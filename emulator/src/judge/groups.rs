@@ -170,7 +170,6 @@ pub(super) fn impacts(
     affected.into_iter().enumerate().map(impact).collect()
 }
 
-/// Returns, for each fault, the groups that it hit or moved, and those that waited because of it.
 fn by_hits(ran: &JudgedRun<'_>, moved: &[Option<SimTime>]) -> Vec<BTreeSet<usize>> {
     let log = ran.log;
     let hit: BTreeSet<usize> = log.faults.iter().flat_map(|fault| fault.groups.clone()).collect();

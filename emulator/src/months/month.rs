@@ -75,7 +75,6 @@ fn ratio(part: i128, whole: i128) -> f64 {
 struct Out {
     part: AnyPart,
     place: usize,
-    /// Additional step time per job while no other part of this kind is out.
     alone: Vec<i128>,
 }
 
@@ -85,7 +84,6 @@ struct Cluster<'a> {
     seats: Seats,
     now: i128,
     open: Vec<Out>,
-    /// Additional step time per job while several nodes are out.
     together: Vec<i128>,
     month: Month,
 }
@@ -196,7 +194,6 @@ impl Cluster<'_> {
         self.month.hits += u64::from(cost);
     }
 
-    /// The job continues without the node's replicas, or waits. Returns whether this cost time.
     fn leave_out(&mut self, node: usize, choice: f64) -> bool {
         let Some((at, is_news)) = self.seats.fails(node) else { return false };
         self.jobs[at].left_out = self.seats.left_out(at).0;

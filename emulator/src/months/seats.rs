@@ -11,7 +11,6 @@ type Seat = (usize, Vec<u32>);
 #[derive(Clone, Copy, Debug)]
 struct LeftOut {
     vacant: usize,
-    /// When the replica is ready, in picoseconds since the start. `None` while nodes are missing.
     ready: Option<i128>,
 }
 
@@ -20,7 +19,6 @@ pub(super) struct Seats {
     broken: BTreeSet<usize>,
     vacant: Vec<Seat>,
     left_out: BTreeMap<(usize, u32), LeftOut>,
-    /// Startup time of a replica for each job. `None` if the job is not elastic.
     start: Vec<Option<i128>>,
 }
 

@@ -46,7 +46,6 @@ pub(crate) enum Notice {
         ended: SimTime,
     },
     ChangeMissed,
-    /// An external program has new orders.
     Called,
     Done(Prior),
 }

@@ -32,7 +32,6 @@ pub(crate) struct RunLog {
     pub(crate) trained: Vec<TrainLog>,
     pub(crate) rings: RingCounts,
     pub(crate) phases: Vec<PhaseLog>,
-    /// Final groups and paths, and the known faults. `None` without rings.
     pub(crate) layout: Option<(Layout, FaultSet)>,
     pub(crate) switching: u128,
     pub(crate) broken: u128,
@@ -85,7 +84,6 @@ pub(crate) struct FaultLog {
     pub(crate) restored: Option<SimTime>,
     pub(crate) repaired: Option<SimTime>,
     pub(super) out: bool,
-    /// Links opposite to failed ones, which routers avoid.
     pub(super) closed: Vec<LinkId>,
     pub(crate) bundles: usize,
     pub(crate) dark: Option<[Picoseconds; 2]>,
@@ -123,7 +121,6 @@ impl FaultLog {
 #[derive(Clone, Debug, Default)]
 pub(crate) struct PhaseLog {
     pub(crate) start: SimTime,
-    /// Time from the end of the slack until the last byte has arrived and the last circuit is up.
     pub(crate) time: Option<Picoseconds>,
     pub(crate) transition: Picoseconds,
     /// Time of the most loaded link over packet switches, for the actual paths.

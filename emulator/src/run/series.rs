@@ -79,7 +79,6 @@ pub(super) struct Looker {
     looks: Looks,
     last: SimTime,
     before: Vec<(PortCount, Bytes)>,
-    /// Active flows, with their delivered bytes and retransmitted packets at the previous sample.
     open: Vec<(FlowId, Bytes, u64)>,
     known: usize,
     series: Series,

@@ -36,7 +36,6 @@ pub(crate) use train::{Circuits, StepBreakdown, TrainLog, TrainOrder, TrainStepL
 pub(crate) trait Workload {
     fn begin(&mut self, context: &mut Context<'_>, me: Owner) -> Result<(), RunError>;
     fn timer(&mut self, context: &mut Context<'_>, act: u64) -> Result<(), RunError>;
-    /// Called when a batch has ended; its last byte arrived at `at`.
     fn batch_done(
         &mut self,
         context: &mut Context<'_>,
@@ -46,7 +45,6 @@ pub(crate) trait Workload {
     fn hear(&mut self, _context: &mut Context<'_>, _notice: &Notice) -> Result<(), RunError> {
         Ok(())
     }
-    /// Called before a fault changes these links.
     fn fault_began(
         &mut self,
         _context: &mut Context<'_>,

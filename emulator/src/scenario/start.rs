@@ -146,7 +146,6 @@ impl RunStart {
 }
 
 impl RunStart {
-    /// Members of each TP group of a job, in lane order of the step.
     pub(crate) fn seats(&self, step: &TrainStep, groups: &[Members]) -> Vec<Members> {
         let (Some((plan, _)), Some(gpus)) = (self.plan.as_deref(), &self.substrate.rings) else {
             return Vec::new();

@@ -44,7 +44,6 @@ pub struct OpticalCircuits {
     leaves: Vec<VertexId>,
     core: Option<VertexId>,
     interfaces: Vec<LinkId>,
-    /// Link from each leaf to the core. Empty without a core.
     uplinks: Vec<LinkId>,
     circuits: BTreeMap<CrossConnect, LinkId>,
     by_cable: BTreeMap<LinkId, CrossConnect>,

@@ -19,7 +19,6 @@ use lightloom_units::id::{BundleId, GpuId, LeafId, NodeId, TorId, UplinkId};
 use super::circuits::OpticalCircuits;
 use super::{DCN, HBD, PacketSwitches, Substrate, both_ways};
 
-/// For fabrics with packet switches above the GPUs.
 const CLASSES: [&str; 5] = ["gpu-gpu", "fibre", "gpu-tor", "tor-gpu", "switch-switch"];
 
 /// Condition under which a healthy cable has light.

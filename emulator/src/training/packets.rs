@@ -25,7 +25,6 @@ use crate::run::{Progress, RunError};
 pub const HOPS_BUDGET: f64 = 6e8;
 /// Packet-hop limit for repeating a whole excerpt without reuse.
 pub const PROOF_BUDGET: f64 = 5e8;
-/// Maximum number of tasks in an excerpt.
 const TASKS_BUDGET: f64 = 2e6;
 
 /// Reasons why a job cannot be simulated packet by packet.

@@ -33,7 +33,6 @@ enum CircuitTimer {
     TestAgain(Vec<CrossConnect>),
 }
 
-/// Plan with times and sizes at the scale of the run.
 pub(crate) struct CircuitOrder<'a> {
     pub(crate) plan: &'a Plan,
     pub(crate) demands: &'a [Demand],

@@ -34,7 +34,6 @@ impl DarkPorts {
         }
     }
 
-    /// Ports with links in training remain dark.
     pub(super) fn end_moves<T>(&mut self, now: SimTime, training: &BTreeMap<CrossConnect, T>) {
         let trains = |port: &Port| training.keys().any(|circuit| ends(circuit).contains(port));
         let over = self.since.iter().filter(|(port, (_, fault))| !fault && !trains(port));

@@ -100,7 +100,6 @@ impl Replanner<'_> {
         Some((places[group]?, to))
     }
 
-    /// Prefers a lost group over a new one.
     fn group_to_fill(&mut self, job: u32, to: &[NodeId]) -> usize {
         let lost = self.groups.iter().position(|group| group.is_lost && group.job == job);
         lost.unwrap_or_else(|| {

@@ -54,7 +54,6 @@ pub(super) struct Placed {
 pub(crate) struct Replanner<'a> {
     pub(super) fabric: &'a Fabric,
     pub(super) rings: &'a RingCables,
-    /// The fabric without job steps, for checking ring plans.
     without_steps: Fabric,
     seed: Seed,
     delays: Delays,
@@ -262,7 +261,6 @@ impl<'a> Replanner<'a> {
         }
     }
 
-    /// Returns the actual path of a bundle, or `None` while it is dark.
     fn held(&self, bundle: BundleId) -> Option<Path> {
         self.held.get(&bundle).copied().unwrap_or_else(|| Some(self.layout.path(bundle)))
     }
@@ -313,7 +311,6 @@ impl<'a> Replanner<'a> {
 }
 
 impl ControlPlane for Replanner<'_> {
-    /// Turns off unused links and parts that have failed from the start.
     fn begin(&mut self, context: &mut Context<'_>, me: Owner) -> Result<(), RunError> {
         self.me = me;
         self.knows = context.events.iter().map(|event| event.from_start).collect();

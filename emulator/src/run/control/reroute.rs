@@ -118,7 +118,6 @@ fn has_static_paths(context: &Context<'_>) -> bool {
     matches!(context.engine.transport().balance, Balance::Entropy { .. })
 }
 
-/// After a repair, sprayed flows use the restored paths again.
 fn spread_again(context: &mut Context<'_>) {
     let transport = context.engine.transport();
     let spreads = transport.balance.paths() > 1 || transport.interfaces == FlowInterfaces::All;
@@ -141,7 +140,6 @@ fn has_path_left(context: &mut Context<'_>, flow: FlowId) -> bool {
     engine.paths(flow).iter().any(|path| path.iter().all(is_up))
 }
 
-/// Returns the last fault that hit the flow or was active when it started.
 fn why_given_up(context: &Context<'_>, flow: FlowId) -> Option<usize> {
     let hit = context.faults.iter().rposition(|log| log.flows_hit.contains(&flow));
     let began = context.engine.record(flow).start;

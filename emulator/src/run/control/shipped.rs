@@ -25,7 +25,6 @@ use crate::substrate::OpticalCircuits;
 use circuits::ShippedCircuits;
 use rings::ShippedRings;
 
-/// Maximum time between a fault and a bypass attributed to it.
 const RESPONSE_MAX: Picoseconds = Picoseconds::from_millis(10_000);
 
 #[derive(Clone)]
@@ -57,7 +56,6 @@ pub(crate) struct Shipped<'a> {
     circuits: Option<ShippedCircuits<'a>>,
     side: Box<dyn ControlSide>,
     daemon: DaemonSetup,
-    /// Speed of the daemon's clock relative to the run's clock.
     scale: u64,
     acts: Vec<ControlTimer>,
     me: Owner,

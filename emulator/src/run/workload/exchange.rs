@@ -32,7 +32,6 @@ pub(super) struct HostCircuits {
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum NextTurn {
-    /// The host is dark and will be on this step's fibre after the switching time.
     Dark {
         host: usize,
         step: usize,
@@ -84,7 +83,6 @@ impl HostCircuits {
         [host, host | 1 << step].iter().all(|host| self.holds[*host] == Some(step))
     }
 
-    /// Returns the next action, which is due immediately or after the switching time.
     pub(super) fn want(&mut self, host: usize, step: usize) -> Option<NextTurn> {
         self.wants[host] = Some(step);
         match self.holds[host] {
@@ -111,7 +109,6 @@ impl HostCircuits {
         self.joined(host, step)
     }
 
-    /// Returns a host's pair once both hosts wait on its fibre, and ends their wait.
     fn joined(&mut self, host: usize, step: usize) -> Option<NextTurn> {
         let pair = [host & !(1 << step), host | 1 << step];
         let is_ready = |h: &usize| self.holds[*h] == Some(step) && self.wants[*h] == Some(step);

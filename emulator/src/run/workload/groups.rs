@@ -40,7 +40,6 @@ const RESUME: u64 = 0;
 const WAKE: u64 = 1;
 
 impl<'a> JobGroups<'a> {
-    /// A collective between groups first runs within sets of `per_set` groups.
     pub(crate) fn new(
         collectives: &'a [Collective],
         members: Vec<Members>,
@@ -196,7 +195,6 @@ impl<'a> JobGroups<'a> {
         Ok(())
     }
 
-    /// The group continues at the same point in the program as the job's other groups.
     fn take_up(&mut self, moved: &GroupMove) {
         let Some(members) = &moved.members else { return };
         if moved.group == self.groups.len() {
@@ -249,7 +247,6 @@ impl<'a> JobGroups<'a> {
         self.advance_between(context, job)
     }
 
-    /// Includes interfaces if the job reduces between groups.
     fn links_of(&self, context: &Context<'_>, index: usize) -> Vec<LinkId> {
         let members = &self.groups[index].members;
         let mut links = ring_links(context, members).unwrap_or_default();

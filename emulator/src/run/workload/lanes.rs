@@ -23,12 +23,10 @@ pub(super) struct End {
 }
 
 pub(crate) struct Leaves<'a> {
-    /// `None` if only packet switches or cables connect the leaves.
     pub(super) circuits: Option<&'a OpticalCircuits>,
     pub(super) count: usize,
     gpus: Vec<Option<End>>,
     cables: BTreeMap<LeafPair, Vec<Lane>>,
-    /// Rate of one circuit or cable, in bytes per second.
     lane_bytes: f64,
 }
 
@@ -126,7 +124,6 @@ pub(super) fn hops_of(route: &RoutePlan) -> impl Iterator<Item = (usize, usize, 
     (0..).zip(starts.zip(ends)).map(move |(at, (a, b))| (a.index(), b.index(), is_core(at)))
 }
 
-/// Unsent bytes between two hosts, and between their leaves.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct Left {
     pub(super) from: usize,

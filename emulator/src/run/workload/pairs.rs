@@ -34,14 +34,12 @@ struct Pair {
     flows: Vec<(FlowId, Vec<LaneHop>)>,
     batch: Option<BatchId>,
     ended: Option<SimTime>,
-    /// Whether a link on the path went dark and lost packets without notice.
     is_cut: bool,
 }
 
 #[derive(Debug)]
 pub(super) struct PhaseTraffic {
     pairs: Vec<Pair>,
-    /// Planned routes. Empty if all pairs use a single hop.
     routes: Vec<RoutePlan>,
     pair_of: BTreeMap<BatchId, usize>,
     open: usize,
@@ -260,13 +258,10 @@ impl PhaseTraffic {
 
 type Shares = Vec<(Vec<LaneHop>, u64)>;
 
-/// Maximum number of flows on the longest path of a pair.
 const FLOWS: u32 = 8;
 
-/// Minimum number of packets per flow on a split path.
 const PACKETS: u64 = 64;
 
-/// Tolerated relative error of the split.
 const UNEVEN: f64 = 0.1;
 
 /// Links are shared evenly per flow, so larger transfers get more flows.

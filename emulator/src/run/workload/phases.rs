@@ -77,7 +77,6 @@ impl<'a> Phases<'a> {
         context.post(Notice::PhaseBegan { step, phase });
     }
 
-    /// A phase ends when all bytes have arrived and no change is in progress.
     fn end_if_over(&mut self, context: &mut Context<'_>) {
         let end = self.traffic.as_ref().and_then(PhaseTraffic::end);
         let Some(end) = end.filter(|_| !self.is_changing) else { return };
@@ -130,7 +129,6 @@ impl Workload for Phases<'_> {
         Ok(())
     }
 
-    /// Starts the traffic after the slack, or restarts it when dark links are up again.
     fn timer(&mut self, context: &mut Context<'_>, act: u64) -> Result<(), RunError> {
         if act == SLACK_OVER {
             let phase = self.phase();

@@ -60,7 +60,6 @@ impl GroupProgress {
         Self { members, log, down_since, running, stopped, links }
     }
 
-    /// Only groups with unfinished work have downtime.
     pub(super) fn goes_down(&mut self, now: SimTime, program_length: usize) {
         if !self.log.is_through(program_length) {
             self.down_since.get_or_insert(now);
@@ -83,7 +82,6 @@ pub(super) struct Between {
 
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) struct StepLog {
-    /// Index in the job's unrolled program.
     pub(crate) place: usize,
     pub(crate) collective: usize,
     pub(crate) start: SimTime,

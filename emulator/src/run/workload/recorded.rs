@@ -22,14 +22,12 @@ use crate::substrate::Members;
 
 pub(super) struct Playing {
     schedule: graph::Schedule,
-    /// Earliest possible end of each task without contention.
     earliest: Vec<Picoseconds>,
     blocked: Vec<TaskId>,
     batches: BTreeMap<BatchId, TaskId>,
     is_begun: Vec<bool>,
     /// Use of each ring of a machine. Empty if times of idle rings are not reused.
     busy: BTreeMap<u32, RingUse>,
-    /// Class of each ring of a machine whose times are reused.
     classes: BTreeMap<u32, Option<RingClass>>,
 }
 
@@ -41,7 +39,6 @@ struct RingUse {
     shared: BTreeSet<TaskId>,
 }
 
-/// Maximum number of unfinished exchanges examined before a time is reused.
 const OTHERS: usize = 64;
 
 impl Playing {
@@ -250,7 +247,6 @@ impl<'a> Jobs<'a> {
         self.described(place).graph.pace(id).lag(cables)
     }
 
-    /// Time of a collective on an idle ring. `None` if it has to be simulated.
     fn ring_time(
         &mut self,
         context: &Context<'_>,

@@ -125,7 +125,6 @@ impl RingTimes {
         }))
     }
 
-    /// Returns `None` if the collective is due for a check or not alone on the ring.
     pub(super) fn time_of(
         &mut self,
         settings: &EngineSettings,
@@ -173,7 +172,6 @@ fn key(
     (class, kind.name(), bytes.0, directions == Directions::Both)
 }
 
-/// A network with the positions of a ring in order, and those of its ranks.
 type RingNetwork = (Network, Vec<VertexId>, Vec<usize>);
 
 impl Built {

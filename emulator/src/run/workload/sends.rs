@@ -33,7 +33,6 @@ pub(super) struct Sends {
 }
 
 impl Sends {
-    /// Sends in one direction around the ring of `hosts`.
     pub(super) fn over(
         route: Route,
         kind: Option<CollectiveKind>,

@@ -69,7 +69,6 @@ impl<'a> TrainOrder<'a> {
 enum State {
     #[default]
     Waits,
-    /// The task is ready, but its group is not.
     Held,
     Timed,
     Sends,
@@ -158,7 +157,6 @@ pub(crate) struct Trainings<'a> {
     circuits: Option<Circuits<'a>>,
     /// Job and TP group of each group of the run. `None` for groups without training.
     places: Vec<Option<(usize, usize)>>,
-    /// Job and number of GPUs of every group of the run.
     groups: Vec<(u32, u32)>,
     me: Owner,
 }

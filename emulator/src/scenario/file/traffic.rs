@@ -178,7 +178,6 @@ pub(super) fn lower(
     workloads
 }
 
-/// Prerequisites may be workloads in `above` or collectives.
 pub(super) fn lower_after(
     names: &[String],
     (above, collectives): (&[TrafficFile], &[Collective]),

@@ -153,7 +153,6 @@ pub(super) fn lower(raw: &ScenarioFile, check: &mut Check<'_>) -> Vec<Train> {
     trains
 }
 
-/// Rejects jobs that are missing in the fabric or plan, or that cannot be trained on the fabric.
 pub(super) fn require(
     raw: &ScenarioFile,
     scenario: &Scenario,

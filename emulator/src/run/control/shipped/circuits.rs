@@ -88,7 +88,6 @@ impl<'a> ShippedCircuits<'a> {
         !ends(circuit).iter().any(|port| self.dead.contains_key(port))
     }
 
-    /// Returns the links that start training and when each will be up.
     pub(super) fn passes(
         &mut self,
         context: &mut Context<'_>,
@@ -195,7 +194,6 @@ impl<'a> ShippedCircuits<'a> {
         self.publish(context);
     }
 
-    /// Fails or repairs ports. Returns the links that start training and when each will be up.
     pub(super) fn fault(
         &mut self,
         context: &mut Context<'_>,

@@ -124,7 +124,6 @@ impl<'a> ShippedRings<'a> {
         }
     }
 
-    /// Matches old and new groups by the number of shared members.
     fn changes(&self, old: &Layout, members: &[Option<Members>]) -> Vec<GroupChange> {
         let of_jobs = |layout: &Layout| -> Vec<RingGroup> {
             layout.groups.iter().filter(|group| group.job.is_some()).cloned().collect()

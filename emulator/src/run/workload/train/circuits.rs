@@ -33,7 +33,6 @@ pub(crate) struct Circuits<'a> {
     routes: BTreeMap<(usize, usize), Vec<RoutePlan>>,
     up: BTreeMap<(usize, usize), Vec<CrossConnect>>,
     under_way: BTreeMap<LeafPort, f64>,
-    /// Bytes in flight, by job and task.
     loads: BTreeMap<(usize, TaskId), Vec<(LeafPort, f64)>>,
     is_changing: bool,
 }
@@ -149,7 +148,6 @@ impl<'a> Circuits<'a> {
         hops.min_by(|x, y| self.seconds(x, bytes).total_cmp(&self.seconds(y, bytes)))
     }
 
-    /// Seconds until a hop has sent its pending bytes and `bytes` more.
     fn seconds(&self, hop: &LaneHop, bytes: f64) -> f64 {
         let network = self.optical.network();
         let of_port = |port: LeafPort| {

@@ -209,7 +209,6 @@ impl Trainings<'_> {
         }
     }
 
-    /// Checks whether affected groups can resume.
     pub(super) fn fault_is_over(&mut self, context: &mut Context<'_>, fault: usize) {
         let event = &context.events[fault];
         let goes_dark = event.effect.goes_dark();
@@ -330,7 +329,6 @@ impl Trainings<'_> {
         self.retry_held(context, job)
     }
 
-    /// Ignored if the job was stopped again.
     pub(super) fn loaded(
         &mut self,
         context: &mut Context<'_>,

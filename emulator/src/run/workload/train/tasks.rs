@@ -97,7 +97,6 @@ impl TrainingJob<'_> {
         !foresight.begins(share, meets)
     }
 
-    /// Minimum time until a task ends that is running or about to start.
     fn time_left(&self, context: &Context<'_>, task: TaskId) -> Picoseconds {
         let log = &self.tasks[task.index()];
         match (log.state, &self.order.graph.tasks()[task.index()].work) {
