@@ -35,16 +35,10 @@ pub(crate) struct GroupMove {
 pub(crate) enum Notice {
     Groups(Vec<GroupMove>),
     Routes,
-    PhaseBegan {
-        step: u32,
-        phase: usize,
-    },
+    PhaseBegan { step: u32, phase: usize },
     Circuits,
     ChangeBegan,
-    ChangeEnded {
-        began: SimTime,
-        ended: SimTime,
-    },
+    ChangeEnded { began: SimTime, ended: SimTime },
     ChangeMissed,
     Called,
     Done(Prior),

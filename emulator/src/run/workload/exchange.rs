@@ -32,14 +32,8 @@ pub(super) struct HostCircuits {
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum NextTurn {
-    Dark {
-        host: usize,
-        step: usize,
-    },
-    Joined {
-        host: usize,
-        step: usize,
-    },
+    Dark { host: usize, step: usize },
+    Joined { host: usize, step: usize },
 }
 
 impl HostCircuits {
