@@ -75,8 +75,8 @@ pub enum EmulateError {
     #[error("an expectation refers to {group}, but the plan has {groups} groups")]
     NoSuchGroup { group: lightloom_units::id::GroupId, groups: usize },
     #[error(
-        "at a scale of {scale} the phase `{phase}` lasts {time}, less than twenty round trips; \
-         choose a scale of at most {scale_max}"
+        "at scale {scale}, phase `{phase}` lasts {time}, less than 20 round trips; help: \
+         use a scale of at most {scale_max}"
     )]
     TooSmall { scale: u64, phase: String, time: Picoseconds, scale_max: u64 },
 }

@@ -59,7 +59,7 @@ pub enum DeviceFault {
 
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 #[error(
-    "`{0}` is not a fault: write one of `lose 1%`, `duplicate 1%`, `garble 1%`, `late 5ms`, \
+    "`{0}` is not a fault: use one of `lose 1%`, `duplicate 1%`, `garble 1%`, `late 5ms`, \
      `half-open`, `dead`, `unplug 1`, `dark 1`, `cross 1 n2/b0.2`, `stuck`, `stuck 3`, `lie`, `misdirect`, `slow 10`, `droop 3.5`, `defer 3s`, `reboot`, `warm-restart`, \
      `reboot-in-commit`, `misbehave half-a-set` (docs/conformance.md has the names), `clear`"
 )]

@@ -203,7 +203,9 @@ pub struct DeviceList {
 /// Parses a device list. Returns `None` exactly if a diagnostic is an error.
 #[must_use]
 pub fn load(file: &str, bytes: &[u8]) -> (Option<DeviceList>, Vec<Diagnostic>) {
-    load_beside(file, bytes, &mut |name| Err(format!("{name}: no other file is read here")))
+    load_beside(file, bytes, &mut |name| {
+        Err(format!("{name}: references to other files are not supported here"))
+    })
 }
 
 /// Like [`load`], but loads a referenced fabric file with `read`.
@@ -461,7 +463,7 @@ fn expand(pattern: &str, room: usize) -> Result<Vec<String>, String> {
     let mut names = vec![String::new()];
     let mut rest = pattern;
     while let Some((before, after)) = rest.split_once('{') {
-        let (range, after) = after.split_once('}').ok_or("a `{` without its `}`")?;
+        let (range, after) = after.split_once('}').ok_or("unmatched `{`")?;
         let bounds = range.split_once("..").and_then(|(first, last)| {
             Some((first.parse::<u32>().ok()?, last.parse::<u32>().ok()?))
         });

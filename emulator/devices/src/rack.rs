@@ -168,7 +168,7 @@ impl Rack {
         let (name, device) = &self.devices[slot.0];
         if matches!(fault, DeviceFault::Defer(_)) && device.kind() == "transceiver" {
             return Some(format!(
-                "`defer` applies to switches only: {name} is a transceiver, whose firmware executes no abandoned \
+                "`defer` applies only to switches, but {name} is a transceiver, which does not execute an abandoned \
                  command"
             ));
         }
@@ -180,7 +180,7 @@ impl Rack {
         {
             let (family, kind) = (which.family().word(), device.kind());
             return Some(format!(
-                "`{which}` applies to {family} devices only, and {name} is a {kind}"
+                "`{which}` applies only to {family} devices, but {name} is a {kind}"
             ));
         }
         let DeviceFault::Cross(number, other) = fault else { return None };

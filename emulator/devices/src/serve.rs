@@ -192,7 +192,7 @@ impl Server {
         name: &str,
         links: Option<&Path>,
     ) -> io::Result<String> {
-        let full = |error: Errno| io::Error::other(format!("{name}: no pty: {error}"));
+        let full = |error: Errno| io::Error::other(format!("{name}: cannot open a pty: {error}"));
         let flags = OpenptFlags::RDWR | OpenptFlags::NOCTTY | OpenptFlags::CLOEXEC;
         let master = openpt(flags).map_err(full)?;
         grantpt(&master)?;

@@ -50,7 +50,8 @@ pub(super) fn faster(control: &ControlDelays) -> Option<(ControlDelays, String)>
     match control.lightloomd {
         Some(daemon) => {
             let (poll_every, heartbeat) = (half(daemon.poll_every), half(daemon.heartbeat));
-            let words = format!("polls every {poll_every} and a heartbeat of {heartbeat}");
+            let words =
+                format!("a polling interval of {poll_every} and a heartbeat of {heartbeat}");
             let daemon = DaemonSetup { poll_every, heartbeat, ..daemon };
             Some((ControlDelays { lightloomd: Some(daemon), ..*control }, words))
         }

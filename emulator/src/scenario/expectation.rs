@@ -321,7 +321,7 @@ impl Comparison {
 #[expect(missing_docs, reason = "each message documents its variant")]
 pub enum ExpectationError {
     #[error(
-        "`{0}` is not an expectation: write `FIGURE < NUMBER`, `restored within TIME`, `completes within TIME`, \
+        "`{0}` is not an expectation: use `METRIC < NUMBER`, `restored within TIME`, `completes within TIME`, \
          `group gN unaffected`, `workload NAME unaffected`, `workload NAME completes within TIME`, `workload NAME fct_p99 < TIME`, `no drops`, `no drops on priority N` or \
          `no deadlock`"
     )]

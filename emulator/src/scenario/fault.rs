@@ -183,10 +183,10 @@ impl Effect {
                  the effect `lies` or `late`",
             ),
             Self::Stuck if part.is_commanded => Ok(()),
-            Self::Stuck => {
-                Err("only a part that takes commands can be `stuck`: a bundle such as `n17/b0`, a \
-                 port of an optical switch such as `ocs3/p7`, a host of `exchange`")
-            }
+            Self::Stuck => Err(
+                "only a part that receives commands can be `stuck`: a bundle such as `n17/b0`, a \
+                 port of an optical switch such as `ocs3/p7`, a host of `exchange`",
+            ),
             Self::FailsTest if is_optical => Ok(()),
             Self::FailsTest => {
                 Err("only links over an optical switch such as `ocs3/p7` are tested after a change")

@@ -371,7 +371,7 @@ fn lower_switches(
             if phases.is_some() && check.is_written("/phases/acknowledgements") {
                 let message = "with `switches`, `phases.acknowledgements` has no effect";
                 let path = "/phases/acknowledgements";
-                check.error(codes::NO_EFFECT, path, message).help("leave one of the two out");
+                check.error(codes::NO_EFFECT, path, message).help("leave one of them out");
             }
             let cable = match &raw.on.on {
                 OnFile::Fabric(_) => {
@@ -467,7 +467,7 @@ fn require_plan(base: &Scenario, raw: &ScenarioFile, check: &mut Check<'_>) -> O
             if raw.phases.is_some() && start.circuits.is_none() {
                 check
                     .error(codes::NO_EFFECT, "/phases", "no job of this fabric has phases with host traffic")
-                    .help("give the fabric a job with `step: {training: …}`, or `dcn: {reconfigurable_fat_tree: …}` and any `step`");
+                    .help("add a job with `step: {training: …}` to the fabric, or use `dcn: {reconfigurable_fat_tree: …}` with any `step`");
             }
             Some(start)
         }
@@ -481,7 +481,7 @@ fn require_plan(base: &Scenario, raw: &ScenarioFile, check: &mut Check<'_>) -> O
                      --fault PARTS -o FILE`",
                 ),
                 _ => report.help(
-                    "write the number of GPUs per host of the trace, such as `gpus_per_host: 8`, \
+                    "specify the number of GPUs per host in the trace, such as `gpus_per_host: 8`, \
                      or use a larger trace",
                 ),
             };

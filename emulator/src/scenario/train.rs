@@ -56,8 +56,8 @@ pub enum TrainError {
     #[error("job `{job}` does not exist in the fabric; help: use one of {}", names(jobs))]
     NoJob { job: String, jobs: Vec<String> },
     #[error(
-        "job `{job}` has neither model nor mapping: write `step: {{training: {{model: \
-         llama-3.1-8b, pp: 2, tokens: 8192}}}}`, or `step: {{rl: …}}`, at the job in the fabric \
+        "job `{job}` has neither model nor mapping; help: add `step: {{training: {{model: \
+         llama-3.1-8b, pp: 2, tokens: 8192}}}}`, or `step: {{rl: …}}`, to the job in the fabric \
          file"
     )]
     NoMapping { job: String },
@@ -71,12 +71,12 @@ pub enum TrainError {
     Prompt { job: String, prompt: u32, tokens: u32 },
     #[error(
         "the {heads} heads of the model of job `{job}` cannot be divided among replicas of {gpus} \
-         GPUs: write a divisor of {heads} as `replica_gpus`"
+         GPUs; help: use a divisor of {heads} as `replica_gpus`"
     )]
     Heads { job: String, heads: u32, gpus: u32 },
     #[error(
-        "a replica of {gpus} GPUs of job `{job}` does not hold the model and a sample of {tokens} tokens: write more `replica_gpus`, or \
-         a smaller `longest`"
+        "a replica of {gpus} GPUs of job `{job}` cannot store the model and a sample of {tokens} tokens; help: increase `replica_gpus`, or \
+         reduce `longest`"
     )]
     Memory { job: String, gpus: u32, tokens: u64 },
     #[error("the model of job `{job}`: {error}")]
@@ -86,12 +86,12 @@ pub enum TrainError {
     #[error("the plan contains no group of job `{job}`; help: reduce its GPUs or the faults")]
     NoGroups { job: String },
     #[error(
-        "job `{job}` cannot have {pieces} virtual stages: {layers} layers and {micro_batches} micro-batches need `pp` of 2 or more that \
+        "job `{job}` cannot have {pieces} virtual stages: {layers} layers and {micro_batches} micro-batches require a `pp` of at least 2 that \
          divides the micro-batches, and `pp` × `virtual_stages` that divides the layers"
     )]
     Interleaved { job: String, pieces: u32, stages: u32, micro_batches: u32, layers: u32 },
     #[error(
-        "the recipe of job `{job}` starts micro-batches at both ends of the pipeline (dual-pipe), which has no packets: write other \
+        "the recipe of job `{job}` starts micro-batches at both ends of the pipeline (dual-pipe), which cannot be simulated packet by packet; help: use other \
          `constants`"
     )]
     DualPipe { job: String },

@@ -240,5 +240,5 @@ fn rejects_scale_that_leaves_no_bytes_in_a_phase() {
     let error = emulate(&scenario, 1, &mut ()).expect_err("too small");
     assert!(matches!(error, EmulateError::TooSmall { .. }));
     let error = error.to_string();
-    assert!(error.contains("twenty round trips") && error.contains("at most"), "{error}");
+    assert!(error.contains("20 round trips") && error.contains("at most"), "{error}");
 }

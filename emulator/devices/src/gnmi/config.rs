@@ -95,7 +95,7 @@ impl SwitchConfig {
             "optical-switch" => self.apply_switch(rest, change),
             "connections" => self.apply_connections(rest, change),
             "components" => self.apply_components(rest, change),
-            other => Err(format!("the model has no `{other}` there")),
+            other => Err(format!("`{other}` does not exist in the model at this path")),
         }
     }
 
@@ -176,7 +176,7 @@ impl SwitchConfig {
             };
         };
         if bare(&list.name) != "port-connection" {
-            return Err(format!("`connections` has no `{}` that can be set", bare(&list.name)));
+            return Err(format!("`{}` in `connections` cannot be set", bare(&list.name)));
         }
         if let Some(odd) = list.key.keys().find(|key| *key != "name") {
             return Err(format!("the key of `port-connection` is `name`, not `{odd}`"));
@@ -233,7 +233,7 @@ impl SwitchConfig {
                 return Ok(());
             }
             (["state", ..], _) => return Err("`state` is read only".into()),
-            (_, Change::Delete) => return Err("delete the connection, by its name".into()),
+            (_, Change::Delete) => return Err("delete the whole connection by name".into()),
             (_, Change::Replace(value)) => {
                 if steps.len() < 2 {
                     self.connections.insert(name.to_owned(), IntendedConnection::default());
@@ -359,7 +359,7 @@ fn only<'a>(value: &'a Json, names: &[&str]) -> Result<Option<&'a Json>, Wrong> 
     let mut found = None;
     for (name, value) in members(value)? {
         if !names.contains(&name) {
-            return Err(format!("`{name}` cannot be set there: {} can", names.join(", ")));
+            return Err(format!("`{name}` cannot be set at this path: use {}", names.join(", ")));
         }
         found = Some(value);
     }

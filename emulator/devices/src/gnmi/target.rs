@@ -186,7 +186,9 @@ fn send_all(
 ) -> Result<(), Status> {
     let all = snapshot(&locked(&shared.0), list)?;
     for message in all {
-        let full = |_| Status::resource_exhausted(format!("{} is not read", first_path(list)));
+        let full = |_| {
+            Status::resource_exhausted(format!("too many unread messages for {}", first_path(list)))
+        };
         sender.try_send(Ok(message)).map_err(full)?;
     }
     Ok(())

@@ -206,7 +206,11 @@ impl TreeNode {
                 }
             }
         }
-        if is_known { Ok(()) } else { Err(format!("the model has no `{name}` there")) }
+        if is_known {
+            Ok(())
+        } else {
+            Err(format!("`{name}` does not exist in the model at this path"))
+        }
     }
 }
 

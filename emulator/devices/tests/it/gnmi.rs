@@ -118,8 +118,12 @@ fn set_with_one_invalid_part_is_rejected_as_a_whole() {
             json!({}),
             "the key of `port-connection` is `name`",
         ),
-        ("/connections/circuit[name=a]".into(), json!({}), "`connections` has no `circuit`"),
-        ("/connection".into(), json!({}), "the model has no `connection` there"),
+        (
+            "/connections/circuit[name=a]".into(),
+            json!({}),
+            "`circuit` in `connections` cannot be set",
+        ),
+        ("/connection".into(), json!({}), "`connection` does not exist in the model"),
         (
             "/optical-switch/config".into(),
             json!({"cold-boot-recovery": "MAINTAIN"}),
@@ -157,7 +161,7 @@ fn set_with_one_invalid_part_is_rejected_as_a_whole() {
 fn rejects_unknown_paths_and_reports_missing_entries() {
     let mut bench = Bench::new(small());
     for (path, code, expected) in [
-        ("/connection", Code::InvalidArgument, "the model has no `connection` there"),
+        ("/connection", Code::InvalidArgument, "`connection` does not exist in the model"),
         ("/connections/port-connection[name=x]", Code::NotFound, "no data at this path"),
         ("/connections/port-connection[id=x]", Code::InvalidArgument, "is `name`, not `id`"),
         ("/connections/last-change-time/x", Code::InvalidArgument, "below a leaf"),
@@ -462,7 +466,7 @@ fn rejects_invalid_subscriptions_with_a_reason() {
     let sample = list(STATUS, ListMode::Stream, SubscriptionMode::Sample, 10);
     assert!(why(sample).contains("too short: the minimum is 100 ms"));
     let unknown = list("/fans", ListMode::Stream, SubscriptionMode::OnChange, 0);
-    assert!(why(unknown).contains("the model has no `fans` there"));
+    assert!(why(unknown).contains("`fans` does not exist in the model"));
     let none = GnmiCall::Subscribe(SubscriptionList { encoding: 4, ..SubscriptionList::default() });
     assert!(why(none).contains("at least one path"));
 }

@@ -4,7 +4,7 @@
 lightloom_fabric::document::codes! {
     BAD_EXPECTATION = "LL0301", "invalid expectation";
     REPAIR_BEFORE_FAULT = "LL0302", "a part is repaired before it fails";
-    NOTHING_TO_RUN = "LL0303", "a scenario runs nothing";
+    NOTHING_TO_RUN = "LL0303", "scenario without workloads";
     BAD_PACKET = "LL0304", "invalid packet size";
     COLLECTIVE_TWICE = "LL0305", "two collectives have the same name";
     BAD_NEIGHBOUR = "LL0306", "a referenced file cannot be used";
@@ -15,7 +15,7 @@ lightloom_fabric::document::codes! {
     NO_SUCH_PHASE = "LL0311", "unknown phase";
     BAD_QUEUE = "LL0313", "inconsistent queue settings";
     BAD_CONGESTION = "LL0314", "unusable congestion control settings";
-    NO_EFFECT = "LL0316", "a key that has no effect here";
+    NO_EFFECT = "LL0316", "key without effect";
     BAD_CONTROL = "LL0317", "control plane not supported in this scenario";
     BAD_NETWORK = "LL0321", "invalid network";
     BAD_WORKLOAD = "LL0322", "invalid workload";

@@ -480,7 +480,7 @@ pub(super) fn warn_of_large_packets(
         }
         let usual = Transport::default().packet();
         let message = format!(
-            "{:.1} % of all packets are lost: they have {size} here, and one wrong bit loses one; frames of {usual} would \
+            "{:.1} % of all packets are lost, because one bit error loses a packet of {size}; frames of {usual} would \
              lose {:.2} %",
             100.0 * lost(size),
             100.0 * lost(usual)
@@ -492,7 +492,7 @@ pub(super) fn warn_of_large_packets(
                 message,
             )
             .help(format!(
-                "write `transport: {{payload: {}B}}`, or {:.1e} here for the same share of packets",
+                "write `transport: {{payload: {}B}}`, or {:.1e} here for the same packet loss",
                 Transport::default().payload.0,
                 1.0 - (1.0 - lost(usual)).powf(1.0 / (8.0 * size.0 as f64))
             ));

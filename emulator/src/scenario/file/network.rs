@@ -318,7 +318,7 @@ fn lower_leaf_spine(raw: &LeafSpineFile, cable: LinkSpec, check: &mut Check<'_>)
 
 fn lower_fat_tree(raw: &FatTreeFile, cable: LinkSpec, check: &mut Check<'_>) -> FatTree {
     if raw.radix % 2 == 1 {
-        let message = format!("{} ports cannot be halved", raw.radix);
+        let message = format!("the radix must be even, not {}", raw.radix);
         check.error(codes::BAD_NETWORK, "/on/fat_tree/radix", message);
     }
     FatTree {

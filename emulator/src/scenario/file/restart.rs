@@ -145,7 +145,7 @@ pub(super) fn of_span(at: usize, file: RestartFile) -> Option<(String, &'static 
             return checkpoint.write.map(|_| (key("checkpoint/write"), help));
         }
         RestartFile::InMemory(_) => {
-            "write `span: 90d`; a run of a few steps takes `checkpoint` with the same `every` and \
+            "add `span: 90d`; for a run of a few steps, use `checkpoint` with the same `every` and \
              `load`"
         }
         RestartFile::Migrate(_) | RestartFile::Elastic(_) => {
@@ -208,7 +208,7 @@ pub(super) fn require(
                 let message = format!("there is no spare node for job `{}`", train.job);
                 refuse(
                     message,
-                    "give the jobs of the fabric fewer GPUs, or use `checkpoint`, `in_memory` or \
+                    "reduce the GPUs of the fabric's jobs, or use `checkpoint`, `in_memory` or \
                      `elastic`",
                 );
             }

@@ -180,7 +180,7 @@ fn refuse_beside(raw: &ScenarioFile, check: &mut Check<'_>) {
         if check.is_written(&key) {
             let name = key.rsplit('/').next().unwrap_or_default();
             let message = format!("`{name}` has no effect together with `span`");
-            check.error(codes::NO_EFFECT, &key, message).also("/span", "it is here").help(
+            check.error(codes::NO_EFFECT, &key, message).also("/span", "specified here").help(
                 "leave it out: over a span, `failures` determines the faults, and jobs run as many steps as fit",
             );
         }
@@ -210,8 +210,8 @@ fn lower_failures(
                 &path,
                 "a rate has no effect with a trace, which lists all failures",
             )
-            .also("/failures/trace", "it is here")
-            .help("leave one of the two out");
+            .also("/failures/trace", "specified here")
+            .help("leave one of them out");
     }
     let trace = neighbours.trace(file, "/failures/trace", check)?;
     let from_day = raw.from_day.unwrap_or(0.0);
@@ -222,7 +222,7 @@ fn lower_failures(
             format!("{length} from day {from_day} exceeds the length of the trace ({days} days)");
         check
             .error(codes::NO_SUCH_THING, "/span", message)
-            .also("/failures/trace", "it is here")
+            .also("/failures/trace", "specified here")
             .help(
                 "use a shorter span, or create a longer trace with `lightloom trace synth --days`",
             );
@@ -241,8 +241,8 @@ fn lower_losses(
         let message = "with `losses`, no runs are executed";
         check
             .error(codes::NO_EFFECT, "/samples", message)
-            .also("/losses", "they are read here")
-            .help("leave one of the two out");
+            .also("/losses", "specified here")
+            .help("leave one of them out");
     }
     let read = neighbours.read(file, "/losses", check)?;
     match serde_json::from_slice::<KnownLosses>(&read.bytes) {
