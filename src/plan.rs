@@ -247,7 +247,7 @@ pub fn broken_on(
     let trace = trace::read(path, unknown, inputs)?;
     anyhow::ensure!(
         (0.0..=trace.window.as_days()).contains(&day),
-        "day {day} is not in {}, which covers days 0 to {}",
+        "day {day} is outside {}, which covers days 0 to {}",
         path.display(),
         trace.window.as_days()
     );

@@ -479,7 +479,7 @@ fn rejects_wrong_inputs_with_the_reason() {
             "already contains faults",
         ),
         (texts(&[RING, "--at", "3"]), "--at requires a fault trace"),
-        (texts(&[RING, TRACE, "--at", "999"]), "is not in"),
+        (texts(&[RING, TRACE, "--at", "999"]), "is outside"),
     ];
     for (arguments, expected) in cases {
         let arguments: Vec<&str> = arguments.iter().map(String::as_str).collect();
