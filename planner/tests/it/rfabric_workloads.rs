@@ -101,13 +101,13 @@ fn rejects_mismatched_workloads_with_location_and_fix() {
         (
             "pool: {first_leaf: leaf8, gpus: 64}",
             "pool: {first_leaf: leaf9, gpus: 64}",
-            ["64 GPUs from leaf9 on fill 8 leaves", "f.yaml:25:", "help: use fewer GPUs"],
+            ["64 GPUs starting at leaf9 need 8 leaves", "f.yaml:25:", "help: use fewer GPUs"],
         ),
         (
             "to: {first_leaf: leaf5}",
             "to: {first_leaf: leaf16}",
             [
-                "fewer than 1 leaves from leaf16",
+                "fewer than 1 leaves starting at leaf16",
                 "f.yaml:",
                 "help: use at least 1 leaf from leaf0 to leaf15",
             ],

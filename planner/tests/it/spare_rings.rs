@@ -233,7 +233,7 @@ fn rejects_a_plan_claiming_an_unusable_spare() {
     refused(&faults, &cut, "rings_without_spare is 0 in the plan, but 1 from its contents");
     let mut used = sound.clone();
     used.groups[0].passing = vec![used.groups[1].passing[0]];
-    refused(&FaultSet::none(), &used, "is in g0 and in g1");
+    refused(&FaultSet::none(), &used, "is in both g0 and g1");
     let mut dropped = sound.clone();
     dropped.groups[0].passing.clear();
     refused(&FaultSet::none(), &dropped, "do not form a single cycle");
