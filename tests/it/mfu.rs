@@ -124,15 +124,15 @@ fn rejects_unrealistic_sizes() {
     for (line, expected) in [
         (
             "--gpus 8 --tp 4294967295 --pp 4294967295 --cp 4294967295",
-            "--tp 4294967295: write at most 1048576",
+            "--tp 4294967295: use at most 1048576",
         ),
         (
             "--gpus 8 --batch 18446744073709551615 --seq 18446744073709551615",
-            "--batch 18446744073709551615, --seq 18446744073709551615: write 1 to 100000000 for each",
+            "--batch 18446744073709551615, --seq 18446744073709551615: use 1 to 100000000 for each",
         ),
         ("--gpus 18446744073709551615", "--gpus 18446744073709551615: must be from 1 to 100000000"),
         ("--gpus 0", "--gpus 0: must be from 1 to 100000000"),
-        ("--gpus 8 --seq 0", "--batch 2048, --seq 0: write 1 to 100000000 for each"),
+        ("--gpus 8 --seq 0", "--batch 2048, --seq 0: use 1 to 100000000 for each"),
         (
             "--gpus 8 --tp 1048576 --pp 1048576 --cp 1048576 --virtual-stages 1048576",
             "8 GPUs cannot be divided by TP×CP×PP 1152921504606846976",
@@ -353,16 +353,16 @@ fn every_figure_shows_its_class_error_or_not_validated() {
 #[test]
 fn rejects_options_without_effect() {
     for (line, expected) in [
-        ("--ep 8", "--ep 8: llama-3.1-8b has no experts; leave it out"),
-        ("--imbalance 0.2", "--imbalance 0.2: llama-3.1-8b has no experts; leave it out"),
-        ("--features deep-ep", "--features deep-ep: llama-3.1-8b has no experts; leave it out"),
+        ("--ep 8", "--ep 8: llama-3.1-8b has no experts; omit it"),
+        ("--imbalance 0.2", "--imbalance 0.2: llama-3.1-8b has no experts; omit it"),
+        ("--features deep-ep", "--features deep-ep: llama-3.1-8b has no experts; omit it"),
         (
             "--features none,graphs",
-            "`none` cannot be combined with other features: leave out one or the others",
+            "`none` cannot be combined with other features: omit one or the other",
         ),
-        ("--features dual-pipe --schedule zero-bubble", "leave out one of them"),
-        ("--features dual-pipe --pp 1", "--pp 1 is odd; write an even number of stages"),
-        ("--features dual-pipe --pp 2,3", "--pp 3 is odd; write an even number of stages"),
+        ("--features dual-pipe --schedule zero-bubble", "omit one of them"),
+        ("--features dual-pipe --pp 1", "--pp 1 is odd; use an even number of stages"),
+        ("--features dual-pipe --pp 2,3", "--pp 3 is odd; use an even number of stages"),
         ("--precision mxfp8", "h100 has no peak for mxfp8"),
     ] {
         let text = refused(&format!("--model llama-3.1-8b --gpus 8 {line}"));

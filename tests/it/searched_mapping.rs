@@ -86,7 +86,7 @@ fn searched_job_trains_in_packets() {
 fn impossible_search_is_reported_once_with_its_location() {
     let cases = [
         (SEARCH.replace("gpus: 128, ", ""), "the key `gpus` is missing"),
-        (SEARCH.replace("gpus: 128", "gpus: 8"), "write `gpus: 16`"),
+        (SEARCH.replace("gpus: 128", "gpus: 8"), "use `gpus: 16`"),
         (SEARCH.replace("70b", "71b"), "llama-3.1-70b"),
         (
             SEARCH.replace("sequence: 8192", "sequence: 8192, accelerator: h101"),

@@ -94,7 +94,7 @@ fn rejects_unsupported_workloads_with_location() {
     let (status, message) = complaint(&format!("workload run {chakra}"));
     assert_eq!(status, Some(1));
     assert!(
-        message.contains("bad.et: the trace of rank 0 is broken after 0 messages"),
+        message.contains("bad.et: the trace of rank 0 is corrupt after 0 messages"),
         "{message}"
     );
 

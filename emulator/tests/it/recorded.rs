@@ -128,9 +128,9 @@ fn rejects_files_without_a_step_with_a_reason() {
         loaded(&format!("traffic: [{{name: step, run: {{recorded: {run}}}{hosts}}}]")).unwrap_err()
     };
     assert!(said("[none.goal]", "").contains("there is no none.goal"));
-    assert!(said("[]", "").contains("no file given"));
+    assert!(said("[]", "").contains("no files given"));
     assert!(said("[packed.goal]", "").contains("gunzip"));
-    assert!(said("[step.goal, step.goal]", "").contains("give no other file"));
+    assert!(said("[step.goal, step.goal]", "").contains("omit the other files"));
     assert!(said("[two.csv]", "").contains("two.csv"));
     assert!(
         said("[group.json]", ", hosts: [h0, h1]").contains("4 ranks, but the workload has 2 hosts")

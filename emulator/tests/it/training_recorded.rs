@@ -177,8 +177,8 @@ fn rejects_layouts_that_contradict_the_recorded_groups() {
     let recorded = read(text.as_bytes(), 4).unwrap();
     let layout = |data, expert| RankLayout { tensor: 4, data, expert };
     for (from, to, expected) in [
-        (layout(2, 1), layout(4, 3), "EP 3 is no divisor of DP 4"),
-        (layout(3, 1), layout(4, 1), "16 ranks are no whole stages of 3 replicas of TP 4"),
+        (layout(2, 1), layout(4, 3), "EP 3 does not divide DP 4"),
+        (layout(3, 1), layout(4, 1), "16 ranks are not a multiple of 3 replicas of TP 4"),
         (layout(1, 1), layout(4, 1), "a step of DP 1 was recorded"),
         (layout(4, 1), layout(8, 1), "neither of one, nor of all of DP 4"),
     ] {

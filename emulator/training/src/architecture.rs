@@ -1,40 +1,33 @@
 // SPDX-License-Identifier: Apache-2.0
-//! Networks of the compared high-bandwidth domains, for the analytic step model.
+//! High-bandwidth domains of the step model.
 //!
-//! Rates are per GPU and direction, from the sources in brackets. A domain size of `u32::MAX` means
-//! that a group may be as large as the cluster. All architectures use the same scale-out network,
-//! so that results differ only by the domain.
+//! Rates are per GPU and direction, with sources in brackets. A domain size of `u32::MAX` means any
+//! group size. All architectures share one scale-out network, so results differ only by the domain.
 
 use lightloom_fabric::document;
 
 use super::network::{Network, ScaleOutLeaf, Shape};
 
-/// Bytes per second per GPU: one 400 Gb/s network card.
+/// One 400 Gb/s network card.
 const SCALE_OUT_RATE: f64 = 50e9;
-/// Bytes per second that an H100 sends into its NVLink domain.
 const H100_DOMAIN_RATE: f64 = 450e9;
 
-/// Returns the network of a named architecture.
-///
 /// * `khop:2`, `khop:3`, `khop:4`: ring of any size through the transceivers, 800 GB/s [recalled
 ///   cost table of InfiniteHBD].
 /// * `nvl:36`, `nvl:72`, `nvl:576`: switched domain, 900 GB/s [GB200 data sheet].
 /// * `dgx`: switched domain of 8 at the card's own rate (H100: 450 GB/s).
 /// * `tpuv4`: torus of up to 4,096, six links of 45 GB/s [scaling book].
-/// * `big-switch`: one switch for all GPUs at 800 GB/s, the upper bound for any cabling at that
+/// * `big-switch`: one switch for all GPUs at 800 GB/s, the upper bound for any cabling at this
 ///   rate.
 ///
 /// # Errors
-/// If the name is unknown; the message says what to write instead.
+/// If the name is unknown; the message suggests alternatives.
 pub fn architecture(name: &str) -> Result<Network, NoSuchArchitecture> {
     with_rates(name, [H100_DOMAIN_RATE, SCALE_OUT_RATE])
 }
 
-/// Like [`architecture`], with the card's domain rate (used only where the architecture does not
-/// fix it) and its scale-out rate, both in bytes per second.
-///
-/// # Errors
-/// If the name is unknown.
+/// Like [`architecture`], with a given domain rate (unless the architecture fixes it) and scale-out
+/// rate in bytes per second.
 pub fn with_rates(
     name: &str,
     [domain, scale_out]: [f64; 2],

@@ -1,15 +1,15 @@
 // SPDX-License-Identifier: Apache-2.0
-//! Simulates continuous batching of requests over equal replicas and reports when each request gets
-//! its first and its last token.
+//! Simulates continuous batching over identical replicas, and returns the times of each request's
+//! first and last token.
 //!
 //! ```text
 //! waiting ──a replica has room──▶ prompt ──▶ a token each decode step ──last one──▶ ended
 //! ```
-//! A replica admits a request between two decode steps, prefills its prompt while the running
-//! requests wait, and then decodes its whole batch together. Requests wait in one first-come,
-//! first-served queue and go to the replica with the smallest batch. The cache is reserved for all
-//! tokens that a request will ever have. All decode steps between two changes of a batch are summed
-//! in closed form, so the run time grows with the number of requests, not of tokens.
+//! Between decode steps, a replica admits requests from a shared FIFO queue and prefills their
+//! prompts while running requests wait. It then decodes the whole batch together. Requests go to
+//! the replica with the smallest batch, and their cache is reserved up to their final length.
+//! Decode steps between two batch changes are summed in closed form, so the run time depends on the
+//! number of requests, not tokens.
 
 mod costs;
 mod staged;
@@ -22,14 +22,14 @@ pub use staged::StagedCosts;
 
 #[derive(Clone, Copy, Debug, Default, PartialEq)]
 pub struct Request {
-    /// Arrival in seconds after the start.
+    /// Seconds after the start.
     pub arrives: f64,
     pub prompt: u32,
-    /// Tokens of the answer, at least 1.
+    /// At least 1.
     pub output: u32,
-    /// Answer tokens that were generated earlier and are already in the cache.
+    /// Answer tokens already in the cache.
     pub done: u32,
-    /// The replica that must serve it; `None` for any.
+    /// The replica that must serve it, if any.
     pub replica: Option<u32>,
 }
 
@@ -39,40 +39,34 @@ impl Request {
         u64::from(self.prompt) + u64::from(self.output)
     }
 
-    /// Returns the number of answer tokens still to generate.
     #[must_use]
     pub fn left(&self) -> u32 {
         self.output.saturating_sub(self.done)
     }
 }
 
-/// The result of serving requests. Times are seconds after the start.
+/// Times are seconds after the start.
 #[derive(Clone, Debug, Default, PartialEq)]
 pub struct Served {
-    /// Time of each request's first token; NaN if it had none.
+    /// NaN without a first token.
     pub first: Vec<f64>,
     pub replica: Vec<u32>,
-    /// End of each request; NaN if it did not end.
+    /// NaN for requests that did not end.
     pub ended: Vec<f64>,
     pub seconds: f64,
     pub tokens: u64,
     pub busy: f64,
-    /// Largest number of cache tokens that a replica had reserved.
+    /// Maximum number of cache tokens reserved on a replica.
     pub most_reserved: u64,
-    /// Integral of the requests in the pool (waiting or running) over time, in request seconds.
+    /// Integral of the pool size (waiting or running) over time, in request seconds.
     pub waited: f64,
-    /// Requests that had not ended when the run was stopped, each with the replica that holds its
-    /// cache.
+    /// Requests still in the pool at the end, with the replica that holds their cache.
     pub left: Vec<Request>,
-    /// Requests larger than the cache of any replica.
+    /// Requests that exceed the cache of any replica.
     pub refused: usize,
 }
 
-/// Runs `requests`, sorted by arrival, on `replicas` replicas until at most `stop_at` of them are
-/// left.
-///
-/// # Panics
-/// If `replicas` is 0.
+/// `requests` must be sorted by arrival. Stops when at most `stop_at` of them remain.
 #[must_use]
 pub fn serve<C: StepCosts>(
     costs: &C,
@@ -87,9 +81,6 @@ pub fn serve<C: StepCosts>(
 }
 
 /// Like [`serve`], but stops at `until` seconds and finishes the decode steps in progress.
-///
-/// # Panics
-/// If `replicas` is 0.
 #[must_use]
 pub fn serve_until<C: StepCosts>(
     costs: &C,
@@ -105,17 +96,16 @@ pub fn serve_until<C: StepCosts>(
 
 #[derive(Clone, Debug, Default)]
 struct Seat {
-    /// Running requests, ordered by their last decode step.
+    /// Sorted by last decode step.
     ends: BinaryHeap<Reverse<(u64, usize)>>,
-    /// Decode steps completed. `since` is the end of the last one, or of the prompt prefilled after
-    /// it.
+    /// Completed decode steps. `since` is the end of the last one, or of the following prefill.
     step: u64,
     since: f64,
     cached: u64,
     reserved: u64,
-    /// Requests that must run on this replica.
+    /// Requests bound to this replica.
     own: VecDeque<usize>,
-    /// Generation of the batch. Events planned for an older generation are ignored.
+    /// Batch generation. Events of older generations are ignored.
     turn: u32,
 }
 
@@ -183,7 +173,7 @@ impl<'a, C: StepCosts> Pool<'a, C> {
             }
             match (arrival, event) {
                 (Some(arrival), event) if event.is_none_or(|event| arrival <= event) => {
-                    // Distribute all simultaneous arrivals before any of them runs.
+                    // Distribute simultaneous arrivals before any of them runs.
                     let until = next;
                     while self.requests.get(next).is_some_and(|one| one.arrives <= arrival) {
                         next += 1;
@@ -242,7 +232,7 @@ impl<'a, C: StepCosts> Pool<'a, C> {
         changed.into_iter().for_each(|seat| self.plan(seat));
     }
 
-    /// Completes the step in progress, since a batch can change only between steps.
+    /// Batches can change only between steps.
     fn finish_step(&mut self, seat: usize) {
         let (now, costs) = (self.now, self.costs);
         let seat = &mut self.seats[seat];
@@ -264,7 +254,6 @@ impl<'a, C: StepCosts> Pool<'a, C> {
             && seat.reserved + self.requests[one].tokens() <= self.costs.cache_tokens()
     }
 
-    /// Admits up to `most` waiting requests as long as there is room.
     fn admit(&mut self, seat: usize, most: usize) {
         for _ in 0..most {
             let own = self.seats[seat].own.front().copied();
@@ -286,7 +275,7 @@ impl<'a, C: StepCosts> Pool<'a, C> {
                 self.served.first[one] = here.since;
                 self.served.tokens += 1;
             }
-            // The forward pass over the prompt yields the first token.
+            // Prefill yields the first token.
             let done = request.done.max(1);
             here.ends.push(Reverse((here.step + u64::from(request.output - done), one)));
             here.cached += u64::from(request.prompt) + u64::from(done);
@@ -335,8 +324,6 @@ impl<'a, C: StepCosts> Pool<'a, C> {
         self.events.push(Reverse((At(here.since + took), seat as u32, here.turn)));
     }
 
-    /// Finishes the decode step in progress on each replica and collects the requests that are
-    /// left.
     fn end(mut self) -> Served {
         if self.open > 0 {
             let mut end = self.now;

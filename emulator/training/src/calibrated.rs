@@ -1,9 +1,9 @@
 // SPDX-License-Identifier: Apache-2.0
-//! The calibration constants in use.
+//! The shipped calibration constants.
 //!
 //! [`Chip`] holds the efficiency of a chip's kernels and links, [`Framework`] the effect of a
-//! software version on it. They are fitted separately, so that [`compose`] can combine a pair that
-//! was never measured. docs/mfu.md lists the runs used for the fit.
+//! software version. They are fitted separately, so that [`compose`] can combine pairs that were
+//! never measured. docs/mfu.md lists the runs used.
 
 use std::sync::LazyLock;
 
@@ -15,17 +15,16 @@ use super::cards::generation;
 use super::network::Efficiency;
 use lightloom_collective::Generation;
 
-/// All fitted chips, from `chips.csv`, which the example `fit_training` writes.
+/// From `chips.csv`, which the example `fit_training` writes.
 pub static CHIPS: LazyLock<Vec<Chip>> =
     LazyLock::new(|| rows(include_str!("calibrated/chips.csv")));
 
-/// All frameworks with shipped constants, from `frameworks.csv`, which the example `fit_training`
-/// writes.
+/// From `frameworks.csv`, which the example `fit_training` writes.
 pub static FRAMEWORKS: LazyLock<Vec<Framework>> =
     LazyLock::new(|| rows(include_str!("calibrated/frameworks.csv")));
 
-/// The error of every class of published runs that were excluded from the fit, from `bands.csv`,
-/// which the test `published_runs` writes with `LIGHTLOOM_BLESS=1`.
+/// Errors per class of published test runs, from `bands.csv`, which the test `published_runs`
+/// writes with `LIGHTLOOM_BLESS=1`.
 pub static BANDS: LazyLock<Vec<Band>> =
     LazyLock::new(|| rows(include_str!("calibrated/bands.csv")));
 
@@ -35,23 +34,23 @@ pub struct Chip {
     pub name: &'static str,
     #[serde(deserialize_with = "word")]
     pub fitted: &'static str,
-    /// Shares of peak that large matrix products reach with 16 bits, 8 bits, 8 bits with block
-    /// scales, and 4 bits.
+    /// Share of peak for large matrix products with 16 bits, 8 bits, 8 bits with block scales, and
+    /// 4 bits.
     pub gemm: [f64; 4],
-    /// Operations that a matrix product loses to ramp-up and tail.
+    /// Operations lost to ramp-up and tail per matrix product.
     pub lost_flops: f64,
-    /// Share of peak that the fused attention core reaches.
+    /// Share of peak for the fused attention core.
     pub attention: f64,
-    /// Share of the memory bandwidth that element-wise work reaches.
+    /// Share of memory bandwidth for element-wise work.
     pub memory: f64,
-    /// Kernel launch time of the chip's hosts relative to hosts of an H100. Not fitted: 0.65 for
-    /// Grace hosts, from the rows of GB200 with one sequence per micro-batch.
+    /// Kernel launch time relative to hosts of an H100. Not fitted: 0.65 for Grace hosts, from
+    /// GB200 rows with one sequence per micro-batch.
     pub host: f64,
 }
 
 #[derive(Clone, Copy, Debug, PartialEq, Serialize, Deserialize)]
 pub struct Framework {
-    /// Name and version, such as `nemo-25.02`.
+    /// Such as `nemo-25.02`.
     #[serde(deserialize_with = "word")]
     pub name: &'static str,
     #[serde(deserialize_with = "word")]
@@ -61,24 +60,24 @@ pub struct Framework {
     pub software: Software,
     /// Matrix products relative to the chip's.
     pub gemm: f64,
-    /// Additional factor on matrix products with eight and four bits.
+    /// Additional factor for matrix products with eight or four bits.
     pub low: f64,
     /// Attention core relative to the chip's.
     pub attention: f64,
     /// Element-wise work relative to the chip's.
     pub memory: f64,
-    /// Expert products relative to dense ones with 16 bits.
+    /// Expert products relative to dense ones, with 16 bits.
     pub expert: f64,
-    /// Expert products relative to dense ones with 8 bits or fewer.
+    /// Expert products relative to dense ones, with 8 bits or fewer.
     pub expert_low: f64,
     /// Seconds to launch the forward pass of a dense layer.
     pub launch: f64,
     /// Seconds to launch the forward pass of an expert layer: if the host waits for the routing, if
-    /// it does not, and if the communication of a micro-batch overlaps another one.
+    /// it does not, and if communication overlaps another micro-batch.
     pub expert_launch: [f64; 3],
-    /// Exposed share of TP communication, inside a domain and through network cards.
+    /// Exposed share of TP communication, within a domain and over network cards.
     pub tensor_exposed: [f64; 2],
-    /// Exposed share of EP communication, inside a domain and through network cards.
+    /// Exposed share of EP communication, within a domain and over network cards.
     pub expert_exposed: [f64; 2],
     pub pipeline_exposed: f64,
     pub data_exposed: f64,
@@ -88,7 +87,7 @@ pub struct Framework {
     pub step_seconds: f64,
 }
 
-/// Error of the model on one class of runs that were excluded from the fit.
+/// Error of the model on one class of test runs.
 #[derive(Clone, Copy, Debug, PartialEq, Serialize, Deserialize)]
 pub struct Band {
     #[serde(deserialize_with = "word")]
@@ -131,8 +130,7 @@ pub fn compose(chip: &Chip, framework: &Framework) -> Calibration {
 }
 
 impl Framework {
-    /// Returns the name without the version. The versions of Megatron-Bridge share their constants
-    /// and differ only by their features.
+    /// Versions of Megatron-Bridge differ only by their features and share constants.
     #[must_use]
     pub fn family(&self) -> &'static str {
         let bridge = "megatron-bridge";
@@ -145,9 +143,8 @@ impl Framework {
 }
 
 impl Chip {
-    /// Returns this chip with its shares of peak scaled to another chip. `own` and `best` are the
-    /// best measured matrix-product efficiencies of this chip and of the other one, with 16 and 8
-    /// bits.
+    /// Scales the shares of peak to another chip by the best measured matrix-product efficiencies
+    /// with 16 and 8 bits: `own` of this chip, `best` of the other.
     #[must_use]
     pub fn adapted(&self, own: [f64; 2], best: [f64; 2]) -> Self {
         let [bf16, low] = [best[0] / own[0], best[1] / own[1]];
@@ -156,8 +153,7 @@ impl Chip {
     }
 }
 
-/// Parses a shipped table. Column `a.b` is field `b` of field `a`, and list values are separated by
-/// blanks.
+/// Column `a.b` is field `b` of field `a`; list values are separated by blanks.
 fn rows<T: Deserialize<'static>>(table: &str) -> Vec<T> {
     let mut reader = csv::Reader::from_reader(table.as_bytes());
     let columns = reader.headers().expect("a shipped table has a head").clone();
@@ -183,7 +179,7 @@ fn value(cell: &str) -> Value {
     one(cell).or_else(list).unwrap_or_else(|| cell.into())
 }
 
-/// Leaks the text; the tables are read once and live as long as the process.
+/// Leaks the text: the tables live as long as the process.
 fn word<'de, D: Deserializer<'de>>(deserializer: D) -> Result<&'static str, D::Error> {
     String::deserialize(deserializer).map(|word| &*word.leak())
 }

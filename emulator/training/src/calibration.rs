@@ -1,10 +1,9 @@
 // SPDX-License-Identifier: Apache-2.0
-//! Measured efficiency of an accelerator and its training software: achieved shares of peak rates,
-//! and the optimizations that the software uses.
+//! Measured efficiency of an accelerator with its training software: achieved shares of peak rates,
+//! and the optimizations in use.
 //!
-//! A set of constants belongs to one accelerator and one software generation, never to a single row
-//! of a table. docs/mfu.md lists the constants and their fit; a test recomputes the remaining
-//! errors from the validation tables.
+//! Constants belong to one accelerator and one software generation, never to a single table row.
+//! docs/mfu.md lists the constants and their fit; a test recomputes the remaining errors.
 
 use serde::{Deserialize, Serialize};
 
@@ -29,14 +28,14 @@ pub use super::mapping::{ContextExchange, ZeroStage};
 )]
 #[serde(rename_all = "kebab-case")]
 pub enum Precision {
-    /// 16 bits (bf16 or fp16).
+    /// bf16 or fp16.
     #[default]
     Bf16,
-    /// 8 bits with a scale per tensor in the linear layers, 16 bits in attention and output layer.
+    /// 8 bits with a scale per tensor in the linear layers; attention and output layer use 16 bits.
     Fp8,
     /// 8 bits with a scale per block of 32 values in the linear layers.
     Mxfp8,
-    /// 4 bits in the linear layers, 16 bits in attention and output layer.
+    /// 4 bits in the linear layers; attention and output layer use 16 bits.
     Nvfp4,
 }
 
@@ -66,22 +65,20 @@ pub struct Software {
     /// TP splits the sequence outside the matrix products (all-gather and reduce-scatter instead of
     /// all-reduce).
     pub sequence_parallel: bool,
-    /// Attention never writes the score matrix to memory.
+    /// The score matrix is never written to memory.
     pub flash_attention: bool,
-    /// The first and the last stage hold one layer fewer, which balances the embedding and the output
-    /// layer.
+    /// The first and last stage hold one layer fewer, to balance embedding and output layer.
     pub balanced_ends: bool,
     pub split_transfers: bool,
-    /// Gradient and weight communication overlaps the first forward and the last backward pass.
+    /// Gradients and weights are communicated during the first forward and the last backward pass.
     pub data_overlap: bool,
     pub sharding: ZeroStage,
     pub context_exchange: ContextExchange,
     pub gradient_bytes: f64,
-    /// Weights and gradients are exchanged layer by layer, and each exchange pays the latency of a
-    /// ring. Otherwise there is one exchange for all layers.
+    /// Weights and gradients are exchanged per layer, at the latency of a ring each. Otherwise all
+    /// layers share one exchange.
     pub layer_buckets: bool,
-    /// Experts are sharded by EP only, which may span TP groups (expert-TP folding), and not also
-    /// by TP.
+    /// Experts are sharded by EP only, which may span TP groups (expert-TP folding).
     pub folded_experts: bool,
     /// Bytes per value of a token sent to an expert.
     pub dispatch_bytes: f64,
@@ -90,8 +87,7 @@ pub struct Software {
 }
 
 impl Software {
-    /// Returns the bytes per weight of weight, gradient, master weight and two moments, sharded
-    /// over `replicas`.
+    /// Bytes per weight: weight, gradient, master weight and two moments, sharded over `replicas`.
     #[must_use]
     pub fn state_bytes(&self, replicas: f64) -> f64 {
         match self.sharding {
@@ -108,38 +104,37 @@ pub struct Calibration {
     #[serde(serialize_with = "name")]
     pub name: ConstantsName,
     pub software: Software,
-    /// Share of peak that large matrix products reach with 16 bits.
+    /// Share of peak for large matrix products with 16 bits.
     pub gemm_efficiency: f64,
-    /// Share of the 8-bit peak that large matrix products reach.
+    /// The same with 8 bits.
     pub gemm_efficiency_fp8: f64,
-    /// Share of the 8-bit peak that large matrix products with block scales reach.
+    /// The same with 8 bits and block scales.
     pub gemm_efficiency_mxfp8: f64,
-    /// Share of the 4-bit peak that large matrix products reach.
+    /// The same with 4 bits.
     pub gemm_efficiency_fp4: f64,
-    /// Floating-point operations that a matrix product loses to ramp-up and tail.
+    /// Operations lost to ramp-up and tail per matrix product.
     pub gemm_lost_flops: f64,
-    /// Factor on that efficiency for expert products with 16 bits. These products are grouped,
-    /// padded and wait for the fullest expert.
+    /// Factor for expert products with 16 bits, which are grouped, padded and wait for the fullest
+    /// expert.
     pub expert_efficiency: f64,
-    /// Factor on that efficiency for expert products with 8 bits or fewer.
+    /// The same with 8 bits or fewer.
     pub expert_efficiency_fp8: f64,
-    /// Share of peak that the attention core reaches, counting only the operations that it
-    /// executes.
+    /// Share of peak for the attention core, counting executed operations only.
     pub attention_efficiency: f64,
-    /// Share of the memory bandwidth that element-wise work reaches.
+    /// Share of memory bandwidth for element-wise work.
     pub memory_efficiency: f64,
-    /// Minimum duration of a layer's forward pass, spent launching its kernels.
+    /// Minimum duration of a layer's forward pass, due to kernel launches.
     pub launch_seconds: f64,
-    /// Minimum duration of an expert layer's forward pass in three cases: the host waits for the
-    /// routing, it does not wait, or the communication of a micro-batch overlaps another one.
+    /// Minimum duration of an expert layer's forward pass: if the host waits for the routing, if it
+    /// does not, and if communication overlaps another micro-batch.
     pub expert_launch_seconds: [f64; 3],
-    /// Exposed share of TP communication inside a domain.
+    /// Exposed share of TP communication within a domain.
     pub tensor_exposed: f64,
-    /// Exposed share of TP communication through network cards.
+    /// The same over network cards.
     pub tensor_exposed_across: f64,
-    /// Exposed share of EP communication inside a domain.
+    /// Exposed share of EP communication within a domain.
     pub expert_exposed: f64,
-    /// Exposed share of EP communication through network cards.
+    /// The same over network cards.
     pub expert_exposed_across: f64,
     pub pipeline_exposed: f64,
     /// Share of overlapped DP communication that still slows the step.
@@ -147,14 +142,13 @@ pub struct Calibration {
     /// Share of overlapped communication per micro-batch that still slows the step, with fully
     /// sharded states.
     pub gather_exposed: f64,
-    /// Growth of the step with each doubling of the number of eight-GPU nodes (stragglers,
+    /// Relative growth of the step per doubling of the number of eight-GPU nodes (stragglers,
     /// congestion).
     pub jitter_per_doubling: f64,
     pub step_seconds: f64,
     pub network: Efficiency,
 }
 
-/// The accelerator and the software version that a set of constants belongs to.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct ConstantsName {
     pub chip: &'static str,
@@ -162,7 +156,7 @@ pub struct ConstantsName {
 }
 
 impl ConstantsName {
-    /// Returns the runs that the software's constants were fitted to.
+    /// The runs used for fitting the software's constants.
     #[must_use]
     pub fn origin(&self) -> &'static str {
         FRAMEWORKS

@@ -1,5 +1,4 @@
 // SPDX-License-Identifier: Apache-2.0
-//! The shipped models and accelerators, looked up by name, and the reader of accelerator files.
 
 use std::collections::BTreeMap;
 
@@ -109,17 +108,14 @@ impl Accelerator {
         self.peak_tflops.get(&format).map(|tera| tera * 1e12)
     }
 
-    /// Returns the constants for a step on this card, with the software that most published runs on
-    /// it used.
+    /// Constants for this card with the software of most published runs.
     #[must_use]
     pub fn calibration(&self) -> Calibration {
         compose(&self.chip(), self.usual_framework())
     }
 
-    /// Returns the chip and software constants called `name`.
-    ///
-    /// A software name such as `nemo-25.02` uses this card's chip; `h100/nemo-25.02` also names the
-    /// chip. `None` selects the software that most published runs on this card used.
+    /// `nemo-25.02` uses this card's chip, and `h100/nemo-25.02` another one. `None` selects the
+    /// software of most published runs on this card.
     ///
     /// # Errors
     /// If the name is unknown; the message lists the known ones.
@@ -142,14 +138,12 @@ impl Accelerator {
         self.chip_among(&CHIPS)
     }
 
-    /// Returns the entry for this card in `chips`, or else H100 with its shares of peak scaled by
-    /// the measured efficiencies of the best-shaped matrix products.
-    ///
-    /// # Panics
-    /// If `chips` lacks H100.
+    /// Falls back to H100, with its shares of peak scaled by the measured efficiencies of the
+    /// best-shaped matrix products.
     #[must_use]
     pub fn chip_among(&self, chips: &[Chip]) -> Chip {
-        // An A100 with less memory computes like one with more, and an H800 like an H100.
+        // More or less memory does not change the speed of an A100, and an H800 computes like an
+        // H100.
         let like = match &self.name[..] {
             "a100-40gb" => "a100",
             "h800" => "h100",
@@ -174,8 +168,8 @@ impl Accelerator {
             .is_ok_and(|card| Self { source: self.source.clone(), ..card } == *self)
     }
 
-    /// Returns the generation as a communication library sees it. `None` if it is not a known GPU
-    /// on a switch.
+    /// The generation as known to communication libraries. `None` unless it is a known GPU on a
+    /// switch.
     #[must_use]
     pub fn generation(&self) -> Option<Generation> {
         generation(&self.name)
@@ -186,8 +180,7 @@ impl Accelerator {
         FRAMEWORKS.iter().find(|known| known.name == name).unwrap_or(&FRAMEWORKS[0])
     }
 
-    /// Returns the software most used with this card; with fully sharded states, software built for
-    /// them.
+    /// The software most used with this card; for fully sharded states, software built for them.
     pub(crate) fn usual_software(&self, sharding: Option<ZeroStage>) -> &'static str {
         let is_sharded = sharding == Some(ZeroStage::Everything);
         match &self.name[..] {
@@ -200,8 +193,7 @@ impl Accelerator {
         }
     }
 
-    /// Returns the network of its domain and network cards, named after the architecture of the
-    /// same shape and size, if there is one.
+    /// Named after the architecture of the same shape and size, if there is one.
     #[must_use]
     pub fn network(&self) -> Network {
         let (shape, name) = match (self.domain_shape, self.domain_gpus) {
@@ -221,7 +213,6 @@ impl Accelerator {
         }
     }
 
-    /// Returns the rates and sizes that the step model needs.
     #[must_use]
     pub fn compute(&self) -> Compute {
         let bf16 = self.peak_flops(Precision::Bf16).unwrap_or(0.0);
@@ -275,8 +266,7 @@ pub fn all_names() -> [Vec<&'static str>; 3] {
     [of(MODEL_FILES), of(ACCELERATOR_FILES), FRAMEWORKS.iter().map(|known| known.name).collect()]
 }
 
-/// Reads a user's model file, or a model's `config.json` of Hugging Face, and reports all errors in
-/// it.
+/// Reads a model file or a `config.json` of Hugging Face, and reports all errors in it.
 pub fn read_model(file: &str, bytes: &[u8]) -> (Option<Model>, Vec<Diagnostic>) {
     match hugging_face::model_file(bytes) {
         Some(text) => lightloom_fabric::model::read_model(file, text.as_bytes()),
@@ -284,39 +274,31 @@ pub fn read_model(file: &str, bytes: &[u8]) -> (Option<Model>, Vec<Diagnostic>) 
     }
 }
 
-/// Returns the shipped model called `name`.
-///
-/// # Errors
-/// If the name is unknown; the message suggests the nearest one.
 pub fn model(name: &str) -> Result<Model, UnknownName> {
     card("model", MODEL_FILES, name)
 }
 
-/// Returns the shipped accelerator called `name`.
-///
-/// # Errors
-/// If the name is unknown; the message suggests the nearest one.
 pub fn accelerator(name: &str) -> Result<Accelerator, UnknownName> {
     card("accelerator", ACCELERATOR_FILES, name)
 }
 
-/// Reads an accelerator file that a user wrote, and reports all its mistakes together.
+/// Reports all mistakes in the file.
 pub fn read_accelerator(file: &str, bytes: &[u8]) -> (Option<Accelerator>, Vec<Diagnostic>) {
     document::load(file, bytes, check_accelerator)
 }
 
-/// Checks rules that the schema cannot express: `bf16` is present, numbers are positive, and shares
-/// are between 0 and 1.
+/// The schema cannot express that `bf16` must be present, numbers positive and shares between 0 and
+/// 1.
 fn check_accelerator(card: Accelerator, check: &mut Check<'_>) -> Option<Accelerator> {
     if !card.peak_tflops.contains_key(&NumberFormat::Bf16) {
         check
             .error(codes::BAD_VALUE, "/peak_tflops", "no peak for `bf16`")
-            .help("attention and output layer run in sixteen bits: write `bf16`");
+            .help("attention and output layer use 16 bits: add `bf16`");
     }
     for (format, peak) in &card.peak_tflops {
         if !(peak.is_finite() && *peak > 0.0) {
             let path = format!("/peak_tflops/{}", format.name());
-            check.error(codes::BAD_VALUE, &path, format!("{peak} TFLOP/s compute nothing"));
+            check.error(codes::BAD_VALUE, &path, format!("{peak} TFLOP/s is not a positive rate"));
         }
     }
     for (format, share) in &card.best_gemm_efficiency {
@@ -325,7 +307,7 @@ fn check_accelerator(card: Accelerator, check: &mut Check<'_>) -> Option<Acceler
             let message = format!("{share} is not a share of peak");
             check
                 .error(codes::BAD_VALUE, &path, message)
-                .help("write a share above 0 and at most 1, such as 0.8");
+                .help("use a share above 0 and at most 1, such as 0.8");
         }
     }
     for (path, value) in [
@@ -336,7 +318,7 @@ fn check_accelerator(card: Accelerator, check: &mut Check<'_>) -> Option<Acceler
         ("/domain_gpus", card.domain_gpus.into()),
     ] {
         if value == 0 {
-            check.error(codes::BAD_VALUE, path, "0 makes no accelerator").help("write at least 1");
+            check.error(codes::BAD_VALUE, path, "the value must not be 0").help("use at least 1");
         }
     }
     Some(card)
@@ -390,7 +372,8 @@ mod tests {
         assert!(card.is_none());
         let lines: Vec<String> = mistakes.iter().map(ToString::to_string).collect();
         assert_eq!(lines.len(), 4, "{lines:?}");
-        for part in ["no peak for `bf16`", "compute nothing", "71 is not a share", "0 makes no acc"]
+        for part in
+            ["no peak for `bf16`", "not a positive rate", "71 is not a share", "must not be 0"]
         {
             assert!(lines.iter().any(|line| line.contains(part)), "{part}: {lines:?}");
         }

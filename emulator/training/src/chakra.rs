@@ -2,11 +2,11 @@
 //! Converts between task graphs and Chakra execution traces (MLCommons).
 //!
 //! A trace has one stream per rank: a `GlobalMetadata` message, then `Node` messages, each preceded
-//! by its length. A collective is in the stream of every rank that takes part, and the n-th
-//! collective of a kind in a process group is the same one on all ranks. `comm_size` is what a rank
-//! puts in (`comm_size` of mlcommons/chakra's `pytorch_node.py`, `Ring.cc` of ASTRA-sim). Sizes,
-//! peers and groups are attributes (`comm_type`, `comm_size`, `comm_src`, `comm_dst`, `comm_tag`, `pg_name`), as
-//! ASTRA-sim reads them. Messages and attributes without an equivalent in a task graph are ignored.
+//! by its length. Every participating rank's stream contains a collective; the n-th collective of a
+//! kind in a process group is the same one on all ranks. `comm_size` is the input size of a rank
+//! (`comm_size` of mlcommons/chakra's `pytorch_node.py`, `Ring.cc` of ASTRA-sim). Sizes, peers and
+//! groups are attributes (`comm_type`, `comm_size`, `comm_src`, `comm_dst`, `comm_tag`, `pg_name`),
+//! as in ASTRA-sim. Messages and attributes without an equivalent in a task graph are ignored.
 
 mod export;
 mod import;
@@ -22,17 +22,17 @@ const PICOSECONDS_PER_MICROSECOND: u64 = 1_000_000;
 
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 pub enum ChakraError {
-    #[error("the trace of rank {rank} is broken after {messages} messages: {reason}")]
+    #[error("the trace of rank {rank} is corrupt after {messages} messages: {reason}")]
     Broken { rank: u32, messages: usize, reason: String },
     #[error("rank {rank}, node {id} `{name}`: {reason}")]
     Node { rank: u32, id: u64, name: String, reason: String },
     #[error(
-        "{exchange}: rank {with} has it, node {id}, and rank {lacking} has a file without such a \
+        "{exchange}: recorded by rank {with} as node {id}, but the file of rank {lacking} has no such \
          node"
     )]
     Lacking { exchange: String, with: u32, id: u64, lacking: u32 },
     #[error(
-        "{exchange}: rank {rank}, node {id}, has {bytes} B, and rank {other}, node {other_id}, {others} B"
+        "{exchange}: {bytes} B on rank {rank}, node {id}, but {others} B on rank {other}, node {other_id}"
     )]
     Sizes {
         exchange: String,
@@ -47,7 +47,6 @@ pub enum ChakraError {
     Graph(#[from] GraphError),
 }
 
-/// Values of `comm_type`.
 const CODES: [(i64, Operation); 10] = [
     (0, Operation::AllReduce),
     (1, Operation::Reduce),

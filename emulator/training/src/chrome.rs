@@ -1,9 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
-//! Writes an emulated step as a Chrome trace. Perfetto displays it, and [`super::recorded`] reads
-//! it back.
+//! Writes an emulated step as a Chrome trace for Perfetto; [`super::recorded`] reads it back.
 //!
-//! Every rank that takes part in a task has an event for it. Computing, communication inside the
-//! domain and communication between domains are separate threads of the trace.
+//! A task has an event on each participating rank. Computing and communication within and between
+//! domains are separate threads.
 
 use lightloom_units::SimTime;
 use serde_json::{Value, json};
@@ -11,7 +10,7 @@ use serde_json::{Value, json};
 use super::graph::{Task, TaskGraph, TaskWork};
 use super::machine::Machine;
 
-/// Returns the trace of `graph` on `machine`, given the start and end of each task.
+/// `spans` holds the start and end of each task.
 #[must_use]
 pub fn trace(graph: &TaskGraph, machine: &Machine, spans: &[(SimTime, SimTime)]) -> Value {
     let shares = |task: &Task| -> Vec<u32> {

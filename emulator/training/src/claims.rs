@@ -2,9 +2,9 @@
 //! Recomputes the training results of the InfiniteHBD study (arXiv 2502.03885, SIGCOMM 2025).
 //!
 //! Only the abstract's "MFU up to 3.37 times that of DGX with 8 GPUs per node" was available, not
-//! the table behind it. The comparison is therefore of shape: how the gain over TP ≤ 8 grows with
-//! the number of GPUs at a fixed batch, and where the best TP lies. Each claim states whether its
-//! published value was read or only recalled.
+//! the table behind it. The comparison therefore concerns the shape: the gain over TP ≤ 8 as GPUs
+//! increase at a fixed batch, and the best TP. Each claim states whether its published value was
+//! read or recalled.
 
 use serde::Serialize;
 
@@ -22,7 +22,6 @@ pub enum ClaimVerdict {
     ShapeOnly,
     NotReproduced,
     Case,
-    /// Our own result, without a published counterpart.
     Added,
 }
 
@@ -42,17 +41,17 @@ impl ClaimVerdict {
 #[derive(Clone, Debug, PartialEq, Serialize)]
 pub struct Claim {
     pub claim: String,
-    /// The published value and its provenance: read, recalled or inferred.
+    /// With provenance: read, recalled or inferred.
     pub published: String,
     pub ours: String,
     pub verdict: ClaimVerdict,
 }
 
-/// How much communication overlaps with computing. The study's simulator was not available, so both
+/// Overlap of communication with computing. The study's simulator was not available, so both
 /// extremes are shown.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Hiding {
-    /// Hides as much of TP and EP as the fitted constants of NeMo, in groups of up to eight GPUs.
+    /// As in the fitted constants of NeMo, in groups of up to eight GPUs.
     Fitted,
     Nothing,
 }
@@ -68,7 +67,7 @@ impl Hiding {
     fn label(self) -> &'static str {
         match self {
             Self::Fitted => "",
-            Self::Nothing => ", no exchange hidden",
+            Self::Nothing => ", without overlap",
         }
     }
 }
@@ -78,7 +77,6 @@ pub struct Point {
     pub gpus: u64,
     pub ring: Found,
     pub ring_mfu: f64,
-    /// Best mapping on DGX with TP of at most 8.
     pub dgx: Found,
     pub dgx_mfu: f64,
 }
@@ -91,13 +89,13 @@ impl Point {
 }
 
 const GPUS: [u64; 8] = [1024, 2048, 4096, 8192, 16_384, 32_768, 65_536, 131_072];
-/// The batch of the study as recalled: 2,048 sequences of 8,192 tokens for any number of GPUs.
+/// The recalled batch of the study: 2,048 sequences of 8,192 tokens for any number of GPUs.
 pub const BATCH: Batch = Batch { sequences: 2048, tokens: 8192 };
 
 const NO_CONTEXT: [u32; 1] = [1];
 const TENSOR_OF_DGX: [u32; 4] = [1, 2, 4, 8];
 
-/// Returns the best mapping and its MFU, or `None` if nothing fits.
+/// `None` if nothing fits.
 fn best(
     model: &str,
     arch: &str,
@@ -132,7 +130,7 @@ fn best(
     Some((found, mfu))
 }
 
-/// Searches Llama-3.1-405B on the ring and on DGX with TP ≤ 8, with the allowed CP sizes `context`
+/// Compares Llama-3.1-405B on the ring with DGX at TP ≤ 8. `context` lists the allowed CP sizes
 /// (empty: all).
 #[must_use]
 pub fn sweep(batch: Batch, context: &[u32], hiding: Hiding) -> Vec<Point> {
@@ -150,8 +148,8 @@ pub fn sweep(batch: Batch, context: &[u32], hiding: Hiding) -> Vec<Point> {
         .collect()
 }
 
-/// Returns the MFU of the stand-in model with 1.1 trillion parameters on the ring, without and with
-/// EP, at 20 % expert imbalance.
+/// MFU of the stand-in model with 1.1 trillion parameters on the ring, without and with EP, at 20 %
+/// expert imbalance.
 fn experts(gpus: u64, hiding: Hiding) -> Option<(f64, f64)> {
     let limits = |expert: &[u32]| Limits {
         expert: expert.to_vec(),
@@ -183,7 +181,7 @@ pub fn claims() -> Vec<Claim> {
 fn largest_gain(last: &Point) -> Claim {
     let gain = last.gain();
     Claim {
-        claim: "MFU over DGX with 8 GPUs per node (TP ≤ 8), at most".into(),
+        claim: "highest MFU relative to DGX with 8 GPUs per node (TP ≤ 8)".into(),
         published: "3.37 times (read: abstract)".into(),
         ours: format!(
             "{gain:.2} times at {} GPUs: {:.1} % against {:.1} %",
@@ -260,7 +258,7 @@ fn imbalance(hiding: Hiding) -> impl Iterator<Item = Claim> {
     })
 }
 
-/// The study seems not to have allowed context parallelism for DGX.
+/// The study apparently did not allow context parallelism for DGX.
 fn context() -> Option<Claim> {
     let points = sweep(BATCH, &[], Hiding::Fitted);
     let last = points.last()?;

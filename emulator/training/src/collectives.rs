@@ -1,9 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
-//! Compares measured collectives from tables with the times that the closed form of a library
-//! gives.
+//! Compares measured collectives with the closed form of a library.
 //!
-//! Each row becomes the input of `lightloom workload collective`. Rows are grouped by source and
-//! hardware, and each group belongs entirely to fitting or to testing, decided only by its name.
+//! Rows are grouped by source and hardware. Each group is used entirely for fitting or for testing,
+//! as determined by its name.
 
 use std::collections::BTreeSet;
 use std::fmt::Write;
@@ -13,7 +12,7 @@ use serde::{Deserialize, Serialize};
 
 use super::cards;
 
-/// Size in bytes assumed for a row that reports a plateau without a size.
+/// Assumed size of a row that reports a plateau.
 const PLATEAU: f64 = 17_179_869_184.0;
 const MEBIBYTE: f64 = 1_048_576.0;
 
@@ -24,11 +23,11 @@ pub struct JudgedCollective {
     pub hardware: String,
     pub collective: String,
     pub gpus: u64,
-    /// Number of domains that the GPUs span.
+    /// Number of domains spanned by the GPUs.
     pub domains: u64,
-    /// Size as defined in the crate `lightloom-collective`.
+    /// As defined in the crate `lightloom-collective`.
     pub bytes: f64,
-    /// `fit`, or `test` if it was excluded from the fit.
+    /// `fit` or `test`.
     pub used_to: &'static str,
     pub class: String,
     pub measured_seconds: f64,
@@ -58,8 +57,7 @@ struct Row {
 }
 
 impl Row {
-    /// Computes the time for this row. `None` if it is not a library collective on a switch, or
-    /// lacks a rate.
+    /// `None` unless it is a library collective on a switch with a known rate.
     fn judged(self) -> Option<JudgedCollective> {
         let kind = match &self.collective[..] {
             "all_reduce" => CollectiveKind::AllReduce,
@@ -106,8 +104,8 @@ impl Row {
     }
 }
 
-/// Returns whether a row may have used algorithm `way`: the one that it names, or one that the
-/// library can choose.
+/// Whether a row may have used algorithm `way`: the stated one, or one that the library could
+/// choose.
 fn says(algorithm: &str, fabric: &str, way: Algorithm, protocol: Protocol) -> bool {
     match algorithm {
         "nvlstree" => way == Algorithm::NvlsTree,
@@ -135,14 +133,13 @@ fn class(domains: u64, bytes: f64) -> String {
     format!("{}, {}", PLACES[usize::from(domains > 1)], SIZES[size])
 }
 
-/// Reads tables of measured collectives. Returns the compared rows and the number of rows without a
-/// figure.
+/// Returns the compared rows and the number of rows without a prediction.
 ///
-/// Groups of one source and hardware, separately inside and across domains, alternate in order of
-/// their names between fitting and testing.
+/// Groups of one source and hardware, separate within and across domains, alternate by name between
+/// fitting and testing.
 ///
 /// # Errors
-/// If a table lacks a column, or a cell is not a number.
+/// If a column is missing or a cell is not a number.
 pub fn judge(tables: &[&str]) -> Result<(Vec<JudgedCollective>, usize), csv::Error> {
     let (mut judged, mut without) = (Vec::new(), 0);
     for table in tables {
@@ -166,7 +163,7 @@ pub fn judge(tables: &[&str]) -> Result<(Vec<JudgedCollective>, usize), csv::Err
     Ok((judged, without))
 }
 
-/// Returns the mean absolute error in percent over the rows of a class and use, and their number.
+/// Mean absolute error in percent for a class and use, and the number of rows.
 #[must_use]
 pub fn error(judged: &[JudgedCollective], class: &str, used_to: &str) -> (f64, usize) {
     let these: Vec<f64> = judged

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-//! Reads a step that another tool described (Chakra, SimAI, GOAL) or recorded (Kineto, Chrome
+//! Reads a step described by another tool (Chakra, SimAI, GOAL) or recorded by one (Kineto, Chrome
 //! traces).
 
 use super::graph::{Task, TaskGraph, TaskWork};
@@ -16,36 +16,34 @@ pub struct StepGraphFile<'a> {
 pub struct Described {
     pub graph: TaskGraph,
     pub ranks: u32,
-    /// Size of a TP group, which consists of consecutive ranks.
+    /// TP groups consist of consecutive ranks.
     pub tensor: u32,
-    /// Information that the file has and the graph lacks.
+    /// What the file contains but the graph cannot represent.
     pub note: Option<String>,
 }
 
 #[derive(Clone, Debug)]
 pub struct Taken {
     pub recorded: Recorded,
-    /// Size of a TP group, which consists of consecutive ranks.
+    /// TP groups consist of consecutive ranks.
     pub tensor: u32,
-    /// Ranks without a file. They are assumed to be ready whenever the others are.
+    /// Ranks without a file, assumed to be ready whenever the others are.
     pub missing: Vec<u32>,
-    /// NCCL kernels without a description of their communication; they count as computing.
+    /// NCCL kernels without a description of their communication, treated as computing.
     pub unknown: u64,
 }
 
 #[derive(Debug, thiserror::Error)]
 pub enum DescribedError {
-    #[error("no file given: name the files of a step")]
+    #[error("no files given: expected the files of a step")]
     NoFile,
-    #[error(
-        "{file}: `{task}` names a rank or a TP group that the step of {ranks} ranks does not have"
-    )]
+    #[error("{file}: `{task}` refers to a rank or TP group outside the step of {ranks} ranks")]
     Absent { file: String, task: String, ranks: u32 },
-    #[error("{file} is compressed: run `gunzip --keep {file}` and name the file that it writes")]
+    #[error("{file} is compressed: run `gunzip --keep {file}` and use the uncompressed file")]
     Packed { file: String },
     #[error("{0}")]
     Alone(String),
-    #[error("the workload is for TP {own}: leave out --tp")]
+    #[error("the workload is for TP {own}: omit --tp")]
     OtherTensor { own: u32 },
     #[error("{file} is not text: {error}")]
     NoText { file: String, error: std::str::Utf8Error },
@@ -62,20 +60,20 @@ pub enum DescribedError {
 }
 
 impl DescribedError {
-    /// Returns whether the request is wrong rather than the contents of a file.
+    /// Whether the request is wrong rather than a file.
     #[must_use]
     pub const fn is_usage(&self) -> bool {
         matches!(self, Self::NoFile | Self::Alone(_) | Self::OtherTensor { .. })
     }
 }
 
-/// TP size assumed when neither the user nor the file gives one.
+/// Used if neither the user nor the file states a size.
 const TENSOR: u32 = 8;
 
-/// Reads a step in any supported format. A TP group consists of `tensor` consecutive ranks.
+/// TP groups consist of `tensor` consecutive ranks.
 ///
 /// # Errors
-/// If the files cannot be read as a step; the message names the place.
+/// If the files cannot be read as a step; the message states the location.
 pub fn read(files: &[StepGraphFile<'_>], tensor: Option<u32>) -> Result<Described, DescribedError> {
     let first = files.first().ok_or(DescribedError::NoFile)?;
     let described = match has_extension(first.name, "json") {
@@ -95,11 +93,7 @@ pub fn read(files: &[StepGraphFile<'_>], tensor: Option<u32>) -> Result<Describe
     }
 }
 
-/// Reads a described step: Chakra traces in rank order, one SimAI text (`.txt`), or one GOAL file
-/// (`.goal`).
-///
-/// # Errors
-/// If the files cannot be read as a step; the message names the place.
+/// Accepts Chakra traces in rank order, one SimAI text (`.txt`) or one GOAL file (`.goal`).
 pub fn read_described(
     files: &[StepGraphFile<'_>],
     tensor: Option<u32>,
@@ -108,7 +102,7 @@ pub fn read_described(
     let is = |extension: &str| files.iter().any(|file| has_extension(file.name, extension));
     let name = || first.name.to_owned();
     if is("txt") {
-        alone(files, "a SimAI text describes all ranks: give no other file")?;
+        alone(files, "a SimAI text describes all ranks: omit the other files")?;
         let workload = simai::read(text(first)?)
             .map_err(|error| DescribedError::Simai { file: name(), error })?;
         let simai::SimaiWorkload { tensor: own, ranks, graph } = workload;
@@ -118,7 +112,7 @@ pub fn read_described(
         return Ok(Described { graph, ranks, tensor: own, note: None });
     }
     if is("goal") || goal::binary::is_binary(first.bytes) {
-        alone(files, "a GOAL file has all ranks: give no other file")?;
+        alone(files, "a GOAL file describes all ranks: omit the other files")?;
         let wrong = |error| DescribedError::Goal { file: name(), error };
         let step = match goal::binary::is_binary(first.bytes) {
             true => goal::read(&goal::binary::text_of(first.bytes).map_err(wrong)?),
@@ -129,7 +123,7 @@ pub fn read_described(
         let tensor = tensor.unwrap_or(TENSOR).min(ranks.max(1));
         let note = (interfaces > 1).then(|| {
             format!(
-                "{}: a rank has {interfaces} interfaces (`nic`) there, and one here",
+                "{}: ranks have {interfaces} interfaces (`nic`) in the file, but are emulated with one",
                 first.name
             )
         });
@@ -148,18 +142,14 @@ pub fn read_described(
     Ok(Described { graph, ranks, tensor, note: None })
 }
 
-/// Reads a recorded step: one PyTorch profile (Kineto) per rank, or one Chrome trace with ids and
-/// bytes.
-///
-/// # Errors
-/// If the files cannot be read as a step; the message names the place.
+/// Accepts one PyTorch profile (Kineto) per rank, or one Chrome trace with ids and bytes.
 pub fn read_recorded(
     files: &[StepGraphFile<'_>],
     tensor: Option<u32>,
 ) -> Result<Taken, DescribedError> {
     let first = unpacked(files)?;
     if !kineto::is_kineto(first.bytes) {
-        alone(files, &format!("{} is not a PyTorch profile: give no other file", first.name))?;
+        alone(files, &format!("{} is not a PyTorch profile: omit the other files", first.name))?;
         let tensor = tensor.unwrap_or(TENSOR);
         let recorded = recorded::read(first.bytes, tensor)
             .map_err(|error| DescribedError::Recorded { file: first.name.to_owned(), error })?;
@@ -182,7 +172,6 @@ impl Taken {
 }
 
 impl Described {
-    /// Returns the ranks of a ring of the graph. `None` if there is no such TP group.
     #[must_use]
     pub fn ring(&self, ring: u32) -> Option<std::ops::Range<u32>> {
         let first = ring.checked_mul(self.tensor)?;
@@ -190,7 +179,7 @@ impl Described {
         (first < end).then_some(first..end)
     }
 
-    /// Returns the first task that names a rank or TP group that the step does not have.
+    /// The first task of a rank or TP group that the step does not have.
     #[must_use]
     pub fn first_absent(&self) -> Option<&Task> {
         let is_there =
@@ -198,8 +187,7 @@ impl Described {
         self.graph.tasks().iter().find(|task| !is_there(task))
     }
 
-    /// Returns the highest rank that takes part. `None` if the ring does not exist or there are no
-    /// ranks.
+    /// `None` without ranks.
     fn highest_rank(&self, work: &TaskWork) -> Option<u32> {
         match work {
             TaskWork::Compute { rank, .. } => Some(*rank),
@@ -221,7 +209,7 @@ fn has_extension(name: &str, extension: &str) -> bool {
     name.rsplit_once('.').is_some_and(|(_, last)| last == extension)
 }
 
-/// Returns the first file, after checking that no file is compressed.
+/// Rejects compressed files.
 fn unpacked<'a, 'b>(
     files: &'a [StepGraphFile<'b>],
 ) -> Result<&'a StepGraphFile<'b>, DescribedError> {

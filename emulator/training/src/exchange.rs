@@ -1,7 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-//! One exchange between ranks, as every reader of other programs' files fills it and every writer
-//! empties it. What a size means depends on the operation and on the program, and only this module
-//! knows it.
+//! An exchange between ranks, independent of file formats. The meaning of a size depends on the
+//! operation and on the program that wrote it; only this module knows it.
 //!
 //! | operation | a rank puts in | and has afterwards | the whole |
 //! | --- | --- | --- | --- |
@@ -33,7 +32,7 @@ pub enum Operation {
     Receive,
 }
 
-/// Words in the names of operations, in lower case without `_` and `-`, the more specific first.
+/// Words in operation names, in lower case without `_` and `-`, most specific first.
 const WORDS: &[(&str, Operation)] = &[
     ("allreduce", Operation::AllReduce),
     ("allgather", Operation::AllGather),
@@ -50,7 +49,7 @@ const WORDS: &[(&str, Operation)] = &[
 ];
 
 impl Operation {
-    /// Returns the operation of a name such as `_allgather_base`, `nccl:all_to_allv`, `AllReduce` or
+    /// Recognises names such as `_allgather_base`, `nccl:all_to_allv`, `AllReduce` and
     /// `REDUCESCATTER`.
     #[must_use]
     pub fn of_name(name: &str) -> Option<Self> {
@@ -82,19 +81,17 @@ impl Operation {
     }
 }
 
-/// What a number of bytes in a file counts.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Size {
-    /// What a rank puts in: Chakra's `comm_size`, PyTorch's input tensors.
+    /// The input of a rank: Chakra's `comm_size`, PyTorch's input tensors.
     Input(u64),
     Output(u64),
     Count(u64),
-    /// The whole: nccl-tests, SimAI, and [`lightloom_collective`].
+    /// The whole buffer: nccl-tests, SimAI, and [`lightloom_collective`].
     Whole(u64),
 }
 
 impl Size {
-    /// Returns the whole of an operation of `ranks` ranks.
     #[must_use]
     pub const fn whole(self, operation: Operation, ranks: u64) -> u64 {
         use Operation::{AllGather, AllToAll, Barrier, Gather, ReduceScatter, Scatter};
@@ -113,9 +110,9 @@ impl Size {
 pub struct Exchange {
     pub operation: Operation,
     pub members: Vec<u32>,
-    /// The whole, as in [`lightloom_collective`].
+    /// The whole buffer, as in [`lightloom_collective`].
     pub bytes: u64,
-    /// Bytes between each two members, if they differ.
+    /// Bytes per pair of members, if they differ.
     pub pairs: Option<PairBytes>,
 }
 
@@ -126,7 +123,7 @@ impl Exchange {
         Self { operation, members, bytes, pairs: None }
     }
 
-    /// Returns the exchange of a task, for a writer. `None` for computing.
+    /// `None` for computing.
     #[must_use]
     pub fn of(work: &TaskWork, machine: &Machine) -> Option<Self> {
         let (kind, members, bytes) = match work {
@@ -154,7 +151,6 @@ impl Exchange {
         Some(Self::new(operation, members, Size::Whole(bytes.0)))
     }
 
-    /// Returns what the member with this index puts in.
     #[must_use]
     pub fn input(&self, member: usize) -> u64 {
         let ranks = self.members.len().max(1);
@@ -165,7 +161,7 @@ impl Exchange {
         }
     }
 
-    /// Returns the task on a ring of the high-bandwidth domain, if the operation runs on rings.
+    /// On a ring of the high-bandwidth domain, if the operation runs on rings.
     #[must_use]
     pub fn on_ring(&self, ring: u32) -> TaskWork {
         match self.work() {
@@ -178,8 +174,8 @@ impl Exchange {
         }
     }
 
-    /// Returns the task. A reduce sends what a broadcast sends, in the other direction. The first
-    /// member is the root.
+    /// A reduce sends the bytes of a broadcast in the opposite direction. The first member is the
+    /// root.
     #[must_use]
     pub fn work(&self) -> TaskWork {
         let (ranks, bytes) = (self.members.clone(), Bytes(self.bytes));
@@ -217,13 +213,13 @@ impl Exchange {
 pub struct Share {
     pub sent: u64,
     pub received: u64,
-    /// Parts of what it sends to each member, in any unit. Empty if unknown.
+    /// Relative amounts sent to each member. Empty if unknown.
     pub parts: Vec<u64>,
 }
 
-/// Returns the bytes between the members of an all-to-all whose shares differ, or `None` if all are
-/// equal. A member without a share has the mean of the others. Where the parts are unknown, all
-/// members send in the proportion in which they receive.
+/// The bytes between members of an uneven all-to-all, or `None` if all are equal. A member without
+/// a share gets the mean of the others. If parts are unknown, members send in the proportion in
+/// which they receive.
 #[must_use]
 pub fn pairs(shares: &[Option<Share>]) -> Option<PairBytes> {
     let known: Vec<&Share> = shares.iter().flatten().collect();
@@ -261,7 +257,7 @@ pub fn pairs(shares: &[Option<Share>]) -> Option<PairBytes> {
 mod tests {
     use super::*;
 
-    /// Eight ranks, each with a shard of 1 MiB where there are shards: what each program writes.
+    /// Eight ranks; shards have 1 MiB.
     #[test]
     fn one_size_has_one_meaning_in_every_program() {
         const MIB: u64 = 1 << 20;

@@ -2,11 +2,11 @@
 //! Finds the few calibration constants that explain a user's measured runs of one accelerator and
 //! software.
 //!
-//! Every set of up to three constants is a candidate. All sets are screened on a grid between the
-//! constants' limits, assuming that their effects on the logarithm of the step time add up. The
-//! best sets are then fitted by Levenberg-Marquardt. An additional constant must pay for itself and
-//! for the number of sets it was chosen from (the extended Bayesian information criterion of Chen
-//! and Chen 2008). Constants that would explain the runs equally well are reported as alternatives.
+//! All sets of up to three constants are screened on a grid between the limits, assuming that
+//! effects on the logarithm of the step time add up. The best sets are fitted by
+//! Levenberg-Marquardt. The extended Bayesian information criterion (Chen and Chen 2008) charges
+//! for each constant and for the number of sets considered. Constants that explain the runs equally
+//! well are reported as alternatives.
 
 use std::collections::BTreeMap;
 
@@ -19,14 +19,14 @@ mod descent;
 use descent::Fit;
 
 const MOST: usize = 3;
-/// Precision of a printed step time, as a share. Smaller residuals carry no information.
+/// Relative precision of printed step times. Smaller residuals carry no information.
 const FLOOR: f64 = 1e-4;
-/// A constant has no effect if its whole range changes every run by less than this share.
+/// A constant has no effect if its full range changes every run by less than this share.
 const SHARE_THAT_SHOWS: f64 = 0.003;
 const GRID: usize = 13;
-/// Sets of each size that are fitted after the screening.
+/// Sets of each size fitted after screening.
 const FITTED: usize = 40;
-/// Two sets explain the runs equally well if their criteria differ by less (Kass and Raftery 1995).
+/// Criteria that differ by less are equally good (Kass and Raftery 1995).
 const ALIKE: f64 = 2.0;
 /// Logarithmic residual of a run that cannot be computed.
 const REFUSED: f64 = 2.0;
@@ -39,14 +39,13 @@ pub struct Model<'r> {
     start: Vec<f64>,
 }
 
-/// The result of a fit: which constants the runs confirm, change or leave open.
+/// The constants that the runs confirm, change or leave open.
 #[derive(Clone, Debug)]
 pub struct Explained {
     pub moved: BTreeMap<&'static str, MovedConstant>,
-    /// Constants whose shipped value is at a limit, although the runs would prefer a value beyond
-    /// it.
+    /// Constants at a limit although the runs favour a value beyond it.
     pub at_limit: Vec<&'static str>,
-    /// Constants that affect the runs and keep their shipped values.
+    /// Constants that affect the runs but keep their shipped values.
     pub kept: Vec<&'static str>,
     pub without_effect: Vec<&'static str>,
 }
@@ -54,17 +53,17 @@ pub struct Explained {
 #[derive(Clone, Debug)]
 pub struct MovedConstant {
     pub value: f64,
-    /// 95 % confidence interval, provided that no other constant is wrong.
+    /// 95 % confidence interval, if all other constants are correct.
     pub interval: [f64; 2],
     pub is_at_limit: bool,
-    /// Alternatives: constants that explain the runs equally well in its place.
+    /// Alternatives that explain the runs equally well.
     pub stands_in_for: Vec<&'static str>,
 }
 
 type ResidualProfile = Vec<(f64, Vec<f64>)>;
 
 impl<'r> Model<'r> {
-    /// Starts from the given constants. All `runs` must use the same accelerator and software.
+    /// `runs` must share the accelerator and the software.
     #[must_use]
     pub fn new(runs: &'r [&'r MeasuredRun], (mut chip, mut framework): (Chip, Framework)) -> Self {
         let constants: Vec<&'static Constant> = all().collect();
@@ -99,7 +98,6 @@ impl<'r> Model<'r> {
         self.described(&best, &effective, &without, &profiles, &nothing)
     }
 
-    /// Returns the sum of squares below which the residuals carry no information.
     fn floor(&self) -> f64 {
         self.runs.len() as f64 * FLOOR * FLOOR
     }
@@ -121,7 +119,6 @@ impl<'r> Model<'r> {
         (0..GRID).map(move |step| low + (high - low) * step as f64 / (GRID - 1) as f64)
     }
 
-    /// Returns the effect on the residuals of changing only this constant.
     fn profile(&self, which: usize, nothing: &Fit) -> ResidualProfile {
         self.grid(which)
             .map(|value| {
@@ -133,8 +130,7 @@ impl<'r> Model<'r> {
             .collect()
     }
 
-    /// Returns the best fit of `size` constants among the best screened sets. Among equal fits,
-    /// constants of the software win, because a user's runs say more about the software than about
+    /// Ties go to software constants, because a user's runs say more about the software than about
     /// the chip.
     fn best_of_size(
         &self,
@@ -163,7 +159,6 @@ impl<'r> Model<'r> {
         screened.reduce(better).unwrap_or_else(|| nothing.clone())
     }
 
-    /// Returns the constants that explain the runs equally well in place of `member`.
     fn stand_ins(
         &self,
         best: &Fit,
@@ -223,8 +218,8 @@ impl<'r> Model<'r> {
         }
     }
 
-    /// Returns the logarithm of computed over measured step time for each run, with `members` at
-    /// `values` (logarithms).
+    /// Logarithm of computed over measured step time per run, with `members` at `values`
+    /// (logarithms).
     fn residues(&self, members: &[usize], values: &[f64]) -> Vec<f64> {
         let (mut chip, mut framework) = (self.chip, self.framework);
         for (member, value) in members.iter().zip(values) {
@@ -250,8 +245,8 @@ fn sets(from: &[usize], size: usize, taken: &mut Vec<usize>, seen: &mut dyn FnMu
     }
 }
 
-/// Returns the smallest sum of squares on the grids of `set`, assuming additive effects, and its
-/// grid values. Sets of three use every third grid value.
+/// Minimum sum of squares over the grids of `set`, assuming additive effects, with its grid values.
+/// Sets of three use every third value.
 fn screen(set: &[usize], profiles: &[ResidualProfile], residues: &[f64]) -> (f64, Vec<f64>) {
     let Some((&first, rest)) = set.split_first() else {
         return (residues.iter().map(|residue| residue * residue).sum(), Vec::new());

@@ -1,10 +1,9 @@
 // SPDX-License-Identifier: Apache-2.0
-//! Features of training software that change which kernels are launched, which data is sent and
-//! which communication is hidden.
+//! Features of training software that change kernel launches, communicated data and overlap.
 //!
-//! The recipe of a software version for a model and chip states which features are on.
-//! `features.csv` holds the recipes with the published configurations they come from. A feature has
-//! no constants that depend on the model.
+//! A recipe lists the features of a software version for a model and chip. `features.csv` holds the
+//! recipes with the published configurations behind them. Features have no model-dependent
+//! constants.
 
 use std::fmt;
 use std::str::FromStr;
@@ -21,9 +20,9 @@ pub enum Feature {
     Graphs,
     GroupedExperts,
     FusedExperts,
-    /// A token is sent only once to each rank and domain, for all of its experts there (DeepEP).
+    /// A token is sent once per rank and domain for all its experts there (DeepEP).
     DeepEp,
-    /// Like `DeepEp`, without the host waiting for the routing (HybridEP).
+    /// Like `DeepEp`, but the host does not wait for the routing (HybridEP).
     HybridEp,
     /// Experts take a fixed number of tokens and drop the rest, so the host does not wait for the
     /// routing.
@@ -52,9 +51,9 @@ pub struct Features(u16);
 
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 pub enum UnknownFeature {
-    #[error("unknown feature `{word}`: write `none` or some of {}", words().join(", "))]
+    #[error("unknown feature `{word}`: use `none` or some of {}", words().join(", "))]
     Word { word: String },
-    #[error("`none` cannot be combined with other features: leave out one or the others")]
+    #[error("`none` cannot be combined with other features: omit one or the other")]
     NoneAndOthers,
 }
 
@@ -80,7 +79,7 @@ impl Features {
         features.iter().any(|feature| self.has(*feature))
     }
 
-    /// Returns the name of the first feature that has no effect without experts.
+    /// The first feature that has no effect without experts.
     pub(crate) fn of_experts(self) -> Option<&'static str> {
         let others = [Feature::Graphs, Feature::DualPipe];
         let mut all = FEATURES.iter().filter(|(feature, _)| self.has(*feature));
@@ -95,7 +94,7 @@ impl Features {
 impl FromStr for Features {
     type Err = UnknownFeature;
 
-    /// Parses names separated by commas or blanks, or `none`.
+    /// Names are separated by commas or blanks; `none` stands for no features.
     fn from_str(text: &str) -> Result<Self, UnknownFeature> {
         let words: Vec<&str> = text.split([',', ' ']).filter(|word| !word.is_empty()).collect();
         if words.contains(&"none") {
@@ -125,7 +124,6 @@ impl Serialize for Features {
     }
 }
 
-/// The recipe of a software version for some models and chips.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Recipe {
     software: &'static str,
@@ -133,7 +131,7 @@ pub struct Recipe {
     models: &'static str,
     formats: &'static str,
     pub features: Features,
-    /// Recomputation; `None` if the recipe does not state it.
+    /// `None` if the recipe does not state it.
     pub recompute: Option<Recompute>,
     pub source: &'static str,
 }
@@ -155,8 +153,7 @@ static RECIPES: LazyLock<Vec<Recipe>> = LazyLock::new(|| {
     lines.map(row).collect()
 });
 
-/// Returns the first recipe that matches `software`, `model` and `chip`. `*` in the table matches
-/// everything.
+/// The first matching recipe; `*` in the table matches everything.
 #[must_use]
 pub fn recipe(
     software: &str,

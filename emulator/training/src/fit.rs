@@ -1,12 +1,11 @@
 // SPDX-License-Identifier: Apache-2.0
-//! Fits chips and frameworks to the fitting part of tables of runs.
+//! Fits chips and frameworks to tables of runs.
 //!
-//! The method is cyclic coordinate descent on the logarithms of the bounded constants, minimizing
-//! the mean absolute logarithmic error. A penalty on the distance from the starting value keeps
-//! constants plausible that the runs do not determine.
+//! Cyclic coordinate descent on the logarithms of the bounded constants minimizes the mean absolute
+//! logarithmic error. A penalty on the distance from the start keeps undetermined constants
+//! plausible.
 //!
-//! The maintainers use it for the tables of docs/validation-mfu.md; [`super::explain`] is for a
-//! user's few runs.
+//! Used for the tables of docs/validation-mfu.md; for a user's few runs, see [`super::explain`].
 
 use std::collections::BTreeMap;
 
@@ -35,7 +34,7 @@ enum Place {
     Framework(fn(&mut Framework) -> &mut f64),
 }
 
-/// Weight of the penalty relative to the sum of the errors.
+/// Relative to the sum of the errors.
 const PULL: f64 = 0.02;
 const ROUNDS: usize = 12;
 const STEPS: [f64; 8] = [0.5, -0.5, 0.15, -0.15, 0.04, -0.04, 0.01, -0.01];
@@ -91,7 +90,7 @@ const fn framework(
 }
 
 impl Constants {
-    /// Returns `(ours − measured) / measured` for a run; `None` if it cannot be computed.
+    /// `(ours − measured) / measured`; `None` if the run cannot be computed.
     #[must_use]
     pub fn error(&self, run: &MeasuredRun) -> Option<f64> {
         let chip = run.request.card.chip_among(&self.chips);
@@ -119,7 +118,7 @@ impl Constants {
     }
 }
 
-/// Sets the constant called `name`. Returns whether it exists.
+/// Returns whether the constant exists.
 pub fn set(chip: &mut Chip, framework: &mut Framework, name: &str, value: f64) -> bool {
     let constant = all().find(|constant| constant.name == name);
     if let Some(constant) = constant {
@@ -133,7 +132,6 @@ pub fn all() -> impl Iterator<Item = &'static Constant> {
 }
 
 impl Constant {
-    /// Returns the value in `chip` or `framework`.
     #[must_use]
     pub fn of<'c>(&self, chip: &'c mut Chip, framework: &'c mut Framework) -> &'c mut f64 {
         match self.place {
@@ -162,10 +160,8 @@ struct Coordinate<'r> {
     runs: Vec<(&'r MeasuredRun, f64)>,
 }
 
-/// Fits `start` to `runs`.
-///
-/// `kept` lists constants that must not change, each with the name of its chip or framework.
-/// `watch` is called with the mean absolute error after each round.
+/// `kept` lists constants that must not change, with their chip or framework. `watch` receives the
+/// mean absolute error after each round.
 #[must_use]
 pub fn fit(
     start: &Constants,
@@ -190,7 +186,7 @@ pub fn fit(
     best
 }
 
-/// Runs of the same software, accelerator and model together weigh as much as the square root of
+/// Runs with the same software, accelerator and model together weigh as much as the square root of
 /// their number.
 fn weights(runs: &[&MeasuredRun]) -> Vec<f64> {
     let mut counts: BTreeMap<(&str, &str, &str), f64> = BTreeMap::new();

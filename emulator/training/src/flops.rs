@@ -1,19 +1,18 @@
 // SPDX-License-Identifier: Apache-2.0
-//! Floating-point operations of a forward pass per token, counting two per multiply-add.
+//! Floating-point operations per token of a forward pass; a multiply-add counts as two.
 //!
-//! The formulas are those of Megatron-LM's `num_floating_point_operations`: projections, attention
-//! core, feed-forward part and output layer, but not the router, norms and other element-wise work.
-//! A training step counts as three forward passes (forward, gradient of the inputs, gradient of the
-//! weights).
+//! As in Megatron-LM's `num_floating_point_operations`: projections, attention core, feed-forward
+//! part and output layer, without router, norms and other element-wise work. A training step counts
+//! as three forward passes (forward, gradients of inputs and of weights).
 
 use super::model::{Model, StateSpace};
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, serde::Serialize)]
 #[serde(rename_all = "kebab-case")]
 pub enum Mask {
-    /// All of it, the convention of most papers until 2024.
+    /// The full mask, the convention of most papers until 2024.
     Full,
-    /// The half below the diagonal, which a causal kernel computes.
+    /// The half below the diagonal, which causal kernels compute.
     Causal,
 }
 
@@ -27,8 +26,7 @@ impl Mask {
     }
 }
 
-/// Returns the forward operations per token of one attention core, including the scan of hybrid
-/// models, at `sequence` tokens.
+/// Per token at `sequence` tokens, including the scan of hybrid models.
 #[must_use]
 pub fn attention_core(model: &Model, sequence: u64, mask: Mask) -> f64 {
     let scan = model.state_space.as_ref().map_or(0.0, StateSpace::scan_operations);
@@ -52,7 +50,7 @@ pub fn dense_feed_forward(model: &Model) -> f64 {
     2.0 * model.dense_parameters()
 }
 
-/// Returns the forward operations per token of a mixture-of-experts part without its router.
+/// Without the router.
 fn expert_feed_forward(model: &Model) -> f64 {
     model.feed_forward.experts.as_ref().map_or(0.0, |experts| {
         2.0 * model.shares().feed_forward
@@ -68,8 +66,7 @@ pub fn output_layer(model: &Model) -> f64 {
     2.0 * model.embedding_parameters()
 }
 
-/// Returns the forward operations per token outside the layers: all output layers, and the
-/// projections before the multi-token prediction depths.
+/// Output layers, and the projections before the multi-token prediction depths.
 #[must_use]
 pub fn outside_layers(model: &Model) -> f64 {
     let (depths, h) = (f64::from(model.prediction_depths), f64::from(model.hidden));
@@ -93,7 +90,7 @@ pub fn forward_per_token(model: &Model, sequence: u64, mask: Mask) -> f64 {
         + prediction
 }
 
-/// Returns the operations of one training step per token: forward, and twice as much backward.
+/// Forward, and twice as much backward.
 #[must_use]
 pub fn step_per_token(model: &Model, sequence: u64, mask: Mask) -> f64 {
     3.0 * forward_per_token(model, sequence, mask)
@@ -151,7 +148,7 @@ mod tests {
     #[test]
     fn gpt_3_has_the_operations_of_the_recipe() {
         let model = cards::model("gpt-3-175b").unwrap();
-        // The recipe prints three digits, so half a unit of the last one is 0.23 %.
+        // The recipe gives three significant digits, so half a unit in the last place is 0.23 %.
         close(step_per_token(&model, 2048, Mask::Full) * 2048.0, 2.20e15, 0.0023);
     }
 

@@ -1,16 +1,16 @@
 // SPDX-License-Identifier: Apache-2.0
-//! Reads and writes GOAL, the text format of LogGOPSim and ATLAHS. [`binary`] handles its binary
-//! form.
+//! GOAL, the text format of LogGOPSim and ATLAHS. [`binary`] handles its binary form.
 //!
-//! A file starts with `num_ranks N`, followed for each rank by `rank k { l1: send 8b to 1 tag 0
-//! l2: recv 8b from 0 tag 0 l3: calc 100  l2 requires l1  l3 irequires l2 }`. `calc` is in
-//! nanoseconds, sizes are bytes, −1 matches any source or tag, and comments are `//` and `/* */`.
-//! Each operation may end in `cpu c` and `nic k`, 0 unless written.
+//! A file starts with `num_ranks N`, then for each rank `rank k { l1: send 8b to 1 tag 0 l2: recv
+//! 8b from 0 tag 0 l3: calc 100 l2 requires l1 l3 irequires l2 }`. `calc` is in nanoseconds, sizes
+//! are in bytes, −1 matches any source or tag, and comments are `//` and `/* */`. Operations may
+//! end in `cpu c` and `nic k`, 0 by default.
 //!
 //! A send and its receive become one transfer, which starts when both ends are ready. Operations
 //! that depend on the send wait for the whole transfer. `a irequires b` makes `a` wait for the
-//! dependencies of `b`. A processor runs one `calc` at a time, the first ready one first, and begins
-//! a send after it (`LogGOPSim.cpp`: "local o not available"). A rank has one interface here.
+//! dependencies of `b`. A processor runs one `calc` at a time, in the order in which they become
+//! ready, and starts sends after it (`LogGOPSim.cpp`: "local o not available"). Each rank has one
+//! interface.
 
 pub mod binary;
 mod processors;
@@ -26,9 +26,7 @@ use super::graph::{GraphError, LONGEST, MOST_RANKS, Task, TaskGraph, TaskId, Tas
 pub enum GoalError {
     #[error("line {line}: `{text}`: {reason}")]
     Line { line: usize, text: String, reason: &'static str },
-    #[error(
-        "line {line}: rank {rank}, {label}: {count} more like it, and no {missing} that matches"
-    )]
+    #[error("line {line}: rank {rank}, {label}: no matching {missing}; {count} more like it")]
     Unmatched {
         line: usize,
         rank: u32,
@@ -38,23 +36,23 @@ pub enum GoalError {
         missing: &'static str,
     },
     #[error(
-        "line {line}: rank {rank}, {label}: {room} B are received, and line {sent_line} sends {bytes} B"
+        "line {line}: rank {rank}, {label}: receives {room} B, but line {sent_line} sends {bytes} B"
     )]
     Small {
-        /// Line of the receive, counted from 1.
+        /// Line of the receive, from 1.
         line: usize,
         rank: u32,
         label: String,
         room: u64,
-        /// Line of the send, counted from 1.
+        /// Line of the send, from 1.
         sent_line: usize,
         bytes: u64,
     },
-    #[error("line {line}: rank {rank} has `{label}` twice")]
+    #[error("line {line}: rank {rank} defines `{label}` twice")]
     Twice { line: usize, rank: u32, label: String },
     #[error("byte {at}: {reason}")]
     Binary {
-        /// Byte offset, counted from 0.
+        /// Byte offset, from 0.
         at: usize,
         reason: &'static str,
     },
@@ -86,11 +84,8 @@ pub struct GoalStep {
     pub interfaces: u32,
 }
 
-/// Returns the step of a text.
-///
 /// # Errors
-/// If a line cannot be parsed, a send or receive has no counterpart, or operations wait for each
-/// other in a cycle.
+/// If a line cannot be parsed, a send or receive has no counterpart, or dependencies form a cycle.
 pub fn read(text: &str) -> Result<GoalStep, GoalError> {
     let reader = Reader::of(text)?;
     let ranks = reader.ranks.unwrap_or(0);
@@ -154,12 +149,12 @@ impl Reader {
             (["num_ranks", count], None) => {
                 let count = count.parse().ok().filter(|count| *count <= MOST_RANKS);
                 self.ranks =
-                    Some(count.ok_or_else(|| wrong("write a number of ranks, at most 1000000"))?);
+                    Some(count.ok_or_else(|| wrong("use a number of ranks up to 1000000"))?);
             }
             (["rank", rank, "{"], None) => {
-                let rank = rank.parse().map_err(|_| wrong("write a whole number"))?;
+                let rank = rank.parse().map_err(|_| wrong("use a whole number"))?;
                 if self.ranks.is_none_or(|ranks| rank >= ranks) {
-                    return Err(wrong("ranks are below `num_ranks`, which comes first"));
+                    return Err(wrong("rank numbers must be below `num_ranks`, the first line"));
                 }
                 self.rank = Some(rank);
             }
@@ -175,7 +170,7 @@ impl Reader {
             }
             ([label, operation @ ..], Some(rank)) if label.ends_with(':') => {
                 let what = what(operation).ok_or_else(|| {
-                    wrong("write `send 8b to 1 tag 0`, `recv 8b from 0 tag 0` or `calc 100`")
+                    wrong("expected `send 8b to 1 tag 0`, `recv 8b from 0 tag 0` or `calc 100`")
                 })?;
                 if matches!(what, GoalVerb::Calc { nanos } if nanos > LONGEST.0 / 1000) {
                     return Err(wrong("`calc` is in nanoseconds, at most a day: 86400000000000"));
@@ -206,7 +201,7 @@ impl Reader {
         wrong: impl Fn(&'static str) -> GoalError,
     ) -> Result<usize, GoalError> {
         let place = self.labels.get(&(rank, label.to_owned())).copied();
-        place.ok_or_else(|| wrong("it names a label that this rank has not defined before"))
+        place.ok_or_else(|| wrong("the label must be defined earlier on this rank"))
     }
 
     fn graph(mut self) -> Result<TaskGraph, GoalError> {
@@ -244,8 +239,7 @@ impl Reader {
         Ok(TaskGraph::new(tasks)?)
     }
 
-    /// Pairs each receive with its send: first receives with an exact source and tag, in order,
-    /// then those with wildcards.
+    /// Matches receives with an exact source and tag first, in order, then wildcards.
     fn pairs(&self) -> Result<Vec<(usize, usize)>, GoalError> {
         let mut sends: BTreeMap<u32, Vec<usize>> = BTreeMap::new();
         for (place, operation) in self.operations.iter().enumerate() {
@@ -284,7 +278,6 @@ impl Reader {
         }
     }
 
-    /// Checks that the receive is at least as large as the send.
     fn has_room(&self, (receive, send): (usize, usize)) -> Result<(), GoalError> {
         let [receive, send] = [receive, send].map(|place| &self.operations[place]);
         match (receive.what, send.what) {
@@ -300,12 +293,10 @@ impl Reader {
     }
 }
 
-/// Returns the word after `word`.
 fn after<'w>(words: &[&'w str], word: &str) -> Option<&'w str> {
     words.iter().position(|own| *own == word).and_then(|at| words.get(at + 1)).copied()
 }
 
-/// Parses an operation such as `send 8b to 1 tag 0`.
 fn what(words: &[&str]) -> Option<GoalVerb> {
     let bytes = |text: &str| text.strip_suffix('b').and_then(|count| count.parse().ok());
     let tag = |rest: &[&str]| after(rest, "tag").map_or(Some(0), |tag| tag.parse().ok());
@@ -323,14 +314,13 @@ fn what(words: &[&str]) -> Option<GoalVerb> {
     }
 }
 
-/// Writes a graph of transfers and computing as GOAL. An operation runs on the processor whose last
-/// operation it waits for, or on a further one, so that it waits for no other.
+/// Each operation runs on the processor of the last operation that it waits for, or on another one,
+/// so that processors add no dependencies.
 ///
 /// # Errors
-/// If the graph has a collective task, which must be lowered to sends and receives first. The error
-/// names it.
+/// If the graph has a collective task, which must be lowered to sends and receives first.
 pub fn write(graph: &TaskGraph, ranks: u32) -> Result<String, String> {
-    // Write all labels before the dependencies, because a task may wait for one with a higher id.
+    // A task may wait for one with a higher id, so write all labels before the dependencies.
     let mut of_rank: Vec<[Vec<String>; 2]> = vec![Default::default(); ranks as usize];
     let mut processors: Vec<Vec<TaskId>> = vec![Vec::new(); ranks as usize];
     let ends = |work: &TaskWork| match work {
@@ -408,7 +398,7 @@ mod tests {
         assert_eq!(works(&step.graph), works(&again));
     }
 
-    /// A task may wait for a later one, and computations that wait for nothing run at the same time.
+    /// A task may wait for a later one; independent computations run concurrently.
     #[test]
     fn waits_round_trip_as_text_and_as_bytes() {
         for waits in [&[&[1][..], &[]][..], &[&[], &[], &[0], &[1]]] {
@@ -437,17 +427,14 @@ mod tests {
             ("num_ranks 1\nrank 0 {\nl1 requires l2\n}", "line 3"),
             (
                 "num_ranks 2\nrank 0 {\nl1: send 8b to 1 tag 0\n}\n",
-                "line 3: rank 0, l1: 0 more like it, and no recv",
+                "line 3: rank 0, l1: no matching recv; 0 more like it",
             ),
             (
                 "num_ranks 2\nrank 0 {\na: send 4194304b to 1\n}\nrank 1 {\nb: recv 999b from 0\n}",
-                "line 6: rank 1, b: 999 B are received, and line 3 sends 4194304 B",
+                "line 6: rank 1, b: receives 999 B, but line 3 sends 4194304 B",
             ),
             ("num_ranks 1\nrank 1 {\n}", "below `num_ranks`"),
-            (
-                "num_ranks 999999999",
-                "line 1: `num_ranks 999999999`: write a number of ranks, at most",
-            ),
+            ("num_ranks 999999999", "line 1: `num_ranks 999999999`: use a number of ranks up to"),
             (
                 "num_ranks 1\nrank 0 {\nl1: calc 9223372036854775807\n}",
                 "line 3: `l1: calc 9223372036854775807`: `calc` is in nanoseconds, at most a day",

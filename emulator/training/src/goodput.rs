@@ -1,37 +1,36 @@
 // SPDX-License-Identifier: Apache-2.0
 //! Reduces an MFU by the losses from faults.
 //!
-//! goodput = MFU × ETTR × (1 − waste) × (1 − straggler loss). ETTR is the share of wall time in
-//! which the job makes progress that it keeps. Waste is the share of GPUs that are healthy but
-//! unused. The factors are reported separately because each has its own remedy.
+//! goodput = MFU × ETTR × (1 − waste) × (1 − straggler loss). ETTR is the share of wall time with
+//! progress that is kept, and waste the share of healthy but unused GPUs. The factors are reported
+//! separately because their remedies differ.
 
 use serde::Serialize;
 
 const DAY_SECONDS: f64 = 86_400.0;
 
-/// The rate of faults that hit a job, and the time to recover from each.
 #[derive(Clone, Copy, Debug, PartialEq, Serialize)]
 pub struct FaultCosts {
     pub nodes: f64,
     pub faults_per_node_day: f64,
     pub detect_seconds: f64,
-    /// Time to plan around the fault and switch the circuits.
+    /// To plan around the fault and switch the circuits.
     pub replan_seconds: f64,
-    /// Time to restart the job and load its last checkpoint.
+    /// To restart the job and load its last checkpoint.
     pub restart_seconds: f64,
     pub checkpoint_write_seconds: f64,
-    /// Time between checkpoints; `None` for Young's optimum.
+    /// `None` for Young's optimum.
     pub checkpoint_interval_seconds: Option<f64>,
-    /// Share of speed lost to slow nodes.
+    /// Relative loss of speed due to slow nodes.
     pub straggler_loss: f64,
 }
 
 #[derive(Clone, Copy, Debug, PartialEq, Serialize)]
 pub struct Goodput {
     pub mfu: f64,
-    /// Share of wall time spent on progress that is kept.
+    /// Share of wall time with progress that is kept.
     pub ettr: f64,
-    /// Share of GPUs that are healthy but in no group.
+    /// Share of healthy GPUs outside groups.
     pub waste_ratio: f64,
     pub straggler_loss: f64,
     pub goodput: f64,
@@ -40,20 +39,19 @@ pub struct Goodput {
 }
 
 impl FaultCosts {
-    /// Returns the mean time between interruptions, `1 / (nodes · rate)`.
+    /// `1 / (nodes · rate)`.
     #[must_use]
     pub fn mttf_seconds(&self) -> f64 {
         DAY_SECONDS / (self.nodes * self.faults_per_node_day)
     }
 
-    /// Returns the time of an interruption, excluding lost work.
+    /// Excluding lost work.
     #[must_use]
     pub fn recovery_seconds(&self) -> f64 {
         self.detect_seconds + self.replan_seconds + self.restart_seconds
     }
 
-    /// Returns the time between checkpoints: the given one, or `√(2·write·MTTF)` (Young 1974), at
-    /// least a second.
+    /// The given interval, or `√(2·write·MTTF)` (Young 1974), at least a second.
     #[must_use]
     pub fn interval_seconds(&self) -> f64 {
         self.checkpoint_interval_seconds.unwrap_or_else(|| {
@@ -61,10 +59,9 @@ impl FaultCosts {
         })
     }
 
-    /// Returns the effective training time ratio, exact for exponential times between
-    /// interruptions.
+    /// Exact for exponentially distributed times between interruptions.
     ///
-    /// A stretch of useful work `Δ` with its checkpoint `w` takes `M·e^(R/M)·(e^((Δ+w)/M) − 1)` on
+    /// A segment of useful work `Δ` with its checkpoint `w` takes `M·e^(R/M)·(e^((Δ+w)/M) − 1)` on
     /// average, where the recovery `R` may itself be interrupted (Daly 2006).
     #[must_use]
     pub fn ettr(&self) -> f64 {
@@ -74,7 +71,6 @@ impl FaultCosts {
         if expected.is_finite() { interval / expected } else { 0.0 }
     }
 
-    /// Returns the goodput of a design that wastes `waste_ratio` of its GPUs.
     #[must_use]
     pub fn goodput(&self, mfu: f64, waste_ratio: f64) -> Goodput {
         let ettr = self.ettr();
@@ -127,8 +123,7 @@ mod tests {
         let (mut clock, mut kept, mut fault) = (0.0, 0.0, draw());
         let attempt = operation.interval_seconds() + operation.checkpoint_write_seconds;
         for _ in 0..200_000 {
-            // Repeat the stretch until it completes without a fault. Each fault costs the work
-            // since the last checkpoint and the recovery time.
+            // Repeat the segment until it completes without a fault.
             while clock + attempt > fault {
                 clock = fault + operation.recovery_seconds();
                 fault += draw();

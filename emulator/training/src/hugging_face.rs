@@ -1,13 +1,12 @@
 // SPDX-License-Identifier: Apache-2.0
-//! Converts a model's `config.json` of Hugging Face to a model file.
+//! Converts a `config.json` of Hugging Face to a model file.
 //!
-//! Source: the configuration classes of huggingface/transformers: Llama, Mixtral, Qwen, DeepSeek,
-//! Gemma, GPT-2 and those that share their keys.
+//! Source: configuration classes of huggingface/transformers (Llama, Mixtral, Qwen, DeepSeek,
+//! Gemma, GPT-2 and those with the same keys).
 
 use serde_json::{Value, json};
 
-/// Returns a configuration as the text of a model file, or `None` for any other file. A dimension
-/// that the configuration lacks is absent from the text.
+/// `None` for other files. Missing dimensions are absent from the text.
 pub(super) fn model_file(bytes: &[u8]) -> Option<String> {
     let whole: Value = serde_json::from_slice(bytes).ok()?;
     let config = Config(whole.get("text_config").unwrap_or(&whole));
@@ -80,7 +79,7 @@ impl Config<'_> {
         let own = self.number(&["moe_intermediate_size", "expert_ffn_hidden_size"]).or(width)?;
         let shared = self.number(&["shared_expert_intermediate_size"]);
         let shared = shared.or(self.number(&["n_shared_experts"]).map(|experts| experts * own));
-        // Every n-th layer has experts, except the first and those listed.
+        // Every n-th layer has experts, except the first and the listed ones.
         let every = self.number(&["decoder_sparse_step", "moe_layer_freq"]).unwrap_or(1).max(1);
         let listed = self.0["mlp_only_layers"].as_array().map_or(0, Vec::len) as u64;
         let first = self.number(&["first_k_dense_replace"]).unwrap_or(0);

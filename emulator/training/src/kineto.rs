@@ -1,16 +1,15 @@
 // SPDX-License-Identifier: Apache-2.0
 //! Reads PyTorch profiles (Kineto), one file per rank, as a recorded step.
 //!
-//! Operations are the kernels, copies and sets on a device, in stream order. In a profile without a
-//! device, they are the outermost operators of each host thread and gloo's collectives. The kind,
-//! sizes and members of a collective are in its own arguments, or in those of the
-//! `record_param_comms` event with the same `External id`. Collectives of different ranks match if
-//! they have the same members and the same `Seq`, or the same position in order if the file has no
+//! Operations are the kernels, copies and sets on a device, in stream order; without a device, the
+//! outermost operators of each host thread and gloo's collectives. A collective's kind, sizes and
+//! members are in its own arguments, or in the `record_param_comms` event with the same `External
+//! id`. Collectives match across ranks by members and `Seq`, or by position if the file has no
 //! `Seq`; sends and receives match in order. The module `order` derives the dependencies. Clocks of
 //! different ranks are never compared.
 //!
-//! Two or more steps marked by `torch.profiler` (`ProfilerStep#4`) are what is read; operations
-//! launched before or after them are left out.
+//! If `torch.profiler` marked two or more steps (`ProfilerStep#4`), only operations launched within
+//! them are read.
 
 mod communication;
 mod document;
@@ -109,9 +108,9 @@ pub enum PartialCause {
 #[derive(Clone, Debug)]
 pub struct ProfiledStep {
     pub recorded: Recorded,
-    /// Ranks that are members of a group but have no file.
+    /// Group members without a file.
     pub missing: Vec<u32>,
-    /// NCCL kernels without a description of their communication; they count as computing.
+    /// NCCL kernels without a description of their communication, treated as computing.
     pub unknown: usize,
     pub collectives: usize,
 }
@@ -126,7 +125,7 @@ const SIGNS: [&str; 7] = [
     "\"record_param_comms\"",
 ];
 
-/// Returns whether a JSON text, or its beginning and its end, is a Kineto profile.
+/// Accepts a full JSON text, or its beginning and end.
 #[must_use]
 pub fn is_kineto(text: &[u8]) -> bool {
     const ENDS: usize = 1 << 16;
@@ -137,11 +136,9 @@ pub fn is_kineto(text: &[u8]) -> bool {
     })
 }
 
-/// Reads the profiles of a job.
-///
 /// # Errors
 /// If a file is not a profile or lacks its rank, or ranks recorded different sizes of a collective;
-/// the error names file and event.
+/// the error states file and event.
 pub fn read(files: &[RankProfile<'_>]) -> Result<ProfiledStep, KinetoError> {
     let mut profiles = Profiles::default();
     for file in files {
@@ -151,7 +148,7 @@ pub fn read(files: &[RankProfile<'_>]) -> Result<ProfiledStep, KinetoError> {
     profiles.finish()
 }
 
-/// Reads the profiles of a job one at a time and keeps only the event data that a replay needs.
+/// Reads profiles one at a time and keeps only the data needed for a replay.
 #[derive(Default)]
 pub struct Profiles {
     joined: Joined,
@@ -160,10 +157,6 @@ pub struct Profiles {
 
 impl Profiles {
     /// Reads one of `files` profiles from a stream.
-    ///
-    /// # Errors
-    /// If it is not a profile or lacks its rank, or ranks recorded different sizes of a collective;
-    /// the error names file and event.
     pub fn read(&mut self, name: &str, text: impl Read, files: usize) -> Result<(), KinetoError> {
         self.add(name, serde_json::Deserializer::from_reader(text), files)
     }
@@ -197,7 +190,7 @@ impl Profiles {
         self.joined.file(name, rank, &document)
     }
 
-    /// Builds the step after all files have been read.
+    /// Call it after reading all files.
     ///
     /// # Errors
     /// If a rank with a file lacks a collective of one of its groups.
@@ -227,10 +220,10 @@ struct Joined {
     parts: Vec<TimedPart>,
     known: BTreeMap<Numbered, Meeting>,
     recorded: f64,
-    /// Number of marked steps and the shortest time from their begin to the first operation.
+    /// Number of marked steps, and the shortest time from their start to the first operation.
     steps: Option<(u32, f64)>,
     unknown: usize,
-    /// First collective of each rank that could not be read.
+    /// First unreadable collective of each rank.
     unread: BTreeMap<u32, u32>,
 }
 
@@ -336,8 +329,7 @@ impl Joined {
             let others = meeting.bytes;
             return Err(KinetoError::Sizes { file, event, rank, bytes, other, others, nth });
         }
-        // Take the minimum, because the times of ranks that arrive early include waiting for the
-        // last one.
+        // Use the minimum, because ranks that arrive early also wait for the last one.
         let own = &mut self.took[task.index()];
         *own = (*own).min(took);
         self.tasks[task.index()].after.extend(after);
@@ -426,8 +418,8 @@ fn compute(rank: u32, micros: f64) -> TaskWork {
     TaskWork::Compute { rank, took: Picoseconds((micros.max(0.0) * 1e6).round() as u64) }
 }
 
-/// Returns the operations on the device in order of their start, of the marked steps. Without a
-/// device, returns the outermost operators of every host thread and the collectives.
+/// In order of start, within the marked steps. Without a device, the outermost operators of every
+/// host thread, and the collectives.
 fn operations(events: &Events, steps: Option<MarkedSteps>) -> Vec<ProfiledOperation<'_>> {
     let has_device = events.kept.iter().any(Event::is_on_device);
     let mut found = if has_device { of_device(events) } else { of_host(events) };
@@ -489,7 +481,7 @@ fn of_host(events: &Events) -> Vec<ProfiledOperation<'_>> {
                 let number = call.and_then(|call| numbers.get(&call.place).copied());
                 found.push(ProfiledOperation { event, stream, end: event.end(), call, number });
             }
-            // Without an event of gloo, the call that starts a collective spans it.
+            // Without an event of gloo, use the call that starts the collective.
             Category::Operator | Category::Call
                 if is_gloo || event.category == Category::Operator =>
             {
@@ -508,8 +500,7 @@ fn of_host(events: &Events) -> Vec<ProfiledOperation<'_>> {
     found
 }
 
-/// Sets the end of collectives that the profile cut off: the end of the longest later pause of the
-/// calling thread.
+/// If the profile cut off a collective, it ends with the longest later pause of the calling thread.
 fn lengthen(found: &mut [ProfiledOperation<'_>]) {
     for place in 0..found.len() {
         let (event, call) = (found[place].event, found[place].call);

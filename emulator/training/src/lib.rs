@@ -1,14 +1,17 @@
 // SPDX-License-Identifier: Apache-2.0
 //! Training steps on a machine: durations, traffic and order.
 //!
-//! A [`model::Model`] is cut over GPUs by a [`mapping::Mapping`]; a [`network::Network`] joins the GPUs, and a
-//! [`calibration::Calibration`] holds measured constants of an accelerator and its software. [`step::step_time`] is a pure
-//! function of these and returns the duration of a step, from which [`mfu`] and [`goodput`] follow. [`search`] tries mappings,
-//! `lightloom-step` evaluates a step, and [`kineto`], [`chakra`], [`goal`] and [`simai`] read steps recorded by other tools.
+//! A [`model::Model`] is distributed over GPUs by a [`mapping::Mapping`]. A [`network::Network`]
+//! connects the GPUs, and a [`calibration::Calibration`] holds measured constants of an accelerator
+//! with its software. [`step::step_time`], a pure function of these, returns the duration of a
+//! step, from which [`mfu`] and [`goodput`] follow. [`search`] tries mappings, `lightloom-step`
+//! evaluates a step, and [`kineto`], [`chakra`], [`goal`] and [`simai`] read steps from other
+//! tools.
 //!
-//! Computing is in seconds of floating point, recorded and emulated steps in picoseconds, sizes in bytes.
+//! Computing times are floating-point seconds, recorded and emulated times are picoseconds, and
+//! sizes are bytes.
 //!
-//! Not here: packets and plans.
+//! Packets and plans are elsewhere.
 
 pub mod architecture;
 pub mod batching;

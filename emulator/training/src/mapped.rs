@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-//! Resolves the mappings that a fabric file leaves to a search. Each becomes the training step with
-//! the shortest time on that fabric according to the closed forms, with a record of the search.
+//! Resolves mappings that a fabric file leaves open: picks the training step with the shortest time
+//! on the fabric in closed form, and records the search.
 
 use lightloom_fabric::document::{Check, codes};
 use lightloom_fabric::fabric::{Fabric, JobSize};
@@ -18,15 +18,14 @@ use super::search::{Found, Limits, Search};
 
 const LARGEST_GROUP: u64 = 128;
 
-/// Why the search failed: the offending key, the message and the suggested fix.
+/// Why the search failed: key, message and suggested fix.
 struct NoMapping {
     key: &'static str,
     message: String,
     help: String,
 }
 
-/// Searches the mapping of every job in `fabric` that leaves it open. A job without any valid
-/// mapping loses its step and is reported to `check`.
+/// A job without a valid mapping loses its step and is reported to `check`.
 pub fn search(fabric: &mut Fabric, check: &mut Check<'_>) {
     for place in 0..fabric.jobs.len() {
         let job = &fabric.jobs[place];
@@ -112,8 +111,8 @@ fn searched(
     Ok((step, searched))
 }
 
-/// Returns the group sizes to try: `tp` if it is given, else the divisors of the job size that fill
-/// whole nodes or fit into one.
+/// Group sizes to try: the given `tp`, or the divisors of the job size that fill whole nodes or fit
+/// into one.
 fn groups(fabric: &Fabric, gpus: u64, tp: u32) -> Vec<u32> {
     if tp > 0 {
         return vec![tp];
@@ -126,8 +125,7 @@ fn groups(fabric: &Fabric, gpus: u64, tp: u32) -> Vec<u32> {
     (1..=most).filter(fits).filter_map(|group| u32::try_from(group).ok()).collect()
 }
 
-/// Returns whether a fabric file can express the mapping: EP groups within DP, and equal pipeline
-/// stages.
+/// Fabric files require EP groups within DP and equal pipeline stages.
 fn can_be_planned(found: &Found, model: &Model) -> bool {
     let mapping = &found.mapping;
     mapping.data.is_multiple_of(mapping.expert) && model.layers.is_multiple_of(mapping.pipeline)
@@ -175,14 +173,14 @@ fn none(search: &Search<'_>, prepared: &Prepared) -> NoMapping {
     let nearest = search.run().closest.map(|(_, refusal)| format!(": the nearest {refusal}"));
     let model = &prepared.request().model.name;
     let message = format!(
-        "{model} has no mapping onto {} GPUs with {} sequences a step{}",
+        "{model} has no mapping onto {} GPUs with {} sequences per step{}",
         search.gpus,
         search.batch.sequences,
         nearest.unwrap_or_default()
     );
     let help = match search.nearest_gpus() {
-        Some((gpus, _)) => format!("write `gpus: {gpus}`, or other `sequences`"),
-        None => "write more GPUs, a smaller model, or other `sequences`".to_owned(),
+        Some((gpus, _)) => format!("use `gpus: {gpus}` or a different number of `sequences`"),
+        None => "use more GPUs, a smaller model, or a different number of `sequences`".to_owned(),
     };
     NoMapping { key: "", message, help }
 }

@@ -2,8 +2,7 @@
 //! Memory demand of the fullest GPU.
 //!
 //! States per weight and activations per layer follow Megatron-LM's `theoretical_memory_usage`. The
-//! fullest rank is in the first stage, which holds an embedding and keeps the most micro-batches in
-//! flight.
+//! fullest rank is in the first stage, with an embedding and the most micro-batches in flight.
 
 use super::calibration::{Precision, Software};
 use super::features::Feature;
@@ -25,17 +24,16 @@ impl GpuMemory {
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct ExpertLayout {
-    /// Whether TP shards each expert. Otherwise a rank holds whole experts, and EP may span TP
+    /// Whether TP shards each expert. Otherwise ranks hold whole experts, and EP may span TP
     /// groups.
     pub is_cut: bool,
-    /// Distance in ranks between the members of an EP group.
+    /// Distance in ranks between members of an EP group.
     pub stride: u64,
     pub replicas: u64,
 }
 
 impl ExpertLayout {
-    /// Returns the layout that `software` uses. Whole experts are also used if EP is too large for
-    /// sharded ones.
+    /// The layout of `software`, with whole experts if EP is too large for sharded ones.
     #[must_use]
     pub fn of(mapping: &Mapping, software: &Software) -> Self {
         let replicas = u64::from(mapping.data) * u64::from(mapping.context);
@@ -51,9 +49,8 @@ impl ExpertLayout {
     }
 }
 
-/// Returns the weights on the fullest rank: those replicated over DP, and the experts, which EP
-/// distributes. Layers for multi-token prediction belong to the last stage and are added to the
-/// largest stage.
+/// Weights on the fullest rank: those replicated over DP, and its experts. Layers for multi-token
+/// prediction belong to the last stage and are added to the largest stage.
 #[must_use]
 pub fn weights_per_gpu(model: &Model, mapping: &Mapping, software: &Software) -> (f64, f64) {
     let tensor = f64::from(mapping.tensor);
@@ -77,8 +74,8 @@ pub fn weights_per_gpu(model: &Model, mapping: &Mapping, software: &Software) ->
     (dense / tensor, experts / ExpertLayout::of(mapping, software).cut(mapping))
 }
 
-/// Returns the activation bytes that one layer keeps per micro-batch. The fullest EP rank gets
-/// `expert_imbalance` more than its share of tokens.
+/// Per layer and micro-batch. The fullest EP rank gets `expert_imbalance` more than its share of
+/// tokens.
 fn activations_per_layer(
     model: &Model,
     mapping: &Mapping,
@@ -101,9 +98,9 @@ fn activations_per_layer(
         },
     );
     let is_selective = mapping.recompute == Recompute::Selective;
-    // Models with GELU date from the time of dropout, which stores two masks of one byte each. With
-    // a fused attention core, selective recomputation drops the outputs of norms and activation
-    // instead of the scores.
+    // Models with GELU usually have dropout, which stores two masks of one byte each. With a fused
+    // attention core, selective recomputation drops the outputs of norms and activation instead of
+    // the scores.
     let (per_width, kept_width, masks) = match model.feed_forward.activation {
         Activation::Gelu => (4.0, 2.0, 2.0),
         Activation::SquaredRelu => (4.0, 2.0, 0.0),
@@ -112,8 +109,8 @@ fn activations_per_layer(
     let drops_outputs = is_selective && software.flash_attention;
     let (norm_outputs, per_width) =
         if drops_outputs { (0.0, kept_width) } else { (4.0, per_width) };
-    // The inputs of the linear layers are stored in the precision of the multiplication: the
-    // outputs of norms and attention core, and one value per unit of the feed-forward width.
+    // Inputs of linear layers are stored in the precision of the multiplication: the outputs of
+    // norms and attention core, and one value per unit of the feed-forward width.
     let saved = 2.0 - precision.operand_bytes();
     let norm_outputs = norm_outputs * (1.0 - saved / 2.0);
     let per_width = if drops_outputs { per_width } else { per_width - saved };
@@ -135,8 +132,8 @@ fn activations_per_layer(
     split + whole + scores
 }
 
-/// Returns the memory of the fullest GPU, with linear layers in `precision`. The fullest EP rank
-/// gets `expert_imbalance` more than its share of tokens.
+/// `precision` applies to linear layers. The fullest EP rank gets `expert_imbalance` more than its
+/// share of tokens.
 #[must_use]
 pub fn memory(
     model: &Model,
@@ -159,7 +156,7 @@ pub fn memory(
     let interleaving = if mapping.virtual_stages > 1 { 1.0 + (p - 1.0) / (p * v) } else { 1.0 };
     let held = |stage: f64, layers: f64| m.min(p - stage) * interleaving * layers;
     let layers = (f64::from(model.layers) / p).ceil();
-    // If the end stages hold one layer fewer, the fullest stage is either the first or the second.
+    // If the end stages hold one layer fewer, the fullest stage is the first or the second.
     let pieces = mapping.pipeline * mapping.virtual_stages;
     let has_short_ends = mapping.pipeline > 1
         && !model.layers.is_multiple_of(pieces)

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-//! Model FLOPs utilisation in the four conventions in use. A utilisation needs its convention: the
-//! four differ by up to a third on the same measured step.
+//! Model FLOPs utilisation in the four common conventions, which differ by up to a third on the
+//! same step.
 
 use serde::Serialize;
 
@@ -13,7 +13,7 @@ use super::model::Model;
 pub enum Convention {
     MfuFull,
     MfuCausal,
-    /// Model and recomputed operations, attention over the full mask (hardware utilisation).
+    /// Includes recomputed operations, attention over the full mask (hardware utilisation).
     HfuFull,
     HfuCausal,
 }
@@ -48,8 +48,6 @@ impl Convention {
         (3.0 * forward + again) * batch.total_tokens()
     }
 
-    /// Returns the share of the peak of `gpus` GPUs, `peak_flops` each, that a step of
-    /// `step_seconds` used.
     #[must_use]
     pub fn utilisation(
         self,

@@ -11,26 +11,26 @@ use super::graph::{GraphError, LONGEST, MOST_RANKS, Task, TaskGraph, TaskId, Tas
 
 #[derive(Clone, Debug)]
 pub struct Recorded {
-    /// Collectives whose ranks form a TP group run on its ring.
+    /// Collectives of a TP group run on its ring.
     pub graph: TaskGraph,
     pub took: Vec<Picoseconds>,
     pub parts: Vec<TimedPart>,
-    /// Number of ranks: one more than the largest rank in the trace.
+    /// One more than the largest rank in the trace.
     pub ranks: u32,
-    /// Time from the first start to the last end.
+    /// From the first start to the last end.
     pub recorded: Picoseconds,
     pub steps: u32,
-    /// Time from the begin of the first step to the first start.
+    /// From the start of the first step to the first operation.
     pub before: Picoseconds,
 }
 
-/// Kind of a task of a recorded step, for questions about other hardware.
+/// Used to scale the parts for other hardware.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub enum TimedPart {
     Kernel,
     Copy,
     Host,
-    /// A collective or a transfer, or a kernel of one that is not described.
+    /// A collective or transfer, or a kernel of an undescribed one.
     Exchange,
 }
 
@@ -104,10 +104,10 @@ struct RecordedOperation<'e> {
 const CLOCK_MICROS: f64 = 1e-3;
 const MOST_EVENTS: usize = 5_000_000;
 
-/// Reads a recording. A TP group consists of `tensor` consecutive ranks.
+/// TP groups consist of `tensor` consecutive ranks.
 ///
 /// # Errors
-/// If the text is not a trace or an event lacks required arguments; the error gives the position.
+/// If the text is not a trace or an event lacks required arguments; the error states the position.
 pub fn read(text: &[u8], tensor: u32) -> Result<Recorded, RecordedError> {
     let document: RecordedTrace = serde_json::from_slice(text).map_err(|error| {
         if let Some(found) = other_document(text) {
@@ -132,7 +132,7 @@ pub fn read(text: &[u8], tensor: u32) -> Result<Recorded, RecordedError> {
     join(&operations)
 }
 
-/// Describes a JSON file without `traceEvents`. `None` if it has them or is not JSON.
+/// Describes a JSON file without `traceEvents`.
 fn other_document(text: &[u8]) -> Option<String> {
     let mut values =
         serde_json::Deserializer::from_slice(text).into_iter::<BTreeMap<String, IgnoredAny>>();
@@ -164,7 +164,7 @@ fn operation<'e>(
         RecordedError::Event { event, name, rank, reason }
     };
     if rank >= MOST_RANKS {
-        return Err(wrong("`pid` is no rank: write a whole number".to_owned()));
+        return Err(wrong("`pid` is not a rank: expected a whole number".to_owned()));
     }
     if !source.ts.is_finite() || !is_time(source.dur) {
         return Err(wrong(no_time(source.dur)));
@@ -178,8 +178,7 @@ fn operation<'e>(
     Ok(RecordedOperation { event, source, rank, shared, work })
 }
 
-/// Returns the work of an event and its identity across ranks. `nth` counts the equal events of
-/// this rank.
+/// The work of an event and its identity across ranks. `nth` counts equal events of this rank.
 fn meaning(
     rank: u32,
     source: &Event,
@@ -193,7 +192,7 @@ fn meaning(
     };
     let peer = |peer: u32| {
         if peer == rank || peer >= MOST_RANKS {
-            return Err(format!("rank {peer} is not another rank"));
+            return Err(format!("rank {peer} is the sender itself"));
         }
         Ok(peer)
     };
@@ -205,14 +204,14 @@ fn meaning(
     if let Some(name) = &arguments.collective {
         let kind = kind_of(name).ok_or_else(|| {
             let known = KINDS.map(CollectiveKind::name).join(", ");
-            format!("`collective` {name} is not known (there are: {known})")
+            format!("unknown `collective` {name} (known: {known})")
         })?;
         let mut group = arguments.group.clone().unwrap_or_default();
         group.sort_unstable();
         group.dedup();
         if group.len() < 2 || !group.contains(&rank) || group.iter().any(|rank| *rank >= MOST_RANKS)
         {
-            return Err("`group` is not a list of ranks with this one among them".to_owned());
+            return Err("`group` must be a list of ranks that includes this one".to_owned());
         }
         let shared = |nth| SharedTask::Collective { group: group.clone(), kind: name.clone(), nth };
         let nth = nth(shared(0));
@@ -238,7 +237,7 @@ fn kind_of(name: &str) -> Option<CollectiveKind> {
     KINDS.into_iter().find(|kind| kind.name() == name)
 }
 
-/// Returns a collective on the ring of its TP group, or else over the data-centre network.
+/// On the ring of its TP group, or over the data-centre network.
 fn exchange(kind: CollectiveKind, group: &[u32], tensor: u32, bytes: Bytes) -> TaskWork {
     let first = group[0];
     let is_row = group.len() == tensor as usize && group[group.len() - 1] - first + 1 == tensor;
@@ -248,13 +247,13 @@ fn exchange(kind: CollectiveKind, group: &[u32], tensor: u32, bytes: Bytes) -> T
     TaskWork::Across { kind, ranks: group.to_vec(), bytes }
 }
 
-/// Returns whether a duration is valid: at most one day.
+/// At most one day.
 pub(super) fn is_time(micros: f64) -> bool {
     (0.0..=LONGEST.0 as f64 / 1e6).contains(&micros)
 }
 
 pub(super) fn no_time(micros: f64) -> String {
-    format!("`dur` {micros} is not a time in microseconds, up to a day")
+    format!("`dur` {micros} is not a time in microseconds of at most a day")
 }
 
 fn microseconds(micros: f64) -> Picoseconds {
@@ -275,8 +274,7 @@ fn join(operations: &[RecordedOperation<'_>]) -> Result<Recorded, RecordedError>
                 tasks.len() - 1
             }
         };
-        // Take the minimum, because the times of ranks that arrive early include waiting for the
-        // last one.
+        // Use the minimum, because ranks that arrive early also wait for the last one.
         took[task] = took[task].min(duration);
         if let Some(shared) = &operation.shared {
             known.insert(shared, task);
@@ -306,7 +304,7 @@ fn join(operations: &[RecordedOperation<'_>]) -> Result<Recorded, RecordedError>
     })
 }
 
-/// Adds the dependencies: those that operations name, and the previous operation of the stream.
+/// Adds stated dependencies and the previous operation of the stream.
 fn wait(
     operations: &[RecordedOperation<'_>],
     task_of: &[usize],
@@ -329,14 +327,14 @@ fn wait(
             let Some(before) = by_id.get(&(operation.rank, id.as_str())) else {
                 return Err(event_error(
                     operation,
-                    format!("it waits for `{id}`, which is not on this rank"),
+                    format!("it waits for `{id}`, which does not exist on this rank"),
                 ));
             };
             tasks[task].after.push(TaskId(task_of[*before] as u32));
         }
         let stream = (operation.rank, operation.source.tid.to_string());
         let before = streams.insert(stream, place);
-        // Overlapping operations are not ordered, since a stream may have several in progress.
+        // A stream may have several operations in progress, so overlapping ones are not ordered.
         let ended = |before: &usize| {
             let source = operations[*before].source;
             source.ts + source.dur <= operation.source.ts + CLOCK_MICROS
@@ -363,7 +361,6 @@ fn event_error(operation: &RecordedOperation<'_>, reason: String) -> RecordedErr
     }
 }
 
-/// Factors on the times of the parts of a recorded step.
 #[derive(Clone, Copy, Debug)]
 pub struct Scales {
     pub kernel: f64,
@@ -395,7 +392,7 @@ impl Recorded {
         tasks.map(|(took, _)| *took).fold(Picoseconds::ZERO, |sum, took| sum + took)
     }
 
-    /// Returns the seconds of one step, if all of them end at `end`.
+    /// If the step's operations end at `end`.
     #[must_use]
     pub fn step_seconds(&self, end: Picoseconds) -> f64 {
         (end + self.before).as_secs_f64() / f64::from(self.steps.max(1))

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-//! Step times of disaggregated reinforcement learning. Some GPUs generate samples, others train,
+//! Step times of disaggregated reinforcement learning: some GPUs generate samples, others train,
 //! and the trainer sends new weights to the generating pool.
 //!
 //! ```text
@@ -8,10 +8,9 @@
 //! one step off   generate the next step's samples during forward passes and training of this one ▶ weights
 //! asynchronous   generate without end; a step is the slower of the two, and the pool stops only for the weights
 //! ```
-//! Assumptions: rewards cost nothing. A forward pass costs a third of a training step's computing
-//! and no data-parallel communication. Training uses samples of the mean length. Weights are sent
-//! shard by shard, each byte once per replica, over the network cards of both sides at their
-//! achieved rate.
+//! Assumptions: rewards are free. A forward pass takes a third of a training step's computing and
+//! no data-parallel communication. Training uses samples of the mean length. Weights are sent by
+//! shard, each byte once per replica, over the network cards of both sides at their achieved rate.
 
 mod tasks;
 
@@ -35,13 +34,12 @@ use lightloom_units::seed::Seed;
 #[serde(rename_all = "kebab-case")]
 pub enum TrainingLoop {
     Synchronous,
-    /// Training uses the samples of the previous step.
+    /// Trains on the samples of the previous step.
     #[default]
     OneStepOff,
-    /// Training starts on each sample as it ends, and the weights are as recent as in a synchronous
-    /// loop.
+    /// Training starts on each sample as it ends, with weights as recent as in a synchronous loop.
     Streaming,
-    /// Generation continues without waiting for the last sample of a step.
+    /// Generation does not wait for the last sample of a step.
     Asynchronous,
 }
 
@@ -50,7 +48,7 @@ pub struct ReinforcementJob {
     pub model: Model,
     pub card: Accelerator,
     pub network: Network,
-    /// GPUs that generate, and GPUs that train.
+    /// For generation and for training.
     pub gpus: [u32; 2],
     pub samples: u32,
     pub prompt: u32,
@@ -59,11 +57,11 @@ pub struct ReinforcementJob {
     pub forward_passes: u32,
     pub training_loop: TrainingLoop,
     pub batch: u32,
-    /// Software overhead per decode step, in seconds.
+    /// Software overhead per decode step.
     pub host_seconds: f64,
-    /// Software overhead of a change of replica size, in seconds.
+    /// Software overhead per change of replica size.
     pub change_seconds: f64,
-    /// Time of a replica failure, in seconds after the start of generation.
+    /// Time of a replica failure after the start of generation.
     pub death_seconds: Option<f64>,
     pub seed: Seed,
 }
@@ -81,15 +79,15 @@ pub enum ReinforcementError {
     NoMapping { gpus: u32, samples: u32 },
 }
 
-/// How the pool divides its GPUs and samples.
+/// How the pool divides GPUs and samples.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize)]
 #[serde(rename_all = "kebab-case")]
 pub enum Way {
     FixedEven,
     /// Replicas of one size that take the next sample when they have room.
     Fixed,
-    /// Replicas whose size follows the remaining samples, predicted from the lengths of the
-    /// previous step.
+    /// The replica size follows the remaining samples, predicted from the lengths of the previous
+    /// step.
     Adaptive,
 }
 
@@ -100,41 +98,40 @@ pub struct ReinforcementStep {
     pub training_seconds: f64,
     pub weights_seconds: f64,
     pub step_seconds: f64,
-    /// Answer tokens per second, counting the time of both pools.
+    /// Answer tokens per second over the time of both pools.
     pub tokens_per_second: f64,
 }
 
 #[derive(Clone, Debug, PartialEq, Serialize)]
 pub struct ReinforcementReport {
     pub replica_gpus: Vec<u32>,
-    /// Tokens per second for each of these sizes with a shared queue; 0 if the size cannot hold a
-    /// sample.
+    /// For each of these sizes with a shared queue; 0 if a sample does not fit.
     pub tokens_per_second_by_size: Vec<f64>,
     pub mapping: Mapping,
     pub training: StepTime,
     pub steps: Vec<ReinforcementStep>,
-    /// Lower bound of the generation time over all orders of sizes.
+    /// Lower bound over all orders of sizes.
     pub least_generation_seconds: f64,
-    /// Cost of the requested replica failure at the best size. `None` if none was requested, there
-    /// is no other replica, or generation ends before the failure.
+    /// Cost of the requested replica failure at the best size. `None` without a request or another
+    /// replica, or if generation ends earlier.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub death: Option<ReplicaDeath>,
 }
 
 const SIZES: [u32; 6] = [1, 2, 4, 8, 16, 32];
 
-/// Steps simulated for an asynchronous loop. The mean excludes the first and the last one.
+/// For an asynchronous loop. The mean excludes the first and the last step.
 const STEPS: usize = 5;
 
-/// Returns the end of training that starts on each sample as it ends and takes `training` seconds
-/// for all of them.
+/// Returns when training ends if it starts on each sample as it ends and takes `training` seconds
+/// in total.
 fn streamed(ended: &[f64], training: f64) -> f64 {
     let each = training / ended.len().max(1) as f64;
     let left = (1..=ended.len()).rev().map(|left| left as f64 * each);
     ended.iter().zip(left).map(|(end, left)| end + left).fold(0.0, f64::max)
 }
 
-/// Computes many jobs in parallel; `None` for those that cannot be computed.
+/// In parallel; `None` for jobs that cannot be computed.
 #[must_use]
 pub fn reports(jobs: &[ReinforcementJob]) -> Vec<Option<ReinforcementReport>> {
     jobs.par_iter().map(|job| job.report().ok()).collect()
@@ -176,7 +173,7 @@ impl ReinforcementJob {
         self.lengths.draw(self.samples as usize, self.seed, index)
     }
 
-    /// Returns the trainer's mapping, its step, and the duration of the forward passes before it.
+    /// The trainer's mapping, its step, and the forward passes before it.
     fn training(
         &self,
         calibration: &Calibration,
@@ -201,15 +198,11 @@ impl ReinforcementJob {
         Some((found.mapping, found.step, f64::from(self.forward_passes) * pass / 3.0))
     }
 
-    /// Computes the step with every method.
-    ///
-    /// # Errors
-    /// If the model does not fit on the GPUs of one pool.
     pub fn report(&self) -> Result<ReinforcementReport, ReinforcementError> {
         self.report_of(&[Way::FixedEven, Way::Fixed, Way::Adaptive])
     }
 
-    /// Computes the step with the given methods. An asynchronous loop always uses [`Way::Fixed`].
+    /// An asynchronous loop always uses [`Way::Fixed`].
     ///
     /// # Errors
     /// If the model does not fit on the GPUs of one pool.
@@ -251,8 +244,7 @@ impl ReinforcementJob {
         };
         let fixed = |size, dispatch| rollout::fixed(&pool, size, &samples, dispatch);
         let steps = match self.training_loop {
-            // A continuous loop has no tail of long samples, because the next ones are always
-            // available.
+            // With a continuous supply of samples, long ones leave no tail.
             TrainingLoop::Asynchronous => {
                 vec![best_of(Way::Fixed, &|size| Some(self.steady_of(&pool, size)))?]
             }
@@ -297,8 +289,7 @@ impl ReinforcementJob {
         })
     }
 
-    /// Returns the generation of one step's samples in the steady state, when more samples are
-    /// always available.
+    /// Steady state with a continuous supply of samples.
     fn steady_of(&self, pool: &Pool, size: usize) -> Generation {
         let costs = &pool.sizes[size];
         let lengths: Vec<u32> = (0..STEPS as u64).flat_map(|step| self.draw(step)).collect();
@@ -319,8 +310,8 @@ impl ReinforcementJob {
 mod tests {
     use super::*;
 
-    /// Training cannot end before the last sample nor faster than its own duration, and it reaches
-    /// both bounds.
+    /// Training ends no earlier than the last sample and takes at least its own duration; both
+    /// bounds are reached.
     #[test]
     fn streamed_training_waits_for_samples_or_for_itself() {
         assert_eq!(streamed(&[1.0, 2.0, 3.0, 4.0], 0.4), 4.0 + 0.1, "it waits for samples");

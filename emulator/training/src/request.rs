@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-//! Requests of `lightloom mfu` and their results. The command line and the validation against
-//! published runs both use this module to get from a model, a card and a fabric to figures.
+//! Requests and results of `lightloom mfu`, shared by the command line and the validation against
+//! published runs.
 
 use std::collections::BTreeMap;
 
@@ -24,9 +24,8 @@ use super::step::Compute;
 
 pub const SCHEMA: &str = "lightloom.mfu/v1";
 
-/// Maximum number of sequences, tokens and GPUs of a job.
+/// For sequences, tokens and GPUs of a job.
 pub const MOST: u64 = 100_000_000;
-/// Maximum degree of parallelism that can be requested.
 const MOST_DEGREE: u32 = 1 << 20;
 
 #[derive(Clone, Debug)]
@@ -39,39 +38,38 @@ pub struct Request {
     pub expert_imbalance: f64,
     pub convention: Convention,
     pub limits: Limits,
-    /// Name of the constants; `None` for those of the software most used with the card.
+    /// `None` for the software most used with the card.
     pub constants: Option<String>,
-    /// Constants changed by a refit to a user's runs, by name.
+    /// Constants refitted to a user's runs, by name.
     pub refitted: BTreeMap<String, f64>,
     pub changes: Changes,
 }
 
-/// Deviations from the behaviour of the software whose constants are used; `None` means no
-/// deviation.
+/// Deviations from the behaviour of the calibrated software; `None` means no deviation.
 #[derive(Clone, Copy, Debug, Default, PartialEq)]
 pub struct Changes {
     pub sharding: Option<ZeroStage>,
     pub context_exchange: Option<ContextExchange>,
     pub sequence_parallel: Option<bool>,
-    /// Features; `None` for those of the recipe.
+    /// `None` for the recipe's features.
     pub features: Option<Features>,
 }
 
 #[derive(Clone, Debug, PartialEq, thiserror::Error)]
 pub enum RequestError {
-    #[error("{card} has no peak for {}: leave out --precision", precision.label())]
+    #[error("{card} has no peak for {}: omit --precision", precision.label())]
     NoFormat { card: String, precision: Precision },
-    #[error("--batch {sequences}, --seq {tokens}: write 1 to {MOST} for each")]
+    #[error("--batch {sequences}, --seq {tokens}: use 1 to {MOST} for each")]
     Batch { sequences: u64, tokens: u64 },
-    #[error("--{flag} {degree}: write at most {MOST_DEGREE}")]
+    #[error("--{flag} {degree}: use at most {MOST_DEGREE}")]
     Degree { flag: &'static str, degree: u32 },
     #[error("--imbalance is a share of at least 0, such as 0.2")]
     Imbalance,
-    #[error("--{option}: {model} has no experts; leave it out")]
+    #[error("--{option}: {model} has no experts; omit it")]
     NoExperts { option: String, model: String },
-    #[error("--features dual-pipe is an order of passes, like zero-bubble: leave out one of them")]
+    #[error("--features dual-pipe and zero-bubble are alternative schedules: omit one of them")]
     TwoOrders,
-    #[error("--features dual-pipe: --pp {stages} is odd; write an even number of stages")]
+    #[error("--features dual-pipe: --pp {stages} is odd; use an even number of stages")]
     OddStages { stages: u32 },
     #[error("unknown constant `{name}`: use the file of `lightloom calibrate` unchanged")]
     NoConstant { name: String },
@@ -87,14 +85,10 @@ pub struct Prepared {
     recipe: Option<&'static Recipe>,
 }
 
-/// Error bands based on fewer runs are not shown, since they say little about the next run.
+/// Smaller test classes say little about the next run, so their error bands are not shown.
 const BAND_RUNS_LEAST: u32 = 5;
 
 impl Request {
-    /// Checks the request and looks up its constants.
-    ///
-    /// # Errors
-    /// If the request is invalid.
     pub fn prepare(mut self) -> Result<Prepared, RequestError> {
         if self.card.peak_flops(self.precision).is_none() {
             let (card, precision) = (self.card.name.clone(), self.precision);
@@ -133,7 +127,7 @@ impl Request {
         if let Some(recompute) = recipe.and_then(|recipe| recipe.recompute)
             && self.limits.recompute.is_empty()
         {
-            // Use the recipe's recomputation, or more if the memory does not suffice.
+            // Use the recipe's recomputation, or more if memory is short.
             self.limits.recompute =
                 RECOMPUTE.into_iter().filter(|more| *more >= recompute).collect();
         }
@@ -166,7 +160,7 @@ impl Request {
 }
 
 impl Limits {
-    /// Rejects degrees beyond [`MOST_DEGREE`], because their products would overflow.
+    /// Larger degrees would overflow when multiplied.
     fn check(&self) -> Result<(), RequestError> {
         for (flag, degrees) in [
             ("tp", &self.tensor),
@@ -195,7 +189,7 @@ impl Prepared {
         &self.calibration
     }
 
-    /// Replaces the constants but keeps the software options.
+    /// Keeps the software options.
     #[must_use]
     pub fn with_calibration(mut self, calibration: Calibration) -> Self {
         let software = self.calibration.software;
@@ -263,16 +257,15 @@ impl Prepared {
         }
     }
 
-    /// Returns the recomputation that counts as operations. With a fused core, selective
-    /// recomputation repeats only norms and activation, which do not count.
+    /// The recomputation that counts as operations. With a fused core, selective recomputation
+    /// repeats only norms and activation, which do not count.
     fn counted_again(&self, recompute: Recompute) -> Recompute {
         let is_fused = self.calibration.software.flash_attention;
         if is_fused && recompute == Recompute::Selective { Recompute::None } else { recompute }
     }
 
-    /// Returns the error band of this class of runs. `None` if it has fewer than
-    /// [`BAND_RUNS_LEAST`] test runs, and for other domains than the card's own, cards with changed
-    /// figures, refitted constants and hybrid models.
+    /// The error band of this class of runs. `None` below [`BAND_RUNS_LEAST`] test runs, and for
+    /// domains other than the card's own, modified cards, refitted constants and hybrid models.
     fn band(&self, network: &Network) -> Option<Band> {
         let (name, request) = (self.calibration.name, &self.request);
         let is_mixture = request.model.feed_forward.experts.is_some();
@@ -322,7 +315,7 @@ impl Prepared {
     }
 }
 
-/// A mapping and its figures. `P` is the result of a packet emulation.
+/// `P` is the result of a packet emulation.
 #[derive(Debug, Serialize)]
 pub struct Row<P> {
     pub arch: String,
@@ -337,8 +330,7 @@ pub struct Row<P> {
     pub recompute: &'static str,
     pub schedule: &'static str,
     pub step_seconds: f64,
-    /// Error on published runs of this class that were excluded from the fit; `None` if the class
-    /// is not validated.
+    /// Error on this class of test runs; `None` if the class is not validated.
     pub validated: Option<Band>,
     pub mfu: f64,
     pub mfu_convention: &'static str,
@@ -350,17 +342,16 @@ pub struct Row<P> {
     pub dp_exposed_seconds: f64,
     pub pp_bubble_seconds: f64,
     pub pp_transfer_seconds: f64,
-    /// Time of the optimizer and of other work outside micro-batches.
+    /// Optimizer and other work outside micro-batches.
     pub optimizer_seconds: f64,
     pub jitter_seconds: f64,
-    /// Result of the packet emulation, if requested.
+    /// If requested.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub packets: Option<P>,
     #[serde(skip_serializing_if = "Option::is_none")]
     pub goodput: Option<Goodput>,
 }
 
-/// The document that `lightloom mfu` writes.
 #[derive(Debug, Serialize)]
 pub struct MfuReport<P> {
     #[serde(flatten)]
@@ -379,6 +370,6 @@ pub struct MfuReport<P> {
     pub batch_sequences: u64,
     pub sequence_tokens: u64,
     pub mappings_tried: usize,
-    /// Mappings, fastest first for each number of GPUs.
+    /// Fastest first for each number of GPUs.
     pub rows: Vec<Row<P>>,
 }

@@ -1,17 +1,17 @@
 // SPDX-License-Identifier: Apache-2.0
 //! Converts a recorded step to other sizes of TP, DP and EP.
 //!
-//! Rank numbers are `(stage · DP + replica) · TP + place`, and an EP group consists of EP
-//! consecutive replicas of one stage. Replicas do equal work, so a new replica copies a recorded
-//! one at the same place of its EP group, and the batch grows with DP. Groups change as follows:
+//! Rank numbers are `(stage · DP + replica) · TP + place`; an EP group consists of EP consecutive
+//! replicas of one stage. Replicas do equal work, so a new replica copies a recorded one with the
+//! same place in its EP group, and the batch grows with DP. Groups change as follows:
 //!
 //! * An EP group spans all its new replicas, with the same bytes per rank.
 //! * A group over all replicas spans the new ones, with the same bytes.
-//! * A group of ranks with equal experts has one member per EP group, with the bytes of the experts
-//!   on a rank in the new layout.
+//! * A group of ranks with equal experts has one member per EP group, with the bytes of a rank's
+//!   experts in the new layout.
 //!
 //! Matrix products and all communication outside a TP group are divided by its size; communication
-//! inside it keeps its size. If TP shrinks, the remaining rails of a group carry the traffic of all
+//! inside it is unchanged. If TP shrinks, the remaining rails of a group carry the traffic of all
 //! rails. The number of stages does not change.
 
 use std::collections::BTreeMap;
@@ -32,9 +32,9 @@ pub struct RankLayout {
 
 #[derive(Debug, thiserror::Error)]
 pub enum RescaleError {
-    #[error("{ranks} ranks are no whole stages of {data} replicas of TP {tensor}")]
+    #[error("{ranks} ranks are not a multiple of {data} replicas of TP {tensor}")]
     Stages { ranks: u32, data: u32, tensor: u32 },
-    #[error("EP {expert} is no divisor of DP {data}")]
+    #[error("EP {expert} does not divide DP {data}")]
     Expert { expert: u32, data: u32 },
     #[error("a step of {what} 1 was recorded, so it has no communication to scale")]
     One { what: &'static str },
@@ -174,7 +174,6 @@ impl Rescale {
         }
     }
 
-    /// Returns the work of a new task on `replicas`, and its duration.
     fn work(
         &self,
         work: &TaskWork,
@@ -224,7 +223,7 @@ impl Rescale {
             TaskWork::Across { kind, ranks, bytes } => {
                 let experts = f64::from(from.expert) / f64::from(to.expert);
                 let share = if matches!(span, LayoutSpan::Equal(_)) { experts } else { 1.0 };
-                // Take the ranks of the first replica as representative of the others.
+                // The first replica represents the others.
                 let replica = |rank: u32| rank / from.tensor % from.data;
                 let own = ranks.iter().filter(|rank| replica(**rank) == replica(ranks[0]));
                 let new = own.flat_map(|rank| replicas.iter().map(|new| renumber(*rank, *new)));

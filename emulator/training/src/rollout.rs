@@ -1,15 +1,15 @@
 // SPDX-License-Identifier: Apache-2.0
-//! Generation in a step of reinforcement learning: how long a pool of GPUs takes for samples of
-//! different lengths, and when it should change the size of its replicas.
+//! Generation in a reinforcement learning step: the time that a pool of GPUs needs for samples of
+//! different lengths, and when to change the size of its replicas.
 //!
 //! ```text
 //! all samples ──replicas of g GPUs──▶ half left ──others?──▶ a quarter left ──others?──▶ … ──▶ the last sample
 //! ```
-//! At each of these points the pool may change to replicas of another size. Every GPU then fetches
-//! the weights that it lacks, and caches move. Small replicas generate the most tokens per GPU
-//! while batches are full; large ones are faster for the few long samples of the tail. [`fixed`]
-//! never changes, [`adaptive`] decides from the lengths of earlier steps, [`exact`] knows the
-//! lengths and tries every order, and [`least_seconds`] is a lower bound for all of them.
+//! At each of these points the pool may change its replica size. Every GPU then fetches the weights
+//! that it lacks, and caches move. Small replicas generate the most tokens per GPU while batches
+//! are full; large ones are faster for the long samples of the tail. [`fixed`] never changes,
+//! [`adaptive`] decides from the lengths of earlier steps, [`exact`] knows the lengths and tries
+//! every order, and [`least_seconds`] is a lower bound for all.
 
 use lightloom_units::seed::Seed;
 use rand::RngExt;
@@ -20,7 +20,7 @@ use crate::batching::{ReplicaCosts, Request, serve, serve_until};
 #[derive(Clone, Debug)]
 pub struct Pool {
     pub gpus: u32,
-    /// Costs of each replica size, smallest first. Sizes divide the number of GPUs.
+    /// Costs per replica size, smallest first. Sizes divide the number of GPUs.
     pub sizes: Vec<ReplicaCosts>,
     pub change: ChangeCost,
 }
@@ -29,10 +29,9 @@ pub struct Pool {
 pub struct ChangeCost {
     pub weight_bytes: f64,
     pub cache_bytes: f64,
-    /// Rate of receiving weights, and caches that stay in the replica's domain, in bytes per second
-    /// and GPU.
+    /// For weights, and for caches that stay in the replica's domain, in bytes per second and GPU.
     pub inside_rate: f64,
-    /// Rate of exchanging caches with another replica, in bytes per second and GPU.
+    /// For caches exchanged with another replica, in bytes per second and GPU.
     pub across_rate: f64,
     pub software_seconds: f64,
 }
@@ -43,7 +42,7 @@ pub struct Stage {
     pub samples: usize,
     pub change_seconds: f64,
     pub seconds: f64,
-    /// Bytes of weights and caches moved by the change.
+    /// Weights and caches moved by the change.
     pub moved_bytes: f64,
 }
 
@@ -57,10 +56,10 @@ pub struct Generation {
     pub ended: Vec<f64>,
 }
 
-/// Log-normal distribution of answer lengths, truncated above.
+/// Log-normal distribution, truncated above.
 #[derive(Clone, Copy, Debug, PartialEq, Serialize, Deserialize)]
 pub struct Lengths {
-    /// Mean before truncation, in tokens.
+    /// Before truncation, in tokens.
     pub mean: f64,
     /// Standard deviation of the logarithm; 0 for equal lengths.
     pub sigma: f64,
@@ -68,7 +67,7 @@ pub struct Lengths {
 }
 
 impl Lengths {
-    /// Draws `count` lengths. Each `index` has its own random stream.
+    /// Each `index` has its own random stream.
     #[must_use]
     pub fn draw(self, count: usize, seed: Seed, index: u64) -> Vec<u32> {
         let mut stream = seed.stream("rollout.lengths", index);
@@ -99,8 +98,7 @@ impl Pool {
         self.gpus / self.sizes[size].gpus
     }
 
-    /// Returns the largest share of the weights that any GPU lacks after a change between these
-    /// sizes.
+    /// Largest share of the weights that any GPU lacks after a change between these sizes.
     fn lacks(&self, [from, to]: [u32; 2]) -> f64 {
         let lack = |gpu: u32| {
             let held = (gpu % from) as f64 / f64::from(from);
@@ -113,15 +111,14 @@ impl Pool {
         (0..from.max(to)).map(lack).fold(0.0, f64::max)
     }
 
-    /// Changes the replica size. Returns the remaining samples with their new replicas, and the
-    /// stage that starts.
+    /// Returns the remaining samples with their new replicas, and the stage that starts.
     fn change(&self, [from, to]: [usize; 2], left: &[Request]) -> (Vec<Request>, Stage) {
         let [old, new] = [from, to].map(|size| self.sizes[size].gpus);
         let replicas = self.replicas(to) as usize;
         let most = left.len().div_ceil(replicas.max(1));
         let (mut held, mut placed) = (vec![0; replicas], left.to_vec());
         let mut moved = Vec::new();
-        // A sample stays with its cache until that replica has its share of samples.
+        // Samples stay with their cache until that replica has its share.
         for (at, one) in placed.iter_mut().enumerate() {
             let home = one.replica.map(|replica| (replica * old / new) as usize % replicas);
             match home.filter(|home| held[*home] < most && one.done > 0) {
@@ -147,8 +144,7 @@ impl Pool {
         let most_moved = out.iter().chain(&into).copied().fold(0.0, f64::max);
         let away = out.iter().sum::<f64>() * f64::from(old);
         let all: f64 = left.iter().filter(|one| one.done > 0).map(|one| self.cached(one)).sum();
-        // A change of size reshards the attention heads, so caches that stay in their replica move
-        // between its GPUs.
+        // Resharding attention heads moves even the caches that stay in their replica.
         let (weights, stays) = match from == to {
             true => (0.0, 0.0),
             false => (self.lacks([old, new]) * self.change.weight_bytes, all - away),
@@ -225,16 +221,14 @@ impl Course {
         self.so_far
     }
 
-    /// Returns the possible moves: continuing unchanged, or redistributing the samples over
-    /// replicas of some size.
+    /// Continue unchanged, or redistribute the samples over replicas of some size.
     fn moves(&self, pool: &Pool) -> Vec<(usize, bool)> {
         let stays = self.size.into_iter().map(|size| (size, false));
         let is_spread = self.size.is_some();
         stays.chain(pool.able(&self.left).map(|size| (size, is_spread))).collect()
     }
 
-    /// Returns the first move of the fastest sequence that has at most one further change, at one
-    /// of `stops`.
+    /// The first move of the fastest sequence with at most one further change, at one of `stops`.
     fn best_move(&self, pool: &Pool, stops: &[usize]) -> Option<(usize, bool)> {
         let mut best: Option<(f64, (usize, bool))> = None;
         for first in self.moves(pool) {
@@ -263,7 +257,7 @@ impl Course {
     }
 }
 
-/// Generates all samples with replicas of one size. `None` if they cannot hold a sample.
+/// `None` if the replicas cannot hold a sample.
 #[must_use]
 pub fn fixed(
     pool: &Pool,
@@ -283,7 +277,6 @@ pub fn fixed(
     Some(course.end())
 }
 
-/// Returns the fastest of [`fixed`] over all sizes.
 #[must_use]
 pub fn best_fixed(pool: &Pool, samples: &[Request], dispatch: Dispatch) -> Option<Generation> {
     let all = pool.able(samples).filter_map(|size| fixed(pool, size, samples, dispatch));
@@ -292,18 +285,17 @@ pub fn best_fixed(pool: &Pool, samples: &[Request], dispatch: Dispatch) -> Optio
 
 #[derive(Clone, Copy, Debug, Default, PartialEq, Serialize)]
 pub struct ReplicaDeath {
-    /// Time of the failure, in seconds after the start of generation.
+    /// Seconds after the start of generation.
     pub at_seconds: f64,
     pub samples: usize,
-    /// Tokens whose caches were lost and that are prefilled again.
+    /// Tokens with lost caches, which are prefilled again.
     pub tokens: u64,
     pub seconds: f64,
     pub later_seconds: f64,
 }
 
-/// Simulates the failure of one replica of a fixed size. The others take over its samples and
-/// prefill the tokens generated so far. `None` if there is no other replica or generation ends
-/// before `at`.
+/// One replica of a fixed size fails. The others take over its samples and prefill the tokens
+/// generated so far. `None` without another replica or if generation ends before `at`.
 #[must_use]
 pub fn death(pool: &Pool, size: usize, samples: &[Request], at: f64) -> Option<ReplicaDeath> {
     let whole = fixed(pool, size, samples, Dispatch::Shared)?;
@@ -336,13 +328,13 @@ fn points(samples: usize, count: u32) -> Vec<usize> {
     all
 }
 
-/// Number of change points of [`adaptive`], down to a 64th of the samples.
+/// Change points of [`adaptive`], down to a 64th of the samples.
 const POINTS: u32 = 6;
 
-/// Changes the replica size as samples end, deciding from the lengths `seen` in earlier steps.
+/// Changes the replica size as samples end, based on the lengths `seen` in earlier steps.
 ///
-/// At each point it chooses the first move of the fastest sequence with one further change at a
-/// later point, assuming that the lengths are distributed as seen.
+/// At each point it chooses the first move of the fastest sequence with one further change,
+/// assuming that lengths are distributed as in `seen`.
 #[must_use]
 pub fn adaptive(pool: &Pool, samples: &[Request], seen: &[u32]) -> Option<Generation> {
     let mut sorted = seen.to_vec();
@@ -366,8 +358,8 @@ pub fn adaptive(pool: &Pool, samples: &[Request], seen: &[u32]) -> Option<Genera
     Some(course.end())
 }
 
-/// Predicts the length of the `at`-th sample, which has `done` tokens. Different samples get
-/// different ones of the longer seen lengths.
+/// Predicts the length of the `at`-th sample, which has `done` tokens. Samples are spread over the
+/// longer lengths seen.
 fn likely(sorted: &[u32], done: u32, at: usize) -> u32 {
     let longer = &sorted[sorted.partition_point(|length| *length <= done)..];
     // Multiples of the golden ratio cover the interval evenly for any count.
@@ -376,8 +368,7 @@ fn likely(sorted: &[u32], done: u32, at: usize) -> u32 {
     found.unwrap_or_else(|| done.saturating_add(done / 8 + 1))
 }
 
-/// Returns the fastest order of sizes over the first `count` points, by exhaustive search with
-/// known lengths.
+/// Exhaustive search over the first `count` points with known lengths.
 #[must_use]
 pub fn exact(pool: &Pool, samples: &[Request], count: u32) -> Option<Generation> {
     let mut stops = points(samples.len(), count);
@@ -403,7 +394,7 @@ fn try_all(pool: &Pool, stops: &[usize], course: &Course, best: &mut Option<Gene
     }
 }
 
-/// Returns a lower bound of the generation time: the longest sample, or the total work.
+/// The maximum of the longest sample and the total work.
 #[must_use]
 pub fn least_seconds(pool: &Pool, samples: &[Request]) -> f64 {
     longest_seconds(pool, samples).max(least_work_seconds(pool, samples))
@@ -415,7 +406,7 @@ impl Pool {
     }
 }
 
-/// Returns the time of the longest sample on an otherwise empty replica of the fastest size.
+/// On an otherwise empty replica of the fastest size.
 #[must_use]
 pub fn longest_seconds(pool: &Pool, samples: &[Request]) -> f64 {
     let alone = |one: &Request| {
@@ -429,7 +420,7 @@ pub fn longest_seconds(pool: &Pool, samples: &[Request]) -> f64 {
     samples.iter().map(alone).fold(0.0, f64::max)
 }
 
-/// Returns the total work divided by the GPUs, with each part at its most efficient size.
+/// Total work divided by the GPUs, with each part at its most efficient size.
 #[must_use]
 pub fn least_work_seconds(pool: &Pool, samples: &[Request]) -> f64 {
     let gpus = |size: &ReplicaCosts| f64::from(size.gpus);

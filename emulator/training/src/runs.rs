@@ -1,10 +1,10 @@
 // SPDX-License-Identifier: Apache-2.0
-//! Measured runs from tables, and the times that the command line computes for them. All constants
-//! are validated with them.
+//! Measured runs from tables, and their times as computed by the command line. Validates all
+//! constants.
 //!
-//! A row becomes the [`Request`] that a user would type for it ([`MeasuredRun::words`]). Settings
-//! that the row omits are left to the search. Runs are grouped by source, model and accelerator,
-//! and each group belongs entirely to fitting or testing ([`Runs::testing`]).
+//! A row becomes the [`Request`] that a user would enter for it ([`MeasuredRun::words`]). Missing
+//! settings are searched. Runs are grouped by source, model and accelerator; each group is used
+//! entirely for fitting or testing ([`Runs::testing`]).
 
 pub mod judge;
 pub mod page;
@@ -20,7 +20,7 @@ use super::network::Network;
 use super::request::{Prepared, Request};
 use super::search::Found;
 
-/// Software, accelerator and the models whose runs are used for fitting, from `fitting.csv`.
+/// Models used for fitting by software and accelerator, from `fitting.csv`.
 static FITTING: LazyLock<Vec<(&str, &str, Vec<&str>)>> = LazyLock::new(|| {
     let lines = include_str!("runs/fitting.csv").lines().skip(1);
     let row = |line: &'static str| {
@@ -44,7 +44,7 @@ pub struct MeasuredRun {
     pub accelerator: String,
     pub software: String,
     pub gpus: u64,
-    /// Seconds per step, converted from a rate if only that was published.
+    /// Seconds per step, converted if only a rate was published.
     pub measured_seconds: f64,
     pub request: Request,
     pub assumed: Vec<String>,
@@ -59,7 +59,7 @@ pub struct RowError {
     pub why: String,
 }
 
-/// A run without a computed time, because the command line rejects its request.
+/// Rejected by the command line.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 #[error("{id}: {why}")]
 pub struct RunRefused {
@@ -83,8 +83,7 @@ impl Runs {
         (Self { runs }, mistakes)
     }
 
-    /// Returns which runs are test runs. Fitting models are listed by software and accelerator, so
-    /// runs added later are always test runs.
+    /// Fitting models are listed by software and accelerator, so runs added later are test runs.
     #[must_use]
     pub fn testing(&self) -> Vec<bool> {
         let fits = |run: &MeasuredRun| {
@@ -97,8 +96,7 @@ impl Runs {
         self.runs.iter().map(|run| !fits(run)).collect()
     }
 
-    /// Returns which runs have the second, fourth, … model of their software and accelerator in
-    /// alphabetical order.
+    /// Runs of the second, fourth, … model of their software and accelerator in alphabetical order.
     #[must_use]
     pub fn second_models(&self) -> Vec<bool> {
         let mut models: BTreeMap<(&str, &str), BTreeSet<&str>> = BTreeMap::new();
@@ -114,7 +112,7 @@ impl Runs {
 }
 
 impl MeasuredRun {
-    /// Computes the fastest mapping that fits, as the command line does.
+    /// Finds the fastest mapping, as the command line does.
     ///
     /// # Errors
     /// If no mapping fits; contains the first reason.
@@ -124,10 +122,6 @@ impl MeasuredRun {
         self.compute_prepared(&prepared).map_err(refused)
     }
 
-    /// Like [`Self::compute`] with other constants.
-    ///
-    /// # Errors
-    /// If no mapping fits; contains the first reason.
     pub fn compute_with(&self, calibration: Calibration) -> Result<Found, RunRefused> {
         let refused = |why: String| RunRefused { id: self.id.clone(), why };
         let prepared = self.request.clone().prepare().map_err(|why| refused(why.to_string()))?;

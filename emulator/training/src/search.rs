@@ -1,9 +1,9 @@
 // SPDX-License-Identifier: Apache-2.0
 //! Finds the fastest mapping of a model onto GPUs that fits their memory.
 //!
-//! The search is complete over the degrees it lists: every TP, CP, PP, EP, micro-batch, number of
-//! virtual stages and recomputation that satisfies the divisibility rules, with DP as the rest.
-//! Candidates are evaluated in parallel, and the result does not depend on the number of threads.
+//! The search covers every TP, CP, PP, EP, micro-batch, number of virtual stages and recomputation
+//! that satisfies the divisibility rules, with DP as the rest. Candidates are evaluated in
+//! parallel; the number of threads does not affect the result.
 
 use rayon::prelude::*;
 use serde::Serialize;
@@ -17,7 +17,7 @@ use super::network::Network;
 use super::schedule::Schedule;
 use super::step::{Compute, Job, PlainStep, StepTime};
 
-/// Share of a GPU's memory that a job may use; the rest is for the runtime, buffers and
+/// Share of a GPU's memory available to a job; the rest is for the runtime, buffers and
 /// fragmentation.
 pub const USABLE_MEMORY: f64 = 0.95;
 
@@ -35,7 +35,7 @@ pub struct Search<'a> {
     pub limits: Limits,
 }
 
-/// The degrees to try. An empty list means all that divide.
+/// Degrees to try. An empty list means all that divide.
 #[derive(Clone, Debug, Default)]
 pub struct Limits {
     pub tensor: Vec<u32>,
@@ -45,7 +45,7 @@ pub struct Limits {
     pub micro_batch: Vec<u32>,
     pub virtual_stages: Vec<u32>,
     pub recompute: Vec<Recompute>,
-    /// Schedules. An empty list means 1F1B, which the calibrated software uses.
+    /// An empty list means 1F1B, which the calibrated software uses.
     pub schedule: Vec<Schedule>,
 }
 
@@ -59,9 +59,9 @@ pub struct Found {
 #[derive(Clone, Debug, PartialEq)]
 pub struct SearchOutcome {
     pub found: Vec<Found>,
-    /// Number of evaluated mappings, including those that do not fit.
+    /// Including mappings that do not fit.
     pub tried: usize,
-    /// If none fits, the mapping that comes closest.
+    /// If none fits, the closest mapping.
     pub closest: Option<(Mapping, MappingRefusal)>,
 }
 
@@ -72,7 +72,7 @@ pub(crate) const RECOMPUTE: [Recompute; 3] =
     [Recompute::None, Recompute::Selective, Recompute::Full];
 const SCHEDULE: [Schedule; 1] = [Schedule::OneForwardOneBackward];
 
-/// Maximum number of GPU counts tried in [`Search::nearest_gpus`].
+/// For [`Search::nearest_gpus`].
 const MOST_COUNTS: usize = 40;
 
 fn or_all(given: &[u32], all: impl IntoIterator<Item = u32>) -> Vec<u32> {
@@ -150,8 +150,8 @@ impl Search<'_> {
         }
     }
 
-    /// Returns the numbers of virtual stages with equal layers per chunk, counting embedding and
-    /// output layer as one layer each or not at all.
+    /// Numbers with equal layers per chunk, counting embedding and output layer as one layer each
+    /// or not at all.
     fn virtual_stages(&self, pipeline: u32) -> Vec<u32> {
         if pipeline == 1 {
             return vec![1];
@@ -161,7 +161,7 @@ impl Search<'_> {
             let given = self.limits.virtual_stages.iter().copied();
             return given.filter(|stages| stages.saturating_mul(pipeline) <= layers + 2).collect();
         }
-        // Uneven chunks are possible but seldom the fastest, so they are tried only on request.
+        // Uneven chunks are seldom the fastest, so they are tried only on request.
         (1..=(layers + 2) / pipeline)
             .filter(|virtual_stages| {
                 let pieces = pipeline * virtual_stages;
@@ -172,10 +172,9 @@ impl Search<'_> {
             .collect()
     }
 
-    /// Calls `look` with the job that `mapping` makes of this search.
     pub fn with_job<T>(&self, mapping: Mapping, look: impl FnOnce(&Job<'_>) -> T) -> T {
         let mut calibration = *self.calibration;
-        // If the layers cannot be divided evenly but two more could, each end stage holds one layer
+        // If the layers do not divide evenly but two more would, each end stage holds one layer
         // fewer.
         let pieces = mapping.pipeline * mapping.virtual_stages;
         calibration.software.balanced_ends = !self.model.layers.is_multiple_of(pieces)
@@ -192,7 +191,7 @@ impl Search<'_> {
         })
     }
 
-    /// Evaluates `mapping`, whether it fits or not.
+    /// Evaluates `mapping` even if it does not fit.
     #[must_use]
     pub fn evaluate(&self, mapping: Mapping) -> Found {
         let plain = self.with_job(mapping, |job| job.plain_step());
@@ -214,7 +213,7 @@ impl Search<'_> {
         })
     }
 
-    /// Returns every reason, except memory, why the mapping is invalid.
+    /// All reasons why the mapping is invalid, except memory.
     fn cut_refusals(&self, mapping: &Mapping) -> Vec<MappingRefusal> {
         let context_exchange = self.calibration.software.context_exchange;
         mapping.refusals(self.model, self.batch, context_exchange)
@@ -224,7 +223,7 @@ impl Search<'_> {
         self.compute.memory_bytes * USABLE_MEMORY
     }
 
-    /// Returns every reason why `mapping` is not possible, with memory last.
+    /// All reasons why `mapping` is not possible, with memory last.
     #[must_use]
     pub fn refusals(&self, mapping: Mapping) -> Vec<MappingRefusal> {
         let mut refusals = self.cut_refusals(&mapping);
@@ -246,7 +245,7 @@ impl Search<'_> {
     #[must_use]
     pub fn run(&self) -> SearchOutcome {
         let candidates = self.candidates();
-        // Candidates that differ only in recomputation and virtual stages follow each other.
+        // Candidates that differ only in recomputation and virtual stages are consecutive.
         let plain =
             |one: &Mapping| Mapping { virtual_stages: 1, recompute: Recompute::None, ..*one };
         let alike: Vec<&[Mapping]> = candidates.chunk_by(|a, b| plain(a) == plain(b)).collect();
@@ -267,7 +266,7 @@ impl Search<'_> {
         SearchOutcome { found, tried: candidates.len(), closest }
     }
 
-    /// Returns the requested mapping: the first entry of each limit, or 1 if a list is empty.
+    /// The first entry of each limit, or 1 if a list is empty.
     ///
     /// # Errors
     /// If TP·CP·PP is zero or does not divide the number of GPUs.
@@ -290,7 +289,7 @@ impl Search<'_> {
         Ok(Mapping { data: u32::try_from(self.gpus / by).unwrap_or(u32::MAX), ..asked })
     }
 
-    /// Returns the requested degrees, with DP left at 1.
+    /// DP is left at 1.
     #[must_use]
     pub fn asked(&self) -> Mapping {
         let first = |list: &[u32]| list.first().copied().unwrap_or(1);
@@ -308,10 +307,9 @@ impl Search<'_> {
         }
     }
 
-    /// Returns the number of GPUs closest to this search's that allows a mapping within the limits,
-    /// and the fastest such mapping.
+    /// The nearest number of GPUs with a mapping within the limits, and the fastest such mapping.
     ///
-    /// It tries the requested degrees times each number of replicas that divides the batch, times
+    /// Tries the requested degrees times each number of replicas that divides the batch, times
     /// powers of two.
     #[must_use]
     pub fn nearest_gpus(&self) -> Option<(u64, Found)> {
@@ -335,8 +333,7 @@ impl Search<'_> {
         Self { limits: Limits::default(), ..self.clone() }
     }
 
-    /// Returns the possible mapping closest to `wanted`, measured in doublings of its degrees. Ties
-    /// go to the faster one.
+    /// Distance is in doublings of the degrees; ties go to the faster mapping.
     #[must_use]
     pub fn nearest(&self, wanted: Mapping) -> Option<Found> {
         let free = self.without_limits();

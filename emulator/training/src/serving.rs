@@ -7,10 +7,10 @@
 //! disaggregated  prompt ▶ its cache over the sender's network cards, one after the other ▶ decode on other GPUs
 //! attention–FFN  the same, and the GPUs that decode are attention instances and feed-forward instances
 //! ```
-//! Every layout of the GPUs is tried on the first minutes, and the best one of each kind is then
-//! run in full. Assumptions: arrivals are a Poisson process, and the network is non-blocking. The
-//! first token comes from the replica that prefills the prompt. A cache waits for room on the
-//! decoding side without blocking the prefill side.
+//! All layouts of the GPUs are tried on the first minutes; the best of each kind is then run in
+//! full. Assumptions: Poisson arrivals and a non-blocking network. The first token comes from the
+//! replica that prefills the prompt. A cache waits for room on the decoding side without blocking
+//! the prefill side.
 
 mod attention_ffn;
 
@@ -35,10 +35,10 @@ pub struct ServingJob {
     pub seconds: f64,
     pub lengths: [Lengths; 2],
     pub batch: u32,
-    /// Software overhead per decode step, in seconds.
+    /// Software overhead per decode step.
     pub host_seconds: f64,
     pub formats: Formats,
-    /// Whether to also try layouts with separate GPUs for attention and feed-forward parts.
+    /// Whether to try separate GPUs for attention and feed-forward parts.
     pub tries_attention_ffn: bool,
     pub objective: Objective,
     pub seed: Seed,
@@ -51,7 +51,6 @@ pub struct Objective {
     pub token_seconds: f64,
 }
 
-/// Division of the work between GPUs.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize)]
 #[serde(tag = "layout", rename_all = "kebab-case")]
 pub enum Layout {
@@ -73,7 +72,6 @@ pub enum Layout {
     },
 }
 
-/// Equal groups of attention and feed-forward instances.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize)]
 pub struct DecodeGroups {
     pub groups: u32,
@@ -95,13 +93,13 @@ pub struct ServingResult {
     #[serde(flatten)]
     pub layout: Layout,
     pub requests: usize,
-    /// Requests larger than the cache of any replica.
+    /// Requests that exceed the cache of any replica.
     pub refused: usize,
     /// Share of requests that meet both objectives.
     pub within: f64,
     pub ttft_p50_seconds: f64,
     pub ttft_p99_seconds: f64,
-    /// Median time per further token, including waiting, over requests with more than one token.
+    /// Median including waiting, over requests with more than one token.
     pub tpot_p50_seconds: Option<f64>,
     pub tpot_p99_seconds: Option<f64>,
     pub tokens: u64,
@@ -109,18 +107,17 @@ pub struct ServingResult {
     pub tokens_per_second: f64,
     /// Cache bytes sent from prefill to decode GPUs.
     pub moved_bytes: u64,
-    /// Bytes of hidden values sent between attention and feed-forward GPUs.
+    /// Hidden values sent between attention and feed-forward GPUs.
     pub activation_bytes: u64,
     pub mean_requests: f64,
 }
 
 const SIZES: [u32; 5] = [1, 2, 4, 8, 16];
-/// Seconds of arrivals used to choose a layout.
+/// For choosing a layout.
 const TRIAL_SECONDS: f64 = 120.0;
 
 impl ServingJob {
-    /// Calls `ask` with a server of `gpus` GPUs. A closure is needed because the server borrows
-    /// local values.
+    /// A closure is needed because the server borrows local values.
     fn with_server<T>(&self, gpus: u32, ask: impl FnOnce(&Server<'_>) -> T) -> T {
         let (compute, calibration) = (self.card.compute(), self.card.calibration());
         let replica = Replica {
@@ -138,8 +135,7 @@ impl ServingJob {
         self.network.scale_out_rate * self.card.calibration().network.scale_out
     }
 
-    /// Returns the replica sizes that hold the weights, each with the seconds to send the cache of
-    /// one token.
+    /// Replica sizes that hold the weights, with the seconds to send the cache of one token.
     fn costs(&self) -> Vec<(ReplicaCosts, f64)> {
         let of = |gpus: u32| {
             self.with_server(gpus, |server| {
@@ -152,7 +148,6 @@ impl ServingJob {
         SIZES.into_iter().filter(fits).filter_map(of).collect()
     }
 
-    /// Draws the requests that arrive within `seconds`.
     fn requests(&self, seconds: f64) -> Vec<Request> {
         let mut stream = self.seed.stream("serving.arrivals", 0);
         let mut arrivals = Vec::with_capacity((self.rate * seconds) as usize);
@@ -174,7 +169,7 @@ impl ServingJob {
         all.map(request).collect()
     }
 
-    /// Returns the best layout of each kind, best first. Empty if no replica holds the model.
+    /// The best layout of each kind, best first. Empty if no replica holds the model.
     #[must_use]
     pub fn report(&self) -> Vec<ServingResult> {
         let costs = self.costs();
@@ -266,7 +261,7 @@ impl ServingJob {
         let only_prompt = |one: &Request| Request { output: 1, ..*one };
         let first: Vec<Request> = requests.iter().map(only_prompt).collect();
         let first = serve(prompts, prefill_gpus / prompts.gpus, &first, 0);
-        // A replica sends one cache at a time, in the order its prompts end.
+        // A replica sends one cache at a time, in the order in which prompts end.
         let mut order: Vec<usize> =
             (0..requests.len()).filter(|one| first.first[*one].is_finite()).collect();
         order.sort_by(|a, b| first.first[*a].total_cmp(&first.first[*b]));
@@ -335,7 +330,7 @@ impl ServingJob {
         let ([ttft_p50, ttft_p99], [tpot_p50_seconds, tpot_p99_seconds]) =
             (both(waits), both(tokens));
         let begin = requests.first().map_or(0.0, |one| one.arrives);
-        // If no request ended, the rates are zero.
+        // Without a completed request, the rates are zero.
         let lasts = if last > begin { last - begin } else { f64::INFINITY };
         let [one, other] = served;
         let refused =

@@ -7,17 +7,17 @@
 //! name  -1  556000 ALLREDUCE 536870912   1 NONE 0   1 NONE 0   1
 //!           └ forward: ns, exchange, bytes ┘ └ input ┘ └ weight gradient ┘ └ other
 //! ```
-//! The rows are those of one pipeline stage, with all `ga` micro-batches in sequence, as AICB
-//! writes them and SimAI runs them. Each micro-batch begins with `embedding_layer`. All stages run
-//! the same rows, scheduled as interleaved 1F1B with `vpp` chunks per stage. The transformer layers
-//! are divided evenly over the chunks; rows before them belong to the first chunk, and rows after
-//! them to the last. Stages send `pp_comm` bytes to their successor.
+//! The rows describe one pipeline stage with all `ga` micro-batches in sequence, as written by AICB
+//! and run by SimAI. Each micro-batch begins with `embedding_layer`. All stages run the same rows,
+//! scheduled as interleaved 1F1B with `vpp` chunks per stage. Transformer layers are divided evenly
+//! over the chunks; rows before them belong to the first chunk, and rows after them to the last.
+//! Stages send `pp_comm` bytes to their successor.
 //!
-//! Communication in the forward and input-gradient columns runs on the ring of the first
-//! `model_parallel_NPU_group` ranks of a stage. Communication in the weight-gradient column runs
-//! over the data-centre network between the corresponding ranks of all such groups of the stage,
-//! and only the end of the step waits for it. Communication marked `_EP`, and every all-to-all,
-//! runs over the data-centre network between the corresponding ranks of the first `ep` groups.
+//! Communication of the forward and input-gradient columns runs on the ring of the first
+//! `model_parallel_NPU_group` ranks of a stage. Weight-gradient communication runs over the
+//! data-centre network between corresponding ranks of all such groups of the stage; only the end of
+//! the step waits for it. Communication marked `_EP`, and every all-to-all, runs over the
+//! data-centre network between corresponding ranks of the first `ep` groups.
 
 use lightloom_units::{Bytes, Picoseconds};
 
@@ -41,14 +41,14 @@ pub struct SimaiWorkload {
     pub graph: TaskGraph,
 }
 
-/// Maximum rows over all stages; anything larger is assumed to be a mistake.
+/// More rows over all stages are assumed to be a mistake.
 const MOST_TASKS: usize = 10_000_000;
 
 #[derive(Clone, Copy)]
 struct LayerPass {
     took: Picoseconds,
     exchange: Option<(Operation, Size)>,
-    /// Whether the collective is between experts rather than inside the TP group.
+    /// Between experts rather than inside the TP group.
     is_expert: bool,
 }
 
@@ -59,10 +59,8 @@ struct SimaiLayer {
     weight: LayerPass,
 }
 
-/// Reads a workload.
-///
 /// # Errors
-/// If a line is malformed or a collective is not supported; the error gives the line.
+/// If a line is malformed or a collective is not supported; the error states the line.
 pub fn read(text: &str) -> Result<SimaiWorkload, SimaiError> {
     let wrong = |line: usize, reason: String| SimaiError::Line { line, reason };
     let mut lines = text.lines().enumerate().filter(|(_, line)| !line.trim().is_empty());
@@ -74,7 +72,7 @@ pub fn read(text: &str) -> Result<SimaiWorkload, SimaiError> {
     };
     let needed = |name: &str| {
         let value = setting(name).filter(|value| *value > 0);
-        value.ok_or_else(|| wrong(1, format!("the header has no positive `{name}`")))
+        value.ok_or_else(|| wrong(1, format!("the header lacks a positive `{name}`")))
     };
     let (tensor, ranks) = (needed("model_parallel_NPU_group:")?, needed("all_gpus:")?);
     if ranks > MOST_RANKS {
@@ -110,7 +108,7 @@ pub fn read(text: &str) -> Result<SimaiWorkload, SimaiError> {
     if layers.len() < count {
         return Err(wrong(
             at + 1,
-            format!("{count} layers are announced, but {} follow", layers.len()),
+            format!("the header announces {count} layers, but {} follow", layers.len()),
         ));
     }
     if layers.len().saturating_mul(stages as usize) > MOST_TASKS {
@@ -134,7 +132,7 @@ pub fn read(text: &str) -> Result<SimaiWorkload, SimaiError> {
         sent: Bytes(sent as u64),
         sizes: GroupSizes { tensor, experts, groups },
     };
-    let graph = step.graph().ok_or_else(|| wrong(1, "the pipeline never ends".into()))??;
+    let graph = step.graph().ok_or_else(|| wrong(1, "the stages wait for each other".into()))??;
     Ok(SimaiWorkload { tensor, ranks, graph })
 }
 
@@ -153,7 +151,7 @@ fn layer(line: &str) -> Result<SimaiLayer, String> {
     })
 }
 
-/// Parses the three columns of a pass: nanoseconds of computing, collective, bytes.
+/// Nanoseconds of computing, collective, bytes.
 fn part(words: &[&str]) -> Result<LayerPass, String> {
     let number = |word: &str| -> Result<u64, String> {
         word.parse().map_err(|_| format!("`{word}` is not a whole number"))
@@ -204,7 +202,7 @@ struct SimaiTasks {
 }
 
 impl SimaiStep<'_> {
-    /// Builds the graph. `None` if the stages wait for each other.
+    /// `None` if the stages wait for each other.
     fn graph(&self) -> Option<Result<TaskGraph, GraphError>> {
         let stages = self.stages as usize;
         let tasks = SimaiTasks { tasks: Vec::new(), sizes: self.sizes, last: vec![None; stages] };
@@ -261,8 +259,8 @@ impl SimaiStep<'_> {
     }
 }
 
-/// Returns the transformer layers among the rows of a micro-batch. Rows before them belong to the
-/// first chunk of a stage, and rows after them to the last.
+/// The range of transformer layers. Rows before it belong to the first chunk of a stage, and rows
+/// after it to the last.
 fn transformer_rows(rows: &[SimaiLayer]) -> std::ops::Range<usize> {
     let is_layer = |row: &SimaiLayer| {
         !["embedding", "final", "cross_entropy"].iter().any(|other| row.name.starts_with(other))
@@ -357,7 +355,6 @@ mod tests {
         let count = |wanted: fn(&TaskWork) -> bool| {
             workload.graph.tasks().iter().filter(|task| wanted(&task.work)).count()
         };
-        // Rows run as listed, independent of `ga`.
         assert_eq!(count(|work| matches!(work, TaskWork::Compute { .. })), 3);
         assert_eq!(count(|work| matches!(work, TaskWork::Ring { .. })), 2);
         assert_eq!(count(|work| matches!(work, TaskWork::Across { .. })), 1);
@@ -385,8 +382,7 @@ mod tests {
         format!("{name} -1 {forward} NONE 0 {input} NONE 0 {weight} NONE 0 1\n")
     }
 
-    /// Returns the nanoseconds of a step whose micro-batches have these rows. A transfer takes 1
-    /// ns.
+    /// In nanoseconds; a transfer takes 1 ns.
     fn step_nanos([stages, pieces, micro_batches]: [usize; 3], rows: &[String]) -> u64 {
         let header = HEADER.replace("pp: 1", &format!("pp: {stages} vpp: {pieces}"));
         let gpus = format!("ga: {micro_batches} all_gpus: {}", 8 * stages);
@@ -403,7 +399,7 @@ mod tests {
         spans.iter().map(|span| span.1.0).max().unwrap() / 1000
     }
 
-    /// The bubble equals the one of 1F1B, or of interleaved 1F1B if a stage has several chunks.
+    /// The bubble equals the one of 1F1B, or of interleaved 1F1B with several chunks.
     #[test]
     fn stages_process_micro_batches_in_a_pipeline() {
         let rows = [
@@ -447,7 +443,7 @@ mod tests {
                 "task 100 `long forward` ends after more than 100 days",
             ),
             (HEADER.replace("gpus: 16", "gpus: 999999992"), "line 1: `all_gpus:` 999999992 is"),
-            (format!("{HEADER}\n2\n"), "line 2: 2 layers are announced, but 0 follow"),
+            (format!("{HEADER}\n2\n"), "line 2: the header announces 2 layers, but 0 follow"),
             (format!("{HEADER}\n1\nshort -1 1\n"), "line 3: a layer has 12 columns"),
             (HEADER.replace("pp: 1", "pp: 4"), "line 1: 16 ranks are not a multiple of 4 stages"),
             (HEADER.replace("pp: 1", "pp: 2"), "line 1: 2 stages need `pp_comm`"),

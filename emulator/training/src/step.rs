@@ -1,8 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
-//! Durations of the kernels of a training step and sizes of its communication.
+//! Durations of kernels and sizes of communication in a training step.
 //!
-//! `lightloom-step` defines their order and overlap. Compute and memory time add up (Calculon's
-//! `no_overlap`): kernels run sequentially.
+//! `lightloom-step` defines order and overlap. Compute and memory time add up (Calculon's
+//! `no_overlap`), and kernels run sequentially.
 
 mod attention_ffn;
 mod exchange;
@@ -29,11 +29,11 @@ pub use owned::OwnedJob;
 
 #[derive(Clone, Copy, Debug, PartialEq, Serialize)]
 pub struct Compute {
-    /// Peak operations per second with 16 bits.
+    /// With 16 bits.
     pub peak_flops: f64,
-    /// Peak operations per second with 8 bits.
+    /// With 8 bits.
     pub peak_flops_fp8: f64,
-    /// Peak operations per second with 4 bits.
+    /// With 4 bits.
     pub peak_flops_fp4: f64,
     pub memory_rate: f64,
     pub memory_bytes: f64,
@@ -52,10 +52,10 @@ pub struct Job<'a> {
     pub expert_imbalance: f64,
 }
 
-/// The work of mappings that differ only in recomputation and virtual stages.
+/// Shared by mappings that differ only in recomputation and virtual stages.
 #[derive(Clone, Debug)]
 pub(crate) struct PlainStep {
-    /// A layer without experts, and one with.
+    /// Without and with experts.
     layer: [PlainLayer; 2],
     gather: Bucket,
     reduce: Bucket,
@@ -63,7 +63,7 @@ pub(crate) struct PlainStep {
     optimizer_seconds: f64,
 }
 
-/// Returns the duration of one step of `job` on idle links.
+/// On idle links.
 #[must_use]
 pub fn step_time(job: &Job<'_>) -> StepTime {
     job.work().time()
@@ -75,7 +75,6 @@ impl Job<'_> {
         self.work_of(&self.plain_step())
     }
 
-    /// Returns the part of the work that recomputation and virtual stages do not change.
     pub(crate) fn plain_step(&self) -> PlainStep {
         let layer = |is_expert: bool, count: u32| {
             if count > 0 { self.plain_layer(is_expert) } else { PlainLayer::default() }
@@ -93,7 +92,6 @@ impl Job<'_> {
         }
     }
 
-    /// Returns the work of a mapping with this plain step.
     pub(crate) fn work_of(&self, plain: &PlainStep) -> StepWork {
         let (model, software) = (self.model, &self.calibration.software);
         let [dense, experts] = plain.layer.each_ref().map(|one| one.with(self.mapping.recompute));
@@ -123,8 +121,7 @@ impl Job<'_> {
         }
     }
 
-    /// Returns the duration of the optimizer step, which reads gradient, master weight and moments,
-    /// and writes them and the weight.
+    /// Reads gradient, master weight and moments, and writes them and the weight.
     fn optimizer(&self) -> f64 {
         let (dense, experts) =
             weights_per_gpu(self.model, &self.mapping, &self.calibration.software);
@@ -145,7 +142,7 @@ impl Job<'_> {
         bytes / (self.compute.memory_rate * self.calibration.memory_efficiency)
     }
 
-    /// Returns the tokens of a micro-batch on one rank, before TP.
+    /// Per micro-batch and rank, before TP.
     fn tokens(&self) -> f64 {
         f64::from(self.mapping.micro_batch) * self.batch.tokens as f64
             / f64::from(self.mapping.context)

@@ -1,10 +1,9 @@
 // SPDX-License-Identifier: Apache-2.0
-//! Fits the shipped calibration constants to the fitting part of tables of published runs, and
-//! prints the errors.
+//! Fits the shipped calibration constants to tables of published runs, and prints the errors.
 //!
 //! `cargo run -p lightloom-training --example fit_training -- FOLDER 2026-11-22
-//! ../shared/data/mfu_measured.csv …` writes `chips.csv` and `frameworks.csv` into FOLDER, which is
-//! normally `emulator/training/src/calibrated/`.
+//! ../shared/data/mfu_measured.csv …` writes `chips.csv` and `frameworks.csv` to FOLDER, normally
+//! `emulator/training/src/calibrated/`.
 #![allow(clippy::print_stdout, clippy::disallowed_methods)] // a tool of the maintainers
 
 mod start;
@@ -17,8 +16,7 @@ use lightloom_training::runs::{MeasuredRun, Runs};
 use serde::Serialize;
 use serde_json::Value;
 
-/// Constants that keep their shipped value. The packet emulation and the runs shown in the
-/// documentation depend on them.
+/// The packet emulation and the runs in the documentation depend on these shipped values.
 const KEPT: [(&str, &str); 8] = [
     ("h100", "chip gemm bf16"),
     ("h100", "chip lost operations"),
@@ -92,7 +90,7 @@ fn main() {
     }
 }
 
-/// Writes the constants with three significant digits and `day` as the date of the fit.
+/// Writes three significant digits; `day` is the date of the fit.
 fn write(folder: &Path, fitted: &Constants, day: &str) {
     let day: &'static str = String::leak(day.to_owned());
     let chips = fitted.chips.iter().map(|chip| Chip { fitted: day, ..*chip });
@@ -102,8 +100,7 @@ fn write(folder: &Path, fitted: &Constants, day: &str) {
     }
 }
 
-/// Formats one CSV row per item. Field `b` of field `a` becomes column `a.b`; list values are
-/// separated by blanks.
+/// Field `b` of field `a` becomes column `a.b`; list values are separated by blanks.
 fn table(rows: impl Iterator<Item = impl Serialize>) -> String {
     let mut lines = Vec::new();
     for row in rows {

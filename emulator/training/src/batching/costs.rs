@@ -1,34 +1,28 @@
 // SPDX-License-Identifier: Apache-2.0
-//! Time that replicas need for prompts and decode steps, and the size of their caches.
 
 use crate::step::Server;
 
 #[derive(Clone, Debug, PartialEq)]
 pub struct ReplicaCosts {
     pub gpus: u32,
-    /// Seconds of a decode step by batch size (from 0), excluding the time to read the caches.
+    /// Seconds per decode step by batch size (from 0), without reading the caches.
     pub decode: Vec<f64>,
-    /// Seconds that each cached token adds to a decode step.
+    /// Additional seconds of a decode step per cached token.
     pub cached_token: f64,
     pub cache_tokens: u64,
-    /// Coefficients of the prompt time: a constant, seconds per token, and seconds per token
-    /// squared.
+    /// Prompt time: a constant, seconds per token, and seconds per token squared.
     pub prompt: [f64; 3],
 }
 
 impl ReplicaCosts {
-    /// Returns the costs of `replica` with batches of up to `most` requests. `None` if its weights
-    /// do not fit.
-    ///
-    /// # Panics
-    /// If `most` is 0.
+    /// For batches of up to `most` requests. `None` if the weights do not fit.
     #[must_use]
     pub fn of<'a>(replica: impl Into<Server<'a>>, most: u32) -> Option<Self> {
         assert!(most > 0, "a batch has a request");
         let replica = replica.into();
         let decode = (0..=most).map(|batch| replica.decode_seconds(batch.max(1))).collect();
-        // The prompt time is a quadratic polynomial in the prompt length (matrix products are
-        // linear, attention is quadratic), so three samples determine it.
+        // The prompt time is quadratic in the prompt length (attention is quadratic, matrix
+        // products are linear), so three samples determine it.
         let [one, half, whole] = [512_u32, 4_096, 16_384].map(|at| replica.prompt_seconds(at));
         let slope = [(half - one) / 3_584.0, (whole - half) / 12_288.0];
         let square = (slope[1] - slope[0]) / (16_384.0 - 512.0);
@@ -50,8 +44,7 @@ impl ReplicaCosts {
         if tokens == 0.0 { 0.0 } else { constant + tokens * (linear + tokens * square) }
     }
 
-    /// Returns the duration of `steps` decode steps of `batch` requests that start with `cached`
-    /// tokens in total.
+    /// `steps` decode steps of `batch` requests that start with `cached` tokens in total.
     #[must_use]
     pub fn steps_seconds(&self, steps: u64, batch: usize, cached: u64) -> f64 {
         let steps = steps as f64;
@@ -60,21 +53,19 @@ impl ReplicaCosts {
     }
 }
 
-/// Costs that the batching simulation needs. Implementations differ in how a replica decodes.
+/// The costs of a replica, which depend on how it decodes.
 pub trait StepCosts {
     fn most(&self) -> usize;
     fn cache_tokens(&self) -> u64;
-    /// Returns the length in tokens of the longest request that fits.
+    /// Longest request that fits, in tokens.
     fn longest(&self) -> u64 {
         self.cache_tokens()
     }
-    /// Returns the prefill time of a prompt of `tokens` tokens.
     fn prompt_seconds(&self, tokens: u32) -> f64;
-    /// Returns the duration of `steps` decode steps of `batch` requests that start with `cached`
-    /// tokens in total.
+    /// `steps` decode steps of `batch` requests that start with `cached` tokens in total.
     fn steps_seconds(&self, steps: u64, batch: usize, cached: u64) -> f64;
 
-    /// Returns the number of whole decode steps that fit into `seconds`.
+    /// Whole decode steps within `seconds`.
     fn whole_steps(&self, batch: usize, cached: u64, seconds: f64) -> u64 {
         let fits = |steps| self.steps_seconds(steps, batch, cached) <= seconds;
         let mut above = 1;

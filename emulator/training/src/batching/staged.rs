@@ -1,22 +1,22 @@
 // SPDX-License-Identifier: Apache-2.0
-//! Decode steps of a group of attention and feed-forward instances. A step takes as long as its
-//! slowest stage, and which stage that is changes as the caches grow.
+//! Decode steps of a group of attention and feed-forward instances. The slowest stage determines
+//! the step; which one it is depends on the cache size.
 
 use super::StepCosts;
 use crate::step::{AttentionFfn, LayerStages, Stages};
 
-/// Costs of such a group. Prompts are prefilled elsewhere.
+/// Prompts are prefilled elsewhere.
 #[derive(Clone, Debug, PartialEq)]
 pub struct StagedCosts {
     pub gpus: u32,
     pub cache_tokens: u64,
-    /// Cache capacity of one attention instance, which holds the whole cache of a request.
+    /// Cache capacity of one attention instance, which holds a request's whole cache.
     longest: u64,
-    /// Upper envelope of the step time for each batch size from 0, in order of slope.
+    /// Upper envelope of the step time by batch size (from 0), sorted by slope.
     steps: Vec<Vec<Line>>,
 }
 
-/// Seconds of a step as a linear function of the cached tokens.
+/// Seconds per step, linear in the cached tokens.
 #[derive(Clone, Copy, Debug, PartialEq)]
 struct Line {
     fixed: f64,
@@ -32,15 +32,14 @@ impl Line {
         self.fixed + self.slope * cached
     }
 
-    /// Returns the number of cached tokens above which `steeper` is higher.
+    /// Returns the cached tokens above which `steeper` is higher.
     fn meets(self, steeper: Self) -> f64 {
         (self.fixed - steeper.fixed) / (steeper.slope - self.slope)
     }
 }
 
 impl StagedCosts {
-    /// Returns the costs of `group` with batches of up to `most` requests. `None` if its weights do
-    /// not fit.
+    /// For batches of up to `most` requests. `None` if the weights do not fit.
     #[must_use]
     pub fn of(group: &AttentionFfn<'_>, most: u32) -> Option<Self> {
         Some(Self {
@@ -61,8 +60,8 @@ fn lines(step: &Stages) -> Vec<Line> {
     highest(all)
 }
 
-/// Returns the three lower bounds of a layer's time: the round trip of one micro-batch, attention
-/// of all micro-batches, and the slowest other stage for all of them.
+/// Lower bounds on a layer's time: the round trip of one micro-batch, attention of all
+/// micro-batches, and the slowest other stage for all of them.
 fn of_layer(step: &Stages, count: f64, layer: &LayerStages) -> [Line; 3] {
     let LayerStages { attention, cached_token, there, inside, feed_forward, back } = *layer;
     let all = count * f64::from(step.micro_batches);
@@ -76,13 +75,13 @@ fn of_layer(step: &Stages, count: f64, layer: &LayerStages) -> [Line; 3] {
     ]
 }
 
-/// Returns the upper envelope of `lines`, in order of slope.
+/// Upper envelope, sorted by slope.
 fn highest(mut lines: Vec<Line>) -> Vec<Line> {
     lines.sort_by(|a, b| a.slope.total_cmp(&b.slope).then(a.fixed.total_cmp(&b.fixed)));
     let mut kept: Vec<Line> = Vec::new();
     for line in lines {
-        // Drop the flatter line if the new one is above it everywhere, or already where the flatter
-        // one would start.
+        // Drop the flatter line if the new one is above it everywhere, or from the point where the
+        // flatter one would start.
         while let Some(last) = kept.last() {
             let begins = kept.len().checked_sub(2).map_or(0.0, |at| kept[at].meets(*last));
             let is_below = last.slope >= line.slope || last.meets(line) <= begins;
@@ -121,7 +120,7 @@ impl StepCosts for StagedCosts {
                 let left = (line.meets(*next) - cached as f64) / batch.max(1) as f64;
                 (left.max(0.0).ceil() as u64).clamp(done, steps)
             });
-            // The time is linear within a piece, so each step counts as the average one.
+            // The time is linear within a piece, so use the average step.
             let count = (until - done) as f64;
             let middle = (done as f64 + until as f64 - 1.0) / 2.0;
             sum += count * line.at(cached as f64 + batch as f64 * middle);
@@ -147,7 +146,6 @@ mod tests {
     }
 
     proptest! {
-        /// The pieces add up to the sum of single steps, and `whole_steps` inverts it.
         #[test]
         fn combined_steps_match_single_steps(
             micro_batches in 1_u32..5,

@@ -1,5 +1,4 @@
 // SPDX-License-Identifier: Apache-2.0
-//! Checks batching against closed forms, a step-by-step oracle and conservation laws.
 
 use proptest::prelude::*;
 
@@ -33,8 +32,8 @@ fn batch_of_equal_lengths_takes_its_closed_form() {
     assert!((served.busy - served.seconds).abs() < 1e-9, "it was never idle");
 }
 
-/// Simulates the same pool one decode step at a time. `None` if two replicas could admit the next
-/// request at the same instant.
+/// Simulates single decode steps. `None` if two replicas could admit the next request at the same
+/// instant.
 fn oracle(costs: &ReplicaCosts, replicas: usize, requests: &[Request]) -> Option<Vec<f64>> {
     let mut queue: VecDeque<usize> = (0..requests.len()).collect();
     let mut running: Vec<Vec<(usize, u32)>> = vec![Vec::new(); replicas];
@@ -56,8 +55,7 @@ fn oracle(costs: &ReplicaCosts, replicas: usize, requests: &[Request]) -> Option
         running[at].push((one, 1));
     }
     while running.iter().any(|batch| !batch.is_empty()) {
-        // The replica whose next step ends first makes it. A replica with a finished request
-        // releases it first.
+        // The replica whose next step ends first runs it, but first releases a finished request.
         let is_over = |(one, done): &(usize, u32)| *done >= requests[*one].output;
         let step = |at: usize| {
             if running[at].iter().any(is_over) {
@@ -137,7 +135,8 @@ proptest! {
         prop_assert!(first.seconds <= whole.seconds + 1e-6);
     }
 
-    /// Little's law: the integral of the pool size equals the sum of the requests' stays.
+    /// Little's law: the integral of the pool size equals the total time that requests spend in the
+    /// pool.
     #[test]
     fn pool_occupancy_follows_littles_law(gaps in proptest::collection::vec(0.0_f64..0.2, 1..200)) {
         let costs = costs(8);
@@ -167,8 +166,7 @@ fn refuses_and_counts_requests_too_large_for_any_replica() {
     assert!(served.ended[0].is_nan() && served.ended[1].is_finite());
 }
 
-/// Llama-3.1-70B on eight H100: a decode step with one request reads the weights once, and the
-/// caches fill the remaining memory.
+/// With one request, a decode step reads the weights once; caches fill the remaining memory.
 #[test]
 fn llama_70b_replica_is_bound_by_memory() {
     let (model, card) =

@@ -1,5 +1,4 @@
 // SPDX-License-Identifier: Apache-2.0
-//! Writes a task graph as Chakra streams.
 
 use std::collections::BTreeSet;
 
@@ -16,10 +15,10 @@ use crate::machine::Machine;
 
 const VERSION: &str = "0.0.4";
 
-/// Returns the trace of `graph` on `machine`, one stream per rank.
+/// One stream per rank.
 ///
-/// If only one rank of a ring computes, it represents the whole ring and its compute tasks are
-/// written for every member. Durations are rounded to microseconds, the unit of the format.
+/// If a single rank of a ring computes for the whole ring, its compute tasks are written for every
+/// member. Durations are rounded to microseconds, the unit of the format.
 #[must_use]
 pub fn export(graph: &TaskGraph, machine: &Machine) -> Vec<Vec<u8>> {
     let mut ring_of = vec![None; machine.ranks as usize];
@@ -61,8 +60,8 @@ pub fn export(graph: &TaskGraph, machine: &Machine) -> Vec<Vec<u8>> {
         .collect()
 }
 
-/// Returns the sets of ranks that share collectives, indexed by their number in the traces: the
-/// contents of ASTRA-sim's `comm_group.json`.
+/// Sets of ranks that share collectives, indexed by their number in the traces: the contents of
+/// ASTRA-sim's `comm_group.json`.
 #[must_use]
 pub fn groups(graph: &TaskGraph, machine: &Machine) -> Vec<Vec<u32>> {
     let all = graph.tasks().iter().filter_map(|task| members(task, machine).cloned());
@@ -85,7 +84,7 @@ fn node(
 ) -> ChakraNode {
     let mut attr = vec![attribute("is_cpu_op", AttributeValue::Bool(false))];
     let mut duration_micros = 0;
-    // ASTRA-sim reads the name of a group as a number.
+    // ASTRA-sim parses group names as numbers.
     let group = members(task, machine)
         .and_then(|ranks| groups.binary_search(ranks).ok())
         .map_or_else(String::new, |place| place.to_string());

@@ -1,5 +1,4 @@
 // SPDX-License-Identifier: Apache-2.0
-//! Reads Chakra streams into a task graph.
 
 use std::collections::{BTreeMap, BTreeSet};
 
@@ -14,12 +13,12 @@ use super::{CODES, ChakraError, PICOSECONDS_PER_MICROSECOND, operation_of};
 use crate::exchange::{Exchange, Operation, Share, Size, pairs};
 use crate::graph::{Task, TaskGraph, TaskId, TaskWork};
 
-/// Builds the graph of a trace, with one stream per rank. A collective whose ranks form one of
-/// `rings` runs on that ring; others run over the data-centre network.
+/// Expects one stream per rank. A collective whose ranks form one of `rings` runs on that ring,
+/// others on the data-centre network.
 ///
 /// # Errors
 /// If a stream cannot be decoded, a node lacks a required attribute, a collective is not supported,
-/// or the ranks of an exchange disagree about it.
+/// or ranks disagree about an exchange.
 pub fn import(streams: &[&[u8]], rings: &[Vec<u32>]) -> Result<TaskGraph, ChakraError> {
     let mut reader = Reader { streams: streams.len() as u32, ..Reader::default() };
     for (rank, stream) in streams.iter().enumerate() {
@@ -130,8 +129,7 @@ impl Reader {
                 SharedNode::Collective { group, .. } => groups[group].iter().copied().collect(),
                 SharedNode::Transfer { from, to, .. } => vec![*from, *to],
             };
-            // The streams of the other ranks are missing, so use the duration that this rank
-            // recorded.
+            // The streams of the other ranks are missing, so use the recorded duration.
             let took =
                 |work: &TaskWork| matches!(work, TaskWork::Compute { took, .. } if took.0 > 0);
             if self.streams == 1 && took(&own.work) {
@@ -150,8 +148,7 @@ impl Reader {
         Ok(TaskGraph::new(self.tasks)?)
     }
 
-    /// Returns the ranks of each group: those that have one of its collectives. Without a name, all
-    /// ranks are meant.
+    /// The ranks of each group, from its collectives. Groups without a name contain all ranks.
     fn groups(&self) -> BTreeMap<String, BTreeSet<u32>> {
         let mut groups: BTreeMap<String, BTreeSet<u32>> = BTreeMap::new();
         for (shared, task) in &self.shared {
@@ -170,8 +167,8 @@ impl Reader {
         for (rank, task, waits) in &self.waits {
             for id in waits {
                 let Some(before) = self.places.get(&(*rank, *id)) else {
-                    // PyTorch's observer omits nodes from before it started, so dependencies on
-                    // them are dropped.
+                    // PyTorch's observer omits nodes from before its start, so drop dependencies on
+                    // them.
                     if self.observed.contains(rank) {
                         continue;
                     }
@@ -179,10 +176,10 @@ impl Reader {
                         rank: *rank,
                         id: *id,
                         name: self.tasks[*task].name.clone(),
-                        reason: "it waits for this id, which is not in its stream".to_owned(),
+                        reason: "it waits for an id that is not in its stream".to_owned(),
                     });
                 };
-                // The observer also records mutual dependencies of callers and callees. Keep only
+                // The observer also records dependencies of callers on callees and back. Keep only
                 // those on earlier tasks.
                 if !self.observed.contains(rank) || before < task {
                     self.tasks[*task].after.push(TaskId(*before as u32));
@@ -197,8 +194,7 @@ impl Reader {
     }
 }
 
-/// Checks that all ranks have an exchange and give it one size. The parts of an all-to-all may
-/// differ.
+/// All ranks must have the exchange with the same size; parts of an all-to-all may differ.
 fn agree(shared: &SharedNode, ends: &[NodeEnd], expected: &[u32]) -> Result<(), ChakraError> {
     let Some(NodeEnd { rank, id, bytes }) = ends.first().copied() else { return Ok(()) };
     let has = |rank: &u32| ends.iter().any(|end| end.rank == *rank);
@@ -221,7 +217,6 @@ fn agree(shared: &SharedNode, ends: &[NodeEnd], expected: &[u32]) -> Result<(), 
     }
 }
 
-/// Returns the work of a collective that these ranks put these bytes in.
 fn work(operation: Operation, ends: &[NodeEnd], rings: &[Vec<u32>]) -> TaskWork {
     let ranks: Vec<u32> = ends.iter().map(|end| end.rank).collect();
     let sum: u64 = ends.iter().map(|end| end.bytes).sum();
@@ -239,15 +234,15 @@ fn work(operation: Operation, ends: &[NodeEnd], rings: &[Vec<u32>]) -> TaskWork 
     ring.map_or_else(|| exchange.work(), |ring| exchange.on_ring(ring as u32))
 }
 
-/// Returns the identity of an exchange across ranks and the bytes that this rank puts in. `None` for
-/// computing. `seen` counts the equal nodes of this rank.
+/// The identity of an exchange across ranks and this rank's input size. `None` for computing.
+/// `seen` counts equal nodes of this rank.
 fn meaning(
     rank: u32,
     node: &ChakraNode,
     seen: &mut BTreeMap<SharedNode, usize>,
 ) -> Result<Option<(SharedNode, u64)>, String> {
     let number = |name: &str| {
-        number(&node.attr, name).ok_or_else(|| format!("it has no attribute `{name}`"))
+        number(&node.attr, name).ok_or_else(|| format!("the attribute `{name}` is missing"))
     };
     let mut nth = |first: SharedNode| {
         let count = seen.entry(first).or_insert(0);
@@ -255,14 +250,13 @@ fn meaning(
         *count - 1
     };
     Ok(match node.kind {
-        // PyTorch marks calls of its communication library with this kind but without the exchanged
-        // data.
+        // PyTorch also uses this kind for calls of its communication library, but without the
+        // exchanged data.
         COMM_COLL_NODE if number("comm_type").is_err() => None,
         COMM_COLL_NODE => {
             let code = number("comm_type")?;
             let Some(operation) = operation_of(code) else {
-                // A recorded collective that is not known becomes computing of the recorded
-                // duration.
+                // An unknown recorded collective becomes computing of the recorded duration.
                 if node.duration_micros > 0 {
                     return Ok(None);
                 }
@@ -289,7 +283,7 @@ fn meaning(
             Some((shared(nth), number("comm_size")?))
         }
         COMP_NODE if node.duration_micros == 0 && number("num_ops").is_ok() => {
-            return Err("it gives operations (`num_ops`) but no duration".to_owned());
+            return Err("it has operations (`num_ops`) but no duration".to_owned());
         }
         _ => None,
     })

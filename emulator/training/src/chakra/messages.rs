@@ -1,9 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
-//! The messages of `et_def.proto`, limited to the fields that a task graph needs.
+//! The parts of `et_def.proto` that a task graph needs.
 
 use prost::{Message, Oneof};
 
-/// Values of `NodeType`.
 pub(super) const METADATA_NODE: i32 = 1;
 pub(super) const COMP_NODE: i32 = 4;
 pub(super) const COMM_SEND_NODE: i32 = 5;
@@ -18,7 +17,7 @@ pub(super) struct GlobalMetadata {
     pub(super) attr: Vec<Attribute>,
 }
 
-/// `Node` without tensors and storage.
+/// Without tensors and storage.
 #[derive(Clone, PartialEq, Message)]
 pub(super) struct ChakraNode {
     #[prost(uint64, tag = "1")]
@@ -37,7 +36,7 @@ pub(super) struct ChakraNode {
     pub(super) attr: Vec<Attribute>,
 }
 
-/// `AttributeProto`, limited to the scalar kinds for numbers and names.
+/// Only the scalar kinds for numbers and names.
 #[derive(Clone, PartialEq, Message)]
 pub(super) struct Attribute {
     #[prost(string, tag = "1")]
@@ -89,8 +88,8 @@ pub(super) fn text(attributes: &[Attribute], name: &str) -> Option<String> {
 mod tests {
     use super::*;
 
-    /// A node as `protoc` encodes it, with an attribute of each kind, unpacked dependencies and a field
-    /// that is not read.
+    /// As encoded by `protoc`, with an attribute of each kind, unpacked dependencies and an unused
+    /// field.
     #[test]
     fn node_has_the_fields_of_et_def_proto() {
         let attributes: [&[u8]; 3] =

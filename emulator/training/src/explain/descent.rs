@@ -1,12 +1,11 @@
 // SPDX-License-Identifier: Apache-2.0
-//! Levenberg-Marquardt on the logarithms of a few bounded constants.
 
 use super::{FLOOR, MOST, Model};
 
-/// Maximum number of steps, and of damping values tried per step.
+/// Steps, and damping values per step.
 const STEPS: usize = 40;
 const TRIALS: usize = 8;
-/// Difference for numeric derivatives, and the largest step, both as logarithms.
+/// For numeric derivatives, and the largest step, as logarithms.
 const SLOPE: f64 = 1e-5;
 const FARTHEST: f64 = 1.0;
 
@@ -16,7 +15,6 @@ const STUDENT: [f64; 10] = [12.71, 4.303, 3.182, 2.776, 2.571, 2.447, 2.365, 2.3
 #[derive(Clone, Debug)]
 pub(super) struct Fit {
     pub(super) members: Vec<usize>,
-    /// Logarithms of the values of `members`.
     pub(super) values: Vec<f64>,
     pub(super) residues: Vec<f64>,
     pub(super) squares: f64,
@@ -33,7 +31,6 @@ impl Fit {
         Self { members, values, residues, squares }
     }
 
-    /// Returns the local optimum reached from `values`.
     pub(super) fn of(model: &Model<'_>, members: Vec<usize>, values: Vec<f64>) -> Self {
         let mut fit = Self::at(model, members, values);
         let mut damping = 1e-3;
@@ -74,7 +71,7 @@ impl Fit {
             .collect()
     }
 
-    /// Makes one step. A member at a limit that would move beyond it stays fixed.
+    /// Members at a limit stay fixed instead of moving beyond it.
     fn step(&self, model: &Model<'_>, slopes: &[Vec<f64>], damping: f64) -> Self {
         let limits = |place: usize| model.constants[self.members[place]].limits().map(f64::ln);
         let down = |place: usize| -dot(&slopes[place], &self.residues);
@@ -102,7 +99,7 @@ impl Fit {
         Self::at(model, self.members.clone(), values)
     }
 
-    /// Returns half of each member's 95 % confidence interval, as a logarithm.
+    /// Half of each 95 % confidence interval, as a logarithm.
     pub(super) fn errors(&self, model: &Model<'_>) -> Vec<f64> {
         let slopes = self.slopes(model);
         let (runs, size) = (self.residues.len(), self.members.len());
@@ -125,8 +122,8 @@ impl Fit {
             .collect()
     }
 
-    /// Returns whether `which` starts at a limit and moving it beyond that limit would explain a
-    /// tenth of the remaining error.
+    /// Whether moving `which` beyond its starting limit would explain a tenth of the remaining
+    /// error.
     pub(super) fn is_pushed_out(&self, model: &Model<'_>, which: usize) -> bool {
         let [low, high] = model.constants[which].limits().map(f64::ln);
         let value = model.start[which];
@@ -148,7 +145,7 @@ fn dot(a: &[f64], b: &[f64]) -> f64 {
     a.iter().zip(b).map(|(a, b)| a * b).sum()
 }
 
-/// Solves the first `size` rows of a positive definite system by Gaussian elimination.
+/// Gaussian elimination on the first `size` rows of a positive definite system.
 fn solve(mut matrix: [[f64; MOST]; MOST], mut wanted: [f64; MOST], size: usize) -> [f64; MOST] {
     for pivot in 0..size {
         for row in pivot + 1..size {

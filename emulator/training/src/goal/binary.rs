@@ -1,15 +1,15 @@
 // SPDX-License-Identifier: Apache-2.0
-//! The binary form of GOAL, as `txt2bin` writes it and `LogGOPSim` reads it (`Parser.hpp` of
+//! The binary form of GOAL, written by `txt2bin` and read by `LogGOPSim` (`Parser.hpp` of
 //! spcl/LogGOPSim).
 //!
-//! All numbers are little-endian. An 8-byte cookie precedes the header, and offsets count from the
-//! header's start. The header has the number of ranks, the numbers of processors and interfaces
-//! (one byte each), and the start and end offset of each rank.
+//! Numbers are little-endian. An 8-byte cookie precedes the header, and offsets count from the
+//! header. The header has the number of ranks, the numbers of processors and interfaces (one byte
+//! each), and the start and end offset of each rank.
 //!
 //! A rank has the number of its operations, the number and list of operations without dependencies,
 //! the operations of 39 bytes each, and a list of dependents. An operation has its number of
-//! dependencies, kind, peer, size, tag, processor and interface. For each of `requires` and
-//! `irequires`, it also has the number of its dependents and their offset in the list.
+//! dependencies, kind, peer, size, tag, processor and interface and, for each of `requires` and
+//! `irequires`, the number of its dependents and their offset in the list.
 
 use std::collections::BTreeMap;
 use std::fmt::Write;
@@ -32,7 +32,8 @@ impl Bytes<'_> {
     fn take<const N: usize>(&mut self) -> Result<[u8; N], GoalError> {
         let end = self.at.checked_add(N);
         let taken = end.and_then(|end| self.all.get(self.at..end)?.try_into().ok());
-        let taken = taken.ok_or(GoalError::Binary { at: self.at, reason: "the file ends here" })?;
+        let taken =
+            taken.ok_or(GoalError::Binary { at: self.at, reason: "unexpected end of file" })?;
         self.at += N;
         Ok(taken)
     }
@@ -55,17 +56,12 @@ pub fn is_binary(file: &[u8]) -> bool {
     file.starts_with(&COOKIE.to_le_bytes())
 }
 
-/// Converts a binary file to text.
-///
 /// # Errors
-/// If the file is truncated or an operation has an unknown kind; the error gives the byte offset.
+/// If the file is truncated or an operation has an unknown kind; the error states the byte offset.
 pub fn text_of(file: &[u8]) -> Result<String, GoalError> {
     let mut head = Bytes { all: file, at: 0 };
     if head.long()? != COOKIE {
-        return Err(GoalError::Binary {
-            at: 0,
-            reason: "a binary GOAL file does not begin like this",
-        });
+        return Err(GoalError::Binary { at: 0, reason: "not a binary GOAL file" });
     }
     let base = head.at;
     let ranks = head.number()?;
@@ -117,10 +113,7 @@ fn rank_text(bytes: &mut Bytes<'_>, text: &mut String) -> Result<(), GoalError> 
     Ok(())
 }
 
-/// Converts a text to the binary form. `irequires` is resolved into plain dependencies.
-///
-/// # Errors
-/// If a line cannot be parsed.
+/// Resolves `irequires` into plain dependencies.
 pub fn bytes_of(text: &str) -> Result<Vec<u8>, GoalError> {
     let reader = Reader::of(text)?;
     let ranks = reader.ranks.unwrap_or(0);

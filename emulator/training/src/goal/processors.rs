@@ -1,14 +1,12 @@
 // SPDX-License-Identifier: Apache-2.0
-//! The order of operations on the processors of a rank.
 
 use std::cmp::Reverse;
 use std::collections::{BTreeMap, BinaryHeap};
 
 use super::{GoalOperation, GoalVerb};
 
-/// Lets each `calc` and each send wait for the `calc` before it on its processor. The order is that
-/// in which operations become ready if messages take no time; of several, the first in the file is
-/// first.
+/// Makes each `calc` and send wait for the previous `calc` on its processor, in the order in which
+/// operations become ready if messages take no time. Ties are broken by file order.
 pub(super) fn wait(operations: &mut [GoalOperation], pairs: &[(usize, usize)]) {
     let mut before: Vec<Vec<usize>> = operations.iter().map(|one| one.after.clone()).collect();
     for (receive, send) in pairs {
@@ -71,7 +69,7 @@ mod tests {
         spans.iter().map(|span| span.1.since(SimTime::START).0 / 1000).max().unwrap()
     }
 
-    /// Regression: calcs of one processor ran at the same time.
+    /// Regression: calcs of one processor ran concurrently.
     #[test]
     fn processor_runs_one_calc_at_a_time() {
         let text = |cpu: [u8; 3]| {
@@ -86,7 +84,6 @@ mod tests {
         assert_eq!(nanos(&text([0, 0, 1])), 200);
     }
 
-    /// The order follows the dependencies, not the file.
     #[test]
     fn calc_that_waits_does_not_hold_its_processor() {
         let text =

@@ -1,10 +1,10 @@
 // SPDX-License-Identifier: Apache-2.0
-//! Extracts the description of an exchange from its own arguments, from the call with the same
-//! `External id`, or, for gloo, from the shapes of its tensors.
+//! Finds the description of an exchange in its own arguments, in the call with the same `External
+//! id`, or, for gloo, in the shapes of its tensors.
 //!
-//! PyTorch cuts lists of more than 30 entries (`torch/csrc/profiler/util.cpp`, `kTruncatLength`).
-//! The members of a larger group are in `distributedInfo.pg_config` under the same name, or follow
-//! from the first and the distance of its ranks.
+//! PyTorch truncates lists after 30 entries (`torch/csrc/profiler/util.cpp`, `kTruncatLength`).
+//! Members of larger groups are in `distributedInfo.pg_config` under the same name, or follow from
+//! the first rank and the stride.
 
 use std::collections::BTreeMap;
 
@@ -20,7 +20,7 @@ pub(super) struct Communication {
     pub(super) seq: Option<u64>,
 }
 
-/// Returns the arguments of communication calls by their `External id`.
+/// Arguments of communication calls by `External id`.
 pub(super) fn by_external_id(events: &Events) -> BTreeMap<i64, &Arguments> {
     let exchanges = events.kept.iter().filter(|event| event.category == Category::Exchange);
     exchanges
@@ -41,8 +41,8 @@ pub(super) struct Described<'e> {
 }
 
 impl Described<'_> {
-    /// Returns the description of an exchange, or `None` if the profile has none. `call` is the host
-    /// call that started it.
+    /// `call` is the host call that started the exchange. `None` if the profile does not describe
+    /// it.
     pub(super) fn exchange(
         &self,
         events: &Events,
@@ -54,8 +54,7 @@ impl Described<'_> {
         let arguments = if own.collective.is_some() { Some(own) } else { by_id() };
         let Some(arguments) = arguments else {
             let operation = Operation::of_name(events.name(event).strip_prefix("gloo:")?)?;
-            // If an operator ends after the profile, its shapes are missing; the call that started
-            // it has them.
+            // If an operator ends after the profile, its shapes are missing, but its call has them.
             let called = || bytes_of(call?.args.as_deref()?);
             let bytes = match operation {
                 Operation::Barrier => 0,
@@ -99,7 +98,7 @@ impl Described<'_> {
             parts,
         };
         let seq = arguments.seq.and_then(|seq| u64::try_from(seq).ok());
-        // The numbers of sends and receives count different things on the two ranks.
+        // Sequence numbers of sends and receives are not comparable between ranks.
         Some(Communication { exchange, share, seq: seq.filter(|_| !operation.is_between_two()) })
     }
 
@@ -107,8 +106,8 @@ impl Described<'_> {
         self.info?.world_size
     }
 
-    /// Returns the ranks of a group: as listed, or, where the list was cut, from the description of
-    /// the job, from the first rank and the distance between ranks, or as all ranks.
+    /// If the list was truncated, uses the description of the job, the first rank and the stride,
+    /// or all ranks.
     fn members(&self, arguments: &Arguments) -> Option<Vec<u32>> {
         let listed = arguments.ranks.as_deref().unwrap_or("...");
         let size = arguments.group_size.and_then(|size| u32::try_from(size).ok());
@@ -165,12 +164,12 @@ impl Described<'_> {
     }
 }
 
-/// Parses a list of whole numbers; `None` if it was cut.
+/// `None` if the list was truncated.
 fn numbers(list: &str) -> Option<Vec<u64>> {
     serde_json::from_str(list).ok().filter(|list: &Vec<u64>| !list.is_empty())
 }
 
-/// Returns the bytes of an element of a type of c10 or C++.
+/// Types of c10 or C++.
 #[must_use]
 pub fn element_bytes(dtype: &str) -> Option<u64> {
     Some(match dtype {
@@ -184,8 +183,8 @@ pub fn element_bytes(dtype: &str) -> Option<u64> {
     })
 }
 
-/// Returns the bytes of the first argument. Its dimensions are a shape, or nested lists of shapes.
-/// `None` if it has no elements.
+/// Bytes of the first argument, whose dimensions are a shape or nested lists of shapes. `None` if
+/// it is empty.
 pub(super) fn bytes_of(arguments: &Arguments) -> Option<u64> {
     fn elements(dimensions: &Value) -> u64 {
         let Some(list) = dimensions.as_array().filter(|list| !list.is_empty()) else { return 0 };
@@ -195,7 +194,7 @@ pub(super) fn bytes_of(arguments: &Arguments) -> Option<u64> {
         }
     }
     let dtype = arguments.types.get(0)?.as_str()?;
-    // The type of a list of tensors is written once for the whole list.
+    // A list of tensors states its type once.
     let size = element_bytes(dtype.trim_start_matches("TensorList").trim())
         .or_else(|| (dtype == "TensorList").then_some(4))?;
     Some(elements(&arguments.dimensions) * size).filter(|bytes| *bytes > 0)

@@ -1,6 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-//! Parses the JSON of a profile. Only events that show when operations ran, and what waited for
-//! them, are kept.
+//! Parses a profile. Keeps only events that show when operations ran and what waited for them.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::fmt;
@@ -48,7 +47,7 @@ pub(super) struct Events {
     found: BTreeMap<String, usize>,
 }
 
-/// Consecutive steps of a profile, in microseconds.
+/// In microseconds.
 #[derive(Clone, Copy)]
 pub(super) struct MarkedSteps {
     pub(super) thread: u32,
@@ -84,18 +83,17 @@ pub(super) enum Category {
     Operator,
     Exchange,
     Call,
-    /// A step as marked by `torch.profiler` on the host.
+    /// Marked by `torch.profiler` on the host.
     Step,
     Other,
 }
 
-/// An event. Profiles have millions of events, so it must stay small.
+/// Must stay small, because profiles have millions of events.
 pub(super) struct Event {
     pub(super) place: u32,
     pub(super) category: Category,
     name: u32,
     pub(super) thread: u32,
-    /// Microseconds.
     pub(super) ts: f64,
     pub(super) dur: f64,
     pub(super) correlation: Option<u32>,
@@ -194,11 +192,11 @@ impl WrittenEvent {
         self.name.starts_with("gloo:") || self.name == "record_param_comms"
     }
 
-    /// Accepts the capitalized categories that PyTorch wrote in 2020.
+    /// PyTorch capitalized categories in 2020.
     fn category(&self) -> Category {
         match &*self.cat.to_ascii_lowercase() {
             cat if self.name.starts_with("ProfilerStep#") => {
-                // The profile lists each mark twice, once for the host and once for the device.
+                // Each mark occurs twice, for host and device.
                 if cat.starts_with("gpu") { Category::Other } else { Category::Step }
             }
             "kernel" => Category::Kernel,
@@ -214,7 +212,7 @@ impl WrittenEvent {
 }
 
 impl Events {
-    /// Lists the categories of the complete events, most frequent first, for messages.
+    /// Categories of complete events for messages, most frequent first.
     pub(super) fn found(&self) -> String {
         let mut found: Vec<(&String, &usize)> = self.found.iter().collect();
         found.sort_by_key(|(_, count)| std::cmp::Reverse(**count));
@@ -227,15 +225,14 @@ impl Events {
         &self.names.words[event.name as usize]
     }
 
-    /// Returns the kind of a wait: `Stream Wait Event`, `Stream Sync`, `Event Sync` or `Context
-    /// Sync`.
+    /// `Stream Wait Event`, `Stream Sync`, `Event Sync` or `Context Sync`.
     pub(super) fn wait_kind<'e>(&'e self, event: &'e Event) -> &'e str {
         let said = event.args.as_ref().and_then(|args| args.cuda_sync_kind.as_deref());
         said.unwrap_or_else(|| self.name(event))
     }
 
-    /// Returns the first and the last instant of the marked steps and their number. `None` for fewer
-    /// than two: a single step is all that was recorded of it.
+    /// Start and end of the marked steps, and their number. `None` for fewer than two, which do not
+    /// need to be separated.
     pub(super) fn steps(&self) -> Option<MarkedSteps> {
         let marks = self.kept.iter().filter(|event| event.category == Category::Step);
         let begin = marks.clone().map(|mark| mark.ts).fold(f64::MAX, f64::min);
@@ -245,7 +242,7 @@ impl Events {
         (count > 1).then_some(MarkedSteps { thread, begin, end, count })
     }
 
-    /// Adds a complete event. Returns the reason if its duration is invalid.
+    /// Fails if the duration is invalid.
     fn add(&mut self, place: u32, event: WrittenEvent) -> Result<(), String> {
         if event.ph != "X" {
             return Ok(());

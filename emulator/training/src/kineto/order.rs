@@ -2,14 +2,14 @@
 //! Derives the dependencies between the operations of one rank.
 //!
 //! The host is a chain of tasks: each call that launches or waits for operations follows the
-//! previous call after the host time between them. An operation waits for the previous one on its
-//! stream, for its launch, and for the stream waits recorded in `cuda_sync` events (PyTorch writes
-//! them with `enable_cuda_sync_events`). A host wait ends when the operations that it waited for
-//! have ended. In a profile without stream waits, an operation depends on another stream only if
-//! its start matches neither the end of its own stream nor its launch, but the end of the other
-//! stream's operation. Any unexplained delay is replayed as host time.
+//! previous call after some host time. An operation waits for its predecessor on the stream, for
+//! its launch, and for stream waits in `cuda_sync` events (`enable_cuda_sync_events` in PyTorch). A
+//! host wait ends when the awaited operations have ended. Without recorded stream waits, an
+//! operation depends on another stream only if it starts at the end of an operation there, and
+//! neither at the end of its own stream nor at its launch. Unexplained delays are replayed as host
+//! time.
 //!
-//! Calls of several host threads follow each other. The exception is a wait during which another
+//! Calls of several host threads form one sequence. The exception is a wait during which another
 //! thread continued: only the waiting thread depends on it.
 
 mod waits;
@@ -24,15 +24,13 @@ use waits::{Launches, ProfiledWaits};
 pub(super) struct ProfiledOperation<'e> {
     pub(super) event: &'e Event,
     pub(super) stream: u32,
-    /// Microseconds.
     pub(super) end: f64,
     pub(super) call: Option<&'e Event>,
-    /// Number of that call among the calls of collectives, if known.
+    /// Its index among the collective calls, if known.
     pub(super) number: Option<u64>,
 }
 
 pub(super) enum RankWork {
-    /// Host time in microseconds.
     Host(f64),
     Operation(usize),
 }
@@ -50,7 +48,7 @@ struct HostPoint {
     waited_since: Option<f64>,
 }
 
-/// Kinds of events. Simultaneous ones are processed in this order.
+/// In the order in which simultaneous events are processed.
 #[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
 enum NextInOrder {
     WaitEnds(usize),
@@ -63,25 +61,24 @@ struct OrderWalk<'w> {
     operations: &'w [ProfiledOperation<'w>],
     waits: &'w ProfiledWaits,
     begin: f64,
-    /// Shortest time from the launch of an operation to its start. All host times are shifted by
-    /// it.
+    /// Shortest time from a launch to the start of its operation, by which all host times are
+    /// shifted.
     latency: f64,
     emit: &'w mut Emit<'w>,
-    /// Task of each operation, once it has started.
     task_of: Vec<Option<TaskId>>,
-    /// Task that preceded the launch of each operation, if any.
+    /// Task before the launch of each operation, if any.
     launched: Vec<Option<TaskId>>,
-    /// Task that preceded each host wait, if any.
+    /// Task before each host wait, if any.
     waiting: Vec<Option<TaskId>>,
     points: BTreeMap<u32, HostPoint>,
     held_by: BTreeMap<u32, Vec<TaskId>>,
-    /// `ended` is the last operation that ended on each stream, `last` the last one that started.
+    /// By stream: `ended` is the last operation that ended, `last` the last one that started.
     ended: BTreeMap<u32, usize>,
     last: BTreeMap<u32, usize>,
 }
 
-/// Emits the work of a rank in order of time, up to the end of its marked steps. `operations` are
-/// sorted by start; `events` are all events of the file.
+/// Emits the work of a rank in chronological order up to the end of its marked steps. `operations`
+/// are sorted by start; `events` are all events of the file.
 pub(super) fn walk<'w>(
     operations: &'w [ProfiledOperation<'w>],
     events: &Events,
@@ -105,8 +102,8 @@ pub(super) fn walk<'w>(
     let last_call = steps.map_or(last_call, |steps| last_call.max(steps.end));
     for (place, wait) in waits.host.iter().enumerate().filter(|(_, wait)| wait.end <= last_call) {
         nexts.push((wait.begun, NextInOrder::WaitBegins(place)));
-        // Subtract the clock resolution, so that rounding cannot order a wait after the launch that
-        // follows it.
+        // Subtract the clock resolution, so that rounding cannot place a wait after the following
+        // launch.
         nexts.push((f64::max(wait.begun, wait.end - CLOCK), NextInOrder::WaitEnds(place)));
     }
     nexts.sort_by(|a, b| a.0.total_cmp(&b.0).then(a.1.cmp(&b.1)));
@@ -142,12 +139,12 @@ impl OrderWalk<'_> {
         (self.emit)(after, RankWork::Host(micros))
     }
 
-    /// Returns the task at whose end a host thread was at `time`. `None` if that is the start.
+    /// The task at whose end a host thread was at `time`. `None` for the start.
     fn host_at(&mut self, thread: u32, time: f64) -> Result<Option<TaskId>, KinetoError> {
         let time = f64::max(time + self.latency, self.begin);
         let own = self.points.get(&thread).copied();
         let own_time = own.map_or(f64::MIN, |point| point.time);
-        // A wait of another thread did not delay this one if this one continued during it.
+        // If this thread continued during another thread's wait, the wait did not delay it.
         let leads = |point: &HostPoint| point.waited_since.is_none_or(|since| since >= own_time);
         let others = self.points.iter().filter(|(other, point)| **other != thread && leads(point));
         let before = others
@@ -198,7 +195,6 @@ impl OrderWalk<'_> {
         Ok(())
     }
 
-    /// Emits the host time from the last work of the marking thread to the end of its last step.
     fn ends(&mut self, steps: MarkedSteps) -> Result<(), KinetoError> {
         let time = steps.end - self.latency;
         match self.last.get(&steps.thread).copied() {
@@ -262,7 +258,7 @@ impl OrderWalk<'_> {
         let waited = others.filter(|other| self.operations[*other].end > since);
         let before = after.len();
         after.extend(waited);
-        // Waiting for one collective of the host means waiting for all that were started.
+        // Waiting for one collective of the host means waiting for all started ones.
         let is_exchange =
             |other: &usize| self.operations[*other].event.category == Category::Exchange;
         if after[before..].iter().any(is_exchange) {

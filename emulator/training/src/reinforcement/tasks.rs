@@ -6,10 +6,9 @@
 //!                        │ one step off: for the next step                   ▼
 //! trainer   forward passes and micro-batches ▶ gradients ▶ optimizer ▶ new weights ▶ replicas of another size
 //! ```
-//! The trainer has the first ranks and the pool the following ones, replica by replica. A replica
-//! generates in chunks and sends the samples that ended after each chunk;
-//! [`batching`](crate::batching) gives the duration of a chunk. The communication inside a replica
-//! is part of that duration and sends no packets.
+//! The trainer has the first ranks and the pool the following ones, replica by replica. Replicas
+//! generate in chunks and send finished samples after each chunk; [`batching`](crate::batching)
+//! gives the duration of a chunk, which includes communication inside the replica.
 
 use std::collections::BTreeMap;
 
@@ -24,10 +23,9 @@ use crate::step::Job;
 use crate::tasks::{Before, SimulatedRails, StepTasks, TaskPurpose, picoseconds, step_after};
 
 const CHUNKS: usize = 8;
-/// A relay forwards weights in this many parts. With a single part, a replica could forward nothing
-/// before it has all weights.
+/// A relay forwards weights in this many parts, so that it need not wait for all of them.
 const PIECES: u64 = 8;
-/// Bytes per token: token id and log-probability.
+/// Token id and log-probability.
 const SAMPLE_TOKEN_BYTES: u64 = 8;
 
 /// Work of a replica between two transfers of samples.
@@ -35,21 +33,20 @@ const SAMPLE_TOKEN_BYTES: u64 = 8;
 pub struct Chunk {
     pub seconds: f64,
     pub samples: Vec<usize>,
-    /// Additional seconds after a loss of memory: reloading the weights and a pass over the tokens
-    /// that were cached.
+    /// Additional time after a loss of memory: reloading the weights and prefilling the cached
+    /// tokens.
     pub again_seconds: f64,
 }
 
 #[derive(Clone, Debug)]
 pub struct PoolStep {
-    /// Overlap with training. [`TrainingLoop::Asynchronous`] is not supported because its
-    /// generation has no steps.
+    /// [`TrainingLoop::Asynchronous`] is not supported because its generation has no steps.
     pub training_loop: TrainingLoop,
     /// GPUs of a replica, first for most samples and then for the tail.
     pub replica_gpus: [u32; 2],
     pub tensor: u32,
     pub chunks: Vec<Vec<Chunk>>,
-    /// Tokens of prompt and answer of each sample, in the order the samples end.
+    /// Prompt and answer tokens of each sample, in the order of their ends.
     pub tokens: Vec<u64>,
     /// Leaf of each rank, starting with the trainer's ranks.
     pub leaves: Vec<u32>,
@@ -58,7 +55,7 @@ pub struct PoolStep {
     pub delta_share: f64,
     /// Cache bytes that each replica sends to the next one per step.
     pub moved_bytes: u64,
-    /// Seconds of forward passes over a micro-batch.
+    /// Forward passes over a micro-batch.
     pub pass_seconds: f64,
 }
 
@@ -70,11 +67,8 @@ pub struct ReinforcementTasks {
     pub again: BTreeMap<TaskId, Picoseconds>,
 }
 
-/// Returns the chunks of each replica, and the tokens of the samples in the order they end.
-/// `reload` is how many seconds a GPU needs to fetch its part of the weights.
-///
-/// # Panics
-/// If `replicas` is 0.
+/// Returns the chunks of each replica, and the tokens of the samples in the order of their ends.
+/// `reload` is the time in seconds for a GPU to fetch its part of the weights.
 #[must_use]
 pub fn generate(
     costs: &ReplicaCosts,
@@ -120,8 +114,7 @@ impl PoolStep {
         self.chunks.iter().map(of).fold(0.0, f64::max)
     }
 
-    /// Returns the closed-form step time, given the training time and the rate of the network
-    /// cards, without congestion.
+    /// Closed form without congestion, for the given training time and network card rate.
     #[must_use]
     pub fn step_seconds(&self, training: f64, card_rate: f64) -> f64 {
         let generation = self.generation_seconds();
@@ -133,7 +126,6 @@ impl PoolStep {
         both + self.weights_seconds(card_rate)
     }
 
-    /// Returns the end of each sample's chunk, sorted.
     fn ended(&self) -> Vec<f64> {
         let mut ended = Vec::new();
         for chunks in &self.chunks {
@@ -147,8 +139,8 @@ impl PoolStep {
         ended
     }
 
-    /// Returns how long the busiest network card sends the new weights, and then the weights that
-    /// GPUs lack after the replicas change size.
+    /// How long the busiest network card sends the new weights, and then the weights that GPUs lack
+    /// after a change of replica size.
     #[must_use]
     pub fn weights_seconds(&self, card_rate: f64) -> f64 {
         let trainer = (self.leaves.len() - self.pool_gpus()) as u32;
@@ -210,8 +202,8 @@ impl PoolStep {
         all
     }
 
-    /// Returns transfers that deliver to every GPU its slice of each stage's layers, in equal parts
-    /// from all trainer ranks with some of it.
+    /// Every GPU receives its slice of each stage's layers in equal parts from all trainer ranks
+    /// with some of it.
     fn shards(&self, trainer: u32) -> Vec<RankTransfer> {
         let (size, tp) = (self.replica_gpus[0], self.tensor);
         let mut all = Vec::new();
@@ -235,7 +227,7 @@ impl PoolStep {
         all
     }
 
-    /// Returns the transfers of the weights that GPUs lack after the replicas change size.
+    /// Transfers of the weights that GPUs lack after a change of replica size.
     fn reshard(&self, trainer: u32) -> Vec<RankTransfer> {
         let [before, after] = self.replica_gpus;
         if before == after {
@@ -264,7 +256,7 @@ impl PoolStep {
     }
 }
 
-/// A transfer between ranks. `after` is the index of the transfer that delivers its data.
+/// `after` is the index of the transfer that delivers its data.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 struct RankTransfer {
     from: u32,
@@ -273,8 +265,7 @@ struct RankTransfer {
     after: Option<usize>,
 }
 
-/// Returns the bytes of units `first` to `end` out of `whole` units. The spans of a partition add
-/// up to `size`.
+/// Bytes of units `first` to `end` out of `whole`. The spans of a partition add up to `size`.
 fn span(size: u64, [first, end]: [u64; 2], whole: u64) -> Bytes {
     let until = |end: u64| (u128::from(size) * u128::from(end) / u128::from(whole)) as u64;
     Bytes(until(end) - until(first))
@@ -284,7 +275,7 @@ fn part(size: u64, number: u64, whole: u64) -> Bytes {
     span(size, [number, number + 1], whole)
 }
 
-/// Groups ranks by leaf, in order of first appearance.
+/// In order of first appearance.
 fn by_leaf(leaves: &[u32], ranks: std::ops::Range<u32>) -> Vec<(u32, Vec<u32>)> {
     let mut all: Vec<(u32, Vec<u32>)> = Vec::new();
     for rank in ranks {
@@ -297,11 +288,7 @@ fn by_leaf(leaves: &[u32], ranks: std::ops::Range<u32>) -> Vec<(u32, Vec<u32>)> 
     all
 }
 
-/// Returns the tasks of a step: `trainer` on the first ranks, `pool` on the others, in TP groups of
-/// the trainer's size.
-///
-/// # Panics
-/// As [`step_tasks`](crate::tasks::step_tasks).
+/// `trainer` has the first ranks and `pool` the others, in TP groups of the trainer's size.
 #[must_use]
 pub fn reinforcement_tasks(trainer: &Job<'_>, pool: &PoolStep) -> ReinforcementTasks {
     let mut writer = TaskWriter {
@@ -370,7 +357,6 @@ impl TaskWriter<'_> {
         self.add(purpose, name, after, TaskWork::Transfer { from, to, bytes })
     }
 
-    /// Adds an empty task that waits for all of `after`.
     fn join(&mut self, purpose: TaskPurpose, rank: u32, after: Vec<TaskId>) -> TaskId {
         let work = TaskWork::Compute { rank, took: Picoseconds::ZERO };
         self.add(purpose, format!("{purpose:?} there").to_lowercase(), after, work)
@@ -385,7 +371,7 @@ impl TaskWriter<'_> {
             let mut done: Vec<Vec<TaskId>> = Vec::new();
             for (number, chunk) in own.iter().enumerate() {
                 let after = done.last().cloned().unwrap_or_default();
-                // No group starts the next chunk before all have finished this one.
+                // No group starts a chunk before all have finished the previous one.
                 let parts = ranks.clone().step_by(self.tensor as usize).map(|rank| {
                     let took = picoseconds(chunk.seconds);
                     let name = format!("generate replica {replica} chunk {number}");
@@ -429,7 +415,7 @@ impl TaskWriter<'_> {
         }
     }
 
-    /// Sends part of every replica's caches to the next replica, half-way through its chunks.
+    /// Half-way through its chunks, each replica sends part of its caches to the next one.
     fn move_caches(&mut self, chunks: &[Vec<Vec<TaskId>>]) {
         let (pool, size) = (self.pool, u64::from(self.pool.replica_gpus[0]));
         for (replica, own) in chunks.iter().enumerate().filter(|(_, own)| !own.is_empty()) {
@@ -446,7 +432,7 @@ impl TaskWriter<'_> {
         }
     }
 
-    /// Returns the sample transfers that the first pass of each micro-batch and lane waits for.
+    /// The sample transfers that the first pass of each micro-batch and lane waits for.
     fn inputs(&mut self, trainer: &Job<'_>, arrived: &[Option<TaskId>]) -> Vec<Vec<Vec<TaskId>>> {
         let mapping = &trainer.mapping;
         let lanes = (mapping.data * mapping.context) as usize;
@@ -473,8 +459,8 @@ impl TaskWriter<'_> {
         }
     }
 
-    /// Adds the transfers of new weights, which wait for the trainer's ranks and for the replica's
-    /// last samples, and then those of a change of replica size.
+    /// New weights wait for the trainer's ranks and the replica's last samples. Transfers for a
+    /// change of replica size follow.
     fn new_weights(&mut self, ends: &[Vec<TaskId>]) {
         let pool = self.pool;
         let size = pool.replica_gpus[0];

@@ -1,5 +1,4 @@
 // SPDX-License-Identifier: Apache-2.0
-//! Checks generation against bounds, the exhaustive search and conservation laws.
 
 use proptest::prelude::*;
 
@@ -74,8 +73,8 @@ fn resize_transfers_each_gpu_its_missing_weights() {
     assert!((stage.change_seconds - 0.1 - 100.0 * 1e5 / 4.0 / 40e9).abs() < 1e-12);
 }
 
-/// One of two replicas fails immediately, so the other does all the work. The difference is at most
-/// the steps before the failure.
+/// If one of two replicas fails immediately, the other does all the work, up to the steps before
+/// the failure.
 #[test]
 fn early_fault_halves_the_pool_and_a_late_one_costs_its_samples() {
     let pool = pool(16);
@@ -95,8 +94,8 @@ fn early_fault_halves_the_pool_and_a_late_one_costs_its_samples() {
 proptest! {
     #![proptest_config(ProptestConfig::with_cases(40))]
 
-    /// Nothing beats the bound, knowing the lengths is never slower than the best fixed size, and
-    /// each token is generated once.
+    /// Bounds hold, known lengths are never slower than the best fixed size, and each token is
+    /// generated once.
     #[test]
     fn no_schedule_beats_the_bound_and_exact_order_is_fastest(
         seed in 0_u64..1_000,
@@ -116,8 +115,7 @@ proptest! {
             prop_assert_eq!(one.tokens, all);
             prop_assert!(one.busy_share <= 1.0 + 1e-9);
         }
-        // Steps in progress end before a change, so an order may take up to a step longer than no
-        // change.
+        // Steps in progress end before a change, so an order may be up to a step longer.
         prop_assert!(known.seconds <= best.seconds + 0.2, "{known:?} {best:?}");
     }
 }

@@ -1,5 +1,4 @@
 // SPDX-License-Identifier: Apache-2.0
-//! Compares measured runs with computed ones and summarizes the errors by class.
 
 use super::{MeasuredRun, RunRefused, Runs};
 use crate::search::Found;
@@ -12,7 +11,7 @@ pub struct Judged<'r> {
 }
 
 impl Judged<'_> {
-    /// Returns `(ours − measured) / measured`; `None` if the request was rejected.
+    /// `(ours − measured) / measured`; `None` if the request was rejected.
     #[must_use]
     pub fn error(&self) -> Option<f64> {
         let found = self.outcome.as_ref().ok()?;

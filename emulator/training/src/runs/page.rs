@@ -1,6 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-//! Writes the validation page and its CSV file from the tables of published runs, computed as by
-//! the command line.
+//! The validation page and its CSV file.
 
 use std::collections::BTreeMap;
 use std::fmt::Write;
@@ -157,18 +156,18 @@ pub struct ComparedRun {
     pub mapping: String,
     pub sequences: u64,
     pub tokens: u64,
-    /// Measured seconds per step, to the millisecond.
+    /// Rounded to the millisecond.
     pub measured_s: f64,
-    /// Computed seconds per step, to the millisecond.
+    /// Rounded to the millisecond.
     pub computed_s: f64,
-    /// Excess of the computed step, in percent.
+    /// Computed relative to measured.
     pub error_percent: f64,
     /// `fit` or `test`.
     pub used_to: &'static str,
 }
 
 impl ComparedRun {
-    /// Returns every run with a computed time, in the order of the tables.
+    /// In the order of the tables.
     #[must_use]
     pub fn of(judged: &[Judged<'_>]) -> Vec<Self> {
         let of = |one: &Judged<'_>| {

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-//! Refits constants to a user's own runs.
+//! Refits constants to a user's runs.
 
 use std::collections::BTreeMap;
 
@@ -25,7 +25,7 @@ pub struct RefitFile {
 }
 
 #[derive(Clone, Debug, PartialEq, thiserror::Error)]
-#[error("/refitted/{name} is {value}: write {low} to {high}")]
+#[error("/refitted/{name} is {value}: use {low} to {high}")]
 pub struct BeyondLimits {
     name: &'static str,
     value: f64,
@@ -34,10 +34,8 @@ pub struct BeyondLimits {
 }
 
 impl RefitFile {
-    /// Checks that every constant is within its limits.
-    ///
     /// # Errors
-    /// Names the first constant outside its limits.
+    /// If a constant is outside its limits.
     pub fn check(&self) -> Result<(), BeyondLimits> {
         let given = |constant: &&fit::Constant| self.refitted.contains_key(constant.name);
         for constant in fit::all().filter(given) {
@@ -59,38 +57,37 @@ pub struct Refit {
     /// Mean absolute error of the fitting runs before and after, as shares.
     pub fitting_error: [f64; 2],
     pub kept_back_runs: usize,
-    /// Mean absolute error of the runs kept back, before and after, as shares.
+    /// The same for the runs kept back.
     pub kept_back_error: [f64; 2],
-    /// Old and new value by name of the constant.
+    /// Old and new value by name.
     pub changed: BTreeMap<&'static str, [f64; 2]>,
-    /// 95 % confidence interval of each changed constant, provided that no other constant is wrong.
+    /// 95 % confidence intervals, if all other constants are correct.
     pub intervals: BTreeMap<&'static str, [f64; 2]>,
-    /// Alternatives to each changed constant that would explain the runs equally well. The runs
-    /// cannot distinguish them.
+    /// Alternatives to each changed constant that explain the runs equally well.
     pub stands_in_for: BTreeMap<&'static str, Vec<&'static str>>,
     /// Constants whose best value is beyond their limit.
     pub at_limit: Vec<&'static str>,
-    /// Constants that affect the runs and keep their values.
+    /// Constants that affect the runs but keep their values.
     pub kept: Vec<&'static str>,
-    /// Constants that have no effect on the runs and keep their values.
+    /// Constants without effect on the runs.
     pub not_determined: Vec<&'static str>,
 }
 
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 pub enum RefitError {
     #[error(
-        "the runs are of {count} pairs of accelerator and software ({pairs}): write one file for each"
+        "the runs are of {count} pairs of accelerator and software ({pairs}): use one file for each"
     )]
     Mixed { count: usize, pairs: String },
     #[error(
-        "{count} runs get a figure: at least 4 are needed, so that some can be fitted and others \
+        "{count} runs have a prediction: at least 4 are needed, so that some can be fitted and others \
          kept for testing"
     )]
     TooFew { count: usize },
 }
 
 impl Refit {
-    /// Returns the file that `lightloom mfu --constants FILE` reads.
+    /// For `lightloom mfu --constants FILE`.
     #[must_use]
     pub fn file(&self) -> RefitFile {
         RefitFile {
@@ -106,7 +103,7 @@ impl Refit {
 }
 
 impl Runs {
-    /// Refits the constants of one accelerator and software to part of the runs.
+    /// Fits part of the runs, which must share accelerator and software.
     ///
     /// # Errors
     /// If the runs mix several pairs, or are too few.
@@ -161,8 +158,7 @@ impl Runs {
         })
     }
 
-    /// Splits runs into fitting and held-out ones: by alternating models, or by alternating runs if
-    /// there are too few models.
+    /// Alternates between fitting and held-out models, or runs if there are too few models.
     fn parts<'r>(
         &self,
         usable: &[&'r MeasuredRun],

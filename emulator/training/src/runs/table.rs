@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-//! Parses the rows of a table of runs (CSV with a header) into requests.
+//! Parses tables of runs (CSV with a header) into requests.
 
 use std::collections::BTreeMap;
 
@@ -49,9 +49,9 @@ const NAMES: &[(&str, &str)] = &[
     ("nemotronh 56b", "nemotron-h-56b"),
 ];
 
-/// MaxText's sequences per accelerator, TP and recomputation, which its tables do not print. They
-/// come from its configuration scripts, with half of the sequences on v5p, where the full number
-/// does not fit. Columns: family of accelerators, model, sequences, TP, recomputation.
+/// MaxText's tables omit sequences per accelerator, TP and recomputation. These values are from its
+/// configuration scripts, with half of the sequences on v5p, where the full number does not fit.
+/// Columns: family of accelerators, model, sequences, TP, recomputation.
 const MAXTEXT: &[(&str, &str, u64, u32, Recompute)] = &[
     ("TPUv4", "MaxText-52B", 10, 1, Recompute::Full),
     ("TPUv5e", "MaxText-16B", 6, 1, Recompute::Full),
@@ -68,7 +68,7 @@ const MAXTEXT: &[(&str, &str, u64, u32, Recompute)] = &[
     ("TPUv6e", "llama3.1-405B", 1, 1, Recompute::Full),
 ];
 
-/// Maximum step time: about twelve days.
+/// About twelve days.
 const MOST_SECONDS: f64 = 1e6;
 
 pub(super) struct Row {
@@ -112,14 +112,14 @@ impl Row {
     }
 
     fn needed<T: std::str::FromStr>(&self, column: &str) -> Result<T, String> {
-        self.number(column).ok_or_else(|| format!("column `{column}` has no number: write one"))
+        self.number(column).ok_or_else(|| format!("column `{column}` must be a number"))
     }
 
     pub(super) fn run(&self) -> Result<MeasuredRun, String> {
         let mut assumed = Vec::new();
         let (model, card, gpus) = (self.model()?, self.card()?, self.needed::<u64>("num_accel")?);
         if !(1..=MOST).contains(&gpus) {
-            return Err(format!("column `num_accel` has {gpus}: write 1 to {MOST}"));
+            return Err(format!("column `num_accel` is {gpus}: use 1 to {MOST}"));
         }
         let maxtext = self.maxtext();
         let batch = self.batch(gpus, maxtext.map(|(sequences, ..)| sequences), &mut assumed)?;
@@ -132,7 +132,7 @@ impl Row {
         let seconds = self.seconds(&model, batch, (gpus, peak), (convention, recompute))?;
         if !(seconds > 0.0 && seconds <= MOST_SECONDS) {
             return Err(format!(
-                "a step of {seconds} s cannot be: write more than 0 and at most {MOST_SECONDS} s"
+                "the step time is {seconds} s: use more than 0 and at most {MOST_SECONDS} s"
             ));
         }
         Ok(MeasuredRun {
@@ -159,7 +159,7 @@ impl Row {
         })
     }
 
-    /// Returns the column `software`, or else the software of the source.
+    /// The column `software`, or the software of the source.
     fn software(&self) -> Result<String, String> {
         let given = self.text("software");
         if !given.is_empty() {
@@ -168,7 +168,8 @@ impl Row {
         let source = self.text("source");
         let found = SOFTWARE.iter().find(|(part, _)| source.contains(part));
         found.map(|(_, software)| (*software).to_owned()).ok_or_else(|| {
-            "column `software` is empty: name the constants nearest to what ran".to_owned()
+            "column `software` is empty: use the constants closest to the software that ran"
+                .to_owned()
         })
     }
 
@@ -194,7 +195,7 @@ impl Row {
         } else if starts(&["nvfp4"]) {
             Ok(Precision::Nvfp4)
         } else {
-            Err(format!("column `precision` has `{text}`: write bf16, fp8, mxfp8 or nvfp4"))
+            Err(format!("column `precision` is `{text}`: use bf16, fp8, mxfp8 or nvfp4"))
         }
     }
 
@@ -276,8 +277,8 @@ impl Row {
         Ok(Batch { sequences, tokens })
     }
 
-    /// Returns the degrees of the row. Most degrees that it omits are 1, since tables print the
-    /// parallelism in use; the micro-batch and some numbers of stages are left to the search.
+    /// Tables print the parallelism in use, so most missing degrees are 1. The micro-batch and some
+    /// numbers of stages are searched.
     fn limits(
         &self,
         gpus: u64,
@@ -309,8 +310,7 @@ impl Row {
         }
     }
 
-    /// Returns the step time, either printed or converted from tokens per second, operations per
-    /// second or utilisation.
+    /// Printed, or converted from tokens per second, operations per second or utilisation.
     fn seconds(
         &self,
         model: &Model,
@@ -329,7 +329,7 @@ impl Row {
         } else if let Some(share) = self.number::<f64>("mfu_pct") {
             Ok(flops() / (share / 100.0 * peak * gpus))
         } else {
-            Err("no measurement: write `step_time_s` or `tokens_s_per_accel`".to_owned())
+            Err("no measurement: add `step_time_s` or `tokens_s_per_accel`".to_owned())
         }
     }
 
@@ -349,14 +349,14 @@ impl Row {
         }
         if self.number::<u32>("layers").is_none() {
             return Err(format!(
-                "no model is called `{name}`, and the row has no `layers`, `hidden`, `heads` and `ffn`: write its dimensions"
+                "unknown model `{name}`, and the row lacks `layers`, `hidden`, `heads` or `ffn`: add its dimensions"
             ));
         }
         self.by_dimensions()
     }
 
-    /// Enables a multi-token prediction depth if the printed operations per token are closer to one
-    /// depth than to none.
+    /// Assumes one multi-token prediction depth if that matches the printed operations per token
+    /// better than none.
     fn predict(&self, model: &mut Model) {
         let (Some(tera), Some(tokens), Some(sequence)) = (
             self.number::<f64>("tflops_per_accel"),
@@ -383,7 +383,7 @@ impl Row {
         let heads: u32 = self.needed("heads")?;
         let hidden: u32 = self.needed("hidden")?;
         if heads == 0 {
-            return Err("column `heads` has 0: write at least 1".to_owned());
+            return Err("column `heads` is 0: use at least 1".to_owned());
         }
         let experts = match self.number("experts") {
             None => None,
@@ -412,22 +412,20 @@ impl Row {
         })
     }
 
-    /// Returns a model of nanotron's benchmark, with dimensions that match its printed number of
-    /// weights.
+    /// Models of nanotron's benchmark, with dimensions that match the printed number of weights.
     fn llama_like(&self, billions: &str) -> Result<Model, String> {
         let (layers, hidden, heads, width) = match billions {
             "1.34B" => (16, 2048, 32, 8192),
             "3.57B" => (28, 3072, 24, 8192),
             "8.86B" => (32, 4096, 32, 14336),
             "80B" => (80, 8192, 64, 28672),
-            _ => return Err(format!("the dimensions of `Llama-like {billions}` are not known")),
+            _ => return Err(format!("unknown dimensions of `Llama-like {billions}`")),
         };
         let attention = grouped(heads, heads, hidden / heads);
         Ok(self.plain([layers, hidden, 131_072, width], attention, Activation::Swiglu))
     }
 
-    /// Returns a model of MaxText by its `global_parameter_scale`, which alternately doubles widths
-    /// and layers of the base model.
+    /// `global_parameter_scale` of MaxText alternately doubles widths and layers of the base model.
     fn maxtext_model(&self, billions: &str) -> Result<Model, String> {
         if billions == "52B" {
             let attention = grouped(32, 32, 256);
@@ -435,7 +433,7 @@ impl Row {
         }
         let scale: u32 = billions.trim_end_matches('B').parse().unwrap_or(0);
         if !scale.is_power_of_two() {
-            return Err(format!("the dimensions of `MaxText-{billions}` are not known"));
+            return Err(format!("unknown dimensions of `MaxText-{billions}`"));
         }
         let (base, rest) = (scale.ilog2() / 3, scale.ilog2() % 3);
         let heads = 16 << (base + u32::from(rest > 0));

@@ -6,8 +6,7 @@ use crate::calibration::{ContextExchange, ZeroStage};
 use crate::cards;
 
 impl MeasuredRun {
-    /// Returns the arguments of `lightloom mfu` for this run. The files replace the names of models
-    /// and cards that are not shipped.
+    /// The files replace models and cards that are not shipped.
     #[must_use]
     pub fn words(&self, model_file: &str, accelerator_file: &str) -> Vec<String> {
         let request = &self.request;

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-//! Chooses the groups of attention and feed-forward instances to simulate, by their throughput at
-//! the objective per token.
+//! Preselects groups of attention and feed-forward instances by their throughput at the objective
+//! per token.
 
 use rayon::prelude::*;
 
@@ -13,9 +13,8 @@ const MOST_OF_A_GROUP: u32 = 16_384;
 const MOST_MICRO_BATCHES: u32 = 4;
 
 impl AttentionFfn<'_> {
-    /// Returns the largest batch whose step takes at most `seconds`, and its tokens per second and
-    /// GPU. Every request has `context` cached tokens, and all micro-batches are equal. `None` if
-    /// no batch meets the bound.
+    /// The largest batch whose step takes at most `seconds`, and its tokens per second and GPU.
+    /// Every request has `context` cached tokens, and all micro-batches are equal.
     #[must_use]
     pub fn most_tokens(&self, seconds: f64, context: f64, most: u32) -> Option<(u32, f64)> {
         let each = self.attention.count.saturating_mul(self.micro_batches.max(1));
@@ -36,8 +35,8 @@ impl AttentionFfn<'_> {
 }
 
 impl ServingJob {
-    /// Returns for every share of prefill GPUs and every prefill replica size the decode groups
-    /// with the highest throughput.
+    /// For every share of prefill GPUs and every prefill replica size, the decode groups with the
+    /// highest throughput.
     pub(super) fn attention_ffn_layouts(&self, sizes: &[u32]) -> Vec<Layout> {
         let shares: Vec<u32> = (1..8).map(|eighths| self.gpus * eighths / 8).collect();
         let best = |prefill: u32| {
@@ -73,7 +72,6 @@ impl ServingJob {
         all.iter().filter_map(rate).max_by(|a, b| a.0.total_cmp(&b.0)).map(|(_, one)| one)
     }
 
-    /// Returns all groups that `gpus` GPUs can be divided into.
     fn groups_of(&self, gpus: u32) -> Vec<DecodeGroups> {
         let heads = self.model.attention.heads();
         let mut all = Vec::new();

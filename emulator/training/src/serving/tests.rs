@@ -1,5 +1,4 @@
 // SPDX-License-Identifier: Apache-2.0
-//! Checks serving against closed forms of single requests and conservation laws.
 
 use super::*;
 use crate::cards;
@@ -24,8 +23,6 @@ fn job() -> ServingJob {
     }
 }
 
-/// Every layout processes the tokens and cache bytes of the requests, and the mean pool size
-/// follows Little's law.
 #[test]
 fn every_layout_conserves_tokens_and_bytes() {
     let job = ServingJob { tries_attention_ffn: true, ..job() };
@@ -52,7 +49,7 @@ fn every_layout_conserves_tokens_and_bytes() {
         assert!(one.moved_bytes.abs_diff(bytes) <= bytes / 1_000_000, "{one:?}");
         assert!(one.within > 0.9, "{one:?}");
     }
-    // Little's law, compared with the integral that the simulation computes.
+    // Little's law, compared with the simulated integral.
     let Some(Layout::Colocated { replica_gpus }) =
         results.iter().map(|one| one.layout).find(|one| matches!(one, Layout::Colocated { .. }))
     else {
@@ -66,7 +63,6 @@ fn every_layout_conserves_tokens_and_bytes() {
     assert!((served.waited / seconds / of.mean_requests - 1.0).abs() < 1e-6);
 }
 
-/// A request with a single token has no time per further token, and its cache is not moved.
 #[test]
 fn single_token_responses_are_neither_decoded_nor_moved() {
     let one = Lengths { mean: 1.0, sigma: 0.0, most: 1 };
@@ -117,7 +113,7 @@ fn single_request_matches_its_closed_form_in_both_layouts() {
     assert!((apart.tpot_p50_seconds.unwrap() - expected).abs() < 1e-9, "{apart:?} {expected}");
 }
 
-/// Regression test: the rate used to be a negative zero.
+/// Regression test: the rate was a negative zero.
 #[test]
 fn pool_that_refuses_all_requests_makes_no_tokens() {
     let long = Lengths { mean: 1e9, sigma: 0.0, most: 1_000_000_000 };
@@ -128,8 +124,7 @@ fn pool_that_refuses_all_requests_makes_no_tokens() {
     }
 }
 
-/// The request fits into the caches of eight attention instances together, but not into one of
-/// them.
+/// The request fits into eight attention instances together, but not into one.
 #[test]
 fn refuses_requests_too_large_for_one_attention_instance() {
     let job = job();

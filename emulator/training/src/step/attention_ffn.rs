@@ -7,13 +7,13 @@
 //!        ▲ adds up                 ◀──────its part of the sum─────── each layer
 //! ```
 //! Micro-batches form a pipeline: while one is in attention, others are on the network or in the
-//! feed-forward part. Per layer they take the larger of two times: their number times the slowest
-//! stage, or the round trip of one micro-batch.
+//! feed-forward part. A layer takes the number of micro-batches times the slowest stage, or the
+//! round trip of one micro-batch if that is longer.
 //!
-//! An instance shards its matrices over its GPUs. Feed-forward instances share the experts and
-//! shard the layers that every token passes. Their GPUs gather inputs and add up partial sums while
-//! they compute another micro-batch, and both directions of a network card are used simultaneously,
-//! as the introduction of StepMesh describes.
+//! Instances shard their matrices over their GPUs. Feed-forward instances share the experts and
+//! shard the layers that all tokens pass. Their GPUs gather inputs and add up partial sums while
+//! computing another micro-batch, and network cards send and receive at the same time, as in the
+//! introduction of StepMesh.
 //!
 //! Assumptions: requests are spread evenly over attention instances and micro-batches, each
 //! micro-batch passes the output layer separately, and norms and residual additions run on the
@@ -43,7 +43,7 @@ impl Instances {
 /// Attention instances and the feed-forward instances that they share.
 #[derive(Clone, Copy, Debug)]
 pub struct AttentionFfn<'a> {
-    /// Model, hardware and formats. The number of GPUs of its replica is not used.
+    /// The number of GPUs of its replica is not used.
     pub server: Server<'a>,
     pub attention: Instances,
     pub feed_forward: Instances,
@@ -59,7 +59,7 @@ pub struct LayerStages {
     pub attention: f64,
     pub cached_token: f64,
     pub there: f64,
-    /// Communication between the GPUs of a feed-forward instance.
+    /// Between the GPUs of a feed-forward instance.
     pub inside: f64,
     pub feed_forward: f64,
     pub back: f64,
@@ -77,7 +77,7 @@ impl LayerStages {
         }
     }
 
-    /// Returns how many seconds `micro_batches` with `cached` tokens each take per layer.
+    /// For `micro_batches` with `cached` tokens each.
     #[must_use]
     pub fn seconds(&self, micro_batches: u32, cached: f64) -> f64 {
         let attention = self.attention + cached * self.cached_token;
@@ -140,7 +140,7 @@ impl AttentionFfn<'_> {
         ]
     }
 
-    /// Returns the stages of a decode step of `batch` requests over all attention instances.
+    /// For `batch` requests over all attention instances.
     #[must_use]
     pub fn stages(&self, batch: u32) -> Stages {
         let compute = *self.server.replica.compute;
@@ -191,8 +191,8 @@ impl AttentionFfn<'_> {
         }
     }
 
-    /// Returns the capacity in tokens of all attention instances. `None` if the weights do not fit,
-    /// or there are more feed-forward instances than experts.
+    /// Of all attention instances. `None` if the weights do not fit, or there are more feed-forward
+    /// instances than experts.
     #[must_use]
     pub fn cache_tokens(&self) -> Option<u64> {
         let (model, bytes) =
@@ -227,7 +227,7 @@ impl Job<'_> {
             + 2.0 * mixing.parts() * self.decode_exchange()
     }
 
-    /// Returns the time of the feed-forward part of one layer, on one of `instances` instances.
+    /// One layer on one of `instances` instances.
     fn feed_forward_part(&self, is_expert: bool, instances: f64) -> f64 {
         let share = self.model.shares().feed_forward;
         let alone = LayerShares { attention: 0.0, state_space: 0.0, feed_forward: share };
@@ -241,8 +241,8 @@ impl Job<'_> {
         share * products + self.memory_seconds(moved / instances)
     }
 
-    /// Returns the time to gather the inputs in the format of the weights and to add up partial
-    /// sums with 16 bits. Each is half of an all-reduce.
+    /// Gathers inputs in the format of the weights and adds up partial sums with 16 bits. Each is
+    /// half of an all-reduce.
     fn inner_exchange(&self) -> f64 {
         let share = self.model.shares().feed_forward;
         share * self.decode_exchange() * (self.precision.operand_bytes() + 2.0) / 4.0

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-//! Communication between the ranks of a job, and its overlap.
+//! Communication between ranks, and its overlap.
 
 use super::Job;
 use crate::calibration::{ContextExchange, ZeroStage};
@@ -12,13 +12,13 @@ use lightloom_step::tasks::TaskPurpose;
 use lightloom_step::work::Bucket;
 
 impl Job<'_> {
-    /// Returns the bytes that a micro-batch passes from one layer to the next, before TP.
+    /// Passed by a micro-batch from one layer to the next, before TP.
     pub(super) fn activation_bytes(&self) -> f64 {
         2.0 * self.tokens() * f64::from(self.model.hidden)
     }
 
-    /// Returns the exchanges of TP before the first product of a half of a layer and after the second,
-    /// with the sizes of a whole layer.
+    /// Before the first product of a half-layer and after the second, with the sizes of a whole
+    /// layer.
     pub(super) fn tensor_exchanges(&self) -> [Option<Exchange>; 2] {
         if self.mapping.tensor == 1 {
             return [None; 2];
@@ -41,8 +41,7 @@ impl Job<'_> {
         }
     }
 
-    /// Returns the traffic to experts on other ranks and back, and its exposed share. `None` without
-    /// EP.
+    /// To experts on other ranks and back, with the exposed share. `None` without EP.
     pub(super) fn expert_exchange(&self) -> Option<([Exchange; 2], f64)> {
         let (mapping, calibration) = (&self.mapping, self.calibration);
         if mapping.expert < 2 {
@@ -83,9 +82,8 @@ impl Job<'_> {
         Exchange { purpose, kind: None, group, bytes, seconds, pace, cables }.part(1.0)
     }
 
-    /// Returns the share of the dispatched values that are sent. With DeepEP or HybridEP a token is
-    /// sent once to each rank or domain for all of its experts there, which are assumed to be
-    /// uniformly distributed.
+    /// Share of the dispatched values that are sent. DeepEP and HybridEP send a token once per rank
+    /// or domain for all its experts there, which are assumed to be uniformly distributed.
     fn copied(&self, group: Group) -> f64 {
         let features = self.calibration.software.features;
         let top_k = self.model.feed_forward.experts.as_ref().map_or(1, |experts| experts.top_k);
@@ -99,7 +97,6 @@ impl Job<'_> {
         reached.min(most) / f64::from(top_k)
     }
 
-    /// Returns the bytes that a rank dispatches to experts on all ranks.
     pub(super) fn dispatch_bytes(&self) -> f64 {
         let top_k = self.model.feed_forward.experts.as_ref().map_or(0, |experts| experts.top_k);
         self.activation_bytes() / self.tensor() * f64::from(top_k)
@@ -111,8 +108,8 @@ impl Job<'_> {
         2.0 * self.tokens() * width / split
     }
 
-    /// Adds the attention core with the communication of CP. In the backward pass, a ring passes keys
-    /// and values with their gradients; gathered values are gathered again, and their gradients reduced.
+    /// In the backward pass of CP, a ring passes keys and values with their gradients; gathered
+    /// values are gathered again, and their gradients reduced.
     pub(super) fn core_with_contexts(
         &self,
         seconds: f64,
@@ -157,8 +154,8 @@ impl Job<'_> {
         }
     }
 
-    /// Returns the bytes that a rank contributes to Ulysses' all-to-alls: queries, keys and values
-    /// before the attention core, and its output after it.
+    /// Input of Ulysses' all-to-alls: queries, keys and values before the attention core, and its
+    /// output after it.
     pub(super) fn context_turns(&self) -> [f64; 2] {
         let values = 2.0 * self.tokens() * self.model.attention.core_width() / 2.0 / self.tensor();
         [values + self.context_block(), values]
@@ -179,7 +176,7 @@ impl Job<'_> {
         self.activation_bytes() / split
     }
 
-    /// Returns the weights of a layer that replicas gather, and the gradients that they reduce.
+    /// Weights of a layer that replicas gather, and gradients that they reduce.
     pub(super) fn data_buckets(&self) -> [Bucket; 2] {
         let (mapping, software) = (&self.mapping, &self.calibration.software);
         let (dense, experts) = weights_per_gpu(self.model, mapping, software);
@@ -188,7 +185,7 @@ impl Job<'_> {
         let layout = self.expert_layout();
         let expert_replicas =
             Group { size: layout.replicas, stride: layout.stride * u64::from(mapping.expert) };
-        // Each layer has its own collective, so it pays the latency of every ring step.
+        // Each layer has its own collective and pays the latency of every ring step.
         let layers = f64::from(self.model.layers) / f64::from(mapping.pipeline);
         let pieces = if software.layer_buckets { layers.ceil() } else { 1.0 };
         let exchange = |kind, bytes: f64| {

@@ -7,7 +7,7 @@
 //! prompt      = a forward pass of training over its tokens
 //! ```
 //! Times add up as in training, with the same constants. Assumptions: attention core and output
-//! layer use 16 bits. TP shards every expert. A batch reads all experts that any of its tokens
+//! layer use 16 bits, TP shards every expert, and a batch reads every expert that one of its tokens
 //! visits, with random choices. `host_seconds` is the software overhead between two steps.
 
 use lightloom_collective::CollectiveKind;
@@ -29,7 +29,7 @@ pub struct Replica<'a> {
     pub compute: &'a Compute,
     pub network: &'a Network,
     pub calibration: &'a Calibration,
-    /// Number of GPUs that share every matrix.
+    /// GPUs that share every matrix.
     pub gpus: u32,
     pub host_seconds: f64,
 }
@@ -57,11 +57,11 @@ impl<'a> From<&Replica<'a>> for Server<'a> {
     }
 }
 
-/// Share of a GPU's memory that weights and caches may use, as serving software sets it by default.
+/// Share of memory for weights and caches, the default of serving software.
 pub(super) const USABLE_MEMORY: f64 = 0.9;
 
 impl Replica<'_> {
-    /// Returns the cache bytes per token with 16 bits, counting each key and value once.
+    /// With 16 bits, counting each key and value once.
     #[must_use]
     pub fn cache_bytes(&self) -> f64 {
         Server::from(self).cache_bytes()
@@ -94,7 +94,7 @@ impl<'a> Server<'a> {
         }
     }
 
-    /// Returns the duration of a decode step of `batch` tokens, without reading their caches.
+    /// For `batch` tokens, without reading their caches.
     #[must_use]
     pub fn decode_seconds(&self, batch: u32) -> f64 {
         let job = self.job(batch, 1);
@@ -105,8 +105,8 @@ impl<'a> Server<'a> {
         layers + job.output().forward.total() + self.replica.host_seconds
     }
 
-    /// Returns how much longer a decode step takes per cached token, for reading and processing
-    /// keys and values.
+    /// Additional time of a decode step per cached token, for reading and processing keys and
+    /// values.
     #[must_use]
     pub fn cached_token_seconds(&self) -> f64 {
         let job = self.job(1, 1);
@@ -118,14 +118,13 @@ impl<'a> Server<'a> {
         job.memory_seconds(self.cache_bytes_per_gpu()) + attention * work
     }
 
-    /// Returns the duration of a forward pass over a prompt of `tokens` tokens.
     #[must_use]
     pub fn prompt_seconds(&self, tokens: u32) -> f64 {
         if tokens == 0 {
             return 0.0;
         }
-        // Serving software launches kernels ahead and computes all experts in one kernel,
-        // independent of the training software.
+        // Serving software launches kernels ahead and computes all experts in one kernel, whatever
+        // the training software.
         let mut constants = *self.replica.calibration;
         let software = &mut constants.software;
         software.flash_attention = true;
@@ -146,7 +145,7 @@ impl<'a> Server<'a> {
         2.0 * (dense + experts) - saved * (dense - ends + experts)
     }
 
-    /// Returns the cache bytes per token, counting each key and value once.
+    /// Counting each key and value once.
     #[must_use]
     pub fn cache_bytes(&self) -> f64 {
         let attention =
@@ -155,8 +154,7 @@ impl<'a> Server<'a> {
         self.formats.cache_value_bytes * attention * values
     }
 
-    /// Returns the cache bytes per token on one GPU. Heads are distributed; heads that cannot be
-    /// split further are replicated.
+    /// Heads are distributed; heads that cannot be split further are replicated.
     pub(super) fn cache_bytes_per_gpu(&self) -> f64 {
         let parts = match self.replica.model.attention {
             Attention::Grouped { key_value_heads, .. } => self.replica.gpus.min(key_value_heads),
@@ -165,7 +163,7 @@ impl<'a> Server<'a> {
         self.cache_bytes() / f64::from(parts.max(1))
     }
 
-    /// Returns the capacity of the caches in tokens. `None` if the weights do not fit.
+    /// In tokens. `None` if the weights do not fit.
     #[must_use]
     pub fn cache_tokens(&self) -> Option<u64> {
         let free = USABLE_MEMORY * self.replica.compute.memory_bytes - self.weight_bytes_per_gpu();
@@ -194,8 +192,8 @@ impl Job<'_> {
         self.network.collective(CollectiveKind::AllReduce, group, bytes, links)
     }
 
-    /// Returns the time of the products of the experts that a batch visits, on one of `groups`
-    /// groups that share the experts. Each expert is sharded over its group.
+    /// The experts that a batch visits, on one of `groups` groups that share the experts. Each
+    /// expert is sharded over its group.
     pub(super) fn decode_experts(&self, groups: f64) -> f64 {
         let Some(experts) = &self.model.feed_forward.experts else { return 0.0 };
         let (tokens, count) = (self.tokens(), f64::from(experts.count));

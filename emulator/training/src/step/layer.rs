@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-//! Computing of a rank in a layer and in the output layer, combined with the layer's communication.
+//! Computing in a layer and in the output layer, combined with the layer's communication.
 
 use super::Job;
 use crate::calibration::Precision;
@@ -10,13 +10,13 @@ use crate::model::{Activation, LayerShares, StateSpace};
 use lightloom_step::program::{Exchange, LayerProgram, Overlap, PassSeconds, Stretch};
 use lightloom_step::work::{LayerWork, Passes};
 
-/// Seconds of the computing of a layer in a forward pass.
+/// Seconds in a forward pass.
 struct LayerProducts {
     projections: [f64; 2],
     feed_forward: [f64; 2],
     core: [f64; 2],
     elements: f64,
-    /// Exchanges of TP before the first product of a half of a layer, and after the second.
+    /// TP exchanges before the first product of a half-layer, and after the second.
     tensor: [Option<Exchange>; 2],
 }
 
@@ -32,11 +32,11 @@ impl LayerProducts {
     }
 }
 
-/// A layer without recomputation.
+/// Without recomputation.
 #[derive(Clone, Debug, Default)]
 pub(super) struct PlainLayer {
     work: LayerWork,
-    /// Seconds of what selective recomputation repeats.
+    /// Work repeated by selective recomputation, in seconds.
     selective_seconds: f64,
 }
 
@@ -107,9 +107,9 @@ impl Job<'_> {
         self.mapping.is_zero_bubble() || features.has(Feature::DualPipe)
     }
 
-    /// Returns one pass over a layer: each product with its exchange of TP, the attention core with CP,
-    /// and experts between the exchanges of EP. The backward pass is in reverse order, and both products
-    /// of a gradient overlap with the exchange.
+    /// Each product with its TP exchange, the attention core with CP, and experts between the EP
+    /// exchanges. The backward pass is in reverse order, and both products of a gradient overlap
+    /// with the exchange.
     fn pass(&self, is_expert: bool, products: &LayerProducts, is_backward: bool) -> LayerProgram {
         let mut program = LayerProgram { stretches: Vec::with_capacity(10) };
         if is_backward {
@@ -180,7 +180,7 @@ impl Job<'_> {
         product.covered(exchange.part(share), self.tensor_shown(&exchange), cover)
     }
 
-    /// Returns the time that the host needs to launch a forward pass: zero with CUDA graphs.
+    /// For a forward pass; zero with CUDA graphs.
     fn launch(&self, is_expert: bool) -> f64 {
         let (shares, constants) = (self.model.shares(), self.calibration);
         let features = constants.software.features;
@@ -217,9 +217,8 @@ impl Job<'_> {
         }
     }
 
-    /// Returns the additional work of the last stage: output layer and loss, and for each
-    /// multi-token prediction depth a projection from twice the width, a layer and another output
-    /// layer.
+    /// Output layer and loss, and for each multi-token prediction depth a projection from twice the
+    /// width, a layer and another output layer.
     pub(super) fn last_stage_extra(&self, layer: &LayerWork) -> Passes {
         let output = self.output();
         let depths = f64::from(self.model.prediction_depths);
@@ -235,8 +234,7 @@ impl Job<'_> {
         output.plus(&depth.times(depths))
     }
 
-    /// Returns the time for the attention projections in one pass: one product before the core and
-    /// one after.
+    /// One product before the core and one after.
     pub(super) fn projection_gemms(&self) -> f64 {
         let h = f64::from(self.model.hidden);
         let pair = |into: f64, values: f64| {
@@ -269,8 +267,8 @@ impl Job<'_> {
         };
         let local = f64::from(experts.count) / f64::from(self.mapping.expert);
         let fullest = if self.mapping.expert > 1 { 1.0 + self.expert_imbalance } else { 1.0 };
-        // A rank with whole experts gets the tokens of its share of the sequence, not those of its
-        // whole TP group.
+        // A rank with whole experts gets the tokens of its share of the sequence, not of its whole
+        // TP group.
         let cut = self.expert_layout().cut(&self.mapping);
         let rows = tokens * f64::from(experts.top_k) / local * fullest * cut / self.tensor();
         let width = f64::from(experts.width) / cut;
@@ -290,12 +288,11 @@ impl Job<'_> {
         routed + self.feed_forward_products(tokens, experts.shared_width.into())
     }
 
-    /// Returns the time for the products of a feed-forward part of `width` for `rows` tokens.
     pub(super) fn feed_forward_products(&self, rows: f64, width: f64) -> f64 {
         self.products(rows, width / self.tensor())
     }
 
-    /// Like [`Self::feed_forward_products`], for `width` units on this rank.
+    /// `width` is per rank.
     fn products(&self, rows: f64, width: f64) -> f64 {
         let h = f64::from(self.model.hidden);
         let gates = self.model.feed_forward.activation.matrices() - 1.0;
@@ -303,13 +300,13 @@ impl Job<'_> {
             + self.gemm(rows, width, h, self.precision)
     }
 
-    /// Returns the time to multiply a `rows×inner` matrix by an `inner×columns` one: its
-    /// operations, the loss to ramp-up and tail, and the memory traffic of operands and result.
+    /// A `rows×inner` matrix times an `inner×columns` one: operations, loss to ramp-up and tail,
+    /// and memory traffic of operands and result.
     fn gemm(&self, rows: f64, inner: f64, columns: f64, precision: Precision) -> f64 {
         self.gemms(1.0, [rows, inner, columns], precision)
     }
 
-    /// Like [`Self::gemm`], for `count` products in one kernel.
+    /// `count` products in one kernel.
     pub(super) fn gemms(
         &self,
         count: f64,
@@ -350,18 +347,16 @@ impl Job<'_> {
         )
     }
 
-    /// Returns the bytes that element-wise work of a forward pass moves.
     pub(super) fn element_bytes(&self, is_expert: bool) -> f64 {
         self.element_bytes_of(self.model.shares(), is_expert)
     }
 
-    /// Returns the bytes that norms and residual additions of `parts` parts of a layer move.
+    /// Norms and residual additions of `parts` parts of a layer.
     pub(super) fn residual_bytes(&self, parts: f64) -> f64 {
         let split = if self.calibration.software.sequence_parallel { self.tensor() } else { 1.0 };
         2.0 * self.tokens() * parts * 10.0 * f64::from(self.model.hidden) / split
     }
 
-    /// Returns the bytes that element-wise work of these shares of a layer moves.
     pub(super) fn element_bytes_of(&self, shares: LayerShares, is_expert: bool) -> f64 {
         let tokens = self.tokens();
         let h = f64::from(self.model.hidden);
@@ -392,7 +387,7 @@ impl Job<'_> {
             }
             _ => (f64::from(self.model.feed_forward.width), h, 0.0),
         };
-        // With 8 bits, matrix products' inputs are read and written twice: once plain, once transposed.
+        // With 8 bits, inputs of matrix products are read and written twice: plain and transposed.
         let cast = match self.precision {
             Precision::Bf16 => 0.0,
             _ => {

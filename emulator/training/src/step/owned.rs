@@ -1,5 +1,4 @@
 // SPDX-License-Identifier: Apache-2.0
-//! An owned copy of a job's step.
 
 use super::{Compute, Job};
 use crate::calibration::{Calibration, Precision};

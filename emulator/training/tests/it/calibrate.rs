@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-//! `calibrate` recovers constants from step times that were computed with them.
+//! `calibrate` recovers the constants behind computed step times.
 
 use lightloom_testkit::cases;
 use lightloom_training::calibrated::{Chip, FRAMEWORKS, Framework, compose};
@@ -9,7 +9,7 @@ use lightloom_training::runs::{MeasuredRun, Runs};
 
 const HEAD: &str = "id,accelerator,precision,seq,software,tp,cp,vpp,model,num_accel,gbs_seqs,pp,ep,mbs,recompute,step_time_s\n";
 
-/// Eight runs of four mixtures: model, GPUs, sequences, PP, EP, micro-batch.
+/// Model, GPUs, sequences, PP, EP, micro-batch.
 const MIXTURES: [(&str, u64, u64, u32, u32, u32); 8] = [
     ("qwen3-30B-a3B", 8, 512, 1, 8, 8),
     ("qwen3-30B-a3B", 16, 1024, 1, 8, 4),
@@ -21,7 +21,7 @@ const MIXTURES: [(&str, u64, u64, u32, u32, u32); 8] = [
     ("gpt-oss-120B", 32, 640, 1, 16, 2),
 ];
 
-/// Reads `table` and replaces the step times by those computed with `changes` to the constants.
+/// Replaces the step times in `table` by those computed with `changes` to the constants.
 fn computed(table: &str, changes: &[(&str, f64)]) -> Runs {
     let (mut runs, mistakes) = Runs::read(&[table]);
     assert!(mistakes.is_empty(), "{mistakes:?}");
@@ -74,7 +74,7 @@ fn refit_recovers_the_two_constants_behind_the_step_times() {
 
 /// Runs of one chip and software that depend on nearly every constant: precision, model, GPUs,
 /// sequences, and TP, PP, CP, EP and micro-batch. Fitting and testing models alternate in
-/// alphabetical order, so similar models have neighbouring names.
+/// alphabetical order, so similar models have adjacent names.
 const MIXED: [(&str, &str, u64, u64, [u32; 5]); 24] = [
     ("bf16", "llama-3.1-8b", 8, 128, [1, 1, 1, 1, 1]),
     ("fp8", "llama-3.1-8b", 64, 512, [2, 2, 1, 1, 2]),
@@ -114,7 +114,7 @@ fn mixed() -> String {
     MIXED.iter().enumerate().map(row).fold(HEAD.to_owned(), |table, row| table + &row)
 }
 
-/// Returns the logarithms of the fitting runs' steps with `changes`.
+/// Logarithms of step times with `changes`.
 fn steps(fitting: &[&MeasuredRun], changes: &[(&str, f64)]) -> Vec<f64> {
     let (mut chip, mut framework) = shipped(&fitting[0].software, "gb300");
     for (name, value) in changes {
@@ -125,7 +125,7 @@ fn steps(fitting: &[&MeasuredRun], changes: &[(&str, f64)]) -> Vec<f64> {
     fitting.iter().map(|run| step(run).step_seconds.ln()).collect()
 }
 
-/// Returns the length of the component of `vector` orthogonal to `others`.
+/// Length of the component of `vector` orthogonal to `others`.
 fn beyond(vector: &[f64], others: &[&[f64]]) -> f64 {
     let dot = |a: &[f64], b: &[f64]| a.iter().zip(b).map(|(a, b)| a * b).sum::<f64>();
     let mut basis: Vec<Vec<f64>> = Vec::new();
@@ -146,7 +146,7 @@ fn beyond(vector: &[f64], others: &[&[f64]]) -> f64 {
     (dot(&left, &left) / left.len() as f64).sqrt()
 }
 
-/// Returns the value half-way on a logarithmic scale from the shipped value to the farther limit.
+/// Half-way on a logarithmic scale from the shipped value to the farther limit.
 fn target(constant: &fit::Constant) -> f64 {
     let (mut chip, mut framework) = shipped("megatron-bridge-26.02.01", "gb300");
     let start = constant.of(&mut chip, &mut framework).ln();
@@ -155,8 +155,8 @@ fn target(constant: &fit::Constant) -> f64 {
     f64::midpoint(start, far).exp()
 }
 
-/// Returns whether the fitting runs determine `changes`: each has an effect of over one percent
-/// that the other changes and any one further constant cannot imitate.
+/// Whether the runs determine `changes`: each has an effect of over one percent that the other
+/// changes and any one further constant cannot imitate.
 fn is_identifiable(fitting: &[&MeasuredRun], changes: &[(&str, f64)]) -> bool {
     let at = steps(fitting, changes);
     let (mut chip, mut framework) = shipped("megatron-bridge-26.02.01", "gb300");
@@ -187,8 +187,7 @@ fn is_identifiable(fitting: &[&MeasuredRun], changes: &[(&str, f64)]) -> bool {
     })
 }
 
-/// Refits to steps computed with `changes`. If the runs determine them, asserts that they are
-/// recovered and returns true.
+/// If the runs determine `changes`, asserts that a refit recovers them and returns true.
 fn recovers(changes: &[(&str, f64)]) -> bool {
     let runs = computed(&mixed(), changes);
     let testing = runs.second_models();
@@ -293,7 +292,7 @@ fn rejects_impossible_steps_with_their_line() {
     for (line, mistake) in (4..).zip(&mistakes) {
         let text = mistake.to_string();
         assert!(text.starts_with(&format!("line {line}, row x: ")), "{text}");
-        assert!(text.contains(": write "), "{text}");
+        assert!(text.contains(": use "), "{text}");
     }
     assert_eq!(mistakes.len(), 6, "{mistakes:?}");
 }
@@ -304,6 +303,6 @@ fn rejects_constants_beyond_their_limits() {
         let refitted = [(name.to_owned(), value)].into();
         let file = RefitFile { schema: SCHEMA.to_owned(), base: "nemo-25.02".to_owned(), refitted };
         let text = file.check().expect_err("it cannot be").to_string();
-        assert!(text.starts_with(&format!("/refitted/{name} is {value}: write 0.5 to ")), "{text}");
+        assert!(text.starts_with(&format!("/refitted/{name} is {value}: use 0.5 to ")), "{text}");
     }
 }

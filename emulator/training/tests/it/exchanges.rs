@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-//! Every exchange that a profile or a trace can have is read, ranks that disagree are refused with
-//! both places, and the parts of a step scale apart.
+//! Exchanges in profiles and traces: all are read, disagreements between ranks are reported with
+//! both places, and the parts of a step scale separately.
 
 #![expect(clippy::unwrap_used, reason = "a test may fail")]
 
@@ -13,7 +13,7 @@ use lightloom_training::recorded::Scales;
 use lightloom_units::{Bytes, Picoseconds, SimTime};
 use serde_json::{Value, json};
 
-/// Returns an exchange of `elements` floats in a group with this size, on stream 20 from 100 µs on.
+/// `elements` floats in a group of this size, on stream 20 from 100 µs.
 fn exchange(name: &str, elements: [u64; 2], ranks: &str, more: Value) -> Value {
     let mut args = json!({"Collective name": name, "In msg nelems": elements[0], "Out msg nelems": elements[1], "dtype": "Float",
                           "Process Group Name": "7", "Process Group Ranks": ranks, "stream": 20});
@@ -31,7 +31,6 @@ fn read(profiles: &[Value]) -> Result<ProfiledStep, kineto::KinetoError> {
     kineto::read(&files.collect::<Vec<_>>())
 }
 
-/// Returns what the only exchange of two ranks with these events is.
 fn work(events: [Value; 2]) -> TaskWork {
     let [a, b] = events;
     let step = read(&[profile(0, json!([]), vec![a]), profile(1, json!([]), vec![b])]).unwrap();
@@ -40,8 +39,8 @@ fn work(events: [Value; 2]) -> TaskWork {
     tasks.clone().find(|work| !matches!(work, TaskWork::Compute { .. })).expect("an exchange")
 }
 
-/// PyTorch cuts lists of ranks after 30 entries: the members are in `pg_config`, or follow from the
-/// distance of the ranks.
+/// PyTorch truncates lists of ranks after 30 entries: the members are in `pg_config`, or follow
+/// from the stride.
 #[test]
 fn group_of_more_than_30_ranks_keeps_its_members() {
     let listed = |ranks: &[u32]| {
@@ -84,7 +83,7 @@ fn every_operation_of_a_profile_is_an_exchange() {
     assert_eq!(work([send, receive]), TaskWork::Transfer { from: 0, to: 1, bytes: Bytes(40) });
 }
 
-/// A mixture of experts without dropped tokens: each rank sends other numbers of tokens.
+/// A mixture of experts without dropped tokens: each rank sends a different number.
 #[test]
 fn uneven_all_to_all_keeps_what_each_rank_sends() {
     let half = |elements, parts: &str| {
@@ -124,7 +123,7 @@ fn ranks_that_disagree_are_refused_with_both_places() {
     assert!(error.contains("have a file without this"), "{error}");
 }
 
-/// Three steps of 1 ms: the host launches a kernel of 300 µs and a copy of 100 µs at the begin of
+/// Three steps of 1 ms: the host launches a kernel of 300 µs and a copy of 100 µs at the start of
 /// each and waits for both.
 fn marked() -> Vec<Value> {
     let mut events = Vec::new();
@@ -179,7 +178,7 @@ fn marks_limit_the_steps_and_parts_scale_apart() {
     );
 }
 
-/// A node with attributes of the kinds 9 (int64) and 29 (text), in the form of `et_def.proto`.
+/// With attributes of kinds 9 (int64) and 29 (text), in the form of `et_def.proto`.
 fn node(id: u64, kind: u64, attributes: &[(&str, u64)], group: &str) -> Vec<u8> {
     fn varint(mut value: u64, out: &mut Vec<u8>) {
         while value >= 128 {
@@ -230,7 +229,7 @@ fn import(streams: &[Vec<u8>]) -> Result<Vec<TaskWork>, String> {
     Ok(graph.tasks().iter().map(|task| task.work.clone()).collect())
 }
 
-/// `comm_size` is what a rank puts in: of an all-gather, its shard.
+/// `comm_size` is a rank's input: the shard of an all-gather.
 #[test]
 fn chakra_sizes_are_inputs() {
     let of = |code: u64| {
@@ -257,22 +256,26 @@ fn chakra_ranks_that_disagree_are_refused_with_both_nodes() {
         (
             &[reduce(1, 8), reduce(2, 8)][..],
             &[reduce(1, 8)][..],
-            "all-reduce number 2 of group `g`: rank 0 has it, node 2, and rank 1 has a file \
-             without such a node",
+            "all-reduce number 2 of group `g`: recorded by rank 0 as node 2, but the file of rank 1 has \
+             no such node",
         ),
         (
             &[reduce(1, 8)],
             &[reduce(4, 9)],
-            "all-reduce number 1 of group `g`: rank 0, node 1, has 8 B, and rank 1, node 4, 9 B",
+            "all-reduce number 1 of group `g`: 8 B on rank 0, node 1, but 9 B on rank 1, node 4",
         ),
         (
             &[reduce(1, 8)],
             &[collective(1, 2, 8, "g")],
-            "rank 0 has it, node 1, and rank 1 has a file without such a node",
+            "recorded by rank 0 as node 1, but the file of rank 1 has no such node",
         ),
-        (&[collective(1, 0, 8, "")], &[], "all-reduce number 1 of all ranks: rank 0 has it"),
-        (&[message(5, 8)], &[], "message number 1 from rank 0 to rank 1 with tag 0: rank 0 has it"),
-        (&[message(5, 8)], &[message(6, 9)], "rank 0, node 3, has 8 B, and rank 1, node 3, 9 B"),
+        (&[collective(1, 0, 8, "")], &[], "all-reduce number 1 of all ranks: recorded by rank 0"),
+        (
+            &[message(5, 8)],
+            &[],
+            "message number 1 from rank 0 to rank 1 with tag 0: recorded by rank 0",
+        ),
+        (&[message(5, 8)], &[message(6, 9)], "8 B on rank 0, node 3, but 9 B on rank 1, node 3"),
     ] {
         let error = refused(a, b);
         assert!(error.contains(expected), "{error}");

@@ -1,5 +1,4 @@
 // SPDX-License-Identifier: Apache-2.0
-//! Features: which ones recipes enable, and their effect on a step.
 
 use std::collections::BTreeMap;
 
@@ -47,8 +46,8 @@ fn step(prepared: &Prepared) -> StepTime {
     prepared.search(8, &network).run().found.first().expect("it fits").step
 }
 
-/// Regression test: both containers used to get 8.66 s. Published are 26,373 and 40,706 tokens per
-/// second and GPU (Megatron-Bridge, docs/performance-summary.md of v0.4.0 and of v0.5.0).
+/// Regression test: both containers took 8.66 s. Published are 26,373 and 40,706 tokens per second
+/// and GPU (Megatron-Bridge, docs/performance-summary.md of v0.4.0 and of v0.5.0).
 #[test]
 fn newer_container_is_faster_by_its_recipe_features() {
     let [before, after] = ["megatron-bridge-26.02.01", "megatron-bridge-26.06"].map(|software| {

@@ -9,7 +9,7 @@ use lightloom_training::longest_path::play;
 use lightloom_units::Picoseconds;
 use serde_json::{Value, json};
 
-/// Returns the microseconds of a step of `profile` whose collectives take `slower` times as long.
+/// Microseconds per step with collectives that take `slower` times as long.
 fn step(profile: &ProfiledStep, slower: u64) -> f64 {
     let recorded = &profile.recorded;
     let took: Vec<Picoseconds> = recorded
@@ -49,7 +49,7 @@ fn profile(rank: u32, events: Vec<Value>) -> Value {
     json!({"schemaVersion": 1, "distributedInfo": {"backend": "nccl", "rank": rank, "world_size": 2}, "traceEvents": events})
 }
 
-/// An all-reduce of 320 MB between two ranks.
+/// 320 MB between two ranks.
 fn all_reduce(seq: u64) -> Value {
     json!({"Collective name": "allreduce", "In msg nelems": 80_000_000, "Out msg nelems": 80_000_000, "dtype": "Float",
            "Process Group Ranks": "[0, 1]", "Seq": seq, "stream": 20, "correlation": 200})
@@ -90,8 +90,8 @@ fn slower_network_delays_only_dependent_kernels() {
     }
 }
 
-/// Returns the profile of [`overlapped`] with host calls: the all-reduce waits for the first
-/// kernel, and the last kernel waits for the all-reduce.
+/// [`overlapped`] with host calls: the all-reduce waits for the first kernel, and the last kernel
+/// waits for the all-reduce.
 fn overlapped_with_waits() -> Vec<Value> {
     let mut events = overlapped();
     let call = |name: &str, at: f64, correlation: u32| {
@@ -153,8 +153,8 @@ fn launches_after_a_host_wait_depend_on_it() {
     }
 }
 
-/// A step of two ranks over gloo in the format of PyTorch's CPU profiler: forward on one thread,
-/// backward on another, an all-reduce in parallel, and the optimizer after both.
+/// Two ranks over gloo in the format of PyTorch's CPU profiler: forward on one thread, backward on
+/// another, an all-reduce in parallel, and the optimizer after both.
 fn gloo(rank: u32) -> Value {
     let mut events = vec![
         event("user_annotation", "ProfilerStep#2", (5, 1), (0.0, 460.0), json!({})),
@@ -289,7 +289,6 @@ fn rejected_profile_error_lists_its_contents() {
     );
 }
 
-/// Two threads of gloo start their collectives in different orders on the two ranks.
 #[test]
 fn matches_gloo_collectives_to_calls_in_any_start_order() {
     let with = |rank: u32, starts: [f64; 2]| {
@@ -310,8 +309,7 @@ fn matches_gloo_collectives_to_calls_in_any_start_order() {
     assert_eq!((profile.collectives, profile.unknown), (2, 0));
 }
 
-/// The last collective of a gloo profile has neither shapes nor an end, because the profiler
-/// stopped earlier.
+/// The profiler stopped before the last collective, which has neither shapes nor an end.
 #[test]
 fn truncated_collective_takes_the_size_of_its_call() {
     let cut = |rank: u32| {
@@ -323,7 +321,6 @@ fn truncated_collective_takes_the_size_of_its_call() {
         let args =
             json!({"Input Dims": [[[1024, 256]], [], []], "Input type": ["TensorList", "", ""]});
         events.push(event("cpu_op", "c10d::allreduce_", (5, 1), (190.0, 5.0), args));
-        // The thread does not wait yet.
         events.push(event("cpu_op", "aten::detach", (5, 1), (210.0, 1.0), json!({})));
         profile
     };

@@ -1,8 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
 //! Replays profiles of programs with a known graph.
 //!
-//! A small model of two hosts and their devices runs a program and writes the profile that PyTorch
-//! would write. Replayed at other network rates, the profile must give the same times as the model.
+//! A small model of two hosts with devices runs a program and writes the profile that PyTorch would
+//! write. At other network rates, the replay must give the same times as the model.
 
 use std::collections::BTreeMap;
 
@@ -14,7 +14,7 @@ use rand::rngs::SmallRng;
 use rand::{RngExt as _, SeedableRng};
 use serde_json::{Value, json};
 
-/// Host calls. Times are microseconds; stream 2 is for collectives.
+/// Times are microseconds; stream 2 is for collectives.
 #[derive(Clone, Copy)]
 enum Call {
     Work(f64),
@@ -30,7 +30,7 @@ enum Call {
 
 const STREAMS: usize = 3;
 const COLLECTIVES: usize = 2;
-/// Duration of a call, and the minimum time from a launch to the start, in microseconds.
+/// Duration of a call, and minimum time from a launch to the start.
 const CALL: f64 = 2.0;
 const LATENCY: f64 = 4.0;
 
@@ -65,8 +65,7 @@ struct Rank {
     end: f64,
 }
 
-/// Runs one rank. Collective i ends at `ends[i]` if that is known. Rank 1 is slower than rank 0 in
-/// its host work.
+/// Collective i ends at `ends[i]` if that is known. Rank 1 has slower host work than rank 0.
 fn run(calls: &[Call], rank: u32, ends: &[f64]) -> Rank {
     let mut out = Rank::default();
     let (mut now, mut id) = (0.0, 0u32);
@@ -151,7 +150,7 @@ fn run(calls: &[Call], rank: u32, ends: &[f64]) -> Rank {
     out
 }
 
-/// Runs both ranks, with collectives that take `slower` times as long.
+/// Collectives take `slower` times as long.
 fn truth(calls: &[Call], slower: f64) -> [Rank; 2] {
     let collectives = calls.iter().filter_map(|call| match call {
         Call::Reduce(micros) => Some(micros * slower),

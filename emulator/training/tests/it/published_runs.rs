@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-//! Compares every published run in `../shared/data` with the time that the command line computes.
+//! Compares every published run in `../shared/data` with the time computed by the command line.
 //!
 //! `cargo test -p lightloom-training --test it published_runs:: -- --nocapture` prints the errors
 //! by class.
@@ -12,7 +12,7 @@ use lightloom_training::calibrated::BANDS;
 use lightloom_training::runs::Runs;
 use lightloom_training::runs::judge::{CLASSES, Errors, Judged};
 
-/// Returns the runs, or `None` if the data is not available.
+/// `None` if the data is not available.
 fn published() -> Option<Runs> {
     let data = Path::new(env!("CARGO_MANIFEST_DIR")).join("../../../shared/data");
     let read = |name| std::fs::read_to_string(data.join(name)).ok();
@@ -41,7 +41,7 @@ fn errors_on_test_runs_stay_within_their_class_limits() {
     for one in judged.iter().filter(|one| one.outcome.is_err()) {
         println!("{:?}", one.outcome);
     }
-    // Limits slightly above the errors reached.
+    // Slightly above the errors reached.
     for (class, most) in [
         ("all", 0.08),
         ("dense", 0.065),

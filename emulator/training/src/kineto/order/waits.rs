@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-//! The waits in a profile: stream waits from `cuda_sync` events, host waits from those or from the
-//! calls themselves.
+//! Waits in a profile: stream waits from `cuda_sync` events, host waits from these or from the
+//! calls.
 
 use std::collections::BTreeMap;
 
@@ -15,7 +15,7 @@ pub(super) struct HostWait {
 }
 
 pub(super) struct ProfiledWaits {
-    /// Operations of other streams that an operation waits for. `None` if the profile has no stream
+    /// Operations of other streams that an operation waits for. `None` without recorded stream
     /// waits.
     pub(super) streams: Option<BTreeMap<usize, Vec<usize>>>,
     pub(super) host: Vec<HostWait>,
@@ -23,10 +23,8 @@ pub(super) struct ProfiledWaits {
 
 const STREAM_WAIT: &str = "Stream Wait Event";
 
-/// Launch times of operations, and their order on each stream.
 pub(super) struct Launches<'e> {
     at: Vec<f64>,
-    /// Operations of each stream in launch order.
     streams: BTreeMap<u32, Vec<usize>>,
     calls: BTreeMap<u32, &'e Event>,
 }
@@ -71,7 +69,7 @@ impl<'e> Launches<'e> {
         self.calls.get(&wait.correlation?).copied()
     }
 
-    /// Returns the operation that precedes the recording of the event that `wait` waits for.
+    /// The operation before the recording of the event that `wait` waits for.
     fn recorded(&self, wait: &Event) -> Option<usize> {
         let args = wait.args.as_ref()?;
         let stream = u32::try_from(args.wait_on_stream?).ok()?;
@@ -79,7 +77,7 @@ impl<'e> Launches<'e> {
         self.last_before(stream, record.map_or(wait.ts, |call| call.ts))
     }
 
-    /// Returns the host wait of an event; `None` if the host does not wait.
+    /// `None` if the host does not wait.
     fn host_wait(&self, kind: &str, wait: &Event) -> Option<HostWait> {
         let call = self.call(wait).unwrap_or(wait);
         let (begun, end, thread) = (call.ts, call.end(), call.thread);
@@ -96,8 +94,8 @@ impl<'e> Launches<'e> {
         self.streams.keys().filter_map(move |stream| self.last_before(*stream, time))
     }
 
-    /// Infers the host wait of a call without a `cuda_sync` event: it waited for operations
-    /// launched before it that ended during it.
+    /// Without a `cuda_sync` event, assumes that the call waited for operations launched earlier
+    /// that ended during it.
     fn ended_during(
         &self,
         (call, name): (&Event, &str),
@@ -137,7 +135,7 @@ impl ProfiledWaits {
                 streams.entry(next).or_default().push(before);
             }
         }
-        // A query returns immediately and does not wait.
+        // Queries return immediately.
         let is_query = |wait: &Event| {
             launches.call(wait).is_some_and(|call| events.name(call).contains("Query"))
         };

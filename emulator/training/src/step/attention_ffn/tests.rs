@@ -1,5 +1,4 @@
 // SPDX-License-Identifier: Apache-2.0
-//! Checks the stages against closed forms, a pipeline simulation and conservation laws.
 
 use proptest::prelude::*;
 
@@ -92,8 +91,6 @@ proptest! {
         prop_assert!((stages.seconds(5, cached) - 5.0 * slowest).abs() < 1e-12);
     }
 
-    /// Attention GPUs send as many bytes as feed-forward GPUs receive, for any numbers of
-    /// instances.
     #[test]
     fn attention_and_feed_forward_bytes_balance(
         counts in proptest::array::uniform2(1_u32..20),
@@ -148,8 +145,8 @@ fn zero_network_cost_matches_a_combined_replica() {
     }
 }
 
-/// With 128 tokens per attention GPU and two nodes of each kind, 2 × 128 × 7168 values go out with
-/// 8 bits and back with 16. These are the sizes in StepMesh's introduction.
+/// With 128 tokens per attention GPU and two nodes of each kind, 2 × 128 × 7168 values are sent
+/// with 8 bits and returned with 16, as in StepMesh's introduction.
 #[test]
 fn message_sizes_match_the_published_library() {
     let world = world("step-3");
@@ -174,7 +171,6 @@ fn micro_batches_cover_the_whole_batch() {
     }
 }
 
-/// Overlapping reads with computing is faster, by a factor of at most two.
 #[test]
 fn overlap_at_most_halves_the_kernel_time() {
     let world = world("step-3");
