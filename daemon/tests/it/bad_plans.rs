@@ -27,7 +27,6 @@ fn plan_for(fabric: &Fabric) -> Value {
     serde_json::to_value(to_document(fabric, &none, Seed(1), &layout)).unwrap()
 }
 
-/// Returns the answer of a daemon with nodes up to `last_node`.
 fn said(document: &Value, last_node: u32) -> Result<usize, String> {
     let file = format!(
         "state_dir: /nowhere\nmodules: [{{nodes: [0, {last_node}], bundles: 2, serial: x}}]\n"
@@ -69,7 +68,6 @@ fn rejects_fabric_file_as_plan_and_suggests_the_command() {
     assert!(error.contains("fabric file") && error.contains("lightloom plan"), "{error}");
 }
 
-/// Modules without a place in the fabric are reported with location, code and remedy.
 #[test]
 fn rejects_daemon_file_with_modules_outside_the_fabric() {
     let folder = tempfile::tempdir().unwrap();

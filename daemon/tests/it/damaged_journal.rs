@@ -235,7 +235,6 @@ fn reports_a_changed_journal_file() {
     }
 }
 
-/// Returns the line after this one, with another body.
 fn line_behind(last: &str, body: &str) -> String {
     use sha2::{Digest, Sha256};
     let mut words = last.trim_start_matches('+').split(' ');

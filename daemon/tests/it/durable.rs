@@ -149,7 +149,6 @@ fn live(disk: &Disk, said: &mut Said) -> Result<(), Box<dyn std::error::Error>> 
     Ok(())
 }
 
-/// Checks the files after the power is back.
 fn judge(disk: &Disk, said: &Said, when: &str) {
     make_folders(disk, Path::new("/state"), 0o750).unwrap();
     let journal = disk.journal().unwrap();
@@ -242,7 +241,6 @@ fn any_subset_of_unsynced_pages_loses_no_acknowledged_change() {
     );
 }
 
-/// On a full disk a change either does not begin or can be recorded to its end.
 #[test]
 fn full_disk_completes_or_refuses_each_change() {
     let installed = ring(8, 2).1.installed.unwrap();
@@ -276,7 +274,6 @@ fn full_disk_completes_or_refuses_each_change() {
     println!("{begun} changes on a full disk, each to its end; the next one refused");
 }
 
-/// A failed write does not change the journal, even if power is lost at that moment.
 #[test]
 fn journal_is_rewritten_in_place_after_a_failed_write() {
     for lost in [false, true] {

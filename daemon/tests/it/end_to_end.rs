@@ -17,7 +17,6 @@ use std::time::{Duration, Instant};
 use over_sockets::{Daemon, Switch, circuits, wait_for};
 use serde_json::{Value, json};
 
-/// A wait from an old version does not block if a change happened in between.
 #[test]
 fn wait_from_an_old_version_returns_immediately() {
     let (_switch, port) = Switch::serve();
@@ -228,7 +227,6 @@ fn rejects_bad_requests_before_contacting_devices() {
     assert_eq!(audit.lines().count(), 5, "each request is on the record: {audit}");
 }
 
-/// 320 circuits on a switch that takes 20 ms need little more than the device's time.
 #[test]
 fn daemon_overhead_is_small_next_to_device_time() {
     let (switch, port) = Switch::serve();
@@ -254,7 +252,6 @@ fn daemon_overhead_is_small_next_to_device_time() {
     println!("{}", memory.lines().find(|line| line.starts_with("VmRSS")).unwrap());
 }
 
-/// An unconfirmed change is undone by the next process even if the daemon dies.
 #[test]
 fn undoes_an_unconfirmed_apply_after_a_kill() {
     let (switch, port) = Switch::serve();
@@ -276,8 +273,6 @@ fn undoes_an_unconfirmed_apply_after_a_kill() {
     assert_eq!(cause, format!("{} was not confirmed in time", answer["txn"]));
 }
 
-/// An undone change is not shown as committed, and one that waits for a confirmation shows its
-/// deadline.
 #[test]
 fn transaction_state_shows_whether_the_change_is_final() {
     let (_switch, port) = Switch::serve();
@@ -309,8 +304,6 @@ fn transaction_state_shows_whether_the_change_is_final() {
     assert_eq!(code, 422, "{answer}");
 }
 
-/// An unreachable switch is listed as not seen, not as free of drift, and an apply is refused with
-/// its name.
 #[test]
 fn drift_lists_unreachable_devices_as_unseen() {
     let (_switch, port) = Switch::serve();
@@ -339,7 +332,6 @@ fn drift_lists_unreachable_devices_as_unseen() {
     });
 }
 
-/// Status, drift, log and `--check` report an edited journal and show its valid part.
 #[test]
 fn reports_a_damaged_journal_in_every_view() {
     let (_switch, port) = Switch::serve();
@@ -406,7 +398,6 @@ fn forge(log: &str, from: &str, to: &str) -> String {
     lines.collect()
 }
 
-/// An audit log rewritten with correct hashes is detected, because the script lacked the key.
 #[test]
 fn detects_a_forged_audit_log_and_reports_an_unkeyed_one() {
     let (_switch, port) = Switch::serve();
@@ -475,8 +466,6 @@ fn detects_a_forged_audit_log_and_reports_an_unkeyed_one() {
     assert!(said.contains("keyed from line 3"), "{said}");
 }
 
-/// `--check` reports settings that would or should keep the daemon from starting, with location and
-/// remedy.
 #[test]
 fn check_reports_readable_and_default_passwords() {
     let folder = tempfile::tempdir().unwrap();

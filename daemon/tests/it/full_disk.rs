@@ -75,7 +75,6 @@ impl Daemon {
         status
     }
 
-    /// Makes a change without moves, which writes a line to both files.
     fn change(&self, id: &str) -> (u16, String) {
         let body = format!("{{\"request_id\": \"{id}\", \"devices\": []}}");
         let (code, answer) = self.talk(&format!(

@@ -110,7 +110,6 @@ fn send(socket: &Path, path: &str, length: usize, start: &str, again: &str) -> O
     std::str::from_utf8(&answer[9..]).ok()?.parse().ok()
 }
 
-/// Runs one hostile client until `until`. Returns the number of answered requests.
 fn hostile(socket: &Path, client: usize, until: Instant) -> usize {
     let (mut answered, mut turn, mut halves) = (0, client, Vec::new());
     while Instant::now() < until {
@@ -211,7 +210,6 @@ fn hostile_clients_exhaust_nothing_within_a_minute() {
     six_for(Duration::from_secs(60));
 }
 
-/// Runs only in the process that the tests above start.
 #[test]
 fn hostile_client_process() {
     let Ok(order) = std::env::var(HOSTILE) else { return };
@@ -228,7 +226,6 @@ fn hostile_client_process() {
     }
 }
 
-/// A truncated body is answered within seconds, and others are served meanwhile.
 #[test]
 fn truncated_bodies_are_dropped_within_seconds() {
     let daemon = Daemon::start();
@@ -256,7 +253,6 @@ fn truncated_bodies_are_dropped_within_seconds() {
     assert!(answer.starts_with("HTTP/1.1 408") || answer.starts_with("HTTP/1.1 429"), "{answer}");
 }
 
-/// A client without the role, or with a body above its limit, is refused before the body is read.
 #[test]
 fn rejects_a_request_by_its_head_before_reading_the_body() {
     let daemon = Daemon::start();

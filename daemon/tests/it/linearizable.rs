@@ -56,7 +56,6 @@ impl<'a> Client<'a> {
         u64::try_from(self.began.elapsed().as_nanos()).unwrap()
     }
 
-    /// Sends one request to the leader and waits for the answer. `None` if the connection broke.
     fn ask(&self, head: &str, body: &[u8]) -> Option<(u16, Vec<u8>)> {
         over_sockets::wait_for("a daemon that leads", || {
             let asked = UnixStream::connect(&self.sockets[self.at.get()]);
@@ -83,7 +82,6 @@ impl<'a> Client<'a> {
         (code == 200).then(|| serde_json::from_slice(&body).ok())?
     }
 
-    /// Sends a change and records what `did` makes of the answer.
     fn post(&self, path: &str, body: &Value, did: impl FnOnce(Got) -> Did) -> Got {
         let body = body.to_string();
         let head = format!(
@@ -284,7 +282,6 @@ fn nightly_a_hundred_client_histories_are_linearizable() {
     is_linearizable(50, 40, 6);
 }
 
-/// Each kind of wrong answer is found if inserted by hand.
 #[test]
 fn checker_detects_answers_without_a_linear_order() {
     let line = |sent, answered, did| Line { sent, answered, did };

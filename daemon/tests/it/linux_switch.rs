@@ -149,7 +149,6 @@ fn foreign_objects() {
     run("ip", &["route", "add", "10.1.5.0/24", "nhid", "77", "proto", "11", "metric", "20"]);
 }
 
-/// Returns the members of our groups as `ip` shows them: group id to (interface, weight).
 fn groups() -> BTreeMap<u64, Vec<(String, u64)>> {
     let objects = ip(&["nexthop", "show"]);
     let objects = objects.as_array().unwrap();

@@ -16,7 +16,6 @@ fn named(text: &str) -> BTreeSet<String> {
     words.filter(|word| word.starts_with("lightloomd_")).map(ToOwned::to_owned).collect()
 }
 
-/// Returns the metrics page after every label was used once.
 fn served() -> String {
     let metrics = Metrics::new().unwrap();
     for by_device in [

@@ -1,5 +1,4 @@
 // SPDX-License-Identifier: Apache-2.0
-//! The committed OpenAPI document matches the API.
 
 use std::collections::BTreeSet;
 

@@ -199,7 +199,6 @@ impl Bench {
         }
     }
 
-    /// Undoes one of the last changes, perhaps with a plan that avoids a fault found since.
     fn roll_back(&mut self, back: usize, around: bool, count: usize) {
         let history = &self.controller.ledger().history;
         let open = history.iter().rev().filter(|past| past.undone_by.is_none());
@@ -233,7 +232,6 @@ impl Bench {
     }
 }
 
-/// The plan in force after a change.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 struct InForce {
     plan: String,
@@ -329,7 +327,6 @@ fn model_steps_cover_every_cause() {
     assert_eq!(follows_the_model(&steps), 5);
 }
 
-/// A plan stays in force if circuits outside it are undone and made again.
 #[test]
 fn circuits_outside_a_plan_leave_it_in_force() {
     let circuits = |confirm| Step::Circuits { device: 4, position: 2, confirm };

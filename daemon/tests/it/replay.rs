@@ -1,5 +1,4 @@
 // SPDX-License-Identifier: Apache-2.0
-//! Every stored input of the daemon's fuzz targets, run as an ordinary test.
 
 use crate::corpus;
 use crate::fuzz_replay as replay;

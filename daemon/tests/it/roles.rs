@@ -283,7 +283,6 @@ fn s10_no_path_bypasses_the_roles() {
     });
 }
 
-/// Repeating another client's request changes nothing; repeating one's own acts once.
 #[test]
 fn s10_replayed_request_acts_once_and_requires_its_role() {
     on_a_runtime(async {
@@ -311,8 +310,6 @@ async fn until_closed(stream: &mut (impl AsyncReadExt + Unpin), since: Instant) 
     since.elapsed()
 }
 
-/// S9: clients that connect and send nothing, stop in the handshake, send one byte at a time, or
-/// vanish are disconnected, and others are answered.
 #[test]
 fn s9_disconnects_silent_clients_and_serves_others() {
     on_a_runtime(async {

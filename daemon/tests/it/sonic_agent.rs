@@ -76,7 +76,6 @@ const USUAL: Kind = Kind {
     is_image: false,
 };
 
-/// The agent on its thread. While `dead` it reads and writes nothing.
 struct Agent {
     stop: Arc<AtomicBool>,
     dead: Arc<AtomicBool>,

@@ -32,7 +32,6 @@ async fn switch(driver: &mut Alone, moves: Vec<Move>) -> Outcome {
     driver.run(&Op::Switch { txn: Txn(1), moves }).await
 }
 
-/// Returns the moves of all slots from `before` to `after`.
 fn moves(before: impl Fn(u32) -> u32, after: impl Fn(u32) -> u32) -> Vec<Move> {
     let one =
         |slot| Move { slot: Slot(slot), from: Position(before(slot)), to: Position(after(slot)) };

@@ -190,7 +190,6 @@ impl Week {
         (status, alarms)
     }
 
-    /// Returns the position of a device if it can be read.
     fn read(&self, device: &str) -> Option<u32> {
         let name = DeviceName::from(device);
         let model = &self.world.devices[&name];
@@ -270,7 +269,6 @@ impl Oracle {
     }
 }
 
-/// Returns the devices that a status reports at another position.
 fn named(status: &Status) -> BTreeSet<String> {
     let state = |device: &&lightloom_daemon_api::device::DeviceStatus| !device.drift.is_empty();
     let mut named: BTreeSet<String> =
@@ -286,7 +284,6 @@ fn text(alarms: &[Alarm]) -> String {
     alarms.iter().map(|alarm| format!("{alarm}\n")).collect()
 }
 
-/// Returns the mistakes of a status against the true state.
 fn mistakes(week: &Week) -> Vec<String> {
     let ((status, alarms), oracle) = (week.status(), week.oracle());
     let mut wrong = Vec::new();
@@ -381,7 +378,6 @@ fn commands(alarm: &Alarm) -> Vec<String> {
 }
 
 impl Week {
-    /// Runs a command. Returns `None` if the command only displays state.
     fn types(&mut self, command: &str) -> Option<Answer> {
         let words: Vec<&str> = command.split_whitespace().collect();
         let has = |flag: &str| words.contains(&flag);
@@ -446,7 +442,6 @@ impl Week {
         }
     }
 
-    /// Returns the refusal of a change that cuts light, if the command does not allow that.
     fn cut_or(&self, apply: &Apply, may_cut: bool) -> Option<Answer> {
         let contacts = BTreeMap::new();
         let known = self.knowledge(&contacts);
@@ -460,7 +455,6 @@ impl Week {
     }
 }
 
-/// Returns why the commands that the status names do not lead back, if so.
 fn leads_nowhere(week: &mut Week) -> Option<String> {
     let mut typed: Vec<String> = Vec::new();
     loop {

@@ -299,7 +299,6 @@ impl Ring {
         }
     }
 
-    /// Checks that a bypass avoids only parts that failed.
     fn ended(&mut self, result: TxnResult) {
         match result {
             TxnResult::Committed => self.counts.committed += 1,
@@ -352,7 +351,6 @@ impl Ring {
         self.ask("alice", Request::Apply(apply), Some(plan));
     }
 
-    /// Checks at rest that every circuit of the plan has light and none uses a failed part.
     fn check_at_rest(&self, seed: u64) {
         assert!(!self.control.controller().is_busy(), "seed {seed}: a change does not end");
         let plan = self.control.plan().unwrap_or_else(|| panic!("seed {seed}: no plan is known"));
@@ -472,7 +470,6 @@ fn storm(seed: u64, hours: u64) -> Counts {
     ring.counts
 }
 
-/// S16: the shipping policy with replans; `LIGHTLOOM_STORM_SEEDS` sets the number of seeds.
 #[test]
 fn s16_storm_over_a_ring_with_replans() {
     let number = |name| std::env::var(name).ok().and_then(|text| text.parse::<u64>().ok());

@@ -133,7 +133,6 @@ fn change_is_traced_under_the_requesting_client() {
     assert_eq!(String::from_utf8_lossy(&output.stdout).trim(), spans(&bodies).len().to_string());
 }
 
-/// Changes never wait for a collector.
 #[test]
 fn absent_collector_delays_nothing_and_lost_spans_are_counted() {
     let (_switch, port) = Switch::serve();

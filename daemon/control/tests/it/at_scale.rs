@@ -8,12 +8,10 @@ use lightloom_control::state::Micros;
 
 use crate::lost_management::world::World;
 
-/// Returns a ring of `nodes` nodes, a sixteenth of which are idle.
 fn ring(nodes: u32) -> World {
     World::new(nodes, nodes * 15 / 64 * 16, 16)
 }
 
-/// Lets a node die and returns the number of journal bytes for its bypass.
 fn bypass(world: &mut World) -> usize {
     let (node, records) = (world.node_in_use(), world.records.len());
     world.die(node);

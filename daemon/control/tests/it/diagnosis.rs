@@ -312,7 +312,6 @@ fn diagnosis_ranks_80_percent_of_double_faults_first() {
     assert!(f64::from(both) >= 0.80 * f64::from(all));
 }
 
-/// The evidence quotes readings, and the second-best explanation is present.
 #[test]
 fn diagnosis_gives_reason_and_alternative() {
     let mut rng = Seed(4).stream("diagnosis", 0);

@@ -25,7 +25,6 @@ use lightloom_drivers::tl1::Tl1;
 use lightloom_drivers::{Dialect, Reached, Session};
 use tokio::io::{AsyncReadExt, AsyncWriteExt};
 
-/// Parses the bytes as the daemon's file, which is accepted or has a mistake that explains why not.
 pub(crate) fn daemon_file(bytes: &[u8]) {
     let (config, mistakes) = config::load("fuzz.yaml", bytes);
     assert!(config.is_some() || !mistakes.is_empty());
@@ -51,7 +50,6 @@ pub(crate) fn plan(bytes: &[u8]) {
     }
 }
 
-/// Parses the bytes as a journal. Its valid part can be read again and folded.
 pub(crate) fn journal(bytes: &[u8]) {
     let (records, good_bytes, _) = read_all::<Record>(bytes);
     let again = read_all::<Record>(&bytes[..good_bytes]);
@@ -60,17 +58,14 @@ pub(crate) fn journal(bytes: &[u8]) {
     Ledger::fold(&records);
 }
 
-/// Takes the bytes as the first output of a SCPI switch.
 pub(crate) fn scpi_reply(bytes: &[u8]) {
     heard(Scpi::new(true), bytes);
 }
 
-/// Takes the bytes as the first output of a TL1 switch.
 pub(crate) fn tl1_reply(bytes: &[u8]) {
     heard(Tl1::new("user", "secret", true), bytes);
 }
 
-/// Checks that no output of a device makes two slots hold one accepted position.
 fn heard(dialect: impl Dialect, bytes: &[u8]) {
     let mut session = Session::new(dialect);
     let mut out = Vec::new();

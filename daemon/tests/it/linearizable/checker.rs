@@ -80,7 +80,6 @@ pub(crate) struct Model {
 }
 
 impl Model {
-    /// Returns the state after `did`, or `None` if it cannot come next.
     fn after(&self, did: &Did) -> Option<Self> {
         let mut next = self.clone();
         let fits = match *did {

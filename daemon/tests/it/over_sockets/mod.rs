@@ -200,7 +200,6 @@ impl Drop for Daemon {
     }
 }
 
-/// Sends one request and returns the answer, or `None` if the connection broke.
 pub(crate) fn talk(mut stream: UnixStream, head: &str, body: &[u8]) -> Option<(u16, Vec<u8>)> {
     stream.write_all(head.as_bytes()).ok()?;
     stream.write_all(body).ok()?;

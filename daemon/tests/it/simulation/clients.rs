@@ -4,7 +4,6 @@
 
 use super::*;
 
-/// S5: a device that is a hundred times slower, or never answers, delays no other device.
 #[test]
 fn s5_slow_device_delays_no_other_device() {
     let done_at = |slow: Option<u64>| {
@@ -34,7 +33,6 @@ fn s5_slow_device_delays_no_other_device() {
     }
 }
 
-/// S5: changes of other devices take no longer because one device is slow or silent.
 #[test]
 fn s5_changes_next_to_a_slow_device_take_the_usual_time() {
     const CHANGES: u64 = 500;
@@ -73,7 +71,6 @@ fn wide() -> Inventory {
     Inventory { dark_links_max: 1024, ..inventory() }
 }
 
-/// S5: an operation without an answer ends within 100 ms of the deadline.
 #[test]
 fn s5_operation_ends_at_its_deadline() {
     let mut world = World::new(3, wide(), Faults::default());
@@ -84,7 +81,6 @@ fn s5_operation_ends_at_its_deadline() {
     assert!(first >= limit && first <= limit + Micros::from_millis(100), "given up at {first:?}");
 }
 
-/// S6: a device that reports success without acting, or moves another port, is always detected.
 #[test]
 fn s6_detects_a_lying_device() {
     let (mut lies, mut strays) = (0, 0);
@@ -155,7 +151,6 @@ fn s7_limits_own_changes_to_ten_per_hour_across_restarts() {
     println!("S7: 10 of 15 moves put back over 15 restarts, the others an hour later");
 }
 
-/// S8: of two clients with the same version one succeeds and the other is refused.
 #[test]
 fn s8_one_of_two_clients_with_the_same_version_succeeds() {
     let mut conflicts = 0;
@@ -185,7 +180,6 @@ fn s8_one_of_two_clients_with_the_same_version_succeeds() {
     assert_eq!(conflicts, 3000);
 }
 
-/// S14: restarts move nothing and lose no acknowledged change.
 #[test]
 fn s14_restarts_move_nothing() {
     let mut world = World::new(5, inventory(), Faults::default());
@@ -203,7 +197,6 @@ fn s14_restarts_move_nothing() {
     println!("S14: 100 restarts, 0 circuits moved, 0 acknowledged changes lost");
 }
 
-/// S14 under load: one switch changes all the time, and another is not touched.
 #[test]
 fn s14_restarts_under_load_lose_no_acknowledged_change() {
     let mut rng = Seed(14).stream("load", 0);

@@ -3,7 +3,6 @@
 
 use super::*;
 
-/// Applies plan 1, then plan 2 with a crash at `point`, and lets the daemon recover.
 fn crash_once(seed: u64, recovery: Recovery, point: Option<u64>, dead: Micros) -> World {
     let mut inventory = inventory();
     inventory.recovery = recovery;
@@ -19,7 +18,6 @@ fn crash_once(seed: u64, recovery: Recovery, point: Option<u64>, dead: Micros) -
     world
 }
 
-/// S1: `kill -9` before, inside and after every journal write and before every send.
 #[test]
 fn s1_crash_at_any_point_ends_in_the_old_or_new_plan() {
     let points = crash_once(0, Recovery::FinishForward, None, Micros::default()).counts.points;
@@ -104,7 +102,6 @@ fn s2_disk_failure_at_any_moment_never_leaves_a_mixed_state() {
     }
 }
 
-/// S2: every single-bit flip of a real journal is found.
 #[test]
 fn s2_detects_every_bit_flip_of_a_journal() {
     let bytes = crash_once(0, Recovery::FinishForward, None, Micros::default()).disk.bytes();
@@ -121,7 +118,6 @@ fn s2_detects_every_bit_flip_of_a_journal() {
     println!("S2: {flips} single-bit flips of a journal of {} records, all found", records.len());
 }
 
-/// S4: a device restarts at every operation of a change, with its circuits kept or lost.
 #[test]
 fn s4_device_restart_at_any_operation_is_resumed_or_rolled_back() {
     let mut ends = BTreeMap::<&str, u32>::new();
@@ -255,7 +251,6 @@ fn s4_restarted_drain_control_is_read_before_its_next_command() {
     assert!(pulled > 5, "the lever restarts in the middle of things: {pulled}");
 }
 
-/// S1: ten thousand records are read and folded within two seconds.
 #[test]
 fn s1_recovers_ten_thousand_records_within_two_seconds() {
     let bytes = crash_once(0, Recovery::FinishForward, None, Micros::default()).disk.bytes();

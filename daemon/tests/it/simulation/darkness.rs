@@ -29,7 +29,6 @@ fn rolled_back_change_leaves_no_healthy_fibre_bypassed() {
     assert!(rolled_back > 80);
 }
 
-/// One end moved and the other did not. The ledger knows this, so the fibre is not at fault.
 #[test]
 fn half_finished_change_does_not_blame_the_fibre() {
     let mut partial = 0;
@@ -283,7 +282,6 @@ fn slow_modules_near_a_cut_fibre_are_not_treated_as_failed() {
     }
 }
 
-/// All modules begin to need 8 ms per answer when a fibre is cut, as with a busy host.
 #[test]
 fn busy_host_during_a_fibre_cut_is_not_treated_as_failed() {
     for seed in 0..40 {
@@ -323,7 +321,6 @@ fn i9_answer_lost_before_the_light_does_not_count_as_silence() {
     }
 }
 
-/// The limits of a module are multiples of its promise, and never shorter than the line time.
 #[test]
 fn limits_follow_module_promises_and_line_speed() {
     let promise = Promise {

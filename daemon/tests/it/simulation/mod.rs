@@ -58,7 +58,6 @@ fn inventory() -> Inventory {
     inventory
 }
 
-/// Draws a full permutation of every switch and a path for every module.
 fn target(seed: u64) -> Fabric {
     let mut rng = Seed(seed).stream("target", 0);
     let mut target = Fabric::new();

@@ -14,7 +14,6 @@ fn any_part(rng: &mut Stream) -> Part {
     name.parse().unwrap()
 }
 
-/// Draws circuits, plans and phases that clients request, mostly around known faults.
 fn storm_of_clients(world: &mut World, rng: &mut Stream, id: &str) {
     let version = world.controller().map(|c| c.ledger().version);
     let mode = [Mode::Safe, Mode::Update, Mode::Overwrite][rng.random_range(0..3)];
@@ -147,7 +146,6 @@ fn storm(seed: u64, hours: u64) -> World {
     world
 }
 
-/// S16: simulated days of everything; a thousand hours with `LIGHTLOOM_STORM_SEEDS=50`.
 #[test]
 fn s16_hours_of_storm() {
     let (mut total, mut hours) = (world::Counts::default(), 0);

@@ -11,7 +11,6 @@ use lightloom_control::state::{
 use lightloom_units::seed::Stream;
 use rand::RngExt;
 
-/// Probabilities from 0 to 1, drawn per operation.
 #[derive(Clone, Copy, Debug, Default)]
 pub(crate) struct Faults {
     pub lose_request: f64,
@@ -107,7 +106,6 @@ impl ModelDevice {
         }
     }
 
-    /// Restarts the device, which stays silent until `until`.
     pub(crate) fn reboot(&mut self, until: Micros, keeps: bool) {
         self.gone_until = until;
         self.tampered = true;

@@ -19,7 +19,6 @@ const SECTOR_BYTES: usize = 512;
 const BLOCK_BYTES: u64 = 4096;
 const PAGE_BYTES: usize = 4096;
 const FOLDER: usize = usize::MAX;
-/// The path of the journal of a [world](super::World).
 pub(crate) const JOURNAL: &str = "/state/journal.log";
 
 #[derive(Clone, Debug, Default)]
@@ -58,7 +57,6 @@ struct State {
 }
 
 impl State {
-    /// Counts an operation, which fails after the machine has stopped.
     fn step(&mut self) -> io::Result<()> {
         self.operations += 1;
         match self.stops_after {
@@ -142,7 +140,6 @@ impl Disk {
         state.renamed.len() + state.files.iter().map(|file| file.pages().len() + 1).sum::<usize>()
     }
 
-    /// Loses these items except those that `keeps` selects, in order.
     pub(crate) fn lose_power_but(&self, mut keeps: impl FnMut() -> bool) {
         let mut state = self.state();
         state.reset_names(|_| keeps());
@@ -165,7 +162,6 @@ impl Disk {
         self.state().capacity_bytes = bytes;
     }
 
-    /// Allocates every remaining block to another program, or frees them.
     pub(crate) fn fill(&self, full: bool) {
         self.state().full = full;
     }
@@ -185,7 +181,6 @@ impl Disk {
         state.stops_after = operations;
     }
 
-    /// Returns the durable contents of a file, empty without a file.
     pub(crate) fn read(&self, path: &str) -> Vec<u8> {
         let state = self.state();
         let file = state.durable_names.get(Path::new(path));
@@ -229,7 +224,6 @@ impl State {
         self.durable_names = names;
     }
 
-    /// Makes the names in this folder durable.
     fn sync_folder(&mut self, folder: Option<&Path>) {
         let is_there = |changes: &Vec<Renaming>| {
             changes.iter().any(|change| match change {
@@ -256,7 +250,6 @@ impl Bytes {
         self.dirty.iter().flat_map(pages).collect()
     }
 
-    /// Returns the contents after a crash that keeps only the selected pages and length.
     fn kept(&self, mut keeps: impl FnMut() -> bool) -> Vec<u8> {
         let mut bytes = self.durable.clone();
         if keeps() {
@@ -272,7 +265,6 @@ impl Bytes {
         bytes
     }
 
-    /// Returns the contents after a random crash.
     fn torn(&self, rng: &mut impl RngExt) -> Vec<u8> {
         let (from, to) = (self.durable.len(), self.written.len());
         let sectors = || {

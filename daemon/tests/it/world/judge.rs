@@ -20,7 +20,6 @@ const LATELY: Micros = Micros::from_secs(30);
 const SUSPECTED: Micros = Micros::from_secs(3_600);
 
 impl World {
-    /// Checks the fibres that the controller considers dark, while everything is at rest.
     pub(super) fn judge_darkness(&mut self) {
         let Some(controller) = self.controller().filter(|controller| !controller.is_busy()) else {
             return;
@@ -177,7 +176,6 @@ impl World {
         }
     }
 
-    /// Returns a fibre of this part if both its ends look into it.
     fn lit_fibre_of(&self, ledger: &Ledger, part: Part) -> Option<(FibreEnd, FibreEnd)> {
         let looks = |(device, slot, position): &FibreEnd| {
             ledger.owned.get(device).is_some_and(|slots| at(slots, *slot) == *position)
@@ -259,7 +257,6 @@ impl World {
         }
     }
 
-    /// I3: acknowledged durable records survive a crash.
     pub(super) fn check_durable(&self, read: &Ledger) {
         let kept = read.version >= self.durable.version && read.last_txn >= self.durable.last_txn;
         if !kept {
@@ -281,7 +278,6 @@ impl World {
         }
     }
 
-    /// I1 and I2 for a world at rest: each device matches the ledger or is listed for operators.
     pub(crate) fn check_at_rest(&self) {
         let Some(controller) = self.controller() else {
             self.violated("rest", "the daemon is not running");

@@ -201,7 +201,6 @@ pub(crate) struct World {
 }
 
 impl World {
-    /// Returns a world without rings, so that the policy has no plan to make.
     pub(crate) fn new(seed: u64, inventory: Inventory, faults: Faults) -> Self {
         Self::with(seed, inventory, Setup::default(), faults)
     }
@@ -343,7 +342,6 @@ impl World {
         self.run_until(self.now.mono + time);
     }
 
-    /// Does the same as the real runtime after each event.
     fn tick(&mut self) {
         if std::mem::take(&mut self.light_changed) {
             self.report_light();
@@ -417,7 +415,6 @@ impl World {
         self.perform(actions);
     }
 
-    /// Records the last events if a single seed is run.
     pub(crate) fn note(&mut self, line: impl FnOnce() -> String) {
         if !self.keep_log {
             return;

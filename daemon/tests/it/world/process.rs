@@ -96,7 +96,6 @@ impl World {
         self.perform(actions);
     }
 
-    /// Restarts the journal as the real runtime does, only sooner, perhaps with a crash.
     pub(super) fn shorten_journal(&mut self) {
         const RECORDS_MAX: u64 = 100;
         let (Some(journal), Some(control)) = (&mut self.journal, &self.control) else {
@@ -119,7 +118,6 @@ impl World {
         }
     }
 
-    /// Carries out the controller's actions in order, as the real runtime does.
     pub(super) fn perform(&mut self, actions: Vec<Action>) {
         for action in actions {
             match action {

@@ -54,7 +54,6 @@ pub(crate) fn plan_around(installed: &Installed, broken: &[Part]) -> Option<Plan
     plan_anew(installed, &faults, Seed(1)).ok()
 }
 
-/// Returns the module of a node that looks into the shared fibre in the plan of [`two_fibres`].
 pub(crate) fn module(node: u32) -> DeviceName {
     DeviceName::from(format!("n{node}/b{}", node % 2).as_str())
 }
@@ -85,7 +84,6 @@ fn two_fibres_where(seed: u64, on_fault: OnFault) -> World {
     world
 }
 
-/// Returns the positions of [`module`] 0 to 3.
 pub(crate) fn stand(world: &World) -> [u32; 4] {
     [0, 1, 2, 3].map(|node| world.devices[&module(node)].positions[&SLOT].0)
 }

@@ -136,7 +136,6 @@ impl Explorer {
         Self { scenario, mutant, limit, work, text, seen }
     }
 
-    /// Explores everything. Returns `false` if there were more states than the limit.
     pub(crate) fn run(&mut self) -> bool {
         let mut start = self.at_rest();
         start.faults = self.scenario.faults.count;
@@ -233,8 +232,6 @@ impl Explorer {
         self.seen.violations.push((what, trail));
     }
 
-    /// Carries out the actions in order; the daemon may die before each of them while a fault is
-    /// left.
     pub(super) fn perform(&mut self, mut state: State, actions: Vec<Action>) {
         let follow = self.scenario.faults.follow;
         let mut left = actions.into_iter();
@@ -480,7 +477,6 @@ impl State {
         self.models.get_mut(device).expect("it is one").execute(self.epoch, op)
     }
 
-    /// Records that are not durable yet.
     pub(crate) fn unsynced(&self) -> &[Record] {
         &self.soft
     }

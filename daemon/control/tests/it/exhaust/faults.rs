@@ -139,7 +139,6 @@ impl Explorer {
         }
     }
 
-    /// Lets a former leader act if nothing prevents it.
     fn goes_on_deposed(&mut self, state: &mut State, actions: Vec<Action>) {
         let Some(mut deposed) = state.deposed.take() else { return };
         let epoch = deposed.epoch;
@@ -170,7 +169,6 @@ impl Explorer {
         }
     }
 
-    /// Delivers a late command. If its daemon continues, it learns the outcome.
     pub(super) fn arrives_late(&mut self, state: &State) {
         for at in 0..state.late.len() {
             let mut later = state.clone();

@@ -11,7 +11,6 @@ use lightloom_control::state::{DeviceName, Fabric, Op, Position, Positions, Shar
 use super::device::IN_USE;
 use super::explorer::{State, stand};
 
-/// Checks write-ahead, I1 on the wire, I4, I5, and that nothing is retried blindly.
 pub(crate) fn send(
     state: &State,
     inventory: &Inventory,
@@ -39,7 +38,6 @@ pub(crate) fn send(
     (exclusive && distinct.len() < lit.count()).then(|| format!("I1: {device} {op:?}"))
 }
 
-/// Checks I3, I6 and I8 when records are written.
 pub(crate) fn records(state: &State, records: &[Record]) -> Option<String> {
     let written = state.durable.iter().chain(records);
     let intents = written.filter_map(|record| match record {
@@ -77,7 +75,6 @@ pub(crate) fn records(state: &State, records: &[Record]) -> Option<String> {
     })
 }
 
-/// Checks I1 and I2 at rest, and the meaning of each result.
 pub(crate) fn rest(state: &State, start: &Fabric) -> Option<String> {
     let (ledger, nothing) = (state.controller.ledger(), Positions::new());
     let inventory = state.controller.inventory();

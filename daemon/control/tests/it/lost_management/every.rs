@@ -18,21 +18,18 @@ fn modules() -> Vec<DeviceName> {
     (0..NODES).flat_map(|node| [module(node, 0), module(node, 1)]).collect()
 }
 
-/// Loses the modules in this bit set; `u32::MAX` is all of them.
 fn lose(world: &mut World, set: u32) {
     let of_set = modules().into_iter().enumerate().filter(|(index, _)| set >> index & 1 == 1);
     world.lost = of_set.map(|(_, device)| device).collect();
     world.light_changed();
 }
 
-/// Returns the subsets that have at most `few` modules, or lack at most one.
 fn subsets(few: u32) -> Vec<u32> {
     let count = 2 * NODES;
     let is_few = |set: &u32| set.count_ones() <= few || set.count_ones() >= count - 1;
     (1..1_u32 << count).filter(is_few).collect()
 }
 
-/// Returns the living parts that were bypassed, and the lit circuits that were cut.
 fn wrong(world: &World) -> Vec<String> {
     let named = world.bypassed.iter().flat_map(|(_, parts)| parts);
     let living = |part: &&Part| part.node().is_none_or(|node| !world.dead.contains(&node));

@@ -274,7 +274,6 @@ impl World {
         }
     }
 
-    /// Returns the other end of this module's circuit, if both ends are lit.
     pub(crate) fn lit_with(&self, device: &DeviceName) -> Option<DeviceName> {
         let far = self.inventory.fibres.get(&(device.clone(), SLOT, self.stands[device]))?;
         let both = self.is_lit(device) && self.is_lit(&far.0) && !self.is_dead(device);
@@ -286,7 +285,6 @@ impl World {
         (self.stands[&far.0] == far.2).then(|| far.0.clone())
     }
 
-    /// Returns whether every possible line has been up for a second.
     pub(crate) fn is_settled(&self) -> bool {
         let settled = |(name, line): (&DeviceName, &Line)| line.up == self.is_reached(name);
         self.is_running
@@ -368,7 +366,6 @@ impl World {
         self.perform(actions);
     }
 
-    /// Returns the nodes without a link, as a network switch reports them.
     fn links(&self, switch: &DeviceName) -> Outcome {
         let hosts = self.inventory.hosts.iter();
         let plugged = hosts.filter(|(_, switches)| switches.contains(switch)).map(|(node, _)| node);
