@@ -160,7 +160,7 @@ fn begin(
     };
     let inventory = config.inventory.clone();
     let (control, first) = Control::start(inventory, setup, ledger, &clock.now());
-    // With a damaged journal, do not even complete an open change.
+    // If the journal is damaged, do not even complete an open change.
     let first = if damage.is_some() { Vec::new() } else { first };
     let (events_in, events) = mpsc::unbounded_channel();
     let fence = seat.map_or_else(Fence::default, |seat| seat.fence.clone());

@@ -408,7 +408,7 @@ fn live_page_shows_changes_and_faults_in_a_browser() {
         page.contains(">65 of 65 devices in the desired state<") && page.contains(">version 2, "),
         "{page}"
     );
-    assert!(page.contains(">transaction 1 WAITS FOR ITS CONFIRM: "), "{page}");
+    assert!(page.contains(">transaction 1 AWAITS CONFIRMATION: "), "{page}");
     assert_eq!(count(&page, "class=\"cell as-wanted\""), 65, "a cell for each device");
     assert_eq!(count(&page, "<circle "), 32, "a dot for each node");
     assert!(count(&page, "class=\"circuit\"") > 0 && count(&page, "class=\"circuit open\"") == 0);
@@ -431,7 +431,7 @@ fn live_page_shows_changes_and_faults_in_a_browser() {
         page.contains(">UNSEEN, 1 device: ") && page.contains("<td>bypass of n17</td>"),
         "{page}"
     );
-    assert!(!page.contains(">transaction 1 WAITS FOR ITS CONFIRM"));
+    assert!(!page.contains(">transaction 1 AWAITS CONFIRMATION"));
     assert_eq!(count(&page, "class=\"cell unseen\""), 1, "the switch is silent");
     assert!(page.contains("<td>ocs0</td>"));
     assert!(page.contains("64 of 65 devices in the desired state"), "{page}");

@@ -37,7 +37,7 @@ words! {
     TransactionResult {
         /// Every device is at the target.
         Committed,
-        /// All devices are back in their previous state.
+        /// Every device is back in its previous state.
         RolledBack,
         /// Nothing moved.
         Aborted,
@@ -51,13 +51,13 @@ words! {
 words! {
     /// The result of a transaction, including whether a committed one is permanent.
     TransactionState {
-        /// All devices are at the target.
+        /// Every device is at the target.
         Committed,
         /// Committed, but rolled back unless confirmed in time.
         ConfirmPending,
         /// Committed and confirmed.
         Confirmed,
-        /// All devices are back in their previous state.
+        /// Every device is back in its previous state.
         RolledBack,
         /// Nothing moved.
         Aborted,

@@ -30,7 +30,9 @@ impl TryFrom<Stored> for KeptPlan {
         let Stored { sha256, plan } = stored;
         let found = digest(&plan);
         if found != sha256 {
-            return Err(format!("plan {sha256} does not match its digest: it is {found}"));
+            return Err(format!(
+                "plan {sha256} does not match its digest, but has the digest {found}"
+            ));
         }
         Ok(Self { sha256, plan: Arc::new(plan) })
     }

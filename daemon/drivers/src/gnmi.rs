@@ -33,7 +33,7 @@ use lightloom_control::state::{Op, Outcome};
 use mastership::Mastership;
 pub use settings::{Candidacy, GnmiLogin, Settings};
 
-/// For larger Sets, the status of all connections is read at once.
+/// For larger Sets, the status of all connections is read with one request.
 const NAMED_MAX: usize = 64;
 
 #[derive(Clone, Debug, Default)]
@@ -384,7 +384,7 @@ impl Gnmi {
             }
             self.signals.push(Signal::Changed);
         }
-        // One signal suffices, because everything is read after it.
+        // A single signal suffices, because everything is read after it.
         self.signals.truncate(1);
         self.foreign.truncate(8);
     }

@@ -224,7 +224,7 @@ impl<D: Dialect> Session<D> {
         while let Some(request) = self.waiting.front() {
             match self.dialect.reply(request, &mut self.input) {
                 Progress::Wait if self.input.bytes.len() > INPUT_BYTES_MAX => {
-                    return Some(self.lost("a reply without an end".into()));
+                    return Some(self.lost("an unterminated reply".into()));
                 }
                 Progress::Wait => return None,
                 Progress::Answered => {
@@ -244,7 +244,7 @@ impl<D: Dialect> Session<D> {
         }
         self.dialect.unasked(&mut self.input);
         if self.input.bytes.len() > INPUT_BYTES_MAX {
-            return Some(self.lost("a message without an end".into()));
+            return Some(self.lost("an unterminated message".into()));
         }
         None
     }

@@ -275,7 +275,7 @@ enum Reply {
 impl Reply {
     fn parse(bytes: &[u8], depth: usize) -> Result<Option<(Self, usize)>, &'static str> {
         let Some(end) = bytes.windows(2).position(|pair| pair == b"\r\n") else {
-            return if bytes.len() > 65_536 { Err("a line without an end") } else { Ok(None) };
+            return if bytes.len() > 65_536 { Err("an unterminated line") } else { Ok(None) };
         };
         let (kind, line) = bytes[..end].split_first().ok_or("an empty line")?;
         let text = String::from_utf8_lossy(line).into_owned();
@@ -298,10 +298,10 @@ impl Reply {
     ) -> Result<Option<(Self, usize)>, &'static str> {
         let Ok(length) = usize::try_from(length) else { return Ok(Some((Self::Nothing, start))) };
         if length > crate::INPUT_BYTES_MAX {
-            return Err("a text longer than allowed");
+            return Err("a string that is too long");
         }
         let Some(text) = bytes.get(start..start + length + 2) else { return Ok(None) };
-        let text = text.strip_suffix(b"\r\n").ok_or("a text without its end")?;
+        let text = text.strip_suffix(b"\r\n").ok_or("an unterminated string")?;
         let text = String::from_utf8_lossy(text).into_owned();
         Ok(Some((Self::Text(text), start + length + 2)))
     }
@@ -314,7 +314,7 @@ impl Reply {
     ) -> Result<Option<(Self, usize)>, &'static str> {
         let Ok(count) = usize::try_from(count) else { return Ok(Some((Self::Nothing, start))) };
         if count > ITEMS_MAX {
-            return Err("a list longer than allowed");
+            return Err("a list that is too long");
         }
         let mut items = Vec::new();
         let mut at = start;

@@ -166,13 +166,10 @@ fn confirm_after_a_bypass_confirms_only_the_pending_change() {
     world.run_for(seconds(1));
     let said: Vec<String> =
         world.answers.iter().rev().take(4).map(|(_, answer)| format!("{answer:?}")).collect();
-    assert!(
-        said[3].contains("Conflict") && said[3].contains("2 waits for its confirm"),
-        "{said:?}"
-    );
-    assert!(said[2].contains("transaction 2 waits for a confirm, not 3"), "{said:?}");
+    assert!(said[3].contains("Conflict") && said[3].contains("2 awaits confirmation"), "{said:?}");
+    assert!(said[2].contains("transaction 2 awaits confirmation, not 3"), "{said:?}");
     assert_eq!(said[1], "Done");
-    assert!(said[0].contains("no transaction waits for a confirm"), "{said:?}");
+    assert!(said[0].contains("no transaction awaits confirmation"), "{said:?}");
     world.run_for(seconds(120));
     assert_eq!(dark(&world), ["n0/b0.1", "n2/b0.1"], "kept, the bypass on top");
     world.check_at_rest();

@@ -34,7 +34,7 @@ const PAINTED: [(u8, &[&str]); 3] = [
             "rolled-back",
             "aborted",
             "undone",
-            "WAITS FOR ITS CONFIRM",
+            "AWAITS CONFIRMATION",
             "IN PROGRESS",
             "HELD DRAINED",
             "DEGRADED",

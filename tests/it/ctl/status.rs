@@ -48,7 +48,7 @@ fn status_shows_problems_first_and_commands_to_run() {
     let lines = [
         "NO BYPASS LEFT, further faults are only reported: 10 automatic changes within an hour",
         "  find out why: lightloom ctl journal; then: lightloom ctl resume; or",
-        "transaction 7 WAITS FOR ITS CONFIRM: apply of plan 0123456789ab, by uid:0: 4 min 59 s left, until 01:00:00, \
+        "transaction 7 AWAITS CONFIRMATION: apply of plan 0123456789ab, by uid:0: 4 min 59 s left, until 01:00:00, \
          then it is undone",
         "  keep it: lightloom ctl confirm 7; undo it: lightloom ctl rollback 7",
         "n2/b0 NEEDS ACTION: slot 0 was read at 15",
@@ -177,7 +177,7 @@ fn missing_circuits_are_shown_with_the_command_to_restore_them() {
     };
     let daemon = Daemon::plays(folder.path(), &[("/v1/status", 200, fewer(false))]);
     let (_, shown, _) = run(&daemon, &["status"]);
-    let expected = "FEWER CIRCUITS: 1 of the 2 circuits that could be lit, and no failed part explains it\n  \
+    let expected = "FEWER CIRCUITS: 1 of 2 possible circuits are lit, and no failed part explains the difference\n  \
         apply the rest: lightloom ctl apply --again --cut-light\n";
     assert!(shown.starts_with(expected), "{shown}");
     let line = "circuits up: 1 of 1 (both ends); the applied plan has 1 more\n";

@@ -13,7 +13,7 @@ use crate::Error;
 
 /// The kernel's default limit.
 const PIECE_BYTES: usize = 32 << 10;
-/// All replies must fit in the socket's receive buffer.
+/// The replies must fit in the socket's receive buffer.
 const PIECE_REQUESTS: usize = 64;
 
 #[derive(Default)]

@@ -32,7 +32,7 @@ pub(super) fn pending(status: &Status, moment: Moment) -> Option<Alarm> {
     );
     let next =
         format!("keep it: lightloom ctl confirm {txn}; undo it: lightloom ctl rollback {txn}");
-    Some(Alarm::new(format!("transaction {txn} WAITS FOR ITS CONFIRM"), about, next))
+    Some(Alarm::new(format!("transaction {txn} AWAITS CONFIRMATION"), about, next))
 }
 
 pub(super) fn on_the_way(status: &Status) -> Option<Alarm> {
@@ -79,9 +79,9 @@ pub(super) fn did_not_take(status: &Status) -> Option<Alarm> {
     let why = troubles(past).first().map(|d| format!("{}: {}", d.device, d.detail));
     let Transaction { txn, result, summary, actor, .. } = past;
     let what = (!summary.is_empty()).then(|| format!("{summary}, by {actor}: "));
-    let why = why.unwrap_or_else(|| "no device reports why".into());
+    let why = why.unwrap_or_else(|| "no device gives a reason".into());
     let about = format!("{}{result}; {why}", what.unwrap_or_default());
-    Some(Alarm::new(format!("transaction {txn} DID NOT TAKE"), about, next(past)?))
+    Some(Alarm::new(format!("transaction {txn} DID NOT TAKE EFFECT"), about, next(past)?))
 }
 
 /// Returns the devices that reported a detail. Missing light is usually caused by another device,

@@ -12,7 +12,7 @@ const ENDS_MAX: usize = 4;
 pub(super) fn of_changes(status: &Status) -> Vec<Alarm> {
     let attention = status.attention.iter().map(|(device, why)| {
         let next = status.attention_next.get(device);
-        let next = next.map_or("look at it: lightloom ctl status", String::as_str);
+        let next = next.map_or("see details: lightloom ctl status", String::as_str);
         Alarm::new(format!("{device} NEEDS ACTION"), why, next)
     });
     let deferred = status.owed.iter().map(|(device, deferred)| {

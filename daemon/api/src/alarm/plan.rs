@@ -42,8 +42,9 @@ pub(super) fn no_plan(status: &Status) -> Option<Alarm> {
 pub(super) fn fewer_than_applied(status: &Status) -> Option<Alarm> {
     let applied = status.applied.as_ref().filter(|applied| !applied.explained)?;
     let (now, all) = (status.circuits.len(), applied.circuits);
-    let about =
-        format!("{now} of the {all} circuits that could be lit, and no failed part explains it");
+    let about = format!(
+        "{now} of {all} possible circuits are lit, and no failed part explains the difference"
+    );
     let next = applied
         .next
         .as_deref()

@@ -62,7 +62,7 @@ impl Controller {
         }
         let txn = self.ledger.pending.as_ref()?.txn;
         conflict(format!(
-            "transaction {txn} waits for its confirm: first `lightloom ctl confirm {txn}` or \
+            "transaction {txn} awaits confirmation: first `lightloom ctl confirm {txn}` or \
                 `lightloom ctl rollback {txn}`"
         ))
     }
@@ -184,14 +184,14 @@ impl Controller {
         let undoes = self.ledger.open.as_ref().filter(|open| open.intent.cause.undoes());
         let reason = match (&self.ledger.pending, undoes) {
             (Some(pending), _) if pending.txn != txn => {
-                format!("transaction {} waits for a confirm, not {txn}", pending.txn)
+                format!("transaction {} awaits confirmation, not {txn}", pending.txn)
             }
             (Some(_), Some(open)) => format!("transaction {} already undoes it", open.intent.txn),
             (Some(_), None) => {
                 self.append(Record::Confirmed { txn, asked, wall_ms: now.wall_ms }, actions);
                 return Answer::Done;
             }
-            (None, _) => "no transaction waits for a confirm".into(),
+            (None, _) => "no transaction awaits confirmation".into(),
         };
         Answer::Conflict { reason }
     }
@@ -209,12 +209,12 @@ impl Controller {
         }
         let pending = self.ledger.pending.as_ref().map(|pending| pending.txn);
         if let Some(pending) = pending.filter(|pending| *pending < txn) {
-            let reason = format!("transaction {pending} waits for its confirm");
+            let reason = format!("transaction {pending} awaits confirmation");
             return Answer::Conflict { reason };
         }
         if let Some(pending) = pending.filter(|_| confirm_within.is_some()) {
             let reason = format!(
-                "transaction {pending} waits for its confirm, and its undo cannot wait for \
+                "transaction {pending} awaits confirmation, and its undo cannot wait for \
                     another one: omit `--confirm-within`"
             );
             return Answer::Conflict { reason };
@@ -336,7 +336,7 @@ impl Controller {
         };
         let levers: BTreeSet<_> = slots.iter().filter_map(lever).collect();
         if levers.is_empty() {
-            let reasons = vec!["these have no drain control".into()];
+            let reasons = vec!["no drain control is configured for them".into()];
             return Answer::Refused { reasons };
         }
         let record = Record::Held { asked, levers: levers.clone(), drained, wall_ms: now.wall_ms };

@@ -38,10 +38,10 @@ impl Control {
             if let (Some(bundle), Some(_)) = (bundle(near), bundle(far)) {
                 let path = u8::try_from(position.0).unwrap_or(u8::MAX);
                 let far = match &fibre.far_lit_by {
-                    None => format!("{far} is set to the fibre"),
+                    None => format!("{far} is set to this fibre"),
                     Some(other) => format!("{far} is lit by {other}: {CROSSED}"),
                 };
-                let why = format!("{near} sees {dbm:.1} dBm, and {far}");
+                let why = format!("{near} receives {dbm:.1} dBm, and {far}");
                 broken.insert(Part::Fibre(Port { bundle, path }), why);
             }
         }

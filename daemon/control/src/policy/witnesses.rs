@@ -72,7 +72,7 @@ impl Control {
             let of = |circuit: &Testimony| match circuit.sight {
                 Sight::Dark(mdbm) => {
                     let (near, dbm) = (&circuit.witness.0, f64::from(mdbm) / 1000.0);
-                    Some(format!("{near} sees {dbm:.1} dBm of it"))
+                    Some(format!("{near} receives {dbm:.1} dBm from it"))
                 }
                 _ => None,
             };

@@ -425,7 +425,7 @@ impl World {
         let expected = ["DEGRADED", "NOT BYPASSED", "NO BYPASS LEFT", "FEWER CIRCUITS", "JOURNAL"];
         let alarms = headers(&page).into_iter().filter(|header| {
             !expected.iter().any(|word| header.starts_with(word))
-                && !header.contains("WAITS FOR ITS CONFIRM")
+                && !header.contains("AWAITS CONFIRMATION")
                 && !header.contains("(when it was bypassed")
         });
         alarms.filter_map(|alarm| finding(Property::WrongAlarm, alarm)).collect()

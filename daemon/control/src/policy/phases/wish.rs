@@ -25,7 +25,7 @@ pub enum Refusal {
     NoSuchPhase { phase: String, known: String },
     #[error("the plan in force is {found}, but the request expects {counted_on}")]
     OtherPlan { found: String, counted_on: String },
-    #[error("transaction {0} waits for its confirm, and no other change can begin until then")]
+    #[error("transaction {0} awaits confirmation, and no other change can start until then")]
     WaitsForConfirm(Txn),
     #[error("the job `{job}` of {actor} has the lease for another {} ms", .left.0.div_ceil(1000))]
     LeaseHeld { job: String, actor: String, left: Micros },
@@ -110,7 +110,7 @@ impl Refusal {
             Self::Overlaps { free, .. } => {
                 format!("use `in_ms` of at least {}, or release the lease first", ms(free))
             }
-            Self::TooMany(_) => "retry when the first of them has begun".into(),
+            Self::TooMany(_) => "retry once the first of them has started".into(),
             Self::NoJournal(_) => "see `lightloom ctl status`".into(),
             Self::OtherRequest(_) => "use a different id for each request".into(),
         }
