@@ -148,7 +148,7 @@ fn take_step(
         let (theirs, ours) = (peak / 1e12, question.peak_tflops);
         if (theirs / ours - 1.0).abs() > 0.01 {
             return Err(format!(
-                "its MFU refers to {theirs:.0} TFLOP/s ({}), but `workload.peak_tflops` is {ours}",
+                "the step's MFU refers to {theirs:.0} TFLOP/s ({}), but `workload.peak_tflops` is {ours}",
                 steps.accelerator
             ));
         }

@@ -327,17 +327,17 @@ fn fabric_text(fabric: &FabricFigures) -> String {
     let mut table = TextTable::new(["this fabric, as planned", "mean", "bound"]);
     table.row(["GPUs wasted".into(), percent(fabric.waste_mean), percent(fabric.lower_bound_mean)]);
     if let Some(passing) = fabric.passing_mean {
-        table.row(["  of them, passing light on".into(), percent(passing), "-".into()]);
+        table.row(["  of these, passing light through".into(), percent(passing), "-".into()]);
     }
     let bound = or_none(fabric.cross_tor_share_lower_bound_mean);
     table.row(["inner hops that cross ToRs".into(), percent(fabric.cross_tor_share_mean), bound]);
     if let Some(gain) = fabric.orchestration_gain_mean {
         let bound = or_none(fabric.orchestration_gain_upper_bound_mean);
-        table.row(["saved by planning both halves together".into(), percent(gain), bound]);
+        table.row(["saved by joint planning".into(), percent(gain), bound]);
     }
     let refused = fabric.first_refusal.as_ref().map_or(String::new(), |why| {
         format!(
-            "no plan exists for {} of the moments; first reason: {why}\n",
+            "no plan exists for {} moments; first reason: {why}\n",
             percent(1.0 - fabric.planned)
         )
     });

@@ -239,7 +239,7 @@ fn command(arguments: &Arguments) -> String {
 
 fn would_add(inputs: &Inputs) -> Vec<String> {
     if inputs.has_results_alone() {
-        return vec!["A fabric file would add its picture and a proven plan.".to_owned()];
+        return vec!["A fabric file would add its picture and a verified plan.".to_owned()];
     }
     let mut missing = Vec::new();
     let mut lacks = |is_missing: bool, text: &str| {
@@ -248,7 +248,7 @@ fn would_add(inputs: &Inputs) -> Vec<String> {
         }
     };
     let is_compared = inputs.circuits_alone().is_none();
-    lacks(inputs.fabric.is_none(), "A fabric file would add its picture and a proven plan.");
+    lacks(inputs.fabric.is_none(), "A fabric file would add its picture and a verified plan.");
     lacks(
         is_compared && inputs.trace.is_none(),
         "Your own fault trace would replace the synthetic one and add the plan at its worst moment.",

@@ -277,7 +277,7 @@ fn explained(why: &Why) -> String {
         why.combinations,
         match why.sentence {
             Some(_) => "of the choices that the paper leaves open",
-            None => "of these assumptions, which include others than the paper's",
+            None => "of these assumptions, some of which differ from the paper's",
         },
         shown(why.least),
         shown(why.most)

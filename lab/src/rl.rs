@@ -328,7 +328,7 @@ fn text(result: &RlResult) -> String {
     let lead = match best(&[Way::Adaptive]) {
         0.0 => format!("{:.0} tokens/s", best(&[Way::Fixed])),
         adaptive => format!(
-            "replicas that follow the tail give {:.2}× the tokens/s of the best single size",
+            "replicas sized for the tail reach {:.2}× the tokens/s of the best single size",
             adaptive / best(&[Way::Fixed, Way::FixedEven])
         ),
     };

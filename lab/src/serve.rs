@@ -28,7 +28,7 @@ use lightloom::table::TextTable;
   lightloom serve --model deepseek-v3 --accelerator h200 --gpus 64 --per-minute 600 --first 5s --token 80ms
   lightloom serve --model step-3 --accelerator h800 --gpus 64 --per-minute 2000 --precision fp8 --cache-bits 8 --attention-ffn
 
-Exit status 1 if no layout keeps the objective for the requested share of requests.")]
+Exit status 1 if no layout meets the objective for the requested share of requests.")]
 pub(crate) struct Arguments {
     /// A shipped model, a YAML file with its dimensions, or a Hugging Face `config.json`.
     #[arg(long, value_name = "NAME|FILE")]

@@ -30,7 +30,7 @@ use lightloom::output::{self, VerbOutcome, WrongUsage};
   lightloom conform serial:/dev/ttyUSB0 --may-move 0
   lightloom conform eeprom:/sys/bus/i2c/devices/11-0050/eeprom --profile maker.yaml --may-move 0
 
-The suite does not touch others' circuits and restores those that it moved, even after Ctrl-C.
+The suite leaves other circuits unchanged and restores those that it switched, even after Ctrl-C.
 Exit status: 0 no finding, 1 the device misbehaves, has a fault or does not answer, 2 wrong usage.")]
 pub(crate) struct Arguments {
     /// gnmi://HOST:PORT, scpi://HOST:PORT, scpi:///dev/TTY, tl1://HOST:PORT, serial:/dev/TTY or

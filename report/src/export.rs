@@ -86,9 +86,9 @@ impl Export {
 pub enum ExportError {
     #[error("`{format}` cannot represent {plan}: {why}; use one of: {works}")]
     WrongKind { format: &'static str, plan: &'static str, why: &'static str, works: String },
-    #[error("the plan has no job `{name}`; it has {known}")]
+    #[error("unknown job `{name}`; the plan contains {known}")]
     NoSuchJob { name: String, known: String },
-    #[error("the plan has no phase `{name}`; it has {known}")]
+    #[error("unknown phase `{name}`; the plan contains {known}")]
     NoSuchPhase { name: String, known: String },
     #[error("`{format}` describes rings, but this plan has none that it can describe")]
     NoRing { format: &'static str },

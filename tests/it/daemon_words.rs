@@ -97,13 +97,13 @@ fn rollback_preview_lists_undone_and_remaining_changes() {
         let now = house.rig.look(lightloom_daemon::view::status).await;
         let now = now.circuits.iter().filter(|circuit| circuit.stands).count();
         assert!(now > 0);
-        let count = format!("circuits up: {now} now, 0 after it\n");
-        let none = "NO PLAN remains after it: faults are not bypassed until a plan is applied\n";
+        let count = format!("circuits up: {now} now, 0 afterwards\n");
+        let none = "NO PLAN remains afterwards: faults are not bypassed until a plan is applied\n";
         has(&shown, &[&undone, "; 1 (apply of plan ", ", by test)\n", none, &count]);
 
         let (_, shown) = house.ctl("rollback 2 --dry-run").await;
         let count = format!("circuits up: {now} now, ");
-        has(&shown, &["plan after it: ", &count]);
+        has(&shown, &["plan afterwards: ", &count]);
         assert!(!shown.contains("1 (apply") && !shown.contains("NO PLAN"), "{shown}");
 
         let (code, shown) = house.ctl("rollback 1 --cut-light").await;

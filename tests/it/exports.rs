@@ -79,7 +79,7 @@ fn unsupported_export_names_a_suitable_format() {
     let (code, message) = refused(&["slurm", "--hostname", "gpu"]);
     assert!(code == Some(1) && message.contains("`{:04}`"), "{message}");
     let (code, message) = refused(&["slurm", "--job", "x"]);
-    assert!(code == Some(1) && message.contains("no job `x`; it has"), "{message}");
+    assert!(code == Some(1) && message.contains("unknown job `x`; the plan contains"), "{message}");
     let (code, message) = refused(&["slurm", "--phase", "x"]);
     assert!(code == Some(2) && message.contains("has no phases"), "{message}");
     let (code, message) = refused(&["slrum"]);

@@ -53,7 +53,7 @@ fn compare_includes_the_fabric_file_and_its_bounds() {
     assert!(number("orchestration_gain_mean") <= number("orchestration_gain_upper_bound_mean"));
     assert!(result["rows"].as_array().expect("rows").iter().any(|row| row["arch"] == "khop:3"));
     let page = good(folder, &arguments[..6]);
-    for words in ["this fabric, as planned", "GPUs wasted", "cross ToRs", "saved by planning both"]
+    for words in ["this fabric, as planned", "GPUs wasted", "cross ToRs", "saved by joint planning"]
     {
         assert!(page.contains(words), "{words} in {page}");
     }

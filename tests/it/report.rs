@@ -104,8 +104,8 @@ fn renders_a_small_ring_node_by_node() {
                 jobs: [{name: pretrain, gpus: 32, tp: 16}]\n";
     fs::write(&small, text).unwrap();
     let html = page(&[&small.display().to_string(), "--fault", "n3,n5/b0"]);
-    assert!(html.contains(">n5: idle, 1 broken bundles or fibres<"), "{html}");
-    assert!(html.contains("n3: out of service") && html.contains(" lit bypasses lead past"));
+    assert!(html.contains(">n5: idle, 1 failed bundles or fibres<"), "{html}");
+    assert!(html.contains("n3: out of service") && html.contains(" lit bypasses skip"));
     assert_good(&html, &["nodes", "fabric"], "small-ring");
 }
 
@@ -204,13 +204,9 @@ fn fabric_without_rings_has_no_ring_or_absent_part_text() {
         "{markdown}"
     );
     let (shown, _) = markdown.split_once("## Definitions").unwrap();
-    for false_word in [
-        "0-hop",
-        "transceivers with an optical switch",
-        "Interconnect:",
-        "bypasses lead past",
-        "rings",
-    ] {
+    for false_word in
+        ["0-hop", "transceivers with an optical switch", "Interconnect:", "bypasses skip", "rings"]
+    {
         assert!(!shown.contains(false_word), "{false_word}: {shown}");
     }
     assert!(shown.contains(" | groups |"), "{shown}");

@@ -54,7 +54,7 @@ pub enum LogTrouble {
     NoTime(String),
     #[error("the end is {seconds} s before the start")]
     EndsFirst { seconds: i64 },
-    #[error("host {host} is below {first} and below {second}")]
+    #[error("host {host} is attached to both {first} and {second}")]
     TwoPlaces { host: String, first: String, second: String },
     #[error("switch {0} is referenced but not defined")]
     NoSwitch(String),
@@ -78,7 +78,7 @@ pub enum LogTrouble {
     LongJob { job: String, hours: i64, covered_hours: i64 },
     #[error("job {job} has {gpus} GPUs, but the topology has only {total}")]
     LargeJob { job: String, gpus: u64, total: u64 },
-    #[error("jobs that an unnamed failed node ended: {count}")]
+    #[error("jobs ended by the failure of an unnamed node: {count}")]
     NamelessFault { count: usize },
     #[error("{name} number {number} in a group of {ranks} ranks did not complete")]
     Hang { name: String, number: u64, ranks: usize },

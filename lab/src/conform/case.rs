@@ -115,7 +115,7 @@ pub fn free_ports(
 ) -> Result<(Vec<u32>, Vec<u32>), String> {
     let before = before.ok_or(unread)?;
     if plan.ports.is_empty() {
-        return Err("read-only: give --may-move with two inputs and two outputs".into());
+        return Err("read-only: use --may-move with two inputs and two outputs".into());
     }
     let (mut from, mut to) = (Vec::new(), Vec::new());
     for text in plan.ports {
@@ -180,7 +180,7 @@ pub fn run_all<S: SuiteSession>(session: &mut S, cases: &[Tested<S>], results: &
 }
 
 pub const PUT_BACK: Case =
-    Case { id: "put-back", clause: "conform", says: "the suite leaves every circuit unchanged" };
+    Case { id: "put-back", clause: "conform", says: "all circuits are as before the run" };
 
 #[must_use]
 pub fn percentile(spans: &[Duration], hundredths: usize) -> Option<Duration> {

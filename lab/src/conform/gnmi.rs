@@ -378,12 +378,12 @@ impl GnmiSuite {
         results: &mut SuiteResults,
     ) {
         let Some(switch) = before else {
-            self.stays_still = Some("its ports could not be read".into());
+            self.stays_still = Some("the ports could not be read".into());
             return;
         };
         if plan.ports.is_empty() {
             self.stays_still =
-                Some("read-only: give --may-move with two inputs and two outputs".into());
+                Some("read-only: use --may-move with two inputs and two outputs".into());
             return;
         }
         for name in plan.ports {

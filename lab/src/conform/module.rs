@@ -313,7 +313,7 @@ impl ModuleSuite {
     fn choose(&mut self, plan: &SuiteScope<'_>) -> Option<String> {
         let [port] = plan.ports else {
             return Some(
-                "read-only: give --may-move with one group of the module, such as 0".into(),
+                "read-only: use --may-move with one group of the module, such as 0".into(),
             );
         };
         let Some(group) = port.parse::<usize>().ok().filter(|group| *group < 8) else {

@@ -18,7 +18,7 @@ const DARK_DBM: f64 = -40.0;
 const METER_ERROR_DB: f64 = 0.5;
 
 const UNTESTABLE: [(&str, &str); 4] = [
-    ("*RST", "its effect on light differs between models"),
+    ("*RST", "the effect on light differs between models"),
     ("CONN:ONLY, DISC:ALL", "they would drop circuits that the suite did not create"),
     ("PORT:DISable", "the suite only creates and removes circuits"),
     (
@@ -61,7 +61,7 @@ pub fn run(
     let before = session.pairs();
     run_all(&mut session, cases::STILL, results);
     let ports = [session.inputs, session.outputs];
-    let unread = "its connections could not be read";
+    let unread = "the connections could not be read";
     match free_ports(plan, ports, before.as_ref().ok(), unread, results) {
         Err(why) => cases::MOVING.iter().for_each(|(case, _)| results.skip(*case, &*why)),
         Ok(free) => {

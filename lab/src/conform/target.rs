@@ -114,7 +114,7 @@ pub fn address(
     if target.protocol != Protocol::Gnmi {
         ensure!(
             !has_tls && !tls.plaintext,
-            "--ca, --certificate, --key and --plaintext are for gnmi://"
+            "--ca, --certificate, --key and --plaintext apply only to gnmi://"
         );
     }
     if target.is_line {

@@ -22,7 +22,7 @@ const UNTESTABLE: [(&str, &str); 4] = [
     ("a wrong password is denied", "a device may lock the account after a failed login"),
     ("DLT-PATCH::ALL", "it would drop circuits that the suite did not create"),
     ("OPR-PORT-SHUTTER", "the suite only creates and removes circuits"),
-    ("events and alarms", "their text is not public"),
+    ("events and alarms", "the format is not public"),
 ];
 
 pub struct Tl1Suite {
@@ -126,7 +126,7 @@ pub fn run(
         .and_then(|reply| reply.items().next().map(str::to_owned));
     let before = session.patches();
     let ports = [session.inputs, session.outputs];
-    let unread = "its patches could not be read";
+    let unread = "the patches could not be read";
     match free_ports(plan, ports, before.as_ref().ok(), unread, results) {
         Err(why) => cases::MOVING.iter().for_each(|(case, _)| results.skip(*case, &*why)),
         Ok(free) => {

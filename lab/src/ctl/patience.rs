@@ -104,7 +104,7 @@ impl CtlSession {
 
     fn draw_away(&self, error: &anyhow::Error, since: &str, last: &str) -> anyhow::Result<()> {
         let away = format!(
-            "DAEMON AWAY since {since}: {error:#}\n  circuits stay up; retrying until the daemon is back\n"
+            "DAEMON UNREACHABLE since {since}: {error:#}\n  circuits stay up; retrying until the daemon is back\n"
         );
         if self.format == ResultFormat::Text && redraws() {
             let before =

@@ -61,7 +61,7 @@ const PAINTED: [(u8, &[&str]); 3] = [
             "DRIFTED",
             "ANOTHER CONTROLLER",
             "CROSSED",
-            "DAEMON AWAY",
+            "DAEMON UNREACHABLE",
             "MANAGEMENT LOST",
             "NO BYPASS LEFT",
             "SILENT without a witness",

@@ -122,7 +122,7 @@ impl Cluster {
     pub(super) fn new(folder: &Path, size: Size) -> anyhow::Result<Self> {
         ensure!(
             size.job_nodes.is_multiple_of(RING) && size.job_nodes < size.nodes,
-            "the job must have a multiple of {RING} nodes, and fewer than the cluster"
+            "the job needs a multiple of {RING} nodes and must be smaller than the cluster"
         );
         for name in ["links", "state", "spool", "daemon"] {
             let path = folder.join(name);

@@ -21,7 +21,7 @@ use super::Dir;
 #[command(after_help = "Example:
   lightloom twin exec --all --name ring --timeout 60s --dir /tmp/twin -- lightloom twin ring --steps 500
 
-Runs in the node that LIGHTLOOM_NODE names. If a neighbour is lost, it waits for the next ranks.json and continues.")]
+Runs in the node $LIGHTLOOM_NODE. If a neighbour is lost, it waits for the next ranks.json and continues.")]
 pub(crate) struct JobRing {
     /// Number of steps in the job.
     #[arg(long, value_name = "N", default_value_t = 200)]

@@ -309,7 +309,7 @@ fn interrupted_run_restores_every_circuit() {
 fn moves_no_light_without_permitted_ports() {
     let (report, device) = tested(switch(), (Port::Scpi, Protocol::Scpi, &[]), &[], None);
     assert!(report.is_good() && report.set_up.is_none(), "{}", report.text());
-    assert!(report.cases.iter().any(|line| line.detail.contains("give --may-move")));
+    assert!(report.cases.iter().any(|line| line.detail.contains("use --may-move")));
     assert_eq!(device.borrow().device().true_pairs(), [(1, 9), (5, 13)]);
 }
 

@@ -62,7 +62,7 @@ impl<'a> FatTreePlan<'a> {
     /// Returns the selected phase, otherwise the first.
     #[must_use]
     pub fn one_phase(&self) -> &'a PhasePlan {
-        self.phase.or(self.plan.phases.first()).expect("a sound plan has a phase")
+        self.phase.or(self.plan.phases.first()).expect("a valid plan contains a phase")
     }
 
     /// Circuits of other jobs, which all phases share and which must not be switched.

@@ -2,7 +2,7 @@
 
 use std::fmt::Write;
 
-pub(super) const ANY_TEXT: &str = "a string takes any text";
+pub(super) const ANY_TEXT: &str = "writing to a string cannot fail";
 
 /// Valid in both JSON and YAML 1.2 (YAML 1.2.2, section 1.3).
 pub(super) fn quoted(text: &str) -> String {

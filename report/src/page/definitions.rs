@@ -64,7 +64,7 @@ pub(super) fn table(report: &PageDocument) -> FigureTable {
         }
     }
     let row = |name| {
-        let (text, page) = definition(name).expect("every figure of the page is defined");
+        let (text, page) = definition(name).expect("every figure is defined");
         (name, text, page)
     };
     tables::table("definitions", names.into_iter().map(row))

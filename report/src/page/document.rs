@@ -225,7 +225,7 @@ impl FigureTable {
 
     pub(super) fn row(&mut self, cells: impl IntoIterator<Item = Cell>) {
         let cells: Vec<Cell> = cells.into_iter().collect();
-        assert_eq!(cells.len(), self.columns.len(), "{}: a row has one cell a column", self.id);
+        assert_eq!(cells.len(), self.columns.len(), "{}: a row needs one cell per column", self.id);
         self.rows.push(cells);
     }
 }

@@ -170,14 +170,14 @@ fn describe(node: &LineNode, plan: &Plan) -> String {
     let group = node.group.map_or(String::new(), |group| format!(", {group}"));
     let parts = match node.broken_parts {
         0 => String::new(),
-        count => format!(", {count} broken bundles or fibres"),
+        count => format!(", {count} failed bundles or fibres"),
     };
     format!("{}: {state}{group}{parts}", node.id)
 }
 
 fn caption(fabric: &Fabric, line: &[LineNode], per_square: usize, bypasses: usize) -> String {
     let squares = match per_square {
-        1 => "Each square is a node; a red spot marks broken bundles or fibres.".to_owned(),
+        1 => "Each square is a node; a red dot marks failed bundles or fibres.".to_owned(),
         _ => format!("Each square is {per_square} nodes, divided by their states."),
     };
     if fabric.hbd.ring().is_none() {
@@ -193,7 +193,7 @@ fn caption(fabric: &Fabric, line: &[LineNode], per_square: usize, bypasses: usiz
         count => format!("{count} gaps are wider than a fibre and cut the line"),
     };
     format!(
-        "The line of nodes, row by row. {squares} {} lit bypasses lead past broken or idle nodes; {cuts}.",
+        "The line of nodes, row by row. {squares} {} lit bypasses skip failed or idle nodes; {cuts}.",
         fixed(bypasses as f64, 0)
     )
 }

@@ -20,11 +20,11 @@ struct MarkdownPage<'a> {
 
 pub(super) fn html(report: &PageDocument) -> String {
     let page = HtmlPage { report, style: include_str!("style.css") };
-    page.render().expect("writing to a text does not fail")
+    page.render().expect("writing to a string cannot fail")
 }
 
 pub(super) fn markdown(report: &PageDocument) -> String {
-    MarkdownPage { report }.render().expect("writing to a text does not fail")
+    MarkdownPage { report }.render().expect("writing to a string cannot fail")
 }
 
 fn in_cell(text: impl std::fmt::Display) -> String {

@@ -476,5 +476,5 @@ fn every_switch_gets_its_circuits(text: &str) {
         "{error}"
     );
     let unknown = FatTreePlan::new("small", network, &plan, &names, Some("x")).unwrap_err();
-    assert_eq!(unknown.to_string(), "the plan has no phase `x`; it has train, sync");
+    assert_eq!(unknown.to_string(), "unknown phase `x`; the plan contains train, sync");
 }

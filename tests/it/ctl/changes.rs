@@ -121,7 +121,7 @@ fn previews_a_rollback() {
     let (code, shown, _) = run(&daemon, &["rollback", "2", "--dry-run"]);
     let expected = "1 move on 1 device in 1 wave, against version 7\n\
         at most 1 link dark at a time\n\
-        known faults after it: n9 (since 1970-01-01 00:00:00: reported by uid:0)\n\
+        known faults afterwards: n9 (since 1970-01-01 00:00:00: reported by uid:0)\n\
         TREATED AS REPAIRED: n5\n\n\
         wave  device  part     from      to          comes up           failure domain\n   \
         1  n1/b0   group 0  loopback  external-1  n1/b0.1 - n2/b1.1  n1\n\n\
@@ -141,18 +141,18 @@ fn previews_a_rollback() {
     let (_, shown, _) = run(&daemon, &["rollback", "1", "--dry-run"]);
     let expected = "no change needed: every device is already in position\n\
         undoes: 3 (bypass of n9, by policy:fault); 1 (apply of plan 0123456789ab, by uid:0)\n\
-        NO PLAN remains after it: faults are not bypassed until a plan is applied\n\
-        circuits up: 24 now, 0 after it\n\
+        NO PLAN remains afterwards: faults are not bypassed until a plan is applied\n\
+        circuits up: 24 now, 0 afterwards\n\
         CROSSED CABLES? 1 end: n1/b0.1 is lit by n6/b1.1 instead of n5/b1.1\n  \
         trace the cables; find swapped plugs: lightloom ctl commission FABRIC; or bypass: lightloom ctl fault n1/b0.1\n\
-        known faults after it: n9 (since 1970-01-01 00:00:00: reported by uid:0)\n\
+        known faults afterwards: n9 (since 1970-01-01 00:00:00: reported by uid:0)\n\
         TREATED AS REPAIRED: n5\n";
     assert_eq!(shown, expected);
 
     daemon.says(path, 200, preview(json!([])));
     let (_, shown, _) = run(&daemon, &["rollback", "2", "--dry-run"]);
     let expected = "no change needed: every device is already in position\n\
-        known faults after it: n9 (since 1970-01-01 00:00:00: reported by uid:0)\n\
+        known faults afterwards: n9 (since 1970-01-01 00:00:00: reported by uid:0)\n\
         TREATED AS REPAIRED: n5\n";
     assert_eq!(shown, expected);
 }

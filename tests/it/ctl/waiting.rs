@@ -91,10 +91,15 @@ fn watch_survives_a_daemon_restart() {
     until("the first page", || shown("out").contains("version 7"));
 
     daemon.goes_away();
-    until("that it is away", || shown("err").contains("DAEMON AWAY since "));
+    until("that it is away", || shown("err").contains("DAEMON UNREACHABLE since "));
     std::thread::sleep(Duration::from_millis(2500));
     assert!(watch.0.try_wait().unwrap().is_none(), "it goes on: {}", shown("err"));
-    assert_eq!(shown("err").matches("DAEMON AWAY").count(), 1, "said once: {}", shown("err"));
+    assert_eq!(
+        shown("err").matches("DAEMON UNREACHABLE").count(),
+        1,
+        "said once: {}",
+        shown("err")
+    );
 
     let back = status(json!({"version": 8}));
     let _daemon = Daemon::plays(folder.path(), &[("/v1/status", 200, back)]);

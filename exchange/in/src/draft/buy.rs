@@ -27,7 +27,7 @@ pub(super) fn write(logs: &Logs, cluster: &ClusterDraft, days: Option<u32>, draf
         "buy.yaml",
         "The cost of the logged jobs under the logged faults: lightloom buy buy.yaml. Keys: docs/buy.md.",
     );
-    let total = Sourced::derived(cluster.gpus(), "hosts times GPUs per host, as in fabric.yaml");
+    let total = Sourced::derived(cluster.gpus(), "hosts × GPUs per host, as in fabric.yaml");
     page.guess("gpus", &total);
     let window = days.unwrap_or(FEWEST_DAYS).max(FEWEST_DAYS);
     page.put(&format!(

@@ -34,7 +34,7 @@ impl ClusterDraft {
         let mut nodes = nodes(logs, gpus_per_node.value);
         if !nodes.value.is_multiple_of(hosts_per_domain) {
             let whole = nodes.value.next_multiple_of(hosts_per_domain);
-            nodes = Sourced::derived(whole, format!("{}, filled up to whole domains", nodes.why));
+            nodes = Sourced::derived(whole, format!("{}, rounded up to whole domains", nodes.why));
         }
         let total = nodes.value * gpus_per_node.value;
         let tp = tensor_parallel(logs, total, gpus_per_node.value, domain.value);
@@ -200,7 +200,7 @@ fn tensor_parallel(logs: &Logs, total: u32, gpus_per_node: u32, domain: u32) -> 
         Some(world) => Sourced::assumed(world, "all ranks of the profile, which fit on one host"),
         None => Sourced::assumed(
             gpus_per_node,
-            "no process group is named tensor-parallel: a host's GPUs",
+            "no tensor-parallel process group found: the GPUs of a host",
         ),
     }
 }

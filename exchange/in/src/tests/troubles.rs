@@ -110,7 +110,7 @@ fn locates_unreadable_records_and_keeps_the_others() {
         "t:1: switch b is referenced but not defined",
     );
     let twice = "SwitchName=a Nodes=n1\nSwitchName=b Nodes=n1\n";
-    has(&logs(&[("t", twice)]), "t:2: host n1 is below a and below b; a is used");
+    has(&logs(&[("t", twice)]), "t:2: host n1 is attached to both a and b; a is used");
     has(
         &logs(&[("j", "JobID|State\n1|COMPLETED\n")]),
         "j:1: no column `start`; the file is skipped: add",
@@ -125,7 +125,7 @@ fn locates_unreadable_records_and_keeps_the_others() {
     let found = logs(&[("j", nameless)]);
     has(
         &found,
-        "j: jobs that an unnamed failed node ended: 1; each is assigned to a host of the job",
+        "j: jobs ended by the failure of an unnamed node: 1; each is assigned to a host of the job",
     );
     assert_eq!(found.outages[0].host, "a1");
 }

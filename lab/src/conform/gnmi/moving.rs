@@ -114,7 +114,7 @@ pub(super) const CASES: &[Tested<GnmiSuite>] = &[
         hears_deletes,
     ),
     (
-        case("set-up-times", "conform", "circuits created one at a time all become CONNECTED"),
+        case("set-up-times", "conform", "all circuits become CONNECTED when created one at a time"),
         set_up_times,
     ),
 ];
@@ -307,10 +307,13 @@ fn undisturbed(
     let switch = gnmi.switch()?;
     let after = switch.connection(&name);
     if after.status != before.status {
-        return found(format!("its status changed from {} to {}", before.status, after.status));
+        return found(format!(
+            "the status of the other circuit changed from {} to {}",
+            before.status, after.status
+        ));
     }
     if let Some(why) = switch.unlit(&after) {
-        return found(format!("its light was interrupted: {why}"));
+        return found(format!("the light of the other circuit was interrupted: {why}"));
     }
     holds(after.updated == before.updated, || {
         format!("last-updated changed from {} to {}", before.updated, after.updated)

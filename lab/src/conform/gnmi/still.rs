@@ -19,7 +19,7 @@ const METER_ERROR_DB: f64 = 0.5;
 pub(super) const MODELS: Case = case(
     "capabilities-models",
     "gNMI 3.2.2",
-    "Capabilities lists the three modules of the model with a version",
+    "Capabilities lists the model's three modules and their versions",
 );
 
 pub(super) const CASES: &[Tested<GnmiSuite>] = &[
@@ -70,7 +70,7 @@ pub(super) const CASES: &[Tested<GnmiSuite>] = &[
         case(
             "port-group",
             "ocp-ocs-optical-switch-port state/group",
-            "each port is in a group of port-groups",
+            "each port belongs to a group in port-groups",
         ),
         groups,
     ),
@@ -251,9 +251,9 @@ fn recovery(gnmi: &mut GnmiSuite) -> CaseResult {
         word.parse::<ColdStartRecovery>().map_err(|why| format!("{path}: {why}"))
     };
     match (at("cold-boot-recovery"), at("connection-recovery-capability")) {
-        (Ok(set), Ok(best)) => {
-            holds(set <= best, || format!("{} with a capability of {}", set.word(), best.word()))
-        }
+        (Ok(set), Ok(best)) => holds(set <= best, || {
+            format!("cold-boot-recovery is {}, but the capability is {}", set.word(), best.word())
+        }),
         (Err(why), _) | (_, Err(why)) => found(why),
     }
 }
@@ -385,7 +385,7 @@ pub(super) fn amplified(switch: &super::tree::ShownSwitch) -> Option<Option<Stri
         if let (Some(enters), Some(leaves)) = (input.input_power, output.output_power) {
             if leaves > enters + METER_ERROR_DB {
                 return Some(Some(format!(
-                    "{enters:.2} dBm enter and {leaves:.2} dBm leave `{}`",
+                    "{enters:.2} dBm at the input, but {leaves:.2} dBm at the output `{}`",
                     connection.output.as_deref().unwrap_or("?")
                 )));
             }

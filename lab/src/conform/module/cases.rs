@@ -83,7 +83,7 @@ pub(super) const STILL: &[Tested<ModuleSuite>] = &[
 ];
 
 pub(super) const MOVING: &[Tested<ModuleSuite>] = &[
-    (case("arm-path", "firmware-api 2", "an arm of a missing path has outcome 4"), arm_path),
+    (case("arm-path", "firmware-api 2", "an arm with a missing path ends in outcome 4"), arm_path),
     (
         case(
             "arm-moves-nothing",
@@ -96,7 +96,7 @@ pub(super) const MOVING: &[Tested<ModuleSuite>] = &[
         case(
             "fire",
             "firmware-api 1.5, 2",
-            "a fire moves the group to its path: outcome 1, status and reply agree",
+            "a fire switches the group to its path with outcome 1, and status and reply agree",
         ),
         fire,
     ),
@@ -124,7 +124,7 @@ pub(super) const MOVING: &[Tested<ModuleSuite>] = &[
         case(
             "every-path",
             "firmware-api 2",
-            "the group moves to each path of the identity, and the status shows it",
+            "the group switches to each path in the identity, and the status shows it",
         ),
         every_path,
     ),
@@ -143,7 +143,7 @@ fn sequence(module: &mut ModuleSuite) -> CaseResult {
         let reply = module.ask(command::STATUS, &[])?;
         if (reply.sequence, reply.version) != (module.next_sequence, 1) {
             return found(format!(
-                "request {} of version 1 is answered by {} of version {}",
+                "request {} with version 1 got reply {} with version {}",
                 module.next_sequence, reply.sequence, reply.version
             ));
         }
@@ -295,7 +295,7 @@ fn fire_not_armed(module: &mut ModuleSuite) -> CaseResult {
 
 fn arm_path(module: &mut ModuleSuite) -> CaseResult {
     if module.external_paths >= 8 {
-        return Ok(CaseVerdict::NotTested("the module already uses all 8 paths".into()));
+        return Ok(CaseVerdict::NotTested("the module supports all 8 paths".into()));
     }
     let beyond = module.external_paths + 1;
     let transaction = module.transaction();

@@ -116,11 +116,7 @@ pub(super) const MOVING: &[Tested<ScpiSuite>] = &[
         subtract,
     ),
     (
-        case(
-            "set-up-times",
-            "conform",
-            "circuits created one at a time are all present after *OPC?",
-        ),
+        case("set-up-times", "conform", "after *OPC?, all circuits created one at a time exist"),
         set_up_times,
     ),
 ];

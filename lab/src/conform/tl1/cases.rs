@@ -52,10 +52,7 @@ pub(super) const MOVING: &[Tested<Tl1Suite>] = &[
         enter_in_part,
     ),
     (case("delete", "DLT-PATCH", "DLT-PATCH removes only the given patches"), delete),
-    (
-        case("set-up-times", "conform", "patches created one at a time are all present"),
-        set_up_times,
-    ),
+    (case("set-up-times", "conform", "all patches created one at a time exist"), set_up_times),
 ];
 
 fn log_in_needed(tl1: &mut Tl1Suite) -> CaseResult {

@@ -160,7 +160,7 @@ impl CommissionReport {
         if let Some(record) = &self.record {
             page.item(
                 record.wrong.is_empty(),
-                &format!("cabling record: {} fibres of the fabric", record.as_planned),
+                &format!("cabling record: {} fibres match the fabric", record.as_planned),
             );
             page.lines(record.wrong.clone());
         }
@@ -168,7 +168,7 @@ impl CommissionReport {
         page.item(
             good == self.fibres.len(),
             &format!(
-                "light: {good} of {} fibres as planned, {} rounds",
+                "light: {good} of {} fibres match the plan, {} rounds",
                 self.fibres.len(),
                 self.rounds
             ),
@@ -177,7 +177,9 @@ impl CommissionReport {
         page.lines(bad.map(FibreReport::text).collect());
         match self.fibres.iter().filter(untried).count() {
             0 => {}
-            untried => page.lines(vec![format!("{untried} not tested because of their modules")]),
+            untried => {
+                page.lines(vec![format!("{untried} not tested: their modules cannot be tested")])
+            }
         }
         page.lines(
             self.exchange

@@ -93,12 +93,12 @@ fn what_becomes(diff: &Diff) -> String {
     }
     let plan = &diff.plan_sha256;
     if diff.no_plan_after {
-        page += "NO PLAN remains after it: faults are not bypassed until a plan is applied\n";
+        page += "NO PLAN remains afterwards: faults are not bypassed until a plan is applied\n";
     } else if !plan.is_empty() {
-        let _ = writeln!(page, "plan after it: {}", plan.get(..12).unwrap_or(plan));
+        let _ = writeln!(page, "plan afterwards: {}", plan.get(..12).unwrap_or(plan));
     }
     if let Some(CircuitCounts { before, after }) = diff.circuits {
-        let _ = writeln!(page, "circuits up: {before} now, {after} after it");
+        let _ = writeln!(page, "circuits up: {before} now, {after} afterwards");
     }
     if let Some(crossed) = alarm::crossed(&diff.crossed, None) {
         let _ = writeln!(page, "{crossed}");
@@ -144,7 +144,7 @@ fn parts(diff: &Diff) -> String {
     let since = |part| since(part, time::moment);
     if !diff.broken.is_empty() {
         let parts = named(diff.broken.iter().map(since).collect(), NAMES_MAX);
-        let _ = writeln!(page, "known faults after it: {parts}");
+        let _ = writeln!(page, "known faults afterwards: {parts}");
     }
     if !diff.forgets.is_empty() {
         let parts = named(diff.forgets.iter().map(since).collect(), NAMES_MAX);

@@ -149,7 +149,7 @@ fn timeline(run: &BilledRun) -> Option<Picture> {
         nodes => format!(", with {} out already", nodes.join(", ")),
     };
     let caption = format!(
-        "{0} fails{out}: {1} GPU-seconds immediately, the most of all runs. To examine it, run the scenario with steps: 4 and \
+        "{0} fails{out}: an immediate loss of {1} GPU-seconds, the highest of all runs. To examine it, run the scenario with steps: 4 and \
          faults: [{{part: {0}, at: {2}ps}}], and --timeline.",
         run.fails,
         fixed(lost(run), 1),

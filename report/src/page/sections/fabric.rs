@@ -154,7 +154,7 @@ fn tables(section: &mut PageSection, plan: &Plan, groups: &'static str) {
     if metrics.waste_ratio > metrics.waste_ratio_lower_bound {
         if let Some(passing) = metrics.gpus_passing.filter(|passing| *passing > 0) {
             section.note(format!(
-                "{} are spare in their rings (N + 1) and pass light on.",
+                "{} are spares in their rings (N + 1) and pass light through.",
                 gpus(passing)
             ));
         } else if plan.jobs.iter().any(|job| job.gpus_wanted.is_some()) {
