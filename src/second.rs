@@ -34,7 +34,7 @@ const fn verb(name: &'static str, about: &'static str, example: &'static str) ->
 
 /// In help order.
 pub const VERBS: &[Verb] = &[
-    verb("demo", "Plan 2,880 GPUs, let a node fail, and open the report", "lightloom demo"),
+    verb("demo", "Plan 2,880 GPUs, fail a node, and open the report", "lightloom demo"),
     verb(
         "report",
         "Write one page about a design: plan, waste, cost and power",

@@ -28,7 +28,7 @@ pub(crate) struct MessageStream {
 struct StreamTraffic {
     /// Position in the stream of the first message in `sent`.
     first: u64,
-    /// Lengths of messages after the contiguous prefix that has arrived, with their own arrival.
+    /// Messages beyond the contiguous prefix that has arrived: the length, and whether each has arrived.
     sent: VecDeque<(u64, bool)>,
     /// Bytes that no receive has consumed yet.
     arrived: u128,

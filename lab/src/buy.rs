@@ -1,5 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-//! `lightloom buy`: finds the design with the cheapest useful PFLOP-year and tests the answer.
+//! `lightloom buy`: finds the design with the cheapest useful PFLOP-year, and how robust the
+//! answer is.
 
 use std::path::{Path, PathBuf};
 

@@ -18,7 +18,7 @@ use crate::cli;
 use lightloom::output::{self, VerbOutcome};
 use lightloom::shipped;
 
-/// Plan 2,880 GPUs, let a node fail, and open the report.
+/// Plan 2,880 GPUs, fail a node, and open the report.
 #[derive(Debug, clap::Args)]
 #[command(after_help = "Examples:
   lightloom demo
@@ -27,7 +27,7 @@ use lightloom::shipped;
 
 Each command is shown before it runs; you can run it again in the folder.")]
 pub(crate) struct Arguments {
-    /// Folder for the files, which is created.
+    /// Output folder, created if missing.
     #[arg(long, value_name = "FOLDER", default_value = "lightloom-demo")]
     folder: PathBuf,
     /// Do not open the page [default: opened if the output is a terminal].

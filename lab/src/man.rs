@@ -16,7 +16,7 @@ use crate::cli;
 #[command(after_help = "Example:
   lightloom man --folder ~/.local/share/man/man1 && man lightloom-emulate")]
 pub(crate) struct Arguments {
-    /// Folder for the pages, which is created.
+    /// Output folder, created if missing.
     #[arg(long, value_name = "FOLDER")]
     folder: PathBuf,
 }

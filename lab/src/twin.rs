@@ -97,7 +97,7 @@ struct Exec {
     /// Name of the run; its logs are in log/NAME.
     #[arg(long, value_name = "NAME", default_value = "run", requires = "all")]
     name: String,
-    /// Kill a program that runs longer, such as 60s [default: no limit].
+    /// Kill programs after this time, such as 60s [default: no limit].
     #[arg(long, value_name = "TIME", value_parser = time)]
     timeout: Option<Duration>,
     #[command(flatten)]
@@ -109,7 +109,7 @@ struct Exec {
     command: Vec<String>,
 }
 
-/// Show the parts of a twin, or end it and remove them.
+/// Show a twin, or shut it down.
 #[derive(Debug, Args)]
 #[command(after_help = "Examples:
   lightloom twin status --dir /tmp/twin
@@ -121,7 +121,7 @@ struct Show {
     format: FormatArgument,
 }
 
-/// Let a node fail, or inject a fault into a transceiver.
+/// Fail a node, or inject a fault into a transceiver.
 #[derive(Debug, Args)]
 #[command(after_help = "Examples:
   lightloom twin fault n4 dead --dir /tmp/twin

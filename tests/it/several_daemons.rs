@@ -210,7 +210,7 @@ fn daemons_of_another_fabric_are_rejected_by_name() {
 }
 
 /// Acknowledged changes persist, the light matches the current leader's state, and changes remain
-/// possible. Messages of a leader without etcd arrive late. a leader without etcd arrive late.
+/// possible. Messages of a leader without etcd arrive late.
 #[test]
 #[ignore = "a lease of 2 s for each of its deaths"]
 fn leader_failure_at_any_step_loses_no_acknowledged_change() {

@@ -48,7 +48,7 @@ pub const KINDS: &[LogKind] = &[
     inspector::KIND,
 ];
 
-/// The first bytes usually identify a file, otherwise its whole text does.
+/// Most kinds are identified by the first bytes, others by the whole text.
 const HEAD: usize = 1 << 16;
 
 #[must_use]

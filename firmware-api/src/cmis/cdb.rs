@@ -3,7 +3,6 @@
 //!
 //! The host writes the body first and the command id last, which starts the command. The module is
 //! busy (lower memory byte 37) until it shows a result.
-//! command. The module is then busy (lower memory byte 37) until it shows a result.
 
 use super::field::{Coded, RegisterAddress};
 

@@ -19,7 +19,7 @@ use super::case::{
 use super::link::{ExchangeError, Link};
 
 const SILENCE: Duration = Duration::from_millis(50);
-/// Limit for every reply except that to a fire, excluding transmission.
+/// Time limit for replies other than those to a fire, excluding transmission.
 const PROMPT: Duration = Duration::from_millis(10);
 /// Transmission of 151 bytes each way at 921,600 bit/s, and a margin for scheduling.
 const LINE: Duration = Duration::from_millis(15);

@@ -1,8 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
 //! `lightloom ctl commission`: checks modules and cables against the fabric file by lighting ends
 //! that carry no circuit. Each round is a transaction in probe mode, in which the daemon refuses to
-//! move anything that may carry a circuit. Findings are saved after each round, so a later call
-//! continues.
+//! move anything that may carry a circuit. Findings are saved after each round, so a later call can
+//! resume.
 
 mod papers;
 mod report;

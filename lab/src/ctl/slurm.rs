@@ -4,7 +4,6 @@
 //! Each pass computes the difference between desired and observed state and applies it. No state
 //! survives a pass, so a restart is safe. Nothing changes while the daemon is unreachable, does not
 //! know its plan, or sends an answer older than a previous one.
-//! does not know its plan.
 
 pub(crate) mod agree;
 pub(super) mod kubernetes;

@@ -23,7 +23,7 @@ pub(crate) enum Verb {
     /// Test the kernel's permissions.
     #[command(hide = true, after_help = "Example: started by `lightloom twin up`")]
     Probe,
-    /// Read a change that lightloomd made from standard input, and write the ranks.
+    /// Read a change by lightloomd from standard input, and write the ranks.
     #[command(hide = true, after_help = "Example: started by lightloomd")]
     Committed(Dir),
 }

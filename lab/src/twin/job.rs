@@ -49,7 +49,7 @@ pub(crate) struct JobReport {
     /// Name of the run.
     #[arg(long, value_name = "NAME", default_value = "ring")]
     name: String,
-    /// Longest allowed gap of a group, such as 2s; a longer gap gives exit status 1.
+    /// Maximum gap of a group, such as 2s; a longer gap sets exit status 1.
     #[arg(long, value_name = "TIME", value_parser = super::time)]
     within: Option<Duration>,
     /// Write a JUnit file with one case per group, which fails if its gap is longer than --within.

@@ -305,7 +305,7 @@ fn accelerator(logs: &Logs) -> Sourced<&'static str> {
     Sourced::assumed("h100", why)
 }
 
-/// A logged number of links determines the rate, otherwise the product does.
+/// Computed from the number of links if it was logged, otherwise from the product.
 fn edge_rate(logs: &Logs, accelerator: &Sourced<&'static str>) -> Sourced<String> {
     let rates = ACCELERATORS.iter().find(|(_, card, _)| *card == accelerator.value);
     let rate = rates.map_or(3.6, |(.., rate)| *rate);

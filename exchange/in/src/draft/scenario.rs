@@ -9,7 +9,7 @@ use crate::mentions::Fact;
 
 pub(super) const NAME: &str = "scenario.yaml";
 
-/// Simulated duration of a day; a month is then a short run.
+/// Simulated duration of a day, short enough to run a month.
 const DAY_TAKES_US: u32 = 50;
 /// Longer logs are split into several runs.
 const MOST_DAYS: u32 = 30;

@@ -64,7 +64,7 @@ struct EventObject {
 }
 
 impl ClusterEvent {
-    /// First and last time in seconds since 1970. The error contains a text that is not a time.
+    /// First and last time in seconds since 1970. Fails with the text that is not a time.
     fn times(&self) -> Result<Vec<i64>, String> {
         let first = [&self.first_timestamp, &self.event_time, &self.metadata.creation_timestamp];
         let series = self.series.as_ref().map_or(&None, |series| &series.last_observed_time);

@@ -123,7 +123,7 @@ fn documents(file: &LogFile<'_>, logs: &mut Logs) -> Vec<SacctRow> {
     rows
 }
 
-/// All hosts of a job if the log does not contain the failed one.
+/// The failed hosts, or all hosts of the job if the log does not contain them.
 struct DeadHosts {
     hosts: Vec<String>,
     at: i64,

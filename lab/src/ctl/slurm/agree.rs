@@ -155,8 +155,8 @@ pub(crate) fn short(digest: &str) -> &str {
     digest.get(..DIGITS).unwrap_or(digest)
 }
 
-/// Each ring becomes a leaf switch. Drained are failed nodes, nodes outside rings, and all nodes of
-/// a ring with a fault that the plan does not bypass yet.
+/// Each ring becomes a leaf switch. Failed nodes, nodes outside rings, and all nodes of a ring with
+/// a fault that the plan does not bypass yet are drained.
 pub(super) fn desired(
     fabric: &Fabric,
     plan: &Plan,

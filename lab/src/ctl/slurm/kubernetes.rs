@@ -2,7 +2,7 @@
 //! The interface to Kubernetes: labels, reason and cordon of nodes, by server-side apply as one
 //! field manager. Conflicts with other managers are shown, not resolved. If another manager has
 //! also cordoned a node, its cordon remains when ours is removed. Nodes are never created, which
-//! the role does not permit anyway. created, which the role does not permit anyway.
+//! the role does not permit anyway.
 
 use std::collections::BTreeMap;
 use std::path::PathBuf;
