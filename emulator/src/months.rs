@@ -2,9 +2,9 @@
 //! Cost of failures over months of training, as a bill of GPU-hours by cause.
 //!
 //! ```text
-//!   scenario ─▶ Prepared ─cases─▶ a run of some steps each ─▶ LossTable ─┐
+//!   scenario ─▶ Prepared ─cases─▶ a short run for each ─▶ LossTable ─────┐
 //!                                                                        ├─▶ one Month per seed ─▶ MonthsResult
-//!   failures (trace, or rates and a seed) ─▶ changes of parts, in order ─┘
+//!   failures (trace, or rates and a seed) ─▶ part changes, in order ─────┘
 //! ```
 //!
 //! The loss to a failure is always measured: every [`Case`] is a run of the scenario in which a

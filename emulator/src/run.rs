@@ -3,7 +3,7 @@
 //!
 //! ```text
 //!            ┌────────────────────────── Context ──────────────────────────┐
-//!   timers ─▶│ engine (packets) · links (who keeps them dark) · fault logs │◀─ notices
+//!   timers ─▶│ engine (packets) · links (why they are dark)   · fault logs │◀─ notices
 //!            └──▲────────────────────▲─────────────────────────────▲───────┘
 //!            faults            Workload: groups, jobs,      ControlPlane: replanner,
 //!                              steps of tasks, phases       rerouter, circuits

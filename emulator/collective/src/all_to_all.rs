@@ -2,12 +2,12 @@
 //! All-to-all: every rank has a piece for every other rank.
 //!
 //! ```text
-//!   pairwise   step s = 1 … N-1: rank r sends its piece for r + s there (Thakur, Rabenseifner, Gropp,
+//!   pairwise   step s = 1 … N-1: rank r sends to rank r + s (Thakur, Rabenseifner, Gropp,
 //!              IJHPCA 2005, section 4.2)
-//!   Bruck      step k = 0 … ⌈log N⌉-1: to r + 2^k go all pieces whose remaining distance has bit k (Bruck et
+//!   Bruck      step k = 0 … ⌈log N⌉-1: rank r sends to r + 2^k all pieces with bit k in their remaining distance (Bruck et
 //!              al.: "Efficient algorithms for all-to-all communications in multiport message-passing
-//!              systems", IEEE TPDS 1997, section 3): few steps, pieces travel several times
-//!   binary     step k: exchanges half of everything with r xor 2^k; N is a power of two
+//!              systems", IEEE TPDS 1997, section 3): few steps, but pieces are forwarded several times
+//!   binary     step k: ranks r and r xor 2^k exchange half of their data; N is a power of two
 //! ```
 //! If all pieces are sent at the start instead, the network determines their order. A rank starts
 //! its next step once it has received everything that it may have to forward.

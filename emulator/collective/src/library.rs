@@ -3,7 +3,7 @@
 //! the library's choice.
 //!
 //! ```text
-//!   seconds = launch + steps × step + depth × chunk ÷ channel rate + bytes ÷ min(domain, cards)
+//!   seconds = launch + steps × step + depth × chunk ÷ channel rate + bytes ÷ min(domain, NICs)
 //! ```
 //! The slowest stage limits a pipeline. Latencies, lane rates, LL limits and NVLS fractions are taken
 //! from NCCL's tuning model (`src/graph/tuning.cc` in NCCL 2.27), and tree chunks from

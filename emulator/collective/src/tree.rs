@@ -2,7 +2,7 @@
 //! All-reduce over binary trees, and broadcast. Pieces are summed up the tree and sent back down.
 //!
 //! ```text
-//!   one tree of 8 ranks:                  the second tree is the same with all ranks shifted by one:
+//!   one tree of 8 ranks:                  the second tree shifts all ranks by one:
 //!              4                          most inner ranks of one tree are leaves in the other, so
 //!          2       6                      that together they use most of the send and receive
 //!        1   3   5   7                    bandwidth of every rank

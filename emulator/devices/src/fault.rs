@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-//! Device faults, as words with optional arguments in device lists and on the control socket: `lose
-//! 1%`, `late 5ms`, `stuck 3`, `clear`. Covers the serial device as well as the optics.
+//! Device faults, as words in device lists and on the control socket: `lose 1%`, `late 5ms`, `stuck
+//! 3`, `clear`. Covers both the connection (bytes) and the device (light).
 
 use std::fmt;
 use std::str::FromStr;

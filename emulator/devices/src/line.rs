@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-//! A faulty serial line. Each device has a seeded random stream with one draw per byte and fault,
-//! so the same bytes always have the same faults.
+//! A faulty connection between a client and a device. Each device has a seeded random stream with
+//! one draw per byte and fault, so the same bytes always have the same faults.
 
 use std::collections::VecDeque;
 
@@ -161,7 +161,7 @@ impl<D> Faulty<D> {
     }
 }
 
-/// Without power on its serial port, a module does not acknowledge on its bus either.
+/// A module with a failed connection does not acknowledge on its bus either.
 impl Bus for Faulty<Transceiver> {
     fn read(&mut self, now: SimTime, offset: u8, out: &mut [u8]) -> Result<(), NotAcknowledged> {
         if self.faults.half_open {

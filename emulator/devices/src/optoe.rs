@@ -257,7 +257,7 @@ impl RunningAccess {
 mod tests {
     use super::*;
 
-    /// A module without acknowledgements for a while after each write.
+    /// A module that does not acknowledge for a while after each write.
     struct Plain {
         lower: [u8; 128],
         upper: std::collections::BTreeMap<u8, [u8; 128]>,

@@ -1,9 +1,9 @@
 // SPDX-License-Identifier: Apache-2.0
 //! Availability and goodput, as docs/metrics.md defines them.
 //!
-//! Workers are the GPUs of a group, hosts with no other role than traffic, and optical ports in
-//! phases. Availability is the share of their time without fault-induced downtime. Goodput is the
-//! share of time that the same work takes without faults.
+//! Workers are the GPUs of a group, hosts that carry only traffic, and optical ports of a fabric
+//! with phases. Availability is the share of their time without fault-induced downtime. Goodput is
+//! the share of time that the same work takes without faults.
 
 use lightloom_units::SimTime;
 

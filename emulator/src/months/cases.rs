@@ -243,8 +243,8 @@ impl Prepared {
         changes(self.span(), &count, self.gpus_per_node as u32, seed)
     }
 
-    /// Returns the cases for the loss table. Without spare nodes, only elastic jobs survive node
-    /// failures.
+    /// Returns the cases for the loss table. Without spare nodes, cases for nodes are included only
+    /// for elastic jobs, because other jobs wait.
     #[must_use]
     pub fn cases(&self) -> Vec<Case> {
         let parts = match &self.span().failures {

@@ -247,7 +247,7 @@ impl Cluster<'_> {
         (0..self.jobs.len()).map(of).collect()
     }
 
-    /// Adds the slowdown of all failed nodes together and of each other failed part.
+    /// Adds the combined slowdown of all failed nodes and the slowdown of each other failed part.
     fn set_steps(&mut self) {
         let nodes = self.nodes_out();
         for (at, one) in self.jobs.iter_mut().enumerate() {

@@ -2,13 +2,13 @@
 //! Expectations about a run, one sentence each.
 //!
 //! ```text
-//!   waste_ratio < 0.01            compares a result figure with a number
+//!   waste_ratio < 0.01            compares a metric with a bound
 //!   restored within 5ms           every fault is restored within this time
-//!   completes within 20ms         every collective completes by then
-//!   group g3 unaffected           its completion times equal those without faults
-//!   workload bulk unaffected      its flows end as without faults
-//!   workload bulk completes within 2ms   it completes by then
-//!   no drops on priority 3        no packet of that priority found a full queue; `no drops`: no packet at all
+//!   completes within 20ms         every collective completes within this time
+//!   group g3 unaffected           its completion times are the same as without faults
+//!   workload bulk unaffected      its flows end at the same time as without faults
+//!   workload bulk completes within 2ms   it completes within this time
+//!   no drops on priority 3        no packet of this priority found a full queue; `no drops`: all priorities
 //!   fct_p99 < 2ms                 a time, a size (`queue_max < 1MiB`) or a rate (`bus_bandwidth > 300Gbps`)
 //!   no deadlock                   no cycle of ports that pause each other
 //! ```

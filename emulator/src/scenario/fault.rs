@@ -84,7 +84,7 @@ pub enum Effect {
     PauseStorm(u8),
     /// A device acknowledges commands without executing them. Requires `control: lightloomd`.
     Lies,
-    /// A serial device delays every byte by this time. Requires `control: lightloomd`.
+    /// A device's connection delays every byte by this time. Requires `control: lightloomd`.
     Late(Picoseconds),
     /// An fsync of the daemon's journal takes this long. Requires `control: lightloomd`.
     SlowDisk(Picoseconds),

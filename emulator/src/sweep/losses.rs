@@ -18,7 +18,7 @@ pub struct StepLosses {
     /// Largest delay of a single step. `None` if a job did not finish.
     #[serde(rename = "worst_step_lost_ps")]
     pub worst_step_lost: Option<Picoseconds>,
-    /// Number of groups with a changed end time of any step, even by a picosecond.
+    /// Number of groups for which any step ended at a different time, even by a picosecond.
     pub groups_affected: u64,
     /// Number of groups that were lost and never re-formed.
     #[serde(default)]
@@ -100,7 +100,7 @@ pub enum LossFigure {
     WorstStepLostPs,
     /// One minus goodput, as a share.
     GoodputLost,
-    /// Number of groups with a changed end time of any step.
+    /// Number of groups for which any step ended at a different time.
     GroupsAffected,
     /// Number of groups that were never re-formed.
     GroupsLost,

@@ -19,7 +19,7 @@ pub struct Recoveries {
     pub kind: String,
     /// Number of faults of this kind.
     pub faults: u64,
-    /// Number of faults with a recovery. The others affected nothing or were never recovered.
+    /// Number of faults with a recovery. Other faults had no effect or no recovery.
     pub recovered: u64,
     /// Number of faults after which groups or flows still wait.
     pub never: u64,

@@ -6,8 +6,8 @@
 //! tasks for packet simulation. The results differ only by contention and faults.
 //!
 //! ```text
-//!   layer    stretches of computing, each with the exchange that it overlaps
-//!   pass     layers of a piece of a stage, the transfer to the next stage during the last of them
+//!   layer    segments of computation, each with the exchange that it overlaps
+//!   pass     layers of a model chunk; the transfer to the next stage overlaps with the last layer
 //!   step     passes in the order of the schedule; weights are gathered in the first pass, gradients reduced in the last
 //! ```
 //! Kernel durations and the placement of ranks are outside this crate.

@@ -2,8 +2,8 @@
 //! Work of a rank in a pass over a layer, and the computation that overlaps each exchange.
 //!
 //! ```text
-//!   before   exchange, exposed part ▶ [ hidden part ∥ computing ]
-//!   after                             [ computing ∥ hidden part ] ▶ exposed part
+//!   before   exchange, exposed part ▶ [ hidden part ∥ computation ]
+//!   after                             [ computation ∥ hidden part ] ▶ exposed part
 //!   beside   exposed part, and the hidden part concurrently with the whole layer
 //! ```
 //! A chunked exchange overlaps with its product, except for a measured share.

@@ -2,9 +2,9 @@
 //! Changes circuits between phases in stages: command, switch, train and test.
 //!
 //! ```text
-//!   phase before ends
+//!   previous phase ends
 //!      │◀──────── slack ────────▶│◀──────── packets of the phase ─────────▶│
-//!      │ stage 1 │ stage 2 │ stage 3 …                                     │ (and no change under way)
+//!      │ stage 1 │ stage 2 │ stage 3 …                                     │ (no change in progress)
 //!        control, switching, bring-up; circuits carry traffic as they come up
 //! ```
 

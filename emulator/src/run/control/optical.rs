@@ -3,7 +3,7 @@
 //!
 //! ```text
 //!   up ──▶ drained ──▶ (mirrors move) ──▶ dark
-//!                      switching ──▶ training ──▶ up, or drained where the link fails its test
+//!                      switching ──▶ training ──▶ up, or drained if the link fails its test
 //! ```
 //!
 //! A circuit needs a working mirror and driver at both ports. A failed circuit stays commanded,

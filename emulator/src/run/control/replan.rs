@@ -4,8 +4,8 @@
 //! ```text
 //!   fault ──detection──▶ known ──planning──▶ replanned ──software──▶ dark ──60…80 µs──▶ lit
 //!     │                                          │                                        │
-//!     links of the part go down                  changed groups abandon                   and begin
-//!     flows stall, packets are lost              their current step                       it again
+//!     links of the part go down                  changed groups abandon                   and restart
+//!     flows stall, packets are lost              their current step                       it
 //! ```
 
 use std::collections::BTreeMap;

@@ -26,7 +26,7 @@ pub(super) fn lower(
         let message = format!("{} has no optical switches between its leaves", raw.rfabric);
         check
             .error(codes::BAD_NETWORK, path, message)
-            .help("name a fabric file with `dcn: {reconfigurable_fat_tree: …}`");
+            .help("use a fabric file with `dcn: {reconfigurable_fat_tree: …}`");
         return None;
     };
     let options = Options { compare: false, ..Options::default() };

@@ -98,10 +98,10 @@ pub enum EffectFile {
     Slower(u32),
     /// The interfaces of a host continuously request pauses of this priority, 0 to 6.
     PauseStorm(u8),
-    /// A transceiver acknowledges commands without executing them; requires `control: lightloomd`.
+    /// A device acknowledges commands without executing them; requires `control: lightloomd`.
     Lies,
-    /// A transceiver's serial device delays every byte by this time, such as `20ms`; requires
-    /// `control: lightloomd`.
+    /// A device's connection delays every byte by this time, such as `20ms`; requires `control:
+    /// lightloomd`.
     Late(Text<Picoseconds>),
     /// An fsync of the daemon's journal takes this long, such as `50ms`; for part `control`,
     /// requires `control: lightloomd`.
