@@ -33,7 +33,6 @@ impl Hierarchical {
         let names = |group: usize| (group * of_group..(group + 1) * of_group).collect::<Vec<_>>();
         let mut sendings = Vec::new();
         let mut phases: [Vec<TimeForm>; 3] = Default::default();
-        // For each group and rank, the sendings that deliver the data for the next phase.
         let mut done: Vec<Vec<Vec<usize>>> = Vec::new();
         for group in 0..groups {
             let ring = self.inner(CollectiveKind::ReduceScatter, of_group);

@@ -179,7 +179,6 @@ pub struct Hops {
 }
 
 impl Hops {
-    /// An all-gather or reduce-scatter with one ring per rank of a domain, in seconds.
     #[must_use]
     pub fn ring(&self, bytes: f64) -> f64 {
         let n = self.ranks as f64;
@@ -195,7 +194,6 @@ impl Hops {
         [all - leaves, leaves]
     }
 
-    /// Traffic inside domains and through NICs overlaps.
     #[must_use]
     pub fn pairwise(&self, bytes: f64, links: f64) -> f64 {
         let (n, domains) = (self.ranks as f64, self.domains as f64);
@@ -216,7 +214,6 @@ impl Hops {
         if self.domains == 1 {
             return domain;
         }
-        // With one rank per domain, there is no traffic inside domains.
         let domain = if self.ranks == self.domains { f64::INFINITY } else { domain };
         domain.min(self.inside() * card)
     }
@@ -356,7 +353,6 @@ impl Site {
         }
     }
 
-    /// Slowdown of a ring because its channels are not full at first.
     fn filling(&self, protocol: Protocol, bytes: f64) -> f64 {
         if self.domains > 1 || protocol == Protocol::Ll {
             return 1.0;
@@ -364,7 +360,6 @@ impl Site {
         1.0 + FILL.share * (FILL.bytes / bytes).min(1.0)
     }
 
-    /// Limits LL to the fraction `part` of its maximum rate.
     fn limit(&self, protocol: Protocol, rate: f64, part: f64) -> f64 {
         match protocol {
             Protocol::Ll => (0.5 * rate).min(part * self.generation.low_latency(self.domains)),

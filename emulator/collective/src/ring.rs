@@ -79,7 +79,6 @@ impl Ring {
         Ok(Schedule { kind, ranks, size, sendings, form: TimeForm::AtOnce(forms) })
     }
 
-    /// Appends the sendings of a ring. At position `p` they wait for all of `waits[p]`, if present.
     pub(crate) fn lay_out(
         &self,
         sendings: &mut Vec<Sending>,

@@ -78,7 +78,6 @@ pub(crate) enum TimeForm {
 /// One direction around a ring, where rank `r` sends to `r + step`.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) struct RingStride {
-    /// Index of rank 0's sending, followed by those of the other ranks.
     pub(crate) first: usize,
     pub(crate) ranks: usize,
     pub(crate) step: usize,
@@ -86,7 +85,6 @@ pub(crate) struct RingStride {
 }
 
 impl Schedule {
-    /// Each sending must be added after its dependencies.
     pub(crate) fn chained(
         kind: CollectiveKind,
         ranks: usize,

@@ -21,13 +21,10 @@ impl PartsPerMillion {
 pub enum DeviceFault {
     /// This share of bytes is lost in each direction.
     Lose(PartsPerMillion),
-    /// This share of bytes is delivered twice.
     Duplicate(PartsPerMillion),
-    /// One bit is flipped in this share of bytes.
     Garble(PartsPerMillion),
     /// Every byte is delayed by this time, without reordering.
     Late(Picoseconds),
-    /// The connection stays up, but no bytes pass in either direction.
     HalfOpen,
     /// The device has no power: it neither responds nor emits light.
     Dead,
@@ -39,11 +36,9 @@ pub enum DeviceFault {
     /// The mirrors of a port (or of a group, in a transceiver) are stuck. Without a port, all
     /// mirrors are.
     Stuck(Option<u16>),
-    /// Changes are acknowledged but not executed.
     Lie,
     /// Changes are acknowledged, but the light is switched to a wrong port.
     Misdirect,
-    /// Switching takes longer by this factor.
     Slow(u16),
     /// Received power is reduced by this many hundredths of a decibel.
     Droop(u16),

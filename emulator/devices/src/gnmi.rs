@@ -42,7 +42,6 @@ const CLIENTS_MAX: usize = 256;
 pub struct GnmiSpec {
     pub ingress: u16,
     pub egress: u16,
-    /// Settling time of the mirrors, ±10 %.
     pub switching: Picoseconds,
     pub command: Picoseconds,
     pub boot: Picoseconds,
@@ -56,7 +55,6 @@ pub struct GnmiSpec {
     pub model_version: String,
     /// Whether a Set without an election id is rejected once a master is elected.
     pub needs_election: bool,
-    /// User and password required for reading and setting, if any.
     pub login: Option<(String, String)>,
     pub epoch_seconds: u64,
 }
@@ -157,14 +155,12 @@ impl GnmiSwitch {
         locked(&self.shared.0).matrix.light(now)
     }
 
-    /// Changes a mirror locally, without notifying clients.
     pub fn connect_by_hand(&mut self, now: SimTime, ingress: u16, egress: u16) {
         let mut state = locked(&self.shared.0);
         state.on_time(now);
         state.connect_by_hand(ingress, egress);
     }
 
-    /// Sets the input power of a port in the first group, in dBm.
     pub fn set_input_dbm(&mut self, ingress: u16, dbm: f64) {
         locked(&self.shared.0).matrix.set_input_dbm(ingress, dbm);
     }

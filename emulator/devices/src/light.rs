@@ -22,7 +22,6 @@ pub(super) struct LightWatchers {
 }
 
 impl Rack {
-    /// Enables [`Rack::light_changes`]. Its first result contains every transceiver.
     pub fn watch_light(&mut self) {
         let called = (0..self.devices().count()).map(RackSlot).collect();
         self.watched = Some(LightWatchers { called, joined: BTreeMap::new() });
@@ -33,7 +32,6 @@ impl Rack {
     pub fn light_changes(&mut self, now: SimTime) -> Vec<LightChange> {
         let Some(watched) = &mut self.watched else { return Vec::new() };
         let called = std::mem::take(&mut watched.called);
-        // A change also affects the other end of the fibre.
         let fibres = called.iter().flat_map(|slot| (1..=2).map(move |number| (*slot, number)));
         let far = fibres.filter_map(|port| self.fibres.get(&port).map(|(slot, _)| *slot));
         let asked: BTreeSet<RackSlot> = called.iter().copied().chain(far).collect();

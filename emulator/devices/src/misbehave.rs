@@ -10,7 +10,6 @@ use std::str::FromStr;
 pub enum Family {
     Gnmi,
     Scpi,
-    /// Polatis-style switches, over TL1.
     Tl1,
     Module,
 }

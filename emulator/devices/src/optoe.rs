@@ -36,7 +36,6 @@ pub enum Failed {
     Busy,
 }
 
-/// A read near the end of the file may return fewer bytes than requested.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum AccessDone {
     Read(Vec<u8>),
@@ -93,7 +92,6 @@ impl Optoe {
         self.running.as_ref().map(|running| running.next).or(now)
     }
 
-    /// Each due transfer takes `delay`. Completed accesses are passed to `on`.
     pub fn advance(
         &mut self,
         now: SimTime,

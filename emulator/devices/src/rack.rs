@@ -57,7 +57,6 @@ impl AnyDevice {
         }
     }
 
-    /// Sets the input power of an ingress port, in dBm. Ignored for transceivers.
     pub fn set_input_dbm(&mut self, ingress: u16, dbm: f64) {
         match self {
             Self::Transceiver(_) => {}
@@ -132,7 +131,6 @@ impl Rack {
         &mut self.devices[slot.0].1
     }
 
-    /// Light arrives at one end only while the other end sends.
     pub fn join(&mut self, a: (RackSlot, u8), b: (RackSlot, u8)) {
         self.fibres.extend([(a, b), (b, a)]);
         for slot in [a.0, b.0] {

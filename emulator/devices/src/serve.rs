@@ -50,7 +50,6 @@ pub struct Options {
     /// Directory for links to the ptys, named after the devices with `-` for `/`.
     pub links: Option<PathBuf>,
     pub control: Option<PathBuf>,
-    /// Mount point for module memory as files, named like the links.
     pub eeproms: Option<PathBuf>,
 }
 

@@ -28,10 +28,8 @@ use matrix::{Matrix, Pair};
 use scpi::{Executed, OVERRUN, ScpiState};
 use tl1::{Login, Tl1State};
 
-/// Sufficient for a list of 4,096 ports.
 const COMMAND_BYTES_MAX: usize = 1 << 16;
 
-/// Further commands are lost.
 const QUEUE_MAX: usize = 4096;
 
 const TL1_CLIENTS_MAX: usize = 8;
@@ -47,10 +45,8 @@ pub struct SwitchSpec {
     pub switching: Picoseconds,
     pub command: Picoseconds,
     pub boot: Picoseconds,
-    /// TL1 user and password.
     pub login: (String, String),
     pub has_power_monitors: bool,
-    /// Whether TL1 clients receive autonomous messages about changes.
     pub is_autonomous: bool,
     pub acknowledges: bool,
 }
@@ -88,7 +84,6 @@ struct Job {
     arrived: SimTime,
     text: String,
     ends_line: bool,
-    /// Client of a deferred command, which is executed even after it disconnects.
     deferred_for: Option<(Port, Login)>,
 }
 

@@ -82,7 +82,6 @@ impl Transceiver {
         self.firmware.module().hardware().link_name()
     }
 
-    /// Returns the actual path of `group`, or `None` while it is switching.
     #[must_use]
     pub fn true_path(&self, now: SimTime, group: usize) -> Option<Path> {
         self.firmware.module().hardware().true_path(self.micros(now), group)
@@ -200,7 +199,6 @@ fn wanted_paths(module: &Module<Optics>) -> Paths {
     std::array::from_fn(|group| page_b0::wanted(group).get(module).unwrap_or(Path::DARK))
 }
 
-/// Calls `on` for replies to an arm, a fire, or a combined arm and fire.
 fn with_reply(frame: &[u8], mut on: impl FnMut(&Frame<'_>, &Reply<'_>)) {
     let mut reassembler = Reassembler::new();
     for &byte in frame {

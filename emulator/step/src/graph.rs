@@ -54,7 +54,6 @@ pub struct Task {
     pub work: TaskWork,
 }
 
-/// Maximum number of ranks in a step read from a file.
 pub const MOST_RANKS: u32 = 1_000_000;
 /// Maximum duration of a computation task read from a file: one day.
 pub const LONGEST: Picoseconds = Picoseconds(86_400_000_000_000_000);
@@ -66,18 +65,13 @@ pub enum GraphError {
     #[error("task {task} `{name}` waits for task {missing}, which does not exist")]
     Missing { task: u32, name: String, missing: u32 },
     #[error("{count} tasks wait for each other in a cycle, including `{name}`")]
-    Circle {
-        /// Number of tasks that never become ready.
-        count: usize,
-        name: String,
-    },
+    Circle { count: usize, name: String },
     #[error(
         "task {task} `{name}` ends after more than 100 days of computation, the limit for a step"
     )]
     Long { task: u32, name: String },
 }
 
-/// A [`Pace`] in integer units.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct TaskPace {
     start: Picoseconds,
@@ -129,7 +123,6 @@ pub struct TaskGraph {
     paces: Arc<TaskPaces>,
 }
 
-/// Pace of each task, as an index into the list of different paces.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct TaskPaces {
     different: Vec<TaskPace>,

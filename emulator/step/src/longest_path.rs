@@ -1,5 +1,4 @@
 // SPDX-License-Identifier: Apache-2.0
-//! Duration and critical path of a task graph with known task durations.
 
 use lightloom_units::{Picoseconds, SimTime};
 use serde::Serialize;

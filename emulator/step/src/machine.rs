@@ -15,7 +15,6 @@ pub struct Machine {
     /// Ranks of each ring of the high-bandwidth domain, in order. A rank is in at most one ring.
     pub rings: Vec<Vec<u32>>,
     pub domain: Domain,
-    /// Cable between ring neighbours, or from a rank to its domain switch.
     pub ring_link: Cable,
     /// Sets of ranks that share a switch of the data-centre network (rails).
     pub rails: Vec<Vec<u32>>,

@@ -12,7 +12,6 @@ use super::schedule::Schedule;
 pub struct Mapping {
     /// GPUs that share every matrix (TP).
     pub tensor: u32,
-    /// GPUs that share a sequence (CP).
     pub context: u32,
     pub pipeline: u32,
     pub data: u32,

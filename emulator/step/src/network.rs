@@ -80,7 +80,6 @@ pub struct Group {
     pub stride: u64,
 }
 
-/// Error for a group that does not fill domains evenly, so that no closed form applies.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
 #[error(
     "{size} GPUs do not fill domains of at most {fitting} evenly: use {} or {}",
@@ -131,7 +130,6 @@ impl Network {
     }
 
     fn fitting(&self, group: Group) -> u64 {
-        // A ring connects only neighbours; other ranks use the scale-out network.
         if self.shape == Shape::Ring && group.stride != 1 {
             return 1;
         }
@@ -153,7 +151,6 @@ impl Network {
         Err(UnevenDomains { size: group.size, fitting, nearest: [below, above] })
     }
 
-    /// Data-sheet rate per rank through its NIC, in bytes per second.
     fn across_rate(&self, group: Group) -> f64 {
         let span = group.size.saturating_mul(group.stride);
         if span <= self.leaf.gpus {
@@ -241,7 +238,6 @@ impl Network {
         (seconds, Pace { start_seconds: 0.0, steps: count, step_seconds: steps, shares })
     }
 
-    /// For `bytes` from one rank to the next of `group`.
     #[must_use]
     pub fn neighbour(&self, group: Group, bytes: f64, efficiency: &Efficiency) -> (f64, Pace) {
         let is_inside = self.is_inside(group);

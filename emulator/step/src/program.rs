@@ -53,7 +53,6 @@ impl Exchange {
     }
 }
 
-/// Position of the hidden part of an exchange.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Overlap {
     Before,

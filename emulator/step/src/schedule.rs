@@ -116,7 +116,6 @@ pub enum PassKind {
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Pass {
     pub kind: PassKind,
-    /// Index of the chunk in its stage, from 0.
     pub piece: usize,
     pub micro_batch: usize,
 }

@@ -33,7 +33,6 @@ pub enum TaskPurpose {
     Generation,
     Samples,
     Weights,
-    /// Transfer of weights between GPUs whose replicas change size.
     Reshard,
 }
 
@@ -178,7 +177,6 @@ impl<'w> Maker<'w> {
 }
 
 impl Maker<'_> {
-    /// Stages are outermost, so the lanes of different stages are far apart.
     fn ring(&self, stage: u32, lane: u32) -> u32 {
         stage * self.lanes + lane
     }

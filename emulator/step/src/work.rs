@@ -82,9 +82,7 @@ pub struct StepWork {
     pub transfer: Option<Exchange>,
     /// Share of a transfer that does not overlap with the last layer of a pass.
     pub transfer_shown: f64,
-    /// Weights of a layer before its first forward pass.
     pub gather: Bucket,
-    /// Gradients of a layer after its last backward pass.
     pub reduce: Bucket,
     /// Whether every pass exchanges weights and gradients.
     pub is_sharded: bool,

@@ -11,7 +11,6 @@ use crate::{CollectiveError, CollectiveKind, Directions, Ring, Schedule, Tree, T
 
 #[derive(Clone, Debug)]
 pub struct LibraryPlan {
-    /// Messages between domains in a tree, and between ranks in a ring.
     pub schedule: Schedule,
     pub joined: Joined,
     pub start_seconds: f64,
@@ -20,7 +19,6 @@ pub struct LibraryPlan {
 
 #[derive(Clone, Debug)]
 pub enum Joined {
-    /// A link from each member to the next, with the step time in seconds.
     Ring(Vec<f64>),
     /// A switch, with the delay in seconds between a message's arrival and the start of dependent
     /// messages.

@@ -11,7 +11,6 @@ use lightloom_units::{Bytes, Picoseconds};
 
 const SIZE: Bytes = Bytes(1 << 20);
 
-/// Rings along the dimensions of a 3 × 4 grid of ranks.
 fn torus() -> TorusAllReduce {
     let along = (0..4).map(|y| (0..3).map(|x| x + 3 * y).collect()).collect();
     let across = (0..3).map(|x| (0..4).map(|y| x + 3 * y).collect()).collect();
@@ -127,7 +126,6 @@ fn unsupported_schedules_return_their_reason() {
     assert_eq!(unequal, Err(expected));
 }
 
-/// Pieces of each rank after the steps of an exchange.
 fn exchanged(exchange: Exchange, ranks: usize) -> Vec<BTreeSet<(usize, usize)>> {
     let mut held: Vec<BTreeSet<(usize, usize)>> =
         (0..ranks).map(|own| (0..ranks).map(|to| (own, to)).collect()).collect();

@@ -56,7 +56,6 @@ enum Change<'a> {
 type Wrong = String;
 
 impl SwitchConfig {
-    /// Does not validate the result. Fails at the first malformed part.
     pub(crate) fn changed(&self, request: &SetRequest) -> Result<Self, Status> {
         if !request.union_replace.is_empty() {
             return Err(Status::unimplemented("union_replace: use delete, replace and update"));

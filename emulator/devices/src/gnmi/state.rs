@@ -1,5 +1,4 @@
 // SPDX-License-Identifier: Apache-2.0
-//! State of a gNMI switch: configuration, mirrors and reported status.
 
 use std::collections::{BTreeMap, BTreeSet, VecDeque};
 
@@ -34,7 +33,6 @@ struct Job {
     at: SimTime,
     request: SetRequest,
     reply: oneshot::Sender<Result<SetResponse, Status>>,
-    /// Whether the change is executed after its client has disconnected.
     is_deferred: bool,
 }
 

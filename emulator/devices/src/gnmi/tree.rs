@@ -36,7 +36,6 @@ const OPTIONAL: [&str; 7] = [
     "input-port-name",
 ];
 
-/// `None` if a node is in the same YANG module as its parent.
 fn module(name: &str) -> Option<&'static str> {
     match name {
         "optical-switch" => Some(MODULES[0]),

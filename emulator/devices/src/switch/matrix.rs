@@ -39,7 +39,6 @@ struct MatrixCircuit {
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct PassedLight {
     pub pairs: Vec<(u16, u16)>,
-    /// When the next connection settles. `None` if all have settled.
     pub more_at: Option<SimTime>,
 }
 
@@ -146,7 +145,6 @@ impl Matrix {
         Ok(())
     }
 
-    /// Returns a different free egress port, or `egress` if there is none.
     fn another(&self, egress: u16) -> u16 {
         let first = self.ingress + 1;
         (1..self.egress)

@@ -11,7 +11,6 @@ use crate::misbehave::{Misbehaviour, Misbehaviours};
 
 const POWER_PORTS_MAX: usize = 256;
 
-/// On overflow, the last entry reports it.
 const ERRORS_MAX: usize = 32;
 
 /// Capitals are the short form, and `?` marks a query.

@@ -39,7 +39,6 @@ enum End {
 
 #[derive(Clone, Debug)]
 pub(crate) struct Tl1State {
-    /// Source id, shown as `( nil )` if empty.
     pub(crate) name: String,
     pub(crate) net_type: String,
     pub(crate) user: String,
@@ -134,7 +133,6 @@ impl Tl1State {
                 *login = Login::default();
                 return Ok(End::Completed(Vec::new()));
             }
-            // The reply header already contains the switch's identity.
             "RTRV-HDR" => return Ok(End::Completed(Vec::new())),
             _ if !login.is_in && !matrix.faults.breaks(Misbehaviour::NoLogIn) => {
                 return Err(denial("PLNA", "Privilege, login not active"));

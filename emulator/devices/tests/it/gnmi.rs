@@ -293,7 +293,6 @@ fn connection_reusing_a_name_keeps_its_light() {
     assert_eq!(bench.switch.true_pairs(), []);
 }
 
-/// Names with unique port pairs.
 fn naive(
     model: &BTreeMap<String, (u16, u16)>,
     gone: &[String],
@@ -321,7 +320,6 @@ fn ten_thousand_random_sets_match_a_naive_model() {
             (0..draws.random_range(0..4)).map(|_| name(draws.random_range(0..12))).collect();
         let fresh: Vec<(String, u16, u16)> = (0..draws.random_range(0..4))
             .map(|_| {
-                // Occasionally, a nonexistent port.
                 let name = name(draws.random_range(0..12));
                 (
                     name,

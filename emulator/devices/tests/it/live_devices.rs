@@ -1,5 +1,4 @@
 // SPDX-License-Identifier: Apache-2.0
-//! Emulated devices on real ptys and loopback TCP ports.
 
 #![expect(clippy::disallowed_methods, reason = "a live test connects to the devices")]
 #![cfg(target_os = "linux")]
@@ -29,7 +28,6 @@ fn fire(transaction: u32) -> Request<'static> {
     Request::Fire { transaction: TransactionId(transaction), groups: Groups(1) }
 }
 
-/// Returns `None` if the fire was not answered.
 fn switch(module: &mut Framed, transaction: u32, path: u8) -> Option<GroupOutcome> {
     std::thread::sleep(Duration::from_millis(2));
     module.send(&arm(transaction, path));

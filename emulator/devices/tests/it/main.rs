@@ -1,5 +1,4 @@
 // SPDX-License-Identifier: Apache-2.0
-//! Integration tests of `lightloom-devices`: one file per topic.
 
 #![allow(
     clippy::print_stdout,

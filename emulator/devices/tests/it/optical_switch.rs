@@ -66,7 +66,6 @@ impl Rig {
         self.scpi(":syst:err?")
     }
 
-    /// The header contains the date.
     fn tl1(&mut self, text: &str) -> String {
         let reply = self.say(TL1, text);
         reply.split_once("\r\nM  ").map_or(reply.clone(), |(_, body)| body.to_owned())

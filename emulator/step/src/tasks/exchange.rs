@@ -124,7 +124,6 @@ impl Maker<'_> {
         (all, (before * layers) as f64)
     }
 
-    /// Adds the exposed weights before a pass, and the other weights concurrently with it.
     pub(super) fn gathered(&mut self, slot: StagePass, layers: &[u32], front: Front) -> Front {
         if !self.gathers(slot) {
             return front;

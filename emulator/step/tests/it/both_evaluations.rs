@@ -13,7 +13,6 @@ use lightloom_step::work::{LayerWork, Passes, StepWork};
 use lightloom_units::Picoseconds;
 use proptest::prelude::*;
 
-/// Rate of every exchange in bytes per second.
 const RATE: f64 = 1e9;
 
 fn exchange(
@@ -105,7 +104,6 @@ fn work(drawn: &Drawn) -> StepWork {
     }
 }
 
-/// Each exchange takes its bytes divided by [`RATE`].
 fn played(work: &StepWork) -> f64 {
     let (graph, _) = step_tasks(work, SimulatedRails::First);
     let took = |task: &Task| match &task.work {
@@ -154,7 +152,6 @@ fn drawn() -> impl Strategy<Value = Drawn> {
     })
 }
 
-/// Relative difference between the closed form and the tasks.
 fn off(drawn: &Drawn) -> f64 {
     let work = work(drawn);
     work.time().step_seconds / played(&work) - 1.0

@@ -1,5 +1,4 @@
 // SPDX-License-Identifier: Apache-2.0
-//! An emulated gNMI switch and its clients under one clock.
 
 use std::collections::BTreeMap;
 
@@ -81,7 +80,6 @@ impl Bench {
         self.exchange(out);
     }
 
-    /// `None` if the connection ended.
     pub(crate) fn ask_on(&mut self, line: Line, call: GnmiCall) -> Option<Answer> {
         self.number += 1;
         self.clients.get_mut(&line)?.call(self.number, call);

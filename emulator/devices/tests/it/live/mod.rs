@@ -109,7 +109,6 @@ impl Client {
         matches!(rustix::io::read(&self.fd, &mut [0; 1]), Ok(0))
     }
 
-    /// Returns the response up to `end`.
     pub(crate) fn say(&self, text: &str, end: &str) -> String {
         self.write(text.as_bytes());
         let end = end.as_bytes();
@@ -134,7 +133,6 @@ impl Framed {
         self.client.write(&line[..length]);
     }
 
-    /// `None` after `at_most`.
     pub(crate) fn reply<T>(
         &mut self,
         at_most: Duration,
