@@ -11,7 +11,7 @@
 //! [`TREE_STEP`], [`CHANNEL_RATE`], [`CARD_SHARES`], [`FILL`] and [`PAIRWISE_SHARES`] are fitted to
 //! the rows marked for fitting in docs/validation-collectives.md; [`PAIRWISE_STEP`] is assumed.
 //!
-//! Not modelled: groups whose domains hold different numbers of ranks, and hosts without exactly
+//! Not modelled: groups whose domains have different numbers of ranks, and hosts without exactly
 //! one NIC per GPU.
 
 mod plan;

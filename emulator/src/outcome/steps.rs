@@ -72,7 +72,7 @@ pub struct JobStep {
     /// End time in the run without faults.
     #[serde(rename = "end_without_faults_ps")]
     pub end_without_faults: Option<SimTime>,
-    /// Model FLOPs utilisation; attention counts over the full mask. `None` for unfinished steps.
+    /// Model FLOPs utilisation, counting attention over the full mask. `None` for unfinished steps.
     pub mfu: Option<f64>,
     /// Closed-form step time, without overlap, contention or faults.
     #[serde(rename = "closed_form_ps")]

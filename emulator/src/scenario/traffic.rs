@@ -86,7 +86,7 @@ pub enum Pattern {
     },
     /// A step recorded or described by another tool.
     Recorded(Arc<Described>),
-    /// Sends nothing for this time.
+    /// Computation for this time, without traffic.
     Compute(Picoseconds),
 }
 

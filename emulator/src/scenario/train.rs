@@ -222,7 +222,7 @@ impl TrainStep {
         }
     }
 
-    /// Returns the model FLOPs utilisation for a step time. Attention counts over the full mask.
+    /// Returns the model FLOPs utilisation for a step time. Counts attention over the full mask.
     #[must_use]
     pub fn mfu(&self, took: Picoseconds) -> f64 {
         let OwnedJob { model, mapping, batch, .. } = &self.owned;

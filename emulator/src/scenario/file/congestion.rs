@@ -71,7 +71,7 @@ pub struct DcqcnFile {
     pub additive: Option<Text<BitsPerSecond>>,
     /// Later increase of the target rate; in the paper a two-hundredth.
     pub hyper: Option<Text<BitsPerSecond>>,
-    /// As in NVIDIA adapters, the first notification cuts nothing and later ones cut once per
+    /// As in NVIDIA adapters, the first notification has no effect and later ones cut once per
     /// interval. Without it, every notification cuts, as in the paper.
     pub decrease_interval: Option<Text<Picoseconds>>,
     /// With `decrease_interval`: every cut lowers the target to the previous rate, not only the

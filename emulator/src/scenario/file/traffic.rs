@@ -96,7 +96,7 @@ pub enum PatternFile {
     /// run in their order; computation takes the recorded time, and communication is simulated
     /// packet by packet.
     Recorded(Vec<String>),
-    /// Sends nothing for this time.
+    /// Computation for this time, without traffic.
     Compute(Text<Picoseconds>),
 }
 
