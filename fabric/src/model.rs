@@ -501,8 +501,7 @@ fn check_model(model: Model, check: &mut Check<'_>) -> Option<Model> {
 fn check_heads(query_heads: u32, key_value_heads: u32, check: &mut Check<'_>) {
     if key_value_heads > 0 && !query_heads.is_multiple_of(key_value_heads) {
         let message = format!(
-            "{query_heads} query heads cannot be divided evenly among \
-            {key_value_heads}"
+            "{query_heads} query heads cannot be divided evenly among {key_value_heads} key-value heads"
         );
         check
             .error(codes::BAD_VALUE, "/attention/grouped/key_value_heads", message)
@@ -512,7 +511,7 @@ fn check_heads(query_heads: u32, key_value_heads: u32, check: &mut Check<'_>) {
 
 fn check_experts(experts: &Experts, layers: u32, check: &mut Check<'_>) {
     if experts.top_k > experts.count {
-        let message = format!("a token cannot use {} of {}", experts.top_k, experts.count);
+        let message = format!("a token cannot use {} of {} experts", experts.top_k, experts.count);
         check
             .error(codes::BAD_VALUE, "/feed_forward/experts/top_k", message)
             .help(format!("use at most {}", experts.count));
