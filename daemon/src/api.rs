@@ -717,8 +717,7 @@ async fn fault(
     shared.change(&client, "fault", asked, Role::Apply, call).await
 }
 
-/// Previews a bypass or a repair, including the bytes sent to each device, without changing
-/// anything.
+/// Previews a bypass or a repair, including the bytes sent to each device, without changes.
 #[utoipa::path(post, path = "/v1/faults/diff", request_body = FaultBody,
     responses((status = 200, body = Diff), (status = 422)))]
 async fn fault_diff(

@@ -140,8 +140,7 @@ impl<D: Disk> Storage for FileStorage<D> {
         self.disk.link(&self.path, &old)?;
         self.disk.rename(&new, &self.path)?;
         if let Err(error) = self.disk.sync_names(&self.path) {
-            // After a crash, the name may refer to either file, so neither may grow until the names
-            // are synced.
+            // Neither file may grow until it is known which one has the name after a crash.
             self.astray = true;
             let _ = self.disk.rename(&old, &self.path);
             return Err(error);

@@ -56,8 +56,7 @@ async fn run(arguments: &Arguments) -> anyhow::Result<()> {
     }
     let tls = config.file.tls.clone();
     let path = start::socket_path(&config);
-    // Lock the journal before opening the socket, so that a second daemon cannot take over the
-    // socket of the first.
+    // Lock the journal first, so that a second daemon cannot take over the socket.
     let devices = config.inventory.devices.len();
     let (daemon, seat, listeners) = match config.file.etcd.clone() {
         None => (start::start(config, installed)?, None, Listeners::open(&path, tls)?),

@@ -101,8 +101,7 @@ pub struct Runtime {
 const JOURNAL_RECORDS_MAX: u64 = 10_000;
 /// Plans are large, so a longer journal is compacted only when it has doubled in size.
 const JOURNAL_BYTES_MAX: usize = 64 << 20;
-/// Upper limit for the records of a change after its intent: this for each device, plus
-/// [`END_BYTES_MIN`].
+/// Limit on a change's records after its intent: this per device, plus [`END_BYTES_MIN`].
 const END_BYTES_OF_EACH: u64 = 1 << 10;
 const END_BYTES_MIN: u64 = 64 << 10;
 
@@ -195,8 +194,7 @@ impl Runtime {
                 }
             };
             let ticked = self.tick();
-            // A watcher queries the state after each change. If queries counted as changes, it
-            // would wake itself forever.
+            // If queries counted as changes, a watcher would wake itself forever.
             if ticked || !looked {
                 self.changes.send_modify(|count| *count += 1);
             }

@@ -115,8 +115,7 @@ impl Dcn {
         }
     }
 
-    /// Returns the ratio of a leaf's downlink bandwidth to its packet uplink bandwidth; 1 is
-    /// non-blocking.
+    /// Returns a leaf's ratio of downlink to packet uplink bandwidth; 1 is non-blocking.
     #[must_use]
     pub fn oversubscription(&self) -> u32 {
         match self {
@@ -144,8 +143,7 @@ impl Dcn {
         }
     }
 
-    /// Returns the rate from a domain to other domains in bit/s, or `None` if it never limits the
-    /// ToRs.
+    /// Returns a domain's rate to other domains in bit/s, or `None` if it never limits the ToRs.
     #[must_use]
     pub fn rate_of_domain(&self, gpus_per_node: u8) -> Option<f64> {
         let tree = self.packet_tree().filter(|tree| tree.core_oversubscription > 1)?;

@@ -161,8 +161,7 @@ impl DirectNetwork {
         f64::from(self.nodes_per_leaf) * f64::from(self.gpus_per_node) * self.link_rate.0 as f64
     }
 
-    /// Returns the cable's name at the lower-numbered leaf, so that a cable fault has a unique
-    /// name.
+    /// Returns the cable's name at the lower-numbered leaf, which is unique.
     #[must_use]
     pub fn lower_end(&self, uplink: UplinkId) -> Option<UplinkId> {
         let cable = *self.of_leaf.get(uplink.leaf.index())?.get(uplink.uplink as usize)?;

@@ -35,11 +35,9 @@ pub struct Fabric {
     pub jobs: Vec<Job>,
     /// Unit prices and power of the interconnect parts.
     pub parts: Parts,
-    /// Smallest fraction of the demand's rate that remains available in every stage of a circuit
-    /// change.
+    /// Smallest fraction of the demand's rate that remains in every stage of a change.
     pub floor: f64,
-    /// Contents of the files that steps refer to (matrices and models), or the error from reading
-    /// them.
+    /// Contents of the files that steps refer to (matrices and models), or the read error.
     pub files: BTreeMap<String, Result<String, String>>,
 }
 
@@ -217,8 +215,7 @@ impl Default for Transceiver {
 }
 
 impl Default for Parts {
-    /// Unit prices recalled from the InfiniteHBD study, whose totals per GPU they reproduce
-    /// exactly.
+    /// From memory of the InfiniteHBD study, whose totals per GPU they reproduce exactly.
     fn default() -> Self {
         Self {
             ocstrx: Dollars(600.0),
@@ -231,8 +228,7 @@ impl Default for Parts {
 }
 
 impl Default for FatTree {
-    /// A non-blocking fat-tree with four nodes per ToR, 64 ToRs per domain, and cables of 400 Gb/s
-    /// and 1 µs.
+    /// Non-blocking, four nodes per ToR, 64 ToRs per domain, cables of 400 Gb/s and 1 µs.
     fn default() -> Self {
         Self {
             design: "fat-tree",

@@ -248,15 +248,13 @@ impl ReconfigurableFatTree {
         self.spec.leaves as usize
     }
 
-    /// Returns the number of optical switches in all banks. Ids start at 0 and continue from bank
-    /// to bank.
+    /// Returns the number of optical switches in all banks. Ids are consecutive from 0.
     #[must_use]
     pub fn switches(&self) -> usize {
         self.spec.banks.iter().map(|bank| bank.switches as usize).sum()
     }
 
-    /// Returns the number of ports per leaf on switch `ocs`, which is even. Panics on an unknown
-    /// switch.
+    /// Returns the ports per leaf on switch `ocs`, an even number. Panics on an unknown switch.
     #[must_use]
     pub fn ports_per_leaf(&self, ocs: OcsId) -> u32 {
         self.bank(ocs).ports_per_leaf
@@ -274,8 +272,7 @@ impl ReconfigurableFatTree {
         self.spec.banks.iter().map(|bank| bank.switches * bank.ports_per_leaf).sum()
     }
 
-    /// Returns the number of different sets of leaf pairs that banks can connect. Each set contains
-    /// the next.
+    /// Returns the number of different sets of leaf pairs that banks can connect.
     #[must_use]
     pub fn reaches(&self) -> usize {
         self.reaches.count()
@@ -292,8 +289,7 @@ impl ReconfigurableFatTree {
         self.reaches.of_bank(bank.expect("switch ids run below the number of switches"))
     }
 
-    /// Returns the number of optical ports of `leaf` that other jobs do not use and that can
-    /// connect it to another leaf.
+    /// Returns the number of optical ports of `leaf` that are free for circuits.
     #[must_use]
     pub fn free_ports(&self, leaf: LeafId) -> u32 {
         (0..self.reaches()).map(|reach| self.free_ports_within(reach, leaf)).sum()
@@ -329,8 +325,7 @@ impl ReconfigurableFatTree {
         all - u32::try_from(held).unwrap_or(u32::MAX) - dead
     }
 
-    /// Returns the number of uplinks per leaf to the core, each at the rate of a GPU's network
-    /// card.
+    /// Returns the uplinks per leaf to the core, each at the rate of a GPU's network card.
     #[must_use]
     pub fn uplinks_of_leaf(&self) -> u32 {
         let uplinks = self.spec.electrical.rate_per_leaf.0.div_ceil(self.spec.gpu_rate.0.max(1));
@@ -369,8 +364,7 @@ impl ReconfigurableFatTree {
         self.reaches.permits(reach, pair)
     }
 
-    /// Returns the pair's loss over the bank with the lowest loss, in dB, or `None` if the pair is
-    /// forbidden.
+    /// Returns the pair's lowest loss over any bank, in dB, or `None` if the pair is forbidden.
     #[must_use]
     pub fn least_loss_db(&self, pair: LeafPair) -> Option<f64> {
         let banks = self.spec.banks.iter().map(|bank| bank.insertion_loss_db);
@@ -378,8 +372,7 @@ impl ReconfigurableFatTree {
         self.reaches.extra_db(pair).map(|extra| common + extra)
     }
 
-    /// Returns the lowest loss of any pair over a bank, in dB, or `None` if all pairs are
-    /// forbidden.
+    /// Returns the lowest loss over a bank, in dB, or `None` if all pairs are forbidden.
     #[must_use]
     pub fn least_loss_over(&self, bank: usize) -> Option<f64> {
         let common = self.spec.banks[bank].insertion_loss_db + self.spec.loss.path_db;

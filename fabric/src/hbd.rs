@@ -25,8 +25,7 @@ pub struct Islands {
     pub nodes: u32,
     /// GPUs per node.
     pub gpus_per_node: u8,
-    /// Nodes per island (the last island may be smaller), or 0 if GPUs have only their network
-    /// cards.
+    /// Nodes per island (the last may be smaller); 0 if GPUs have only their network cards.
     pub nodes_per_island: u32,
 }
 
@@ -173,8 +172,7 @@ impl Hbd {
     pub fn port(&self, node: NodeId, hop: Hop) -> Port {
         self.ring().expect("a hop is over a fibre").port(node, hop)
     }
-    /// Returns the two ports of a fibre, lower end first. Panics if the fibre is not in this
-    /// domain.
+    /// Returns the two ports of a fibre, lower end first. Panics on an unknown fibre.
     #[must_use]
     pub fn ports(&self, fibre: Fibre) -> (Port, Port) {
         self.ring().expect("the fibre is part of this domain").ports(fibre)

@@ -27,8 +27,7 @@ pub struct Model {
     /// Mamba-2 layers of a hybrid model.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub state_space: Option<StateSpace>,
-    /// Multi-token-prediction depth. Each level adds a layer, a `2h×h` projection and an output
-    /// layer.
+    /// Multi-token-prediction depth. A level adds a layer, a `2h×h` projection and an output layer.
     #[serde(default)]
     pub prediction_depths: u32,
 }
@@ -80,8 +79,7 @@ pub struct FeedForward {
     pub experts: Option<Experts>,
 }
 
-/// Activation function, which determines the number of matrices and the memory traffic of a
-/// feed-forward block.
+/// Activation function, which determines the matrices and memory traffic of a block.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize, schemars::JsonSchema)]
 #[serde(rename_all = "kebab-case")]
 pub enum Activation {
@@ -191,8 +189,7 @@ pub struct LayerShares {
 }
 
 impl LayerShares {
-    /// Returns the number of blocks with a norm and a residual addition, relative to a
-    /// transformer's two.
+    /// Returns the blocks with a norm and a residual addition, relative to a transformer's two.
     #[must_use]
     pub fn parts(&self) -> f64 {
         (self.attention + self.state_space + self.feed_forward) / 2.0
@@ -314,8 +311,7 @@ impl Model {
         self.layers - self.expert_layers()
     }
 
-    /// Returns the mean numbers of blocks per layer: 1 attention and 1 feed-forward block except in
-    /// hybrids.
+    /// Returns the mean blocks per layer: 1 attention and 1 feed-forward block except in hybrids.
     #[must_use]
     pub fn shares(&self) -> LayerShares {
         let Some(state_space) = &self.state_space else {
@@ -330,8 +326,7 @@ impl Model {
         }
     }
 
-    /// Returns the parameters in a dense feed-forward block. All parameter counts are means over
-    /// layers.
+    /// Returns the parameters in a dense feed-forward block; all counts are means over layers.
     #[must_use]
     pub fn dense_parameters(&self) -> f64 {
         self.shares().feed_forward

@@ -79,8 +79,7 @@ pub struct Plan {
     /// Traffic between leaves, and circuits, for each phase of the step.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub phases: Vec<PhasePlan>,
-    /// Transitions between phases with different circuits, including from the last phase to the
-    /// first.
+    /// Transitions between phases with different circuits, also from the last to the first.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub transitions: Vec<TransitionPlan>,
     /// Methods compared for each reinforcement learning step. Empty after a replan around faults.
@@ -173,8 +172,7 @@ pub struct Searched {
     pub mfu: f64,
 }
 
-/// Number of rings of one size that a search found on the nodes left by earlier jobs, and an upper
-/// bound.
+/// Number of rings of one size that a search found on the remaining nodes, and an upper bound.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct RingProof {
@@ -355,8 +353,7 @@ pub struct PortPrice {
     pub leaf: LeafId,
     /// Price of each of the leaf's ports.
     pub price: f64,
-    /// Fraction of the price charged to traffic that the leaf sends. The rest is charged to traffic
-    /// that it receives.
+    /// Fraction of the price charged to traffic that the leaf sends, rather than receives.
     pub sending: f64,
 }
 
@@ -372,8 +369,7 @@ pub struct CorePrice {
     pub down: f64,
 }
 
-/// The fraction of a circuit's price charged to one direction. The rest is charged to the other
-/// direction.
+/// The fraction of a circuit's price charged to one direction, rather than the other.
 #[derive(Clone, Copy, Debug, PartialEq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct PairShare {
@@ -418,8 +414,7 @@ pub struct TransitionPlan {
     pub dark_time_ps: Picoseconds,
     /// Part of that time that is not hidden by the slack before the phase.
     pub exposed_ps: Picoseconds,
-    /// Duration of the next phase on the circuits of the previous phase; absent if they cannot
-    /// serve it.
+    /// Duration of the next phase on the previous circuits; absent if they cannot serve it.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub without_ps: Option<Picoseconds>,
     /// Smallest fraction of the current demand's rate that remains available in any stage.
@@ -464,13 +459,12 @@ pub struct Metrics {
     /// Wasted GPUs in nodes that forward a ring's light; `None` if no ring has such a node.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub gpus_passing: Option<u64>,
-    /// Rings without a forwarding node or a fibre past a node; `None` in the same case as
-    /// `gpus_passing`.
+    /// Rings without a forwarding node or a fibre past a node; `None` as for `gpus_passing`.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub rings_without_spare: Option<u64>,
     /// `gpus_wasted / gpus_total`.
     pub waste_ratio: f64,
-    /// Waste ratio of an ideal switch over all GPUs.
+    /// Waste ratio with an ideal switch between all GPUs.
     pub waste_ratio_lower_bound: f64,
     /// Fraction of inner data-parallel hops that cross ToRs, over all jobs.
     pub cross_tor_share: f64,

@@ -37,8 +37,7 @@ pub enum Answer {
         /// Request id.
         #[serde(default)]
         request_id: String,
-        /// Whether the request is exempt from the client's rate limit, because it came long enough
-        /// after the previous one.
+        /// Whether the request is exempt from the rate limit thanks to its spacing.
         #[serde(default)]
         paced: bool,
     },

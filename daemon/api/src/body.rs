@@ -16,7 +16,7 @@ pub enum Mode {
     Safe,
     /// Move the target's slots from any position.
     Update,
-    /// Set the target's devices exactly to it; all their other slots go dark.
+    /// Make the target's devices match it exactly; all their other slots go dark.
     Overwrite,
     /// Only with a `target`: move slots without circuits, all at the same time, accept any light,
     /// and read all devices in the target.
@@ -67,8 +67,7 @@ pub struct ApplyBody<P> {
     #[serde(default)]
     #[cfg_attr(feature = "schema", schema(value_type = String))]
     pub mode: Mode,
-    /// Version of the state that the client has read. The daemon refuses the change if it is
-    /// outdated.
+    /// Version of the state that the client has read. An outdated version is refused.
     #[serde(default)]
     pub expected_version: Option<u64>,
     /// Roll back unless confirmed within this time, in milliseconds.

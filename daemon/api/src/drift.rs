@@ -13,8 +13,7 @@ use crate::log::JournalDamage;
 pub struct DriftReport {
     /// The slots that differ.
     pub slots: Vec<DriftedSlot>,
-    /// Whether all devices were read and the journal is intact. Only then does an empty list mean
-    /// no drift.
+    /// Whether all devices were read and the journal is intact. Otherwise slots may be missing.
     pub complete: bool,
     /// Ends that receive light from the wrong port.
     pub crossed: Vec<CrossedEnd>,

@@ -24,8 +24,7 @@ pub struct PhaseBody {
     /// The job that holds the lease. A client may run several jobs.
     #[serde(default)]
     pub job: String,
-    /// Digest of the plan that the job relies on, or at least its first 8 digits. Omitted: any
-    /// plan.
+    /// Digest of the expected plan, or at least its first 8 digits. Omitted: any plan.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub revision: Option<String>,
 }
@@ -85,15 +84,13 @@ pub struct PhaseStatus {
     pub from: Option<String>,
     /// Expected duration of the transition, in milliseconds.
     pub expected_ms: f64,
-    /// Dark time of the transition according to the plan. `None` if the plan has no such
-    /// transition.
+    /// Dark time of the transition in the plan. `None` if the plan has no such transition.
     pub stated_ms: Option<f64>,
     /// Time from the first switching command until the last circuit was qualified.
     pub dark_ms: Option<f64>,
     /// Time from the start of the transaction until the acknowledgement.
     pub took_ms: Option<f64>,
-    /// Minimum duration that would have justified the transition, if the previous circuits were
-    /// kept.
+    /// Minimum duration that would have justified the transition, if it was too short.
     pub needs_ms: Option<f64>,
     /// The following phase, with the lead time for requesting it.
     pub next: Option<NextPhase>,

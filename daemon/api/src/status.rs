@@ -19,8 +19,7 @@ use crate::transaction::{OpenTransaction, PendingConfirm, Transaction};
 pub struct Status {
     /// Version of the daemon.
     pub daemon: String,
-    /// Conditions that an operator must know about or act on, most urgent first. Empty if all is
-    /// well.
+    /// Conditions that an operator must know or act on, most urgent first. Empty if all is well.
     pub alarms: Vec<Alarm>,
     /// Plan, circuits, automatic changes and devices, one line each.
     pub summary: Vec<String>,
@@ -30,8 +29,7 @@ pub struct Status {
     pub leadership: Option<LeadershipView>,
     /// Version of the owned state. Pass it as `expected_version` to an apply.
     pub version: u64,
-    /// Counts every observation and action since the daemon started. Pass it as `since` to wait for
-    /// the next one.
+    /// Counts all observations and actions. Pass it as `since` to wait for the next one.
     pub changes: u64,
     /// Digest of the last committed plan.
     pub plan_sha256: String,
@@ -74,23 +72,20 @@ pub struct Status {
     pub no_plan: Option<NoPlan>,
     /// Remedy if the plan in force was made from a different fabric file, which rules out bypasses.
     pub other_fabric: Option<String>,
-    /// State that the daemon should have but cannot read, such as plans or reports of earlier
-    /// versions.
+    /// State that should exist but cannot be read, such as plans of earlier versions.
     pub lost: Vec<LostState>,
     /// Known faults, whether the plan bypasses them yet or not.
     pub broken: Vec<String>,
     /// The same faults with time and reason.
     pub broken_parts: Vec<BrokenPart>,
-    /// Remedy for faults that the plan does not bypass; names only commands that would be accepted
-    /// now.
+    /// Remedy for unbypassed faults; names only commands that would be accepted now.
     pub broken_next: Option<String>,
     /// Fibres without light, by the receiving end, although both ends can be read. Listed even if
     /// the policy does not bypass them.
     pub dark_fibres: Vec<DarkFibreView>,
     /// Parts that are probably at fault, the best explanation first.
     pub named_parts: Vec<NamedPart>,
-    /// Ends without light because their port was shut down. They are not faults and are not
-    /// bypassed.
+    /// Ends without light because their port was shut down, which is not a fault.
     pub shut: Vec<ShutPort>,
     /// Ends that receive light from the wrong port (crossed cables).
     pub crossed: Vec<CrossedEnd>,
@@ -100,11 +95,9 @@ pub struct Status {
     pub bypass_budget: BypassBudget,
     /// Devices that are unreachable, or not read since they became reachable.
     pub unseen: Vec<String>,
-    /// Devices that became unreachable together while their light is still present. They are not
-    /// bypassed.
+    /// Devices that became unreachable together and still send light. They are not bypassed.
     pub management_lost: Option<ManagementLostView>,
-    /// Nodes of jobs that no peer observes, so that a loss of light would go unnoticed. `None` if
-    /// there are none.
+    /// Nodes of jobs whose loss of light would go unnoticed, because no peer observes them.
     pub unwitnessed: Option<UnwitnessedView>,
     /// Damage found when the journal was opened.
     pub journal_damage: Option<JournalDamage>,
@@ -115,8 +108,7 @@ pub struct Status {
 }
 
 impl Status {
-    /// Returns the number of planned circuits that are up, and their total, including loopbacks
-    /// that close a ring.
+    /// Returns the number of planned circuits and loopbacks that are up, and their total.
     #[must_use]
     pub fn circuits_up(&self) -> (usize, usize) {
         let circuits = self.circuits.iter().map(|circuit| circuit.stands);
@@ -224,8 +216,7 @@ pub struct DarkFibreView {
     pub power_dbm: f64,
     /// Whether the sending device is unreachable as well.
     pub far_is_down: bool,
-    /// The port whose light the far end receives, if it is the wrong one. The cause is then a
-    /// crossed cable.
+    /// The port that lights the far end, if it is the wrong one because of a crossed cable.
     pub far_lit_by: Option<String>,
 }
 
@@ -268,8 +259,7 @@ pub struct ManagementLostView {
     pub of: usize,
     /// Number of unreachable devices whose light is received by a reachable one.
     pub lit: usize,
-    /// Number of devices that this host cannot query because their line is missing or in use by
-    /// another program.
+    /// Number of devices that this host cannot query, because their line is missing or in use.
     pub unasked: usize,
     /// Common points of failure, such as `server ts0`, behind which all devices are unreachable.
     pub behind: Vec<String>,

@@ -145,8 +145,7 @@ pub struct Transaction {
     pub plan_sha256: String,
     /// Start time, Unix time in milliseconds.
     pub unix_ms: u64,
-    /// Result: committed, rolled-back, aborted, partial, or undone if a later transaction reverted
-    /// it.
+    /// Result: committed, rolled-back, aborted, partial, or undone by a later transaction.
     #[cfg_attr(feature = "schema", schema(value_type = String))]
     pub result: TransactionResult,
     /// The result, with confirm-pending or confirmed for a committed transaction.
@@ -160,11 +159,9 @@ pub struct Transaction {
     pub broken: Vec<String>,
     /// Parts that it no longer bypasses.
     pub repaired: Vec<String>,
-    /// Ends of the changed devices that receive light from the wrong port. Only for the last
-    /// transaction.
+    /// Ends that receive light from the wrong port. Only for the last transaction.
     pub crossed: Vec<CrossedEnd>,
-    /// Devices to wait for before retrying. Only if the last transaction was aborted because they
-    /// are unreachable.
+    /// Devices to wait for before retrying, if the last transaction was aborted because of them.
     pub when_known: Vec<String>,
     /// Outcome per device, those with a detail first.
     pub devices: Vec<DeviceResult>,

@@ -17,8 +17,7 @@ const DEVICES_NAMED: usize = 6;
 
 pub type Moves = BTreeMap<DeviceName, Vec<Move>>;
 
-/// How much an apply may disturb. The names come from SONiC's `config ocs cross-connect`, but the
-/// default is safe.
+/// How much an apply may disturb, in the terms of SONiC's `config ocs cross-connect`.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "kebab-case")]
 pub enum Mode {
@@ -27,10 +26,9 @@ pub enum Mode {
     Safe,
     /// Moves the target's slots from any position and turns off blocking circuits.
     Update,
-    /// Sets all devices in the target exactly to it; their other slots go dark.
+    /// Makes all devices in the target match it exactly; their other slots go dark.
     Overwrite,
-    /// Moves slots without circuits, all together, and accepts any light. Used to discover the
-    /// cabling.
+    /// Moves slots without circuits, all together, and accepts any light. Used by `commission`.
     Probe,
 }
 

@@ -102,7 +102,7 @@ pub struct Apply {
 pub struct Rollback {
     pub txn: Txn,
     pub confirm_within: Option<Micros>,
-    /// A target that avoids faults found since then, instead of the [exact
+    /// A target that avoids faults found since, instead of the [exact
     /// rollback](Controller::way_back).
     pub around: Option<Box<Apply>>,
 }
@@ -125,8 +125,7 @@ pub enum Answer {
     },
     Booked {
         request_id: String,
-        /// Whether the request is exempt from the client's rate limit, because it came long enough
-        /// after the previous one.
+        /// Whether the request is exempt from the rate limit thanks to its spacing.
         paced: bool,
     },
     PhaseRefused {

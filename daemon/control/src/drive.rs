@@ -25,8 +25,7 @@ pub use part::{PartEnd, Verdict};
 
 pub trait Site: Domains {
     fn limits(&self, device: &DeviceName) -> Limits;
-    /// Returns the drain control of a slot: a slot of a Linux switch with position 0 for drained
-    /// and 1 for in use.
+    /// Returns the drain control of a slot: a slot of a Linux switch, 0 for drained, 1 for in use.
     fn lever(&self, device: &DeviceName, slot: Slot) -> Option<(DeviceName, Slot)>;
     fn far_end(&self, device: &DeviceName, slot: Slot, position: Position) -> Option<&FibreEnd>;
 }
@@ -253,8 +252,7 @@ impl Drive {
             }
             Outcome::Refused(detail) => Some(PartEnd::new(Verdict::Refused, detail)),
             Outcome::Failed(detail) => Some(PartEnd::new(Verdict::Failed, detail)),
-            // Arming moves nothing and can be repeated, so it is the only operation that is simply
-            // retried.
+            // Arming can be repeated, so it is the only operation that is simply retried.
             Outcome::Unknown(_) | Outcome::Done(None) if now + arming.backoff <= arming.until => {
                 self.wake.insert(device.clone(), now + arming.backoff);
                 arming.backoff = Micros((arming.backoff.0 * 2).min(2_000_000));
@@ -514,8 +512,7 @@ impl Drive {
             self.neighbours.get(&device).into_iter().flatten().map(|(s, n)| (*s, n.clone())),
         );
         let (sharing, limits) = (site.sharing(&device), site.limits(&device));
-        // Drain controls are not read during arming, and the outcome of the last command may be
-        // unknown.
+        // Drain controls are not read during arming, and their last outcome may be unknown.
         let was_read = baseline.is_some();
         let mover = Mover::new(self.txn, step, sharing, limits, baseline, neighbours);
         let mut mover = mover.called(&device);

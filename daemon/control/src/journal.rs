@@ -73,8 +73,7 @@ pub struct Opened<R> {
     pub torn_bytes: usize,
     /// Damage other than a torn tail. The records end before it, and no more are accepted.
     pub damage: Option<Damage>,
-    /// Proof of the records before the damage. `None` without damage, because the first write gives
-    /// a proof.
+    /// `None` without damage, because the first write gives a proof.
     pub proof: Option<Proof>,
 }
 
@@ -83,8 +82,7 @@ pub struct Journal<R, S> {
     storage: S,
     chain: Chain,
     good: usize,
-    /// The last durable line. `None` until the first sync, because a killed daemon may leave
-    /// unsynced lines.
+    /// `None` until the first sync, because a killed daemon may leave unsynced lines.
     durable: Option<(Chain, usize)>,
     damaged: bool,
     poisoned: Option<String>,
@@ -285,8 +283,7 @@ impl<R: Serialize + DeserializeOwned, S: Storage> Journal<R, S> {
         self.poison_on_error(synced).map(|()| Proof(()))
     }
 
-    /// Writes records that become durable with the next [`Journal::append`]. A machine crash before
-    /// that can lose them.
+    /// Writes records that are not durable until the next [`Journal::append`].
     pub fn write<'a>(
         &mut self,
         records: impl IntoIterator<Item = &'a R>,

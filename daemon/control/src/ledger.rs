@@ -49,8 +49,7 @@ pub struct Past {
     pub wall_ms: u64,
     pub result: TxnResult,
     pub parts: BTreeMap<DeviceName, PartEnd>,
-    /// Positions owned on its devices before the transaction, and positions of other circuits that
-    /// it moved.
+    /// Earlier positions: those owned on its devices, and those of other circuits that it moved.
     pub stood_before: Fabric,
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub confirm_within: Option<Micros>,
@@ -224,8 +223,7 @@ impl Ledger {
             self.part_ends(&intent, (result, turned.is_some()), device, end);
         }
         let undid = matches!(intent.cause, Cause::ConfirmTimeout(_) | Cause::Rollback(_));
-        // An undo that left out some devices is still an undo; those devices are handled
-        // individually.
+        // An undo that left out devices is still an undo; they are handled individually.
         let took = result == TxnResult::Committed
             || (undid && result == TxnResult::Partial && turned.is_none());
         if undid && result == TxnResult::Partial {
@@ -239,8 +237,7 @@ impl Ledger {
         if took {
             self.take_plan(&intent);
             self.take_applied(&intent);
-            // A rollback also settles the change that awaits confirmation; a bypass after it does
-            // not.
+            // A rollback also settles the change that awaits confirmation; a bypass does not.
             if !intent.cause.goes_on_top() {
                 self.pending.clone_from(pending);
             }
@@ -284,8 +281,7 @@ impl Ledger {
         end: &PartEnd,
     ) {
         use crate::drive::Verdict;
-        // A device at its goal without light needs no operator, because its fibre is listed as
-        // dark.
+        // A device at its goal without light needs no operator; its fibre is listed as dark.
         let obeyed = end.unlit && !has_turned && intent.goal.contains_key(device);
         match end.verdict {
             Verdict::Failed if result == TxnResult::Partial && obeyed => {

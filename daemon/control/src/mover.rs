@@ -33,13 +33,11 @@ pub struct Limits {
     /// The same while the node may have failed, because a far end reported that its light was lost.
     /// 0 if the device promises no such time.
     pub probe_within: Micros,
-    /// Time limit for the reply to an operation that switches light, after which its outcome is
-    /// unknown.
+    /// Time limit for the reply to a switching operation, after which its outcome is unknown.
     pub switch_within: Micros,
     /// A device without light that is unreachable for this long has failed.
     pub silent_within: Micros,
-    /// How long light must be missing between two ends that look into a fibre before it is treated
-    /// as dark.
+    /// How long light must be missing between two facing ends before a fibre is dark.
     pub dark_within: Micros,
     /// First wait after an unknown outcome; doubles up to 16 times this.
     pub backoff: Micros,
@@ -56,8 +54,7 @@ pub struct Limits {
     /// How long the device may still execute an abandoned command. Until then the daemon sends it
     /// no moves, and its reads are ignored. 0 if the device refuses abandoned commands.
     pub late_within: Micros,
-    /// How long after a takeover or a timeout late commands are undone. 0 for devices that refuse
-    /// commands of earlier epochs.
+    /// Time after a takeover or timeout in which late commands are undone; 0 if epochs are checked.
     pub restore_late_within: Micros,
 }
 
@@ -109,8 +106,7 @@ pub struct Follows {
 pub const ANSWER: Micros = Micros::from_millis(10);
 /// Multiple of the promise after which a reply is late.
 const LATE: u64 = 5;
-/// Multiple of the promise after which a fibre is dark, but at least [`DARK_LEAST`], which a read
-/// needs.
+/// Multiple of the promise after which a fibre is dark, but at least [`DARK_LEAST`].
 const DARK: u64 = 3;
 const DARK_LEAST: Micros = Micros::from_millis(5);
 /// Bytes of the longest operation in both directions: a name, a status and the neighbours.

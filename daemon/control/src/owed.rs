@@ -20,8 +20,7 @@ impl Owed {
     #[must_use]
     pub fn after(intent: &Intent, turned: bool, device: &DeviceName) -> Option<Self> {
         if !intent.goal.contains_key(device) {
-            // Plans do not record drain control positions, so an unresponsive drain control stays
-            // listed.
+            // Plans do not record drain controls, so an unresponsive one stays listed.
             return None;
         }
         let undoes = intent.cause.undoes();

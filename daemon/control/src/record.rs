@@ -44,8 +44,7 @@ impl Cause {
         matches!(self, Self::Rollback(_) | Self::ConfirmTimeout(_) | Self::Owed(_))
     }
 
-    /// Returns whether the change may start while another one awaits confirmation, because lost
-    /// light cannot wait.
+    /// Returns whether the change may start while another one awaits confirmation.
     #[must_use]
     pub fn goes_on_top(&self) -> bool {
         matches!(self, Self::Bypass | Self::Repair | Self::Late(_))

@@ -248,8 +248,7 @@ pub enum Outcome {
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "kebab-case")]
 pub enum Sharing {
-    /// A position belongs to one slot at a time, as on an optical switch, so removals precede
-    /// additions.
+    /// A position belongs to one slot at a time, so removals precede additions.
     Exclusive,
     Independent,
 }

@@ -253,7 +253,7 @@ impl Gnmi {
         self.layout = Layout::of(&leaves, self.settings.groups.as_ref())?;
         let (inputs, outputs) = (self.layout.inputs.len(), self.layout.outputs.len());
         let taken = self.ports.take_size(&inputs.to_string(), &outputs.to_string());
-        taken.ok_or_else(|| format!("it reports {inputs} and {outputs} ports"))
+        taken.ok_or_else(|| format!("it reports {inputs} input and {outputs} output ports"))
     }
 
     fn take_list(&mut self, said: &[leaves::Leaf]) {

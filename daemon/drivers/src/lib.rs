@@ -331,8 +331,7 @@ pub fn preview<D: Dialect + Clone>(dialect: &D, ops: &[Op]) -> Result<Vec<Vec<u8
     Ok(bytes)
 }
 
-/// Removes Telnet negotiation, which text protocols do not need. Keeps an incomplete command at the
-/// end.
+/// Removes Telnet negotiation, but keeps an incomplete command at the end.
 pub(crate) fn without_telnet(input: &mut Vec<u8>) {
     const COMMAND: u8 = 255;
     let mut from = 0;

@@ -7,8 +7,7 @@ use lightloom_firmware_api::message::{Identity, StatusReport};
 use lightloom_control::state::Position;
 use lightloom_daemon_api::module;
 
-/// First address and count. Lower memory 4 to 13 is omitted because reading clears its flags (CMIS
-/// 5.x, clear on read).
+/// Lower memory 4 to 13 is omitted because reading clears its flags (CMIS 5.x).
 pub(super) const READS: [(RegisterAddress, u8); 4] = [
     (RegisterAddress::lower(0), 4),
     (RegisterAddress::lower(14), 4),

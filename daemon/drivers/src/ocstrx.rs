@@ -496,8 +496,7 @@ impl Dialect for OcsTrx {
     }
 }
 
-/// Returns the node, counted from 1, in the upper 24 bits and the bundle in the lower 8. Zero if
-/// the node does not fit.
+/// Node, counted from 1, in the upper 24 bits, bundle in the lower 8. Zero if that does not fit.
 fn link_name(bundle: BundleId) -> LinkName {
     let node = bundle.node.0.saturating_add(1);
     if node >= 1 << 24 { LinkName::NONE } else { LinkName(node << 8 | u32::from(bundle.bundle)) }

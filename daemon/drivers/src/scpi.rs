@@ -57,8 +57,7 @@ impl Scpi {
     }
 
     fn take_positions(&mut self, line: &str) -> Option<()> {
-        // Some firmware writes blanks between the lists, or a single word instead of two empty
-        // lists.
+        // Some firmware writes blanks between the lists, or a word instead of two empty lists.
         let line: String = line.split_whitespace().collect();
         let lists = if line == "<none>" { "(@),(@)" } else { &line };
         let (slots, ports) = lists.split_once("),(")?;
@@ -141,8 +140,7 @@ impl Dialect for Scpi {
                 Some((code @ -199..=-100, text)) => {
                     return Progress::Ended(Outcome::Refused(format!("{code} {text}")));
                 }
-                // The standard does not guarantee that a partly invalid list changes nothing, so
-                // read it back.
+                // The standard allows a partly invalid list to change something, so read it back.
                 Some((code, text)) => {
                     return Progress::Ended(Outcome::Failed(format!("{code} {text}")));
                 }

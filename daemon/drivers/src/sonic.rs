@@ -190,8 +190,7 @@ impl Dialect for Sonic {
                 }
                 true
             }
-            // An error inside MULTI discards the whole transaction, but only EXEC reports and ends
-            // it.
+            // An error inside MULTI discards the transaction, but only EXEC reports and ends it.
             (Awaits::Armed, Reply::Error(text)) => {
                 self.refusal.get_or_insert_with(|| text.clone());
                 true

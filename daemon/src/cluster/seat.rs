@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-//! Leader election: the daemon whose leader key, attached to its lease, is in etcd leads. The epoch
-//! is the key's creation revision, so it increases with each leader.
+//! Leader election: a daemon leads while its leader key, attached to its lease, is in etcd. The
+//! epoch is the key's creation revision, so it increases with each leader.
 
 use std::sync::{Arc, Mutex, PoisonError};
 use std::time::{Duration, Instant};
@@ -213,8 +213,7 @@ fn turn(
             let lease = Lease::granted(etcd, file.lasts())?;
             let answer = etcd.txn(&[made_in(&own, 0)], &[lease.put(&own, "")], None);
             if !answer.as_ref().is_ok_and(|answer| answer.succeeded) {
-                // etcd may have executed the transaction although no response arrived. Revoking the
-                // lease removes the key.
+                // etcd may have executed the transaction. Revoking the lease removes the key.
                 etcd.revoke(lease.id)?;
                 answer?;
                 return Ok(ElectionTurn::NameTaken);
@@ -318,8 +317,7 @@ impl LeaderSeat {
                 .filter(|key| key.lease > 0)
                 .map(|key| String::from_utf8_lossy(&key.key[folder.len()..]).into_owned());
             let others: Vec<String> = named.filter(|other| *other != name).collect();
-            // A standby that lost its lease gets a new one quickly, so ignore a single empty
-            // reading.
+            // A standby quickly replaces a lost lease, so ignore a single empty reading.
             if !others.is_empty() || was_alone {
                 standbys
                     .send_if_modified(|known| std::mem::replace(known, others.clone()) != others);
@@ -340,8 +338,7 @@ impl LeaderSeat {
                         let _ = lost.send(true);
                         return;
                     }
-                    // The fence closes at its own deadline. Only a response from etcd shows that
-                    // the lease is lost.
+                    // Only a response from etcd shows that the lease is lost.
                     Err(error) => tracing::warn!(%error, "cannot renew the lease"),
                 }
                 std::thread::sleep(every);

@@ -113,8 +113,7 @@ impl EtcdFile {
 #[derive(Clone, Debug, Deserialize, JsonSchema)]
 #[serde(deny_unknown_fields)]
 pub struct TracesFile {
-    /// URL of an OpenTelemetry collector that accepts OTLP over HTTP, such as
-    /// `http://127.0.0.1:4318`.
+    /// URL of an OpenTelemetry collector with OTLP over HTTP, such as `http://127.0.0.1:4318`.
     pub endpoint: String,
     /// Certificates for an `https` URL.
     #[serde(default)]

@@ -31,8 +31,7 @@ pub struct DaemonFile {
     /// `state_dir`].
     #[serde(default)]
     pub audit_key: Option<PathBuf>,
-    /// Fabric file against which plans are checked. Without it, only targets by device are
-    /// accepted.
+    /// Fabric file to check plans against. Without it, only targets by device are accepted.
     #[serde(default)]
     pub fabric: Option<PathBuf>,
     /// API over TCP, with mutual TLS only.
@@ -168,8 +167,7 @@ pub struct PoliciesFile {
     /// Healthy rings that an automatic bypass may move to keep GPUs in service [default: `own-job`].
     #[schemars(with = "Option<MoveGroupsFile>")]
     pub move_groups: Option<MoveGroups>,
-    /// Maximum number of circuits in these rings that a bypass may cut without asking [default:
-    /// unlimited].
+    /// Maximum number of their circuits that a bypass may cut without asking [default: unlimited].
     pub max_healthy_circuits: Option<u32>,
     /// How long a bypass waits for an unreachable module that it needs. After the same time the
     /// status reports unreachable nodes that no peer observes. An unreachable module is not treated
@@ -323,11 +321,9 @@ pub struct LimitsFile {
     pub reconcile_within: Option<Text<Picoseconds>>,
     /// Time limit for light to settle [default: 1s].
     pub settle_within: Option<Text<Picoseconds>>,
-    /// How long after the end of a session a command may still be executed [default: 2s for
-    /// switches, else 0].
+    /// Time after a session in which commands may still execute [default: 2s for switches, else 0].
     pub late_within: Option<Text<Picoseconds>>,
-    /// How long after a failover late commands of the previous leader are undone [default: 1min; 0
-    /// with `election`].
+    /// Time after a failover in which late commands are undone [default: 1min; 0 with `election`].
     pub restore_late_within: Option<Text<Picoseconds>>,
     /// Minimum optical power of a lit slot in dBm [default: -14].
     pub power_min_dbm: Option<f64>,

@@ -47,8 +47,7 @@ pub struct GnmiFile {
 #[derive(Clone, Debug, Deserialize, JsonSchema)]
 #[serde(deny_unknown_fields)]
 pub struct ElectionFile {
-    /// Election id; taking over requires a higher one [default: the leader's epoch under `etcd`,
-    /// else 1].
+    /// Election id; takeovers require a higher one [default: the epoch under `etcd`, else 1].
     #[serde(default)]
     pub id: Option<u64>,
     /// Role name, if the switch has several [default: its default role].

@@ -117,8 +117,7 @@ fn line(known: &Knowledge<'_>, kind: Kind, devices: &[(DeviceName, Micros)]) -> 
     let replies = replies
         .map(|(device, _)| known.control.controller().inventory().limits(device).reply_within);
     let fault = format!("lightloom ctl fault {}", names.join(" "));
-    // Devices that became unreachable together are not bypassed, because that would amount to
-    // giving up the plan.
+    // Bypassing devices that became unreachable together would amount to giving up the plan.
     let is_lost = known.control.management_lost(&known.now).is_some();
     match kind {
         Kind::NotMissed | Kind::Reported if is_lost => format!(

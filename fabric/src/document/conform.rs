@@ -394,8 +394,7 @@ impl<'a> Walk<'a> {
             [] => self.no_alternative(node, shape, alternatives, found, place),
             [only] => self.value(node, *only, place),
             several => {
-                // If several alternatives accept the type but none is valid, assume the one with
-                // the most known keys.
+                // If several alternatives accept the type, assume the one with the most known keys.
                 let wrong = |id: &&ShapeId| self.mistakes(node, **id, place);
                 let meant = |id: &&ShapeId| (Reverse(self.known_keys(node, **id)), wrong(id));
                 let nearest = match several.iter().find(|id| wrong(id) == 0) {

@@ -68,8 +68,7 @@ pub struct RlFile {
     /// GPUs per generation replica.
     #[schemars(range(min = 1))]
     pub replica_gpus: u32,
-    /// GPUs per replica for the long tail [default: `replica_gpus`, without a switch of
-    /// parallelism].
+    /// GPUs per replica for the long tail [default: `replica_gpus`, no parallelism switch].
     #[serde(default)]
     pub tail_replica_gpus: Option<u32>,
     /// Fraction of a replica's cache that migrates per step.
@@ -115,8 +114,7 @@ impl WeightSyncFile {
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 #[serde(rename_all = "snake_case")]
 pub enum SyncMethod {
-    /// Each leaf of the trainer sends its part to one replica, and replicas forward it along a
-    /// binary tree.
+    /// Each trainer leaf sends its part to one replica; replicas forward it along a binary tree.
     Relay,
     /// Each leaf of the trainer sends its part to every replica.
     Broadcast,
@@ -198,8 +196,7 @@ pub enum DemandFile {
     AllReduce(AllReduceFile),
 }
 
-/// Bytes sent between ranges of consecutive leaves, divided evenly among all pairs of sender and
-/// receiver.
+/// Bytes sent between ranges of consecutive leaves, divided evenly among all pairs.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize, JsonSchema)]
 #[serde(deny_unknown_fields)]
 pub struct TransferFile {
@@ -402,8 +399,7 @@ impl DemandFile {
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize, JsonSchema)]
 #[serde(deny_unknown_fields, default)]
 pub struct PlanningFile {
-    /// Smallest fraction of the current demand's rate that must remain available in every stage of
-    /// a transition.
+    /// Smallest fraction of the current demand's rate to preserve in every stage of a transition.
     #[schemars(range(min = 0.0, max = 1.0))]
     pub floor: f64,
 }

@@ -15,8 +15,7 @@ pub fn is_plan(bytes: &[u8]) -> bool {
     schema_of(bytes).is_some_and(|schema| schema.starts_with("lightloom.plan/"))
 }
 
-/// Returns the schema of a document. Stops after the schema, because plans have megabytes and it
-/// comes first.
+/// Returns the schema of a document, without reading the rest, which may be megabytes.
 #[must_use]
 pub fn schema_of(bytes: &[u8]) -> Option<String> {
     struct Look<'a>(&'a mut Option<String>);

@@ -47,8 +47,7 @@ pub struct MethodTimes {
     pub demand_bytes: Bytes,
     /// The trainer's share of these bytes.
     pub trainer_bytes: Bytes,
-    /// Duration on circuits planned for the method, or on packets; `None` if the demand cannot be
-    /// served.
+    /// Duration on circuits planned for the method, or on packets; `None` if impossible.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub planned_ps: Option<Picoseconds>,
     /// Duration on the packet network only; `None` if the demand cannot be served.

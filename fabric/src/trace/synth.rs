@@ -17,8 +17,7 @@ const PUBLISHED_DAYS: u32 = 348;
 const PUBLISHED_FAULTS: f64 = 584.0;
 const DAYS_PER_YEAR: f64 = 365.25;
 
-/// Quantiles of the duration in days, interpolated by logarithm. The mean is 5.7 days (public
-/// trace: 5.5).
+/// Quantiles of the duration in days, interpolated by logarithm. Mean 5.7 (public trace: 5.5).
 const DURATION_DAYS: [(f64, f64); 10] = [
     (0.0, 0.0005),
     (0.05, 0.008),
@@ -179,8 +178,7 @@ impl Centres {
     }
 }
 
-/// `smear[from][to]` is the fraction of the downtime of faults centred in `from` that falls into
-/// `to`.
+/// `smear[from][to]` is the fraction of downtime of faults centred in `from` that is in `to`.
 fn smear(days: f64) -> Vec<Vec<f64>> {
     let piece_days = days / Centres::PIECES as f64;
     let durations: Vec<f64> = (0..200).map(|i| duration_at((f64::from(i) + 0.5) / 200.0)).collect();

@@ -121,8 +121,7 @@ pub fn swaps(planned: &[FibreEnds], found: &BTreeMap<String, LightSource>) -> Ve
     };
     let mut swaps: Vec<Swap> = Vec::new();
     for fibre in planned {
-        // a is connected to x instead of b, and y is connected to b although x should be connected
-        // to y.
+        // a is connected to x instead of b, and y to b although x should be connected to y.
         let Some(x) = joined(&fibre.a).filter(|x| *x != fibre.b) else { continue };
         let Some(y) = partner.get(x) else { continue };
         if joined(y) != Some(fibre.b.as_str()) {

@@ -97,8 +97,7 @@ impl Controller {
             let (is_first, wait) =
                 (dark.reads == 1, if dark.reads > QUICK_READS { slow } else { quick });
             if self.looks_back(&far) && self.dark_fibre(device, slot).is_none() {
-                // The far end may miss light too. Without a delay, the two ends would trigger each
-                // other's reads forever.
+                // Without a delay, two dark ends would trigger each other's reads forever.
                 let wait = wait.max(limits.settle_poll);
                 for device in [device, &far.0] {
                     self.look_within(device, wait);

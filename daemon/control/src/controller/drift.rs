@@ -131,8 +131,7 @@ impl Controller {
         let Some(observed) = known.observed else { return };
         let mut drift = drift(known.owned, &observed.positions);
         let planned = self.planned(device);
-        // A module that was never set rests in loopback, where its light does not reach other
-        // modules.
+        // A module that was never set rests in loopback, where it lights no other module.
         let rests = |drift: &Drift| {
             self.ledger.version > 0 && drift.wanted.is_dark() && !device.leads_out(drift.observed)
         };

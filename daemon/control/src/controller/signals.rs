@@ -48,8 +48,7 @@ pub(super) enum Missed {
 const ASKED_ALONE: u32 = 3;
 
 const SIGNALS_BURST: u64 = 16;
-/// The average interval between handled reports limits the reads that a device can cause by endless
-/// reports.
+/// Limits the reads that a device can cause by endless reports.
 const SIGNAL_EVERY: Micros = Micros::from_millis(100);
 
 #[derive(Clone, Debug, Default)]

@@ -5,8 +5,7 @@ use std::collections::{BTreeMap, BTreeSet};
 use super::{Culprit, Link, Loose, Symptom};
 use crate::state::DeviceName;
 
-/// Scores of a symptom that a part always causes: if present, and if absent although it could be
-/// seen.
+/// Scores of a symptom that a part always causes: if present, and if observably absent.
 const SEEN: i32 = 10;
 const MISSING: i32 = -8;
 const ALSO: i32 = 4;

@@ -131,8 +131,7 @@ fn median(values: &[i32]) -> i32 {
 fn lonely(values: &[i32], above: i32) -> Option<usize> {
     let middle = median(values);
     let (lane, highest) = values.iter().enumerate().max_by_key(|(_, value)| **value)?;
-    // If the next lane is more than half of `above` over the median, the cause is a slope, not a
-    // single lane.
+    // If the next lane is also far over the median, the cause is a slope, not a single lane.
     let others = values.iter().enumerate().filter(|(other, _)| *other != lane);
     let next = others.map(|(_, value)| *value).max()?;
     (highest - middle > above && next - middle <= above / 2).then_some(lane)

@@ -5,8 +5,7 @@ use std::io;
 /// Storage of the journal's bytes. Tests use a disk that tears writes, lies and fills up.
 pub trait Storage {
     fn load(&mut self) -> io::Result<Vec<u8>>;
-    /// Appended bytes are durable only after [`Storage::sync`]. After an error some of them may be
-    /// stored.
+    /// Appends bytes, durable after [`Storage::sync`]. After an error some may be stored.
     fn append(&mut self, bytes: &[u8]) -> io::Result<()>;
     /// After an error, durability is unknown.
     fn sync(&mut self) -> io::Result<()>;
