@@ -1,12 +1,12 @@
 #!/usr/bin/env python3
 # SPDX-License-Identifier: Apache-2.0
-"""An all-reduce in a loop over the light of a live twin, by torch.distributed (gloo) or Open MPI; elastic.
+"""Elastic all-reduce loop over the circuits of a live twin, with torch.distributed (gloo) or Open MPI.
 
     lightloom twin exec --all --name gloo --dir DIR -- ci/all_reduce.py gloo --steps 200
     lightloom twin exec --all --name mpi --dir DIR -- ci/all_reduce.py mpi --steps 200
 
-Steps are printed as `lightloom twin ring` prints its own: `lightloom twin report --name gloo` reads them. When a node dies,
-gloo's processes meet again as the next rank file says; for MPI, the first node of the group runs `mpirun` again.
+Steps are printed in the format of `lightloom twin ring`, which `lightloom twin report --name gloo` reads. When a node fails,
+gloo's processes regroup according to the next rank file; for MPI, the group's first node reruns `mpirun`.
 """
 
 import argparse
@@ -28,11 +28,11 @@ NONE_YET = 1 << 40
 
 
 class Lost(Exception):
-    """A neighbour is gone: the next rank file says who is left."""
+    """A neighbour has failed; the next rank file lists the remaining ranks."""
 
 
 def ranks(kept=[None, None]):
-    """The rank file, read again when it is another: it is replaced whole."""
+    """Reads the rank file again when it was replaced."""
     file = FOLDER / "ranks.json"
     if (inode := file.stat().st_ino) != kept[0]:
         kept[:] = [inode, json.loads(file.read_text())]
@@ -40,7 +40,7 @@ def ranks(kept=[None, None]):
 
 
 def places():
-    """The group of this node and its rank there, at each generation of the rank file; ends when all groups are done."""
+    """Yields this node's group and rank for each generation of the rank file, until all groups are done."""
     before, until = 0, time.monotonic() + WITHIN.total_seconds()
     while True:
         now = ranks()
@@ -55,7 +55,7 @@ def places():
                     yield before, group["id"], nodes, nodes.index(NODE)
                     until = time.monotonic() + WITHIN.total_seconds()
         if before and time.monotonic() > until:
-            sys.exit(f"no rank file of a generation after {before} within {WITHIN}")
+            sys.exit(f"no rank file newer than generation {before} within {WITHIN}")
         time.sleep(0.002)
 
 
@@ -74,14 +74,14 @@ def show(step, group, generation, members, took, file=sys.stdout):
 
 
 def check(found, step, members):
-    """What member m brings is m + 1 + step modulo 100."""
+    """Member m contributes m + 1 + step modulo 100."""
     expected = sum(m + 1 + step % 100 for m in range(members))
     if found != expected:
-        sys.exit(f"the sum of step {step} is {found}, not {expected}")
+        sys.exit(f"step {step}: the sum is {found}, expected {expected}")
 
 
 def wait_for(host, port, is_over):
-    """Until a program listens: the library itself tries again after a whole second."""
+    """Waits until a program listens, because the library itself retries only after a second."""
     while not is_over():
         try:
             return socket.create_connection((host, port), timeout=1).close()
@@ -99,7 +99,7 @@ def gloo(options):
     for generation, group, nodes, rank in places():
 
         def reduced(data, operation):
-            """Sums while the rank file stays the same. The library itself waits for a dead peer until its time-out."""
+            """Sums until the rank file changes. The library alone would wait for a failed peer until its timeout."""
             work = kept[-1][1].allreduce([data], options_of(operation))
             while not work.is_completed():
                 if is_over():
@@ -120,7 +120,7 @@ def gloo(options):
             host, port = f"{nodes[0]}-light", 29500 + generation
             if rank != 0:
                 wait_for(host, port, is_over)
-            # What still waits for a dead peer cannot be closed: it is kept until the program ends.
+            # An operation that waits for a failed peer cannot be closed, so keep it until the program ends.
             store = dist.TCPStore(host, port, len(nodes), rank == 0, WITHIN)
             kept.append((store, dist.ProcessGroupGloo(store, rank, len(nodes), WITHIN)))
             step = int(reduced(torch.tensor([todo]), dist.ReduceOp.MIN)[0])
@@ -140,7 +140,7 @@ def gloo(options):
 
 
 def mpi(options):
-    """The first node of a group runs mpirun, again after each change and from the step that is next: another may be first."""
+    """The first node of a group runs mpirun, and reruns it from the next step after each change, possibly on another node."""
     for generation, group, nodes, rank in places():
         if rank != 0:
             continue
@@ -160,7 +160,7 @@ def mpi(options):
 
 
 def rank(options):
-    """One rank, by the C interface of Open MPI: handles are addresses of its objects."""
+    """One rank, through Open MPI's C interface, where handles are addresses of objects."""
     mpi = ctypes.CDLL("libmpi.so.40", ctypes.RTLD_GLOBAL)
     world, real, add = (ctypes.byref(ctypes.c_char.in_dll(mpi, f"ompi_mpi_{name}")) for name in ("comm_world", "float", "op_sum"))
     mpi.MPI_Init(None, None)
@@ -185,7 +185,7 @@ def main():
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("library", choices=["gloo", "mpi", "rank"])
     parser.add_argument("--steps", type=int, default=200)
-    parser.add_argument("--size", type=int, default=1 << 20, help="bytes that are summed in each step")
+    parser.add_argument("--size", type=int, default=1 << 20, help="bytes to sum per step")
     parser.add_argument("--pause", type=float, default=0.001, help="seconds between two steps")
     parser.add_argument("--first", type=int, default=0, help=argparse.SUPPRESS)
     options = parser.parse_args()

@@ -1,12 +1,11 @@
 #!/usr/bin/env python3
 # SPDX-License-Identifier: Apache-2.0
-"""Steps of torch.distributed over gloo at half the rate, predicted from profiles at the whole: within 10 % for five models.
+"""Predicts gloo training steps at half the link rate from profiles at the full rate, within 10 % for five models.
 
     ci/gloo_rates.py [MODEL…]     (root; skipped without a PyTorch that writes Kineto profiles)
 
-Two ranks train in network namespaces of their own, joined by a cable whose rate is 400 and 200 Mb/s in turn, so that other load of
-the machine meets both. Each profile at 400 runs through `lightloom emulate` at 200; the median is held against that of the steps
-that were recorded at 200.
+Two ranks train in separate network namespaces over a cable that alternates between 400 and 200 Mb/s, so that other load affects both
+rates. Each profile at 400 Mb/s is emulated at 200 Mb/s, and the median is compared with that of the steps recorded at 200 Mb/s.
 """
 
 import json
@@ -101,7 +100,7 @@ def lightloom(*arguments):
 
 
 def recorded(name, folder):
-    """Trains: of each cycle, the seconds of its step and its files."""
+    """Trains, and returns the step seconds and the files of each cycle."""
     names = [f"gloo{os.getpid()}-{rank}" for rank in range(RANKS)]
     try:
         for space in names:
@@ -160,7 +159,7 @@ def main(asked):
         rates = f"{RATES_MBPS[0]} Mb/s {seconds:.4f} s (emulated {again:.4f}), {RATES_MBPS[1]} Mb/s {measured:.4f} s"
         print(f"{name:<13} {rates}, predicted {predicted:.4f}, {error:+.1%}", flush=True)
     if worst > MOST_ERROR:
-        sys.exit(f"the worst is {worst:.1%} off, more than {MOST_ERROR:.0%}")
+        sys.exit(f"the largest error is {worst:.1%}, above the limit of {MOST_ERROR:.0%}")
 
 
 if __name__ == "__main__":

@@ -1,11 +1,11 @@
 #!/usr/bin/env python3
 # SPDX-License-Identifier: Apache-2.0
-"""Lets a deployed TL1 driver log in to an emulated switch, read it, join ports and clear them.
+"""Runs a deployed TL1 driver against an emulated switch: log in, read, connect ports, clear them.
 
     ci/polatis_tl1.py SOURCE [--lightloom target/debug/lightloom]
 
-SOURCE is a checkout of cloudshell-L1-polatis (or CLOUDSHELL_L1_POLATIS in the environment), at release 2.0.0 or 3.0.5.
-Nothing of it is copied. What the driver did is read back over the other language of the switch, SCPI.
+SOURCE is a checkout of cloudshell-L1-polatis at release 2.0.0 or 3.0.5 (or CLOUDSHELL_L1_POLATIS in the environment), of which
+nothing is copied. The result is read back over the switch's other protocol, SCPI.
 """
 
 import argparse
@@ -23,7 +23,7 @@ SIZE = 8
 
 
 class Scpi:
-    """The second opinion: which ports are joined, by another protocol."""
+    """Independent reading of the connected ports, over another protocol."""
 
     def __init__(self, at):
         self.at = at
@@ -40,7 +40,7 @@ class Scpi:
 
 
 def release_2(source, port):
-    """The driver of release 2.0.0, written for Python 2: bytes are made of its texts, nothing else is changed."""
+    """The driver of release 2.0.0, written for Python 2. Its texts are converted to bytes; nothing else is changed."""
     sys.path.insert(0, source)
     import polatis_l1_handler as module
 
@@ -69,7 +69,7 @@ def release_2(source, port):
 
 
 class Session:
-    """What the framework of release 3 does for its requests: log in, name and number them, wait for `COMPLD`."""
+    """Replaces the framework of release 3: logs in, names and numbers requests, and waits for `COMPLD`."""
 
     def __init__(self, port):
         self.line = socket.create_connection(("127.0.0.1", port), timeout=10)
@@ -91,7 +91,7 @@ class Session:
 
 
 def release_3(source, port):
-    """The requests and the reading of release 3.0.5, in place of its framework a session of a few lines."""
+    """Requests and parsers of release 3.0.5, with a minimal session instead of its framework."""
     for name in ("command_template", "command_template_executor"):
         for parent in ("cloudshell", "cloudshell.cli", "cloudshell.cli.command_template"):
             sys.modules.setdefault(parent, types.ModuleType(parent))

@@ -1,13 +1,13 @@
 #!/usr/bin/env python3
 # SPDX-License-Identifier: Apache-2.0
-"""Lets the host side of SONiC (`sonic_xcvr`) bring up an emulated module, and prints what it saw.
+"""Brings up an emulated module with the host side of SONiC (`sonic_xcvr`), and prints its readings.
 
     ci/sonic_xcvr.py SOURCE [--eeprom] [--lightloom target/debug/lightloom]
 
-SOURCE is a checkout of sonic-platform-common (or SONIC_PLATFORM_COMMON in the environment). Nothing of it is
-copied. The memory is read and written over the module's serial line, by a client in this file that is written from
-docs/firmware-api.md and docs/firmware-registers.md alone. With --eeprom SONiC's own class for `optoe` files reads and writes the file that the
-module is served as (root only). Ends with 1 if a check fails or after five minutes, with 0 and `skipped: …` where there is no SOURCE.
+SOURCE is a checkout of sonic-platform-common (or SONIC_PLATFORM_COMMON in the environment), of which nothing is copied. A client in
+this file, written only from docs/firmware-api.md and docs/firmware-registers.md, accesses the memory over the module's serial line. With
+--eeprom, SONiC's own class for `optoe` files accesses the module's file (root only). Exits with 1 if a check fails or after five minutes,
+and with 0 and `skipped: …` without SOURCE.
 """
 
 import argparse
@@ -30,7 +30,7 @@ IDENTITY = ("lightloom", "OCSTRX-800G-3P")
 
 
 def reach(source):
-    """Makes `sonic_xcvr` importable without the rest of a switch: its package's own start wants all of SONiC."""
+    """Makes `sonic_xcvr` importable without its package initialisation, which needs all of SONiC."""
     package = types.ModuleType("sonic_platform_base")
     package.__path__ = [os.path.join(source, "sonic_platform_base")]
     sys.modules["sonic_platform_base"] = package
@@ -39,7 +39,7 @@ def reach(source):
 
 
 class Line:
-    """The serial line of docs/firmware-api.md, section 1: COBS frames with a CRC."""
+    """The serial protocol of docs/firmware-api.md, section 1: COBS frames with a CRC."""
 
     def __init__(self, path):
         self.fd = os.open(path, os.O_RDWR | os.O_NOCTTY)
@@ -85,7 +85,7 @@ class Line:
 
 
 class Eeprom:
-    """Linear offsets as the optoe kernel driver has them, on the pages of the module."""
+    """Maps linear offsets of the optoe kernel driver to the module's pages."""
 
     def __init__(self, line):
         self.line = line
@@ -102,7 +102,7 @@ class Eeprom:
         out = b""
         for page, at, length in self.pieces(offset, size):
             status, data = self.line.ask(2, bytes([0, page, at, length]))
-            # On the bus a page that is not there puts the select back to page 00h.
+            # On the bus, selecting a nonexistent page selects page 00h.
             if status:
                 status, data = self.line.ask(2, bytes([0, 0, at, length]))
             if status:
@@ -121,7 +121,7 @@ class Eeprom:
 
 
 def optoe(path):
-    """The host's own class for a module with an `eeprom` file."""
+    """The host's class for a module with an `eeprom` file."""
     from sonic_platform_base.sonic_xcvr.sfp_optoe_base import SfpOptoeBase
 
     class Sfp(SfpOptoeBase):
@@ -141,7 +141,7 @@ class Checks:
 
 
 def masks():
-    """Lane masks and the application (1: eight lanes, 2: four, 3: one) that each is one data path of."""
+    """Lane masks, each one data path of an application (1: eight lanes, 2: four, 3: one)."""
     yield 0xFF, 1
     yield from ((0x0F << first, 2) for first in (0, 4))
     yield from ((1 << lane, 3) for lane in range(8))
@@ -171,7 +171,7 @@ def states(api, mask):
 
 
 def apply(api, mask, application):
-    """The order of the CMIS state machine of SONiC's xcvrd: stop, choose, apply, start."""
+    """Follows the CMIS state machine of SONiC's xcvrd: stop, choose, apply, start."""
     api.set_datapath_deinit(0xFF)
     wait(lambda: states(api, 0xFF) == {"DataPathDeactivated"})
     api.set_application(0xFF, 0)
@@ -292,8 +292,8 @@ def main():
     if arguments.eeprom and os.geteuid() != 0:
         print("skipped: mounting the module's file needs root")
         return 0
-    # A limit on everything: the timer's signal ends the program, which ends the server below.
-    signal.signal(signal.SIGALRM, lambda *_: sys.exit("after five minutes it is not over"))
+    # The timer's signal ends this program, and with it the server below.
+    signal.signal(signal.SIGALRM, lambda *_: sys.exit("timed out after five minutes"))
     signal.alarm(300)
     reach(arguments.source)
     from sonic_platform_base.sonic_xcvr.xcvr_api_factory import XcvrApiFactory

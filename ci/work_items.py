@@ -1,16 +1,15 @@
 #!/usr/bin/env python3
 # SPDX-License-Identifier: Apache-2.0
-"""The work items that packet simulators publish, through the command line, for every transport.
+"""Runs the published work items of packet simulators through the command line, for every transport.
 
     ci/work_items.py [--items permutation-128,incast] [--transports dctcp,nscc] [--htsim SOURCE] [--seed 5]
                      [--lightloom target/release/lightloom]
 
-Fat-trees of three tiers, 400 Gb/s and 1 us a link, queues of 1 MiB that mark from 128 KiB. Each row is one call of
-`lightloom emulate` on a scenario that is written here; `--keep DIR` keeps them. `dark` rows have one of the cables
-between aggregation and core down from the start. `--seed` draws five more networks, sizes and pairs.
-SOURCE is a checkout of csg-htsim in which `make -C sim` was run (or CSG_HTSIM in the environment): its NDP, EQDS and
-RoCE run the same flows, in turn with ours. Processor time is that of the whole process.
-Prints Markdown. Exits with 1 if a row is outside of what is promised for it.
+Three-tier fat-trees with links of 400 Gb/s and 1 us, and queues of 1 MiB that mark from 128 KiB. Each row is one run of
+`lightloom emulate` on a generated scenario; `--keep DIR` keeps them. In `dark` rows, one cable between aggregation and core is
+down from the start. `--seed` draws five more networks, sizes and pairs. SOURCE is a checkout of csg-htsim built with `make -C sim`
+(or CSG_HTSIM in the environment): its NDP, EQDS and RoCE alternate with our runs on the same flows. Processor time is that of the
+whole process. Prints Markdown. Exits with 1 if a row misses its promised value.
 """
 
 import argparse
@@ -48,7 +47,7 @@ TRANSPORTS = {
     "credit": ("receiver credit, sprayed, trims", f"congestion: receiver_credit, {SPRAY}, window_percent: 100", f"{QUEUE}, trim: true"),
 }
 SPREAD = ("nscc", "entropy", "adaptive", "credit")
-# What a permutation may take where switches choose, times its bound.
+# Allowed duration of a permutation with adaptive switches, relative to its bound.
 ADAPTIVE = 1.25
 MIB = 1 << 20
 
@@ -58,15 +57,15 @@ def hosts_of(radix):
 
 
 def permutation(hosts, seed=1):
-    """A drawn cycle through all hosts: each sends to one other and receives from one. Maps like `37 a + b` spread flows
-    over paths as no job does."""
+    """A random cycle through all hosts, in which each sends to one and receives from one. Maps such as `37 a + b` would
+    spread flows over paths unlike any job."""
     order = list(range(hosts))
     random.Random(seed).shuffle(order)
     return [(order[at], order[(at + 1) % hosts]) for at in range(hosts)]
 
 
 class Item:
-    """A work item: what is sent on a fat-tree of that radix, and how many times its bound spread transports may take."""
+    """A work item: its traffic on a fat-tree of this radix, and the allowed duration of spraying transports relative to its bound."""
 
     def __init__(self, radix, size, flows=None, run=None, promised=None, again=None):
         self.radix, self.size, self.flows, self.run = radix, size, flows, run
@@ -80,14 +79,14 @@ def items():
         "permutation-1024": Item(16, MIB, permutation(1024), promised=1.15),
         "permutation-8192": Item(32, 256 << 10, permutation(8192)),
         "incast-32": Item(8, 8 * MIB, [(127 - 3 * at, 0) for at in range(32)], promised=1.02, again=6_000),
-        # Bytes of a host: 1 MiB for each of the 64.
+        # Each host sends 1 MiB to each of the 64.
         "all-to-all-64": Item(8, 64 * MIB, run="{all_to_all: at_once}, hosts: [h0..h63]"),
         "ring-128": Item(8, 16 * MIB, run="{all_reduce: ring}, directions: one"),
     }
 
 
 def drawn(seed):
-    """Five more: networks, sizes and pairs that nobody chose."""
+    """Five more items with random networks, sizes and pairs."""
     draw = random.Random(seed)
     for at in range(5):
         radix = draw.choice([4, 6, 8, 10, 12])
@@ -120,7 +119,7 @@ def scenario(item, transport, dark, folder):
     else:
         lines.append(f"traffic: [{{name: work, run: {item.run}, bytes: {item.size}B}}]")
     if dark:
-        # The first pod has radix/2 edge switches, then as many that aggregate; cores come after all pods.
+        # The first pod consists of radix/2 edge switches and as many aggregation switches; cores follow all pods.
         first, core = item.radix // 2, item.radix * item.radix
         lines.append(f"faults: [{{part: s{first}-s{core}, at: 0us}}]")
     path = os.path.join(folder, "scenario.yaml")
@@ -130,7 +129,7 @@ def scenario(item, transport, dark, folder):
 
 
 def timed(command, **how):
-    """Runs it and returns what it printed and its processor time in seconds."""
+    """Returns the output and the processor time in seconds."""
     before = resource.getrusage(resource.RUSAGE_CHILDREN)
     done = subprocess.run(command, check=False, capture_output=True, text=True, **how)
     after = resource.getrusage(resource.RUSAGE_CHILDREN)
@@ -153,7 +152,7 @@ def ours(lightloom, name, item, transport, dark, keep):
 
 
 def theirs(source, program, item):
-    """The last flow's end in microseconds and the processor time of a program of csg-htsim on the same flows."""
+    """Returns the last flow's end in microseconds and the processor time of a csg-htsim program on the same flows."""
     hosts = hosts_of(item.radix)
     common = ["-nodes", str(hosts), "-tiers", "3", "-linkspeed", "400000", "-mtu", "4096", "-hop_latency", "1", "-end", "100000"]
     own = {
@@ -197,7 +196,7 @@ def table_of_ours(args, chosen, transports):
 
 
 def table_beside(args, chosen):
-    print("\nBeside csg-htsim, in turn, the same flows:\n")
+    print("\nAlternating with csg-htsim on the same flows:\n")
     row("work", "ours", "took, us", "processor, s", "csg-htsim", "took, us", "flows ended", "processor, s", "theirs / ours")
     row("---", "---", "---:", "---:", "---", "---:", "---:", "---:", "---:")
     for name, item in chosen.items():
@@ -225,10 +224,10 @@ def main():
     transports = args.transports.split(",") if args.transports else list(TRANSPORTS)
     for name in names:
         if name not in known:
-            about.error(f"no work item {name}: write one of {', '.join(known)}")
+            about.error(f"unknown work item {name}: use one of {', '.join(known)}")
     for name in transports:
         if name not in TRANSPORTS:
-            about.error(f"no transport {name}: write one of {', '.join(TRANSPORTS)}")
+            about.error(f"unknown transport {name}: use one of {', '.join(TRANSPORTS)}")
     chosen = {name: known[name] for name in names}
     missed = table_of_ours(args, chosen, transports)
     if args.htsim:
