@@ -353,7 +353,7 @@ fn locates_every_mistake() {
         ),
         (
             "traffic: [{name: a, run: permutation, bytes: 1KiB}]\nfaults: [{part: h0-h1, at: 1us}]",
-            "lead to",
+            "has cables to",
         ),
         (
             "traffic: [{name: a, run: permutation, bytes: 1KiB}]\nfaults: [{part: ocs0, at: 1us}]",
