@@ -49,7 +49,7 @@
 //! let lines: Vec<String> = mistakes.iter().map(ToString::to_string).collect();
 //! assert_eq!(lines, [
 //!     "shelf.yaml:1:1: error[LL0101]: unknown key `boads`",
-//!     "shelf.yaml:2:11: error[LL0104]: expected a whole number, found the text `two`",
+//!     "shelf.yaml:2:11: error[LL0104]: expected an integer, found the string `two`",
 //! ]);
 //! assert_eq!(mistakes[0].help.as_deref(), Some("did you mean `boards`?"));
 //! ```

@@ -40,7 +40,7 @@ pub struct DarkCircuits {
     pub ends: Vec<String>,
     /// Other positions that differ: `n18/b0 at external-1, planned loopback`.
     pub elsewhere: Vec<String>,
-    /// Remedy; names only commands that would be accepted now.
+    /// Remedy; lists only commands that would be accepted now.
     pub next: String,
 }
 
@@ -51,7 +51,7 @@ pub struct DarkCircuits {
 pub struct NoPlan {
     /// Number of lit circuits that belong to no plan.
     pub lit: usize,
-    /// Remedy; names only commands that would be accepted now.
+    /// Remedy; lists only commands that would be accepted now.
     pub next: String,
 }
 

@@ -41,9 +41,9 @@ pub struct Status {
     pub pending: Option<PendingConfirm>,
     /// Devices that a transaction left in an unwanted position, with the reason.
     pub attention: BTreeMap<String, String>,
-    /// Remedy for each device; names only commands that the daemon would accept now.
+    /// Remedy for each device; lists only commands that the daemon would accept now.
     pub attention_next: BTreeMap<String, String>,
-    /// Remedy for drifted devices; names only commands that would be accepted now.
+    /// Remedy for drifted devices; lists only commands that would be accepted now.
     pub drifted_next: Option<String>,
     /// Drifted devices that lost power or restarted and have not moved since.
     pub restarted: Vec<String>,
@@ -78,7 +78,7 @@ pub struct Status {
     pub broken: Vec<String>,
     /// The same faults with time and reason.
     pub broken_parts: Vec<BrokenPart>,
-    /// Remedy for unbypassed faults; names only commands that would be accepted now.
+    /// Remedy for unbypassed faults; lists only commands that would be accepted now.
     pub broken_next: Option<String>,
     /// Fibres without light, by the receiving end, although both ends can be read. Listed even if
     /// the policy does not bypass them.
@@ -154,7 +154,7 @@ pub struct AppliedPlan {
     pub circuits: usize,
     /// Whether the reason is a known fault that this plan does not bypass.
     pub explained: bool,
-    /// How to return to it; names only commands that would be accepted now.
+    /// How to return to it; lists only commands that would be accepted now.
     pub next: Option<String>,
 }
 

@@ -106,7 +106,7 @@ impl<'a> Walk<'a> {
             Form::Anything => "anything".to_owned(),
             Form::Nothing => "nothing".to_owned(),
             Form::Boolean => "`true` or `false`".to_owned(),
-            Form::Integer(_) => "a whole number".to_owned(),
+            Form::Integer(_) => "an integer".to_owned(),
             Form::Number(_) => "a number".to_owned(),
             Form::Text { .. } if shape.what.is_empty() => "text".to_owned(),
             Form::Text { .. } => shape.what.clone(),
@@ -467,7 +467,7 @@ fn describe(node: View<'_>, found: Meaning<'_>) -> String {
         Meaning::Mapping => "a mapping".to_owned(),
         Meaning::Integer(_) | Meaning::Number(_) => format!("the number {}", quote(node.text())),
         Meaning::Boolean(_) => quote(node.text()),
-        Meaning::Text(text) => format!("the text {}", quote(text)),
+        Meaning::Text(text) => format!("the string {}", quote(text)),
     }
 }
 

@@ -20,7 +20,7 @@ fn unfinished(text: &str) -> &'static str {
     match text.rsplit(' ').next() {
         Some("list") => "a list: `]` is missing",
         Some("object") => "a mapping: `}` is missing",
-        Some("string") => "a text: a closing `\"` is missing",
+        Some("string") => "a string: a closing `\"` is missing",
         _ => "a value",
     }
 }
@@ -28,15 +28,15 @@ fn unfinished(text: &str) -> &'static str {
 fn syntax(text: &str) -> String {
     match text {
         "expected value" => {
-            "this is not JSON: expected `{`, `[`, a number or a text in double quotes".to_owned()
+            "this is not JSON: expected `{`, `[`, a number or a string in double quotes".to_owned()
         }
         "expected ident" => {
             "this is not a JSON word: expected `true`, `false` or `null`".to_owned()
         }
         "trailing comma" => "nothing follows this comma: remove it".to_owned(),
         "trailing characters" => "the JSON ends before this: remove the rest".to_owned(),
-        "key must be a string" => "a key must be a text in double quotes".to_owned(),
-        "invalid escape" => "write a backslash in a text as `\\\\`".to_owned(),
+        "key must be a string" => "a key must be a string in double quotes".to_owned(),
+        "invalid escape" => "write a backslash in a string as `\\\\`".to_owned(),
         "recursion limit exceeded" => "lists and mappings are nested too deeply".to_owned(),
         other => other.to_owned(),
     }
@@ -74,10 +74,10 @@ fn data(text: &str) -> String {
 fn wanted(expected: &str) -> String {
     let name = match expected {
         "f64" | "f32" => "a number",
-        "u8" | "u16" | "u32" | "u64" | "usize" => "a whole number from 0",
-        "i8" | "i16" | "i32" | "i64" => "a whole number",
+        "u8" | "u16" | "u32" | "u64" | "usize" => "a non-negative integer",
+        "i8" | "i16" | "i32" | "i64" => "an integer",
         "a boolean" => "`true` or `false`",
-        "a string" | "a borrowed string" | "string or map" | "variant identifier" => "a text",
+        "a string" | "a borrowed string" | "string or map" | "variant identifier" => "a string",
         "a sequence" => "a list",
         "a map" => "a mapping",
         structure if structure.starts_with("struct ") => "a mapping",
@@ -89,7 +89,7 @@ fn wanted(expected: &str) -> String {
 fn found_value(found: &str) -> String {
     let of = |kind: &str| found.strip_prefix(kind).map(|rest| rest.trim_matches([' ', '`', '"']));
     if let Some(text) = of("string") {
-        return format!("the text `{text}`");
+        return format!("the string `{text}`");
     }
     if let Some(number) = of("integer").or(of("floating point")) {
         return format!("the number `{number}`");
@@ -143,16 +143,16 @@ mod tests {
         assert_eq!(said("["), "the file ends in the middle of a list: `]` is missing");
         assert_eq!(
             said("[{\"time"),
-            "the file ends in the middle of a text: a closing `\"` is missing"
+            "the file ends in the middle of a string: a closing `\"` is missing"
         );
         assert_eq!(said("[{\"time\":"), "the file ends in the middle of a value");
         assert!(said("hello").starts_with("this is not JSON: expected `{`, `[`"));
         assert_eq!(said("[3]"), "expected a mapping, found the number `3`");
         assert_eq!(said("{}"), "expected a list, found a mapping");
-        assert_eq!(said("[{\"time\": \"5\"}]"), "expected a number, found the text `5`");
+        assert_eq!(said("[{\"time\": \"5\"}]"), "expected a number, found the string `5`");
         assert_eq!(
             said("[{\"count\": -1}]"),
-            "expected a whole number from 0, found the number `-1`"
+            "expected a non-negative integer, found the number `-1`"
         );
         assert_eq!(said("[{\"time\": null}]"), "expected a number, found `null`");
         assert_eq!(said("[{}]"), "the key `time` is missing");

@@ -393,7 +393,7 @@ mod tests {
         );
         assert_eq!(
             message(&[event("a", "\"soon\"", "fault_start")]),
-            "line 2, column 37: record 0: expected a number, found the text `soon`"
+            "line 2, column 37: record 0: expected a number, found the string `soon`"
         );
         assert!(message(&[event("a", "1e9", "fault_start")]).contains("not seconds"));
         assert!(message(&[event("a", "1", "explosion")]).contains("unknown word `explosion`"));

@@ -92,7 +92,11 @@ fn rejects_matrix_entries_that_are_not_byte_counts() {
     let inline = inline.replace("-3", ".nan");
     says(
         &refusal(&inline, ""),
-        &["expected a number, found the text `.nan`", "f.yaml:15:51", "help: use a finite number"],
+        &[
+            "expected a number, found the string `.nan`",
+            "f.yaml:15:51",
+            "help: use a finite number",
+        ],
     );
 }
 
