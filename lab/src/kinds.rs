@@ -64,7 +64,7 @@ mod tests {
                 "module-profile" => schema::<profile::ProfileFile>(),
                 "model" => schema::<Model>(),
                 "accelerator" => schema::<Accelerator>(),
-                other => panic!("which type is read from {other} files?"),
+                other => panic!("unknown kind of file: {other}"),
             };
             let text = serde_json::to_string_pretty(&of_type).unwrap() + "\n";
             if std::env::var_os("LIGHTLOOM_BLESS").is_some() {

@@ -39,7 +39,7 @@ use lightloom::{fabric, plan};
   lightloom rl --fabric topologies/rfabric-2048.yaml
   lightloom rl --model qwen2.5-14b --gpus 32,32 --death 60s
 
-In closed form; assumptions: docs/rl.md")]
+Computed in closed form; assumptions: docs/rl.md")]
 pub(crate) struct Arguments {
     /// A shipped model, a YAML file with its dimensions, or a Hugging Face `config.json`.
     #[arg(long, value_name = "NAME|FILE", required_unless_present = "fabric")]

@@ -76,7 +76,7 @@ pub enum LogTrouble {
     NoZone,
     #[error("job {job} ran for {days:.1} days, but faults are logged for only {covered:.1}", days = *hours as f64 / 24.0, covered = *covered_hours as f64 / 24.0)]
     LongJob { job: String, hours: i64, covered_hours: i64 },
-    #[error("job {job} has {gpus} GPUs, but the topology has only {total}")]
+    #[error("job {job} uses {gpus} GPUs, but the topology contains only {total}")]
     LargeJob { job: String, gpus: u64, total: u64 },
     #[error("jobs ended by the failure of an unnamed node: {count}")]
     NamelessFault { count: usize },

@@ -68,7 +68,7 @@ impl RequestRefusal {
 impl core::fmt::Display for RequestRefusal {
     fn fmt(&self, f: &mut core::fmt::Formatter<'_>) -> core::fmt::Result {
         f.write_str(match self {
-            Self::UnknownCommand => "the module does not know this command",
+            Self::UnknownCommand => "the module does not support this command",
             Self::Malformed => "the module could not parse the request",
             Self::NotArmed => "no change with this transaction is armed",
             Self::Busy => "the module is still busy with an earlier request",

@@ -129,7 +129,7 @@ impl<'a> Request<'a> {
                 writer.slice(bytes);
             }
             Self::Module { name } => {
-                assert!(name.len() <= MODULE_NAME_BYTES_MAX, "names of modules are bounded");
+                assert!(name.len() <= MODULE_NAME_BYTES_MAX, "module names are bounded");
                 writer.slice(name);
             }
             Self::Arm(arm) => {

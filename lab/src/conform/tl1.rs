@@ -201,7 +201,7 @@ impl Tl1Suite {
         let reply = self.ask("RTRV-PATCH", "", "")?;
         if !reply.completed() {
             return Err(ExchangeError::Nonsense(format!(
-                "RTRV-PATCH ended in {} {}",
+                "RTRV-PATCH returned {} {}",
                 reply.word,
                 reply.code()
             )));

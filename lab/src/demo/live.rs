@@ -69,7 +69,7 @@ pub(super) fn stay(folder: &Path, size: Size) -> anyhow::Result<()> {
     let cluster = demonstration.cluster;
     let at = cluster.folder.display().to_string();
     output::print(&format!(
-        "ready until interrupted; in another shell:\n\
+        "running until interrupted; in another shell:\n\
          export SLURM_CONF={at}/slurm.conf LIGHTLOOM_SOCKET={at}/daemon/lightloomd.sock\n"
     ))?;
     fs::write(cluster.path("ready"), "")?;

@@ -241,7 +241,7 @@ fn job_name(logs: &Logs) -> Sourced<String> {
     let Some((name, job)) = named else {
         return Sourced::assumed(
             "training".to_owned(),
-            logs.lacks(Fact::Jobs, "no log names a job"),
+            logs.lacks(Fact::Jobs, "no log contains a job name"),
         );
     };
     let allowed = |c: char| if c.is_ascii_alphanumeric() { c.to_ascii_lowercase() } else { '-' };

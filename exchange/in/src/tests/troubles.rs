@@ -73,7 +73,7 @@ fn names_jobs_longer_than_the_trace_or_larger_than_the_cluster() {
     let logs = logs(&[("health", &health(&[("gpu001", 3)])), ("jobs", jobs), ("nodes", nodes)]);
     has(
         &logs,
-        "jobs:2: job 7 has 64 GPUs, but the topology has only 16; the drafted job uses the existing GPUs",
+        "jobs:2: job 7 uses 64 GPUs, but the topology contains only 16; the drafted job uses the existing GPUs",
     );
     let alone = "JobID|State|Start|End|NNodes|NodeList|AllocTRES\n\
                  7|COMPLETED|2026-01-01T00:00:00Z|2026-02-10T00:00:00Z|2|gpu[001-002]|gres/gpu=16\n";

@@ -93,7 +93,7 @@ pub(super) const CASES: &[Tested<GnmiSuite>] = &[
         case(
             "set-delete-first",
             "gNMI 3.4.3",
-            "one Set deletes before it creates: a port moves to another connection",
+            "a Set deletes before it creates, so a port can move to another connection",
         ),
         delete_first,
     ),
@@ -215,7 +215,7 @@ fn change_time(gnmi: &mut GnmiSuite) -> CaseResult {
     let before = gnmi.switch()?.changed;
     let (name, input, output) = (gnmi.name("a"), gnmi.input(0), gnmi.output(0));
     let after = made!(gnmi, &name, (&input, &output)).changed;
-    holds(before != after, || format!("last-change-time is {after} before and after a change"))
+    holds(before != after, || format!("last-change-time remained {after} after a change"))
 }
 
 fn read_only(gnmi: &mut GnmiSuite) -> CaseResult {

@@ -34,7 +34,7 @@ pub(super) const CASES: &[Tested<GnmiSuite>] = &[
     ),
     (case("get-encoding", "gNMI 3.3.1", "a Get returns the requested encoding"), encoding_kept),
     (
-        case("get-type-config", "gNMI 3.3.1", "a Get of type CONFIG returns no state leaf"),
+        case("get-type-config", "gNMI 3.3.1", "a Get of type CONFIG returns no state leaves"),
         config_only,
     ),
     (
@@ -118,7 +118,7 @@ pub(super) const CASES: &[Tested<GnmiSuite>] = &[
         case(
             "power-passive",
             "…-port state/…-optical-power",
-            "no more light leaves an output than enters its input",
+            "an output emits no more light than enters its input",
         ),
         passive,
     ),

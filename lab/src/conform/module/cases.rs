@@ -4,7 +4,7 @@ use super::*;
 
 pub(super) const STILL: &[Tested<ModuleSuite>] = &[
     (
-        case("sequence", "firmware-api 1.1", "a reply repeats the request's number and version"),
+        case("sequence", "firmware-api 1.1", "a reply echoes the request's number and version"),
         sequence,
     ),
     (
@@ -19,12 +19,12 @@ pub(super) const STILL: &[Tested<ModuleSuite>] = &[
         case(
             "identity",
             "firmware-api 1.3",
-            "the identity has 68 bytes, versions in order, 1 to 8 groups and paths",
+            "the identity is 68 bytes long, with ordered versions and 1 to 8 groups and paths",
         ),
         identity,
     ),
     (
-        case("status", "firmware-api 1.3", "the status has 84 bytes, and every path is defined"),
+        case("status", "firmware-api 1.3", "the status is 84 bytes long, and every path is valid"),
         status,
     ),
     (case("uptime", "firmware-api 1.3", "the uptime is in milliseconds"), uptime),
@@ -321,7 +321,7 @@ fn arm_moves_nothing(module: &mut ModuleSuite) -> CaseResult {
     }
     let after = module.status()?;
     if after.active[group] != before.active[group] || after.generation != before.generation {
-        return found(format!("group {group} went from path {home} to {}", after.active[group]));
+        return found(format!("group {group} switched from path {home} to {}", after.active[group]));
     }
     holds(after.armed == transaction, || {
         format!("{transaction} was armed, but the status shows {}", after.armed)

@@ -14,7 +14,7 @@ pub(super) const STILL: &[Tested<ScpiSuite>] = &[
     (case("size", "OXC:SWITch:SIZE?", "SIZE? returns the exact number of ports"), size),
     (case("clear-status", "IEEE 488.2 10.3", "*CLS empties the error queue"), clear_status),
     (
-        case("error-left", "SCPI-99 21.8", "an unknown command queues an error of −100 to −199"),
+        case("error-left", "SCPI-99 21.8", "an unknown command queues an error from −199 to −100"),
         error_left,
     ),
     (
@@ -74,7 +74,7 @@ pub(super) const MOVING: &[Tested<ScpiSuite>] = &[
         case(
             "power-passive",
             "PMON:POWer?",
-            "no more light leaves an output than enters its input",
+            "an output emits no more light than enters its input",
         ),
         passive,
     ),
@@ -87,7 +87,7 @@ pub(super) const MOVING: &[Tested<ScpiSuite>] = &[
         case(
             "add-unknown-port",
             "SCPI-99 21.8",
-            "a command for a missing port queues an error and changes no circuit",
+            "a command for a missing port queues an error and leaves the circuits unchanged",
         ),
         add_unknown,
     ),
@@ -95,7 +95,7 @@ pub(super) const MOVING: &[Tested<ScpiSuite>] = &[
         case(
             "add-port-in-use",
             "OXC:SWITch:CONNect:ADD",
-            "a command for a port in use queues an error and changes no circuit",
+            "a command for a port in use queues an error and leaves the circuits unchanged",
         ),
         add_in_use,
     ),
@@ -103,7 +103,7 @@ pub(super) const MOVING: &[Tested<ScpiSuite>] = &[
         case(
             "add-lopsided",
             "SCPI-99 21.8",
-            "lists of different lengths queue an error and change no circuit",
+            "lists of different lengths queue an error and leave the circuits unchanged",
         ),
         add_lopsided,
     ),

@@ -11,7 +11,7 @@ pub(super) const STILL: &[Tested<Tl1Suite>] = &[
         log_in_needed,
     ),
     (case("log-in", "ACT-USER", "the account can log in"), log_in),
-    (case("tag", "GR-831 2.4.1", "a reply repeats the command's tag"), tag),
+    (case("tag", "GR-831 2.4.1", "a reply echoes the command's tag"), tag),
     (case("header", "GR-831 3.2", "a reply's header contains source, date and time"), header),
     (case("unknown-command", "GR-831 3.3", "an unknown command is denied"), unknown_command),
     (case("other-target", "GR-831 2.2", "a command for another target is denied"), other_target),
@@ -35,7 +35,7 @@ pub(super) const MOVING: &[Tested<Tl1Suite>] = &[
         case(
             "enter-port-in-use",
             "ENT-PATCH",
-            "a patch of a port in use is denied and changes no circuit",
+            "a patch of a port in use is denied and leaves the circuits unchanged",
         ),
         enter_in_use,
     ),
@@ -43,7 +43,7 @@ pub(super) const MOVING: &[Tested<Tl1Suite>] = &[
         case(
             "enter-unknown-port",
             "ENT-PATCH",
-            "a patch of a missing port is denied and changes no circuit",
+            "a patch of a missing port is denied and leaves the circuits unchanged",
         ),
         enter_unknown,
     ),
@@ -57,7 +57,7 @@ pub(super) const MOVING: &[Tested<Tl1Suite>] = &[
 
 fn log_in_needed(tl1: &mut Tl1Suite) -> CaseResult {
     let reply = tl1.ask("RTRV-PATCH", "", "")?;
-    holds(reply.word == "DENY", || format!("RTRV-PATCH before ACT-USER ended in {}", reply.word))
+    holds(reply.word == "DENY", || format!("RTRV-PATCH before ACT-USER returned {}", reply.word))
 }
 
 fn log_in(tl1: &mut Tl1Suite) -> CaseResult {
@@ -66,7 +66,7 @@ fn log_in(tl1: &mut Tl1Suite) -> CaseResult {
     let user = &tl1.login.0;
     holds(reply.completed(), || {
         format!(
-            "ACT-USER of `{user}` ended in {} {}: \
+            "ACT-USER of `{user}` returned {} {}: \
                 the account or its password is wrong, or logins are disabled",
             reply.word,
             reply.code()
@@ -98,14 +98,14 @@ fn header(tl1: &mut Tl1Suite) -> CaseResult {
 
 fn unknown_command(tl1: &mut Tl1Suite) -> CaseResult {
     let reply = tl1.ask("RTRV-NOTHING", "", "")?;
-    holds(reply.word == "DENY", || format!("RTRV-NOTHING ended in {}", reply.word))
+    holds(reply.word == "DENY", || format!("RTRV-NOTHING returned {}", reply.word))
 }
 
 fn other_target(tl1: &mut Tl1Suite) -> CaseResult {
     tl1.next_tag += 1;
     let tag = tl1.next_tag;
     let reply = tl1.raw(&format!("RTRV-NETYPE:NOT-THIS-ONE::{tag}:;"))?;
-    holds(reply.word == "DENY", || format!("a command for NOT-THIS-ONE ended in {}", reply.word))
+    holds(reply.word == "DENY", || format!("a command for NOT-THIS-ONE returned {}", reply.word))
 }
 
 fn size(tl1: &mut Tl1Suite) -> CaseResult {
@@ -216,11 +216,11 @@ fn denied(tl1: &mut Tl1Suite, from: &str, to: &str) -> CaseResult {
     let after = tl1.patches()?;
     if after != before {
         return found(format!(
-            "ENT-PATCH::{from},{to} ended in {} and changed the circuits: {after:?}",
+            "ENT-PATCH::{from},{to} returned {} but changed the circuits: {after:?}",
             reply.word
         ));
     }
-    holds(reply.word == "DENY", || format!("ENT-PATCH::{from},{to} ended in {}", reply.word))
+    holds(reply.word == "DENY", || format!("ENT-PATCH::{from},{to} returned {}", reply.word))
 }
 
 fn enter_in_use(tl1: &mut Tl1Suite) -> CaseResult {
@@ -239,7 +239,7 @@ fn enter_in_part(tl1: &mut Tl1Suite) -> CaseResult {
     let ((first, output), (second, _)) = (tl1.pair(0), tl1.pair(1));
     let beyond = tl1.inputs + tl1.outputs + 1;
     let reply = tl1.enter(&format!("{first}&{second}"), &format!("{output}&{beyond}"))?;
-    holds(!reply.completed(), || format!("a list with the missing port {beyond} ended in COMPLD"))
+    holds(!reply.completed(), || format!("a list with the missing port {beyond} returned COMPLD"))
 }
 
 fn delete(tl1: &mut Tl1Suite) -> CaseResult {

@@ -198,7 +198,7 @@ fn proof(section: &mut PageSection, fabric: &Fabric, plan: &Plan, verdict: Verdi
             fixed(verdict.bundles as f64, 0),
         ),
         None => format!(
-            "{} groups over {} GPUs, each where the {} allows it",
+            "{} groups over {} GPUs, each placed as the {} permits",
             fixed(plan.groups.len() as f64, 0),
             fixed(verdict.gpus as f64, 0),
             match fabric.hbd.grouping() {

@@ -34,7 +34,7 @@ pub(in super::super) fn add(report: &mut PageDocument, claims: &[Claim]) {
 const fn meaning(label: Label) -> &'static str {
     match label {
         Label::Read => "read in a public source (abstract, data sheet)",
-        Label::ReadBandOurs => "a statement read in a public source; the range that agrees is ours",
+        Label::ReadBandOurs => "a statement in a public source; we chose the matching range",
         Label::Trace => "computed from the authors' public fault trace by another program",
     }
 }

@@ -230,7 +230,7 @@ pub(in super::super) fn add_sweep(report: &mut PageDocument, swept: &Swept) {
     }
     let faults = swept.runs.iter().flat_map(|run| run.faults.iter().map(|fault| (run.seed, fault)));
     let picture = faults.max_by_key(|(_, fault)| fault.delay_ps).and_then(|(seed, fault)| {
-        let of = format!(" under seed {seed}, of {} seeds the longest wait", swept.runs.len());
+        let of = format!(" under seed {seed}, the longest wait of {} seeds", swept.runs.len());
         timeline("seeds-fault", fault, &of)
     });
     let first =

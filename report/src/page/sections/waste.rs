@@ -121,7 +121,7 @@ fn rests_on(comparison: &Comparison) -> String {
     let [mean, p50, p99, max] = shares.map(|share| ShownQuantity::share(share).show());
     let trace = comparison.trace.as_ref().map_or(String::new(), |trace| {
         format!(
-            " The trace has {} faults on {} of {} servers.",
+            " The trace contains {} faults on {} of {} servers.",
             fixed(f64::from(trace.faults), 0),
             fixed(f64::from(trace.servers_affected), 0),
             fixed(f64::from(trace.servers), 0)
@@ -129,7 +129,7 @@ fn rests_on(comparison: &Comparison) -> String {
     });
     format!(
         "Faults: {}; {} samples of {} days, weighted by time. Nodes out of service: mean {mean}, half of the time at most {p50}, \
-         99 % of the time at most {p99}, never more than {max}.{trace} The CSV has every change of the first sample.",
+         99 % of the time at most {p99}, never more than {max}.{trace} The CSV contains every change of the first sample.",
         comparison.faults,
         comparison.samples,
         fixed(comparison.window.as_days(), 0),
