@@ -321,7 +321,10 @@ fn arm_moves_nothing(module: &mut ModuleSuite) -> CaseResult {
     }
     let after = module.status()?;
     if after.active[group] != before.active[group] || after.generation != before.generation {
-        return found(format!("group {group} switched from path {home} to {}", after.active[group]));
+        return found(format!(
+            "group {group} switched from path {home} to {}",
+            after.active[group]
+        ));
     }
     holds(after.armed == transaction, || {
         format!("{transaction} was armed, but the status shows {}", after.armed)

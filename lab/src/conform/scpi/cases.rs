@@ -71,11 +71,7 @@ pub(super) const MOVING: &[Tested<ScpiSuite>] = &[
     ),
     (case("barrier", "IEEE 488.2 10.19", "*OPC? is answered when the light has settled"), barrier),
     (
-        case(
-            "power-passive",
-            "PMON:POWer?",
-            "an output emits no more light than enters its input",
-        ),
+        case("power-passive", "PMON:POWer?", "an output emits no more light than enters its input"),
         passive,
     ),
     (
