@@ -1,17 +1,17 @@
 // SPDX-License-Identifier: Apache-2.0
-//! The engine beside ns-3: the same network, paths, flows and fixed window, packet for packet.
+//! Compares the engine with ns-3 packet by packet: same network, paths, flows and fixed window.
 //!
 //! ```text
 //!   flows and paths ──▶ this engine ─────────────▶ completion times, packet-hops, processor time
 //!          └──────────▶ ns3/fixed_window.cc ─────▶ the same three
 //! ```
-//! Two workloads over three-tier fat-trees of 400 Gb/s and 1 µs a link, packets of 4,096 bytes on the wire,
-//! acknowledgements of 64, queues without a bound: a permutation over 1,024 hosts and a ring all-reduce over
-//! 128. Nothing is lost, so both put the same packets on the same wires; a packet-hop is one of these.
-//! Prints the completion times of both, their difference, and how many packet-hops each did in a second of
-//! processor time, set-up left out.
+//! Both workloads run on three-tier fat-trees of 400 Gb/s with 1 µs per link, 4,096-byte packets, 64-byte
+//! acknowledgements and unbounded queues: a permutation over 1,024 hosts and a ring all-reduce over
+//! 128. Nothing is lost, so both programs put the same packets on the same wires; each such
+//!      transmission is a packet-hop. Prints the completion times, their difference, and the
+//!      packet-hops per second of processor time, without set-up.
 //!
-//! Wants ns-3 as its library (Debian: `libns3-dev`) and a C++ compiler; says so and ends where they are absent.
+//! Requires the ns-3 library (Debian: `libns3-dev`) and a C++ compiler; reports if they are missing.
 //!
 //! `cargo bench -p lightloom-engine --bench ns3 [-- permutation | ring]`
 #![expect(clippy::print_stdout, reason = "a bench prints")]
@@ -34,7 +34,7 @@ use rand::Rng;
 const PACKET: u64 = 4_096;
 const ACKNOWLEDGEMENT: u64 = 64;
 const PAYLOAD: u64 = 4_032;
-/// Just over what fills the longest path: 6 hops, 13.0 µs there and back.
+/// Slightly more than the longest path holds: 6 hops, 13.0 µs round trip.
 const WINDOW: u32 = 160;
 const REPETITIONS: usize = 3;
 

@@ -1,16 +1,15 @@
 // SPDX-License-Identifier: Apache-2.0
-//! How fast the engine is: every host of a full-bisection three-tier fat-tree sends to one other.
+//! Measures the speed of the engine: every host of a full-bisection three-tier fat-tree sends to one other host.
 //!
-//! 400 Gb/s, 1 µs a link, 4,096-byte packets, acknowledgements of 64 bytes, queues of 256 packets that
-//! mark from 64. A packet-hop is one packet, data or acknowledgement, put on one wire. Time is the
-//! processor time of the whole process (what other programs take does not count), best of several.
+//! 400 Gb/s, 1 µs per link, 4,096-byte packets, 64-byte acknowledgements, and queues of 256 packets
+//! that mark from 64. A packet-hop is one data packet or acknowledgement on one wire. Times are
+//! processor times of the whole process, the best of several runs.
 //!
-//! With `lossless`: DCQCN over switches with real queues that pause instead of dropping. With `sprayed`: the NSCC-style
-//! control, each packet by one of 64 paths, selective repeat. With `pausing`: a window of four round trips into queues
-//! that pause from 128 KiB and go on at 64 KiB, so that switches pause all the time. What is set up before the run is timed
-//! apart.
+//! `lossless`: DCQCN, with switches that pause instead of dropping. `sprayed`: NSCC-style control, 64 paths per flow,
+//! selective repeat. `pausing`: a window of four round trips and queues that pause from 128 KiB and resume at 64 KiB,
+//! so that switches pause continuously. Set-up is timed separately.
 //!
-//! 65,536 hosts only where they are asked for.
+//! 65,536 hosts only on request.
 //!
 //! `cargo bench -p lightloom-engine --bench permutation -- [lossless | sprayed | pausing] [threads] [hosts…]`
 #![expect(clippy::print_stdout, clippy::disallowed_methods, reason = "a bench prints and times")]
@@ -157,7 +156,7 @@ fn measure(radix: u32, kib: u64, threads: usize, fabric: Fabric) -> Measured {
     }
 }
 
-/// To whom each host sends: a random cycle through all, so none sends to itself.
+/// A random cycle through all hosts, so none sends to itself.
 fn permutation(hosts: usize) -> Vec<usize> {
     let mut order: Vec<usize> = (0..hosts).collect();
     let mut draw = Seed(1).stream("permutation", 0);

@@ -1,7 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-//! Observes a run: packet captures of chosen links, queue histograms and timelines.
-//!
-//! The writers accept any [`Write`](std::io::Write); the caller opens the files.
+//! Observes a run: packet captures of selected links, queue histograms and timelines.
 
 mod pcapng;
 mod queues;
@@ -16,7 +14,6 @@ pub use pcapng::write_pcapng;
 pub use queues::QueueHistograms;
 pub use timeline::{Counter, Slice, TimelineTrack, host_tracks, link_tracks, write_timeline};
 
-/// A probe that records packets arriving over chosen links, up to a limit.
 #[derive(Clone, Debug, Default)]
 pub struct Tap {
     watched: Vec<bool>,
@@ -25,7 +22,7 @@ pub struct Tap {
 }
 
 impl Tap {
-    /// Creates a probe in which each shard records at most `most` packets, so that a long run has bounded memory.
+    /// Each shard records at most `most` packets, which bounds the memory of long runs.
     #[must_use]
     pub fn new(links: &[LinkId], most: usize) -> Self {
         let length = links.iter().map(|link| link.index() + 1).max().unwrap_or(0);
@@ -59,7 +56,7 @@ impl Probe for Tap {
 pub struct Watch {
     tap: Option<Tap>,
     queues: QueueHistograms,
-    /// Checksum of each link's arrivals. Empty unless two runs are to be compared.
+    /// Checksums of arrivals by link. Empty unless two runs are to be compared.
     sums: Vec<u64>,
     looks: bool,
 }
@@ -146,7 +143,7 @@ impl LocalProbe for Watch {
     }
 }
 
-/// Converts to nanoseconds, the unit of capture files and timelines, rounding down.
+/// Rounds down to nanoseconds, the unit of capture files and timelines.
 fn nanoseconds(at: SimTime) -> u64 {
     at.0 / 1_000
 }

@@ -1,9 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
 //! Runs collectives on an emulated network.
 //!
-//! Each sending of a [`Schedule`] becomes a flow, whose messages are gated by the messages that its
-//! rank must receive first. The caller adds all flows at once, and the engine then runs them
-//! without further calls.
+//! Each sending of a [`Schedule`] becomes a flow whose messages are gated by the messages that its rank must receive
+//! first. The caller adds all flows together; the engine then runs them without further calls.
 
 mod bag;
 
@@ -29,9 +28,9 @@ pub struct StartedCollective {
     pub ranks: usize,
     pub size: Bytes,
     pub start: SimTime,
-    /// Duration if no packet waits for another flow's packet. This is a lower bound for these paths.
+    /// Duration if packets never wait for another flow: a lower bound for these paths.
     pub ideal: Picoseconds,
-    /// Busy time of the most loaded link next to a host. Sometimes this is the tighter lower bound.
+    /// Busy time of the most loaded link next to a host. Sometimes the tighter lower bound.
     pub interface: Picoseconds,
     pub batch: BatchId,
     pub flows: Vec<FlowId>,
@@ -54,8 +53,8 @@ impl StartedCollective {
     pub fn algorithm_bandwidth(&self, took: Picoseconds) -> f64 {
         self.size.0 as f64 / took.as_secs_f64()
     }
-    /// Returns the algorithm bandwidth times [`CollectiveKind::bus_factor`], in bytes per second.
-    /// Bus bandwidths are comparable across numbers of ranks.
+    /// Algorithm bandwidth times [`CollectiveKind::bus_factor`], in bytes per second. Bus
+    /// bandwidths are comparable across numbers of ranks.
     #[must_use]
     pub fn bus_bandwidth(&self, took: Picoseconds) -> f64 {
         self.algorithm_bandwidth(took) * self.kind.bus_factor(self.ranks)
@@ -77,7 +76,7 @@ pub struct Placement {
     pub between: Route,
     pub priority: u8,
     pub start: SimTime,
-    /// Routes for individual host pairs, which override `inside` and `between`.
+    /// Routes of individual host pairs, which override `inside` and `between`.
     pub ways: BTreeMap<(VertexId, VertexId), Route>,
 }
 
@@ -107,8 +106,8 @@ impl Placement {
         self
     }
 
-    /// Fails if the engine rejects a flow; flows added before that one remain. Panics if the
-    /// schedule has more ranks than there are members.
+    /// Fails if the engine rejects a flow; flows added earlier remain. Panics if the schedule has
+    /// more ranks than there are members.
     pub fn start<S: Stage>(
         &self,
         schedule: &Schedule,
@@ -163,7 +162,7 @@ fn gate(flows: &[FlowId], awaits: &Await) -> FlowGate {
     FlowGate { flow: flows[awaits.sending], ahead: awaits.ahead }
 }
 
-/// Counts only flows with a single path. If one switch joins all members, both directions of a ring
+/// Counts only single-path flows. If one switch connects all members, both directions of a ring
 /// leave a host over the same link.
 fn busiest_end<S: Stage>(stage: &S, flows: &[FlowId], sendings: &[Sending]) -> Picoseconds {
     let (network, transport) = (stage.network(), &stage.settings().transport);

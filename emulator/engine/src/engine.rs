@@ -1,6 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-//! The packet engine. It advances window by window and vertex by vertex and has no global event
-//! queue.
+//! The packet engine. It advances window by window and vertex by vertex, without a global event queue.
 //!
 //! ```
 //! use lightloom_engine::{Engine, EngineSettings, FlowSpec, LinkSpec, NetworkBuilder, VertexRole};

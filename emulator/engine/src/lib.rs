@@ -1,14 +1,13 @@
 // SPDX-License-Identifier: Apache-2.0
-//! A packet-level network simulator where hosts send flows over a transport and switches queue and forward packets.
+//! A packet-level network simulator: hosts send flows over a transport, and switches queue and forward packets.
 //!
-//! The inputs of an [`Engine`] are a [`Network`], flows, and timed link changes. It returns events
-//! in order of time: completed batches and timers. [`transport`] implements the hosts,
-//! [`topology`] builds networks of common shapes, [`collective`] runs collective schedules, and
-//! [`capture`] writes packet captures and timelines. [`steady`] simulates identical and idle parts
-//! only once and gets the same result.
+//! The inputs of an [`Engine`] are a [`Network`], flows and timed link changes. It returns events in chronological
+//! order: completed batches and timers. [`transport`] implements the hosts, [`topology`] builds common networks,
+//! [`collective`] runs collective schedules, and [`capture`] writes packet captures and timelines. [`steady`] simulates
+//! identical and idle parts only once, with the same result.
 //!
-//! Times are integer picoseconds, sizes are bytes. The seed determines the result regardless of the
-//! number of threads. Fabrics, plans, jobs and faults are not part of this crate.
+//! Times are integer picoseconds and sizes are bytes. The seed determines the result, whatever the
+//! number of threads. The crate knows no fabrics, plans, jobs or faults.
 
 pub mod capture;
 pub mod collective;

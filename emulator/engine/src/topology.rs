@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-//! Builds networks of common shapes as graphs for the engine.
+//! Builds common networks.
 
 mod domain;
 mod dragonfly;

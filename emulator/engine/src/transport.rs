@@ -1,8 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
 //! The transport of flows: packets, windows, acknowledgements and loss recovery.
 //!
-//! Both ends of a flow are state machines without a clock. The engine passes arrivals and their times
-//! to them and asks the sender for the next packet. They have no knowledge of links or queues.
+//! Both ends of a flow are state machines without a clock. The engine passes them arrivals with
+//! times and asks the sender for the next packet. They know neither links nor queues.
 
 mod balance;
 mod congestion;
@@ -28,17 +28,17 @@ pub(crate) use timer::RetransmissionTimer;
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum LossRecovery {
     /// The receiver drops out-of-order packets and reports the gap, and the sender resends
-    /// everything from there on (like early RoCEv2 adapters).
+    /// everything from there (like early RoCEv2 adapters).
     GoBackN,
     /// The receiver keeps out-of-order packets, and each acknowledgement identifies its packet. A
     /// packet is resent once one sent `reordering` packets later has arrived.
     SelectiveRepeat { reordering: Reordering },
 }
 
-/// How far packets of a flow may overtake each other before one counts as lost.
+/// How far packets of a flow may overtake each other before one is treated as lost.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Reordering {
-    /// A number of packets, which should be 1 if every flow uses a single path.
+    /// Should be 1 if every flow uses a single path.
     Packets(u32),
     /// A percentage of the window, since reordering between unequal queues grows with the window.
     WindowPercent(u32),
@@ -59,13 +59,13 @@ impl Reordering {
     }
 }
 
-/// Limit on a flow's unacknowledged packets. Congestion control stays below it.
+/// Limit on a flow's unacknowledged packets, also for congestion control.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Window {
     Packets(u32),
     /// A percentage of the idle path's bandwidth-delay product (round-trip time times lowest rate), in whole packets.
     BandwidthDelay {
-        /// A value of 100 exactly fills the path.
+        /// 100 exactly fills the path.
         percent: u32,
     },
 }
@@ -77,25 +77,22 @@ pub struct Transport {
     pub acknowledgement: Bytes,
     pub window: Window,
     pub congestion: CongestionControl,
-    /// Load balancing. All schemes except [`Balance::PerFlow`] reorder packets and need [`LossRecovery::SelectiveRepeat`].
+    /// All schemes except [`Balance::PerFlow`] reorder packets and need [`LossRecovery::SelectiveRepeat`].
     pub balance: Balance,
     /// Interfaces over which a flow leaves its host. [`FlowInterfaces::All`] also reorders packets.
     pub interfaces: FlowInterfaces,
     pub recovery: LossRecovery,
-    /// After this time without progress, everything in flight counts as lost. With `None`, the
-    /// timeout is derived from measured round trips (RFC 6298), with a minimum of
-    /// [`CongestionControl::least_timeout`]. Repeated timeouts double it up to 64-fold, unless
-    /// retransmissions may take other paths ([`Balance::spreads_packets`]).
+    /// After this time without progress, everything in flight is treated as lost. With `None`, the timeout follows
+    /// measured round trips (RFC 6298), with a minimum of [`CongestionControl::least_timeout`]. Repeated timeouts
+    /// double it up to 64-fold, unless retransmissions may take other paths ([`Balance::spreads_packets`]).
     pub timeout: Option<Picoseconds>,
-    /// Tail loss probe for selective repeat (modelled on RFC 8985). After two round trips, and at
-    /// least this long, without a packet, the sender repeats the last one. The acknowledgement of
-    /// the probe reveals earlier losses.
+    /// Tail loss probe for selective repeat (modelled on RFC 8985). After two round trips, and at least this long,
+    /// without a packet, the sender repeats the last one. Its acknowledgement reveals earlier losses.
     pub tail_probe: Option<Picoseconds>,
 }
 
 impl Default for Transport {
-    /// Returns a transport with go-back-N, a window that exactly fills the path, and 4,096-byte
-    /// packets that include 64 bytes of headers.
+    /// Go-back-N, a window that exactly fills the path, and 4,096-byte packets that include 64 bytes of headers.
     fn default() -> Self {
         Self {
             payload: Bytes(4_032),
@@ -117,7 +114,7 @@ impl Transport {
     pub const fn backs_off(&self) -> bool {
         !self.balance.spreads_packets()
     }
-    /// Returns whether acknowledgements take their packet's path, so that a dark path loses only its own.
+    /// Whether acknowledgements take their packet's path, so that a dark path loses only its own.
     #[must_use]
     pub const fn answers_by_path(&self) -> bool {
         matches!(self.interfaces, FlowInterfaces::All) || self.balance.paths() > 1
@@ -126,7 +123,7 @@ impl Transport {
     pub fn packet(&self) -> Bytes {
         self.payload + self.header
     }
-    /// Returns the number of packets that carry `size`. There is at least one, and the last one may be short.
+    /// At least one; the last packet may be short.
     #[must_use]
     pub fn packets_for(&self, size: Bytes) -> u64 {
         size.0.div_ceil(self.payload.0).max(1)

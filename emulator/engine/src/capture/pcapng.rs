@@ -1,12 +1,10 @@
 // SPDX-License-Identifier: Apache-2.0
-//! Writes packets as a pcapng file (IETF draft-ietf-opsawg-pcapng) with one interface per watched
-//! link.
+//! Writes pcapng files (IETF draft-ietf-opsawg-pcapng) with one interface per watched link.
 //!
-//! Packets are written as RoCEv2: Ethernet, IPv4 (`10.0.0.0/8`, with the vertex in the lower 24
-//! bits), UDP port 4791, the base transport header with the flow's queue pair and the packet's
-//! number, and in acknowledgements the acknowledge header. The invariant checksum is zero.
-//! Congestion marks are in the ECN bits. The payload consists of zeros and is written in full,
-//! because dissectors report shorter records as malformed. Times are in nanoseconds, rounded down.
+//! Packets are written as RoCEv2: Ethernet, IPv4 (`10.0.0.0/8`, with the vertex in the lower 24 bits), UDP port 4791, a
+//! base transport header with the flow's queue pair and the packet number, and an acknowledge header if applicable. The
+//! invariant checksum is zero, and congestion marks are in the ECN bits. Payloads are zeros, written in full because
+//! dissectors report shorter records as malformed. Times are nanoseconds, rounded down.
 
 use std::io::{self, Write};
 
@@ -123,7 +121,7 @@ fn headers(
     bytes.extend(ROCE_PORT.to_be_bytes());
     bytes.extend((wire_bytes as u16 - 34).to_be_bytes());
     bytes.extend([0, 0]);
-    // Dissectors expect a single send to contain a whole message, but a trimmed packet does not.
+    // Dissectors expect a single send to contain a whole message, unlike trimmed packets.
     let opcode = match wire_bytes as usize {
         _ if arrival.acknowledgement => ACKNOWLEDGE,
         ..SHORTEST_MESSAGE => SEND_FIRST,

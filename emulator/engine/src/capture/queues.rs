@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-//! Histograms (HdrHistogram) of the backlogs that packets meet ahead of links, one per link class.
+//! Histograms (HdrHistogram) of the backlogs that packets meet at output ports, one per link class.
 
 use std::sync::Arc;
 
@@ -8,14 +8,13 @@ use lightloom_units::Bytes;
 
 use crate::engine::LinkId;
 
-/// Largest recorded backlog in bytes. Larger backlogs are recorded as this value.
+/// Larger backlogs are recorded as this value.
 const MOST_BYTES: u64 = 1 << 32;
 const DIGITS: u8 = 3;
-/// Log2 of half the linear range. A three-digit histogram resolves single bytes up to 2¹¹, and its
+/// Log2 of half the linear range. A three-digit histogram resolves single bytes up to 2¹¹;
 /// resolution halves with each further factor of two.
 const HALF_BITS: u32 = 10;
 
-/// Histograms of the bytes waiting ahead of each packet that arrives at an output port.
 #[derive(Clone, Debug, Default)]
 pub struct QueueHistograms {
     classes: Arc<[u8]>,
@@ -66,7 +65,7 @@ impl QueueHistograms {
         all
     }
 
-    /// Returns the histogram of a class, including packets that met an empty queue. `None` if no packet arrived.
+    /// Includes packets that met an empty queue. `None` if no packet arrived.
     #[must_use]
     pub fn of_class(&self, class: usize) -> Option<Histogram<u64>> {
         let of_class = self.packets.iter().skip(class).step_by(self.count.max(1));

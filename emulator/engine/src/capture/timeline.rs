@@ -1,8 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
-//! Writes a run in the Trace Event Format, which Perfetto and Chrome open.
+//! Writes runs in the Trace Event Format, for Perfetto and Chrome.
 //!
-//! Each host has a track with the flows it sends, and each watched link has a track with its busy
-//! periods. Counters show values such as a port's queue. Callers may add tracks.
+//! Hosts have tracks with the flows that they send, and watched links have tracks with their busy
+//! periods. Counters show values such as queue lengths. Callers may add tracks.
 
 use std::io::{self, Write};
 
@@ -12,7 +12,7 @@ use crate::engine::{Engine, LinkId, PacketArrival, Probe, VertexId};
 
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct TimelineTrack {
-    /// Group of tracks under which this track is shown, such as `ranks` or `ports`.
+    /// Group of tracks, such as `ranks` or `ports`.
     pub process: &'static str,
     pub name: String,
     pub slices: Vec<Slice>,
@@ -30,7 +30,7 @@ pub struct Counter {
     pub process: &'static str,
     pub name: String,
     pub unit: &'static str,
-    /// Times in ascending order, each with the value that holds from then on.
+    /// Ascending times, each with the value that applies from then on.
     pub points: Vec<(SimTime, u64)>,
 }
 
@@ -54,7 +54,7 @@ pub fn host_tracks<P: Probe>(
     used.map(track).collect()
 }
 
-/// Creates tracks that show periods of gapless transmission. `arrivals` must be in order of time.
+/// Shows periods of gapless transmission. `arrivals` must be in chronological order.
 pub fn link_tracks<P: Probe>(
     engine: &Engine<P>,
     arrivals: &[PacketArrival],

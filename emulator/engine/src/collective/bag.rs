@@ -12,13 +12,13 @@ use crate::steady::Stage;
 pub struct BagWait {
     pub flow: usize,
     pub awaited: usize,
-    /// If set, the flow waits until the other flow's data is acknowledged, and both must start at the same
-    /// host. Otherwise the flow waits until that data is received, and must start where the other one ends.
+    /// If set, waits until the other flow's data is acknowledged; both flows must start at the same
+    /// host. Otherwise waits until that data is received, and must start where the other flow ends.
     pub acknowledged: bool,
 }
 
-/// Adds `specs` as one batch. The lower bound on its duration is counted from the first start. It is
-/// the longer of the longest single flow and the busy time of the most loaded link next to a host.
+/// Adds `specs` as one batch. The lower bound, counted from the first start, is the longer of the
+/// longest single flow and the busy time of the most loaded link next to a host.
 pub fn start_bag<S: Stage>(
     stage: &mut S,
     specs: Vec<FlowSpec>,
@@ -28,8 +28,8 @@ pub fn start_bag<S: Stage>(
     Ok(bag)
 }
 
-/// Like [`start_bag`], with dependencies. Flows that wait for each other in a cycle never start.
-/// Fails if a flow's host cannot observe the event it waits for.
+/// Like [`start_bag`], with dependencies. Flows in a dependency cycle never start. Fails if a
+/// flow's host cannot observe the event that it waits for.
 pub fn start_ordered<P: Probe>(
     engine: &mut Engine<P>,
     specs: Vec<FlowSpec>,

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-//! Queues rare events that are not packets. Each entry ends the window before it.
+//! Queues rare events other than packets. Each entry ends the window before it.
 
 use std::cmp::Reverse;
 use std::collections::BinaryHeap;
@@ -15,7 +15,7 @@ pub enum Event {
         at: SimTime,
         token: u64,
     },
-    /// A batch is reported as complete one shortest link delay after its last byte arrives.
+    /// A batch is reported one shortest link delay after its last byte arrives.
     BatchDone {
         batch: BatchId,
         at: SimTime,
@@ -24,27 +24,26 @@ pub enum Event {
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub enum LinkChange {
-    /// Drops everything queued or in flight, and everything that arrives until the link is up
-    /// again. A host does not lose its data while its own link is down.
+    /// Drops everything queued or in flight, and all arrivals until the link is up again. A host
+    /// keeps its data while its own link is down.
     Down,
-    /// Restores the link with an empty queue.
     Up,
-    /// The packet in transmission finishes at the old rate; queued packets leave at the new one.
+    /// The packet in transmission finishes at the old rate.
     Rate(BitsPerSecond),
-    /// Corrupts bits. The end of the link discards every packet with a corrupted bit.
+    /// Corrupts bits. The far end discards packets with corrupted bits.
     BitErrors(BitErrors),
     PacketLoss(PacketLoss),
-    /// Adds up to this delay to each packet without reordering. The added delay is linear between
+    /// Delays each packet by up to this time without reordering. The delay is interpolated between
     /// values drawn at intervals of twice its maximum.
     Jitter(Picoseconds),
     /// Restores the original rate and removes errors, losses and jitter.
     Healthy,
-    /// Makes the far end pause these priorities (one bit each) until further notice, as in a pause
-    /// storm. An empty set ends the pause. Affects only switches with bounded queues.
+    /// Makes the far end pause these priorities (one bit each) permanently, as in a pause storm. An
+    /// empty set ends the pause. Only affects switches with bounded queues.
     Paused(u8),
 }
 
-/// The share of corrupted bits, in units of 2⁻⁶⁴.
+/// In units of 2⁻⁶⁴.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub struct BitErrors(pub u64);
 
@@ -56,7 +55,7 @@ impl BitErrors {
     }
 }
 
-/// The share of lost packets, in units of 2⁻⁶⁴.
+/// In units of 2⁻⁶⁴.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub struct PacketLoss(pub u64);
 

@@ -1,9 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
 //! Detects ports that pause each other in a cycle.
 //!
-//! A paused port waits until the switch at the far end has forwarded enough of the packets that the
-//! port sent there. If those packets wait for ports that are themselves paused, and the chain of
-//! waits closes, no packet moves again. This is the cyclic buffer dependency of Hu et al.,
+//! A paused port waits until the switch at the far end has forwarded enough of the port's packets. If those wait for
+//! paused ports in turn and the chain closes, no packet moves again: the cyclic buffer dependency of Hu et al.,
 //! "Deadlocks in datacenter networks: why do they form, and how to avoid them", HotNets 2016.
 
 use std::collections::{BTreeMap, BTreeSet};
@@ -18,15 +17,15 @@ use super::switch::SwitchQueues;
 type Paused = (LinkId, u8);
 
 impl<P: Probe> Engine<P> {
-    /// Returns links whose ports wait for each other in a cycle, where each waits for the next.
-    /// The state is permanent unless a link changes or packets are dropped.
+    /// Returns links whose ports wait for each other in a cycle, each for the next. The deadlock is
+    /// permanent unless a link changes or packets are dropped.
     #[must_use]
     pub fn deadlock(&self) -> Option<Vec<LinkId>> {
         let resume_at = self.settings().queueing?.pause?.resume_at.0;
         let mut stuck: BTreeMap<Paused, BTreeMap<Paused, u64>> =
             self.paused().into_iter().map(|paused| (paused, self.waits_for(paused))).collect();
-        // A port resumes once the backlog it waits for is at most `resume_at`. Ports whose backlog
-        // behind stuck ports is that small are therefore removed, until only stuck ports remain.
+        // A port resumes once the backlog that it waits for is at most `resume_at`, so remove ports
+        // with a smaller backlog behind stuck ports until only stuck ports remain.
         loop {
             let known: BTreeSet<Paused> = stuck.keys().copied().collect();
             stuck.retain(|_, waits_for| {
@@ -59,7 +58,7 @@ impl<P: Probe> Engine<P> {
         .collect()
     }
 
-    /// Returns the ports behind a link that hold packets received over it, with the number of bytes in each.
+    /// Ports behind a link that hold packets received over it, with the number of bytes.
     fn waits_for(&self, (link, priority): Paused) -> BTreeMap<Paused, u64> {
         let Some((far, ingress)) = self.switch_before(link.reverse()) else {
             return BTreeMap::new();

@@ -1,10 +1,10 @@
 // SPDX-License-Identifier: Apache-2.0
-//! A tournament tree (Knuth, TAOCP 3, 5.2.3) for the minimum of times that change one at a time.
+//! A tournament tree (Knuth, TAOCP 3, 5.2.3) for the minimum of individually changing times.
 
-/// Times by index, with their minimum. [`u64::MAX`] means never.
+/// [`u64::MAX`] means never.
 #[derive(Clone, Debug)]
 pub(crate) struct Earliest {
-    /// Leaves are in the second half; each inner node is the minimum of its two children.
+    /// Leaves are in the second half; each inner node is the minimum of its children.
     times: Vec<u64>,
 }
 

@@ -1,9 +1,9 @@
 // SPDX-License-Identifier: Apache-2.0
 //! Flows: the traffic submitted to the engine, and its results.
 //!
-//! A flow is one or more messages of equal size from one host to another, sent in order over one
-//! connection. A message may wait for messages of other flows that end at its source host
-//! ([`FlowGate`]). With such gates, collectives run without intervention by the caller.
+//! A flow sends one or more messages of equal size in order over one connection between two hosts.
+//! A message may wait for messages of other flows that end at its source host ([`FlowGate`]), so
+//! collectives run without intervention by the caller.
 
 use lightloom_units::{Bytes, SimTime};
 
@@ -11,7 +11,7 @@ use super::network::{VertexId, dense_index};
 use super::route::Route;
 
 dense_index! {
-    /// A flow, numbered in order of creation.
+    /// Numbered in order of creation.
     FlowId
 }
 dense_index! {
@@ -21,7 +21,7 @@ dense_index! {
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub struct FlowGate {
-    /// This flow must end at the waiting flow's source, because a host knows only its own arrivals.
+    /// Must end at the waiting flow's source, because a host knows only its own arrivals.
     pub flow: FlowId,
     /// Message `k` (from 0) may start once `flow` has delivered at least `k + 1 - ahead` messages,
     /// or all of them. In a ring, where each message forwards the previous one, `ahead` is 1.
@@ -46,13 +46,13 @@ pub struct FlowSpec {
     pub priority: u8,
     pub route: Route,
     pub gates: Vec<FlowGate>,
-    /// Flows from the same host. All their data must be acknowledged before this flow sends.
+    /// Flows from the same host whose data must be acknowledged before this flow sends.
     pub after_acknowledged: Vec<FlowId>,
     pub batch: Option<BatchId>,
 }
 
 impl FlowSpec {
-    /// Returns a flow that sends one message of `size` over a shortest path at the start of the run.
+    /// One message of `size` over a shortest path at the start of the run.
     #[must_use]
     pub fn new(source: VertexId, destination: VertexId, size: Bytes) -> Self {
         Self {

@@ -14,11 +14,11 @@ pub struct VertexGroups {
     between: BTreeMap<(u32, u32), Vec<LinkId>>,
 }
 
-/// How a flow travels between groups (Kim, Dally, Scott, Abts, ISCA 2008).
+/// How flows travel between groups (Kim, Dally, Scott, Abts, ISCA 2008).
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub enum Crossing {
     Minimal,
-    /// Through a third group, drawn for each path (Valiant, SIAM Journal on Computing 11, 1982).
+    /// Over a third group, drawn for each path (Valiant, SIAM Journal on Computing 11, 1982).
     Valiant,
 }
 
@@ -38,7 +38,7 @@ impl VertexGroups {
         Self { of, count, between }
     }
 
-    /// Returns the groups that a path traverses, in order. There is only one if it contains both ends.
+    /// The groups on a path, in order: only one if it contains both ends.
     pub(super) fn way(
         &self,
         ends: (VertexId, VertexId),

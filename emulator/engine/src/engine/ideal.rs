@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-//! Message times on an idle network in closed form, for comparison with simulated times.
+//! Closed-form message times on an idle network, as a reference for simulated times.
 
 use lightloom_units::{Bytes, Picoseconds};
 
@@ -7,14 +7,12 @@ use super::network::{Link, LinkId, Network};
 use super::settings::EngineSettings;
 use crate::transport::Transport;
 
-/// Returns the time until the far host has the last byte, if the path is idle and the window large
-/// enough.
+/// Time until the far host has the last byte, on an idle path with a sufficient window.
 ///
-/// Of `k` full packets that take `f_h` on hop `h`, the last leaves hop `h` at `Σ f + (k-1)·max f +
-/// Σ delay`, with sums and maximum over the hops so far, because hops act as servers in series with
-/// fixed service times. A short last packet follows the one before it. Where a switch cuts through
-/// ([`Switching`](crate::engine::Switching)), a packet starts on hop `h` before it has fully
-/// arrived, which reduces the sum. Panics if the path is empty.
+/// Of `k` full packets that take `f_h` on hop `h`, the last leaves hop `h` at `Σ f + (k-1)·max f + Σ delay`, with sums
+/// and maximum over the hops so far, because hops are servers in series with fixed service times. A short last packet
+/// follows the one before it. Cut-through ([`Switching`](crate::engine::Switching)) reduces the sum, because a packet
+/// starts on a hop before it has fully arrived. Panics if the path is empty.
 #[must_use]
 pub fn message_time(
     network: &Network,
@@ -47,8 +45,8 @@ pub fn message_time(
     Picoseconds(last) + settings.host_delay
 }
 
-/// Returns a lower bound for a sprayed message: packets queue behind each other only on the first
-/// link, and a short last packet may overtake on another path. Panics if a path is empty.
+/// A lower bound for a sprayed message: packets queue behind each other only on the first link, and
+/// a short last packet may overtake on another path. Panics if a path is empty.
 #[must_use]
 pub fn soonest(
     network: &Network,
@@ -70,7 +68,7 @@ pub fn soonest(
     unlike.iter().map(by).min().expect("a flow has a path")
 }
 
-/// Returns the smallest share that the busiest interface can have. `ways` contains one path per interface.
+/// The smallest possible share of the busiest interface. `ways` contains one path per interface.
 #[must_use]
 pub fn share_of(
     network: &Network,

@@ -1,17 +1,16 @@
 // SPDX-License-Identifier: Apache-2.0
 //! Processes a window of a port without running each packet through its queues.
 //!
-//! This works if only control packets overtake others and no queue can reach a limit within the
-//! window. Departures can then be computed from the two lists of arrivals:
+//! This requires that only control packets overtake others and that no queue can reach a limit
+//! within the window. Departures then follow from the two lists of arrivals:
 //!
 //! ```text
 //!   control  ──c1─────c2──▶ ┐
 //!                           ├─▶ whenever the port is free: waiting control, else waiting data,
 //!   data  d0─d1──d2───d3──▶ ┘   else the next arrival
 //! ```
-//! Packets from earlier windows leave first, straight from their queue, and the port is never idle
-//! until that queue is empty. Packets that have not started by the end of the window go into the
-//! queues. All other cases are handled by [`super::one_port`].
+//! Packets from earlier windows leave first, and the port is never idle until their queue is empty. Packets that have
+//! not started by the end of the window are queued. [`super::one_port`] handles all other cases.
 
 use std::hint::select_unpredictable;
 
@@ -27,20 +26,19 @@ use super::sink::Sink;
 
 const CONTROL: usize = CONTROL_PRIORITY as usize;
 
-/// Arrivals of data and of control packets at one port in a window. A key holds a packet's time in
-/// the window and its index. Each list is sorted and ends with [`u64::MAX`].
+/// Arrivals of data and control packets at one port. A key holds the time in the window and the
+/// packet's index. Lists are sorted and end with [`u64::MAX`].
 pub(crate) type WindowArrivals<'s> = [&'s [u64]; 2];
 
 #[derive(Clone, Copy)]
 pub(crate) struct Plain {
-    /// The only priority that data packets have.
     class: usize,
     marked: bool,
 }
 
 impl OnePort<'_> {
-    /// Returns whether the window is plain. `counts` are the numbers of data and control arrivals,
-    /// `classes` has a bit per class, and `length` is in picoseconds.
+    /// `counts` are the numbers of data and control arrivals, `classes` has a bit per class, and
+    /// `length` is in picoseconds.
     #[inline(always)]
     pub(crate) fn is_plain(&self, counts: [usize; 2], classes: u16, length: u64) -> Option<Plain> {
         let plain = matches!(self.schedule, Schedule::Strict) & self.up & (*self.paused == 0);
@@ -74,8 +72,8 @@ impl OnePort<'_> {
         self.put_back(plain, left, packets);
     }
 
-    /// Calls `queued` for each arrival in `span` with the backlog that it meets. The backlog does
-    /// not depend on the order of service, because the port is never idle while a packet waits.
+    /// Calls `queued` with the backlog met by each arrival in `span`, which does not depend on the
+    /// order of service, because the port is never idle while a packet waits.
     pub(crate) fn see_lanes(
         &self,
         ([data, control], packets): (WindowArrivals, &[Packet]),
@@ -101,8 +99,8 @@ impl OnePort<'_> {
         }
     }
 
-    /// Returns whether data is marked. `None` if a queue could reach a limit with full-size packets
-    /// of which none leaves, or if only some of the data would be marked.
+    /// Whether data is marked. `None` if a queue could reach a limit with full-size packets that do
+    /// not leave, or if only some of the data would be marked.
     #[inline(always)]
     fn meets_no_bound(&self, class: usize, counts: [usize; 2], length: u64) -> Option<bool> {
         let queues = &*self.queues;
@@ -121,7 +119,7 @@ impl OnePort<'_> {
         (held & (marked == marks_some)).then_some(marked)
     }
 
-    /// Returns whether enough data waits to keep the queue above the threshold until the end of the window.
+    /// Whether enough data waits to keep the queue above the threshold until the end of the window.
     fn marks_all(&self, class: usize, length: u64) -> bool {
         let left = self.queues.bytes(class).saturating_sub(self.sending.most_sent_in(length));
         left > 0 && self.queues.would_mark(left)

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-//! Maps a network's vertices, ports and wires to shards and to indices within those shards.
+//! Maps vertices, ports and wires to shards and to indices within shards.
 
 use std::cmp::Reverse;
 use std::collections::BinaryHeap;
@@ -80,7 +80,7 @@ impl Layout {
             let link = network.link(out);
             let line = lines.of(link.spec, role, settings);
             shard.ports.push(Port::new((out, link), role, line, settings));
-            // Follow the order of link ids, which break ties between arrivals.
+            // Ties between arrivals are broken by link id.
             let link = out.reverse();
             let index = shard.wires.len() as u32;
             self.wires[link.index()] = Place { shard: shard.index, index };
@@ -113,7 +113,7 @@ impl Layout {
     }
 }
 
-/// Shares one [`Line`] among all ports with the same link properties and role.
+/// Ports with the same link properties and role share one [`Line`].
 #[derive(Default)]
 struct LineTable(FxHashMap<(LinkSpec, bool), Arc<Line>>);
 
@@ -124,7 +124,7 @@ impl LineTable {
     }
 }
 
-/// Partitions the network into `count` parts with about equal work and few links between them. Each
+/// Partitions the network into `count` parts with about equal work and few links in between. Each
 /// part grows from a vertex along its strongest ties. A host costs about twice as much per packet
 /// as a switch. A single part is ordered by pods.
 fn cut(network: &Network, count: usize) -> (Vec<Vec<VertexId>>, Pods) {
@@ -150,7 +150,7 @@ fn cut(network: &Network, count: usize) -> (Vec<Vec<VertexId>>, Pods) {
     (parts, Pods::default())
 }
 
-/// Orders vertices so that the next one always has the largest share of its links to those already placed.
+/// The next vertex is always the one with the largest share of its links to vertices already placed.
 fn by_ties(network: &Network) -> Vec<VertexId> {
     let vertices = network.vertex_count();
     let mut tied = vec![0u64; vertices];
@@ -197,8 +197,7 @@ mod tests {
         assert_eq!(all.len(), network.vertex_count(), "each vertex is in one part");
         let first = |vertex: VertexId| parts[0].contains(&vertex);
         let between = network.links().iter().filter(|link| first(link.from) != first(link.to));
-        // Each part contains four of the eight pods. Half of the core links, in both directions,
-        // cross the cut.
+        // Each part contains four of the eight pods. Half of the core links, in both directions, cross the cut.
         assert!(between.count() <= 128 + 16, "of {} links", network.links().len());
     }
 }

@@ -1,10 +1,10 @@
 // SPDX-License-Identifier: Apache-2.0
-//! Groups the arrivals of a window by output port and sorts them by time without branches. Because
-//! the lists are short, a mispredicted branch costs more than the comparison itself.
+//! Groups the arrivals of a window by output port and sorts them by time without branches. The
+//! lists are short, so a mispredicted branch costs more than a comparison.
 
 use std::hint::select_unpredictable;
 
-/// One list of keys per port. A key contains a time in its upper half and an index in its lower half.
+/// A key has a time in its upper half and an index in its lower half.
 #[derive(Clone, Debug)]
 pub(crate) struct Lists {
     keys: Vec<u64>,
@@ -12,7 +12,7 @@ pub(crate) struct Lists {
     stride: usize,
 }
 
-/// Gap that makes lists start in different cache lines.
+/// Makes lists start in different cache lines.
 const BETWEEN: usize = 8;
 
 impl Lists {
@@ -51,7 +51,7 @@ impl Lists {
         &self.keys[list * self.stride..][..self.lengths[list] as usize]
     }
 
-    /// Empties a list and the one after it. Returns both sorted, each terminated by [`u64::MAX`].
+    /// Empties two lists. Returns both sorted and terminated by [`u64::MAX`].
     #[inline(always)]
     pub(crate) fn take_two_in_order(&mut self, list: usize) -> [&[u64]; 2] {
         let lengths = [list, list + 1].map(|list| self.lengths[list] as usize);
@@ -97,7 +97,7 @@ impl Adding<'_> {
     }
 }
 
-/// Sorts keys. Up to sixteen are sorted by a network (Knuth, TAOCP 3, 5.3.4), which needs room for padding.
+/// Up to sixteen keys are sorted by a network (Knuth, TAOCP 3, 5.3.4), which needs room for padding.
 #[inline(always)]
 fn sort(keys: &mut [u64], length: usize) {
     match length {
@@ -117,7 +117,7 @@ fn in_order(one: u64, other: u64) -> (u64, u64) {
     (select_unpredictable(right, one, other), select_unpredictable(right, other, one))
 }
 
-/// Applies a sorting network of `count` inputs to `length` keys, padded with the largest key.
+/// A sorting network of `count` inputs for `length` keys, padded with the largest key.
 macro_rules! network {
     ($count:literal, $keys:ident, $length:ident: $($low:literal $high:literal),*) => {
         let Some(keys) = $keys.first_chunk_mut::<$count>() else { return };

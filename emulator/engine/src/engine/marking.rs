@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-//! ECN marking of packets that meet a long queue.
+//! ECN marking.
 
 use lightloom_units::Bytes;
 use lightloom_units::seed::Seed;
@@ -9,32 +9,32 @@ use super::network::LinkId;
 
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash)]
 pub enum Marking {
-    /// Marks every packet that meets a backlog of at least the threshold, as switches do for DCTCP.
+    /// Marks packets that meet a backlog of at least the threshold, as in DCTCP.
     #[default]
     Threshold,
-    /// Marks with a probability that rises linearly with the backlog: from zero at the threshold
-    /// (Kmin) to Pmax at a second threshold (Kmax), above which every packet is marked. See Zhu et
-    /// al., "Congestion control for large-scale RDMA deployments", SIGCOMM 2015, section 3.1. Draws
-    /// depend on the seed, the link and the number of the packet on it.
+    /// The marking probability rises linearly with the backlog, from zero at the threshold (Kmin)
+    /// to Pmax at a second threshold (Kmax), above which every packet is marked (Zhu et al.,
+    /// "Congestion control for large-scale RDMA deployments", SIGCOMM 2015, section 3.1). Draws
+    /// depend on the seed, the link and the packet's number on the link.
     Ramp {
-        /// Kmax as a percentage of the threshold. A value of up to 100 acts like a plain threshold.
+        /// Kmax as a percentage of the threshold. Values up to 100 act like a plain threshold.
         full_at_percent: u32,
         most_percent: u32,
     },
 }
 
-/// A marking probability between two backlogs, given in bytes or in transmission time.
+/// Backlogs are in bytes or in transmission time.
 #[derive(Clone, Debug)]
 pub(crate) struct Ramp {
     from: u64,
     full_at: u64,
-    /// Probability at `full_at`, in units of 2⁻³².
+    /// At `full_at`, in units of 2⁻³².
     most: u64,
     salt: u64,
 }
 
 impl Ramp {
-    /// Creates a ramp, or `None` if the link does not mark by one. `measure` converts a backlog to the ramp's unit.
+    /// `None` if the link has no ramp. `measure` converts a backlog to the ramp's unit.
     pub(crate) fn new(
         (marking, seed): (Marking, Seed),
         (link, mark_from): (LinkId, Option<Bytes>),

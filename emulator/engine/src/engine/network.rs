@@ -1,9 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
-//! The network graph: hosts and switches joined by cables, each of two directed links.
+//! The network graph: hosts and switches connected by cables of two directed links each.
 //!
-//! A link consists of an output queue at its sending end and a wire. A host's output queue is its
-//! memory, which never drops or marks packets. Hosts do not forward packets unless configured to,
-//! so shortest paths run over switches only.
+//! A link consists of a wire and the output queue at its sending end. A host's output queue is its memory, which never
+//! drops or marks packets. Hosts do not forward packets by default, so shortest paths run over switches only.
 
 use lightloom_units::{BitsPerSecond, Bytes, Picoseconds};
 use rustc_hash::FxHashMap;
@@ -30,11 +29,11 @@ macro_rules! dense_index {
 pub(crate) use dense_index;
 
 dense_index! {
-    /// A host (or GPU, or NIC) or switch of the graph, numbered in order of creation.
+    /// Numbered in order of creation.
     VertexId
 }
 dense_index! {
-    /// One direction of a cable. The ids of both directions differ only in the lowest bit.
+    /// One direction of a cable. The two ids of a cable differ only in the lowest bit.
     LinkId
 }
 
@@ -63,21 +62,20 @@ impl VertexRole {
     }
 }
 
-/// One of several separate networks: the high-bandwidth domain, the data-centre network, or one
-/// plane of a multi-plane network. A flow can be confined to one plane.
+/// A separate network to which flows can be confined: the high-bandwidth domain, the data-centre
+/// network, or one plane of a multi-plane network.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub struct Plane(pub u8);
 
-/// One direction of a cable with the queue before it.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub struct LinkSpec {
     pub rate: BitsPerSecond,
-    /// Propagation delay. The shortest delay in a network limits the length of the engine's windows.
+    /// Propagation delay. The minimum over the network limits the length of windows.
     pub delay: Picoseconds,
     /// Capacity of the queue, including the packet in transmission. Packets that do not fit are
-    /// dropped. `None` means as many bytes as the link sends in two seconds. Ignored at hosts.
+    /// dropped. `None` means two seconds of the link's rate. Ignored at hosts.
     pub queue: Option<Bytes>,
-    /// Packets that meet at least this backlog on arrival get an ECN mark. Ignored at hosts.
+    /// Packets that meet at least this backlog get an ECN mark. Ignored at hosts.
     pub mark_from: Option<Bytes>,
     pub plane: Plane,
 }
@@ -236,12 +234,12 @@ impl Network {
         let kind = |link: &LinkId| self.kinds[link.index()];
         one.iter().map(kind).eq(other.iter().map(kind))
     }
-    /// Returns the links that leave `vertex`, in order of ids. The reverse links enter it.
+    /// In order of ids. The reverse links enter `vertex`.
     #[must_use]
     pub fn outgoing(&self, vertex: VertexId) -> &[LinkId] {
         &self.outgoing[vertex.index()]
     }
-    /// Returns the shortest propagation delay. A packet sent now cannot arrive earlier than that.
+    /// The minimum propagation delay. A packet sent now cannot arrive earlier.
     #[must_use]
     pub fn shortest_delay(&self) -> Picoseconds {
         self.shortest_delay

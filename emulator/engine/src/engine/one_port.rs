@@ -1,9 +1,9 @@
 // SPDX-License-Identifier: Apache-2.0
-//! Processes one port of a switch with bounded queues, independently of the switch's other ports.
-//! Most packets pass through this loop.
+//! Processes one port of a switch with bounded queues, independently of its other ports. Most
+//! packets pass through this loop.
 //!
-//! The port chooses the next packet when the previous one has left, and only the port's own
-//! arrivals affect this choice. It therefore catches up with time only when a packet arrives.
+//! The port chooses the next packet when the previous one has left, based only on its own arrivals.
+//! It therefore only needs to catch up when a packet arrives.
 
 use lightloom_units::{BitsPerSecond, Bytes};
 
@@ -30,13 +30,13 @@ pub(crate) struct OnePort<'s> {
 #[derive(Clone, Copy)]
 pub(crate) struct CutThrough<'s> {
     pub(crate) rates: &'s [BitsPerSecond],
-    /// Part of a packet that must arrive before the switch can forward it.
+    /// The part of a packet that must arrive before it can be forwarded.
     pub(crate) header: Bytes,
 }
 
 impl OnePort<'_> {
-    /// Processes `arrivals`, which must be in order of time. Each is a time and a packet with its
-    /// ingress port in the time field. `queued` is called before each packet is admitted.
+    /// `arrivals`, in chronological order, are times and packets with the ingress port in the time
+    /// field. Calls `queued` before admitting each packet.
     #[inline(always)]
     pub(crate) fn advance(
         &mut self,
@@ -94,7 +94,7 @@ impl OnePort<'_> {
         let begin = if free { self.begin_of(now, &packet) } else { now };
         let may_go = *self.paused & (1 << priority) == 0;
         // The port is idle, so all waiting packets are paused and this one can bypass the queues.
-        // Under the weighted schedule it cannot, because the queues count bytes per round.
+        // The weighted schedule must count its bytes.
         if free & may_go & matches!(self.schedule, Schedule::Strict) {
             return self.send(begin, packet, room, sink);
         }
@@ -133,7 +133,7 @@ impl OnePort<'_> {
     #[inline(always)]
     fn send(&mut self, now: u64, packet: Packet, room: Room, sink: &mut impl Sink) {
         self.room = room;
-        // Pause frames are never lost, because a lost one would pause the port permanently.
+        // A lost pause frame would pause the port permanently, so none is lost.
         if let Some(sent) = self.sending.begin(now, packet, room.size > 0) {
             sink.take(sent);
         }

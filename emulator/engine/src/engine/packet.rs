@@ -1,48 +1,45 @@
 // SPDX-License-Identifier: Apache-2.0
-//! A packet in the network. It has 16 bytes and is copied from queue to queue.
+//! A packet of 16 bytes, copied from queue to queue.
 
 use super::queueing::CONTROL_PRIORITY;
 use super::shard::again::StateLag;
 
 pub(crate) mod flag {
-    /// An acknowledgement. Without this flag, the packet is a data packet.
+    /// Without this flag, the packet carries data.
     pub(crate) const ACKNOWLEDGEMENT: u16 = 1;
     /// Congestion experienced: the packet met a long queue.
     pub(crate) const MARKED: u16 = 1 << 1;
     pub(crate) const ECHO: u16 = 1 << 2;
-    /// The acknowledged data packet arrived out of order, after a gap.
+    /// The acknowledged packet arrived after a gap.
     pub(crate) const GAP: u16 = 1 << 3;
     pub(crate) const RESENT: u16 = 1 << 4;
     pub(crate) const TRIMMED: u16 = 1 << 5;
-    /// On data with [`TRIMMED`]: a bare header that probes whether its path works. Its `sequence`
-    /// is the path index. Its acknowledgement carries [`RESENT`].
+    /// On data with [`TRIMMED`]: a bare header that probes its path. `sequence` is the path index.
+    /// Its acknowledgement carries [`RESENT`].
     pub(crate) const PROBE: u16 = ECHO;
     /// Asks the receiving port to pause a priority. `sequence` is the priority and `cursor` the port.
     pub(crate) const PAUSE: u16 = 1 << 6;
-    /// Cancels a pause. The fields are the same as for [`PAUSE`].
+    /// Cancels a pause, with the same fields.
     pub(crate) const RESUME: u16 = 1 << 7;
     /// On an acknowledgement: permits one more packet. With [`RESENT`] it acknowledges nothing.
     /// Data packets use this bit for their priority.
     pub(crate) const CREDIT: u16 = 1 << 8;
-    /// On an acknowledgement or credit: the flow has now received all the credit it earned.
+    /// On an acknowledgement or credit: the flow has received all the credit it earned.
     pub(crate) const SETTLED: u16 = 1 << 9;
     pub(crate) const PRIORITY_SHIFT: u32 = 8;
 }
 
-/// Limits how far ahead of the window a packet may arrive. Times in packets are modulo 2⁴² ps, or 4.4 s.
+/// Limits how far ahead of the window a packet may arrive. Packet times are modulo 2⁴² ps (4.4 s).
 pub(crate) const HORIZON_BITS: u32 = 42;
 const TIME_SHIFT: u32 = 64 - HORIZON_BITS;
 const LOW_FLAGS: u32 = 16;
 const HIGH_FLAGS: u32 = 59;
 const LOW_FLAG_COUNT: u32 = 6;
 const CURSOR_BITS: u32 = 28;
-/// Limit on the number of entries in a route table, including ports.
+/// Limit for a route table, including ports.
 pub(crate) const MOST_CURSORS: u32 = 1 << CURSOR_BITS;
 
-/// A packet between two vertices.
-///
-/// It is limited to two words because packets in flight exceed the fastest caches and the engine
-/// moves them in registers.
+/// Limited to two words, because packets in flight exceed the fastest caches and the engine moves them in registers.
 ///
 /// ```text
 ///   when   42 bits arrival, modulo 2⁴² ps │ 6 bits flags │ 16 bits size or distance
@@ -57,7 +54,7 @@ pub(crate) struct Packet {
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Contents {
     pub(crate) cursor: u32,
-    /// For data: number of the packet in its flow. For an acknowledgement: lowest number not yet received.
+    /// For data: packet number. For an acknowledgement: lowest number not yet received.
     pub(crate) sequence: u32,
     /// For data: wire size in bytes. For an acknowledgement: distance of the acknowledged packet,
     /// counted upward from `sequence` after a gap and otherwise downward from `sequence - 1`.
@@ -136,7 +133,7 @@ impl Packet {
         let what = self.what + (u64::from(by.packets) << CURSOR_BITS);
         Self { what, ..self }.at(now + self.after(now) + by.time)
     }
-    /// Stores the ingress port in place of the arrival time.
+    /// Stores the ingress port instead of the arrival time.
     #[inline(always)]
     pub(crate) const fn came_by(self, place: u32) -> Self {
         self.at(place as u64)
@@ -161,7 +158,7 @@ impl Packet {
         let rest = self.when & !0xFFFF | words_of(flag::TRIMMED).0;
         Self { when: rest | bytes as u64, ..self }
     }
-    /// Updates `paused`, which has a bit per priority. Returns whether the frame resumes a priority.
+    /// Updates `paused` (one bit per priority). Returns whether the frame resumes a priority.
     pub(crate) const fn obeyed_by(&self, paused: &mut u8) -> bool {
         let bit = 1 << self.sequence();
         let resumes = self.has(flag::RESUME);

@@ -1,13 +1,13 @@
 // SPDX-License-Identifier: Apache-2.0
-//! An output port with a first-in first-out queue, whose departures are known on arrival.
+//! An output port with a FIFO queue, whose departures are known on arrival.
 //!
 //! ```text
 //!   backlog   = max(0, free − arrival)          waiting time of the packet
 //!   departure = max(arrival, free) + size/rate  last bit on the wire
 //!   dropped when backlog + size/rate > capacity; marked when backlog ≥ threshold
 //! ```
-//! A switch that cuts through may start before the last bit arrives ([`Switching`]). A packet costs
-//! one event per hop, because there are no dequeue events and no queue to traverse.
+//! Cut-through may start before the last bit arrives ([`Switching`]). There are no dequeue events,
+//! so a packet costs one event per hop.
 
 mod quirks;
 mod rate_change;
@@ -25,11 +25,10 @@ use super::switching::Switching;
 use quirks::{Jitter, Quirks};
 pub(crate) use rate_change::RateChange;
 
-/// Longest queueing time, beyond which packets are dropped. Its sum with the longest link delay
-/// stays within the range of packet times.
+/// Packets that would wait longer are dropped. The sum with the longest link delay is within the range of packet times.
 const LONGEST_WAIT_PS: u64 = 1 << (HORIZON_BITS - 1);
 
-/// An output port. It contains only fields that every packet needs, because the ports of large networks exceed the caches.
+/// Contains only fields needed by every packet, because the ports of large networks exceed the caches.
 #[derive(Clone, Debug)]
 pub(crate) struct Port {
     pub(crate) free: u64,
@@ -43,7 +42,7 @@ pub(crate) struct Port {
     pub(crate) paused: u8,
 }
 
-/// Properties shared by ports with the same rate and wire. Times are in picoseconds.
+/// Shared by ports with the same rate and wire. Times are in picoseconds.
 #[derive(Clone, Debug)]
 pub(crate) struct Line {
     delay: u64,
@@ -92,7 +91,7 @@ impl Line {
         ))
     }
 
-    /// Returns a packet's transmission times without branches, because data and acknowledgements alternate unpredictably.
+    /// Without branches, because data and acknowledgements alternate unpredictably.
     #[inline(always)]
     fn measure(&self, packet: &Packet) -> (u64, u64) {
         let usual = self.usual[usize::from(packet.is_acknowledgement())];
@@ -111,7 +110,7 @@ impl Line {
         self.rate.bytes_in(Picoseconds(free.saturating_sub(now)))
     }
 
-    /// Returns the backlog while a packet that began before a rate change is still leaving.
+    /// The backlog while a packet that started before a rate change is still leaving.
     #[cold]
     fn backlog_at_two_rates(&self, free: u64, now: u64) -> Bytes {
         let (until, rate) = self.changed;
@@ -147,8 +146,8 @@ pub struct PortCount {
     pub lost: u64,
     pub trimmed: u64,
     pub pauses: u64,
-    /// Picoseconds during which at least one priority was paused by the far end. While a pause
-    /// lasts, this is the sum so far minus the start time of the pause.
+    /// Picoseconds with at least one priority paused by the far end. During a pause: the sum so far
+    /// minus its start time.
     pub paused_ps: u64,
 }
 
@@ -164,7 +163,7 @@ impl PortCount {
         self.paused_ps = self.paused_ps.wrapping_add(more.paused_ps);
     }
 
-    /// Updates `paused_ps` when the set of paused priorities changes at `now`.
+    /// Must be called when the set of paused priorities changes at `now`.
     pub(crate) fn note_paused(&mut self, (before, after): (u8, u8), now: u64) {
         match (before == 0, after == 0) {
             (true, false) => self.paused_ps = self.paused_ps.wrapping_sub(now),
@@ -205,7 +204,7 @@ impl Port {
         Ramp::new((settings.marking, settings.seed), (id, threshold), time)
     }
 
-    /// Adopts the rate of `link` at `now`. The packet in transmission finishes at the old rate.
+    /// The packet in transmission finishes at the old rate.
     pub(crate) fn take_rate(
         &mut self,
         link: (LinkId, &Link),
@@ -232,13 +231,13 @@ impl Port {
         }
     }
 
-    /// Sets the share of corrupted bits, in units of 2⁻⁶⁴. `salt` seeds the draws.
+    /// `errors` is in units of 2⁻⁶⁴. `salt` seeds the draws.
     pub(crate) fn take_errors(&mut self, errors: u64, salt: u64) {
         let quirks = self.quirks.take().map_or_else(Quirks::default, |quirks| *quirks);
         self.quirks = Quirks { errors, salt, ..quirks }.boxed();
     }
 
-    /// Sets the share of lost packets, in units of 2⁻⁶⁴. `salt` seeds the draws.
+    /// `loss` is in units of 2⁻⁶⁴. `salt` seeds the draws.
     pub(crate) fn take_loss(&mut self, loss: u64, salt: u64) {
         let quirks = self.quirks.take().map_or_else(Quirks::default, |quirks| *quirks);
         self.quirks = Quirks { loss, salt, ..quirks }.boxed();
@@ -262,7 +261,7 @@ impl Port {
         self.backlog_until(self.free, now)
     }
 
-    /// Returns the bytes that the wire sends from `now` until it is `free`.
+    /// The bytes that the wire sends from `now` until it is `free`.
     #[inline]
     pub(crate) fn backlog_until(&self, free: u64, now: u64) -> Bytes {
         self.line.backlog(free, now)
@@ -287,7 +286,7 @@ impl Port {
         u64::from(self.line.usual[0].time)
     }
 
-    /// Returns how long before its last bit arrives `packet` may start to leave, if it arrives at `rate`.
+    /// How long before its last bit arrives `packet` may start to leave, if it arrives at `rate`.
     #[inline(always)]
     pub(crate) fn head_start(&self, packet: &Packet, rate: BitsPerSecond, header: Bytes) -> u64 {
         self.line.head_start(packet, rate, header)
@@ -320,8 +319,7 @@ impl Port {
         }
     }
 
-    /// Opens a port with queues. `until` stores the end of the last transmission. Returns the
-    /// paused priorities.
+    /// `until` stores the end of the last transmission. Returns the paused priorities.
     #[inline(always)]
     pub(crate) fn open_queued<'p>(
         &'p mut self,
@@ -340,7 +338,7 @@ impl Port {
     }
 }
 
-/// An open port. Values that change with every packet stay in registers until the port is closed.
+/// Keeps values that change with every packet in registers until the port is closed.
 pub(crate) struct SendingPort<'p> {
     pub(crate) free: u64,
     line: &'p Line,
@@ -350,7 +348,7 @@ pub(crate) struct SendingPort<'p> {
     kept: &'p mut PortCount,
 }
 
-/// Returns `one - other`, or zero if that is negative. It avoids branches because whether a port is busy is unpredictable.
+/// Saturating subtraction without branches, because busy ports are unpredictable.
 #[inline(always)]
 pub(super) fn excess(one: u64, other: u64) -> u64 {
     let (difference, is_less) = one.overflowing_sub(other);
@@ -365,7 +363,7 @@ struct SentCount {
 }
 
 impl SendingPort<'_> {
-    /// Sends a packet, which may start up to `head_start` earlier. `None` if it is dropped or lost.
+    /// The packet may start up to `head_start` earlier. `None` if it is dropped or lost.
     #[inline(always)]
     pub(crate) fn send(&mut self, (now, head_start): (u64, u64), packet: Packet) -> Option<Packet> {
         let (size, occupies) = self.line.measure(&packet);
@@ -401,7 +399,7 @@ impl SendingPort<'_> {
         Some(packet.sent(self.free + self.line.delay + late, marked))
     }
 
-    /// Returns the packet as it will arrive. `None` if it is lost, which is possible only with `may_be_lost`.
+    /// Returns the packet as it will arrive. `None` if it is lost, which requires `may_be_lost`.
     #[inline(always)]
     pub(crate) fn begin(&mut self, now: u64, packet: Packet, may_be_lost: bool) -> Option<Packet> {
         let (size, occupies) = self.line.measure(&packet);
@@ -449,7 +447,7 @@ impl SendingPort<'_> {
         self.kept.lost += 1;
     }
 
-    /// Returns the port's counters without the packets sent since it was opened.
+    /// Excludes packets sent since the port was opened.
     pub(crate) fn count(&mut self) -> &mut PortCount {
         self.kept
     }

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-//! Observation of packets as they arrive. The default probe does nothing and costs nothing.
+//! Observation of packets on arrival. The default probe does nothing and is free.
 
 use lightloom_units::{Bytes, SimTime};
 
@@ -9,21 +9,21 @@ use super::network::LinkId;
 pub struct PacketArrival {
     pub at: SimTime,
     pub link: LinkId,
-    /// Number of the packet in its flow. For an acknowledgement, the number of the first packet not received.
+    /// Packet number in the flow. For an acknowledgement, the first packet not received.
     pub sequence: u32,
     pub acknowledgement: bool,
     pub marked: bool,
     pub wire_bytes: u16,
-    /// Identifies the packet's flow through [`Engine::flow_of`](super::Engine::flow_of).
+    /// Identifies the flow through [`Engine::flow_of`](super::Engine::flow_of).
     pub way: Way,
 }
 
-/// Position of a packet on its route. It also identifies the packet's flow.
+/// Position of a packet on its route, which also identifies its flow.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub struct Way(pub(crate) u32);
 
-/// Observes all arrivals of one shard, link by link as the shard processes them. Arrivals on one
-/// link are in order of time. For the order in the whole network, sort by (time, link).
+/// Observes all arrivals of one shard, link by link. Arrivals on one link are in chronological
+/// order; for the order in the whole network, sort by (time, link).
 pub trait Probe: Clone + Send {
     const SEES_QUEUES: bool = false;
 
@@ -33,7 +33,7 @@ pub trait Probe: Clone + Send {
     #[inline(always)]
     fn queued(&mut self, _link: LinkId, _backlog: Bytes) {}
 
-    /// Returns whether the probe's counts can be extrapolated without seeing each packet and for any order of vertices.
+    /// Whether the probe's counts can be extrapolated without seeing each packet and for any order of vertices.
     fn may_leap(&self) -> bool {
         false
     }

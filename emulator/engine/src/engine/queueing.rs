@@ -1,31 +1,30 @@
 // SPDX-License-Identifier: Apache-2.0
-//! Settings of switches with bounded queues: priorities, a shared buffer, pauses and trimming.
+//! Settings of switches with bounded queues: priorities, shared buffer, pauses and trimming.
 //!
-//! Without these settings, a switch has one first-in first-out queue per port, which is faster
-//! because departure times are known on arrival (see `port`).
+//! Without these settings, ports have one FIFO queue, which is faster because departure times are
+//! known on arrival (see `port`).
 
 use lightloom_units::Bytes;
 
-/// Number of priorities: 0 to 6 for data, 7 for acknowledgements and trimmed packets.
+/// 0 to 6 for data, 7 for acknowledgements and trimmed packets.
 pub const PRIORITIES: usize = 8;
 
-/// Priority of acknowledgements and trimmed packets, which precede all others and are never paused.
+/// For acknowledgements and trimmed packets, which precede all others and are never paused.
 pub const CONTROL_PRIORITY: u8 = 7;
 
-/// Size of a pause frame on the wire (IEEE Std 802.3-2022, annex 31D: the shortest frame).
+/// IEEE Std 802.3-2022, annex 31D: the shortest frame.
 pub const PAUSE_FRAME: Bytes = Bytes(64);
 
-/// A port has one queue per priority. [`LinkSpec::queue`](super::LinkSpec) limits each queue, and
-/// [`LinkSpec::mark_from`](super::LinkSpec) applies to each queue. Neither counts the packet in transmission.
+/// Ports have one queue per priority. [`LinkSpec::queue`](super::LinkSpec) and [`LinkSpec::mark_from`](super::LinkSpec)
+/// apply to each queue and exclude the packet in transmission.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Queueing {
     pub schedule: Schedule,
-    /// A buffer shared by all ports. `None` means that it is large enough for all queues.
+    /// Shared by all ports. `None` for unlimited.
     pub buffer: Option<Buffer>,
     pub pause: Option<Pause>,
-    /// Trims a data packet that finds no room to its header, which travels at the control priority,
-    /// so that the receiver can request the data again (Handley et al., NDP, SIGCOMM 2017; packet
-    /// trimming in Ultra Ethernet 1.0).
+    /// Trims data packets that do not fit to their headers, which travel at the control priority, so that the receiver
+    /// can request the data again (Handley et al., NDP, SIGCOMM 2017; packet trimming in Ultra Ethernet 1.0).
     pub trim: bool,
 }
 
@@ -33,8 +32,8 @@ pub struct Queueing {
 pub enum Schedule {
     #[default]
     Strict,
-    /// Deficit round robin (Shreedhar, Varghese, SIGCOMM 1995). A weight is the number of bytes
-    /// that a priority may send per round; 0 counts as 1.
+    /// Deficit round robin (Shreedhar, Varghese, SIGCOMM 1995). Weights are bytes per priority and
+    /// round; 0 counts as 1.
     Weighted([u32; PRIORITIES]),
 }
 
@@ -50,18 +49,17 @@ pub struct Buffer {
 /// and priority, and pauses the sender above a limit.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Pause {
-    /// Lossless priorities, one bit each. The control priority is never paused.
+    /// Lossless priorities, one bit each, excluding the control priority.
     pub priorities: u8,
     pub pause_above: Bytes,
     pub resume_at: Bytes,
-    /// Room for packets that arrive until the sender stops. Packets that find it full are dropped.
+    /// Room for packets that arrive before the sender stops. Packets that do not fit are dropped.
     pub headroom: Bytes,
 }
 
 impl Pause {
-    /// Returns the bytes that arrive before a pause takes effect: the packet that crosses the
-    /// limit, one round trip on the wire, the packet ahead of the pause frame, the frame itself,
-    /// and the sender's last packet.
+    /// Bytes that arrive before a pause takes effect: the packet that crosses the limit, one round trip on the wire,
+    /// the packet ahead of the pause frame, the frame itself, and the sender's last packet.
     #[must_use]
     pub fn headroom_for(link: &super::LinkSpec, packet: Bytes) -> Bytes {
         let wire = u128::from(link.delay.get()) * 2 * u128::from(link.rate.0);

@@ -1,24 +1,24 @@
 // SPDX-License-Identifier: Apache-2.0
-//! The queues of one port and their scheduler. There is one class per priority and one for pause frames.
+//! The queues of one port and their scheduler, with one class per priority and one for pause frames.
 
 use super::marking::Ramp;
 use super::packet::Packet;
 use super::queueing::{CONTROL_PRIORITY, PRIORITIES, Schedule};
 use super::ring::PacketFifo;
 
-/// Class of pause frames, which is above all priorities so that pause frames leave first.
+/// Above all priorities, so that pause frames leave first.
 pub(crate) const FRAMES: usize = PRIORITIES;
 
-/// Packets with one priority. A waiting packet stores its ingress port instead of its arrival time.
+/// Waiting packets store their ingress port instead of their arrival time.
 #[derive(Clone, Debug, Default)]
 struct PriorityQueue {
     queue: PacketFifo,
     bytes: u64,
-    /// Bytes that this priority may still send in the current round of the weighted schedule.
+    /// Bytes left in the current round of the weighted schedule.
     deficit: u64,
 }
 
-/// The queues of one port. Idle classes are not touched, which saves cache lines.
+/// Idle classes are not touched, which saves cache lines.
 #[derive(Clone, Debug)]
 pub(super) struct Queues {
     occupied: u16,
@@ -104,7 +104,7 @@ impl Queues {
         self.occupied |= 1 << class;
     }
 
-    /// Removes the next packet and returns it with its class. `size` returns a packet's size in bytes.
+    /// Returns the next packet and its class. `size` returns a packet's size in bytes.
     #[inline]
     pub(super) fn pop(
         &mut self,
@@ -146,7 +146,7 @@ impl Queues {
         packet
     }
 
-    /// Returns the class that sends next among those in `may`, which must contain one.
+    /// The class that sends next among those in `may`, which must not be empty.
     fn choose_by_weight(
         &mut self,
         may: u16,
@@ -174,7 +174,7 @@ impl Queues {
         }
     }
 
-    /// Drops all packets: pause frames first, then class by class. `lost` receives the class, ingress port and packet.
+    /// Drops all packets: pause frames first, then class by class. Calls `lost` with class, ingress port and packet.
     pub(super) fn cut(&mut self, mut lost: impl FnMut(usize, u32, Packet)) {
         for (place, class) in self.classes.iter_mut().enumerate() {
             class.queue.iter().for_each(|packet| lost(place, packet.ingress(), *packet));

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-//! A packet queue in a ring buffer whose size is a power of two. Wires use these queues.
+//! A packet queue in a ring buffer with a power-of-two size, used for wires.
 
 use super::packet::Packet;
 
@@ -24,7 +24,7 @@ impl PacketFifo {
         &self.slots[(self.head as usize + place) & (self.slots.len() - 1)]
     }
 
-    /// Reads the slot at `place` to bring it into the cache, whether or not it contains a packet.
+    /// Prefetches the slot at `place`, whether or not it contains a packet.
     #[inline(always)]
     pub(crate) fn peek(&self, place: usize) -> u64 {
         let mask = self.slots.len().wrapping_sub(1);
@@ -79,7 +79,6 @@ impl PacketFifo {
         next
     }
 
-    /// Returns the packets in order, as the two contiguous slices that contain them.
     #[inline(always)]
     pub(crate) fn stretches(&self) -> [&[Packet]; 2] {
         let (begun, rest) = self.slots.split_at(self.head as usize);

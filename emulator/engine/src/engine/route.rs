@@ -1,8 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
 //! Routes: equal-cost shortest paths or routes between groups, selected per flow by a seeded hash.
 //!
-//! Distances to a destination are computed when a flow first needs them and cached until a link
-//! changes state. Hosts behind one switch share the distances of that switch.
+//! Distances to a destination are computed when first needed and cached until a link changes state.
+//! Hosts behind one switch share its distances.
 
 mod hops;
 mod paths;
@@ -29,13 +29,13 @@ pub enum Route {
     #[default]
     Shortest,
     Within(Plane),
-    /// Exactly these links, in order. They may be down.
+    /// Exactly these links, in order, even if they are down.
     Links(Vec<LinkId>),
     Across(Arc<VertexGroups>, Crossing),
 }
 
 impl Route {
-    /// Returns the plane to which shortest paths are confined. An inner `None` means any plane.
+    /// The plane of shortest paths. An inner `None` means any plane.
     pub(crate) fn plane(&self) -> Option<Option<Plane>> {
         match self {
             Self::Shortest => Some(None),
@@ -78,15 +78,15 @@ impl FlowName {
 pub struct Choice {
     pub at: VertexId,
     pub links: Vec<LinkId>,
-    /// Seed for random choices between equal backlogs.
+    /// For random choices between equal backlogs.
     pub salt: u32,
 }
 
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct WantedPaths {
-    /// Number of paths to find. If there are no more shortest paths than this and they are not hashed, all are used.
+    /// If there are no more shortest paths than this and they are not hashed, all are used.
     pub(crate) count: u16,
-    /// Whether each path is drawn from all shortest paths, like a hash at each switch.
+    /// Whether to draw each path at random from all shortest paths, as per-switch ECMP hashing would.
     pub(crate) hashed: bool,
 }
 
@@ -94,7 +94,7 @@ impl WantedPaths {
     pub(crate) const ONE: Self = Self { count: 1, hashed: false };
 }
 
-/// Number of attempts to draw a path. An attempt can fail while links are down.
+/// Drawing a path can fail while links are down.
 const ATTEMPTS: usize = 8;
 
 #[derive(Clone, Debug)]
@@ -103,7 +103,7 @@ pub(crate) struct Router {
     up: Vec<bool>,
     flows_between: FxHashMap<(VertexId, VertexId), u32>,
     maps: FxHashMap<Option<Plane>, HopMap>,
-    /// An empty map for directly connected ends, which need no distances.
+    /// For directly connected ends.
     no_map: HopMap,
 }
 
@@ -129,7 +129,7 @@ impl Router {
         }
     }
 
-    /// Assigns the flow a name that makes the choice of its paths independent of other flows.
+    /// Makes the choice of a flow's paths independent of other flows.
     pub(crate) fn name_flow(&mut self, ends: (VertexId, VertexId)) -> FlowName {
         let before = self.flows_between.entry(ends).or_default();
         let name = FlowName { ends, number: *before };
@@ -137,8 +137,8 @@ impl Router {
         name
     }
 
-    /// Returns paths that share their first link. If there are no more shortest paths than wanted and they
-    /// are not hashed, returns all in random order; otherwise draws the wanted number with repetition.
+    /// Returns paths that share their first link: all, in random order, if there are no more shortest paths than wanted
+    /// and they are not hashed; otherwise the wanted number of draws with repetition.
     pub(crate) fn find(
         &mut self,
         network: &Network,
@@ -168,7 +168,7 @@ impl Router {
                     return Ok(one);
                 }
                 if hashed {
-                    // The host has selected the interface, and switches hash over the remaining hops.
+                    // The host has selected the interface; switches hash over the remaining hops.
                     let first = [one[0][0]];
                     return drawn(count, |draw, path| shortest(&first, draw, path));
                 }
@@ -222,7 +222,7 @@ impl Router {
         self.leg(network, name.ends, &mut draws.of("flow", draw), path)
     }
 
-    /// Appends a path through these groups. `None` if no link leads from one of them to the next.
+    /// `None` if no link leads from one of the groups to the next.
     fn along(
         &mut self,
         network: &Network,
@@ -258,8 +258,8 @@ impl Router {
         drawn.map_err(|NoPath| RouteError::Unreachable { from, to })
     }
 
-    /// Returns the vertices at which a flow's packets may choose between links: those on a shortest path
-    /// behind the `first` link, with their next links, in breadth-first order. Empty if there is no choice.
+    /// The vertices at which a flow's packets may choose between links: those on a shortest path behind the `first`
+    /// link, with their next links, in breadth-first order. Empty if there is no choice.
     pub(crate) fn choices(
         &mut self,
         network: &Network,
@@ -311,7 +311,7 @@ impl FlowDraws {
     }
 }
 
-/// Draws `count` paths and returns those that start with the same link as the first one.
+/// Draws `count` paths and returns those with the same first link as the first one.
 fn drawn(
     count: u16,
     mut draw: impl FnMut(u16, &mut Vec<LinkId>) -> Result<(), RouteError>,

@@ -1,19 +1,18 @@
 // SPDX-License-Identifier: Apache-2.0
-//! All flows' routes in a single table of 16-bit words.
+//! The routes of all flows in one table of 16-bit words.
 //!
 //! ```text
 //!   a route   port │ port │ … │ port │ end ×2     each port: the index of the output port at its vertex
 //!   of data   … │ end ×2 │ the reverse route, where acknowledgements follow the path of their packets
 //!   a choice  count │ salt ×2 │ (port │ rest ×2) × count    rest: where the route over that port continues
 //! ```
-//! Every hop of every packet reads a word at an unpredictable position, so a compact table causes
-//! fewer cache misses.
+//! Every hop reads a word at an unpredictable position, so a compact table causes fewer cache misses.
 
 /// Ends a route. The other bits and the next word are the index of the flow's end in its shard.
 const DELIVER: u16 = 1 << 15;
-/// Marks a choice between ports, whose number is in the other bits. Occurs only at vertices that choose.
+/// A choice between ports; the other bits are its number. Occurs only at vertices that choose.
 const CHOICE: u16 = 1 << 14;
-/// Marks a port of a choice that does not lead to the destination.
+/// A port of a choice that does not lead to the destination.
 const NOWHERE: u16 = 1 << 15;
 
 pub(crate) const MOST_PORTS: usize = CHOICE as usize;
@@ -88,7 +87,7 @@ impl Routes {
         self.wide(cursor + 1)
     }
 
-    /// Returns a port of a choice and the position where the route over that port continues.
+    /// A port of a choice, and the position where the route over it continues.
     #[inline(always)]
     pub(crate) fn option(&self, cursor: u32, number: u32) -> (u32, u32) {
         let at = cursor + 3 + 3 * number;

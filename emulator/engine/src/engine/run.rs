@@ -35,10 +35,10 @@ use crate::transport::{CongestionControl, Transport};
 
 /// Times in a window are 32-bit picoseconds, so a window spans at most 4 ms.
 const LONGEST_WINDOW_PS: u64 = 4_000_000_000;
-/// With fewer arrivals than this in a window, waking another thread does not pay off.
+/// With fewer arrivals per window, waking another thread does not pay off.
 const WORTH_SHARING_ARRIVALS: u64 = 2_000;
-/// Empty outboxes in circulation per pair of shards. A freshly read outbox is still in another
-/// processor's cache, so reusing it immediately would stall.
+/// Empty outboxes per pair of shards. A freshly read outbox is still in another processor's cache,
+/// so reusing it immediately would stall.
 const SPARES: usize = 16;
 
 /// Runs flows over a network packet by packet.
@@ -52,7 +52,7 @@ pub struct Engine<P = NoProbe> {
     layout: Layout,
     shards: Vec<Shard<P>>,
     shared: Shared,
-    /// Regions of the route table, in ascending order: the start of each and its flow.
+    /// Starts of the route table's regions, in ascending order, with their flows.
     ways: Vec<(u32, FlowId)>,
     spare: SpareRegions,
     router: Router,
@@ -64,7 +64,7 @@ pub struct Engine<P = NoProbe> {
     window: u64,
     windows: u64,
     is_worth_sharing: bool,
-    /// Empty outboxes, least recently emptied first.
+    /// Least recently emptied first.
     spares: VecDeque<Outbox>,
     trains: Option<Box<Trains<P>>>,
 }
@@ -76,7 +76,7 @@ impl Engine<NoProbe> {
 }
 
 impl<P: Probe> Engine<P> {
-    /// Creates an engine in which each shard gets a copy of `probe`. Fails if packet sizes or delays cannot be emulated.
+    /// Each shard gets a copy of `probe`. Fails if packet sizes or delays cannot be emulated.
     pub fn with_probe(
         network: Network,
         settings: EngineSettings,
@@ -156,7 +156,7 @@ impl<P: Probe> Engine<P> {
         self.windows
     }
 
-    /// Schedules an [`Event::Timer`] with this token. A time in the past means now.
+    /// Schedules an [`Event::Timer`]. A time in the past means now.
     pub fn set_timer(&mut self, at: SimTime, token: u64) {
         self.control.plan(at.max(self.now), Act::Timer(token));
     }
@@ -173,7 +173,7 @@ impl<P: Probe> Engine<P> {
         (due != u64::MAX).then_some(SimTime(due))
     }
 
-    /// Returns whether no packet is in flight and every flow is fully acknowledged or cancelled.
+    /// No packet is in flight, and every flow is fully acknowledged or cancelled.
     #[must_use]
     pub fn is_quiet(&self) -> bool {
         self.control.next_due() == u64::MAX && self.shards.iter().all(Shard::is_quiet)
@@ -189,13 +189,13 @@ impl<P: Probe> Engine<P> {
         self.shards.iter().map(|shard| &shard.probe)
     }
 
-    /// Runs until nothing is left to do or `limit` is reached, ignoring events.
+    /// Ignores events.
     pub fn run(&mut self, limit: SimTime) {
         while self.next_event(limit).is_some() {}
     }
 
-    /// Runs to the next event at or before `limit`. `None` means that no event is left by then and
-    /// that everything up to `limit` has been processed.
+    /// Returns the next event at or before `limit`. `None` if there is none; everything up to
+    /// `limit` has then been processed.
     pub fn next_event(&mut self, limit: SimTime) -> Option<Event> {
         self.look_away();
         loop {

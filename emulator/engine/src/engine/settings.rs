@@ -1,5 +1,4 @@
 // SPDX-License-Identifier: Apache-2.0
-//! An engine's settings and errors.
 
 use lightloom_units::seed::Seed;
 use lightloom_units::{Bytes, Picoseconds};
@@ -15,25 +14,24 @@ use crate::transport::Transport;
 
 const LARGEST_PACKET: Bytes = Bytes(65_535);
 
-/// Largest window in packets, which is 1.3 s of 4 KiB packets at 400 Gb/s.
+/// 1.3 s of 4 KiB packets at 400 Gb/s.
 pub(super) const MOST_IN_FLIGHT: u64 = 1 << 24;
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct EngineSettings {
     pub transport: Transport,
-    /// Random seed, which also selects among shortest paths.
+    /// Also selects among shortest paths.
     pub seed: Seed,
-    /// `None` means one first-in first-out queue per port, which is faster.
+    /// `None` for one FIFO queue per port, which is faster.
     pub queueing: Option<Queueing>,
     pub marking: Marking,
     pub switching: Switching,
-    /// Time that a host takes to react to the last bit of a packet for one of its flows. The reaction
-    /// is that an acknowledgement is queued or processed, or that a gate opens. It delays the end of a
-    /// flow ([`FlowRecord::end`](super::FlowRecord::end)), and [`PacketCount`](super::PacketCount)
-    /// counts the packet as in flight until then. Hosts process packets in a pipeline at full rate, so
-    /// delays do not add up. Pauses and packets in transit are not delayed.
+    /// Time from the last bit of a packet for one of the host's flows to the reaction: an acknowledgement is queued or
+    /// processed, or a gate opens. It delays the end of a flow ([`FlowRecord::end`](super::FlowRecord::end)); until
+    /// then, [`PacketCount`](super::PacketCount) counts the packet as in flight. Hosts process packets in a pipeline at
+    /// full rate, so delays do not add up. Pauses and packets in transit are not delayed.
     pub host_delay: Picoseconds,
-    /// Number of threads, which run on the current rayon pool and do not affect the result.
+    /// Threads of the current rayon pool. Does not affect the result.
     pub threads: usize,
 }
 
@@ -52,7 +50,7 @@ impl Default for EngineSettings {
 }
 
 impl EngineSettings {
-    /// Returns how long before its last bit arrives a packet may start to leave over the second link.
+    /// How long before its last bit arrives a packet may start to leave over the second link.
     pub(crate) fn head_start(
         &self,
         network: &Network,

@@ -1,17 +1,17 @@
 // SPDX-License-Identifier: Apache-2.0
-//! A shard is a part of the network with all its state. It is the unit of parallel work.
+//! A part of the network with all its state: the unit of parallel work.
 //!
 //! A shard owns its vertices, their output ports, the wires that end at them and the flow ends at
-//! its hosts. Within a window no longer than the shortest delay, nothing that it sends can come
-//! back to it, so it advances independently, vertex by vertex:
+//! its hosts. Windows are no longer than the shortest delay, so nothing sent by a shard can return
+//! to it within a window. It therefore advances independently, vertex by vertex:
 //!
 //! ```text
 //!   wires in ──▶ arrivals of the window ──▶ one list per output port ──▶ sorted ──▶ ports ──▶ wires
 //!                (host: one list, processed in order of time with its flow starts and timers)
 //! ```
-//! Events at a vertex are ordered by time. At one instant, flow starts come first, followed by arrivals,
-//! timeouts and the sending of data on free ports. Simultaneous arrivals are ordered by link id, starts and
-//! timeouts by flow id. Packets for another shard wait in an outbox until the end of the window.
+//! Events at a vertex are ordered by time. At one instant, flow starts come first, then arrivals,
+//! timeouts and sending on free ports. Simultaneous arrivals are ordered by link id, starts and
+//! timeouts by flow id. Packets for other shards wait in an outbox until the end of the window.
 //!
 //! A host's data waits in its memory, not in the port. When a port is free, its flows take turns
 //! with one packet each. Acknowledgements take precedence and go directly to the port.
@@ -48,7 +48,7 @@ use crate::transport::{Receiver, Sender};
 use agenda::{Agenda, Due};
 pub(crate) use pods::Pods;
 
-/// State that all shards read and that none changes during a window.
+/// Read by all shards and constant during a window.
 #[derive(Clone, Debug, Default)]
 pub(crate) struct Shared {
     pub(crate) routes: Routes,
@@ -57,7 +57,7 @@ pub(crate) struct Shared {
     pub(crate) switching: Switching,
     pub(crate) gives_credit: bool,
     pub(crate) chooses: bool,
-    /// Processing time of hosts, in picoseconds.
+    /// In picoseconds.
     pub(crate) host_delay: u64,
 }
 
@@ -101,9 +101,9 @@ pub(crate) struct HostState {
     pull_due: u64,
     credit_due: u64,
     pacer: credit::Pacer,
-    /// Pending flow starts, and flows that wait until their rate permits: time, flow, sender.
+    /// Flow starts, and flows that wait until their rate permits: time, flow, sender.
     starts: BinaryHeap<Reverse<(u64, u32, u32)>>,
-    /// Arrived packets, in order of the time at which the host processes them. Each packet carries that time.
+    /// Arrived packets in the order in which the host processes them, with these times.
     inside: VecDeque<Packet>,
 }
 
@@ -143,7 +143,7 @@ impl Default for Outbox {
 }
 
 impl Outbox {
-    /// Ends a run of packets for `wire`: those added since there were `before`, of which the first arrives at `time`.
+    /// Ends a run of packets for `wire`: those added beyond `before`, the first of which arrives at `time`.
     #[inline(always)]
     fn close(&mut self, before: usize, wire: u32, time: u64) {
         self.earliest = self.earliest.min(time);
@@ -159,7 +159,7 @@ pub(crate) struct EndCount {
     pub(crate) delivered: u64,
 }
 
-/// A part of the network. The alignment prevents false sharing of cache lines between shards.
+/// Aligned to prevent false sharing of cache lines between shards.
 #[derive(Clone, Debug)]
 #[repr(align(128))]
 pub(crate) struct Shard<P> {
@@ -190,17 +190,16 @@ pub(crate) struct Shard<P> {
 #[derive(Clone, Debug)]
 struct Scratch {
     arrivals: Vec<Packet>,
-    /// Takes the place of `arrivals` at a host with a delay.
+    /// Replaces `arrivals` at a host with a delay.
     acted_on: Vec<Packet>,
     sent: Vec<Vec<Packet>>,
     /// Upper bound on the bytes that have arrived over each port's cable.
     came: Vec<u64>,
-    /// Arrivals by output port, each a time in the window and an index. The index grows with the
-    /// link id, so sorting breaks ties by link. Switches with bounded queues have two lists per
-    /// port, the second for control packets.
+    /// A time in the window and an index, by output port. The index grows with the link id, so sorting breaks ties by
+    /// link. Switches with bounded queues have a second list per port for control packets.
     by_port: Lists,
     all: Vec<u64>,
-    /// Result of [`touch`], stored so that the reads are not optimized away.
+    /// Keeps the reads of [`touch`] from being optimized away.
     touched: u64,
 }
 
@@ -280,7 +279,7 @@ impl<P: Probe> Shard<P> {
         }
     }
 
-    /// Counts packets in flight, including those that a host has not processed yet.
+    /// Includes packets that a host has not processed yet.
     pub(crate) fn in_flight(&self) -> u64 {
         let wires = self.wires.iter().map(|wire| wire.queue.len());
         let inboxes = self.inboxes.iter().map(|inbox| inbox.packets.len());
@@ -289,7 +288,7 @@ impl<P: Probe> Shard<P> {
         wires.chain(inboxes).chain(inside).sum::<usize>() as u64 + waiting
     }
 
-    /// Calls `see` for each packet in flight, including those that a host has not processed yet.
+    /// Includes packets that a host has not processed yet.
     pub(crate) fn see_in_flight(&self, see: &mut impl FnMut(&Packet)) {
         self.wires.iter().for_each(|wire| wire.queue.iter().for_each(&mut *see));
         self.inboxes.iter().for_each(|inbox| inbox.packets.iter().for_each(&mut *see));
@@ -297,7 +296,7 @@ impl<P: Probe> Shard<P> {
         self.switches.iter().flatten().for_each(|switch| switch.see_waiting(see));
     }
 
-    /// Returns whether no packet is in flight and no flow that starts here has data left to send.
+    /// No packet is in flight, and no flow that starts here has data left to send.
     pub(crate) fn is_quiet(&self) -> bool {
         let idle = |host: &HostState| host.active.is_empty() && host.starts.is_empty();
         self.in_flight() == 0 && self.hosts.iter().all(idle)
@@ -338,7 +337,7 @@ impl<P: Probe> Shard<P> {
         }
     }
 
-    /// Replaces the packets on a wire. None of the new ones arrives before `now`.
+    /// None of the new packets arrives before `now`.
     pub(crate) fn put_on_wire(&mut self, wire: u32, queue: PacketFifo, now: u64) {
         let wire = &mut self.wires[wire as usize];
         if let Some(first) = queue.front() {
@@ -355,9 +354,8 @@ impl<P: Probe> Shard<P> {
     }
 }
 
-/// The target of a port: either its wire, with the event time of the vertex at the far end, or the
-/// outbox for another shard. Only the first packet on a wire affects the time of the vertex's next
-/// event.
+/// Where a port leads: its wire, with the event time of the vertex at the far end, or the outbox
+/// for another shard. Only the first packet on a wire affects the time of the vertex's next event.
 pub(crate) enum Exit<'s> {
     Wire(&'s mut PacketFifo, Due<'s>),
     Outbox(&'s mut Outbox, u32),
@@ -426,8 +424,7 @@ impl<'s> Exit<'s> {
     }
 }
 
-/// Prefetches the heads of all wires. These reads are independent, so memory serves them in
-/// parallel, whereas the following loops would wait for each one.
+/// Prefetches the heads of all wires. These reads are independent, so memory serves them in parallel.
 #[inline]
 fn touch(wires: &[LinkWire]) -> u64 {
     const PACKETS_PER_LINE: usize = 64 / size_of::<Packet>();

@@ -3,7 +3,7 @@
 use super::packet::Packet;
 use super::ring::FifoTail;
 
-/// Accepts the packets that a port sends, in order of their arrival times.
+/// Accepts the packets of a port in the order of their arrival times.
 pub(crate) trait Sink {
     fn take(&mut self, packet: Packet);
 }

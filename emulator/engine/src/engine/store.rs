@@ -6,7 +6,7 @@ use super::port::{Port, PortCount, SendingPort};
 use super::queueing::{Buffer, CONTROL_PRIORITY, PRIORITIES, Queueing};
 use super::queues::{FRAMES, Queues};
 
-/// Buffer space that a packet occupies until it is sent. Zero for a pause frame.
+/// Buffer space occupied by a packet until it is sent. Zero for a pause frame.
 #[derive(Clone, Copy, Debug, Default)]
 pub(super) struct Room {
     pub(super) ingress: u32,
@@ -44,8 +44,8 @@ pub(super) struct Store {
     buffer: Option<Buffer>,
     trim: bool,
     pub(super) lossless: Lossless,
-    /// Bytes by priority and ingress port. They are contiguous by priority, since usually only one
-    /// priority is lossless. Packets in transmission count only while ports are processed together.
+    /// Bytes by priority and ingress port, contiguous by priority because usually only one is
+    /// lossless. Packets in transmission count only while ports are processed together.
     came: Vec<u64>,
     /// Priorities paused at the sender behind each ingress port, one bit each.
     pub(super) asked: Vec<u8>,
@@ -76,7 +76,8 @@ impl Store {
         self.lossless.priorities != 0 || self.buffer.is_some()
     }
 
-    /// Returns whether all fits if each ingress port receives up to `more` bytes, in any order of arrivals and departures.
+    /// Whether everything fits if each ingress port receives up to `more` bytes, in any order of
+    /// arrivals and departures.
     pub(super) fn holds(&self, more: &[u64]) -> bool {
         self.no_pause_is_near(more)
             && self.buffer.is_none_or(|buffer| {
@@ -100,8 +101,8 @@ impl Store {
         !near
     }
 
-    /// Admits a packet of `size` that arrived at port `ingress`. Returns the packet to queue and
-    /// its size, or only its header if nothing more fits. `None` if the packet is dropped.
+    /// Admits a packet that arrived at port `ingress`. Returns the packet to queue and its size, or
+    /// only its header if nothing more fits. `None` if it is dropped.
     #[inline(always)]
     pub(super) fn admit(
         &mut self,
@@ -123,8 +124,8 @@ impl Store {
         Some((packet.trimmed(header), u64::from(header)))
     }
 
-    /// Returns true if the packet certainly fits. Shared limits are not checked, because
-    /// [`holds`](Self::holds) has already ruled them out for this window. If false, the packet may still fit.
+    /// True if the packet certainly fits. Shared limits are not checked, because [`holds`](Self::holds) has already
+    /// ruled them out for this window. If false, the packet may still fit.
     #[inline(always)]
     pub(super) fn surely_holds(&self, queues: &Queues, priority: u8, size: u64) -> bool {
         let fits = queues.bytes(usize::from(priority)) + size <= queues.capacity;
@@ -152,7 +153,7 @@ impl Store {
         self.lossless.priorities & (1 << priority) != 0
     }
 
-    /// Returns whether the sender behind the ingress port of `room` must be paused.
+    /// Whether the sender behind the ingress port must be paused.
     pub(super) fn has_to_ask(&self, Room { ingress, priority, .. }: Room) -> bool {
         self.is_lossless(priority)
             && self.came(ingress, priority) > self.lossless.pause_above

@@ -1,19 +1,18 @@
 // SPDX-License-Identifier: Apache-2.0
-//! A switch with bounded queues: its buffer, admission and scheduling.
+//! A switch with bounded queues: buffer, admission and scheduling.
 //!
 //! ```text
 //!   ingress k ──▶ room? ──▶ queue (port, priority) ──▶ schedule ──▶ wire
 //!      ▲            │ no: trim or drop                                │ sent: buffer space is freed
 //!      └── pause ◀──┴── counted by ingress and priority ◀─────────────┘
 //! ```
-//! At one instant, transmissions end first (in order of ports), and then arrivals are processed (in order of
-//! links). A transmission is never interrupted, so a packet is on its wire as soon as its transmission starts.
+//! At one instant, transmissions end first (in order of ports), then arrivals are processed (in order of links).
+//! Transmissions are never interrupted, so a packet is on its wire as soon as it starts.
 //!
 //! Ports share the buffer and the counts that trigger pauses. While these cannot reach a limit
-//! ([`SwitchQueues::ports_are_apart`]), each port is processed separately ([`OnePort`]). In that
-//! case, packets in transmission do not count as buffered, so that a packet that need not wait
-//! changes no shared count. They count while ports are processed together
-//! ([`SwitchQueues::begin_together`]).
+//! ([`SwitchQueues::ports_are_apart`]), each port is processed separately ([`OnePort`]), and
+//! packets in transmission do not count as buffered, so that a packet that need not wait changes no
+//! shared count. They count while ports are processed together ([`SwitchQueues::begin_together`]).
 
 use lightloom_units::Bytes;
 use lightloom_units::seed::Seed;
@@ -28,17 +27,17 @@ use super::queueing::{PAUSE_FRAME, Queueing, Schedule};
 use super::queues::{FRAMES, Queues};
 use super::store::{Room, Store};
 
-/// End time that marks an idle port while ports are processed together.
+/// Marks an idle port while ports are processed together.
 const IDLE: u64 = u64::MAX;
 
-/// The queues of a switch. Index `k` refers to the `k`th port and to the incoming link in the same cable.
+/// Index `k` refers to the `k`th port and to the incoming link of the same cable.
 #[derive(Clone, Debug)]
 pub(crate) struct SwitchQueues {
     schedule: Schedule,
     store: Store,
     ports: Vec<Queues>,
-    /// For each port, whether packets wait there while ports are processed separately. This is a
-    /// compact copy, because most ports of a wide switch are idle in most windows.
+    /// While ports are processed separately: whether packets wait at each port. A compact copy,
+    /// because most ports of a wide switch are idle in most windows.
     waiting: Vec<bool>,
     asked: u32,
     /// End of each port's latest transmission (past or future), and the buffer space that it frees.
@@ -46,13 +45,13 @@ pub(crate) struct SwitchQueues {
     sending: Vec<Room>,
     /// End of each idle port's last transmission while ports are processed together.
     freed: Vec<u64>,
-    /// The earliest of `ends`, while ports are processed together.
+    /// Used while ports are processed together.
     earliest: Earliest,
 }
 
 pub(crate) trait Outlet {
     fn port(&mut self, place: u32) -> (&mut Port, &mut PortCount);
-    /// Puts a packet that arrives at `arrival` on the wire of port `place`.
+    /// `arrival` is the time at the far end of port `place`.
     fn launch(&mut self, place: u32, packet: Packet, arrival: u64);
     fn frame_made(&mut self);
     fn head_start(&self, place: u32, packet: &Packet) -> u64;
@@ -84,7 +83,7 @@ impl SwitchQueues {
         }
     }
 
-    /// Returns the next end of a transmission, or [`u64::MAX`] if there is none. Valid while ports are processed together.
+    /// [`u64::MAX`] if there is none. Valid while ports are processed together.
     pub(crate) fn next_end(&self) -> u64 {
         self.earliest.time()
     }
@@ -95,8 +94,8 @@ impl SwitchQueues {
         self.earliest.set(place, self.ends[place]);
     }
 
-    /// Returns the time of the next event other than an arrival, given that everything before `now`
-    /// has been processed. [`u64::MAX`] if there is none.
+    /// The next event other than an arrival, given that everything before `now` has been processed.
+    /// [`u64::MAX`] if there is none.
     pub(crate) fn next_due(&self, ports: &[Port], now: u64) -> u64 {
         let ends = self.ends.iter().zip(&self.ports).zip(ports);
         let matters = ends.filter(|((end, queues), port)| {
@@ -134,9 +133,8 @@ impl SwitchQueues {
         self.ends[place as usize] < end
     }
 
-    /// Returns whether ports can be processed separately in a window from `start` on in which up to `came` bytes arrive at each
-    /// port. It must be impossible in any order that a sender is paused or resumed, or that a packet is dropped for lack of
-    /// shared space.
+    /// Whether ports can be processed separately in a window from `start` in which up to `came` bytes arrive at each
+    /// port: in no order may a sender be paused or resumed, or a packet be dropped for lack of shared space.
     pub(crate) fn ports_are_apart(&self, start: u64, came: &mut [u64]) -> bool {
         if self.asked > 0 {
             return false;
@@ -174,14 +172,14 @@ impl SwitchQueues {
         }
     }
 
-    /// Returns the bytes at a port, including the packet in transmission. Valid while ports are processed together.
+    /// Includes the packet in transmission. Valid while ports are processed together.
     pub(crate) fn holds(&self, place: u32) -> u64 {
         let place = place as usize;
         let sending = if self.ends[place] == IDLE { 0 } else { self.sending[place].size };
         u64::from(sending) + self.ports[place].all_bytes()
     }
 
-    /// Returns the backlog of a port and the end of its transmission. Valid while ports are processed together.
+    /// The backlog of a port and the end of its transmission. Valid while ports are processed together.
     pub(crate) fn stands_before(&self, place: u32) -> (u64, u64) {
         let place = place as usize;
         let end = self.ends[place];
@@ -193,14 +191,13 @@ impl SwitchQueues {
         self.ports[place as usize].packets()
     }
 
-    /// Returns a port's next event time on the assumption that no sender is paused. [`u64::MAX`] if only arrivals are left.
+    /// Assumes that no sender is paused. [`u64::MAX`] if only arrivals are left.
     #[inline(always)]
     pub(crate) fn due_at(&self, place: u32, paused: u8) -> u64 {
         let waits = self.ports[place as usize].has_something(paused);
         if waits { self.ends[place as usize] } else { IDLE }
     }
 
-    /// Processes ports together from `now` on.
     pub(crate) fn begin_together(&mut self, now: u64) {
         for place in 0..self.ends.len() {
             let room = self.sending[place];
@@ -236,7 +233,7 @@ impl SwitchQueues {
         self.send_next(place, now, out);
     }
 
-    /// Queues a packet, which must have its ingress port in the time field.
+    /// The packet must have its ingress port in the time field.
     pub(crate) fn enqueue(&mut self, place: u32, now: u64, packet: Packet, out: &mut impl Outlet) {
         let header_bytes = out.header_bytes();
         let (port, count) = out.port(place);
@@ -316,7 +313,7 @@ impl SwitchQueues {
         self.send((place, now), packet, room, out);
     }
 
-    /// Starts sending `packet`, which occupies `room` until it is sent.
+    /// `packet` occupies `room` until it is sent.
     #[inline]
     fn send(
         &mut self,
@@ -338,7 +335,7 @@ impl SwitchQueues {
         }
     }
 
-    /// Drops a port's packets and cancels the pauses that the port requested. Returns the number of dropped packets.
+    /// Drops a port's packets and cancels the pauses that it requested. Returns the number of dropped packets.
     pub(crate) fn cut(&mut self, place: u32, now: u64, out: &mut impl Outlet) -> u64 {
         let asked = std::mem::take(&mut self.store.asked[place as usize]);
         self.asked -= asked.count_ones();

@@ -1,18 +1,17 @@
 // SPDX-License-Identifier: Apache-2.0
-//! Determines when a switch starts to send a packet: once the whole packet has arrived, or once its header has.
+//! When a switch starts to send a packet: once it has fully arrived, or once its header has.
 //!
 //! ```text
 //!   store and forward   departure = max(last bit in, port free) + size/rate
 //!   cut through         departure = max(last bit in − (size − header)/rate in, port free) + size/rate
 //! ```
-//! Cut-through applies only if the output is not faster than the input, so the last bit never
-//! leaves before it has arrived. Packets sent within a window therefore still arrive after it.
+//! Cut-through requires that the output is not faster than the input, so the last bit never leaves
+//! before it has arrived. Packets sent within a window therefore still arrive after it.
 
 use lightloom_units::{BitsPerSecond, Bytes, Picoseconds};
 
-/// Moment when a switch starts to send a packet. In both modes, packets for a port leave in the
-/// order in which their last bits arrive, and the backlog at that time decides whether they are
-/// dropped or marked.
+/// In both modes, packets for a port leave in the order in which their last bits arrive, and the
+/// backlog at that time decides whether they are dropped or marked.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash)]
 pub enum Switching {
     /// Once the last bit has arrived.

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-//! The state of a run that is split into islands, and the requests that have yet to reach the engines.
+//! The state of a run that is split into islands, and the requests not yet forwarded to the engines.
 
 use lightloom_units::{Bytes, Picoseconds, SimTime};
 use rayon::prelude::*;
@@ -46,7 +46,7 @@ pub(super) struct FlowPlace {
 pub(super) struct IslandBatch {
     pub(super) flows: Vec<FlowId>,
     pub(super) place: Option<(u32, BatchId)>,
-    /// Whether the flow was cancelled, which is reported here rather than by an engine.
+    /// Reported here rather than by an engine.
     pub(super) given_up: bool,
 }
 
@@ -56,7 +56,7 @@ pub(super) struct Island {
     pub(super) links: Vec<LinkId>,
     pub(super) flows: Vec<FlowId>,
     pub(super) batches: Vec<BatchId>,
-    /// Whether the island is permanently idle, so that other islands can use its links.
+    /// Permanently idle, so that other islands can use its links.
     pub(super) retired: bool,
     pub(super) superseded: bool,
     pub(super) shift: u64,
@@ -65,14 +65,14 @@ pub(super) struct Island {
 
 pub(super) type IslandAct = (SimTime, u64, Asked);
 
-/// A cable's membership in an island: the local link that corresponds to the cable's even link.
+/// A cable in an island: the local link of the cable's even link.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct LinkCopy {
     pub(super) island: u32,
     pub(super) link: LinkId,
 }
 
-/// A request that the caller made at the present instant. It is handed over before time advances.
+/// Made by the caller at the present instant, and forwarded before time advances.
 #[derive(Clone, Copy, Debug)]
 pub(super) enum Asked {
     Flow(FlowId),
@@ -82,8 +82,8 @@ pub(super) enum Asked {
     Reroute(FlowId, u32),
 }
 
-/// Inputs that decide whether an engine accepts a flow: a path's links in both directions, the
-/// message size and the number of messages.
+/// What decides whether an engine accepts a flow: a path's links in both directions, the message
+/// size and the number of messages.
 type PathSizes = (Vec<(LinkSpec, LinkSpec)>, Bytes, u32);
 
 #[derive(Debug)]
@@ -98,7 +98,7 @@ pub(super) struct Apart<P> {
     pub(super) batches: Vec<IslandBatch>,
     pub(super) islands: Vec<Island>,
     pub(super) classes: Vec<Class<P>>,
-    /// For each cable, the islands that have contained it. The last one may still contain it.
+    /// Islands that have contained each cable. The last one may still contain it.
     pub(super) copies: FxHashMap<u32, Vec<LinkCopy>>,
     pub(super) asked: Vec<Asked>,
     pub(super) now: SimTime,
@@ -111,7 +111,7 @@ pub(super) struct Apart<P> {
     pub(super) changes: FxHashMap<LinkId, Vec<(SimTime, u64, LinkChange)>>,
     pub(super) done: u64,
     pub(super) busy_until: u64,
-    /// Packet-hops simulated for the first time, followed by repeated ones.
+    /// Packet-hops simulated for the first time, and repeated ones.
     pub(super) ran: u64,
     pub(super) redone: u64,
     /// Number of repeated packet-hops at which the next comparison is due.
@@ -149,7 +149,7 @@ impl<P: LocalProbe> Apart<P> {
         }
     }
 
-    /// Builds a single engine and brings it to the present state by replaying all requests.
+    /// Replays all requests on a single engine up to the present.
     pub(super) fn together(&self) -> Engine<P> {
         let mut engine =
             Engine::with_probe(self.network.clone(), self.settings, self.probe.clone())
@@ -290,7 +290,7 @@ impl<P: LocalProbe> Apart<P> {
         (0..self.flows.len()).map(FlowId::from_index).filter(hit).collect()
     }
 
-    /// Returns the time before which everything has been processed and no further request can apply.
+    /// Everything before this time has been processed, and no further request can apply to it.
     pub(super) fn present(&self) -> u64 {
         self.now.0 + u64::from(self.through)
     }
@@ -300,7 +300,7 @@ impl<P: LocalProbe> Apart<P> {
         &self.classes[island.class as usize].engine
     }
 
-    /// Returns the next event. At each instant, control events are processed first, then packets until the next control event.
+    /// At each instant, control events precede packets.
     pub(super) fn next_event(&mut self, limit: SimTime) -> Result<Option<Event>, Entangled> {
         let answer = self.until_event(limit)?;
         self.log.note(StageCall::Until(limit, answer));

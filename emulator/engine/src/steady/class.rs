@@ -27,7 +27,7 @@ pub(super) struct Class<P> {
     pub(super) due: u64,
     control: Option<SimTime>,
     pub(super) until: u64,
-    /// Number of members that have yet to receive the current event. The class pauses until it is zero.
+    /// Members that have yet to receive the current event. The class pauses until it is zero.
     pub(super) untold: u32,
     pub(super) begin: u64,
     pub(super) news: Vec<News>,
@@ -80,14 +80,13 @@ impl<P: Probe> Class<P> {
             self.apply(SimTime(at), together);
             last = at;
         }
-        // A link change at this instant precedes the packets of the same instant.
+        // A link change precedes the packets of the same instant.
         if now.0 > last {
             self.run_until(SimTime(now.0 - 1));
         }
         self.until = self.until.max(now.0);
         self.news.retain(|news| news.reported > now);
-        // Strides start small, because only polling reveals when the last packet of an abandoned
-        // flow is gone.
+        // Strides start small, because only polling reveals when the last packet of an abandoned flow is gone.
         let (mut bound, mut stride) = (now, SHORTEST_STRIDE);
         while bound < limit && self.ended.is_none() {
             bound = limit.min(bound + stride);
@@ -118,7 +117,7 @@ impl<P: Probe> Class<P> {
         self.ended = Some(ClassEnd { packets: self.engine.packets(), quiet_from });
     }
 
-    /// Returns when the class became permanently idle. `None` while it is active.
+    /// When the class became permanently idle, if it has.
     pub(super) fn quiet_from(&self) -> Option<u64> {
         self.ended.map(|ended| ended.quiet_from)
     }
@@ -182,7 +181,7 @@ impl<P: Probe> Class<P> {
         self.untold == 0 && (self.due < next.0 || self.control == Some(next))
     }
 
-    /// Runs to the next events, which all share one instant, or to the end of `bound`. Also returns
+    /// Runs to the next events, which share one instant, or to the end of `bound`. Also returns
     /// events of the instant after `bound`, because they precede that instant's packets.
     pub(super) fn advance(&mut self, bound: SimTime) -> Vec<News> {
         let mut news = Vec::new();

@@ -1,12 +1,11 @@
 // SPDX-License-Identifier: Apache-2.0
-//! A canonical description of an island, which contains everything that its simulation depends on, in local numbers.
+//! A canonical description of an island in local numbers: everything that its simulation depends on.
 //!
-//! Islands with equal descriptions have equal runs. The comparison cannot miss a relevant input,
-//! because the engine is built only from the description.
+//! Islands with equal descriptions have equal runs. The comparison cannot miss an input, because
+//! the engine is built only from the description.
 //!
-//! At each vertex, local link numbers preserve the order of links in the whole network, because the
-//! engine breaks ties between a vertex's links by number. Otherwise links are numbered in the order
-//! in which traffic reaches them.
+//! At each vertex, local link numbers preserve the global order of links, because the engine breaks ties between a
+//! vertex's links by number. Otherwise links are numbered in the order in which traffic reaches them.
 
 use std::cmp::Reverse;
 use std::collections::BinaryHeap;
@@ -32,7 +31,7 @@ pub(super) enum IslandChange {
 pub(super) struct Description {
     pub(super) roles: Vec<VertexRole>,
     pub(super) cables: Vec<CableLinks>,
-    /// Changes, with times relative to the island's start. Flow start times are relative as well.
+    /// Times, including flow starts, are relative to the island's start.
     pub(super) acts: Vec<(u64, IslandChange)>,
 }
 
@@ -44,7 +43,7 @@ pub(super) struct CableLinks {
     kinds: [u8; 2],
 }
 
-/// Maps the local numbers of an island's links and vertices to those of the whole network.
+/// Maps local numbers of links and vertices to global ones.
 #[derive(Clone, Debug, Default)]
 pub(super) struct GlobalNames {
     pub(super) links: Vec<LinkId>,
@@ -52,7 +51,7 @@ pub(super) struct GlobalNames {
 }
 
 impl GlobalNames {
-    /// Numbers the cables of `links`, which are in the order in which traffic reaches them.
+    /// `links` are in the order in which traffic reaches them.
     pub(super) fn of(network: &Network, links: &[LinkId]) -> Self {
         let mut names = Self::default();
         let mut places: FxHashMap<VertexId, ()> = FxHashMap::default();
@@ -77,7 +76,7 @@ impl GlobalNames {
             VertexId::from_index(index.expect("links of the island end at its vertices"))
         };
         let places: FxHashMap<VertexId, VertexId> = match self.vertices.len() {
-            // With few vertices, a linear search is cheaper than a table for each island.
+            // With few vertices, a linear search is cheaper than a table.
             0..=8 => FxHashMap::default(),
             _ => (0u32..).zip(&self.vertices).map(|(i, v)| (*v, VertexId(i))).collect(),
         };
@@ -102,7 +101,7 @@ fn ends(network: &Network, link: LinkId) -> [VertexId; 2] {
     [ends.from, ends.to]
 }
 
-/// Returns an order that is close to `links` and agrees with the cable numbers at each vertex.
+/// An order close to `links` that agrees with the cable numbers at each vertex.
 fn ordered(network: &Network, links: &[LinkId]) -> Vec<usize> {
     let mut at: FxHashMap<VertexId, Vec<usize>> = FxHashMap::default();
     for (place, link) in links.iter().enumerate() {
@@ -135,8 +134,8 @@ fn ordered(network: &Network, links: &[LinkId]) -> Vec<usize> {
 }
 
 impl Description {
-    /// Builds the island's network. Batch completions are reported after the shortest delay of the
-    /// whole network, so an unused cable with that delay is added if the island has none.
+    /// Batch completions are reported after the shortest delay of the whole network, so an unused
+    /// cable with that delay is added if the island has none.
     pub(super) fn network(&self, shortest: Picoseconds) -> Network {
         let mut builder = NetworkBuilder::new();
         for role in &self.roles {

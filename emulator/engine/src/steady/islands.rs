@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-//! Many small engines that present the interface of a single one.
+//! Many small engines behind the interface of a single one.
 
 use std::hash::{Hash, Hasher};
 
@@ -17,7 +17,7 @@ use crate::engine::{
 use crate::transport::{Balance, CongestionControl, FlowInterfaces};
 
 pub trait LocalProbe: Probe {
-    /// Returns a link's class. Islands are identical only if their links have equal classes.
+    /// Identical islands have links of equal classes.
     fn kind(&self, _link: LinkId) -> u8 {
         0
     }
@@ -25,7 +25,7 @@ pub trait LocalProbe: Probe {
     fn local(&self, _links: &[LinkId]) -> Self {
         self.clone()
     }
-    /// Returns a checksum over all arrivals on a link, for comparing two runs. See [`arrival_sum`].
+    /// A checksum over all arrivals, for comparing two runs. See [`arrival_sum`].
     fn sum(&self, _link: LinkId) -> u64 {
         0
     }
@@ -68,7 +68,7 @@ pub(super) struct Entangled;
 
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, serde::Serialize)]
 pub struct ReuseCount {
-    /// Number of parts that did not affect each other.
+    /// Number of independent parts.
     pub islands: usize,
     /// Number of simulated islands. The others reused the result of an identical one.
     pub simulated: usize,
@@ -76,7 +76,7 @@ pub struct ReuseCount {
     pub leapt_packet_hops: u64,
 }
 
-/// An engine that simulates independent islands separately, see [`super`].
+/// Simulates independent islands separately, see [`super`].
 #[derive(Debug)]
 pub struct IslandEngine<P: LocalProbe = NoProbe> {
     mode: Mode<P>,
@@ -89,8 +89,8 @@ enum Mode<P: LocalProbe> {
 }
 
 impl<P: LocalProbe> IslandEngine<P> {
-    /// Uses islands if the settings permit. They do not permit several paths per flow, because
-    /// their random draws depend on vertex ids, or receiver credit.
+    /// Uses islands if the settings permit: no receiver credit, and one path per flow, because
+    /// draws for several paths depend on vertex ids.
     pub fn new(network: Network, settings: EngineSettings, probe: P) -> Result<Self, EngineError> {
         let transport = &settings.transport;
         let gives_credit = transport.congestion == CongestionControl::ReceiverCredit;
@@ -104,9 +104,8 @@ impl<P: LocalProbe> IslandEngine<P> {
         Ok(Self { mode: Mode::Apart(Box::new(Apart::new(network, settings, probe))) })
     }
 
-    /// Makes islands run ahead of time. An island that starts like an earlier one reuses its
-    /// result, shifted in time. A disturbed island is resimulated from its start, so results are
-    /// exact. This pays off if little traffic interacts.
+    /// Makes islands run ahead of time. An island that starts like an earlier one reuses its result, shifted in time; a
+    /// disturbed island is resimulated from its start, so results are exact. This pays off if little traffic interacts.
     #[must_use]
     pub fn remembering(mut self) -> Self {
         if let Mode::Apart(apart) = &mut self.mode {
@@ -140,7 +139,7 @@ impl<P: LocalProbe> IslandEngine<P> {
         }
     }
 
-    /// Returns how much simulation was avoided. `None` if the run is not split.
+    /// `None` if the run is not split.
     #[must_use]
     pub fn reuse(&self) -> Option<ReuseCount> {
         match &self.mode {
@@ -152,7 +151,7 @@ impl<P: LocalProbe> IslandEngine<P> {
         }
     }
 
-    /// Returns the probes. A probe occurs once for each island that shares it. Link ids are local to the island.
+    /// A probe occurs once for each island that shares it. Link ids are local to the island.
     pub fn probes(&self) -> impl Iterator<Item = &P> {
         let (apart, whole) = match &self.mode {
             Mode::Apart(apart) => (Some(apart), None),

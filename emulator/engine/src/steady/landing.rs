@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-//! Hands all requests made at one instant to the engines: finds the affected islands, creates new
+//! Forwards all requests of one instant to the engines: finds the affected islands, creates new
 //! ones and splits classes whose members diverge.
 
 use lightloom_units::SimTime;
@@ -107,8 +107,8 @@ impl<P: LocalProbe> Apart<P> {
         Ok(())
     }
 
-    /// Rejects switches whose shared buffers and pauses couple flows without common links, and
-    /// random marking, which is drawn by link id and therefore makes every part different.
+    /// Shared buffers and pauses couple flows without common links, and random marking is drawn by
+    /// link id and makes every part different.
     fn refuse_switches(&self, asked: &[Asked]) -> Result<(), Entangled> {
         let over_switch = |asked: &Asked| match asked {
             Asked::Flow(flow) => self.flows[flow.index()]
@@ -224,7 +224,7 @@ impl<P: LocalProbe> Apart<P> {
         Ok(homes)
     }
 
-    /// Hands requests to existing islands and splits classes whose members receive different ones.
+    /// Splits classes whose members receive different requests.
     fn go_on(&mut self, asked: Vec<(u32, Asked)>) -> Result<(), Entangled> {
         let mut by_island: FxHashMap<u32, Vec<IslandChange>> = FxHashMap::default();
         let mut touched: Vec<u32> = Vec::new();
@@ -431,7 +431,7 @@ impl<P: LocalProbe> Apart<P> {
         Description { roles, cables, acts: acts.into_iter().map(relative).collect() }
     }
 
-    /// Returns the links' state at `begin` and their later changes, with local link ids.
+    /// The links' state at `begin` and their later changes, with local link ids.
     fn changes_of(&self, links: &[LinkId], begin: SimTime) -> Vec<(SimTime, u64, IslandChange)> {
         let mut acts = Vec::new();
         for (index, link) in links.iter().enumerate() {

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-//! A log of all calls and their results, which can be replayed on a single engine.
+//! A log of all calls and their results, for replay on a single engine.
 
 use lightloom_units::SimTime;
 

@@ -6,8 +6,8 @@
 //!                      └──no──▶ run ahead to the end ──▶ plan its completions, cache the result
 //!   disturbed, or meets others ──▶ one island from the earliest start: rerun up to now, then ahead
 //! ```
-//! This is exact because a run depends only on the engine's description and on time since its
-//! start. Results after a disturbance are discarded.
+//! This is exact, because a run depends only on the description and on the time since its start.
+//! Results after a disturbance are discarded.
 
 use std::collections::BTreeSet;
 
@@ -22,9 +22,9 @@ use super::landing::{Knots, Tie, acts_from};
 use super::queue::From;
 use super::{Entangled, LocalProbe};
 
-/// How far islands run ahead. This exceeds the end of any flow that has a path.
+/// Exceeds the end of any flow that has a path.
 const AHEAD: Picoseconds = Picoseconds::from_millis(2_000);
-/// If there are more repeated packet-hops than this and than first-time ones, a single engine is faster.
+/// With more repeated packet-hops than this and than first-time ones, a single engine is faster.
 const MOST_REDONE: u64 = 100_000_000;
 pub(super) const FEW_REDONE: u64 = 1_000_000;
 
@@ -37,7 +37,7 @@ impl<P: LocalProbe> Apart<P> {
         quiet.is_some_and(|from| from + island.shift <= self.present())
     }
 
-    /// Returns whether a request has an effect. Changing a link without flows has none.
+    /// Changing a link without flows has no effect.
     pub(super) fn matters(&mut self, asked: Asked) -> bool {
         let Asked::Change(link, _) = asked else { return true };
         let Some(copy) = self.copy_of(link) else { return false };
@@ -232,7 +232,7 @@ impl<P: LocalProbe> Apart<P> {
                 self.batches[batch.index()].place = None;
             }
         }
-        // Link changes are not recorded here, because each link keeps its own history.
+        // Each link keeps its own history of changes.
         past.extend(asked);
         past.retain(|(.., asked)| !matches!(asked, Asked::Change(..)));
         past.sort_by_key(|(at, number, _)| (*at, *number));

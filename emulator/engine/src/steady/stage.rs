@@ -1,5 +1,4 @@
 // SPDX-License-Identifier: Apache-2.0
-//! The common interface of a single engine and of the many small ones that replace it.
 
 use lightloom_units::SimTime;
 
@@ -9,8 +8,8 @@ use crate::engine::{
 };
 use crate::transport::Transport;
 
-/// Runs flows over a network. [`Engine`] and [`IslandEngine`](super::IslandEngine) produce the same
-/// results and differ only in speed. [`Engine`] documents the methods.
+/// [`Engine`] and [`IslandEngine`](super::IslandEngine) produce the same results and differ only in
+/// speed. [`Engine`] documents the methods.
 pub trait Stage {
     type Probe: Probe;
 
@@ -33,7 +32,7 @@ pub trait Stage {
     fn path(&self, flow: FlowId) -> &[LinkId];
     fn ways(&self, flow: FlowId) -> Vec<&[LinkId]>;
     fn paths(&self, flow: FlowId) -> Vec<&[LinkId]>;
-    /// Returns whether all of a flow's data takes the same links.
+    /// Whether all of a flow's data takes the same links.
     fn takes_one_path(&self, flow: FlowId) -> bool;
     fn record(&self, flow: FlowId) -> FlowRecord;
     fn flow_count(&self) -> usize;

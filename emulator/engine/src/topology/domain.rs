@@ -3,7 +3,7 @@
 
 use crate::engine::{LinkId, LinkSpec, NetworkBuilder, VertexId, VertexRole};
 
-/// GPUs with a cable to each of several switches (as in NVL72, which has 72 GPUs and 18 switch chips).
+/// Each GPU has a cable to each switch (NVL72: 72 GPUs, 18 switch chips).
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct SwitchedDomain {
     pub gpus: u32,
@@ -24,8 +24,7 @@ impl SwitchedDomain {
     }
 }
 
-/// A hypercube of `2^steps` hosts. In step `k`, each host exchanges data with the host whose number
-/// differs in bit `k`.
+/// A hypercube of `2^steps` hosts. In step `k`, hosts whose numbers differ in bit `k` exchange data.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct ExchangeFibres {
     pub steps: u32,

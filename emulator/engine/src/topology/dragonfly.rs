@@ -4,27 +4,27 @@
 
 use crate::engine::{LinkSpec, NetworkBuilder, VertexId, VertexRole};
 
-/// A dragonfly of maximum size, which is `a·h + 1` groups.
+/// A dragonfly of maximum size: `a·h + 1` groups.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Dragonfly {
-    /// Hosts per router (`p`).
+    /// `p`.
     pub hosts_per_router: u32,
-    /// Routers per group (`a`).
+    /// `a`.
     pub routers_per_group: u32,
-    /// Number of cables from each router to other groups (`h`).
+    /// Cables from each router to other groups (`h`).
     pub global_per_router: u32,
     pub local: LinkSpec,
     pub global: LinkSpec,
 }
 
 impl Dragonfly {
-    /// Returns the number of groups: one more than the number of cables from a group to others.
+    /// One more than the number of cables from a group to others.
     #[must_use]
     pub const fn groups(&self) -> u32 {
         self.routers_per_group * self.global_per_router + 1
     }
 
-    /// Returns the group of a vertex. Valid only if [`build_into`](Self::build_into) started with an empty builder.
+    /// Valid only if [`build_into`](Self::build_into) started with an empty builder.
     #[must_use]
     pub const fn group_of(&self, vertex: VertexId) -> u32 {
         vertex.0 / (self.routers_per_group * (self.hosts_per_router + 1))

@@ -10,21 +10,20 @@ use crate::engine::{LinkSpec, NetworkBuilder, VertexId, VertexRole};
 pub struct FatTree {
     /// Ports of an aggregation or core switch. Must be even.
     pub radix: u32,
-    /// Hosts per edge switch. `radix`/2 gives full bisection bandwidth, and twice that gives 2:1 oversubscription.
+    /// `radix`/2 gives full bisection bandwidth, and twice that 2:1 oversubscription.
     pub hosts_per_edge: u32,
     pub host_link: LinkSpec,
     pub switch_link: LinkSpec,
 }
 
 impl FatTree {
-    /// Returns a fat-tree with full bisection bandwidth, `radix`³/4 hosts and identical cables.
+    /// A fat-tree with full bisection bandwidth, `radix`³/4 hosts and identical cables.
     #[must_use]
     pub const fn full(radix: u32, link: LinkSpec) -> Self {
         Self { radix, hosts_per_edge: radix / 2, host_link: link, switch_link: link }
     }
 
-    /// Adds the network to `builder` pod by pod, which keeps neighbours close in memory. Returns
-    /// the hosts by pod and edge switch.
+    /// Adds the network pod by pod, which keeps neighbours close in memory. Returns the hosts by pod and edge switch.
     pub fn build_into(&self, builder: &mut NetworkBuilder) -> Vec<VertexId> {
         let half = self.radix / 2;
         let pods: Vec<Pod> = (0..self.radix).map(|_| self.pod(builder)).collect();
@@ -74,7 +73,7 @@ struct Pod {
 pub struct LeafSpine {
     pub leaves: u32,
     pub spines: u32,
-    /// Hosts per leaf. At equal rates, more hosts than `spines` mean oversubscription.
+    /// At equal rates, more hosts than `spines` mean oversubscription.
     pub hosts_per_leaf: u32,
     pub host_link: LinkSpec,
     pub spine_link: LinkSpec,

@@ -1,10 +1,10 @@
 // SPDX-License-Identifier: Apache-2.0
-//! Rail networks of GPU servers. GPUs with the same index share a switch, which is called their rail.
+//! Rail networks of GPU servers. GPUs with the same index share a switch, their rail.
 
 use crate::engine::{LinkSpec, NetworkBuilder, VertexId, VertexRole};
 
-/// A network where every rail switch connects to every spine (NVIDIA: "DGX SuperPOD reference
-/// architecture", compute fabric). Within a server, a switch connects the GPUs.
+/// Every rail switch connects to every spine (NVIDIA: "DGX SuperPOD reference architecture",
+/// compute fabric). Within a server, a switch connects the GPUs.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct RailOptimised {
     pub servers: u32,
@@ -28,9 +28,8 @@ impl RailOptimised {
     }
 }
 
-/// A network without a spine, where paths between rails lead through a GPU that forwards inside
-/// its domain (Wang et al.: "Rail-only: a low-cost high-performance network for training LLMs with
-/// trillion parameters", HOTI 2024).
+/// Without a spine: paths between rails lead through a GPU that forwards inside its domain (Wang et al.: "Rail-only: a
+/// low-cost high-performance network for training LLMs with trillion parameters", HOTI 2024).
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct RailOnly {
     pub domains: u32,
@@ -46,7 +45,7 @@ impl RailOnly {
     }
 }
 
-/// Adds GPUs with one switch per server and one per rail. Returns the GPUs and the rail switches.
+/// Returns the GPUs and the rail switches.
 fn rails(
     builder: &mut NetworkBuilder,
     role: VertexRole,

@@ -17,8 +17,7 @@ pub struct Ring {
 }
 
 impl Ring {
-    /// Connects `members`, where `edge(i)` is the cable after member `i`. Panics with fewer than
-    /// two members, or fewer than three for a ring.
+    /// `edge(i)` is the cable after member `i`. Panics with fewer than two members, or fewer than three for a ring.
     pub fn build_into(
         builder: &mut NetworkBuilder,
         members: &[VertexId],

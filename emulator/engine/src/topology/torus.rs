@@ -1,9 +1,9 @@
 // SPDX-License-Identifier: Apache-2.0
-//! Tori without switches. Hosts form a grid, and each is connected to the next one in every dimension.
+//! Tori without switches: a grid of hosts, each connected to the next one in every dimension.
 
 use crate::engine::{LinkId, LinkSpec, NetworkBuilder, VertexId, VertexRole};
 
-/// A torus. A dimension of size two has one cable between its hosts, and a dimension of size one has none.
+/// A dimension of size two has one cable between its hosts, and a dimension of size one has none.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Torus {
     pub sides: Vec<u32>,
@@ -13,9 +13,9 @@ pub struct Torus {
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Grid {
     pub sides: Vec<u32>,
-    /// The hosts, ordered so that the first dimension varies fastest.
+    /// The first dimension varies fastest.
     pub hosts: Vec<VertexId>,
-    /// Each cable, with its dimension and the index of the host where it starts.
+    /// Each cable with its dimension and the index of the host where it starts.
     pub cables: Vec<(usize, usize, LinkId)>,
 }
 
@@ -65,9 +65,8 @@ impl Grid {
     }
 }
 
-/// Cubes of 4 × 4 × 4 chips combined into a torus by optical switches (Jouppi et al.: "TPU v4",
-/// ISCA 2023, section 2.2). In each of three dimensions, sixteen cables leave a face of a cube.
-/// Each has its own switch, which all cubes share.
+/// Cubes of 4 × 4 × 4 chips combined into a torus by optical switches (Jouppi et al.: "TPU v4", ISCA 2023, section
+/// 2.2). In each dimension, sixteen cables leave a face of a cube, each to its own switch, which all cubes share.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct CubeTorus {
     pub cubes: [u32; 3],
@@ -79,7 +78,7 @@ const CUBE: u32 = 4;
 impl CubeTorus {
     const SWITCHES: u32 = 3 * CUBE * CUBE;
 
-    /// Adds the network to `builder`. Returns the grid and the cables of each optical switch.
+    /// Returns the grid and the cables of each optical switch.
     pub fn build_into(&self, builder: &mut NetworkBuilder) -> (Grid, Vec<Vec<LinkId>>) {
         let sides = self.cubes.iter().map(|cubes| cubes * CUBE).collect();
         let grid = Torus { sides, link: self.link }.build_into(builder);

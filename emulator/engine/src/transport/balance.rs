@@ -1,10 +1,9 @@
 // SPDX-License-Identifier: Apache-2.0
 //! Selects one of several equal-cost paths for each packet.
 //!
-//! The sender selects the path, as with an entropy value in the header. Switches only hash it,
-//! unless they choose the path themselves ([`Balance::Adaptive`]). All paths of a lane start with
-//! the same link. Acknowledgements take the reverse of their packet's path if its sender selected
-//! it, otherwise that of the first path.
+//! The sender selects the path, as with an entropy value in the header. Switches only hash it, unless they choose the
+//! path themselves ([`Balance::Adaptive`]). All paths of a lane start with the same link. Acknowledgements take the
+//! reverse of their packet's path if its sender selected it, otherwise of the first path.
 
 use lightloom_units::Picoseconds;
 
@@ -16,19 +15,18 @@ pub enum Balance {
     /// One path for the whole flow (ECMP).
     #[default]
     PerFlow,
-    /// Draws a path for each packet, and each path once per round, like NDP senders (Handley et
-    /// al., SIGCOMM 2017). If a path lost a packet and delivered no later one, it is not used until
-    /// a probe (a bare header) is acknowledged.
+    /// Draws a path for each packet, and each path once per round, like NDP senders (Handley et al., SIGCOMM 2017). A
+    /// path that lost a packet and delivered no later one is not used until a probe (a bare header) is acknowledged.
     Spray {
         /// Number of paths to draw from. If there are no more than this, all are used.
         paths: u16,
     },
-    /// Rotates over entropy values; hashed ones in another order each round, as csg-htsim does. A value whose packet was marked or trimmed skips its next turn,
-    /// but at most one turn in four. A value that lost a packet is retired until a probe, or the
-    /// lost packet itself, is acknowledged. Modelled on the public description of OCP's Multipath
+    /// Rotates over entropy values; hashed ones in a different order each round, as in csg-htsim. A value whose packet
+    /// was marked or trimmed skips its next turn, but at most one turn in four. A value that lost a packet is retired
+    /// until a probe, or the lost packet itself, is acknowledged. Modelled on the public description of OCP's Multipath
     /// Reliable Connection 1.0; not a conforming implementation.
     Entropy {
-        /// Number of values, each of which selects a path.
+        /// Each value selects a path.
         values: u16,
         /// Whether switches hash the values, as Ethernet switches do, so that several may select
         /// the same path. Otherwise each value selects a different path if there are enough.
@@ -36,9 +34,8 @@ pub enum Balance {
         /// Interval between probes of a retired value, starting at its loss.
         probe: Picoseconds,
     },
-    /// Switches draw one of the working ports whose backlog (as time to send) exceeds the smallest
-    /// by at most eight packets. This is adaptive routing by quantized output queues. Queue state
-    /// exchanged between switches is not modelled.
+    /// Switches draw one of the working ports whose backlog (as time to send) exceeds the smallest by at most eight
+    /// packets: adaptive routing by quantized output queues. Queue state exchanged between switches is not modelled.
     Adaptive,
 }
 
@@ -75,7 +72,7 @@ impl Balance {
         (0..if is_drawn { paths as u16 } else { 0 }).collect()
     }
 
-    /// Returns the interval between probes of a retired path. Zero if paths are never retired.
+    /// Zero if paths are never retired.
     const fn probe_interval(self) -> u64 {
         match self {
             Self::Spray { .. } => SPRAY_PROBE.get(),
@@ -85,7 +82,7 @@ impl Balance {
     }
 }
 
-/// Assumed interval, since no source describes the handling of dark paths.
+/// An assumption; no source describes the handling of dark paths.
 const SPRAY_PROBE: Picoseconds = Picoseconds::from_micros(50);
 
 #[derive(Clone, Debug)]
@@ -95,7 +92,7 @@ pub(crate) struct Balancer {
     lanes: Box<[SenderLane]>,
     salt: u64,
     drawn: u64,
-    /// The paths, grouped by lane and with those already drawn in this round first. Empty if they rotate.
+    /// Grouped by lane, with the paths already drawn in this round first. Empty if they rotate.
     order: Box<[u16]>,
     known: Box<[PathHistory]>,
     retired: Vec<RetiredPath>,
@@ -158,7 +155,7 @@ impl Balancer {
         matches!(self.balance, Balance::Entropy { .. })
     }
 
-    /// Returns whether the loss of this packet indicates a faulty path rather than congestion.
+    /// Whether the loss of this packet indicates a faulty path rather than congestion.
     pub(crate) fn blames_path(&self, sequence: u32) -> bool {
         self.path_of(sequence).is_some_and(|path| self.takes_for_dark(path, sequence))
     }
@@ -199,8 +196,8 @@ impl Balancer {
         self.cursors[usize::from(path)]
     }
 
-    /// Returns the next path of the round. Paths whose order is drawn begin each round in another one, so that the marks of
-    /// a round do not empty a switch's queue all at the same time in the next round.
+    /// Paths with a drawn order start each round in a different one, so that the marks of one round
+    /// do not empty a switch's queue all at the same time in the next.
     #[inline]
     fn turn(&mut self, lane: usize) -> u16 {
         let lane = &mut self.lanes[lane];
@@ -277,7 +274,7 @@ impl Balancer {
         self.lanes.partition_point(|lane| usize::from(lane.first) <= path) - 1
     }
 
-    /// Returns the number and position of a path due at `now`.
+    /// The number and position of a path due at `now`.
     #[inline]
     pub(crate) fn probe(&mut self, now: u64, lane: usize) -> Option<(u32, u32)> {
         if self.lanes[lane].probe_due > now {
@@ -387,7 +384,7 @@ mod tests {
         assert!((80..120).any(|number| spray.next(number, 0) == 20), "it answers");
     }
 
-    /// A path that returns is empty while others have queues, so packets on the others seem lost.
+    /// A returning path is empty while others have queues, so packets on the others seem lost.
     #[test]
     fn late_arrival_of_a_lost_packet_restores_its_value() {
         let balance = Balance::Entropy { values: 2, hashed: false, probe: Picoseconds(100) };

@@ -1,9 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
 //! Congestion control: limits the window and the rate of flows.
 //!
-//! Each scheme has a module that lists what it omits from its source. No scheme inspects the
-//! network or exceeds the transport's window. All except DCTCP, which is a TCP, start at full speed
-//! like RDMA adapters.
+//! Each module lists what it omits from its source. Schemes neither inspect the network nor exceed the transport's
+//! window. All except DCTCP, which is a TCP, start at full speed like RDMA adapters.
 
 mod credit;
 mod dcqcn;
@@ -20,30 +19,29 @@ pub use swift::Swift;
 
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub enum CongestionControl {
-    /// No control: the full window is always available.
+    /// The full window is always available.
     #[default]
     FixedWindow,
     Dctcp(Dctcp),
     Dcqcn(Dcqcn),
     Swift(Swift),
     Nscc(Nscc),
-    /// The receiving host grants credits at the rate of its interfaces, and the window is the
-    /// initial credit. Requires switches that trim, and
-    /// [`LossRecovery::SelectiveRepeat`](super::LossRecovery::SelectiveRepeat).
+    /// The receiving host grants credits at the rate of its interfaces, and the window is the initial credit. Requires
+    /// switches that trim, and [`LossRecovery::SelectiveRepeat`](super::LossRecovery::SelectiveRepeat).
     ReceiverCredit,
 }
 
 impl CongestionControl {
-    /// Returns the minimum timeout of flows that measure round trips.
+    /// For flows that measure round trips.
     #[must_use]
     pub const fn least_timeout(self) -> Picoseconds {
         match self {
-            // This is an assumption. RoCEv2 adapters have fixed timeouts of 4.096 µs times a power
-            // of two, and the hosts in the DCTCP paper use 10 ms.
+            // An assumption. RoCEv2 adapters have fixed timeouts of 4.096 µs times a power of two,
+            // and the hosts in the DCTCP paper use 10 ms.
             Self::FixedWindow | Self::Dcqcn(_) | Self::Dctcp(_) => Picoseconds::from_micros(500),
-            // csg-htsim uses this value for Swift, and uet-htsim for NSCC.
+            // From csg-htsim for Swift and uet-htsim for NSCC.
             Self::Swift(_) | Self::Nscc(_) => Picoseconds::from_micros(100),
-            // csg-htsim uses this value for NDP.
+            // From csg-htsim for NDP.
             Self::ReceiverCredit => Picoseconds::from_millis(5),
         }
     }
@@ -76,7 +74,7 @@ pub(crate) struct IdlePath {
 #[derive(Clone, Debug)]
 pub(crate) struct CongestionController {
     scheme: SchemeState,
-    /// Time when each packet was last sent, indexed by packet number modulo the length.
+    /// When each packet was last sent, indexed by packet number modulo the length.
     sent_at: Box<[u64]>,
     largest_window: u32,
 }
@@ -91,7 +89,7 @@ enum SchemeState {
 }
 
 impl CongestionController {
-    /// Creates the state of a flow with `packets` packets. `None` for a fixed window.
+    /// `None` for a fixed window.
     pub(crate) fn new(
         control: CongestionControl,
         path: IdlePath,
@@ -163,7 +161,7 @@ impl CongestionController {
         (window as u32).clamp(1, self.largest_window)
     }
 
-    /// Returns the available credits. `None` for other schemes.
+    /// `None` for other schemes.
     #[inline]
     pub(crate) fn credits(&self) -> Option<u32> {
         match &self.scheme {
@@ -178,7 +176,7 @@ impl CongestionController {
         }
     }
 
-    /// Processes an acknowledgement's credit state. `packets` are the numbers of packets in flight and left to send.
+    /// `packets` are the numbers of packets in flight and left to send.
     pub(crate) fn settle(&mut self, now: u64, is_settled: bool, packets: (u32, u32)) {
         if let SchemeState::Credit(state) = &mut self.scheme {
             state.settle(now, is_settled, packets);
@@ -191,7 +189,7 @@ impl CongestionController {
         }
     }
 
-    /// Returns the current rate. `None` for schemes that only set a window.
+    /// `None` for schemes that only set a window.
     pub(crate) fn pace(&self) -> Option<BitsPerSecond> {
         match &self.scheme {
             SchemeState::Dcqcn(state) => Some(BitsPerSecond(state.pace())),

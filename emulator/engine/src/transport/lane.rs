@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-//! The interfaces over which a flow leaves its host. Each is one lane.
+//! The interfaces over which a flow leaves its host, one lane each.
 //!
 //! A lane takes the flow's next packet when its interface is free, so faster and less loaded
 //! interfaces carry more. The balancer chooses the path behind the interface.
@@ -13,7 +13,7 @@ pub(crate) struct SenderLane {
     pub(crate) end: u16,
     pub(crate) enlisted: bool,
     pub(crate) turn: u16,
-    /// Time of the next probe of a retired path, or `u64::MAX` if none is retired.
+    /// Of a retired path, or `u64::MAX` if none is retired.
     pub(crate) probe_due: u64,
     pub(crate) retired: u16,
 }
@@ -42,8 +42,7 @@ impl SenderLane {
         self.end - self.first
     }
 
-    /// Returns the time before which the lane cannot send because all paths are retired and no
-    /// probe is due. Returns 0 if a path is in use.
+    /// The lane cannot send before this time, because all paths are retired and no probe is due. 0 if a path is in use.
     pub(crate) fn rests_until(&self) -> u64 {
         if self.retired < self.width() { 0 } else { self.probe_due }
     }

@@ -16,7 +16,7 @@ pub(crate) struct Receiver {
     message_end: u32,
     delivered: u32,
     keeps: Option<SequenceSet>,
-    /// Number of new packets that will still earn credit. The initial window covers earlier ones.
+    /// New packets that will still earn credit. The initial window covers earlier ones.
     unpaid: u32,
     waiting: u32,
     duplicates: u32,
@@ -73,8 +73,7 @@ impl Receiver {
         self.total.saturating_sub(self.expected + kept)
     }
 
-    /// Processes a data packet. Returns its acknowledgement, without a time, and whether a message
-    /// was completed.
+    /// Returns the acknowledgement, without a time, and whether a message was completed.
     #[inline(always)]
     pub(crate) fn data(&mut self, packet: &Packet) -> (Packet, bool) {
         let mut flags = flag::ACKNOWLEDGEMENT;
@@ -95,7 +94,7 @@ impl Receiver {
             if let Some(keeps) = &mut self.keeps {
                 let beyond = packet.sequence() - self.expected;
                 if beyond > u32::from(u16::MAX) {
-                    // Acknowledgements cannot express this distance, so the packet counts as lost.
+                    // Acknowledgements cannot express this distance, so treat the packet as lost.
                     flags = flag::ACKNOWLEDGEMENT;
                 } else {
                     debug_assert!(beyond < keeps.span(), "the sender keeps to its window");
@@ -126,7 +125,7 @@ impl Receiver {
         self.unpaid = self.total.saturating_sub(initial);
     }
 
-    /// Returns whether this is complete data that has not arrived before.
+    /// Complete data that has not arrived before.
     pub(crate) fn is_new(&self, packet: &Packet) -> bool {
         let kept = |keeps: &SequenceSet| keeps.contains(packet.sequence());
         !packet.has(flag::TRIMMED)
@@ -134,8 +133,7 @@ impl Receiver {
             && !self.keeps.as_ref().is_some_and(kept)
     }
 
-    /// Returns whether an arrival earns credit. Retransmissions and duplicates earn credit in
-    /// addition to that for the flow's own packets.
+    /// Retransmissions and duplicates earn credit in addition to that for the flow's own packets.
     pub(crate) fn earns_credit(&mut self, is_new: bool) -> bool {
         let earns = !self.is_done() && (!is_new || self.unpaid > 0);
         self.unpaid -= u32::from(earns && is_new);
@@ -160,7 +158,7 @@ impl Receiver {
         Packet::new(Contents { cursor: self.cursor, sequence: self.expected, extra: 0, flags })
     }
 
-    /// Returns the answer to a probe, which only tests its path.
+    /// A probe only tests its path.
     #[cold]
     fn answer_probe(&self, probe: &Packet) -> Packet {
         let flags = flag::ACKNOWLEDGEMENT | flag::RESENT;
@@ -168,7 +166,7 @@ impl Receiver {
         Packet::new(Contents { cursor, sequence, extra: 0, flags })
     }
 
-    /// Returns whether `later` is this receiver shifted by `pace`, without out-of-order packets.
+    /// Whether `later` is this receiver shifted by `pace`, without out-of-order packets.
     pub(crate) fn becomes(&self, later: &Self, pace: StateLag) -> bool {
         let in_order = |end: &Self| end.keeps.as_ref().is_none_or(SequenceSet::is_empty);
         let counts = |end: &Self| (end.delivered, end.total, end.duplicates);
@@ -179,7 +177,7 @@ impl Receiver {
             && in_order(later)
     }
 
-    /// Returns how many more packets can arrive before a message ends.
+    /// How many more packets can arrive before a message ends.
     pub(crate) fn packets_alike(&self) -> u32 {
         self.message_end.saturating_sub(self.expected + 1)
     }

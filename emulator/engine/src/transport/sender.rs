@@ -1,6 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-//! The sending end of a flow: tracks which packets may be sent, are in flight or need
-//! retransmission.
+//! The sending end of a flow: tracks which packets may be sent, are in flight or need retransmission.
 //!
 //! ```text
 //!   0          acked            next          released        total
@@ -36,12 +35,12 @@ pub(crate) struct Outgoing {
     pub(crate) probe: bool,
 }
 
-/// The sending end of a flow. Packets are numbered from zero across all messages.
+/// Packets are numbered from zero across all messages.
 #[derive(Clone, Debug)]
 pub(crate) struct Sender {
     pub(crate) flow: u32,
     pub(crate) priority: u8,
-    /// Start of the first path in the route table. Without a `balancer`, this is the only path.
+    /// Start of the first path in the route table. Without a `balancer`, the only path.
     pub(crate) cursor: u32,
     pub(crate) balancer: Option<Box<Balancer>>,
     controller: Option<Box<CongestionController>>,
@@ -62,7 +61,7 @@ pub(crate) struct Sender {
     last_bytes: u16,
     timeouts: u32,
     recovery: LossRecovery,
-    /// For selective repeat: a packet counts as lost once a packet this much later has arrived.
+    /// For selective repeat: a packet is treated as lost once a packet this much later has arrived.
     reordering: u32,
     answered: u32,
     /// For selective repeat: packets in `repair..repair_end` that are not in `held` are resent.
@@ -77,15 +76,15 @@ pub(crate) struct Sender {
     pub(crate) backs_off: bool,
     /// Adaptive switches avoid full queues, so a lost packet indicates a dark link.
     pub(crate) switches_choose: bool,
-    /// Time when everything in flight counts as lost, or `u64::MAX` if nothing is in flight.
+    /// When everything in flight is treated as lost, or `u64::MAX` if nothing is in flight.
     pub(crate) deadline: u64,
     tail: TailProbe,
     pub(crate) resent: u32,
     pub(crate) started: bool,
     pub(crate) enlisted: bool,
-    /// State used only at the start or end of a message or flow.
+    /// Used only at the start or end of a message or flow.
     pub(crate) waits: Box<Waits>,
-    /// Time when everything had been acknowledged, or `u64::MAX` until then.
+    /// When everything had been acknowledged, or `u64::MAX` until then.
     finished: u64,
     /// Earliest planned wake-up of a striped flow, or `u64::MAX` if there is none.
     wakes_at: u64,
@@ -93,8 +92,7 @@ pub(crate) struct Sender {
 
 #[derive(Clone, Debug, Default)]
 pub(crate) struct Waits {
-    /// Receivers with gates: message `k` may start once each has delivered `k + 1 - ahead` messages
-    /// or all of them.
+    /// Message `k` may start once each receiver has delivered `k + 1 - ahead` messages or all of them.
     pub(crate) gates: Vec<(u32, i32)>,
     pub(crate) awaits: Vec<u32>,
     pub(crate) dependents: Vec<u32>,
@@ -283,7 +281,7 @@ impl Sender {
         self.balancer.as_mut().map_or(&mut [], |balancer| balancer.lanes())
     }
 
-    /// Returns whether a wake-up at `at` must be planned because none is planned as early.
+    /// Whether a wake-up at `at` must be planned because none is planned as early.
     pub(crate) fn plans_wake(&mut self, at: u64) -> bool {
         let earlier = at < self.wakes_at;
         self.wakes_at = self.wakes_at.min(at);
@@ -467,8 +465,7 @@ impl Sender {
                 }
                 if self.tail.is_answered(arrived) {
                     (self.repair, self.repair_end) = (self.acked, self.repair_end.max(arrived));
-                    // Do not wait: no other packet is in flight, so the trimmed packets can be
-                    // resent now.
+                    // No other packet is in flight, so resend the trimmed packets now.
                     self.in_flight = 0;
                 }
                 self.repair_end =
@@ -490,7 +487,7 @@ impl Sender {
         }
     }
 
-    /// Restarts the timeout after any response from the receiver.
+    /// Called on any response from the receiver.
     pub(super) fn wait_anew(&mut self, now: u64) {
         if self.deadline != u64::MAX {
             (self.deadline, self.timeouts) = (now + self.timer.timeout, 0);
@@ -529,12 +526,12 @@ impl Sender {
         self.deadline = now + self.backoff(self.timeouts);
     }
 
-    /// Returns the timeout, which doubles with each consecutive timeout up to 64-fold if the transport backs off.
+    /// Doubles with each consecutive timeout up to 64-fold if the transport backs off.
     fn backoff(&self, timeouts: u32) -> u64 {
         self.timer.timeout << if self.backs_off { timeouts.min(6) } else { 0 }
     }
 
-    /// Returns when the last acknowledgement arrived. `None` with nothing in flight.
+    /// When the last acknowledgement arrived. `None` with nothing in flight.
     pub(crate) fn silent_since(&self) -> Option<u64> {
         let in_a_row = |timeouts: u32| (0..=timeouts).map(|at| self.backoff(at)).sum::<u64>();
         (self.deadline != u64::MAX).then(|| self.deadline.saturating_sub(in_a_row(self.timeouts)))

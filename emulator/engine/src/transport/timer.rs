@@ -1,9 +1,9 @@
 // SPDX-License-Identifier: Apache-2.0
 //! The retransmission timeout, computed from measured round trips (RFC 6298).
 //!
-//! One packet at a time is timed from its sending to its cumulative acknowledgement, unless a packet is resent meanwhile
-//! (Karn's algorithm). The timeout is the smoothed round trip plus four times its variation, but at least the transport's
-//! minimum. Initially the round trip is that of the idle path, which the connection's handshake has measured.
+//! One packet at a time is timed from its sending to its cumulative acknowledgement, unless a packet is resent
+//! meanwhile (Karn's algorithm). The timeout is the smoothed round trip plus four times its variation, but at least the
+//! transport's minimum. The initial round trip is the idle path's, as measured by the connection's handshake.
 
 use super::Picoseconds;
 
@@ -15,7 +15,7 @@ pub(crate) struct RetransmissionTimer {
     least: Option<u64>,
     smoothed: u64,
     variation: u64,
-    /// The timed packet ([`NONE`] if there is none) and its sending time.
+    /// The timed packet, or [`NONE`], and its sending time.
     timed: u32,
     timed_at: u64,
     /// Only packets whose numbers share no bit with this are timed.
@@ -25,8 +25,8 @@ pub(crate) struct RetransmissionTimer {
 }
 
 impl RetransmissionTimer {
-    /// Creates a timer with a `fixed` timeout, or one that measures, starting from the idle `round_trip`. About one packet per
-    /// `window` is timed.
+    /// With a `fixed` timeout, or one that measures, starting from the idle `round_trip`. About one
+    /// packet per `window` is timed.
     pub(crate) fn new(
         fixed: Option<Picoseconds>,
         least: Picoseconds,
@@ -64,13 +64,13 @@ impl RetransmissionTimer {
         }
     }
 
-    /// Stops the measurement, because the next acknowledgement may belong to either copy.
+    /// The next acknowledgement may belong to either copy.
     #[inline(always)]
     pub(crate) fn sent_again(&mut self) {
         self.timed = NONE;
     }
 
-    /// Records the acknowledgement of everything before `acked`. Returns whether it completed a measurement.
+    /// Everything before `acked` is acknowledged. Returns whether this completed a measurement.
     #[inline(always)]
     pub(crate) fn acknowledged(&mut self, acked: u32, now: u64) -> bool {
         self.last_acked = now;
@@ -95,7 +95,7 @@ impl RetransmissionTimer {
         }
     }
 
-    /// Returns whether `later` equals this timer shifted by `time`, with the same timed packet.
+    /// Whether `later` equals this timer shifted by `time`, with the same timed packet.
     pub(crate) fn becomes(&self, later: &Self, time: u64) -> bool {
         let moved = Self {
             last_sent: self.last_sent + time,
@@ -133,7 +133,7 @@ impl RetransmissionTimer {
 mod tests {
     use super::*;
 
-    /// The expected values are computed by hand from RFC 6298, section 2.
+    /// Computed by hand from RFC 6298, section 2.
     #[test]
     fn timeout_is_smoothed_round_trip_plus_four_times_its_variation() {
         let mut timer = RetransmissionTimer::new(None, Picoseconds(100), 800, 1);

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-//! Captures and timelines, read back by programs that did not write them.
+//! Captures and timelines, read back by other programs.
 use std::io::Write;
 use std::process::Command;
 
@@ -13,7 +13,7 @@ use lightloom_engine::{
 };
 use lightloom_units::{BitsPerSecond, Bytes, Picoseconds, SimTime};
 
-/// Two flows over a switch that marks everything; the last link is watched.
+/// Two flows over a switch that marks every packet; the last link is watched.
 fn run() -> (Engine<Tap>, Vec<PacketArrival>) {
     run_with(EngineSettings::default(), 1 << 20, Bytes(100))
 }
@@ -84,8 +84,8 @@ fn tshark_reads_addresses_sizes_marks_and_times() {
     assert!(arrivals.iter().any(|arrival| arrival.marked));
 }
 
-/// Wireshark 4 took records shorter than the packet on the wire for broken packets, and acknowledgements without an
-/// acknowledge header.
+/// Wireshark 4 treats records shorter than the packet on the wire, and acknowledgements without an
+/// acknowledge header, as malformed.
 #[test]
 fn tshark_finds_no_packet_malformed() {
     if Command::new("tshark").arg("--version").output().is_err() {
@@ -98,7 +98,7 @@ fn tshark_finds_no_packet_malformed() {
     };
     let queueing = Some(Queueing { trim: true, ..Queueing::default() });
     let trims = EngineSettings { transport, queueing, ..EngineSettings::default() };
-    // A queue of one packet: what comes meanwhile is trimmed.
+    // The queue holds one packet; further packets are trimmed.
     let cases = [(run(), false), (run_with(trims, 4_096, Bytes(4_032 * 16)), true)];
     for ((engine, arrivals), trims) in cases {
         let trimmed = arrivals.iter().filter(|at| !at.acknowledgement && at.wire_bytes == 64);

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-//! Collectives against their closed forms, and what holds of every run.
+//! Collectives compared with closed forms, and invariants of every run.
 use lightloom_collective::{
     AllToAll, CollectiveError, CollectiveKind, Directions, Exchange, HalvingDoubling, Hierarchical,
     Ring, Schedule, Shift, TorusAllReduce, Tree, TreeOperation,
@@ -50,7 +50,7 @@ fn took(collective: &StartedCollective, engine: &Engine) -> Picoseconds {
     collective.end(engine).unwrap().since(collective.start)
 }
 
-/// `2(N-1)` or `N-1` times a piece over one link: the closed form written out again.
+/// `2(N-1)` or `N-1` times a piece over one link, written independently of the implementation.
 fn textbook(kind: CollectiveKind, ranks: u64, size: Bytes, link: LinkSpec) -> Picoseconds {
     let steps = if kind == CollectiveKind::AllReduce { 2 * (ranks - 1) } else { ranks - 1 };
     let piece = Bytes(size.0.div_ceil(ranks));
@@ -89,7 +89,7 @@ fn bidirectional_ring_halves_the_time_plus_acknowledgements() {
     let ideal = running.ideal.as_secs_f64();
     let half = textbook(CollectiveKind::AllReduce, 32, Bytes(size.0 / 2), link).as_secs_f64();
     assert!((ideal / half - 1.0).abs() < 1e-9, "{ideal} {half}");
-    // One 64-byte acknowledgement comes with every 4,096-byte packet of the other direction.
+    // Every 4,096-byte packet is accompanied by one 64-byte acknowledgement of the other direction.
     assert!(took >= ideal && took <= ideal * (1.0 + 64.0 / 4_096.0), "{}", took / ideal);
     let bandwidth = running.bus_bandwidth(Picoseconds((took * 1e12) as u64));
     let line_rate = 2.0 * link.rate.bytes_per_second();
@@ -108,7 +108,7 @@ fn slow_edge_delays_the_whole_ring_as_predicted() {
     assert!((1.0..1.3).contains(&ratio), "{ratio}");
 }
 
-/// Hosts under one switch at 400 Gb/s, 500 ns a link.
+/// Hosts under one switch at 400 Gb/s, 500 ns per link.
 fn star_engine(ranks: usize) -> (Engine, Vec<VertexId>) {
     let mut builder = NetworkBuilder::new();
     let members: Vec<_> = (0..ranks).map(|_| builder.add(VertexRole::Host)).collect();
@@ -116,8 +116,8 @@ fn star_engine(ranks: usize) -> (Engine, Vec<VertexId>) {
     for &member in &members {
         builder.connect(member, switch, gbps(400, 500));
     }
-    // Acknowledgements wait for the data packet that is being sent: a window that just fills the idle
-    // path would run dry.
+    // Acknowledgements wait for the data packet in transmission, so a window that just fills the
+    // idle path would run dry.
     let window = Window::BandwidthDelay { percent: 150 };
     let transport = Transport { window, ..Transport::default() };
     let settings = EngineSettings { transport, ..EngineSettings::default() };
@@ -137,7 +137,7 @@ fn halving_doubling_takes_the_sum_of_its_steps() {
     engine.run(LIMIT);
     let steps: u64 = [400, 200, 100, 100, 200, 400].into_iter().map(two_hops).sum();
     assert_eq!(running.ideal, Picoseconds(steps));
-    // Acknowledgements of what is received go before data: at most one a packet.
+    // Acknowledgements precede data, at most one per packet.
     let ratio = took(&running, &engine).as_secs_f64() / running.ideal.as_secs_f64();
     assert!((1.0..=1.0 + 64.0 / 4_096.0).contains(&ratio), "{ratio}");
     let odd = HalvingDoubling { ranks: 6, size }.schedule();
@@ -198,7 +198,7 @@ fn two_trees_reduce_faster_than_one() {
     assert!(two as f64 <= 0.85 * one as f64, "{two} {one}");
 }
 
-/// Groups of GPUs in rings, all under one switch, where no two flows share a link.
+/// Groups of GPUs in rings under one switch; no two flows share a link.
 fn two_networks(groups: usize, ranks: usize) -> (Engine, Vec<Vec<VertexId>>) {
     let mut builder = NetworkBuilder::new();
     let gpus: Vec<_> = (0..groups * ranks).map(|_| builder.add(VertexRole::Host)).collect();
@@ -304,7 +304,7 @@ proptest! {
 
 #[test]
 fn bruck_and_binary_exchanges_match_their_closed_form() {
-    // One switch: a host sends to one other a step, and none waits.
+    // With one switch, each host sends to one other per step and never waits.
     for (exchange, ranks) in [(Exchange::Bruck, 16), (Exchange::Binary, 16), (Exchange::Bruck, 12)]
     {
         let mut builder = NetworkBuilder::new();
@@ -351,7 +351,7 @@ fn torus_all_reduce_uses_all_dimensions_concurrently() {
         let ratio = took(&running, &engine).as_secs_f64() / running.ideal.as_secs_f64();
         let most = if sides.iter().all(|side| *side == sides[0]) { 1.05 } else { 2.0 };
         assert!((1.0..most).contains(&ratio), "{sides:?}: {ratio}");
-        // A cube has 2·D links a rank, all busy: the time is that of 2(N-1)/N of the size over them.
+        // A cube has 2·D links per rank, all busy, so the time is 2(N-1)/N of the size over them.
         if sides == [4, 4, 4] {
             let on_wire = Bytes(least / hosts / 4_032 * 4_096);
             let bound = link().rate.time_for(on_wire).as_secs_f64() / 6.0;

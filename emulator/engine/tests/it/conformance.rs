@@ -1,5 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-//! The work items that other simulators publish, small, for every transport, against what the most loaded link needs.
+//! Small versions of the work items published by other simulators, for every transport, compared
+//! with the time of the most loaded link.
 use lightloom_engine::topology::FatTree;
 use lightloom_engine::transport::{
     Balance, CongestionControl, Dcqcn, Dctcp, LossRecovery, Nscc, Reordering, Swift, Transport,
@@ -14,7 +15,7 @@ use lightloom_units::{BitsPerSecond, Bytes, Picoseconds, SimTime};
 const PACKET_TIME: f64 = 81_920.0;
 const DATA: u64 = 4_032;
 
-/// A way to send, how switches treat it, and what times the bound its permutation and its incast may take.
+/// A transport with its switch settings, and limits for its permutation and incast relative to the bound.
 struct Way {
     name: &'static str,
     transport: Transport,
@@ -81,7 +82,7 @@ fn first_to_core(network: &Network, hosts: &[VertexId]) -> LinkId {
     up(aggregation)
 }
 
-/// Time, what the most loaded link of the paths taken needs, and what was sent again.
+/// Time, time of the most loaded link on the paths taken, and number of retransmissions.
 fn run(way: &Way, flows: &[(usize, usize)], size: u64, dark: Option<LinkId>) -> (f64, f64, u64) {
     let (network, hosts) = fat_tree();
     let links = network.links().len();
@@ -115,7 +116,7 @@ fn run(way: &Way, flows: &[(usize, usize)], size: u64, dark: Option<LinkId>) -> 
     (last.0 as f64, bound, packets.retransmitted)
 }
 
-/// Flows that share a link by the hash of their ends make the bound of `per flow` six times that of sprayed ones.
+/// For `per flow`, hash collisions make the bound six times that of sprayed flows.
 #[test]
 fn every_transport_stays_within_its_limit_of_the_bound() {
     let permutation: Vec<_> = (0..128).map(|at| (at, (at * 37 + 61) % 128)).collect();
@@ -138,9 +139,10 @@ fn every_transport_stays_within_its_limit_of_the_bound() {
     }
 }
 
-/// One of the sixteen cables between a pod and the cores is dark, both ways, and no flow is rerouted: what
-/// leaves alone a value that loses packets may take a fifth longer than the sixteenth of the pod's rate that is lost.
-/// It took four times as long when all acknowledgements of a flow went one way back, and for ever when that was dark.
+/// One of the sixteen cables between a pod and the cores is dark in both directions, and no flow is
+/// rerouted. Schemes that avoid values with losses may take a fifth longer than the lost sixteenth
+/// of the pod's rate. Regression test: it took four times as long when all acknowledgements of a
+/// flow shared one reverse path, and never ended if that path was dark.
 #[test]
 fn dark_cable_costs_adaptive_flows_little_more_than_its_share() {
     let permutation: Vec<_> = (0..128).map(|at| (at, (at * 37 + 61) % 128)).collect();
@@ -152,14 +154,14 @@ fn dark_cable_costs_adaptive_flows_little_more_than_its_share() {
     let times = took / whole / (16.0 / 15.0);
     println!("| {} | {:.1} | {:.1} | {times:.3} | {again} |", way.name, whole / 1e6, took / 1e6);
     assert!(times <= 1.2, "{times}");
-    // A flow of 64 packets is all tail: what it loses is found by its probe, or the one after that.
+    // A flow of 64 packets is all tail: its probe, or the following one, detects the losses.
     let (whole, ..) = run(&way, &permutation, 256 << 10, None);
     let (took, ..) = run(&way, &permutation, 256 << 10, Some(dark));
     println!("| 256 KiB | {:.1} | {:.1} |", whole / 1e6, took / 1e6);
     assert!(took <= whole + 2.0 * 63e6 + 13e6, "{took}");
 }
 
-/// Whatever is lost until a cable is back, data, answers and credits: no flow waits for it for ever.
+/// Data, acknowledgements and credits are lost until a cable is repaired.
 #[test]
 fn every_flow_ends_after_cable_repair() {
     let permutation: Vec<_> = (0..128).map(|at| (at, (at * 37 + 61) % 128)).collect();

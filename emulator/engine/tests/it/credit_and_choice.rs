@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-//! Credit that is lost, and switches that choose at random between equal queues.
+//! Lost credit, and switches that choose at random between equal queues.
 #![expect(clippy::unwrap_used, reason = "a test may fail")]
 
 use lightloom_engine::topology::{FatTree, LeafSpine};
@@ -33,8 +33,8 @@ fn settings(congestion: CongestionControl, balance: Balance) -> EngineSettings {
     EngineSettings { transport, queueing, ..EngineSettings::default() }
 }
 
-/// A flow whose answers go by a cable that is dark for 900 µs may lose that time and no more: what is left of it goes at
-/// full rate when the cable is back. It went on with a packet a round trip, for 137 ms.
+/// A flow whose acknowledgements use a cable that is dark for 900 µs may lose only that time, and then continues at
+/// full rate. Regression test: it continued with a packet per round trip for 137 ms.
 #[test]
 fn lost_credit_is_replaced_after_cable_repair() {
     let shape = LeafSpine {
@@ -67,7 +67,7 @@ fn lost_credit_is_replaced_after_cable_repair() {
     }
 }
 
-/// To whom each host sends: a random cycle through all, so that no host sends to itself.
+/// A random cycle through all hosts, so none sends to itself.
 fn permutation(hosts: usize, seed: u64) -> Vec<usize> {
     let mut order: Vec<usize> = (0..hosts).collect();
     let mut draw = Seed(seed).stream("permutation", 0);
@@ -81,8 +81,8 @@ fn permutation(hosts: usize, seed: u64) -> Vec<usize> {
     to
 }
 
-/// How much longer than its bound a random permutation over a full fat-tree takes, 4 MiB a flow: the time of a host's
-/// link, on which answers of 64 B go as well, and of the longest way there.
+/// Time of a random permutation over a full fat-tree with 4 MiB per flow, relative to the bound:
+/// the time of a host's link, including acknowledgements of 64 B, plus the longest path.
 fn times_the_bound(radix: u32, balance: Balance, seed: u64) -> f64 {
     let mut builder = NetworkBuilder::new();
     let hosts = FatTree::full(radix, link()).build_into(&mut builder);
@@ -98,8 +98,8 @@ fn times_the_bound(radix: u32, balance: Balance, seed: u64) -> f64 {
     last.0 as f64 / ((packets + 5.0) * (81_920.0 + 1_280.0) + 6e6)
 }
 
-/// Ties went to the port at `sequence / stride`, and the least busy port was the same for each packet of a flow as long as
-/// packets came in one rhythm: flows met again and again, for 1.6 to 2.7 times the bound.
+/// Regression test: ties went to the port at `sequence / stride`, and the least busy port was the same for each packet
+/// of a periodic flow, so flows met again and again, for 1.6 to 2.7 times the bound.
 #[test]
 fn adaptive_switches_carry_permutations_near_their_bound() {
     for (radix, seeds) in [(4, 20), (8, 6)] {

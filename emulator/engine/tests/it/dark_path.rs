@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-//! One path of eight goes dark under full load: what that may cost, for every transport that spreads packets.
+//! The cost of one dark path of eight under full load, for every transport that spreads packets.
 #![expect(clippy::unwrap_used, reason = "a test may fail")]
 
 use lightloom_engine::topology::LeafSpine;
@@ -16,7 +16,7 @@ const PACKET: u64 = 4_096;
 const DARK_FROM: SimTime = SimTime(20_000_000);
 const DARK: u64 = 900_000_000;
 
-/// The leaves where a cable to a spine goes dark: that of the senders, and that of the receivers.
+/// The leaves with a dark cable to a spine, on the senders' and the receivers' side.
 const NEAR: VertexId = VertexId(16);
 const FAR: VertexId = VertexId(17);
 
@@ -56,7 +56,7 @@ fn last_end(engine: &Engine) -> u64 {
     engine.records().map(|record| record.end.unwrap().0).max().unwrap()
 }
 
-/// How much later the last flow ends because of the dark cable, in microseconds.
+/// Delay of the last flow because of the dark cable, in microseconds.
 fn cost(how: (CongestionControl, Balance), leaf: VertexId) -> f64 {
     let (mut whole, _) = engine(how, leaf);
     whole.run(SimTime(1_000_000_000_000));
@@ -72,10 +72,10 @@ fn cost(how: (CongestionControl, Balance), leaf: VertexId) -> f64 {
     (last_end(&dark) as f64 - last_end(&whole) as f64) / 1e6
 }
 
-/// Everything that the cable would have carried, an eighth of 900 µs, and less than half of that more. Sprayed flows lost
-/// every eighth packet for all that time, credit that was lost with answers was not replaced, values were retired for
-/// packets that came late when the cable was back, and where switches choose, all acknowledgements of a flow went by the dark
-/// cable: up to 1,384 µs.
+/// The limit is the cable's traffic, an eighth of 900 µs, plus less than half of that. Regression
+/// test for up to 1,384 µs: sprayed flows lost every eighth packet for the whole time, credit lost
+/// with acknowledgements was not replaced, values were retired for late packets after the repair,
+/// and adaptive switches sent all acknowledgements of a flow over the dark cable.
 #[test]
 fn dark_path_costs_only_its_lost_capacity() {
     let nscc = CongestionControl::Nscc(Nscc::default());
@@ -95,8 +95,8 @@ fn dark_path_costs_only_its_lost_capacity() {
     }
 }
 
-/// Switches that choose sent into a cable that was dark beyond the next switch until a router acted, after 1 ms: 846 to
-/// 1,307 µs. Controls that took these losses for congestion needed 342 to 413 µs.
+/// Regression test: adaptive switches used a cable that was dark beyond the next switch until a router acted after 1
+/// ms, which cost 846 to 1,307 µs. Controls that took these losses for congestion needed 342 to 413 µs.
 #[test]
 fn far_dark_cable_costs_adaptive_switches_only_its_capacity() {
     let nscc = CongestionControl::Nscc(Nscc::default());

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-//! The table of closed forms in docs/validation-engine.md is what the engine does today.
-//! `LIGHTLOOM_BLESS=1 cargo test -p lightloom-engine --test it engine_validation::` writes it anew.
+//! Compares the engine with the table of closed forms in docs/validation-engine.md. `LIGHTLOOM_BLESS=1 cargo test -p
+//! lightloom-engine --test it engine_validation::` rewrites the table.
 use lightloom_collective::{
     AllToAll, CollectiveKind, Directions, Exchange, HalvingDoubling, Ring, Schedule,
 };
@@ -17,7 +17,7 @@ const BEGIN: &str =
     "<!-- closed forms: written by emulator/engine/tests/it/engine_validation.rs -->\n";
 const END: &str = "<!-- end -->";
 const LIMIT: SimTime = SimTime(1_000_000_000_000);
-/// 400 Gb/s.
+/// At 400 Gb/s.
 const PACKET: u64 = 81_920;
 const ACKNOWLEDGEMENT: u64 = 1_280;
 const DELAY: u64 = 1_000_000;
@@ -28,7 +28,7 @@ struct Row {
     form: &'static str,
     expected: u64,
     took: u64,
-    /// How much longer it may take than the form says, ‰: what acknowledgements take of the wire.
+    /// Allowed excess over the closed form in ‰, for acknowledgements on the wire.
     slack: u64,
 }
 
@@ -36,14 +36,14 @@ fn link() -> LinkSpec {
     LinkSpec::new(BitsPerSecond::from_gbps(400), Picoseconds(DELAY))
 }
 
-/// An engine whose windows never wait for acknowledgements that wait behind data.
+/// Its windows are large enough for acknowledgements that wait behind data.
 fn engine(builder: NetworkBuilder) -> Engine {
     let mut settings = EngineSettings::default();
     settings.transport.window = Window::BandwidthDelay { percent: 150 };
     Engine::new(builder.build().unwrap(), settings).unwrap()
 }
 
-/// So many packets over so many wires, each stored before it is sent on.
+/// Each of `packets` is stored before it is forwarded.
 fn message(packets: u64, hops: u64) -> u64 {
     (packets + hops - 1) * PACKET + hops * DELAY
 }

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-//! What `lightloom-engine` promises, in one program: a file a subject, a folder what several of them use.
+//! Integration tests of `lightloom-engine`: one file per subject, one folder per shared helper.
 
 #![allow(
     clippy::disallowed_methods,

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-//! Paths of flows over drawn networks, beside what a search of a few lines finds.
+//! Paths of flows over random networks, compared with a simple search.
 
 use std::collections::BTreeSet;
 
@@ -11,7 +11,7 @@ use lightloom_engine::{
 use lightloom_units::{BitsPerSecond, Bytes, Picoseconds};
 use proptest::prelude::*;
 
-/// What a vertex does, what is joined to what, and which of these links are down, one direction each.
+/// Role of each vertex, cables, and links that are down (one direction each).
 type Drawn = (Vec<u8>, Vec<(usize, usize)>, Vec<usize>);
 
 fn drawn() -> impl Strategy<Value = Drawn> {
@@ -37,7 +37,7 @@ fn network((kinds, cables, _): &Drawn) -> Network {
     builder.build().expect("a network")
 }
 
-/// All shortest paths, found by trying every way of one link more until some arrive.
+/// Extends every path by one link until some arrive.
 fn all_shortest(
     network: &Network,
     is_up: impl Fn(LinkId) -> bool,

@@ -1,5 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-//! Flows that leave by several interfaces of their host, over planes that may die: against what the interfaces carry.
+//! Flows that leave over several interfaces of their host, on planes that may fail, compared with
+//! the capacity of the interfaces.
 use lightloom_engine::topology::{LeafSpine, SwitchedDomain};
 use lightloom_engine::transport::{
     Balance, CongestionControl, FlowInterfaces, LossRecovery, Nscc, Reordering, Transport, Window,
@@ -53,7 +54,7 @@ fn over_all(balance: Balance) -> Transport {
     }
 }
 
-/// Entropy values as the description of MRC has them: retired by losses, probed, beside NSCC and switches that trim.
+/// Entropy values as in the description of MRC (retired by losses, probed), with NSCC and switches that trim.
 fn entropy() -> Transport {
     Transport {
         congestion: CongestionControl::Nscc(Nscc::default()),
@@ -77,7 +78,7 @@ fn last_end(engine: &Engine) -> f64 {
     engine.records().map(|record| record.end.expect("all arrive").0).max().unwrap() as f64
 }
 
-/// One flow took one interface however many there were: 47.4 GB/s with one and 48.6 with four.
+/// Regression test: a flow used one interface, whatever their number: 47.4 GB/s with one and 48.6 with four.
 #[test]
 fn one_flow_fills_every_interface_of_its_host() {
     for nics in [1, 2, 4, 8] {
@@ -97,7 +98,7 @@ fn one_flow_fills_every_interface_of_its_host() {
     }
 }
 
-/// GPUs under several switches sent each flow by one of them: colliding flows lost packets.
+/// Regression test: GPUs under several switches sent each flow over one of them, and colliding flows lost packets.
 #[test]
 fn shift_in_a_switched_domain_uses_all_switches_without_drops() {
     let mut builder = NetworkBuilder::new();
@@ -111,7 +112,7 @@ fn shift_in_a_switched_domain_uses_all_switches_without_drops() {
             .unwrap();
     }
     engine.run(micros(10_000));
-    // Acknowledgements of the flow that comes in share the link: 64 bytes for each 4,096.
+    // Acknowledgements of the incoming flow share the link: 64 bytes for each 4,096.
     let bound = (1_000.0 * 81_920.0) * (1.0 + 64.0 / 4_096.0) + 2.0 * 1_081_920.0;
     let took = last_end(&engine);
     assert!(took < 1.025 * bound, "{} times the bound", took / bound);
@@ -119,7 +120,7 @@ fn shift_in_a_switched_domain_uses_all_switches_without_drops() {
     assert_conserved(&engine);
 }
 
-/// Every link of a plane, or of what `chosen` lets through.
+/// Links of a plane from vertices for which `chosen` is true.
 fn links_of(engine: &Engine, plane: u8, chosen: impl Fn(VertexId) -> bool) -> Vec<LinkId> {
     let network = engine.network();
     let links = network.links().iter().enumerate();
@@ -129,7 +130,7 @@ fn links_of(engine: &Engine, plane: u8, chosen: impl Fn(VertexId) -> bool) -> Ve
         .collect()
 }
 
-/// A permutation of 16 hosts with 8 planes of 50 Gb/s: last end. Plane 3 is down for these times.
+/// A permutation of 16 hosts with 8 planes of 50 Gb/s, with plane 3 down during `outages`. Returns the last end.
 fn permutation(outages: &[(u64, u64)]) -> (f64, Engine) {
     let (builder, hosts) = planes(square(4, link(50)), 8);
     let queueing = Some(Queueing { trim: true, ..Queueing::default() });
@@ -140,7 +141,7 @@ fn permutation(outages: &[(u64, u64)]) -> (f64, Engine) {
         engine.add_flow(FlowSpec::new(hosts[host], to, Bytes(64 << 20))).unwrap();
     }
     for &(down, up) in outages {
-        // The switches die, so hosts notice on their own links.
+        // The switches fail, so hosts notice on their own links.
         for link in links_of(&engine, 3, |_| true) {
             engine.change_link(micros(down), link, LinkChange::Down);
             engine.change_link(micros(up), link, LinkChange::Up);
@@ -154,7 +155,7 @@ fn permutation(outages: &[(u64, u64)]) -> (f64, Engine) {
 #[test]
 fn permutation_with_a_failed_plane_takes_eight_sevenths() {
     let (whole, _) = permutation(&[]);
-    // 64 MiB over 400 Gb/s with 64 bytes of header each packet, and the acknowledgements of the flow that comes in.
+    // 64 MiB over 400 Gb/s with 64 bytes of header per packet, and the acknowledgements of the incoming flow.
     let bound = (64u64 << 20).div_ceil(DATA) as f64 * 81_920.0 * (1.0 + 64.0 / 4_096.0);
     assert!(whole < 1.15 * bound, "{} times the bound with eight planes", whole / bound);
     let (dead, _) = permutation(&[(0, 20_000)]);
@@ -165,12 +166,12 @@ fn permutation_with_a_failed_plane_takes_eight_sevenths() {
 fn flapping_plane_costs_only_its_lost_capacity() {
     let (whole, _) = permutation(&[]);
     let (flaps, _) = permutation(&[(100, 200), (300, 400), (500, 600)]);
-    // 300 us without an eighth of the rate, and what finding out takes.
+    // 300 µs without an eighth of the rate, plus the time to detect it.
     let bound = whole + 300e6 / 8.0;
     assert!(flaps < 1.05 * bound, "{} times the bound", flaps / bound);
 }
 
-/// The far end's cable of one plane is dark: only losses say so, and a probe says when it is back.
+/// The far end's cable of one plane is dark. Only losses reveal that, and a probe reveals the repair.
 #[test]
 fn temporarily_dark_far_link_is_avoided_and_reused() {
     let run = |dark: Option<(u64, u64)>| {
@@ -197,7 +198,7 @@ fn temporarily_dark_far_link_is_avoided_and_reused() {
     let bound = whole + 200e6 / 8.0;
     assert!(dark < 1.05 * bound, "{} times the bound", dark / bound);
     assert!(again < 400, "{again} packets sent again");
-    // A third of the run is dark: it carries the rest of its share.
+    // The plane is dark for a third of the run and carries the rest of its share.
     let share = carried_then as f64 / carried as f64;
     assert!((0.55..0.85).contains(&share), "{share}");
     let (for_ever, ..) = run(Some((100, 30_000)));
@@ -228,8 +229,8 @@ fn striped_flows_do_not_depend_on_the_number_of_threads() {
     assert_eq!(one, ends(3));
 }
 
-/// Switches chose for flows by one interface alone; where a reroute left one of several, answers went astray: another
-/// result on each number of threads, or none.
+/// Regression test: with several interfaces, switches chose paths for only one. After a reroute,
+/// acknowledgements went astray, and results depended on the number of threads.
 #[test]
 fn adaptive_switches_serve_multi_interface_flows_across_reroutes() {
     let run = |threads: usize, dark: bool| {
@@ -266,7 +267,7 @@ fn adaptive_switches_serve_multi_interface_flows_across_reroutes() {
     }
 }
 
-/// A flow is led anew over the planes that are left, and over all when they are back.
+/// A flow is rerouted over the remaining planes, and over all planes after the repair.
 #[test]
 fn striped_flows_use_the_planes_that_are_up() {
     let (builder, hosts) = planes(square(2, link(50)), 4);
@@ -290,8 +291,8 @@ fn striped_flows_use_the_planes_that_are_up() {
     assert_conserved(&engine);
 }
 
-/// Wake-ups for probes were planned again for each that came: a plane that stays dead at the far end made them without
-/// end.
+/// Regression test: every wake-up for a probe planned another one, so a plane that was dark at the
+/// far end caused endless wake-ups.
 #[test]
 fn probes_of_dark_planes_do_not_accumulate() {
     let (builder, hosts) = planes(square(2, link(50)), 8);
@@ -305,7 +306,7 @@ fn probes_of_dark_planes_do_not_accumulate() {
     engine.run(micros(20_000));
     let packets = engine.packets();
     assert!(engine.record(flow).end.is_some());
-    // 128 MiB in 33,289 packets; 8 values probed every 20 us for some 5.5 ms, and what was lost at first.
+    // 128 MiB in 33,289 packets; 8 values probed every 20 µs for about 5.5 ms, plus initial losses.
     let probes = packets.data_sent - 33_289 - packets.retransmitted;
     assert!((1_000..3_000).contains(&probes), "{probes} probes");
     assert_conserved(&engine);

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-//! Batches whose end is reported at once: a caller who then sends does as flows do that wait for messages.
+//! Prompt batches: a caller who sends when a batch ends acts like flows gated by messages.
 
 use lightloom_engine::transport::{LossRecovery, Reordering, Transport};
 use lightloom_engine::{
@@ -29,7 +29,7 @@ fn relay(sizes: &[u64], hosts: usize) -> Vec<FlowSpec> {
     sizes.iter().enumerate().map(flow).collect()
 }
 
-/// When each flow of each relay ends, and how often packets were sent again.
+/// The end of each flow of each relay, and the number of retransmissions.
 fn by_gates(engine: &mut Engine, relays: &[Vec<FlowSpec>]) -> Vec<Vec<Option<SimTime>>> {
     let mut added: Vec<Vec<FlowId>> = Vec::new();
     for relay in relays {
@@ -45,7 +45,7 @@ fn by_gates(engine: &mut Engine, relays: &[Vec<FlowSpec>]) -> Vec<Vec<Option<Sim
     added.iter().map(ends).collect()
 }
 
-/// The same by a caller who sends the next flow of a relay when the one before has ended.
+/// The caller sends the next flow of a relay when the previous one has ended.
 fn by_caller(engine: &mut Engine, relays: &[Vec<FlowSpec>]) -> Vec<Vec<Option<SimTime>>> {
     let mut ends: Vec<Vec<Option<SimTime>>> = vec![Vec::new(); relays.len()];
     let mut owners: Vec<usize> = Vec::new();
@@ -82,8 +82,8 @@ fn settings(delay: u64, recovery: LossRecovery) -> EngineSettings {
 proptest! {
     #![proptest_config(ProptestConfig::with_cases(48))]
 
-    /// Relays of which no two begin at one host, so that no two flows take turns there; they meet in the switch, where
-    /// packets are lost.
+    /// Relays start at different hosts, so that flows do not take turns there; they meet in the
+    /// switch, where packets are lost.
     #[test]
     fn caller_sends_the_instant_a_gate_would_open(
         cables in prop::collection::vec((50u64..400, 1u64..900), 3..6),

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-//! What switches with real queues promise: shares by weight, no loss where pauses have headroom, what
-//! is trimmed comes back soon, and circles of pauses are named.
+//! Switches with bounded queues: shares follow weights, pauses with headroom prevent losses,
+//! trimmed packets are resent promptly, and cyclic pauses are reported.
 
 use lightloom_engine::capture::{QueueHistograms, Watch};
 use lightloom_engine::transport::{LossRecovery, Reordering, Transport, Window};
@@ -97,11 +97,11 @@ fn pauses_keep_the_receiver_busy() {
     let end = engine.records().filter_map(|record| record.end).max().unwrap();
     let wire = engine.transport().wire_bytes(Bytes(4 << 20)) * 8;
     let busy = link().rate.time_for(wire).get();
-    // One packet and two links before the first byte, and pause frames on the way back only.
+    // One packet and two links before the first byte; only pause frames in the reverse direction.
     assert!(end.0 < busy + 3_000_000, "{} ps for {busy} ps of data", end.0);
 }
 
-/// What each of two flows of priorities 1 and 2 has delivered after a while.
+/// Data delivered by two flows of priorities 1 and 2.
 fn shares(schedule: Schedule) -> [u64; 2] {
     let (network, hosts) = star(2, LinkSpec { queue: None, mark_from: None, ..link() });
     let mut engine = engine(network, Queueing { schedule, ..Queueing::default() });
@@ -153,13 +153,13 @@ fn one_queue_takes_half_of_a_shared_buffer_with_alpha_one() {
         assert!(all_arrive(&engine));
         engine.packets().dropped
     };
-    // A queue may hold alpha times what is free: 64 of 128 packets.
+    // A queue may hold alpha times the free buffer: 64 of 128 packets.
     assert_eq!(dropped(7), 0, "8 senders of 7 packets fit in 64");
     assert!(dropped(12) > 0, "96 packets would fit in the buffer, but not in the queue's share");
 }
 
-/// The idle path holds 51 packets (4.17 µs), so two windows of 64 leave 77 before the port they share:
-/// 18 % of the way from 50 to 200, where 18 % of 60 % are marked.
+/// The idle path holds 51 packets (4.17 µs), so two windows of 64 leave 77 at the shared port: 18 %
+/// of the range from 50 to 200, where 18 % of 60 % are marked.
 #[test]
 fn marking_probability_rises_between_two_thresholds() {
     let spec = LinkSpec { queue: None, ..link() }.with_queue(PACKET * 1_000, PACKET * 50);
@@ -179,8 +179,8 @@ fn marking_probability_rises_between_two_thresholds() {
     }
 }
 
-/// Three switches in a circle, a host each, and every flow goes two switches on: no packet can move
-/// once every buffer is full of packets that wait for the next one.
+/// Three switches in a circle with a host each, and every flow crosses two switches. Once every
+/// buffer is full of packets for the next switch, no packet can move.
 fn circle(pause_above: Bytes) -> Engine {
     let mut builder = NetworkBuilder::new();
     let switches: Vec<_> = (0..3).map(|_| builder.add(VertexRole::Switch)).collect();
@@ -237,7 +237,7 @@ fn temporary_pauses_are_not_a_deadlock() {
     assert_eq!(engine.deadlock(), None);
 }
 
-/// P50, P99, longest and number of the backlogs that packets found before the link to the receiver.
+/// P50, P99, maximum and number of the backlogs met before the link to the receiver.
 fn backlogs(queueing: Option<Queueing>, threads: usize) -> [u64; 4] {
     let link = link().with_queue(PACKET * 4_096, PACKET * 4_096);
     let (network, hosts) = star(7, link);
@@ -261,12 +261,12 @@ fn backlogs(queueing: Option<Queueing>, threads: usize) -> [u64; 4] {
     [seen.value_at_quantile(0.5), seen.value_at_quantile(0.99), seen.max(), seen.len()]
 }
 
-/// Switches with real queues showed queues of zero bytes. Where nothing is paused, trimmed or refused, they are the
-/// queues of a switch with one queue a port.
+/// Regression test: switches with bounded queues reported empty queues. Without pauses, trimming
+/// and drops, they must match a switch with one queue per port.
 #[test]
 fn configured_queues_show_the_same_backlog_as_plain_ones() {
     let plain = backlogs(None, 1);
-    // Seven windows of 64 packets, less what is under way.
+    // Seven windows of 64 packets, minus the packets in transit.
     let [middle, _, longest, packets] = plain;
     assert!(middle > 1_000_000 && longest < 7 * 64 * 4_160 && packets == 7 * 261, "{plain:?}");
     let buffer = Buffer { size: PACKET * 4_096, alpha_percent: 1_600 };

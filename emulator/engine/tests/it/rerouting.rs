@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-//! Flows that are given other paths while links go dark and come back.
+//! Flows rerouted while links go dark and recover.
 use lightloom_engine::transport::{Transport, Window};
 use lightloom_engine::{
     Engine, EngineSettings, FlowSpec, FlowWait, LinkChange, LinkId, LinkSpec, NetworkBuilder,
@@ -32,8 +32,8 @@ fn set(engine: &mut Engine, cable: LinkId, change: LinkChange) {
     }
 }
 
-/// Two flows share an interface. One is led to another while its turn at the first is yet to come; before it comes,
-/// the first goes dark for good.
+/// Two flows share an interface. One is moved to another interface while it waits for its turn;
+/// before the turn, the first interface goes dark permanently.
 #[test]
 fn rerouted_flow_does_not_wait_at_its_old_interface() {
     let (mut engine, [from, to], cables) = joined(2);
@@ -57,7 +57,7 @@ fn rerouted_flow_does_not_wait_at_its_old_interface() {
     }
 }
 
-/// Hand-made pauses: the time is that between them, also where they overlap or never end.
+/// Pauses set by hand count exactly, even if they overlap or never end.
 #[test]
 fn counts_paused_port_time_exactly() {
     let (mut engine, _, cables) = joined(1);
@@ -88,7 +88,7 @@ fn flow_reports_its_wait_reason_and_start() {
     assert!(since.unwrap().0 > 19_900_000, "{since:?}");
     assert_eq!(engine.awaits(late).0, FlowWait::Start);
     set(&mut engine, far, LinkChange::Down);
-    // The last acknowledgements are on the first link, and arrive; then time runs out again and again.
+    // The last acknowledgements are on the first link and arrive; then the timeout expires again and again.
     for until in [25_000_000, 3_000_000_000, 90_000_000_000] {
         engine.run(SimTime(until));
         let (what, since) = engine.awaits(flow);

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-//! Timers that follow measured round trips: nothing is sent again where nothing is lost, however long the way and however
-//! many send to one.
+//! Timers follow measured round trips: without losses there are no retransmissions, whatever the
+//! path length and the number of senders.
 #![expect(clippy::unwrap_used, reason = "a test may fail")]
 
 use lightloom_engine::topology::FatTree;
@@ -19,7 +19,7 @@ const PACKET_PS: u64 = 81_920;
 const ACKNOWLEDGEMENT_PS: u64 = 1_280;
 const SIZE: u64 = 64 << 20;
 
-/// One flow over host, switch, long cable, switch and host: when it ends, and its packets.
+/// One flow over host, switch, long cable, switch and host: its end and packet counts.
 fn over_cable(congestion: CongestionControl, delay: Picoseconds) -> (u64, PacketCount) {
     let near = LinkSpec::new(BitsPerSecond::from_gbps(400), Picoseconds::from_micros(1));
     let far = LinkSpec::new(BitsPerSecond::from_gbps(400), delay);
@@ -43,7 +43,7 @@ fn over_cable(congestion: CongestionControl, delay: Picoseconds) -> (u64, Packet
     (engine.record(flow).end.unwrap().0, engine.packets())
 }
 
-/// All packets at the rate of the link, behind the rounds of slow start: ten packets, and twice as many each round trip.
+/// All packets at the rate of the link, after the rounds of slow start: ten packets, doubling every round trip.
 fn closed_form(slow_start: bool, delay: Picoseconds) -> u64 {
     let packets = SIZE.div_ceil(4_032);
     let wires = delay.0 + 2_000_000;
@@ -56,8 +56,8 @@ fn closed_form(slow_start: bool, delay: Picoseconds) -> u64 {
     time + (packets - sent) * PACKET_PS + one_way
 }
 
-/// DCTCP took 3.1 s and NSCC 17.7 ms where 1.7 ms is the bound, for the timeout was 500 µs; 5 and 10 ms were refused.
-/// DCTCP's first window was the whole one, and grew by a packet too many each round: 0.54 of its closed form.
+/// Regression test: with a timeout of 500 µs, DCTCP took 3.1 s and NSCC 17.7 ms for a bound of 1.7 ms; 5 and 10 ms were
+/// refused. DCTCP's first window was the full one and grew by a packet too many per round: 0.54 of its closed form.
 #[test]
 fn flow_over_a_long_cable_takes_its_closed_form() {
     let controls = [
@@ -82,7 +82,7 @@ fn flow_over_a_long_cable_takes_its_closed_form() {
     }
 }
 
-/// How much longer an incast under receiver credit takes than the link of its receiver needs for it.
+/// Time of an incast under receiver credit relative to the receiver's link.
 fn incast(radix: u32, senders: usize) -> (f64, PacketCount) {
     const MESSAGE: u64 = 1 << 20;
     let link = LinkSpec::new(BitsPerSecond::from_gbps(400), Picoseconds::from_micros(1))
@@ -110,8 +110,8 @@ fn incast(radix: u32, senders: usize) -> (f64, PacketCount) {
     (last as f64 / bound as f64, engine.packets())
 }
 
-/// From 80 senders on flows timed out while their credit waited for its turn: 85,497 of 33,147 packets were sent again by
-/// 127, and 1.75 million of 260,000 by 1,000, which took 13 times the bound.
+/// Regression test: from 80 senders on, flows timed out while their credit waited for its turn: 127 senders caused
+/// 85,497 retransmissions of 33,147 packets, and 1,000 senders 1.75 million of 260,000, at 13 times the bound.
 #[test]
 fn queued_credit_is_not_treated_as_lost() {
     let counts = cases(3, 4);

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-//! The engine against the reference engine: the same packets at the same picosecond on random small
-//! networks, with drops, marks, losses, retransmissions, gated messages, and links that go dark or change their rate.
+//! Compares the engine with the reference engine: the same packets at the same picosecond on small random networks,
+//! with drops, marks, losses, retransmissions, gated messages, and links that go dark or change their rate.
 
 use crate::reference;
 use lightloom_engine::transport::{Balance, LossRecovery, Reordering, Transport, Window};
@@ -15,20 +15,20 @@ use lightloom_units::{BitsPerSecond, Bytes, Picoseconds, SimTime};
 use proptest::prelude::*;
 use reference::{Reference, Seen, Totals};
 
-/// A small random case. Times are small and from few values, so that ties are frequent.
+/// Times are small and from few values, so that ties are frequent.
 #[derive(Clone, Debug)]
 struct Case {
     hosts: usize,
     switches: usize,
     extra: Vec<(usize, usize)>,
-    /// Per cable, taken in turn: rate in Gb/s, delay in ns, queue and marking threshold in bytes.
+    /// Per cable, used cyclically: rate in Gb/s, delay in ns, queue and marking threshold in bytes.
     specs: Vec<(u64, u64, u64, u64)>,
     flows: Vec<FlowCase>,
-    /// Cable, down at, dark for (ns).
+    /// Cable, start and duration (ns).
     outages: Vec<(usize, u64, u64)>,
-    /// Link, from when on (ns), and how much is wrong: bits or packets, or how much longer they take ([`changes`]).
+    /// Link, start (ns), and the amount of bit errors, packet loss or jitter ([`changes`]).
     errors: Vec<(usize, u64, u32)>,
-    /// Link, from when on (ns), the rate in Gb/s; `None`: the one it was built for.
+    /// Link, start (ns), and rate in Gb/s; `None` restores the original rate.
     rates: Vec<(usize, u64, Option<u64>)>,
     window: u32,
     recovery: LossRecovery,
@@ -37,9 +37,9 @@ struct Case {
     marking: Marking,
     switching: Switching,
     host_delay: Picoseconds,
-    /// `None`: measured.
+    /// `None` for measured timeouts.
     timeout: Option<Picoseconds>,
-    /// The silence after which the last packet goes again.
+    /// Silence after which the last packet is resent.
     tail_probe: Option<Picoseconds>,
     seed: u64,
 }
@@ -98,7 +98,7 @@ fn network(case: &Case) -> Network {
 fn flows(case: &Case) -> Vec<FlowSpec> {
     let mut flows: Vec<FlowSpec> = Vec::new();
     for flow in &case.flows {
-        // A gated flow begins where the flow it waits for ends.
+        // A gated flow starts where the flow that it waits for ends.
         let gate = flow.gate.filter(|_| !flows.is_empty()).map(|(of, ahead)| {
             let of = of % flows.len();
             FlowGate { flow: FlowId::from_index(of), ahead }
@@ -210,7 +210,8 @@ fn changes(case: &Case, network: &Network) -> Vec<(SimTime, LinkId, LinkChange)>
         changes.push(match at_ns % 3 {
             0 => (at, link, LinkChange::BitErrors(BitErrors::from_share(f64::from(share) / 1e9))),
             1 => (at, link, LinkChange::PacketLoss(PacketLoss::from_share(f64::from(share) / 2e5))),
-            // The engine knows an arrival when a packet is let in: a jitter counts from the beginning, and stays.
+            // The engine determines an arrival when a packet is admitted, so jitter must start at
+            // the beginning and stay.
             _ if changes
                 .iter()
                 .any(|(_, of, change)| of == &link && matches!(change, LinkChange::Jitter(_))) =>
@@ -283,7 +284,7 @@ fn queueing() -> impl Strategy<Value = Queueing> {
     ];
     let buffer = (prop_oneof![3_000u64..30_000, 30_000u64..200_000], 20u32..400)
         .prop_map(|(size, alpha_percent)| Buffer { size: Bytes(size), alpha_percent });
-    // Some that are met all the time and some that are met now and then.
+    // Some limits are met continuously and some occasionally.
     let above = prop_oneof![0u64..7_000, 7_000u64..40_000];
     let pause = (any::<u8>(), above, 0u64..100, 0u64..12_000).prop_map(
         |(priorities, above, resume_percent, headroom)| Pause {
@@ -314,13 +315,13 @@ fn switching() -> impl Strategy<Value = Switching> {
     prop_oneof![Just(Switching::StoreAndForward), Just(Switching::CutThrough)]
 }
 
-/// None, as long as links, so that ties are frequent, or any.
+/// Zero, the link delay (so that ties are frequent), or arbitrary.
 fn host_delay() -> impl Strategy<Value = Picoseconds> {
     let nanoseconds = prop_oneof![2 => Just(0u64), 1 => Just(500), 1 => 1u64..5_000];
     nanoseconds.prop_map(Picoseconds::from_nanos)
 }
 
-/// Many at one link within the time that a packet takes, so that several come while one is sent.
+/// Many changes of one link within the time of a packet, so that several occur during a transmission.
 fn rates() -> impl Strategy<Value = Vec<(usize, u64, Option<u64>)>> {
     let rate = prop::option::of(prop::sample::select(vec![1u64, 10, 33, 100, 400]));
     let change = (prop_oneof![Just(1usize), 0usize..40], 0u64..40_000, rate);
@@ -330,7 +331,7 @@ fn rates() -> impl Strategy<Value = Vec<(usize, u64, Option<u64>)>> {
 fn case() -> impl Strategy<Value = Case> {
     let rate = prop::sample::select(vec![10u64, 25, 33, 40, 100]);
     let delay = prop::sample::select(vec![100u64, 500, 1_000, 3_000]);
-    // Whole packets, so that backlogs meet the bounds exactly now and then.
+    // Whole packets, so that backlogs sometimes meet the limits exactly.
     let queue = prop_oneof![1_500u64..9_000, (2u64..9).prop_map(|packets| packets * 1_024)];
     let mark = prop_oneof![0u64..5_000, (0u64..5).prop_map(|packets| packets * 1_024)];
     let specs = prop::collection::vec((rate, delay, queue, mark), 1..4);
@@ -403,8 +404,8 @@ proptest! {
     }
 }
 
-/// Data goes one way and acknowledgements the other, so that nothing overtakes: a queue whose departures are known on
-/// arrival and one that is worked off packet by packet then send the same. `rates` are those of links in the case.
+/// Data and acknowledgements use opposite directions, so nothing overtakes, and both queue
+/// implementations send the same. `rates` belong to links of the case.
 fn one_way(hosts: usize, case: Case) -> (Case, Network) {
     let case = Case { outages: Vec::new(), errors: Vec::new(), ..case };
     let mut builder = NetworkBuilder::new();
@@ -429,7 +430,7 @@ fn one_way(hosts: usize, case: Case) -> (Case, Network) {
     (case, network)
 }
 
-/// Every arrival over every link, and what became of every flow.
+/// Every arrival on every link, and the outcome of every flow.
 fn run_one_way(hosts: usize, case: &Case, queueing: Option<Queueing>) -> (Vec<String>, String) {
     let (case, network) = one_way(hosts, case.clone());
     let settings = EngineSettings { queueing, ..settings(&case, 1) };
@@ -448,7 +449,7 @@ fn run_one_way(hosts: usize, case: &Case, queueing: Option<Queueing>) -> (Vec<St
         engine.probes().flat_map(|probe| &probe.0).map(|arrival| format!("{arrival:?}")).collect();
     log.sort_unstable();
     let ends: Vec<_> = engine.records().map(|record| (record.end, record.retransmitted)).collect();
-    // Where departures are known on arrival, hops are counted then.
+    // With departures known on arrival, hops are counted on arrival.
     let packets = PacketCount { hops: 0, ..engine.packets() };
     (log, format!("{ends:?} {packets:?}"))
 }
@@ -459,7 +460,8 @@ proptest! {
         ..ProptestConfig::with_cases(cases(64, 500))
     })]
 
-    /// Where a cable became fast again, what waited still left at the slow rate, and what came later waited behind it.
+    /// Regression test: when a cable became fast again, waiting packets still left at the slow
+    /// rate, and later packets waited behind them.
     #[test]
     fn rate_changes_match_configured_queues(hosts in 1usize..4, case in case()) {
         let [fifo, real] = [None, Some(Queueing::default())]
@@ -469,8 +471,8 @@ proptest! {
     }
 }
 
-/// The packet that is being sent when a cable is repaired counted at the new rate for the time it had left at the old one,
-/// more than the queue holds: 3 packets were dropped.
+/// Regression test: after a repair, the packet in transmission was counted at the new rate for the
+/// rest of its time at the old one, which exceeded the queue: 3 packets were dropped.
 #[test]
 fn restoring_a_cable_rate_drops_no_packet_of_a_queued_window() {
     let run = |queueing| {
@@ -525,8 +527,7 @@ fn random_cases_cover_every_condition_under_test() {
     assert!(resent > 100 && gated > 10, "{resent} sent again, {gated} flows gated");
 }
 
-/// A link goes dark; the frame that lets a port of another part go on is made at that instant, when no window
-/// is open.
+/// When a link goes dark outside a window, the resulting resume frame for another shard is sent at that instant.
 #[test]
 fn frames_sent_by_a_link_change_reach_other_shards_in_time() {
     let pause = Pause {

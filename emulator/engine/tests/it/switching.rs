@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-//! Switches that cut through, and hosts that take their time, against closed forms.
+//! Cut-through switches and host delays, compared with closed forms.
 
 use lightloom_engine::transport::{Transport, Window};
 use lightloom_engine::{
@@ -33,7 +33,7 @@ fn chain(rates: &[u64]) -> Network {
     builder.build().unwrap()
 }
 
-/// When `packets` full packets have come over the chain.
+/// When `packets` full packets have crossed the chain.
 fn end_over(rates: &[u64], packets: u64, settings: EngineSettings) -> u64 {
     let mut engine = Engine::new(chain(rates), settings).unwrap();
     let ends = [0, rates.len()].map(VertexId::from_index);
@@ -90,7 +90,7 @@ fn host_acts_after_its_delay() {
     let settings = EngineSettings { transport, host_delay, ..EngineSettings::default() };
     let data = 2 * (time(400, PAYLOAD + HEADER) + DELAY.0);
     let answer = 2 * (time(400, transport.acknowledgement) + DELAY.0);
-    // With one packet at a time, each but the last costs a round trip with both hosts in it.
+    // With one packet at a time, each except the last costs a round trip that includes both hosts.
     for packets in [1, 2, 9] {
         let round_trip = data + answer + 2 * host_delay.0;
         let end = end_over(&[400, 400], packets, settings);
@@ -98,7 +98,7 @@ fn host_acts_after_its_delay() {
     }
 }
 
-/// A window of one bandwidth-delay product keeps the link busy, and not one packet more than that.
+/// A window of one bandwidth-delay product keeps the link busy with no packet to spare.
 #[test]
 fn idle_round_trip_includes_host_and_switch_delays() {
     let host_delay = Picoseconds::from_nanos(700);

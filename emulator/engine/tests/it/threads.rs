@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-//! One seed, one result: on one thread or several, and whatever others do elsewhere.
+//! One seed gives one result, whatever the number of threads and the activity elsewhere.
 use lightloom_engine::topology::FatTree;
 use lightloom_engine::transport::{
     Balance, CongestionControl, Dctcp, LossRecovery, Reordering, Transport, Window,
@@ -23,8 +23,8 @@ fn fat_tree(threads: usize, seed: u64, transport: Transport) -> (Engine, Vec<Ver
     (Engine::new(builder.build().unwrap(), settings).unwrap(), hosts)
 }
 
-/// Everybody to the host half the network away, all at once: more work in a window than one thread
-/// keeps to itself. Returns every record and count there is.
+/// Everyone sends to the host half the network away at the same time, which is more work per window
+/// than one thread keeps to itself. Returns all records and counts.
 fn storm(threads: usize, seed: u64, transport: Transport) -> (Vec<FlowRecord>, Vec<PortCount>) {
     let (mut engine, hosts) = fat_tree(threads, seed, transport);
     for (place, &host) in hosts.iter().enumerate() {
@@ -62,8 +62,8 @@ fn result_does_not_depend_on_thread_count() {
     }
 }
 
-/// Flows within two pods, with and without a third pod's traffic and faults: the others feel nothing,
-/// to the picosecond. That is what lets a run with a fault be held against one without.
+/// Flows within two pods, with and without a third pod's traffic and faults, are identical to the
+/// picosecond. Runs with and without a fault are therefore comparable.
 #[test]
 fn faults_elsewhere_change_no_completion_time() {
     let run = |disturbed: bool| {
@@ -88,7 +88,7 @@ fn faults_elsewhere_change_no_completion_time() {
     assert_eq!(run(true), run(false));
 }
 
-/// Once it stayed where it was when the other interface had been looked at already.
+/// Regression test: the flow did not move if the other interface had already been processed.
 #[test]
 fn waiting_flow_continues_on_another_interface() {
     for seed in 0..8 {
@@ -113,8 +113,8 @@ fn waiting_flow_continues_on_another_interface() {
     }
 }
 
-/// Flows in batches, each of which begins when another has ended, over pods that are done one after the other on one
-/// thread and side by side on several. Returns every event with its time, and when the flows arrived.
+/// Batches start when another one has ended, over pods that run one after the other on one thread and in parallel on
+/// several. Returns every event with its time, and the arrival times of the flows.
 fn chain_of_batches(threads: usize) -> (Vec<(SimTime, Event)>, Vec<Option<SimTime>>) {
     let (mut engine, hosts) = fat_tree(threads, 5, Transport::default());
     let begin = |engine: &mut Engine, round: usize| {

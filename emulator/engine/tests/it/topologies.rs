@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-//! Every shape has the cables, the diameter and the bisection that its formula says. The bisection is
-//! counted by a plain maximum flow between two halves of the hosts, every cable carrying one each way.
+//! Every topology has the cables, the diameter and the bisection of its formula. The bisection is a
+//! maximum flow between two halves of the hosts, where every cable carries one in each direction.
 
 use lightloom_engine::topology::{
     CubeTorus, Dragonfly, ExchangeFibres, FatTree, LeafSpine, RailOnly, RailOptimised,
@@ -19,7 +19,7 @@ fn built<T>(lay: impl FnOnce(&mut NetworkBuilder) -> T) -> (Network, T) {
     (builder.build().unwrap(), laid)
 }
 
-/// Augmenting paths, one after the other, from any of `from` to any of `to`.
+/// Augmenting paths from any of `from` to any of `to`.
 fn max_flow(network: &Network, from: &[VertexId], to: &[VertexId]) -> usize {
     let mut free = vec![1i32; network.links().len()];
     let mut flow = 0;
@@ -147,7 +147,7 @@ fn builds_tori_and_tpu_cubes() {
         assert_eq!(diameter(&network, &grid.hosts), Some(sides.iter().map(|side| side / 2).sum()));
         let last = *sides.last().unwrap();
         if last % 2 == 0 {
-            // Halves of the last dimension: every ring along it is cut twice, or once where it is a pair.
+            // Halves of the last dimension: every ring along it is cut twice, or once if it is a pair.
             let (one, other) = grid.hosts.split_at(grid.hosts.len() / 2);
             let cut = hosts / last * if last > 2 { 2 } else { 1 };
             assert_eq!(max_flow(&network, one, other) as u32, cut);

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-//! Ring all-reduce of the engine against published plateaus, with the documented share of the data-sheet rate.
+//! Ring all-reduce compared with published plateaus, at the documented share of the data-sheet rate.
 use lightloom_collective::{CollectiveKind, Directions, Ring};
 use lightloom_engine::collective::Placement;
 use lightloom_engine::topology::{self, RingShape};
@@ -15,7 +15,7 @@ const TABLE: &str =
 const RING_EFFICIENCY: [(&str, f64); 3] =
     [("A100 NVLink3", 0.78), ("H100 NVLink4", 0.83), ("B200 NVLink5", 0.79)];
 
-/// Bus bandwidth in GB/s of a large all-reduce round a ring of `ranks`, `gbytes_per_s` sent by each.
+/// Bus bandwidth in GB/s of a large all-reduce in a ring of `ranks` that each send `gbytes_per_s`.
 fn bus_bandwidth(ranks: usize, gbytes_per_s: f64) -> f64 {
     let mut builder = NetworkBuilder::new();
     let members: Vec<VertexId> = (0..ranks).map(|_| builder.add(VertexRole::Host)).collect();

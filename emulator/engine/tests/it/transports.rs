@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-//! What the sources of congestion control and load balancing promise, shown on a shared link.
+//! Properties stated by the sources of congestion control and load balancing, on a shared link.
 use lightloom_engine::topology::{FatTree, LeafSpine};
 use lightloom_engine::transport::{
     Balance, CongestionControl, Dcqcn, Dctcp, LossRecovery, Nscc, RateStep, Reordering, Swift,
@@ -18,7 +18,7 @@ fn millis(time: u64) -> SimTime {
     SimTime(time * 1_000_000_000)
 }
 
-/// Hosts around one switch at 100 Gb/s, 1 µs a link.
+/// Hosts around one switch at 100 Gb/s, 1 µs per link.
 fn star(hosts: usize, congestion: CongestionControl, window: Window) -> (Engine, Vec<VertexId>) {
     let link = LinkSpec::new(BitsPerSecond::from_gbps(100), Picoseconds::from_micros(1))
         .with_queue(Bytes(4_000 * PACKET), Bytes(MARK_FROM_PACKETS * PACKET));
@@ -33,7 +33,7 @@ fn star(hosts: usize, congestion: CongestionControl, window: Window) -> (Engine,
     (Engine::new(builder.build().unwrap(), settings).unwrap(), hosts)
 }
 
-/// Four long flows to one host, then one packet: how many packets stood before it.
+/// Four long flows to one host, then one packet: the number of packets queued before it.
 fn standing_queue_packets(congestion: CongestionControl) -> f64 {
     let (mut engine, hosts) = star(6, congestion, Window::Packets(100));
     for &host in &hosts[2..] {
@@ -48,8 +48,8 @@ fn standing_queue_packets(congestion: CongestionControl) -> f64 {
     (took - idle) as f64 / packet_time as f64
 }
 
-/// Shares of the link that two flows have from `from` on. The second comes 1 ms after the first, which
-/// a third, short one has slowed down before.
+/// Shares of the link of two flows between `from` and `until`. The second starts 1 ms after the
+/// first, which a third, short flow has already slowed down.
 fn shares(congestion: CongestionControl, from: SimTime, until: SimTime) -> [f64; 2] {
     let (mut engine, hosts) = star(4, congestion, Window::Packets(1_000));
     let short = FlowSpec::new(hosts[3], hosts[0], Bytes(4 << 20)).at(SimTime(200_000_000));
@@ -67,7 +67,7 @@ fn shares(congestion: CongestionControl, from: SimTime, until: SimTime) -> [f64;
     [0, 1].map(|flow| (after[flow] - before[flow]) / line)
 }
 
-/// Jain's index of fairness (1: equal shares, 1/2: one has everything) and the use of the link.
+/// Jain's fairness index (1: equal shares, 1/2: one flow has everything) and the utilisation of the link.
 fn assert_fair_and_full(name: &str, [a, b]: [f64; 2], least_use: f64) {
     let fairness = (a + b) * (a + b) / (2.0 * (a * a + b * b));
     assert!(fairness > 0.97, "{name}: shares {a:.3} and {b:.3}, index {fairness:.3}");
@@ -84,7 +84,7 @@ fn fixed_window_queues_the_excess_over_the_path() {
 fn dctcp_keeps_the_queue_near_its_threshold_and_shares_fairly() {
     let control = CongestionControl::Dctcp(Dctcp::default());
     let queue = standing_queue_packets(control);
-    // SIGCOMM'10, section 3.3: the queue swings between K - O(√(C·RTT·K)) and K + N.
+    // SIGCOMM'10, section 3.3: the queue oscillates between K - O(√(C·RTT·K)) and K + N.
     assert!(queue < (MARK_FROM_PACKETS + 4 + 10) as f64, "{queue}");
     assert_fair_and_full("DCTCP", shares(control, millis(5), millis(10)), 0.95);
 }
@@ -111,7 +111,7 @@ fn nscc_keeps_the_delay_near_its_target_and_shares_fairly() {
     assert_fair_and_full("NSCC", shares(control, millis(20), millis(30)), 0.95);
 }
 
-/// An incast of 32 on a switch that trims: what is sent again, and the time as a multiple of what the last link needs.
+/// An incast of 32 on a switch that trims: retransmissions, and time relative to the last link.
 fn trimming_incast() -> (u64, f64) {
     let link = LinkSpec::new(BitsPerSecond::from_gbps(400), Picoseconds::from_micros(1))
         .with_queue(Bytes(64 * PACKET), Bytes(16 * PACKET));
@@ -139,14 +139,15 @@ fn trimming_incast() -> (u64, f64) {
     (engine.packets().retransmitted, last.0 as f64 / (packets * 81_920) as f64)
 }
 
-/// A trimmed packet counted as one that arrived, past an empty queue: the window stayed open.
+/// Regression test: a trimmed packet was treated as an arrival past an empty queue, so the window stayed open.
 #[test]
 fn nscc_converges_with_trimming_switches() {
     let (again, time) = trimming_incast();
     assert!(again <= 7_000 && time <= 1.03, "{again} of 66,592 packets sent again, {time} times");
 }
 
-/// The second flow begins with three times the rate of the first, and the additive increase determines how long that lasts.
+/// The second flow starts at three times the rate of the first, and the additive increase
+/// determines how long that lasts.
 #[test]
 fn dcqcn_converges_to_fair_rates() {
     let control = CongestionControl::Dcqcn(Dcqcn {
@@ -158,8 +159,8 @@ fn dcqcn_converges_to_fair_rates() {
     assert_fair_and_full("DCQCN", shares(control, millis(30), millis(60)), 0.8);
 }
 
-/// Every packet that comes, whole or trimmed, earns one more, at the pace of the receiver's link: what is sent again is
-/// the first window of each sender, less what the queue held.
+/// Every arriving packet, whole or trimmed, earns another at the rate of the receiver's link, so
+/// only each sender's first window is resent, minus the packets in the queue.
 #[test]
 fn receiver_credit_fills_the_last_link_and_resends_the_first_window() {
     let mut builder = NetworkBuilder::new();
@@ -180,7 +181,7 @@ fn receiver_credit_fills_the_last_link_and_resends_the_first_window() {
     assert_conserved(&engine);
 }
 
-/// A permutation leaves every link as it is: credit then costs nothing but the time of the acknowledgements.
+/// A permutation does not share links, so credit costs only the time of the acknowledgements.
 #[test]
 fn receiver_credit_keeps_a_sprayed_permutation_near_its_bound() {
     let run = |threads: usize| {
@@ -188,7 +189,7 @@ fn receiver_credit_keeps_a_sprayed_permutation_near_its_bound() {
         let hosts = FatTree::full(8, credit_link()).build_into(&mut builder);
         let mut engine = credit_engine(builder, threads);
         for (place, &host) in hosts.iter().enumerate() {
-            // 37 is odd, and so is 61: each host is met once, none by itself.
+            // 37 is odd, and so is 61, so each host is chosen once, and none by itself.
             let to = hosts[(place * 37 + 61) % 128];
             engine.add_flow(FlowSpec::new(host, to, Bytes(8 << 20))).unwrap();
         }
@@ -227,7 +228,7 @@ fn assert_conserved(engine: &Engine) {
     assert_eq!(packets.sent, gone, "{packets:?}");
 }
 
-/// Random spraying loads each uplink alike in the long run: taking the same turns again and again did not.
+/// Regression test: repeated turns loaded the uplinks unevenly; random spraying loads them equally in the long run.
 #[test]
 fn eight_sprayed_flows_fill_eight_uplinks() {
     let link = LinkSpec::new(BitsPerSecond::from_gbps(400), Picoseconds::from_micros(1))
@@ -254,7 +255,7 @@ fn eight_sprayed_flows_fill_eight_uplinks() {
     assert!((last.0 as f64) < 1.1 * bound as f64, "{} times", last.0 as f64 / bound as f64);
 }
 
-/// A flow that had one path when it began spreads over all there are when it is led anew.
+/// A flow that started with one path uses all paths after rerouting.
 #[test]
 fn flow_started_on_one_path_spreads_to_recovered_paths() {
     let link = LinkSpec::new(BitsPerSecond::from_gbps(400), Picoseconds::from_micros(1))
@@ -291,8 +292,8 @@ fn flow_started_on_one_path_spreads_to_recovered_paths() {
     }
 }
 
-/// Every tier began to look at the same place for the same packet, so that one flow used the square root of the
-/// paths that there are. Where all are idle, each is drawn as often: 100 times here, give or take 10.
+/// Regression test: every tier started at the same port for the same packet, so a flow used only
+/// the square root of its paths. On idle paths, each is drawn equally often: 100 times here, ± 10.
 #[test]
 fn adaptive_flow_uses_every_core() {
     let link = LinkSpec::new(BitsPerSecond::from_gbps(400), Picoseconds::from_micros(1))
@@ -306,7 +307,7 @@ fn adaptive_flow_uses_every_core() {
     let flow = FlowSpec::new(hosts[0], hosts[127], Bytes(4_032 * 1_600));
     let flow = engine.add_flow(flow).unwrap();
     engine.run(millis(10));
-    // The choices that lead to cores: those of the aggregation switches of the first pod.
+    // The choices that lead to cores are those of the aggregation switches of the first pod.
     let choices = engine.choices(flow)[0][0].clone();
     let loads: Vec<u64> = choices[1..5]
         .iter()
@@ -317,8 +318,8 @@ fn adaptive_flow_uses_every_core() {
     assert!(loads.iter().all(|packets| (65..=140).contains(packets)), "{loads:?}");
 }
 
-/// A flow over eight entropy values of which one goes dark for good: the sender learns which by its losses, so that the
-/// flow takes little longer than the seven eighths that are left allow.
+/// One of eight entropy values goes dark permanently. The sender learns which one from losses, so
+/// the flow takes little longer than the remaining seven eighths allow.
 #[test]
 fn loss_learning_flow_avoids_a_dark_path() {
     let host = LinkSpec::new(BitsPerSecond::from_gbps(400), Picoseconds::from_micros(1))
@@ -344,7 +345,7 @@ fn loss_learning_flow_avoids_a_dark_path() {
         let flow = FlowSpec::new(hosts[0], hosts[1], Bytes(4_032 * 16_000));
         let flow = engine.add_flow(flow).unwrap();
         if dark {
-            // Behind the spine, so that no switch on the way can go around it.
+            // Behind the spine, so that switches on the path cannot avoid it.
             let path = engine.paths(flow)[3].to_vec();
             engine.change_link(SimTime(200_000_000), path[2], LinkChange::Down);
         }
@@ -410,12 +411,12 @@ fn adaptive_switches_fill_all_paths_and_avoid_dark_links() {
     engine.run(millis(100));
     let packets = engine.packets();
     assert!(engine.records().all(|record| record.end.is_some()));
-    // What waited for the link and was on it; nothing came to it later.
+    // Packets waiting for the link or on it; nothing arrived later.
     assert_eq!(packets.retransmitted, packets.lost);
     assert!((1..60).contains(&packets.lost), "{}", packets.lost);
 }
 
-/// Flows with a way of their own, such as those over circuits, leave nothing to choose.
+/// Flows with fixed links, such as circuits, leave nothing to choose.
 #[test]
 fn flow_with_fixed_links_keeps_them_under_adaptive_switches() {
     let link = LinkSpec::new(BitsPerSecond::from_gbps(400), Picoseconds::from_micros(1));

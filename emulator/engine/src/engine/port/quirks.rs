@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-//! Properties that only few ports have: random marks, bit errors, packet loss and jitter.
+//! Properties of only a few ports: random marks, bit errors, packet loss and jitter.
 
 use std::collections::VecDeque;
 
@@ -8,13 +8,13 @@ use super::{Ramp, mix};
 #[derive(Clone, Debug, Default)]
 pub(super) struct Quirks {
     pub(super) ramp: Option<Ramp>,
-    /// Share of corrupted bits, in units of 2⁻⁶⁴.
+    /// In units of 2⁻⁶⁴.
     pub(super) errors: u64,
-    /// Share of lost packets, in the same units.
+    /// In units of 2⁻⁶⁴.
     pub(super) loss: u64,
     pub(super) salt: u64,
     pub(super) jitter: Jitter,
-    /// Lost packets that may still be queued, each with its size and the departure time of its last bit.
+    /// Lost packets that may still be queued: size and departure time of the last bit.
     pub(super) corrupted: VecDeque<(u64, u64)>,
 }
 
@@ -57,12 +57,12 @@ impl Quirks {
 }
 
 impl Jitter {
-    /// Returns the delay of a packet sent now behind packets that an earlier jitter still delays.
+    /// The delay of a packet sent now behind packets that an earlier jitter still delays.
     pub(super) fn held(&self, sent: u64) -> u64 {
         (self.held_until + sent.saturating_sub(self.held_from) / 2).saturating_sub(sent)
     }
 
-    /// Returns the delay of a packet sent now. It falls by at most half a picosecond per picosecond, so packets stay in order.
+    /// The delay falls by at most half a picosecond per picosecond, so packets stay in order.
     pub(super) fn late(&self, sent: u64) -> u64 {
         let held = self.held(sent);
         if self.most == 0 {
@@ -85,8 +85,8 @@ fn either(a: u64, b: u64) -> u64 {
     u64::try_from(u128::from(a) + u128::from(b) - both).unwrap_or(u64::MAX)
 }
 
-/// Returns the probability 1 − (1 − p)ⁿ that any of n `bits` is wrong, where `one` is the probability p for a
-/// single bit. Both are in units of 2⁻⁶⁴. Integer arithmetic gives the same result on every machine.
+/// 1 − (1 − p)ⁿ for n `bits` with error probability p = `one`, in units of 2⁻⁶⁴. Integer arithmetic
+/// gives the same result on every machine.
 fn chance_of_any(one: u64, bits: u64) -> u64 {
     let (mut chance, mut of_power, mut left) = (0, one, bits);
     while left > 0 {
@@ -103,7 +103,6 @@ fn chance_of_any(one: u64, bits: u64) -> u64 {
 mod tests {
     use super::*;
 
-    /// Checks that no packet overtakes another and that none is delayed by more than the maximum jitter.
     #[test]
     fn varying_jitter_keeps_packets_in_order() {
         for most in [1, 7, 1_000, 250_000] {

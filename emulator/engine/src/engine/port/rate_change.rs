@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-//! Recomputes the departure times of packets that wait at a port when its rate changes.
+//! Recomputes the departure times of packets waiting at a port when its rate changes.
 
 use std::collections::VecDeque;
 use std::sync::Arc;
@@ -14,7 +14,7 @@ pub(crate) struct RateChange {
     pub(super) corrupted: VecDeque<(u64, u64)>,
 }
 
-/// Records that `port` finishes the packet in transmission at `until`, at the packet's original rate.
+/// The packet in transmission finishes at `until`, at its original rate.
 fn note_sending(before: &Line, port: &mut Port, until: u64, now: u64) {
     let (last, rate) = before.changed;
     let rate = if until == last { rate } else { before.rate };
@@ -22,16 +22,16 @@ fn note_sending(before: &Line, port: &mut Port, until: u64, now: u64) {
 }
 
 impl RateChange {
-    /// Handles a switch with bounded queues, whose waiting packets have no departure times yet.
+    /// With bounded queues, waiting packets have no departure times yet.
     pub(crate) fn settle_queued(self, port: &mut Port, until: u64) {
         note_sending(&self.before, port, until, self.now);
     }
 
-    /// Recomputes the departure times of queued packets, which are already in `on_wire`. Returns the number of packets that
-    /// are dropped because they would wait longer than packet times can express.
+    /// Recomputes the departure times of queued packets, which are already in `on_wire`. Returns
+    /// the number of packets dropped because they would wait longer than packet times can express.
     pub(crate) fn settle(self, port: &mut Port, on_wire: &mut PacketFifo) -> u64 {
         let Self { now, before, mut corrupted } = self;
-        // Queued packets leave back to back, and the port becomes free when the last one has left.
+        // Queued packets leave back to back, and the port is free after the last one.
         let (mut end, mut waiting, mut left) = (port.free, VecDeque::new(), on_wire.len());
         let until = loop {
             let wrong = corrupted.back().copied().filter(|(wrong, _)| *wrong == end);

@@ -1,9 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
 //! Hop counts from every forwarding vertex to the destinations of flows.
 //!
-//! Hosts, which are nine in ten vertices, are left out because they do not forward; each is next to
-//! a vertex in the map. One search covers up to 64 destinations, with one bit each, because a link
-//! is often on shortest paths to many of them.
+//! Hosts, nine in ten vertices, do not forward and are omitted; each is next to a vertex in the map. One search covers
+//! up to 64 destinations with one bit each, because links are often on shortest paths to many of them.
 
 use rustc_hash::FxHashMap;
 
@@ -13,13 +12,13 @@ pub(super) const FAR: u16 = u16::MAX;
 const NONE: u32 = u32::MAX;
 const AT_ONCE: usize = 64;
 
-/// Hop counts between forwarding vertices over links that are up, in one plane or in all.
+/// Over links that are up, in one plane or in all.
 #[derive(Clone, Debug, Default)]
 pub(super) struct HopMap {
     numbers: Vec<u32>,
     vertices: Vec<VertexId>,
     out: Adjacent<NextStep>,
-    /// Incoming links of each vertex: the vertex at the other end and the link's index at that vertex.
+    /// Incoming links of each vertex: the vertex at the far end, and the link's index there.
     entering: Adjacent<(u32, u16)>,
     is_leaf: Vec<bool>,
     rows: FxHashMap<VertexId, Box<[Onward]>>,
@@ -28,7 +27,7 @@ pub(super) struct HopMap {
 #[derive(Clone, Copy, Debug)]
 pub(super) struct Onward {
     pub(super) hops: u16,
-    /// Index of the next link at the vertex if there is only one, otherwise [`SEVERAL`].
+    /// Index of the only next link at the vertex, or [`SEVERAL`].
     pub(super) only: u16,
 }
 
@@ -55,7 +54,6 @@ impl<T> Adjacent<T> {
 }
 
 impl Adjacent<NextStep> {
-    /// Returns, for each vertex, the vertices that have links to it and the index of each link at its own vertex.
     fn turned(&self) -> Adjacent<(u32, u16)> {
         let count = self.ends.len();
         let mut ends = vec![0; count];
@@ -117,13 +115,13 @@ impl HopMap {
         self.out.of(number)
     }
 
-    /// Returns the distances to `root` by vertex number. They must have been [measured](Self::measure).
+    /// Distances to `root`, which must have been [measured](Self::measure), by vertex number.
     pub(super) fn row(&self, root: VertexId) -> &[Onward] {
         self.rows.get(&root).map_or(&[], |row| row)
     }
 
-    /// Computes the distances to `root`. If it does not forward, `before` returns its neighbours that do.
-    /// Each search also covers destinations that are likely to follow, and covers more of them every time.
+    /// If `root` does not forward, `before` returns its forwarding neighbours. Each search also
+    /// covers destinations that are likely to follow, more of them every time.
     pub(super) fn measure(
         &mut self,
         network: &Network,
@@ -154,14 +152,13 @@ impl HopMap {
         }
     }
 
-    /// Runs a breadth-first search backwards from `next`, which lists vertices with a bit for each
-    /// destination that is `hops` away. Returns a row per destination.
+    /// Breadth-first search backwards from `next`, which lists vertices with a bit for each
+    /// destination `hops` away. Returns a row per destination.
     fn search(&self, count: usize, mut next: Vec<(u32, u64)>, mut hops: u16) -> Vec<Onward> {
         let vertices = self.vertices.len();
         let mut rows = vec![Onward { hops: FAR, only: SEVERAL }; count * vertices];
         let mut seen = vec![0u64; vertices];
-        // Collects the destinations first reached in this round and those reached over several
-        // links.
+        // Destinations first reached in this round, and those reached over several links.
         let mut found = vec![[0u64; 2]; vertices];
         while !next.is_empty() {
             let mut reached = Vec::new();

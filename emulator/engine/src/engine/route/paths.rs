@@ -4,12 +4,12 @@ use std::ops::Index;
 
 use crate::engine::network::LinkId;
 
-/// The paths of a flow in a single allocation, because a flow may have hundreds of paths.
+/// A single allocation, because a flow may have hundreds of paths.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Paths {
     links: Vec<LinkId>,
     count: u32,
-    /// Position in `links` where each path ends. Empty while all paths have equal length, as shortest paths do.
+    /// Where each path ends in `links`. Empty while all paths have equal length, as shortest paths do.
     ends: Vec<u32>,
 }
 

@@ -1,5 +1,4 @@
 // SPDX-License-Identifier: Apache-2.0
-//! Paths over every interface of the sending host.
 
 use super::towards::{NoPath, UsableLinks};
 use super::{FlowName, Network, Paths, Plane, Route, RouteError, Router, WantedPaths, drawn};
@@ -8,8 +7,8 @@ use crate::engine::network::{LinkId, VertexId};
 type First = (LinkId, Option<Plane>);
 
 impl Router {
-    /// Returns paths for a flow over every interface with a shortest path to the destination, at
-    /// least one for each. Paths over the same interface are adjacent.
+    /// At least one path per interface with a shortest path to the destination. Paths over the same
+    /// interface are adjacent.
     pub(crate) fn find_all(
         &mut self,
         network: &Network,
@@ -51,8 +50,8 @@ impl Router {
         Ok(paths)
     }
 
-    /// Returns the first links of shortest paths. If every interface is in a different plane,
-    /// searches plane by plane, because distances to a leaf then serve all its hosts.
+    /// If every interface is in a different plane, searches plane by plane, because distances to a
+    /// leaf then serve all its hosts.
     fn first_links(
         &mut self,
         network: &Network,

@@ -45,8 +45,8 @@ impl UsableLinks<'_> {
             .collect()
     }
 
-    /// Returns the vertex whose distance row applies to `to`: its forwarding neighbour if it has
-    /// exactly one, otherwise `to` itself. Neighbouring hosts send to `to` directly.
+    /// The vertex whose distance row applies to `to`: its only forwarding neighbour, or else `to`
+    /// itself. Neighbouring hosts send to `to` directly.
     pub(super) fn root_of(&self, to: VertexId) -> VertexId {
         match &self.before(to)[..] {
             [first, rest @ ..] if rest.iter().all(|vertex| vertex == first) => *first,
@@ -61,7 +61,7 @@ pub(super) struct Towards<'n> {
     row: &'n [Onward],
     to: VertexId,
     root: VertexId,
-    /// Links from the root to the vertex. Empty if both are the same.
+    /// From the root to the vertex. Empty if both are the same.
     last: Vec<LinkId>,
 }
 
@@ -135,7 +135,7 @@ impl<'n> Towards<'n> {
         }
     }
 
-    /// Returns the last links. `None` unless the vertex is next to the destination or to a root that is a host.
+    /// `None` unless the vertex is next to the destination or to a root that is a host.
     fn last_links(&self, number: u32) -> Option<Cow<'_, [LinkId]>> {
         match self.row[number as usize].hops {
             0 => Some(Cow::Borrowed(&self.last)),
@@ -148,7 +148,7 @@ impl<'n> Towards<'n> {
         }
     }
 
-    /// Returns the first links of paths from `from`. If a direct link exists, returns only that.
+    /// The first links of paths from `from`: only the direct link, if there is one.
     pub(super) fn begin(&self, from: VertexId) -> Vec<LinkId> {
         let direct = self.links.from(from, |next| next == self.to);
         if direct.is_empty() { self.leading_on(from) } else { direct }
@@ -186,7 +186,7 @@ impl<'n> Towards<'n> {
         }
     }
 
-    /// Returns all shortest paths that start with `first`. `None` if there are more than `most`.
+    /// All shortest paths that start with `first`. `None` if there are more than `most`.
     pub(super) fn all(&self, first: LinkId, most: usize) -> Option<Paths> {
         let (mut all, mut steps) = (Paths::default(), Vec::new());
         let mut path = vec![first];

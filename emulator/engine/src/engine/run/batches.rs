@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-//! Reports when all flows in a batch have ended, and computes how soon a batch can end.
+//! Reports the ends of batches, and computes how soon a batch can end.
 
 use lightloom_units::SimTime;
 
@@ -9,7 +9,7 @@ use crate::engine::control::Act;
 use crate::engine::flow::{BatchId, FlowId};
 use crate::engine::probe::Probe;
 
-/// With more open batches than this, checking each of them costs more than processing two windows at a time saves.
+/// With more open batches, checking each one costs more than processing two windows at a time saves.
 const MOST_ASKED: usize = 64;
 
 #[derive(Clone, Debug, Default)]
@@ -28,9 +28,9 @@ impl<P: Probe> Engine<P> {
         BatchId::from_index(self.batches.len() - 1)
     }
 
-    /// Adds an empty batch whose end is reported at the instant when the last byte arrives, not one
-    /// shortest link delay later. This shortens windows. Panics with more than one shard, because a
-    /// shard does not know the packets in flight in others.
+    /// The end of a prompt batch is reported when the last byte arrives, not one shortest link
+    /// delay later, which shortens windows. Panics with more than one shard, because a shard does
+    /// not know the packets in flight in others.
     pub fn add_prompt_batch(&mut self) -> BatchId {
         assert!(self.shards.len() == 1, "prompt batches want one thread");
         self.batches.push(FlowBatch { is_prompt: true, ..FlowBatch::default() });
@@ -61,8 +61,8 @@ impl<P: Probe> Engine<P> {
         }
     }
 
-    /// Returns the end of the window, which is just after the earliest possible end of a flow in a
-    /// prompt batch. All packets that arrive within a window are on their last wire when it starts.
+    /// Just after the earliest possible end of a flow in a prompt batch. Packets that arrive within
+    /// a window are on their last wire when it starts.
     pub(super) fn until_prompt_end(&self, span: SimSpan) -> u64 {
         let is_prompt = |id: &&BatchId| self.batches[id.index()].is_prompt;
         let open = self.open_batches.iter().filter(is_prompt);
@@ -71,7 +71,7 @@ impl<P: Probe> Engine<P> {
         ends.min().map_or(span.end, |end| span.end.min(end + 1))
     }
 
-    /// Returns when a flow ends, or an earlier time if packets are duplicated. `None` if the flow does not end in `span`.
+    /// When a flow ends, or earlier if packets are duplicated. `None` if it does not end in `span`.
     fn soonest_end(&self, flow: &FlowState, span: SimSpan) -> Option<u64> {
         let [shard] = &self.shards[..] else { return None };
         if flow.end.is_some() || !shard.senders[flow.sender.index as usize].has_sent_all() {
@@ -82,7 +82,7 @@ impl<P: Probe> Engine<P> {
         shard.nth_arrival((&self.shared, span), (vertex, flow.receiver.index), missing)
     }
 
-    /// Returns the length of the next window in picoseconds. It is doubled if pods can be processed one after
+    /// The length of the next window in picoseconds. It doubles if pods can be processed one after
     /// the other and no batch can end in the first half, since ends are reported one window later.
     pub(super) fn next_length(&mut self) -> u64 {
         let [shard] = &self.shards[..] else { return self.window };
@@ -91,8 +91,8 @@ impl<P: Probe> Engine<P> {
         if twice { 2 * self.window } else { self.window }
     }
 
-    /// Returns whether each open batch has a flow over more than one link that has yet to send its
-    /// last packet. Such a packet arrives no sooner than two windows from now.
+    /// Whether each open batch has a flow over more than one link that has yet to send its last
+    /// packet, which cannot arrive within two windows.
     fn all_batches_send(&mut self) -> bool {
         let (shards, flows) = (&self.shards, &self.flows);
         let sends = |id: &FlowId| {

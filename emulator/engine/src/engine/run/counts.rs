@@ -1,5 +1,4 @@
 // SPDX-License-Identifier: Apache-2.0
-//! Counts packets and their outcomes.
 
 use lightloom_units::SimTime;
 
@@ -10,7 +9,7 @@ use crate::engine::port::PortCount;
 use crate::engine::probe::Probe;
 use crate::engine::queueing::PRIORITIES;
 
-/// Packets by outcome. `sent = delivered + dropped + lost + in_flight`.
+/// `sent = delivered + dropped + lost + in_flight`.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct PacketCount {
     /// Data packets, acknowledgements and pause frames sent by hosts and switches.
@@ -25,7 +24,7 @@ pub struct PacketCount {
     pub marked: u64,
     pub retransmitted: u64,
     pub duplicates: u64,
-    /// Packets put on a wire, which is the unit for the engine's speed.
+    /// Packets put on a wire: the unit of the engine's speed.
     pub hops: u64,
 }
 
@@ -61,7 +60,7 @@ impl PacketCount {
 }
 
 impl<P: Probe> Engine<P> {
-    /// Returns a port's counters, including an ongoing pause and the bytes already sent of a packet in transmission.
+    /// Includes an ongoing pause and the bytes already sent of a packet in transmission.
     #[must_use]
     pub fn port_count(&self, link: LinkId) -> PortCount {
         let Place { shard, index } = self.layout.ports[link.index()];
@@ -85,7 +84,7 @@ impl<P: Probe> Engine<P> {
         }
     }
 
-    /// Returns when the last bit sent so far arrives, including bits of lost packets.
+    /// When the last bit sent so far arrives, including bits of lost packets.
     #[must_use]
     pub fn last_arrival(&self) -> SimTime {
         let links = (0..self.network.links().len()).map(LinkId::from_index);
@@ -118,8 +117,7 @@ impl<P: Probe> Engine<P> {
         total
     }
 
-    /// Returns the dropped packets per priority. The last entry includes acknowledgements and trimmed packets. All are zero
-    /// without bounded queues.
+    /// The last entry includes acknowledgements and trimmed packets. All are zero without bounded queues.
     #[must_use]
     pub fn dropped_by_priority(&self) -> [u64; PRIORITIES] {
         let mut total = [0; PRIORITIES];

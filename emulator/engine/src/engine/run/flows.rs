@@ -26,8 +26,8 @@ pub(super) struct FlowState {
     pub(super) batch: Option<BatchId>,
     pub(super) route: Route,
     pub(super) paths: Paths,
-    /// With adaptive routing: the switches' choices for each interface, for data and for
-    /// acknowledgements. In that case the flow's path is only one of several. Empty otherwise.
+    /// With adaptive routing: the switches' choices for each interface, for data and
+    /// acknowledgements; the flow's path is then only one of several. Empty otherwise.
     pub(super) choices: Vec<[Vec<Choice>; 2]>,
     pub(super) region: u32,
     pub(super) sender: Place,
@@ -73,8 +73,8 @@ impl FlowSpec {
 }
 
 impl<P: Probe> Engine<P> {
-    /// Adds a flow, which starts at its start time or now, whichever is later. Fails if an end is not a host,
-    /// no path exists, a gate refers to a flow that ends elsewhere, or the flow has too many packets.
+    /// The flow starts at its start time or now, whichever is later. Fails if an end is not a host, no path exists, a
+    /// gate refers to a flow that ends elsewhere, or the flow has too many packets.
     pub fn add_flow(&mut self, spec: FlowSpec) -> Result<FlowId, EngineError> {
         let id = FlowId::from_index(self.flows.len());
         spec.check_ends(&self.network)?;
@@ -131,8 +131,8 @@ impl<P: Probe> Engine<P> {
         }
     }
 
-    /// Adds a gate. The awaited flow may have been added later, but must end at this flow's host.
-    /// Panics if `flow` has started, because it may have sent messages that the gate should hold.
+    /// The awaited flow may have been added later, but must end at this flow's host. Panics if
+    /// `flow` has started, because it may have sent messages that the gate should hold.
     pub fn add_gate(&mut self, flow: FlowId, gate: FlowGate) -> Result<(), EngineError> {
         self.check_gate(self.flows[flow.index()].source(), gate.flow)?;
         let Place { shard, index } = self.flows[flow.index()].sender;
@@ -145,8 +145,8 @@ impl<P: Probe> Engine<P> {
         Ok(())
     }
 
-    /// Makes a flow wait for another flow from the same host. Panics if `flow` has started, because
-    /// it may have sent data that should be held.
+    /// Waits for another flow from the same host. Panics if `flow` has started, because it may have
+    /// sent data that should be held.
     pub fn wait_for_acknowledgements(
         &mut self,
         flow: FlowId,
@@ -202,7 +202,7 @@ impl<P: Probe> Engine<P> {
         }
     }
 
-    /// Returns the time that a packet and its acknowledgement take on an idle path, in picoseconds.
+    /// Of a packet and its acknowledgement on an idle path, in picoseconds.
     fn round_trip(&self, path: &[LinkId]) -> u64 {
         let transport = &self.settings.transport;
         let there = self.one_way(path.iter().copied(), transport.packet());
@@ -211,7 +211,7 @@ impl<P: Probe> Engine<P> {
         there + self.one_way(back, transport.acknowledgement) + hosts
     }
 
-    /// Returns the time on an idle path from sending a packet's first bit to receiving its last.
+    /// From sending a packet's first bit to receiving its last, on an idle path.
     fn one_way(&self, path: impl Iterator<Item = LinkId>, size: Bytes) -> u64 {
         let (mut time, mut came) = (0, None);
         for link in path {
@@ -265,7 +265,7 @@ impl<P: Probe> Engine<P> {
         let packets = load.messages * load.per_message;
         let path = self.idle_path(ways.0, initial);
         sender.control_by(CongestionController::new(congestion, path, packets));
-        // A flow with one path may have several paths after rerouting.
+        // Rerouting can give several paths to a flow with one path.
         let spreads =
             balance.paths() > 1 || self.settings.transport.interfaces == FlowInterfaces::All;
         let may_spread = spreads && !matches!(spec.route, Route::Links(_));
@@ -307,8 +307,7 @@ impl<P: Probe> Engine<P> {
         self.leave_batch(batch, self.now);
     }
 
-    /// Reroutes a flow. Packets in flight keep their paths. If no path exists, fails and leaves the
-    /// flow on its old paths.
+    /// Packets in flight keep their paths. If no path exists, fails and leaves the flow on its old paths.
     pub fn reroute_flow(&mut self, flow: FlowId) -> Result<(), RouteError> {
         let state = &self.flows[flow.index()];
         let (name, route) = (state.name, state.route.clone());
@@ -341,7 +340,7 @@ impl<P: Probe> Engine<P> {
         Ok(())
     }
 
-    /// Moves a flow to these links, except for packets in flight. Fails if the links do not form a path.
+    /// Packets in flight keep their paths. Fails if the links do not form a path.
     pub(crate) fn lead(&mut self, flow: FlowId, links: Vec<LinkId>) -> Result<(), RouteError> {
         self.look_away();
         self.flows[flow.index()].route = Route::Links(links);
@@ -375,8 +374,8 @@ impl<P: Probe> Engine<P> {
         &self.flows[flow.index()].paths
     }
 
-    /// Returns the switches' choices for each interface, for data and for acknowledgements, in
-    /// breadth-first order. Empty except with [`Balance::Adaptive`].
+    /// The switches' choices for each interface, for data and acknowledgements, in breadth-first
+    /// order. Empty except with [`Balance::Adaptive`].
     #[must_use]
     pub fn choices(&self, flow: FlowId) -> &[[Vec<Choice>; 2]] {
         &self.flows[flow.index()].choices

@@ -1,8 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
 //! Writes flows' paths to the route table.
 //!
-//! A rerouted flow gets a new region, because packets in flight keep the old one. When the table has grown,
-//! the engine scans the packets in flight, and each flow then reuses its regions that no packet needs.
+//! A rerouted flow gets a new region, because packets in flight keep the old one. When the table has grown, the engine
+//! scans the packets in flight, and flows then reuse their regions without packets.
 
 use lightloom_units::SimTime;
 use rustc_hash::{FxHashMap, FxHashSet};
@@ -22,7 +22,7 @@ use crate::transport::Balance;
 /// Switches for GPU clusters notify each other in hardware (NVIDIA: adaptive routing notification).
 pub(super) const NEWS_PS: u64 = 10_000_000;
 
-/// The packets in flight are scanned after this many written words plus a quarter of the table.
+/// Packets in flight are scanned after this many written words plus a quarter of the table.
 const BETWEEN_LOOKS: u64 = 1 << 16;
 
 #[derive(Clone, Debug)]
@@ -109,7 +109,7 @@ impl<P: Probe> Engine<P> {
         self.spare.of.get_mut(&flow).map(|spare| spare.swap_remove(place))
     }
 
-    /// Finds regions that can be reused. A region stays with its flow, so that cursors in probes still identify the flow.
+    /// Regions stay with their flow, so that cursors in probes still identify the flow.
     fn look_for_spare_regions(&mut self) {
         let mut used = vec![false; self.ways.len()];
         self.flows.iter().for_each(|flow| used[flow.region as usize] = true);
@@ -163,8 +163,8 @@ impl<P: Probe> Engine<P> {
         (data, answer.expect("a flow has a path"))
     }
 
-    /// Writes a path that starts like `path` and continues with choices, and one like it for acknowledgements. Returns the
-    /// starts of both.
+    /// Writes a path that starts like `path` and continues with choices, and one like it for
+    /// acknowledgements. Returns the starts of both.
     fn lay_choices(
         &mut self,
         (path, [data, answers]): (&[LinkId], &[Vec<Choice>; 2]),
@@ -187,7 +187,7 @@ impl<P: Probe> Engine<P> {
         (begin, answer)
     }
 
-    /// Writes choices, nearest to the destination first, so that each refers to choices already written.
+    /// Choices nearest to the destination come first, so that each refers to choices already written.
     fn lay_later(&mut self, choices: &[Choice], behind: &mut Behind) {
         for choice in choices.iter().rev() {
             let begin = self.shared.routes.at();
@@ -235,7 +235,7 @@ impl<P: Probe> Engine<P> {
     pub(super) fn hear_news(&mut self) {
         for flow in 0..self.flows.len() {
             let state: &mut FlowState = &mut self.flows[flow];
-            // Finished flows are included because their acknowledgements may still be in flight.
+            // Acknowledgements of finished flows may still be in flight.
             if state.choices.is_empty() {
                 continue;
             }
@@ -271,7 +271,7 @@ mod tests {
     use crate::topology::LeafSpine;
     use crate::transport::{LossRecovery, Reordering, Transport};
 
-    /// Reroutes flows 400 times with packets in flight, and scans for regions after this number of words.
+    /// Reroutes flows 400 times with packets in flight. Scans for regions after this number of words.
     fn led_anew(between_looks: u64) -> (u32, String) {
         let link = LinkSpec::new(BitsPerSecond::from_gbps(100), Picoseconds::from_micros(1))
             .with_queue(Bytes(1 << 20), Bytes(1 << 17));
@@ -311,8 +311,7 @@ mod tests {
         (engine.shared.routes.words(), format!("{records:?} {:?}", engine.packets()))
     }
 
-    /// Regression test: after 40 repairs with 8,192 sprayed flows, the table was full and the run
-    /// panicked.
+    /// Regression test: after 40 repairs with 8,192 sprayed flows, the table was full and the run panicked.
     #[test]
     fn reuses_path_regions_without_packets() {
         let (always, grown) = (led_anew(0), led_anew(u64::MAX / 2));

@@ -1,5 +1,4 @@
 // SPDX-License-Identifier: Apache-2.0
-//! Applies scheduled link changes.
 
 use lightloom_units::{BitsPerSecond, Picoseconds, SimTime};
 use rand::Rng;
@@ -13,7 +12,7 @@ use crate::engine::probe::Probe;
 use crate::engine::queueing::CONTROL_PRIORITY;
 
 impl<P: Probe> Engine<P> {
-    /// Schedules a change, which takes effect before all packets at that instant. A time in the past means now.
+    /// Changes take effect before all packets at that instant. A time in the past means now.
     pub fn change_link(&mut self, at: SimTime, link: LinkId, change: LinkChange) {
         let act = match change {
             LinkChange::Down => Act::LinkDown(link),

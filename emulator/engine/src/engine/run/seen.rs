@@ -1,5 +1,4 @@
 // SPDX-License-Identifier: Apache-2.0
-//! Snapshots of a flow's sender for monitoring.
 
 use lightloom_units::BitsPerSecond;
 
@@ -11,7 +10,7 @@ use crate::engine::probe::Probe;
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct SendingEnd {
     pub acknowledged: u32,
-    /// Packets sent and not yet acknowledged or known lost, including retransmissions.
+    /// Packets sent and not yet acknowledged or known to be lost, including retransmissions.
     pub in_flight: u32,
     pub window: u32,
     /// Rate last set by congestion control. `None` if it only sets a window.
@@ -25,7 +24,7 @@ impl<P: Probe> Engine<P> {
         self.flows.len()
     }
 
-    /// Returns the sender's state. `None` before the flow starts and after its last packet has arrived.
+    /// `None` before the flow starts and after its last packet has arrived.
     #[must_use]
     pub fn sending_end(&self, flow: FlowId) -> Option<SendingEnd> {
         let state = &self.flows[flow.index()];

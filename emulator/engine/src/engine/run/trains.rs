@@ -5,13 +5,12 @@
 //!   state at t ──── one packet time T ────▶ state at t+T = the same, every number one higher
 //!                                            └─▶ so at t+nT it is the same, every number n higher
 //! ```
-//! The next state is a function of the current one. It depends on absolute times and packet numbers
-//! only where a message ends, a flow starts or a timer expires. Until the next such event, `n`
-//! repetitions follow as surely as one. The comparison covers the whole state: all packets on
-//! wires, all ports, flows and hosts.
+//! The next state is a function of the current one. It depends on absolute times and packet numbers only where a
+//! message ends, a flow starts or a timer expires; until then, `n` repetitions are as certain as one. The comparison
+//! covers the whole state: all packets on wires, all ports, flows and hosts.
 //!
-//! If the probe must see each packet, the engine does not skip. Instead it predicts the state at `t+nT`,
-//! continues packet by packet and compares. Each run with such a probe therefore tests this reasoning.
+//! If the probe must see each packet, the engine predicts the state at `t+nT` instead of skipping,
+//! continues packet by packet and compares. Runs with such a probe therefore test this reasoning.
 
 use super::Engine;
 use crate::engine::probe::Probe;
@@ -25,7 +24,7 @@ const SHORTEST_LEAP: u32 = 16;
 
 #[derive(Clone, Debug)]
 pub(super) struct Trains<P> {
-    /// Window of the next comparison, followed by the wait after an unsuccessful one.
+    /// Window of the next comparison, and the wait after an unsuccessful one.
     next: u64,
     pause: u64,
     look: Option<PendingComparison<P>>,
@@ -33,7 +32,7 @@ pub(super) struct Trains<P> {
     is_wrong: bool,
 }
 
-/// A recorded state to compare with a later one. The comparison must happen before `until`.
+/// To be compared with a later state before `until`.
 #[derive(Clone, Debug)]
 struct PendingComparison<P> {
     seen: Box<Shard<P>>,
@@ -55,7 +54,7 @@ impl<P> Trains<P> {
 }
 
 impl<P: Probe> Engine<P> {
-    /// Enables skipping periodic traffic, which does not change results.
+    /// Enables skipping, which does not change results.
     pub(crate) fn form_trains(&mut self) {
         self.trains = Some(Box::new(Trains::new()));
     }
@@ -81,7 +80,7 @@ impl<P: Probe> Engine<P> {
         look.map_or(u64::MAX, |look| look.until)
     }
 
-    /// Compares states. All events before `now` have been processed, and only packets are due before `until`.
+    /// All events before `now` have been processed, and only packets are due before `until`.
     pub(super) fn look(&mut self, now: u64, until: u64) {
         let [shard] = &mut self.shards[..] else { return };
         let Some(trains) = &mut self.trains else { return };

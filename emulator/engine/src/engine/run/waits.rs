@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-//! Diagnoses unfinished flows: finds why a flow waits and how large a port's backlog is.
+//! Diagnoses unfinished flows: why a flow waits, and how large a port's backlog is.
 
 use lightloom_units::{Bytes, SimTime};
 
@@ -13,7 +13,7 @@ use crate::engine::probe::Probe;
 pub enum FlowWait {
     Start,
     Dark(LinkId),
-    /// This flow's messages, which have not reached the waiting flow's host.
+    /// Messages of this flow that have not reached the waiting flow's host.
     Messages(FlowId),
     Paused(LinkId),
     Turn(LinkId),
@@ -21,7 +21,7 @@ pub enum FlowWait {
 }
 
 impl<P: Probe> Engine<P> {
-    /// Returns what a flow waits for, and when its last acknowledgement arrived (`None` if nothing is in flight).
+    /// What a flow waits for, and when its last acknowledgement arrived (`None` if nothing is in flight).
     #[must_use]
     pub fn awaits(&self, flow: FlowId) -> (FlowWait, Option<SimTime>) {
         let state = &self.flows[flow.index()];

@@ -6,7 +6,7 @@ use crate::engine::packet::Packet;
 use crate::engine::port::PortCount;
 use crate::engine::ring::PacketFifo;
 
-/// The difference between two states: a time, and the number of packets by which active flows advance.
+/// A time, and the number of packets by which active flows advance.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct StateLag {
     pub(crate) time: u64,
@@ -22,14 +22,14 @@ impl StateLag {
 }
 
 impl<P: Probe> Shard<P> {
-    /// Returns whether the state can repeat: it must not involve random draws, choices among ports or out-of-order bookkeeping.
+    /// Whether the state can repeat: no random draws, choices among ports or out-of-order bookkeeping.
     pub(crate) fn may_repeat(&self) -> bool {
         self.switches.iter().all(Option::is_none)
             && self.ports.iter().all(|port| port.paused == 0 && !port.has_quirks())
             && self.senders.iter().all(|sender| sender.is_plain())
     }
 
-    /// Returns the interval between two consecutive packets of a flow if both are on the same wire.
+    /// The interval between two consecutive packets of a flow on one wire.
     pub(crate) fn pace(&self, now: u64) -> Option<StateLag> {
         let follows = |one: &Packet, next: &Packet| {
             !next.is_acknowledgement()
@@ -44,7 +44,7 @@ impl<P: Probe> Shard<P> {
         self.wires.iter().find_map(|wire| of_wire(&wire.queue))
     }
 
-    /// Returns whether `later` is this state (seen at `now`) shifted by `pace`.
+    /// Whether `later` is this state (seen at `now`) shifted by `pace`.
     pub(crate) fn becomes(&self, later: &Self, now: u64, pace: StateLag) -> bool {
         let then = now + pace.time;
         let hosts = self.hosts.iter().zip(&later.hosts);
@@ -70,8 +70,8 @@ impl<P: Probe> Shard<P> {
         self.counts == other.counts && self.ends == other.ends
     }
 
-    /// Returns how often the change since `before` repeats before a message ends, a flow starts, a
-    /// timer expires or `until` is reached.
+    /// How often the change since `before` repeats before a message ends, a flow starts, a timer
+    /// expires or `until` is reached.
     pub(crate) fn times(&self, before: &Self, (now, until): (u64, u64), pace: StateLag) -> u32 {
         let starts = self.hosts.iter().map(HostState::next_start);
         let mut until = starts.min().unwrap_or(u64::MAX).min(until);
@@ -186,7 +186,7 @@ fn repeated(before: PortCount, now: PortCount, times: u32) -> PortCount {
 pub(crate) trait End {
     fn reached(&self) -> u32;
 
-    /// Returns the expected change until `later`, which is `pace` if there was progress and otherwise zero.
+    /// `pace` if there was progress, otherwise zero.
     fn pace_to(&self, later: &Self, pace: StateLag) -> StateLag {
         if self.reached() == later.reached() { StateLag::NONE } else { pace }
     }

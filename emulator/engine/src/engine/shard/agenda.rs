@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-//! Tracks the next event time of each vertex, so that a mostly idle shard costs little.
+//! Tracks the next event time of each vertex, so that a mostly idle shard is cheap.
 
 use std::ops::Range;
 
@@ -25,7 +25,7 @@ impl Agenda {
         vertices.start / BLOCK..vertices.end.div_ceil(BLOCK)
     }
 
-    /// Returns a block's vertices, or an empty range if the block has no event before `end`.
+    /// Empty if the block has no event before `end`.
     #[inline(always)]
     pub(super) fn vertices_before(
         &self,
@@ -49,7 +49,7 @@ impl Agenda {
         Due { own: &mut self.due[vertex], block: &mut self.blocks[vertex / BLOCK] }
     }
 
-    /// Sets the next event time of `vertex`. If the new time is later, the block must be settled afterwards.
+    /// If the new time is later, the block must be settled afterwards.
     #[inline(always)]
     pub(super) fn set(&mut self, vertex: usize, time: u64) {
         let Due { own, block } = self.of(vertex);

@@ -2,7 +2,7 @@
 //! Adaptive routing: switches that choose the port with the least backlog.
 //!
 //! The backlog that a packet meets depends on earlier choices, so all arrivals at a vertex are
-//! processed in order of time.
+//! processed in chronological order.
 
 use lightloom_units::Bytes;
 
@@ -14,8 +14,8 @@ use crate::engine::port::Port;
 use crate::engine::routes::{NextHop, Routes};
 use crate::engine::switching::Switching;
 
-/// Draws one of the ports with about the smallest `backlog`. A port that is down, or leads to a
-/// switch whose next ports are all down, is used only if all ports are like this.
+/// Draws one of the ports with about the smallest `backlog`. Ports that are down, or lead to a
+/// switch whose next ports are all down, are used only if there are no others.
 #[inline]
 pub(super) fn step(
     routes: &Routes,
@@ -48,7 +48,7 @@ const DOWN: u64 = u64::MAX / 2;
 
 #[derive(Clone, Copy)]
 pub(super) struct Backlog {
-    /// Time to send the backlog, or [`DOWN`] if the port is down.
+    /// Time to send the backlog, or [`DOWN`].
     time: u64,
     packet: u64,
 }
@@ -95,7 +95,7 @@ impl<P: Probe> Shard<P> {
         self.scratch.all = keys;
     }
 
-    /// Transmits a packet, which may start up to `head_start` earlier if it cuts through.
+    /// With cut-through, the packet may start up to `head_start` earlier.
     fn transmit(&mut self, place: usize, times: (u64, u64), packet: Packet) {
         let (port, count) = (&mut self.ports[place], &mut self.counts[place]);
         let sent = put((port, count, self.port_links[place]), times, packet, &mut self.probe);
@@ -106,7 +106,7 @@ impl<P: Probe> Shard<P> {
         }
     }
 
-    /// Collects all arrivals in the window, each with its wire in the time field. Returns when the
+    /// Collects all arrivals in the window, with their wires in the time field. Returns when the
     /// first packet after the window arrives.
     fn collect_all(&mut self, shared: &Shared, index: usize, span: SimSpan) -> u64 {
         let vertex = self.vertices[index];

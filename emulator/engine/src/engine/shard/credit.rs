@@ -2,8 +2,8 @@
 //! Paces credits at a receiving host. Each credit allows one packet. Credits are granted at the
 //! rate of the host's interfaces, round robin among flows.
 //!
-//! While no flow waits, a credit travels on the acknowledgement of the packet that earned it, so a single
-//! flow needs no extra packets. Otherwise the credit waits for its turn and is sent as a separate packet.
+//! While no flow waits, a credit travels on the acknowledgement of the packet that earned it, so a single flow needs no
+//! extra packets. Otherwise the credit waits for its turn and is sent as a separate packet.
 
 use std::collections::VecDeque;
 
@@ -27,8 +27,8 @@ impl Pacer {
         if self.queue.is_empty() { u64::MAX } else { self.next.max(now) }
     }
 
-    /// Reacts to a marked packet: while a flow waits, one credit is delayed by a sixteenth of a
-    /// packet time to drain the queue in the network.
+    /// While a flow waits, a marked packet delays one credit by a sixteenth of a packet time, to
+    /// drain the queue in the network.
     fn slow_down(&mut self) {
         if !self.queue.is_empty() {
             self.next += self.gap / 16;
@@ -41,7 +41,7 @@ impl Pacer {
 }
 
 impl<P> Shard<P> {
-    /// Sets each host's credit rate to match its link rates, for packets of `bits` bits.
+    /// Matches each host's credit rate to its link rates, for packets of `bits` bits.
     pub(crate) fn pace_credits(&mut self, bits: u64) {
         for (vertex, host) in self.vertices.iter().zip(&mut self.hosts) {
             let rates = &self.wire_rates[vertex.wires()];
@@ -55,7 +55,7 @@ impl<P> Shard<P> {
 }
 
 impl<P: Probe, I: Interfaces> Stack<'_, P, I> {
-    /// Adds to an acknowledgement the credit that its packet earned, if no flow waits.
+    /// If no flow waits, adds the earned credit to the acknowledgement.
     pub(super) fn with_credit(
         &mut self,
         end: u32,

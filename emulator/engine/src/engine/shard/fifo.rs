@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-//! Switches with one first-in first-out queue per port, whose departures are known on arrival.
+//! Switches with one FIFO queue per port, whose departures are known on arrival.
 
 use lightloom_units::{BitsPerSecond, Bytes};
 
@@ -9,8 +9,7 @@ use crate::engine::packet::Packet;
 use crate::engine::port::SendingPort;
 
 impl<P: Probe> Shard<P> {
-    /// Processes a window for a switch. Store-and-forward and cut-through switches have separate
-    /// loops, which saves a test per packet.
+    /// Store-and-forward and cut-through switches have separate loops, which saves a test per packet.
     pub(super) fn advance_switch<const CUTS_THROUGH: bool>(
         &mut self,
         shared: &Shared,
@@ -81,7 +80,7 @@ struct List<'s, const CUTS_THROUGH: bool> {
     start: u64,
     link: LinkId,
     wire_rates: &'s [BitsPerSecond],
-    /// Part of a packet that must arrive before the switch can forward it.
+    /// The part of a packet that must arrive before it can be forwarded.
     header: Bytes,
 }
 

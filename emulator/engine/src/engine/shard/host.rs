@@ -61,8 +61,7 @@ impl<P: Probe> Shard<P> {
         }
     }
 
-    /// Returns the wire from which packets can be processed directly, which requires that it is the
-    /// only wire and that there is no host delay.
+    /// The wire from which packets can be processed directly: the only one, without host delay.
     fn comes_straight(&mut self, shared: &Shared, index: usize, span: SimSpan) -> Option<usize> {
         let wires = self.vertices[index].wires();
         if wires.len() != 1 || shared.host_delay > 0 {
@@ -105,8 +104,8 @@ impl<P: Probe> Shard<P> {
         }
     }
 
-    /// Returns when a host processes the `nth` data packet (from 1) that arrives for one of its
-    /// receivers. `None` if that is not in `span`. All earlier events must have been processed.
+    /// When a host processes the `nth` data packet (from 1) for one of its receivers. `None` if
+    /// that is not in `span`. All earlier events must have been processed.
     pub(crate) fn nth_arrival(
         &self,
         (shared, span): (&Shared, SimSpan),
@@ -138,7 +137,7 @@ impl<P: Probe> Shard<P> {
         Some(*time)
     }
 
-    /// Delays packets for this host by the host delay and collects those due in this window.
+    /// Applies the host delay to packets for this host and collects those due in this window.
     /// Transit packets and pause frames are not delayed.
     fn hold_back(&mut self, shared: &Shared, index: usize, span: SimSpan) {
         let Scratch { arrivals, acted_on, .. } = &mut self.scratch;
@@ -202,8 +201,7 @@ impl<P: Probe> Shard<P> {
         }
         for sender in std::mem::take(&mut self.ready[port as usize]) {
             if self.senders[sender as usize].is_striped() {
-                // A striped flow continues on its other interfaces, and waits here until this one
-                // is up again.
+                // A striped flow continues on its other interfaces, and waits here until this one is up again.
                 self.ready[port as usize].push_back(sender);
                 continue;
             }

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-//! The ports of a host, each with the flows that wait for it. Most hosts have one port, so [`One`]
-//! is a version of [`Many`] without lookups by port.
+//! The ports of a host with their waiting flows. Most hosts have one port, so [`One`] is a version
+//! of [`Many`] without lookups by port.
 
 use std::collections::VecDeque;
 
@@ -28,7 +28,7 @@ impl Interface<'_> {
     }
 }
 
-/// Sends a packet, which may start up to `head_start` earlier. `None` if it is dropped or lost.
+/// The packet may start up to `head_start` earlier. `None` if it is dropped or lost.
 #[inline(always)]
 pub(super) fn put<P: Probe>(
     (port, count, link): (&mut Port, &mut PortCount, LinkId),

@@ -1,15 +1,14 @@
 // SPDX-License-Identifier: Apache-2.0
-//! Processes two windows at a time, one pod after another, so that a pod stays in the fastest
-//! caches for both.
+//! Processes two windows at a time, one pod after another, so that a pod stays in the fastest caches for both.
 //!
 //! ```text
 //!   spine        ────▶ s+L                                  ────▶ s+2L
 //!   pod 1                   ────▶ s+L ────▶ s+2L
 //!   pod 2                                     ────▶ s+L ────▶ s+2L
 //! ```
-//! Pods are connected only through the spine, over links with a delay of at least L. A packet sent by
-//! one pod at t reaches another no earlier than t + 2L. Once the spine has been processed up to s + L,
-//! each pod therefore knows every arrival before s + 2L, except for packets that it sends itself.
+//! Pods are connected only through the spine, over links with a delay of at least L, so a packet sent by one pod at t
+//! reaches another no earlier than t + 2L. Once the spine has been processed up to s + L, each pod therefore knows
+//! every arrival before s + 2L, except for packets that it sends itself.
 
 use std::collections::VecDeque;
 use std::ops::Range;
@@ -25,8 +24,8 @@ pub(crate) struct Pods {
 }
 
 impl Pods {
-    /// Returns the vertices pod by pod, with the spine last. The spine consists of the vertices
-    /// farthest from any host, and pods are the connected components that remain without it.
+    /// Vertices pod by pod, with the spine last. The spine consists of the vertices farthest from
+    /// any host, and pods are the connected components that remain without it.
     pub(crate) fn of(network: &Network) -> (Vec<VertexId>, Self) {
         let all = || (0..network.vertex_count()).map(VertexId::from_index);
         let far = distances(network);
@@ -54,7 +53,7 @@ impl Pods {
     }
 }
 
-/// Returns the hop count from each vertex to the nearest host; 0 if no host is reachable.
+/// Hops from each vertex to the nearest host; 0 if no host is reachable.
 fn distances(network: &Network) -> Vec<u32> {
     let vertices = (0..network.vertex_count()).map(VertexId::from_index);
     let mut far = vec![u32::MAX; network.vertex_count()];
@@ -98,7 +97,7 @@ fn components(network: &Network, kept: impl Fn(VertexId) -> bool) -> Vec<u32> {
 }
 
 impl<P: Probe> Shard<P> {
-    /// Processes `span`, which consists of one window up to `middle` and at most one more.
+    /// `span` consists of one window up to `middle` and at most one more.
     pub(crate) fn advance_by_pods(&mut self, shared: &Shared, span: SimSpan, middle: u64) {
         let windows = [SimSpan { end: middle, ..span }, SimSpan { start: middle, ..span }];
         let Pods { pods, spine } = std::mem::take(&mut self.pods);

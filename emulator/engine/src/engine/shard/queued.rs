@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-//! Switches with bounded queues. Each port is processed separately unless shared state can matter.
-//! In that case, arrivals and departures at all ports are processed in order of time.
+//! Switches with bounded queues. Each port is processed separately unless shared state can matter;
+//! then all arrivals and departures are processed in chronological order.
 
 use std::ops::Range;
 
@@ -80,8 +80,7 @@ impl<P: Probe> Shard<P> {
                     self.probe.arrived(seen(&packet, at, wire.link, short));
                     match shared.routes.next(packet.cursor()) {
                         NextHop::Port(place) => place,
-                        // With choices, all ports are processed together, so the list does not
-                        // matter.
+                        // With choices, all ports are processed together, so the list does not matter.
                         NextHop::Choice(_) => 0,
                     }
                 };
@@ -95,8 +94,7 @@ impl<P: Probe> Shard<P> {
                 count += 1;
             });
             due = due.min(next);
-            // The size field of an acknowledgement has another meaning, so the sum is slightly too
-            // high.
+            // The size field of an acknowledgement has another meaning, so the sum is slightly too high.
             came[ingress as usize] = bytes + (count - before) as u64 * u64::from(short);
         }
         self.worked += count as u64;
@@ -246,7 +244,7 @@ impl<P: Probe> Shard<P> {
     }
 }
 
-/// Counts a pause frame. Because these are rare, this function is kept out of the packet loop.
+/// Pause frames are rare, so this is kept out of the packet loop.
 #[cold]
 fn frame_delivered(ends: &mut EndCount) {
     ends.delivered += 1;
@@ -259,7 +257,7 @@ impl Scratch {
         !self.by_port.is_empty(list) || !self.by_port.is_empty(list + 1)
     }
 
-    /// Returns a bit for each class except control. `classes` are those of all packets.
+    /// Excludes control. `classes` are those of all packets.
     #[inline(always)]
     fn classes_at(&self, place: u32, classes: u16) -> u16 {
         let keys = self.by_port.keys(2 * place as usize);

@@ -1,6 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-//! A host's network stack during one window, which reacts to arrivals, flow starts, timeouts and
-//! free ports.
+//! A host's network stack during one window: reacts to arrivals, flow starts, timeouts and free ports.
 //!
 //! Outgoing packets are collected per port and put on the wires after the window.
 
@@ -32,8 +31,8 @@ impl<'s, P> Stack<'s, P, ()> {
 }
 
 impl<P: Probe, I: Interfaces> Stack<'_, P, I> {
-    /// Processes all events in `span`, including the arrivals that fall within it. Arrivals are in
-    /// order of time, with the first slice before the second. Returns how many arrivals it processed.
+    /// Processes all events in `span`, with its arrivals in chronological order (first slice, then
+    /// second). Returns the number of arrivals.
     pub(super) fn work_off(mut self, [first, second]: [&[Packet]; 2], span: SimSpan) -> usize {
         let mut arrivals = first.iter().chain(second);
         let (mut next, mut taken) = (arrivals.next(), 0);
@@ -206,7 +205,7 @@ impl<P: Probe, I: Interfaces> Stack<'_, P, I> {
         }
     }
 
-    /// Returns when the port is free for the next packet, or [`u64::MAX`] if no flow waits.
+    /// When the port is free for the next packet, or [`u64::MAX`] if no flow waits.
     #[inline(always)]
     fn serve(&mut self, place: usize, now: u64) -> u64 {
         loop {
@@ -299,7 +298,7 @@ impl<P: Probe, I: Interfaces> Stack<'_, P, I> {
     }
 }
 
-/// Returns the queue position of the first flow whose priority is not paused.
+/// The queue position of the first flow whose priority is not paused.
 #[inline(always)]
 fn turn(interface: &Interface, senders: &[Sender]) -> Option<usize> {
     let (ready, paused) = (&interface.ready, interface.port.paused);

@@ -1,19 +1,18 @@
 // SPDX-License-Identifier: Apache-2.0
 //! Receiver credit: the receiving host decides when each packet may be sent.
 //!
-//! Based on NDP (Handley et al.: "Re-architecting datacenter networks and stacks for low latency
-//! and high performance", SIGCOMM 2017) and EQDS (Olteanu et al., NSDI 2022). A flow starts with a
-//! window of credits, one packet each. Each packet that arrives, complete or trimmed, earns another
-//! credit, granted at the rate of the host's interfaces. Trimmed packets are retransmitted first.
-//! The credit of a lost packet is used for its retransmission, and a timeout restores a full
-//! window.
+//! Based on NDP (Handley et al.: "Re-architecting datacenter networks and stacks for low latency and high performance",
+//! SIGCOMM 2017) and EQDS (Olteanu et al., NSDI 2022). A flow starts with a window of credits, one packet each. Each
+//! arriving packet, complete or trimmed, earns another credit, granted at the rate of the host's interfaces. Trimmed
+//! packets are retransmitted first. The credit of a lost packet is used for its retransmission, and a timeout restores
+//! a full window.
 //!
 //! Packets in flight and available credits add up to a full window, minus credits that wait at the
-//! receiver or are in transit. If no credit waits and the window stays short for half a round trip,
+//! receiver or are in transit. If no credit waits and the window is short for half a round trip,
 //! the missing credits were lost and are replaced.
 //!
-//! There are two simplifications: the receiver knows the flow's length from the first packet on,
-//! and the credit rate follows the original link rates even if links change.
+//! Two simplifications: the receiver knows the flow's length from the first packet, and the credit
+//! rate follows the original link rates even if links change.
 
 use super::IdlePath;
 
@@ -23,7 +22,7 @@ pub(super) struct State {
     initial: u32,
     /// How long credits may be in transit, in picoseconds.
     patience: u64,
-    /// Time since which the window has been short although no credit waited, and its largest size since then.
+    /// When the window became short although no credit waited, and its largest size since then.
     short: Option<(u64, u32)>,
 }
 
@@ -33,7 +32,7 @@ impl State {
         Self { credits: initial, initial, patience, short: None }
     }
 
-    /// Replaces lost credits. `is_settled` is the acknowledgement's statement that all earned credit has been granted.
+    /// `is_settled`: the acknowledgement states that all earned credit has been granted.
     pub(super) fn settle(&mut self, now: u64, is_settled: bool, (in_flight, left): (u32, u32)) {
         let window = self.credits + in_flight;
         if !is_settled || window >= self.initial || self.credits >= left {

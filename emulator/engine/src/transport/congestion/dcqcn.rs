@@ -1,25 +1,23 @@
 // SPDX-License-Identifier: Apache-2.0
-//! DCQCN gives each flow a rate, which congestion notifications cut and a timer and a byte counter
-//! raise.
+//! DCQCN: congestion notifications cut a flow's rate; a timer and a byte counter raise it.
 //!
-//! Zhu et al.: "Congestion control for large-scale RDMA deployments", SIGCOMM 2015, section 3.2 and
-//! figure 5. A notification sets the target to the current rate, cuts the current rate by `α/2` and
-//! raises `α`. Without notifications, `α` decays every `alpha_timer`. The timer and the byte
-//! counter each count steps since the last cut. The first `fast_steps` steps of either each close
-//! half the gap to the target. Later steps raise the target by `additive` or, once both counters
-//! are past that number, by `hyper`. Notifications are derived from acknowledgements of marked
-//! packets, at most one per `notification_interval` and flow, rather than sent as packets.
+//! Zhu et al.: "Congestion control for large-scale RDMA deployments", SIGCOMM 2015, section 3.2 and figure 5. A
+//! notification sets the target to the current rate, cuts the current rate by `α/2` and raises `α`. Without
+//! notifications, `α` decays every `alpha_timer`. The timer and the byte counter each count steps since the last cut.
+//! The first `fast_steps` steps of either each close half the gap to the target. Later steps raise the target by
+//! `additive` or, once both counters are past that number, by `hyper`. Notifications are derived from acknowledgements
+//! of marked packets, at most one per `notification_interval` and flow, rather than sent as packets.
 //!
-//! Real adapters, and simulators modelled on them, behave differently (`decrease_interval`). The first
-//! notification only starts the timers. After that, the rate is cut after every `decrease_interval`
-//! with a notification, and every `alpha_timer` raises `α` if there was a notification and lowers it
-//! otherwise. The target follows a cut only if the rate has been raised since the previous one.
+//! Real adapters, and simulators modelled on them, behave differently (`decrease_interval`). The
+//! first notification only starts the timers. Then the rate is cut after every `decrease_interval`
+//! with a notification, and every `alpha_timer` raises `α` if there was a notification and lowers
+//! it otherwise. The target follows a cut only if the rate has been raised since the previous one.
 
 use lightloom_units::{BitsPerSecond, Bytes, Picoseconds};
 
 use super::{Feedback, IdlePath};
 
-/// A rate within this many bits per second of the line rate is rounded up to the line rate.
+/// Rates within this many bits per second of the line rate are rounded up to it.
 const NEARLY: f64 = 10e6;
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -37,8 +35,8 @@ impl RateStep {
     }
 }
 
-/// Settings of DCQCN. The defaults follow the paper (section 5, table 1), except that its
-/// increments of 40 and 200 Mb/s, meant for 40 Gb/s, scale with the line rate.
+/// The defaults follow the paper (section 5, table 1), except that its increments of 40 and 200
+/// Mb/s, meant for 40 Gb/s, scale with the line rate.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Dcqcn {
     /// `1/g`.
@@ -47,9 +45,9 @@ pub struct Dcqcn {
     pub timer: Picoseconds,
     /// Update period of `α`. `None` means `timer`, as in the paper.
     pub alpha_timer: Option<Picoseconds>,
-    /// Number of fast-recovery steps before the target is raised.
+    /// Steps before the target is raised.
     pub fast_steps: u32,
-    /// Bytes per step of the byte counter. With `None`, only the timer raises the rate.
+    /// Bytes per step. With `None`, only the timer raises the rate.
     pub byte_counter: Option<Bytes>,
     pub additive: RateStep,
     pub hyper: RateStep,
@@ -82,8 +80,7 @@ impl Default for Dcqcn {
 }
 
 impl Dcqcn {
-    /// Settings published with SimAI for its ns-3 (`SimAI.conf`, 08f3d53). Increments do not scale
-    /// with the rate.
+    /// Published with SimAI for its ns-3 (`SimAI.conf`, 08f3d53). Increments do not scale with the rate.
     pub const SIMAI: Self = Self {
         inverse_gain: 256,
         notification_interval: Picoseconds(1),
@@ -99,9 +96,8 @@ impl Dcqcn {
         window_follows_rate: true,
     };
 
-    /// Factory defaults of NVIDIA adapters (`mlxconfig`: `DCE_TCP_G` 1019, `RPG_TIME_RESET` 300,
-    /// `RPG_BYTE_RESET` 32767, `RPG_THRESHOLD` 1, `RPG_AI_RATE` 5, `RPG_HAI_RATE` 50,
-    /// `RPG_MIN_RATE` 1), independent of the rate.
+    /// Factory defaults of NVIDIA adapters (`mlxconfig`: `DCE_TCP_G` 1019, `RPG_TIME_RESET` 300, `RPG_BYTE_RESET`
+    /// 32767, `RPG_THRESHOLD` 1, `RPG_AI_RATE` 5, `RPG_HAI_RATE` 50, `RPG_MIN_RATE` 1), whatever the rate.
     pub const NVIDIA: Self = Self {
         inverse_gain: 205,
         notification_interval: Picoseconds::from_micros(4),
@@ -117,7 +113,7 @@ impl Dcqcn {
         window_follows_rate: false,
     };
 
-    /// Returns the settings of csg-htsim (`dcqcn.cpp`): the defaults with increments of 1/20 and 1/10 of the line rate.
+    /// csg-htsim (`dcqcn.cpp`): the defaults with increments of 1/20 and 1/10 of the line rate.
     #[must_use]
     pub fn htsim() -> Self {
         let (additive, hyper) = (RateStep::LineOver(20), RateStep::LineOver(10));
@@ -139,13 +135,13 @@ pub(super) struct State {
     alpha_due: u64,
     cut_due: u64,
     raise_due: u64,
-    /// Whether a notification has come since the last change of `α`, and since the last chance to cut.
+    /// Whether a notification has arrived since the last change of `α`, and since the last opportunity for a cut.
     came: [bool; 2],
     timers_due: u64,
     timer_steps: u32,
     byte_steps: u32,
     bytes: u64,
-    /// What is left at `paid_to` of the last packet's bits, which the rate pays off before the next packet.
+    /// Bits of the last packet not yet paid off at `paid_to`. The next packet waits until they are.
     left: f64,
     paid_to: u64,
     pub(super) next_send: u64,
@@ -177,7 +173,7 @@ impl State {
         }
     }
 
-    /// Returns the rate at the last update, in bits per second.
+    /// The rate at the last update, in bits per second.
     pub(super) fn pace(&self) -> u64 {
         self.current as u64
     }
@@ -246,15 +242,15 @@ impl State {
         }
     }
 
-    /// Pays for the time up to `now`, before the rate changes.
+    /// Must be called before the rate changes.
     fn pay(&mut self, now: u64) {
         let paid = self.current * now.saturating_sub(self.paid_to) as f64 / 1e12;
         self.left = if now < self.next_send { (self.left - paid).max(0.0) } else { 0.0 };
         self.paid_to = now;
     }
 
-    /// Returns when the last packet is paid off if no further notification arrives. A flow that was cut to the lowest rate
-    /// does not wait at that rate for as long as its last packet would take, because the timers raise the rate meanwhile.
+    /// When the last packet is paid off without further notifications. A flow that was cut to the lowest rate waits
+    /// less than its last packet would take at that rate, because the timers raise the rate meanwhile.
     fn paid_off(&self) -> u64 {
         let at = |state: &Self| state.paid_to + (state.left * 1e12 / state.current) as u64;
         if at(self) <= self.timers_due {
@@ -267,7 +263,7 @@ impl State {
         at(&ahead)
     }
 
-    /// Applies timer steps up to `now`. This can be done late because nothing has read the rate since.
+    /// Can be late, because nothing has read the rate since.
     #[inline]
     fn run_timers(&mut self, now: u64) {
         if now >= self.timers_due {
@@ -341,9 +337,8 @@ mod tests {
         state.acknowledged(feedback);
     }
 
-    /// Expected rates, computed by hand from ns-3's model of adapters: no cut at the first
-    /// notification, a cut by about half after 4 µs, no further cut without a notification, and
-    /// half of the gap recovered after the timer.
+    /// Rates computed by hand from ns-3's model of adapters: no cut at the first notification, a cut by about half
+    /// after 4 µs, no further cut without a notification, and half of the gap recovered after the timer.
     #[test]
     fn adapter_cuts_once_per_interval_and_keeps_its_target() {
         let mut adapter = state(Dcqcn::SIMAI);
@@ -374,7 +369,8 @@ mod tests {
         assert!(after_two(true) < 250e9, "{}", after_two(true));
     }
 
-    /// A cut to 1 Mb/s delayed the next packet by 33 ms, although the rate was back at 200 Gb/s after 300 µs.
+    /// Regression test: a cut to 1 Mb/s delayed the next packet by 33 ms, although the rate was
+    /// back at 200 Gb/s after 300 µs.
     #[test]
     fn pacing_follows_the_rate_between_packets() {
         let mut adapter = state(Dcqcn::NVIDIA);

@@ -1,21 +1,20 @@
 // SPDX-License-Identifier: Apache-2.0
 //! DCTCP: the window shrinks in proportion to the share of marked packets.
 //!
-//! Alizadeh et al.: "Data center TCP (DCTCP)", SIGCOMM 2010, section 3.1. Once per window, the
-//! share `F` of marked packets updates an estimate `α ← (1-g)·α + g·F`. A window with marks shrinks
-//! to `w·(1 - α/2)`, one without marks grows by a packet, and a loss halves it. DCTCP keeps TCP's
-//! slow start (RFC 8257, section 3): a flow starts with ten packets (RFC 6928) and grows by a
-//! packet with each acknowledgement until the first mark or loss. If all flows started at full
-//! speed, they also lost their retransmissions and waited for timeouts.
+//! Alizadeh et al.: "Data center TCP (DCTCP)", SIGCOMM 2010, section 3.1. Once per window, the share `F` of marked
+//! packets updates an estimate `α ← (1-g)·α + g·F`. A window with marks shrinks to `w·(1 - α/2)`, one without marks
+//! grows by a packet, and a loss halves it. DCTCP keeps TCP's slow start (RFC 8257, section 3): a flow starts with ten
+//! packets (RFC 6928) and grows by a packet with each acknowledgement until the first mark or loss. If all flows
+//! started at full speed, they would also lose their retransmissions and wait for timeouts.
 
 use super::{Feedback, IdlePath};
 
-/// Initial window in packets (RFC 6928, section 2).
+/// In packets (RFC 6928, section 2).
 const INITIAL_WINDOW: u32 = 10;
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Dctcp {
-    /// The value of `1/g`, which is 16 in the paper.
+    /// `1/g`, 16 in the paper.
     pub inverse_gain: u32,
 }
 
@@ -36,7 +35,7 @@ pub(super) struct State {
     left: u32,
     round_trip: u64,
     last_cut: u64,
-    /// Whether neither a mark nor a loss has occurred yet.
+    /// Until the first mark or loss.
     slow_start: bool,
 }
 

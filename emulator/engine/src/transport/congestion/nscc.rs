@@ -1,19 +1,18 @@
 // SPDX-License-Identifier: Apache-2.0
 //! An NSCC-style control that combines ECN marks and delay.
 //!
-//! It imitates the network-signal congestion control in the Ultra Ethernet specification 1.0. The
-//! text of the specification was not available, so this control does not claim to conform to it.
+//! Imitates the network-signal congestion control of the Ultra Ethernet specification 1.0, whose
+//! text was not available; no conformance is claimed.
 //!
 //! |            | delay below target            | delay above target                |
 //! | ---------- | ----------------------------- | --------------------------------- |
 //! | not marked | grow in proportion to the gap | grow slowly                       |
 //! | marked     | keep it: the queue drains     | shrink in proportion to the excess, once per round trip |
 //!
-//! Proportional growth is limited to an eighth of the window per round trip. This limit is an
-//! assumption: without it, many flows with small windows fill and empty the queue in unison (with
-//! 32 flows to one host, its link was idle for 2.4 % of the time). A loss reduces the window to the
-//! arrivals of the last round trip. A trimmed packet reduces it by one packet and does not count as
-//! an arrival, because its header bypassed the queue and so carries no information about it.
+//! Proportional growth is limited to an eighth of the window per round trip. This limit is an assumption: without it,
+//! many flows with small windows fill and empty the queue in unison (with 32 flows to one host, its link was idle for
+//! 2.4 % of the time). A loss reduces the window to the arrivals of the last round trip. A trimmed packet reduces it by
+//! one packet and is not an arrival, because its header bypassed the queue.
 
 use lightloom_units::Picoseconds;
 
@@ -21,12 +20,12 @@ use super::{Feedback, IdlePath};
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Nscc {
-    /// Queueing delay that is allowed in addition to the idle path's delay.
+    /// In addition to the idle path's delay.
     pub queueing_target: Picoseconds,
-    /// Packets added to the window per round trip while no packet is marked.
+    /// Packets added per round trip while no packet is marked.
     pub fair_increase: u32,
-    /// Packets added to the window per round trip on an idle path, up to an eighth of the window.
-    /// The closer the delay is to the target, the fewer are added.
+    /// Packets added per round trip on an idle path, up to an eighth of the window. The closer the
+    /// delay is to the target, the fewer are added.
     pub proportional_increase: u32,
     /// Percentage by which the window shrinks per round trip at twice the target delay.
     pub decrease_percent: u32,
@@ -43,7 +42,7 @@ impl Default for Nscc {
     }
 }
 
-/// Limit of proportional growth per round trip, as a share of the window.
+/// Limit of proportional growth per round trip.
 const MOST_GROWTH: f64 = 1.0 / 8.0;
 
 #[derive(Clone, Debug)]
@@ -55,7 +54,7 @@ pub(super) struct State {
     decrease: f64,
     pub(super) window: f64,
     largest: f64,
-    /// Packets acknowledged since `counting_since`.
+    /// Acknowledged since `counting_since`.
     arrived: u32,
     counting_since: u64,
     last_round: u32,

@@ -1,11 +1,10 @@
 // SPDX-License-Identifier: Apache-2.0
 //! Swift: the window follows the measured delay.
 //!
-//! Kumar et al.: "Swift: delay is simple and effective for congestion control in the datacenter",
-//! SIGCOMM 2020, section 3 and algorithm 1. Below a target delay the window grows by `ai` packets
-//! per round trip. Above it, at most once per round trip, the window shrinks by `β·(delay -
-//! target)/delay`, but by no more than `max_mdf`. Not implemented: windows below one packet, target
-//! scaling by flow count, endpoint delay.
+//! Kumar et al.: "Swift: delay is simple and effective for congestion control in the datacenter", SIGCOMM 2020, section
+//! 3 and algorithm 1. Below a target delay the window grows by `ai` packets per round trip. Above it, at most once per
+//! round trip, the window shrinks by `β·(delay - target)/delay`, but by no more than `max_mdf`. Not implemented:
+//! windows below one packet, target scaling by flow count, endpoint delay.
 
 use lightloom_units::Picoseconds;
 
@@ -13,7 +12,7 @@ use super::{Feedback, IdlePath};
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Swift {
-    /// Queueing delay that is allowed in addition to the idle path's delay.
+    /// In addition to the idle path's delay.
     pub queueing_target: Picoseconds,
     /// Increase of the target per link, like the paper's topology scaling.
     pub per_hop: Picoseconds,

@@ -5,7 +5,7 @@ use super::Sender;
 use crate::engine::shard::again::{End, StateLag};
 
 impl Sender {
-    /// Returns whether the sender's behaviour depends only on the order of arrivals (no pacing, no timers).
+    /// Whether the sender's behaviour depends only on the order of arrivals (no pacing, no timers).
     pub(crate) fn is_plain(&self) -> bool {
         self.controller.is_none()
             && self.balancer.is_none()
@@ -37,7 +37,7 @@ impl Sender {
             && self.timer.becomes(&later.timer, time)
     }
 
-    /// Returns how many more packets it can send before a message ends or it must wait for one.
+    /// How many more packets it can send before a message ends or it must wait for one.
     pub(crate) fn packets_alike(&self) -> u32 {
         self.message_end.min(self.released).saturating_sub(self.next + 1)
     }

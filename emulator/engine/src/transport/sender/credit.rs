@@ -1,8 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 //! The sender's use of receiver credits, each of which allows one packet.
 //!
-//! The window of such a flow is the sum of packets in flight and credits, so sending needs no
-//! further check.
+//! The window of such a flow is the sum of packets in flight and credits, so sending needs no further check.
 
 use super::{CongestionController, Packet, Sender, flag};
 
@@ -15,7 +14,7 @@ impl Sender {
         }
     }
 
-    /// Adds a credit for a retransmission, because its original credit was lost or has already returned.
+    /// For a retransmission, whose original credit was lost or has already returned.
     pub(super) fn bring_credit(&mut self) {
         if let Some(controller) = &mut self.controller {
             controller.credit();
@@ -31,8 +30,7 @@ impl Sender {
         self.fit_window();
     }
 
-    /// Returns whether the sender is waiting for credit. Credits may be lost, so it then keeps a deadline even with nothing in
-    /// flight.
+    /// Credits may be lost, so a sender that waits for one keeps a deadline even with nothing in flight.
     #[inline(always)]
     pub(super) fn is_out_of_credit(&self) -> bool {
         self.by_credit && self.waits_for_credit()

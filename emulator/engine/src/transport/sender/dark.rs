@@ -1,5 +1,4 @@
 // SPDX-License-Identifier: Apache-2.0
-//! The sender's handling of paths that lose packets.
 
 use super::Sender;
 
@@ -10,7 +9,7 @@ impl Sender {
         }
     }
 
-    /// Returns whether a loss indicates a faulty path. Here congestion causes marks, delays and trimmed packets instead.
+    /// Whether a loss indicates a faulty path. Here congestion causes marks, delays and trimmed packets instead.
     pub(super) fn blames_path(&self, sequence: u32) -> bool {
         self.switches_choose
             || self.balancer.as_ref().is_some_and(|balancer| balancer.blames_path(sequence))

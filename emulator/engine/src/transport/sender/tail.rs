@@ -1,12 +1,11 @@
 // SPDX-License-Identifier: Apache-2.0
-//! Detects losses among a flow's last packets before the timeout, because no later packet reveals
-//! them.
+//! Detects losses among a flow's last packets before the timeout, because no later packet reveals them.
 //!
-//! It follows the tail loss probe of RFC 8985. After a silence, the last packet is resent (over another
-//! path if there are several), and again after further silences until the timeout. By the time it is
-//! acknowledged, a round trip and the silence have passed since all other packets were sent.
+//! Follows the tail loss probe of RFC 8985. After a silence, the last packet is resent (over another path if there are
+//! several), and again after further silences until the timeout. By the time it is acknowledged, a round trip and the
+//! silence have passed since all other packets were sent.
 
-/// The tail loss probe of a sender. `None` for most senders, which do not use it.
+/// `None` for most senders.
 #[derive(Clone, Debug)]
 pub(super) struct TailProbe(Option<Box<Asking>>);
 
@@ -15,7 +14,7 @@ struct Asking {
     /// Length of silence before a probe, and its minimum.
     silence: u64,
     least: u64,
-    /// When the next probe is due. [`u64::MAX`] if nothing is in flight or no response has arrived since the last probe.
+    /// [`u64::MAX`] if nothing is in flight or no response has arrived since the last probe.
     due: u64,
     asked: Option<u32>,
     out: Option<u32>,
@@ -28,7 +27,7 @@ impl TailProbe {
         Self(silence.map(|least| Box::new(asking(least))))
     }
 
-    /// Sets the silence to two round trips, but at least to the minimum.
+    /// Two round trips, but at least the minimum.
     pub(super) fn take_round_trip(&mut self, round_trip: u64) {
         if let Some(tail) = &mut self.0 {
             tail.silence = tail.least.max(2 * round_trip);
@@ -53,13 +52,13 @@ impl TailProbe {
         self.0.is_some()
     }
 
-    /// Returns when the next probe is due. [`u64::MAX`] until a packet is sent or a response arrives.
+    /// [`u64::MAX`] until a packet is sent or a response arrives.
     #[inline(always)]
     pub(super) fn due(&self) -> u64 {
         self.0.as_ref().map_or(u64::MAX, |tail| tail.due)
     }
 
-    /// Stops probing, because nothing is in flight or all of it counts as lost.
+    /// Nothing is in flight, or all of it is treated as lost.
     #[inline(always)]
     pub(super) fn rest(&mut self) {
         if let Some(tail) = &mut self.0 {

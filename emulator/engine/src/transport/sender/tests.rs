@@ -1,5 +1,4 @@
 // SPDX-License-Identifier: Apache-2.0
-//! Tests of the sender in isolation, packet by packet.
 
 use lightloom_units::Picoseconds;
 
@@ -19,7 +18,7 @@ fn burst(sender: &mut Sender, now: u64) -> Vec<(u32, u16)> {
     std::iter::from_fn(|| sender.poll(now, 0)).map(|out| (out.sequence, out.wire_bytes)).collect()
 }
 
-/// Returns the acknowledgement of a packet `ahead` of the first missing one; 0 means in order.
+/// `ahead` of the first missing packet; 0 means in order.
 fn acknowledgement(sequence: u32, ahead: u16) -> Packet {
     let gap = if ahead > 0 { flag::GAP } else { 0 };
     let extra = ahead;

@@ -1,5 +1,4 @@
 // SPDX-License-Identifier: Apache-2.0
-//! What hosts do: they send, take in, acknowledge and wait.
 
 use std::collections::VecDeque;
 
@@ -9,7 +8,7 @@ use lightloom_units::{Picoseconds, SimTime};
 
 use super::{Flow, Packet, Reason, Reference, What};
 
-/// How long after its loss a sprayed path is probed, and how often then.
+/// Delay of the first probe of a sprayed path after its loss, and interval of further ones.
 const SPRAY_PROBE: Picoseconds = Picoseconds::from_micros(50);
 
 impl Reference<'_> {
@@ -174,7 +173,7 @@ impl Reference<'_> {
         }
     }
 
-    /// Waits for the end of a silence from now on, if silences mean anything.
+    /// Starts to wait for a silence, if silences are monitored.
     fn listen(&mut self, number: usize) {
         let flow = &mut self.flows[number];
         flow.silence_generation += 1;
@@ -252,7 +251,7 @@ impl Reference<'_> {
         opened.min().unwrap_or(u32::MAX).min(spec.messages)
     }
 
-    /// Puts the flow in line for its port, if it has something to send.
+    /// Queues the flow at its port if it has something to send.
     pub(super) fn send(&mut self, number: usize) {
         let link = self.flows[number].paths[0][0].index();
         if self.choose(number).is_some() && !self.ports[link].waiting.contains(&number) {
@@ -302,7 +301,7 @@ impl Reference<'_> {
     pub(super) fn send_now(&mut self, number: usize, sequence: u32, choice: Reason) {
         let probe_at = self.now + SPRAY_PROBE.0;
         let flow = &mut self.flows[number];
-        // What is sent for a lost packet takes its place in flight.
+        // A retransmission replaces its lost packet in flight.
         flow.in_flight += u32::from(!matches!(choice, Reason::Repair | Reason::Tail));
         if choice != Reason::Next || sequence < flow.sent {
             flow.timed = None;
@@ -344,7 +343,7 @@ impl Reference<'_> {
                 loop {
                     flow.drawn += 1;
                     let draw = super::splitmix(flow.salt.wrapping_add(flow.drawn));
-                    // Of the paths that were not drawn in this round, from the last one on.
+                    // Of the paths not drawn in this round, starting with the last.
                     let left = flow.to_draw.len() - flow.drawn_in_round;
                     let place = ((u128::from(draw) * left as u128) >> 64) as usize;
                     flow.to_draw.swap(flow.drawn_in_round, flow.drawn_in_round + place);
@@ -361,7 +360,7 @@ impl Reference<'_> {
         flow.turn
     }
 
-    /// Sends a header by a path of the flow that is out of use, if one is to be probed.
+    /// Sends a header over a retired path, if a probe is due.
     fn probe(&mut self, number: usize) -> bool {
         let now = self.now;
         let flow = &mut self.flows[number];
@@ -406,7 +405,7 @@ impl Reference<'_> {
     }
 }
 
-/// A packet of data, of priority 0.
+/// Priority 0.
 fn data(
     flow: usize,
     sequence: u32,

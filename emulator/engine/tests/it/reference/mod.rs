@@ -1,10 +1,10 @@
 // SPDX-License-Identifier: Apache-2.0
-//! The reference engine: one global queue of events, a real queue at every port, sets instead of
-//! bitmaps. Slow and obvious; it shares no code with the engine but the description of the network,
-//! the paths of the flows and the vocabulary.
+//! The reference engine: one global event queue, a real queue at every port, and sets instead of bitmaps. It is slow
+//! and simple, and shares only the network description, the paths of the flows and the vocabulary with the engine.
 //!
-//! Order of events: time; then link changes, ends of transmissions, flow starts (by flow), arrivals
-//! (by link), what hosts do after a delay (by link), timeouts (by flow), turns of the flows that wait for a host's free port (by link).
+//! Events are ordered by time; then link changes, ends of transmissions, flow starts (by flow),
+//! arrivals (by link), delayed actions of hosts (by link), timeouts (by flow), and turns of the
+//! flows that wait for a host's free port (by link).
 
 mod hosts;
 mod ports;
@@ -24,14 +24,14 @@ use lightloom_units::{BitsPerSecond, Bytes, Picoseconds, SimTime};
 struct Packet {
     flow: usize,
     acknowledgement: bool,
-    /// Data: its number. Acknowledgement: the lowest number not received.
+    /// Data: packet number. Acknowledgement: lowest number not received.
     sequence: u32,
     beyond_gap: Option<u32>,
     echo: Option<u32>,
     answers: u32,
     wire_bytes: u64,
     marked: bool,
-    /// 7 for acknowledgements and what is trimmed.
+    /// 7 for acknowledgements and trimmed packets.
     priority: u8,
     trimmed: bool,
     path: usize,
@@ -48,7 +48,7 @@ enum What {
     Sent,
     Start,
     Arrive(Packet),
-    /// The host takes in what has arrived before.
+    /// The host processes a packet that arrived earlier.
     TakeIn(Packet),
     TimeOut,
     Silent,
@@ -83,18 +83,18 @@ struct Port {
     queue: VecDeque<(Packet, u64)>,
     sending: Option<(Packet, u64)>,
     sending_at: Option<BitsPerSecond>,
-    /// Since when nothing has been sent, if nothing is.
+    /// Since when the port has been idle.
     idle_since: u64,
     down: bool,
     generation: u64,
     let_in: u64,
     begun: u64,
-    /// Share of bits that arrive wrong, in units of 2⁻⁶⁴.
+    /// Share of corrupted bits, in units of 2⁻⁶⁴.
     errors: u64,
-    /// Share of packets that are lost, in the same units, and the most that they take longer.
+    /// Share of lost packets in the same units, and maximum delay.
     loss: u64,
     jitter: u64,
-    /// The rate, if it is not the one the link was built for.
+    /// The rate, if it was changed.
     rate: Option<BitsPerSecond>,
     waiting: VecDeque<usize>,
 }
@@ -131,14 +131,14 @@ struct Flow {
     timed: Option<(u32, u64)>,
     timer_generation: u64,
     repair_end: u32,
-    /// The last packet, to go again after a silence, and when it has.
+    /// The last packet, to be resent after a silence, and when it was.
     asked: Option<u32>,
     out: Option<u32>,
     silence_generation: u64,
     resent: u32,
     // load balancing
     turn: usize,
-    /// Spraying: the paths in the order of this round, and how many of them were drawn in it.
+    /// Spraying: the paths in the order of this round, and the number already drawn.
     to_draw: Vec<usize>,
     drawn_in_round: usize,
     salt: u64,
@@ -159,7 +159,7 @@ impl Flow {
     fn messages_delivered(&self) -> u32 {
         self.expected / self.per_message
     }
-    /// What is known to be trimmed goes again when there is room, and is not repaired besides.
+    /// Packets known to be trimmed are resent when there is room, and not repaired.
     fn pass_over(&mut self) {
         while let Some(first) = self.to_repair.first().copied() {
             let trimmed = self.trimmed.contains(&first);
@@ -169,7 +169,7 @@ impl Flow {
             self.to_repair.pop_first();
         }
     }
-    /// A packet is sent again: its path is dark if nothing was answered that took it later.
+    /// If a packet is resent, its path is dark unless a later packet on it was acknowledged.
     fn lose(&mut self, sequence: u32, probe_at: u64) {
         let Some(path) = self.taken.get(&sequence) else { return };
         let answered_later = self.heard.get(path).is_some_and(|heard| *heard >= sequence);
@@ -313,7 +313,7 @@ impl<'a> Reference<'a> {
         self.plan(at.0, 0, 0, 0, What::Change(link, change));
     }
 
-    /// How long `size` takes to be sent over a link now.
+    /// Transmission time of `size` over a link now.
     fn time_for(&self, link: LinkId, size: Bytes) -> u64 {
         self.rate(link).time_for(size).0
     }
@@ -322,7 +322,7 @@ impl<'a> Reference<'a> {
         self.ports[link.index()].rate.unwrap_or(self.network.link(link).spec.rate)
     }
 
-    /// When the last bit of a packet of `size` is at the end of `path`, if nothing else is under way.
+    /// When the last bit of a packet of `size` reaches the end of an idle `path`.
     fn idle_time(&self, path: impl Iterator<Item = LinkId>, size: Bytes) -> u64 {
         let (mut arrived, mut came_at) = (0, None);
         for link in path {
@@ -357,7 +357,7 @@ impl<'a> Reference<'a> {
         self.flows.iter().map(|flow| (flow.end, flow.resent)).collect()
     }
 
-    /// Runs everything up to and including `limit`.
+    /// Up to and including `limit`.
     pub(crate) fn run(&mut self, limit: SimTime) {
         while self.events.peek().is_some_and(|Reverse(event)| event.time <= limit.0) {
             let Some(Reverse(event)) = self.events.pop() else { return };
@@ -365,7 +365,7 @@ impl<'a> Reference<'a> {
             self.now = event.time;
             self.handle(event);
         }
-        // The engine counts what is lost to wrong bits when it is let in, this one when it has been sent.
+        // The engine counts corrupted packets on admission, the reference after transmission.
         let here = |port: &Port| {
             let waiting = port.queue.iter().chain(&port.sending);
             waiting.filter(|(packet, _)| packet.wrong).count() as u64

@@ -1,5 +1,4 @@
 // SPDX-License-Identifier: Apache-2.0
-//! What happens to packets at ports and on cables.
 
 use lightloom_engine::{Choice, LinkChange, LinkId, Marking, Switching, VertexId};
 use lightloom_units::{BitsPerSecond, Bytes, Picoseconds, SimTime};
@@ -7,18 +6,17 @@ use rand::Rng;
 
 use super::{Packet, Port, Reference, Seen, What};
 
-/// How long it takes until switches know of dark links elsewhere.
+/// Delay until switches know of dark links elsewhere.
 const NEWS: Picoseconds = Picoseconds::from_micros(10);
 
 impl Reference<'_> {
-    /// A number drawn for the `number`th packet on a link.
+    /// Drawn for the `number`th packet on a link.
     pub(super) fn draw(&self, what: &str, link: LinkId, number: u64) -> u64 {
         let first = self.seed.stream(what, u64::from(link.0)).next_u64();
         super::splitmix(first.wrapping_add(number))
     }
 
-    /// Whether a packet is marked that finds `backlog` before it, when `size` bytes are as long as
-    /// `measure` says.
+    /// Whether a packet that meets `backlog` is marked. `measure` converts bytes to the unit of the threshold.
     pub(super) fn is_marked(
         &self,
         link: LinkId,
@@ -40,7 +38,7 @@ impl Reference<'_> {
             < u128::from(most) * u128::from(backlog - from) / u128::from(full_at - from)
     }
 
-    /// Whether a bit of the `number`th packet is wrong, or it is lost whole.
+    /// Whether the `number`th packet is corrupted or lost.
     pub(super) fn is_wrong(&self, link: LinkId, number: u64, wire_bytes: u64) -> bool {
         let Port { errors, loss, .. } = self.ports[link.index()];
         if errors == 0 && loss == 0 {
@@ -54,7 +52,7 @@ impl Reference<'_> {
         drawn < chance
     }
 
-    /// How much longer a packet takes that leaves now: between two draws, each for a stretch of twice the most.
+    /// The delay of a packet that leaves now: interpolated between draws at intervals of twice the maximum.
     pub(super) fn late(&self, link: usize) -> u64 {
         let most = self.ports[link].jitter;
         if most == 0 {
@@ -86,7 +84,7 @@ impl Reference<'_> {
         }
     }
 
-    /// What waits takes as long as the new rate says; what is being sent ends as it began.
+    /// Waiting packets use the new rate; the packet in transmission finishes at the old one.
     fn change_rate(&mut self, link: usize, rate: Option<BitsPerSecond>) {
         self.ports[link].rate = rate;
         let rate = self.rate(LinkId(link as u32));
@@ -128,7 +126,7 @@ impl Reference<'_> {
         }
         let occupies = self.time_for(link, Bytes(packet.wire_bytes));
         let left = Picoseconds(port.sending.as_ref().map_or(0, |(_, until)| until - self.now));
-        // What has begun at another rate fills the queue with its bytes, not with its time.
+        // A packet that started at another rate fills the queue with its bytes, not with its time.
         let sending = match port.sending_at.filter(|rate| *rate != self.rate(link)) {
             Some(rate) => self.time_for(link, rate.bytes_in(left)),
             None => left.0,
@@ -154,7 +152,7 @@ impl Reference<'_> {
         self.start_sending(link.index(), head);
     }
 
-    /// When so much of a packet whose last bit comes by `ingress` now had come that `link` may send it.
+    /// When enough of a packet whose last bit arrives over `ingress` now had arrived for `link` to start sending it.
     pub(super) fn head_in(&self, ingress: LinkId, link: LinkId, wire_bytes: u64) -> u64 {
         let from = self.network.link(link).from;
         let stores = self.switching == Switching::StoreAndForward;
@@ -166,7 +164,7 @@ impl Reference<'_> {
         (self.now + header).saturating_sub(all)
     }
 
-    /// Sends what is next, whose header has been in since `head`, if nothing is being sent.
+    /// If the port is idle, sends the next packet, whose header arrived at `head`.
     pub(super) fn start_sending(&mut self, link: usize, head: u64) {
         let rate = self.rate(LinkId(link as u32));
         let port = &mut self.ports[link];
@@ -223,7 +221,7 @@ impl Reference<'_> {
         }
     }
 
-    /// The link with the least before it, where the switch at the end of `link` chooses.
+    /// The link with the smallest backlog, if the switch at the end of `link` chooses.
     pub(super) fn lead_on(&self, link: LinkId, packet: &Packet) -> Option<LinkId> {
         let at = self.network.link(link).to;
         let choices = &self.flows[packet.flow].choices;
@@ -245,7 +243,7 @@ impl Reference<'_> {
         Some(*equal[((draw * equal.len() as u128) >> 64) as usize])
     }
 
-    /// Whether some of the links that a vertex may choose lead to the end, as far as others know.
+    /// Whether one of the links that a vertex may choose leads to the destination, as far as others know.
     fn leads_on(&self, at: VertexId, choices: &[Choice]) -> bool {
         let Some(choice) = choices.iter().find(|choice| choice.at == at) else { return true };
         let leads = |link: &LinkId| {

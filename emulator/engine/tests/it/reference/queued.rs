@@ -1,6 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-//! Switches with real queues, modelled plainly: nothing is counted along, everything is added up anew
-//! at each query.
+//! Switches with bounded queues, modelled plainly: every query adds up its counts again.
 
 use std::collections::{BTreeSet, VecDeque};
 
@@ -13,7 +12,7 @@ use super::{Packet, Reference, What};
 pub(super) struct Queues {
     frames: VecDeque<Packet>,
     waiting: [VecDeque<(Packet, LinkId)>; 8],
-    /// What is being sent: its priority, size and the link it came by; nothing for a pause frame.
+    /// Priority, size and ingress link of the packet in transmission; `None` for a pause frame.
     sending: Option<Option<(u8, u64, LinkId)>>,
     paused: BTreeSet<u8>,
     asked: BTreeSet<u8>,
@@ -33,7 +32,7 @@ impl Reference<'_> {
         pause.filter(|pause| priority < 7 && pause.priorities >> priority & 1 == 1)
     }
 
-    /// What has come in by `ingress` with `priority` and is still at `vertex`.
+    /// Bytes received over `ingress` with `priority` that are still at `vertex`.
     fn came(&self, vertex: VertexId, ingress: LinkId, priority: u8) -> u64 {
         let out = self.network.outgoing(vertex).iter().map(|link| &self.queues[link.index()]);
         out.map(|port| {
@@ -151,7 +150,7 @@ impl Reference<'_> {
         self.send_from_queues(link, self.now);
     }
 
-    /// Sends what is next, the head of which has been in since `head`.
+    /// Sends the next packet, whose header arrived at `head`.
     fn send_from_queues(&mut self, link: LinkId, head: u64) {
         if self.queues[link.index()].sending.is_some() || self.ports[link.index()].down {
             return;
@@ -238,7 +237,6 @@ impl Reference<'_> {
         }
     }
 
-    /// A pause frame has come by `link`.
     pub(super) fn obey(&mut self, link: LinkId, frame: &Packet) {
         self.totals.delivered += 1;
         let port = link.reverse();
@@ -258,7 +256,7 @@ impl Reference<'_> {
         }
     }
 
-    /// The next flow in line for a host's port whose priority is not paused.
+    /// The next flow queued at a host's port whose priority is not paused.
     pub(super) fn next_waiting(&mut self, link: usize) -> Option<usize> {
         let paused = &self.queues[link].paused;
         let flows = &self.flows;
@@ -267,7 +265,7 @@ impl Reference<'_> {
         line.remove(place)
     }
 
-    /// A link goes down or comes up: what waits for it is lost, what was asked over it is void.
+    /// A link goes down or comes up: waiting packets are lost, and pauses requested over it are void.
     pub(super) fn change_queues(&mut self, link: usize, down: bool) {
         let id = LinkId(link as u32);
         self.ports[link].down = down;
@@ -293,7 +291,7 @@ impl Reference<'_> {
         self.go_on(back);
     }
 
-    /// Only the header of `packet` has come.
+    /// Only the header of `packet` has arrived.
     pub(super) fn answer_trimmed(&mut self, packet: &Packet) {
         let flow = &self.flows[packet.flow];
         let keeps = flow.arrived.contains(&packet.sequence);
