@@ -140,7 +140,7 @@ impl<D: Disk> Storage for FileStorage<D> {
         self.disk.link(&self.path, &old)?;
         self.disk.rename(&new, &self.path)?;
         if let Err(error) = self.disk.sync_names(&self.path) {
-            // Neither file may grow until it is known which one has the name after a crash.
+            // After a crash either file may have the name, so neither may grow yet.
             self.astray = true;
             let _ = self.disk.rename(&old, &self.path);
             return Err(error);

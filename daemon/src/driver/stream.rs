@@ -56,8 +56,8 @@ impl Link {
             Address::Serial { path, bits_per_second } => {
                 let line = tokio_serial::new(path, *bits_per_second).open_native_async();
                 let line = line.map_err(io::Error::from)?;
-                // The line may still hold replies to a killed daemon, each of which would be
-                // mistaken for the reply to this daemon's next request.
+                // The line may still hold replies to a killed daemon, which would be mistaken for
+                // replies to this daemon.
                 line.clear(ClearBuffer::Input).map_err(io::Error::from)?;
                 Ok(Self::Serial(line))
             }

@@ -38,8 +38,8 @@ pub fn check_parameter(what: &str, text: &str) -> Result<(), String> {
     let ends = |c: &char| !(' '..='~').contains(c) || matches!(c, ':' | ';' | '"');
     let Some(wrong) = text.chars().find(ends) else { return Ok(()) };
     Err(format!(
-        "TL1 cannot carry {wrong:?} in a {what}: use printable ASCII without `:`, `;` and `\"`; change it on the switch, \
-         then here"
+        "{wrong:?} is not allowed in a TL1 {what}; help: use printable ASCII without `:`, `;` and `\"`; change it on the \
+         switch, then here"
     ))
 }
 
@@ -75,13 +75,7 @@ impl Tl1File {
     fn password(&self) -> anyhow::Result<String> {
         let password = secret(&self.password_file)?;
         let shown = self.password_file.display();
-        check_parameter("password", &password).map_err(|why| {
-            anyhow::anyhow!(
-                "{wrong:?} is not \
-            allowed in a TL1 {what}; help: use printable ASCII without `:`, `;` and `\"`; change \
-            it on the switch, then here"
-            )
-        })?;
+        check_parameter("password", &password).map_err(|why| anyhow::anyhow!("{shown}: {why}"))?;
         if DEFAULT_PASSWORDS.contains(&password.as_str()) && !self.allow_default_password {
             anyhow::bail!(
                 "{shown} contains a vendor's default password; help: change it on the device, \

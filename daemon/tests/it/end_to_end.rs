@@ -493,7 +493,7 @@ fn check_reports_readable_and_default_passwords() {
         [("a;b", "';'"), ("a:b", "':'"), ("a\"b", "'\"'"), ("a\rb", "'\\r'"), ("aé", "'é'")]
     {
         let (code, said) = with(&format!("{text}\n"), 0o600);
-        let named = ["device ocs0, tl1/password_file", "TL1 cannot carry", wrong];
+        let named = ["device ocs0, tl1/password_file", "is not allowed in a TL1", wrong];
         assert!(code == Some(1) && named.iter().all(|part| said.contains(part)), "{said}");
         assert!(!said.contains(text), "the password itself is not shown: {said}");
     }

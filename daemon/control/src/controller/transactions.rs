@@ -30,8 +30,7 @@ impl Controller {
         let forward = open.turned.is_none() && (finish || open.intent.cause.undoes());
         if forward {
             let start = Start::WhatAnswers(self.long_silent(now));
-            // A bypass need not wait for late commands of the previous daemon process: they lead to
-            // the same positions, and `strays` restores any circuit that they remove.
+            // A bypass need not wait for the previous daemon's late commands: `strays` undoes them.
             self.wait_for_late(now, &open, |limits| !interrupted || !undoes_all_late(limits));
             self.run(now, open.intent.after.clone(), start, actions);
             self.wait_for_late(now, &open, |_| true);
