@@ -555,7 +555,6 @@ impl<H: Hardware> Module<H> {
 }
 
 impl<H> Registers for Module<H> {
-    /// Returns the byte as last refreshed, without clearing flags.
     fn byte(&self, at: RegisterAddress) -> u8 {
         self.memory.byte(at)
     }

@@ -378,7 +378,7 @@ impl CtlSession {
     }
 
     fn rollback(&self, back: &RollbackArguments) -> anyhow::Result<VerbOutcome> {
-        // A rollback to a plan is expected to cut light, a rollback to no plan is not.
+        // A rollback to a plan is expected to cut light, but a rollback to no plan is not.
         let cuts = match back.cut_light {
             true => None,
             false => self

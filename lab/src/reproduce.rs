@@ -324,7 +324,7 @@ fn notes(claims: &[Claim]) -> impl Iterator<Item = (&str, &str)> {
 /// Only claims that differ or come from published sentences are shown in full.
 fn markdown(document: &ReproduceResult, faults: Option<&Path>) -> String {
     let study = document.study;
-    // A folder would make the page depend on this machine.
+    // The page must not depend on this machine, so omit the folder.
     let name = faults.and_then(Path::file_name).map(|name| name.to_string_lossy());
     let trace = name.map_or(String::new(), |name| format!(" --faults {name}"));
     let mut text = format!(

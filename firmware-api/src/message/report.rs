@@ -33,7 +33,7 @@ pub struct Identity {
     pub dwell_us: u16,
     /// Maximum time in µs from fire to an outcome.
     pub commit_max_us: u32,
-    /// A tap with less power is dark.
+    /// Paths with less tap power are treated as dark.
     pub power_low: Power,
 }
 

@@ -169,7 +169,7 @@ impl<H: Hardware> Module<H> {
             }
             cdb::command::ABORT => Ok(0),
             cdb::command::MODULE_FEATURES => Ok(put(reply, &[0; 4])),
-            // Firmware is loaded with the manufacturer's tools only.
+            // Firmware can be loaded only with the manufacturer's tools.
             cdb::command::FIRMWARE_FEATURES => Ok(put(reply, &[0; 8])),
             cdb::command::FIRMWARE_INFO => {
                 let (major, minor) = self.profile.firmware;

@@ -60,7 +60,7 @@ impl PowerAndLanes {
     pub(crate) fn next_end(&self) -> Option<Micros> {
         let lanes = self.lanes.iter().filter_map(|lane| lane.until);
         let configuring = self.configuring.map(|(at, ..)| at);
-        // PowerDown ends after the last data path.
+        // PowerDown waits for the last data path to stop.
         let waits_for_lanes = self.state == ModuleState::PowerDown && !self.all_deactivated();
         let module = self.until.filter(|_| !waits_for_lanes);
         lanes.chain(module).chain(configuring).min()
@@ -109,7 +109,6 @@ impl PowerAndLanes {
         true
     }
 
-    /// Returns the lanes that reached a steady state.
     fn step_lanes(
         &mut self,
         timing: &Timing,

@@ -110,9 +110,9 @@ pub struct Profile {
     pub external_paths: u8,
     /// Capabilities of the switch.
     pub capabilities: Capabilities,
-    /// A tap with less power is dark.
+    /// Paths with less tap power are treated as dark.
     pub power_low: Power,
-    /// A lane with less power reports loss of signal.
+    /// Lanes with less power report loss of signal.
     pub los: Power,
     /// Maximum power draw in watts.
     pub power_max_watts: u8,

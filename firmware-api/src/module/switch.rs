@@ -262,7 +262,6 @@ impl SwitchGroups {
         })
     }
 
-    /// A group at rest has left its last commanded path.
     pub(crate) fn strayed(&self, hardware: &impl Hardware, now: Micros) -> bool {
         let active = self.active(hardware, now);
         self.groups

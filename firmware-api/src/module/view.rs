@@ -98,7 +98,7 @@ impl<H: Hardware> Module<H> {
         page01::TX_BIAS_SUPPORTED.set(memory, measures_bias);
         page01::CDB_INSTANCES.set(memory, 1);
         page01::CDB_BACKGROUND.set(memory, true);
-        // Either encoding is valid, because both contain the real time (cmis::rules::cdb_busy_bound).
+        // Both encodings contain the real time, so either is valid (cmis::rules::cdb_busy_bound).
         page01::CDB_BUSY_SHORT.set(memory, 0);
         page01::CDB_BUSY_LONG.set(memory, (timing.cdb_us.div_ceil(160_000)).min(31) as u8);
         let halvings = (0..15).take_while(|i| 10_000 >> (i + 1) >= timing.page_change_us).count();

@@ -105,7 +105,7 @@ impl SuiteResults {
 pub type Pairs = Vec<(u32, u32)>;
 
 /// Returns the movable inputs and outputs in random order, or why none can be moved. Outputs are
-/// numbered after inputs; `unread` explains a missing `before`.
+/// numbered after inputs; `unread` is the reason for a missing `before`.
 pub fn free_ports(
     plan: &SuiteScope<'_>,
     [inputs, outputs]: [u32; 2],

@@ -216,8 +216,7 @@ impl GnmiSuite {
         })
     }
 
-    /// Returns the case and the reason if the model cannot be read; `None` also if the cases report
-    /// it.
+    /// Returns the case and the reason if the model cannot be read, unless other cases report it.
     fn without_model(
         &mut self,
         said: &CapabilityResponse,

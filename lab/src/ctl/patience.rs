@@ -85,7 +85,7 @@ impl CtlSession {
         let page = match self.format {
             ResultFormat::Json => {
                 let mut said = response.body.clone();
-                // The counter changes with every reading.
+                // Ignore the counter, which changes with every reading.
                 said.as_object_mut().map(|fields| fields.remove("changes"));
                 format!("{said}\n")
             }

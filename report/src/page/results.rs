@@ -258,7 +258,7 @@ pub struct Billed {
     #[serde(default)]
     pub lost_usd: Option<f64>,
     pub bill: Vec<Value>,
-    /// Single changes by decreasing savings.
+    /// Single changes, largest saving first.
     pub alternatives: Vec<Value>,
     /// `None` if no change saves anything.
     #[serde(default)]

@@ -239,7 +239,7 @@ fn wrong_length(module: &mut ModuleSuite) -> CaseResult {
 }
 
 fn read_only(module: &mut ModuleSuite) -> CaseResult {
-    // This write does not change the first byte of the vendor name.
+    // Write the first byte of the vendor name back unchanged.
     let vendor = module.read(0, 129, 1)?;
     let reply = module.send(1, command::WRITE, &[0, 0, 129, vendor[0]])?;
     refused(module, "a write to 00h:129", reply, 8)
