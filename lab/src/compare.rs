@@ -255,7 +255,7 @@ fn describe(document: &CompareResult, tp: &[u32]) -> String {
     let faults = document.node_fault_ratio;
     let mut text = format!(
         "{} GPUs in nodes of {}; faults: {}; {} samples, seed {}\n\
-         nodes out of service: mean {:.2} %, P50 {:.2} %, P99 {:.2} %, most {:.2} %\n",
+         nodes out of service: mean {:.2} %, P50 {:.2} %, P99 {:.2} %, maximum {:.2} %\n",
         document.gpus,
         document.gpus_per_node,
         document.faults,
@@ -336,10 +336,7 @@ fn fabric_text(fabric: &FabricFigures) -> String {
         table.row(["saved by joint planning".into(), percent(gain), bound]);
     }
     let refused = fabric.first_refusal.as_ref().map_or(String::new(), |why| {
-        format!(
-            "no plan exists for {} moments; first reason: {why}\n",
-            percent(1.0 - fabric.planned)
-        )
+        format!("{} moments have no plan; first reason: {why}\n", percent(1.0 - fabric.planned))
     });
     format!("\n{}: {} moments of the histories\n\n{table}{refused}", fabric.name, fabric.moments)
 }

@@ -96,7 +96,7 @@ pub(crate) fn run(arguments: &Arguments) -> anyhow::Result<VerbOutcome> {
     if matches!(arguments.format, ResultFormat::Csv | ResultFormat::Markdown) {
         return Err(WrongUsage("only --list supports csv and markdown".into()).into());
     }
-    let target = Target::named(to).expect("the argument parser knows the formats");
+    let target = Target::named(to).expect("the argument parser accepts only known formats");
     let mut of = ExportSource { plan, fabric, inputs: Inputs::new(), digest: String::new() };
     let export = export_of(arguments, &mut of, target)?;
     for lost in &export.lost {

@@ -126,7 +126,7 @@ pub fn address(
         _ if target.protocol != Protocol::Gnmi => Ok(LinkAddress::Tcp(target.at.clone())),
         (None, true) if !has_tls => Ok(LinkAddress::Tcp(target.at.clone())),
         (Some(ca), false) => secured(&target.at, ca, tls),
-        (_, true) => bail!("--ca and --plaintext exclude each other"),
+        (_, true) => bail!("--ca and --plaintext are mutually exclusive"),
         (None, false) => bail!(
             "use --ca FILE with the CA of the device's certificate, or --plaintext for an emulated device"
         ),

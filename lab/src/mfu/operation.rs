@@ -42,7 +42,7 @@ pub(crate) struct OperationArguments {
     /// Seconds to detect a fault.
     #[arg(long, requires = "faults", value_name = "SECONDS", default_value_t = 600.0)]
     detect: f64,
-    /// Seconds to plan around a fault and to switch.
+    /// Seconds to plan around a fault and switch the circuits.
     #[arg(long, requires = "faults", value_name = "SECONDS", default_value_t = 1.0)]
     replan: f64,
     /// Seconds to restart a job from its checkpoint.

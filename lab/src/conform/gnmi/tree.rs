@@ -180,7 +180,7 @@ impl ShownSwitch {
                 (Some(_), None) => Some(format!("connection `{name}` is gone")),
                 (None, Some(_)) => Some(format!("connection `{name}` was not removed")),
                 (Some(a), Some(b)) if (&a.input, &a.output) != (&b.input, &b.output) => {
-                    Some(format!("connection `{name}` uses other ports than before"))
+                    Some(format!("connection `{name}` now uses different ports"))
                 }
                 (Some(a), Some(b)) if a.status != b.status || a.updated != b.updated => Some(
                     format!("connection `{name}` was disturbed: {} since {}", b.status, b.updated),

@@ -76,7 +76,7 @@ const LEADING: [(&str, &str); 3] = [
 pub(in super::super) fn add_live(report: &mut PageDocument, live: &LiveRun) {
     let mut section = PageSection::new("live", "Step by step");
     section.note(
-        "Emulated devices, the shipped daemon and, if it is installed, a real scheduler on this machine, with measured times.",
+        "Measured times with emulated devices, the shipped daemon and, if installed, a real scheduler on this machine.",
     );
     if let Some(lacks) = &live.lacks {
         section.note(format!("No scheduler took part: {lacks}."));
