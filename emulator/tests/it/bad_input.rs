@@ -74,7 +74,7 @@ fn rejects_fabric_expectations_that_no_run_could_decide() {
         (
             "faults: [{part: control, at: 20us, lasts: 1ms}]\nexpect: [restored within 1ms]"
                 .to_owned(),
-            "is restored",
+            "requires restoration",
         ),
     ] {
         require_idle(&more, wanted, &on_fabric(&more));

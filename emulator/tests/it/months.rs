@@ -396,7 +396,7 @@ fn rejects_impossible_spans_with_their_location() {
         (format!("span: 9d\n{TRAIN}{RATES}faults: [{{part: n1, at: 1s}}]\n"), "no effect together"),
         (format!("span: 9d\n{RATES}train: [{{job: job, steps: 3}}]\n"), "no effect together"),
         (format!("{TRAIN}{RATES}"), "this requires `span`"),
-        (writes.to_owned(), "has none"),
+        (writes.to_owned(), "this requires `span`"),
     ] {
         let found = mistakes(&more);
         assert!(found.iter().any(|mistake| mistake.contains(wanted)), "{more}{found:?}");

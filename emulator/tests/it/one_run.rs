@@ -516,7 +516,7 @@ fn rejects_keys_without_effect_and_suggests_others() {
         ),
         ("expect: [paused_max < 1ms]\n", "no switch sends pauses"),
         ("control: {planning_delay: 1ms}\n", "has no effect in this scenario"),
-        ("broken: [n3]\n", "no plan"),
+        ("broken: [n3]\n", "does not have a plan"),
     ] {
         let (scenario, mistakes) = load(&format!("{network}{send}{more}"));
         assert!(scenario.is_none(), "{more}");

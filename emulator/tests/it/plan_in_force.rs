@@ -67,7 +67,7 @@ fn runs_the_plan_in_force_with_its_bypassed_parts_failed() {
 fn rejects_plan_for_other_fabric_or_through_failed_parts() {
     let (scenario, mistakes) = loaded(&plan_of("other", &[]), "");
     assert!(scenario.is_none());
-    assert!(mistakes.iter().any(|mistake| mistake.contains("does not fit")), "{mistakes:?}");
+    assert!(mistakes.iter().any(|mistake| mistake.contains("does not match")), "{mistakes:?}");
     let whole = plan_of("small", &[]);
     let (scenario, mistakes) = loaded(&whole, "broken: [n0]\n");
     assert!(scenario.is_none());

@@ -198,7 +198,7 @@ fn warns_about_a_timeout_shorter_than_a_round_trip() {
     assert!(
         slow.contains("LL0326")
             && slow.contains("over four links of 200 Mb/s")
-            && slow.contains("write `14ms`"),
+            && slow.contains("use `14ms`"),
         "{slow}"
     );
     assert!(said("200Mbps", ", timeout: 20ms").is_empty());

@@ -425,7 +425,7 @@ fn lower_effect(raw: &EffectFile, path: &str, check: &mut Check<'_>) -> Effect {
         }
         EffectFile::BitErrors(share) => {
             let wrong = !(*share > 0.0 && *share < 1e-3);
-            refuse(wrong, "the bit error rate must be above 0 and below 0.001");
+            refuse(wrong, "the bit error rate must be between 0 and 0.001");
             Effect::BitErrors(*share)
         }
         EffectFile::PacketLoss(share) => {
