@@ -556,5 +556,7 @@ expect: [restored within 30us, gpus_lost == 0]
     let affected = outcome.faults[0].traffic.as_ref().unwrap();
     assert!(affected.flows_hit > 0 && affected.flows_given_up == 0, "{affected:?}");
     let (scenario, mistakes) = load("sync");
-    assert!(scenario.is_none() && mistakes[0].to_string().contains("does not contain phase `sync`"));
+    assert!(
+        scenario.is_none() && mistakes[0].to_string().contains("does not contain phase `sync`")
+    );
 }
