@@ -6,10 +6,9 @@
 //!          └──────────▶ ns3/fixed_window.cc ─────▶ the same three
 //! ```
 //! Both workloads run on three-tier fat-trees of 400 Gb/s with 1 µs per link, 4,096-byte packets, 64-byte
-//! acknowledgements and unbounded queues: a permutation over 1,024 hosts and a ring all-reduce over
-//! 128. Nothing is lost, so both programs put the same packets on the same wires; each such
-//!      transmission is a packet-hop. Prints the completion times, their difference, and the
-//!      packet-hops per second of processor time, without set-up.
+//! acknowledgements and unbounded queues: a permutation over 1,024 hosts, and a ring all-reduce over 128 hosts. Nothing
+//! is lost, so both programs put the same packets on the same wires; each such transmission is a packet-hop. Prints the
+//! completion times, their difference, and the packet-hops per second of processor time, without set-up.
 //!
 //! Requires the ns-3 library (Debian: `libns3-dev`) and a C++ compiler; reports if they are missing.
 //!

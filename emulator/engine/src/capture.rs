@@ -143,7 +143,6 @@ impl LocalProbe for Watch {
     }
 }
 
-/// Rounds down to nanoseconds, the unit of capture files and timelines.
 fn nanoseconds(at: SimTime) -> u64 {
     at.0 / 1_000
 }

@@ -22,7 +22,6 @@ pub use staged::StagedCosts;
 
 #[derive(Clone, Copy, Debug, Default, PartialEq)]
 pub struct Request {
-    /// Seconds after the start.
     pub arrives: f64,
     pub prompt: u32,
     /// At least 1.
@@ -56,7 +55,6 @@ pub struct Served {
     pub seconds: f64,
     pub tokens: u64,
     pub busy: f64,
-    /// Maximum number of cache tokens reserved on a replica.
     pub most_reserved: u64,
     /// Integral of the pool size (waiting or running) over time, in request seconds.
     pub waited: f64,
@@ -103,7 +101,6 @@ struct Seat {
     since: f64,
     cached: u64,
     reserved: u64,
-    /// Requests bound to this replica.
     own: VecDeque<usize>,
     /// Batch generation. Events of older generations are ignored.
     turn: u32,
@@ -173,7 +170,6 @@ impl<'a, C: StepCosts> Pool<'a, C> {
             }
             match (arrival, event) {
                 (Some(arrival), event) if event.is_none_or(|event| arrival <= event) => {
-                    // Distribute simultaneous arrivals before any of them runs.
                     let until = next;
                     while self.requests.get(next).is_some_and(|one| one.arrives <= arrival) {
                         next += 1;

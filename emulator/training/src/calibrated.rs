@@ -39,9 +39,7 @@ pub struct Chip {
     pub gemm: [f64; 4],
     /// Operations lost to ramp-up and tail per matrix product.
     pub lost_flops: f64,
-    /// Share of peak for the fused attention core.
     pub attention: f64,
-    /// Share of memory bandwidth for element-wise work.
     pub memory: f64,
     /// Kernel launch time relative to hosts of an H100. Not fitted: 0.65 for Grace hosts, from
     /// GB200 rows with one sequence per micro-batch.
@@ -50,7 +48,6 @@ pub struct Chip {
 
 #[derive(Clone, Copy, Debug, PartialEq, Serialize, Deserialize)]
 pub struct Framework {
-    /// Such as `nemo-25.02`.
     #[serde(deserialize_with = "word")]
     pub name: &'static str,
     #[serde(deserialize_with = "word")]
@@ -87,7 +84,6 @@ pub struct Framework {
     pub step_seconds: f64,
 }
 
-/// Error of the model on one class of test runs.
 #[derive(Clone, Copy, Debug, PartialEq, Serialize, Deserialize)]
 pub struct Band {
     #[serde(deserialize_with = "word")]

@@ -80,7 +80,6 @@ pub struct Software {
     pub layer_buckets: bool,
     /// Experts are sharded by EP only, which may span TP groups (expert-TP folding).
     pub folded_experts: bool,
-    /// Bytes per value of a token sent to an expert.
     pub dispatch_bytes: f64,
     #[serde(skip_deserializing)]
     pub features: Features,
@@ -123,7 +122,6 @@ pub struct Calibration {
     pub attention_efficiency: f64,
     /// Share of memory bandwidth for element-wise work.
     pub memory_efficiency: f64,
-    /// Minimum duration of a layer's forward pass, due to kernel launches.
     pub launch_seconds: f64,
     /// Minimum duration of an expert layer's forward pass: if the host waits for the routing, if it
     /// does not, and if communication overlaps another micro-batch.
@@ -156,7 +154,6 @@ pub struct ConstantsName {
 }
 
 impl ConstantsName {
-    /// The runs used for fitting the software's constants.
     #[must_use]
     pub fn origin(&self) -> &'static str {
         FRAMEWORKS

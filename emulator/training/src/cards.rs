@@ -282,7 +282,6 @@ pub fn accelerator(name: &str) -> Result<Accelerator, UnknownName> {
     card("accelerator", ACCELERATOR_FILES, name)
 }
 
-/// Reports all mistakes in the file.
 pub fn read_accelerator(file: &str, bytes: &[u8]) -> (Option<Accelerator>, Vec<Diagnostic>) {
     document::load(file, bytes, check_accelerator)
 }

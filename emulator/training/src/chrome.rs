@@ -10,7 +10,6 @@ use serde_json::{Value, json};
 use super::graph::{Task, TaskGraph, TaskWork};
 use super::machine::Machine;
 
-/// `spans` holds the start and end of each task.
 #[must_use]
 pub fn trace(graph: &TaskGraph, machine: &Machine, spans: &[(SimTime, SimTime)]) -> Value {
     let shares = |task: &Task| -> Vec<u32> {

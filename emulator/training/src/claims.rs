@@ -95,7 +95,6 @@ pub const BATCH: Batch = Batch { sequences: 2048, tokens: 8192 };
 const NO_CONTEXT: [u32; 1] = [1];
 const TENSOR_OF_DGX: [u32; 4] = [1, 2, 4, 8];
 
-/// `None` if nothing fits.
 fn best(
     model: &str,
     arch: &str,

@@ -23,11 +23,8 @@ pub struct JudgedCollective {
     pub hardware: String,
     pub collective: String,
     pub gpus: u64,
-    /// Number of domains spanned by the GPUs.
     pub domains: u64,
-    /// As defined in the crate `lightloom-collective`.
     pub bytes: f64,
-    /// `fit` or `test`.
     pub used_to: &'static str,
     pub class: String,
     pub measured_seconds: f64,

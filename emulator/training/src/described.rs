@@ -25,7 +25,6 @@ pub struct Described {
 #[derive(Clone, Debug)]
 pub struct Taken {
     pub recorded: Recorded,
-    /// TP groups consist of consecutive ranks.
     pub tensor: u32,
     /// Ranks without a file, assumed to be ready whenever the others are.
     pub missing: Vec<u32>,
@@ -187,7 +186,6 @@ impl Described {
         self.graph.tasks().iter().find(|task| !is_there(task))
     }
 
-    /// `None` without ranks.
     fn highest_rank(&self, work: &TaskWork) -> Option<u32> {
         match work {
             TaskWork::Compute { rank, .. } => Some(*rank),
@@ -209,7 +207,6 @@ fn has_extension(name: &str, extension: &str) -> bool {
     name.rsplit_once('.').is_some_and(|(_, last)| last == extension)
 }
 
-/// Rejects compressed files.
 fn unpacked<'a, 'b>(
     files: &'a [StepGraphFile<'b>],
 ) -> Result<&'a StepGraphFile<'b>, DescribedError> {

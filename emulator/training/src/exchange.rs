@@ -112,7 +112,6 @@ pub struct Exchange {
     pub members: Vec<u32>,
     /// The whole buffer, as in [`lightloom_collective`].
     pub bytes: u64,
-    /// Bytes per pair of members, if they differ.
     pub pairs: Option<PairBytes>,
 }
 
@@ -123,7 +122,6 @@ impl Exchange {
         Self { operation, members, bytes, pairs: None }
     }
 
-    /// `None` for computing.
     #[must_use]
     pub fn of(work: &TaskWork, machine: &Machine) -> Option<Self> {
         let (kind, members, bytes) = match work {

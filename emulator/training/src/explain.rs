@@ -24,7 +24,6 @@ const FLOOR: f64 = 1e-4;
 /// A constant has no effect if its full range changes every run by less than this share.
 const SHARE_THAT_SHOWS: f64 = 0.003;
 const GRID: usize = 13;
-/// Sets of each size fitted after screening.
 const FITTED: usize = 40;
 /// Criteria that differ by less are equally good (Kass and Raftery 1995).
 const ALIKE: f64 = 2.0;
@@ -39,7 +38,6 @@ pub struct Model<'r> {
     start: Vec<f64>,
 }
 
-/// The constants that the runs confirm, change or leave open.
 #[derive(Clone, Debug)]
 pub struct Explained {
     pub moved: BTreeMap<&'static str, MovedConstant>,
@@ -56,7 +54,6 @@ pub struct MovedConstant {
     /// 95 % confidence interval, if all other constants are correct.
     pub interval: [f64; 2],
     pub is_at_limit: bool,
-    /// Alternatives that explain the runs equally well.
     pub stands_in_for: Vec<&'static str>,
 }
 

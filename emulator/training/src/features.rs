@@ -79,7 +79,6 @@ impl Features {
         features.iter().any(|feature| self.has(*feature))
     }
 
-    /// The first feature that has no effect without experts.
     pub(crate) fn of_experts(self) -> Option<&'static str> {
         let others = [Feature::Graphs, Feature::DualPipe];
         let mut all = FEATURES.iter().filter(|(feature, _)| self.has(*feature));
@@ -131,7 +130,6 @@ pub struct Recipe {
     models: &'static str,
     formats: &'static str,
     pub features: Features,
-    /// `None` if the recipe does not state it.
     pub recompute: Option<Recompute>,
     pub source: &'static str,
 }
@@ -153,7 +151,6 @@ static RECIPES: LazyLock<Vec<Recipe>> = LazyLock::new(|| {
     lines.map(row).collect()
 });
 
-/// The first matching recipe; `*` in the table matches everything.
 #[must_use]
 pub fn recipe(
     software: &str,

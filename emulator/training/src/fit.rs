@@ -34,7 +34,6 @@ enum Place {
     Framework(fn(&mut Framework) -> &mut f64),
 }
 
-/// Relative to the sum of the errors.
 const PULL: f64 = 0.02;
 const ROUNDS: usize = 12;
 const STEPS: [f64; 8] = [0.5, -0.5, 0.15, -0.15, 0.04, -0.04, 0.01, -0.01];
@@ -118,7 +117,6 @@ impl Constants {
     }
 }
 
-/// Returns whether the constant exists.
 pub fn set(chip: &mut Chip, framework: &mut Framework, name: &str, value: f64) -> bool {
     let constant = all().find(|constant| constant.name == name);
     if let Some(constant) = constant {

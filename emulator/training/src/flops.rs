@@ -50,7 +50,6 @@ pub fn dense_feed_forward(model: &Model) -> f64 {
     2.0 * model.dense_parameters()
 }
 
-/// Without the router.
 fn expert_feed_forward(model: &Model) -> f64 {
     model.feed_forward.experts.as_ref().map_or(0.0, |experts| {
         2.0 * model.shares().feed_forward

@@ -27,35 +27,15 @@ pub enum GoalError {
     #[error("line {line}: `{text}`: {reason}")]
     Line { line: usize, text: String, reason: &'static str },
     #[error("line {line}: rank {rank}, {label}: no matching {missing}; {count} more like it")]
-    Unmatched {
-        line: usize,
-        rank: u32,
-        label: String,
-        /// Number of further operations without a counterpart.
-        count: usize,
-        missing: &'static str,
-    },
+    Unmatched { line: usize, rank: u32, label: String, count: usize, missing: &'static str },
     #[error(
         "line {line}: rank {rank}, {label}: receives {room} B, but line {sent_line} sends {bytes} B"
     )]
-    Small {
-        /// Line of the receive, from 1.
-        line: usize,
-        rank: u32,
-        label: String,
-        room: u64,
-        /// Line of the send, from 1.
-        sent_line: usize,
-        bytes: u64,
-    },
+    Small { line: usize, rank: u32, label: String, room: u64, sent_line: usize, bytes: u64 },
     #[error("line {line}: rank {rank} defines `{label}` twice")]
     Twice { line: usize, rank: u32, label: String },
     #[error("byte {at}: {reason}")]
-    Binary {
-        /// Byte offset, from 0.
-        at: usize,
-        reason: &'static str,
-    },
+    Binary { at: usize, reason: &'static str },
     #[error(transparent)]
     Graph(#[from] GraphError),
 }

@@ -14,14 +14,11 @@ pub struct FaultCosts {
     pub nodes: f64,
     pub faults_per_node_day: f64,
     pub detect_seconds: f64,
-    /// To plan around the fault and switch the circuits.
     pub replan_seconds: f64,
-    /// To restart the job and load its last checkpoint.
     pub restart_seconds: f64,
     pub checkpoint_write_seconds: f64,
     /// `None` for Young's optimum.
     pub checkpoint_interval_seconds: Option<f64>,
-    /// Relative loss of speed due to slow nodes.
     pub straggler_loss: f64,
 }
 
@@ -45,7 +42,6 @@ impl FaultCosts {
         DAY_SECONDS / (self.nodes * self.faults_per_node_day)
     }
 
-    /// Excluding lost work.
     #[must_use]
     pub fn recovery_seconds(&self) -> f64 {
         self.detect_seconds + self.replan_seconds + self.restart_seconds
@@ -123,7 +119,6 @@ mod tests {
         let (mut clock, mut kept, mut fault) = (0.0, 0.0, draw());
         let attempt = operation.interval_seconds() + operation.checkpoint_write_seconds;
         for _ in 0..200_000 {
-            // Repeat the segment until it completes without a fault.
             while clock + attempt > fault {
                 clock = fault + operation.recovery_seconds();
                 fault += draw();

@@ -50,11 +50,7 @@ pub enum KinetoError {
     #[error(
         "{file}: `distributedInfo` names rank or size {count}: at most {MOST_RANKS} ranks are read"
     )]
-    ManyRanks {
-        file: String,
-        /// The rank, or the size of the job.
-        count: u32,
-    },
+    ManyRanks { file: String, count: u32 },
     #[error(
         "{file}: traceEvents[{event}]: rank {rank} has {bytes} B in collective {nth} of the group, and {other} has {others} B"
     )]
@@ -156,7 +152,6 @@ pub struct Profiles {
 }
 
 impl Profiles {
-    /// Reads one of `files` profiles from a stream.
     pub fn read(&mut self, name: &str, text: impl Read, files: usize) -> Result<(), KinetoError> {
         self.add(name, serde_json::Deserializer::from_reader(text), files)
     }
@@ -190,8 +185,6 @@ impl Profiles {
         self.joined.file(name, rank, &document)
     }
 
-    /// Call it after reading all files.
-    ///
     /// # Errors
     /// If a rank with a file lacks a collective of one of its groups.
     pub fn finish(self) -> Result<ProfiledStep, KinetoError> {
@@ -223,7 +216,6 @@ struct Joined {
     /// Number of marked steps, and the shortest time from their start to the first operation.
     steps: Option<(u32, f64)>,
     unknown: usize,
-    /// First unreadable collective of each rank.
     unread: BTreeMap<u32, u32>,
 }
 

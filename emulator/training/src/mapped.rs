@@ -18,7 +18,6 @@ use super::search::{Found, Limits, Search};
 
 const LARGEST_GROUP: u64 = 128;
 
-/// Why the search failed: key, message and suggested fix.
 struct NoMapping {
     key: &'static str,
     message: String,

@@ -27,7 +27,6 @@ pub struct ExpertLayout {
     /// Whether TP shards each expert. Otherwise ranks hold whole experts, and EP may span TP
     /// groups.
     pub is_cut: bool,
-    /// Distance in ranks between members of an EP group.
     pub stride: u64,
     pub replicas: u64,
 }

@@ -17,14 +17,12 @@ pub struct Recorded {
     pub parts: Vec<TimedPart>,
     /// One more than the largest rank in the trace.
     pub ranks: u32,
-    /// From the first start to the last end.
     pub recorded: Picoseconds,
     pub steps: u32,
     /// From the start of the first step to the first operation.
     pub before: Picoseconds,
 }
 
-/// Used to scale the parts for other hardware.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub enum TimedPart {
     Kernel,
@@ -132,7 +130,6 @@ pub fn read(text: &[u8], tensor: u32) -> Result<Recorded, RecordedError> {
     join(&operations)
 }
 
-/// Describes a JSON file without `traceEvents`.
 fn other_document(text: &[u8]) -> Option<String> {
     let mut values =
         serde_json::Deserializer::from_slice(text).into_iter::<BTreeMap<String, IgnoredAny>>();
@@ -247,7 +244,6 @@ fn exchange(kind: CollectiveKind, group: &[u32], tensor: u32, bytes: Bytes) -> T
     TaskWork::Across { kind, ranks: group.to_vec(), bytes }
 }
 
-/// At most one day.
 pub(super) fn is_time(micros: f64) -> bool {
     (0.0..=LONGEST.0 as f64 / 1e6).contains(&micros)
 }
@@ -392,7 +388,6 @@ impl Recorded {
         tasks.map(|(took, _)| *took).fold(Picoseconds::ZERO, |sum, took| sum + took)
     }
 
-    /// If the step's operations end at `end`.
     #[must_use]
     pub fn step_seconds(&self, end: Picoseconds) -> f64 {
         (end + self.before).as_secs_f64() / f64::from(self.steps.max(1))

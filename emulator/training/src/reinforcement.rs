@@ -34,12 +34,10 @@ use lightloom_units::seed::Seed;
 #[serde(rename_all = "kebab-case")]
 pub enum TrainingLoop {
     Synchronous,
-    /// Trains on the samples of the previous step.
     #[default]
     OneStepOff,
     /// Training starts on each sample as it ends, with weights as recent as in a synchronous loop.
     Streaming,
-    /// Generation does not wait for the last sample of a step.
     Asynchronous,
 }
 
@@ -48,7 +46,6 @@ pub struct ReinforcementJob {
     pub model: Model,
     pub card: Accelerator,
     pub network: Network,
-    /// For generation and for training.
     pub gpus: [u32; 2],
     pub samples: u32,
     pub prompt: u32,
@@ -79,7 +76,6 @@ pub enum ReinforcementError {
     NoMapping { gpus: u32, samples: u32 },
 }
 
-/// How the pool divides GPUs and samples.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize)]
 #[serde(rename_all = "kebab-case")]
 pub enum Way {
@@ -110,7 +106,6 @@ pub struct ReinforcementReport {
     pub mapping: Mapping,
     pub training: StepTime,
     pub steps: Vec<ReinforcementStep>,
-    /// Lower bound over all orders of sizes.
     pub least_generation_seconds: f64,
     /// Cost of the requested replica failure at the best size. `None` without a request or another
     /// replica, or if generation ends earlier.
@@ -131,7 +126,6 @@ fn streamed(ended: &[f64], training: f64) -> f64 {
     ended.iter().zip(left).map(|(end, left)| end + left).fold(0.0, f64::max)
 }
 
-/// In parallel; `None` for jobs that cannot be computed.
 #[must_use]
 pub fn reports(jobs: &[ReinforcementJob]) -> Vec<Option<ReinforcementReport>> {
     jobs.par_iter().map(|job| job.report().ok()).collect()
@@ -173,7 +167,6 @@ impl ReinforcementJob {
         self.lengths.draw(self.samples as usize, self.seed, index)
     }
 
-    /// The trainer's mapping, its step, and the forward passes before it.
     fn training(
         &self,
         calibration: &Calibration,
@@ -289,7 +282,6 @@ impl ReinforcementJob {
         })
     }
 
-    /// Steady state with a continuous supply of samples.
     fn steady_of(&self, pool: &Pool, size: usize) -> Generation {
         let costs = &pool.sizes[size];
         let lengths: Vec<u32> = (0..STEPS as u64).flat_map(|step| self.draw(step)).collect();

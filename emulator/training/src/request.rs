@@ -24,7 +24,6 @@ use super::step::Compute;
 
 pub const SCHEMA: &str = "lightloom.mfu/v1";
 
-/// For sequences, tokens and GPUs of a job.
 pub const MOST: u64 = 100_000_000;
 const MOST_DEGREE: u32 = 1 << 20;
 
@@ -51,7 +50,6 @@ pub struct Changes {
     pub sharding: Option<ZeroStage>,
     pub context_exchange: Option<ContextExchange>,
     pub sequence_parallel: Option<bool>,
-    /// `None` for the recipe's features.
     pub features: Option<Features>,
 }
 
@@ -189,7 +187,6 @@ impl Prepared {
         &self.calibration
     }
 
-    /// Keeps the software options.
     #[must_use]
     pub fn with_calibration(mut self, calibration: Calibration) -> Self {
         let software = self.calibration.software;
@@ -315,7 +312,6 @@ impl Prepared {
     }
 }
 
-/// `P` is the result of a packet emulation.
 #[derive(Debug, Serialize)]
 pub struct Row<P> {
     pub arch: String,
@@ -342,10 +338,8 @@ pub struct Row<P> {
     pub dp_exposed_seconds: f64,
     pub pp_bubble_seconds: f64,
     pub pp_transfer_seconds: f64,
-    /// Optimizer and other work outside micro-batches.
     pub optimizer_seconds: f64,
     pub jitter_seconds: f64,
-    /// If requested.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub packets: Option<P>,
     #[serde(skip_serializing_if = "Option::is_none")]

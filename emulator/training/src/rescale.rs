@@ -223,7 +223,6 @@ impl Rescale {
             TaskWork::Across { kind, ranks, bytes } => {
                 let experts = f64::from(from.expert) / f64::from(to.expert);
                 let share = if matches!(span, LayoutSpan::Equal(_)) { experts } else { 1.0 };
-                // The first replica represents the others.
                 let replica = |rank: u32| rank / from.tensor % from.data;
                 let own = ranks.iter().filter(|rank| replica(**rank) == replica(ranks[0]));
                 let new = own.flat_map(|rank| replicas.iter().map(|new| renumber(*rank, *new)));

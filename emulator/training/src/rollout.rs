@@ -42,7 +42,6 @@ pub struct Stage {
     pub samples: usize,
     pub change_seconds: f64,
     pub seconds: f64,
-    /// Weights and caches moved by the change.
     pub moved_bytes: f64,
 }
 
@@ -59,7 +58,6 @@ pub struct Generation {
 /// Log-normal distribution, truncated above.
 #[derive(Clone, Copy, Debug, PartialEq, Serialize, Deserialize)]
 pub struct Lengths {
-    /// Before truncation, in tokens.
     pub mean: f64,
     /// Standard deviation of the logarithm; 0 for equal lengths.
     pub sigma: f64,
@@ -221,7 +219,6 @@ impl Course {
         self.so_far
     }
 
-    /// Continue unchanged, or redistribute the samples over replicas of some size.
     fn moves(&self, pool: &Pool) -> Vec<(usize, bool)> {
         let stays = self.size.into_iter().map(|size| (size, false));
         let is_spread = self.size.is_some();
@@ -257,7 +254,6 @@ impl Course {
     }
 }
 
-/// `None` if the replicas cannot hold a sample.
 #[must_use]
 pub fn fixed(
     pool: &Pool,
@@ -285,7 +281,6 @@ pub fn best_fixed(pool: &Pool, samples: &[Request], dispatch: Dispatch) -> Optio
 
 #[derive(Clone, Copy, Debug, Default, PartialEq, Serialize)]
 pub struct ReplicaDeath {
-    /// Seconds after the start of generation.
     pub at_seconds: f64,
     pub samples: usize,
     /// Tokens with lost caches, which are prefilled again.
@@ -313,7 +308,6 @@ pub fn death(pool: &Pool, size: usize, samples: &[Request], at: f64) -> Option<R
         }
     }
     left.retain(|one| one.output > 0);
-    // Samples that keep their replica come first.
     left.sort_by_key(|one| one.replica.is_none());
     let after = serve(costs, dead, &left, 0);
     death.seconds = before.seconds.max(at) + after.seconds;

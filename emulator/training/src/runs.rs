@@ -59,7 +59,6 @@ pub struct RowError {
     pub why: String,
 }
 
-/// Rejected by the command line.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 #[error("{id}: {why}")]
 pub struct RunRefused {
@@ -112,8 +111,6 @@ impl Runs {
 }
 
 impl MeasuredRun {
-    /// Finds the fastest mapping, as the command line does.
-    ///
     /// # Errors
     /// If no mapping fits; contains the first reason.
     pub fn compute(&self) -> Result<Found, RunRefused> {

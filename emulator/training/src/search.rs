@@ -59,7 +59,6 @@ pub struct Found {
 #[derive(Clone, Debug, PartialEq)]
 pub struct SearchOutcome {
     pub found: Vec<Found>,
-    /// Including mappings that do not fit.
     pub tried: usize,
     /// If none fits, the closest mapping.
     pub closest: Option<(Mapping, MappingRefusal)>,
@@ -72,7 +71,6 @@ pub(crate) const RECOMPUTE: [Recompute; 3] =
     [Recompute::None, Recompute::Selective, Recompute::Full];
 const SCHEDULE: [Schedule; 1] = [Schedule::OneForwardOneBackward];
 
-/// For [`Search::nearest_gpus`].
 const MOST_COUNTS: usize = 40;
 
 fn or_all(given: &[u32], all: impl IntoIterator<Item = u32>) -> Vec<u32> {
@@ -191,7 +189,6 @@ impl Search<'_> {
         })
     }
 
-    /// Evaluates `mapping` even if it does not fit.
     #[must_use]
     pub fn evaluate(&self, mapping: Mapping) -> Found {
         let plain = self.with_job(mapping, |job| job.plain_step());
@@ -213,7 +210,6 @@ impl Search<'_> {
         })
     }
 
-    /// All reasons why the mapping is invalid, except memory.
     fn cut_refusals(&self, mapping: &Mapping) -> Vec<MappingRefusal> {
         let context_exchange = self.calibration.software.context_exchange;
         mapping.refusals(self.model, self.batch, context_exchange)

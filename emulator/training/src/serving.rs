@@ -38,7 +38,6 @@ pub struct ServingJob {
     /// Software overhead per decode step.
     pub host_seconds: f64,
     pub formats: Formats,
-    /// Whether to try separate GPUs for attention and feed-forward parts.
     pub tries_attention_ffn: bool,
     pub objective: Objective,
     pub seed: Seed,
@@ -95,7 +94,6 @@ pub struct ServingResult {
     pub requests: usize,
     /// Requests that exceed the cache of any replica.
     pub refused: usize,
-    /// Share of requests that meet both objectives.
     pub within: f64,
     pub ttft_p50_seconds: f64,
     pub ttft_p99_seconds: f64,
@@ -107,13 +105,11 @@ pub struct ServingResult {
     pub tokens_per_second: f64,
     /// Cache bytes sent from prefill to decode GPUs.
     pub moved_bytes: u64,
-    /// Hidden values sent between attention and feed-forward GPUs.
     pub activation_bytes: u64,
     pub mean_requests: f64,
 }
 
 const SIZES: [u32; 5] = [1, 2, 4, 8, 16];
-/// For choosing a layout.
 const TRIAL_SECONDS: f64 = 120.0;
 
 impl ServingJob {
@@ -330,7 +326,6 @@ impl ServingJob {
         let ([ttft_p50, ttft_p99], [tpot_p50_seconds, tpot_p99_seconds]) =
             (both(waits), both(tokens));
         let begin = requests.first().map_or(0.0, |one| one.arrives);
-        // Without a completed request, the rates are zero.
         let lasts = if last > begin { last - begin } else { f64::INFINITY };
         let [one, other] = served;
         let refused =

@@ -187,7 +187,6 @@ struct GroupSizes {
 
 struct SimaiStep<'l> {
     layers: &'l [SimaiLayer],
-    /// Index of the first row of each micro-batch.
     firsts: Vec<usize>,
     stages: u32,
     pieces: u32,
@@ -202,7 +201,6 @@ struct SimaiTasks {
 }
 
 impl SimaiStep<'_> {
-    /// `None` if the stages wait for each other.
     fn graph(&self) -> Option<Result<TaskGraph, GraphError>> {
         let stages = self.stages as usize;
         let tasks = SimaiTasks { tasks: Vec::new(), sizes: self.sizes, last: vec![None; stages] };

@@ -10,7 +10,6 @@ use lightloom_units::id::{GroupId, NodeId};
 
 use super::Violation;
 
-/// Ratios of counts differ only by rounding.
 const TOLERANCE: f64 = 1e-9;
 
 pub(super) fn check(

@@ -99,6 +99,7 @@ impl<'a> Training<'a> {
         self.progress() % (self.job.step * i128::from(every)).max(1)
     }
 
+    /// Returns whether the job continues with fewer replicas.
     #[must_use]
     pub const fn is_elastic(&self) -> bool {
         self.job.policy.answer.is_elastic()
@@ -276,8 +277,6 @@ mod tests {
         }
     }
 
-    /// Copies every 20,000 minutes and checkpoints every 30 minutes have a common period of 41
-    /// years.
     #[test]
     fn rare_copies_with_frequent_checkpoints_do_not_overflow() {
         const SECOND: i128 = 1_000_000_000_000;

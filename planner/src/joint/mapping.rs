@@ -132,7 +132,6 @@ impl Mapping {
     }
 }
 
-/// Maps every training job in the first order. Surplus groups become spares.
 pub(super) fn mappings(fabric: &Fabric, layout: &mut Layout) -> Result<Vec<Mapping>, MappingError> {
     let mut mappings = Vec::new();
     for (job, installed) in (0..).zip(&fabric.jobs) {
@@ -227,7 +226,6 @@ fn distinct_orders(mapping: &Mapping) -> Vec<[Dimension; 3]> {
     orders
 }
 
-/// Assigns ranks by `mappings`. Training jobs without a mapping keep their ranks.
 pub(super) fn rank(fabric: &Fabric, ranks: &mut [Rank], layout: &Layout, mappings: &[Mapping]) {
     let mut coordinates = BTreeMap::new();
     for job in (0..).take(layout.jobs.len()) {

@@ -112,7 +112,6 @@ impl CarriedStep {
         plan.metrics.dark_port_time_share = self.dark_port_time_share;
     }
 
-    /// Adds phases without traffic between leaves; they take the time of their interfaces.
     fn add_silent(&mut self, fabric: &Fabric, phases: &[Phase]) {
         let mut planned = std::mem::take(&mut self.phases).into_iter().peekable();
         let (mut sending, mut others) = (0.0, Picoseconds::ZERO);
@@ -253,7 +252,6 @@ const MOST_ROUTED_LEAVES: u32 = 256;
 #[derive(Clone, Copy, Debug, Default, PartialEq)]
 pub(super) struct Estimate {
     pub(super) seconds: f64,
-    /// Time for the links between leaves only, in seconds.
     pub(super) between: f64,
 }
 

@@ -187,8 +187,6 @@ mod tests {
         let packets = 1.0 / evaluator.lambda(&dark);
         let change = (&dark, &circuits);
         for (part, now) in [(0.01, 1.0), (0.5, 1.0), (0.3, 0.02)] {
-            // A phase with the share `now` takes `packets` seconds, so all weights take packets /
-            // now.
             let exposed = part * packets / now;
             let found = pays_from(&phase(&demand), &evaluator, change, exposed, now);
             assert!((found.expect("it pays") - part).abs() < 1e-9, "{part}: {found:?}");

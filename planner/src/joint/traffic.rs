@@ -94,7 +94,6 @@ fn rl_seats(
     (generating > 0).then(|| [Seats(trainer.to_vec()), Seats(pool[..generating].to_vec())])
 }
 
-/// Returns how many of `there` GPUs form whole replicas of either size on whole groups.
 pub(super) fn generating_gpus(raw: &RlFile, tp: u32, there: u64) -> u64 {
     let whole = [tp, raw.replica_gpus, raw.tail_replica_gpus.unwrap_or(raw.replica_gpus)];
     let unit = whole.into_iter().map(u64::from).fold(1, least_common_multiple);

@@ -107,7 +107,6 @@ impl<'a> Columns<'a> {
         set.iter().map(chain).collect()
     }
 
-    /// `None` if the demands do not all fit without crossing hops.
     pub(super) fn aligned_sets(&self, wanted: &[Wanted]) -> Option<Vec<Found>> {
         let found = self.attempt(wanted, Price::even(0.01), self.widths().0);
         (is_complete(&found) && cost(&found) == 0).then_some(found)
@@ -204,7 +203,6 @@ impl<'a> Columns<'a> {
 
 impl Grid for Columns<'_> {
     fn reach(&self) -> usize {
-        // A ring with a spare consists of adjacent nodes.
         if self.runs.is_some() { 1 } else { usize::from(self.fabric.hbd.k()) }
     }
     fn usable(&self, column: usize) -> u64 {

@@ -30,6 +30,7 @@ use super::evaluate::Evaluator;
 use super::one_hop::OneHopPlan;
 use super::topology::Topology;
 
+/// A solver for the integer programs.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Solver {
     /// Pure Rust, always available. Up to about 16 leaves.

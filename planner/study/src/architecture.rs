@@ -86,8 +86,6 @@ pub trait Architecture: fmt::Debug + Send + Sync {
         &[FaultPolicy::Regroup]
     }
 
-    /// Like [`usable`](Self::usable) under a policy. [`FaultPolicy::Backup`] reserves `spares`
-    /// nodes per domain.
     fn usable_under(
         &self,
         _: FaultPolicy,

@@ -47,7 +47,6 @@ pub const OTHER_DRAWS: u64 = 4;
 pub struct JobKind {
     pub name: String,
     pub gpus: u32,
-    /// Duration on the reference network without faults and checkpoints.
     pub work_ms: u64,
     /// Mean time between arrivals. The first job arrives at the start.
     pub every_ms: f64,
@@ -64,13 +63,10 @@ pub struct PartRate {
 #[derive(Debug)]
 pub struct Candidate {
     pub design: Box<dyn Architecture>,
-    /// `None` if the network is not part of the cost.
     pub network: Option<Arc<dyn Architecture>>,
     pub policy: FaultPolicy,
-    /// Nodes reserved per domain under [`FaultPolicy::Backup`].
     pub spares: u32,
     pub answer: JobAnswer,
-    /// Minimum share of parts that an elastic job needs.
     pub least: f64,
     /// Time to the next step after a start, or after a fault that the response does not cover.
     pub restart_ms: u64,
@@ -90,7 +86,6 @@ pub struct Question {
     pub name: String,
     pub cluster: Cluster,
     pub window_ms: u64,
-    /// Maximum purchase price. `None` for no limit.
     pub budget_usd: Option<f64>,
     /// Network of designs that do not choose one.
     pub usual_network: Option<String>,
@@ -106,7 +101,6 @@ pub struct Question {
     pub jobs: Vec<JobKind>,
     pub checkpoint_every_ms: u64,
     pub checkpoint_ms: u64,
-    /// Time until a job detects the loss of a node.
     pub outage_ms: u64,
     pub faults: FaultModel,
     pub parts: Vec<PartRate>,
@@ -127,7 +121,6 @@ pub struct PlannedStep {
     dp_exposed_seconds: f64,
 }
 
-/// A result of `lightloom mfu --format json`.
 #[derive(Clone, Debug, Deserialize)]
 pub struct PlannedSteps {
     pub model: String,
@@ -213,11 +206,8 @@ pub struct Row {
     pub cost_low_usd: f64,
     pub cost_high_usd: f64,
     pub power_mw: f64,
-    /// One PFLOP-year is 1 PFLOP/s for a year.
     pub useful_pflop_years: f64,
-    /// `None` without useful work.
     pub usd_per_pflop_year: Option<f64>,
-    /// Step time ÷ step time on the reference network.
     pub step_stretch: f64,
     /// Share of inner hops that cross ToRs; included in `step_stretch`.
     pub cross_tor_share: f64,
@@ -234,18 +224,14 @@ pub struct Row {
 #[derive(Clone, Copy, Debug, Default, PartialEq, Serialize)]
 pub struct Shares {
     pub useful: f64,
-    /// Repeated steps that a fault destroyed.
     pub redone: f64,
     /// From a start or a fault to the next step.
     pub restarting: f64,
-    /// Writing checkpoints and in-memory copies.
     pub checkpoint: f64,
     pub slower: f64,
     /// Free GPUs in groups that a waiting job could use if there were more of them.
     pub waiting: f64,
-    /// Free GPUs in groups that no job needs.
     pub idle: f64,
-    /// Healthy GPUs that do not fill a group.
     pub fragmented: f64,
     pub faulty: f64,
 }
@@ -254,7 +240,6 @@ pub struct Shares {
 pub struct Answer {
     pub verdict: Verdict,
     pub node_fault_ratio: NodeFaultRatio,
-    /// Cheapest useful PFLOP-year first.
     pub rows: Vec<Row>,
     pub left_out: Vec<LeftOut>,
     pub parts_without_watts: Vec<String>,

@@ -37,7 +37,6 @@ pub use on_fabric::{FabricFigures, on_fabric};
 const SAMPLES_PER_TASK: usize = 8;
 /// As 45ths of the cluster: 2,304 … 2,816 of 2,880 GPUs.
 const DEFAULT_JOBS: [u32; 6] = [36, 38, 40, 42, 43, 44];
-/// Maximum waiting share in [`Figures::max_job_gpus_waiting_1pct`].
 const SMALL_WAIT: f64 = 0.01;
 
 #[derive(Debug)]
@@ -72,7 +71,6 @@ pub struct Figures {
     pub waste_mean: f64,
     pub waste_stddev: f64,
     pub waste_p50: f64,
-    /// 99th percentile over time.
     pub waste_p99: f64,
     pub waste_max: f64,
     /// Waste without faults. Positive if the domain size is not a multiple of the group size.

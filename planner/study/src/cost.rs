@@ -52,14 +52,12 @@ pub enum CostOutcome {
 
 #[derive(Clone, Debug, PartialEq, Serialize)]
 pub struct CostFigures {
-    /// System size for which the parts per GPU are averaged.
     pub basis: String,
     pub gbytes_per_s_per_gpu: f64,
     pub cost_per_gpu_usd: f64,
     pub cost_per_gpu_low_usd: f64,
     pub cost_per_gpu_high_usd: f64,
     pub cost_per_gbytes_per_s_usd: f64,
-    /// `None` if the file lacks watts for a part.
     pub power_per_gpu_w: Option<f64>,
     pub power_per_gbytes_per_s_w: Option<f64>,
     pub parts_without_watts: Vec<String>,

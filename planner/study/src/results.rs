@@ -21,10 +21,8 @@ pub struct CompareResult {
     pub faults: String,
     pub seed: u64,
     pub samples: u64,
-    /// Over all samples.
     pub node_fault_ratio: NodeFaultRatio,
     pub rows: Vec<Row>,
-    /// The planner's results for the fabric file, if given.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub fabric: Option<FabricFigures>,
     #[serde(skip_serializing_if = "Vec::is_empty")]
@@ -57,7 +55,6 @@ pub struct CostResult {
     pub rows: Vec<CostRow>,
     pub usable: Vec<UsableCost>,
     pub gpu_usd: Option<f64>,
-    /// Interconnect and lost GPUs by fault ratio.
     pub aggregate: Vec<Aggregate>,
     pub sensitivity: Vec<Sensitivity>,
 }
@@ -77,7 +74,6 @@ pub struct ReproduceResult {
     pub made: Provenance,
     pub study: &'static str,
     pub seed: u64,
-    /// Random draws of servers and their positions.
     pub samples: u64,
     pub sentences: Vec<Sentence>,
     pub claims: Vec<Claim>,

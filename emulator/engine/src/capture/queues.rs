@@ -8,7 +8,6 @@ use lightloom_units::Bytes;
 
 use crate::engine::LinkId;
 
-/// Larger backlogs are recorded as this value.
 const MOST_BYTES: u64 = 1 << 32;
 const DIGITS: u8 = 3;
 /// Log2 of half the linear range. A three-digit histogram resolves single bytes up to 2¹¹;

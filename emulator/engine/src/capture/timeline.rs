@@ -12,7 +12,6 @@ use crate::engine::{Engine, LinkId, PacketArrival, Probe, VertexId};
 
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct TimelineTrack {
-    /// Group of tracks, such as `ranks` or `ports`.
     pub process: &'static str,
     pub name: String,
     pub slices: Vec<Slice>,

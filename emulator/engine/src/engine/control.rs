@@ -30,13 +30,11 @@ pub enum LinkChange {
     Up,
     /// The packet in transmission finishes at the old rate.
     Rate(BitsPerSecond),
-    /// Corrupts bits. The far end discards packets with corrupted bits.
     BitErrors(BitErrors),
     PacketLoss(PacketLoss),
     /// Delays each packet by up to this time without reordering. The delay is interpolated between
     /// values drawn at intervals of twice its maximum.
     Jitter(Picoseconds),
-    /// Restores the original rate and removes errors, losses and jitter.
     Healthy,
     /// Makes the far end pause these priorities (one bit each) permanently, as in a pause storm. An
     /// empty set ends the pause. Only affects switches with bounded queues.
@@ -50,7 +48,6 @@ pub struct BitErrors(pub u64);
 impl BitErrors {
     #[must_use]
     pub fn from_share(share: f64) -> Self {
-        // The cast saturates.
         Self((share * 2.0_f64.powi(64)) as u64)
     }
 }

@@ -11,11 +11,9 @@ use super::network::{VertexId, dense_index};
 use super::route::Route;
 
 dense_index! {
-    /// Numbered in order of creation.
     FlowId
 }
 dense_index! {
-    /// A set of flows whose completion is reported once.
     BatchId
 }
 

@@ -113,7 +113,6 @@ impl Layout {
     }
 }
 
-/// Ports with the same link properties and role share one [`Line`].
 #[derive(Default)]
 struct LineTable(FxHashMap<(LinkSpec, bool), Arc<Line>>);
 

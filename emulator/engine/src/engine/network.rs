@@ -29,7 +29,6 @@ macro_rules! dense_index {
 pub(crate) use dense_index;
 
 dense_index! {
-    /// Numbered in order of creation.
     VertexId
 }
 dense_index! {
@@ -234,7 +233,6 @@ impl Network {
         let kind = |link: &LinkId| self.kinds[link.index()];
         one.iter().map(kind).eq(other.iter().map(kind))
     }
-    /// In order of ids. The reverse links enter `vertex`.
     #[must_use]
     pub fn outgoing(&self, vertex: VertexId) -> &[LinkId] {
         &self.outgoing[vertex.index()]

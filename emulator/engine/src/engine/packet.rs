@@ -5,7 +5,6 @@ use super::queueing::CONTROL_PRIORITY;
 use super::shard::again::StateLag;
 
 pub(crate) mod flag {
-    /// Without this flag, the packet carries data.
     pub(crate) const ACKNOWLEDGEMENT: u16 = 1;
     /// Congestion experienced: the packet met a long queue.
     pub(crate) const MARKED: u16 = 1 << 1;
@@ -19,7 +18,6 @@ pub(crate) mod flag {
     pub(crate) const PROBE: u16 = ECHO;
     /// Asks the receiving port to pause a priority. `sequence` is the priority and `cursor` the port.
     pub(crate) const PAUSE: u16 = 1 << 6;
-    /// Cancels a pause, with the same fields.
     pub(crate) const RESUME: u16 = 1 << 7;
     /// On an acknowledgement: permits one more packet. With [`RESENT`] it acknowledges nothing.
     /// Data packets use this bit for their priority.
@@ -36,7 +34,6 @@ const LOW_FLAGS: u32 = 16;
 const HIGH_FLAGS: u32 = 59;
 const LOW_FLAG_COUNT: u32 = 6;
 const CURSOR_BITS: u32 = 28;
-/// Limit for a route table, including ports.
 pub(crate) const MOST_CURSORS: u32 = 1 << CURSOR_BITS;
 
 /// Limited to two words, because packets in flight exceed the fastest caches and the engine moves them in registers.
@@ -133,7 +130,6 @@ impl Packet {
         let what = self.what + (u64::from(by.packets) << CURSOR_BITS);
         Self { what, ..self }.at(now + self.after(now) + by.time)
     }
-    /// Stores the ingress port instead of the arrival time.
     #[inline(always)]
     pub(crate) const fn came_by(self, place: u32) -> Self {
         self.at(place as u64)

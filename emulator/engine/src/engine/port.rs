@@ -261,7 +261,6 @@ impl Port {
         self.backlog_until(self.free, now)
     }
 
-    /// The bytes that the wire sends from `now` until it is `free`.
     #[inline]
     pub(crate) fn backlog_until(&self, free: u64, now: u64) -> Bytes {
         self.line.backlog(free, now)
@@ -447,7 +446,6 @@ impl SendingPort<'_> {
         self.kept.lost += 1;
     }
 
-    /// Excludes packets sent since the port was opened.
     pub(crate) fn count(&mut self) -> &mut PortCount {
         self.kept
     }

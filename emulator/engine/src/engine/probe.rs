@@ -29,7 +29,6 @@ pub trait Probe: Clone + Send {
 
     fn arrived(&mut self, arrival: PacketArrival);
 
-    /// Called with the backlog that a packet meets at an output port.
     #[inline(always)]
     fn queued(&mut self, _link: LinkId, _backlog: Bytes) {}
 
@@ -52,7 +51,6 @@ impl Probe for NoProbe {
     }
 }
 
-/// Keeps every arrival, for tests and small runs.
 #[derive(Clone, Debug, Default)]
 pub struct ArrivalLog(pub Vec<PacketArrival>);
 

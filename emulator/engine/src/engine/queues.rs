@@ -14,7 +14,6 @@ pub(crate) const FRAMES: usize = PRIORITIES;
 struct PriorityQueue {
     queue: PacketFifo,
     bytes: u64,
-    /// Bytes left in the current round of the weighted schedule.
     deficit: u64,
 }
 

@@ -78,7 +78,6 @@ impl FlowName {
 pub struct Choice {
     pub at: VertexId,
     pub links: Vec<LinkId>,
-    /// For random choices between equal backlogs.
     pub salt: u32,
 }
 
@@ -94,7 +93,6 @@ impl WantedPaths {
     pub(crate) const ONE: Self = Self { count: 1, hashed: false };
 }
 
-/// Drawing a path can fail while links are down.
 const ATTEMPTS: usize = 8;
 
 #[derive(Clone, Debug)]
@@ -103,7 +101,6 @@ pub(crate) struct Router {
     up: Vec<bool>,
     flows_between: FxHashMap<(VertexId, VertexId), u32>,
     maps: FxHashMap<Option<Plane>, HopMap>,
-    /// For directly connected ends.
     no_map: HopMap,
 }
 
@@ -129,7 +126,6 @@ impl Router {
         }
     }
 
-    /// Makes the choice of a flow's paths independent of other flows.
     pub(crate) fn name_flow(&mut self, ends: (VertexId, VertexId)) -> FlowName {
         let before = self.flows_between.entry(ends).or_default();
         let name = FlowName { ends, number: *before };

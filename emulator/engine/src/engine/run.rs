@@ -41,8 +41,6 @@ const WORTH_SHARING_ARRIVALS: u64 = 2_000;
 /// so reusing it immediately would stall.
 const SPARES: usize = 16;
 
-/// Runs flows over a network packet by packet.
-///
 /// The caller adds flows and timers, then repeatedly calls [`next_event`](Self::next_event).
 /// Simulated time stops at each event, so that the caller can add flows, timers and link changes.
 #[derive(Clone, Debug)]
@@ -64,7 +62,6 @@ pub struct Engine<P = NoProbe> {
     window: u64,
     windows: u64,
     is_worth_sharing: bool,
-    /// Least recently emptied first.
     spares: VecDeque<Outbox>,
     trains: Option<Box<Trains<P>>>,
 }
@@ -189,7 +186,6 @@ impl<P: Probe> Engine<P> {
         self.shards.iter().map(|shard| &shard.probe)
     }
 
-    /// Ignores events.
     pub fn run(&mut self, limit: SimTime) {
         while self.next_event(limit).is_some() {}
     }

@@ -95,9 +95,7 @@ pub(crate) struct LinkWire {
 #[derive(Clone, Debug)]
 pub(crate) struct HostState {
     active: Vec<u32>,
-    /// No timeout is due before this time.
     timer_due: u64,
-    /// No port accepts data before this time.
     pull_due: u64,
     credit_due: u64,
     pacer: credit::Pacer,
@@ -279,7 +277,6 @@ impl<P: Probe> Shard<P> {
         }
     }
 
-    /// Includes packets that a host has not processed yet.
     pub(crate) fn in_flight(&self) -> u64 {
         let wires = self.wires.iter().map(|wire| wire.queue.len());
         let inboxes = self.inboxes.iter().map(|inbox| inbox.packets.len());
@@ -288,7 +285,6 @@ impl<P: Probe> Shard<P> {
         wires.chain(inboxes).chain(inside).sum::<usize>() as u64 + waiting
     }
 
-    /// Includes packets that a host has not processed yet.
     pub(crate) fn see_in_flight(&self, see: &mut impl FnMut(&Packet)) {
         self.wires.iter().for_each(|wire| wire.queue.iter().for_each(&mut *see));
         self.inboxes.iter().for_each(|inbox| inbox.packets.iter().for_each(&mut *see));
@@ -337,7 +333,6 @@ impl<P: Probe> Shard<P> {
         }
     }
 
-    /// None of the new packets arrives before `now`.
     pub(crate) fn put_on_wire(&mut self, wire: u32, queue: PacketFifo, now: u64) {
         let wire = &mut self.wires[wire as usize];
         if let Some(first) = queue.front() {

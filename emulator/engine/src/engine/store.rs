@@ -47,7 +47,6 @@ pub(super) struct Store {
     /// Bytes by priority and ingress port, contiguous by priority because usually only one is
     /// lossless. Packets in transmission count only while ports are processed together.
     came: Vec<u64>,
-    /// Priorities paused at the sender behind each ingress port, one bit each.
     pub(super) asked: Vec<u8>,
     used: u64,
     pub(super) dropped: [u64; PRIORITIES],

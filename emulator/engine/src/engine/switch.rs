@@ -45,13 +45,11 @@ pub(crate) struct SwitchQueues {
     sending: Vec<Room>,
     /// End of each idle port's last transmission while ports are processed together.
     freed: Vec<u64>,
-    /// Used while ports are processed together.
     earliest: Earliest,
 }
 
 pub(crate) trait Outlet {
     fn port(&mut self, place: u32) -> (&mut Port, &mut PortCount);
-    /// `arrival` is the time at the far end of port `place`.
     fn launch(&mut self, place: u32, packet: Packet, arrival: u64);
     fn frame_made(&mut self);
     fn head_start(&self, place: u32, packet: &Packet) -> u64;
@@ -313,7 +311,6 @@ impl SwitchQueues {
         self.send((place, now), packet, room, out);
     }
 
-    /// `packet` occupies `room` until it is sent.
     #[inline]
     fn send(
         &mut self,

@@ -14,7 +14,6 @@ use lightloom_units::{BitsPerSecond, Bytes, Picoseconds};
 /// backlog at that time decides whether they are dropped or marked.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash)]
 pub enum Switching {
-    /// Once the last bit has arrived.
     #[default]
     StoreAndForward,
     /// Once the header ([`Transport::header`](crate::transport::Transport::header), at least 1 B)

@@ -46,7 +46,6 @@ pub(super) struct FlowPlace {
 pub(super) struct IslandBatch {
     pub(super) flows: Vec<FlowId>,
     pub(super) place: Option<(u32, BatchId)>,
-    /// Reported here rather than by an engine.
     pub(super) given_up: bool,
 }
 
@@ -111,10 +110,8 @@ pub(super) struct Apart<P> {
     pub(super) changes: FxHashMap<LinkId, Vec<(SimTime, u64, LinkChange)>>,
     pub(super) done: u64,
     pub(super) busy_until: u64,
-    /// Packet-hops simulated for the first time, and repeated ones.
     pub(super) ran: u64,
     pub(super) redone: u64,
-    /// Number of repeated packet-hops at which the next comparison is due.
     pub(super) redone_limit: u64,
 }
 
@@ -149,7 +146,6 @@ impl<P: LocalProbe> Apart<P> {
         }
     }
 
-    /// Replays all requests on a single engine up to the present.
     pub(super) fn together(&self) -> Engine<P> {
         let mut engine =
             Engine::with_probe(self.network.clone(), self.settings, self.probe.clone())

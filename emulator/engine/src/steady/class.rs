@@ -6,7 +6,6 @@ use lightloom_units::{Picoseconds, SimTime};
 use super::description::IslandChange;
 use crate::engine::{BatchId, Engine, Event, FlowId, PacketCount, Probe};
 
-/// Initial and maximum simulated time between completion checks while running ahead.
 const SHORTEST_STRIDE: Picoseconds = Picoseconds::from_micros(10);
 const STRIDE: Picoseconds = Picoseconds::from_millis(1);
 
@@ -117,7 +116,6 @@ impl<P: Probe> Class<P> {
         self.ended = Some(ClassEnd { packets: self.engine.packets(), quiet_from });
     }
 
-    /// When the class became permanently idle, if it has.
     pub(super) fn quiet_from(&self) -> Option<u64> {
         self.ended.map(|ended| ended.quiet_from)
     }

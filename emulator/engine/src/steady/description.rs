@@ -43,7 +43,6 @@ pub(super) struct CableLinks {
     kinds: [u8; 2],
 }
 
-/// Maps local numbers of links and vertices to global ones.
 #[derive(Clone, Debug, Default)]
 pub(super) struct GlobalNames {
     pub(super) links: Vec<LinkId>,

@@ -17,7 +17,6 @@ use crate::engine::{
 use crate::transport::{Balance, CongestionControl, FlowInterfaces};
 
 pub trait LocalProbe: Probe {
-    /// Identical islands have links of equal classes.
     fn kind(&self, _link: LinkId) -> u8 {
         0
     }
@@ -68,15 +67,12 @@ pub(super) struct Entangled;
 
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, serde::Serialize)]
 pub struct ReuseCount {
-    /// Number of independent parts.
     pub islands: usize,
     /// Number of simulated islands. The others reused the result of an identical one.
     pub simulated: usize,
-    /// Packet-hops in simulated islands that were skipped as periodic.
     pub leapt_packet_hops: u64,
 }
 
-/// Simulates independent islands separately, see [`super`].
 #[derive(Debug)]
 pub struct IslandEngine<P: LocalProbe = NoProbe> {
     mode: Mode<P>,
@@ -139,7 +135,6 @@ impl<P: LocalProbe> IslandEngine<P> {
         }
     }
 
-    /// `None` if the run is not split.
     #[must_use]
     pub fn reuse(&self) -> Option<ReuseCount> {
         match &self.mode {

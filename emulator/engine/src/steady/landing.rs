@@ -224,7 +224,6 @@ impl<P: LocalProbe> Apart<P> {
         Ok(homes)
     }
 
-    /// Splits classes whose members receive different requests.
     fn go_on(&mut self, asked: Vec<(u32, Asked)>) -> Result<(), Entangled> {
         let mut by_island: FxHashMap<u32, Vec<IslandChange>> = FxHashMap::default();
         let mut touched: Vec<u32> = Vec::new();
@@ -274,7 +273,6 @@ impl<P: LocalProbe> Apart<P> {
         }
     }
 
-    /// Converts a request to local ids and assigns ids to new items.
     fn act_on(&mut self, island: u32, asked: Asked) -> IslandChange {
         match asked {
             Asked::Flow(id) => {

@@ -207,7 +207,6 @@ impl<P: LocalProbe> Apart<P> {
         }
     }
 
-    /// Returns the earliest start and all changes, including `asked`.
     fn supersede(
         &mut self,
         islands: &BTreeSet<u32>,

@@ -32,7 +32,6 @@ pub trait Stage {
     fn path(&self, flow: FlowId) -> &[LinkId];
     fn ways(&self, flow: FlowId) -> Vec<&[LinkId]>;
     fn paths(&self, flow: FlowId) -> Vec<&[LinkId]>;
-    /// Whether all of a flow's data takes the same links.
     fn takes_one_path(&self, flow: FlowId) -> bool;
     fn record(&self, flow: FlowId) -> FlowRecord;
     fn flow_count(&self) -> usize;

@@ -7,11 +7,8 @@ use crate::engine::{LinkSpec, NetworkBuilder, VertexId, VertexRole};
 /// A dragonfly of maximum size: `a·h + 1` groups.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Dragonfly {
-    /// `p`.
     pub hosts_per_router: u32,
-    /// `a`.
     pub routers_per_group: u32,
-    /// Cables from each router to other groups (`h`).
     pub global_per_router: u32,
     pub local: LinkSpec,
     pub global: LinkSpec,

@@ -45,7 +45,6 @@ impl RailOnly {
     }
 }
 
-/// Returns the GPUs and the rail switches.
 fn rails(
     builder: &mut NetworkBuilder,
     role: VertexRole,

@@ -26,7 +26,6 @@ pub enum Balance {
     /// until a probe, or the lost packet itself, is acknowledged. Modelled on the public description of OCP's Multipath
     /// Reliable Connection 1.0; not a conforming implementation.
     Entropy {
-        /// Each value selects a path.
         values: u16,
         /// Whether switches hash the values, as Ethernet switches do, so that several may select
         /// the same path. Otherwise each value selects a different path if there are enough.
@@ -232,7 +231,6 @@ impl Balancer {
         }
     }
 
-    /// Restores the path if the acknowledgement shows that it works.
     #[cold]
     pub(crate) fn answered_by(&mut self, cursor: u32, sequence: u32) {
         let Some(path) = self.cursors.partition_point(|begin| *begin <= cursor).checked_sub(1)
@@ -274,7 +272,6 @@ impl Balancer {
         self.lanes.partition_point(|lane| usize::from(lane.first) <= path) - 1
     }
 
-    /// The number and position of a path due at `now`.
     #[inline]
     pub(crate) fn probe(&mut self, now: u64, lane: usize) -> Option<(u32, u32)> {
         if self.lanes[lane].probe_due > now {

@@ -19,7 +19,6 @@ pub use swift::Swift;
 
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub enum CongestionControl {
-    /// The full window is always available.
     #[default]
     FixedWindow,
     Dctcp(Dctcp),
@@ -32,7 +31,6 @@ pub enum CongestionControl {
 }
 
 impl CongestionControl {
-    /// For flows that measure round trips.
     #[must_use]
     pub const fn least_timeout(self) -> Picoseconds {
         match self {
@@ -161,7 +159,6 @@ impl CongestionController {
         (window as u32).clamp(1, self.largest_window)
     }
 
-    /// `None` for other schemes.
     #[inline]
     pub(crate) fn credits(&self) -> Option<u32> {
         match &self.scheme {
@@ -189,7 +186,6 @@ impl CongestionController {
         }
     }
 
-    /// `None` for schemes that only set a window.
     pub(crate) fn pace(&self) -> Option<BitsPerSecond> {
         match &self.scheme {
             SchemeState::Dcqcn(state) => Some(BitsPerSecond(state.pace())),

@@ -125,7 +125,6 @@ impl Receiver {
         self.unpaid = self.total.saturating_sub(initial);
     }
 
-    /// Complete data that has not arrived before.
     pub(crate) fn is_new(&self, packet: &Packet) -> bool {
         let kept = |keeps: &SequenceSet| keeps.contains(packet.sequence());
         !packet.has(flag::TRIMMED)
@@ -158,7 +157,6 @@ impl Receiver {
         Packet::new(Contents { cursor: self.cursor, sequence: self.expected, extra: 0, flags })
     }
 
-    /// A probe only tests its path.
     #[cold]
     fn answer_probe(&self, probe: &Packet) -> Packet {
         let flags = flag::ACKNOWLEDGEMENT | flag::RESENT;
@@ -177,7 +175,6 @@ impl Receiver {
             && in_order(later)
     }
 
-    /// How many more packets can arrive before a message ends.
     pub(crate) fn packets_alike(&self) -> u32 {
         self.message_end.saturating_sub(self.expected + 1)
     }

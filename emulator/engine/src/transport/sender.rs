@@ -169,7 +169,6 @@ impl Sender {
         self.released = self.released.max(released);
     }
 
-    /// Stops the flow permanently and discards the state of packets in flight.
     pub(crate) fn cancel(&mut self) {
         self.total = self.acked;
         self.released = self.acked;
@@ -487,7 +486,6 @@ impl Sender {
         }
     }
 
-    /// Called on any response from the receiver.
     pub(super) fn wait_anew(&mut self, now: u64) {
         if self.deadline != u64::MAX {
             (self.deadline, self.timeouts) = (now + self.timer.timeout, 0);
@@ -531,7 +529,6 @@ impl Sender {
         self.timer.timeout << if self.backs_off { timeouts.min(6) } else { 0 }
     }
 
-    /// When the last acknowledgement arrived. `None` with nothing in flight.
     pub(crate) fn silent_since(&self) -> Option<u64> {
         let in_a_row = |timeouts: u32| (0..=timeouts).map(|at| self.backoff(at)).sum::<u64>();
         (self.deadline != u64::MAX).then(|| self.deadline.saturating_sub(in_a_row(self.timeouts)))

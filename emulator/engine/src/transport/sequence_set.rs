@@ -15,7 +15,6 @@ impl SequenceSet {
     fn place(&self, number: u32) -> (usize, u64) {
         ((number / 64) as usize & (self.words.len() - 1), 1 << (number % 64))
     }
-    /// Maximum distance of two members plus one.
     pub(crate) fn span(&self) -> u32 {
         self.words.len() as u32 * 64
     }

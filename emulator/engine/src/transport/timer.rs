@@ -15,7 +15,6 @@ pub(crate) struct RetransmissionTimer {
     least: Option<u64>,
     smoothed: u64,
     variation: u64,
-    /// The timed packet, or [`NONE`], and its sending time.
     timed: u32,
     timed_at: u64,
     /// Only packets whose numbers share no bit with this are timed.

@@ -7,7 +7,6 @@ pub struct ReplicaCosts {
     pub gpus: u32,
     /// Seconds per decode step by batch size (from 0), without reading the caches.
     pub decode: Vec<f64>,
-    /// Additional seconds of a decode step per cached token.
     pub cached_token: f64,
     pub cache_tokens: u64,
     /// Prompt time: a constant, seconds per token, and seconds per token squared.
@@ -53,11 +52,9 @@ impl ReplicaCosts {
     }
 }
 
-/// The costs of a replica, which depend on how it decodes.
 pub trait StepCosts {
     fn most(&self) -> usize;
     fn cache_tokens(&self) -> u64;
-    /// Longest request that fits, in tokens.
     fn longest(&self) -> u64 {
         self.cache_tokens()
     }
@@ -65,7 +62,6 @@ pub trait StepCosts {
     /// `steps` decode steps of `batch` requests that start with `cached` tokens in total.
     fn steps_seconds(&self, steps: u64, batch: usize, cached: u64) -> f64;
 
-    /// Whole decode steps within `seconds`.
     fn whole_steps(&self, batch: usize, cached: u64, seconds: f64) -> u64 {
         let fits = |steps| self.steps_seconds(steps, batch, cached) <= seconds;
         let mut above = 1;

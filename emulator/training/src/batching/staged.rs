@@ -75,7 +75,6 @@ fn of_layer(step: &Stages, count: f64, layer: &LayerStages) -> [Line; 3] {
     ]
 }
 
-/// Upper envelope, sorted by slope.
 fn highest(mut lines: Vec<Line>) -> Vec<Line> {
     lines.sort_by(|a, b| a.slope.total_cmp(&b.slope).then(a.fixed.total_cmp(&b.fixed)));
     let mut kept: Vec<Line> = Vec::new();

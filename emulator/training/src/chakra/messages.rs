@@ -17,7 +17,6 @@ pub(super) struct GlobalMetadata {
     pub(super) attr: Vec<Attribute>,
 }
 
-/// Without tensors and storage.
 #[derive(Clone, PartialEq, Message)]
 pub(super) struct ChakraNode {
     #[prost(uint64, tag = "1")]
@@ -36,7 +35,6 @@ pub(super) struct ChakraNode {
     pub(super) attr: Vec<Attribute>,
 }
 
-/// Only the scalar kinds for numbers and names.
 #[derive(Clone, PartialEq, Message)]
 pub(super) struct Attribute {
     #[prost(string, tag = "1")]

@@ -2,7 +2,6 @@
 
 use super::{FLOOR, MOST, Model};
 
-/// Steps, and damping values per step.
 const STEPS: usize = 40;
 const TRIALS: usize = 8;
 /// For numeric derivatives, and the largest step, as logarithms.
@@ -99,7 +98,6 @@ impl Fit {
         Self::at(model, self.members.clone(), values)
     }
 
-    /// Half of each 95 % confidence interval, as a logarithm.
     pub(super) fn errors(&self, model: &Model<'_>) -> Vec<f64> {
         let slopes = self.slopes(model);
         let (runs, size) = (self.residues.len(), self.members.len());

@@ -22,7 +22,6 @@ pub(super) fn wait(operations: &mut [GoalOperation], pairs: &[(usize, usize)]) {
     let of_none = (0..operations.len()).filter(|place| open[*place] == 0);
     let mut next: BinaryHeap<Reverse<(u64, usize)>> =
         of_none.map(|place| Reverse((0, place))).collect();
-    // End and index of the last `calc` of each processor.
     let mut last: BTreeMap<(u32, u8), (u64, usize)> = BTreeMap::new();
     while let Some(Reverse((now, place))) = next.pop() {
         let operation = &mut operations[place];

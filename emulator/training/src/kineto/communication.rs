@@ -20,7 +20,6 @@ pub(super) struct Communication {
     pub(super) seq: Option<u64>,
 }
 
-/// Arguments of communication calls by `External id`.
 pub(super) fn by_external_id(events: &Events) -> BTreeMap<i64, &Arguments> {
     let exchanges = events.kept.iter().filter(|event| event.category == Category::Exchange);
     exchanges
@@ -164,12 +163,10 @@ impl Described<'_> {
     }
 }
 
-/// `None` if the list was truncated.
 fn numbers(list: &str) -> Option<Vec<u64>> {
     serde_json::from_str(list).ok().filter(|list: &Vec<u64>| !list.is_empty())
 }
 
-/// Types of c10 or C++.
 #[must_use]
 pub fn element_bytes(dtype: &str) -> Option<u64> {
     Some(match dtype {

@@ -83,7 +83,6 @@ pub(super) enum Category {
     Operator,
     Exchange,
     Call,
-    /// Marked by `torch.profiler` on the host.
     Step,
     Other,
 }
@@ -212,7 +211,6 @@ impl WrittenEvent {
 }
 
 impl Events {
-    /// Categories of complete events for messages, most frequent first.
     pub(super) fn found(&self) -> String {
         let mut found: Vec<(&String, &usize)> = self.found.iter().collect();
         found.sort_by_key(|(_, count)| std::cmp::Reverse(**count));
@@ -242,7 +240,6 @@ impl Events {
         (count > 1).then_some(MarkedSteps { thread, begin, end, count })
     }
 
-    /// Fails if the duration is invalid.
     fn add(&mut self, place: u32, event: WrittenEvent) -> Result<(), String> {
         if event.ph != "X" {
             return Ok(());

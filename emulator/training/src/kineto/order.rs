@@ -26,7 +26,6 @@ pub(super) struct ProfiledOperation<'e> {
     pub(super) stream: u32,
     pub(super) end: f64,
     pub(super) call: Option<&'e Event>,
-    /// Its index among the collective calls, if known.
     pub(super) number: Option<u64>,
 }
 
@@ -44,7 +43,6 @@ const CLOCK: f64 = 1e-3;
 struct HostPoint {
     time: f64,
     task: Option<TaskId>,
-    /// Start of its last wait, if it waited.
     waited_since: Option<f64>,
 }
 
@@ -66,9 +64,7 @@ struct OrderWalk<'w> {
     latency: f64,
     emit: &'w mut Emit<'w>,
     task_of: Vec<Option<TaskId>>,
-    /// Task before the launch of each operation, if any.
     launched: Vec<Option<TaskId>>,
-    /// Task before each host wait, if any.
     waiting: Vec<Option<TaskId>>,
     points: BTreeMap<u32, HostPoint>,
     held_by: BTreeMap<u32, Vec<TaskId>>,

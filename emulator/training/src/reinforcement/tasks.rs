@@ -25,7 +25,6 @@ use crate::tasks::{Before, SimulatedRails, StepTasks, TaskPurpose, picoseconds, 
 const CHUNKS: usize = 8;
 /// A relay forwards weights in this many parts, so that it need not wait for all of them.
 const PIECES: u64 = 8;
-/// Token id and log-probability.
 const SAMPLE_TOKEN_BYTES: u64 = 8;
 
 /// Work of a replica between two transfers of samples.
@@ -55,7 +54,6 @@ pub struct PoolStep {
     pub delta_share: f64,
     /// Cache bytes that each replica sends to the next one per step.
     pub moved_bytes: u64,
-    /// Forward passes over a micro-batch.
     pub pass_seconds: f64,
 }
 
@@ -275,7 +273,6 @@ fn part(size: u64, number: u64, whole: u64) -> Bytes {
     span(size, [number, number + 1], whole)
 }
 
-/// In order of first appearance.
 fn by_leaf(leaves: &[u32], ranks: std::ops::Range<u32>) -> Vec<(u32, Vec<u32>)> {
     let mut all: Vec<(u32, Vec<u32>)> = Vec::new();
     for rank in ranks {

@@ -156,18 +156,14 @@ pub struct ComparedRun {
     pub mapping: String,
     pub sequences: u64,
     pub tokens: u64,
-    /// Rounded to the millisecond.
     pub measured_s: f64,
-    /// Rounded to the millisecond.
     pub computed_s: f64,
     /// Computed relative to measured.
     pub error_percent: f64,
-    /// `fit` or `test`.
     pub used_to: &'static str,
 }
 
 impl ComparedRun {
-    /// In the order of the tables.
     #[must_use]
     pub fn of(judged: &[Judged<'_>]) -> Vec<Self> {
         let of = |one: &Judged<'_>| {

@@ -159,7 +159,6 @@ impl Row {
         })
     }
 
-    /// The column `software`, or the software of the source.
     fn software(&self) -> Result<String, String> {
         let given = self.text("software");
         if !given.is_empty() {

@@ -6,7 +6,6 @@ use crate::calibration::{ContextExchange, ZeroStage};
 use crate::cards;
 
 impl MeasuredRun {
-    /// The files replace models and cards that are not shipped.
     #[must_use]
     pub fn words(&self, model_file: &str, accelerator_file: &str) -> Vec<String> {
         let request = &self.request;

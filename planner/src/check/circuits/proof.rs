@@ -16,7 +16,6 @@ use super::Asked;
 /// For more leaves, only the first and last hop of a path are priced.
 const ALL_PATHS_TO: usize = 32;
 
-/// Returns the maximum number of phases per second under `prices`, or the defect in the prices.
 pub(super) fn proven(
     network: &ReconfigurableFatTree,
     asked: &Asked,
@@ -145,7 +144,6 @@ fn by_all_paths(
             None => of(a).0 * of(a).1 + of(b).0 * (1.0 - of(b).1),
         }
     };
-    // The core is an additional node.
     let mut cost = vec![vec![f64::INFINITY; leaves + 1]; leaves + 1];
     for (from, [up, down]) in uplinks.iter().enumerate() {
         (cost[from][leaves], cost[leaves][from], cost[from][from]) = (*up, *down, 0.0);

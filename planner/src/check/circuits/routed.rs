@@ -31,7 +31,6 @@ fn passed(route: &RoutePlan) -> Vec<Passed> {
     .collect()
 }
 
-/// Returns the time in seconds over the routes, or the defect in the routes.
 pub(super) fn seconds(
     network: &ReconfigurableFatTree,
     asked: &Asked,

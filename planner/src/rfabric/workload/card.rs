@@ -1,4 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
+//! Model properties that determine traffic.
 
 use lightloom_fabric::model::{Model, shipped_model};
 use lightloom_units::Bytes;

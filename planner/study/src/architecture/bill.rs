@@ -11,7 +11,6 @@ pub struct Site {
     /// Determines the tiers of a fat-tree.
     pub gpus: u32,
     pub gpus_per_node: u32,
-    /// For data-centre networks.
     pub nic: NicRate,
 }
 
@@ -36,7 +35,6 @@ impl NicRate {
         }
     }
 
-    /// For example `nic-400g`.
     pub(super) fn part(self, kind: &str) -> String {
         format!("{kind}-{}g", self.gbps())
     }

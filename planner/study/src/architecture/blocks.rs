@@ -31,7 +31,6 @@ pub(super) struct Blocks {
 }
 
 impl Blocks {
-    /// Omits partial blocks.
     pub(super) fn new(cluster: Cluster, layout: Layout) -> Self {
         let blocks_per_domain = layout.gpus_per_domain / layout.gpus_per_block;
         let whole_domains = cluster.gpus() / layout.gpus_per_domain;

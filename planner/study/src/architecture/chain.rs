@@ -156,7 +156,6 @@ impl Chain {
         }
     }
 
-    /// `None` while the line is unbroken.
     fn end_of(&self, place: u32) -> Option<u32> {
         let onward = self.sizes_by_end.range(place..).next();
         onward.or_else(|| self.sizes_by_end.first_key_value()).map(|(end, _)| *end)
@@ -168,7 +167,6 @@ impl Chain {
         *found.expect("at least the chain that ends here exists").0
     }
 
-    /// Counts healthy nodes after `from`, up to and including `to`.
     fn healthy_between(&self, from: u32, to: u32) -> u32 {
         let (up_to_from, up_to_to) = (self.healthy_up_to.sum(from), self.healthy_up_to.sum(to));
         if from < to { up_to_to - up_to_from } else { self.healthy_count - up_to_from + up_to_to }

@@ -29,7 +29,6 @@ pub(super) fn domains(
 pub(super) const DOMAIN_POLICIES: &[FaultPolicy] =
     &[FaultPolicy::Regroup, FaultPolicy::Backup, FaultPolicy::ReducedTp];
 
-/// Like [`domains`] under a policy. [`FaultPolicy::Backup`] reserves `spares` nodes per domain.
 pub(super) fn domains_under(
     (policy, spares): (FaultPolicy, u32),
     cluster: Cluster,

@@ -135,7 +135,6 @@ mod tests {
         assert_eq!(pods.usable_gpus(), 4 * 72 * CUBE);
         pods.fail(NodeId(0));
         assert_eq!(pods.usable_gpus(), 3 * 72 * CUBE);
-        // A group cannot combine healthy cubes from two superpods.
         pods.fail(NodeId(CUBES * CUBE / 4));
         assert_eq!(pods.usable_gpus(), 2 * 72 * CUBE);
     }

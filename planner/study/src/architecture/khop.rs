@@ -209,7 +209,6 @@ struct SpareRings {
     nodes_per_ring: u32,
     tp: u32,
     faulty: Vec<u32>,
-    /// Rings with at most one faulty node.
     working: u32,
 }
 

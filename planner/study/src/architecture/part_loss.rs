@@ -6,18 +6,11 @@ pub enum PartLoss {
     /// Other paths carry its traffic.
     Nothing,
     /// Whole nodes around the part are out of service.
-    Out {
-        /// 1 means the node of the part.
-        gpus: u32,
-    },
+    Out { gpus: u32 },
     /// The job has less bandwidth within groups if the part is in their domain, or between groups
     /// if it is in the data-centre network. GPUs around the part are taken out of service instead
     /// if that costs less.
-    Slower {
-        share: f64,
-        /// GPUs (whole nodes) whose removal avoids the slowdown, if any.
-        around: Option<u32>,
-    },
+    Slower { share: f64, around: Option<u32> },
 }
 
 /// Returns the losses if only a share of the parts has the effect `loss`, such as host links among

@@ -35,7 +35,6 @@ const NETWORKS: [&DesignKind; 5] =
 #[error("`{text}` is not an architecture: {instead}")]
 pub struct UnknownArchitecture {
     pub text: String,
-    /// What to use instead.
     pub instead: String,
 }
 

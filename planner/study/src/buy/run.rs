@@ -20,7 +20,6 @@ pub(super) const MILLISECOND: i128 = 1_000_000_000;
 pub struct Arrival {
     pub at_ms: u64,
     pub gpus: u32,
-    /// Duration on the reference network.
     pub work_ms: u64,
 }
 
@@ -30,7 +29,6 @@ pub struct SlowPart {
     pub until_ms: u64,
     /// Position among the healthy GPUs, from 0 to 1, in the order of running jobs.
     pub place: f64,
-    /// Relative increase in the job's step time.
     pub slower: f64,
     pub exchange: SlowExchange,
 }
@@ -57,14 +55,11 @@ pub struct History {
 pub struct Rules {
     pub tp: u32,
     pub policy: FaultPolicy,
-    /// Nodes reserved per domain under [`FaultPolicy::Backup`].
     pub spares: u32,
-    /// Step time ÷ step time on the reference network.
     pub stretch: f64,
     pub step: i128,
     /// The checkpoint interval is in steps on this design.
     pub job: Policy,
-    /// Minimum share of parts that an elastic job needs.
     pub least: f64,
     pub outage: i128,
 }
@@ -93,10 +88,8 @@ impl Rules {
     }
 }
 
-/// GPU-picoseconds by use.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Spent {
-    /// Steps that were not lost, at fault-free speed.
     pub useful: i128,
     /// Together with `useful`, covers all GPUs at all times.
     pub lost: BTreeMap<Cause, i128>,
@@ -126,7 +119,6 @@ impl Spent {
 
 struct Arrived<'a> {
     training: Training<'a>,
-    /// Useful picoseconds per GPU until the job ends.
     work: i128,
     counted: i128,
     /// End time without further faults while the job runs; run time while it waits.
@@ -162,7 +154,6 @@ impl Arrived<'_> {
         self.training.job.gpus as u32 / self.training.job.replicas.count
     }
 
-    /// Returns false if too few parts would remain.
     fn leave_out(&mut self) -> bool {
         self.training.left_out += 1;
         if self.training.has_too_few() {
@@ -331,7 +322,6 @@ impl<'a> Fleet<'a> {
         }
     }
 
-    /// `place` counts GPUs over running jobs in order of arrival.
     fn holder(&self, place: u32) -> Option<u32> {
         let mut end = 0;
         self.running.iter().copied().find(|id| {
@@ -439,7 +429,6 @@ impl<'a> Fleet<'a> {
         }
     }
 
-    /// Elastic jobs take back their parts in order of arrival.
     fn take_up(&mut self) {
         let Answer::Elastic { rejoin, .. } = self.rules.job.answer else { return };
         for id in &self.running {

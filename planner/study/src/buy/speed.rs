@@ -19,7 +19,6 @@ pub struct Speed {
     pub tensor_parallel: f64,
     pub all_to_all: f64,
     pub data_parallel: f64,
-    /// Per GPU and direction.
     pub at_gbytes_per_s: f64,
     /// Time of data-parallel traffic between ToRs ÷ its time under one ToR.
     pub cross_tor_slowdown: f64,

@@ -22,11 +22,9 @@ const WIDEST: f64 = 10.0;
 const UNWANTED: f64 = 0.05;
 /// Relative cost difference below which designs are equally cheap.
 const SAME: f64 = 1e-6;
-/// Maximum number of indistinguishable designs in the sentence.
 const LEVEL: usize = 3;
 const FLIPS: usize = 6;
 
-/// The recommended design, and the conditions under which another one wins.
 #[derive(Clone, Debug, PartialEq, Serialize)]
 pub struct Verdict {
     pub sentence: String,
@@ -48,7 +46,6 @@ pub struct Verdict {
 #[derive(Clone, Debug, PartialEq, Serialize)]
 pub struct NextDesign {
     pub design: String,
-    /// Relative cost advantage of the winner.
     pub below: f64,
     /// Minimum and maximum advantage over all draws. Both designs have the same faults and arrivals
     /// in each draw.
@@ -58,7 +55,6 @@ pub struct NextDesign {
 #[derive(Clone, Debug, PartialEq, Serialize)]
 pub struct DrawFlip {
     pub seed: u64,
-    /// `None` without useful work.
     pub winner: Option<String>,
 }
 
@@ -76,7 +72,6 @@ pub struct Rival {
 #[derive(Clone, Debug, PartialEq, Serialize)]
 pub struct FaultFlip {
     pub factor: f64,
-    /// `None` without useful work.
     pub winner: Option<String>,
 }
 
@@ -326,7 +321,6 @@ pub(super) fn winners(rows: &[Row]) -> Vec<String> {
     rows.iter().take_while(|row| is_as_cheap(row, first)).map(name).collect()
 }
 
-/// Within one part per million.
 fn is_as_cheap(row: &Row, usd: f64) -> bool {
     price_of(row).is_finite() && price_of(row) <= usd * (1.0 + SAME)
 }

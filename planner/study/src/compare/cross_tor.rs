@@ -36,7 +36,6 @@ pub struct CrossTorPoint {
     /// Share of snapshots in which the job fits. The means cover these snapshots.
     pub fits: f64,
     pub orchestrated_mean: f64,
-    /// Mean lower bound of the crossing share (docs/khop.md).
     pub bound_mean: f64,
 }
 

@@ -64,12 +64,10 @@ fn snapshot(cluster: Cluster, ratio: f64, seed: Seed, sample: u64) -> Timeline {
     Timeline::constant(cluster.nodes, faulty)
 }
 
-/// Weighted by time over all samples.
 #[derive(Clone, Copy, Debug, PartialEq, Serialize)]
 pub struct NodeFaultRatio {
     pub mean: f64,
     pub p50: f64,
-    /// 99th percentile over time.
     pub p99: f64,
     pub max: f64,
 }

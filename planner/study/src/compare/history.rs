@@ -9,7 +9,6 @@ use crate::architecture::{Architecture, CannotHold, Cluster};
 pub struct Moment {
     pub from: TraceTime,
     pub nodes_faulty: u32,
-    /// Healthy GPUs that are not in a full group.
     pub gpus_wasted: u32,
 }
 

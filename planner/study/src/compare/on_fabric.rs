@@ -16,9 +16,7 @@ use serde::Serialize;
 pub struct FabricFigures {
     pub name: String,
     pub moments: usize,
-    /// Share of moments at which every job could be planned.
     pub planned: f64,
-    /// Why planning first failed, if it did.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub first_refusal: Option<String>,
     /// Healthy GPUs without a rank in a complete ring or group, as a share of all GPUs.
@@ -30,14 +28,12 @@ pub struct FabricFigures {
     #[serde(skip_serializing_if = "Option::is_none")]
     pub passing_mean: Option<f64>,
     pub cross_tor_share_mean: f64,
-    /// Lower bound over all placements.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub cross_tor_share_lower_bound_mean: Option<f64>,
     /// Share of the communication time between leaves saved by joint planning. `None` if no job has
     /// a step.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub orchestration_gain_mean: Option<f64>,
-    /// Upper bound over all placements.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub orchestration_gain_upper_bound_mean: Option<f64>,
 }

@@ -11,7 +11,6 @@ pub(super) struct Tally {
     pub(super) wasted_without_faults: u32,
     ms_by_wasted: Vec<u64>,
     ms_by_usable: Vec<u64>,
-    /// Wasted GPU-milliseconds and milliseconds of each sample.
     by_sample: Vec<(u64, u64)>,
 }
 

@@ -10,9 +10,7 @@ use super::{CostFigures, CostOutcome, CostRow, PriceList};
 #[derive(Clone, Debug, PartialEq, Serialize)]
 pub struct Sensitivity {
     pub part: String,
-    /// Low end, mean and high end.
     pub unit_usd: [f64; 3],
-    /// Designs that use the part, most affected first.
     pub designs: Vec<PriceSwing>,
     pub order_at_low: Vec<String>,
     pub order_at_high: Vec<String>,

@@ -120,7 +120,6 @@ pub struct Claim {
     pub published: Published,
     pub ours: Option<f64>,
     pub verdict: Verdict,
-    /// Why the claim was not computed, or a remark.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub note: Option<String>,
 }

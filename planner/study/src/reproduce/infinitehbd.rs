@@ -19,7 +19,6 @@ pub struct Inputs<'a> {
     /// Claims that need the trace are not computed without it.
     pub trace: Option<&'a FaultTrace>,
     pub prices: &'a PriceList,
-    /// Random draws of servers and their positions.
     pub samples: u64,
     pub seed: Seed,
 }
@@ -39,7 +38,6 @@ const COST: &str = "InfiniteHBD: the cost of an interconnect is 31 % of NVL-72's
 const CROSSING: &str = "InfiniteHBD: cross-ToR traffic near zero with up to 7 % faulty nodes";
 pub const MFU: &str = "InfiniteHBD: MFU up to 3.37 times that of DGX";
 
-/// Returns all claims that were read, with our value where possible.
 pub fn infinitehbd(inputs: &Inputs<'_>) -> Result<Vec<Claim>, StudyError> {
     let waste = match inputs.trace {
         None => None,

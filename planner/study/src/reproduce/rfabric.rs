@@ -17,7 +17,6 @@ use lightloom_fabric::fat_tree::{FatTreeSpec, ReconfigurableFatTree};
 use lightloom_planner::rfabric::phases::Phase;
 use lightloom_units::{Bytes, Picoseconds};
 
-/// Evaluates the claims on `network` with a step of `phases`.
 #[must_use]
 pub fn rfabric(
     network: &ReconfigurableFatTree,

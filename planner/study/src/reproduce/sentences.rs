@@ -108,7 +108,6 @@ pub fn sentences(claims: &[Claim], whys: &[Why]) -> Vec<Sentence> {
     names.iter().map(of).collect()
 }
 
-/// Each row is one case.
 fn of_rows(name: &'static str, claims: &[Claim]) -> Sentence {
     let rows = || claims.iter().filter(|claim| claim.sentence == Some(name));
     let with = |verdict| rows().filter(|claim| claim.verdict == verdict).count();

@@ -13,17 +13,14 @@ pub struct Assumption {
     pub choices: Vec<String>,
 }
 
-/// A value for such a parameter, usually different from ours.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize)]
 pub struct Departure {
     pub about: &'static str,
     pub choice: String,
 }
 
-/// A set of departures from our choices, and the resulting figure.
 #[derive(Clone, Debug, PartialEq, Serialize)]
 pub struct Outcome {
-    /// The departures. Empty for our own figure.
     pub departures: Vec<Departure>,
     pub figure: f64,
 }
@@ -36,7 +33,6 @@ pub struct PublishedRange {
     /// The value that means no effect. `None` if there is no such value.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub no_effect: Option<f64>,
-    /// Unit after a figure, with a leading space if needed.
     pub unit: &'static str,
 }
 
@@ -50,7 +46,6 @@ impl PublishedRange {
 #[derive(Clone, Debug, PartialEq, Serialize)]
 pub struct Why {
     pub claim: String,
-    /// The published sentence. `None` if there is no such sentence.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub sentence: Option<&'static str>,
     #[serde(flatten)]

@@ -26,7 +26,6 @@ pub enum Baseline {
     /// A single tier of rail switches. Because demand is given per leaf, all traffic is assumed to
     /// stay in its rail, which favours the baseline.
     RailOnly,
-    /// Equal numbers of circuits between all leaves, without changes.
     UniformMesh,
     /// The best single topology for the whole step, like TopoOpt with one topology per job.
     OneShot,
@@ -74,7 +73,6 @@ impl Baseline {
         }
     }
 
-    /// Optical baselines use the parts of `fabric`.
     #[must_use]
     pub fn parts(self, fabric: &ReconfigurableFatTree) -> Parts {
         match self {

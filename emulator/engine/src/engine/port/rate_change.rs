@@ -14,7 +14,6 @@ pub(crate) struct RateChange {
     pub(super) corrupted: VecDeque<(u64, u64)>,
 }
 
-/// The packet in transmission finishes at `until`, at its original rate.
 fn note_sending(before: &Line, port: &mut Port, until: u64, now: u64) {
     let (last, rate) = before.changed;
     let rate = if until == last { rate } else { before.rate };

@@ -158,7 +158,6 @@ impl HopMap {
         let vertices = self.vertices.len();
         let mut rows = vec![Onward { hops: FAR, only: SEVERAL }; count * vertices];
         let mut seen = vec![0u64; vertices];
-        // Destinations first reached in this round, and those reached over several links.
         let mut found = vec![[0u64; 2]; vertices];
         while !next.is_empty() {
             let mut reached = Vec::new();

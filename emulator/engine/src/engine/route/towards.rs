@@ -61,7 +61,6 @@ pub(super) struct Towards<'n> {
     row: &'n [Onward],
     to: VertexId,
     root: VertexId,
-    /// From the root to the vertex. Empty if both are the same.
     last: Vec<LinkId>,
 }
 

@@ -12,7 +12,6 @@ use crate::engine::queueing::PRIORITIES;
 /// `sent = delivered + dropped + lost + in_flight`.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct PacketCount {
-    /// Data packets, acknowledgements and pause frames sent by hosts and switches.
     pub sent: u64,
     pub data_sent: u64,
     pub delivered: u64,

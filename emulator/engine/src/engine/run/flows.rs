@@ -265,7 +265,6 @@ impl<P: Probe> Engine<P> {
         let packets = load.messages * load.per_message;
         let path = self.idle_path(ways.0, initial);
         sender.control_by(CongestionController::new(congestion, path, packets));
-        // Rerouting can give several paths to a flow with one path.
         let spreads =
             balance.paths() > 1 || self.settings.transport.interfaces == FlowInterfaces::All;
         let may_spread = spreads && !matches!(spec.route, Route::Links(_));

@@ -17,7 +17,6 @@ use crate::engine::probe::Probe;
 use crate::engine::shard::Shard;
 use crate::engine::shard::again::StateLag;
 
-/// Initial and maximum number of windows between two comparisons.
 const FIRST_PAUSE: u64 = 8;
 const LONGEST_PAUSE: u64 = 128;
 const SHORTEST_LEAP: u32 = 16;
@@ -32,7 +31,6 @@ pub(super) struct Trains<P> {
     is_wrong: bool,
 }
 
-/// To be compared with a later state before `until`.
 #[derive(Clone, Debug)]
 struct PendingComparison<P> {
     seen: Box<Shard<P>>,

@@ -13,7 +13,6 @@ use crate::engine::probe::Probe;
 pub enum FlowWait {
     Start,
     Dark(LinkId),
-    /// Messages of this flow that have not reached the waiting flow's host.
     Messages(FlowId),
     Paused(LinkId),
     Turn(LinkId),

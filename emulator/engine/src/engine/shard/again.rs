@@ -6,7 +6,6 @@ use crate::engine::packet::Packet;
 use crate::engine::port::PortCount;
 use crate::engine::ring::PacketFifo;
 
-/// A time, and the number of packets by which active flows advance.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct StateLag {
     pub(crate) time: u64,
@@ -92,7 +91,6 @@ impl<P: Probe> Shard<P> {
         u32::try_from(times).unwrap_or(u32::MAX).min(packets / pace.packets)
     }
 
-    /// Applies the change since `before` another `times` times, starting at `now`.
     pub(crate) fn leap(&mut self, before: &Self, now: u64, (pace, times): (StateLag, u32)) {
         let far = pace.times(times);
         for (one, sender) in before.senders.iter().zip(&mut self.senders) {

@@ -25,7 +25,6 @@ impl Agenda {
         vertices.start / BLOCK..vertices.end.div_ceil(BLOCK)
     }
 
-    /// Empty if the block has no event before `end`.
     #[inline(always)]
     pub(super) fn vertices_before(
         &self,

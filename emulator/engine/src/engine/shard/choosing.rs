@@ -43,12 +43,10 @@ pub(super) fn step(
 /// Queues that differ by at most this many packets count as equal, like quantized queue lengths.
 /// Otherwise a busy switch's periodic flows would keep choosing the same port.
 const ABOUT: u64 = 8;
-/// Larger than any backlog, but far from overflow.
 const DOWN: u64 = u64::MAX / 2;
 
 #[derive(Clone, Copy)]
 pub(super) struct Backlog {
-    /// Time to send the backlog, or [`DOWN`].
     time: u64,
     packet: u64,
 }
@@ -95,7 +93,6 @@ impl<P: Probe> Shard<P> {
         self.scratch.all = keys;
     }
 
-    /// With cut-through, the packet may start up to `head_start` earlier.
     fn transmit(&mut self, place: usize, times: (u64, u64), packet: Packet) {
         let (port, count) = (&mut self.ports[place], &mut self.counts[place]);
         let sent = put((port, count, self.port_links[place]), times, packet, &mut self.probe);

@@ -16,7 +16,6 @@ use crate::transport::Receiver;
 #[derive(Clone, Debug, Default)]
 pub(super) struct Pacer {
     gap: u64,
-    /// Allowed burst of credits, in picoseconds.
     burst: u64,
     next: u64,
     queue: VecDeque<u32>,

@@ -298,7 +298,6 @@ impl<P: Probe, I: Interfaces> Stack<'_, P, I> {
     }
 }
 
-/// The queue position of the first flow whose priority is not paused.
 #[inline(always)]
 fn turn(interface: &Interface, senders: &[Sender]) -> Option<usize> {
     let (ready, paused) = (&interface.ready, interface.port.paused);

@@ -20,7 +20,6 @@ use super::IdlePath;
 pub(super) struct State {
     pub(super) credits: u32,
     initial: u32,
-    /// How long credits may be in transit, in picoseconds.
     patience: u64,
     /// When the window became short although no credit waited, and its largest size since then.
     short: Option<(u64, u32)>,

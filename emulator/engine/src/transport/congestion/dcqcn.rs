@@ -45,7 +45,6 @@ pub struct Dcqcn {
     pub timer: Picoseconds,
     /// Update period of `α`. `None` means `timer`, as in the paper.
     pub alpha_timer: Option<Picoseconds>,
-    /// Steps before the target is raised.
     pub fast_steps: u32,
     /// Bytes per step. With `None`, only the timer raises the rate.
     pub byte_counter: Option<Bytes>,

@@ -35,7 +35,6 @@ pub(super) struct State {
     left: u32,
     round_trip: u64,
     last_cut: u64,
-    /// Until the first mark or loss.
     slow_start: bool,
 }
 

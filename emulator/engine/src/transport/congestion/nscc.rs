@@ -54,7 +54,6 @@ pub(super) struct State {
     decrease: f64,
     pub(super) window: f64,
     largest: f64,
-    /// Acknowledged since `counting_since`.
     arrived: u32,
     counting_since: u64,
     last_round: u32,

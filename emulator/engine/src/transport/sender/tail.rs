@@ -5,13 +5,11 @@
 //! several), and again after further silences until the timeout. By the time it is acknowledged, a round trip and the
 //! silence have passed since all other packets were sent.
 
-/// `None` for most senders.
 #[derive(Clone, Debug)]
 pub(super) struct TailProbe(Option<Box<Asking>>);
 
 #[derive(Clone, Copy, Debug)]
 struct Asking {
-    /// Length of silence before a probe, and its minimum.
     silence: u64,
     least: u64,
     /// [`u64::MAX`] if nothing is in flight or no response has arrived since the last probe.
@@ -27,7 +25,6 @@ impl TailProbe {
         Self(silence.map(|least| Box::new(asking(least))))
     }
 
-    /// Two round trips, but at least the minimum.
     pub(super) fn take_round_trip(&mut self, round_trip: u64) {
         if let Some(tail) = &mut self.0 {
             tail.silence = tail.least.max(2 * round_trip);

@@ -77,7 +77,6 @@ impl<'e> Launches<'e> {
         self.last_before(stream, record.map_or(wait.ts, |call| call.ts))
     }
 
-    /// `None` if the host does not wait.
     fn host_wait(&self, kind: &str, wait: &Event) -> Option<HostWait> {
         let call = self.call(wait).unwrap_or(wait);
         let (begun, end, thread) = (call.ts, call.end(), call.thread);

@@ -15,10 +15,8 @@ use lightloom_planner::rfabric::phases::{Phase, candidates, schedule};
 #[derive(Clone, Debug, PartialEq, Serialize)]
 pub struct Comparison {
     pub baseline: &'static str,
-    /// Determines the prices.
     pub nic_gbps: u32,
     pub core_oversubscription: f64,
-    /// Other prices are at their mean.
     pub ocs_price: OcsPrice,
     /// Share of a step that the 1:1 fat-tree would spend on communication.
     pub communication_share: f64,
@@ -84,7 +82,6 @@ pub(super) fn claims(
 }
 
 struct Wanted {
-    /// Name in [`BASELINES`].
     baseline: &'static str,
     name: &'static str,
     why: &'static str,

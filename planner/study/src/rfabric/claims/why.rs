@@ -13,11 +13,9 @@ use crate::architecture::NicRate;
 use crate::cost::PriceList;
 use crate::rfabric::baselines::{Baseline, OcsPrice, Parts};
 
-/// For RFabric's performance per cost relative to a fat-tree.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub struct Open {
     pub bills_nic: bool,
-    /// Whether hosts connect to leaves by copper instead of two modules.
     pub copper_to_hosts: bool,
     pub core: f64,
     pub ocs: OcsPrice,
@@ -26,7 +24,6 @@ pub struct Open {
     pub rate: NicRate,
 }
 
-/// Plans once per core size.
 pub struct PerCost<'a> {
     base: &'a ReconfigurableFatTree,
     phases: &'a [Phase],
