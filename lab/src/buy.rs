@@ -23,7 +23,7 @@ use lightloom::trace;
 
 const SCHEMA: &str = "lightloom.buy/v1";
 
-/// Compare designs by the cost of useful compute over months
+/// Compare designs by the cost of useful compute over months.
 #[derive(Debug, clap::Args)]
 #[command(after_help = "Examples:
   lightloom buy topologies/buy-pretraining.yaml
@@ -32,13 +32,13 @@ const SCHEMA: &str = "lightloom.buy/v1";
 
 File format and cost model: docs/buy.md")]
 pub(crate) struct Arguments {
-    /// Buy file (YAML): workload, size, budget, faults, designs
+    /// Buy file (YAML): workload, size, budget, faults, designs.
     #[arg(value_name = "FILE")]
     file: PathBuf,
-    /// Price file (YAML) [default: the shipped topologies/prices.yaml]
+    /// Price file (YAML) [default: the shipped topologies/prices.yaml].
     #[arg(long, value_name = "FILE")]
     prices: Option<PathBuf>,
-    /// Random seed
+    /// Random seed.
     #[arg(long, value_name = "N", default_value_t = 1)]
     seed: u64,
     #[command(flatten)]

@@ -14,7 +14,7 @@ use lightloom::output::{self, VerbOutcome};
 use lightloom::result::ResultArguments;
 use lightloom::table::TextTable;
 
-/// Refit the constants of `lightloom mfu` to measured steps
+/// Refit the constants of `lightloom mfu` to measured steps.
 ///
 /// Changes at most three constants that explain the runs, and shows their intervals and the
 /// errors on fitted and held-out runs.
@@ -29,10 +29,10 @@ Examples:
   lightloom mfu --model llama-3.1-70b --gpus 1024 --constants ours.json"
 )]
 pub(crate) struct Arguments {
-    /// Measured runs, as comma-separated values with a header
+    /// Measured runs, as comma-separated values with a header.
     #[arg(value_name = "RUNS.csv")]
     runs: PathBuf,
-    /// Write the refitted constants here, for `lightloom mfu --constants FILE` (must end in .json)
+    /// Write the refitted constants here, for `lightloom mfu --constants FILE` (must end in .json).
     #[arg(long, value_name = "FILE", value_parser = files::destination)]
     out: Option<PathBuf>,
     #[command(flatten)]

@@ -14,7 +14,7 @@ use crate::{
     reproduce, rl, serve, twin, verb, workload,
 };
 
-/// Plan, drive and emulate reconfigurable optical fabrics for AI clusters
+/// Plan, drive and emulate reconfigurable optical fabrics for AI clusters.
 #[derive(Debug, Parser)]
 #[command(
     name = "lightloom",
@@ -25,7 +25,7 @@ use crate::{
     after_help = "Exit status: 0 success, 1 the input or the result is bad, 2 wrong usage."
 )]
 pub(crate) struct Arguments {
-    /// When to colour messages (NO_COLOR disables `auto`)
+    /// When to colour messages (NO_COLOR disables `auto`).
     #[arg(
         long,
         global = true,

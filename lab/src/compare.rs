@@ -22,7 +22,7 @@ use lightloom::result::ResultArguments;
 use lightloom::table::TextTable;
 use lightloom::trace;
 
-/// Compare designs under faults: wasted GPUs, job scale, waiting
+/// Compare designs under faults: wasted GPUs, job scale, waiting.
 #[derive(Debug, clap::Args)]
 #[command(after_help = "Examples:
   lightloom compare --faults fault_trace.json --tp 32 --samples 100
@@ -32,16 +32,16 @@ use lightloom::trace;
 Architectures: khop:K, khop:K:line, khop:K:spare, big-switch, nvl:X, nvl:36x2, tpuv4, tpuv4:strict, sip-ring, dgx,
 torus:XxYxZ. Columns: docs/compare.md")]
 pub(crate) struct Arguments {
-    /// Fabric file to compare; sets GPUs and group sizes, and includes its plans under faults
+    /// Fabric file to compare; sets GPUs and group sizes, and includes its plans under faults.
     #[arg(conflicts_with_all = ["gpus", "gpus_per_node"])]
     fabric: Option<PathBuf>,
-    /// Number of GPUs in the cluster
+    /// Number of GPUs in the cluster.
     #[arg(long, value_name = "N", default_value_t = 2880)]
     gpus: u32,
-    /// Number of GPUs per node; a node fails as a whole
+    /// Number of GPUs per node; a node fails as a whole.
     #[arg(long, value_name = "R", default_value_t = 4, value_parser = clap::value_parser!(u32).range(1..=64))]
     gpus_per_node: u32,
-    /// Designs, separated by commas
+    /// Designs, separated by commas.
     #[arg(
         long,
         value_name = "LIST",
@@ -49,32 +49,32 @@ pub(crate) struct Arguments {
         default_value = "khop:2,khop:3,big-switch,nvl:36,nvl:72,nvl:576,tpuv4,sip-ring,dgx"
     )]
     arch: Vec<String>,
-    /// Tensor-parallel group sizes, comma-separated [default: the fabric's, else 8,16,32,64]
+    /// Tensor-parallel group sizes, comma-separated [default: the fabric's, else 8,16,32,64].
     #[arg(long, value_name = "LIST", value_delimiter = ',')]
     tp: Vec<u32>,
-    /// A trace file, `synthetic`, or `iid:P` for nodes that fail with probability P
+    /// A trace file, `synthetic`, or `iid:P` for nodes that fail with probability P.
     #[arg(long, value_name = "FILE|synthetic|iid:P", default_value = "synthetic")]
     faults: String,
-    /// Number of servers observed, for a trace file that does not state it [default: 400]
+    /// Number of servers observed, for a trace file that does not state it [default: 400].
     #[arg(long, value_name = "N")]
     trace_servers: Option<u32>,
-    /// Number of random assignments of trace servers to nodes
+    /// Number of random assignments of trace servers to nodes.
     #[arg(long, value_name = "N", default_value_t = 40, value_parser = clap::value_parser!(u64).range(1..=1_000_000))]
     samples: u64,
-    /// Random seed
+    /// Random seed.
     #[arg(long, value_name = "N", default_value_t = 1)]
     seed: u64,
-    /// Job sizes in GPUs for waiting times [default: six from 80 % to 98 % of the cluster]
+    /// Job sizes in GPUs for waiting times [default: six from 80 % to 98 % of the cluster].
     #[arg(long, value_name = "LIST", value_delimiter = ',')]
     jobs: Vec<u32>,
     /// Also show cross-ToR data-parallel traffic of closed `khop:K` designs by number of faulty
-    /// nodes
+    /// nodes.
     #[arg(long)]
     cross_tor: bool,
-    /// For --cross-tor: number of nodes per ToR
+    /// For --cross-tor: number of nodes per ToR.
     #[arg(long, value_name = "N", default_value_t = 4, value_parser = clap::value_parser!(u32).range(1..=1024))]
     nodes_per_tor: u32,
-    /// For --cross-tor: share of all GPUs that the job uses
+    /// For --cross-tor: share of all GPUs that the job uses.
     #[arg(long, value_name = "SHARE", default_value_t = 0.85)]
     job_share: f64,
     #[command(flatten)]

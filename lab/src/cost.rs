@@ -23,7 +23,7 @@ use lightloom::table::TextTable;
 const FAULT_RATIOS: [f64; 7] = [0.0, 0.01, 0.02, 0.03, 0.05, 0.07, 0.10];
 const SNAPSHOTS: u64 = 200;
 
-/// Compute cost and power of the interconnect from a price file
+/// Compute cost and power of the interconnect from a price file.
 #[derive(Debug, clap::Args)]
 #[command(after_help = "Examples:
   lightloom cost
@@ -33,7 +33,7 @@ const SNAPSHOTS: u64 = 200;
 Architectures: as in `compare`, and fat-tree:K, mixnet, rfabric, rfabric:thin, rfabric:core. Prices:
 docs/cost.md")]
 pub(crate) struct Arguments {
-    /// Designs, separated by commas
+    /// Designs, separated by commas.
     #[arg(
         long,
         value_name = "LIST",
@@ -41,31 +41,31 @@ pub(crate) struct Arguments {
         default_value = "khop:2,khop:3,tpuv4,nvl:36,nvl:72,nvl:36x2,nvl:576"
     )]
     arch: Vec<String>,
-    /// Price file (YAML) [default: the shipped topologies/prices.yaml]
+    /// Price file (YAML) [default: the shipped topologies/prices.yaml].
     #[arg(long, value_name = "FILE")]
     prices: Option<PathBuf>,
-    /// Number of GPUs; determines a fat-tree's tiers, and the cluster whose waste is computed
+    /// Number of GPUs; determines a fat-tree's tiers, and the cluster whose waste is computed.
     #[arg(long, value_name = "N", default_value_t = 2880)]
     gpus: u32,
-    /// Number of GPUs per node
+    /// Number of GPUs per node.
     #[arg(long, value_name = "R", default_value_t = 4, value_parser = clap::value_parser!(u32).range(1..=64))]
     gpus_per_node: u32,
-    /// Rate of each GPU's network card, for data-centre networks
+    /// Rate of each GPU's network card, for data-centre networks.
     #[arg(long, value_enum, default_value_t = Nic::G400)]
     nic: Nic,
-    /// Tensor-parallel group size for computing waste
+    /// Tensor-parallel group size for computing waste.
     #[arg(long, value_name = "N", default_value_t = 32)]
     tp: u32,
-    /// Faults for computing waste: a trace file, `synthetic`, or `iid:P`
+    /// Faults for computing waste: a trace file, `synthetic`, or `iid:P`.
     #[arg(long, value_name = "FILE|synthetic|iid:P", default_value = "synthetic")]
     faults: String,
-    /// Number of random draws when computing waste
+    /// Number of random draws when computing waste.
     #[arg(long, value_name = "N", default_value_t = 40, value_parser = clap::value_parser!(u64).range(1..=100_000))]
     samples: u64,
-    /// Random seed
+    /// Random seed.
     #[arg(long, value_name = "N", default_value_t = 1)]
     seed: u64,
-    /// Show every part with its count, formula, price and confidence
+    /// Show every part with its count, formula, price and confidence.
     #[arg(long)]
     bill: bool,
     #[command(flatten)]

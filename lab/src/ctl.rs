@@ -36,7 +36,7 @@ use slurm::SlurmArguments;
 use slurm::kubernetes::KubernetesArguments;
 use wanted::{ApplyArguments, FaultArguments, RollbackArguments, Wanted};
 
-/// Show, preview, apply, confirm and roll back the daemon's changes
+/// Show, preview, apply, confirm and roll back the daemon's changes.
 #[derive(Debug, Args)]
 #[command(after_help = "Examples:
   lightloom ctl status
@@ -45,13 +45,13 @@ use wanted::{ApplyArguments, FaultArguments, RollbackArguments, Wanted};
   lightloom ctl confirm 7")]
 pub(crate) struct Arguments {
     /// Socket of the daemon or `https://HOST:PORT`; several daemons are separated by commas, and
-    /// the leader is used [default: $LIGHTLOOM_SOCKET, else /run/lightloom/lightloomd.sock]
+    /// the leader is used [default: $LIGHTLOOM_SOCKET, else /run/lightloom/lightloomd.sock].
     // Clap would show the variable's value in the help if it read it.
     #[arg(long, global = true, display_order = 800, value_name = "PATH", value_delimiter = ',')]
     socket: Vec<String>,
     #[command(flatten)]
     certificates: Certificates,
-    /// Output format; only status, drift, journal and commission support `csv` and `markdown`
+    /// Output format; only status, drift, journal and commission support `csv` and `markdown`.
     #[arg(
         long,
         global = true,
@@ -67,115 +67,115 @@ pub(crate) struct Arguments {
 
 #[derive(Debug, Subcommand)]
 enum Verb {
-    /// Show alarms with their remedies, then devices and recent transactions
+    /// Show alarms with their remedies, then devices and recent transactions.
     #[command(after_help = "Examples:\n  lightloom ctl status\n  lightloom ctl status --check")]
     Status {
-        /// Exit with status 1 unless all is well
+        /// Exit with status 1 unless all is well.
         #[arg(long)]
         check: bool,
     },
-    /// Preview a plan's changes to devices, rings and circuits: every move, then the bytes
+    /// Preview a plan's changes to devices, rings and circuits: every move, then the bytes.
     #[command(
         after_help = "Examples:\n  lightloom ctl diff plan.json\n  lightloom ctl diff plan.json --phase weights"
     )]
     Diff(Wanted),
-    /// Apply a plan and wait for the result
+    /// Apply a plan and wait for the result.
     #[command(
         after_help = "Examples:\n  lightloom ctl apply plan.json --confirm-within 5m\n  lightloom ctl apply --again"
     )]
     Apply(ApplyArguments),
-    /// Request a phase of the plan in force and wait for its light; without a name, show the phases
+    /// Request a phase of the plan in force and wait for its light; without a name, show the phases.
     #[command(after_help = "Examples:\n  lightloom ctl phase\n  \
                       lightloom ctl phase weights --in 40ms --for 800ms --lease 5s")]
     Phase(phase::Phase),
-    /// Confirm a pending transaction
+    /// Confirm a pending transaction.
     #[command(after_help = "Example:\n  lightloom ctl confirm 7")]
     Confirm {
-        /// Transaction number
+        /// Transaction number.
         txn: u32,
     },
-    /// Undo a transaction and all later ones, but keep bypassing faults found since
+    /// Undo a transaction and all later ones, but keep bypassing faults found since.
     #[command(
         after_help = "Examples:\n  lightloom ctl rollback 7 --dry-run\n  lightloom ctl rollback 7"
     )]
     Rollback(RollbackArguments),
-    /// Drain traffic from devices, or from all devices of a node, and hold it off
+    /// Drain traffic from devices, or from all devices of a node, and hold it off.
     #[command(after_help = "Example:\n  lightloom ctl drain n17")]
     Drain(Devices),
-    /// Release drained traffic
+    /// Release drained traffic.
     #[command(after_help = "Example:\n  lightloom ctl undrain n17")]
     Undrain(Devices),
-    /// Re-enable automatic changes after ten of them within an hour
+    /// Re-enable automatic changes after ten of them within an hour.
     #[command(after_help = "Example:\n  lightloom ctl resume")]
     Resume,
     /// Show crossed cables and positions that differ from the journal; exit status 1 if there are
-    /// any, or if a device or the journal cannot be read
+    /// any, or if a device or the journal cannot be read.
     #[command(after_help = "Example:\n  lightloom ctl drift")]
     Drift,
-    /// Take over the current circuits of devices without switching them
+    /// Take over the current circuits of devices without switching them.
     #[command(
         after_help = "Examples:\n  lightloom ctl adopt n17/b0 ocs0\n  lightloom ctl adopt all"
     )]
     Adopt {
         #[command(flatten)]
         devices: Devices,
-        /// Adopt even if this overrides the plan's positions
+        /// Adopt even if this overrides the plan's positions.
         #[arg(long)]
         against_plan: bool,
     },
-    /// Report failed or repaired parts: the daemon replans and applies the bypass
+    /// Report failed or repaired parts: the daemon replans and applies the bypass.
     #[command(after_help = "Examples:\n  lightloom ctl fault n17 --dry-run\n  \
                       lightloom ctl fault n9,n10\n  lightloom ctl fault --repaired n17")]
     Fault(FaultArguments),
-    /// Show a transceiver's firmware, state and power-on path
+    /// Show a transceiver's firmware, state and power-on path.
     #[command(after_help = "Example:\n  lightloom ctl module n17/b0")]
     Module {
-        /// Transceiver, such as `n17/b0`
+        /// Transceiver, such as `n17/b0`.
         device: String,
     },
     /// Check modules and cables against the fabric file by lighting ends without a circuit, and
-    /// save the findings; exit status 1 if anything differs
+    /// save the findings; exit status 1 if anything differs.
     #[command(after_help = "Examples:\n  lightloom ctl commission fabric.yaml\n  \
                       lightloom ctl commission fabric.yaml --inventory modules.csv --cabling cables.csv")]
     Commission(CommissionArguments),
-    /// Show past transactions, newest first
+    /// Show past transactions, newest first.
     #[command(after_help = "Example:\n  lightloom ctl journal --last 50")]
     Journal {
-        /// Number of entries
+        /// Number of entries.
         #[arg(long, value_name = "N", default_value_t = 20)]
         last: usize,
-        /// Show the raw journal records instead, oldest first, and any corruption
+        /// Show the raw journal records instead, oldest first, and any corruption.
         #[arg(long)]
         records: bool,
     },
-    /// Redraw the status with each change until interrupted, even while the daemon is down
+    /// Redraw the status with each change until interrupted, even while the daemon is down.
     #[command(after_help = "Example:\n  lightloom ctl watch")]
     Watch,
-    /// Wait until the daemon is up and has read every device, except bypassed ones
+    /// Wait until the daemon is up and has read every device, except bypassed ones.
     #[command(after_help = "Examples:\n  lightloom ctl wait --for 2m\n  lightloom ctl wait n17")]
     Wait {
-        /// Wait only for these devices, or the devices of nodes such as `n17`, even if bypassed
+        /// Wait only for these devices, or the devices of nodes such as `n17`, even if bypassed.
         devices: Vec<String>,
-        /// Time limit; exit status 1 after that
+        /// Time limit; exit status 1 after that.
         #[arg(long = "for", value_name = "TIME", value_parser = time::duration, default_value = "30s")]
         within: Duration,
     },
     /// Keep Slurm in agreement with the plan until interrupted: load rings as topology, drain nodes
-    /// that have failed or are not in a ring, and resume them later
+    /// that have failed or are not in a ring, and resume them later.
     #[command(after_help = "Examples:
   lightloom ctl slurm fabric.yaml --topology /etc/slurm/topology.conf --dry-run
   lightloom ctl slurm fabric.yaml --topology /etc/slurm/topology.conf --hostname 'gpu{:04}'")]
     Slurm(SlurmArguments),
     /// Keep Kubernetes in agreement with the plan until interrupted: label nodes with ring and
-    /// position, cordon nodes that have failed or are not in a ring, and uncordon them later
+    /// position, cordon nodes that have failed or are not in a ring, and uncordon them later.
     #[command(after_help = "Examples:
   lightloom ctl kubernetes --rbac
   lightloom ctl kubernetes fabric.yaml --api http://127.0.0.1:8001 --dry-run")]
     Kubernetes(KubernetesArguments),
-    /// Serve the live status page to browsers on this machine, read-only
+    /// Serve the live status page to browsers on this machine, read-only.
     #[command(after_help = "Example:\n  lightloom ctl page --listen 127.0.0.1:8420")]
     Page {
-        /// Address and port on the loopback interface
+        /// Address and port on the loopback interface.
         #[arg(long, value_name = "ADDRESS", default_value = "127.0.0.1:8420")]
         listen: SocketAddr,
     },
@@ -183,7 +183,7 @@ enum Verb {
 
 #[derive(Debug, Args)]
 struct Devices {
-    /// Devices, or nodes such as `n17`; with adopt, `all` selects every reachable device
+    /// Devices, or nodes such as `n17`; with adopt, `all` selects every reachable device.
     #[arg(required = true)]
     devices: Vec<String>,
 }

@@ -17,13 +17,13 @@ const CONNECT_WITHIN: Duration = Duration::from_secs(2);
 
 #[derive(Debug, Args)]
 pub(super) struct Certificates {
-    /// CA certificates (PEM) for daemons at `https://HOST:PORT` [default: $LIGHTLOOM_CA]
+    /// CA certificates (PEM) for daemons at `https://HOST:PORT` [default: $LIGHTLOOM_CA].
     #[arg(long, global = true, display_order = 800, value_name = "FILE")]
     ca: Option<PathBuf>,
-    /// Client certificate (PEM) [default: $LIGHTLOOM_CERTIFICATE]
+    /// Client certificate (PEM) [default: $LIGHTLOOM_CERTIFICATE].
     #[arg(long, global = true, display_order = 800, value_name = "FILE")]
     certificate: Option<PathBuf>,
-    /// Private key (PEM) of the client certificate [default: $LIGHTLOOM_KEY]
+    /// Private key (PEM) of the client certificate [default: $LIGHTLOOM_KEY].
     #[arg(long, global = true, display_order = 800, value_name = "FILE")]
     key: Option<PathBuf>,
 }

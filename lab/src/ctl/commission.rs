@@ -46,24 +46,24 @@ const LEAST_DBM: f64 = -14.0;
 
 #[derive(Debug, Args)]
 pub(super) struct CommissionArguments {
-    /// Fabric file that defines the fibres
+    /// Fabric file that defines the fibres.
     fabric: PathBuf,
-    /// Inventory of modules: a CSV file with the columns `module` and `serial`
+    /// Inventory of modules: a CSV file with the columns `module` and `serial`.
     #[arg(long, value_name = "FILE")]
     inventory: Option<PathBuf>,
-    /// Cabling record: a CSV file with columns `a` and `b` of ends such as `n0/b0.1` or `SERIAL.1`
+    /// Cabling record: a CSV file with columns `a` and `b` of ends such as `n0/b0.1` or `SERIAL.1`.
     #[arg(long, value_name = "FILE")]
     cabling: Option<PathBuf>,
-    /// File for the findings, which a later call continues from [default: commission.json]
+    /// File for the findings, which a later call continues from [default: commission.json].
     #[arg(long, value_name = "FILE", default_value = "commission.json", hide_default_value = true)]
     state: PathBuf,
-    /// Discard earlier findings and test all ends again
+    /// Discard earlier findings and test all ends again.
     #[arg(long)]
     again: bool,
-    /// Switch nothing: compare serial numbers and records, and show earlier findings
+    /// Switch nothing: compare serial numbers and records, and show earlier findings.
     #[arg(long)]
     dry_run: bool,
-    /// Tolerated loss beyond the fabric's `optics`, in dB
+    /// Tolerated loss beyond the fabric's `optics`, in dB.
     #[arg(long, value_name = "DB", default_value_t = 2.0, value_parser = margin)]
     margin: f64,
 }

@@ -17,24 +17,24 @@ const DIGITS: usize = 12;
 
 #[derive(Debug, Args)]
 pub(super) struct Phase {
-    /// Name of the phase; if omitted, show the phases and scheduled requests
+    /// Name of the phase; if omitted, show the phases and scheduled requests.
     phase: Option<String>,
-    /// Time from now until the circuits are needed
+    /// Time from now until the circuits are needed.
     #[arg(long = "in", value_name = "TIME", value_parser = time::duration, default_value = "0ms")]
     within: Duration,
-    /// Minimum time of use
+    /// Minimum time of use.
     #[arg(long = "for", value_name = "TIME", value_parser = time::duration, requires = "phase")]
     least: Option<Duration>,
-    /// How long to exclude other jobs' requests [default: until the phase is over]
+    /// How long to exclude other jobs' requests [default: until the phase is over].
     #[arg(long, value_name = "TIME", value_parser = time::duration)]
     lease: Option<Duration>,
-    /// Job that holds the lease
+    /// Job that holds the lease.
     #[arg(long, value_name = "NAME", default_value = "ctl")]
     job: String,
-    /// Refuse unless this plan is in force, given by its digest or at least 8 digits of it
+    /// Refuse unless this plan is in force, given by its digest or at least 8 digits of it.
     #[arg(long, value_name = "DIGEST")]
     revision: Option<String>,
-    /// Release the job's lease and drop requests waiting under it
+    /// Release the job's lease and drop requests waiting under it.
     #[arg(long, conflicts_with = "phase")]
     release: bool,
 }

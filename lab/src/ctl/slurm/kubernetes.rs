@@ -59,13 +59,13 @@ pub(crate) struct KubernetesArguments {
     #[arg(required_unless_present = "rbac")]
     fabric: Option<PathBuf>,
     /// API server, such as `https://HOST:6443` or, through `kubectl proxy`,
-    /// `http://127.0.0.1:8001` [default: the pod's]
+    /// `http://127.0.0.1:8001` [default: the pod's].
     #[arg(long, value_name = "URL")]
     api: Option<String>,
-    /// File with the account's token, which is reread for each request [default: the pod's]
+    /// File with the account's token, which is reread for each request [default: the pod's].
     #[arg(long, value_name = "FILE")]
     token_file: Option<PathBuf>,
-    /// CA certificate (PEM) of the API server [default: the pod's]
+    /// CA certificate (PEM) of the API server [default: the pod's].
     #[arg(long, value_name = "FILE")]
     api_ca: Option<PathBuf>,
     #[command(flatten)]
