@@ -131,8 +131,7 @@ pub struct Verdict {
 /// Checks `plan` for `fabric` with `faults`.
 ///
 /// # Errors
-/// Returns all violations. If the plan is for another fabric or version, returns only that
-/// violation.
+/// Returns all violations, or only the mismatch if the plan is for another fabric or version.
 pub fn check(fabric: &Fabric, faults: &FaultSet, plan: &Plan) -> Result<Verdict, Vec<Violation>> {
     let mut found = Vec::new();
     if plan.schema != SCHEMA {

@@ -125,8 +125,7 @@ pub fn plan(fabric: &Fabric, faults: &FaultSet, options: Options) -> Result<Plan
         best.offer(alone, &mapped);
     }
     if options.method != Method::Scan {
-        // The exact method maximises the number of rings, but groups placed for the step can make
-        // it faster.
+        // The exact method maximises the number of rings, which can make the step slower.
         let scanned = Options { method: Method::Scan, compare: false, ..options };
         let mut scanned = plan(fabric, faults, scanned)?;
         for (scanned, exact) in scanned.jobs.iter_mut().zip(&best.plan.jobs) {

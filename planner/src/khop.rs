@@ -47,8 +47,7 @@ use lightloom_fabric::plan::RingProof;
 /// How rings are found.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Method {
-    /// Scans the line, then places chains to keep equal ranks under one ToR. Linear in the number
-    /// of nodes.
+    /// Scans the line, then places chains to keep equal ranks under one ToR. Takes linear time.
     Scan,
     /// Maximises the number of rings by integer programming. Ignores ToRs; small fabrics only.
     Exact,

@@ -17,8 +17,7 @@ const H100_DOMAIN_RATE: f64 = 450e9;
 /// * `nvl:36`, `nvl:72`, `nvl:576`: switched domain, 900 GB/s [GB200 data sheet].
 /// * `dgx`: switched domain of 8 at the card's own rate (H100: 450 GB/s).
 /// * `tpuv4`: torus of up to 4,096, six links of 45 GB/s [scaling book].
-/// * `big-switch`: one switch for all GPUs at 800 GB/s, the upper bound for any cabling at this
-///   rate.
+/// * `big-switch`: one switch for all GPUs at 800 GB/s, the upper bound at this rate.
 ///
 /// # Errors
 /// If the name is unknown; the message suggests alternatives.

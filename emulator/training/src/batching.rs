@@ -1,6 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-//! Simulates continuous batching over identical replicas, and returns the times of each request's
-//! first and last token.
+//! Simulates continuous batching over identical replicas.
 //!
 //! ```text
 //! waiting ──a replica has room──▶ prompt ──▶ a token each decode step ──last one──▶ ended

@@ -34,8 +34,7 @@ pub struct Chip {
     pub name: &'static str,
     #[serde(deserialize_with = "word")]
     pub fitted: &'static str,
-    /// Share of peak for large matrix products with 16 bits, 8 bits, 8 bits with block scales, and
-    /// 4 bits.
+    /// Share of peak for large matrix products: 16 bits, 8 bits, 8 bits with block scales, 4 bits.
     pub gemm: [f64; 4],
     /// Operations lost to ramp-up and tail per matrix product.
     pub lost_flops: f64,

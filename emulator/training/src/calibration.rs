@@ -62,8 +62,7 @@ impl Precision {
 
 #[derive(Clone, Copy, Debug, PartialEq, Serialize, Deserialize)]
 pub struct Software {
-    /// TP splits the sequence outside the matrix products (all-gather and reduce-scatter instead of
-    /// all-reduce).
+    /// TP splits the sequence outside the matrix products.
     pub sequence_parallel: bool,
     /// The score matrix is never written to memory.
     pub flash_attention: bool,
@@ -113,8 +112,7 @@ pub struct Calibration {
     pub gemm_efficiency_fp4: f64,
     /// Operations lost to ramp-up and tail per matrix product.
     pub gemm_lost_flops: f64,
-    /// Factor for expert products with 16 bits, which are grouped, padded and wait for the fullest
-    /// expert.
+    /// Factor for 16-bit expert products: grouped, padded, and waiting for the fullest expert.
     pub expert_efficiency: f64,
     /// The same with 8 bits or fewer.
     pub expert_efficiency_fp8: f64,
@@ -137,11 +135,9 @@ pub struct Calibration {
     pub pipeline_exposed: f64,
     /// Share of overlapped DP communication that still slows the step.
     pub data_exposed: f64,
-    /// Share of overlapped communication per micro-batch that still slows the step, with fully
-    /// sharded states.
+    /// Share of overlapped communication that slows micro-batches with fully sharded states.
     pub gather_exposed: f64,
-    /// Relative growth of the step per doubling of the number of eight-GPU nodes (stragglers,
-    /// congestion).
+    /// Growth of the step per doubling of the eight-GPU nodes (stragglers, congestion).
     pub jitter_per_doubling: f64,
     pub step_seconds: f64,
     pub network: Efficiency,

@@ -142,8 +142,7 @@ impl Accelerator {
     /// best-shaped matrix products.
     #[must_use]
     pub fn chip_among(&self, chips: &[Chip]) -> Chip {
-        // More or less memory does not change the speed of an A100, and an H800 computes like an
-        // H100.
+        // An A100 with more memory is not faster, and an H800 computes like an H100.
         let like = match &self.name[..] {
             "a100-40gb" => "a100",
             "h800" => "h100",
@@ -168,8 +167,7 @@ impl Accelerator {
             .is_ok_and(|card| Self { source: self.source.clone(), ..card } == *self)
     }
 
-    /// The generation as known to communication libraries. `None` unless it is a known GPU on a
-    /// switch.
+    /// The generation as known to communication libraries. `None` for unknown GPUs or no switch.
     #[must_use]
     pub fn generation(&self) -> Option<Generation> {
         generation(&self.name)
@@ -286,8 +284,7 @@ pub fn read_accelerator(file: &str, bytes: &[u8]) -> (Option<Accelerator>, Vec<D
     document::load(file, bytes, check_accelerator)
 }
 
-/// The schema cannot express that `bf16` must be present, numbers positive and shares between 0 and
-/// 1.
+/// The schema does not enforce `bf16`, positive numbers, or shares between 0 and 1.
 fn check_accelerator(card: Accelerator, check: &mut Check<'_>) -> Option<Accelerator> {
     if !card.peak_tflops.contains_key(&NumberFormat::Bf16) {
         check

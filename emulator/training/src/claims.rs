@@ -47,8 +47,7 @@ pub struct Claim {
     pub verdict: ClaimVerdict,
 }
 
-/// Overlap of communication with computing. The study's simulator was not available, so both
-/// extremes are shown.
+/// The study's simulator was not available, so both extremes are shown.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Hiding {
     /// As in the fitted constants of NeMo, in groups of up to eight GPUs.
@@ -129,8 +128,7 @@ fn best(
     Some((found, mfu))
 }
 
-/// Compares Llama-3.1-405B on the ring with DGX at TP ≤ 8. `context` lists the allowed CP sizes
-/// (empty: all).
+/// Compares Llama-3.1-405B on the ring with DGX at TP ≤ 8. `context`: CP sizes (empty: all).
 #[must_use]
 pub fn sweep(batch: Batch, context: &[u32], hiding: Hiding) -> Vec<Point> {
     GPUS.into_iter()
@@ -147,8 +145,7 @@ pub fn sweep(batch: Batch, context: &[u32], hiding: Hiding) -> Vec<Point> {
         .collect()
 }
 
-/// MFU of the stand-in model with 1.1 trillion parameters on the ring, without and with EP, at 20 %
-/// expert imbalance.
+/// A stand-in model of 1.1 trillion weights on the ring, without and with EP, at 20 % imbalance.
 fn experts(gpus: u64, hiding: Hiding) -> Option<(f64, f64)> {
     let limits = |expert: &[u32]| Limits {
         expert: expert.to_vec(),

@@ -101,8 +101,7 @@ impl Row {
     }
 }
 
-/// Whether a row may have used algorithm `way`: the stated one, or one that the library could
-/// choose.
+/// Whether a row may have used algorithm `way`, which it states or the library could choose.
 fn says(algorithm: &str, fabric: &str, way: Algorithm, protocol: Protocol) -> bool {
     match algorithm {
         "nvlstree" => way == Algorithm::NvlsTree,
@@ -132,8 +131,7 @@ fn class(domains: u64, bytes: f64) -> String {
 
 /// Returns the compared rows and the number of rows without a prediction.
 ///
-/// Groups of one source and hardware, separate within and across domains, alternate by name between
-/// fitting and testing.
+/// Groups of one source and hardware alternate by name between fitting and testing.
 ///
 /// # Errors
 /// If a column is missing or a cell is not a number.

@@ -1,6 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-//! Reads a step described by another tool (Chakra, SimAI, GOAL) or recorded by one (Kineto, Chrome
-//! traces).
+//! Reads a step described (Chakra, SimAI, GOAL) or recorded (Kineto, Chrome) by another tool.
 
 use super::graph::{Task, TaskGraph, TaskWork};
 use super::recorded::{self, Recorded, RecordedError};

@@ -49,8 +49,7 @@ const WORDS: &[(&str, Operation)] = &[
 ];
 
 impl Operation {
-    /// Recognises names such as `_allgather_base`, `nccl:all_to_allv`, `AllReduce` and
-    /// `REDUCESCATTER`.
+    /// Recognises names such as `nccl:all_to_allv`, `AllReduce` and `REDUCESCATTER`.
     #[must_use]
     pub fn of_name(name: &str) -> Option<Self> {
         let bare: String = name.chars().filter(|c| c.is_ascii_alphanumeric()).collect();
@@ -172,8 +171,7 @@ impl Exchange {
         }
     }
 
-    /// A reduce sends the bytes of a broadcast in the opposite direction. The first member is the
-    /// root.
+    /// A reduce is a broadcast in the opposite direction. The first member is the root.
     #[must_use]
     pub fn work(&self) -> TaskWork {
         let (ranks, bytes) = (self.members.clone(), Bytes(self.bytes));

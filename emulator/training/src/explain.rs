@@ -1,6 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-//! Finds the few calibration constants that explain a user's measured runs of one accelerator and
-//! software.
+//! Finds the few calibration constants that explain a user's runs of one chip and software.
 //!
 //! All sets of up to three constants are screened on a grid between the limits, assuming that
 //! effects on the logarithm of the step time add up. The best sets are fitted by
@@ -127,8 +126,7 @@ impl<'r> Model<'r> {
             .collect()
     }
 
-    /// Ties go to software constants, because a user's runs say more about the software than about
-    /// the chip.
+    /// Ties go to software constants, which a user's runs say more about.
     fn best_of_size(
         &self,
         size: usize,
@@ -215,8 +213,7 @@ impl<'r> Model<'r> {
         }
     }
 
-    /// Logarithm of computed over measured step time per run, with `members` at `values`
-    /// (logarithms).
+    /// Logarithm of computed over measured step time, with `members` at `values` (logarithms).
     fn residues(&self, members: &[usize], values: &[f64]) -> Vec<f64> {
         let (mut chip, mut framework) = (self.chip, self.framework);
         for (member, value) in members.iter().zip(values) {

@@ -2,8 +2,7 @@
 //! Features of training software that change kernel launches, communicated data and overlap.
 //!
 //! A recipe lists the features of a software version for a model and chip. `features.csv` holds the
-//! recipes with the published configurations behind them. Features have no model-dependent
-//! constants.
+//! recipes with their sources. Features have no model-dependent constants.
 
 use std::fmt;
 use std::str::FromStr;
@@ -24,8 +23,7 @@ pub enum Feature {
     DeepEp,
     /// Like `DeepEp`, but the host does not wait for the routing (HybridEP).
     HybridEp,
-    /// Experts take a fixed number of tokens and drop the rest, so the host does not wait for the
-    /// routing.
+    /// Experts drop all but a fixed number of tokens, so the host does not wait for the routing.
     TokenDrop,
     OverlappedDispatch,
     /// Micro-batches enter at both ends of the pipeline, which requires two copies of the weights.

@@ -184,8 +184,7 @@ pub fn fit(
     best
 }
 
-/// Runs with the same software, accelerator and model together weigh as much as the square root of
-/// their number.
+/// Runs of the same software, chip and model weigh as much as the square root of their number.
 fn weights(runs: &[&MeasuredRun]) -> Vec<f64> {
     let mut counts: BTreeMap<(&str, &str, &str), f64> = BTreeMap::new();
     for run in runs {

@@ -124,8 +124,7 @@ mod tests {
 
     #[test]
     fn hybrid_has_the_published_operations_except_its_gate() {
-        // Megatron-Bridge, GB300 table: 839 TFLOP/s at 37,664 tokens/s per GPU, counting Mamba-2's
-        // gate twice.
+        // Megatron-Bridge, GB300 table: 839 TFLOP/s at 37,664 tokens/s, with Mamba-2's gate twice.
         let model = cards::model("nemotron-3-nano").unwrap();
         let gates = 3.0 * 23.0 * 2.0 * 2688.0 * 4096.0;
         close(step_per_token(&model, 8192, Mask::Causal) + gates, 839e12 / 37664.0, 0.005);

@@ -102,8 +102,7 @@ mod tests {
 
     #[test]
     fn reproduces_the_example_of_meta() {
-        // 16,384 GPUs, 6.5 faults per 1,000 node-days, restart 5 min, checkpoint every 15 min: ETTR
-        // about 0.88.
+        // 16,384 GPUs, 6.5 faults per 1,000 node-days, restart 5 min, checkpoint every 15 min.
         assert!((META.mttf_seconds() / 3600.0 - 1.80).abs() < 0.01);
         let closed = 1.0 - (300.0 + 450.0) / META.mttf_seconds();
         assert!((META.ettr() - closed).abs() < 0.01, "{} {closed}", META.ettr());

@@ -8,8 +8,7 @@
 //! `Seq`; sends and receives match in order. The module `order` derives the dependencies. Clocks of
 //! different ranks are never compared.
 //!
-//! If `torch.profiler` marked two or more steps (`ProfilerStep#4`), only operations launched within
-//! them are read.
+//! If `torch.profiler` marked several steps (`ProfilerStep#4`), only operations in them are read.
 
 mod communication;
 mod document;

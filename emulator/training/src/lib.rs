@@ -8,8 +8,7 @@
 //! evaluates a step, and [`kineto`], [`chakra`], [`goal`] and [`simai`] read steps from other
 //! tools.
 //!
-//! Computing times are floating-point seconds, recorded and emulated times are picoseconds, and
-//! sizes are bytes.
+//! Computed times are floating-point seconds, recorded and emulated times are picoseconds.
 //!
 //! Packets and plans are elsewhere.
 

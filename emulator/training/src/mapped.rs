@@ -110,8 +110,7 @@ fn searched(
     Ok((step, searched))
 }
 
-/// Group sizes to try: the given `tp`, or the divisors of the job size that fill whole nodes or fit
-/// into one.
+/// The given `tp`, or the divisors of the job size that fill whole nodes or fit into one.
 fn groups(fabric: &Fabric, gpus: u64, tp: u32) -> Vec<u32> {
     if tp > 0 {
         return vec![tp];

@@ -24,8 +24,7 @@ impl GpuMemory {
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct ExpertLayout {
-    /// Whether TP shards each expert. Otherwise ranks hold whole experts, and EP may span TP
-    /// groups.
+    /// Whether TP shards each expert. Otherwise experts are whole, and EP may span TP groups.
     pub is_cut: bool,
     pub stride: u64,
     pub replicas: u64,
@@ -73,8 +72,7 @@ pub fn weights_per_gpu(model: &Model, mapping: &Mapping, software: &Software) ->
     (dense / tensor, experts / ExpertLayout::of(mapping, software).cut(mapping))
 }
 
-/// Per layer and micro-batch. The fullest EP rank gets `expert_imbalance` more than its share of
-/// tokens.
+/// The fullest EP rank gets `expert_imbalance` more than its share of tokens.
 fn activations_per_layer(
     model: &Model,
     mapping: &Mapping,
@@ -131,8 +129,7 @@ fn activations_per_layer(
     split + whole + scores
 }
 
-/// `precision` applies to linear layers. The fullest EP rank gets `expert_imbalance` more than its
-/// share of tokens.
+/// The fullest EP rank gets `expert_imbalance` more than its share of tokens.
 #[must_use]
 pub fn memory(
     model: &Model,
@@ -184,8 +181,7 @@ mod tests {
 
     #[test]
     fn gpt_3_layer_keeps_34_bytes_per_value() {
-        // Korthikanti et al. 2022, equation 5: 34·s·b·h/t with sequence parallelism and selective
-        // recomputation.
+        // Korthikanti et al. 2022, equation 5: 34·s·b·h/t.
         let model = cards::model("gpt-3-175b").unwrap();
         let mapping = Mapping {
             tensor: 8,

@@ -1,6 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-//! Model FLOPs utilisation in the four common conventions, which differ by up to a third on the
-//! same step.
+//! Model FLOPs utilisation in four common conventions, which differ by up to a third.
 
 use serde::Serialize;
 

@@ -82,8 +82,7 @@ pub enum Way {
     FixedEven,
     /// Replicas of one size that take the next sample when they have room.
     Fixed,
-    /// The replica size follows the remaining samples, predicted from the lengths of the previous
-    /// step.
+    /// The replica size follows the remaining samples, predicted from the previous step.
     Adaptive,
 }
 
@@ -118,8 +117,7 @@ const SIZES: [u32; 6] = [1, 2, 4, 8, 16, 32];
 /// For an asynchronous loop. The mean excludes the first and the last step.
 const STEPS: usize = 5;
 
-/// Returns when training ends if it starts on each sample as it ends and takes `training` seconds
-/// in total.
+/// When training ends that starts on each sample as it ends and takes `training` seconds.
 fn streamed(ended: &[f64], training: f64) -> f64 {
     let each = training / ended.len().max(1) as f64;
     let left = (1..=ended.len()).rev().map(|left| left as f64 * each);
@@ -302,8 +300,6 @@ impl ReinforcementJob {
 mod tests {
     use super::*;
 
-    /// Training ends no earlier than the last sample and takes at least its own duration; both
-    /// bounds are reached.
     #[test]
     fn streamed_training_waits_for_samples_or_for_itself() {
         assert_eq!(streamed(&[1.0, 2.0, 3.0, 4.0], 0.4), 4.0 + 0.1, "it waits for samples");

@@ -1,6 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-//! Requests and results of `lightloom mfu`, shared by the command line and the validation against
-//! published runs.
+//! Requests and results of `lightloom mfu`, also used for validation against published runs.
 
 use std::collections::BTreeMap;
 

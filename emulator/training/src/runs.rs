@@ -1,6 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-//! Measured runs from tables, and their times as computed by the command line. Validates all
-//! constants.
+//! Measured runs from tables with their computed times, for validating all constants.
 //!
 //! A row becomes the [`Request`] that a user would enter for it ([`MeasuredRun::words`]). Missing
 //! settings are searched. Runs are grouped by source, model and accelerator; each group is used

@@ -17,8 +17,7 @@ use super::network::Network;
 use super::schedule::Schedule;
 use super::step::{Compute, Job, PlainStep, StepTime};
 
-/// Share of a GPU's memory available to a job; the rest is for the runtime, buffers and
-/// fragmentation.
+/// Share of memory available to a job; the rest is for the runtime and fragmentation.
 pub const USABLE_MEMORY: f64 = 0.95;
 
 #[derive(Clone, Debug)]
@@ -148,8 +147,7 @@ impl Search<'_> {
         }
     }
 
-    /// Numbers with equal layers per chunk, counting embedding and output layer as one layer each
-    /// or not at all.
+    /// Equal layers per chunk, counting embedding and output layer as one layer each or not at all.
     fn virtual_stages(&self, pipeline: u32) -> Vec<u32> {
         if pipeline == 1 {
             return vec![1];
@@ -172,8 +170,7 @@ impl Search<'_> {
 
     pub fn with_job<T>(&self, mapping: Mapping, look: impl FnOnce(&Job<'_>) -> T) -> T {
         let mut calibration = *self.calibration;
-        // If the layers do not divide evenly but two more would, each end stage holds one layer
-        // fewer.
+        // If two more layers would divide evenly, each end stage holds one layer fewer.
         let pieces = mapping.pipeline * mapping.virtual_stages;
         calibration.software.balanced_ends = !self.model.layers.is_multiple_of(pieces)
             && (self.model.layers + 2).is_multiple_of(pieces);
@@ -305,8 +302,7 @@ impl Search<'_> {
 
     /// The nearest number of GPUs with a mapping within the limits, and the fastest such mapping.
     ///
-    /// Tries the requested degrees times each number of replicas that divides the batch, times
-    /// powers of two.
+    /// Tries the requested degrees times each divisor of the batch, times powers of two.
     #[must_use]
     pub fn nearest_gpus(&self) -> Option<(u64, Found)> {
         let asked = self.asked();

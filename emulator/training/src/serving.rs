@@ -1,6 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-//! Serving with an arrival process and objectives for the time to the first token and the time per
-//! further token.
+//! Serving with an arrival process and objectives for the first and for further tokens.
 //!
 //! ```text
 //! colocated      a replica works on prompts and decodes

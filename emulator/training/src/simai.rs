@@ -257,8 +257,7 @@ impl SimaiStep<'_> {
     }
 }
 
-/// The range of transformer layers. Rows before it belong to the first chunk of a stage, and rows
-/// after it to the last.
+/// Rows before the transformer layers belong to the first chunk, and rows after them to the last.
 fn transformer_rows(rows: &[SimaiLayer]) -> std::ops::Range<usize> {
     let is_layer = |row: &SimaiLayer| {
         !["embedding", "final", "cross_entropy"].iter().any(|other| row.name.starts_with(other))

@@ -262,8 +262,7 @@ fn check_rate(
     }
 }
 
-/// In older plans, the bound has no prices and covers only one-hop traffic, so it does not apply to
-/// longer routes.
+/// In older plans, the bound has no prices and covers only one-hop traffic.
 fn check_bound(
     network: &ReconfigurableFatTree,
     demand: &Asked,

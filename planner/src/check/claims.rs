@@ -1,6 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-//! Checks everything in a plan except its circuits: job names and sizes, rank coordinates, rates,
-//! dark times and gains.
+//! Checks job names and sizes, rank coordinates, rates, dark times and gains.
 //!
 //! Values that follow from the document must match it. Three values would require another search
 //! and are only compared with a bound: the step time on one topology, the gain of joint planning,
@@ -158,8 +157,7 @@ impl Claims<'_> {
         }
     }
 
-    /// One topology for all phases must not be faster than its bound, and no gain may exceed its
-    /// bound or 100 %.
+    /// One topology for all phases must not beat its bound, and gains must not exceed 100 %.
     fn gains(&mut self, plan: &Plan) {
         let metrics = &plan.metrics;
         if let Some(fixed) = metrics.static_step_time_ps {

@@ -1,9 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
 //! Rederives the traffic between leaves from the ranks in the plan, and checks its circuits.
 //!
-//! Textbook formulas in floating point give the bytes between the ranks of a training job. They
-//! share only the model's dimensions with the planner's generators. Matrices given per leaf are
-//! inputs and are not rederived.
+//! Textbook formulas in floating point give the bytes between the ranks of a training job, sharing
+//! only the model's dimensions with the planner. Matrices given per leaf are not rederived.
 
 use std::collections::{BTreeMap, BTreeSet};
 
@@ -145,8 +144,7 @@ fn check_step_time(plan: &Plan, lengths: &[usize], found: &mut Vec<Violation>) {
     }
 }
 
-/// Checks the interface time of each phase, and that the interfaces allow the stated durations,
-/// rates and gains.
+/// The interfaces must allow the stated durations, rates and gains.
 fn check_interfaces(
     fabric: &Fabric,
     plan: &Plan,

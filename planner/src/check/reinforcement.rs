@@ -98,8 +98,7 @@ impl Pool<'_> {
         &self.places[first..first + size]
     }
 
-    /// Two all-reduces or all-to-alls per layer and token, plus the caches that migrate to the next
-    /// replica.
+    /// Two all-reduces or all-to-alls per layer and token, plus migration to the next replica.
     fn generate(&self, sent: &mut Sent) {
         let tokens = (self.tokens() / self.replicas() as f64).floor();
         let residual = self.card.token_bytes().0 as f64 * tokens;
@@ -165,8 +164,7 @@ impl Pool<'_> {
         sent
     }
 
-    /// Each GPU receives its slice of a stage in equal parts from the data-parallel ranks that hold
-    /// it.
+    /// Each GPU receives its slice in equal parts from the data-parallel ranks that hold it.
     fn own_shards(&self, trainer: &[Place], weights: f64, sent: &mut Sent) {
         let (size, tp) = (self.raw.replica_gpus as usize, self.raw.tp as usize);
         let holders = trainer.len() / tp;

@@ -2,8 +2,7 @@
 //! Checks that every group is a single cycle through all its GPUs.
 //!
 //! A connected graph is a cycle exactly if every vertex has degree two, so it suffices to check
-//! degrees and connectivity (union-find over lit edges). The listed order of GPUs is then compared
-//! with this cycle.
+//! degrees and connectivity (union-find over lit edges).
 
 use lightloom_fabric::fabric::Fabric;
 use lightloom_fabric::fault::FaultSet;

@@ -55,8 +55,7 @@ impl Answer {
         matches!(self, Self::Elastic { .. })
     }
 
-    /// Returns this response with all times halved, and the name of these times. `None` if it has
-    /// no times.
+    /// Returns this response with all times halved, and their name. `None` if it has no times.
     #[must_use]
     pub fn halved(self) -> Option<(Self, &'static str)> {
         let (halved, words) = match self {
@@ -103,8 +102,7 @@ impl Policy {
 pub struct Replicas {
     /// Number of replicas.
     pub count: u32,
-    /// Step time with one or more replicas missing. Equal to the full step time if the job is not
-    /// elastic.
+    /// Step time with one or more replicas missing, or the full step time if not elastic.
     pub step_with_fewer: i128,
     /// The replicas with a GPU on each node at the start.
     pub of_node: Vec<Vec<u32>>,

@@ -155,8 +155,7 @@ impl<'a> Training<'a> {
             self.is_new_outage();
         }
         self.deaths = self.deaths.saturating_add(dead_nodes);
-        // Work that already has to be repeated is lost only once, because the job has made no
-        // progress since.
+        // Work waiting to be repeated is lost only once.
         let is_lost = self.lost_step;
         let counts = |(cause, _): &&(Cause, i128)| !(is_lost && *cause == Cause::DoneAgain);
         self.pending.extend(once.iter().filter(counts));
@@ -226,8 +225,7 @@ impl<'a> Training<'a> {
         self.deaths = self.deaths.saturating_add(1);
     }
 
-    /// Restarts a waiting job that has its nodes again. The cost is computed here, not taken from a
-    /// run.
+    /// Restarts a waiting job that has its nodes again. The cost is not taken from a run.
     pub fn resume(&mut self) {
         let (cause, time, since) = self.begins_again();
         self.waits = None;
@@ -298,8 +296,7 @@ mod tests {
         }
     }
 
-    /// At step 38, with a copy every 150 steps and a checkpoint every 10, the newest state is the
-    /// checkpoint after step 30.
+    /// At step 38, the checkpoint after step 30 is newer than any copy (every 150 steps).
     #[test]
     fn restarts_from_a_checkpoint_newer_than_the_copy() {
         let lost = |every, copies| {

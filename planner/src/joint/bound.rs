@@ -1,6 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-//! A lower bound on the communication time of a training step, over all placements: between leaves,
-//! and at GPU interfaces.
+//! A lower bound on the communication time of a training step, over all placements.
 //!
 //! A leaf has at most p nodes, and the GPUs of a node are different tensor-parallel ranks of one
 //! group. For each tensor-parallel rank, a leaf therefore holds a set S of at most p groups, which

@@ -19,8 +19,7 @@ use crate::rfabric::workload::card::ModelCard;
 use crate::rfabric::workload::place::Seats;
 use crate::rfabric::workload::training::Training;
 
-/// Returns the phases of all jobs' steps. If several jobs have a step, phases are named
-/// `JOB/PHASE`.
+/// Returns the phases of all jobs' steps, named `JOB/PHASE` if several jobs have a step.
 ///
 /// # Errors
 /// Fails if a step is invalid on this fabric.

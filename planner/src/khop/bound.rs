@@ -46,8 +46,7 @@ pub(super) fn least_crossing(
     (charged / per_set as f64 - 1e-6).ceil().max(0.0) as u64
 }
 
-/// Returns the minimum number of crossing inner hops for rings of `length` ranked nodes and one
-/// spare.
+/// The minimum number of crossing inner hops for rings of `length` ranked nodes and one spare.
 ///
 /// Such a ring consists of adjacent nodes and covers a run of ToRs. If the runs of a set start at
 /// most s ToRs apart, two of its rings share all but s ToRs. Between these two rings 2 (s − 1) hops

@@ -17,8 +17,7 @@ const LONGEST: usize = 1_024;
 /// Columns × states per column. Limits the run time of the dynamic program.
 const EFFORT: usize = 500_000;
 
-/// On a closed line, any ToR can be the first column, and chains can wrap from one sub-line to the
-/// next.
+/// On a closed line, the first column is arbitrary, and chains can wrap between sub-lines.
 pub(super) struct Columns<'a> {
     fabric: &'a Fabric,
     survey: &'a Survey<'a>,
@@ -127,8 +126,7 @@ impl<'a> Columns<'a> {
         self.refine(wanted, low, ladder[high], fine, best(tries, cheap))
     }
 
-    /// Bisects the price per column, then applies the higher price to the first columns and the
-    /// lower one to the rest.
+    /// Bisects the price per column. The first columns get the higher price, others the lower one.
     fn refine(
         &self,
         wanted: &[Wanted],

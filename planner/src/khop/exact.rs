@@ -1,6 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-//! Finds the maximum number of rings by integer programming. Used as a reference for the fast
-//! methods.
+//! Finds the maximum number of rings by integer programming, as a reference for the fast methods.
 //!
 //! The candidates are all simple paths of m usable nodes in the k-hop graph, including paths that
 //! turn back, except paths on which a node needs two hops on one bundle. The program selects as
@@ -52,8 +51,7 @@ pub struct MostRings {
 /// If the solver takes longer than `seconds`, returns the best rings found and an upper bound.
 ///
 /// # Errors
-/// Fails if there are more than [`MAX_CANDIDATES`] candidates and counting nodes does not settle
-/// the result.
+/// Fails if counting nodes is inconclusive and there are more than [`MAX_CANDIDATES`] candidates.
 pub fn most_groups(
     survey: &Survey<'_>,
     free: &[bool],

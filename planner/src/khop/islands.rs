@@ -1,6 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-//! Forms groups within islands. All GPUs of an island are connected to one another, so any of its
-//! nodes can form a group.
+//! Forms groups within islands, whose GPUs are all connected to one another.
 
 use lightloom_fabric::fabric::Fabric;
 use lightloom_fabric::hbd::Grouping;

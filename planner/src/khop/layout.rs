@@ -32,8 +32,7 @@ pub struct RingGroup {
     pub nodes: Vec<NodeId>,
     /// Hops between consecutive nodes: one fewer than `nodes`, or empty if no fibres connect them.
     pub hops: Vec<Hop>,
-    /// Nodes in rank order: rank = index × R + GPU. A replacement node inherits the rank of the
-    /// node that it replaces.
+    /// Nodes in rank order: rank = index × R + GPU. A replacement node inherits the rank.
     pub ranks: Vec<NodeId>,
     /// The GPUs of a group smaller than a node. `None` if the group uses its nodes entirely.
     pub segment: Option<Segment>,
@@ -83,8 +82,7 @@ pub struct JobOutcome {
     pub tp: u32,
     /// GPUs requested. `None` if the job takes all available GPUs.
     pub gpus_wanted: Option<u64>,
-    /// Lower bound on the share of inner hops that cross ToRs. `None` if the layout was changed
-    /// after planning.
+    /// Lower bound on the share of crossing inner hops. `None` if the layout was changed later.
     pub cross_tor_bound: Option<f64>,
     /// Whether the search proved that no more rings exist. `None` for other methods.
     pub most_rings: Option<RingProof>,
@@ -103,8 +101,7 @@ pub struct Layout {
 }
 
 impl Layout {
-    /// Creates a layout without groups and with every bundle in loopback, the power-on state of
-    /// modules.
+    /// Creates a layout without groups, with every bundle in loopback (the power-on state).
     #[must_use]
     pub fn dark(fabric: &Fabric) -> Self {
         let bundles = fabric.hbd.nodes() as usize * usize::from(fabric.hbd.k());
@@ -133,8 +130,7 @@ impl Layout {
         })
     }
 
-    /// Lights the fibres between the nodes of `group`; the other bundles of these nodes go to
-    /// loopback.
+    /// Lights the fibres between the nodes of `group`; their other bundles go to loopback.
     pub(crate) fn light(&mut self, hbd: &Hbd, group: &RingGroup) {
         if self.k == 0 {
             return;

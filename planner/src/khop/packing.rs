@@ -189,8 +189,6 @@ impl Division<'_> {
         self.counts.iter().map(digit).collect()
     }
 
-    /// Returns the next state and the number of chains of the last length that still fit in the
-    /// run.
     fn step(&self, state: usize, more: usize, nodes: usize) -> Option<(usize, usize)> {
         let (have, add) = (self.digits(state), self.digits(more));
         let taken: usize = add.iter().zip(self.lengths).map(|(count, length)| count * length).sum();

@@ -26,8 +26,7 @@ const MOST_PATHS: usize = 10_000;
 const MOST_STEPS: usize = 30_000;
 
 /// Returns groups in rank order with fewer crossing hops than `known`, the groups of one job with
-/// `length` nodes including the spare. `None` if there are none, or if the search would be too
-/// large.
+/// `length` nodes including the spare. `None` if there are none or the search is too large.
 pub(super) fn fewer_crossing(
     fabric: &Fabric,
     survey: &Survey<'_>,
@@ -62,8 +61,7 @@ pub(super) fn fewer_crossing(
     Some(groups)
 }
 
-/// Searches each small connected component for more than `known` rings in total, unless the node
-/// count rules that out.
+/// Searches small connected components for more than `known` rings in total.
 pub(super) fn more_rings(
     survey: &Survey<'_>,
     free: &[bool],

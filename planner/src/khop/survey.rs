@@ -38,8 +38,7 @@ impl<'a> Survey<'a> {
         Self { hbd, faults, alive, whole, in_reach, cuts_at: None, moves: None, open }
     }
 
-    /// Marks nodes whose transceivers cannot be set. Their circuits stay lit, and they cannot
-    /// replace another node.
+    /// Marks nodes whose transceivers cannot be set. They stay lit and cannot replace other nodes.
     #[must_use]
     pub fn out_of_reach<'b>(mut self, nodes: impl IntoIterator<Item = &'b NodeId>) -> Self {
         for node in nodes {
@@ -48,8 +47,7 @@ impl<'a> Survey<'a> {
         self
     }
 
-    /// Restricts cuts: a circuit with two working ends may be cut only if one end is on one of
-    /// these nodes.
+    /// Restricts cuts of working circuits to those with an end on one of these nodes.
     #[must_use]
     pub fn cut_only_at(mut self, nodes: BTreeSet<NodeId>) -> Self {
         self.cuts_at = Some(nodes);
@@ -127,8 +125,7 @@ impl<'a> Survey<'a> {
     pub fn is_whole(&self, position: Position) -> bool {
         self.whole[position.index()]
     }
-    /// Returns whether a working fibre for this hop starts at `position`, whatever the state of the
-    /// nodes.
+    /// Returns whether a working fibre for this hop starts at `position`.
     #[must_use]
     pub fn has_fibre(&self, position: Position, hop: Hop) -> bool {
         self.hbd.fibre(position, hop).is_some_and(|fibre| !self.faults.fibres.contains(&fibre))

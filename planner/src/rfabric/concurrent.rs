@@ -35,8 +35,7 @@ const TOLERANCE: f64 = 0.005;
 /// Skip multi-hop routes if the one-hop rate reaches this share of the bound.
 const NEAR: f64 = 0.99;
 
-/// Multi-hop routes must not take longer than this share of the one-hop time, because they load
-/// intermediate leaves.
+/// Maximum time of multi-hop routes relative to one hop, because they load intermediate leaves.
 pub const WORTH_ROUTES: f64 = 0.5;
 
 pub(super) const WORTH_ANY: f64 = 0.99;
@@ -117,8 +116,7 @@ pub fn route(evaluator: &Evaluator, topology: &Topology, least: f64) -> Option<R
     Some(rate_of(evaluator, topology, &flows, &proof))
 }
 
-/// Bounds the rate by single leaves. If this bound exceeds `reached`, also tries a bound from
-/// prices of all leaves.
+/// Bounds the rate by single leaves and, if that exceeds `reached`, by prices of all leaves.
 #[must_use]
 pub fn bound(
     fabric: &ReconfigurableFatTree,
@@ -164,8 +162,7 @@ fn flows_of(evaluator: &Evaluator, unit: f64) -> Vec<PricedFlow> {
     (0..evaluator.lines() / 2).flat_map(of_leaf).collect()
 }
 
-/// Adds the core as a node after the leaves. Leaf i's uplinks to and from it are resources 2i and
-/// 2i+1.
+/// The core is a node after the leaves. Leaf i's uplinks to and from it are resources 2i and 2i+1.
 fn add_core(network: &mut Congestion, evaluator: &Evaluator, unit: f64) {
     let core = network.nodes() - 1;
     for leaf in 0..core {
@@ -177,8 +174,7 @@ fn add_core(network: &mut Congestion, evaluator: &Evaluator, unit: f64) {
     }
 }
 
-/// Builds a network of arbitrary circuits. Traffic on a circuit uses fractions of a port at each
-/// end.
+/// Traffic on a circuit uses fractions of a port at each end.
 fn of_ports(fabric: &ReconfigurableFatTree, evaluator: &Evaluator, unit: f64) -> Congestion {
     let (leaves, reaches) = (fabric.leaves(), fabric.reaches());
     let mut network = Congestion::new(leaves + 1, (2 + reaches) * leaves);

@@ -9,8 +9,7 @@ use std::collections::BTreeMap;
 use lightloom_units::Bytes;
 use lightloom_units::id::LeafId;
 
-/// A matrix of bytes, with senders in rows and receivers in columns. Excludes traffic within a
-/// leaf.
+/// A matrix of bytes from senders (rows) to receivers (columns), without traffic within a leaf.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Demand {
     leaves: usize,
@@ -139,15 +138,13 @@ impl Demand {
         Self { usable_share: share, ..self }
     }
 
-    /// Returns the bits that a link carries at full rate in the time that it needs for `bytes` of
-    /// this traffic.
+    /// Returns the bits that a link carries at full rate while it sends `bytes` of this traffic.
     #[must_use]
     pub fn bits(&self, bytes: Bytes) -> f64 {
         bytes.0 as f64 * 8.0 / self.usable_share
     }
 
-    /// Returns the seconds for the busiest GPU's interfaces at `rate` bit/s per GPU. `None` if only
-    /// leaves are known.
+    /// Returns the seconds for the busiest GPU at `rate` bit/s. `None` if only leaves are known.
     #[must_use]
     pub fn interface_seconds(&self, rate: f64) -> Option<f64> {
         Some(self.bits(self.busiest_interface()?) / rate)
@@ -179,8 +176,7 @@ impl Demand {
         }
     }
 
-    /// Adds traffic between two ranks to the high-bandwidth domain, the leaf or the matrix,
-    /// depending on their locations.
+    /// Adds traffic between two ranks to the island, the leaf or the matrix.
     ///
     /// # Panics
     /// Panics if a leaf does not exist.

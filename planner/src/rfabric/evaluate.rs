@@ -13,8 +13,7 @@
 //! and if the GPU interfaces below each leaf suffice: lambda · sum of d_ij ≤ their total rate. In
 //! addition, no GPU may exceed the rate of its own interfaces, including for traffic within a leaf.
 //!
-//! Each *line* (one leaf in one direction) limits lambda separately, as does the busiest GPU. The
-//! minimum applies.
+//! Each *line* (one leaf in one direction) limits lambda, as does the busiest GPU.
 
 use std::collections::BTreeMap;
 
@@ -273,8 +272,7 @@ impl LeafView {
         let mut left = self.ports.clone();
         let mut relief = 0.0;
         for (gain, reaches) in gains {
-            // Use the shortest-reach option first, because longer reaches can serve more of the
-            // remaining peers.
+            // Use the shortest reach first; longer ones can serve more of the remaining peers.
             let Some(free) = left[..reaches].iter_mut().rev().find(|free| **free > 0) else {
                 continue;
             };

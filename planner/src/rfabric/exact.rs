@@ -52,8 +52,7 @@ pub const SOLVER: Solver = Solver::Microlp;
 pub struct Limits {
     /// Relative gap at which the problem is solved.
     pub gap: f32,
-    /// Time limit in seconds. Plans record whether it was reached, because the result then depends
-    /// on the machine.
+    /// Time limit in seconds. Plans record whether it was reached, as results then vary by machine.
     pub seconds: f64,
 }
 
@@ -239,8 +238,7 @@ enum SolvedHops {
     Any,
 }
 
-/// A linear program. Rates are in units of a circuit and lambda in units of the bound, which keeps
-/// coefficients moderate.
+/// Rates are in units of a circuit and lambda in units of the bound.
 struct Model {
     variables: ProblemVariables,
     constraints: Vec<good_lp::Constraint>,
@@ -446,8 +444,8 @@ mod tests {
     #[test]
     fn heuristic_is_within_one_percent_of_highs_up_to_64_leaves() {
         type Shape = fn(usize, Seed) -> Demand;
-        // With few ports per leaf, one-directional demand allows more choices than the local search
-        // explores.
+        // With few ports per leaf, one-directional demand leaves too many choices for the local
+        // search.
         let shapes: [(Shape, f64); 3] =
             [(shapes::moe, 0.01), (shapes::moe_one_way, 0.03), (shapes::weight_sync, 0.01)];
         for leaves in [16, 32, 64] {

@@ -39,8 +39,7 @@ enum Link {
     Receive = 3,
 }
 
-/// Returns the seconds of every phase, including the preceding change of circuits. Infinite if some
-/// bytes never arrive.
+/// Returns the seconds of every phase with its change of circuits. Infinite if bytes never arrive.
 #[must_use]
 pub fn plan_seconds(fabric: &ReconfigurableFatTree, phases: &[Phase], plan: &Plan) -> Vec<f64> {
     let count = phases.len();

@@ -1,6 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-//! Finds the fastest circuits for a demand with one-hop traffic; the electrical core carries the
-//! rest.
+//! Finds the fastest circuits for one-hop traffic; the electrical core carries the rest.
 //!
 //! This default planner bisects lambda. `cover` tries to reach each value greedily, and `search`
 //! improves the best topology by exchanging circuits. Every plan includes an upper bound over all
@@ -73,8 +72,7 @@ pub fn plan(fabric: &ReconfigurableFatTree, demand: &Demand, effort: Effort) -> 
     OneHopPlan { topology, lambda, lambda_upper_bound: upper_bound }
 }
 
-/// Every cover is evaluated in closed form, because one that misses its trial rate can still be the
-/// best.
+/// A cover that misses its trial rate can still be the best.
 fn bisect(
     fabric: &ReconfigurableFatTree,
     evaluator: &Evaluator,

@@ -98,8 +98,7 @@ fn merged(fabric: &ReconfigurableFatTree, run: &[&Phase], effort: Effort) -> Can
     }
 }
 
-/// Adds up the traffic between leaves. Interface limits are excluded because they may apply to only
-/// one phase.
+/// Excludes interface limits, which may apply to only one phase.
 fn together(leaves: usize, run: &[&Phase]) -> Demand {
     let mut sum = Demand::none(leaves);
     for demand in run.iter().map(|phase| &phase.demand) {
@@ -162,8 +161,7 @@ fn seconds_settling(
     seconds_in_steps(&[(exposed, staying)], settled).max(exposed)
 }
 
-/// Returns the seconds to serve a demand through `steps` of (seconds, rate), then at the rate
-/// `last`.
+/// Returns the seconds to serve a demand through `steps` of (seconds, rate), then at `last`.
 #[must_use]
 pub fn seconds_in_steps(steps: &[(f64, f64)], last: f64) -> f64 {
     let (mut elapsed, mut served) = (0.0, 0.0);
@@ -233,8 +231,7 @@ fn routed(bound: &RateBound, evaluator: &Evaluator, topology: &Topology, worth: 
     if rate >= worth { rate } else { evaluator.lambda(topology) }
 }
 
-/// Above this number of leaves, candidates are compared by one-hop rates; only the chosen ones get
-/// routes.
+/// Above this limit, candidates are compared by one-hop rates; only chosen ones get routes.
 const LEAVES_ROUTED: usize = 16;
 
 /// The search for better circuits stops at this share of a phase's bound.
@@ -307,8 +304,7 @@ impl CandidateRates {
             }
             candidates.push(Candidate { name: format!("routed for {}", phase.name), topology });
         }
-        // If multi-hop routes do not pay off for a phase on any candidate, its traffic takes one
-        // hop on all.
+        // If multi-hop routes pay off on no candidate, the phase takes one hop on all.
         for ((own, bound), worth) in self.of.iter().zip(&mut self.bounds).zip(&self.worth) {
             bound.has_room &=
                 fabric.leaves() > LEAVES_ROUTED || own.iter().any(|rate| rate >= worth);

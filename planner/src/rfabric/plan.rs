@@ -1,6 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-//! Plans the circuits of a reconfigurable fat-tree for every phase, and the stages of the changes
-//! between them.
+//! Plans the circuits of a reconfigurable fat-tree for every phase, and the changes in between.
 //!
 //! Times are integer picoseconds and ratios are fractions. docs/rfabric.md defines every value.
 
@@ -51,8 +50,7 @@ impl Default for Options {
 pub struct CarriedStep {
     /// One entry per phase, in step order.
     pub phases: Vec<PhasePlan>,
-    /// The changes of circuits between phases, including the change from the last phase to the
-    /// first.
+    /// The changes of circuits between phases, including the one from the last to the first.
     pub transitions: Vec<TransitionPlan>,
     /// Communication time of a step, including exposed switching. `None` without phases.
     pub step_time_ps: Option<Picoseconds>,
@@ -232,8 +230,7 @@ pub fn repaired(
     Some(CarriedStep { static_step_time_ps, ..plan })
 }
 
-/// Returns the shortest step time on the circuits of one phase. `None` if none of them serves all
-/// phases.
+/// The shortest step on the circuits of one phase. `None` if none of them serves all phases.
 fn best_of_one(
     fabric: &ReconfigurableFatTree,
     (evaluators, bounds): (&[Evaluator], &[RateBound]),

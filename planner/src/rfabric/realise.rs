@@ -1,6 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-//! Maps circuits between leaves to cross-connects on switches, keeping existing cross-connects
-//! where possible.
+//! Maps circuits between leaves to cross-connects, keeping existing ones where possible.
 //!
 //! Placement has two steps. Every topology with enough ports can be placed, because each leaf has
 //! an even number of ports per switch:
@@ -253,8 +252,7 @@ impl Sides {
     fn lose(&mut self, leaf: usize, dead: u32, gets_tail: &mut impl FnMut(usize) -> bool) {
         let left = (self.tails[leaf] + self.heads[leaf]).saturating_sub(dead);
         let wanted = left / 2 + u32::from(left % 2 == 1 && gets_tail(leaf));
-        // If other jobs use more tails than heads at this leaf, more heads than tails are free, and
-        // vice versa.
+        // The more tails other jobs use at this leaf, the more heads are free, and vice versa.
         let least = left.saturating_sub(self.heads[leaf]);
         let tails = wanted.clamp(least, self.tails[leaf].min(left).max(least));
         (self.tails[leaf], self.heads[leaf]) = (tails, left - tails);

@@ -62,8 +62,7 @@ pub fn phases(fabric: &Fabric, job: &Job) -> Result<Vec<Phase>, Vec<Mistake>> {
     }
 }
 
-/// Returns the phases of a reinforcement-learning step. `seats` are its training and generating
-/// GPUs.
+/// Returns the phases of a reinforcement-learning step on these training and generating GPUs.
 ///
 /// # Errors
 /// Returns all mistakes in the step.

@@ -53,8 +53,7 @@ pub fn wired(leaves: u32, ports: u32, ports_per_leaf: u32) -> ReconfigurableFatT
     ReconfigurableFatTree::new(spec).expect("a sound fabric")
 }
 
-/// Returns a fabric with `ports` 400G optical ports per leaf and a tenth of their bandwidth in the
-/// core.
+/// A fabric with `ports` 400G optical ports per leaf and a tenth of their bandwidth in the core.
 #[must_use]
 pub fn spec(leaves: u32, ports: u32) -> FatTreeSpec {
     FatTreeSpec {

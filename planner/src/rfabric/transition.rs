@@ -3,8 +3,7 @@
 //!
 //! A port must drop its old circuit before it can make a new one. In every stage:
 //!
-//! - the affected switches belong to one failure domain, so a failed stage affects only that
-//!   domain;
+//! - the affected switches belong to one failure domain, which limits the effect of a failed stage;
 //! - the remaining circuits and the electrical core serve the *live* demand at no less than a
 //!   floor. The live demand is the next phase's, because protecting the ending phase would often
 //!   make the last stage impossible.

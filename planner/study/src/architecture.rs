@@ -96,8 +96,7 @@ pub trait Architecture: fmt::Debug + Send + Sync {
         self.usable(cluster, tp)
     }
 
-    /// Mean number of hops per byte in an all-to-all within a group of `tp` GPUs. A switch counts
-    /// as one hop.
+    /// Mean hops per byte in an all-to-all within a group of `tp` GPUs. A switch is one hop.
     fn all_to_all_hops(&self, _tp: u32) -> f64 {
         1.0
     }
@@ -137,8 +136,7 @@ pub fn name_of(fabric: &Fabric) -> Option<String> {
 
 /// Tracks the usable GPUs of a cluster while nodes fail and return.
 ///
-/// Only changes may be reported: a failing node must be healthy, and a repaired node must be
-/// faulty.
+/// Only changes may be reported: a failing node must be healthy, a repaired one faulty.
 pub trait UsableGpus {
     fn fail(&mut self, node: NodeId);
     fn repair(&mut self, node: NodeId);

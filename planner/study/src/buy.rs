@@ -1,6 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-//! Recommends a design: simulates months of operation on each one and computes its cost per useful
-//! PFLOP-year.
+//! Recommends a design by simulating months of operation: cost per useful PFLOP-year.
 //!
 //! ```text
 //!   buy file ──▶ Question ──┬─▶ faults, arrivals: drawn once, the same for all designs

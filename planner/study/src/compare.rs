@@ -1,6 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-//! Compares designs under faults by the GPUs that they waste and the largest job that they can
-//! hold.
+//! Compares designs under faults by the GPUs that they waste and the largest job that they hold.
 //!
 //! ```text
 //!   FaultSource ──▶ one Timeline per sample ─┐
@@ -44,8 +43,7 @@ pub struct Study<'a> {
     pub cluster: Cluster,
     pub architectures: &'a [Box<dyn Architecture>],
     pub tp: &'a [u32],
-    /// Job sizes in GPUs, rounded down to whole groups. If empty, six sizes between 80 % and 98 %
-    /// of the cluster.
+    /// Rounded down to whole groups. If empty, six sizes between 80 % and 98 % of the cluster.
     pub jobs: &'a [u32],
     pub samples: &'a [Timeline],
 }

@@ -1,6 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-//! Recomputes published claims. Each result lists the claim, the published value, our value and a
-//! verdict.
+//! Recomputes published claims: claim, published value, our value, verdict.
 //!
 //! [`Label`] records how a claim is known. Claims are attributed to a paper only if they were read.
 //! Claims that cannot be computed yet are listed as such.

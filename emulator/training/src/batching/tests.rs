@@ -32,8 +32,7 @@ fn batch_of_equal_lengths_takes_its_closed_form() {
     assert!((served.busy - served.seconds).abs() < 1e-9, "it was never idle");
 }
 
-/// Simulates single decode steps. `None` if two replicas could admit the next request at the same
-/// instant.
+/// `None` if two replicas could admit the next request at the same instant.
 fn oracle(costs: &ReplicaCosts, replicas: usize, requests: &[Request]) -> Option<Vec<f64>> {
     let mut queue: VecDeque<usize> = (0..requests.len()).collect();
     let mut running: Vec<Vec<(usize, u32)>> = vec![Vec::new(); replicas];
@@ -135,8 +134,7 @@ proptest! {
         prop_assert!(first.seconds <= whole.seconds + 1e-6);
     }
 
-    /// Little's law: the integral of the pool size equals the total time that requests spend in the
-    /// pool.
+    /// Little's law: the integral of the pool size is the total time of requests in the pool.
     #[test]
     fn pool_occupancy_follows_littles_law(gaps in proptest::collection::vec(0.0_f64..0.2, 1..200)) {
         let costs = costs(8);

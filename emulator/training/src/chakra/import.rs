@@ -167,8 +167,7 @@ impl Reader {
         for (rank, task, waits) in &self.waits {
             for id in waits {
                 let Some(before) = self.places.get(&(*rank, *id)) else {
-                    // PyTorch's observer omits nodes from before its start, so drop dependencies on
-                    // them.
+                    // PyTorch's observer omits nodes from before its start.
                     if self.observed.contains(rank) {
                         continue;
                     }
@@ -250,8 +249,7 @@ fn meaning(
         *count - 1
     };
     Ok(match node.kind {
-        // PyTorch also uses this kind for calls of its communication library, but without the
-        // exchanged data.
+        // PyTorch also uses this kind for library calls, but without the exchanged data.
         COMM_COLL_NODE if number("comm_type").is_err() => None,
         COMM_COLL_NODE => {
             let code = number("comm_type")?;

@@ -86,8 +86,6 @@ pub(super) fn text(attributes: &[Attribute], name: &str) -> Option<String> {
 mod tests {
     use super::*;
 
-    /// As encoded by `protoc`, with an attribute of each kind, unpacked dependencies and an unused
-    /// field.
     #[test]
     fn node_has_the_fields_of_et_def_proto() {
         let attributes: [&[u8]; 3] =

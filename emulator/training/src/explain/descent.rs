@@ -120,8 +120,7 @@ impl Fit {
             .collect()
     }
 
-    /// Whether moving `which` beyond its starting limit would explain a tenth of the remaining
-    /// error.
+    /// Whether moving `which` beyond its starting limit explains a tenth of the remaining error.
     pub(super) fn is_pushed_out(&self, model: &Model<'_>, which: usize) -> bool {
         let [low, high] = model.constants[which].limits().map(f64::ln);
         let value = model.start[which];

@@ -1,6 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-//! The binary form of GOAL, written by `txt2bin` and read by `LogGOPSim` (`Parser.hpp` of
-//! spcl/LogGOPSim).
+//! The binary form of GOAL, as in `txt2bin` and `Parser.hpp` of spcl/LogGOPSim.
 //!
 //! Numbers are little-endian. An 8-byte cookie precedes the header, and offsets count from the
 //! header. The header has the number of ranks, the numbers of processors and interfaces (one byte

@@ -40,8 +40,7 @@ pub(super) struct Described<'e> {
 }
 
 impl Described<'_> {
-    /// `call` is the host call that started the exchange. `None` if the profile does not describe
-    /// it.
+    /// `call` is the host call that started the exchange. `None` without a description.
     pub(super) fn exchange(
         &self,
         events: &Events,
@@ -105,8 +104,7 @@ impl Described<'_> {
         self.info?.world_size
     }
 
-    /// If the list was truncated, uses the description of the job, the first rank and the stride,
-    /// or all ranks.
+    /// Falls back to the job's description, the first rank and the stride, or all ranks.
     fn members(&self, arguments: &Arguments) -> Option<Vec<u32>> {
         let listed = arguments.ranks.as_deref().unwrap_or("...");
         let size = arguments.group_size.and_then(|size| u32::try_from(size).ok());
@@ -180,8 +178,7 @@ pub fn element_bytes(dtype: &str) -> Option<u64> {
     })
 }
 
-/// Bytes of the first argument, whose dimensions are a shape or nested lists of shapes. `None` if
-/// it is empty.
+/// The first argument's dimensions are a shape or nested lists of shapes. `None` if it is empty.
 pub(super) fn bytes_of(arguments: &Arguments) -> Option<u64> {
     fn elements(dimensions: &Value) -> u64 {
         let Some(list) = dimensions.as_array().filter(|list| !list.is_empty()) else { return 0 };

@@ -229,8 +229,7 @@ impl Events {
         said.unwrap_or_else(|| self.name(event))
     }
 
-    /// Start and end of the marked steps, and their number. `None` for fewer than two, which do not
-    /// need to be separated.
+    /// Start and end of the marked steps, and their number. `None` for fewer than two.
     pub(super) fn steps(&self) -> Option<MarkedSteps> {
         let marks = self.kept.iter().filter(|event| event.category == Category::Step);
         let begin = marks.clone().map(|mark| mark.ts).fold(f64::MAX, f64::min);

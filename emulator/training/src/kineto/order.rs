@@ -59,8 +59,7 @@ struct OrderWalk<'w> {
     operations: &'w [ProfiledOperation<'w>],
     waits: &'w ProfiledWaits,
     begin: f64,
-    /// Shortest time from a launch to the start of its operation, by which all host times are
-    /// shifted.
+    /// Shortest time from a launch to its operation, by which all host times are shifted.
     latency: f64,
     emit: &'w mut Emit<'w>,
     task_of: Vec<Option<TaskId>>,
@@ -98,8 +97,7 @@ pub(super) fn walk<'w>(
     let last_call = steps.map_or(last_call, |steps| last_call.max(steps.end));
     for (place, wait) in waits.host.iter().enumerate().filter(|(_, wait)| wait.end <= last_call) {
         nexts.push((wait.begun, NextInOrder::WaitBegins(place)));
-        // Subtract the clock resolution, so that rounding cannot place a wait after the following
-        // launch.
+        // Subtract the clock resolution: rounding must not place a wait after the following launch.
         nexts.push((f64::max(wait.begun, wait.end - CLOCK), NextInOrder::WaitEnds(place)));
     }
     nexts.sort_by(|a, b| a.0.total_cmp(&b.0).then(a.1.cmp(&b.1)));

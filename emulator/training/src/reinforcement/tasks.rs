@@ -32,8 +32,7 @@ const SAMPLE_TOKEN_BYTES: u64 = 8;
 pub struct Chunk {
     pub seconds: f64,
     pub samples: Vec<usize>,
-    /// Additional time after a loss of memory: reloading the weights and prefilling the cached
-    /// tokens.
+    /// Additional time after a loss of memory, to reload weights and prefill cached tokens.
     pub again_seconds: f64,
 }
 
@@ -200,8 +199,7 @@ impl PoolStep {
         all
     }
 
-    /// Every GPU receives its slice of each stage's layers in equal parts from all trainer ranks
-    /// with some of it.
+    /// Every GPU receives its slice in equal parts from all trainer ranks with some of it.
     fn shards(&self, trainer: u32) -> Vec<RankTransfer> {
         let (size, tp) = (self.replica_gpus[0], self.tensor);
         let mut all = Vec::new();

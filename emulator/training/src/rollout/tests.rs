@@ -4,8 +4,7 @@ use proptest::prelude::*;
 
 use super::*;
 
-/// Replicas of 1, 2, 4 and 8 GPUs. Larger ones are faster for one sample and less efficient for
-/// many.
+/// Replicas of 1, 2, 4 and 8 GPUs. Larger ones are faster but less efficient for many samples.
 fn pool(gpus: u32) -> Pool {
     let size = |gpus: u32| ReplicaCosts {
         gpus,
@@ -73,8 +72,6 @@ fn resize_transfers_each_gpu_its_missing_weights() {
     assert!((stage.change_seconds - 0.1 - 100.0 * 1e5 / 4.0 / 40e9).abs() < 1e-12);
 }
 
-/// If one of two replicas fails immediately, the other does all the work, up to the steps before
-/// the failure.
 #[test]
 fn early_fault_halves_the_pool_and_a_late_one_costs_its_samples() {
     let pool = pool(16);
@@ -94,8 +91,6 @@ fn early_fault_halves_the_pool_and_a_late_one_costs_its_samples() {
 proptest! {
     #![proptest_config(ProptestConfig::with_cases(40))]
 
-    /// Bounds hold, known lengths are never slower than the best fixed size, and each token is
-    /// generated once.
     #[test]
     fn no_schedule_beats_the_bound_and_exact_order_is_fastest(
         seed in 0_u64..1_000,

@@ -354,8 +354,7 @@ impl Row {
         self.by_dimensions()
     }
 
-    /// Assumes one multi-token prediction depth if that matches the printed operations per token
-    /// better than none.
+    /// Assumes one multi-token prediction depth if that matches the printed operations better.
     fn predict(&self, model: &mut Model) {
         let (Some(tera), Some(tokens), Some(sequence)) = (
             self.number::<f64>("tflops_per_accel"),

@@ -1,6 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-//! Preselects groups of attention and feed-forward instances by their throughput at the objective
-//! per token.
+//! Preselects groups of attention and feed-forward instances by throughput at the objective.
 
 use rayon::prelude::*;
 
@@ -35,8 +34,7 @@ impl AttentionFfn<'_> {
 }
 
 impl ServingJob {
-    /// For every share of prefill GPUs and every prefill replica size, the decode groups with the
-    /// highest throughput.
+    /// Best decode groups for every share of prefill GPUs and every prefill replica size.
     pub(super) fn attention_ffn_layouts(&self, sizes: &[u32]) -> Vec<Layout> {
         let shares: Vec<u32> = (1..8).map(|eighths| self.gpus * eighths / 8).collect();
         let best = |prefill: u32| {

@@ -72,8 +72,7 @@ fn single_token_responses_are_neither_decoded_nor_moved() {
     }
 }
 
-/// Prefill of a mixture costs its operations and memory reads, without the launch overhead of
-/// training software.
+/// Prefill costs operations and memory reads, without the launch overhead of training software.
 #[test]
 fn mixture_prefill_cost_follows_active_weights() {
     let model = cards::model("qwen3-30b-a3b").unwrap();
@@ -81,8 +80,7 @@ fn mixture_prefill_cost_follows_active_weights() {
         let card = cards::accelerator(name).unwrap();
         let job = ServingJob { model: model.clone(), network: card.network(), card, ..job() };
         let prompt = job.costs()[0].0.prompt_seconds(726);
-        // With 726 tokens and 8 of 128 experts each, every expert is used, so all 61 GB of weights
-        // are read.
+        // 726 tokens use every one of the 128 experts, so all 61 GB of weights are read.
         let least = 61e9 / memory_rate;
         assert!(prompt > least && prompt < 4.0 * least, "{name}: {prompt} s, least {least} s");
     }

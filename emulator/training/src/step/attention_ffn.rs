@@ -48,8 +48,7 @@ pub struct AttentionFfn<'a> {
     pub attention: Instances,
     pub feed_forward: Instances,
     pub micro_batches: u32,
-    /// Whether kernels overlap memory reads with computing. Otherwise the times add up as in
-    /// training.
+    /// Whether kernels overlap memory reads with computing. Otherwise the times add up.
     pub reads_while_computing: bool,
 }
 
@@ -121,8 +120,7 @@ impl AttentionFfn<'_> {
         [self.server.formats.weights.operand_bytes() * hidden, 2.0 * hidden]
     }
 
-    /// Returns the network bytes of a token's decode step: to every feed-forward instance and back,
-    /// in each layer.
+    /// Network bytes of a token's decode step: to every feed-forward instance and back, per layer.
     #[must_use]
     pub fn bytes_per_token(&self) -> f64 {
         let layers = f64::from(self.server.replica.model.layers);
@@ -241,8 +239,7 @@ impl Job<'_> {
         share * products + self.memory_seconds(moved / instances)
     }
 
-    /// Gathers inputs in the format of the weights and adds up partial sums with 16 bits. Each is
-    /// half of an all-reduce.
+    /// Inputs in the format of the weights, partial sums with 16 bits: half an all-reduce each.
     fn inner_exchange(&self) -> f64 {
         let share = self.model.shares().feed_forward;
         share * self.decode_exchange() * (self.precision.operand_bytes() + 2.0) / 4.0

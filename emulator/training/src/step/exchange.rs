@@ -17,8 +17,7 @@ impl Job<'_> {
         2.0 * self.tokens() * f64::from(self.model.hidden)
     }
 
-    /// Before the first product of a half-layer and after the second, with the sizes of a whole
-    /// layer.
+    /// Before the first product of a half-layer and after the second, with whole-layer sizes.
     pub(super) fn tensor_exchanges(&self) -> [Option<Exchange>; 2] {
         if self.mapping.tensor == 1 {
             return [None; 2];
@@ -154,8 +153,7 @@ impl Job<'_> {
         }
     }
 
-    /// Input of Ulysses' all-to-alls: queries, keys and values before the attention core, and its
-    /// output after it.
+    /// Ulysses' all-to-alls: queries, keys and values before the attention core, output after it.
     pub(super) fn context_turns(&self) -> [f64; 2] {
         let values = 2.0 * self.tokens() * self.model.attention.core_width() / 2.0 / self.tensor();
         [values + self.context_block(), values]

@@ -1,6 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-//! Times of a generating replica: a decode step, a prompt, and the number of tokens that its memory
-//! holds.
+//! Times of a generating replica, and the number of tokens that its memory holds.
 //!
 //! ```text
 //! decode step = products that read all weights + tokens in cache × their reading + two all-reduces a layer + the host
@@ -105,8 +104,7 @@ impl<'a> Server<'a> {
         layers + job.output().forward.total() + self.replica.host_seconds
     }
 
-    /// Additional time of a decode step per cached token, for reading and processing keys and
-    /// values.
+    /// Additional time of a decode step per cached token.
     #[must_use]
     pub fn cached_token_seconds(&self) -> f64 {
         let job = self.job(1, 1);
@@ -123,8 +121,7 @@ impl<'a> Server<'a> {
         if tokens == 0 {
             return 0.0;
         }
-        // Serving software launches kernels ahead and computes all experts in one kernel, whatever
-        // the training software.
+        // Serving software launches kernels ahead and computes all experts in one kernel.
         let mut constants = *self.replica.calibration;
         let software = &mut constants.software;
         software.flash_attention = true;

@@ -191,8 +191,7 @@ impl Job<'_> {
             return shares.parts() * constants.launch_seconds;
         }
         let [waiting, free, overlapped] = constants.expert_launch_seconds;
-        // In hybrid models, a layer with only experts pays for the launches of its feed-forward
-        // part.
+        // In hybrid models, expert-only layers pay for the launches of their feed-forward part.
         shares.feed_forward
             * if features.has(Feature::OverlappedDispatch) {
                 overlapped
@@ -267,8 +266,7 @@ impl Job<'_> {
         };
         let local = f64::from(experts.count) / f64::from(self.mapping.expert);
         let fullest = if self.mapping.expert > 1 { 1.0 + self.expert_imbalance } else { 1.0 };
-        // A rank with whole experts gets the tokens of its share of the sequence, not of its whole
-        // TP group.
+        // A rank with whole experts gets the tokens of its own share of the sequence.
         let cut = self.expert_layout().cut(&self.mapping);
         let rows = tokens * f64::from(experts.top_k) / local * fullest * cut / self.tensor();
         let width = f64::from(experts.width) / cut;
@@ -331,8 +329,7 @@ impl Job<'_> {
         let rate = self.compute.peak_flops * self.calibration.attention_efficiency;
         let full = flops::attention_core(self.model, self.batch.tokens, Mask::Full) * tokens;
         if self.calibration.software.flash_attention {
-            // The backward pass has five products, since scores are recomputed; the forward pass
-            // has two.
+            // Forward has two products; backward has five, since scores are recomputed.
             let forward = full / 2.0 / rate;
             return (forward, 2.5 * forward);
         }
@@ -361,8 +358,7 @@ impl Job<'_> {
         let tokens = self.tokens();
         let h = f64::from(self.model.hidden);
         let split = if self.calibration.software.sequence_parallel { self.tensor() } else { 1.0 };
-        // A layer has two norms (read, write) and two residual additions with bias (read twice,
-        // write).
+        // A layer has two norms (read, write) and two residual additions (read twice, write).
         let residual = shares.parts() * 10.0 * h / split;
         let mamba = self.model.state_space.as_ref().map_or(0.0, StateSpace::moved_bytes);
         let per_width = match self.model.feed_forward.activation {
@@ -375,8 +371,7 @@ impl Job<'_> {
         let (width, inputs, routed) = match (&self.model.feed_forward.experts, is_expert) {
             (Some(experts), true) => {
                 let (top_k, shared) = (f64::from(experts.top_k), f64::from(experts.shared_width));
-                // Tokens are permuted before and after the experts; a plain all-to-all permutes
-                // them on both sides.
+                // A plain all-to-all permutes tokens on both sides, before and after the experts.
                 let is_once = features.has_any(&[Feature::DeepEp, Feature::HybridEp]);
                 let times = if is_once || self.mapping.expert == 1 { 4.0 } else { 8.0 };
                 let inputs = top_k + f64::from(u8::from(shared > 0.0));

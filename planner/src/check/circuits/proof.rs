@@ -165,8 +165,7 @@ fn by_all_paths(
     flows.map(|((from, to), bytes)| 8.0 * bytes * cost[*from as usize][*to as usize]).sum()
 }
 
-/// A lower bound on the payments: the cheapest hop out of the source leaf plus the cheapest hop
-/// into the destination.
+/// A lower bound: the cheapest hop out of the source leaf plus the cheapest into the destination.
 fn by_ends(optics: &Optics<'_>, asked: &Asked, (prices, uplinks): (&Prices, &[[f64; 2]])) -> f64 {
     let ports = by_port(prices);
     let rate = optics.spec.circuit_rate.0 as f64;

@@ -68,8 +68,7 @@ impl Congestion {
         fill.into_iter().fold(0.0, f64::max)
     }
 
-    /// Scales prices so that they rise by a factor of e whenever the fill grows by `share` of the
-    /// current time.
+    /// Prices rise by a factor of e whenever the fill grows by `share` of the current time.
     pub(super) fn sharpen(&mut self, share: f64) {
         self.slack = (self.seconds() * share).max(f64::MIN_POSITIVE);
         self.refill();
@@ -107,8 +106,7 @@ impl Congestion {
         a.max(b) + turn * (-(a - b).abs() / turn).exp().ln_1p()
     }
 
-    /// Share of the price that this direction pays: 1 if it is much heavier, 0 if it is much
-    /// lighter.
+    /// The share of the price for this direction: 1 if much heavier, 0 if much lighter.
     pub(super) fn share(&self, arc: usize) -> f64 {
         match self.arcs[arc].back {
             None => 1.0,

@@ -12,8 +12,7 @@ use super::congestion::Congestion;
 const SWEEPS: usize = 120;
 const WORK: usize = 6_000_000;
 
-/// The slack of prices, as a share of the time, shrinks by `SHARPER` per sweep, from `FIRST` to
-/// `SHARPEST`.
+/// The slack of prices relative to the time shrinks by `SHARPER` per sweep, down to `SHARPEST`.
 const SHARPER: f64 = 0.8;
 const SHARPEST: f64 = 2e-4;
 const FIRST: f64 = 0.3;

@@ -88,8 +88,7 @@ impl<'a> Search<'a> {
             .expect("a fabric has leaves")
     }
 
-    /// Stops at a bottleneck that cannot be relieved, because other lines cannot then raise the
-    /// minimum.
+    /// Stops at a bottleneck that cannot be relieved; other lines cannot then raise the minimum.
     fn climb(&mut self, target: f64) {
         while self.exchanges_left > 0 && self.lambda() < target {
             if !self.relieve(self.slowest_line()) {

@@ -59,8 +59,7 @@ impl From<&Model> for ModelCard {
 }
 
 impl ModelCard {
-    /// Returns a model shipped with lightloom, such as `qwen2.5-72b`, `llama-3.1-405b` or
-    /// `deepseek-v3`.
+    /// Returns a shipped model, such as `qwen2.5-72b`, `llama-3.1-405b` or `deepseek-v3`.
     #[must_use]
     pub fn named(name: &str) -> Option<Self> {
         shipped_model(name).as_ref().map(Self::from)

@@ -3,11 +3,9 @@
 //!
 //! - tensor parallelism: 2 all-reduces of h·b per layer and token;
 //! - expert parallelism: 2 all-to-alls of top_k·h·b per mixture layer and token;
-//! - migration of a request: its length in tokens × cache bytes per token, from one replica to
-//!   another.
+//! - migration of a request to another replica: its length in tokens × cache bytes per token.
 //!
-//! Without migration, the demand consists of isolated pods, matching the template that RFabric
-//! names for this phase.
+//! Without migration, the demand consists of isolated pods, RFabric's template for this phase.
 
 use lightloom_units::Bytes;
 
@@ -23,8 +21,7 @@ pub struct Generation {
     pub card: ModelCard,
     /// Seats of the GPUs.
     pub seats: Seats,
-    /// GPUs per replica: expert-parallel ranks if the model has experts, otherwise tensor-parallel
-    /// ranks.
+    /// GPUs per replica: expert-parallel ranks if there are experts, else tensor-parallel ranks.
     pub replica_gpus: u32,
     /// Tokens that one replica reads or writes in the phase.
     pub tokens: u64,
@@ -101,8 +98,7 @@ mod tests {
         assert_eq!(demand.bytes(LeafId(2), LeafId(3)).0, 2 * 80 * 8192 * 2 * 10 * 2 * 15 / 16);
         assert_eq!(demand.bytes(LeafId(3), LeafId(4)), Bytes(0), "replicas keep to themselves");
         let mixture = Generation { card: ModelCard::named("deepseek-v3").unwrap(), ..dense };
-        // Half of the traffic among 16 ranks crosses between the leaves, in both dispatch and
-        // combine.
+        // Half of the traffic among 16 ranks crosses between the leaves in either direction.
         let formula = 10 * 58 * 8 * 7168 * 2;
         assert_eq!(mixture.traffic(6).bytes(LeafId(2), LeafId(3)).0, formula / 2);
     }

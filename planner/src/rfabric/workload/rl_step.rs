@@ -1,6 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-//! Disaggregated reinforcement learning: trainer and generation pool use separate leaves and are
-//! one step apart.
+//! Disaggregated reinforcement learning: trainer and generation pool use separate leaves.
 //!
 //! ```text
 //!   trainer     │ micro-batches ……… │ gradients │            │ new weights ─┐
@@ -48,8 +47,7 @@ pub struct RlStep {
     pub tokens_per_sample: u32,
     /// GPUs per generation replica while most requests run.
     pub replica_gpus: u32,
-    /// GPUs per replica for the long tail of requests; equal to `replica_gpus` if parallelism does
-    /// not change.
+    /// GPUs per replica for the long tail of requests, or `replica_gpus` without a change.
     pub tail_replica_gpus: u32,
     /// Share of a replica's cache that migrates per step.
     pub migrated_share: f64,

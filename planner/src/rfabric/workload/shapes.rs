@@ -1,6 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-//! Synthetic traffic for comparing planners: expert all-to-all, weight synchronisation, and
-//! unstructured traffic.
+//! Synthetic traffic for comparing planners.
 //!
 //! Sizes are relative, because the quality of a plan does not depend on scale.
 

@@ -167,8 +167,7 @@ impl Training {
     fn add_expert(&self, demand: &mut Demand) {
         let Some(experts) = self.card.experts.filter(|_| self.ep > 1) else { return };
         let layers = u64::from(experts.layers) / u64::from(self.pp);
-        // A dispatch and its combine are two all-to-alls, so doubling the bytes covers forward and
-        // backward.
+        // A dispatch and its combine are two all-to-alls; doubling the bytes covers both passes.
         let all = self.micro_batch_bytes()
             * (2 * layers * u64::from(self.micro_batches) * u64::from(experts.top_k));
         let size = share(all, 1, u64::from(self.tp));
@@ -262,8 +261,7 @@ mod tests {
             "stage 0 of eight pipelines to stage 1"
         );
         let gradients = job.data_parallel_traffic(Demand::none(8));
-        // 58 layers of 256 experts with 3·7168·2048 weights. All 32 ranks of a stage hold the
-        // non-expert weights.
+        // 58 layers of 256 experts. All 32 ranks of a stage hold the non-expert weights.
         let experts = 58 * 256 * 3 * 7168 * 2048;
         let one_hop = (671_000_000_000 - experts) * 2 / 2 * 2 * 31 / 32;
         assert_eq!(
@@ -271,8 +269,7 @@ mod tests {
             one_hop,
             "one ring edge leaves each leaf"
         );
-        // A rank holds a sixteenth of its stage's experts, as does the rank two leaves (16 ranks)
-        // later.
+        // A rank holds a sixteenth of its stage's experts, as does the one two leaves later.
         assert_eq!(gradients.bytes(LeafId(0), LeafId(2)).0, 8 * experts * 2 / 2 / 16);
         let sharded =
             Training { sharding: Sharding::Sharded, ..job }.data_parallel_traffic(Demand::none(8));
@@ -306,8 +303,7 @@ mod tests {
             let seats = Place { first_leaf: 0, gpus_per_leaf: 1, gpus: 64 }.into();
             Training { seats, ..job }.data_parallel_traffic(Demand::none(64)).total().0
         };
-        // With one GPU per leaf, each of 64 ranks sends 2·63/64 of the dense weights. 64/ep ranks
-        // hold the same experts.
+        // Each of 64 ranks sends 2·63/64 of the dense weights. 64/ep ranks hold the same experts.
         let (experts, all) = (58u64 * 256 * 3 * 7168 * 2048, 671_000_000_000u64);
         let by_hand = |ep: u64| {
             let dense = (all - experts) * 2 * 2 * 63 / 64;

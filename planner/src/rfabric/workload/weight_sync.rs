@@ -68,9 +68,8 @@ fn part(size: Bytes, first: u64, end: u64, whole: u64) -> Bytes {
     Bytes(share(size, end, whole).0 - share(size, first, whole).0)
 }
 
-/// Each trainer stage holds 1/pp of the layers, and each of its tensor ranks 1/tp of every layer.
-/// GPU i of a replica with g GPUs holds [i/g, (i+1)/g) of every layer. Data-parallel ranks send
-/// equal parts.
+/// Each trainer stage holds 1/pp of the layers, and each tensor rank 1/tp of each layer. GPU i of g
+/// in a replica holds [i/g, (i+1)/g) of every layer. Data-parallel ranks send equal parts.
 fn shards(
     leaves: usize,
     size: Bytes,
@@ -154,8 +153,7 @@ mod tests {
         }
     }
 
-    /// Covers sizes that do not divide evenly, and tensor parallelism of 4 and 3 with replicas of
-    /// 6.
+    /// Sizes do not divide evenly: tensor parallelism of 4 and 3 with replicas of 6.
     #[test]
     fn every_gpu_receives_exactly_its_shard() {
         for (tp, pp) in [(4, 2), (3, 2), (8, 3), (1, 1), (24, 1)] {

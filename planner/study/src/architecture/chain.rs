@@ -35,8 +35,7 @@ impl Chain {
         chain
     }
 
-    /// Creates an open line of `nodes` healthy nodes, followed by `reach` places that never hold a
-    /// node.
+    /// Creates an open line of healthy nodes, followed by `reach` places that never hold a node.
     pub(super) fn line(nodes: u32, reach: u32, nodes_per_group: u32) -> Self {
         let mut chain = Self::ring(nodes + reach, reach, nodes_per_group);
         for place in nodes..nodes + reach {
@@ -207,8 +206,7 @@ enum Step {
     Back,
 }
 
-/// Prefix sums over changing counters (P. M. Fenwick, "A new data structure for cumulative
-/// frequency tables", 1994).
+/// P. M. Fenwick, "A new data structure for cumulative frequency tables", 1994.
 #[derive(Clone, Debug)]
 struct Fenwick(Vec<u32>);
 

@@ -5,8 +5,7 @@ use lightloom_units::id::NodeId;
 
 use super::{CannotHold, Cluster, FaultPolicy, UsableGpus, check_size};
 
-/// The last domain may be partial. A node belongs to two domains if a domain is not a whole number
-/// of nodes.
+/// The last domain may be partial. A node can belong to two domains.
 pub(super) struct Domains {
     healthy: Vec<u32>,
     gpus: u32,

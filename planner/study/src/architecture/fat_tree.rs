@@ -1,6 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-//! Electrical fat-trees of k-port switches as data-centre networks, `fat-tree:64` and
-//! `fat-tree:64:3`.
+//! Electrical fat-trees of k-port switches, `fat-tree:64` and `fat-tree:64:3`.
 //!
 //! A non-blocking tree of n tiers has 2·(k/2)^n end points: k with one tier, k²/2 with two and k³/4
 //! with three. Each end point uses one port in the top tier, two in every tier below, and two
@@ -71,8 +70,7 @@ impl Architecture for FatTree {
         Err(not_a_domain())
     }
 
-    /// A host that loses its only link is out of service. Between switches, traffic moves to other
-    /// paths.
+    /// A host that loses its only link is out of service. Switches reroute traffic.
     fn without(&self, part: &str, site: &Site) -> Vec<(f64, PartLoss)> {
         let tiers = f64::from(self.tiers_for(site.gpus).unwrap_or(MOST_TIERS));
         let out = PartLoss::Out { gpus: 1 };

@@ -1,6 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-//! Rings of transceivers with optical circuit switching: `khop:K`, `khop:K:line` and
-//! `khop:K:spare`.
+//! Rings with optical circuit switching in transceivers: `khop:K`, `khop:K:line`, `khop:K:spare`.
 //!
 //! Nodes are on a closed line (ring) or an open one (line). Bypasses span up to K-1 faulty nodes; K
 //! faulty nodes in a row break the line. Groups are runs of consecutive healthy nodes.
@@ -52,8 +51,7 @@ pub struct WasteBounds {
     /// `2 (N_t/R − 1) P^K`, our own derivation: a break wastes a node only if it is at most N_t/R −
     /// 1 nodes away on one side.
     pub derived: f64,
-    /// `(N_t/R − 1) / N`, because N nodes may not be a multiple of the group size. Applies even to
-    /// an ideal switch.
+    /// `(N_t/R − 1) / N`, because N nodes may not be a multiple of the group size.
     pub remainder: f64,
 }
 

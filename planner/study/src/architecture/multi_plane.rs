@@ -1,6 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-//! Two-tier Clos networks of several planes, `multi-plane:8`: each network card is split over
-//! planes with separate trees.
+//! Two-tier Clos networks, `multi-plane:8`: network cards are split over planes.
 //!
 //! At the lower rate of a plane, a switch of 51.2 Tb/s has more ports. A two-tier tree has k²/2 end
 //! points, or 131,072 with 512 ports of 100 Gb/s. Published figures (MRC): 2/3 of the optics and
@@ -40,8 +39,7 @@ impl Architecture for MultiPlane {
         Err(not_a_domain())
     }
 
-    /// A GPU whose host loses a link or port has one plane fewer. Between switches, traffic moves
-    /// to other paths.
+    /// A GPU whose host loses a link or port has one plane fewer. Switches reroute traffic.
     fn without(&self, part: &str, _: &Site) -> Vec<(f64, PartLoss)> {
         let slower =
             PartLoss::Slower { share: 1.0 / f64::from(self.planes.max(2)), around: Some(1) };

@@ -1,6 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-//! NVLink switch domains of any size: `nvl:72`, or `nvl:36x2` for one domain of two racks with 36
-//! GPUs each.
+//! NVLink switch domains: `nvl:72`, or `nvl:36x2` for one domain of two racks with 36 GPUs each.
 //!
 //! Groups use any healthy GPUs of one domain. (The counting rule is recalled for NVL-72 and
 //! reproduces the recalled mean waste.)
@@ -25,8 +24,7 @@ const CHIPS_PER_TIER_SIDE: f64 = 0.25;
 const CABLES_PER_GPU: f64 = 72.0;
 /// Cables of 1.6 Tb/s between racks, for the full bandwidth of the GPU.
 const TRUNKS_PER_GPU: f64 = 7.2 / 1.6;
-/// Modules of 1.6 Tb/s between two tiers. The recalled total cost implies 8; the full 900 GB/s at
-/// both ends would need 9.
+/// 1.6 Tb/s between two tiers. The recalled total cost implies 8; full bandwidth would need 9.
 const OPTICS_PER_GPU: f64 = 8.0;
 
 /// GPUs, and gigabytes per second per GPU and direction.
@@ -81,8 +79,7 @@ impl Architecture for Nvl {
         domains_under((policy, spares), cluster, self.gpus_per_rack * self.racks, tp)
     }
 
-    /// There is one chip per four GPUs (Kyber: two). Each cable is one of 36 per direction (Kyber:
-    /// one of two per lane).
+    /// One chip per four GPUs (Kyber: two). A cable is one of 36 (Kyber: one of two per lane).
     fn without(&self, part: &str, _: &Site) -> Vec<(f64, PartLoss)> {
         let (chips, cables) = match self.is_kyber() {
             true => (KYBER_CHIPS_PER_GPU, KYBER_LANES_PER_GPU),

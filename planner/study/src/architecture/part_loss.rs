@@ -13,8 +13,7 @@ pub enum PartLoss {
     Slower { share: f64, around: Option<u32> },
 }
 
-/// Returns the losses if only a share of the parts has the effect `loss`, such as host links among
-/// all links.
+/// Only a share of the parts has the effect `loss`, such as host links among all links.
 pub(super) fn of_links_to_hosts(share: f64, loss: PartLoss) -> Vec<(f64, PartLoss)> {
     vec![(share, loss), (1.0 - share, PartLoss::Nothing)]
 }

@@ -1,6 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-//! SiP-Ring, `sip-ring`: fixed rings of the size of a group. A fault makes its ring unusable. (Our
-//! own derivation.)
+//! SiP-Ring, `sip-ring`: fixed rings of the size of a group, unusable after any fault (derived).
 
 use super::blocks::{Blocks, Layout};
 use super::registry::DesignKind;

@@ -59,8 +59,7 @@ pub fn histories(
     factors.iter().map(history).collect()
 }
 
-/// The first job of each kind arrives at the start; the following intervals are exponentially
-/// distributed.
+/// The first job of each kind arrives at the start; further intervals are exponential.
 #[must_use]
 pub fn arrivals(jobs: &[JobKind], window_ms: u64, seed: Seed) -> Vec<Arrival> {
     let mut arrivals = Vec::new();
@@ -195,8 +194,7 @@ impl Draw {
         history
     }
 
-    /// Parts with the same name form one process with the sum of their rates; each fault hits a
-    /// random GPU.
+    /// Parts with the same name form one process; each fault hits a random GPU.
     fn of_part(
         self,
         question: &Question,

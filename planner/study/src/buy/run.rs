@@ -123,8 +123,7 @@ struct Arrived<'a> {
     counted: i128,
     /// End time without further faults while the job runs; run time while it waits.
     ends: i128,
-    /// Time of the job's last node failure. Nodes that fail with the same server count as one
-    /// interruption.
+    /// Time of the job's last node failure. Nodes of one server count as one interruption.
     hit_at: Option<i128>,
     /// How often the job has released its groups. It then no longer uses the slow parts there.
     moves: u32,
@@ -132,8 +131,7 @@ struct Arrived<'a> {
 }
 
 impl Arrived<'_> {
-    /// The slowest part of each kind of communication determines its speed, so only one part per
-    /// kind counts.
+    /// Only the slowest part of each kind of communication counts.
     fn slower(&self) -> i128 {
         let most = |exchange| {
             let of = self.slow.values().filter(|(of, _)| *of == exchange);
@@ -176,8 +174,7 @@ struct Fleet<'a> {
     running: BTreeSet<u32>,
     waiting: BTreeSet<u32>,
     wanted: u64,
-    /// For each slow part: the job that it slows, and the value of that job's `moves` at the time
-    /// of the fault.
+    /// For each slow part: the job that it slows, and that job's `moves` at the fault.
     slowed: Vec<Option<(u32, u32)>>,
     spent: Spent,
 }

@@ -69,8 +69,7 @@ impl Speed {
         }
     }
 
-    /// The planner's crossing share at the mean share of faulty nodes. 0 if nodes are not on a line
-    /// along ToRs.
+    /// The planner's crossing share at the mean share of faulty nodes. 0 without a line of nodes.
     fn crossing(
         &self,
         question: &Question,

@@ -47,8 +47,7 @@ pub struct Verdict {
 pub struct NextDesign {
     pub design: String,
     pub below: f64,
-    /// Minimum and maximum advantage over all draws. Both designs have the same faults and arrivals
-    /// in each draw.
+    /// Minimum and maximum over all draws. Both designs share the faults and arrivals of a draw.
     pub below_over_draws: [f64; 2],
 }
 
@@ -265,8 +264,6 @@ fn over_draws(
     range
 }
 
-/// Returns the designs that are cheaper than the winner in some draw, and the cheapest other
-/// design.
 fn beside(rows: &[Row], elsewhere: &Elsewhere) -> (Vec<NextDesign>, Option<NextDesign>) {
     let Some(first) = rows.first() else { return Default::default() };
     let below = |first: f64, next: f64| 1.0 - first / next;
@@ -283,8 +280,7 @@ fn beside(rows: &[Row], elsewhere: &Elsewhere) -> (Vec<NextDesign>, Option<NextD
     (level, dearer.into_iter().next())
 }
 
-/// Cost differences are sums over parts, so in either extreme each price is at one end of its
-/// range.
+/// Costs are sums over parts, so in either extreme each price is at one end of its range.
 fn rivals(rows: &[Row], prices: &PriceList) -> Vec<Rival> {
     let Some(first) = rows.first().filter(|row| row.useful_pflop_years > 0.0) else {
         return Vec::new();

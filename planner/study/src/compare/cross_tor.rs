@@ -1,6 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-//! Measures data-parallel traffic between ToRs as node faults increase, and its lower bound over
-//! all placements.
+//! Measures data-parallel traffic between ToRs as node faults increase.
 //!
 //! The metric is the crossing share of [`lightloom_planner::khop::cross_tor`] (docs/metrics.md):
 //! hops of inner data-parallel rings between different ToRs, divided by all hops of these rings.

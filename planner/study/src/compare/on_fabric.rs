@@ -23,15 +23,13 @@ pub struct FabricFigures {
     pub waste_mean: f64,
     pub waste_max: f64,
     pub lower_bound_mean: f64,
-    /// Share of pass-through GPUs, which is part of the waste. `None` if the design has no
-    /// pass-through nodes.
+    /// Share of pass-through GPUs, a part of the waste. `None` without pass-through nodes.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub passing_mean: Option<f64>,
     pub cross_tor_share_mean: f64,
     #[serde(skip_serializing_if = "Option::is_none")]
     pub cross_tor_share_lower_bound_mean: Option<f64>,
-    /// Share of the communication time between leaves saved by joint planning. `None` if no job has
-    /// a step.
+    /// Communication time between leaves saved by joint planning. `None` if no job has a step.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub orchestration_gain_mean: Option<f64>,
     #[serde(skip_serializing_if = "Option::is_none")]

@@ -1,6 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-//! Photonic rails (Opus, arXiv 2602.12521): optical switches instead of packet switches in the
-//! rails.
+//! Photonic rails (Opus, arXiv 2602.12521): rails with optical switches.
 //!
 //! The abstract states ratios but no bill of materials. It leaves open the packet network used for
 //! comparison, its rate and prices, and whether modules and network cards are included, so every
@@ -36,8 +35,7 @@ const RATES: [(&str, &str); 4] =
 const LEVELS: [(usize, &str); 3] = [(1, "mean"), (0, "low"), (2, "high")];
 
 impl OpenBill {
-    /// Packet network ÷ photonic rails, in the quantity that `of` returns for each part. `None` if
-    /// `of` lacks a part.
+    /// Packet network ÷ photonic rails. `None` if `of` lacks a part.
     fn ratio(self, of: impl Fn(&str, usize) -> Option<f64>) -> Option<f64> {
         let part = |kind: &str| of(&format!("{kind}-{}", self.rate), 1);
         let nic = if self.bills_nic { part("nic")? } else { 0.0 };

@@ -155,8 +155,7 @@ fn one_shot() -> Why {
     )
 }
 
-/// MixNet's models compute for 100 ms before each layer. For other models, this time is an open
-/// parameter.
+/// MixNet's models compute for 100 ms before each layer; otherwise the time is open.
 fn delay(spec: &FatTreeSpec) -> Why {
     let compute = [(100, "100 ms"), (50, "50 ms"), (25, "25 ms"), (0, "none")];
     explain(
@@ -172,8 +171,7 @@ fn delay(spec: &FatTreeSpec) -> Why {
     )
 }
 
-/// Changes pay off below a switching time that grows with the bytes per shift, which ACTINA's
-/// abstract does not state.
+/// The longest switching time that pays off grows with the bytes per shift, which are not stated.
 fn shifts(spec: &FatTreeSpec) -> Why {
     let sizes = [(4_096, "4 MiB"), (256, "256 KiB"), (1_024, "1 MiB"), (16_384, "16 MiB")];
     explain(

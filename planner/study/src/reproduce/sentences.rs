@@ -1,6 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-//! Counts claims as a reader would: each published sentence counts once, over all cases that its
-//! wording allows.
+//! Counts claims as a reader would: each published sentence once, over all cases it allows.
 
 use std::fmt;
 
@@ -16,8 +15,7 @@ pub enum SentenceVerdict {
     /// Some cases agree, and the range of all cases excludes "no effect".
     InPart,
     Contradicted,
-    /// The range includes "no effect", so the result depends on assumptions that the paper does not
-    /// state.
+    /// The range includes "no effect", so the result depends on unstated assumptions.
     Undetermined,
     /// No verdict, because an input is missing.
     NotComputed,
@@ -90,8 +88,7 @@ impl fmt::Display for Sentence {
     }
 }
 
-/// Sentences are in the order of the claims, then of `whys`, which vary the parameters left open by
-/// the papers.
+/// In the order of the claims, then of `whys`, which vary the parameters left open.
 #[must_use]
 pub fn sentences(claims: &[Claim], whys: &[Why]) -> Vec<Sentence> {
     let mut names: Vec<&'static str> = Vec::new();
@@ -163,8 +160,7 @@ mod tests {
         sentence_of("t", &explain("t", Some("t"), published, open, |at| figures[at[0]]))
     }
 
-    /// Regression test: a range of 10.45 to 210.94 times without an agreeing case used to count as
-    /// undetermined.
+    /// Regression test: 10.45 to 210.94 times without an agreeing case counted as undetermined.
     #[test]
     fn verdict_follows_from_the_range_over_all_cases() {
         let verdict_of = |figures, no_effect| of_figures(figures, no_effect).verdict;

@@ -1,7 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-//! Explains why a figure differs from the published one: evaluates every combination of the
-//! assumptions that the paper does not state, and finds the fewest changes to our choices that
-//! reach the published range.
+//! Explains deviations from published values: evaluates every combination of unstated assumptions,
+//! and finds the fewest changes to our choices that reach the published range.
 
 use rayon::prelude::*;
 use serde::Serialize;
@@ -159,8 +158,7 @@ mod tests {
         ]
     }
 
-    /// The figure is a product of three factors. Both 2·3 and a single 5 reach the range from 5 to
-    /// 6, and 10 never does.
+    /// A product of three factors: 2·3 and a single 5 reach the range from 5 to 6; 10 never does.
     #[test]
     fn finds_the_fewest_departures_and_names_useless_ones() {
         let factors = [vec![1.0, 2.0, 5.0], vec![1.0, 3.0], vec![1.0, 10.0]];

@@ -1,6 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-//! Waits in a profile: stream waits from `cuda_sync` events, host waits from these or from the
-//! calls.
+//! Waits in a profile: stream waits from `cuda_sync` events, host waits also from calls.
 
 use std::collections::BTreeMap;
 
@@ -15,8 +14,7 @@ pub(super) struct HostWait {
 }
 
 pub(super) struct ProfiledWaits {
-    /// Operations of other streams that an operation waits for. `None` without recorded stream
-    /// waits.
+    /// Awaited operations of other streams. `None` without recorded stream waits.
     pub(super) streams: Option<BTreeMap<usize, Vec<usize>>>,
     pub(super) host: Vec<HostWait>,
 }
@@ -93,8 +91,7 @@ impl<'e> Launches<'e> {
         self.streams.keys().filter_map(move |stream| self.last_before(*stream, time))
     }
 
-    /// Without a `cuda_sync` event, assumes that the call waited for operations launched earlier
-    /// that ended during it.
+    /// Assumes that the call waited for operations launched earlier that ended during it.
     fn ended_during(
         &self,
         (call, name): (&Event, &str),

@@ -53,8 +53,7 @@ impl World {
     }
 }
 
-/// Simulates micro-batches that pass five stations per layer, and returns the steady-state seconds
-/// per layer.
+/// Simulates micro-batches over five stations per layer. Returns steady-state seconds per layer.
 fn played(stations: [f64; 5], micro_batches: usize) -> f64 {
     let mut free = [0.0_f64; 5];
     let mut ready = vec![0.0_f64; micro_batches];
