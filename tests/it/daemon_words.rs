@@ -119,7 +119,11 @@ fn rollback_preview_lists_undone_and_remaining_changes() {
         let end = format!("committed: bypass of {node}, by uid:");
         has(
             &shown,
-            &["committed: apply of plan ", &end, "paths and cross-connects adopted; nothing moved"],
+            &[
+                "committed: apply of plan ",
+                &end,
+                "paths and cross-connects adopted; no circuit switched",
+            ],
         );
     });
 }
@@ -164,7 +168,7 @@ fn commands_suggested_next_to_a_failed_device_are_accepted() {
         has(
             &shown,
             // Missing light is more important than the duration.
-            &[&format!("{far}: silent"), "`on_fault: report`", "lightloom ctl fault "],
+            &[&format!("{far}: unresponsive"), "`on_fault: report`", "lightloom ctl fault "],
         );
         let (code, shown) = house.ctl("wait --for 500ms").await;
         assert!(code == 1 && shown.contains(&format!("not read within 1 s: {far}")), "{shown}");

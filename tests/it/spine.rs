@@ -351,7 +351,10 @@ fn plan_without_circuit_changes_states_the_break_even() {
     );
     std::fs::write(folder.path().join("lonely.yaml"), lonely).unwrap();
     let printed = plan("lonely.yaml");
-    assert!(printed.contains("no circuit can join leaf3 to any other leaf"), "{printed}");
+    assert!(
+        printed.contains("leaf3 cannot be connected to any other leaf by a circuit"),
+        "{printed}"
+    );
 }
 
 #[test]

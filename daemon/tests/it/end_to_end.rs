@@ -419,7 +419,7 @@ fn detects_a_forged_audit_log_and_reports_an_unkeyed_one() {
     std::fs::write(&log, forge(&good, "two", "six")).unwrap();
     for flag in ["--check", "--verify-audit"] {
         let (code, said) = checked(&folder, flag);
-        assert!(code == Some(1) && said.contains("its 2 lines are unkeyed"), "{said}");
+        assert!(code == Some(1) && said.contains("all 2 lines are unkeyed"), "{said}");
     }
     daemon.child = Daemon::spawn(&folder);
     wait_for("the daemon", || daemon.try_get("/v1/status"));
@@ -462,8 +462,8 @@ fn detects_a_forged_audit_log_and_reports_an_unkeyed_one() {
     daemon.apply("four", &json!(circuits(2, 4)), &json!({}));
     daemon.kill();
     let (code, said) = checked(&folder, "--verify-audit");
-    assert!(code == Some(0) && said.contains("unkeyed from line 1 to 2"), "{said}");
-    assert!(said.contains("keyed from line 3"), "{said}");
+    assert!(code == Some(0) && said.contains("lines 1 to 2 are unkeyed"), "{said}");
+    assert!(said.contains("before line 3 was written; later lines are keyed"), "{said}");
 }
 
 #[test]
@@ -484,7 +484,7 @@ fn check_reports_readable_and_default_passwords() {
     };
     assert_eq!(with("kept to ourselves\n", 0o600).0, Some(0));
     let (code, said) = with("kept to ourselves\n", 0o644);
-    let told = ["device ocs0, tl1/password_file", "everybody (mode 0644)", "chmod o="];
+    let told = ["device ocs0, tl1/password_file", "all users (mode 0644)", "chmod o="];
     assert!(code == Some(1) && told.iter().all(|told| said.contains(told)), "{said}");
     let (code, said) = with("root\n", 0o600);
     let told = ["device ocs0", "vendor's default password", "change it on the device"];

@@ -307,7 +307,7 @@ fn fabric_omits_hops_with_excessive_loss() {
     assert_eq!(fabric.hbd.fibres().count(), 16);
     assert!(fabric.hbd.fibres().all(|fibre| fibre.hops <= 2));
     let dark = shown(&text.replace("launch_dbm: 1", "launch_dbm: -1"));
-    assert!(dark.contains("neighbours cannot be joined"), "{dark}");
+    assert!(dark.contains("neighbours cannot be connected"), "{dark}");
     let short = shown(&text.replace("{fibre_m: 2, connectors: 2}, ", ""));
     assert!(short.contains("2 hop lengths are listed, but k is 3"), "{short}");
 }

@@ -323,7 +323,7 @@ fn rejects_fault_reports_while_no_device_answers() {
     let [Action::Answer(_, Answer::Refused { reasons })] = &actions[..] else {
         panic!("{actions:?}")
     };
-    assert!(reasons[0].starts_with("no device answers"), "{reasons:?}");
+    assert!(reasons[0].starts_with("no device responds"), "{reasons:?}");
     let lit = world.lit_circuits();
     world.lost.clear();
     world.run_for(seconds(30));
