@@ -188,9 +188,9 @@ fn table(result: &MonthsResult) -> String {
         "nodes out",
         "runs",
         "stopped",
-        "GPU-seconds at once",
+        "GPU-seconds immediately",
         "P99",
-        "each step until the repair",
+        "per step until the repair",
     ]);
     for row in &result.table {
         table.row([

@@ -53,8 +53,8 @@ impl StartedCollective {
     pub fn algorithm_bandwidth(&self, took: Picoseconds) -> f64 {
         self.size.0 as f64 / took.as_secs_f64()
     }
-    /// Algorithm bandwidth times [`CollectiveKind::bus_factor`], in bytes per second. Bus
-    /// bandwidths are comparable across numbers of ranks.
+    /// Algorithm bandwidth times [`CollectiveKind::bus_factor`] in bytes per second, comparable
+    /// across numbers of ranks.
     #[must_use]
     pub fn bus_bandwidth(&self, took: Picoseconds) -> f64 {
         self.algorithm_bandwidth(took) * self.kind.bus_factor(self.ranks)
@@ -106,8 +106,7 @@ impl Placement {
         self
     }
 
-    /// Fails if the engine rejects a flow; flows added earlier remain. Panics if the schedule has
-    /// more ranks than there are members.
+    /// Fails if the engine rejects a flow; flows added earlier remain. Panics if there are fewer members than ranks.
     pub fn start<S: Stage>(
         &self,
         schedule: &Schedule,
@@ -162,8 +161,7 @@ fn gate(flows: &[FlowId], awaits: &Await) -> FlowGate {
     FlowGate { flow: flows[awaits.sending], ahead: awaits.ahead }
 }
 
-/// Counts only single-path flows. If one switch connects all members, both directions of a ring
-/// leave a host over the same link.
+/// Counts only single-path flows: around one switch, both directions of a ring leave a host over the same link.
 fn busiest_end<S: Stage>(stage: &S, flows: &[FlowId], sendings: &[Sending]) -> Picoseconds {
     let (network, transport) = (stage.network(), &stage.settings().transport);
     let mut busy: FxHashMap<LinkId, Picoseconds> = FxHashMap::default();

@@ -27,8 +27,7 @@ pub(crate) use timer::RetransmissionTimer;
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum LossRecovery {
-    /// The receiver drops out-of-order packets and reports the gap, and the sender resends
-    /// everything from there (like early RoCEv2 adapters).
+    /// The receiver drops out-of-order packets, and the sender resends from the gap on (like early RoCEv2 adapters).
     GoBackN,
     /// The receiver keeps out-of-order packets, and each acknowledgement identifies its packet. A
     /// packet is resent once one sent `reordering` packets later has arrived.

@@ -71,7 +71,7 @@ pub fn serve<C: StepCosts>(
     requests: &[Request],
     stop_at: usize,
 ) -> Served {
-    assert!(replicas > 0, "something has to serve");
+    assert!(replicas > 0, "at least one replica is required");
     let mut pool = Pool::new(costs, replicas, requests);
     pool.run(stop_at, f64::INFINITY);
     pool.end()
@@ -85,7 +85,7 @@ pub fn serve_until<C: StepCosts>(
     requests: &[Request],
     until: f64,
 ) -> Served {
-    assert!(replicas > 0, "something has to serve");
+    assert!(replicas > 0, "at least one replica is required");
     let mut pool = Pool::new(costs, replicas, requests);
     pool.run(0, until);
     pool.end()

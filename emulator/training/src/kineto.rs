@@ -47,7 +47,7 @@ pub enum KinetoError {
     #[error("{file}: an earlier file also has rank {rank}")]
     Twice { file: String, rank: u32 },
     #[error(
-        "{file}: `distributedInfo` names rank or size {count}: at most {MOST_RANKS} ranks are read"
+        "{file}: `distributedInfo` has rank or size {count}, but at most {MOST_RANKS} ranks are supported"
     )]
     ManyRanks { file: String, count: u32 },
     #[error(

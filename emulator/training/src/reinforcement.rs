@@ -66,12 +66,12 @@ pub struct ReinforcementJob {
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 pub enum ReinforcementError {
     #[error(
-        "no replica whose GPUs divide the {gpus} and the model's heads holds the weights and a sample of {tokens} tokens: give a multiple of 8 GPUs, or shorter samples"
+        "no replica size that divides the {gpus} GPUs and the model's heads can hold the weights and a sample of {tokens} tokens: use a multiple of 8 GPUs or shorter samples"
     )]
     NoReplica { gpus: u32, tokens: u64 },
     #[error(
-        "no mapping trains the model on {gpus} GPUs: its states do not fit in their memory, or \
-         {samples} samples do not divide; give more GPUs"
+        "no mapping can train the model on {gpus} GPUs: its states do not fit in memory, or \
+         {samples} samples cannot be divided; use more GPUs"
     )]
     NoMapping { gpus: u32, samples: u32 },
 }

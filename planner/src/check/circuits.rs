@@ -154,8 +154,9 @@ fn closed(spec: &FatTreeSpec, circuit: &CrossConnect) -> Option<String> {
         .map(|(_, db)| db)
         .sum();
     let loss = bank.insertion_loss_db + spec.loss.path_db + extra;
-    (loss > spec.loss.budget_db)
-        .then(|| format!("loses {loss:.1} dB of {:.1} dB", spec.loss.budget_db))
+    (loss > spec.loss.budget_db).then(|| {
+        format!("has a loss of {loss:.1} dB, but the budget is {:.1} dB", spec.loss.budget_db)
+    })
 }
 
 fn can_serve(

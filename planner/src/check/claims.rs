@@ -98,7 +98,7 @@ impl Claims<'_> {
 
     fn phase(&mut self, place: usize, phase: &PhasePlan, transitions: &[TransitionPlan]) {
         self.say(phase.order as usize == place, || {
-            format!("phase {} states order {}, but is number {place}", phase.name, phase.order)
+            format!("phase {} has order {}, but is at position {place}", phase.name, phase.order)
         });
         let PhasePlan { lambda, lambda_upper_bound: bound, gap, .. } = *phase;
         let is_silent = phase.duration_ps.0 == 0;

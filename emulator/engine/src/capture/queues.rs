@@ -10,8 +10,7 @@ use crate::engine::LinkId;
 
 const MOST_BYTES: u64 = 1 << 32;
 const DIGITS: u8 = 3;
-/// Log2 of half the linear range. A three-digit histogram resolves single bytes up to 2¹¹;
-/// resolution halves with each further factor of two.
+/// Log2 of half the linear range. Single bytes are resolved up to 2¹¹; beyond that, with three digits.
 const HALF_BITS: u32 = 10;
 
 #[derive(Clone, Debug, Default)]

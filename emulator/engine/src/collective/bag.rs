@@ -28,8 +28,7 @@ pub fn start_bag<S: Stage>(
     Ok(bag)
 }
 
-/// Like [`start_bag`], with dependencies. Flows in a dependency cycle never start. Fails if a
-/// flow's host cannot observe the event that it waits for.
+/// Flows in a dependency cycle never start. Fails if a flow's host cannot observe the event that it waits for.
 pub fn start_ordered<P: Probe>(
     engine: &mut Engine<P>,
     specs: Vec<FlowSpec>,

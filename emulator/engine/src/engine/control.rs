@@ -24,16 +24,14 @@ pub enum Event {
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub enum LinkChange {
-    /// Drops everything queued or in flight, and all arrivals until the link is up again. A host
-    /// keeps its data while its own link is down.
+    /// Drops everything queued, in flight or arriving until the link is up. A host keeps its data meanwhile.
     Down,
     Up,
     /// The packet in transmission finishes at the old rate.
     Rate(BitsPerSecond),
     BitErrors(BitErrors),
     PacketLoss(PacketLoss),
-    /// Delays each packet by up to this time without reordering. The delay is interpolated between
-    /// values drawn at intervals of twice its maximum.
+    /// Delays each packet by up to this time without reordering, interpolating between draws at twice this interval.
     Jitter(Picoseconds),
     Healthy,
     /// Makes the far end pause these priorities (one bit each) permanently, as in a pause storm. An

@@ -91,8 +91,7 @@ pub struct FlowRecord {
     pub sent: Bytes,
     pub delivered: Bytes,
     pub start: SimTime,
-    /// When the receiver had the last byte, including the
-    /// [`host_delay`](super::EngineSettings::host_delay). `None` while unfinished or if cancelled.
+    /// Includes the [`host_delay`](super::EngineSettings::host_delay). `None` while unfinished or if cancelled.
     pub end: Option<SimTime>,
     pub acknowledged: Option<SimTime>,
     pub retransmitted: u32,

@@ -37,8 +37,7 @@ pub(crate) struct Plain {
 }
 
 impl OnePort<'_> {
-    /// `counts` are the numbers of data and control arrivals, `classes` has a bit per class, and
-    /// `length` is in picoseconds.
+    /// `counts`: data and control arrivals; `classes`: one bit per class; `length`: in picoseconds.
     #[inline(always)]
     pub(crate) fn is_plain(&self, counts: [usize; 2], classes: u16, length: u64) -> Option<Plain> {
         let plain = matches!(self.schedule, Schedule::Strict) & self.up & (*self.paused == 0);

@@ -61,8 +61,7 @@ impl VertexRole {
     }
 }
 
-/// A separate network to which flows can be confined: the high-bandwidth domain, the data-centre
-/// network, or one plane of a multi-plane network.
+/// Flows can be confined to a high-bandwidth domain, a data-centre network or one of its planes.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub struct Plane(pub u8);
 

@@ -1,6 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-//! Processes one port of a switch with bounded queues, independently of its other ports. Most
-//! packets pass through this loop.
+//! Processes one port of a switch with bounded queues, independently of its other ports.
 //!
 //! The port chooses the next packet when the previous one has left, based only on its own arrivals.
 //! It therefore only needs to catch up when a packet arrives.
@@ -94,7 +93,6 @@ impl OnePort<'_> {
         let begin = if free { self.begin_of(now, &packet) } else { now };
         let may_go = *self.paused & (1 << priority) == 0;
         // The port is idle, so all waiting packets are paused and this one can bypass the queues.
-        // The weighted schedule must count its bytes.
         if free & may_go & matches!(self.schedule, Schedule::Strict) {
             return self.send(begin, packet, room, sink);
         }

@@ -13,14 +13,12 @@ pub(crate) mod flag {
     pub(crate) const GAP: u16 = 1 << 3;
     pub(crate) const RESENT: u16 = 1 << 4;
     pub(crate) const TRIMMED: u16 = 1 << 5;
-    /// On data with [`TRIMMED`]: a bare header that probes its path. `sequence` is the path index.
-    /// Its acknowledgement carries [`RESENT`].
+    /// On data with [`TRIMMED`]: a bare header that probes path `sequence`. Its acknowledgement carries [`RESENT`].
     pub(crate) const PROBE: u16 = ECHO;
     /// Asks the receiving port to pause a priority. `sequence` is the priority and `cursor` the port.
     pub(crate) const PAUSE: u16 = 1 << 6;
     pub(crate) const RESUME: u16 = 1 << 7;
-    /// On an acknowledgement: permits one more packet. With [`RESENT`] it acknowledges nothing.
-    /// Data packets use this bit for their priority.
+    /// On an acknowledgement: permits one more packet (with [`RESENT`], acknowledges nothing). On data: priority bit.
     pub(crate) const CREDIT: u16 = 1 << 8;
     /// On an acknowledgement or credit: the flow has received all the credit it earned.
     pub(crate) const SETTLED: u16 = 1 << 9;

@@ -6,8 +6,7 @@
 //!   departure = max(arrival, free) + size/rate  last bit on the wire
 //!   dropped when backlog + size/rate > capacity; marked when backlog ≥ threshold
 //! ```
-//! Cut-through may start before the last bit arrives ([`Switching`]). There are no dequeue events,
-//! so a packet costs one event per hop.
+//! Cut-through may start before the last bit arrives ([`Switching`]). A packet costs one event per hop.
 
 mod quirks;
 mod rate_change;
@@ -146,8 +145,7 @@ pub struct PortCount {
     pub lost: u64,
     pub trimmed: u64,
     pub pauses: u64,
-    /// Picoseconds with at least one priority paused by the far end. During a pause: the sum so far
-    /// minus its start time.
+    /// Picoseconds with a priority paused by the far end. During a pause: the sum so far minus its start time.
     pub paused_ps: u64,
 }
 

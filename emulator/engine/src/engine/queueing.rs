@@ -1,8 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 //! Settings of switches with bounded queues: priorities, shared buffer, pauses and trimming.
 //!
-//! Without these settings, ports have one FIFO queue, which is faster because departure times are
-//! known on arrival (see `port`).
+//! Without these settings, ports have one FIFO queue, which is faster (see `port`).
 
 use lightloom_units::Bytes;
 
@@ -32,8 +31,7 @@ pub struct Queueing {
 pub enum Schedule {
     #[default]
     Strict,
-    /// Deficit round robin (Shreedhar, Varghese, SIGCOMM 1995). Weights are bytes per priority and
-    /// round; 0 counts as 1.
+    /// Deficit round robin (Shreedhar, Varghese, SIGCOMM 1995), weighted in bytes per round; 0 counts as 1.
     Weighted([u32; PRIORITIES]),
 }
 

@@ -1,8 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 //! Routes: equal-cost shortest paths or routes between groups, selected per flow by a seeded hash.
 //!
-//! Distances to a destination are computed when first needed and cached until a link changes state.
-//! Hosts behind one switch share its distances.
+//! Distances are computed when first needed and cached until a link changes. Hosts behind one switch share them.
 
 mod hops;
 mod paths;
@@ -353,8 +352,7 @@ mod tests {
     use super::*;
     use crate::engine::network::{LinkSpec, NetworkBuilder, VertexRole};
 
-    /// Regression test: with 131,072 GPUs on rings, distances to every GPU took 24 GB although each
-    /// GPU sends only to its neighbour.
+    /// Regression test: with 131,072 GPUs on rings, distances to every GPU took 24 GB.
     #[test]
     fn routes_to_neighbours_need_no_distance_maps() {
         let spec = LinkSpec::new(BitsPerSecond::from_gbps(400), Picoseconds::from_micros(1));

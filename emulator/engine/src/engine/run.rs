@@ -37,8 +37,7 @@ use crate::transport::{CongestionControl, Transport};
 const LONGEST_WINDOW_PS: u64 = 4_000_000_000;
 /// With fewer arrivals per window, waking another thread does not pay off.
 const WORTH_SHARING_ARRIVALS: u64 = 2_000;
-/// Empty outboxes per pair of shards. A freshly read outbox is still in another processor's cache,
-/// so reusing it immediately would stall.
+/// Empty outboxes per pair of shards. A freshly read outbox is still in another processor's cache.
 const SPARES: usize = 16;
 
 /// The caller adds flows and timers, then repeatedly calls [`next_event`](Self::next_event).
@@ -190,8 +189,7 @@ impl<P: Probe> Engine<P> {
         while self.next_event(limit).is_some() {}
     }
 
-    /// Returns the next event at or before `limit`. `None` if there is none; everything up to
-    /// `limit` has then been processed.
+    /// Returns the next event at or before `limit`. If there is none, everything up to `limit` has been processed.
     pub fn next_event(&mut self, limit: SimTime) -> Option<Event> {
         self.look_away();
         loop {

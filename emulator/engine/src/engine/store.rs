@@ -75,8 +75,7 @@ impl Store {
         self.lossless.priorities != 0 || self.buffer.is_some()
     }
 
-    /// Whether everything fits if each ingress port receives up to `more` bytes, in any order of
-    /// arrivals and departures.
+    /// Whether everything fits if each ingress port receives up to `more` bytes, in any order.
     pub(super) fn holds(&self, more: &[u64]) -> bool {
         self.no_pause_is_near(more)
             && self.buffer.is_none_or(|buffer| {

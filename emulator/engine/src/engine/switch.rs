@@ -92,8 +92,7 @@ impl SwitchQueues {
         self.earliest.set(place, self.ends[place]);
     }
 
-    /// The next event other than an arrival, given that everything before `now` has been processed.
-    /// [`u64::MAX`] if there is none.
+    /// The next event other than an arrival, or [`u64::MAX`]. Everything before `now` has been processed.
     pub(crate) fn next_due(&self, ports: &[Port], now: u64) -> u64 {
         let ends = self.ends.iter().zip(&self.ports).zip(ports);
         let matters = ends.filter(|((end, queues), port)| {

@@ -81,8 +81,7 @@ pub(super) enum Asked {
     Reroute(FlowId, u32),
 }
 
-/// What decides whether an engine accepts a flow: a path's links in both directions, the message
-/// size and the number of messages.
+/// Decides whether an engine accepts a flow: links in both directions, message size and number of messages.
 type PathSizes = (Vec<(LinkSpec, LinkSpec)>, Bytes, u32);
 
 #[derive(Debug)]

@@ -1,8 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 //! A canonical description of an island in local numbers: everything that its simulation depends on.
 //!
-//! Islands with equal descriptions have equal runs. The comparison cannot miss an input, because
-//! the engine is built only from the description.
+//! Islands with equal descriptions have equal runs, because the engine is built only from the description.
 //!
 //! At each vertex, local link numbers preserve the global order of links, because the engine breaks ties between a
 //! vertex's links by number. Otherwise links are numbered in the order in which traffic reaches them.

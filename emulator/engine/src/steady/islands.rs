@@ -85,8 +85,7 @@ enum Mode<P: LocalProbe> {
 }
 
 impl<P: LocalProbe> IslandEngine<P> {
-    /// Uses islands if the settings permit: no receiver credit, and one path per flow, because
-    /// draws for several paths depend on vertex ids.
+    /// Islands require settings without receiver credit and with one path per flow, because draws depend on vertex ids.
     pub fn new(network: Network, settings: EngineSettings, probe: P) -> Result<Self, EngineError> {
         let transport = &settings.transport;
         let gives_credit = transport.congestion == CongestionControl::ReceiverCredit;

@@ -1,6 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-//! Forwards all requests of one instant to the engines: finds the affected islands, creates new
-//! ones and splits classes whose members diverge.
+//! Forwards requests to the engines: finds the affected islands, creates new ones and splits diverging classes.
 
 use lightloom_units::SimTime;
 use rustc_hash::{FxHashMap, FxHashSet};
@@ -107,8 +106,7 @@ impl<P: LocalProbe> Apart<P> {
         Ok(())
     }
 
-    /// Shared buffers and pauses couple flows without common links, and random marking is drawn by
-    /// link id and makes every part different.
+    /// Shared buffers and pauses couple flows without common links, and random marking differs by link id.
     fn refuse_switches(&self, asked: &[Asked]) -> Result<(), Entangled> {
         let over_switch = |asked: &Asked| match asked {
             Asked::Flow(flow) => self.flows[flow.index()]

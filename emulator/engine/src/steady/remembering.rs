@@ -6,8 +6,7 @@
 //!                      └──no──▶ run ahead to the end ──▶ plan its completions, cache the result
 //!   disturbed, or meets others ──▶ one island from the earliest start: rerun up to now, then ahead
 //! ```
-//! This is exact, because a run depends only on the description and on the time since its start.
-//! Results after a disturbance are discarded.
+//! Results are exact, because a run depends only on the description and on the time since its start.
 
 use std::collections::BTreeSet;
 

@@ -8,8 +8,7 @@ use crate::engine::{
 };
 use crate::transport::Transport;
 
-/// [`Engine`] and [`IslandEngine`](super::IslandEngine) produce the same results and differ only in
-/// speed. [`Engine`] documents the methods.
+/// Implementations produce the same results and differ only in speed. [`Engine`] documents the methods.
 pub trait Stage {
     type Probe: Probe;
 

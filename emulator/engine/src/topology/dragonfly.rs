@@ -1,6 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-//! Dragonflies: groups of fully connected routers with one cable between any two groups (Kim,
-//! Dally, Scott, Abts, ISCA 2008, section 3.1).
+//! Dragonflies (Kim, Dally, Scott, Abts, ISCA 2008, section 3.1): one cable between any two groups of routers.
 
 use crate::engine::{LinkSpec, NetworkBuilder, VertexId, VertexRole};
 

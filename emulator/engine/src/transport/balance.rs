@@ -42,8 +42,7 @@ pub enum Balance {
 pub enum FlowInterfaces {
     #[default]
     One,
-    /// All interfaces with a shortest path to the destination. Each takes the next packet when it
-    /// is free. They share the requested number of paths.
+    /// All interfaces with a shortest path; each takes the next packet when free. They share the paths.
     All,
 }
 

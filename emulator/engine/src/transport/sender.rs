@@ -69,8 +69,7 @@ pub(crate) struct Sender {
     repair_end: u32,
     held: SequenceSet,
     trimmed: VecDeque<u32>,
-    /// Packets sent without any response. Trimmed packets are resent only while this is below the
-    /// window; otherwise they would be trimmed repeatedly.
+    /// Packets sent without any response. Trimmed packets are resent only while this is below the window.
     in_flight: u32,
     timer: RetransmissionTimer,
     pub(crate) backs_off: bool,
@@ -327,8 +326,7 @@ impl Sender {
         self.outgoing(at, sequence, wire_bytes, true)
     }
 
-    /// Skips packets that have arrived, and trimmed packets that wait for room, so that `repair`
-    /// and `next` are packets to send.
+    /// Skips packets that have arrived, and trimmed packets that wait for room.
     fn skip_held(&mut self) {
         if !self.trimmed.is_empty() {
             let (acked, held) = (self.acked, &self.held);

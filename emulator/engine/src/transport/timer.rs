@@ -24,8 +24,7 @@ pub(crate) struct RetransmissionTimer {
 }
 
 impl RetransmissionTimer {
-    /// With a `fixed` timeout, or one that measures, starting from the idle `round_trip`. About one
-    /// packet per `window` is timed.
+    /// With a `fixed` timeout, or measuring from the idle `round_trip`. About one packet per `window` is timed.
     pub(crate) fn new(
         fixed: Option<Picoseconds>,
         least: Picoseconds,

@@ -268,7 +268,7 @@ fn rejects_excessive_times_and_ranks_with_their_location() {
     for (profile, expected) in [
         (profile(0, long(1e30)), "traceEvents[0] `gemm`: `dur` 1000000000000000000000000000000 is"),
         (profile(0, long(-5.0)), "traceEvents[0] `gemm`: `dur` -5 is not a time in microseconds"),
-        (profile(u32::MAX, long(1.0)), "names rank or size 4294967295: at most 1000000 ranks"),
+        (profile(u32::MAX, long(1.0)), "has rank or size 4294967295, but at most 1000000 ranks"),
     ] {
         let error = read(&[profile]).unwrap_err().to_string();
         assert!(error.contains(expected), "{error}");

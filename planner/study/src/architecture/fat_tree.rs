@@ -91,7 +91,10 @@ impl Architecture for FatTree {
             site.nic,
             basis,
             DcnCounts {
-                switch_ports: (f64::from(2 * tiers - 1), "2 a tier, 1 in the top one".to_owned()),
+                switch_ports: (
+                    f64::from(2 * tiers - 1),
+                    "2 per tier, 1 in the top tier".to_owned(),
+                ),
                 optics: (f64::from(2 * tiers), "both ends of one link per tier".to_owned()),
                 ocs_ports: None,
             },
@@ -111,7 +114,7 @@ pub(super) struct DcnCounts {
 
 pub(super) fn dcn_bill(nic: NicRate, basis: String, counts: DcnCounts) -> Bill {
     let mut lines = vec![
-        BillLine::new(nic.part("nic"), 1.0, "one a GPU"),
+        BillLine::new(nic.part("nic"), 1.0, "one per GPU"),
         BillLine::new(nic.part("switch-port"), counts.switch_ports.0, counts.switch_ports.1),
         BillLine::new(nic.part("dcn-optical"), counts.optics.0, counts.optics.1),
     ];

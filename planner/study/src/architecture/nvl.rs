@@ -122,7 +122,7 @@ impl Architecture for Nvl {
                     BillLine::new(
                         "acc-1.6t",
                         TRUNKS_PER_GPU / 2.0,
-                        "7.2 ÷ 1.6 a GPU, shared by two racks",
+                        "7.2 ÷ 1.6 per GPU, shared by two racks",
                     ),
                 ],
             ),

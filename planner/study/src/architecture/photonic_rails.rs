@@ -35,8 +35,8 @@ impl Architecture for PhotonicRails {
     fn bill(&self, site: &Site) -> Result<Bill, NoBill> {
         let counts = DcnCounts {
             switch_ports: (0.0, "hosts switch all packets".to_owned()),
-            optics: (1.0, "one a network card".to_owned()),
-            ocs_ports: Some((1.0, "one a network card".to_owned())),
+            optics: (1.0, "one per network card".to_owned()),
+            ocs_ports: Some((1.0, "one per network card".to_owned())),
         };
         Ok(dcn_bill(site.nic, "rails of optical switches".to_owned(), counts))
     }

@@ -342,7 +342,7 @@ fn actina_claims(spec: &FatTreeSpec) -> Vec<RfabricClaim> {
                 high,
                 ours,
                 note: format!(
-                    "an all-to-all of 8 leaves in 7 shifts of {mebibytes} MiB, 2 circuits a leaf, a core of a \
+                    "an all-to-all of 8 leaves in 7 shifts of {mebibytes} MiB, 2 circuits per leaf, a core of a \
                      quarter of a circuit; break-even grows with the shift{same}"
                 ),
             }

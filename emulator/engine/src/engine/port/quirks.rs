@@ -23,8 +23,7 @@ pub(super) struct Jitter {
     /// Maximum in picoseconds.
     pub(super) most: u64,
     pub(super) salt: u64,
-    /// Remainder of an earlier jitter. Packets sent before `held_from` arrive no later than
-    /// `held_until`, and later packets must arrive after them.
+    /// Remainder of an earlier jitter: packets sent from `held_from` on must arrive after `held_until`.
     pub(super) held_from: u64,
     pub(super) held_until: u64,
 }
@@ -85,8 +84,7 @@ fn either(a: u64, b: u64) -> u64 {
     u64::try_from(u128::from(a) + u128::from(b) - both).unwrap_or(u64::MAX)
 }
 
-/// 1 − (1 − p)ⁿ for n `bits` with error probability p = `one`, in units of 2⁻⁶⁴. Integer arithmetic
-/// gives the same result on every machine.
+/// 1 − (1 − p)ⁿ for n `bits`, in units of 2⁻⁶⁴. Integer arithmetic gives the same result on every machine.
 fn chance_of_any(one: u64, bits: u64) -> u64 {
     let (mut chance, mut of_power, mut left) = (0, one, bits);
     while left > 0 {

@@ -152,8 +152,8 @@ impl HopMap {
         }
     }
 
-    /// Breadth-first search backwards from `next`, which lists vertices with a bit for each
-    /// destination `hops` away. Returns a row per destination.
+    /// Breadth-first search backwards from `next`: vertices with a bit per destination `hops` away.
+    /// Returns a row for each.
     fn search(&self, count: usize, mut next: Vec<(u32, u64)>, mut hops: u16) -> Vec<Onward> {
         let vertices = self.vertices.len();
         let mut rows = vec![Onward { hops: FAR, only: SEVERAL }; count * vertices];

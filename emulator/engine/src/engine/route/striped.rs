@@ -7,8 +7,7 @@ use crate::engine::network::{LinkId, VertexId};
 type First = (LinkId, Option<Plane>);
 
 impl Router {
-    /// At least one path per interface with a shortest path to the destination. Paths over the same
-    /// interface are adjacent.
+    /// At least one path per interface with a shortest path, sorted by interface.
     pub(crate) fn find_all(
         &mut self,
         network: &Network,
@@ -50,8 +49,7 @@ impl Router {
         Ok(paths)
     }
 
-    /// If every interface is in a different plane, searches plane by plane, because distances to a
-    /// leaf then serve all its hosts.
+    /// If interfaces are in different planes, a search per plane finds distances that serve all hosts of a leaf.
     fn first_links(
         &mut self,
         network: &Network,

@@ -45,8 +45,7 @@ impl UsableLinks<'_> {
             .collect()
     }
 
-    /// The vertex whose distance row applies to `to`: its only forwarding neighbour, or else `to`
-    /// itself. Neighbouring hosts send to `to` directly.
+    /// The vertex whose distances apply to `to`: its only forwarding neighbour, or else `to` itself.
     pub(super) fn root_of(&self, to: VertexId) -> VertexId {
         match &self.before(to)[..] {
             [first, rest @ ..] if rest.iter().all(|vertex| vertex == first) => *first,

@@ -61,8 +61,7 @@ impl<P: Probe> Engine<P> {
         }
     }
 
-    /// Just after the earliest possible end of a flow in a prompt batch. Packets that arrive within
-    /// a window are on their last wire when it starts.
+    /// Just after the earliest possible end of a flow in a prompt batch, whose last packet is then on its last wire.
     pub(super) fn until_prompt_end(&self, span: SimSpan) -> u64 {
         let is_prompt = |id: &&BatchId| self.batches[id.index()].is_prompt;
         let open = self.open_batches.iter().filter(is_prompt);

@@ -145,8 +145,7 @@ impl<P: Probe> Engine<P> {
         Ok(())
     }
 
-    /// Waits for another flow from the same host. Panics if `flow` has started, because it may have
-    /// sent data that should be held.
+    /// Both flows must have the same host. Panics if `flow` has started, because it may have sent data already.
     pub fn wait_for_acknowledgements(
         &mut self,
         flow: FlowId,
@@ -373,8 +372,7 @@ impl<P: Probe> Engine<P> {
         &self.flows[flow.index()].paths
     }
 
-    /// The switches' choices for each interface, for data and acknowledgements, in breadth-first
-    /// order. Empty except with [`Balance::Adaptive`].
+    /// Per interface, for data and acknowledgements, in breadth-first order. Empty except with [`Balance::Adaptive`].
     #[must_use]
     pub fn choices(&self, flow: FlowId) -> &[[Vec<Choice>; 2]] {
         &self.flows[flow.index()].choices

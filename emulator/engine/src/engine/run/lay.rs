@@ -163,8 +163,8 @@ impl<P: Probe> Engine<P> {
         (data, answer.expect("a flow has a path"))
     }
 
-    /// Writes a path that starts like `path` and continues with choices, and one like it for
-    /// acknowledgements. Returns the starts of both.
+    /// Writes a path that continues with choices after its first links, and one for
+    /// acknowledgements. Returns both starts.
     fn lay_choices(
         &mut self,
         (path, [data, answers]): (&[LinkId], &[Vec<Choice>; 2]),

@@ -69,8 +69,7 @@ impl<P: Probe> Shard<P> {
         self.counts == other.counts && self.ends == other.ends
     }
 
-    /// How often the change since `before` repeats before a message ends, a flow starts, a timer
-    /// expires or `until` is reached.
+    /// How often the change repeats before a message ends, a flow starts, a timer expires or `until` is reached.
     pub(crate) fn times(&self, before: &Self, (now, until): (u64, u64), pace: StateLag) -> u32 {
         let starts = self.hosts.iter().map(HostState::next_start);
         let mut until = starts.min().unwrap_or(u64::MAX).min(until);

@@ -1,8 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 //! Adaptive routing: switches that choose the port with the least backlog.
 //!
-//! The backlog that a packet meets depends on earlier choices, so all arrivals at a vertex are
-//! processed in chronological order.
+//! Backlogs depend on earlier choices, so all arrivals at a vertex are processed in chronological order.
 
 use lightloom_units::Bytes;
 
@@ -103,8 +102,7 @@ impl<P: Probe> Shard<P> {
         }
     }
 
-    /// Collects all arrivals in the window, with their wires in the time field. Returns when the
-    /// first packet after the window arrives.
+    /// Arrivals store their wires in the time field. Returns when the first packet after the window arrives.
     fn collect_all(&mut self, shared: &Shared, index: usize, span: SimSpan) -> u64 {
         let vertex = self.vertices[index];
         self.scratch.touched ^= touch(&self.wires[vertex.wires()]);

@@ -26,8 +26,7 @@ impl Pacer {
         if self.queue.is_empty() { u64::MAX } else { self.next.max(now) }
     }
 
-    /// While a flow waits, a marked packet delays one credit by a sixteenth of a packet time, to
-    /// drain the queue in the network.
+    /// While a flow waits, a marked packet delays one credit by a sixteenth of a packet time, to drain the queue.
     fn slow_down(&mut self) {
         if !self.queue.is_empty() {
             self.next += self.gap / 16;

@@ -137,8 +137,7 @@ impl<P: Probe> Shard<P> {
         Some(*time)
     }
 
-    /// Applies the host delay to packets for this host and collects those due in this window.
-    /// Transit packets and pause frames are not delayed.
+    /// Collects packets whose host delay ends in this window. Transit packets and pause frames are not delayed.
     fn hold_back(&mut self, shared: &Shared, index: usize, span: SimSpan) {
         let Scratch { arrivals, acted_on, .. } = &mut self.scratch;
         let inside = &mut self.hosts[index].inside;

@@ -1,6 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-//! The ports of a host with their waiting flows. Most hosts have one port, so [`One`] is a version
-//! of [`Many`] without lookups by port.
+//! The ports of a host with their waiting flows. [`One`] is [`Many`] without lookups by port.
 
 use std::collections::VecDeque;
 

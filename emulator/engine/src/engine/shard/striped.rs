@@ -1,6 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-//! Flows striped over several interfaces of their host. They wait at each interface, which takes
-//! the next packet when it is free.
+//! Striped flows wait at several interfaces of their host; each takes the next packet when it is free.
 
 use std::cmp::Reverse;
 

@@ -368,8 +368,7 @@ mod tests {
         assert!(after_two(true) < 250e9, "{}", after_two(true));
     }
 
-    /// Regression test: a cut to 1 Mb/s delayed the next packet by 33 ms, although the rate was
-    /// back at 200 Gb/s after 300 µs.
+    /// Regression test: a cut to 1 Mb/s delayed the next packet by 33 ms despite 200 Gb/s after 300 µs.
     #[test]
     fn pacing_follows_the_rate_between_packets() {
         let mut adapter = state(Dcqcn::NVIDIA);

@@ -1,8 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 //! An NSCC-style control that combines ECN marks and delay.
 //!
-//! Imitates the network-signal congestion control of the Ultra Ethernet specification 1.0, whose
-//! text was not available; no conformance is claimed.
+//! Imitates NSCC of the Ultra Ethernet specification 1.0, whose text was not available, without claiming conformance.
 //!
 //! |            | delay below target            | delay above target                |
 //! | ---------- | ----------------------------- | --------------------------------- |
@@ -24,8 +23,7 @@ pub struct Nscc {
     pub queueing_target: Picoseconds,
     /// Packets added per round trip while no packet is marked.
     pub fair_increase: u32,
-    /// Packets added per round trip on an idle path, up to an eighth of the window. The closer the
-    /// delay is to the target, the fewer are added.
+    /// Packets added per round trip on an idle path, up to an eighth of the window. Falls as delay nears the target.
     pub proportional_increase: u32,
     /// Percentage by which the window shrinks per round trip at twice the target delay.
     pub decrease_percent: u32,
