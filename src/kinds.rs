@@ -64,7 +64,7 @@ pub const KINDS: &[FileKind] = &[
     },
     FileKind {
         name: "faults",
-        about: "Faults and their times, for any scenario that names the file",
+        about: "Faults and their times, for any scenario that references the file",
         marks: &["faults"],
         check: Some(scenario::file::check_faults),
         schema: include_str!("../docs/schemas/faults.json"),

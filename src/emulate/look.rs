@@ -87,7 +87,7 @@ impl Recordings {
             return Ok(());
         }
         let message = "a run of phases is scaled down and each packet represents many, so `--pcap`, \
-                       `--pcap-port` and series would mislead: use `--timeline`, `--links-out` or `--flows-out`, or write \
+                       `--pcap-port` and series would mislead: use `--timeline`, `--links-out` or `--flows-out`, or set \
                        `phases: {scale: 1}`";
         Err(WrongUsage(message.into()).into())
     }
@@ -137,7 +137,7 @@ impl Recordings {
             if packets.is_empty() {
                 let ports = self.pcap_port.join(", ");
                 output::note(&format!(
-                    "note: no packet passed {ports}: {} is empty (rings leave a node by its bundles, such as n17/b0)",
+                    "note: no packet passed {ports}: {} is empty (rings leave a node over its bundles, such as n17/b0)",
                     path.display()
                 ));
             }

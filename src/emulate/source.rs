@@ -29,7 +29,7 @@ fn of_step(name: &str) -> String {
 
 fn without_place(mistake: Diagnostic, fabric: &str) -> Diagnostic {
     const HELP: &str = "`emulate` with a fabric file runs the `step:` of its jobs once as planned; \
-        for rings, other traffic and faults write a scenario with `on: {fabric: FILE}`";
+        for rings, other traffic and faults, use a scenario with `on: {fabric: FILE}`";
     let bare = Diagnostic::whole_file(mistake.code, fabric, mistake.message);
     Diagnostic { severity: mistake.severity, ..bare.with_help(HELP) }
 }

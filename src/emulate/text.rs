@@ -143,7 +143,7 @@ fn traffic(result: &Run) -> String {
     }
     let _ = writeln!(
         text,
-        "speed: {} packet-hops, {:.1} million a second{}",
+        "speed: {} packet-hops, {:.1} million per second{}",
         result.head.packet_hops,
         result.head.packet_hops_per_second / 1e6,
         if result.faults.is_empty() { "" } else { " (excluding the run without faults)" },

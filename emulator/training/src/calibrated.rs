@@ -151,8 +151,8 @@ impl Chip {
 /// Column `a.b` is field `b` of field `a`; list values are separated by blanks.
 fn rows<T: Deserialize<'static>>(table: &str) -> Vec<T> {
     let mut reader = csv::Reader::from_reader(table.as_bytes());
-    let columns = reader.headers().expect("a shipped table has a head").clone();
-    let records = reader.records().map(|record| record.expect("a shipped table has whole rows"));
+    let columns = reader.headers().expect("a shipped table has a header").clone();
+    let records = reader.records().map(|record| record.expect("a shipped table has complete rows"));
     let row = |record: csv::StringRecord| {
         let mut row = Map::new();
         for (column, cell) in columns.iter().zip(&record) {
@@ -163,7 +163,7 @@ fn rows<T: Deserialize<'static>>(table: &str) -> Vec<T> {
                 row.entry(field).or_insert_with(|| Map::new().into())[inner] = value(cell);
             }
         }
-        T::deserialize(Value::from(row)).expect("the shipped table has the type's columns")
+        T::deserialize(Value::from(row)).expect("a shipped table matches its type")
     };
     records.map(row).collect()
 }

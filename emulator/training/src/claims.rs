@@ -220,7 +220,7 @@ fn best_tensor(points: &[Point]) -> Claim {
     let grows = tensor.is_sorted() && tensor.contains(&16) && tensor.last() == Some(&64);
     let shown: Vec<String> = tensor.iter().map(ToString::to_string).collect();
     Claim {
-        claim: "the best TP grows from 16 over 32 to 64".into(),
+        claim: "the best TP grows from 16 to 32 to 64".into(),
         published: "not read; recalled, unconfirmed: 16 to 64".into(),
         ours: format!("1,024 to 131,072 GPUs: {}", shown.join(", ")),
         verdict: match (grows, tensor.first()) {

@@ -137,7 +137,7 @@ static RECIPES: LazyLock<Vec<Recipe>> = LazyLock::new(|| {
     let row = |line: &'static str| {
         let [software, chips, models, formats, features, recompute, source] =
             line.splitn(7, ',').collect::<Vec<_>>().try_into().expect("seven columns");
-        let features = features.parse().expect("a shipped table names features");
+        let features = features.parse().expect("a shipped table lists valid features");
         let recompute = match recompute {
             "none" => Some(Recompute::None),
             "selective" => Some(Recompute::Selective),

@@ -169,7 +169,7 @@ impl Reader {
                 let (cpu, nic, after) = (number("cpu")?, number("nic")?, Vec::new());
                 self.operations.push(GoalOperation { line, rank, label, what, cpu, nic, after });
             }
-            _ => return Err(wrong("not a GOAL statement here")),
+            _ => return Err(wrong("not a valid GOAL statement")),
         }
         Ok(())
     }

@@ -41,7 +41,7 @@ pub enum KinetoError {
     #[error("{file}: {error}")]
     File { file: String, error: RecordedError },
     #[error(
-        "{file}: no `distributedInfo.rank`: the files of a job of several ranks need it (PyTorch 2.0 and later write it)"
+        "{file}: no `distributedInfo.rank`, which profiles of several ranks require (PyTorch 2.0 and later write it)"
     )]
     NoRank { file: String },
     #[error("{file}: an earlier file also has rank {rank}")]
@@ -51,7 +51,7 @@ pub enum KinetoError {
     )]
     ManyRanks { file: String, count: u32 },
     #[error(
-        "{file}: traceEvents[{event}]: rank {rank} has {bytes} B in collective {nth} of the group, and {other} has {others} B"
+        "{file}: traceEvents[{event}]: rank {rank} has {bytes} B in collective {nth} of the group, but {other} has {others} B"
     )]
     Sizes {
         file: String,
@@ -63,15 +63,15 @@ pub enum KinetoError {
         nth: u64,
     },
     #[error(
-        "all-to-all {nth} of ranks {group:?}: its ranks send {sent} B and receive {received} B"
+        "all-to-all {nth} of ranks {group:?}: the ranks send {sent} B, but receive {received} B"
     )]
     Totals { nth: u64, group: Vec<u32>, sent: u64, received: u64 },
     #[error(
-        "{file}: no kernels and no operators of the CPU: the file has {found}; record with ProfilerActivity.CUDA or .CPU"
+        "{file}: no kernels and no CPU operators: the file has {found}; record with ProfilerActivity.CUDA or .CPU"
     )]
     Nothing { file: String, found: String },
     #[error(
-        "{kind} {nth} of ranks {group:?}: ranks {lacking:?} have a file without this collective; \
+        "{kind} {nth} of ranks {group:?}: the files of ranks {lacking:?} lack this collective; \
          {cause}"
     )]
     Partial {
@@ -85,9 +85,9 @@ pub enum KinetoError {
 
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 pub enum PartialCause {
-    #[error("rank {rank} has it with ranks {group:?}: `Process Group Ranks` differ")]
+    #[error("rank {rank} recorded it with ranks {group:?}: `Process Group Ranks` differ")]
     OtherGroup { rank: u32, group: Vec<u32> },
-    #[error("rank {rank} has {kind} there")]
+    #[error("rank {rank} recorded {kind} instead")]
     OtherKind { rank: u32, kind: &'static str },
     #[error(
         "traceEvents[{event}] of rank {rank} is a collective whose size, type or ranks cannot be read: see `In msg nelems`, \

@@ -140,9 +140,9 @@ fn other_document(text: &[u8]) -> Option<String> {
     }
     let names: Vec<String> = keys.iter().map(|key| format!("`{key}`")).collect();
     let kind = if has("coll_perf") {
-        " (a log of NCCL Inspector, which has collectives but not the computation between them)"
+        " (a log of NCCL Inspector, which lacks the computation between collectives)"
     } else if has("pg_config") && has("entries") {
-        " (a flight recorder dump, which has collectives but not the computation between them)"
+        " (a flight recorder dump, which lacks the computation between collectives)"
     } else {
         ""
     };

@@ -60,7 +60,7 @@ pub enum RequestError {
     Batch { sequences: u64, tokens: u64 },
     #[error("--{flag} {degree}: use at most {MOST_DEGREE}")]
     Degree { flag: &'static str, degree: u32 },
-    #[error("--imbalance is a share of at least 0, such as 0.2")]
+    #[error("--imbalance must be a share of at least 0, such as 0.2")]
     Imbalance,
     #[error("--{option}: {model} has no experts; omit it")]
     NoExperts { option: String, model: String },

@@ -119,7 +119,7 @@ pub fn read(text: &str) -> Result<SimaiWorkload, SimaiError> {
     let is_split = firsts.len() == micro_batches as usize;
     if stages > 1 && !is_split {
         let reason = format!(
-            "{} rows of `{FIRST_LAYER}` for ga {micro_batches}: each micro-batch begins with one",
+            "{} rows of `{FIRST_LAYER}` for ga {micro_batches}: expected one per micro-batch",
             firsts.len()
         );
         return Err(wrong(1, reason));

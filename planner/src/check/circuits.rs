@@ -323,7 +323,7 @@ fn check_transition(
             .map(|c| u64::from(c.ocs.0) * u64::from(spec.failure_domains) / u64::from(switches))
             .collect();
         if domains.len() > 1 {
-            findings.push(format!("{name}: stage {at} touches {} failure domains", domains.len()));
+            findings.push(format!("{name}: stage {at} affects {} failure domains", domains.len()));
         }
         for circuit in &stage.remove {
             removed += 1;

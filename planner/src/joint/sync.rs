@@ -77,9 +77,9 @@ const ASSUMPTIONS: [&str; 6] = [
     "weights are sent in BF16, and only a fraction delta_share of their bytes, indices included",
     "a phase takes as long as its busiest circuit, uplink or interface; message start-up, packing and copies within a GPU are free",
     "relay and broadcast use all GPU interfaces of a leaf; a relay forwards while it receives",
-    "shards: a replica splits every layer over all its GPUs, the trainer over tp and its layers over pp; data-parallel ranks send equal parts; experts are split like the rest",
+    "shards: a replica splits every layer over all its GPUs, the trainer over tp and its layers over pp; data-parallel ranks send equal parts; experts are split in the same way",
     "no other phase sends at the same time; times on planned circuits exclude the change to these circuits",
-    "a change is compared with keeping the settled circuits of the previous phase",
+    "the alternative to a change is to keep the settled circuits of the previous phase",
 ];
 
 fn switching(fabric: &Fabric) -> Picoseconds {
@@ -192,7 +192,7 @@ mod tests {
             assert!((found.expect("it pays") - part).abs() < 1e-9, "{part}: {found:?}");
         }
         let found = pays_from(&phase(&demand), &evaluator, change, 1.01 * packets, 1.0);
-        assert_eq!(found, None, "not even all bytes pay for it");
+        assert_eq!(found, None, "no share of the bytes pays off");
         assert_eq!(pays_from(&phase(&demand), &evaluator, change, 0.0, 1.0), Some(0.0));
         assert_eq!(pays_from(&phase(&demand), &evaluator, (&dark, &dark), 0.0, 1.0), None);
     }

@@ -34,7 +34,7 @@ pub enum ExactError {
     )]
     TooLarge,
     /// The solver failed.
-    #[error("the solver found no answer: {0}")]
+    #[error("the solver failed: {0}")]
     Solver(String),
 }
 

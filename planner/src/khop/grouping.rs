@@ -53,7 +53,7 @@ impl Track<'_> {
     }
 
     pub(crate) fn chains(&self, length: usize) -> Vec<Vec<u64>> {
-        assert!(length >= 1, "a chain has a place");
+        assert!(length >= 1, "a chain has at least one place");
         let mut chains = Vec::with_capacity(self.places.len() / length);
         let reaches = |pair: &[u64]| pair[1] - pair[0] <= u64::from(self.reach);
         let mut rest = self.places.as_slice();

@@ -220,7 +220,7 @@ impl Demand {
     /// # Panics
     /// Panics if the matrices differ in size.
     pub fn add_all(&mut self, other: &Self) {
-        assert_eq!(self.leaves, other.leaves, "demands of one fabric have one size");
+        assert_eq!(self.leaves, other.leaves, "demands of one fabric have the same size");
         for (entry, more) in self.bytes.iter_mut().zip(&other.bytes) {
             *entry = entry.saturating_add(*more);
         }

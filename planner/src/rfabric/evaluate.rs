@@ -47,7 +47,7 @@ impl Evaluator {
     /// Panics if demand and fabric have different sizes; see [`Demand::must_fit`].
     #[must_use]
     pub fn new(fabric: &ReconfigurableFatTree, demand: &Demand) -> Self {
-        assert_eq!(fabric.leaves(), demand.leaves(), "demand and fabric have one size");
+        assert_eq!(fabric.leaves(), demand.leaves(), "demand and fabric have the same size");
         let leaves = fabric.leaves();
         let line = |at| Line { leaf: at / 2, traffic: Vec::new(), host_limit: f64::MAX };
         let mut lines: Vec<Line> = (0..2 * leaves).map(line).collect();
@@ -117,7 +117,7 @@ impl Evaluator {
     /// Returns how many times per second `topology` serves the demand. `f64::MAX` without traffic.
     #[must_use]
     pub fn lambda(&self, topology: &Topology) -> f64 {
-        assert_eq!(self.leaves, topology.leaves(), "topology and demand have one size");
+        assert_eq!(self.leaves, topology.leaves(), "topology and demand have the same size");
         (0..self.lines.len()).map(|line| self.line_lambda(line, topology)).fold(f64::MAX, f64::min)
     }
 

@@ -76,12 +76,12 @@ pub enum PlanError {
     #[error("phase `{phase}` cannot be served: {why}")]
     Unservable { phase: String, why: String },
     #[error(
-        "no circuits serve the steps of all jobs, and circuits cannot follow one job because jobs are not \
-         synchronised: {0}, or give only one job a step"
+        "no circuits serve the steps of all jobs, and circuits cannot follow a single job because jobs are not \
+         synchronised: {0}, or keep the step of only one job"
     )]
     NoneForAll(String),
-    #[error("phase `{phase}`: {} circuits have no free switch, because other jobs hold circuits; the first \
-             is between {} and {}; free a port or hold circuits in pairs", unplaced.len(), unplaced[0].a, unplaced[0].b)]
+    #[error("phase `{phase}`: {} circuits fit on no switch because of other jobs' circuits; the first \
+             is between {} and {}; free a port or request circuits in pairs", unplaced.len(), unplaced[0].a, unplaced[0].b)]
     Unplaced { phase: String, unplaced: Vec<LeafPair> },
 }
 

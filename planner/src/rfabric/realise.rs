@@ -64,7 +64,7 @@ pub fn realise(
     for (reach, layer) in layers.iter().enumerate() {
         for leaf in 0..fabric.leaves() {
             let ports = fabric.free_ports_within(reach, LeafId::from_index(leaf));
-            assert!(layer.degree(leaf) <= ports, "a topology fits the ports of every leaf");
+            assert!(layer.degree(leaf) <= ports, "a topology fits the leaves' ports");
         }
     }
     let odd: &[Odd] = if fabric.has_dead_ports() { &[Odd::Tail, Odd::Head] } else { &[Odd::Tail] };
@@ -307,7 +307,7 @@ const STEAL: i64 = 1;
 
 /// Performs step 2 for the first switch in `order`.
 fn match_switch(rest: &Oriented, order: &[Switch]) -> Oriented {
-    let (switch, others) = order.split_first().expect("one switch is being filled");
+    let (switch, others) = order.split_first().expect("there is a switch to fill");
     let sides = &switch.sides;
     let leaves = sides.tails.len();
     let (source, sink) = (0, 1);
@@ -395,7 +395,7 @@ fn place_leftovers(
     let mut room = Room::new(fabric, &realisation.cross_connects);
     for (&(tail, head), count) in &rest.0 {
         let pair = LeafPair::new(LeafId::from_index(tail), LeafId::from_index(head))
-            .expect("a circuit joins two leaves");
+            .expect("a circuit connects two leaves");
         for _ in 0..*count {
             if !room.place(pair.a.index(), pair.b.index(), MOST_MOVED) {
                 realisation.unplaced.push(pair);

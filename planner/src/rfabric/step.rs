@@ -34,7 +34,7 @@ pub fn phases(fabric: &Fabric, job: &Job) -> Result<Vec<Phase>, Vec<Mistake>> {
     if let StepFile::Search(_) = step {
         let place = "/search".to_owned();
         let message =
-            "the step leaves its mapping open, and this command does not search for one".to_owned();
+            "the step has no mapping, and this command does not search for one".to_owned();
         let fix = "run `lightloom plan` and copy the step that it prints".to_owned();
         return Err(vec![Mistake { place, message, fix }]);
     }
@@ -45,7 +45,7 @@ pub fn phases(fabric: &Fabric, job: &Job) -> Result<Vec<Phase>, Vec<Mistake>> {
         return seated_rl(rl, seats, 1, &mut read).map(|_| Vec::new());
     }
     let Some(network) = fabric.dcn.circuits() else {
-        let message = "a step that names leaves needs optical switches between them".to_owned();
+        let message = "a step given per leaf requires optical switches between leaves".to_owned();
         let fix = "use `dcn: {reconfigurable_fat_tree: …}` or `step: {training: …}`".to_owned();
         return match step.names_leaves() {
             true => Err(vec![Mistake { place: String::new(), message, fix }]),

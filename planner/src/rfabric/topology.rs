@@ -115,7 +115,7 @@ impl Topology {
 
     /// Adds `count` circuits of one reach.
     pub fn add_within(&mut self, reach: usize, first: usize, second: usize, count: u32) {
-        assert_ne!(first, second, "a circuit joins two leaves");
+        assert_ne!(first, second, "a circuit connects two leaves");
         for at in [first * self.leaves + second, second * self.leaves + first] {
             self.circuits[at] += count;
             if reach > 0 && count > 0 {
@@ -133,7 +133,7 @@ impl Topology {
     pub fn remove(&mut self, reach: usize, first: usize, second: usize) {
         assert!(
             self.between_within(reach, first, second) > 0,
-            "only a circuit that exists is removed"
+            "only existing circuits are removed"
         );
         for at in [first * self.leaves + second, second * self.leaves + first] {
             self.circuits[at] -= 1;

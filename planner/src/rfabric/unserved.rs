@@ -47,7 +47,9 @@ fn closed(fabric: &ReconfigurableFatTree, pair: LeafPair) -> Option<String> {
     }
     let budget = fabric.spec().loss.budget_db;
     Some(match fabric.least_loss_db(pair) {
-        Some(loss) => format!("the best path loses {loss:.1} dB of {budget:.1}"),
+        Some(loss) => {
+            format!("the best path has a loss of {loss:.1} dB, above the budget of {budget:.1} dB")
+        }
         None => "no circuit between them is permitted".to_owned(),
     })
 }

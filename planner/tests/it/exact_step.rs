@@ -121,5 +121,8 @@ dcn:
     assert!(few_ports.contains("leaves over 2 working ports"), "{few_ports}");
     let loss = "    loss: {budget_db: 3.0, path_db: 1.0, extra_db: [{leaf: leaf0, db: 1.0}]}\n";
     let too_lossy = refused(&text("0bps", loss, &job("j", 8)));
-    assert!(too_lossy.contains("the best path loses 3.5 dB of 3.0"), "{too_lossy}");
+    assert!(
+        too_lossy.contains("the best path has a loss of 3.5 dB, above the budget of 3.0"),
+        "{too_lossy}"
+    );
 }

@@ -17,7 +17,7 @@ impl ReplicaCosts {
     /// For batches of up to `most` requests. `None` if the weights do not fit.
     #[must_use]
     pub fn of<'a>(replica: impl Into<Server<'a>>, most: u32) -> Option<Self> {
-        assert!(most > 0, "a batch has a request");
+        assert!(most > 0, "a batch has at least one request");
         let replica = replica.into();
         let decode = (0..=most).map(|batch| replica.decode_seconds(batch.max(1))).collect();
         // The prompt time is quadratic in the prompt length (attention is quadratic, matrix

@@ -76,7 +76,7 @@ pub struct Refit {
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 pub enum RefitError {
     #[error(
-        "the runs are of {count} pairs of accelerator and software ({pairs}): use one file for each"
+        "the runs cover {count} pairs of accelerator and software ({pairs}): use one file per pair"
     )]
     Mixed { count: usize, pairs: String },
     #[error(

@@ -262,7 +262,7 @@ impl Row {
             (Some(sequences), _) => sequences,
             (None, Some(each)) => each * gpus,
             (None, None) if is_maxtext => {
-                assumed.push("four sequences an accelerator".to_owned());
+                assumed.push("four sequences per accelerator".to_owned());
                 4 * gpus
             }
             (None, None) => {

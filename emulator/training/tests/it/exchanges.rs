@@ -96,7 +96,7 @@ fn uneven_all_to_all_keeps_what_each_rank_sends() {
     let [a, b] = profiles;
     let error = read(&[profile(0, json!([]), vec![a]), profile(1, json!([]), vec![b])]);
     let error = error.unwrap_err().to_string();
-    assert_eq!(error, "all-to-all 3 of ranks [0, 1]: its ranks send 88 B and receive 92 B");
+    assert_eq!(error, "all-to-all 3 of ranks [0, 1]: the ranks send 88 B, but receive 92 B");
 }
 
 #[test]
@@ -115,12 +115,13 @@ fn ranks_that_disagree_are_refused_with_both_places() {
     );
     let error = refused(with("broadcast", [8, 8], 3), with("allreduce", [8, 8], 3));
     assert!(
-        error.contains("has all-reduce there") || error.contains("has broadcast there"),
+        error.contains("recorded all-reduce instead")
+            || error.contains("recorded broadcast instead"),
         "{error}"
     );
     let send = exchange("send", [8, 0], "[0, 1]", json!({}));
     let error = refused(send, with("allreduce", [8, 8], 3));
-    assert!(error.contains("have a file without this"), "{error}");
+    assert!(error.contains("lack this collective"), "{error}");
 }
 
 /// Three steps of 1 ms: the host launches a kernel of 300 µs and a copy of 100 µs at the start of

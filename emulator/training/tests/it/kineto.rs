@@ -230,7 +230,7 @@ fn rejects_collectives_numbered_differently_between_ranks() {
     assert!(read(&[with(0, 4), with(1, 4)]).is_ok());
     let error = read(&[with(0, 4), with(1, 5)]).unwrap_err().to_string();
     assert!(
-        error.contains("all-reduce 4 of ranks [0, 1]: ranks [1] have a file without this"),
+        error.contains("all-reduce 4 of ranks [0, 1]: the files of ranks [1] lack this"),
         "{error}"
     );
 }
@@ -243,7 +243,11 @@ fn explains_a_collective_missing_on_one_rank() {
         profile(rank, vec![event("kernel", "ncclDevKernel_AllReduce", (0, 20), (0.0, 9.0), args)])
     };
     for (key, value, expected) in [
-        ("Process Group Ranks", json!("[1, 2]"), "rank 1 has it with ranks [1, 2]: `Process Group"),
+        (
+            "Process Group Ranks",
+            json!("[1, 2]"),
+            "rank 1 recorded it with ranks [1, 2]: `Process Group",
+        ),
         (
             "Process Group Ranks",
             json!("[1, 4294967295]"),
@@ -255,7 +259,7 @@ fn explains_a_collective_missing_on_one_rank() {
             json!(-4),
             "traceEvents[0] of rank 1 is a collective whose size, type or",
         ),
-        ("Seq", json!(5), "a file without this collective; record the same steps on all ranks"),
+        ("Seq", json!(5), "lack this collective; record the same steps on all ranks"),
     ] {
         let error = read(&[with(0, "Seq", json!(4)), with(1, key, value)]).unwrap_err().to_string();
         assert!(error.contains(expected), "{error}");

@@ -90,7 +90,7 @@ impl<'a> Cover<'a> {
         let pair = &mut self.pairs[winner];
         let [a, b] = pair.ends;
         let joined = self.ports.join(&mut self.topology, a, b);
-        assert!(joined, "only pairs with free ports score");
+        assert!(joined, "only pairs with free ports have a score");
         for (direction, (from, to)) in [(a, b), (b, a)].into_iter().enumerate() {
             let relief = pair.rest[direction].min(self.circuit_rate);
             pair.rest[direction] -= relief;

@@ -88,7 +88,7 @@ pub(super) fn find_model(
     let text = read(name).map_err(|error| Mistake::of_whole(error, one_of))?;
     let (model, mistakes) = read_model(name, text.as_bytes());
     let model = model.ok_or_else(|| {
-        let other = || format!("`lightloom validate --kind model {name}` shows the place");
+        let other = || format!("run `lightloom validate --kind model {name}` for the location");
         let mistake = |found: &Diagnostic| Mistake {
             place: String::new(),
             message: found.to_string(),

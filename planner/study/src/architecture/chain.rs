@@ -49,7 +49,7 @@ impl Chain {
     }
 
     pub(super) fn remove(&mut self, place: u32) {
-        assert!(self.healthy[place as usize], "only a healthy node fails");
+        assert!(self.healthy[place as usize], "only a healthy node can fail");
         let (before, to_before) = self.neighbour(place, Step::Back);
         let (_, to_after) = self.neighbour(place, Step::On);
         self.set(place, false);
@@ -66,7 +66,7 @@ impl Chain {
     }
 
     pub(super) fn insert(&mut self, place: u32) {
-        assert!(!self.healthy[place as usize], "only a faulty node comes back");
+        assert!(!self.healthy[place as usize], "only a faulty node can be repaired");
         self.set(place, true);
         let (before, to_before) = self.neighbour(place, Step::Back);
         let (after, to_after) = self.neighbour(place, Step::On);

@@ -17,7 +17,10 @@ const CUBES: u32 = 144;
 const GBYTES_PER_S_PER_GPU: f64 = 600.0;
 
 pub(super) const KIND: DesignKind = DesignKind {
-    forms: &[("ironwood", "TPU v7: superpods of 144 cubes of 64 TPUs; a fault stops its cube")],
+    forms: &[(
+        "ironwood",
+        "TPU v7: superpods of 144 cubes of 64 TPUs; a fault takes its cube out of service",
+    )],
     parse: |text| (text == "ironwood").then(|| Box::new(Ironwood) as _),
 };
 

@@ -59,7 +59,7 @@ pub(super) const KIND: DesignKind = DesignKind {
     forms: &[
         ("khop:K", "k-hop ring of OCS transceivers on a closed line; `khop:2`"),
         ("khop:K:line", "the same on an open line"),
-        ("khop:K:spare", "the same with one more node per ring, which passes light through"),
+        ("khop:K:spare", "the same with a pass-through node per ring"),
     ],
     parse: |text| Some(Box::new(parse(text.strip_prefix("khop:")?)?)),
 };

@@ -177,7 +177,7 @@ fn cost_why(prices: &PriceList) -> Why {
         Some(COST),
         PublishedRange { low: 30.5, high: 31.5, no_effect: Some(100.0), unit: " %" },
         vec![
-            assumption("price of a transceiver that switches", &levels),
+            assumption("price of a switching transceiver", &levels),
             assumption("price of an NVLink switch chip", &levels),
         ],
         |choice| {
