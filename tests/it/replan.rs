@@ -73,7 +73,10 @@ fn validate_proves_a_plan_on_its_fabric() {
     let found = lightloom(folder.path(), &["validate", "damaged.json", "--fabric", FABRIC]);
     assert_eq!(found.status.code(), Some(1));
     let message = text(&found.stderr);
-    assert!(message.contains("LL0017") && message.contains("does not have the coordinates"), "{message}");
+    assert!(
+        message.contains("LL0017") && message.contains("does not have the coordinates"),
+        "{message}"
+    );
     let useless = lightloom(folder.path(), &["validate", FABRIC, "--fabric", FABRIC]);
     assert_eq!(useless.status.code(), Some(2), "{useless:?}");
 }
