@@ -117,8 +117,7 @@ pub fn plan(fabric: &Fabric, faults: &FaultSet, options: Options) -> Result<Plan
     let alone = alone(fabric, faults, Options { exact: None, ..options })?;
     let step_alone = alone.metrics.step_time_ps.unwrap_or(Picoseconds::ZERO);
     if step > step_alone {
-        // The estimates were wrong. Try the groups of the separate plan with the best order of
-        // ranks, then the separate plan itself.
+        // The estimates were wrong. Try the separate plan, also with the best order of ranks.
         let groups = khop::plan(fabric, faults, Method::Blind)?;
         let (ranked, mapped) = complete(fabric, faults, groups, options)?;
         best.offer(ranked, &mapped);

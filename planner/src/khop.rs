@@ -216,8 +216,7 @@ fn groups_wanted(job: &Job) -> Option<usize> {
     }
 }
 
-/// Plans the jobs in file order, each with as many groups as still fit. The exact method also
-/// records how each search ended in `proofs`.
+/// Plans jobs in file order. `proofs` records how each search of the exact method ended.
 fn in_turn(
     fabric: &Fabric,
     survey: &Survey<'_>,

@@ -29,8 +29,8 @@ pub(crate) use timer::RetransmissionTimer;
 pub enum LossRecovery {
     /// The receiver drops out-of-order packets, and the sender resends from the gap on (like early RoCEv2 adapters).
     GoBackN,
-    /// The receiver keeps out-of-order packets, and each acknowledgement identifies its packet. A
-    /// packet is resent once one sent `reordering` packets later has arrived.
+    /// The receiver keeps out-of-order packets. A packet is resent once one sent `reordering`
+    /// packets later has arrived.
     SelectiveRepeat { reordering: Reordering },
 }
 

@@ -409,8 +409,7 @@ fn compute(rank: u32, micros: f64) -> TaskWork {
     TaskWork::Compute { rank, took: Picoseconds((micros.max(0.0) * 1e6).round() as u64) }
 }
 
-/// In order of start, within the marked steps. Without a device, the outermost operators of every
-/// host thread, and the collectives.
+/// In order of start. Without a device, the outermost operators of host threads, and collectives.
 fn operations(events: &Events, steps: Option<MarkedSteps>) -> Vec<ProfiledOperation<'_>> {
     let has_device = events.kept.iter().any(Event::is_on_device);
     let mut found = if has_device { of_device(events) } else { of_host(events) };

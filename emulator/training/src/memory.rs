@@ -106,8 +106,7 @@ fn activations_per_layer(
     let drops_outputs = is_selective && software.flash_attention;
     let (norm_outputs, per_width) =
         if drops_outputs { (0.0, kept_width) } else { (4.0, per_width) };
-    // Inputs of linear layers are stored in the precision of the multiplication: the outputs of
-    // norms and attention core, and one value per unit of the feed-forward width.
+    // Inputs of linear layers are stored in the precision of the multiplication.
     let saved = 2.0 - precision.operand_bytes();
     let norm_outputs = norm_outputs * (1.0 - saved / 2.0);
     let per_width = if drops_outputs { per_width } else { per_width - saved };

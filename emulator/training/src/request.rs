@@ -253,8 +253,7 @@ impl Prepared {
         }
     }
 
-    /// The recomputation that counts as operations. With a fused core, selective recomputation
-    /// repeats only norms and activation, which do not count.
+    /// With a fused core, selective recomputation repeats only norms and activation: not counted.
     fn counted_again(&self, recompute: Recompute) -> Recompute {
         let is_fused = self.calibration.software.flash_attention;
         if is_fused && recompute == Recompute::Selective { Recompute::None } else { recompute }

@@ -132,8 +132,7 @@ fn estimate(
     Ok(Some((used, network::estimate(fabric, faults, &phases(fabric, &ranks)?).seconds)))
 }
 
-/// Returns candidate sets of idle nodes: the surplus nodes of each leaf, then all nodes of leaves
-/// that are too small, then the leaves beyond the first `needed` nodes.
+/// The surplus nodes of each leaf, then small leaves, then the leaves beyond `needed` nodes.
 fn idle_sets(fabric: &Fabric, faults: &FaultSet, needed: usize) -> Vec<Vec<NodeId>> {
     let mut leaves: BTreeMap<u32, Vec<NodeId>> = BTreeMap::new();
     let failed = faults.failed_nodes(&fabric.hbd);

@@ -122,8 +122,7 @@ impl Line {
         Self { places, is_closed }
     }
 
-    /// Lists the possible chain ends and their charges for every start node. An end is listed only
-    /// if it is cheaper than all nearer ends.
+    /// Possible chain ends per start node, with charges. Each end is cheaper than all nearer ones.
     fn cheapest_chains(
         &self,
         length: usize,

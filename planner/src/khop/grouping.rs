@@ -10,8 +10,7 @@ use lightloom_fabric::khop::{Hop, Position, Shape};
 
 use super::{Chain, Survey};
 
-/// A line of usable places and their fibres. Coordinates only increase. A closed line is cut open
-/// at one point, so its coordinates can exceed the number of nodes.
+/// Coordinates only increase; on a closed line, they can exceed the number of nodes.
 pub(crate) struct Track<'a> {
     pub places: Vec<u64>,
     pub reach: u8,

@@ -185,8 +185,7 @@ fn dealt_from(dcn: &Dcn, set: &[RingGroup], origin: usize) -> Vec<Vec<NodeId>> {
     dealt
 }
 
-/// Forms groups within nodes: runs of `tp` GPUs in a node's GPU ring without a failed bundle in
-/// between. Racks are filled in order, so that neighbouring groups share a ToR.
+/// Groups are runs of `tp` GPUs without failed bundles in between. Racks are filled in order.
 pub(super) fn inside_nodes(
     fabric: &Fabric,
     survey: &Survey<'_>,

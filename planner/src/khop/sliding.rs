@@ -63,8 +63,7 @@ pub(super) struct Found {
     pub(super) complete: bool,
 }
 
-/// Counts the crossing hops that a column adds to a ring of `slots` groups. `used` has a bit per
-/// group with a node in the column.
+/// Crossing hops that a column adds to a ring of `slots` groups, of which `used` have a node in it.
 pub(super) fn stretches(used: u64, slots: usize) -> u32 {
     let full = u64::MAX >> (64 - slots);
     if used == full {

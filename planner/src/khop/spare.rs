@@ -165,8 +165,7 @@ pub(super) fn given_up(fabric: &Fabric, survey: &Survey<'_>, old: &RingGroup) ->
     left
 }
 
-/// Adds an idle node next to or between the nodes of `old` as its spare. `None` if there is no such
-/// node or `old` already has a spare.
+/// `None` if no idle node fits next to or between the nodes, or if there already is a spare.
 pub(super) fn regained(
     fabric: &Fabric,
     survey: &Survey<'_>,

@@ -327,8 +327,7 @@ mod tests {
         assert_eq!((routed.routes.len(), &routed.routes[0].via), (1, &vec![LeafId(1)]));
     }
 
-    /// Leaf 0 reaches leaf 3 over two disjoint single-circuit paths and the core, which together
-    /// form the cut around leaf 0.
+    /// Two disjoint single-circuit paths and the core form the cut around leaf 0.
     #[test]
     fn flow_of_one_pair_equals_its_minimum_cut() {
         let fabric = fabric(4, 2);

@@ -242,8 +242,7 @@ impl LeafView {
             / heaviest
     }
 
-    /// Tests several weightings of the two directions. If a weighted sum of the overloads cannot
-    /// vanish, the overloads cannot both vanish, so `false` is a proof.
+    /// If a weighted sum of the overloads cannot vanish, they cannot both vanish.
     fn may_reach(&self, lambda: f64) -> bool {
         [1.0, 0.75, 0.5, 0.25, 0.0].into_iter().all(|sending| {
             let weights = [sending, 1.0 - sending];

@@ -444,8 +444,7 @@ mod tests {
     #[test]
     fn heuristic_is_within_one_percent_of_highs_up_to_64_leaves() {
         type Shape = fn(usize, Seed) -> Demand;
-        // With few ports per leaf, one-directional demand leaves too many choices for the local
-        // search.
+        // With few ports, one-directional demand leaves too many choices for the local search.
         let shapes: [(Shape, f64); 3] =
             [(shapes::moe, 0.01), (shapes::moe_one_way, 0.03), (shapes::weight_sync, 0.01)];
         for leaves in [16, 32, 64] {

@@ -191,8 +191,7 @@ pub fn repaired(
         .collect();
     let mut circuits: Vec<Vec<CrossConnect>> = Vec::new();
     for (at, phase) in before.iter().enumerate() {
-        // Phases that shared circuits still do. If changes are not allowed, all phases share
-        // circuits, even those that previously had no traffic.
+        // Without changes, all phases share circuits, even those that previously had no traffic.
         let is_same =
             |other: &usize| !options.may_change || before[*other].circuits == phase.circuits;
         let same: Vec<usize> = (0..before.len()).filter(is_same).collect();

@@ -205,8 +205,7 @@ impl<'a> Ports<'a> {
         }
     }
 
-    /// Iterates over the reaches that can connect two leaves, shortest first, so that longer-reach
-    /// ports remain for other pairs.
+    /// Shortest first, so that longer-reach ports remain for other pairs.
     pub(crate) fn permitted(
         &self,
         first: usize,

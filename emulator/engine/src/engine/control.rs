@@ -34,8 +34,7 @@ pub enum LinkChange {
     /// Delays each packet by up to this time without reordering, interpolating between draws at twice this interval.
     Jitter(Picoseconds),
     Healthy,
-    /// Makes the far end pause these priorities (one bit each) permanently, as in a pause storm. An
-    /// empty set ends the pause. Only affects switches with bounded queues.
+    /// Makes the far end pause these priorities (one bit each) until a further change, as in a pause storm.
     Paused(u8),
 }
 

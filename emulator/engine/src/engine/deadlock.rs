@@ -24,8 +24,7 @@ impl<P: Probe> Engine<P> {
         let resume_at = self.settings().queueing?.pause?.resume_at.0;
         let mut stuck: BTreeMap<Paused, BTreeMap<Paused, u64>> =
             self.paused().into_iter().map(|paused| (paused, self.waits_for(paused))).collect();
-        // A port resumes once the backlog that it waits for is at most `resume_at`, so remove ports
-        // with a smaller backlog behind stuck ports until only stuck ports remain.
+        // Remove ports that can resume (backlog of at most `resume_at`) until only stuck ports remain.
         loop {
             let known: BTreeSet<Paused> = stuck.keys().copied().collect();
             stuck.retain(|_, waits_for| {

@@ -26,8 +26,7 @@ use super::sink::Sink;
 
 const CONTROL: usize = CONTROL_PRIORITY as usize;
 
-/// Arrivals of data and control packets at one port. A key holds the time in the window and the
-/// packet's index. Lists are sorted and end with [`u64::MAX`].
+/// Keys hold the time in the window and the packet's index. Lists are sorted and end with [`u64::MAX`].
 pub(crate) type WindowArrivals<'s> = [&'s [u64]; 2];
 
 #[derive(Clone, Copy)]
@@ -71,8 +70,7 @@ impl OnePort<'_> {
         self.put_back(plain, left, packets);
     }
 
-    /// Calls `queued` with the backlog met by each arrival in `span`, which does not depend on the
-    /// order of service, because the port is never idle while a packet waits.
+    /// Backlogs do not depend on the order of service, because the port is never idle while a packet waits.
     pub(crate) fn see_lanes(
         &self,
         ([data, control], packets): (WindowArrivals, &[Packet]),
@@ -98,8 +96,7 @@ impl OnePort<'_> {
         }
     }
 
-    /// Whether data is marked. `None` if a queue could reach a limit with full-size packets that do
-    /// not leave, or if only some of the data would be marked.
+    /// Whether data is marked. `None` if a queue could reach a limit, or if only some of the data would be marked.
     #[inline(always)]
     fn meets_no_bound(&self, class: usize, counts: [usize; 2], length: u64) -> Option<bool> {
         let queues = &*self.queues;

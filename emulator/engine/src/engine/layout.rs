@@ -123,8 +123,7 @@ impl LineTable {
     }
 }
 
-/// Partitions the network into `count` parts with about equal work and few links in between, each grown along its
-/// strongest ties. A host costs about twice as much per packet as a switch. A single part is ordered by pods.
+/// Partitions the network into `count` parts with about equal work (hosts count twice) and few links in between.
 fn cut(network: &Network, count: usize) -> (Vec<Vec<VertexId>>, Pods) {
     let work = |vertex: VertexId| {
         network.outgoing(vertex).len() * if network.role(vertex).is_host() { 2 } else { 1 }

@@ -164,8 +164,7 @@ mod tests {
 
     #[test]
     fn sorting_networks_sort_every_input() {
-        // Zero-one principle: a network that sorts all sequences of zeros and ones sorts every
-        // sequence (TAOCP 3, 5.3.4).
+        // Zero-one principle (TAOCP 3, 5.3.4): a network that sorts all sequences of zeros and ones is correct.
         for bits in 0u32..1 << 16 {
             for length in 0..=16 {
                 let keys = (0..length).map(|place| u64::from(bits >> place & 1));

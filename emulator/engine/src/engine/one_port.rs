@@ -34,8 +34,7 @@ pub(crate) struct CutThrough<'s> {
 }
 
 impl OnePort<'_> {
-    /// `arrivals`, in chronological order, are times and packets with the ingress port in the time
-    /// field. Calls `queued` before admitting each packet.
+    /// `arrivals`, in chronological order, store the ingress port in the time field.
     #[inline(always)]
     pub(crate) fn advance(
         &mut self,

@@ -55,8 +55,7 @@ impl PacketFifo {
         FifoTail { slots: &mut self.slots, first: next, next, len: &mut self.len }
     }
 
-    /// Removes the packets that arrive less than `length` after `start` and passes each to `give`
-    /// with its offset from `start`. Returns when the next one arrives, or [`u64::MAX`].
+    /// Passes packets that arrive less than `length` after `start` to `give`. Returns when the next one arrives.
     #[inline(always)]
     pub(crate) fn take_due(
         &mut self,

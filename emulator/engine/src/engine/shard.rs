@@ -193,8 +193,7 @@ struct Scratch {
     sent: Vec<Vec<Packet>>,
     /// Upper bound on the bytes that have arrived over each port's cable.
     came: Vec<u64>,
-    /// A time in the window and an index, by output port. The index grows with the link id, so sorting breaks ties by
-    /// link. Switches with bounded queues have a second list per port for control packets.
+    /// A time in the window and an index that grows with the link id, so sorting breaks ties by link.
     by_port: Lists,
     all: Vec<u64>,
     /// Keeps the reads of [`touch`] from being optimized away.
@@ -349,14 +348,12 @@ impl<P: Probe> Shard<P> {
     }
 }
 
-/// Where a port leads: its wire, with the event time of the vertex at the far end, or the outbox
-/// for another shard. Only the first packet on a wire affects the time of the vertex's next event.
+/// A wire, with the event time of the vertex at its far end, or the outbox for another shard.
 pub(crate) enum Exit<'s> {
     Wire(&'s mut PacketFifo, Due<'s>),
     Outbox(&'s mut Outbox, u32),
 }
 
-/// Runs a closure that sends up to `$most` packets to a sink, in a window that starts at `$start`.
 /// Wires and outboxes get separate code, so that the inner loop need not distinguish them.
 macro_rules! send_through {
     ($exit:expr, $start:expr, $most:expr, |$sink:ident| $send:expr) => {

@@ -44,8 +44,7 @@ pub(super) struct Store {
     buffer: Option<Buffer>,
     trim: bool,
     pub(super) lossless: Lossless,
-    /// Bytes by priority and ingress port, contiguous by priority because usually only one is
-    /// lossless. Packets in transmission count only while ports are processed together.
+    /// Bytes by priority and ingress port, contiguous by priority because usually only one is lossless.
     came: Vec<u64>,
     pub(super) asked: Vec<u8>,
     used: u64,
@@ -99,8 +98,7 @@ impl Store {
         !near
     }
 
-    /// Admits a packet that arrived at port `ingress`. Returns the packet to queue and its size, or
-    /// only its header if nothing more fits. `None` if it is dropped.
+    /// Returns the packet to queue and its size, or only its header if nothing more fits. `None` if it is dropped.
     #[inline(always)]
     pub(super) fn admit(
         &mut self,
@@ -122,8 +120,7 @@ impl Store {
         Some((packet.trimmed(header), u64::from(header)))
     }
 
-    /// True if the packet certainly fits. Shared limits are not checked, because [`holds`](Self::holds) has already
-    /// ruled them out for this window. If false, the packet may still fit.
+    /// If false, the packet may still fit. [`holds`](Self::holds) has already checked the shared limits.
     #[inline(always)]
     pub(super) fn surely_holds(&self, queues: &Queues, priority: u8, size: u64) -> bool {
         let fits = queues.bytes(usize::from(priority)) + size <= queues.capacity;

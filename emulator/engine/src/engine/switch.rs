@@ -36,8 +36,7 @@ pub(crate) struct SwitchQueues {
     schedule: Schedule,
     store: Store,
     ports: Vec<Queues>,
-    /// While ports are processed separately: whether packets wait at each port. A compact copy,
-    /// because most ports of a wide switch are idle in most windows.
+    /// Whether packets wait at each port. A compact copy, because most ports are idle in most windows.
     waiting: Vec<bool>,
     asked: u32,
     /// End of each port's latest transmission (past or future), and the buffer space that it frees.

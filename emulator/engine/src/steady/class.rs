@@ -179,8 +179,8 @@ impl<P: Probe> Class<P> {
         self.untold == 0 && (self.due < next.0 || self.control == Some(next))
     }
 
-    /// Runs to the next events, which share one instant, or to the end of `bound`. Also returns
-    /// events of the instant after `bound`, because they precede that instant's packets.
+    /// Runs to the next events, which share one instant, or to the instant after `bound`, whose
+    /// events precede its packets.
     pub(super) fn advance(&mut self, bound: SimTime) -> Vec<News> {
         let mut news = Vec::new();
         self.until = bound.0.saturating_add(1);

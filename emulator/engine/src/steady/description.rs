@@ -132,8 +132,7 @@ fn ordered(network: &Network, links: &[LinkId]) -> Vec<usize> {
 }
 
 impl Description {
-    /// Batch completions are reported after the shortest delay of the whole network, so an unused
-    /// cable with that delay is added if the island has none.
+    /// Batches are reported after the shortest delay, so an island without it gets an unused cable with this delay.
     pub(super) fn network(&self, shortest: Picoseconds) -> Network {
         let mut builder = NetworkBuilder::new();
         for role in &self.roles {

@@ -27,8 +27,7 @@ pub enum Balance {
     /// Reliable Connection 1.0; not a conforming implementation.
     Entropy {
         values: u16,
-        /// Whether switches hash the values, as Ethernet switches do, so that several may select
-        /// the same path. Otherwise each value selects a different path if there are enough.
+        /// Whether switches hash the values, so that several may select one path. Otherwise paths differ if possible.
         hashed: bool,
         /// Interval between probes of a retired value, starting at its loss.
         probe: Picoseconds,
@@ -97,8 +96,7 @@ pub(crate) struct Balancer {
     taken: Box<[u16]>,
 }
 
-/// A path skips at most one turn in this many. Otherwise all flows would leave a lightly marking
-/// path at the same time, and it would be idle before they noticed.
+/// Otherwise all flows would leave a lightly marking path at the same time, and it would be idle.
 const CAUTIOUS: u8 = 4;
 
 #[derive(Clone, Copy, Debug, Default)]
@@ -194,8 +192,7 @@ impl Balancer {
         self.cursors[usize::from(path)]
     }
 
-    /// Paths with a drawn order start each round in a different one, so that the marks of one round
-    /// do not empty a switch's queue all at the same time in the next.
+    /// Drawn orders change every round, so that one round's marks do not empty a queue in the next.
     #[inline]
     fn turn(&mut self, lane: usize) -> u16 {
         let lane = &mut self.lanes[lane];

@@ -20,8 +20,7 @@ impl ReplicaCosts {
         assert!(most > 0, "a batch has at least one request");
         let replica = replica.into();
         let decode = (0..=most).map(|batch| replica.decode_seconds(batch.max(1))).collect();
-        // The prompt time is quadratic in the prompt length (attention is quadratic, matrix
-        // products are linear), so three samples determine it.
+        // The prompt time is quadratic in the prompt length, so three samples determine it.
         let [one, half, whole] = [512_u32, 4_096, 16_384].map(|at| replica.prompt_seconds(at));
         let slope = [(half - one) / 3_584.0, (whole - half) / 12_288.0];
         let square = (slope[1] - slope[0]) / (16_384.0 - 512.0);

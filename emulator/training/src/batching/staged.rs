@@ -60,8 +60,7 @@ fn lines(step: &Stages) -> Vec<Line> {
     highest(all)
 }
 
-/// Lower bounds on a layer's time: the round trip of one micro-batch, attention of all
-/// micro-batches, and the slowest other stage for all of them.
+/// The round trip of a micro-batch, attention of all micro-batches, and their slowest other stage.
 fn of_layer(step: &Stages, count: f64, layer: &LayerStages) -> [Line; 3] {
     let LayerStages { attention, cached_token, there, inside, feed_forward, back } = *layer;
     let all = count * f64::from(step.micro_batches);
@@ -79,8 +78,7 @@ fn highest(mut lines: Vec<Line>) -> Vec<Line> {
     lines.sort_by(|a, b| a.slope.total_cmp(&b.slope).then(a.fixed.total_cmp(&b.fixed)));
     let mut kept: Vec<Line> = Vec::new();
     for line in lines {
-        // Drop the flatter line if the new one is above it everywhere, or from the point where the
-        // flatter one would start.
+        // Drop the flatter line if the new one is above it from the point where it would start.
         while let Some(last) = kept.last() {
             let begins = kept.len().checked_sub(2).map_or(0.0, |at| kept[at].meets(*last));
             let is_below = last.slope >= line.slope || last.meets(line) <= begins;

@@ -178,8 +178,7 @@ impl Reader {
                         reason: "it waits for an id that is not in its stream".to_owned(),
                     });
                 };
-                // The observer also records dependencies of callers on callees and back. Keep only
-                // those on earlier tasks.
+                // The observer also records mutual dependencies. Keep only those on earlier tasks.
                 if !self.observed.contains(rank) || before < task {
                     self.tasks[*task].after.push(TaskId(*before as u32));
                 }
@@ -233,8 +232,7 @@ fn work(operation: Operation, ends: &[NodeEnd], rings: &[Vec<u32>]) -> TaskWork 
     ring.map_or_else(|| exchange.work(), |ring| exchange.on_ring(ring as u32))
 }
 
-/// The identity of an exchange across ranks and this rank's input size. `None` for computing.
-/// `seen` counts equal nodes of this rank.
+/// Identity across ranks and input size. `None` for computing. `seen` counts equal nodes.
 fn meaning(
     rank: u32,
     node: &ChakraNode,

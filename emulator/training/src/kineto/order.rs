@@ -72,8 +72,7 @@ struct OrderWalk<'w> {
     last: BTreeMap<u32, usize>,
 }
 
-/// Emits the work of a rank in chronological order up to the end of its marked steps. `operations`
-/// are sorted by start; `events` are all events of the file.
+/// `operations` are sorted by start; `events` are all events of the file.
 pub(super) fn walk<'w>(
     operations: &'w [ProfiledOperation<'w>],
     events: &Events,

@@ -276,8 +276,8 @@ impl Row {
         Ok(Batch { sequences, tokens })
     }
 
-    /// Tables print the parallelism in use, so most missing degrees are 1. The micro-batch and some
-    /// numbers of stages are searched.
+    /// Missing degrees are 1, because tables print the parallelism in use; some numbers are
+    /// searched.
     fn limits(
         &self,
         gpus: u64,

@@ -81,8 +81,7 @@ impl Job<'_> {
         Exchange { purpose, kind: None, group, bytes, seconds, pace, cables }.part(1.0)
     }
 
-    /// Share of the dispatched values that are sent. DeepEP and HybridEP send a token once per rank
-    /// or domain for all its experts there, which are assumed to be uniformly distributed.
+    /// DeepEP and HybridEP send a token once per rank or domain for all its experts there.
     fn copied(&self, group: Group) -> f64 {
         let features = self.calibration.software.features;
         let top_k = self.model.feed_forward.experts.as_ref().map_or(1, |experts| experts.top_k);
@@ -107,8 +106,8 @@ impl Job<'_> {
         2.0 * self.tokens() * width / split
     }
 
-    /// In the backward pass of CP, a ring passes keys and values with their gradients; gathered
-    /// values are gathered again, and their gradients reduced.
+    /// In the backward pass of CP, keys and values are passed or gathered again with their
+    /// gradients.
     pub(super) fn core_with_contexts(
         &self,
         seconds: f64,
@@ -142,8 +141,8 @@ impl Job<'_> {
                 }
             }
             ContextExchange::AllToAll => {
-                // Queries, keys and values are exchanged before the core and its output after it;
-                // in the backward pass, the order is reversed.
+                // Queries, keys and values are exchanged before the core, its output after it;
+                // backward reversed.
                 let [into, out] = self.context_turns();
                 let turns = if is_backward { [out, into] } else { [into, out] };
                 to.push(whole(CollectiveKind::AllToAll, turns[0]));

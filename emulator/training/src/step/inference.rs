@@ -189,8 +189,7 @@ impl Job<'_> {
         self.network.collective(CollectiveKind::AllReduce, group, bytes, links)
     }
 
-    /// The experts that a batch visits, on one of `groups` groups that share the experts. Each
-    /// expert is sharded over its group.
+    /// The experts that a batch visits, each sharded over one of `groups` groups.
     pub(super) fn decode_experts(&self, groups: f64) -> f64 {
         let Some(experts) = &self.model.feed_forward.experts else { return 0.0 };
         let (tokens, count) = (self.tokens(), f64::from(experts.count));

@@ -216,8 +216,7 @@ impl Job<'_> {
         }
     }
 
-    /// Output layer and loss, and for each multi-token prediction depth a projection from twice the
-    /// width, a layer and another output layer.
+    /// Output layer and loss, and per prediction depth a projection, a layer and an output layer.
     pub(super) fn last_stage_extra(&self, layer: &LayerWork) -> Passes {
         let output = self.output();
         let depths = f64::from(self.model.prediction_depths);
@@ -298,8 +297,7 @@ impl Job<'_> {
             + self.gemm(rows, width, h, self.precision)
     }
 
-    /// A `rows×inner` matrix times an `inner×columns` one: operations, loss to ramp-up and tail,
-    /// and memory traffic of operands and result.
+    /// A `rows×inner` by `inner×columns` product: operations, ramp-up and tail, memory traffic.
     fn gemm(&self, rows: f64, inner: f64, columns: f64, precision: Precision) -> f64 {
         self.gemms(1.0, [rows, inner, columns], precision)
     }

@@ -195,8 +195,7 @@ impl Planner<'_> {
         }
     }
 
-    /// Returns the seconds of a phase whose circuits change in stages. Slack hides the first part
-    /// of the change; the phase lasts at least until the last stage.
+    /// Slack hides the first part of a staged change; the phase lasts at least until its end.
     fn seconds_of(
         &self,
         change: &TransitionPlan,

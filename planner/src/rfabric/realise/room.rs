@@ -34,8 +34,7 @@ impl<'a> Room<'a> {
         self.circuits.remove(&circuit);
     }
 
-    /// Places a circuit between `a` and `b` by moving at most `moves` others. Returns false and
-    /// changes nothing if that fails.
+    /// Moves at most `moves` other circuits. Returns false and changes nothing if that fails.
     pub(super) fn place(&mut self, a: usize, b: usize, moves: u32) -> bool {
         if let Some(circuit) = self.books.iter_mut().find_map(|book| book.connect(a, b)) {
             self.circuits.insert(circuit);

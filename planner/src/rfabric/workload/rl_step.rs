@@ -181,8 +181,7 @@ impl RlStep {
             .collect())
     }
 
-    /// Each sample token has 4 bytes of id and 4 bytes of log-probability. Each generating leaf
-    /// sends equal parts to all training leaves.
+    /// Token ids and log-probabilities have 4 bytes each. Training leaves get equal parts.
     fn add_samples(&self, demand: &mut Demand) {
         const BYTES_PER_TOKEN: u64 = 8;
         let (pool, trainer) = (self.pool.leaves(), self.trainer.leaves());

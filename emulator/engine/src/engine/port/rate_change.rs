@@ -26,8 +26,7 @@ impl RateChange {
         note_sending(&self.before, port, until, self.now);
     }
 
-    /// Recomputes the departure times of queued packets, which are already in `on_wire`. Returns
-    /// the number of packets dropped because they would wait longer than packet times can express.
+    /// Returns the number of packets dropped because they would wait longer than packet times can express.
     pub(crate) fn settle(self, port: &mut Port, on_wire: &mut PacketFifo) -> u64 {
         let Self { now, before, mut corrupted } = self;
         // Queued packets leave back to back, and the port is free after the last one.

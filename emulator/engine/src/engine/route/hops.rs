@@ -120,8 +120,7 @@ impl HopMap {
         self.rows.get(&root).map_or(&[], |row| row)
     }
 
-    /// If `root` does not forward, `before` returns its forwarding neighbours. Each search also
-    /// covers destinations that are likely to follow, more of them every time.
+    /// If `root` does not forward, `before` returns its forwarding neighbours. Searches also cover likely destinations.
     pub(super) fn measure(
         &mut self,
         network: &Network,
@@ -153,7 +152,6 @@ impl HopMap {
     }
 
     /// Breadth-first search backwards from `next`: vertices with a bit per destination `hops` away.
-    /// Returns a row for each.
     fn search(&self, count: usize, mut next: Vec<(u32, u64)>, mut hops: u16) -> Vec<Onward> {
         let vertices = self.vertices.len();
         let mut rows = vec![Onward { hops: FAR, only: SEVERAL }; count * vertices];

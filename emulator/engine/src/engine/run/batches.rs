@@ -81,8 +81,7 @@ impl<P: Probe> Engine<P> {
         shard.nth_arrival((&self.shared, span), (vertex, flow.receiver.index), missing)
     }
 
-    /// The length of the next window in picoseconds. It doubles if pods can be processed one after
-    /// the other and no batch can end in the first half, since ends are reported one window later.
+    /// In picoseconds. It doubles if pods can run one after the other and no batch can end in the first half.
     pub(super) fn next_length(&mut self) -> u64 {
         let [shard] = &self.shards[..] else { return self.window };
         let by_pods = !shard.pods.is_empty() && shard.probe.may_leap() && self.trains.is_none();
@@ -90,8 +89,7 @@ impl<P: Probe> Engine<P> {
         if twice { 2 * self.window } else { self.window }
     }
 
-    /// Whether each open batch has a flow over more than one link that has yet to send its last
-    /// packet, which cannot arrive within two windows.
+    /// Whether each open batch has a flow whose last packet cannot arrive within two windows.
     fn all_batches_send(&mut self) -> bool {
         let (shards, flows) = (&self.shards, &self.flows);
         let sends = |id: &FlowId| {

@@ -26,8 +26,7 @@ pub(super) struct FlowState {
     pub(super) batch: Option<BatchId>,
     pub(super) route: Route,
     pub(super) paths: Paths,
-    /// With adaptive routing: the switches' choices for each interface, for data and
-    /// acknowledgements; the flow's path is then only one of several. Empty otherwise.
+    /// With adaptive routing: the switches' choices per interface, for data and acknowledgements. Otherwise empty.
     pub(super) choices: Vec<[Vec<Choice>; 2]>,
     pub(super) region: u32,
     pub(super) sender: Place,

@@ -133,8 +133,7 @@ impl<P: Probe> Engine<P> {
         self.spare.written = 0;
     }
 
-    /// Writes paths between the ends with these indices, and the reverse of the first path or of
-    /// every path. Returns where the paths and the first reverse path start.
+    /// Also writes the reverse of the first path or of every path. Returns where paths and reverse paths start.
     pub(super) fn lay_routes(
         &mut self,
         (paths, choices, region): (&Paths, &[[Vec<Choice>; 2]], u32),
@@ -163,8 +162,7 @@ impl<P: Probe> Engine<P> {
         (data, answer.expect("a flow has a path"))
     }
 
-    /// Writes a path that continues with choices after its first links, and one for
-    /// acknowledgements. Returns both starts.
+    /// Writes a path that continues with choices, and one for acknowledgements. Returns both starts.
     fn lay_choices(
         &mut self,
         (path, [data, answers]): (&[LinkId], &[Vec<Choice>; 2]),

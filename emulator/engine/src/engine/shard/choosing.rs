@@ -13,8 +13,7 @@ use crate::engine::port::Port;
 use crate::engine::routes::{NextHop, Routes};
 use crate::engine::switching::Switching;
 
-/// Draws one of the ports with about the smallest `backlog`. Ports that are down, or lead to a
-/// switch whose next ports are all down, are used only if there are no others.
+/// Draws one of the ports with about the smallest `backlog`. Ports that lead nowhere are the last resort.
 #[inline]
 pub(super) fn step(
     routes: &Routes,

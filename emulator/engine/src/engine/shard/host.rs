@@ -104,8 +104,7 @@ impl<P: Probe> Shard<P> {
         }
     }
 
-    /// When a host processes the `nth` data packet (from 1) for one of its receivers. `None` if
-    /// that is not in `span`. All earlier events must have been processed.
+    /// When a host processes the `nth` data packet (from 1) for a receiver. `None` if that is not in `span`.
     pub(crate) fn nth_arrival(
         &self,
         (shared, span): (&Shared, SimSpan),

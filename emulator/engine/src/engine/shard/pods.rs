@@ -24,8 +24,7 @@ pub(crate) struct Pods {
 }
 
 impl Pods {
-    /// Vertices pod by pod, with the spine last. The spine consists of the vertices farthest from
-    /// any host, and pods are the connected components that remain without it.
+    /// The spine, last, consists of the vertices farthest from any host. Pods are the remaining components.
     pub(crate) fn of(network: &Network) -> (Vec<VertexId>, Self) {
         let all = || (0..network.vertex_count()).map(VertexId::from_index);
         let far = distances(network);

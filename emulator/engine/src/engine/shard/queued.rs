@@ -51,8 +51,7 @@ impl<P: Probe> Shard<P> {
         self.switches[index] = Some(switch);
     }
 
-    /// Lists the window's arrivals by port. Returns the time of the first arrival after the window,
-    /// and the classes of all packets except control packets, with one bit per class.
+    /// Returns the time of the first arrival after the window, and a bit per class of all packets except control.
     fn sort_out(&mut self, shared: &Shared, index: usize, span: SimSpan) -> (u64, u16) {
         let vertex = self.vertices[index];
         self.scratch.touched ^= touch(&self.wires[vertex.wires()]);

@@ -248,8 +248,8 @@ impl State {
         self.paid_to = now;
     }
 
-    /// When the last packet is paid off without further notifications. A flow that was cut to the lowest rate waits
-    /// less than its last packet would take at that rate, because the timers raise the rate meanwhile.
+    /// When the last packet is paid off. Less than its time at the lowest rate, because timers
+    /// raise the rate meanwhile.
     fn paid_off(&self) -> u64 {
         let at = |state: &Self| state.paid_to + (state.left * 1e12 / state.current) as u64;
         if at(self) <= self.timers_due {
