@@ -51,7 +51,7 @@ fn require_printed(page: &[Step], scenario: &str) {
 fn small_job_output_matches_the_page() {
     let page = page("docs/job-step.md");
     let small = page.split_once("## A small job").unwrap().1;
-    let small = small.split_once("## The same deaths").unwrap().0;
+    let small = small.split_once("## The same failures").unwrap().0;
     require_printed(&steps(small), "topologies/scenarios/job-step.yaml");
     let printed = emulate("topologies/scenarios/job-circuits.yaml");
     let late = printed.lines().filter(|line| line.starts_with("fault: "));
@@ -72,7 +72,7 @@ fn large_job_output_matches_the_page_and_readme() {
 #[test]
 fn design_losses_match_the_page() {
     let page = page("docs/job-step.md");
-    let designs = page.split_once("## The same deaths").unwrap().1;
+    let designs = page.split_once("## The same failures").unwrap().1;
     let blocks: Vec<&str> = designs.split("isolation-").skip(1).collect();
     let mut shown = 0;
     for block in blocks {
