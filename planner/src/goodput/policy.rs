@@ -104,7 +104,7 @@ pub struct Replicas {
     pub count: u32,
     /// Step time with one or more replicas missing, or the full step time if not elastic.
     pub step_with_fewer: i128,
-    /// The replicas with a GPU on each node at the start.
+    /// For each node, the replicas that had a GPU on it at the start.
     pub of_node: Vec<Vec<u32>>,
 }
 

@@ -304,7 +304,7 @@ impl CandidateRates {
             }
             candidates.push(Candidate { name: format!("routed for {}", phase.name), topology });
         }
-        // If multi-hop routes pay off on no candidate, the phase takes one hop on all.
+        // If multi-hop routes do not pay off on any candidate, the phase takes one hop.
         for ((own, bound), worth) in self.of.iter().zip(&mut self.bounds).zip(&self.worth) {
             bound.has_room &=
                 fabric.leaves() > LEAVES_ROUTED || own.iter().any(|rate| rate >= worth);

@@ -92,7 +92,7 @@ pub(super) fn walk<'w>(
     }
     let calls = operations.iter().filter_map(|operation| operation.call);
     let last_call = calls.map(|call| call.ts).fold(f64::MIN, f64::max);
-    // Waits after the last launch delay at most the end of the last step.
+    // Waits after the last launch can only delay the end of the last step.
     let last_call = steps.map_or(last_call, |steps| last_call.max(steps.end));
     for (place, wait) in waits.host.iter().enumerate().filter(|(_, wait)| wait.end <= last_call) {
         nexts.push((wait.begun, NextInOrder::WaitBegins(place)));

@@ -57,7 +57,7 @@ pub struct RlStep {
     pub seed: Seed,
 }
 
-/// Idle network time before each phase, while computation does not overlap with traffic.
+/// Idle network time before each phase, from computation without traffic.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Slack {
     /// Before the micro-batches.

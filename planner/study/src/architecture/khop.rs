@@ -265,8 +265,7 @@ mod tests {
         }
     }
 
-    /// Spare nodes are 1/5 of the GPUs at TP-16 and 1/9 at TP-32. A second fault makes a ring
-    /// unusable until it is repaired.
+    /// Spares are 1/5 of the GPUs at TP-16 and 1/9 at TP-32. A second fault disables a ring.
     #[test]
     fn spare_node_costs_its_share_and_covers_one_fault() {
         for (nodes, tp, usable) in [(320, 16, 1024), (720, 32, 2560)] {

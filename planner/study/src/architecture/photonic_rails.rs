@@ -1,6 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-//! Rails with optical circuit switches instead of packet switches, `photonic-rails`. Circuits
-//! follow the phases of a step.
+//! Rails with optical circuit switches, `photonic-rails`. Circuits follow the phases of a step.
 //!
 //! Published (Opus, arXiv 2602.12521, abstract): 1/23 of the power, 1/4 of the cost, and steps less
 //! than 6 % longer, which is counted as 6 %. Our own counts are one module and one optical switch

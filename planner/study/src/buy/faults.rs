@@ -1,6 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-//! Faults and arrivals in a window, drawn once for all designs. Faults come from rates, or from a
-//! trace resampled to any size.
+//! Faults and arrivals in a window, drawn once for all designs from rates or a resampled trace.
 
 use lightloom_fabric::trace::{
     FaultTrace, Health, NodesError, Synthesis, Timeline, TraceTime, part_fault_probability,

@@ -1,6 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-//! Turns the accounts into a recommendation: rows, Pareto front, winner, and the conditions under
-//! which another design wins.
+//! Turns the accounts into rows, a Pareto front, a winner, and conditions for another winner.
 
 use std::cmp::Ordering;
 use std::collections::BTreeMap;

@@ -36,8 +36,7 @@ pub fn mixnet(prices: &PriceList) -> Result<Vec<Claim>, MissingPrices> {
     Ok(read.claims)
 }
 
-/// Varies the ratio at 400 Gb/s. The paper states prices and network cards in a table, so the
-/// sentence uses only the rows.
+/// Varies the ratio at 400 Gb/s. The paper tabulates prices and network cards.
 #[must_use]
 pub fn why(prices: &PriceList) -> Vec<Why> {
     let ports = [(1, "that of the paper"), (0, "the lowest quoted"), (2, "the highest quoted")];

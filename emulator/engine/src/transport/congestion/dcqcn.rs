@@ -248,8 +248,7 @@ impl State {
         self.paid_to = now;
     }
 
-    /// When the last packet is paid off. Less than its time at the lowest rate, because timers
-    /// raise the rate meanwhile.
+    /// When the last packet is paid off, if the timers raise the rate and no notification arrives.
     fn paid_off(&self) -> u64 {
         let at = |state: &Self| state.paid_to + (state.left * 1e12 / state.current) as u64;
         if at(self) <= self.timers_due {
