@@ -9,7 +9,7 @@ use super::class::{Class, News};
 use super::description::Description;
 use super::log::{CallLog, StageCall};
 use super::queue::{From, PlannedAct, Queue};
-use super::remembering::FEW_REDONE;
+use super::remembering::{FEW_REDONE, Unrun};
 use super::{Entangled, LocalProbe};
 use crate::engine::{
     BatchId, BitErrors, Engine, EngineError, EngineSettings, Event, FlowGate, FlowId, FlowName,
@@ -106,6 +106,7 @@ pub(super) struct Apart<P> {
     pub(super) remembers: bool,
     pub(super) live: Vec<u32>,
     pub(super) memory: FxHashMap<Description, u32>,
+    pub(super) unrun: FxHashMap<u32, Unrun>,
     pub(super) changes: FxHashMap<LinkId, Vec<(SimTime, u64, LinkChange)>>,
     pub(super) done: u64,
     pub(super) busy_until: u64,
@@ -136,6 +137,7 @@ impl<P: LocalProbe> Apart<P> {
             remembers: false,
             live: Vec::new(),
             memory: FxHashMap::default(),
+            unrun: FxHashMap::default(),
             changes: FxHashMap::default(),
             done: 0,
             busy_until: 0,
@@ -262,7 +264,7 @@ impl<P: LocalProbe> Apart<P> {
         let flow = &self.flows[id.index()];
         let shift = |place: FlowPlace| self.islands[place.island as usize].shift;
         let end = flow.place.and_then(|place| {
-            self.local(place).record(place.flow).end.map(|end| end.0 + shift(place))
+            self.local(place)?.record(place.flow).end.map(|end| end.0 + shift(place))
         });
         !flow.cancelled && end.is_none_or(|end| end >= self.present())
     }
@@ -290,9 +292,10 @@ impl<P: LocalProbe> Apart<P> {
         self.now.0 + u64::from(self.through)
     }
 
-    pub(super) fn local(&self, place: FlowPlace) -> &Engine<P> {
-        let island = &self.islands[place.island as usize];
-        &self.classes[island.class as usize].engine
+    /// Returns the engine of a flow, or `None` if it has yet to run.
+    pub(super) fn local(&self, place: FlowPlace) -> Option<&Engine<P>> {
+        let class = self.islands[place.island as usize].class;
+        (!self.unrun.contains_key(&class)).then(|| &self.classes[class as usize].engine)
     }
 
     /// At each instant, control events precede packets.
@@ -335,6 +338,7 @@ impl<P: LocalProbe> Apart<P> {
                     }
                 }
                 PlannedAct::Change(link, change) => self.change(link, change)?,
+                PlannedAct::RunIslands => self.run_due()?,
             }
         }
     }
@@ -447,8 +451,12 @@ impl<P: LocalProbe> Apart<P> {
     pub(super) fn record(&self, id: FlowId) -> FlowRecord {
         let flow = &self.flows[id.index()];
         let FlowSpec { source, destination, message, messages, start, .. } = flow.spec;
-        match flow.place {
-            Some(place) => self.own_record(place, (source, destination)),
+        let place = flow.place.and_then(|place| Some((place, self.local(place)?)));
+        match place {
+            Some((place, engine)) => {
+                let record = FlowRecord { source, destination, ..engine.record(place.flow) };
+                self.present_record(place, record)
+            }
             None => FlowRecord {
                 source,
                 destination,
@@ -465,12 +473,8 @@ impl<P: LocalProbe> Apart<P> {
         }
     }
 
-    fn own_record(
-        &self,
-        place: FlowPlace,
-        (source, destination): (VertexId, VertexId),
-    ) -> FlowRecord {
-        let record = FlowRecord { source, destination, ..self.local(place).record(place.flow) };
+    /// Hides the part of a record that is ahead of the present.
+    fn present_record(&self, place: FlowPlace, record: FlowRecord) -> FlowRecord {
         if !self.remembers {
             return record;
         }

@@ -4,7 +4,7 @@
 use lightloom_units::{Picoseconds, SimTime};
 
 use super::description::IslandChange;
-use crate::engine::{BatchId, Engine, Event, FlowId, PacketCount, Probe};
+use crate::engine::{BatchId, Engine, Event, FlowId, FlowSpec, PacketCount, Probe, Route};
 
 const SHORTEST_STRIDE: Picoseconds = Picoseconds::from_micros(10);
 const STRIDE: Picoseconds = Picoseconds::from_millis(1);
@@ -56,6 +56,28 @@ impl<P: Probe> Class<P> {
             news: Vec::new(),
             ended: None,
         }
+    }
+
+    /// Returns a time before which no flow can end: its first link cannot have sent all data by then.
+    /// `None` if a link changes, or a flow is cancelled or rerouted.
+    pub(super) fn earliest_end(&self, acts: &[(u64, IslandChange)]) -> Option<SimTime> {
+        let mut earliest = SimTime(u64::MAX);
+        for (_, act) in acts {
+            match act {
+                IslandChange::Flow(FlowSpec { route, start, message, messages, .. }) => {
+                    let Route::Links(links) = route else { return None };
+                    let rate = self.engine.network().link(*links.first()?).spec.rate;
+                    let sends = rate.time_for(*message * u64::from(*messages));
+                    // Packets may each round their time down.
+                    earliest = earliest.min(*start + Picoseconds(sends.0 - sends.0 / 8));
+                }
+                IslandChange::Gate(..) => {}
+                IslandChange::Cancel(_) | IslandChange::Change(..) | IslandChange::Reroute(..) => {
+                    return None;
+                }
+            }
+        }
+        Some(earliest)
     }
 
     /// Replays changes up to `now`, then runs ahead to `limit`. Returns the packet-hops simulated.

@@ -17,6 +17,8 @@ pub(super) enum PlannedAct {
     Change(LinkId, LinkChange),
     Timer(u64),
     BatchDone { batch: BatchId, at: SimTime, from: From },
+    /// A flow of an island that has yet to run can end now.
+    RunIslands,
 }
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]

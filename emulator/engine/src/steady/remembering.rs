@@ -3,22 +3,24 @@
 //!
 //! ```text
 //!   starts ──▶ same as an earlier one? ──yes──▶ reuse its result, shifted in time
-//!                      └──no──▶ run ahead to the end ──▶ plan its completions, cache the result
-//!   disturbed, or meets others ──▶ one island from the earliest start: rerun up to now, then ahead
+//!                      └──no──▶ wait until a flow can end ──▶ run ahead to the end ──▶ plan its
+//!                                                             completions, cache the result
+//!   disturbed, or meets others ──▶ one island from the earliest start, as above
 //! ```
 //! Results are exact, because a run depends only on the description and on the time since its start.
+//! No work is lost if islands meet before a flow of theirs can end.
 
-use std::collections::BTreeSet;
+use std::collections::{BTreeMap, BTreeSet};
 
 use lightloom_units::{Picoseconds, SimTime};
 use rayon::prelude::*;
 use rustc_hash::FxHashMap;
 
 use super::apart::{Apart, Asked, IslandAct};
-use super::class::News;
-use super::description::{Description, IslandChange};
+use super::class::{Class, News};
+use super::description::IslandChange;
 use super::landing::{Knots, Tie, acts_from};
-use super::queue::From;
+use super::queue::{From, PlannedAct};
 use super::{Entangled, LocalProbe};
 
 /// Exceeds the end of any flow that has a path.
@@ -28,6 +30,14 @@ const MOST_REDONE: u64 = 100_000_000;
 pub(super) const FEW_REDONE: u64 = 1_000_000;
 
 type PendingClass = Vec<(u64, IslandChange)>;
+
+/// A class that has yet to run, because none of its flows can have ended.
+#[derive(Debug)]
+pub(super) struct Unrun {
+    acts: PendingClass,
+    /// The earliest end of a flow, since the start of the class.
+    wait: u64,
+}
 
 impl<P: LocalProbe> Apart<P> {
     pub(super) fn is_quiet(&self, island: u32) -> bool {
@@ -94,31 +104,16 @@ impl<P: LocalProbe> Apart<P> {
     ) -> Result<(), Entangled> {
         let first = self.classes.len();
         let mut waiting: Vec<PendingClass> = Vec::new();
-        let mut grown: FxHashMap<(SimTime, Description), u32> = FxHashMap::default();
         for (islands, asked) in sets {
-            if islands.is_empty() {
-                self.begin_like(asked, first, &mut waiting);
-                continue;
-            }
             let gone = |island: &u32| self.islands[*island as usize].superseded;
             if islands.iter().any(gone) || islands.iter().any(|i| self.islands[*i as usize].retired)
             {
                 return Err(Entangled);
             }
             let (begin, past) = self.supersede(&islands, asked);
-            let island = self.islands.len() as u32;
-            let description = self.describe(island, (begin, past));
-            let new = self.classes.len() as u32;
-            let class =
-                *grown.entry((begin, description)).or_insert_with_key(|(_, description)| {
-                    let class = self.new_class(island, description, begin);
-                    self.classes.push(class);
-                    waiting.push(acts_from(description, begin));
-                    new
-                });
-            self.join(island, (class, 0));
+            self.begin_like(begin, past, first, &mut waiting);
         }
-        self.run_new(first, waiting);
+        self.run_new(first, waiting)?;
         if self.is_faster_whole() { Err(Entangled) } else { Ok(()) }
     }
 
@@ -133,28 +128,35 @@ impl<P: LocalProbe> Apart<P> {
         self.redone > self.redone_limit
     }
 
-    fn begin_like(&mut self, asked: Vec<IslandAct>, first: usize, waiting: &mut Vec<PendingClass>) {
-        let (island, now) = (self.islands.len() as u32, self.now);
-        let description = self.describe(island, (now, asked));
-        let known = self.memory.get(&description).copied();
-        if let Some(class) = known {
-            let (begin, from) = {
-                let class = &self.classes[class as usize];
-                (class.begin, class.quiet_from())
-            };
+    fn begin_like(
+        &mut self,
+        begin: SimTime,
+        asked: Vec<IslandAct>,
+        first: usize,
+        waiting: &mut Vec<PendingClass>,
+    ) {
+        let island = self.islands.len() as u32;
+        let description = self.describe(island, (begin, asked));
+        if let Some(&class) = self.memory.get(&description) {
+            let known = &self.classes[class as usize];
+            let (shift, quiet) = (begin.0 - known.begin, known.quiet_from());
             if class as usize >= first {
                 return self.join(island, (class, 0));
             }
-            if let Some(from) = from {
-                let shift = now.0 - begin;
+            if let Some(unrun) = self.unrun.get(&class) {
+                let due = SimTime(begin.0 + unrun.wait);
+                self.queue.plan(self.now, due, PlannedAct::RunIslands);
+                return self.join(island, (class, shift));
+            }
+            if let Some(from) = quiet {
                 self.busy_until = self.busy_until.max(from + shift);
                 self.join(island, (class, shift));
                 let news = self.classes[class as usize].news.clone();
                 return news.into_iter().for_each(|news| self.plan_news(island, news));
             }
         }
-        let class = self.new_class(island, &description, now);
-        waiting.push(acts_from(&description, now));
+        let class = self.new_class(island, &description, begin);
+        waiting.push(acts_from(&description, begin));
         let new = self.classes.len() as u32;
         self.classes.push(class);
         self.memory.insert(description, new);
@@ -167,13 +169,51 @@ impl<P: LocalProbe> Apart<P> {
         self.classes[class as usize].members.push(island);
     }
 
-    fn run_new(&mut self, first: usize, waiting: Vec<PendingClass>) {
-        let now = self.now;
-        let limit = now + AHEAD;
-        let mut pairs: Vec<_> = self.classes[first..].iter_mut().zip(waiting).collect();
-        let run = |(class, acts): &mut (&mut super::class::Class<P>, PendingClass)| {
-            let again = class.begin < now.0;
-            (again, class.run_ahead(std::mem::take(acts), (now, limit)))
+    fn run_new(&mut self, first: usize, waiting: Vec<PendingClass>) -> Result<(), Entangled> {
+        let mut ready = BTreeMap::new();
+        for (place, acts) in waiting.into_iter().enumerate() {
+            let (index, class) = ((first + place) as u32, &self.classes[first + place]);
+            match class.earliest_end(&acts).filter(|end| *end > self.now) {
+                Some(end) => {
+                    let wait = end.0 - class.begin;
+                    self.unrun.insert(index, Unrun { acts, wait });
+                    self.queue.plan(self.now, end, PlannedAct::RunIslands);
+                }
+                None => drop(ready.insert(index, (acts, self.now))),
+            }
+        }
+        self.run_ahead(ready)
+    }
+
+    /// Runs the classes of which a flow can end now.
+    pub(super) fn run_due(&mut self) -> Result<(), Entangled> {
+        let ends = self.unrun.iter().map(|(class, unrun)| {
+            (*class, SimTime(self.classes[*class as usize].begin + unrun.wait))
+        });
+        let due: Vec<_> = ends.filter(|(_, end)| *end <= self.now).collect();
+        let mut ready = BTreeMap::new();
+        for (class, end) in due {
+            if let Some(Unrun { acts, .. }) = self.unrun.remove(&class) {
+                ready.insert(class, (acts, end));
+            }
+        }
+        self.run_ahead(ready)
+    }
+
+    /// Runs classes ahead, each from the given time.
+    fn run_ahead(
+        &mut self,
+        mut ready: BTreeMap<u32, (PendingClass, SimTime)>,
+    ) -> Result<(), Entangled> {
+        let Some(first) = ready.keys().next().copied() else { return Ok(()) };
+        let indices: Vec<u32> = ready.keys().copied().collect();
+        let classes = (first..).zip(&mut self.classes[first as usize..]);
+        let mut pairs: Vec<_> =
+            classes.filter_map(|(index, class)| Some((class, ready.remove(&index)?))).collect();
+        let run = |(class, (acts, from)): &mut (&mut Class<P>, (PendingClass, SimTime))| {
+            let last = acts.last().map_or(0, |(after, _)| *after);
+            let again = last > 0 && class.begin + last == from.0;
+            (again, class.run_ahead(std::mem::take(acts), (*from, *from + AHEAD)))
         };
         let hops: Vec<(bool, u64)> = if self.settings.threads > 1 && pairs.len() > 1 {
             pairs.par_iter_mut().map(run).collect()
@@ -183,17 +223,21 @@ impl<P: LocalProbe> Apart<P> {
         for (again, hops) in hops {
             *(if again { &mut self.redone } else { &mut self.ran }) += hops;
         }
-        for index in first..self.classes.len() {
-            let class = &self.classes[index];
-            match class.quiet_from() {
-                Some(from) => self.busy_until = self.busy_until.max(from),
-                None => self.live.push(index as u32),
-            }
+        for index in indices {
+            let class = &self.classes[index as usize];
             let (news, members) = (class.news.clone(), class.members.clone());
+            let shifts = members.iter().map(|member| self.islands[*member as usize].shift);
+            let latest = shifts.max().unwrap_or_default();
+            match class.quiet_from() {
+                Some(from) => self.busy_until = self.busy_until.max(from + latest),
+                None if latest > 0 => return Err(Entangled),
+                None => self.live.push(index),
+            }
             for member in members {
                 news.iter().for_each(|news| self.plan_news(member, *news));
             }
         }
+        Ok(())
     }
 
     fn plan_news(&mut self, island: u32, news: News) {
@@ -222,6 +266,9 @@ impl<P: LocalProbe> Apart<P> {
             let class = &mut self.classes[gone.class as usize];
             begin = begin.min(SimTime(class.begin + gone.shift));
             class.members.retain(|member| member != island);
+            if class.members.is_empty() {
+                self.unrun.remove(&gone.class);
+            }
             for link in links.iter().step_by(2) {
                 let copies = self.copies.get_mut(&(link.0 >> 1));
                 copies.into_iter().for_each(|copies| copies.retain(|copy| copy.island != *island));
