@@ -94,6 +94,8 @@ pub(crate) struct Balancer {
     known: Box<[PathHistory]>,
     retired: Vec<RetiredPath>,
     taken: Box<[u16]>,
+    /// The path of the last packet that was acknowledged without a mark.
+    working: u16,
 }
 
 /// Otherwise all flows would leave a lightly marking path at the same time, and it would be idle.
@@ -132,12 +134,14 @@ impl Balancer {
             drawn: 0,
             retired: Vec::new(),
             taken: vec![0; remembered].into_boxed_slice(),
+            working: 0,
         }
     }
 
     pub(crate) fn replace(&mut self, cursors: Vec<u32>, lanes: Vec<SenderLane>) {
         self.known = vec![PathHistory::default(); cursors.len()].into_boxed_slice();
         self.retired.clear();
+        self.working = 0;
         self.order = self.balance.order(cursors.len());
         self.cursors = cursors.into_boxed_slice();
         self.lanes = lanes.into_boxed_slice();
@@ -169,9 +173,12 @@ impl Balancer {
     }
 
     #[inline]
-    pub(crate) fn next(&mut self, sequence: u32, lane: usize) -> u32 {
+    pub(crate) fn next(&mut self, sequence: u32, resent: bool, lane: usize) -> u32 {
         if matches!(self.balance, Balance::PerFlow | Balance::Adaptive) {
             return self.cursors[usize::from(self.lanes[lane].first)];
+        }
+        if resent && self.recycles(lane) {
+            return self.take(sequence, self.working);
         }
         let width = self.lanes[lane].width();
         let may_rest = self.lanes[lane].retired < width;
@@ -187,9 +194,24 @@ impl Balancer {
                 break path;
             }
         };
+        self.take(sequence, path)
+    }
+
+    #[inline]
+    fn take(&mut self, sequence: u32, path: u16) -> u32 {
         let place = sequence as usize & (self.taken.len() - 1);
         self.taken[place] = path;
         self.cursors[usize::from(path)]
+    }
+
+    /// Other values may be dark, too, and a second loss is noticed only by a timeout. Senders of
+    /// REPS (Bonato et al., 2024) recycle values in the same way.
+    fn recycles(&self, lane: usize) -> bool {
+        let lane = &self.lanes[lane];
+        self.retires()
+            && lane.retired > 0
+            && (lane.first..lane.end).contains(&self.working)
+            && !self.known[usize::from(self.working)].retired
     }
 
     /// Drawn orders change every round, so that one round's marks do not empty a queue in the next.
@@ -224,6 +246,9 @@ impl Balancer {
                 known.cautious = CAUTIOUS;
             }
             known.answered = known.answered.max(sequence + 1);
+            if !marked {
+                self.working = path as u16;
+            }
         }
     }
 
@@ -320,7 +345,7 @@ mod tests {
     }
 
     fn paths(balancer: &mut Balancer, count: u32) -> Vec<u32> {
-        (0..count).map(|number| balancer.next(number, 0)).collect()
+        (0..count).map(|number| balancer.next(number, false, 0)).collect()
     }
 
     #[test]
@@ -367,14 +392,14 @@ mod tests {
         assert_eq!(spray.retired(), 0, "{later} was answered");
         let last = *by(20).last().unwrap();
         spray.lost(50, last);
-        assert!((40..80).all(|number| spray.next(number, 0) == 10), "20 is dark");
+        assert!((40..80).all(|number| spray.next(number, false, 0) == 10), "20 is dark");
         assert_eq!(spray.probe(50 + SPRAY_PROBE.get(), 0), Some((1, 20)));
         spray.answered_by(15, last + 1);
         assert_eq!(spray.retired(), 1, "the other path answers");
         spray.answered_by(25, last - 1);
         assert_eq!(spray.retired(), 1, "it was sent before the loss");
         spray.answered_by(25, last + 1);
-        assert!((80..120).any(|number| spray.next(number, 0) == 20), "it answers");
+        assert!((80..120).any(|number| spray.next(number, false, 0) == 20), "it answers");
     }
 
     /// A returning path is empty while others have queues, so packets on the others seem lost.
@@ -395,24 +420,24 @@ mod tests {
         let balance = Balance::Entropy { values: 4, hashed: false, probe: Picoseconds(100) };
         let lanes = vec![SenderLane::new(7, 0..2), SenderLane::new(9, 2..4)];
         let mut entropy = Balancer::new(balance, (vec![10, 20, 30, 40], lanes), (64, 0));
-        let taken: Vec<u32> = (0..4).map(|number| entropy.next(number, 0)).collect();
+        let taken: Vec<u32> = (0..4).map(|number| entropy.next(number, false, 0)).collect();
         assert_eq!(taken, [20, 10, 20, 10]);
         entropy.lost(50, 0);
-        assert!((4..8).all(|number| entropy.next(number, 0) == 10), "20 is retired");
+        assert!((4..8).all(|number| entropy.next(number, false, 0) == 10), "20 is retired");
         assert_eq!(entropy.probe(149, 0), None);
         assert_eq!(entropy.probe(150, 0), Some((1, 20)));
         assert_eq!(entropy.probe(150, 0), None, "one at a time");
         entropy.returned(1);
-        let again: Vec<u32> = (8..10).map(|number| entropy.next(number, 0)).collect();
+        let again: Vec<u32> = (8..10).map(|number| entropy.next(number, false, 0)).collect();
         assert!(again.contains(&20), "{again:?}");
         for number in [10, 11] {
-            entropy.next(number, 0);
+            entropy.next(number, false, 0);
         }
         entropy.lost(200, 10);
         entropy.lost(200, 11);
         assert_eq!(entropy.lanes()[0].rests_until(), 300, "the other lane continues");
         for number in [12, 13] {
-            entropy.next(number, 1);
+            entropy.next(number, false, 1);
         }
         entropy.lost(200, 12);
         entropy.lost(200, 13);

@@ -258,7 +258,7 @@ impl Sender {
         }
         self.tail.sent(now);
         let cursor = match &mut self.balancer {
-            Some(balancer) => balancer.next(sequence, lane),
+            Some(balancer) => balancer.next(sequence, resent, lane),
             None => self.cursor,
         };
         Outgoing { sequence, wire_bytes, resent, cursor, probe: false }
