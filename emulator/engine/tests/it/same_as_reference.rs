@@ -9,7 +9,6 @@ use lightloom_engine::{
     LinkChange, LinkId, LinkSpec, Marking, Network, NetworkBuilder, PacketCount, PacketLoss, Pause,
     Queueing, Schedule, Switching, VertexId, VertexRole,
 };
-use lightloom_testkit::cases;
 use lightloom_units::seed::Seed;
 use lightloom_units::{BitsPerSecond, Bytes, Picoseconds, SimTime};
 use proptest::prelude::*;
@@ -457,7 +456,7 @@ fn run_one_way(hosts: usize, case: &Case, queueing: Option<Queueing>) -> (Vec<St
 proptest! {
     #![proptest_config(ProptestConfig {
         failure_persistence: None,
-        ..ProptestConfig::with_cases(cases(64, 500))
+        ..ProptestConfig::with_cases(500)
     })]
 
     /// Regression test: when a cable became fast again, waiting packets still left at the slow
