@@ -8,7 +8,7 @@
 //!   disturbed, or meets others ──▶ one island from the earliest start, as above
 //! ```
 //! Results are exact, because a run depends only on the description and on the time since its start.
-//! No work is lost if islands meet before a flow of theirs can end.
+//! No work is lost if islands meet before one of their flows can end.
 
 use std::collections::{BTreeMap, BTreeSet};
 
@@ -185,7 +185,7 @@ impl<P: LocalProbe> Apart<P> {
         self.run_ahead(ready)
     }
 
-    /// Runs the classes of which a flow can end now.
+    /// Runs the classes whose first flow can end now.
     pub(super) fn run_due(&mut self) -> Result<(), Entangled> {
         let ends = self.unrun.iter().map(|(class, unrun)| {
             (*class, SimTime(self.classes[*class as usize].begin + unrun.wait))

@@ -204,7 +204,7 @@ impl Balancer {
         self.cursors[usize::from(path)]
     }
 
-    /// Other values may be dark, too, and a second loss is noticed only by a timeout. Senders of
+    /// Other values may also be dark, and a second loss is noticed only by a timeout. Senders of
     /// REPS (Bonato et al., 2024) recycle values in the same way.
     fn recycles(&self, lane: usize) -> bool {
         let lane = &self.lanes[lane];
