@@ -554,7 +554,7 @@ fn fault_after_the_end_of_the_run_fails_its_restoration() {
     let late = on("500s");
     assert!(!late.expectations[0].passed, "{:?}", late.expectations);
     assert!(
-        late.expectations[0].value.contains("n3 fails at 500 s, after the end of the run"),
+        late.expectations[0].value.contains("n3 fails at 500 s, after the run ended"),
         "{:?}",
         late.expectations
     );

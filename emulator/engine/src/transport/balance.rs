@@ -208,7 +208,7 @@ impl Balancer {
     /// REPS (Bonato et al., 2024) recycle values in the same way.
     fn recycles(&self, lane: usize) -> bool {
         let lane = &self.lanes[lane];
-        self.retires()
+        self.balance.is_hashed()
             && lane.retired > 0
             && (lane.first..lane.end).contains(&self.working)
             && !self.known[usize::from(self.working)].retired
