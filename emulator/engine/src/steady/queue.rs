@@ -16,7 +16,11 @@ use crate::engine::{BatchId, FlowId, LinkChange, LinkId};
 pub(super) enum PlannedAct {
     Change(LinkId, LinkChange),
     Timer(u64),
-    BatchDone { batch: BatchId, at: SimTime, from: From },
+    BatchDone {
+        batch: BatchId,
+        at: SimTime,
+        from: From,
+    },
     /// A flow of an island that has yet to run can end now.
     RunIslands,
 }

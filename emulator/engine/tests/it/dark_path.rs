@@ -120,8 +120,7 @@ fn dark_path_of_hashed_values_costs_only_its_lost_capacity() {
     let swift = CongestionControl::Swift(Swift::default());
     let controls =
         [nscc, CongestionControl::ReceiverCredit, CongestionControl::FixedWindow, dctcp, swift];
-    let hashed =
-        Balance::Entropy { values: 64, hashed: true, probe: Picoseconds::from_micros(20) };
+    let hashed = Balance::Entropy { values: 64, hashed: true, probe: Picoseconds::from_micros(20) };
     for congestion in controls {
         for leaf in [NEAR, FAR] {
             let cost = cost((congestion, hashed), leaf);
