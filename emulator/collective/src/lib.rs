@@ -35,7 +35,7 @@ pub use schedule::{Await, MessageTime, NetworkLevel, Schedule, Sending};
 pub use torus::TorusAllReduce;
 pub use tree::{Tree, TreeOperation};
 
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub enum CollectiveKind {
     AllReduce,
     ReduceScatter,

@@ -2,17 +2,14 @@
 //! All-reduce over binary trees, and broadcast. Pieces are summed up the tree and sent back down.
 //!
 //! ```text
-//!   one tree of 8 ranks:                  the second tree shifts all ranks by one:
-//!              4                          most inner ranks of one tree are leaves in the other, so
-//!          2       6                      that together they use most of the send and receive
-//!        1   3   5   7                    bandwidth of every rank
-//!      0
+//!   one tree of 8 ranks:    0             the second tree is the mirror image (or shifted by one, if
+//!                           4             the number of ranks is odd): every inner rank of one tree is
+//!                       2       6         a leaf of the other, so that together they use the send and
+//!                     1   3   5   7       receive bandwidth of every rank evenly
 //! ```
 //! Sanders, Speck, Träff: "Two-tree algorithms for full bandwidth broadcast, reduction and scan",
-//! Parallel Computing 2009. NCCL has used the double tree since version 2.4. The data is sent in
+//! Parallel Computing 2009. The trees are those of NCCL since version 2.4. The data is sent in
 //! pieces, and a rank forwards a piece once it has received it from all its children or its parent.
-
-use std::ops::Range;
 
 use lightloom_units::Bytes;
 
@@ -29,7 +26,7 @@ pub enum TreeOperation {
 #[derive(Clone, Copy, Debug)]
 pub struct Tree {
     pub operation: TreeOperation,
-    /// Number of ranks. The middle rank is the root of the first tree.
+    /// Number of ranks. Rank 0 is the root of the first tree.
     pub ranks: usize,
     pub size: Bytes,
     pub pieces: u32,
@@ -47,15 +44,19 @@ impl Tree {
         let trees = if self.operation == TreeOperation::DoubleAllReduce { 2 } else { 1 };
         let pieces = self.pieces.max(1);
         let piece = part_of(self.size, u64::from(pieces) * trees as u64);
-        for shift in 0..trees {
-            self.lay_tree(&mut schedule, shift, (piece, pieces));
+        for tree in 0..trees {
+            self.lay_tree(&mut schedule, tree, (piece, pieces));
         }
         Ok(schedule)
     }
 
-    fn lay_tree(&self, schedule: &mut Schedule, shift: usize, load: (Bytes, u32)) {
-        let shape = InOrderTree::new(self.ranks);
-        let rank = |place: usize| (place + shift) % self.ranks;
+    fn lay_tree(&self, schedule: &mut Schedule, tree: usize, load: (Bytes, u32)) {
+        let shape = BinaryTree::new(self.ranks);
+        let rank = |place: usize| match tree {
+            0 => place,
+            _ if self.ranks.is_multiple_of(2) => self.ranks - 1 - place,
+            _ => (place + 1) % self.ranks,
+        };
         let mut into: Vec<Vec<Await>> = vec![Vec::new(); self.ranks];
         if self.operation != TreeOperation::Broadcast {
             // Visit the deepest positions first, so that dependencies precede a rank's own sending.
@@ -77,27 +78,22 @@ impl Tree {
     }
 }
 
-/// Binary tree with in-order traversal 0, 1, 2 …: the middle position is the root, and each half is
-/// a subtree.
-struct InOrderTree {
+/// NCCL's binary tree. Rank 0 is the root and has one child; a rank's height is the number of
+/// trailing zeros of its number, so odd ranks are leaves.
+struct BinaryTree {
     parent: Vec<Option<usize>>,
     top_down: Vec<usize>,
 }
 
-impl InOrderTree {
+impl BinaryTree {
     fn new(places: usize) -> Self {
-        let mut tree = Self { parent: vec![None; places], top_down: Vec::new() };
-        tree.grow(None, 0..places);
-        tree
-    }
-    fn grow(&mut self, parent: Option<usize>, range: Range<usize>) {
-        if range.is_empty() {
-            return;
-        }
-        let middle = range.start + range.len() / 2;
-        self.parent[middle] = parent;
-        self.top_down.push(middle);
-        self.grow(Some(middle), range.start..middle);
-        self.grow(Some(middle), middle + 1..range.end);
+        let parent = |place: usize| {
+            let height = place.checked_ilog2().map(|_| 1 << place.trailing_zeros())?;
+            let up = (place ^ height) | (height << 1);
+            Some(if up < places { up } else { place ^ height })
+        };
+        let mut top_down: Vec<usize> = (0..places).collect();
+        top_down.sort_by_key(|place| std::cmp::Reverse(place.trailing_zeros()));
+        Self { parent: (0..places).map(parent).collect(), top_down }
     }
 }

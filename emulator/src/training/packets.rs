@@ -2,9 +2,10 @@
 //! Evaluates a training step packet by packet and in closed form, under the same assumptions.
 //!
 //! A large job is reduced to an excerpt that fits in a packet budget: first replicas, then
-//! micro-batches, then layers are removed. Without overlap and stragglers, and with links at their
-//! fitted rates, the remaining difference is due to contention, pieces that wait for each other,
-//! and headers.
+//! micro-batches, then layers are removed. Both evaluations use links at their fitted rates.
+//!
+//! The closed form assumes that exchanges never share links, so it is compared with the step on
+//! [`idle`] links. The rest of the simulated duration is contention.
 
 use lightloom_engine::transport::Transport;
 use lightloom_step::work::StepWork;
@@ -18,6 +19,7 @@ use lightloom_training::tasks::{SimulatedRails, TaskPurpose, step_machine, step_
 use lightloom_units::{BitsPerSecond, Picoseconds, SimTime};
 use serde::Serialize;
 
+use super::idle;
 use super::replay::{ReuseError, RingReuse, TaskTimes, replay};
 use crate::run::{Progress, RunError};
 
@@ -36,6 +38,11 @@ pub enum PacketsError {
          {domain} GPUs of {network} (take --tp {domain} or less)"
     )]
     SpansDomains { tensor: u32, domain: u32, network: String },
+    #[error(
+        "packet by packet, only TP groups use the links of a torus, and {what} {size} would use \
+         those of {network} (use {what} 1 or another --arch)"
+    )]
+    InsideTorus { what: &'static str, size: u64, network: String },
     #[error(
         "packet by packet, interleaved stages require whole rounds of micro-batches: {micro_batches} is not a multiple of {stages} stages (nearest: {nearest})"
     )]
@@ -62,11 +69,13 @@ pub struct PacketStep {
     pub micro_batches: u64,
     /// Number of tasks in the graph.
     pub tasks: usize,
-    /// Closed-form duration of the step, without overlap, in seconds.
+    /// Closed-form duration of the step, in seconds.
     pub analytic_seconds: f64,
     /// Simulated duration of the step, in seconds.
     pub packet_seconds: f64,
-    /// `analytic ÷ packets − 1`.
+    /// The part of `packet_seconds` due to exchanges that share links, in seconds.
+    pub contention_seconds: f64,
+    /// `analytic ÷ (packets − contention) − 1`.
     pub difference: f64,
     /// Packets sent, counted once per link.
     pub packet_hops: u64,
@@ -123,6 +132,13 @@ impl JobExcerpt {
         if mapping.tensor > domain {
             let network = job.network.name.clone();
             return Err(PacketsError::SpansDomains { tensor: mapping.tensor, domain, network });
+        }
+        if job.network.shape == Shape::Torus
+            && let Some((what, group)) =
+                job.other_groups().find(|(_, group)| job.network.is_inside(*group))
+        {
+            let (size, network) = (group.size, job.network.name.clone());
+            return Err(PacketsError::InsideTorus { what, size, network });
         }
         // Keep all lanes of EP, and two replicas that communicate.
         let lanes_of_experts = mapping.expert / gcd(mapping.expert, mapping.context);
@@ -232,6 +248,7 @@ pub fn run(
     };
     let analytic_seconds = work.time().step_seconds;
     let packet_seconds = timeline.end.0 as f64 * 1e-12;
+    let idle_seconds = idle::end(&graph, &machine)?.0 as f64 * 1e-12;
     let step = PacketStep {
         gpus: step.mapping.gpus(),
         replicas,
@@ -240,7 +257,8 @@ pub fn run(
         tasks: graph.tasks().len(),
         analytic_seconds,
         packet_seconds,
-        difference: analytic_seconds / packet_seconds - 1.0,
+        contention_seconds: packet_seconds - idle_seconds,
+        difference: analytic_seconds / idle_seconds - 1.0,
         packet_hops: timeline.packet_hops,
         reused: timeline.reused,
         proof,

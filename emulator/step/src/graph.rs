@@ -72,7 +72,7 @@ pub enum GraphError {
     Long { task: u32, name: String },
 }
 
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub struct TaskPace {
     start: Picoseconds,
     steps: [u32; 2],

@@ -78,6 +78,23 @@ impl Efficiency {
 pub struct Group {
     pub size: u64,
     pub stride: u64,
+    pub reach: Reach,
+}
+
+/// The links that a group may use.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Reach {
+    /// The links of the domain, and network cards between domains.
+    Domain,
+    /// Only network cards, because other groups occupy the rings of the domain.
+    Cards,
+}
+
+impl Group {
+    #[must_use]
+    pub const fn new(size: u64, stride: u64) -> Self {
+        Self { size, stride, reach: Reach::Domain }
+    }
 }
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
@@ -130,7 +147,9 @@ impl Network {
     }
 
     fn fitting(&self, group: Group) -> u64 {
-        if self.shape == Shape::Ring && group.stride != 1 {
+        // A ring connects only neighbours; ranks further apart communicate over the scale-out
+        // network.
+        if group.reach == Reach::Cards || self.shape == Shape::Ring && group.stride != 1 {
             return 1;
         }
         (u64::from(self.domain_gpus) / group.stride.max(1)).max(1)
@@ -319,25 +338,25 @@ mod tests {
     }
 
     #[test]
-    fn ring_duration_matches_its_closed_form() {
-        let seconds = gather(&dgx(), Group { size: 8, stride: 1 }, 450e9);
+    fn a_ring_alone_takes_its_closed_form() {
+        let seconds = gather(&dgx(), Group::new(8, 1), 450e9);
         assert!((seconds - 7.0 / 8.0).abs() < 1e-12);
     }
 
     #[test]
-    fn group_across_domains_uses_every_nic() {
-        let group = Group { size: 32, stride: 1 };
+    fn a_group_that_spans_domains_sends_its_share_through_every_card() {
+        let group = Group::new(32, 1);
         assert_eq!(dgx().inside(group), 8);
         let expected = 31.0 / 32.0 * (450.0 / 8.0 / 50.0);
         assert!((gather(&dgx(), group, 450e9) - expected).abs() < 1e-9);
-        assert_eq!(dgx().inside(Group { size: 32, stride: 8 }), 1);
-        assert_eq!(dgx().inside(Group { size: 32, stride: 4 }), 2);
+        assert_eq!(dgx().inside(Group::new(32, 8)), 1);
+        assert_eq!(dgx().inside(Group::new(32, 4)), 2);
     }
 
     /// 13 GPUs used to be laid out as 13 domains of one GPU.
     #[test]
-    fn rejects_uneven_domains_and_suggests_the_nearest_size() {
-        let domains = |size| dgx().even_domains(Group { size, stride: 1 });
+    fn ranks_that_do_not_fill_domains_evenly_are_refused_with_the_nearest_that_do() {
+        let domains = |size| dgx().even_domains(Group::new(size, 1));
         let filled = [2, 8, 12, 14, 16, 4096].map(|size| domains(size).ok());
         assert_eq!(filled, [1, 1, 2, 2, 2, 512].map(Some));
         let refused = [13, 20, 4095].map(|size| domains(size).unwrap_err().nearest);
@@ -347,8 +366,8 @@ mod tests {
     #[test]
     fn group_beyond_its_leaf_is_limited_by_uplinks() {
         let thin = Network { leaf: ScaleOutLeaf { gpus: 32, up_rate: 12.5e9 }, ..dgx() };
-        let under = Group { size: 4, stride: 8 };
-        let beyond = Group { size: 8, stride: 8 };
+        let under = Group::new(4, 8);
+        let beyond = Group::new(8, 8);
         let seconds = |network: &Network, group| gather(network, group, 1e9);
         assert_eq!(seconds(&thin, under), seconds(&dgx(), under));
         assert!((seconds(&thin, beyond) / seconds(&dgx(), beyond) - 4.0).abs() < 1e-9);

@@ -103,7 +103,8 @@ pub(crate) fn table<'r>(
         "packet-hops",
         "formula s",
         "packets s",
-        "difference",
+        "contention s",
+        "formula ÷ packets without contention",
     ]);
     let mut proofs = String::new();
     for (arch, gpus, step) in rows {
@@ -119,7 +120,8 @@ pub(crate) fn table<'r>(
             step.packet_hops.to_string(),
             format!("{:.4}", step.analytic_seconds),
             format!("{:.4}", step.packet_seconds),
-            format!("{:+.2} %", 100.0 * step.difference),
+            format!("{:.4}", step.contention_seconds),
+            format!("{:.4}", 1.0 + step.difference),
         ]);
         if let Some(proof) = &step.proof {
             proofs.push_str(&format!("{arch}: {}\n", sentence(proof, step)));
@@ -130,7 +132,10 @@ pub(crate) fn table<'r>(
         some => format!("; both exclude {some}, which the packet engine does not model"),
     };
     format!(
-        "\npacket by packet: formula and packets for the same excerpt, without overlap and stragglers{without}\n\n{table}{proofs}"
+        "
+packet by packet: formula and packets for the same excerpt{without}
+
+{table}{proofs}"
     )
 }
 

@@ -85,7 +85,7 @@ pub(super) fn run(arguments: &CollectiveArguments) -> anyhow::Result<VerbOutcome
         Some(arch) => architecture(arch)?,
         None => card.network(),
     };
-    let group = Group { size: arguments.gpus, stride: arguments.stride };
+    let group = Group::new(arguments.gpus, arguments.stride);
     let site = Site {
         generation,
         ranks: group.size,

@@ -31,7 +31,7 @@ impl Maker<'_> {
             format!("{purpose:?} {kind} s{stage} {at}").to_lowercase()
         };
         if let Some(kind) = what.kind
-            && what.group == (Group { size: tensor.into(), stride: 1 })
+            && what.group == Group::new(tensor.into(), 1)
         {
             let lanes = front.into_iter().enumerate().map(|(lane, after)| {
                 let ring = self.ring(stage, lane as u32);

@@ -21,7 +21,7 @@ fn exchange(
     group: [u32; 2],
     seconds: f64,
 ) -> Exchange {
-    let group = Group { size: group[0].into(), stride: group[1].into() };
+    let group = Group::new(group[0].into(), group[1].into());
     let (bytes, cables) = (seconds * RATE, [0.0; 2]);
     Exchange { purpose, kind, group, bytes, seconds, pace: Pace::BARE, cables }
 }

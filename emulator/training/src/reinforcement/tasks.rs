@@ -298,7 +298,7 @@ pub fn reinforcement_tasks(trainer: &Job<'_>, pool: &PoolStep) -> ReinforcementT
     let inputs = writer.inputs(trainer, &arrived);
     let tasks = std::mem::take(&mut writer.tasks);
     let links = &trainer.calibration.network;
-    let apart = Group { size: 2, stride: u64::MAX / 2 };
+    let apart = Group::new(2, u64::MAX / 2);
     let pace = TaskPace::of(&trainer.network.neighbour(apart, 0.0, links).1);
     let before = Before { tasks, inputs, pass_seconds: pool.pass_seconds, pace };
     let StepTasks { tasks, purposes, mut paces, ends } =

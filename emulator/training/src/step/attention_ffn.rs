@@ -163,7 +163,7 @@ impl AttentionFfn<'_> {
         let (instance, all) = (held.div_ceil(micro_batches), batch.max(1).div_ceil(micro_batches));
         let (attends, feeds) = (side(self.attention.gpus), side(self.feed_forward.gpus));
         let (attention, feed_forward) = (attends.job(instance, 1), feeds.job(all, 1));
-        let group = Group { size: self.gpus().into(), stride: 1 };
+        let group = Group::new(self.gpus().into(), 1);
         let [there, back] = self.token_bytes().map(|bytes| {
             let [one, other] = self.bytes_per_gpu(instance.into(), all.into(), bytes);
             replica.network.neighbour(group, one.max(other), &replica.calibration.network).0

@@ -4,8 +4,9 @@
 use super::Job;
 use crate::calibration::{ContextExchange, ZeroStage};
 use crate::features::Feature;
+use crate::mapping::Mapping;
 use crate::memory::weights_per_gpu;
-use crate::network::Group;
+use crate::network::{Group, Reach, Shape};
 use lightloom_collective::CollectiveKind;
 use lightloom_step::program::{Exchange, LayerProgram, Overlap, Stretch};
 use lightloom_step::tasks::TaskPurpose;
@@ -17,12 +18,36 @@ impl Job<'_> {
         2.0 * self.tokens() * f64::from(self.model.hidden)
     }
 
+    /// Returns a group. Only TP groups use the rings of a domain, because each ring is closed around
+    /// one TP group.
+    pub(super) fn group(&self, size: u64, stride: u64) -> Group {
+        let group = Group::new(size, stride);
+        let is_tensor = group == Group::new(self.mapping.tensor.into(), 1);
+        if self.network.shape == Shape::Ring && !is_tensor {
+            return Group { reach: Reach::Cards, ..group };
+        }
+        group
+    }
+
+    /// Returns the groups of more than one GPU, except TP groups, with the dimension's name.
+    pub fn other_groups(&self) -> impl Iterator<Item = (&'static str, Group)> {
+        let Mapping { tensor, context, pipeline, data, expert, .. } = self.mapping;
+        let stages = u64::from(pipeline);
+        let groups = [
+            ("CP", self.group(context.into(), tensor.into())),
+            ("EP", self.group(expert.into(), self.expert_layout().stride)),
+            ("DP", self.group(u64::from(data) * u64::from(context), tensor.into())),
+            ("PP", self.group(stages, self.mapping.gpus() / stages)),
+        ];
+        groups.into_iter().filter(|(_, group)| group.size > 1)
+    }
+
     /// Before the first product of a half-layer and after the second, with whole-layer sizes.
     pub(super) fn tensor_exchanges(&self) -> [Option<Exchange>; 2] {
         if self.mapping.tensor == 1 {
             return [None; 2];
         }
-        let group = Group { size: self.mapping.tensor.into(), stride: 1 };
+        let group = Group::new(self.mapping.tensor.into(), 1);
         let whole =
             |kind| Some(self.collective(TaskPurpose::Tensor, kind, group, self.activation_bytes()));
         if self.calibration.software.sequence_parallel {
@@ -47,7 +72,7 @@ impl Job<'_> {
             return None;
         }
         let layout = self.expert_layout();
-        let group = Group { size: mapping.expert.into(), stride: layout.stride };
+        let group = self.group(mapping.expert.into(), layout.stride);
         let bytes = self.copied(group) * self.dispatch_bytes() * (1.0 + self.expert_imbalance);
         let whole = self.collective(TaskPurpose::Expert, CollectiveKind::AllToAll, group, bytes);
         let whole = whole.part(self.model.shares().feed_forward);
@@ -119,7 +144,7 @@ impl Job<'_> {
         if mapping.context == 1 {
             return to.push(core);
         }
-        let group = Group { size: mapping.context.into(), stride: mapping.tensor.into() };
+        let group = self.group(mapping.context.into(), mapping.tensor.into());
         let (c, block) = (f64::from(mapping.context), self.context_block());
         let whole = |kind, bytes: f64| {
             Stretch::exchange(self.collective(TaskPurpose::Context, kind, group, bytes))
@@ -164,7 +189,7 @@ impl Job<'_> {
             return None;
         }
         let stages = u64::from(mapping.pipeline);
-        let group = Group { size: stages, stride: mapping.gpus() / stages };
+        let group = self.group(stages, mapping.gpus() / stages);
         Some(self.neighbour(TaskPurpose::Pipeline, group, self.transfer_bytes()))
     }
 
@@ -178,10 +203,10 @@ impl Job<'_> {
         let (mapping, software) = (&self.mapping, &self.calibration.software);
         let (dense, experts) = weights_per_gpu(self.model, mapping, software);
         let replicas = u64::from(mapping.data) * u64::from(mapping.context);
-        let all = Group { size: replicas, stride: mapping.tensor.into() };
+        let all = self.group(replicas, mapping.tensor.into());
         let layout = self.expert_layout();
         let expert_replicas =
-            Group { size: layout.replicas, stride: layout.stride * u64::from(mapping.expert) };
+            self.group(layout.replicas, layout.stride * u64::from(mapping.expert));
         // Each layer has its own collective and pays the latency of every ring step.
         let layers = f64::from(self.model.layers) / f64::from(mapping.pipeline);
         let pieces = if software.layer_buckets { layers.ceil() } else { 1.0 };

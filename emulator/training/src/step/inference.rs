@@ -183,7 +183,7 @@ impl Job<'_> {
     }
 
     pub(super) fn decode_exchange(&self) -> f64 {
-        let group = Group { size: self.mapping.tensor.into(), stride: 1 };
+        let group = Group::new(self.mapping.tensor.into(), 1);
         let links = &self.calibration.network;
         let bytes = self.activation_bytes();
         self.network.collective(CollectiveKind::AllReduce, group, bytes, links)
