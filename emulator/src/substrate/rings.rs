@@ -7,7 +7,7 @@ use std::sync::Arc;
 use lightloom_engine::{
     LinkId, LinkSpec, NetworkBuilder, NetworkError, Route, VertexId, VertexRole,
 };
-use lightloom_fabric::dcn::FatTree;
+use lightloom_fabric::dcn::{Dcn, FatTree};
 use lightloom_fabric::fabric::Fabric;
 use lightloom_fabric::fat_tree::CrossConnect;
 use lightloom_fabric::fault::FaultSet;
@@ -225,8 +225,10 @@ impl RingCables {
         let dcn = &self.fabric.dcn;
         let link = switches.on(LinkSpec::new(dcn.link_rate(), dcn.link_latency())).in_plane(DCN);
         for (place, gpu) in self.gpus.iter().enumerate() {
-            let node = NodeId::from_index(place / usize::from(self.gpus_per_node));
-            builder.connect(*gpu, leaves[dcn.tor_of(node).index()], link);
+            let per_node = usize::from(self.gpus_per_node);
+            let node = NodeId::from_index(place / per_node);
+            let leaf = dcn.leaf_of(GpuId { node, gpu: (place % per_node) as u8 });
+            builder.connect(*gpu, leaves[leaf.index()], link);
         }
     }
 
@@ -239,19 +241,22 @@ impl RingCables {
         builder: &mut NetworkBuilder,
     ) {
         let fabric = self.fabric.clone();
-        if fabric.dcn.packet_tree().is_none() {
-            return;
-        }
         let dcn = &fabric.dcn;
+        let leaves = dcn.leaves(fabric.hbd.nodes());
+        // Each aggregation switch above rails connects the rails of all groups.
+        let leaves_per_domain = match dcn {
+            Dcn::FatTree(tree) => tree.tors_per_domain as usize,
+            Dcn::Rails(_) => leaves as usize,
+            Dcn::Direct(_) | Dcn::Reconfigurable { .. } => return,
+        };
         let link = switches.on(LinkSpec::new(dcn.port_rate(), dcn.link_latency())).in_plane(DCN);
-        let tors = dcn.tors(fabric.hbd.nodes());
-        self.tors = (0..tors).map(|_| builder.add(VertexRole::Switch)).collect();
+        self.tors = (0..leaves).map(|_| builder.add(VertexRole::Switch)).collect();
         let tor_vertices = self.tors.clone();
         self.cable_interfaces(&tor_vertices, switches, builder);
         let uplinks = dcn.uplinks_of_leaf(self.gpus_per_node);
         let aggregations: Vec<Vec<VertexId>> = tor_vertices
-            .chunks(dcn.tors_per_domain() as usize)
-            .zip((0..).step_by(dcn.tors_per_domain() as usize))
+            .chunks(leaves_per_domain)
+            .zip((0..).step_by(leaves_per_domain))
             .map(|(domain, first)| aggregate(builder, (domain, first), (uplinks, faults), link))
             .collect();
         if aggregations.len() < 2 {

@@ -13,6 +13,7 @@ use crate::transaction::{
 
 const CONFIRM_TIMEOUT: &str = "policy:confirm-timeout";
 
+/// Returns the direction of an open transaction as text.
 #[must_use]
 pub fn way(open: &OpenTransaction) -> &'static str {
     if open.going_back { "going back" } else { "going forward" }

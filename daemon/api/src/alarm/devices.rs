@@ -79,6 +79,7 @@ pub(super) fn troubles(all: &[&DeviceStatus], status: &Status) -> Vec<Alarm> {
     alarms
 }
 
+/// Lists the first devices by name, each with its trouble.
 #[must_use]
 pub fn silent_names(devices: &[&DeviceStatus]) -> String {
     let mut sorted = devices.to_vec();

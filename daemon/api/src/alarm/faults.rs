@@ -135,6 +135,7 @@ fn repairs(parts: &[String]) -> String {
     page
 }
 
+/// Describes a failed part: its name, time, cause and price.
 #[must_use]
 pub fn since(broken: &BrokenPart, moment: Moment) -> String {
     let BrokenPart { part, since_unix_ms, why, price, .. } = broken;
