@@ -42,7 +42,7 @@ pub(super) struct CollectiveArguments {
     /// Show every algorithm and protocol, not only those chosen.
     #[arg(long)]
     all: bool,
-    /// Also run rings and trees packet by packet, up to 3e8 packets.
+    /// Also simulate rings, and trees between two domains, packet by packet (at most 3e8 packets).
     #[arg(long)]
     packets: bool,
     #[command(flatten)]
