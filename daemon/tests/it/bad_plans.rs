@@ -124,7 +124,7 @@ fn rejects_plan_edited_by_hand() {
     let mut short = good.clone();
     short["groups"][0]["ring"].as_array_mut().unwrap().pop();
     assert!(said(&short, 15).is_err());
-    assert!(said(&json!({"schema": "lightloom.plan/v1"}), 15).unwrap_err().contains("no plan"));
+    assert!(said(&json!({"schema": "lightloom.plan/v1"}), 15).unwrap_err().contains("not a plan"));
 }
 
 #[test]

@@ -272,9 +272,9 @@ fn rejects_a_request_by_its_head_before_reading_the_body() {
         answer
     };
     let long = head_only("/v1/confirm", (1 << 20) + 1);
-    assert!(long.starts_with("HTTP/1.1 413") && long.contains("at most 1 MB"), "{long}");
+    assert!(long.starts_with("HTTP/1.1 413") && long.contains("limited to 1 MB"), "{long}");
     let plan = head_only("/v1/apply", 65 << 20);
-    assert!(plan.starts_with("HTTP/1.1 413") && plan.contains("at most 64 MB"), "{plan}");
+    assert!(plan.starts_with("HTTP/1.1 413") && plan.contains("limited to 64 MB"), "{plan}");
     // A second plan during the upload of the first.
     let mut first = UnixStream::connect(&socket).unwrap();
     let head = "POST /v1/apply HTTP/1.1\r\nhost: x\r\ncontent-type: application/json\r\n\

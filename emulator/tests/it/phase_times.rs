@@ -266,6 +266,36 @@ fn times(case: &Case) -> Option<Vec<(String, [f64; 2], usize)>> {
     )
 }
 
+fn rails(draws: &mut Stream, number: u32) -> Case {
+    let job = Job::drawn(draws);
+    let per_group = draws.random_range(2..=4_u32);
+    let nodes = (job.nodes() + 1).next_multiple_of(per_group).max(2 * per_group);
+    let rate = rate_of(draws);
+    let (over, planes) = ([1, 2][draws.random_range(0..2_usize)], draws.random_range(1..=2_u32));
+    let dcn = format!(
+        "{{rails: {{nodes_per_group: {per_group}, planes: {planes}, oversubscription: {over}, link_rate: {rate}Gbps}}}}"
+    );
+    let what = format!("rails of {per_group} nodes, {planes} planes at {rate}, {over}:1");
+    case((number, what), (nodes, &job), &dcn, Vec::new())
+}
+
+/// Regression test: the emulator had no cables for rails, so phases took 0 s and jobs never ended.
+#[test]
+fn phases_on_rails_take_their_planned_time_in_packets() {
+    let mut draws = Seed(4111).stream("rails", 0);
+    for number in 0..cases(4, 25) {
+        let case = rails(&mut draws, number);
+        for (name, [planned, packets], _) in times(&case).expect("a plan") {
+            let ratio = planned / packets;
+            println!(
+                "{:96} {name:13} plan {planned:.6} s, packets {packets:.6} s: {ratio:.3}",
+                case.name
+            );
+            assert!((ratio - 1.0).abs() < 0.05, "{} {name}: {ratio}", case.name);
+        }
+    }
+}
+
 #[test]
 fn every_phase_takes_its_planned_time_in_packets() {
     let mut draws = Seed(9077).stream("phase times", 0);
