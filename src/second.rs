@@ -42,7 +42,7 @@ pub const VERBS: &[Verb] = &[
     ),
     verb(
         "export",
-        "Convert a plan to another program's format, and list the losses",
+        "Convert a plan to another program's format, and list lost information",
         "lightloom export --list",
     ),
     verb(
@@ -73,7 +73,7 @@ pub const VERBS: &[Verb] = &[
     ),
     verb(
         "serve",
-        "Find the layout of GPUs that serves requests within latency limits",
+        "Find the GPU layout that serves requests within latency limits",
         "lightloom serve --model llama-3.1-70b --gpus 64 --per-minute 1000",
     ),
     verb(

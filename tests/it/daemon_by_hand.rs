@@ -266,7 +266,7 @@ fn commissioning_commands_work_as_documented() {
     let (before, after) = (lit(&kept("before")), lit(&kept("after")));
     assert!(before.len() > 20 && before == after, "{before:?}\n{after:?}");
     assert!(
-        shown.contains("weak: ") && shown.contains("transaction 2 is one of several probes"),
+        shown.contains("weak light: ") && shown.contains("transaction 2 is one of several probes"),
         "{shown}"
     );
 }

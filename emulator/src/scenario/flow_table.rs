@@ -246,7 +246,7 @@ mod tests {
             says("0,h0,h1,9,a,x\n")
                 .contains("flows.csv:2:13: error[LL0323]: no flow has the id `x`")
         );
-        assert!(says("0,h0,h1,9,a,a\n").contains("cycle: a, a"));
+        assert!(says("0,h0,h1,9,a,a\n").contains("between flows: a, a"));
         let far = says("0,h0,h1,9,a,\n0,h2,h3,9,b,a\n");
         assert!(
             far.contains("flows.csv:3:13") && far.contains("has a different destination"),

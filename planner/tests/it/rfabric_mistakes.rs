@@ -65,7 +65,7 @@ fn rejects_loss_budget_that_no_path_meets() {
     says(
         &refusal(&text, GOOD),
         &[
-            "error[LL0110]: no pair of leaves can be joined: a path loses at least 6.0 dB, but 4.0 dB are allowed",
+            "error[LL0110]: no two leaves can be connected: a path loses at least 6.0 dB, but 4.0 dB",
             "f.yaml:3:3",
             "help: use optics with a budget above 6.0 dB or a switch with less loss",
         ],

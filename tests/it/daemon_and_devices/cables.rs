@@ -239,7 +239,7 @@ fn module_with_two_names_moves_under_one() {
             Some((up.name.clone(), down.name.clone(), why))
         });
         let (up, down, why) = refused.await;
-        assert!(why.starts_with(&format!("{up} is the same module")), "{why}");
+        assert!(why.starts_with(&format!("{up} has the same serial number")), "{why}");
         let target = Fabric::from([(down.as_str().into(), [(Slot(0), Position(1))].into())]);
         let answer = rig.ask(Request::Apply(Apply { target, ..Apply::default() }), None).await;
         assert!(

@@ -275,7 +275,7 @@ fn rejects_a_rollback_that_would_light_a_failed_part() {
         assert_eq!(Answer::Accepted { txn: Txn(pending.txn) }, answer);
         let again = Rollback { txn: Txn(pending.txn), ..back };
         let answer = rig.ask(Request::Rollback(again), None).await;
-        assert!(matches!(&answer, Answer::Conflict { reason } if reason.contains("leave")));
+        assert!(matches!(&answer, Answer::Conflict { reason } if reason.contains("omit")));
     });
 }
 

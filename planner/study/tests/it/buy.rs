@@ -129,7 +129,7 @@ fn reports_designs_that_cannot_be_bought() {
         "part_faults: [{part: ocstrx, mtbf_hours: 10, repair_hours: 1}]\n",
     );
     assert!(part.contains("no listed design has a part `ocstrx`"), "{part}");
-    assert!(part.contains("write one of dac-1.6t, fibre, ocstrx-800g"), "{part}");
+    assert!(part.contains("use one of dac-1.6t, fibre, ocstrx-800g"), "{part}");
     let spares = said("{design: nvl:72, policy: backup, spares: 18}", "");
     assert!(spares.contains("72 as backup, but a domain has 72"), "{spares}");
     let small = said("{design: dgx}", "");
