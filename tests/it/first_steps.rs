@@ -59,7 +59,7 @@ fn init_without_a_terminal_asks_nothing_and_overwrites_nothing() {
     let folder = tempfile::tempdir().expect("a folder");
     let refused = lightloom(folder.path(), &["init"]);
     assert_eq!(refused.status.code(), Some(2));
-    assert!(text(&refused.stderr).contains("give --preset khop"), "{}", text(&refused.stderr));
+    assert!(text(&refused.stderr).contains("use --preset khop"), "{}", text(&refused.stderr));
     let once = ["init", "--preset", "khop", "--gpus", "64", "-o", "f.yaml"];
     good(folder.path(), &once);
     let twice = lightloom(folder.path(), &once);
