@@ -304,7 +304,7 @@ fn ring_carries_only_tensor_groups() {
     // TP 1 leaves the ring unused, and EP groups that span TP groups cannot be closed in it.
     for exchange in [ContextExchange::Ring, ContextExchange::AllGather, ContextExchange::AllToAll] {
         let step = contexts(exchange, "khop:3", 1, 8_192);
-        assert!(step.difference.abs() < 0.01, "{exchange:?}: {step:?}");
+        assert!(step.difference.abs() < 0.02, "{exchange:?}: {step:?}");
     }
     let spanning = Mapping { expert: 8, ..mapping(4, 1, 4) };
     let batch = Batch { sequences: 8, tokens: 2048 };
