@@ -194,7 +194,10 @@ fn locates_unreadable_parts_of_a_trace() {
         ("{\"traceEvents\": [".to_owned(), "line 1, column 17: EOF"),
         (replaced("\"dur\": 100", "\"dur\": \"x\""), "line 3, column 73: invalid type"),
         ("{\"traceEvents\": []}".to_owned(), "the trace has no complete events"),
-        (replaced("all-reduce", "all-sum"), "traceEvents[3] `sum` of rank 0: unknown `collective` all-sum"),
+        (
+            replaced("all-reduce", "all-sum"),
+            "traceEvents[3] `sum` of rank 0: unknown `collective` all-sum",
+        ),
         (replaced("[0, 1]", "[1, 2]"), "traceEvents[3] `sum` of rank 0: `group`"),
         (
             replaced(", \"bytes\": 1048576", ""),
