@@ -21,7 +21,7 @@ pub fn traffic(leaves: usize, card: &ModelCard, pool: &Seats, before: u32, after
     let mut demand = Demand::none(leaves);
     for gpu in 0..pool.count() {
         let (replica, mine) = (gpu / before, gpu % before);
-        // In units of 1/(before·after) of the weights.
+        // Ranges count parts of 1/(before·after) of the weights.
         let wanted = (gpu % after) * before..(gpu % after + 1) * before;
         for holder in 0..before {
             let held = holder * after..(holder + 1) * after;
