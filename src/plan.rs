@@ -298,16 +298,17 @@ pub fn heading(fabric: &Fabric, plan: &Plan) -> String {
     let hbd = &fabric.hbd;
     // Computing the digest takes as long as serialising the plan, so reuse it.
     let name = if plan.digest.is_empty() { digest(plan) } else { plan.digest.clone() };
-    separated(&format!(
-        "{}: {} nodes of {} GPUs, {}; {}; {}; plan {}",
+    // Some digests have only decimal digits.
+    let counts = separated(&format!(
+        "{}: {} nodes of {} GPUs, {}; {}; {}",
         fabric.name,
         hbd.nodes(),
         hbd.gpus_per_node(),
         hbd.name(),
         fabric.dcn.name(),
         broken_parts(plan.faults.len()),
-        &name[..name.len().min(12)],
-    ))
+    ));
+    format!("{counts}; plan {}", &name[..name.len().min(12)])
 }
 
 /// The result in one line: GPU utilisation and communication time per step.
