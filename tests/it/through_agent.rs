@@ -308,7 +308,7 @@ fn rejects_a_profile_outside_its_pages_with_location() {
     assert!(check(&good).0, "{}", check(&good).1);
     for (before, after, said) in [
         ("\"B0h:136\"", "\"10h:143\"", "10h:143 is on a page that is not reserved for vendors"),
-        ("\"B0h:136\"", "\"B1h:136\"", "that not listed in `pages`"),
+        ("\"B0h:136\"", "\"B1h:136\"", "that is not listed in `pages`"),
         ("{at: \"64\", bytes", "{at: \"26\", bytes", "bytes 26 to 29 of the lower memory"),
         ("[B0h]", "[B0h, 11h]", "page 11h is not reserved for vendors"),
     ] {

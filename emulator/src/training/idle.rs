@@ -2,13 +2,12 @@
 //! Computes a step's duration without contention: each different exchange is run separately, packet
 //! by packet, and the step is laid out with these durations.
 
-use std::collections::HashMap;
-
 use lightloom_collective::CollectiveKind;
 use lightloom_training::graph::{Task, TaskGraph, TaskId, TaskPace, TaskPaces, TaskWork};
 use lightloom_training::longest_path::play;
 use lightloom_training::machine::Machine;
 use lightloom_units::{Bytes, Picoseconds, SimTime};
+use rustc_hash::FxHashMap;
 
 use super::replay::{RingReuse, replay};
 use crate::run::RunError;
@@ -16,7 +15,7 @@ use crate::run::RunError;
 /// Returns the end of the step if no exchange shared a link with another.
 pub(super) fn end(graph: &TaskGraph, machine: &Machine) -> Result<SimTime, RunError> {
     let domains = machine.domain_of();
-    let mut places: HashMap<Exchange, usize> = HashMap::new();
+    let mut places: FxHashMap<Exchange, usize> = FxHashMap::default();
     let (mut tasks, mut paces): (Vec<Task>, TaskPaces) = Default::default();
     let exchanges: Vec<Option<usize>> = (0u32..)
         .zip(graph.tasks())
