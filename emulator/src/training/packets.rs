@@ -5,7 +5,7 @@
 //! micro-batches, then layers are removed. Both evaluations use links at their fitted rates.
 //!
 //! The closed form assumes that exchanges never share links, so it is compared with the step on
-//! [`idle`] links. The rest of the simulated duration is contention.
+//! idle links. The rest of the simulated duration is contention.
 
 use lightloom_engine::transport::Transport;
 use lightloom_step::work::StepWork;

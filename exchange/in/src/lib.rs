@@ -6,7 +6,7 @@
 //! ```
 //!
 //! [`read`] detects each file's kind and extracts hosts, switches, jobs, outages and training
-//! profiles. [`draft`] writes commented files; a value missing in the logs becomes a [`Guess`] with
+//! profiles. The function [`draft`](fn@draft) writes commented files; a value missing in the logs becomes a [`Guess`] with
 //! its [`GuessConfidence`]. A [`LogProblem`] locates an inconsistency and lists the information
 //! that remains usable. A new kind needs a file with a [`LogKind`] in `kinds/` and a line in
 //! [`KINDS`].
