@@ -97,7 +97,7 @@ impl World {
     }
 
     fn count_dead(&mut self, part: Part, why: &str) {
-        if !matches!(part, Part::Bundle(_)) || !why.starts_with("silent") {
+        if !matches!(part, Part::Bundle(_)) || !why.starts_with("unresponsive") {
             return;
         }
         let since = self.now.mono - self.setup.heartbeat - Micros::from_secs(5);
