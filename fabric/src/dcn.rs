@@ -98,6 +98,13 @@ impl Dcn {
         tor.0 / self.tors_per_domain()
     }
 
+    /// Returns the GPUs with a port at each leaf, at least 1.
+    #[must_use]
+    pub fn gpus_per_leaf(&self, gpus_per_node: u8) -> u64 {
+        let per_node = if matches!(self, Self::Rails(_)) { 1 } else { gpus_per_node };
+        (u64::from(self.nodes_per_tor()) * u64::from(per_node)).max(1)
+    }
+
     /// Returns the number of racks for `nodes` nodes. The last one may be partly filled.
     #[must_use]
     pub fn tors(&self, nodes: u32) -> u32 {

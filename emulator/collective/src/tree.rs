@@ -88,9 +88,12 @@ struct BinaryTree {
 impl BinaryTree {
     fn new(places: usize) -> Self {
         let parent = |place: usize| {
-            let height = place.checked_ilog2().map(|_| 1 << place.trailing_zeros())?;
-            let up = (place ^ height) | (height << 1);
-            Some(if up < places { up } else { place ^ height })
+            if place == 0 {
+                return None;
+            }
+            let lowest_bit = 1 << place.trailing_zeros();
+            let up = (place ^ lowest_bit) | (lowest_bit << 1);
+            Some(if up < places { up } else { place ^ lowest_bit })
         };
         let mut top_down: Vec<usize> = (0..places).collect();
         top_down.sort_by_key(|place| std::cmp::Reverse(place.trailing_zeros()));

@@ -9,7 +9,6 @@ use serde::Serialize;
 
 pub use lightloom_collective::Shape;
 use lightloom_collective::{Algorithm, CollectiveKind, Generation, Hops, Pace, Site};
-use lightloom_fabric::dcn::Dcn;
 use lightloom_fabric::fabric::Fabric;
 use lightloom_fabric::hbd::Grouping;
 use lightloom_units::Picoseconds;
@@ -294,9 +293,6 @@ impl Network {
             network.spec().circuit_rate.bytes_per_second() * f64::from(network.optical_ports())
         });
         let packets = fabric.dcn.packet_rate_of_leaf(gpus_per_node) / 8.0;
-        // The GPUs of a group of nodes share as many leaves as there are rails.
-        let rails =
-            if let Dcn::Rails(rails) = &fabric.dcn { f64::from(rails.gpus_per_node) } else { 1.0 };
         Self {
             name: fabric.name.clone(),
             shape,
@@ -305,7 +301,7 @@ impl Network {
             scale_out_rate,
             leaf: ScaleOutLeaf {
                 gpus: leaf_gpus,
-                up_rate: (packets + circuits) * rails / leaf_gpus.max(1) as f64,
+                up_rate: (packets + circuits) / fabric.dcn.gpus_per_leaf(gpus_per_node) as f64,
             },
             cable_seconds: Self::cables_of(fabric).map(Picoseconds::as_secs_f64),
         }

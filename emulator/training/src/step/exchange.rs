@@ -31,15 +31,31 @@ impl Job<'_> {
 
     /// Returns the groups of more than one GPU, except TP groups, with the dimension's name.
     pub fn other_groups(&self) -> impl Iterator<Item = (&'static str, Group)> {
-        let Mapping { tensor, context, pipeline, data, expert, .. } = self.mapping;
-        let stages = u64::from(pipeline);
         let groups = [
-            ("CP", self.group(context.into(), tensor.into())),
-            ("EP", self.group(expert.into(), self.expert_layout().stride)),
-            ("DP", self.group(u64::from(data) * u64::from(context), tensor.into())),
-            ("PP", self.group(stages, self.mapping.gpus() / stages)),
+            ("CP", self.context_group()),
+            ("EP", self.expert_group()),
+            ("DP", self.replica_group()),
+            ("PP", self.stage_group()),
         ];
         groups.into_iter().filter(|(_, group)| group.size > 1)
+    }
+
+    fn context_group(&self) -> Group {
+        self.group(self.mapping.context.into(), self.mapping.tensor.into())
+    }
+
+    fn expert_group(&self) -> Group {
+        self.group(self.mapping.expert.into(), self.expert_layout().stride)
+    }
+
+    fn replica_group(&self) -> Group {
+        let Mapping { data, context, tensor, .. } = self.mapping;
+        self.group(u64::from(data) * u64::from(context), tensor.into())
+    }
+
+    fn stage_group(&self) -> Group {
+        let stages = u64::from(self.mapping.pipeline);
+        self.group(stages, self.mapping.gpus() / stages)
     }
 
     /// Before the first product of a half-layer and after the second, with whole-layer sizes.
@@ -71,8 +87,7 @@ impl Job<'_> {
         if mapping.expert < 2 {
             return None;
         }
-        let layout = self.expert_layout();
-        let group = self.group(mapping.expert.into(), layout.stride);
+        let group = self.expert_group();
         let bytes = self.copied(group) * self.dispatch_bytes() * (1.0 + self.expert_imbalance);
         let whole = self.collective(TaskPurpose::Expert, CollectiveKind::AllToAll, group, bytes);
         let whole = whole.part(self.model.shares().feed_forward);
@@ -144,7 +159,7 @@ impl Job<'_> {
         if mapping.context == 1 {
             return to.push(core);
         }
-        let group = self.group(mapping.context.into(), mapping.tensor.into());
+        let group = self.context_group();
         let (c, block) = (f64::from(mapping.context), self.context_block());
         let whole = |kind, bytes: f64| {
             Stretch::exchange(self.collective(TaskPurpose::Context, kind, group, bytes))
@@ -188,8 +203,7 @@ impl Job<'_> {
         if mapping.pipeline == 1 {
             return None;
         }
-        let stages = u64::from(mapping.pipeline);
-        let group = self.group(stages, mapping.gpus() / stages);
+        let group = self.stage_group();
         Some(self.neighbour(TaskPurpose::Pipeline, group, self.transfer_bytes()))
     }
 
@@ -202,8 +216,7 @@ impl Job<'_> {
     pub(super) fn data_buckets(&self) -> [Bucket; 2] {
         let (mapping, software) = (&self.mapping, &self.calibration.software);
         let (dense, experts) = weights_per_gpu(self.model, mapping, software);
-        let replicas = u64::from(mapping.data) * u64::from(mapping.context);
-        let all = self.group(replicas, mapping.tensor.into());
+        let all = self.replica_group();
         let layout = self.expert_layout();
         let expert_replicas =
             self.group(layout.replicas, layout.stride * u64::from(mapping.expert));
