@@ -42,7 +42,7 @@ pub const VERBS: &[Verb] = &[
     ),
     verb(
         "export",
-        "Convert a plan to another program's format, and list lost information",
+        "Convert a plan for another program, and list what gets lost",
         "lightloom export --list",
     ),
     verb(
