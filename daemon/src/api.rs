@@ -196,7 +196,7 @@ async fn status(
     shared.look(view::status).await.map(Json)
 }
 
-/// Returns the slots whose positions differ from the journal, and whether all devices were read.
+/// Returns the slots that differ from the journal, and whether all devices have been read.
 #[utoipa::path(get, path = "/v1/drift", responses((status = 200, body = DriftReport)))]
 async fn drift(
     State(shared): State<Shared>,
@@ -258,7 +258,7 @@ async fn log(
 ) -> Reply<Log> {
     client.must_have(Role::Read).map_err(Problem::Forbidden)?;
     let place = shared.look(|runtime: &Runtime| runtime.place.clone()).await?;
-    // Verifying a long journal takes time, so do it outside the runtime's task.
+    // Verifying a long journal takes time, so it must not block the runtime's task.
     let read = move || {
         let read = place.read().map_err(|error| Problem::NotFound(format!("{place}: {error}")));
         let (records, damage) = read?;
@@ -343,7 +343,7 @@ async fn read_apply(
     Ok((apply, plan))
 }
 
-/// Drift is the reason for the request, so mode `safe` is treated as `update`.
+/// A restore is requested because of drift, which mode `safe` would refuse, so it uses `update`.
 async fn read_restore(
     shared: &Shared,
     body: &ApplyBody,
@@ -405,7 +405,7 @@ fn confirmation(apply: &Apply) -> String {
     format!("overwrite {count} device{} {}", if count == 1 { "" } else { "s" }, &hash[..8])
 }
 
-/// Previews an apply, including the bytes sent to each device, without changing anything.
+/// Previews an apply, including the bytes for each device, without changing anything.
 #[utoipa::path(post, path = "/v1/diff", request_body = ApplyBody,
     responses((status = 200, body = Diff), (status = 422)))]
 async fn diff(
@@ -430,7 +430,7 @@ async fn diff(
     previewed(&shared, find).await
 }
 
-/// Previews a rollback, including the bytes sent to each device, without changing anything.
+/// Previews a rollback, including the bytes for each device, without changing anything.
 #[utoipa::path(post, path = "/v1/rollback/diff", request_body = RollbackBody,
     responses((status = 200, body = Diff), (status = 422)))]
 async fn rollback_diff(
@@ -515,7 +515,7 @@ fn readable(bytes: &[u8]) -> String {
     }
 }
 
-/// Applies a plan or a target. Responds once the change is in the journal.
+/// Applies a plan or a target. Responds as soon as the change is in the journal.
 #[utoipa::path(post, path = "/v1/apply", request_body = ApplyBody,
     responses((status = 202), (status = 200), (status = 409), (status = 422)))]
 async fn apply(
@@ -524,7 +524,7 @@ async fn apply(
     Body(mut body): Body<ApplyBody>,
 ) -> Result<Answered, Problem> {
     let asked = asked(&client, &body.request_id, &body);
-    // Do not parse the plan for a client that may not apply it.
+    // Check the role first, so that an unauthorized client cannot make the daemon parse a plan.
     let read = match client.must_have(Role::Apply) {
         Ok(()) => read_apply(&shared, &mut body).await,
         Err(role) => Err(Problem::Forbidden(role)),
@@ -570,7 +570,7 @@ async fn confirm(
     shared.change(&client, "confirm", asked, Role::Confirm, call).await
 }
 
-/// Undoes a transaction and all later ones. Faults found since then remain bypassed.
+/// Undoes a transaction and all later ones. Faults detected since then remain bypassed.
 #[utoipa::path(post, path = "/v1/rollback", request_body = RollbackBody,
     responses((status = 202), (status = 409), (status = 422)))]
 async fn rollback(
@@ -717,7 +717,7 @@ async fn fault(
     shared.change(&client, "fault", asked, Role::Apply, call).await
 }
 
-/// Previews a bypass or a repair, including the bytes sent to each device, without changes.
+/// Previews a bypass or a repair, including the bytes for each device, without changing anything.
 #[utoipa::path(post, path = "/v1/faults/diff", request_body = FaultBody,
     responses((status = 200, body = Diff), (status = 422)))]
 async fn fault_diff(

@@ -1,8 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
-//! The audit log: an append-only, hash-chained file of all requests, including refused ones.
-//! Clients cannot fill the disk, because lines have a maximum length and refusals beyond a rate
-//! limit are only counted. The daemon logs a change before it responds, and refuses changes while
-//! the log cannot be written.
+//! The audit log: an append-only, hash-chained file that records all requests, including refused
+//! ones. Clients cannot fill the disk with it, because lines have a maximum length and refusals
+//! above a rate limit are only counted. The daemon logs a change before it responds, and refuses
+//! changes while the log cannot be written.
 
 pub mod key;
 
@@ -89,7 +89,7 @@ impl Audit {
 
     pub fn write_refusal(&self, now: &Now, entry: &Entry) {
         let mut lines = self.lines();
-        // When the disk is full, the reserved space is only for changes.
+        // When the disk is full, only changes may use the reserved space.
         let listed = lines.journal.short_of_space().is_none()
             && lines.rates.take(&entry.actor, now.mono)
             && lines.journal.append([&entry.short()]).is_ok();

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-//! Checks that `--check` runs after those of the configuration. They do not change anything.
+//! Read-only checks that `--check` runs after it has checked the configuration.
 
 use std::fmt;
 

@@ -7,7 +7,7 @@
 //! ```
 //!
 //! A leader that cannot reach etcd stops sending commands before its lease can expire ([`Fence`]).
-//! It cannot write records either, so it becomes read-only, as after a disk failure.
+//! It also cannot write records, so it becomes read-only, as after a disk failure.
 
 mod etcd;
 mod seat;

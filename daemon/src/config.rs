@@ -380,7 +380,7 @@ impl Config {
     }
 }
 
-/// How long after the end of a session an optical switch may still execute a command.
+/// How long an optical switch may continue to execute commands after the end of a session.
 const LATE_WITHIN: Micros = Micros::from_secs(2);
 
 /// How long the network may delay the last commands of the previous leader.

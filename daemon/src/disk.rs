@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-//! File system interface of the daemon. Tests use a disk that loses unsynced data.
+//! File system interface of the daemon. Tests replace it with a disk that loses unsynced data.
 
 use std::fmt::Debug;
 use std::fs::{File, OpenOptions};
@@ -17,7 +17,7 @@ pub trait DiskFile: Debug + Send {
     /// Allocates blocks without changing the file's length. Writes zeros if the file system does
     /// not support allocation.
     fn allocate(&mut self, from: u64, until: u64) -> io::Result<()>;
-    /// After an error, durability is unknown.
+    /// After an error, the data may or may not be durable.
     fn sync(&mut self) -> io::Result<()>;
 }
 
@@ -32,8 +32,8 @@ pub trait Disk: Clone + Debug + Send {
     fn sync_names(&self, path: &Path) -> io::Result<()>;
 }
 
-/// Creates missing directories and makes their names durable, because a crash could otherwise
-/// remove a directory together with synced files in it.
+/// Creates missing directories and syncs their parents. Otherwise a crash could remove a directory
+/// together with synced files in it.
 pub fn make_folders(disk: &impl Disk, path: &Path, mode: u32) -> io::Result<()> {
     let path = std::path::absolute(path)?;
     let missing: Vec<&Path> = path.ancestors().take_while(|path| !disk.has(path)).collect();

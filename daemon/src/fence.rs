@@ -21,7 +21,7 @@ impl Fence {
         Self(Some(Arc::new(FencedLease { began: Instant::now(), open_until })))
     }
 
-    /// Extends the deadline after a renewal, to nine tenths of the lease counted from the request.
+    /// Extends the deadline after a renewal to nine tenths of the lease, measured from the request.
     /// This tolerates a clock drift of one tenth.
     pub fn renewed(&self, asked: Instant, lasts: Duration) {
         if let Some(lease) = &self.0 {

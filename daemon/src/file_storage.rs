@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-//! Journal storage in a locked file. Space beyond the journal's end is reserved within the file, so
-//! that open transactions can be completed when the disk is full.
+//! Journal storage in a locked file. The file reserves space beyond the journal's end, so that open
+//! transactions can be completed when the disk is full.
 
 use std::io;
 use std::path::{Path, PathBuf};
@@ -34,7 +34,7 @@ impl FileStorage {
 impl<D: Disk> FileStorage<D> {
     pub fn open_on(disk: D, path: &Path) -> io::Result<Self> {
         let file = held(&disk, path)?;
-        // The name of a new file must also be durable.
+        // Sync the directory too, so that a new file does not disappear in a crash.
         disk.sync_names(path)?;
         let end = file.length()?;
         let mut storage = Self {
@@ -140,7 +140,8 @@ impl<D: Disk> Storage for FileStorage<D> {
         self.disk.link(&self.path, &old)?;
         self.disk.rename(&new, &self.path)?;
         if let Err(error) = self.disk.sync_names(&self.path) {
-            // After a crash either file may have the name, so neither may grow yet.
+            // After a crash the name may refer to either file, so do not append to either of them
+            // yet.
             self.astray = true;
             let _ = self.disk.rename(&old, &self.path);
             return Err(error);
@@ -172,7 +173,7 @@ impl<D: Disk> Storage for FileStorage<D> {
     }
     fn set_aside(&mut self) -> io::Result<()> {
         let result = self.allocate(self.end + SET_ASIDE_BYTES);
-        // Other failures to reserve space only matter if the next write also fails.
+        // Other failures to reserve space are ignored unless the next write also fails.
         self.short = result.as_ref().err().filter(|error| is_full(error)).map(ToString::to_string);
         result
     }

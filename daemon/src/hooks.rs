@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-//! Operator commands that run before a change, after it, and when it failed.
+//! Operator commands that run before a change, after it, or when it has failed.
 //!
 //! | hook | when | if it fails |
 //! | --- | --- | --- |

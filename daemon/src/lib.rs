@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-//! `lightloomd`: drives transceivers, optical switches and Linux switches. Stopping it leaves all
-//! circuits lit.
+//! `lightloomd` drives transceivers, optical switches and Linux switches. All circuits stay lit
+//! when it stops.
 //!
 //! ```text
 //!   plan ──▶ target ─┐                   ┌──▶ driver ──▶ device

@@ -56,7 +56,8 @@ async fn run(arguments: &Arguments) -> anyhow::Result<()> {
     }
     let tls = config.file.tls.clone();
     let path = start::socket_path(&config);
-    // Lock the journal first, so that a second daemon cannot take over the socket.
+    // Open the journal before the socket: its lock keeps a second daemon from taking over the
+    // socket.
     let devices = config.inventory.devices.len();
     let (daemon, seat, listeners) = match config.file.etcd.clone() {
         None => (start::start(config, installed)?, None, Listeners::open(&path, tls)?),
@@ -146,7 +147,7 @@ async fn stand_by(
     notify(&[NotifyState::Ready, NotifyState::Status("standing by")]);
     let (etcd, mut terminate) = (etcd.clone(), signal(SignalKind::terminate())?);
     let (taken, seat) = oneshot::channel();
-    // Use a detached thread: until this daemon leads, the thread holds nothing that needs cleanup.
+    // The thread can be detached, because it needs no cleanup until this daemon is the leader.
     std::thread::spawn(move || drop(taken.send(take_seat(&etcd, &identity, &known))));
     let seat = tokio::select! {
         seat = seat => seat??,

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-//! Device protocols. Each has a module and a variant of [`DriverFile`].
+//! Device protocols. Each protocol has a module and a variant of [`DriverFile`].
 //!
 //! A protocol module defines its configuration keys, the resulting kind of device
 //! ([`Protocol::kind`]) and its endpoint. The messages are a dialect in [`lightloom_drivers`].
@@ -42,11 +42,11 @@ pub enum DriverFile {
     Scpi(ScpiFile),
     /// An optical switch with TL1.
     Tl1(Tl1File),
-    /// A SONiC optical switch, through its database.
+    /// A SONiC optical switch, controlled through its database.
     Sonic(SonicFile),
     /// An optical switch with the OCP model, over gNMI.
     Gnmi(GnmiFile),
-    /// The local kernel: links, addresses, nexthop groups, rates.
+    /// The local Linux kernel, with links, addresses, nexthop groups and rates.
     Linux(LinuxFile),
 }
 

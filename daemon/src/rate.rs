@@ -5,7 +5,7 @@ use std::collections::BTreeMap;
 
 use lightloom_control::state::Micros;
 
-/// Maximum number of clients tracked individually. All others share one limit and one count.
+/// Maximum number of clients that are tracked individually. All other clients share one limit.
 pub(crate) const CLIENTS_MAX: usize = 64;
 pub(crate) const OTHERS: &str = "others";
 

@@ -76,7 +76,7 @@ pub struct Runtime {
     pub place: JournalPlace,
     pub leadership: Option<Leadership>,
     pub damage: Option<Damage>,
-    /// The journal was missing although the audit log records changes.
+    /// Whether the journal was missing although the audit log records changes.
     pub journal_gone: bool,
     pub records: u64,
     pub contacts: BTreeMap<DeviceName, Contact>,
@@ -99,7 +99,7 @@ pub struct Runtime {
 }
 
 const JOURNAL_RECORDS_MAX: u64 = 10_000;
-/// Plans are large, so a longer journal is compacted only when it has doubled in size.
+/// Plans are large, so a journal above this size is compacted only when it has doubled.
 const JOURNAL_BYTES_MAX: usize = 64 << 20;
 /// Limit on a change's records after its intent: this per device, plus [`END_BYTES_MIN`].
 const END_BYTES_OF_EACH: u64 = 1 << 10;
@@ -173,7 +173,7 @@ impl Runtime {
             let wait = self.wait();
             let looked = tokio::select! {
                 biased;
-                // `events` is closed if no device is configured, but the API must still work.
+                // Without devices `events` is closed, but the API must still work.
                 Some(event) = events.recv() => {
                     self.take_events(event, &mut events);
                     false
@@ -194,15 +194,16 @@ impl Runtime {
                 }
             };
             let ticked = self.tick();
-            // If queries counted as changes, a watcher would wake itself forever.
+            // Queries do not increment the counter, because a watcher would otherwise wake itself
+            // forever.
             if ticked || !looked {
                 self.changes.send_modify(|count| *count += 1);
             }
         }
     }
 
-    /// Returns the number of changes. The state is never older than this count, so a client that
-    /// waits for the next change does not miss one.
+    /// Returns the number of changes. The state is at least as new as this number, so a client that
+    /// waits for the next change cannot miss one.
     pub(crate) fn changes(&self) -> u64 {
         *self.changes.borrow()
     }
@@ -370,7 +371,7 @@ impl Runtime {
         let result = match (sync, goes_on) {
             (false, _) => journal.write(records).map(|()| None),
             (true, true) => journal.append(records).map(Some),
-            // Start a change only if the journal has space for all its records.
+            // Start a change only if the journal has enough space for all its records.
             (true, false) => journal.begin(records, leave).map(Some),
         };
         if sync {

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-//! API listeners: a Unix socket, and TCP with mutual TLS. The client's identity and roles are
-//! determined before any HTTP is read.
+//! API listeners: a Unix socket, and TCP with mutual TLS. The daemon determines a client's identity
+//! and roles before it reads any HTTP.
 
 use std::collections::{BTreeMap, BTreeSet, VecDeque};
 use std::io;
@@ -24,7 +24,8 @@ use tokio_rustls::rustls::pki_types::{CertificateDer, PrivateKeyDer};
 use crate::config::{ClientFile, Role, TlsFile};
 use crate::protocol::tls as pem;
 
-/// A new connection replaces the one that has been idle longest. If all are busy, it is closed.
+/// At this limit, a new connection replaces the one that has been idle longest, or is closed if all
+/// are busy.
 const CONNECTIONS_MAX: usize = 256;
 const HEAD_WITHIN: Duration = Duration::from_secs(5);
 const CONNECTION_WITHIN: Duration = Duration::from_secs(120);
@@ -52,7 +53,7 @@ impl Client {
     }
 }
 
-/// Ensures that one client cannot exclude the others.
+/// Prevents one client from using all connections.
 const CONNECTIONS_OF_ONE_MAX: usize = CONNECTIONS_MAX / 2;
 
 #[derive(Debug, Default)]

@@ -139,7 +139,7 @@ fn begin(
     let mut ledger = Ledger::fold(&opened.records);
     let audited = FileStorage::open(&config.file.state_dir.join(audit::key::AUDIT_FILE))?;
     let journal_gone = opened.records.is_empty() && damage.is_none() && audited.has_bytes();
-    // Each host has a separate audit log and key, so a shared journal does not record them.
+    // A shared journal does not record the audit key, because each host has its own.
     let alone = seat.is_none();
     let known = ledger.audit_key.clone().filter(|_| alone);
     let (audit, key) = open_audit(&config, audited, known.as_deref())?;
@@ -160,7 +160,7 @@ fn begin(
     };
     let inventory = config.inventory.clone();
     let (control, first) = Control::start(inventory, setup, ledger, &clock.now());
-    // If the journal is damaged, do not even complete an open change.
+    // Do not complete an open change if the journal is damaged.
     let first = if damage.is_some() { Vec::new() } else { first };
     let (events_in, events) = mpsc::unbounded_channel();
     let fence = seat.map_or_else(Fence::default, |seat| seat.fence.clone());
@@ -286,8 +286,8 @@ fn with_chaos(driver: Endpoint, chances: Option<Chances>, index: u64) -> Endpoin
     }
 }
 
-/// Returns a name, unique for each state directory and host, under which this daemon claims
-/// devices. All daemons of a cluster use the same name, so a new leader inherits the claims.
+/// Returns the name under which this daemon claims devices. All daemons of a cluster use the same
+/// name, so that a new leader inherits the claims.
 fn claimant(config: &Config, seat: Option<&LeaderSeat>) -> String {
     if let (Some(etcd), Some(_)) = (&config.file.etcd, seat) {
         return format!("lightloomd@etcd:{}", etcd.prefix).replace(' ', "_");

@@ -169,14 +169,15 @@ pub async fn tend(
         let mut said = Vec::new();
         tokio::select! {
             biased;
-            // Poll the connection first, so that a command that arrives while connecting is run.
+            // Poll the connection first, so that a command that arrives during the connection setup
+            // is run.
             () = task.turn(&mut said) => {}
             command = commands.recv() => match command {
                 Some(command) => desk.command(&mut task, command, &mut said),
                 None => return,
             },
         }
-        // A device that sends continuously must not block commands.
+        // Limit the reads, because a device that sends continuously must not block commands.
         loop {
             match commands.try_recv() {
                 Ok(command) => desk.command(&mut task, command, &mut said),

@@ -1,5 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-//! OpenTelemetry traces of changes: the request, the journal records and all device operations.
+//! OpenTelemetry traces of changes, with spans for the request, the journal records and all device
+//! operations.
 //!
 //! Tracing never delays a change: spans are dropped and counted if the queue is full or the
 //! collector is unreachable.
@@ -157,7 +158,7 @@ impl Traces {
         span.error = match outcome {
             Outcome::Done(_) => None,
             Outcome::Refused(why) => Some(format!("refused: {why}")),
-            // Light may be missing only because the far end is still switching.
+            // A device without light may have worked: the far end may not have switched.
             Outcome::Failed(why) => {
                 span.attributes.push(("lightloom.said", why.clone()));
                 None

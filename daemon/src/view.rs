@@ -216,7 +216,7 @@ fn undone_by(open: &Open) -> Option<Txn> {
     }
 }
 
-/// Returns `None` once the rollback has started, because a confirmation would then be refused.
+/// Returns `None` after the rollback has started, because a confirmation would be refused.
 fn pending(known: &Knowledge<'_>) -> Option<PendingConfirm> {
     let ledger = known.control.controller().ledger();
     let pending = ledger.pending.as_ref().filter(|pending| {
@@ -283,8 +283,8 @@ pub fn unseen(known: &Knowledge<'_>) -> Vec<String> {
     unseen.map(|(name, _)| name.to_string()).collect()
 }
 
-/// Returns whether every device has been read or will stay unreadable for a while. After a
-/// failover, devices held by the previous leader will soon be available.
+/// Returns whether every device has been read or will remain unreadable for a while. Devices that
+/// the previous leader still holds are expected to become readable soon.
 #[must_use]
 pub fn is_settled(runtime: &Runtime) -> bool {
     let is_silent = |name: &String| {

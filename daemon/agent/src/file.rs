@@ -36,14 +36,14 @@ pub struct AgentFile {
     /// Address and port to listen on.
     #[schemars(with = "String")]
     pub listen: SocketAddr,
-    /// TLS identity of this host, and the daemons that it accepts.
+    /// TLS identity of this host, and the CA of the daemons that it accepts.
     pub tls: HostTlsFile,
-    /// Directory for the log of moves, which survives a restart.
+    /// Directory for the persistent log of moves.
     pub state_dir: PathBuf,
     /// Whether modules may be switched [default: no, they are read-only].
     #[serde(default)]
     pub allow_moves: bool,
-    /// Cages of this host whose modules are served.
+    /// Cages of this host, each with a module that the agent serves.
     pub cages: Vec<ModuleFile>,
 }
 
@@ -65,10 +65,10 @@ pub struct HostTlsFile {
 pub struct ModuleFile {
     /// Name that daemons use for this module.
     pub name: String,
-    /// Its memory: the `eeprom` file of the `optoe` driver.
+    /// The `eeprom` file of the `optoe` driver, which gives access to the module's memory.
     #[serde(default)]
     pub eeprom: Option<PathBuf>,
-    /// Alternative: its I2C bus, accessed without a driver.
+    /// Alternative: the I2C bus of the module, accessed without a driver.
     #[serde(default)]
     pub i2c: Option<I2cFile>,
     /// Module profile that describes how to set its optical switch.

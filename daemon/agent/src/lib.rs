@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-//! `lightloom-agent`: runs on each host or switch and gives the daemon access to the modules there.
+//! `lightloom-agent` runs on each host or switch and gives the daemon access to the modules there.
 //!
 //! ```text
 //!   lightloomd ──TLS, frames──▶ serve ──▶ worker, a thread per module ──▶ ServedModule ──▶ ModuleProfile ──▶ ModuleMemory
@@ -8,7 +8,8 @@
 //! A module behind an agent uses the frames of the serial line, preceded by [its
 //! name](lightloom_firmware_api::message::Request::Module). A [profile file](profile::ProfileFile)
 //! describes how to set its optical switch. Before each move the agent rereads the serial number,
-//! to detect a replaced module. The agent makes no decisions and undoes nothing when it stops.
+//! to detect a replaced module. The agent makes no decisions of its own, and leaves all paths
+//! unchanged when it stops.
 
 #[cfg(feature = "reach")]
 pub mod eeprom;

@@ -93,7 +93,7 @@ impl ServedModule {
         memory: Box<dyn ModuleMemory>,
         shared: Arc<AgentState>,
     ) -> Self {
-        // A change that the previous agent process started must not be started again.
+        // Do not repeat a change that the previous agent process started.
         let fired = shared.moves.last(&name).map(|begun| (begun.order(), [GroupOutcome::None; 8]));
         Self {
             name,
@@ -240,7 +240,7 @@ impl ServedModule {
         Ok(ModuleNames { vendor: at(129), part: at(148), serial: at(166) })
     }
 
-    /// The response time depends on the bus, so the agent promises none.
+    /// Promises no response time, because it depends on the bus.
     fn watch(&mut self, enabled: bool) -> Performed<EventsReport> {
         self.still_the_one()?;
         if self.profile.file().groups != 1 {
@@ -416,7 +416,8 @@ impl ServedModule {
         let mut state = [0];
         self.memory.read(RegisterAddress::lower(3), &mut state)?;
         let active = self.profile.active(&mut *self.memory)?;
-        // Read twice: a single read across both ranges would also clear the flags in between.
+        // Read the two ranges separately, because one read across both would also clear the flags
+        // in between.
         let (mut lanes, mut powers) = ([0; 4], [0; 16]);
         self.memory.read(RegisterAddress::page(0x11, 128), &mut lanes)?;
         self.memory.read(RegisterAddress::page(0x11, 186), &mut powers)?;
@@ -447,7 +448,7 @@ impl ServedModule {
         })
     }
 
-    /// If the module has no taps, uses the power of the lanes for the current path.
+    /// Without taps, uses the power of the lanes for the current path.
     fn taps(&mut self, active: Path, received: [Power; 8]) -> Performed<[Power; 8]> {
         let mut taps = [Power::default(); 8];
         match (self.profile.file().taps, active.external_number()) {
@@ -480,7 +481,7 @@ impl ServedModule {
         Ok(report)
     }
 
-    /// Apart from moves, the daemon may only write the module's name.
+    /// Only the module's name may be written; the daemon switches paths by other requests.
     fn write<'a>(&mut self, address: RegisterAddress, bytes: &[u8]) -> Performed<Reply<'a>> {
         let links = self.profile.file().links.as_ref();
         let own = links.filter(|_| address == page_b0::LINK_NAME.at() && bytes.len() == 4);

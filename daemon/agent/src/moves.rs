@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-//! A durable log of moves, written before modules are switched, so that a request repeated after a
-//! restart of the agent does not switch twice.
+//! A durable log of moves. The agent writes each move before it switches the module, so that a
+//! request repeated after a restart is executed only once.
 
 use std::collections::BTreeMap;
 use std::sync::{Mutex, PoisonError};
@@ -36,7 +36,7 @@ impl BegunMove {
         }
     }
 
-    /// Omits the policy, which only matters before the module is switched.
+    /// Omits the policy, which is only needed before the module is switched.
     #[must_use]
     pub fn order(&self) -> PathOrder {
         let paths: Paths = self.paths.map(|code| LightPath::from_code(code).unwrap_or_default());
@@ -90,7 +90,7 @@ impl MoveLog {
         inner.last.get(module).cloned()
     }
 
-    /// After an error no module may be switched.
+    /// After an error, the caller must not switch a module.
     pub fn begin(&self, begun: BegunMove) -> anyhow::Result<()> {
         let mut inner = self.inner.lock().unwrap_or_else(PoisonError::into_inner);
         let Inner { journal, last } = &mut *inner;

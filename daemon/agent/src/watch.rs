@@ -1,9 +1,10 @@
 // SPDX-License-Identifier: Apache-2.0
-//! Detects loss and return of light from a module's flags, for unsolicited events.
+//! Sends unsolicited events when a module's flags show loss or return of light.
 //!
-//! The two-byte flag summary in lower memory is read every [`LOOK_EVERY`], so the page changes only
-//! when a flag is set. Reading clears a flag, which is set again while its cause persists. Light is
-//! therefore back once the flag stays clear. No other program on the host may read these flags.
+//! The two-byte flag summary in lower memory is read every [`LOOK_EVERY`], so the agent selects
+//! other pages only when a flag is set. Reading clears a flag, and the module sets it again while
+//! its cause persists. Light has therefore returned when the flag remains clear. No other program
+//! on the host may read these flags.
 
 use std::time::Duration;
 
@@ -13,13 +14,13 @@ use lightloom_firmware_api::message::EventKind;
 use crate::memory::{BusError, ModuleMemory};
 
 pub const LOOK_EVERY: Duration = Duration::from_millis(100);
-/// CMIS requires a flag within this time after its cause.
+/// CMIS requires a module to set a flag within this time after its cause.
 const FLAG_WITHIN: Duration = Duration::from_millis(200);
-/// How long an event may wait for the acknowledgement of the previous one.
+/// How long an event waits for the acknowledgement of the previous event.
 const ACKNOWLEDGED_WITHIN: Duration = Duration::from_secs(1);
-/// Interrupt and module state, then the pages of bank 0 with flags.
+/// Register of the interrupt and module state; the flag summary of bank 0 follows.
 const SUMMARY: RegisterAddress = RegisterAddress::lower(3);
-/// Lane flags: bytes 134 to 153 of page 11h, loss of received light at 147.
+/// Lane flags: bytes 134 to 153 of page 11h. Byte 147 shows loss of received light.
 const FLAGS: RegisterAddress = RegisterAddress::page(0x11, 134);
 const RX_LOS: usize = 147 - 134;
 

@@ -1,8 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
 //! One thread per module, so that a hung bus delays only requests to that module.
 //!
-//! Requests whose connection has closed are skipped, so an abandoned fire cannot switch a module
-//! later.
+//! The thread skips requests whose connection has been closed, so that an abandoned switch command
+//! is never executed later.
 
 use std::io;
 use std::sync::Arc;

@@ -1,7 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-//! Derives alarms from a status: the conditions an operator must know about or act on, most urgent
-//! first, each with the commands that fix it. `lightloom ctl` and the web page show the same
-//! alarms.
+//! Derives alarms from a status: conditions that an operator must know about or act on, with the
+//! commands that fix them. `lightloom ctl` and the web page show the same alarms.
 
 mod change;
 mod devices;
@@ -70,7 +69,7 @@ pub fn alarms(status: &Status, moment: Moment) -> Vec<Alarm> {
     if status.journal_damage.is_some() {
         return alarms;
     }
-    // Unreachable and deferred devices already have an alarm.
+    // Other alarms already cover unreachable and deferred devices.
     let lost = status.management_lost.iter().flat_map(|lost| &lost.devices);
     let known: BTreeSet<&String> = lost.chain(status.owed.keys()).collect();
     let rest = status.devices.iter().filter(|device| !known.contains(&device.name));

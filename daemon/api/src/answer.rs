@@ -3,7 +3,7 @@
 
 use serde::{Deserialize, Serialize};
 
-/// The response to a change. The daemon's `responses.rs` describes it separately for OpenAPI.
+/// The response to a change request. The daemon's `responses.rs` defines its OpenAPI schema.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(tag = "answer", rename_all = "kebab-case")]
 pub enum Answer {
@@ -12,9 +12,9 @@ pub enum Answer {
         /// Transaction number.
         txn: u32,
     },
-    /// The state is already as requested, or a request without moves is complete.
+    /// The requested state is already reached, or the request did not require moves.
     Done,
-    /// The daemon now owns the positions found on the devices.
+    /// The daemon has adopted the current positions of the devices.
     Adopted {
         /// Number of devices.
         #[serde(default)]
@@ -43,7 +43,7 @@ pub enum Answer {
     },
     /// The phase was not scheduled, and no circuit is switched.
     PhaseRefused {
-        /// Whether the obstacle is another change or another job.
+        /// Whether another change or another job is the reason.
         #[serde(default)]
         conflict: bool,
         /// Machine-readable reason code.
@@ -58,7 +58,7 @@ pub enum Answer {
     },
     /// Another change was made first or is in progress. Read the state again before retrying.
     Conflict {
-        /// Description of what conflicts with the request.
+        /// Description of the conflict.
         #[serde(default)]
         reason: String,
     },
@@ -68,7 +68,7 @@ pub enum Answer {
         #[serde(default)]
         reasons: Vec<String>,
     },
-    /// A response that only other versions of the daemon send.
+    /// A response from another version of the daemon.
     #[default]
     #[serde(other)]
     Other,

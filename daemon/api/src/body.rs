@@ -4,22 +4,22 @@
 use std::collections::BTreeMap;
 
 use serde::{Deserialize, Serialize};
-/// Unparsed JSON, for clients that forward a plan file.
+/// Unparsed JSON, used by clients that forward a plan file.
 pub use serde_json::value::RawValue;
 
 /// How much of the current state an apply may disturb.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "kebab-case")]
 pub enum Mode {
-    /// Refuse if a slot differs from the journal or another owner's circuit blocks a move.
+    /// Refuse if a slot differs from the journal or a circuit of another owner blocks a move.
     #[default]
     Safe,
     /// Move the target's slots from any position.
     Update,
     /// Make the target's devices match it exactly; all their other slots go dark.
     Overwrite,
-    /// Only with a `target`: move slots without circuits, all at the same time, accept any light,
-    /// and read all devices in the target.
+    /// Only with a `target`: move slots without circuits at the same time, accept any light, and
+    /// read all devices in the target.
     Probe,
 }
 
@@ -50,10 +50,10 @@ pub struct ApplyBody<P> {
     /// A plan document.
     #[cfg_attr(feature = "schema", schema(value_type = Option<Object>))]
     pub plan: Option<P>,
-    /// Alternative: apply the last applied plan again, from the daemon's own copy.
+    /// Alternative: apply the last applied plan again, from the copy in the daemon.
     #[serde(default)]
     pub again: bool,
-    /// Alternative: restore the journalled state on all reachable devices that have drifted.
+    /// Alternative: restore all reachable devices that have drifted to their journalled state.
     #[serde(default)]
     pub restore: bool,
     /// Phase to apply, for a plan with phases.
@@ -67,7 +67,8 @@ pub struct ApplyBody<P> {
     #[serde(default)]
     #[cfg_attr(feature = "schema", schema(value_type = String))]
     pub mode: Mode,
-    /// Version of the state that the client has read. An outdated version is refused.
+    /// Version of the state that the client has read. The daemon refuses the request if it is
+    /// outdated.
     #[serde(default)]
     pub expected_version: Option<u64>,
     /// Roll back unless confirmed within this time, in milliseconds.
@@ -120,7 +121,7 @@ pub struct RollbackBody {
     /// Idempotency key chosen by the client; a preview needs none.
     #[serde(default)]
     pub request_id: String,
-    /// Undo this transaction and all later ones.
+    /// Number of the first transaction to undo; all later ones are undone too.
     pub txn: u32,
     /// Revert the rollback unless confirmed within this time, in milliseconds.
     #[serde(default)]

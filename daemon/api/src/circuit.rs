@@ -27,7 +27,7 @@ pub struct LoopbackView {
     pub stands: bool,
 }
 
-/// Positions that differ from the plan for no other reason in the status.
+/// Positions that differ from the plan, for a reason that the status does not show elsewhere.
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
 #[cfg_attr(feature = "schema", derive(utoipa::ToSchema))]
 #[serde(default)]
@@ -36,15 +36,15 @@ pub struct DarkCircuits {
     pub standing: usize,
     /// Number of planned circuits.
     pub circuits: usize,
-    /// Ends at another position, such as `n17/b0.2` or `n17/b0 (loopback)`.
+    /// Ends that are not at their planned position, such as `n17/b0.2` or `n17/b0 (loopback)`.
     pub ends: Vec<String>,
-    /// Other positions that differ: `n18/b0 at external-1, planned loopback`.
+    /// Other positions that differ from the plan, such as `n18/b0 at external-1, planned loopback`.
     pub elsewhere: Vec<String>,
     /// Remedy; lists only commands that would be accepted now.
     pub next: String,
 }
 
-/// No plan is applied, and no circuit of a plan is lit.
+/// The lit circuits when no plan is applied.
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
 #[cfg_attr(feature = "schema", derive(utoipa::ToSchema))]
 #[serde(default)]
@@ -55,7 +55,7 @@ pub struct NoPlan {
     pub next: String,
 }
 
-/// Number of circuits between modules that are up at both ends, before and after a change.
+/// Number of circuits between modules with both ends in position, before and after a change.
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
 #[cfg_attr(feature = "schema", derive(utoipa::ToSchema))]
 #[serde(default)]

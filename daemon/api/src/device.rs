@@ -10,7 +10,7 @@ use crate::words::words;
 words! {
     /// The state of a device.
     DeviceState {
-        /// Unreachable, or not read since it became reachable.
+        /// The device is unreachable, or has not been read since it became reachable.
         Unseen,
         /// It is part of an open transaction.
         Moving,
@@ -47,11 +47,12 @@ pub struct DeviceStatus {
     pub slots: BTreeMap<String, u32>,
     /// Output power in dBm by slot, where measured.
     pub power_dbm: BTreeMap<String, f64>,
-    /// Sender of the received light by slot, such as `n17/b0.2`, if the device can identify it.
+    /// Sender of the received light for each slot, such as `n17/b0.2`, if the device can identify
+    /// it.
     pub neighbours: BTreeMap<String, String>,
     /// Slots that differ from the journal.
     pub drift: Vec<DriftedSlot>,
-    /// Slots that a probe lit. They are not circuits.
+    /// Slots that were lit by a probe and are not part of a circuit.
     pub probed: Vec<u32>,
 }
 

@@ -16,7 +16,7 @@ pub struct NamedPart {
     pub part: String,
     /// Observations that this part explains.
     pub evidence: Vec<String>,
-    /// The next best explanation. `None` if no other part explains any of the evidence.
+    /// The second-best explanation. `None` if no other part explains any of the evidence.
     pub second: Option<String>,
     /// Start of the bypass around the part, Unix time in milliseconds. `None` if not bypassed.
     pub since_unix_ms: Option<u64>,

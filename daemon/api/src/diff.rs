@@ -18,13 +18,13 @@ pub struct Diff {
     pub confirmation: String,
     /// Transactions that a rollback undoes, newest first. Otherwise empty.
     pub undoes: Vec<OtherChange>,
-    /// Earlier undone transactions that take effect again.
+    /// Transactions that had been undone and take effect again.
     pub restores: Vec<OtherChange>,
     /// Digest of the plan in force afterwards; empty if none remains.
     pub plan_sha256: String,
-    /// Whether a plan is in force now but not afterwards.
+    /// Whether a plan is in force now, but will not be afterwards.
     pub no_plan_after: bool,
-    /// Number of circuits up before and after, if the daemon has the cabling.
+    /// Number of circuits that are up before and after the change, if the daemon knows the cabling.
     pub circuits: Option<CircuitCounts>,
     /// Ends of the moving devices that receive light from the wrong port (crossed cables).
     pub crossed: Vec<CrossedEnd>,
@@ -36,9 +36,9 @@ pub struct Diff {
     pub phase: String,
     /// Largest number of links that are dark at the same time.
     pub dark_links_max: usize,
-    /// Known faults after the change; the plan bypasses them.
+    /// Known faults after the change, which the plan bypasses.
     pub broken: Vec<BrokenPart>,
-    /// Currently known faults that are treated as repaired after the change.
+    /// Known faults that are treated as repaired after the change.
     pub forgets: Vec<BrokenPart>,
     /// The exact bytes per device in order, escaped as text.
     pub bytes: Vec<DeviceBytes>,
@@ -53,7 +53,7 @@ pub struct OtherChange {
     pub txn: u32,
     /// Client that requested it.
     pub actor: String,
-    /// Its effect as text: the applied plan, the bypassed parts.
+    /// Description of its effect, such as the applied plan or the bypassed parts.
     pub summary: String,
 }
 
@@ -74,10 +74,10 @@ pub struct MoveView {
     pub wave: usize,
     /// Failure domain that limits the number of links that are dark at the same time.
     pub domain: String,
-    /// The circuit that this move interrupts, by its two ends. `None` if no light connects two
-    /// devices, as for a transceiver in loopback.
+    /// The two ends of the circuit that this move interrupts. `None` if there is no circuit, for
+    /// example if a transceiver is in loopback.
     pub goes_dark: Option<String>,
-    /// Whether that circuit carries light now, as far as is known.
+    /// Whether that circuit carries light now, as far as the daemon knows.
     pub cuts_light: bool,
     /// The circuit that this move completes together with the move at the other end.
     pub comes_up: Option<String>,

@@ -6,7 +6,7 @@ use serde::{Deserialize, Serialize};
 use crate::device::{CrossedEnd, DriftedSlot};
 use crate::log::JournalDamage;
 
-/// Slots that differ from the journal, and how complete this report is.
+/// A report of slots that differ from the journal.
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
 #[cfg_attr(feature = "schema", derive(utoipa::ToSchema))]
 #[serde(default)]

@@ -12,11 +12,11 @@ words! {
         Started,
         /// The complete state, which replaces older records.
         Snapshot,
-        /// The plan that the following changes refer to.
+        /// A plan that later changes refer to.
         Plan,
         /// An operator reported failed parts.
         Reported,
-        /// The audit log has a key.
+        /// The audit log has been given a key.
         AuditKey,
         /// A job acquired or released a lease.
         Leased,
@@ -59,7 +59,8 @@ pub struct Log {
 pub struct LogRecord {
     /// Line number, from 1.
     pub line: u64,
-    /// Time of the record, Unix time in milliseconds. `None` in old journals without times.
+    /// Time of the record, Unix time in milliseconds. `None` in journals of versions that did not
+    /// record times.
     pub unix_ms: Option<u64>,
     /// Type: started, snapshot, plan, reported, audit-key, leased, intent, fire, turn, end,
     /// confirmed, adopted, held, resumed.

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-//! Circuits that follow a job: requests for a phase, and their state.
+//! Requests of jobs for the phases of a plan, and the state of these requests.
 
 use serde::{Deserialize, Serialize};
 
@@ -14,12 +14,13 @@ pub struct PhaseBody {
     pub request_id: String,
     /// Name of the phase in the plan.
     pub phase: String,
-    /// Milliseconds until the circuits are needed.
+    /// Time until the job needs the circuits, in milliseconds.
     #[serde(default)]
     pub in_ms: u64,
-    /// Minimum time that the job needs the circuits, in milliseconds.
+    /// Minimum time for which the job needs the circuits, in milliseconds.
     pub for_ms: u64,
-    /// How long no other job may request a phase, in milliseconds; at least `in_ms` plus `for_ms`.
+    /// Duration of the lease, during which other jobs cannot request a phase, in milliseconds; at
+    /// least `in_ms` plus `for_ms`.
     pub lease_ms: u64,
     /// The job that holds the lease. A client may run several jobs.
     #[serde(default)]
@@ -44,15 +45,15 @@ pub struct ReleaseBody {
 words! {
     /// The state of a requested phase.
     PhaseState {
-        /// It starts later.
+        /// The transition has not started yet.
         Waiting,
-        /// Its circuits are being established.
+        /// The circuits are being established.
         Moving,
-        /// Acknowledged: its circuits are lit, read back and qualified.
+        /// The circuits are lit, read back and qualified.
         Lit,
         /// The previous circuits stay lit because the phase is too short for the transition.
         Kept,
-        /// Not executed. The previous circuits stay lit unless `reason` says otherwise.
+        /// Not executed. The previous circuits stay lit unless `reason` states something else.
         Missed,
     }
 }
@@ -70,29 +71,29 @@ pub struct PhaseStatus {
     pub phase: String,
     /// State of the request.
     pub state: PhaseState,
-    /// Why it was kept or missed.
+    /// Why the previous circuits were kept, or why the request was missed.
     pub reason: Option<String>,
     /// Remedy.
     pub fix: Option<String>,
-    /// Its transaction, once started.
+    /// The transaction, after it has started.
     pub txn: Option<u32>,
     /// Digest of the plan in force.
     pub revision: String,
     /// The phase whose circuits are lit now. `None` if other circuits are lit.
     pub lit: Option<String>,
-    /// The phase that was lit before.
+    /// The phase whose circuits were lit before the request.
     pub from: Option<String>,
     /// Expected duration of the transition, in milliseconds.
     pub expected_ms: f64,
-    /// Dark time of the transition in the plan. `None` if the plan has no such transition.
+    /// Dark time of the transition in the plan, in milliseconds. `None` without such a transition.
     pub stated_ms: Option<f64>,
-    /// Time from the first switching command until the last circuit was qualified.
+    /// Time from the first switching command until the last circuit was qualified, in milliseconds.
     pub dark_ms: Option<f64>,
-    /// Time from the start of the transaction until the acknowledgement.
+    /// Time from the start of the transaction until the acknowledgement, in milliseconds.
     pub took_ms: Option<f64>,
-    /// Minimum duration that would have justified the transition, if it was too short.
+    /// Minimum duration of the phase that would have justified the transition, in milliseconds.
     pub needs_ms: Option<f64>,
-    /// The following phase, with the lead time for requesting it.
+    /// The next phase, with the expected duration of its transition.
     pub next: Option<NextPhase>,
     /// Remaining lease time of the job. `None` without a lease.
     pub lease_left_ms: Option<f64>,

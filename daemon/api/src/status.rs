@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-//! Snapshot of the daemon: faults, dark circuits, and actions for the operator.
+//! Status of the daemon, with faults, dark circuits and remedies.
 
 use std::collections::BTreeMap;
 
@@ -21,7 +21,7 @@ pub struct Status {
     pub daemon: String,
     /// Conditions that an operator must know or act on, most urgent first. Empty if all is well.
     pub alarms: Vec<Alarm>,
-    /// Plan, circuits, automatic changes and devices, one line each.
+    /// One line each for the plan, circuits, automatic changes and devices.
     pub summary: Vec<String>,
     /// Path of the daemon's fabric file.
     pub fabric: Option<String>,
@@ -29,7 +29,7 @@ pub struct Status {
     pub leadership: Option<LeadershipView>,
     /// Version of the owned state. Pass it as `expected_version` to an apply.
     pub version: u64,
-    /// Counts all observations and actions. Pass it as `since` to wait for the next one.
+    /// Number of observations and actions so far. Pass it as `since` to wait for the next one.
     pub changes: u64,
     /// Digest of the last committed plan.
     pub plan_sha256: String,
@@ -49,7 +49,7 @@ pub struct Status {
     pub restarted: Vec<String>,
     /// Devices that missed a rollback. The daemon restores them when they respond.
     pub owed: BTreeMap<String, OwedView>,
-    /// Drain controls that an operator keeps drained.
+    /// Drain controls that stay drained at an operator's request.
     pub held: Vec<String>,
     /// Devices that these controls drain.
     pub held_off: Vec<String>,
@@ -61,27 +61,28 @@ pub struct Status {
     pub journal_next: Option<String>,
     /// Why the audit log cannot be written. Changes are refused until it can.
     pub audit_failure: Option<String>,
-    /// Circuits of the plan between nodes and their state. Without a known plan: the circuits
-    /// formed by positions that the daemon set or adopted.
+    /// Circuits of the plan between nodes, with their state. If no plan is known, the circuits
+    /// between positions that the daemon has set or adopted.
     pub circuits: Vec<CircuitView>,
     /// Loopbacks that close a ring of the plan, and their state.
     pub loopbacks: Vec<LoopbackView>,
-    /// Positions that differ from the plan for no other reason in the status.
+    /// Positions that differ from the plan, for a reason that the status does not show elsewhere.
     pub dark_circuits: Option<DarkCircuits>,
-    /// No plan is applied, and no circuit of a plan is lit.
+    /// The lit circuits, if no plan is applied.
     pub no_plan: Option<NoPlan>,
-    /// Remedy if the plan in force was made from a different fabric file, which rules out bypasses.
+    /// Remedy if the plan in force was made from a different fabric file. Bypasses are not possible
+    /// in this state.
     pub other_fabric: Option<String>,
-    /// State that should exist but cannot be read, such as plans of earlier versions.
+    /// Stored state that cannot be read, such as plans of earlier versions.
     pub lost: Vec<LostState>,
-    /// Known faults, whether the plan bypasses them yet or not.
+    /// Known faults, including those that the plan does not bypass yet.
     pub broken: Vec<String>,
     /// The same faults with time and reason.
     pub broken_parts: Vec<BrokenPart>,
     /// Remedy for unbypassed faults; lists only commands that would be accepted now.
     pub broken_next: Option<String>,
-    /// Fibres without light, by the receiving end, although both ends can be read. Listed even if
-    /// the policy does not bypass them.
+    /// Fibres without light although both ends can be read, including fibres that the policy does
+    /// not bypass.
     pub dark_fibres: Vec<DarkFibreView>,
     /// Parts that are probably at fault, the best explanation first.
     pub named_parts: Vec<NamedPart>,
@@ -95,9 +96,10 @@ pub struct Status {
     pub bypass_budget: BypassBudget,
     /// Devices that are unreachable, or not read since they became reachable.
     pub unseen: Vec<String>,
-    /// Devices that became unreachable together and still send light. They are not bypassed.
+    /// Devices that became unreachable together and still send light, and are therefore not
+    /// bypassed.
     pub management_lost: Option<ManagementLostView>,
-    /// Nodes of jobs whose loss of light would go unnoticed, because no peer observes them.
+    /// Nodes of jobs whose failure would go unnoticed, because no peer observes their light.
     pub unwitnessed: Option<UnwitnessedView>,
     /// Damage found when the journal was opened.
     pub journal_damage: Option<JournalDamage>,
@@ -130,12 +132,12 @@ pub struct LeadershipView {
     pub standbys: Vec<String>,
 }
 
-/// State that the daemon should have but cannot read.
+/// Stored state that the daemon cannot read.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 #[cfg_attr(feature = "schema", derive(utoipa::ToSchema))]
 #[serde(default)]
 pub struct LostState {
-    /// A plan by its digest, or a file.
+    /// The digest of a plan, or a file.
     pub what: String,
     /// The problem with it, and the consequence.
     pub why: String,
@@ -152,7 +154,7 @@ pub struct AppliedPlan {
     pub plan_sha256: String,
     /// Number of circuits in the plan.
     pub circuits: usize,
-    /// Whether the reason is a known fault that this plan does not bypass.
+    /// Whether another plan is in force because this one does not bypass a known fault.
     pub explained: bool,
     /// How to return to it; lists only commands that would be accepted now.
     pub next: Option<String>,
@@ -170,7 +172,7 @@ impl Default for AppliedPlan {
 #[cfg_attr(feature = "schema", derive(utoipa::ToSchema))]
 #[serde(default)]
 pub struct OwedView {
-    /// The missed change, such as `the undo of 2`.
+    /// The change that the device missed, such as `the undo of 2`.
     pub what: String,
     /// Why the device missed it.
     pub why: String,
@@ -187,9 +189,9 @@ pub struct BrokenPart {
     pub part: String,
     /// Time of the report, Unix time in milliseconds. `None` if it was not recorded.
     pub since_unix_ms: Option<u64>,
-    /// Source of the report; empty if it was not recorded.
+    /// Source and reason of the report; empty if not recorded.
     pub why: String,
-    /// The healthy rings that its bypass moved and their circuits; empty if none.
+    /// The healthy rings and circuits that its bypass moved; empty if none.
     pub price: String,
     /// Whether the plan in force bypasses the part.
     pub bypassed: bool,
@@ -216,7 +218,7 @@ pub struct DarkFibreView {
     pub power_dbm: f64,
     /// Whether the sending device is unreachable as well.
     pub far_is_down: bool,
-    /// The port that lights the far end, if it is the wrong one because of a crossed cable.
+    /// If a cable is crossed, the port whose light the far end receives.
     pub far_lit_by: Option<String>,
 }
 
@@ -259,9 +261,9 @@ pub struct ManagementLostView {
     pub of: usize,
     /// Number of unreachable devices whose light is received by a reachable one.
     pub lit: usize,
-    /// Number of devices that this host cannot query, because their line is missing or in use.
+    /// Number of devices that this host cannot query because the serial line is missing or in use.
     pub unasked: usize,
-    /// Common points of failure, such as `server ts0`, behind which all devices are unreachable.
+    /// Common points of failure, such as `server ts0`, with all of their devices unreachable.
     pub behind: Vec<String>,
     /// Unix time in milliseconds when the first device became unreachable.
     pub since_unix_ms: u64,
@@ -274,9 +276,10 @@ pub struct ManagementLostView {
 pub struct ContendedDevice {
     /// Device name.
     pub device: String,
-    /// The foreign changes with their target, count and time window, or the holder of a claim.
+    /// The changes by the other controller with their target, count and time window, or the holder
+    /// of a claim.
     pub evidence: String,
-    /// How often a position was changed again after the daemon restored it.
+    /// How often the other controller changed a position again after the daemon had restored it.
     pub times: u32,
     /// First occurrence, Unix time in milliseconds. 0 if there is only a claim.
     pub first_unix_ms: u64,
@@ -295,6 +298,6 @@ pub struct ContendedDevice {
 pub struct BypassBudget {
     /// Changes within the last hour.
     pub used: usize,
-    /// Limit per hour. Beyond it the daemon only reports.
+    /// Maximum number of changes per hour. Above it, the daemon only reports faults and drift.
     pub per_hour: usize,
 }

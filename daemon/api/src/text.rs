@@ -10,7 +10,7 @@ pub fn count(number: usize, what: &str) -> String {
     if number == 1 { format!("1 {what}") } else { format!("{number} {what}s") }
 }
 
-/// Lists the first names in natural order, and how many more there are.
+/// Lists the first names in natural order, followed by the number of remaining ones.
 #[must_use]
 pub fn named(mut names: Vec<String>, shown_max: usize) -> String {
     names.sort_by_cached_key(|name| natural(name));

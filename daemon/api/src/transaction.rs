@@ -23,9 +23,9 @@ words! {
         Bypass,
         /// Use repaired parts again.
         Repair,
-        /// Restore positions that others changed.
+        /// Restore positions that were changed outside the daemon.
         Drift,
-        /// Complete deferred work on a device that responds again.
+        /// Complete a deferred change of a device that responds again.
         Deferred,
         /// Light unused ends to find out which ports they are connected to.
         Probe,
@@ -69,9 +69,9 @@ words! {
 }
 
 words! {
-    /// The outcome of a transaction at one device.
+    /// The outcome of a transaction on one device.
     DeviceVerdict {
-        /// At the target, read back and qualified.
+        /// The device is at the target, read back and qualified.
         Applied,
         /// No switching command was sent.
         Untouched,
@@ -79,9 +79,10 @@ words! {
         Refused,
         /// The device did not reach the target, or its light does not qualify.
         Failed,
-        /// It could not be read, so its position is unknown.
+        /// The device could not be read, so its position is unknown.
         Unknown,
-        /// It reached the target, then returned to its previous state, read back and qualified.
+        /// The device reached the target and then returned to its previous state, read back and
+        /// qualified.
         RolledBack,
     }
 }
@@ -97,9 +98,10 @@ pub struct OpenTransaction {
     pub actor: String,
     /// Cause: apply, bypass, repair, rollback to before 2.
     pub cause: String,
-    /// The kind of cause, without the transaction it refers to.
+    /// Kind of change.
     pub kind: Kind,
-    /// Its effect as text: the applied plan, the bypassed parts, the restored state.
+    /// Description of its effect, such as the applied plan, the bypassed parts or the restored
+    /// state.
     pub summary: String,
     /// The transaction that it undoes, with all later ones.
     pub undoes: Option<u32>,
@@ -107,7 +109,7 @@ pub struct OpenTransaction {
     pub going_back: bool,
     /// Number of devices involved.
     pub devices: usize,
-    /// Unreachable devices that it waits for, with the remaining time in ps.
+    /// Unreachable devices that the transaction waits for, with the remaining time in ps.
     pub waits_for_ps: BTreeMap<String, u64>,
 }
 
@@ -137,9 +139,10 @@ pub struct Transaction {
     pub actor: String,
     /// Cause: apply, bypass, repair, rollback to before 2.
     pub cause: String,
-    /// The kind of cause, without the transaction it refers to.
+    /// Kind of change.
     pub kind: Kind,
-    /// Its effect as text: the applied plan, the bypassed parts, the restored state.
+    /// Description of its effect, such as the applied plan, the bypassed parts or the restored
+    /// state.
     pub summary: String,
     /// Digest of the plan.
     pub plan_sha256: String,
@@ -148,7 +151,7 @@ pub struct Transaction {
     /// Result: committed, rolled-back, aborted, partial, or undone by a later transaction.
     #[cfg_attr(feature = "schema", schema(value_type = String))]
     pub result: TransactionResult,
-    /// The result, with confirm-pending or confirmed for a committed transaction.
+    /// The result. For a committed transaction, it shows whether the change is confirmed.
     #[cfg_attr(feature = "schema", schema(value_type = String))]
     pub state: TransactionState,
     /// Deadline for the confirmation, Unix time in milliseconds.
@@ -161,13 +164,14 @@ pub struct Transaction {
     pub repaired: Vec<String>,
     /// Ends that receive light from the wrong port. Only for the last transaction.
     pub crossed: Vec<CrossedEnd>,
-    /// Devices to wait for before retrying, if the last transaction was aborted because of them.
+    /// Devices that must respond before a retry, if the last transaction was aborted because of
+    /// them.
     pub when_known: Vec<String>,
     /// Outcome per device, those with a detail first.
     pub devices: Vec<DeviceResult>,
 }
 
-/// The outcome of a transaction at one device.
+/// The outcome of a transaction on one device.
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
 #[cfg_attr(feature = "schema", derive(utoipa::ToSchema))]
 #[serde(default)]
@@ -179,6 +183,6 @@ pub struct DeviceResult {
     pub verdict: DeviceVerdict,
     /// Reason.
     pub detail: String,
-    /// Whether the device executed its commands and only lacks light from another one.
+    /// Whether the device executed its commands, but receives no light from another device.
     pub unlit: bool,
 }

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-//! The device side that a tender drives: a session over bytes, or a device such as the kernel that
+//! The device side of a tender: a session over a byte stream, or a device such as the kernel that
 //! replies immediately.
 
 use lightloom_control::controller::{Foreign, Signal};

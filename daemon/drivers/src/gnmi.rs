@@ -2,10 +2,10 @@
 //! Optical circuit switches with the OCP model (`ocp-ocs-optical-switch` 0.8.0) over gNMI.
 //!
 //! Slot n is the n-th port of the input group by index; position N + m is the m-th port of the
-//! output group. A change is one atomic Set. Lit circuits are read from the ports, which report
-//! their peers, because a switch may report success although it moved something else. The list of
-//! connections only shows which have not settled (`PENDING_CONNECTION`) and the names to remove.
-//! Foreign connections are not touched unless a change needs their ports.
+//! output group. A change is one atomic Set. The driver reads lit circuits from the ports, which
+//! report their peers, because a switch may report success although it moved something else. It
+//! uses the list of connections only for the unsettled ones (`PENDING_CONNECTION`) and the names to
+//! remove. It does not change foreign connections unless a change needs their ports.
 
 mod calls;
 mod layout;
@@ -33,7 +33,7 @@ use lightloom_control::state::{Op, Outcome};
 use mastership::Mastership;
 pub use settings::{Candidacy, GnmiLogin, Settings};
 
-/// For larger Sets, the status of all connections is read with one request.
+/// After larger Sets, one request reads the status of all connections.
 const NAMED_MAX: usize = 64;
 
 #[derive(Clone, Debug, Default)]
@@ -176,7 +176,7 @@ impl Gnmi {
                 val: Some(TypedValue::from(value)),
                 duplicates: 0,
             });
-            // Remove failed connections at these ports, which would block the next attempt.
+            // Remove failed connections at these ports, because they would block the next attempt.
             let dead = self.listed.iter().filter(|(listed, of)| {
                 let is_dead =
                     matches!(of.status, Some(ConnectionStatus::Failed | ConnectionStatus::Invalid));
@@ -384,7 +384,7 @@ impl Gnmi {
             }
             self.signals.push(Signal::Changed);
         }
-        // A single signal suffices, because everything is read after it.
+        // One signal is enough, because it triggers a complete read.
         self.signals.truncate(1);
         self.foreign.truncate(8);
     }
@@ -507,7 +507,7 @@ impl Dialect for Gnmi {
     fn finish(&mut self, op: &Op) -> Outcome {
         match (self.failed.take(), self.mastership.denied()) {
             (Some(why), _) => Outcome::Failed(why),
-            // If the switch is already in the desired state, the denied Set has no effect.
+            // A denied Set is harmless if the switch is already in the desired state.
             (None, Some(why)) if matches!(op, Op::Arm { want, .. } if !self.ports.stands(want)) => {
                 Outcome::Refused(why)
             }

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-//! Device drivers: translate an [`Op`] to a device's protocol and its replies to an [`Outcome`],
-//! without sockets.
+//! Device drivers, which translate an [`Op`] to a device's protocol and the replies to an
+//! [`Outcome`], without sockets.
 //!
 //! ```text
 //!   Op ─▶ Dialect ─▶ Session (one request in flight, bounded input) ─▶ bytes ─▶ TCP, serial line
@@ -27,7 +27,7 @@ use lightloom_control::mover::Promise;
 use lightloom_control::state::{Op, Outcome};
 use module::Module;
 
-/// Limit on received bytes without a complete reply. More is treated as garbage.
+/// Maximum number of received bytes without a complete reply. A longer input is treated as garbage.
 pub const INPUT_BYTES_MAX: usize = 1 << 20;
 
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -69,7 +69,8 @@ pub enum Progress {
 
 pub trait Dialect: Send {
     fn hello(&mut self) -> Vec<Request>;
-    /// Returns the requests of an operation, in order. An error means that nothing was sent.
+    /// Returns the requests of an operation, in order. After an error, the session does not send
+    /// anything.
     fn requests(&mut self, op: &Op) -> Result<Vec<Request>, String>;
     fn after_hello(&mut self) -> Vec<Request> {
         Vec::new()

@@ -1,8 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
 //! The framed serial protocol of a transceiver with an integrated switch (docs/firmware-api.md).
 //!
-//! A fire takes effect once per wire transaction, so each arm uses a number one higher than any
-//! that the module has reported. A slot is a switch group, from 0; a position is a path code.
+//! A fire takes effect once per transaction number, so each arm uses the number after the largest
+//! one that the module has reported. A slot is a switch group, from 0; a position is a path code.
 
 use lightloom_fabric::khop::Port;
 use lightloom_firmware_api::cmis::state::{DataPathState, ModuleState};
@@ -55,7 +55,8 @@ pub struct OcsTrx {
 }
 
 impl OcsTrx {
-    /// `sequence` is the first request number; it should differ from the previous daemon process's.
+    /// `sequence` is the first request number. It should differ from that of the previous daemon
+    /// process.
     #[must_use]
     pub fn new(policy: DataPathPolicy, sequence: u16) -> Self {
         Self {
@@ -82,7 +83,7 @@ impl OcsTrx {
         }
     }
 
-    /// A module that checks epochs refuses commands of previous leaders from the hello on.
+    /// From the hello on, a module that checks epochs refuses commands of previous leaders.
     #[must_use]
     pub fn leading_in(mut self, epoch: Option<u64>) -> Self {
         self.epoch = epoch.map(Epoch);
@@ -151,7 +152,7 @@ impl OcsTrx {
     }
 
     fn ask(&mut self, wire: &Wire<'_>, awaits: Awaits) -> Request {
-        // Reading and writing registers and names requires no epoch.
+        // Requests for registers and names do not contain an epoch.
         let carries = !matches!(wire, Wire::Read { .. } | Wire::Write { .. } | Wire::Module { .. });
         self.ask_in(self.epoch.filter(|_| carries && self.checks_epochs), wire, awaits)
     }
@@ -398,7 +399,8 @@ impl Dialect for OcsTrx {
         match op {
             Op::Observe { neighbours, .. } => Ok(self.observe(*neighbours)),
             Op::Arm { want, .. } => {
-                // Neighbours are not read here, and those from an earlier read may be outdated.
+                // This operation does not read neighbours, and those of an earlier read may be
+                // outdated.
                 self.links = None;
                 let mut requests = self.arm(want)?;
                 requests.push(self.ask(&Wire::Status, Awaits::Positions));
@@ -480,7 +482,7 @@ impl Dialect for OcsTrx {
             dwell: Micros(u64::from(identity.dwell_us)),
             goes: identity.capabilities.has(Capabilities::GO),
             refuses_late: self.checks_epochs,
-            // 0 means that no reply time is promised.
+            // The module sends 0 if it does not promise a reply time.
             answer: self
                 .events
                 .map(|events| Micros(u64::from(events.answer_us)))
@@ -496,7 +498,8 @@ impl Dialect for OcsTrx {
     }
 }
 
-/// Node, counted from 1, in the upper 24 bits, bundle in the lower 8. Zero if that does not fit.
+/// Encodes the node, counted from 1, in the upper 24 bits and the bundle in the lower 8. Zero if
+/// they do not fit.
 fn link_name(bundle: BundleId) -> LinkName {
     let node = bundle.node.0.saturating_add(1);
     if node >= 1 << 24 { LinkName::NONE } else { LinkName(node << 8 | u32::from(bundle.bundle)) }
@@ -508,7 +511,6 @@ fn neighbour(seen: Neighbour) -> Option<Port> {
     Some(Port { bundle: BundleId { node, bundle }, path: seen.path })
 }
 
-/// `None` for a module in the fault state.
 fn shut(status: &StatusReport, group: usize, groups: usize) -> Option<Shut> {
     let lanes = status.data_paths.len() / groups.max(1);
     let lanes = status.data_paths.get(group * lanes..(group + 1) * lanes)?;

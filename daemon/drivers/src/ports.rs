@@ -77,7 +77,7 @@ impl Ports {
         Ok(task)
     }
 
-    /// Refuses a switch of another size, whose egress ports would have other numbers.
+    /// A switch of another size is refused, because its egress ports would have different numbers.
     fn check_size(&self) -> Result<(), String> {
         let (Some((ingress, egress)), Some(DevicePorts::IngressThenEgress { ingress: planned })) =
             (self.size, self.wired)
@@ -129,7 +129,7 @@ impl Ports {
         self.seen.tuning.extend(slots.into_iter().map(Slot));
     }
 
-    /// In 1/1000 dBm. Ports without a circuit are ignored.
+    /// `powers` is in 1/1000 dBm. Ports without a circuit are ignored.
     pub(super) fn take_power(&mut self, powers: impl IntoIterator<Item = (u32, i32)>) {
         let held: BTreeMap<u32, Slot> =
             self.seen.positions.iter().map(|(&slot, position)| (position.0, slot)).collect();

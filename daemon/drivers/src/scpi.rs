@@ -1,11 +1,12 @@
 // SPDX-License-Identifier: Apache-2.0
 //! SCPI for Polatis-style optical switches (HUBER+SUHNER; TCP 5025 or a serial line).
 //!
-//! An operation is one line, hence one round trip, and its replies arrive on one line, separated by
-//! `;`. Set commands have no reply, so each is followed by `:syst:err?`. Commands that create
-//! circuits also use `*OPC?` as a barrier; removals are refused or executed immediately. Greetings
-//! and echoes are skipped, because the identity is the last line before the size. `conn:only` would
-//! drop all other circuits and is never sent. Ingress ports are 1 to N, egress ports N+1 to N+M.
+//! An operation is one line and therefore one round trip, and its replies arrive on one line,
+//! separated by `;`. Set commands have no reply, so each of them is followed by `:syst:err?`.
+//! Commands that create circuits also use `*OPC?` as a barrier; removals are refused or executed
+//! immediately. The identity is the last line before the size, so greetings and echoes are skipped.
+//! The driver never sends `conn:only`, which would drop all other circuits. Ingress ports are 1 to
+//! N, egress ports N+1 to N+M.
 
 use std::fmt::Write;
 
@@ -57,7 +58,7 @@ impl Scpi {
     }
 
     fn take_positions(&mut self, line: &str) -> Option<()> {
-        // Some firmware writes blanks between the lists, or a word instead of two empty lists.
+        // Some firmware sends blanks between the lists, or a word instead of two empty lists.
         let line: String = line.split_whitespace().collect();
         let lists = if line == "<none>" { "(@),(@)" } else { &line };
         let (slots, ports) = lists.split_once("),(")?;
@@ -136,11 +137,12 @@ impl Dialect for Scpi {
             Awaits::Positions => self.take_observation(&line),
             Awaits::Done | Awaits::Errors => match error(&line, request.awaits) {
                 Some((0, _)) => Some(()),
-                // A parser error means that nothing was executed.
+                // After a parser error, the switch has not executed any command.
                 Some((code @ -199..=-100, text)) => {
                     return Progress::Ended(Outcome::Refused(format!("{code} {text}")));
                 }
-                // The standard allows a partly invalid list to change something, so read it back.
+                // The standard permits a switch to execute part of an invalid list, so read it
+                // back.
                 Some((code, text)) => {
                     return Progress::Ended(Outcome::Failed(format!("{code} {text}")));
                 }
@@ -199,7 +201,7 @@ fn parse_list(text: &str) -> Option<Vec<u32>> {
 
 pub(super) fn millis(text: &str) -> Option<i32> {
     let value: f64 = text.trim().parse().ok()?;
-    // Some models report a port without light as minus infinity or a very low number.
+    // Some models report minus infinity or a very low number for a port without light.
     #[expect(clippy::cast_possible_truncation, reason = "clamped to the range of i32")]
     (!value.is_nan()).then(|| (value * 1000.0).clamp(-99_000.0, 99_000.0).round() as i32)
 }
@@ -242,7 +244,7 @@ mod tests {
         assert!(matches!(answer(&mut scpi, &remove, "OK\n"), Progress::Lost(_)));
     }
 
-    /// Regression: a greeting or an echo shifted all replies by one.
+    /// Regression test: a greeting or an echo used to shift all replies by one.
     #[test]
     fn greeting_and_echo_shift_no_answer() {
         for (greeting, echoes) in

@@ -2,10 +2,10 @@
 //! SONiC-OCS: cross-connects as Redis tables (SONiC OCS HLD rev 0.5).
 //!
 //! `OCS_CROSS_CONNECT|1A-2B {a_side, b_side}` in CONFIG_DB is the desired state, and a change is
-//! one `MULTI … EXEC`. Lit circuits are read from both databases (`sonic/tables.rs`), or only from
-//! CONFIG_DB for a database without a switch. A claim (`sonic/claim.rs`) keeps other controllers
-//! and abandoned sessions from changing circuits. Slot n is the A side of port n, position m the B
-//! side of port m.
+//! one `MULTI … EXEC`. The driver reads lit circuits from both databases (`sonic/tables.rs`), or
+//! only from CONFIG_DB if the database has no switch. A claim (`sonic/claim.rs`) prevents other
+//! controllers and abandoned sessions from changing circuits. Slot n is the A side of port n,
+//! position m the B side of port m.
 
 mod claim;
 mod tables;
@@ -28,7 +28,7 @@ pub struct Sonic {
     password: Option<String>,
     tables: Tables,
     seen: Observation,
-    /// Error in the open transaction, which only EXEC ends.
+    /// Error in the open transaction, which continues until EXEC.
     refusal: Option<String>,
     claim: Option<Claim>,
 }
@@ -47,8 +47,8 @@ impl Sonic {
         Self { read_from, password, tables, seen, refusal: None, claim: None }
     }
 
-    /// Only the latest session makes changes, and only while no other controller has the claim.
-    /// `life` is the start time of the daemon.
+    /// Only the latest session may change circuits, and only while no other controller holds the
+    /// claim. `life` is the start time of the daemon.
     #[must_use]
     pub fn claiming(self, owner: &str, life: u64) -> Self {
         Self { claim: Some(Claim::new(owner, life)), ..self }
@@ -64,7 +64,7 @@ impl Sonic {
             .collect()
     }
 
-    /// Redis discards the following transaction if this session loses the claim before its end.
+    /// Makes Redis discard the next transaction if this session loses the claim before its end.
     fn fence(&self) -> Vec<Request> {
         if self.claim.as_ref().is_none_or(|claim| claim.is_refused) {
             return Vec::new();
@@ -190,7 +190,8 @@ impl Dialect for Sonic {
                 }
                 true
             }
-            // An error inside MULTI discards the transaction, but only EXEC reports and ends it.
+            // After an error inside MULTI, Redis discards the transaction, but reports this only in
+            // the reply to EXEC.
             (Awaits::Armed, Reply::Error(text)) => {
                 self.refusal.get_or_insert_with(|| text.clone());
                 true

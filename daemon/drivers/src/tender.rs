@@ -53,8 +53,8 @@ pub struct Tender {
     name: DeviceName,
     conversation: Box<dyn Conversation>,
     state: State,
-    /// End of the dwell time, before which the device refuses another move. Moves from before the
-    /// connection are unknown.
+    /// End of the dwell time, until which the device refuses another move. Moves that preceded the
+    /// connection are not known.
     rests_until: Micros,
     moves: bool,
     backoff: Micros,

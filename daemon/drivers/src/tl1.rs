@@ -1,12 +1,12 @@
 // SPDX-License-Identifier: Apache-2.0
 //! TL1 for Polatis-style optical switches (TCP 3082).
 //!
-//! A reply is a block of lines that ends with `;`, or with `>` if more follows. The line before its
-//! second line has the switch's name, date and time, which distinguishes the reply from a login
-//! banner, an echo or a prompt. Autonomous messages may arrive between a command and its reply, and
-//! `IP`-style acknowledgements may come first, so replies are matched by ctag, not by order. After
-//! a denial with `SARB` the switch was busy, after `SROF` something may have moved, and after all
-//! others nothing has changed.
+//! A reply is a block of lines that ends with `;`, or with `>` if another block follows. Its header
+//! contains the switch's name, date and time, which distinguishes the reply from a login banner, an
+//! echo or a prompt. Autonomous messages and `IP`-style acknowledgements may arrive before a reply,
+//! so the driver matches replies by ctag and not by order. A denial with `SARB` means that the
+//! switch was busy. After `SROF`, circuits may have moved; after all other denials, the switch is
+//! unchanged.
 
 use lightloom_fabric::fat_tree::device_ports::DevicePorts;
 
@@ -45,7 +45,7 @@ impl Tl1 {
         }
     }
 
-    /// Reports before the reply to this session's own change belong to that change.
+    /// A report that precedes the reply to this session's own change was caused by that change.
     fn note_event(&mut self, block: &Block, ours: bool) {
         let changed = block.event.starts_with("REPT EVT PATCH");
         if changed && !ours && self.foreign.len() < FOREIGN_MAX {
@@ -252,7 +252,7 @@ impl Block {
         let behind = lines.windows(2).position(|two| is_header(two[0]) && begins(two[1]));
         let second = behind.map(|at| at + 1).or_else(|| lines.iter().position(|line| begins(line)));
         let Some(second) = second else { return block };
-        // Autonomous messages have `A`, `*`, `**` or `*C` here, and no ctag of this session.
+        // An autonomous message has an alarm code (`A`, `*`, `**` or `*C`) instead of `M`.
         if let Some(rest) = lines[second].strip_prefix("M ") {
             let mut words = rest.split_whitespace();
             block.ctag = words.next().and_then(|ctag| ctag.parse().ok());
@@ -354,7 +354,7 @@ mod tests {
 
     const PLAIN: Switch = Switch { greeting: "", echoes: false, prompt: "", alarm: "" };
 
-    /// Regression: text that began with `*` or `A` hid the reply after it.
+    /// Regression test: text that began with `*` or `A` used to hide the reply after it.
     #[test]
     fn banner_echo_prompt_and_alarm_hide_no_reply() {
         let alarm =

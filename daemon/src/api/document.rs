@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 //! Streaming deserialization of a plan in a request body. Long lists are parsed directly into their
-//! types, in any key order; everything else is buffered up to a limit.
+//! types, whatever the order of keys. All other values are buffered, up to a limit.
 
 use std::cell::Cell;
 use std::fmt;
@@ -19,7 +19,7 @@ impl Serialize for PlanDocument {
     }
 }
 
-/// Maximum number of buffered JSON values at any depth; enough for phases with 100,000 circuits.
+/// Maximum number of buffered JSON values, nested ones included. Phases with 100,000 circuits fit.
 const VALUES_MAX: usize = 500_000;
 
 #[derive(Default)]

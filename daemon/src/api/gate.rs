@@ -36,10 +36,10 @@ const BODY_WITHIN: Duration = Duration::from_secs(5);
 const SMALL_BYTES_MAX: u64 = 64 << 10;
 const BODIES_MAX: usize = 16;
 const BODIES_OF_ONE_MAX: usize = 4;
-/// How long a client may not send another plan after a plan that arrived too slowly.
+/// How long a client must wait after a plan whose upload was too slow.
 const NO_PLAN_FOR: Duration = Duration::from_secs(30);
 const RETRY_AFTER: u64 = 1;
-/// All reachable devices are read within this time after the daemon starts.
+/// The daemon reads all reachable devices within this time after it starts.
 const READ_WITHIN: Duration = Duration::from_secs(3);
 const SHOWN_WITHIN: Duration = Duration::from_millis(500);
 const REQUESTS_OF_EACH: Allowance = Allowance { burst: 120, per_second: 2 };

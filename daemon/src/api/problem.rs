@@ -10,11 +10,11 @@ use crate::view;
 use lightloom_control::controller::Answer;
 use lightloom_control::state::Txn;
 
-/// Marks a response that started a transaction, which is exempt from the rate limit.
+/// Marks a response to a request that started a transaction and is exempt from the rate limit.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct Moved(pub(super) Txn);
 
-/// Marks a request that is paced like a phase, so it is exempt from the rate limit.
+/// Marks a request that is exempt from the rate limit because of its spacing.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct Paced;
 

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-//! Reads request bodies. Errors list every wrong field and show an example.
+//! Reads request bodies. An error lists all invalid fields and shows an example.
 
 use std::future::poll_fn;
 use std::io::{self, BufReader, Read};
@@ -120,7 +120,7 @@ impl<T: Described + Send + 'static, S: Send + Sync> FromRequest<S> for Body<T> {
     }
 }
 
-/// Total idle time allowed while a plan is uploaded. Received data extends it.
+/// Total idle time allowed during the upload of a plan. Received data extends it.
 const SILENT_MAX: Duration = Duration::from_secs(5);
 const BYTES_PER_SECOND_MIN: usize = 256 << 10;
 const PIECES_MAX: usize = 4;
@@ -194,7 +194,7 @@ async fn read_as_it_comes<T: Described + Send + 'static>(body: RawBody) -> Resul
 }
 
 fn read<T: Described>(bytes: &[u8]) -> Result<T, (StatusCode, Vec<String>)> {
-    // Parse only malformed bodies into a generic tree, to report all mistakes.
+    // Only a malformed body is parsed into a generic tree, to report all of its errors together.
     if let Ok(body) = serde_json::from_slice(bytes) {
         return Ok(body);
     }

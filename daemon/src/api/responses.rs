@@ -20,8 +20,8 @@ impl Modify for InCommon {
         let mut server = Server::new("/");
         server.description = Some("The daemon that served this document".into());
         document.servers = Some(vec![server]);
-        // Clients on the local socket are identified by the operating system, clients on the
-        // network by their certificates.
+        // The operating system identifies clients on the local socket; certificates identify remote
+        // ones.
         document.security = Some(vec![
             SecurityRequirement::default(),
             SecurityRequirement::new(CERTIFICATE, Vec::<String>::new()),
@@ -43,8 +43,8 @@ impl Modify for InCommon {
     }
 }
 
-/// Types have defaults for compatibility with other versions, but this daemon always sends all
-/// fields. Request bodies declare their own required fields.
+/// Fields have defaults for compatibility with other versions, but this daemon always sends them.
+/// Request bodies declare their own required fields.
 fn require_what_is_always_sent(schema: &mut RefOr<Schema>) {
     let RefOr::T(Schema::Object(schema)) = schema else { return };
     if schema.additional_properties.is_none() {

@@ -67,7 +67,7 @@ pub fn make(disk: &impl Disk, path: &Path, key: &Key) -> io::Result<()> {
 #[derive(Debug)]
 pub struct Verified {
     pub lines: usize,
-    /// First keyed line, from 1. Earlier lines are chained without a key.
+    /// Number of the first keyed line, from 1. Earlier lines are chained without a key.
     pub keyed_from: Option<u64>,
 }
 

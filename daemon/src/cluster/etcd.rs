@@ -160,7 +160,8 @@ impl Etcd {
         Err(other.map_or(EtcdError::Silent(why), EtcdError::OtherCluster))
     }
 
-    /// Requests a lease of this many seconds; etcd extends it to its election timeout.
+    /// Requests a lease of this many seconds. etcd extends a lease that is shorter than its
+    /// election timeout.
     pub fn grant(&self, seconds: u64) -> Result<(u64, Duration), EtcdError> {
         let answer = self.ask("/v3/lease/grant", &json!({"TTL": seconds.to_string()}))?;
         Ok((number(&answer["ID"])?, Duration::from_secs(number(&answer["TTL"])?)))
@@ -176,8 +177,8 @@ impl Etcd {
         self.ask("/v3/lease/revoke", &json!({"ID": lease.to_string()})).map(|_| ())
     }
 
-    /// Executes `then` if `conditions` hold; otherwise reads the key `otherwise`. After an error,
-    /// etcd may still have executed the transaction.
+    /// Executes `then` if all `conditions` are true; otherwise reads the key `otherwise`. After an
+    /// error, etcd may still have executed the transaction.
     pub fn txn(
         &self,
         conditions: &[Value],

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-//! Leader election: a daemon leads while its leader key, attached to its lease, is in etcd. The
-//! epoch is the key's creation revision, so it increases with each leader.
+//! Leader election: a daemon is the leader while its leader key, which is attached to its lease,
+//! exists in etcd. The epoch is the key's creation revision, so it increases with each leader.
 
 use std::sync::{Arc, Mutex, PoisonError};
 use std::time::{Duration, Instant};
@@ -167,7 +167,7 @@ pub fn take_seat(
                 known.set(StandbyView { leader: None, trouble: Some(error.to_string()) });
                 std::thread::sleep(AGAIN_AFTER);
                 if matches!(error.downcast_ref(), Some(EtcdError::OtherCluster(_))) {
-                    // A restored backup is a new cluster.
+                    // A cluster restored from a backup has a new id.
                     (etcd, lease) = (Etcd::new(file)?, None);
                 }
             }
@@ -298,7 +298,7 @@ impl LeaderSeat {
         EtcdStorage::open(self.etcd.clone(), &self.prefix, self.epoch, fence, tail)
     }
 
-    /// Renews the lease on a separate thread, so that nothing delays it.
+    /// Renews the lease on a separate thread, so that other work cannot delay the renewal.
     fn keep(&self, lost: watch::Sender<bool>, standbys: watch::Sender<Vec<String>>) {
         let (etcd, mut lease, fence) = (self.etcd.clone(), self.lease, self.fence.clone());
         let (key, tail) = (leader_key(&self.prefix), self.tail.clone());
@@ -308,7 +308,7 @@ impl LeaderSeat {
             if !lease.is_renewed(&etcd)? {
                 return Ok(None);
             }
-            // The lease is useless without the leader key attached to it.
+            // The renewed lease is useless if the leader key is no longer attached to it.
             let answer = etcd.txn(&own, &[all_under(&folder)], None)?;
             tail.look(&etcd)?;
             let named = answer
@@ -317,7 +317,7 @@ impl LeaderSeat {
                 .filter(|key| key.lease > 0)
                 .map(|key| String::from_utf8_lossy(&key.key[folder.len()..]).into_owned());
             let others: Vec<String> = named.filter(|other| *other != name).collect();
-            // A standby quickly replaces a lost lease, so ignore a single empty reading.
+            // A standby soon replaces a lost lease, so ignore a single reading without standbys.
             if !others.is_empty() || was_alone {
                 standbys
                     .send_if_modified(|known| std::mem::replace(known, others.clone()) != others);

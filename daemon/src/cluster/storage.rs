@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-//! Journal storage in etcd, in chunks that only the current leader can add.
+//! Journal storage in etcd, split into chunks that only the current leader can add.
 //!
 //! ```text
 //!   PREFIX/head         the generation in force, in decimal
@@ -9,8 +9,8 @@
 //!
 //! A write also updates `end`. It succeeds only if the leader's key belongs to this epoch and `end`
 //! has not changed since the previous write, so delayed requests have no effect. The leader keeps
-//! the whole journal in memory, and writes it as a new generation after an unanswered request or a
-//! loss.
+//! the whole journal in memory. If a request is not answered or a chunk is lost, it writes the
+//! journal again as a new generation.
 
 use std::io;
 use std::sync::atomic::{AtomicBool, Ordering};
@@ -26,8 +26,8 @@ use crate::journal::Storage;
 const CHUNK_BYTES: usize = 512 << 10;
 const PAGE: u32 = 32;
 
-/// The expected state of the journal, checked whenever the lease is renewed. Detects records that
-/// another client deleted or changed, and restored backups.
+/// The expected state of the journal, checked whenever the lease is renewed. The check detects a
+/// restored backup and records that another client changed or deleted.
 #[derive(Clone, Debug, Default)]
 pub struct JournalTail {
     put: Arc<Mutex<Option<Put>>>,
@@ -128,7 +128,7 @@ impl EtcdStorage {
     }
 
     fn find_generation(&mut self) -> Result<(), EtcdError> {
-        // Read the end first, so that a concurrent reader finds at least that many chunks.
+        // Read the end before the chunks, because the leader may add more chunks in between.
         let end = self.etcd.get(&self.end_key())?;
         self.end_put = Some(end.as_ref().map_or(0, |end| end.mod_revision));
         self.end = end.and_then(|end| End::read(&end.value));

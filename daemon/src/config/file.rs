@@ -37,7 +37,7 @@ pub struct DaemonFile {
     /// API over TCP, with mutual TLS only.
     #[serde(default)]
     pub tls: Option<TlsFile>,
-    /// Several daemons for the same fabric. One leads, and the journal is in etcd.
+    /// Several daemons for the same fabric, with one leader and a shared journal in etcd.
     #[serde(default)]
     pub etcd: Option<EtcdFile>,
     /// Automatic actions.
@@ -55,8 +55,8 @@ pub struct DaemonFile {
     /// Transceivers listed by pattern.
     #[serde(default)]
     pub modules: Vec<ModulesFile>,
-    /// Shared points of failure between the daemon and several devices. Each serial line is a
-    /// separate domain. Devices with the same host address automatically share a server domain.
+    /// Points of failure in the management network that several devices share. Each serial line is
+    /// a separate domain. Devices with the same host address are grouped automatically.
     #[serde(default)]
     pub management: Vec<ManagementFile>,
 }
@@ -70,8 +70,8 @@ pub struct ManagementFile {
     /// Type of the failure domain.
     #[schemars(with = "DomainKindFile")]
     pub kind: DomainKind,
-    /// Devices in the domain: a device such as `n4/b0` or `ocs0`, or a node such as `n4` for all
-    /// its modules.
+    /// Devices in the domain, such as `n4/b0` or `ocs0`; a node such as `n4` includes all its
+    /// modules.
     pub lines: Vec<String>,
 }
 
@@ -88,7 +88,7 @@ pub struct TlsFile {
     pub key: PathBuf,
     /// CA certificate that signs client certificates, PEM.
     pub client_ca: PathBuf,
-    /// Clients and their roles. Certificates that are not listed have no rights.
+    /// Clients and their roles. Clients whose certificates are not listed have no permissions.
     #[serde(default)]
     pub clients: Vec<ClientFile>,
 }
@@ -101,7 +101,7 @@ pub struct ClientFile {
     pub name: String,
     /// SHA-256 of the client's certificate (DER), 64 hex digits.
     pub sha256: String,
-    /// Its roles.
+    /// Roles of the client.
     pub roles: BTreeSet<Role>,
 }
 
@@ -158,7 +158,7 @@ pub struct PoliciesFile {
     /// Action when a daemon stopped during a transaction.
     #[schemars(with = "RecoveryFile")]
     pub recovery: Recovery,
-    /// Action when a device's positions change unexpectedly.
+    /// Action when the positions of a device change unexpectedly.
     #[schemars(with = "OnDriftFile")]
     pub on_drift: OnDrift,
     /// Action when a node or module fails.
@@ -167,11 +167,12 @@ pub struct PoliciesFile {
     /// Healthy rings that an automatic bypass may move to keep GPUs in service [default: `own-job`].
     #[schemars(with = "Option<MoveGroupsFile>")]
     pub move_groups: Option<MoveGroups>,
-    /// Maximum number of their circuits that a bypass may cut without asking [default: unlimited].
+    /// Maximum number of circuits of healthy rings that a bypass may cut without asking [default:
+    /// unlimited].
     pub max_healthy_circuits: Option<u32>,
-    /// How long a bypass waits for an unreachable module that it needs. After the same time the
-    /// status reports unreachable nodes that no peer observes. An unreachable module is not treated
-    /// as failed.
+    /// How long a bypass waits for an unreachable module that it needs, and how long a node without
+    /// an observing peer may be unreachable before the status reports it. An unreachable module is
+    /// not treated as failed.
     pub heartbeat: Text<Picoseconds>,
     /// Maximum number of links in one failure domain that may be dark at the same time, at least 2.
     pub dark_links_max: u32,
@@ -219,7 +220,7 @@ enum OnFaultFile {
 #[serde(rename_all = "kebab-case")]
 #[expect(dead_code, reason = "schema only")]
 enum MoveGroupsFile {
-    /// None; a bypass reduces the number of GPUs in service instead.
+    /// No healthy rings. A bypass reduces the number of GPUs in service instead.
     Never,
     /// Rings of the stopped job.
     OwnJob,
@@ -268,16 +269,16 @@ enum OnDriftFile {
 #[derive(Clone, Debug, Deserialize, JsonSchema)]
 #[serde(deny_unknown_fields)]
 pub struct DeviceFile {
-    /// Device name. `ocs4` and `n17/b0` are parts of a plan; devices with other names can only be
-    /// set through targets.
+    /// Device name. Plans use names such as `ocs4` and `n17/b0`; devices with other names can only
+    /// be set through targets.
     pub name: String,
     /// Protocol and address.
     pub driver: DriverFile,
     /// Limits that differ from the defaults.
     #[serde(default)]
     pub limits: LimitsFile,
-    /// Drain controls, one nexthop group of a Linux switch per slot. The daemon drains a slot
-    /// before it switches the slot's circuit.
+    /// Drain controls: for each slot, a nexthop group of a Linux switch. The daemon drains a slot
+    /// before it switches its circuit.
     #[serde(default, rename = "drain_controls")]
     pub levers: Vec<LeverFile>,
     /// Fault injection for drills.
@@ -289,13 +290,13 @@ pub struct DeviceFile {
 #[derive(Clone, Copy, Debug, Default, PartialEq, Serialize, Deserialize, JsonSchema)]
 #[serde(default, deny_unknown_fields)]
 pub struct Chances {
-    /// Operation refused without reaching the device.
+    /// The operation is refused and does not reach the device.
     pub refuse: f64,
-    /// Operation executed by the device, but reported as failed.
+    /// The device executes the operation, but it is reported as failed.
     pub fail: f64,
-    /// Request lost before the device receives it.
+    /// The request is lost before the device receives it.
     pub lose_request: f64,
-    /// Operation executed, but its reply is lost.
+    /// The device executes the operation, but its reply is lost.
     pub lose_reply: f64,
 }
 
@@ -303,7 +304,7 @@ pub struct Chances {
 #[derive(Clone, Debug, Deserialize, JsonSchema)]
 #[serde(deny_unknown_fields)]
 pub struct LeverFile {
-    /// Slot of this device.
+    /// Slot number on this device.
     pub slot: u32,
     /// Name of the Linux switch.
     pub device: String,
@@ -321,9 +322,9 @@ pub struct LimitsFile {
     pub reconcile_within: Option<Text<Picoseconds>>,
     /// Time limit for light to settle [default: 1s].
     pub settle_within: Option<Text<Picoseconds>>,
-    /// Time after a session in which commands may still execute [default: 2s for switches, else 0].
+    /// How long commands may still be executed after a session [default: 2s for switches, else 0].
     pub late_within: Option<Text<Picoseconds>>,
-    /// Time after a failover in which late commands are undone [default: 1min; 0 with `election`].
+    /// How long late commands are undone after a failover [default: 1min; 0 with `election`].
     pub restore_late_within: Option<Text<Picoseconds>>,
     /// Minimum optical power of a lit slot in dBm [default: -14].
     pub power_min_dbm: Option<f64>,

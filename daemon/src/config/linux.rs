@@ -7,7 +7,7 @@ use lightloom_units::{BitsPerSecond, Text};
 use schemars::JsonSchema;
 use serde::Deserialize;
 
-/// Objects to create on a Linux switch, and the nexthop groups with their alternatives.
+/// Objects to create on a Linux switch, including nexthop groups with their alternatives.
 #[derive(Clone, Debug, PartialEq, Deserialize, JsonSchema)]
 #[serde(deny_unknown_fields)]
 pub struct LinuxFile {
@@ -50,8 +50,8 @@ pub struct LinkFile {
     /// Rate limit.
     #[serde(default)]
     pub rate: Option<Text<BitsPerSecond>>,
-    /// Node whose network interface is connected here, such as `n9`. If all its links are down,
-    /// this is evidence that the node has failed.
+    /// Node whose network interface is connected here, such as `n9`. If all links to the node are
+    /// down, the daemon treats this as evidence that the node has failed.
     #[serde(default)]
     pub node: Option<NodeId>,
 }

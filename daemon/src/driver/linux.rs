@@ -2,10 +2,10 @@
 //! Driver for a Linux switch over rtnetlink: links, addresses, routes through nexthop groups, HTB
 //! rates.
 //!
-//! A slot is a nexthop group, and a position is one of the group's alternatives; 0 means drained.
-//! The driver replaces groups in place, so routes through them are unaffected. It never deletes
-//! objects, because the kernel silently removes a deleted nexthop from all groups. It only touches
-//! objects with the daemon's protocol number and an id in the reserved range.
+//! A slot is a nexthop group, a position is one of the group's alternatives, and position 0 means
+//! drained. The driver replaces groups in place, so routes through them are unaffected. It never
+//! deletes objects, because the kernel silently removes a deleted nexthop from all groups. It only
+//! changes objects with the daemon's protocol number and an id in the reserved range.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::io;
@@ -72,7 +72,8 @@ impl Linux {
         self.netlink()?.change(kind::NEW_NEXTHOP, How::Replace, &hole)?;
         let standing = self.positions()?;
         for group in &file.groups {
-            // Connecting must not move traffic.
+            // Keep the current alternative of an existing group, because connecting must not move
+            // traffic.
             if !standing.contains_key(&Slot(u32::from(group.slot))) {
                 self.point(group, Position(1))?;
             }
@@ -233,7 +234,7 @@ impl Linux {
     }
 }
 
-// The kernel replies within microseconds, so these calls are synchronous.
+// Calls are synchronous, because the kernel replies within microseconds.
 impl Conversation for Linux {
     fn connected(&mut self, _out: &mut Vec<u8>) -> Option<Reached> {
         let release = std::fs::read_to_string("/proc/sys/kernel/osrelease").unwrap_or_default();

@@ -67,7 +67,7 @@ impl Body {
     }
 }
 
-/// `skip` is the length of the fixed header. Stops at the first malformed attribute.
+/// `skip` is the length of the fixed header. The iterator stops at the first malformed attribute.
 pub(crate) fn attributes(body: &[u8], skip: usize) -> impl Iterator<Item = (u16, &[u8])> {
     let mut rest = body.get(skip..).unwrap_or_default();
     std::iter::from_fn(move || {
@@ -166,14 +166,16 @@ fn take_message(bytes: &[u8]) -> Option<(u16, u32, &[u8], usize)> {
     Some((kind, sequence, body, length.next_multiple_of(4).min(bytes.len())))
 }
 
-/// `nlmsgerr`: 0 is success. An extended acknowledgement includes the kernel's error text.
+/// Parses `nlmsgerr`: 0 means success. An extended acknowledgement includes the kernel's error
+/// text.
 fn acknowledged(body: &[u8]) -> io::Result<()> {
     let code = as_u32(body).map(u32::cast_signed).unwrap_or(i32::MIN);
     if code == 0 {
         return Ok(());
     }
     let error = io::Error::from_raw_os_error(code.saturating_neg());
-    // The failed request is echoed in full unless the echo is capped. The text is attribute 1.
+    // The kernel echoes the whole failed request unless the echo is capped. Attribute 1 is the
+    // text.
     let echoed = as_u32(body.get(4..).unwrap_or_default()).unwrap_or(0) as usize;
     let text = [HEADER_BYTES, echoed].into_iter().find_map(|echo| attribute(body, 4 + echo, 1));
     Err(match text {

@@ -25,8 +25,8 @@ use tokio_serial::{ClearBuffer, SerialPort, SerialPortBuilderExt, SerialStream};
 use crate::fence::Fence;
 
 const READ_BYTES: usize = 16 << 10;
-/// Limits how late the kernel of a stopped or isolated daemon can deliver a command. Equals the
-/// default `late_within` of optical switches.
+/// How late the kernel of a stopped or isolated daemon can still deliver a command. The default
+/// `late_within` of optical switches has the same value.
 const UNACKNOWLEDGED_WITHIN: Duration = Duration::from_secs(2);
 pub(crate) const OUT_OF_LEASE: &str =
     "etcd is not renewing the lease of this daemon, so the rest of the command is not sent";
@@ -80,7 +80,7 @@ impl Link {
         }
     }
 
-    /// Only TLS buffers output. Flushing a serial line would block until the last bit is sent.
+    /// Only TLS buffers output, and flushing a serial line would block until the last bit is sent.
     fn poll_flush(&mut self, context: &mut Context<'_>) -> Poll<io::Result<()>> {
         match self {
             Self::Tls(stream) => Pin::new(stream).poll_flush(context),

@@ -25,7 +25,7 @@ pub struct GnmiFile {
     /// File with the password.
     #[serde(default)]
     pub password_file: Option<PathBuf>,
-    /// Master arbitration among several controllers [default: none].
+    /// Master arbitration between several controllers [default: none].
     #[serde(default)]
     pub election: Option<ElectionFile>,
     /// Whether the device has power monitors [default: yes].
@@ -42,12 +42,12 @@ pub struct GnmiFile {
     pub model_version: Option<String>,
 }
 
-/// Master arbitration: of the controllers with the same role, only the one with the highest
-/// election id may change a switch.
+/// Master arbitration: among controllers with the same role, only the one with the highest election
+/// id may change a switch.
 #[derive(Clone, Debug, Deserialize, JsonSchema)]
 #[serde(deny_unknown_fields)]
 pub struct ElectionFile {
-    /// Election id; takeovers require a higher one [default: the epoch under `etcd`, else 1].
+    /// Election id; a takeover requires a higher id [default: the epoch if `etcd` is set, else 1].
     #[serde(default)]
     pub id: Option<u64>,
     /// Role name, if the switch has several [default: its default role].

@@ -24,13 +24,13 @@ pub struct SonicFile {
     /// File with the password.
     #[serde(default)]
     pub password_file: Option<PathBuf>,
-    /// Read positions back from CONFIG_DB, for a database without a switch.
+    /// Read positions back from CONFIG_DB, for tests with a database and no switch.
     #[serde(default)]
     pub read_config: bool,
 }
 
-/// Time limit for the agent of a SONiC switch to execute and report a change in CONFIG_DB. Public
-/// images write STATE_DB once a second.
+/// Time limit for a SONiC switch's agent to execute and report a change in CONFIG_DB. Public images
+/// update STATE_DB once a second.
 const AGENT_WITHIN: Micros = Micros::from_secs(5);
 const AGENT_POLL: Micros = Micros::from_millis(50);
 

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-//! A timer with sub-millisecond accuracy. The async runtime's timers round up to 1 ms, a third of
-//! the time in which a node failure is detected.
+//! A timer with sub-millisecond accuracy. The async runtime's timers round up to 1 ms, which is a
+//! third of the detection time of a node failure.
 
 use std::sync::mpsc::{RecvTimeoutError, Sender, channel};
 use std::time::{Duration, Instant};

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-//! Handles two names for one module: the second name is kept unreachable, so that no circuit is
-//! switched under the wrong name.
+//! Detects a module that is configured under two names. The daemon treats the second name as
+//! unreachable, so that it never switches circuits under the wrong name.
 
 use lightloom_control::controller::Event;
 use lightloom_control::management::Trouble;

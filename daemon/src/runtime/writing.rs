@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-//! Handles a journal or audit log that cannot be written. Treats open changes as after a crash,
-//! continues to read devices, and retries until a write succeeds.
+//! Handles a journal or audit log that cannot be written. The daemon treats open changes as it does
+//! after a crash, continues to read devices, and retries until a write succeeds.
 
 use super::{NotStored, Runtime, full_disk};
 use crate::journal::{Damage, JournalError};

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-//! Remedies for devices that need an operator and for open changes. Suggests only commands that
-//! would be accepted now.
+//! Remedies for open changes and for devices that need an operator. Suggests only commands that the
+//! daemon would accept now.
 
 use std::collections::BTreeMap;
 
@@ -216,7 +216,7 @@ pub(super) fn drifted_next(known: &Knowledge<'_>, drifted: &[DeviceName]) -> Opt
         return Some(first);
     }
     let restore = restore(known);
-    // Devices that lost power are in their power-on positions. Do not suggest adopting those.
+    // Do not suggest adopting the power-on positions of devices that lost power.
     let controller = known.control.controller();
     let is_restart = drifted.iter().all(|device| controller.has_restarted(device));
     let adopt = adopt(known, drifted);

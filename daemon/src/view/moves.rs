@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-//! Preview of an apply: every move with the bytes sent and the circuits it interrupts and
-//! establishes.
+//! Preview of an apply: for each move, the bytes for the device and the circuits that the move
+//! interrupts and establishes.
 
 use std::collections::BTreeMap;
 

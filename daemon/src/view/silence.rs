@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-//! Unreachable devices that block a request, and when to retry it.
+//! Finds the unreachable devices that block a request, and when to retry the request.
 
 use std::collections::{BTreeMap, BTreeSet};
 
@@ -117,7 +117,8 @@ fn line(known: &Knowledge<'_>, kind: Kind, devices: &[(DeviceName, Micros)]) -> 
     let replies = replies
         .map(|(device, _)| known.control.controller().inventory().limits(device).reply_within);
     let fault = format!("lightloom ctl fault {}", names.join(" "));
-    // Bypassing devices that became unreachable together would amount to giving up the plan.
+    // Do not suggest bypassing devices that became unreachable together, which would abandon the
+    // plan.
     let is_lost = known.control.management_lost(&known.now).is_some();
     match kind {
         Kind::NotMissed | Kind::Reported if is_lost => format!(

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-//! Maps the controller's enums to those of the API, so that a variant missing on one side does not
-//! compile.
+//! Maps the controller's enums to those of the API. A variant that is missing on one side is a
+//! compile error.
 
 use lightloom_control::change;
 use lightloom_control::controller;

@@ -9,45 +9,45 @@ use lightloom_units::{Picoseconds, Text};
 use schemars::JsonSchema;
 use serde::{Deserialize, Deserializer, de};
 
-/// How to set the optical switch of a kind of module.
+/// A module profile, which describes how to set the optical switch of a type of module.
 #[derive(Clone, Debug, Deserialize, JsonSchema)]
 #[serde(deny_unknown_fields)]
 pub struct ProfileFile {
     /// Name used in messages.
     pub name: String,
-    /// Modules that this profile matches, identified by page 00h.
+    /// Modules that this profile matches, by their identity on page 00h.
     #[serde(rename = "match")]
     pub fits: MatchFile,
     /// Custom pages that it uses, from `B0h` to `FFh`.
     #[serde(default)]
     pub pages: Vec<CustomPage>,
-    /// Bytes that a module must contain before the agent writes to it.
+    /// Bytes that the agent must find in a module before it writes to it.
     #[serde(default)]
     pub marks: Vec<MarkFile>,
     /// Number of switch groups, 1 to 8. One switch element switches all lanes of a group.
     pub groups: u8,
     /// Paths and their codes.
     pub paths: PathCodesFile,
-    /// Location of each group's path code as reported by the module.
+    /// Where the module reports the path code of each group.
     pub active: CodeSourceFile,
-    /// Steps that prepare a change without switching.
+    /// Steps that prepare a change without switching the module.
     #[serde(default)]
     pub arm: Vec<ProfileStepFile>,
-    /// Location of each group's outcome after these steps.
+    /// Where the module reports the outcome of each group after the `arm` steps.
     #[serde(default)]
     pub armed: Option<OutcomeFile>,
     /// Steps that switch the module.
     #[serde(rename = "move")]
     pub moves: Vec<ProfileStepFile>,
-    /// Location of each group's outcome after these steps. If omitted, the agent waits until each
-    /// group is at its path.
+    /// Where the module reports the outcome of each group after the `moves` steps. If omitted, the
+    /// agent waits until each group is at its path.
     #[serde(default)]
     pub moved: Option<OutcomeFile>,
-    /// Power on each external path, two bytes each, in 0.1 µW [default: the power of the lanes, for
-    /// the current path].
+    /// First register of the powers on the external paths, two bytes each, in 0.1 µW [default: use
+    /// the power of the lanes for the current path].
     #[serde(default)]
     pub taps: Option<Register>,
-    /// Registers with the name that the module sends over its light, and the name it receives.
+    /// Registers for the name that the module sends over its light and the name that it receives.
     #[serde(default)]
     pub links: Option<LinkNamesFile>,
     /// Time limits.
@@ -60,7 +60,7 @@ pub struct ProfileFile {
 pub struct MatchFile {
     /// Vendor name.
     pub vendor: String,
-    /// Part number [default: any of the vendor].
+    /// Part number [default: any part of the vendor].
     #[serde(default)]
     pub part: Option<String>,
 }
@@ -79,21 +79,21 @@ pub struct MarkFile {
 #[derive(Clone, Debug, Deserialize, JsonSchema)]
 #[serde(deny_unknown_fields)]
 pub struct PathCodesFile {
-    /// No light leaves [default: not supported].
+    /// Code of the dark path, without outgoing light [default: not supported].
     #[serde(default)]
     pub dark: Option<u8>,
-    /// The light loops back [default: not supported].
+    /// Code of the loopback path [default: not supported].
     #[serde(default)]
     pub loopback: Option<u8>,
-    /// External fibres in order; up to eight.
+    /// Codes of the external paths in order, at most eight.
     pub external: Vec<u8>,
 }
 
-/// Location of one code per group.
+/// Where the module reports one code per group.
 #[derive(Clone, Debug, Deserialize, JsonSchema)]
 #[serde(deny_unknown_fields)]
 pub struct CodeSourceFile {
-    /// Register of group 0. Give either this or `command`.
+    /// Register with the code of group 0. Specify either this or `command`.
     #[serde(default)]
     pub at: Option<Register>,
     /// CDB command whose reply contains the codes.
@@ -118,7 +118,7 @@ fn all_bits() -> u8 {
     0xff
 }
 
-/// A step, identified by its key.
+/// A step. Its key determines the kind of step.
 #[derive(Clone, Debug, Deserialize, JsonSchema)]
 #[serde(rename_all = "kebab-case", deny_unknown_fields)]
 pub enum ProfileStepFile {
@@ -151,7 +151,7 @@ pub enum ProfileStepFile {
     Pause(Text<Picoseconds>),
 }
 
-/// A byte, or a word that is replaced by values of the change.
+/// A literal byte, or a word that the agent replaces with a value of the change.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Deserialize, JsonSchema)]
 #[serde(untagged)]
 pub enum ItemFile {
@@ -161,17 +161,17 @@ pub enum ItemFile {
     Word(Word),
 }
 
-/// A value of the change in the bytes of a step.
+/// A word that represents a value of the change.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Deserialize, JsonSchema)]
 #[serde(rename_all = "kebab-case")]
 pub enum Word {
     /// Code of the target path of each group, one byte each.
     Paths,
-    /// Groups that move; bit n is group n.
+    /// Bit mask of the groups that move; bit n is group n.
     Groups,
     /// Transaction number, four bytes.
     Transaction,
-    /// Its lower two bytes.
+    /// Lower two bytes of the transaction number.
     TransactionLow,
     /// State required of the data paths: 0 deactivated, 1 muted, 2 none.
     Policy,
@@ -183,9 +183,9 @@ pub enum Word {
 #[derive(Clone, Debug, Deserialize, JsonSchema)]
 #[serde(deny_unknown_fields)]
 pub struct OutcomeFile {
-    /// Location of the outcome codes.
+    /// Where the module reports the codes.
     pub from: CodeSourceFile,
-    /// Meaning of the codes. Other codes are a hardware fault.
+    /// Meaning of each code. Codes that are not listed indicate a hardware fault.
     pub means: Vec<MeansFile>,
 }
 
@@ -205,21 +205,21 @@ pub struct MeansFile {
 pub enum OutcomeMeaning {
     /// The group was not part of the change.
     None,
-    /// Armed, or at its path.
+    /// The group is armed, or at its path.
     Success,
-    /// Still in progress.
+    /// The change is still in progress.
     InProgress,
-    /// Rejected for now.
+    /// The change was rejected, but may be retried later.
     Rejected,
-    /// No such path.
+    /// The path does not exist.
     Invalid,
-    /// Forbidden by the state of the data paths.
+    /// The state of the data paths does not permit the change.
     InconsistentWithDataPath,
-    /// At another path.
+    /// The group is at the wrong path.
     HardwareFault,
-    /// Not settled in time.
+    /// The light did not settle in time.
     SettleTimeout,
-    /// At its path, but with too little power.
+    /// The group is at its path, but the optical power is too low.
     PowerLow,
 }
 
@@ -239,13 +239,14 @@ impl OutcomeMeaning {
     }
 }
 
-/// Registers for names sent over the light.
+/// Registers for the names that modules send over their light.
 #[derive(Clone, Debug, Deserialize, JsonSchema)]
 #[serde(deny_unknown_fields)]
 pub struct LinkNamesFile {
     /// Register for the module's own name, four bytes, written by the host.
     pub own: Register,
-    /// Register with the name that group 0 receives, four bytes, followed by the sender's path.
+    /// Register with the name that group 0 receives, four bytes, followed by the path of the
+    /// sender.
     pub neighbour: Register,
 }
 
@@ -253,17 +254,17 @@ pub struct LinkNamesFile {
 #[derive(Clone, Debug, Deserialize, JsonSchema)]
 #[serde(deny_unknown_fields)]
 pub struct ModuleTimesFile {
-    /// Maximum time from the move to an outcome.
+    /// Maximum time from the start of a move to its outcome.
     pub within: Text<Picoseconds>,
     /// Time from the outcome until position and power readings are valid.
     pub settle: Text<Picoseconds>,
     /// Minimum time between two moves.
     pub dwell: Text<Picoseconds>,
-    /// Power below which a path is treated as dark, in 0.1 µW.
+    /// Optical power below which a path is treated as dark, in 0.1 µW.
     pub power_low: u16,
 }
 
-/// A register: `64` of the lower memory, or `B0h:136` of a page.
+/// A register, such as `64` in lower memory or `B0h:136` on a page.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Register(pub RegisterAddress);
 

@@ -77,7 +77,7 @@ impl ModuleProfile {
         Ok(true)
     }
 
-    /// Also fails if the module reports a code that is not in the profile.
+    /// Fails also if the module reports a code that the profile does not define.
     pub fn active(&self, memory: &mut dyn ModuleMemory) -> Result<Paths, BusError> {
         let mut paths = [Path::DARK; GROUPS_MAX];
         for (path, code) in paths.iter_mut().zip(self.codes(memory, &self.file.active)?) {
@@ -114,7 +114,8 @@ impl ModuleProfile {
         }
     }
 
-    /// A group succeeds only if it is at the target path. After an error its position is unknown.
+    /// Success means that the group is at its target path. After an error, the position of each
+    /// group is unknown.
     pub fn fire(
         &self,
         memory: &mut dyn ModuleMemory,

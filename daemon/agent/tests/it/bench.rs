@@ -83,7 +83,7 @@ impl ModuleMemory for Held {
     }
 }
 
-/// The same module on a bare bus, with transfers that take no time.
+/// The same module on a bare bus, with instantaneous transfers.
 pub(crate) struct Bare(pub(crate) Held);
 
 impl I2cWire for Bare {

@@ -63,7 +63,7 @@ fn executes_a_repeated_change_once() {
     assert_eq!((seen.active[0].code(), seen.fired, seen.module_state), (1, TransactionId(1), 3));
     assert!(seen.taps[0].0 > 1_000 && seen.received[0].0 > 500, "{seen:?}");
     drop((first, moves));
-    // Someone else switches it. The next agent then receives the same change again.
+    // Another program switches the module before the next agent receives the same change again.
     let mut next = module("m", &memory, &shared(folder.path(), true));
     ask(&mut next, &Request::Hello).unwrap();
     assert_eq!(status(&mut next).fired, TransactionId(1), "it is known after the agent's end");
@@ -87,7 +87,7 @@ fn set_up_stays_within_module_time_budget() {
     };
     let (status, set_up) = (took(&mut module, &Request::Status), took(&mut module, &go(1, 1)));
     println!("a status takes {status:?}, a set-up {set_up:?} of the module's time");
-    // Includes the module's page changes and hold-offs. Guards against regressions.
+    // The times include the module's page changes and hold-offs.
     assert!(set_up.as_millis() <= 70 && status.as_millis() <= 40, "{status:?} {set_up:?}");
 }
 
@@ -147,7 +147,8 @@ fn bus_failure_leaves_the_outcome_unknown() {
     assert_eq!(ask(&mut module, &Request::Status), Err(RequestRefusal::BusFailed));
 }
 
-/// A move succeeds even if no light arrives, because the daemon relies on this when it reads back.
+/// A move without arriving light must succeed, because the daemon checks the light when it reads
+/// back.
 #[test]
 fn counts_a_move_into_a_dark_fibre() {
     let folder = tempfile::tempdir().unwrap();
@@ -176,9 +177,8 @@ fn unknown_path_code_is_not_reported_as_dark() {
     assert!(module.trouble().unwrap().contains("code 15"), "{:?}", module.trouble());
 }
 
-/// Loss of light is reported within the flag time plus a poll, and its return after a flag time
-/// without a flag. The module's own moves cause no events, and only one event is outstanding at a
-/// time.
+/// The agent reports loss of light within the flag time plus one poll, and its return after one
+/// flag time without a flag. It sends no events for its own moves, and only one event at a time.
 #[test]
 fn reports_lost_and_returned_light_without_a_request() {
     let folder = tempfile::tempdir().unwrap();
@@ -210,7 +210,7 @@ fn reports_lost_and_returned_light_without_a_request() {
     assert_eq!((number, kind, path), (1, EventKind::LightLost, 1));
     assert!(took <= 250, "{took} ms");
     fault("clear");
-    // The next event waits at most one second for the acknowledgement.
+    // An event waits at most one second for the acknowledgement of the previous one.
     let (number, kind, _, took) = heard(&mut module).unwrap();
     assert_eq!((number, kind), (2, EventKind::LightBack));
     assert!((900..=1_200).contains(&took), "{took} ms");

@@ -58,13 +58,13 @@ pub(super) fn on_the_way(status: &Status) -> Option<Alarm> {
     Some(Alarm::new(what, about, "see it: lightloom ctl watch"))
 }
 
-/// This alarm replaces the one about the pending confirmation, so it comes earlier in the list.
+/// This alarm is listed first, because it replaces the one about the pending confirmation.
 pub(super) fn undoing(status: &Status) -> Option<Alarm> {
     status.transaction.as_ref()?.undoes?;
     on_the_way(status)
 }
 
-/// Partial results are covered by the devices that need action.
+/// Partial results need no alarm here, because each device that needs action has one.
 pub(super) fn did_not_take(status: &Status) -> Option<Alarm> {
     let past = status.transactions.first()?;
     if !matches!(past.result, TransactionResult::Aborted | TransactionResult::RolledBack) {
@@ -85,8 +85,8 @@ pub(super) fn did_not_take(status: &Status) -> Option<Alarm> {
     Some(Alarm::new(format!("transaction {txn} DID NOT TAKE EFFECT"), about, next(past)?))
 }
 
-/// Returns the devices that reported a detail. Missing light is usually caused by another device,
-/// so devices that only lack light come last.
+/// Returns the devices that reported a detail. Devices that only lack light come last, because
+/// another device is usually the cause.
 #[must_use]
 pub fn troubles(past: &Transaction) -> Vec<&DeviceResult> {
     let said = past.devices.iter().filter(|device| !device.detail.is_empty());
@@ -100,7 +100,7 @@ pub fn troubles(past: &Transaction) -> Vec<&DeviceResult> {
 pub fn next(past: &Transaction) -> Option<String> {
     let silent = troubles(past).into_iter().filter(|d| d.verdict == DeviceVerdict::Unknown);
     let silent: Vec<&str> = silent.map(|d| d.device.as_str()).collect();
-    // Older daemons send no kind, but include it in the cause.
+    // Older daemons do not send the kind, but their cause includes it.
     let is_bypass = past.kind == Kind::Bypass
         || (past.kind == Kind::default() && past.cause == Kind::Bypass.to_string());
     let again = match silent.is_empty() {

@@ -63,7 +63,7 @@ pub(super) fn troubles(all: &[&DeviceStatus], status: &Status) -> Vec<Alarm> {
         return alarms;
     }
     let (count, names) = (count(drifted.len(), "device"), named(drifted, NAMES_MAX));
-    // Version 0: the journal has never set or adopted anything, so the light predates the daemon.
+    // In version 0, no position has been set or adopted yet, so the light predates the daemon.
     alarms.push(match status.version {
         0 => Alarm::new(
             format!("NOT ADOPTED, {count} with light that this daemon never set"),
@@ -79,7 +79,7 @@ pub(super) fn troubles(all: &[&DeviceStatus], status: &Status) -> Vec<Alarm> {
     alarms
 }
 
-/// Lists the first devices by name, each with its trouble.
+/// Lists the first devices by name, each with the reason why it is unreachable.
 #[must_use]
 pub fn silent_names(devices: &[&DeviceStatus]) -> String {
     let mut sorted = devices.to_vec();
@@ -152,7 +152,7 @@ pub fn crossed(crossed: &[CrossedEnd], fabric: Option<&str>) -> Option<Alarm> {
     let about = named(ends.iter().map(one).collect(), ENDS_MAX);
     let around = fibres(&ends).join(" ");
     let find = commission(fabric);
-    // If another end receives the light meant for this one, the two cables are swapped.
+    // If another end receives the light for this end, the two cables are swapped.
     let look = match ends.iter().find(|end| end.lit_by == first.should_be) {
         Some(other) => format!("swap the cables of {} and {} back", first.end, other.end),
         None => "trace the cables".to_owned(),

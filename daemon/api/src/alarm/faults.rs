@@ -33,7 +33,7 @@ pub(super) fn without_light(status: &Status) -> Option<Alarm> {
     Some(Alarm::new(format!("NO LIGHT in {}", count(dark.len(), "fibre")), about, next))
 }
 
-/// Several modules of one node are combined into the node.
+/// Combines several modules of a node into the node.
 fn silent(dark: &[DarkFibreView]) -> Vec<String> {
     let down = dark.iter().filter(|fibre| fibre.far_is_down);
     let modules = down.filter_map(|fibre| fibre.far.split_once('.'));
@@ -101,8 +101,8 @@ fn outermost(parts: &[String]) -> Vec<String> {
     parts.iter().filter(|part| !inside(part)).cloned().collect()
 }
 
-/// Groups parts that one repair command covers: a node includes its parts, and several failed
-/// modules of a node are combined into the node.
+/// Groups parts that one repair command covers. A node includes its parts, and replaces several
+/// failed modules.
 fn together(parts: &[String]) -> Vec<&str> {
     let modules = |of: &str| parts.iter().filter(|p| is_bundle(p) && node(p) == of).count();
     let mut named: Vec<&str> = Vec::new();
@@ -135,7 +135,7 @@ fn repairs(parts: &[String]) -> String {
     page
 }
 
-/// Describes a failed part: its name, time, cause and price.
+/// Describes a failed part: its name, when and why it failed, and the cost of its bypass.
 #[must_use]
 pub fn since(broken: &BrokenPart, moment: Moment) -> String {
     let BrokenPart { part, since_unix_ms, why, price, .. } = broken;

@@ -11,7 +11,7 @@ use crate::{Awaits, Progress};
 pub(super) fn refused(awaits: Awaits, status: &lightloom_gnmi::Status) -> Progress {
     let why = format!("{}: {}", status.code(), status.message());
     match (awaits, status.code()) {
-        // These codes guarantee that nothing was changed.
+        // These codes guarantee that the switch is unchanged.
         (
             Awaits::Done,
             Code::InvalidArgument

@@ -133,7 +133,7 @@ fn groups(said: &[Leaf]) -> Result<BTreeMap<String, Group>, String> {
     Ok(groups)
 }
 
-/// Ports are numbered by their order in the group, so a missing one would shift all later ports.
+/// Ports are numbered by their order in the group, so a missing port would shift all later ones.
 fn must_be_whole(name: &str, group: &Group) -> Result<(), String> {
     let first = group.ports.keys().next().copied().unwrap_or(1);
     let is_next = |(place, index): (u64, &u64)| *index == place;

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
-//! Each Set includes the election id. An empty Set claims the role on each new connection. If the
-//! switch has seen a larger id, no changes are sent until it accepts this client's id again, which
-//! each read attempts.
+//! Master arbitration. Each Set includes the election id, and on each new connection an empty Set
+//! claims the role. If the switch has received a larger id, the driver sends no changes until the
+//! switch accepts the id of this client, which the driver retries with each read.
 
 use lightloom_control::controller::Foreign;
 use lightloom_gnmi::client::GnmiCall;

@@ -7,9 +7,9 @@
 //!              OCS_CROSS_CONNECT_TABLE|1A-2B  status, and OCS_PORT_TABLE|1A oper_status (image of July 2026)
 //! ```
 //!
-//! An agent on the switch executes CONFIG_DB with a delay. Positions are taken from CONFIG_DB,
-//! where circuits must be removed. A circuit is tuning until STATE_DB matches and both sides are
-//! tuned.
+//! An agent on the switch executes CONFIG_DB with a delay. Positions are read from CONFIG_DB,
+//! because circuits must be removed there. A circuit is tuning until STATE_DB matches and both
+//! sides are tuned.
 
 use std::collections::{BTreeMap, BTreeSet};
 
@@ -41,7 +41,8 @@ return rows";
 
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub(super) struct Names {
-    /// `1-1`, `1-2`, `2-1`, … in this order are ports 1, 2, 3, …; empty if names are numbers.
+    /// Port names such as `1-1`, `1-2`, `2-1` in numerical order, for ports 1, 2, 3, …; empty if
+    /// names are numbers.
     slotted: Vec<String>,
 }
 
