@@ -30,7 +30,7 @@ pub struct MayMove {
 #[serde(rename_all = "kebab-case")]
 pub enum MoveGroups {
     Never,
-    /// Groups of a job with a fault. It cannot continue until every group has a ring again.
+    /// Groups of a job with a fault, which cannot continue until every group has a ring again.
     #[default]
     OwnJob,
     Ask,
@@ -72,7 +72,6 @@ pub fn next_plan(
     Ok(next.plan)
 }
 
-/// Like [`next_plan`], with modules that do not respond and light that must not be cut.
 pub fn next_plan_within(
     fabric: &Fabric,
     plan: &Plan,
@@ -100,8 +99,8 @@ pub fn next_plan_within(
 }
 
 /// Returns `first` or, if it reduces a job's GPUs, a plan that loses fewer. That plan moves as few
-/// groups without a fault as possible, only those that `groups` allows, and cuts no light of other
-/// jobs. `open` are nodes without their planned light, whose rings move at no cost.
+/// healthy groups as possible, only groups that `groups` permits, and does not cut light of other
+/// jobs. `open` lists nodes without their planned light, whose rings can move at no cost.
 pub fn or_moving_what_stands_still(
     fabric: &Fabric,
     plan: &Plan,
@@ -161,7 +160,7 @@ pub fn is_inside(part: &str, whole: &str) -> bool {
 }
 
 /// Delays before retries of a bypass. They grow with each failure, separately for each set of
-/// parts, so that parts that cannot be bypassed do not delay others.
+/// parts, so that a part that cannot be bypassed does not delay the bypass of others.
 #[derive(Clone, Debug, Default)]
 pub struct Backoff {
     tried: BTreeMap<Vec<Part>, (u32, Micros)>,
@@ -242,7 +241,7 @@ pub fn suspects<'a>(
             let bundle = device.as_str().parse::<BundleId>().ok()?;
             (!part.detail.is_empty() && !silent).then_some((bundle, part))
         });
-        // Missing light at one end is usually caused by the other end.
+        // If an end reports only missing light, the other end is usually the cause.
         let (unlit, liars): (Vec<_>, Vec<_>) = troubles.partition(|(_, part)| part.unlit);
         let of = |bundle: BundleId, unlit: bool| match unlit {
             false => Some(Part::Bundle(bundle)),

@@ -17,18 +17,15 @@ const DEVICES_NAMED: usize = 6;
 
 pub type Moves = BTreeMap<DeviceName, Vec<Move>>;
 
-/// How much an apply may disturb, in the terms of SONiC's `config ocs cross-connect`.
+/// How much an apply may disturb. The names follow SONiC's `config ocs cross-connect`.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "kebab-case")]
 pub enum Mode {
-    /// Refuses if a slot differs from the journal or a foreign circuit blocks a move.
     #[default]
     Safe,
-    /// Moves the target's slots from any position and turns off blocking circuits.
     Update,
-    /// Makes all devices in the target match it exactly; their other slots go dark.
     Overwrite,
-    /// Moves slots without circuits, all together, and accepts any light. Used by `commission`.
+    /// Moves slots without circuits at the same time, and accepts any light. Used by `commission`.
     Probe,
 }
 

@@ -1,14 +1,13 @@
 // SPDX-License-Identifier: Apache-2.0
-//! Finds which fibre ends are connected, by switching light on ends without circuits.
+//! Determines which fibre ends are connected, by switching light on ends without circuits.
 //!
 //! ```text
 //!   as planned ──▶ halves ──▶ search ──▶ findings
 //! ```
 //!
-//! In each round every module selects at most one fibre. An end with light is connected to one of
-//! the senders, an end without light to none. If modules do not report their neighbour's name, each
-//! further round halves the candidates. [`Commission::next_round`] returns the positions to set,
-//! and [`Commission::heard`] takes the readings.
+//! In each round, every module selects at most one fibre. An end that receives light is connected
+//! to one of the senders; an end without light is not connected to any of them. If modules do not
+//! report their neighbour's name, each further round halves the number of candidates.
 
 mod findings;
 
@@ -25,18 +24,10 @@ use crate::state::{DeviceName, Fabric, FibreEnd, Observation, Position, Slot, at
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "kebab-case", tag = "is")]
 pub enum LightSource {
-    End {
-        end: String,
-        power_mdbm: i32,
-    },
-    /// Light from an unnamed end that was not tried.
-    Stranger {
-        power_mdbm: i32,
-    },
+    End { end: String, power_mdbm: i32 },
+    Stranger { power_mdbm: i32 },
     Nothing,
-    Untried {
-        why: String,
-    },
+    Untried { why: String },
 }
 
 #[derive(Clone, Debug)]
@@ -62,7 +53,7 @@ pub struct Commission {
     groups: Vec<ProbedGroup>,
     rows: Vec<EndRow>,
     planned: Vec<(usize, usize)>,
-    /// For each end, the end that should light it, tried or not.
+    /// For each end, the end whose light should arrive, whether tested or not.
     far: BTreeMap<String, String>,
     left_out: BTreeSet<DeviceName>,
     halves: Vec<Vec<Option<usize>>>,
@@ -70,7 +61,7 @@ pub struct Commission {
 }
 
 impl Commission {
-    /// `ends` must not carry circuits; `rest` has the positions without outgoing light.
+    /// `ends` must not have circuits; `rest` contains the positions without outgoing light.
     #[must_use]
     pub fn new(ends: Vec<FibreEnd>, planned: &[(FibreEnd, FibreEnd)], rest: &Fabric) -> Self {
         let mut groups: Vec<ProbedGroup> = Vec::new();
@@ -204,7 +195,7 @@ impl Commission {
                 let left = row.candidates.count_ones(..);
                 LightSource::Untried { why: format!("it may be connected to any of {left} ends") }
             }
-            // A dark end proves nothing about the fibre if the far end did not send light.
+            // A dark end is not evidence about the fibre if the far end did not send light.
             Some(LightSource::Nothing) => match self.far.get(name).filter(|far| !is_tried(far)) {
                 Some(far) => {
                     LightSource::Untried { why: format!("its far end {far} was not tried") }

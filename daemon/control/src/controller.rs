@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-//! The controller: a state machine from events to actions, without clocks, files, sockets or
-//! threads.
+//! The controller: a state machine that turns events into actions, without clocks, files, sockets
+//! or threads.
 //!
 //! ```text
 //!   idle ──apply──▶ Intent ─▶ drive forward ──all applied──▶ End committed ─▶ (confirm?) ─▶ idle
@@ -8,9 +8,9 @@
 //!                                  └─ trouble ─▶ Turn ─▶ drive back ─▶ End       └──▶ rollback
 //! ```
 //!
-//! There is one transaction at a time, except that a bypass may follow one that awaits its
-//! confirmation. The caller executes the actions in order. A record [that is waited
-//! for](Record::is_waited_for) must be durable before any later action.
+//! Only one transaction is open at a time, except that a bypass may start while a change awaits its
+//! confirmation. The caller executes the actions in order. A record with [`Record::is_waited_for`]
+//! must be durable before any later action.
 
 mod agenda;
 mod budget;
@@ -82,7 +82,7 @@ pub enum Request {
 
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Apply {
-    /// Slots that the daemon owns on these devices go dark if they are not in the target.
+    /// Owned slots of these devices go dark if they are not in the target.
     pub target: Fabric,
     pub neighbours: BTreeMap<DeviceName, BTreeMap<Slot, String>>,
     pub plan_sha256: String,
@@ -102,7 +102,7 @@ pub struct Apply {
 pub struct Rollback {
     pub txn: Txn,
     pub confirm_within: Option<Micros>,
-    /// A target that avoids faults found since, instead of the [exact
+    /// A target that avoids later faults, used instead of the [exact
     /// rollback](Controller::way_back).
     pub around: Option<Box<Apply>>,
 }
@@ -125,7 +125,6 @@ pub enum Answer {
     },
     Booked {
         request_id: String,
-        /// Whether the request is exempt from the rate limit thanks to its spacing.
         paced: bool,
     },
     PhaseRefused {
@@ -164,7 +163,7 @@ pub enum Event {
     Down(DeviceName, Trouble),
     Foreign(DeviceName, Foreign),
     Signalled(DeviceName, Signal),
-    /// A query for a module's identity and state begins or ends. Operations wait until it ends.
+    /// A query for a module's identity and state starts or ends. Operations wait until it ends.
     Occupied(DeviceName, bool),
     Tick,
 }
@@ -173,7 +172,7 @@ pub enum Event {
 pub enum Action {
     Append(Vec<Record>),
     Send(DeviceName, Ticket, Op),
-    /// Stop waiting for this reply, which would come too late, and open a new connection.
+    /// Stop waiting for this reply, because it would be too late, and open a new connection.
     Abandon(DeviceName, Ticket),
     Answer(ReplyTo, Answer),
     Note(Note),
@@ -224,7 +223,6 @@ pub struct Seen {
     missed_opposite: bool,
     stood: Option<Positions>,
     stands_since: Micros,
-    /// Slots that receive no light although the far end should send some.
     dark: BTreeMap<Slot, Dark>,
     shut: BTreeMap<Slot, (Shut, Micros)>,
     usual: BTreeMap<(Slot, Position), i32>,
@@ -235,7 +233,7 @@ pub struct Seen {
     free_since: Micros,
     waiting: VecDeque<(Op, bool)>,
     next_poll: Micros,
-    /// Number of attempts at the deferred change, and time of the next one.
+    /// Number of attempts at the deferred change, and the time of the next attempt.
     settled: (u32, Micros),
     contention: Contention,
     late_until: Micros,
@@ -268,7 +266,8 @@ pub struct Controller {
     around: Option<(Txn, Apply)>,
     tickets: u64,
     own_changes: VecDeque<OwnChange>,
-    /// Automatic transactions wait until then after one that could not begin or changed nothing.
+    /// Earliest start of the next automatic transaction, after one that could not start or had no
+    /// effect.
     own_not_before: Micros,
     only_reads: bool,
     strays: Strays,

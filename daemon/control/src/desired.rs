@@ -1,8 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
-//! Converts a plan document into positions of all devices.
+//! Converts a plan document to the positions of all devices.
 //!
-//! A plan has a path for each bundle, circuits by switch and port for each phase of a step
-//! ([`circuits`]), or both.
+//! A plan contains a path for each bundle, [`circuits`] by switch and port for each phase of a
+//! step, or both.
 
 pub mod circuits;
 

@@ -8,7 +8,7 @@
 //!                                  └────────  less what it predicts and was not) ◀────────┘ what it explains is taken away
 //! ```
 //!
-//! The diagnosis is a pure function; policies decide from their own reads.
+//! The diagnosis is a pure function for reports. Bypasses do not depend on it.
 
 mod parts;
 mod symptoms;
@@ -22,13 +22,13 @@ use crate::state::{DeviceName, Slot};
 pub struct PortReading {
     pub answers: bool,
     pub stands: bool,
-    /// Measured by the module, in 1/1000 dBm; empty if unknown.
+    /// Power that each lane sends, as measured by the module, in 1/1000 dBm; empty if unknown.
     pub sent: Vec<i32>,
     /// Power at the end of the fibre, before the module's receiver, in 1/1000 dBm.
     pub tap: Option<i32>,
     /// Power that each lane receives, in 1/1000 dBm; empty if unknown.
     pub received: Vec<i32>,
-    /// Bit errors before correction, as 1/1000 of the decimal logarithm; empty if unknown.
+    /// Bit error rate before correction, as 1/1000 of its decimal logarithm; empty if unknown.
     pub errors: Vec<i32>,
 }
 
@@ -44,9 +44,9 @@ pub struct End {
 pub struct PortOnTheWay {
     pub slot: Slot,
     pub stands: bool,
-    /// Power arriving from its module, now and usually, in 1/1000 dBm.
+    /// Current and usual power that arrives from its module, in 1/1000 dBm.
     pub arrives: Option<(i32, i32)>,
-    /// Power leaving towards its module, now and usually, in 1/1000 dBm.
+    /// Current and usual power that leaves towards its module, in 1/1000 dBm.
     pub leaves: Option<(i32, i32)>,
 }
 

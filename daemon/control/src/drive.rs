@@ -1,13 +1,14 @@
 // SPDX-License-Identifier: Apache-2.0
-//! Brings several devices to a target: arm all, then for each wave drain, switch, qualify, undrain.
+//! Brings several devices to a target: arms all of them, then drains, switches, qualifies and
+//! undrains each wave.
 //!
 //! ```text
 //!   arm all ─┬─▶ wave: drain ─▶ movers, each device on its own ─▶ undrain ─▶ next wave ─▶ end
 //!            └─▶ one refuses: disarm the others, nothing has moved
 //! ```
 //!
-//! A drive goes in one direction only; the [controller](crate::controller) rolls back by another
-//! drive to the old target. Devices succeed and fail separately, so the result is a list.
+//! A drive has a single target; for a rollback, the [controller](crate::controller) starts another
+//! drive. Devices succeed and fail separately, so the result is a list.
 
 mod part;
 mod probe;
@@ -35,8 +36,8 @@ pub const IN_USE: Position = Position(1);
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Start {
     AllOrNothing(Fabric),
-    /// Continue with the devices that respond. Used for compensation, undo and recovery. The listed
-    /// devices have been unresponsive for so long that they get only one request.
+    /// Continue with the devices that respond. Used for compensation, undo and recovery. Each
+    /// listed device gets only one request, because it has been unresponsive for long.
     WhatAnswers(BTreeSet<DeviceName>),
 }
 
@@ -55,7 +56,6 @@ pub struct Drive {
     held: BTreeSet<(DeviceName, Slot)>,
     standing: Fabric,
     start: Start,
-    /// Devices return to earlier positions, so missing light does not fail the drive.
     goes_back: bool,
     late: BTreeMap<DeviceName, Micros>,
     stage: Stage,
@@ -91,7 +91,8 @@ struct Arming {
 }
 
 impl Drive {
-    /// `held` are drain controls that stay drained; `standing` has the positions of other devices.
+    /// `held` lists drain controls that stay drained; `standing` contains the positions of other
+    /// devices.
     #[must_use]
     pub fn new(
         txn: Txn,
@@ -132,7 +133,7 @@ impl Drive {
     }
 
     /// Makes this drive a rollback. Missing light does not fail it, because the light may have been
-    /// missing before; it is [reported](crate::controller::DarkFibre) like any other.
+    /// missing before the change.
     pub fn go_back(&mut self) {
         self.goes_back = true;
     }
@@ -151,7 +152,7 @@ impl Drive {
         let devices: Vec<DeviceName> = unknown.cloned().collect();
         for device in &devices {
             let limits = site.limits(device);
-            // Repeat the request for an overdue reply, in case only the line was disturbed.
+            // If a reply is overdue, repeat the request, because the line may have been disturbed.
             let from = self.late.get(device).copied().unwrap_or_default().max(now);
             let until = match &self.start {
                 Start::WhatAnswers(silent) if silent.contains(device) => from,
@@ -252,7 +253,8 @@ impl Drive {
             }
             Outcome::Refused(detail) => Some(PartEnd::new(Verdict::Refused, detail)),
             Outcome::Failed(detail) => Some(PartEnd::new(Verdict::Failed, detail)),
-            // Arming can be repeated, so it is the only operation that is simply retried.
+            // Arming is the only operation that is retried without a read, because repeating it is
+            // harmless.
             Outcome::Unknown(_) | Outcome::Done(None) if now + arming.backoff <= arming.until => {
                 self.wake.insert(device.clone(), now + arming.backoff);
                 arming.backoff = Micros((arming.backoff.0 * 2).min(2_000_000));
@@ -439,8 +441,8 @@ impl Drive {
         Stage::Undrain(wave)
     }
 
-    /// Restores traffic at the end of a drive that completes or undoes another one, whose drained
-    /// slots may already be at their target and therefore in no wave.
+    /// Restores traffic at the end of a drive that completes or undoes another one. The other drive
+    /// may have drained slots that are already at their target and therefore not part of a wave.
     fn let_back(&mut self, site: &impl Site, commands: &mut Vec<Command>) -> Stage {
         let done = std::mem::replace(&mut self.let_back, true);
         if !done && self.is_probe {
@@ -512,7 +514,8 @@ impl Drive {
             self.neighbours.get(&device).into_iter().flatten().map(|(s, n)| (*s, n.clone())),
         );
         let (sharing, limits) = (site.sharing(&device), site.limits(&device));
-        // Drain controls are not read during arming, and their last outcome may be unknown.
+        // Read drain controls first, because arming skips them and their last outcome may be
+        // unknown.
         let was_read = baseline.is_some();
         let mover = Mover::new(self.txn, step, sharing, limits, baseline, neighbours);
         let mut mover = mover.called(&device);

@@ -7,9 +7,9 @@
 //! ```
 //!
 //! A `+` before the number means that all earlier lines were durable before this line was added, so
-//! a missing one was lost later. With a key the hash is an HMAC-SHA-256. A tail torn by a crash is
-//! cut and reported. After any other damage the journal accepts no records until an operator
-//! decides.
+//! a missing line was lost later. With a key, the hash is an HMAC-SHA-256. A tail that a crash has
+//! torn is removed and reported. After any other damage, the journal refuses records until an
+//! operator decides.
 
 mod chain;
 mod storage;
@@ -24,7 +24,7 @@ use chain::Chain;
 pub use chain::Key;
 pub use storage::Storage;
 
-/// Limits the work of reading a damaged file.
+/// Limits the time to read a damaged file.
 pub const BODY_BYTES_MAX: usize = 64 << 20;
 
 #[derive(Debug)]
@@ -60,7 +60,7 @@ pub enum JournalError {
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 #[error("journal line {line}: {reason}; earlier lines are intact")]
 pub struct Damage {
-    /// The line, from 1. Earlier lines are readable.
+    /// Line number of the damage, from 1. Earlier lines are readable.
     pub line: usize,
     pub byte: usize,
     pub reason: String,
@@ -71,9 +71,9 @@ pub struct Damage {
 pub struct Opened<R> {
     pub records: Vec<R>,
     pub torn_bytes: usize,
-    /// Damage other than a torn tail. The records end before it, and no more are accepted.
+    /// Damage other than a torn tail. The records end before it, and new records are refused.
     pub damage: Option<Damage>,
-    /// `None` without damage, because the first write gives a proof.
+    /// `None` without damage, because the first write then produces a proof.
     pub proof: Option<Proof>,
 }
 
@@ -111,7 +111,7 @@ impl<R: Serialize + DeserializeOwned, S: Storage> Journal<R, S> {
             reason,
             is_newer: false,
         }));
-        // Reserved space reads as zeros, because it was never written.
+        // Zeros at the end are reserved space that was never written.
         let written = good + without_zeros(&bytes[good..]).len();
         let torn_bytes = if damage.is_none() { written - good } else { 0 };
         if damage.is_none() && bytes.len() > good {
@@ -176,11 +176,11 @@ impl<R: Serialize + DeserializeOwned, S: Storage> Journal<R, S> {
         Ok((self.durable_of(&bytes)?.0, Proof(())))
     }
 
-    /// Continues after a failure. Makes all records durable that can still be read. Unsynced
-    /// records that the failure dropped were never acknowledged.
+    /// Continues after a failure, and makes all records durable that can still be read. Unsynced
+    /// records that are lost were never acknowledged.
     ///
-    /// Fails with [`JournalError::Lost`] if durable lines changed. A journal that was damaged when
-    /// it was opened stays closed.
+    /// Fails with [`JournalError::Lost`] if durable lines have changed. A journal that was damaged
+    /// when it was opened stays closed.
     pub fn reopen(&mut self) -> Result<(Vec<R>, Proof), JournalError> {
         if let Some(why) = self.poisoned.as_ref().filter(|_| self.damaged) {
             return Err(JournalError::Poisoned(why.clone()));
@@ -240,7 +240,7 @@ impl<R: Serialize + DeserializeOwned, S: Storage> Journal<R, S> {
         self.poisoned.as_deref()
     }
 
-    /// Makes the records durable with one sync. After an error no more are accepted.
+    /// Makes the records durable with one sync. After an error, further records are refused.
     pub fn append<'a>(
         &mut self,
         records: impl IntoIterator<Item = &'a R>,
@@ -251,9 +251,9 @@ impl<R: Serialize + DeserializeOwned, S: Storage> Journal<R, S> {
         self.append_leaving(records, None)
     }
 
-    /// Appends records that begin a change. The disk must have room for them and for `leave` more
-    /// bytes, so that the change can be completed. [`JournalError::Full`] leaves the journal
-    /// unchanged.
+    /// Appends records that start a change. The disk must have room for them and for `leave` more
+    /// bytes, so that the change can be completed. If it returns [`JournalError::Full`], the
+    /// journal is unchanged.
     pub fn begin<'a>(
         &mut self,
         records: impl IntoIterator<Item = &'a R>,
@@ -319,7 +319,7 @@ impl<R: Serialize + DeserializeOwned, S: Storage> Journal<R, S> {
         Ok(())
     }
 
-    /// After a failed write or sync the contents of the disk are unknown.
+    /// After a failed write or sync, the contents of the disk are unknown.
     fn poison_on_error(&mut self, result: io::Result<()>) -> Result<(), JournalError> {
         result.map_err(|error| {
             self.poisoned = Some(error.to_string());
@@ -403,16 +403,16 @@ fn not_a_record(error: String) -> String {
     }
 }
 
-/// No line ends in a zero, so zeros were never written.
+/// Lines do not end in a zero byte, so trailing zeros were never written.
 fn without_zeros(bytes: &[u8]) -> &[u8] {
     let end = bytes.iter().rposition(|byte| *byte != 0).map_or(0, |last| last + 1);
     &bytes[..end]
 }
 
-/// Returns whether a crash during writes explains the bytes after the last good line: they begin
-/// with the number of the next line and are cut short, or sectors are missing and read as zeros.
-/// Everything else is damage, such as a complete line with a wrong hash, or missing lines that were
-/// durable before a later line was added.
+/// Returns whether a crash during a write explains the bytes after the last valid line: they start
+/// with the number of the next line and are truncated, or missing sectors read as zeros. Everything
+/// else is damage, such as a complete line with a wrong hash, or missing lines before one with a
+/// `+`.
 fn torn(tail: &[u8], mut chain: Chain) -> bool {
     const HOLE_BYTES_MIN: usize = 8;
     if tail.windows(2).any(|bytes| bytes == b"\n+") {

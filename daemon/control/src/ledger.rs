@@ -2,7 +2,7 @@
 //! The ledger: the state that survives a crash, folded from the journal's records.
 //!
 //! The controller changes this state only by appending a [`Record`] and folding it into its
-//! [`Ledger`] in one step, so folding the journal restores exactly the same state.
+//! [`Ledger`] in one step, so a restart that folds the journal restores exactly the same state.
 
 mod plans;
 
@@ -22,13 +22,13 @@ use crate::state::{DeviceName, Fabric, Micros, Position, Positions, Slot, Txn};
 
 pub const HISTORY_MAX: usize = 1024;
 const SENT_MAX: usize = 4;
-/// Limits the devices in all past transactions together, and thus the memory.
+/// Maximum number of devices in all past transactions together, which bounds the memory.
 const ENTRIES_MAX: usize = 32_768;
 
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Open {
     pub intent: Intent,
-    /// Devices that may have moved. After a machine crash there may be others.
+    /// Devices that may have moved. After a crash of the machine, other devices may have moved too.
     pub fired: BTreeSet<DeviceName>,
     pub turned: Option<BTreeMap<DeviceName, PartEnd>>,
 }
@@ -43,13 +43,14 @@ pub struct Past {
     pub plan_before: String,
     #[serde(default, skip_serializing_if = "String::is_empty")]
     pub applied_before: String,
-    /// Devices of the previous plan; `None` if this transaction left them unchanged.
+    /// Devices of the previous plan; `None` if this transaction did not change them.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub plan_devices_before: Option<BTreeSet<DeviceName>>,
     pub wall_ms: u64,
     pub result: TxnResult,
     pub parts: BTreeMap<DeviceName, PartEnd>,
-    /// Earlier positions: those owned on its devices, and those of other circuits that it moved.
+    /// Positions before the transaction: owned positions on its devices, and other circuits that it
+    /// moved.
     pub stood_before: Fabric,
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub confirm_within: Option<Micros>,
@@ -66,7 +67,7 @@ pub struct Past {
     pub phase: Option<PhaseChange>,
 }
 
-/// The moves of an ended transaction. A device may still execute its commands late.
+/// The moves of an ended transaction, whose commands a device may still execute late.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Sent {
     pub txn: Txn,
@@ -85,16 +86,18 @@ impl Sent {
 
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Ledger {
-    /// Number of changes to owned positions. Requests based on an older version are refused.
+    /// Number of changes to owned positions. The daemon refuses requests that are based on an older
+    /// version.
     pub version: u64,
     pub last_txn: Txn,
     pub plan_sha256: String,
-    /// Applied by an operator and not undone. Bypasses and repairs lead to other plans.
+    /// The plan that an operator last applied and did not undo. Bypasses and repairs replace it
+    /// with other plans.
     #[serde(default)]
     pub applied_sha256: String,
     pub plan_devices: BTreeSet<DeviceName>,
     pub owned: Fabric,
-    /// Slots that a probe set. They carry no circuit, and their light is not judged.
+    /// Slots that a probe set. They are not circuits, so missing light there is not a fault.
     #[serde(default, skip_serializing_if = "BTreeMap::is_empty")]
     pub probed: BTreeMap<DeviceName, BTreeSet<Slot>>,
     pub open: Option<Open>,
@@ -105,18 +108,17 @@ pub struct Ledger {
     pub owed: BTreeMap<DeviceName, Owed>,
     #[serde(default, skip_serializing_if = "BTreeMap::is_empty")]
     pub broken: BTreeMap<String, Broken>,
-    /// Faults reported by operators that are not part of any change: the plan does not avoid them
-    /// yet, or an earlier one did.
+    /// Faults that operators reported and that the current plan does not avoid.
     #[serde(default, skip_serializing_if = "BTreeMap::is_empty")]
     pub reported: BTreeMap<String, Broken>,
-    /// SHA-256 of the audit log's key; `None` in journals of versions without it.
+    /// SHA-256 of the audit log's key; `None` in journals from versions without a key.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub audit_key: Option<String>,
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub lease: Option<Lease>,
     #[serde(skip)]
     pub plans: BTreeMap<String, KeptPlan>,
-    /// Automatic changes up to this transaction are no longer counted. `None` if all are counted.
+    /// Automatic changes up to this transaction no longer count towards the hourly limit.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub resumed_after: Option<Txn>,
     #[serde(default, skip_serializing_if = "VecDeque::is_empty")]
@@ -223,7 +225,8 @@ impl Ledger {
             self.part_ends(&intent, (result, turned.is_some()), device, end);
         }
         let undid = matches!(intent.cause, Cause::ConfirmTimeout(_) | Cause::Rollback(_));
-        // An undo that left out devices is still an undo; they are handled individually.
+        // An undo that left out devices still counts as an undo; those devices are handled
+        // individually.
         let took = result == TxnResult::Committed
             || (undid && result == TxnResult::Partial && turned.is_none());
         if undid && result == TxnResult::Partial {
@@ -237,7 +240,7 @@ impl Ledger {
         if took {
             self.take_plan(&intent);
             self.take_applied(&intent);
-            // A rollback also settles the change that awaits confirmation; a bypass does not.
+            // A rollback ends the wait for a confirmation; a bypass does not.
             if !intent.cause.goes_on_top() {
                 self.pending.clone_from(pending);
             }
@@ -281,7 +284,8 @@ impl Ledger {
         end: &PartEnd,
     ) {
         use crate::drive::Verdict;
-        // A device at its goal without light needs no operator; its fibre is listed as dark.
+        // A device at its goal without light does not need an operator, because its fibre is listed
+        // as dark.
         let obeyed = end.unlit && !has_turned && intent.goal.contains_key(device);
         match end.verdict {
             Verdict::Failed if result == TxnResult::Partial && obeyed => {
@@ -344,7 +348,6 @@ impl Ledger {
         self.drop_plans();
     }
 
-    /// Probed slots carry no circuit until another change moves their device.
     fn take_probed(&mut self, intent: &Intent, device: &DeviceName) {
         let mut probed = self.probed.remove(device).unwrap_or_default();
         match intent.cause {
@@ -444,7 +447,7 @@ impl Ledger {
         }
     }
 
-    /// A rollback keeps these faults, but undoes faults that only an undone plan contained.
+    /// A rollback keeps these faults, but not faults that only an undone plan contained.
     #[must_use]
     pub fn found_since(&self, txn: Txn) -> BTreeMap<String, Broken> {
         found(self.history.iter().skip_while(|past| past.txn != txn))
@@ -463,7 +466,6 @@ impl Ledger {
     }
 }
 
-/// Leaves out faults that were only part of a plan or have been repaired.
 fn found<'a>(history: impl Iterator<Item = &'a Past>) -> BTreeMap<String, Broken> {
     let mut found = BTreeMap::new();
     for past in history {
@@ -477,7 +479,7 @@ fn found<'a>(history: impl Iterator<Item = &'a Past>) -> BTreeMap<String, Broken
     found
 }
 
-/// Owned slots that drifted are at their owned positions, other circuits where they were lit.
+/// Returns owned positions even after drift, and the lit positions of other circuits.
 fn stood_before(intent: &Intent) -> Fabric {
     let mut stood = intent.owned_before.clone();
     for (device, positions) in &intent.before {

@@ -1,10 +1,11 @@
 // SPDX-License-Identifier: Apache-2.0
-//! The control core of `lightloomd`: the controller and all policies, as a state machine from
-//! events to actions, without clocks, files, sockets or threads.
+//! The control core of `lightloomd`: the controller and all policies, as a state machine without
+//! clocks, files, sockets or threads.
 //!
-//! The caller executes the actions in order and supplies replies and time: `lightloomd` with real
-//! devices, the tests' simulation in virtual time. [`policy`] decides about faults and rollbacks,
-//! [`controller`] executes transactions, and [`ledger`] is the state folded from the [`journal`].
+//! The caller executes the actions in order and supplies replies and the time. It is `lightloomd`
+//! with real devices, or a simulation in virtual time. [`policy`] decides about faults and
+//! rollbacks, [`controller`] executes transactions, and [`ledger`] is the state folded from the
+//! [`journal`].
 
 pub mod actor;
 pub mod bypass;

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-//! The management network. Two readings are independent only if the replies share no part of it.
-//! Each device also has a separate line.
+//! The management network. Two readings are independent only if their replies do not share any part
+//! of this network.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::fmt;
@@ -69,7 +69,7 @@ impl Management {
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Trouble {
     Silent(String),
-    /// The line is missing or used by another program, so the state of the device is unknown.
+    /// The line is missing or another program uses it, so the state of the device is unknown.
     Local(String),
 }
 

@@ -1,5 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-//! Executes one step on one device and verifies it: switch, read back, compare, qualify.
+//! Executes one step on one device and verifies the result: it switches, reads back, compares and
+//! qualifies.
 //!
 //! ```text
 //!            ┌───────────── what is still missing, as just read ─────────────┐
@@ -9,7 +10,7 @@
 //!      └────────┴─ wait ┘ └ unknown └ gives up   └ does not settle ──▶ refused, failed, unknown
 //! ```
 //!
-//! Each switch command is followed by a read, whatever the reply, so a command with an unknown
+//! Each switching command is followed by a read, whatever the reply, so a command with an unknown
 //! outcome is never repeated blindly.
 
 use std::collections::{BTreeMap, BTreeSet};
@@ -28,33 +29,34 @@ pub struct Limits {
     /// Time limit for the reply to an operation without moves, after which its outcome is unknown.
     pub reply_within: Micros,
     /// Time after which such a reply is late. The daemon then reads the far ends of the device's
-    /// fibres; if its light is missing there, the outcome is unknown.
+    /// fibres. If its light is missing there, the daemon stops waiting.
     pub read_within: Micros,
-    /// The same while the node may have failed, because a far end reported that its light was lost.
-    /// 0 if the device promises no such time.
+    /// The same limit while the node may have failed, after a far end reported loss of its light. 0
+    /// if the device does not promise such a time.
     pub probe_within: Micros,
     /// Time limit for the reply to a switching operation, after which its outcome is unknown.
     pub switch_within: Micros,
-    /// A device without light that is unreachable for this long has failed.
+    /// How long a device without light must be unreachable before it has failed.
     pub silent_within: Micros,
-    /// How long light must be missing between two facing ends before a fibre is dark.
+    /// How long light must be missing between two facing ends before their fibre is dark.
     pub dark_within: Micros,
-    /// First wait after an unknown outcome; doubles up to 16 times this.
+    /// First wait after an unknown outcome. Later waits double, up to 16 times this value.
     pub backoff: Micros,
     /// How long to keep reading a device with an unknown outcome before the step ends.
     pub reconcile_within: Micros,
     pub attempts_max: u32,
-    /// How long light may take to settle. Longer than one module's promise, because the far end may
+    /// How long light may take to settle. It exceeds a module's promise, because the far end may
     /// move in the same transaction.
     pub settle_within: Micros,
     pub settle_poll: Micros,
     /// Minimum optical power of a lit slot in 1/1000 dBm, if the device measures it.
     pub power_min_mdbm: i32,
     pub power_samples: u32,
-    /// How long the device may still execute an abandoned command. Until then the daemon sends it
-    /// no moves, and its reads are ignored. 0 if the device refuses abandoned commands.
+    /// How long the device may still execute an abandoned command. During this time the daemon
+    /// sends it no moves and ignores its reads. 0 if the device refuses abandoned commands.
     pub late_within: Micros,
-    /// Time after a takeover or timeout in which late commands are undone; 0 if epochs are checked.
+    /// How long late commands are undone after a takeover or timeout; 0 if the device checks
+    /// epochs.
     pub restore_late_within: Micros,
 }
 
@@ -83,11 +85,11 @@ impl Default for Limits {
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Promise {
     pub commit: Micros,
-    /// Time from light on the new path until its power is reliable.
+    /// Time from the first light on the new path until its power is reliable.
     pub settle: Micros,
     /// Minimum time from the end of one switch to the start of the next.
     pub dwell: Micros,
-    /// Maximum time to reply to a status, for a module that reports lost light.
+    /// Maximum time to reply to a status, for a module that reports loss of light.
     pub answer: Option<Micros>,
     pub goes: bool,
     pub refuses_late: bool,
@@ -96,20 +98,20 @@ pub struct Promise {
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Follows {
     pub bits_per_second: u32,
-    /// `reply_within` is configured and limits all other reply times.
+    /// Whether `reply_within` is configured, and therefore limits all other reply times.
     pub reply_written: bool,
-    /// `settle_within` is configured, so `dark_within` does not follow the promise.
+    /// Whether `settle_within` is configured, so that `dark_within` does not follow the promise.
     pub settle_written: bool,
 }
 
-/// Promised time for all replies except to a fire (docs/firmware-api.md, section 1).
+/// Promised time for all replies except the reply to a fire (docs/firmware-api.md, section 1).
 pub const ANSWER: Micros = Micros::from_millis(10);
 /// Multiple of the promise after which a reply is late.
 const LATE: u64 = 5;
-/// Multiple of the promise after which a fibre is dark, but at least [`DARK_LEAST`].
+/// Multiple of the promise after which a fibre is dark, with [`DARK_LEAST`] as the minimum.
 const DARK: u64 = 3;
 const DARK_LEAST: Micros = Micros::from_millis(5);
-/// Bytes of the longest operation in both directions: a name, a status and the neighbours.
+/// Length of the longest operation in both directions: a name, a status and the neighbours.
 const OPERATION_BYTES: u64 = 256;
 const READ_BYTES: u64 = 160;
 pub const RECONNECT: Micros = Micros::from_millis(5);
@@ -144,8 +146,8 @@ impl Limits {
         self
     }
 
-    /// How long a change waits for an unresponsive device before it switches light. A device that
-    /// has been unresponsive for longer gets only one request from an undo.
+    /// How long a change waits for an unresponsive device before it switches light. An undo sends
+    /// only one request to a device that has been unresponsive for longer.
     #[must_use]
     pub fn patience(&self) -> Micros {
         self.reply_within + Micros(self.reply_within.0 / 2)
@@ -329,7 +331,7 @@ impl Mover {
     }
 
     fn compare(&mut self, now: Micros, seen: Observation) -> Next {
-        // The command may still be executed, so only a later read is valid.
+        // The device may still execute the command, so only a later read is valid.
         if now < self.late_until {
             return Next::Sleep(self.late_until);
         }
@@ -340,7 +342,8 @@ impl Mover {
         if missing.is_empty() {
             return self.qualify(now, seen);
         }
-        // Wait for a change that the device reports as tuning, and do not send it again.
+        // The device reports that it is tuning to the new position, so wait and do not send the
+        // change again.
         if missing.iter().any(|m| seen.tuning.contains(&m.slot)) {
             let until = *self.settle_until.get_or_insert(now + self.limits.settle_within);
             if now < until {

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-//! The deferred change of a device that was unreachable during an undo. Once the device responds
-//! and is at one of the two positions of that change, the daemon moves it to the correct one.
+//! The deferred change of a device that was unreachable during an undo. When the device responds
+//! and is at one of the change's two positions, the daemon moves it to the correct one.
 
 use serde::{Deserialize, Serialize};
 
@@ -15,12 +15,14 @@ pub struct Owed {
 }
 
 impl Owed {
-    /// Returns the deferred change of an unresponsive device after `intent`: the reversal of a
-    /// change that `turned`, or the undo of another. A forward change defers nothing.
+    /// Returns the deferred change of a device that was unresponsive during `intent`: the reversal
+    /// of this change if it `turned`, or the undo of another change. `None` if the change was only
+    /// applied forward.
     #[must_use]
     pub fn after(intent: &Intent, turned: bool, device: &DeviceName) -> Option<Self> {
         if !intent.goal.contains_key(device) {
-            // Plans do not record drain controls, so an unresponsive one stays listed.
+            // A drain control has no deferred change, because plans do not record its position. It
+            // stays listed.
             return None;
         }
         let undoes = intent.cause.undoes();

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-//! All policies around the [controller](crate::controller): which parts have failed and how the
-//! daemon responds, which plan is in force, and the target of an undo.
+//! All policies around the [controller](crate::controller). They decide which parts have failed,
+//! how the daemon responds, which plan is in force, and which state an undo restores.
 //!
 //! ```text
 //!   requests, faults ─▶ plans: the request, around known faults ────┐
@@ -8,7 +8,7 @@
 //!   ends of changes ─▶ plan in force, settled reports, way back ────┘
 //! ```
 //!
-//! State that must survive a crash is in the [`Ledger`], and all effects are [`Action`]s.
+//! State that must survive a crash is in the [`Ledger`]. All effects are [`Action`]s.
 
 mod blindness;
 mod deaths;
@@ -73,8 +73,8 @@ pub struct Setup {
     pub switches: Switches,
     pub on_fault: OnFault,
     pub may_move: MayMove,
-    /// How long a bypass waits for an unresponsive module that it needs, and how long a node that
-    /// no far end sees is unresponsive before it is reported.
+    /// How long a bypass waits for an unresponsive module that it needs, and how long a node
+    /// without an observing peer may be unresponsive before it is reported.
     pub heartbeat: Micros,
 }
 
@@ -83,7 +83,6 @@ pub struct Control {
     setup: Arc<Setup>,
     failed: Option<NoJournal>,
     plan: Option<Arc<Plan>>,
-    /// Canonical text for the digests of bypass plans; `None` if there are none.
     spelled: Option<Spelled>,
     applied: Option<Arc<Plan>>,
     unreachable: BTreeMap<DeviceName, (Micros, String)>,
@@ -157,7 +156,7 @@ impl Control {
     pub fn installed(&self) -> Option<&Installed> {
         self.setup.installed.as_ref()
     }
-    /// `None` for circuits without GPUs, whose plans cannot avoid faults.
+    /// `None` for plans of circuits without GPUs, which cannot avoid faults.
     #[must_use]
     pub fn replannable(&self) -> Option<&Installed> {
         self.installed().filter(|fabric| fabric.circuits_alone().is_none())
@@ -249,7 +248,7 @@ impl Control {
         actions
     }
 
-    /// Does everything that is due. Must also be called after every event.
+    /// Executes everything that is due. The caller must call it after each event too.
     pub fn tick(&mut self, now: &Now) -> Vec<Action> {
         let due = self.controller.deadline(now).is_some_and(|deadline| deadline <= now.mono);
         let mut actions = if due { self.handle(now, Event::Tick) } else { Vec::new() };
@@ -336,7 +335,7 @@ impl Control {
                     let known = self.unreachable.entry(device.clone());
                     known.or_insert_with(|| (now.mono, String::new())).1.clone_from(why);
                 }
-                // The limit on automatic changes no longer delays a bypass.
+                // Bypasses no longer have to wait for the limit on automatic changes.
                 Action::Append(records)
                     if records.iter().any(|one| matches!(one, Record::Resumed { .. })) =>
                 {

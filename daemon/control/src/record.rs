@@ -11,12 +11,12 @@ use crate::kept_plan::{FollowingPlan, KeptPlan};
 use crate::ledger::Ledger;
 use crate::state::{DeviceName, Fabric, Micros, Now, Slot, Txn};
 
-/// The origin of a request, and its id, which makes retries idempotent.
+/// The client of a request, with the request's id, which makes retries idempotent.
 #[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord, Serialize, Deserialize)]
 pub struct Asked {
     pub actor: Actor,
     pub request: String,
-    /// SHA-256 of the request, so that an id cannot be used for two requests.
+    /// SHA-256 of the request, which detects a second request with the same id.
     pub digest: String,
 }
 
@@ -28,7 +28,7 @@ pub enum Cause {
     Rollback(Txn),
     ConfirmTimeout(Txn),
     Bypass,
-    /// Uses repaired parts again. Old journals have `bypass` for this.
+    /// Uses repaired parts again. Older journals record this as `bypass`.
     Repair,
     Drift,
     /// Moves a device that was unresponsive during this transaction to its positions.
@@ -38,7 +38,8 @@ pub enum Cause {
 }
 
 impl Cause {
-    /// An undo proceeds as far as devices allow and is never rolled back.
+    /// Returns whether the change is an undo, which proceeds as far as the devices allow and is
+    /// never rolled back.
     #[must_use]
     pub fn undoes(&self) -> bool {
         matches!(self, Self::Rollback(_) | Self::ConfirmTimeout(_) | Self::Owed(_))
@@ -78,7 +79,7 @@ pub struct Intent {
     pub broken: Option<BTreeMap<String, Broken>>,
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub phase: Option<PhaseChange>,
-    /// Positions after each stage; slots that are in no stage move last.
+    /// Positions after each stage. Slots that are not part of a stage move last.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub stages: Vec<Fabric>,
     /// Fault reports that the commit settles, because it bypasses the parts or they work again.
@@ -99,7 +100,7 @@ pub struct Broken {
     pub price: String,
 }
 
-/// Journals of 0.1.0 mark a suspect only in the text.
+/// Journals of version 0.1.0 show only in the text that a part is a suspect.
 #[derive(Deserialize)]
 struct StoredBroken {
     wall_ms: u64,
@@ -135,8 +136,8 @@ pub struct Pending {
 }
 
 impl Pending {
-    /// Within one boot the deadline uses only the monotonic clock, so wall-clock jumps have no
-    /// effect. After a reboot only the wall clock is left, which can shorten the wait but never
+    /// Within one boot, the deadline uses only the monotonic clock, so jumps of the wall clock have
+    /// no effect. After a reboot it uses the wall clock, which can shorten the wait but never
     /// extend it.
     #[must_use]
     pub fn deadline(&self, now: &Now) -> Micros {
@@ -198,7 +199,7 @@ pub enum Record {
         parts: BTreeMap<String, Broken>,
         wall_ms: u64,
     },
-    /// The audit log is keyed from now on. A log without this key is not genuine.
+    /// The audit log has a key from now on. A log without this key is not genuine.
     AuditKey {
         sha256: String,
         wall_ms: u64,
@@ -250,7 +251,7 @@ pub enum Record {
         #[serde(default)]
         wall_ms: u64,
     },
-    /// Earlier automatic changes are no longer counted.
+    /// Earlier automatic changes no longer count towards the hourly limit.
     Resumed {
         asked: Asked,
         wall_ms: u64,
@@ -258,9 +259,9 @@ pub enum Record {
 }
 
 impl Record {
-    /// Returns whether everything after this record waits until it is durable. `Fire` does not
-    /// wait: the intent is already durable, and after a crash the daemon examines all devices of
-    /// the intent.
+    /// Returns whether later actions must wait until this record is durable. `Fire` is an
+    /// exception: the intent is already durable, and after a crash the daemon examines all devices
+    /// of the intent.
     #[must_use]
     pub fn is_waited_for(&self) -> bool {
         !matches!(self, Self::Fire { .. })

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-//! The controller's view of a device: numbered slots, each at one position.
+//! The controller's view of a device: numbered slots, each of which is at one position.
 //!
 //! | device | slot | position |
 //! | --- | --- | --- |
@@ -31,7 +31,7 @@ pub struct Position(pub u32);
 
 impl Position {
     pub const DARK: Self = Self(0);
-    /// The path of a transceiver that leads back into its node (docs/firmware-api.md).
+    /// The loopback path of a transceiver (docs/firmware-api.md).
     pub const LOOPBACK: Self = Self(15);
 
     #[must_use]
@@ -114,7 +114,7 @@ impl<'de> Deserialize<'de> for DeviceName {
     }
 }
 
-/// An absent slot is dark in an [`Observation`] and unspecified in a target.
+/// A missing slot is dark in an [`Observation`] and unspecified in a target.
 pub type Positions = BTreeMap<Slot, Position>;
 
 pub type FibreEnd = (DeviceName, Slot, Position);
@@ -126,7 +126,7 @@ pub fn at(positions: &Positions, slot: Slot) -> Position {
     positions.get(&slot).copied().unwrap_or(Position::DARK)
 }
 
-/// At least one in this many reads of a device at rest requests its neighbours.
+/// At least every this many reads, a read of an idle device requests its neighbours.
 pub const NEIGHBOURS_EVERY: u8 = 8;
 
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
@@ -139,11 +139,11 @@ pub struct Observation {
     pub power_mdbm: BTreeMap<Slot, i32>,
     #[serde(default, skip_serializing_if = "BTreeSet::is_empty")]
     pub tuning: BTreeSet<Slot>,
-    /// Neighbours at the far ends, if the device reports them. At rest, only every
-    /// [`NEIGHBOURS_EVERY`]th read includes them, unless requested explicitly.
+    /// Neighbours at the far ends, if the device reports them. On an idle device, only every
+    /// [`NEIGHBOURS_EVERY`]th read includes them, unless they are requested explicitly.
     #[serde(default, skip_serializing_if = "BTreeMap::is_empty")]
     pub neighbours: BTreeMap<Slot, String>,
-    /// Lit slots that send no light according to the device, with the reason.
+    /// Lit slots that do not send light according to the device, with the reason.
     #[serde(default, skip_serializing_if = "<[_]>::is_empty")]
     pub shut: Box<[(Slot, Shut)]>,
     /// Nodes whose network interfaces are connected here but have no link.
@@ -158,11 +158,11 @@ impl Observation {
     }
 }
 
-/// Only `Failed` is a fault.
+/// Why a lit slot does not send light. Only `Failed` is a fault.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "kebab-case")]
 pub enum Shut {
-    /// Its transmitters are off and its data paths active: an operator shut the port down.
+    /// An operator has shut the port down: its transmitters are off, but its data paths are active.
     TxDisabled,
     NotActivated,
     Failed,
@@ -206,9 +206,9 @@ impl fmt::Display for Txn {
 
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub enum Neighbours {
-    /// Do not request them, so that the device replies as fast as possible.
+    /// Do not request neighbours, so that the device replies as fast as possible.
     Never,
-    /// Request them if they are unknown, and periodically.
+    /// Request neighbours periodically, and whenever they are unknown.
     #[default]
     Usual,
     Always,
@@ -220,7 +220,7 @@ pub enum Op {
         power: Vec<Slot>,
         neighbours: Neighbours,
     },
-    /// Check that `want` is possible, prepare it without moves, and report all positions.
+    /// Check that `want` is possible, prepare the change without moves, and report all positions.
     Arm {
         txn: Txn,
         want: Positions,
@@ -230,7 +230,7 @@ pub enum Op {
     },
     Switch {
         txn: Txn,
-        /// Either all go dark, or all move to a free position.
+        /// Either all slots go dark, or all move to a free position.
         moves: Vec<Move>,
     },
 }
@@ -241,14 +241,14 @@ pub enum Outcome {
     Refused(String),
     Failed(String),
     /// The reply is missing or not trustworthy, so the operation may or may not have been executed.
-    /// Never retried blindly.
+    /// It must not be retried blindly.
     Unknown(String),
 }
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "kebab-case")]
 pub enum Sharing {
-    /// A position belongs to one slot at a time, so removals precede additions.
+    /// Only one slot at a time can use a position, so removals precede additions.
     Exclusive,
     Independent,
 }
@@ -291,7 +291,7 @@ impl Sub for Micros {
 
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Now {
-    /// Time since boot, including suspend; never goes backwards within one boot.
+    /// Time since boot, including time in suspend. It never decreases within one boot.
     pub mono: Micros,
     pub wall_ms: u64,
     pub boot: String,

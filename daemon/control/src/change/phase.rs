@@ -28,7 +28,8 @@ pub enum PhaseOrder {
         from: String,
         count: usize,
     },
-    /// The current circuits are not a phase of the plan, so removals come first where ports clash.
+    /// The current circuits are not a phase of the plan, so the removals come first if ports
+    /// conflict.
     NoStages,
 }
 

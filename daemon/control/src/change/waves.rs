@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
-//! The order of moves, in waves. Two slots never have the same position, no failure domain has more
-//! dark links than the operator allows, and both directions of a circuit move together.
+//! Orders moves in waves. Two slots never have the same position at the same time. The number of
+//! dark links in each failure domain stays within the operator's limit. Both directions of a
+//! circuit move together.
 
 use std::collections::{BTreeMap, BTreeSet};
 
@@ -71,9 +72,9 @@ pub fn waves_in_stages(changes: &Moves, stages: &[Fabric], domains: &impl Domain
     all
 }
 
-/// The removals of a wave free all its new positions, so each wave ends in a valid state. To break
-/// a cycle longer than the limit, one slot (or the old peers of one new duplex circuit) stays dark
-/// for a wave.
+/// The removals of a wave free all of its new positions, so each wave ends in a valid state. To
+/// break a cycle that is longer than the limit, one slot (or the old peers of one new duplex
+/// circuit) stays dark during a wave.
 #[must_use]
 pub fn waves(changes: &Moves, domains: &impl Domains) -> Vec<Wave> {
     let mut planner = WavePlanner::new(changes, domains);
@@ -231,7 +232,7 @@ impl<'a, D: Domains> WavePlanner<'a, D> {
     }
 
     fn open(&mut self, moves: &mut Moves) {
-        // Finish an open circuit first, so that slots of only one circuit are parked.
+        // Finish the open circuit first, so that only one circuit's slots are parked at a time.
         let duplex = |key: &&Key| self.domains.duplex(&key.0).is_some();
         let begun = self.parked.iter().find(duplex).cloned();
         let lit = || self.pending.iter().find(|(_, m)| !m.from.is_dark());

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-//! Cabling faults by fibre, and the two plugs to swap.
+//! Cabling faults of each fibre, and pairs of plugs to swap.
 
 use std::collections::BTreeMap;
 
@@ -25,7 +25,7 @@ pub enum CablingFinding {
         at_b_mdbm: i32,
         least_mdbm: i32,
     },
-    /// Light passes in one direction only, so one fibre of the pair is dirty or broken.
+    /// Light passes in only one direction, so one fibre of the pair is dirty or broken.
     OneWay {
         dark: String,
         power_mdbm: i32,

@@ -109,7 +109,7 @@ fn fibres(planned: &[(FibreEnd, FibreEnd)]) -> Vec<FibreEnds> {
 }
 
 fn is_true(plant: &Plant, commission: &Commission) {
-    // A module sees one fibre at a time, so never both ends of one.
+    // A module selects one fibre at a time, so it cannot be both ends of a fibre.
     let between = plant.arrives.iter().filter(|(from, (to, _))| from.0 != to.0);
     let lit_by: BTreeMap<String, String> =
         between.map(|(from, (to, _))| (end_name(to), end_name(from))).collect();
@@ -150,7 +150,7 @@ fn finds_every_drawn_cabling_mistake() {
             match rng.random_range(0..4) {
                 0 if a != b => plant.swap(&a, &b),
                 1 => plant.pull(&a),
-                // The light of a is lost, but the other direction still works.
+                // Light from `a` is lost, but the other direction still works.
                 2 => drop(plant.arrives.remove(&a)),
                 _ => {
                     if let Some((_, power)) = plant.arrives.get_mut(&a) {

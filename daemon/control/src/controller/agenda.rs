@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
-//! An agenda of due reads, so that events do not require a scan of all devices.
+//! An agenda of due reads, which avoids a scan of all devices after each event.
 //!
-//! The due time of a read usually depends on one device, and is recomputed when that device
+//! The due time of a read usually depends on a single device, and is recomputed when that device
 //! changes. Due times that also depend on other devices are recomputed for each query.
 
 use std::collections::{BTreeMap, BTreeSet};

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 //! The limit on automatic changes. Each change that took effect is counted. A change that was
-//! rolled back is counted once regardless of retries, which the [backoff](crate::bypass::Backoff)
-//! limits. A change that moved nothing is not counted.
+//! rolled back is counted once, because the [backoff](crate::bypass::Backoff) limits its retries. A
+//! change without moves is not counted.
 
 use std::collections::{BTreeMap, BTreeSet, VecDeque};
 
@@ -29,7 +29,6 @@ impl OwnChange {
 }
 
 impl Controller {
-    /// More automatic changes than this in an hour suggest an intermittent fault.
     #[must_use]
     pub fn may_act_alone(&self, now: &Now) -> bool {
         self.own_changes_spent(now) < OWN_CHANGES_MAX

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-//! Detects that another controller changes the same device, and reports it instead of fighting it.
+//! Detects another controller that changes the same device, and reports it instead of fighting it.
 //!
 //! ```text
 //!   drift ─▶ restore ─▶ the same slots drift again soon ─▶ wait 2 s, restore ─▶ again ─▶ wait 16 s, restore ─▶ again
@@ -8,7 +8,8 @@
 //!              └──────────────────────────────────────────────────────────────────────────────────── stopped
 //! ```
 //!
-//! Two controllers that both restore forever would interrupt links endlessly.
+//! Without this limit, two controllers could restore their positions forever and keep interrupting
+//! links.
 
 use std::collections::{BTreeMap, BTreeSet};
 
@@ -20,11 +21,12 @@ use crate::state::{DeviceName, Micros, Now, Observation, Positions, Slot};
 pub const RESTORES_MAX: u32 = 3;
 /// Wait before the second consecutive restore. Each further wait is eight times as long.
 const FIRST_WAIT: Micros = Micros::from_secs(2);
-/// Drift within this time of a restore, and within [`POLLS`] polls, is treated as the same drift.
+/// Drift within this time after a restore, and within [`POLLS`] polls, is treated as the same
+/// drift.
 const AGAIN_WITHIN: Micros = Micros::from_secs(120);
 const POLLS: u64 = 12;
 pub const QUIET: Micros = Micros::from_secs(3600);
-/// The quiet period doubles with each undone restore, up to 32 h.
+/// The quiet period doubles each time a restore is undone, up to 32 h.
 const DOUBLINGS_MAX: u32 = 5;
 
 #[derive(Clone, Debug, PartialEq, Eq)]

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-//! Missing light, and when it proves a fibre fault.
+//! Decides when missing light proves a fibre fault.
 //!
 //! ```text
 //!   near end   ....dark────dark────dark────dark     reads without light, near end at its position
@@ -7,8 +7,8 @@
 //!                  |<── longer than light takes to settle ──>|   so: a fault
 //! ```
 //!
-//! Darkness is evidence only while *reads* show that both ends look into the fibre: from the reply
-//! to the first such read until the request of the last. Otherwise an end may be moving or
+//! Darkness is evidence only while *reads* show that both ends face the fibre: from the reply to
+//! the first such read until the request of the last one. At other times, an end may be moving or
 //! settling.
 
 use super::{Action, Controller, Seen};
@@ -38,12 +38,11 @@ impl Controller {
         self.ledger.open.as_ref().is_some_and(|open| open.intent.after.contains_key(device))
     }
 
-    /// Returns whether only a fault can explain that a device sends or receives no light.
     pub(super) fn is_at_rest(&self, device: &DeviceName) -> bool {
         !self.is_moving(device) && !self.ledger.attention.contains_key(device)
     }
 
-    /// `asked` is the time of the request, `now` the time of the reply.
+    /// `asked` is the time of the request, and `now` is the time of the reply.
     pub(super) fn note_read(
         &mut self,
         now: &Now,
@@ -141,7 +140,7 @@ impl Controller {
         dark.collect()
     }
 
-    /// A probe tests whether light arrives, so missing light on its slots is not a fault.
+    /// A probe expects some ends to stay dark, so missing light on its slots is not a fault.
     fn is_probed(&self, device: &DeviceName, slot: Slot) -> bool {
         self.ledger.probed.get(device).is_some_and(|slots| slots.contains(&slot))
     }
@@ -171,8 +170,8 @@ impl Controller {
         {
             return None;
         }
-        // If the far end sees the light of another end, the fibre is not faulty, so consider only
-        // reads that include neighbour names.
+        // If the far end receives light from another end, a cable is crossed and the fibre is
+        // healthy, so only reads with neighbour names count.
         let far_read_at = if self.sees_somebody(far) { other.named_at } else { other.read_at };
         let since = dark.since.max(seen.stands_since).max(other.stands_since);
         let (since, until) = match other.up {

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-//! Drift, which the policy may correct, and light from an unexpected end.
+//! Detects drift, which the policy may correct, and light from an unexpected end.
 
 use std::collections::BTreeSet;
 
@@ -81,9 +81,9 @@ impl Controller {
         self.append(Record::Adopted { asked, positions, wall_ms: 0 }, actions);
     }
 
-    /// Returns the ends of a device that receive light from the wrong end; empty while the device
-    /// moves or is unreachable. Correct names may be up to [`crate::state::NEIGHBOURS_EVERY`] reads
-    /// old; wrong names are checked in each read.
+    /// Returns the ends of a device that receive light from the wrong end. Empty while the device
+    /// moves or is unreachable. Each read rechecks wrong names; correct names may be up to
+    /// [`crate::state::NEIGHBOURS_EVERY`] reads old.
     #[must_use]
     pub fn crossed(&self, device: &DeviceName) -> Vec<Crossed> {
         let seen = self.devices.get(device).filter(|seen| seen.up && !self.is_moving(device));
@@ -108,9 +108,9 @@ impl Controller {
         }
     }
 
-    /// Returns whether the next read requests the neighbours: if a neighbour was wrong, to notice
-    /// its repair early, or if light is missing at the other end of a fibre. If the node may have
-    /// failed, the read requests only the status, which has the shortest promised reply time.
+    /// Returns whether the next read requests the neighbours. It does so after a wrong neighbour,
+    /// to notice the repair early, and if light is missing at the other end of a fibre. If the node
+    /// may have failed, it requests only the status, which has the shortest promised reply time.
     pub(super) fn asks_for_neighbours(&mut self, device: &DeviceName) -> Neighbours {
         let Some(seen) = self.devices.get_mut(device) else { return Neighbours::Usual };
         if seen.signalled.is_suspected() {
@@ -131,7 +131,7 @@ impl Controller {
         let Some(observed) = known.observed else { return };
         let mut drift = drift(known.owned, &observed.positions);
         let planned = self.planned(device);
-        // A module that was never set rests in loopback, where it lights no other module.
+        // The default path of a module is loopback, where it does not light any other module.
         let rests = |drift: &Drift| {
             self.ledger.version > 0 && drift.wanted.is_dark() && !device.leads_out(drift.observed)
         };

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-//! Unresponsive devices: how long a change waits for them, and their deferred changes.
+//! How long a change waits for unresponsive devices, and how their deferred changes are completed.
 
 use std::collections::{BTreeMap, BTreeSet};
 
@@ -21,7 +21,7 @@ pub enum Remedy {
     Adopt { apply: bool },
 }
 
-/// Healthy devices respond sooner. A refusal lists slower ones.
+/// Healthy devices reply within this time. A refusal lists the devices that do not.
 const ANSWERS_WITHIN: Micros = Micros::from_millis(250);
 const NAMES_MAX: usize = 6;
 

@@ -1,9 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
-//! Readings of the links in use, as input of the [diagnosis](crate::diagnosis).
+//! Collects readings of the links in use, as input to the [diagnosis](crate::diagnosis).
 //!
-//! A status contains the module's position and the light at its fibre ends. Bit errors and the
-//! light per lane are in registers that polls do not read. Uncertain evidence is left out: light
-//! missing in too few reads, and modules that may still reply to a hello.
+//! Polls do not read the registers with bit errors and the power per lane. Uncertain evidence is
+//! omitted: light that was missing in too few reads, and modules that may still reply to a hello.
 
 use std::collections::BTreeSet;
 
@@ -12,7 +11,8 @@ use crate::diagnosis::{End, Link, Loose, PortReading};
 use crate::drive::Site;
 use crate::state::{DeviceName, FibreEnd, Now, Observation, Position, Slot, at};
 
-/// An increase in 1/1000 dB that resets the usual power, because the fibre was cleaned or replaced.
+/// An increase of this many 1/1000 dB resets the usual power, because the fibre was cleaned or
+/// replaced.
 const BRIGHTER: i32 = 1_000;
 
 impl Seen {

@@ -230,7 +230,7 @@ impl Controller {
         let Some(target) = self.ledger.stood_before(txn) else {
             return Err(vec![format!("transaction {txn} is not in the history")]);
         };
-        // The earlier plan is in force again, so that the bypass of a later fault starts from it.
+        // Restore the earlier plan, so that the bypass of a later fault starts from it.
         let past = self.ledger.history.iter().find(|past| past.txn == txn);
         if past.is_some_and(|past| past.cause == Cause::Probe) {
             let reason = format!(
@@ -316,7 +316,7 @@ impl Controller {
     }
 
     /// Switches drain controls outside any transaction, because they move traffic and not light.
-    /// The record comes first, so after a crash in between, the difference is reported as drift.
+    /// The record is written first, so a crash before the commands appears as drift.
     fn hold(
         &mut self,
         now: &Now,

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-//! Ports that were shut down. They report that they send no light, which is not a fault.
+//! Handles ports that were shut down. They report that they send no light, which is not a fault.
 
 use super::Controller;
 use crate::drive::Site;

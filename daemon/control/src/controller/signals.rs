@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-//! Unsolicited reports of lost light, and the detection of failed nodes from them.
+//! Detects failed nodes from unsolicited reports of loss of light.
 //!
 //! ```text
 //!   near end    light lost ──▶ read near end, far end, its node's other modules, and their far ends, all at once
@@ -8,19 +8,21 @@
 //!               ──▶ the node is given up, without a hello on a fresh connection
 //! ```
 //!
-//! A report only determines what to read next; the daemon concludes from readings and missing
+//! A report only triggers reads. The daemon draws its conclusions from readings and missing
 //! replies:
 //!
-//! * Only a status requested *after* the loss of light is considered. Its reply is missing after
-//!   twice the sum of the promised time and the duration of recent reads, but at the latest after
+//! * Only a status requested *after* the loss of light is considered. Its reply counts as missing
+//!   after twice the sum of the promised time and the duration of recent reads, but no later than
 //!   five times the promise plus the line time.
-//! * At least two modules of the node must be unresponsive, or two far ends must report. A single
-//!   module has failed if it sends nothing during three requests while its neighbours reply
+//! * At least two modules of the node must be unresponsive, or two far ends must report the loss. A
+//!   single module has failed if it does not reply to three requests while its neighbours reply
 //!   promptly.
-//! * A busy host delays all replies, so the near end must then reply promptly to another request.
+//! * A busy host delays all replies, so the near end must afterwards reply promptly to another
+//!   request.
 //!
-//! A module whose light reaches no other module has only missed one reply, so it is bypassed only
-//! as a suspect. All other failures are detected by a hello on a fresh connection.
+//! If no other module receives a module's light, the missing reply is the only evidence, and the
+//! module is bypassed as a suspect. All other failures are detected by a hello on a fresh
+//! connection.
 
 use std::collections::{BTreeMap, BTreeSet};
 
@@ -38,9 +40,9 @@ pub enum Signal {
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Missed {
-    /// It may be busy, because other devices do not reply promptly either.
+    /// The host may be busy, because other devices do not reply promptly either.
     Unclear,
-    /// Only this device does not reply, and a single reply may be lost.
+    /// Only this device does not reply, and the one missing reply may have been lost.
     AskAgain,
     Dead,
 }
@@ -48,7 +50,7 @@ pub(super) enum Missed {
 const ASKED_ALONE: u32 = 3;
 
 const SIGNALS_BURST: u64 = 16;
-/// Limits the reads that a device can cause by endless reports.
+/// Minimum interval between reads caused by reports of the same device.
 const SIGNAL_EVERY: Micros = Micros::from_millis(100);
 
 #[derive(Clone, Debug, Default)]
@@ -56,12 +58,12 @@ pub(super) struct Signalled {
     lost: BTreeMap<Slot, Micros>,
     suspected: Option<Micros>,
     missed: u32,
-    /// When the status was requested whose missing reply led to giving up the device.
+    /// Request time of the status that was not answered, after which the device was given up.
     pub(super) silent_since: Option<Micros>,
     heard_at: Micros,
     wanted_at: Micros,
     pub(super) is_found_dead: bool,
-    /// The node has failed as a whole, but no far end could miss this module's light.
+    /// The whole node has failed, but no far end receives light from this module.
     pub(super) is_silent_beside: bool,
     paid_until: Micros,
     is_read: bool,
@@ -76,8 +78,8 @@ pub(super) struct Pace {
     last: Micros,
 }
 
-/// If the daemon sends this many requests within [`CROWD_WITHIN`], the replies wait for the daemon
-/// and not for the devices.
+/// If the daemon sends this many requests within [`CROWD_WITHIN`], the daemon and not the devices
+/// delays the replies.
 const CROWD: usize = 16;
 const CROWD_WITHIN: Micros = Micros::from_millis(1);
 
@@ -106,7 +108,7 @@ impl Pace {
         self.last = took;
     }
 
-    /// Returns the second slowest read, because a busy host may slow down a single one.
+    /// Returns the second-slowest read, because a busy host may have delayed the slowest one.
     fn slow(&self) -> Micros {
         let mut took = self.took;
         took.sort_unstable();
@@ -248,8 +250,8 @@ impl Controller {
         }
     }
 
-    /// Returns whether only this device missed a status: it has sent nothing since its light
-    /// vanished, while a reporting far end and the node's other modules replied promptly.
+    /// Returns whether this device is the only one that did not reply: it has sent nothing since
+    /// its light was lost, while a reporting far end and the node's other modules replied promptly.
     fn is_silent_alone(&self, device: &DeviceName) -> bool {
         let Some(seen) = self.devices.get(device) else { return false };
         let Some(since) = seen.in_flight.as_ref().map(|flight| flight.asked) else { return false };
@@ -289,9 +291,9 @@ impl Controller {
         self.ask_witnesses(now, device);
     }
 
-    /// Returns whether the node of this device has failed: no reachable module of the node replies,
-    /// and later reads of the far ends see no light. A far end that reported the loss must have
-    /// replied promptly since, or two of them if only one module was reachable.
+    /// Returns whether the node of this device has failed: none of its reachable modules replies,
+    /// and later reads of the far ends show no light. Since the loss, at least one reporting far
+    /// end must have replied promptly, or two if only one module was reachable.
     pub(super) fn is_node_dead(&self, device: &DeviceName) -> bool {
         let mut node = self.of_same_node(device);
         node.push(device.clone());
@@ -317,7 +319,7 @@ impl Controller {
         }
     }
 
-    /// Uses reads since the suspicion. `None` if no far end should receive its light.
+    /// Uses only reads after the suspicion. `None` if no far end should receive its light.
     fn is_light_gone(&self, device: &DeviceName) -> Option<bool> {
         let seen = self.devices.get(device)?;
         let since = seen.signalled.suspected.unwrap_or(seen.down_since);

@@ -1,10 +1,10 @@
 // SPDX-License-Identifier: Apache-2.0
-//! Late replies and unresponsive devices, and the reads that distinguish the two.
+//! Distinguishes late replies from unresponsive devices.
 //!
-//! A late reply proves little, because a host may be busy or a byte lost. While the device's light
-//! reaches its neighbours, the daemon therefore waits for `reply_within`. If the light is missing,
-//! or another module of the node is unresponsive and dark, it stops waiting. The device is then
-//! considered failed unless it replies to a hello on a fresh connection.
+//! A late reply is weak evidence, because the host may be busy or a byte may be lost. The daemon
+//! therefore waits for `reply_within` while neighbours receive the device's light. It stops waiting
+//! if the light is missing, or if another module of the node is unresponsive and dark. The device
+//! has then failed unless it replies to a hello on a fresh connection.
 
 use super::signals::Missed;
 use super::{Action, Controller, Seen, Ticket};
@@ -13,9 +13,9 @@ use crate::mover::ANSWER;
 use crate::state::{DeviceName, Micros, Now, Outcome};
 use lightloom_units::id::BundleId;
 
-/// Time to reply to a hello on a fresh connection, for devices without promised times.
+/// Time limit for the reply to a hello on a fresh connection, for devices without promised times.
 const HELLO_WITHIN: Micros = Micros::from_millis(50);
-/// Time for the first hello after a start of the daemon: twice the promise for a status.
+/// Time limit for the first hello after the daemon starts: twice the promised time for a status.
 const FIRST_HELLO_WITHIN: Micros = Micros(2 * ANSWER.0);
 
 impl Controller {
@@ -126,8 +126,9 @@ impl Controller {
         is_old || self.is_witnessed(device)
     }
 
-    /// Returns whether other evidence shows that a device has failed: its light is missing, or that
-    /// of an unreachable module on the same node. A module in loopback lights no other module.
+    /// Returns whether there is other evidence of a failure: missing light of the device, or of an
+    /// unreachable module on the same node. Other modules cannot see the light of a module in
+    /// loopback.
     fn is_witnessed(&self, device: &DeviceName) -> bool {
         let is_down = |name: &DeviceName| self.devices.get(name).is_some_and(|seen| !seen.up);
         let mut of_node = self.of_same_node(device).into_iter();

@@ -1,11 +1,11 @@
 // SPDX-License-Identifier: Apache-2.0
-//! Late commands: the last commands of a former leader or of a timed-out change, delayed by the
-//! network. Devices without epochs still execute them.
+//! Undoes late commands: the last commands of a former leader or of a timed-out change, which the
+//! network delayed and devices without epochs still execute.
 //!
 //! Such a command leaves a slot at its position before the transaction, at its target, or dark. If
 //! a slot is read at one of these positions within
 //! [`restore_late_within`](crate::mover::Limits::restore_late_within), the controller restores it
-//! and records the transaction as the cause. All other deviations are drift.
+//! and records the transaction as the cause. All other deviations are treated as drift.
 
 use std::collections::BTreeMap;
 
@@ -19,9 +19,11 @@ use crate::mover::Limits;
 use crate::record::Cause;
 use crate::state::{DeviceName, Fabric, Micros, Now, Position, Positions, Slot, Txn};
 
-/// Poll interval while a late command may arrive, short enough to undo it within 2 s.
+/// Poll interval while a late command may still arrive, short enough to undo the command within 2
+/// s.
 const READ_EVERY: Micros = Micros::from_millis(500);
-/// Maximum number of restores of a slot per transaction, which may have moved it there and back.
+/// Maximum number of restores per slot and transaction, which may have moved the slot there and
+/// back.
 const TIMES_MAX: u8 = 2;
 
 pub(super) type Strays = BTreeMap<DeviceName, Vec<Stray>>;
@@ -30,7 +32,8 @@ pub(super) type Strays = BTreeMap<DeviceName, Vec<Stray>>;
 pub(super) struct Stray {
     txn: Txn,
     until: Micros,
-    /// The positions that a late command may set for each slot, and the number of restores left.
+    /// For each slot, the positions that a late command may set, and the number of remaining
+    /// restores.
     slots: BTreeMap<Slot, ([Position; 3], u8)>,
 }
 

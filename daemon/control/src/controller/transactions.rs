@@ -1,6 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-//! The open transaction. The commands of its drive become records and sends; its end gives the
-//! result.
+//! The open transaction. The controller converts the commands of its drive to records and sends.
 
 use std::collections::{BTreeMap, BTreeSet};
 
@@ -16,8 +15,8 @@ use crate::state::{DeviceName, Fabric, Micros, Now, Observation, Op, at};
 
 const READ_LATELY: Micros = Micros::from_secs(2);
 
-/// A bypass that began at most this long ago is finished even if the journal contains none of its
-/// moves, because the fault is recent.
+/// After a restart, a bypass that started within this time is finished even if the journal contains
+/// none of its moves, because the fault is recent.
 const INTERRUPTED_LATELY: Micros = Micros::from_secs(10);
 
 impl Controller {
@@ -30,7 +29,8 @@ impl Controller {
         let forward = open.turned.is_none() && (finish || open.intent.cause.undoes());
         if forward {
             let start = Start::WhatAnswers(self.long_silent(now));
-            // A bypass need not wait for the previous daemon's late commands: `strays` undoes them.
+            // A bypass need not wait for the previous daemon's late commands, because `strays`
+            // undoes them.
             self.wait_for_late(now, &open, |limits| !interrupted || !undoes_all_late(limits));
             self.run(now, open.intent.after.clone(), start, actions);
             self.wait_for_late(now, &open, |_| true);
@@ -59,8 +59,8 @@ impl Controller {
     ) {
         let Some(open) = &self.ledger.open else { return };
         if makes_up(&open.intent.cause) {
-            // The deferred change drained the device's traffic, so restore the traffic even if the
-            // device does not have to move.
+            // Restore the traffic that the deferred change drained, even if the device does not
+            // have to move.
             let drains = |device: &DeviceName| {
                 self.inventory.devices.get(device).is_some_and(|d| !d.levers.is_empty())
             };
@@ -236,7 +236,8 @@ impl Controller {
         let committed = result == TxnResult::Committed;
         let pending = within.filter(|_| committed);
         let pending = pending.map(|within| Pending { txn, since: now.clone(), within });
-        // Devices in the target are owned from now on, even if they did not have to move.
+        // The daemon owns all devices in the target from now on, even those that did not have to
+        // move.
         let mut parts = parts;
         let undone = result == TxnResult::Partial && open.intent.cause.undoes();
         if committed || undone {
@@ -259,7 +260,7 @@ impl Controller {
         self.count_restore(now, &open, actions);
         self.count_late(&open);
         if !committed {
-            // After an undo, light that was missing before the change is still missing.
+            // After an undo, light that was missing before the change may still be missing.
             for device in open.intent.after.keys() {
                 self.look_within(device, Micros(0));
             }

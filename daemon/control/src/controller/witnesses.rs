@@ -1,8 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
-//! The light of an unresponsive device, as seen at the far ends.
+//! Checks whether the far ends receive light from an unresponsive device.
 //!
-//! Unlike a missing reply, which may be due to the device's line or the daemon's own, missing light
-//! is evidence about the device.
+//! Missing light is evidence about the device itself. A missing reply may also be caused by the
+//! device's management line or by the daemon's.
 
 use super::Controller;
 use crate::drive::Site;

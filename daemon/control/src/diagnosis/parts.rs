@@ -5,7 +5,6 @@ use std::collections::{BTreeMap, BTreeSet};
 use super::{Culprit, Link, Loose, Symptom};
 use crate::state::DeviceName;
 
-/// Scores of a symptom that a part always causes: if present, and if observably absent.
 const SEEN: i32 = 10;
 const MISSING: i32 = -8;
 const ALSO: i32 = 4;
@@ -172,7 +171,7 @@ fn of_link(link: &Link, all: &mut Vec<Explanation>) {
                 let lost = [ways[0].lost(), ways[1].lost()].into_iter().flatten();
                 let light = ways.iter().flat_map(|way| way.dark().into_iter().chain(way.weak()));
                 all.push(strayed.always(lost.clone()).perhaps(light.clone()));
-                // If both ports are at their positions, either may have lost the light.
+                // If both ports are in position, either one may cause the loss of light.
                 all.push(Explanation::new(port, -2).always(lost).perhaps(light));
             }
         }
@@ -206,13 +205,14 @@ fn of_lanes(way: &Way<'_>, all: &mut Vec<Explanation>) {
         all.push(of(sender, 0).always([says]).always(weak.clone()));
         all.push(of(receiver, 0).always(weak.clone()).perhaps([noisy.clone()]));
         all.push(of(receiver, 0).always([noisy.clone()]));
-        // The lane transmits badly although it reports good values.
+        // The transmitter of the lane is defective although it reports good values.
         all.push(of(sender, -4).always(weak).perhaps([noisy.clone()]));
         all.push(of(sender, -4).always([noisy]));
     }
 }
 
-/// A connector attenuates both directions, and reflects the module's own light into its receiver.
+/// A dirty connector attenuates both directions and reflects the module's own light into its
+/// receiver.
 fn of_end(index: usize, ways: &[Way<'_>; 2], all: &mut Vec<Explanation>) {
     let (out, back) = (&ways[index], &ways[1 - index]);
     let module = out.sender();

@@ -6,14 +6,14 @@ use super::{Link, OverSwitch, PortReading, Symptom};
 
 /// Minimum power that is treated as light, in 1/1000 dBm.
 const DARK: i32 = -25_000;
-/// Loss relative to the usual power that exceeds noise, in 1/1000 dB.
+/// Loss relative to the usual power above which it is not noise, in 1/1000 dB.
 const LESS: i32 = 1_200;
-/// Excess loss of one lane over the others, and of the last lanes over the first.
+/// Excess loss of one lane over the others, or of the last lanes over the first, in 1/1000 dB.
 const LANE_LESS: i32 = 2_000;
 const TILT: i32 = 1_500;
-/// Excess errors over the usual and those due to missing light, in 1/1000 of a decade.
+/// Excess error rate over the usual rate and the effect of missing light, in 1/1000 of a decade.
 const MORE_ERRORS: i32 = 1_000;
-/// Additional errors per decibel of missing light, in 1/1000 of a decade.
+/// Increase in error rate per decibel of missing light, in 1/1000 of a decade.
 const ERRORS_OF_LIGHT: i32 = 500;
 
 pub(super) fn of(links: &[Link]) -> BTreeSet<Symptom> {
@@ -131,7 +131,7 @@ fn median(values: &[i32]) -> i32 {
 fn lonely(values: &[i32], above: i32) -> Option<usize> {
     let middle = median(values);
     let (lane, highest) = values.iter().enumerate().max_by_key(|(_, value)| **value)?;
-    // If the next lane is also far over the median, the cause is a slope, not a single lane.
+    // If the adjacent lane is also far above the median, the cause is a slope, not a single lane.
     let others = values.iter().enumerate().filter(|(other, _)| *other != lane);
     let next = others.map(|(_, value)| *value).max()?;
     (highest - middle > above && next - middle <= above / 2).then_some(lane)

@@ -2,17 +2,18 @@
 
 use std::io;
 
-/// Storage of the journal's bytes. Tests use a disk that tears writes, lies and fills up.
+/// Storage of the journal's bytes. Tests use a disk that tears writes, ignores syncs and fills up.
 pub trait Storage {
     fn load(&mut self) -> io::Result<Vec<u8>>;
-    /// Appends bytes, durable after [`Storage::sync`]. After an error some may be stored.
+    /// Appends bytes, which are durable after [`Storage::sync`]. After an error, some of them may
+    /// be stored.
     fn append(&mut self, bytes: &[u8]) -> io::Result<()>;
-    /// After an error, durability is unknown.
+    /// After an error, the bytes may or may not be durable.
     fn sync(&mut self) -> io::Result<()>;
     /// Replaces all bytes atomically and durably.
     fn replace(&mut self, bytes: &[u8]) -> io::Result<()>;
     fn truncate(&mut self, length: u64) -> io::Result<()>;
-    /// Rewrites everything after a failure, because existing bytes may not be durable.
+    /// Rewrites all bytes after a failure, because existing bytes may not be durable.
     fn rewrite(&mut self, bytes: &[u8]) -> io::Result<()> {
         self.replace(bytes)
     }

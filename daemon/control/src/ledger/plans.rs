@@ -1,5 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-//! The plans that survive a restart: all that a rollback may need, and as many older ones as fit.
+//! The plans that survive a restart: all plans that a rollback may need, and as many older ones as
+//! fit.
 
 use std::collections::BTreeSet;
 use std::sync::Arc;
@@ -9,7 +10,7 @@ use lightloom_fabric::plan::Plan;
 use super::Ledger;
 use crate::record::Record;
 
-/// Some 12 MB: one plan of 131,072 GPUs or a thousand of 64 nodes.
+/// About 12 MB, which is enough for one plan of 131,072 GPUs or a thousand plans of 64 nodes.
 pub const PLAN_ENTRIES_MAX: usize = 131_072;
 /// Finding unused plans requires reading the whole history.
 const DROP_EVERY: u32 = 64;

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-//! Lost management: unresponsive devices that no witness explains. It causes no changes, is
-//! reported first, and clears when the devices respond again.
+//! Detects lost management: devices that are unresponsive without a witness of their failure. The
+//! daemon reports it first and makes no changes, until the devices respond again.
 
 use std::collections::{BTreeMap, BTreeSet};
 
@@ -12,7 +12,7 @@ use crate::controller::{Seen, Sight};
 use crate::management::{Domain, Trouble};
 use crate::state::{DeviceName, Micros, Now};
 
-/// If at least one in this many devices is unresponsive, the cause is not individual lines.
+/// If at least one in this many devices is unresponsive, individual lines are not the cause.
 const SHARE: usize = 10;
 
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -46,9 +46,9 @@ impl Control {
         })
     }
 
-    /// Returns the nodes of jobs whose failure would not be noticed, because no far end looks into
-    /// their fibres and no driven switch connects them, and whether each has been unresponsive for
-    /// longer than a heartbeat.
+    /// Returns the nodes of jobs whose failure would go unnoticed, because no far end faces their
+    /// fibres and no managed switch is connected to them. The value is whether the node has been
+    /// unresponsive for longer than a heartbeat.
     #[must_use]
     pub fn unwitnessed(&self, now: &Now) -> BTreeMap<NodeId, bool> {
         let groups = self.plan.iter().flat_map(|plan| &plan.groups);

@@ -106,7 +106,7 @@ impl Control {
         now.mono < since + waits && self.controller.may_be_silent(device, since, now)
     }
 
-    /// Another module of the node may have failed. Both are then bypassed together, a moment later.
+    /// Waits for another module of the node that may have failed, so that one change bypasses both.
     fn waits_for_siblings(&self, now: &Now, broken: &[(Part, String)]) -> bool {
         let bundles = broken.iter().filter_map(|(part, _)| match part {
             Part::Bundle(bundle) => Some(*bundle),

@@ -16,13 +16,13 @@ pub struct Diagnosis {
 }
 
 impl Control {
-    /// Returns the faulty parts, the one that explains most first. Diagnoses of bypassed parts are
-    /// kept until the repair or a restart of the daemon.
+    /// Returns the faulty parts, beginning with the best explanation. Diagnoses of bypassed parts
+    /// are kept until they are repaired or the daemon restarts.
     #[must_use]
     pub fn diagnoses(&self, now: &Now) -> Vec<Diagnosis> {
         let (mut links, mut loose) = self.controller.links(now);
-        // If many devices are unresponsive together, or this host cannot query a device, their
-        // silence is not evidence about individual devices.
+        // Devices that are unresponsive together, or that this host cannot query, are not evidence
+        // of individual failures.
         let lost = self.management_lost(now).map(|lost| lost.devices).unwrap_or_default();
         let lost: BTreeSet<&DeviceName> = lost.iter().chain(self.unasked()).collect();
         loose.retain(|module| !lost.contains(&module.module));
@@ -37,7 +37,7 @@ impl Control {
         let broken = self.reported_or_found();
         let is_broken =
             |kept: &&Diagnosis| broken.keys().any(|part| concerns(&kept.named.culprit, part));
-        // A device that responds again is no longer evidence.
+        // A device that responds again is no longer a symptom.
         let answers = |symptom: &Symptom| match symptom {
             Symptom::Silent(module) => {
                 let seen = self.controller.devices().get(module);
@@ -52,7 +52,7 @@ impl Control {
         live.into_iter().chain(kept).collect()
     }
 
-    /// A bypass is urgent, so only the links of the affected nodes are considered.
+    /// A bypass is urgent, so this function considers only the links of the affected nodes.
     pub(super) fn keep_diagnoses(&mut self, now: &Now, broken: &[(Part, String)]) {
         let broken: Vec<String> = broken.iter().map(|(part, _)| part.to_string()).collect();
         let nodes: BTreeSet<&str> =

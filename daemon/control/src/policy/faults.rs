@@ -33,9 +33,9 @@ impl Around {
 }
 
 impl Control {
-    /// Names parts as plans do: of a fibre's two ports, plans use the lower one. Crossed cables are
-    /// added to the reason, because nothing shows them once the fibre is bypassed. `found`: the
-    /// policy and not an operator reports the fault.
+    /// Names parts as plans do; for a fibre, plans use its lower port. Adds crossed cables to the
+    /// reason, because they can no longer be observed after the bypass. `found` is set if the
+    /// policy, not an operator, reports the fault.
     pub(super) fn as_planned(
         &self,
         broken: &[(Part, String)],
@@ -111,7 +111,7 @@ impl Control {
             return vec![Action::Answer(reply_to, Answer::Refused { reasons })];
         }
         let (broken, repaired) = self.as_planned(broken, repaired, asked.actor.is_policy());
-        // A bypass that the policy begins cuts only light that ends at the failed parts.
+        // An automatic bypass cuts only light that ends at the failed parts.
         let found = asked.actor.is_policy();
         let result = self.bypass(now, (&asked.request, found), (&broken, &repaired));
         let mut actions = Vec::new();
@@ -128,7 +128,7 @@ impl Control {
                 self.handle(now, Event::Request { asked, request, reply_to })
             }
             Err(answer) => {
-                // If an operator reports a known fault, only the target of an undo changes.
+                // A report of a known fault only affects the target of an undo.
                 self.lead_back();
                 vec![Action::Answer(reply_to, answer)]
             }
@@ -171,7 +171,7 @@ impl Control {
             self.plan.as_ref().ok_or_else(|| refused("no plan is in force: apply one".into()))?;
         let again = self.controller.ledger().requests.contains_key(request);
         if let Some(reasons) = self.no_news(broken, repaired).filter(|_| !again) {
-            // If the part is not a known fault, the operator probably meant another one.
+            // The part is not a known fault, so the operator probably meant another part.
             return Err(match broken.is_empty() {
                 true => Answer::Refused { reasons },
                 false => Answer::NothingToDo { reasons },
@@ -222,8 +222,8 @@ impl Control {
         })
     }
 
-    /// If the plan needs an unresponsive module, a plan without it is used instead: immediately if
-    /// it is as good, otherwise once the module has been unresponsive for a heartbeat.
+    /// If the plan needs an unresponsive module, uses a plan without this module: immediately if it
+    /// is as good, otherwise after the module has been unresponsive for a heartbeat.
     fn plan_within(
         &self,
         now: &Now,
@@ -238,7 +238,7 @@ impl Control {
             let mut target = desired::paths_where(&next.plan, &self.setup.modules, moves)?;
             self.add_circuits(&mut target, &next.plan, plan, owned);
             target.retain(|device, want| !self.stays(device, want));
-            // An unresponsive optical switch keeps passing light, and no ring waits for it.
+            // An unresponsive optical switch keeps passing light, so rings do not wait for it.
             let is_switch =
                 |device: &DeviceName| self.switches().values().any(|(switch, _)| switch == device);
             target.retain(|device, _| !is_switch(device) || self.is_in_reach(device));
@@ -362,8 +362,8 @@ impl Control {
     }
 
     /// Keeps an operator's reports until their bypass is committed, so that a bypass that is
-    /// impossible now is made later. A fault that was part of an earlier plan also remains when
-    /// that plan is undone. Returns the parts that are kept now.
+    /// currently impossible is retried later. Also keeps faults of an earlier plan when that plan
+    /// is undone. Returns the parts that are newly kept.
     fn keep_reported(
         &mut self,
         now: &Now,
@@ -508,7 +508,8 @@ impl Control {
         if !reasons.is_empty() {
             let names = known.keys().cloned().collect::<Vec<_>>().join(",");
             let mut ways = format!("plan it again with `--fault {names}`");
-            // No mode can move a part that does not respond.
+            // Suggest another mode only if the parts respond, because no mode can move an
+            // unresponsive part.
             if known.keys().all(|name| self.answers(name)) {
                 ways += ", report repaired parts with `ctl fault --repaired PART`, or apply with mode `update`, \
                          which forgets the faults";
@@ -530,7 +531,7 @@ pub(super) fn join(actions: &mut Vec<Action>, more: Vec<Action>) {
     actions.extend(more);
 }
 
-/// A repaired node includes its bundles, even those that failed separately.
+/// A repaired node includes its bundles, even bundles that failed separately.
 fn is_of(known: &str, part: &Part) -> bool {
     let name = part.to_string();
     let of_node = matches!(part, Part::Node(_)) && known.split('/').next() == Some(&name);

@@ -1,14 +1,14 @@
 // SPDX-License-Identifier: Apache-2.0
-//! Circuits that follow a job: when each phase of the plan is lit, and for which job.
+//! Switches circuits for jobs: decides when each phase of the plan is lit, and for which job.
 //!
 //! ```text
 //!   asked ─▶ too short for the way into it? ──▶ kept
 //!     └────▶ waiting ─(time to begin)─▶ transaction ─▶ lit, or missed
 //! ```
 //!
-//! A lease reserves the circuits for one job. When it ends, lit circuits stay lit and waiting
-//! phases are dropped. The lease is in the journal; waiting phases are not, so the job requests
-//! them again after a restart.
+//! A lease reserves the circuits for one job. When the lease ends, lit circuits stay lit and
+//! waiting phases are dropped. The journal contains the lease but not the waiting phases, so the
+//! job requests them again after a restart.
 
 mod wish;
 
@@ -32,7 +32,7 @@ const TIMES_MAX: usize = 16;
 const AHEAD_MAX: Micros = Micros::from_secs(3600);
 const LEAST_MAX: Micros = Micros::from_secs(24 * 3600);
 const LEASE_MAX: Micros = Micros::from_secs(24 * 3600);
-/// Requests at this interval or slower are exempt from their client's rate limit.
+/// Requests that are spaced at least this far apart are exempt from their client's rate limit.
 const PACE: Micros = Micros::from_millis(50);
 const MARGIN: Micros = Micros::from_millis(1);
 
@@ -41,7 +41,7 @@ pub struct Phases {
     waiting: VecDeque<Booking>,
     past: VecDeque<Booking>,
     took: BTreeMap<(String, String), VecDeque<Micros>>,
-    /// By phase: how long ahead it was last requested during a pause in the traffic.
+    /// For each phase, the lead time of its last request during a pause in the traffic.
     ahead: BTreeMap<String, Micros>,
     in_use_until: Micros,
     booked_at: Option<Micros>,
@@ -102,8 +102,9 @@ fn hidden(plan: &Plan, from: &PhasePlan, to: &PhasePlan) -> Micros {
 }
 
 /// Returns the phase duration from which its circuits save as much time as they cost. The plan
-/// gives the duration on the previous circuits and on its own; savings are proportional to the
-/// duration. If the previous circuits cannot serve the phase, its planned duration is enough.
+/// states the phase's duration on the previous circuits and on its own, and savings are
+/// proportional to the duration. If the previous circuits cannot serve the phase, its planned
+/// duration is enough.
 fn worth(plan: &Plan, from: Option<&str>, phase: &PhasePlan, cost: Micros) -> Micros {
     let from = from.and_then(|name| plan.phases.iter().find(|phase| phase.name == name));
     let Some(way) = from.and_then(|from| way(plan, from, phase)) else { return cost };
@@ -264,7 +265,7 @@ impl Control {
             let phase = last.wish.phase.clone();
             return Err(Refusal::Overlaps { phase, free: last.until() - now.mono });
         }
-        // The previous phase will be lit when this one begins.
+        // The last waiting phase will be lit when this one starts.
         let before = last.map(|last| last.wish.phase.clone());
         let from = before.or_else(|| self.phase().map(|phase| phase.name.clone()));
         let of = |name: &String| plan.phases.iter().find(|phase| phase.name == *name);
@@ -285,7 +286,8 @@ impl Control {
         })
     }
 
-    /// The recent duration, or else the plan's, or else the plan's longest.
+    /// Returns the recent duration of this transition; without one, its duration in the plan, or
+    /// the longest in the plan.
     #[must_use]
     pub fn expected(&self, plan: &Plan, from: Option<&str>, to: &PhasePlan) -> Micros {
         let before = from.and_then(|name| plan.phases.iter().find(|phase| phase.name == name));
@@ -308,7 +310,8 @@ impl Control {
         after.into_iter().find(|phase| !phase.circuits.is_empty())
     }
 
-    /// The plan's slack, or the lead time of the phase's last request, hides the rest.
+    /// Returns the part of the transition that the plan's slack or the lead time of the last
+    /// request does not hide.
     fn exposed(&self, plan: &Plan, from: Option<&str>, to: &PhasePlan) -> Micros {
         let before = from.and_then(|name| plan.phases.iter().find(|phase| phase.name == name));
         let planned = before.map_or(Micros(0), |before| hidden(plan, before, to));
@@ -316,10 +319,10 @@ impl Control {
         self.expected(plan, from, to) - planned.max(ahead)
     }
 
-    /// Returns the minimum duration of a phase that is worth its transition. The cost is the time
-    /// for which traffic is delayed: the transition into the phase, less the idle time before it,
-    /// plus the extra time of the next transition compared with the one from the current phase. The
-    /// gain is the plan's.
+    /// Returns the minimum duration of a phase that justifies its transition. The cost is the delay
+    /// of traffic: the transition into the phase, less the idle time before it, plus the extra time
+    /// of the next transition compared with the one from the current phase. The plan states the
+    /// gain.
     fn needs(
         &self,
         plan: &Plan,

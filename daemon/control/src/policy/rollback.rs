@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 //! Rollbacks to the exact state before a transaction, except for parts that have failed since. A
-//! new plan avoids those parts; if the plan is unknown, they stay dark.
+//! new plan avoids the failed parts; if the plan is unknown, they stay dark.
 
 use std::sync::Arc;
 

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-//! State outside the ledger that replies depend on. A failed write restores the last stored value.
+//! State outside the ledger that affects replies. A failed write restores the last stored value.
 
 use std::ops::{Deref, DerefMut};
 use std::sync::Arc;

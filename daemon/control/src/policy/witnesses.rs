@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-//! Proof that a node or module has failed. Missing replies are not enough, because a line, a
-//! terminal server or the daemon's own host may be at fault.
+//! Decides whether a node or module has failed. Missing replies are not enough evidence, because a
+//! line, a terminal server or the daemon's own host may be at fault.
 //!
 //! ```text
 //!    n8 ──dark──▶ n9 (silent) ◀──dark── n10       two witnesses: n9 is dead
@@ -10,12 +10,14 @@
 //! ```
 //!
 //! * A *suspect* is an unresponsive module, or a node whose modules are all unresponsive.
-//! * No far end of a suspect sees its light, and each that responds has missed it for long enough.
-//! * Two witnesses share no [failure domain of management](crate::management) with each other or
-//!   with the suspect.
-//! * A switch connected to all network interfaces of a node is a witness if it sees no link to it.
-//! * If a suspect has at most one circuit, one witness is enough unless there may be a common
-//!   cause.
+//! * No far end of a suspect receives its light, and each responding far end has missed it for long
+//!   enough.
+//! * Two witnesses are independent if they and the suspect do not share a [failure domain of
+//!   management](crate::management).
+//! * A switch that is connected to all network interfaces of a node is a witness if all these links
+//!   are down.
+//! * If a suspect has at most one circuit, one witness is enough, unless a common cause is
+//!   possible.
 
 use std::collections::{BTreeMap, BTreeSet};
 
@@ -56,7 +58,7 @@ impl Control {
         let nodes: BTreeSet<NodeId> = far.chain(unlinked).collect();
         let mut suspects: Vec<Suspect<'_>> =
             nodes.into_iter().flat_map(|node| self.suspects(node)).collect();
-        // A suspect that has light or no separate witness is not part of a larger suspect.
+        // Leave out suspects that send light or that no far end misses.
         suspects.retain(|suspect| suspect.missed_by().next().is_some() && !suspect.is_lit());
         loop {
             let members: BTreeSet<DeviceName> =
@@ -101,7 +103,6 @@ impl Control {
             self.modules_of(node).partition(|(_, name)| is_up(name));
         match up.is_empty() {
             true => vec![self.suspect(silent, self.no_link(node).collect())],
-            // A single module is not evidence about the node's links.
             false => silent.into_iter().map(|module| self.suspect(vec![module], vec![])).collect(),
         }
     }

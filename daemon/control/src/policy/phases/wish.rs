@@ -13,7 +13,7 @@ pub struct Wish {
     pub within: Micros,
     pub least: Micros,
     pub lease: Micros,
-    /// Digest, or its start, of the plan that the job expects; `None` accepts any.
+    /// Digest of the plan that the job expects, or its first digits; `None` accepts any plan.
     pub revision: Option<String>,
 }
 
@@ -121,7 +121,7 @@ impl Refusal {
 pub enum Standing {
     Waiting,
     Moving(Txn),
-    /// The circuits were read back and qualified. Without a transaction they were already lit.
+    /// The circuits were read back and qualified. They were already lit if there is no transaction.
     Lit(Option<Txn>),
     /// The phase is too short for the transition. This duration would be enough.
     Kept(Micros),
